@@ -46,13 +46,21 @@ static const char head[] =
 static const struct {
     const char *verdict, *class, *mark;
 } verdicts[] = {
-    {"VALID", "good", "&#10003;"},    {"VALID BY OWN LIMITS", "fair", "~"},
-    {"INVALID", "bad", "&#10007;"},   {"INCOMPLETE", "fair", "&#8230;"},
-    {"PASS", "good", "&#10003;"},     {"EQUIVALENT", "near", "&#8776;"},
-    {"BOUNDED", "fair", "~"},         {"FAIL", "bad", "&#10007;"},
-    {"BROKEN", "broken", "!"},        {"UNSUPPORTED", "faint", "&#8211;"},
-    {"CONFORMS", "good", "&#10003;"}, {"CONFORMS-PARTLY", "good", "&#10003;"},
-    {"FAILS", "bad", "&#10007;"},     {"NOTHING-JUDGED", "faint", "&#8211;"},
+    {"VALID", "good", "&#10003;"},
+    {"VALID BY OWN LIMITS", "fair", "~"},
+    {"INVALID", "bad", "&#10007;"},
+    {"INCOMPLETE", "fair", "&#8230;"},
+    {"PASS", "good", "&#10003;"},
+    {"EQUIVALENT", "near", "&#8776;"},
+    {"BOUNDED", "fair", "~"},
+    {"FAIL", "bad", "&#10007;"},
+    {"PARTLY", "fair", "&#9680;"},
+    {"BROKEN", "broken", "!"},
+    {"UNSUPPORTED", "faint", "&#8211;"},
+    {"CONFORMS", "good", "&#10003;"},
+    {"CONFORMS-PARTLY", "fair", "&#8776;"},
+    {"FAILS", "bad", "&#10007;"},
+    {"NOTHING-JUDGED", "faint", "&#8211;"},
 };
 
 static void put_format(FILE *out, const char *format, va_list arguments)

@@ -8,7 +8,8 @@ set(share ${CMAKE_INSTALL_DATADIR})
 set(packaging ${CMAKE_SOURCE_DIR}/packaging)
 
 install(TARGETS zerogauge EXPORT zerogauge RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(DIRECTORY datasets/configs DESTINATION ${share}/zerogauge)
+install(DIRECTORY datasets/configs ${packaging}/slurm ${packaging}/kubernetes DESTINATION ${share}/zerogauge
+        USE_SOURCE_PERMISSIONS)
 install(FILES ${packaging}/zerogauge.bash DESTINATION ${share}/bash-completion/completions RENAME zerogauge)
 install(FILES ${packaging}/_zerogauge DESTINATION ${share}/zsh/vendor-completions)
 

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/help.h"
+#include "base/resources.h"
 #include "bench/harness/bench_world.h"
 #include "health/preflight.h"
 #include "ref/arithmetic/random.h"
@@ -67,6 +68,19 @@ static void judge_rate(struct preflight *p, enum health_lane lane, double least_
     preflight_add(p, name, "ok", text);
 }
 
+static void judge_counters(struct preflight *p)
+{
+    char text[160];
+    bool worse = false;
+    for (int i = 0; i < COUNTER_COUNT; i++)
+        if (health_counter_worse((enum health_counter)i, &p->before, &p->after, text, sizeof text)) {
+            preflight_add(p, "counters", "FAIL", text);
+            worse = true;
+        }
+    if (!worse)
+        preflight_add(p, "counters", "ok", "no error was counted by the kernel meanwhile");
+}
+
 static void judge(struct preflight *p)
 {
     char text[320];
@@ -82,8 +96,7 @@ static void judge(struct preflight *p)
     else
         preflight_add(p, "disk", "skip", "no --nvme-path");
     judge_rate(p, HEALTH_COLLECTIVE, 0);
-    bool worse = health_counters_worse(&p->before, &p->after, text, sizeof text);
-    preflight_add(p, "counters", worse ? "FAIL" : "ok", worse ? text : "no error was counted by the kernel meanwhile");
+    judge_counters(p);
 }
 
 // "memory=20,disk=0.5,link=1"
@@ -139,6 +152,9 @@ static int parse(int argc, const char **argv, struct preflight *p)
          "fail below these rates, in GB/s: memory=100,disk=2,link=10", "LIST"},
         {"inject", '\0', POPT_ARG_STRING, &common->flip, 0,
          "flip a bit of this operation on this core, in this round or in all", "OPERATION@CORE[@ROUND]"},
+        {"save", '\0', POPT_ARG_STRING, &p->save, 0, "also write the line of JSON for each node to this file", "FILE"},
+        {"since", '\0', POPT_ARG_STRING, &p->since, 0,
+         "judge the kernel's counters since the preflight that wrote this file with --save", "FILE"},
         {"json", '\0', POPT_ARG_NONE, &common->json, 0, "print one line of JSON for each node", NULL},
         HELP_OPTIONS(options, &help) POPT_TABLEEND,
     };
@@ -157,17 +173,20 @@ static int parse(int argc, const char **argv, struct preflight *p)
 
 static int run(struct preflight *p, bool *healthy)
 {
+    char root[PATH_MAX];
     TRY(bench_world_join());
     if (bench_world_comm())
         bench_world_take_host(bench_world_rank_on_host() == 0);
     TRY(health_machine_find(&p->common, &p->machine));
     health_watch_signals();
-    health_counters_read("", &p->before);
+    health_counters_read(resources_path("", root), &p->before);
+    if (p->since)
+        TRY(preflight_since(p));
     // A launcher binds each rank to a few cores; the first of a host checks them all.
     bool first = !bench_world_comm() || bench_world_rank_on_host() == 0;
     if (first)
         TRY(run_rounds(p));
-    health_counters_read("", &p->after);
+    health_counters_read(resources_path("", root), &p->after);
     if (first)
         judge(p);
     if (bench_world_comm())
@@ -190,6 +209,8 @@ int preflight_main(int argc, const char **argv)
     bench_world_leave(code);
     json_decref(p->checks);
     free(p->at_least);
+    free(p->save);
+    free(p->since);
     health_options_free(&p->common);
     free(p);
     return code != ERR_NONE ? 2 : healthy ? 0 : 1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The commands as a user runs them.
 #include "base/command_test.h"
-#include "base/folder_test.h"
+#include "base/pretended_test.h"
 
 #include <jansson.h>
 
@@ -105,4 +105,32 @@ Test(preflight, what_is_wrong_or_too_slow_ends_with_1_and_a_reason)
         snprintf(command, sizeof command, PROGRAM "preflight --seconds 0 --at-least '%s' 2>&1", *bad);
         cr_expect_eq(command_run(command, output, sizeof output), 2, "%s: %s", *bad, output);
     }
+}
+
+static void corrected_errors(const char *root, const char *count)
+{
+    pretended_file(root, "sys/devices/system/edac/mc/mc0/ce_count", count);
+}
+
+Test(preflight, counters_that_grew_since_an_earlier_one_fail)
+{
+    char root[PATH_MAX], save[PATH_MAX + 64], since[PATH_MAX + 64];
+    folder_make(root);
+    pretended_machine(root, "core:2 pu:1", 512);
+    snprintf(save, sizeof save, PROGRAM "preflight --seconds 0 --save %s/saved.json 2>&1", root);
+    snprintf(since, sizeof since, PROGRAM "preflight --seconds 0 --since %s/saved.json 2>&1", root);
+    corrected_errors(root, "4\n");
+    cr_expect_eq(command_run(save, output, sizeof output), 0, "%s", output);
+    cr_expect_eq(command_run(since, output, sizeof output), 0, "%s", output);
+    corrected_errors(root, "7\n");
+    cr_expect_eq(command_run(since, output, sizeof output), 1, "%s", output);
+    cr_expect(strstr(output, "counters: corrected memory errors: 3 during the run"), "%s", output);
+    static const char *const others[] = {"", "{}", "{\"record\": \"preflight\", \"host\": \"elsewhere\"}"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        pretended_file(root, "saved.json", others[i]);
+        cr_expect_eq(command_run(since, output, sizeof output), 2, "%s", output);
+        cr_expect(strstr(output, "saved.json: no line of"), "%s", output);
+    }
+    unsetenv("ZG_MACHINE_ROOT");
+    folder_remove(root);
 }

@@ -5,17 +5,29 @@
 
 #include <math.h>
 
+static void add_work(struct health_work *work, const struct health_work *more)
+{
+    for (int lane = 0; lane < HEALTH_LANE_COUNT; lane++) {
+        work->core_seconds[lane] += more->core_seconds[lane];
+        work->moving_seconds[lane] += more->moving_seconds[lane];
+        work->moved_bytes[lane] += more->moved_bytes[lane];
+        work->compared_bits[lane] += more->compared_bits[lane];
+        work->runs[lane] += more->runs[lane];
+    }
+}
+
+void health_exposure_join(struct health_exposure *exposure, const struct health_exposure *other)
+{
+    add_work(&exposure->work, &other->work);
+    for (int lane = 0; lane < HEALTH_LANE_COUNT; lane++)
+        exposure->events[lane] += other->events[lane];
+}
+
 void health_exposure_add(struct health_exposure *exposure, const struct health_round *round, double seconds)
 {
     exposure->rounds++;
     exposure->seconds += seconds;
-    for (int lane = 0; lane < HEALTH_LANE_COUNT; lane++) {
-        exposure->work.core_seconds[lane] += round->work.core_seconds[lane];
-        exposure->work.moving_seconds[lane] += round->work.moving_seconds[lane];
-        exposure->work.moved_bytes[lane] += round->work.moved_bytes[lane];
-        exposure->work.compared_bits[lane] += round->work.compared_bits[lane];
-        exposure->work.runs[lane] += round->work.runs[lane];
-    }
+    add_work(&exposure->work, &round->work);
     for (size_t i = 0; i < round->mismatch_count; i++)
         exposure->events[round->mismatches[i].operation->lane]++;
 }

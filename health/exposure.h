@@ -16,6 +16,9 @@ struct health_exposure {
 
 void health_exposure_add(struct health_exposure *exposure, const struct health_round *round, double seconds);
 
+// Adds what another rank has seen in the same rounds and seconds.
+void health_exposure_join(struct health_exposure *exposure, const struct health_exposure *other);
+
 // The upper end of the one-sided interval of that confidence (0.95) for the mean of a Poisson process that showed
 // `events` events: 3.0 for none.
 double health_poisson_upper(uint64_t events, double confidence);

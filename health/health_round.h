@@ -22,9 +22,12 @@ struct health_round_setting {
     const volatile sig_atomic_t *interrupted;  // may be null: checked between operations
 };
 
+// In place of a core: none can be named, and `text` says why; all cores of this process have the same wrong result.
+enum { HEALTH_CORE_NOBODY = -1, HEALTH_CORE_ALL = -2 };
+
 // A wrong result.
 struct health_mismatch {
-    int core;  // -1: no two cores agree, or as many for one result as for another, so that none can be named
+    int core;  // or HEALTH_CORE_NOBODY, HEALTH_CORE_ALL
     const struct health_operation *operation;
     uint64_t round, seed;
     size_t element;              // the first that is wrong
@@ -48,6 +51,7 @@ struct health_round {
     size_t mismatch_count;
     // Of each operation, the digest of the result that most cores agree on; "" if there is none. 32 hexadecimal digits.
     char digests[HEALTH_OPERATION_MAX][33];
+    unsigned char *results;  // those results, at result_offset of vote.h; owned
 };
 
 // A wrong result is a mismatch, not an error. ERR_MEMORY, ERR_USAGE: a core cannot be used. Free with health_round_free

@@ -15,13 +15,14 @@ const char *health_lane_name(enum health_lane lane)
 }
 
 // One row for each instruction set: their bits are the same, so that each also checks the others.
-static size_t add_variants(const struct health_operation *operation, const char *const names[ISA_COUNT],
+static size_t add_variants(const struct health_operation *operation, char names[ISA_COUNT][HEALTH_NAME_BYTES],
                            struct health_operation *out)
 {
     size_t count = 0;
     for (int isa = 0; isa < ISA_COUNT; isa++) {
         if (!isa_kernels_of((enum isa)isa))
             continue;
+        snprintf(names[isa], HEALTH_NAME_BYTES, "%s, %s", operation->name, isa_name((enum isa)isa));
         out[count] = *operation;
         out[count].name = names[isa];
         out[count++].variant = isa;
@@ -31,14 +32,13 @@ static size_t add_variants(const struct health_operation *operation, const char 
 
 size_t health_operations(bool with_disk, struct health_operation out[HEALTH_OPERATION_MAX])
 {
-    static const char *const adam[] = {"Adam, scalar", "Adam, avx2", "Adam, avx512"};
-    static const char *const formats[] = {"formats, scalar", "formats, avx2", "formats, avx512"};
-    static const char *const rows[] = {"rows, scalar", "rows, avx2", "rows, avx512"};
+    static char adam[ISA_COUNT][HEALTH_NAME_BYTES], formats[ISA_COUNT][HEALTH_NAME_BYTES];
+    static char rows[ISA_COUNT][HEALTH_NAME_BYTES];
     const size_t digests = (size_t)HEALTH_DIGEST_BYTES;
     const struct health_operation variants[] = {
-        {NULL, HEALTH_COMPUTE, HEALTH_ADAM_COUNT * (size_t)HEALTH_ADAM_BYTES, 4, 0, true, 0, health_adam},
-        {NULL, HEALTH_COMPUTE, HEALTH_FORMAT_COUNT * 8, 4, 0, true, 0, health_formats},
-        {NULL, HEALTH_COMPUTE, HEALTH_ROWS * HEALTH_WIDTH * 4, 4, 0, true, 0, health_rows},
+        {"Adam", HEALTH_COMPUTE, HEALTH_ADAM_COUNT * (size_t)HEALTH_ADAM_BYTES, 4, 0, true, 0, health_adam},
+        {"formats", HEALTH_COMPUTE, HEALTH_FORMAT_COUNT * 8, 4, 0, true, 0, health_formats},
+        {"rows", HEALTH_COMPUTE, HEALTH_ROWS * HEALTH_WIDTH * 4, 4, 0, true, 0, health_rows},
     };
     const struct health_operation rest[] = {
         // OpenBLAS has kernels of its own for each processor.

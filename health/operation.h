@@ -46,7 +46,7 @@ struct health_operation {
 
 // The operations that this machine can do, in a fixed order. with_disk: also those that need a folder. Returns their
 // number, at most HEALTH_OPERATION_MAX.
-enum { HEALTH_OPERATION_MAX = 16 };
+enum { HEALTH_OPERATION_MAX = 16, HEALTH_NAME_BYTES = 32 };
 size_t health_operations(bool with_disk, struct health_operation out[HEALTH_OPERATION_MAX]);
 
 // Flips a bit in the middle of memory if the place asks for it: between an operation's write and its read.

@@ -11,7 +11,46 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LINK_BYTES = 16 << 20, LINK_REPEAT = 8 };
+enum { LINK_BYTES = 16 << 20, LINK_REPEAT = 8, SINCE_LIMIT_BYTES = 64 << 20 };
+
+static void own_host(char host[256])
+{
+    memset(host, 0, 256);
+    (void)gethostname(host, 255);
+}
+
+// A line for each node; this host's, or null.
+static json_t *find_own_line(char *text)
+{
+    char host[256], *rest;
+    own_host(host);
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        json_t *node = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
+        const char *record = json_string_value(json_object_get(node, "record"));
+        const char *name = json_string_value(json_object_get(node, "host"));
+        if (record && strcmp(record, "preflight") == 0 && name && strcmp(name, host) == 0)
+            return node;
+        json_decref(node);
+    }
+    return NULL;
+}
+
+int preflight_since(struct preflight *p)
+{
+    char *text, host[256];
+    size_t bytes;
+    own_host(host);
+    TRY(file_read_text(p->since, SINCE_LIMIT_BYTES, &text, &bytes));
+    json_t *node = find_own_line(text);
+    free(text);
+    int code =
+        node ? health_counters_from_json(json_object_get(node, "counters"), &p->before)
+             : err_set(ERR_USAGE, "--since %s: no line of `preflight --save` about this host, %s", p->since, host);
+    if (code != ERR_NONE && node)
+        code = err_prefix(ERR_USAGE, "--since %s", p->since);
+    json_decref(node);
+    return code;
+}
 
 void preflight_add(struct preflight *p, const char *check, const char *state, const char *text)
 {
@@ -58,8 +97,8 @@ int preflight_link(struct preflight *p, struct comm *comm)
 
 static json_t *node_json(const struct preflight *p)
 {
-    char host[256] = "";
-    (void)gethostname(host, sizeof host - 1);
+    char host[256];
+    own_host(host);
     json_t *digests = json_object();
     for (size_t i = 0; i < p->machine.setting.operation_count; i++)
         if (p->machine.operations[i].everywhere)
@@ -99,26 +138,42 @@ static void compare_nodes(json_t *nodes[], int count)
     }
 }
 
-// Returns whether every node is healthy.
-static bool print(json_t *const nodes[], int count, bool json)
+static void print_lines(json_t *const nodes[], int count)
 {
-    bool healthy = true;
     size_t index;
     json_t *check;
-    for (int i = 0; i < count; i++) {
-        healthy &= strcmp(json_string_value(json_object_get(nodes[i], "verdict")), "ok") == 0;
-        if (json) {
-            json_dumpf(nodes[i], stdout, 0);
-            putchar('\n');
-            continue;
-        }
+    for (int i = 0; i < count; i++)
         json_array_foreach (json_object_get(nodes[i], "checks"), index, check)
             printf("%-4s %s: %s: %s\n", json_string_value(json_object_get(check, "state")),
                    json_string_value(json_object_get(nodes[i], "host")),
                    json_string_value(json_object_get(check, "check")),
                    json_string_value(json_object_get(check, "text")));
+}
+
+static void print_json(json_t *const nodes[], int count, FILE *out)
+{
+    for (int i = 0; i < count; i++) {
+        json_dumpf(nodes[i], out, 0);
+        fputc('\n', out);
     }
-    return healthy;
+}
+
+static int report(const struct preflight *p, json_t *const nodes[], int count, bool *healthy)
+{
+    struct file_output file;
+    *healthy = true;
+    for (int i = 0; i < count; i++)
+        *healthy &= strcmp(json_string_value(json_object_get(nodes[i], "verdict")), "ok") == 0;
+    if (p->common.json)
+        print_json(nodes, count, stdout);
+    else
+        print_lines(nodes, count);
+    TRY(file_flush(stdout, "the report"));
+    if (!p->save)
+        return ERR_NONE;
+    TRY(file_output_open(p->save, &file));
+    print_json(nodes, count, file.out);
+    return file_output_close(&file, ERR_NONE);
 }
 
 int preflight_gather(const struct preflight *p, bool *healthy)
@@ -128,7 +183,7 @@ int preflight_gather(const struct preflight *p, bool *healthy)
     json_t *nodes[1] = {own};
     int code = text ? ERR_NONE : err_set(ERR_MEMORY, "no memory for the report");
     if (code == ERR_NONE && !bench_world_comm())
-        *healthy = print(nodes, 1, p->common.json);
+        code = report(p, nodes, 1, healthy);
     else if (code == ERR_NONE)
         code = bench_world_gather(text, &texts);
     int count = texts ? bench_world_size() : 0;
@@ -140,11 +195,11 @@ int preflight_gather(const struct preflight *p, bool *healthy)
         }
         free(texts);
         compare_nodes(all, count);
-        *healthy = print(all, count, p->common.json);
+        code = report(p, all, count, healthy);
         for (int i = 0; i < count; i++)
             json_decref(all[i]);
     }
     free(text);
     json_decref(own);
-    return code == ERR_NONE ? file_flush(stdout, "the report") : code;
+    return code;
 }

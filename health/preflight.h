@@ -15,6 +15,7 @@
 struct preflight {
     struct health_options common;
     char *at_least;
+    char *save, *since;  // files, or null
     double seconds;
     double memory_gbs, disk_gbs, link_gbs;  // at least; 0: any
     struct health_machine machine;
@@ -28,11 +29,15 @@ struct preflight {
 // Appends a check; state: "ok", "FAIL", which fails the node, or "skip".
 void preflight_add(struct preflight *preflight, const char *check, const char *state, const char *text);
 
+// Replaces `before` by the counters that this host had at the end of the preflight that wrote the file `since`.
+// ERR_USAGE: not such a file, or it lacks this host.
+int preflight_since(struct preflight *preflight);
+
 // Uses the links between the ranks of a launcher and appends their check. All ranks call it.
 int preflight_link(struct preflight *preflight, struct comm *comm);
 
-// Rank 0, or the only one, prints what all ranks found: a line for each check, or one of JSON for each node. *healthy:
-// every node is, and most of them have the same bits; set on rank 0 alone.
+// Rank 0, or the only one, prints what all ranks found: a line for each check, or one of JSON for each node, which it
+// also writes to the file `save`. *healthy: every node is, and most of them have the same bits; set on rank 0 alone.
 int preflight_gather(const struct preflight *preflight, bool *healthy);
 
 #endif

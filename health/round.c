@@ -128,7 +128,9 @@ int health_round(const struct health_round_setting *setting, struct health_round
     struct core_run *runs = calloc(setting->core_count, sizeof *runs);
     size_t bytes = result_offset(setting, setting->operation_count), done;
     unsigned char *results = calloc(setting->core_count, bytes);
-    int code = runs && results ? ERR_NONE : err_set(ERR_MEMORY, "out of memory for the results of a round");
+    out->results = calloc(1, bytes);
+    int code =
+        runs && results && out->results ? ERR_NONE : err_set(ERR_MEMORY, "out of memory for the results of a round");
     for (size_t i = 0; i < setting->core_count && code == ERR_NONE; i++)
         runs[i] = (struct core_run){.setting = setting, .index = i, .results = results + i * bytes};
     if (code == ERR_NONE)
@@ -145,5 +147,6 @@ int health_round(const struct health_round_setting *setting, struct health_round
 void health_round_free(struct health_round *round)
 {
     free(round->mismatches);
+    free(round->results);
     *round = (struct health_round){0};
 }

@@ -10,9 +10,6 @@
 #include <string.h>
 #include <xxhash.h>
 
-// Repeated runs of an operation on a suspected core.
-enum { AGAIN = 10 };
-
 static bool same(const struct core_run *a, const struct core_run *b, size_t operation)
 {
     size_t at = result_offset(a->setting, operation);
@@ -63,7 +60,7 @@ static void locate(const struct core_run *good, const struct core_run *bad, size
     }
 }
 
-static int add_mismatch(struct health_round *out, const struct health_mismatch *mismatch)
+int health_mismatch_add(struct health_round *out, const struct health_mismatch *mismatch)
 {
     struct health_mismatch *grown = realloc(out->mismatches, (out->mismatch_count + 1) * sizeof *out->mismatches);
     if (!grown)
@@ -73,56 +70,72 @@ static int add_mismatch(struct health_round *out, const struct health_mismatch *
     return ERR_NONE;
 }
 
-// The elected core keeps its result, so that the suspected one can be held against it.
-static int suspect(struct core_run *runs, size_t elected, size_t index, size_t operation, struct health_round *out)
+int health_suspect(const struct core_run *good, struct core_run *bad, size_t operation, int core,
+                   struct health_round *out)
 {
-    const struct health_round_setting *setting = runs->setting;
-    struct health_mismatch mismatch = {.core = setting->cores[index],
-                                       .operation = &setting->operations[operation],
-                                       .round = setting->round,
-                                       .seed = setting->seed};
-    snprintf(mismatch.text, sizeof mismatch.text, "%s", runs[index].texts[operation]);
-    if (runs[index].codes[operation] == ERR_NONE)
-        locate(&runs[elected], &runs[index], operation, &mismatch);
-    for (; mismatch.again < AGAIN; mismatch.again++) {
-        TRY(core_run_again(&runs[index], operation, mismatch.again + 1));
-        mismatch.again_wrong += !same(&runs[elected], &runs[index], operation);
+    const struct health_round_setting *setting = bad->setting;
+    struct health_mismatch mismatch = {
+        .core = core, .operation = &setting->operations[operation], .round = setting->round, .seed = setting->seed};
+    snprintf(mismatch.text, sizeof mismatch.text, "%s", bad->texts[operation]);
+    if (bad->codes[operation] == ERR_NONE)
+        locate(good, bad, operation, &mismatch);
+    for (; mismatch.again < HEALTH_AGAIN; mismatch.again++) {
+        TRY(core_run_again(bad, operation, mismatch.again + 1));
+        mismatch.again_wrong += !same(good, bad, operation);
     }
-    return add_mismatch(out, &mismatch);
+    return health_mismatch_add(out, &mismatch);
 }
 
-// With as many cores for one result as for another, all run again until one result has a majority: an error that passes
-// leaves one. Their first results are then held against it. Without a majority, or if no core had that result at first,
-// nobody can be named.
-static int elect_again(struct core_run *runs, size_t operation, ptrdiff_t *elected)
+// What a core had before it ran again.
+struct first_result {
+    int code;
+    char text[HEALTH_TEXT_MAX];
+    unsigned char bytes[];
+};
+
+static void keep(struct core_run *run, size_t operation, struct first_result *first, bool restore)
+{
+    size_t bytes = run->setting->operations[operation].result_bytes;
+    unsigned char *now = run->results + result_offset(run->setting, operation);
+    if (restore) {
+        memcpy(now, first->bytes, bytes);
+        memcpy(run->texts[operation], first->text, sizeof first->text);
+        run->codes[operation] = first->code;
+    } else {
+        memcpy(first->bytes, now, bytes);
+        memcpy(first->text, run->texts[operation], sizeof first->text);
+        first->code = run->codes[operation];
+    }
+}
+
+static void take(const struct core_run *run, size_t operation, struct core_run *good)
+{
+    size_t at = result_offset(run->setting, operation);
+    memcpy(good->results + at, run->results + at, run->setting->operations[operation].result_bytes);
+}
+
+// With as many cores for one result as for another, or none with a result, all run again until one result has a
+// majority: an error that passes leaves one. Their first results are then held against it. *found: *good is that
+// result.
+static int elect_again(struct core_run *runs, size_t operation, struct core_run *good, bool *found)
 {
     const struct health_round_setting *setting = runs->setting;
-    size_t cores = setting->core_count, bytes = setting->operations[operation].result_bytes;
-    size_t at = result_offset(setting, operation);
-    unsigned char *first = malloc((cores + 1) * bytes), *good = first + cores * bytes;
-    int codes[HEALTH_CORE_MAX], rc = ERR_NONE;
-    if (!first)
-        return err_set(ERR_MEMORY, "out of memory for a second vote");
-    for (size_t i = 0; i < cores; i++) {
-        memcpy(first + i * bytes, runs[i].results + at, bytes);
-        codes[i] = runs[i].codes[operation];
-    }
-    *elected = -1;
-    for (int i = 0; i < AGAIN && *elected < 0 && rc == ERR_NONE; i++) {
+    size_t cores = setting->core_count;
+    size_t bytes = (sizeof(struct first_result) + setting->operations[operation].result_bytes + 15) / 16 * 16;
+    unsigned char *first = malloc(cores * bytes);
+    int rc = first ? ERR_NONE : err_set(ERR_MEMORY, "out of memory for a second vote");
+    for (size_t core = 0; core < cores && first; core++)
+        keep(&runs[core], operation, (struct first_result *)(void *)(first + core * bytes), false);
+    for (int i = 0; i < HEALTH_AGAIN && !*found && rc == ERR_NONE; i++) {
         for (size_t core = 0; core < cores && rc == ERR_NONE; core++)
             rc = core_run_again(&runs[core], operation, i + 1);
-        *elected = elect(runs, operation);
+        ptrdiff_t elected = elect(runs, operation);
+        *found = elected >= 0;
+        if (*found)
+            take(&runs[elected], operation, good);
     }
-    bool found = *elected >= 0;
-    if (found)
-        memcpy(good, runs[*elected].results + at, bytes);
-    *elected = -1;
-    for (size_t i = cores; i-- > 0;) {
-        memcpy(runs[i].results + at, first + i * bytes, bytes);
-        runs[i].codes[operation] = codes[i];
-        if (found && codes[i] == ERR_NONE && memcmp(first + i * bytes, good, bytes) == 0)
-            *elected = (ptrdiff_t)i;
-    }
+    for (size_t core = 0; core < cores && first; core++)
+        keep(&runs[core], operation, (struct first_result *)(void *)(first + core * bytes), true);
     free(first);
     return rc;
 }
@@ -150,41 +163,70 @@ static ptrdiff_t elect_by_variants(const struct core_run *runs, size_t operation
 static int name_nobody(const struct core_run *runs, size_t operation, struct health_round *out)
 {
     const struct health_round_setting *setting = runs->setting;
-    struct health_mismatch nobody = {
-        .core = -1, .operation = &setting->operations[operation], .round = setting->round, .seed = setting->seed};
-    for (size_t i = 0; i < setting->core_count && !*nobody.text; i++)
-        snprintf(nobody.text, sizeof nobody.text, "%s", runs[i].texts[operation]);
-    return add_mismatch(out, &nobody);
+    // One core alone is wrong by its own comparison.
+    struct health_mismatch nobody = {.core = setting->core_count == 1 ? setting->cores[0] : HEALTH_CORE_NOBODY,
+                                     .operation = &setting->operations[operation],
+                                     .round = setting->round,
+                                     .seed = setting->seed};
+    const char *text = "";
+    for (size_t i = 0; i < setting->core_count && !*text; i++)
+        text = runs[i].texts[operation];
+    if (setting->core_count == 1)
+        snprintf(nobody.text, sizeof nobody.text, "%s", text);
+    else
+        snprintf(nobody.text, sizeof nobody.text, "no result has a majority of the cores%s%.260s", *text ? ": " : "",
+                 text);
+    return health_mismatch_add(out, &nobody);
+}
+
+static int vote(struct core_run *runs, size_t operation, struct core_run *good, struct health_round *out)
+{
+    const struct health_round_setting *setting = runs->setting;
+    size_t at = result_offset(setting, operation), bytes = setting->operations[operation].result_bytes;
+    ptrdiff_t elected = elect(runs, operation);
+    bool found = false;
+    if (elected < 0)
+        TRY(elect_again(runs, operation, good, &found));
+    if (elected < 0 && !found)
+        elected = elect_by_variants(runs, operation);
+    if (elected >= 0)
+        take(&runs[elected], operation, good);
+    else if (!found)
+        return name_nobody(runs, operation, out);
+    digest_text(XXH3_128bits(good->results + at, bytes), out->digests[operation]);
+    if (out->results)
+        memcpy(out->results + at, good->results + at, bytes);
+    for (size_t i = 0; i < setting->core_count; i++)
+        if (!same(good, &runs[i], operation))
+            TRY(health_suspect(good, &runs[i], operation, setting->cores[i], out));
+    return ERR_NONE;
 }
 
 int health_vote(struct core_run *runs, size_t operation, struct health_round *out)
 {
     const struct health_round_setting *setting = runs->setting;
-    ptrdiff_t elected = elect(runs, operation);
-    if (elected < 0)
-        TRY(elect_again(runs, operation, &elected));
-    if (elected < 0)
-        elected = elect_by_variants(runs, operation);
-    if (elected < 0)
-        return name_nobody(runs, operation, out);
-    digest_text(XXH3_128bits(runs[elected].results + result_offset(setting, operation),
-                             setting->operations[operation].result_bytes),
-                out->digests[operation]);
-    for (size_t i = 0; i < setting->core_count; i++)
-        if (!same(&runs[elected], &runs[i], operation))
-            TRY(suspect(runs, (size_t)elected, i, operation, out));
-    return ERR_NONE;
+    struct core_run *good = calloc(1, sizeof *good);
+    if (good)
+        *good =
+            (struct core_run){.setting = setting, .results = malloc(result_offset(setting, setting->operation_count))};
+    int code = good && good->results ? vote(runs, operation, good, out)
+                                     : err_set(ERR_MEMORY, "out of memory for the result of most cores");
+    if (good)
+        free(good->results);
+    free(good);
+    return code;
 }
 
 void health_mismatch_text(const struct health_mismatch *m, char *out, size_t bytes)
 {
     const char *name = m->operation->name;
-    int at = m->core < 0 ? snprintf(out, bytes, "%s: no result has a majority of the cores", name)
-                         : snprintf(out, bytes, "core %d: %s", m->core, name);
+    int at = m->core == HEALTH_CORE_NOBODY ? snprintf(out, bytes, "%s", name)
+             : m->core == HEALTH_CORE_ALL  ? snprintf(out, bytes, "all cores: %s", name)
+                                           : snprintf(out, bytes, "core %d: %s", m->core, name);
     size_t used = at < 0 ? 0 : (size_t)at < bytes ? (size_t)at : bytes - 1;
     if (*m->text)
         snprintf(out + used, bytes - used, ": %s", m->text);
-    else if (m->core >= 0)
+    else
         snprintf(out + used, bytes - used,
                  ": element %zu of its result is wrong, %zu bytes in all; wrong again in %d of %d runs (round %" PRIu64
                  ", seed %" PRIu64 ")",

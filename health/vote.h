@@ -5,6 +5,9 @@
 
 #include "health/health_round.h"
 
+// Repeated runs of an operation on a suspected core.
+enum { HEALTH_AGAIN = 10 };
+
 // One core's part of a round.
 struct core_run {
     const struct health_round_setting *setting;
@@ -22,6 +25,14 @@ size_t result_offset(const struct health_round_setting *setting, size_t operatio
 
 // Runs an operation again on that core, over its result. attempt: 1 for the first repetition.
 int core_run_again(struct core_run *run, size_t operation, int attempt);
+
+// Holds the result of `bad` against that of `good`: adds a mismatch to *out, and runs the operation again on bad's
+// core. core: what the mismatch names.
+int health_suspect(const struct core_run *good, struct core_run *bad, size_t operation, int core,
+                   struct health_round *out);
+
+// Adds a mismatch to *out. ERR_MEMORY.
+int health_mismatch_add(struct health_round *out, const struct health_mismatch *mismatch);
 
 // Votes on one operation's results of all cores: adds its digest and its mismatches to *out. Cores without a part in
 // the majority run the operation again, so their results change.

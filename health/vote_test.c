@@ -127,6 +127,21 @@ Test(vote, of_two_that_disagree_the_one_is_named_whose_result_does_not_return)
     health_round_free(&round);
 }
 
+Test(vote, one_core_that_finds_its_own_error_is_named_with_its_text)
+{
+    set_up(1);
+    runs[0].codes[0] = ERR_CHECK;
+    snprintf(runs[0].texts[0], sizeof runs[0].texts[0], "offset 8: wrong");
+    struct health_round round = vote();
+    cr_assert_eq(round.mismatch_count, 1);
+    cr_expect_eq(round.mismatches[0].core, cores[0]);
+    cr_expect_eq(round.mismatches[0].again, 10);
+    cr_expect_eq(round.mismatches[0].again_wrong, 0);
+    cr_expect_str_eq(round.mismatches[0].text, "offset 8: wrong");
+    cr_expect_eq(strlen(round.digests[0]), 32, "the repeated runs agree");
+    health_round_free(&round);
+}
+
 // Repeated runs keep what each core had: no majority ever.
 static int keep(const struct health_operation *operation, const struct health_place *place, uint64_t seed, void *result)
 {

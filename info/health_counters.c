@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "info/health_counters.h"
 
+#include "base/err.h"
 #include "info/health_nvme.h"
 
 #include <glob.h>
@@ -22,7 +23,10 @@ static const struct {
     [COUNTER_PCIE_UNCORRECTED] = {"pcie_errors_uncorrected", "uncorrected PCIe errors", true},
     [COUNTER_NARROW_LINKS] = {"pcie_links_narrow", "PCIe links narrower than their device", true},
     [COUNTER_NVME_ERRORS] = {"nvme_media_errors", "errors of NVMe media", true},
+    [COUNTER_NVME_WARNINGS] = {"nvme_critical_warnings", "critical warnings of NVMe drives", true},
     [COUNTER_NVME_WORN_PERCENT] = {"nvme_worn_percent", "most worn NVMe drive, percent", false},
+    [COUNTER_NVME_SPARE_PERCENT] = {"nvme_spare_percent", "least spare of an NVMe drive, percent", false},
+    [COUNTER_NVME_TEMPERATURE_C] = {"nvme_temperature_c", "hottest NVMe drive, degrees C", false},
     [COUNTER_TEMPERATURE_C] = {"temperature_c", "hottest sensor, degrees C", false},
     [COUNTER_FREQUENCY_MHZ] = {"frequency_mhz", "mean frequency, MHz", false},
 };
@@ -129,7 +133,10 @@ void health_counters_read(const char *root, struct health_counters *out)
     struct health_nvme drives;
     health_nvme_read(root, &drives);
     v[COUNTER_NVME_ERRORS] = drives.media_errors;
+    v[COUNTER_NVME_WARNINGS] = drives.warnings;
     v[COUNTER_NVME_WORN_PERCENT] = drives.worn_percent;
+    v[COUNTER_NVME_SPARE_PERCENT] = drives.spare_percent;
+    v[COUNTER_NVME_TEMPERATURE_C] = drives.temperature_c;
     double chip = numbers(root, "/sys/class/hwmon/hwmon*/temp*_input", LARGEST, 1e-3);
     double zone = numbers(root, "/sys/class/thermal/thermal_zone*/temp", LARGEST, 1e-3);
     v[COUNTER_TEMPERATURE_C] = fmax(chip, zone);
@@ -181,4 +188,16 @@ json_t *health_counters_json(const struct health_counters *before, const struct 
                                                     : json_pack("{s:o, s:o}", "before", number(before->values[i]),
                                                                 "after", number(after->values[i])));
     return object;
+}
+
+int health_counters_from_json(const json_t *object, struct health_counters *out)
+{
+    for (int i = 0; i < COUNTER_COUNT; i++) {
+        const json_t *pair = json_object_get(object, rows[i].key), *after = json_object_get(pair, "after");
+        if (!json_is_null(pair) && !json_is_number(after))
+            return err_set(ERR_USAGE, "counters.%s: expected null or {\"before\": ..., \"after\": NUMBER}",
+                           rows[i].key);
+        out->values[i] = json_is_null(pair) ? NAN : json_number_value(after);
+    }
+    return ERR_NONE;
 }

@@ -20,7 +20,10 @@ enum health_counter {
     COUNTER_PCIE_UNCORRECTED,    // AER
     COUNTER_NARROW_LINKS,        // PCIe devices whose link is narrower than they can
     COUNTER_NVME_ERRORS,         // transfers whose data could not be recovered (health_nvme.h)
+    COUNTER_NVME_WARNINGS,       // critical warnings that drives give
     COUNTER_NVME_WORN_PERCENT,   // of the most worn drive, now
+    COUNTER_NVME_SPARE_PERCENT,  // of the drive with the least spare blocks, now
+    COUNTER_NVME_TEMPERATURE_C,  // of the hottest drive, now
     COUNTER_TEMPERATURE_C,       // the hottest sensor, now
     COUNTER_FREQUENCY_MHZ,       // mean of all cores, now
     COUNTER_COUNT,
@@ -38,7 +41,7 @@ void health_counters_read(const char *root, struct health_counters *out);
 bool health_counter_worse(enum health_counter counter, const struct health_counters *before,
                           const struct health_counters *after, char *reason, size_t bytes);
 
-// The same for all counters; writes the first reason.
+// The same for the first counter that got worse.
 bool health_counters_worse(const struct health_counters *before, const struct health_counters *after, char *reason,
                            size_t bytes);
 
@@ -47,6 +50,9 @@ void health_counters_print(const struct health_counters *before, const struct he
 
 // {"machine_checks": {"before": 0, "after": 0}, ...}; null for what the system does not say. New.
 json_t *health_counters_json(const struct health_counters *before, const struct health_counters *after);
+
+// Reads what `after` was when the object was made. ERR_USAGE, with the key: not such an object.
+int health_counters_from_json(const json_t *object, struct health_counters *out);
 
 // Returns the key of a counter of errors in that object; null: a value of the moment, whose change says nothing.
 const char *health_counter_error_key(enum health_counter counter);

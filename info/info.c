@@ -8,13 +8,12 @@
 #include "base/help.h"
 #include "info/info_cuda.h"
 #include "info/info_mesh.h"
+#include "info/info_openblas.h"
 #include "info/info_programs.h"
 #include "ref/tier/io.h"
 #include "base/processor.h"
 #include "base/safe_text.h"
 #include "base/size.h"
-
-#include <cblas.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,18 +75,14 @@ static json_t *backends_json(const json_t *cuda)
 
 json_t *info_collect(void)
 {
-    static const char *const threading[] = {"one thread", "pthreads", "OpenMP"};
     static const char *const here[] = {".", NULL};
     char emulator[PROCESSOR_NAME_BYTES];
     bool emulated = processor_is_emulated(emulator);
-    int kind = openblas_get_parallel();
     json_t *cuda = info_cuda(), *parts = backends_json(cuda);
-    return json_pack("{s:s, s:o, s:o, s:o, s:{s:o, s:s}, s:{s:s, s:s, s:s}, s:o, s:o, s:o}", "record", "info", "build",
-                     build_facts(), "machine", info_machine(here), "emulator",
-                     emulated ? text_json(emulator) : json_null(), "isa", "available", isa_json(), "used",
-                     isa_name(isa_now()), "openblas", "config", openblas_get_config(), "core", openblas_get_corename(),
-                     "threading", kind >= 0 && kind < 3 ? threading[kind] : "unknown", "backends", parts, "cuda", cuda,
-                     "programs", info_programs());
+    return json_pack("{s:s, s:o, s:o, s:o, s:{s:o, s:s}, s:o, s:o, s:o, s:o}", "record", "info", "build", build_facts(),
+                     "machine", info_machine(here), "emulator", emulated ? text_json(emulator) : json_null(), "isa",
+                     "available", isa_json(), "used", isa_name(isa_now()), "openblas", info_openblas(), "backends",
+                     parts, "cuda", cuda, "programs", info_programs());
 }
 
 static const char *text_of(const json_t *object, const char *key)
@@ -216,6 +211,8 @@ static void info_print(const json_t *info)
     else
         printf("openblas    %s, core %s, threads by %s\n", text_of(openblas, "config"), text_of(openblas, "core"),
                text_of(openblas, "threading"));
+    if (text_of(openblas, "warning"))
+        printf("WARNING     openblas: %s\n", text_of(openblas, "warning"));
     print_software(info);
 }
 

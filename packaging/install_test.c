@@ -52,6 +52,8 @@ Test(install, files_are_at_their_standard_places)
                                         "share/man/man1/zerogauge.1.gz",
                                         "share/pkgconfig/zerogauge.pc",
                                         "share/zerogauge/configs/zero3.json",
+                                        "share/zerogauge/kubernetes/preflight.yaml",
+                                        "share/zerogauge/slurm/prolog",
                                         "share/zsh/vendor-completions/_zerogauge"};
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)
         expect_installed(paths[i]);

@@ -52,6 +52,7 @@ PURPOSES = {
     "results/record": "result files",
     "results/limits": "accepted ranges, outliers",
     "results/page": "tables, HTML, comparisons",
+    "plan/device": "what a GPU holds and how long it computes",
     "plan/planner": "training without data",
     "plan/claims": "papers and claims, re-evaluated",
     "conformance/spec": "requirements, verdicts",

@@ -48,7 +48,7 @@ static struct result_file validate_part(const char *name, const char *const *wor
     if (range)
         cr_assert_eq(accepted_ranges_parse("test", range, strlen(range), &ranges), ERR_NONE, "%s", err_message());
     const struct validate_setting setting = {.folder = folder,
-                                             .program = "validate",
+                                             .program = "trial",
                                              .level = "quick",
                                              .argc = 2,
                                              .argv = argv,

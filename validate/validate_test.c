@@ -5,7 +5,9 @@
 #include "base/err.h"
 #include "base/pretended_test.h"
 #include "bench/harness/printed_test.h"
+#include "bench/harness/bench.h"
 #include "results/record/record_read.h"
+#include "results/record/run_table.h"
 #include "validate/validate_trial.h"
 
 #include <math.h>
@@ -23,7 +25,7 @@ static void setup(void)
     static const char *const argv[] = {"zerogauge", "validate", "--quick"}, *const paths[] = {NULL};
     folder_make(folder);
     setting = (struct validate_setting){.folder = folder,
-                                        .program = "validate",
+                                        .program = "trial",
                                         .level = "quick",
                                         .argc = 3,
                                         .argv = argv,
@@ -362,6 +364,39 @@ Test(validate, the_plan_passes_each_part_the_options_that_it_accepts)
     cr_expect_float_eq(budget_s, VALIDATE_QUICK_PARTS_S, 1e-6, "every second is given to a part");
     cr_expect_lt(budget_s, VALIDATE_QUICK_S, "a quick run takes three minutes at most");
     cr_expect_geq(made.count, 8);
+}
+
+// What `report --verify` knows of a run, and what a run is.
+Test(validate, the_verifier_knows_every_part_and_option_of_the_plan)
+{
+    static const char *const paths[] = {"/one", NULL};
+    for (int quick = 0; quick < 2; quick++) {
+        const struct validate_choice choice = {.program = "zerogauge",
+                                               .quick = quick,
+                                               .has_gpu = true,
+                                               .several_hosts = true,
+                                               .nvme_paths = paths,
+                                               .world = "3",
+                                               .pin = "0",
+                                               .engine = "libaio",
+                                               .text = "/text",
+                                               .emulation = {{[LANE_NVME_READ] = 1e9}}};
+        struct validate_plan made;
+        size_t known = 0;
+        cr_assert_eq(validate_plan_make(&choice, &made), ERR_NONE, "%s", err_message());
+        for (size_t i = 0; i < made.count; i++) {
+            cr_expect_not_null(run_row_of(made.parts[i].name), "%s", made.parts[i].name);
+            for (const char *const *word = made.parts[i].argv; *word; word++)
+                cr_expect(**word != '-' || run_option_is_known(*word, quick), "%s: %s", made.parts[i].name, *word);
+        }
+        for (const struct run_row *row; (row = run_row_at(known)); known++) {
+            bool found = false;
+            for (size_t i = 0; i < made.count; i++)
+                found |= run_row_of(made.parts[i].name) == row;
+            cr_expect(found, "row %zu", known);
+        }
+    }
+    cr_expect_eq((int)RUN_QUICK_SAMPLES, (int)BENCH_REPEAT_LEAST);
 }
 
 Test(validate, a_part_that_takes_longer_leaves_less_for_the_others)

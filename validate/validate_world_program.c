@@ -86,7 +86,7 @@ static int run(const char *folder, struct validate_plan *plan)
     struct accepted_ranges ranges = {0};
     struct validate_result result;
     const struct validate_setting setting = {.folder = folder,
-                                             .program = "validate",
+                                             .program = "trial",
                                              .level = "quick",
                                              .argc = 2,
                                              .argv = argv,

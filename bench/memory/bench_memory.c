@@ -124,7 +124,7 @@ static size_t case_count(const struct memory_bench *bench)
     for (int node = 0; node < bench->nodes.count; node++)
         for (int memory_node = 0; memory_node < bench->nodes.count; memory_node++)
             groups += memory_bench_wants_nodes(bench, node, memory_node);
-    return groups * operations + touches;
+    return groups * operations + touches + (size_t)memory_affinity_cases(bench);
 }
 
 // The cases that no accepted range judges come last and are left out when the time is over.
@@ -150,7 +150,9 @@ static int size_run(struct memory_bench *bench, size_t given)
         TRY(memory_pages_run(bench, given, most));
     if (!is_over(bench, "memory_touch"))
         TRY(memory_touch_run(bench, memory_bench_size(bench, MEMORY_WRITE, 2, given).bytes, most));
-    return is_over(bench, "memory_numa") ? ERR_NONE : memory_numa_run(bench, given);
+    if (!is_over(bench, "memory_numa"))
+        TRY(memory_numa_run(bench, given));
+    return is_over(bench, "memory_affinity") ? ERR_NONE : memory_affinity_run(bench, given);
 }
 
 static int memory_bench_run(struct memory_bench *bench)

@@ -34,6 +34,11 @@ bool memory_bench_wants_nodes(const struct memory_bench *bench, int node, int me
 int memory_pages_run(struct memory_bench *bench, size_t given, int threads);
 int memory_numa_run(struct memory_bench *bench, size_t given);
 
+// Measures threads bound to cores, and to NUMA nodes where there are several, against threads as given, and prints what
+// it gains; the second returns the number of cases.
+int memory_affinity_run(struct memory_bench *bench, size_t given);
+int memory_affinity_cases(const struct memory_bench *bench);
+
 // Measures the first write to fresh memory, in huge and in small pages, against writes to touched memory.
 int memory_touch_run(struct memory_bench *bench, size_t bytes, int threads);
 

@@ -38,7 +38,7 @@ static size_t part_begin(size_t count, int part, int parts)
     return part == parts ? count : count / (size_t)parts / LINE_WORDS * LINE_WORDS * (size_t)part;
 }
 
-static bool is_aligned(const void *memory)
+static __attribute__((unused)) bool is_aligned(const void *memory)
 {
     return (uintptr_t)memory % COPY_LINE_BYTES == 0;
 }

@@ -65,6 +65,48 @@ int memory_nodes_bind(const struct memory_nodes *nodes, int index, int threads)
     return failed == 0 ? ERR_NONE : err_set(ERR_IO, "cannot bind %d of %d threads to a node", failed, threads);
 }
 
+// The core at `index` among those that this process may use; null: there are fewer.
+static hwloc_obj_t core_at(const struct memory_nodes *nodes, int index)
+{
+    hwloc_obj_t core = NULL;
+    while ((core = hwloc_get_next_obj_by_type(nodes->topology, HWLOC_OBJ_CORE, core)))
+        if (hwloc_bitmap_intersects(core->cpuset, nodes->allowed) && index-- == 0)
+            return core;
+    return NULL;
+}
+
+int memory_nodes_cores(const struct memory_nodes *nodes)
+{
+    int count = 0;
+    while (core_at(nodes, count))
+        count++;
+    return count;
+}
+
+static bool place(const struct memory_nodes *nodes, enum memory_placement placement, int thread, int threads)
+{
+    hwloc_cpuset_t set = hwloc_bitmap_dup(nodes->allowed);
+    if (set && placement == MEMORY_ONE_PER_CORE) {
+        hwloc_bitmap_and(set, set, core_at(nodes, thread)->cpuset);
+        hwloc_bitmap_singlify(set);
+    } else if (set && placement == MEMORY_BY_NODE) {
+        hwloc_bitmap_and(set, set, nodes->nodes[thread * nodes->count / threads]->cpuset);
+    }
+    bool placed = set && hwloc_set_cpubind(nodes->topology, set, HWLOC_CPUBIND_THREAD) == 0;
+    hwloc_bitmap_free(set);
+    return placed;
+}
+
+int memory_nodes_place(const struct memory_nodes *nodes, enum memory_placement placement, int threads)
+{
+    int failed = 0;
+    assert(threads > 0 && (placement != MEMORY_ONE_PER_CORE || threads <= memory_nodes_cores(nodes)));
+#pragma omp parallel for num_threads(threads) schedule(static) reduction(+ : failed)
+    for (int thread = 0; thread < threads; thread++)
+        failed += !place(nodes, placement, thread, threads);
+    return failed == 0 ? ERR_NONE : err_set(ERR_IO, "cannot bind %d of %d threads", failed, threads);
+}
+
 int memory_nodes_check(const struct memory_nodes *nodes, int index, const void *memory, size_t bytes)
 {
     hwloc_nodeset_t where = hwloc_bitmap_alloc();

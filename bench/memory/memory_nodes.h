@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The NUMA nodes whose processors this process may use, and threads that stay on one of them.
+// The NUMA nodes whose processors this process may use, and threads that stay on a node or on a core.
 #ifndef ZG_MEMORY_NODES_H
 #define ZG_MEMORY_NODES_H
 
@@ -26,6 +26,16 @@ int memory_nodes_threads(const struct memory_nodes *nodes, int index);
 
 // Binds the threads of an OpenMP team of this size to a node; index -1: back to the allowed processors. ERR_IO.
 int memory_nodes_bind(const struct memory_nodes *nodes, int index, int threads);
+
+// How threads are bound: as the process was started; each to a core of its own; each to a node, so that all nodes have
+// as many.
+enum memory_placement { MEMORY_AS_GIVEN, MEMORY_ONE_PER_CORE, MEMORY_BY_NODE };
+
+// Returns the number of cores with a processor that this process may use.
+int memory_nodes_cores(const struct memory_nodes *nodes);
+
+// Binds the threads of an OpenMP team of this size, at most memory_nodes_cores for MEMORY_ONE_PER_CORE. ERR_IO.
+int memory_nodes_place(const struct memory_nodes *nodes, enum memory_placement placement, int threads);
 
 // Verifies that the pages lie on a node, if the system reports it. ERR_CHECK: they do not.
 int memory_nodes_check(const struct memory_nodes *nodes, int index, const void *memory, size_t bytes);

@@ -27,19 +27,57 @@ static double moved_bytes(const struct memory_work *work)
     return (double)(work->arrays->count * sizeof(memory_word)) * memory_operation_bytes(work->arrays->operation);
 }
 
+// Work whose threads are bound before each repetition.
+struct placed {
+    const struct memory_nodes *nodes;
+    enum memory_placement placement;
+    struct memory_work *work;
+};
+
+static int placed_prepare(void *context)
+{
+    const struct placed *placed = context;
+    TRY(memory_nodes_place(placed->nodes, placed->placement, placed->work->threads));
+    return memory_work_prepare(placed->work);
+}
+
+static int placed_run(void *context)
+{
+    return memory_work_run(((const struct placed *)context)->work);
+}
+
+double memory_gain(const struct bench_samples *samples, const struct bench_samples *baselines)
+{
+    bool faster = bench_quantile(samples, 0.1) > bench_quantile(baselines, 0.9);
+    bool slower = bench_quantile(samples, 0.9) < bench_quantile(baselines, 0.1);
+    return faster || slower ? bench_median(samples) / bench_median(baselines) - 1 : 0;
+}
+
+static int alternate(struct memory_bench *bench, struct memory_pair *pair, struct bench_samples *samples,
+                     struct bench_samples *baselines)
+{
+    struct placed placed = {&bench->nodes, pair->placement, &pair->work};
+    struct placed baseline_placed = {&bench->nodes, pair->baseline_placement, &pair->baseline};
+    struct bench_work work = {"work", memory_work_run, memory_work_prepare, &pair->work};
+    struct bench_work baseline = {"baseline", memory_work_run, memory_work_prepare, &pair->baseline};
+    if (pair->placement != pair->baseline_placement) {
+        work = (struct bench_work){"work", placed_run, placed_prepare, &placed};
+        baseline = (struct bench_work){"baseline", placed_run, placed_prepare, &baseline_placed};
+    }
+    return bench_alternate(&work, &baseline, bench->options.warmup, bench->options.repeat, 1, samples, baselines);
+}
+
 int memory_pair_measure(struct memory_bench *bench, struct memory_pair *pair)
 {
     struct bench_samples samples, baselines;
     uint64_t begin_ns = clock_now_ns();
     struct memory_arrays *arrays = pair->work.arrays;
     size_t bytes = arrays->count * sizeof(memory_word);
-    const struct bench_work work = {"work", memory_work_run, memory_work_prepare, &pair->work};
-    const struct bench_work baseline = {"baseline", memory_work_run, memory_work_prepare, &pair->baseline};
     bench_progress("%s %s, %d threads, arrays of %zu bytes", pair->name,
                    memory_operation_name(pair->work.arrays->operation), pair->work.threads, bytes);
     assert(bench->cases_left > 0);
     bench_budget_case(bench->cases_left--);
-    int code = bench_alternate(&work, &baseline, bench->options.warmup, bench->options.repeat, 1, &samples, &baselines);
+    int code = alternate(bench, pair, &samples, &baselines);
     if (code == ERR_NONE)
         code = memory_arrays_check(arrays);
     if (code == ERR_NONE)
@@ -50,6 +88,7 @@ int memory_pair_measure(struct memory_bench *bench, struct memory_pair *pair)
     }
     bench_rate(&samples, moved_bytes(&pair->work));
     bench_rate(&baselines, moved_bytes(&pair->baseline));
+    pair->gain = memory_gain(&samples, &baselines);
     char row[256];
     struct bench_record record = {
         .name = pair->name,

@@ -3,11 +3,12 @@
 // or on one host every rank, exchanges few bytes (`ping`) and many (`bandwidth`) with one partner after the other; all
 // pairs of a round run at once, each in both directions. A rank's result is that with its fastest partner: its own slow
 // link shows with every partner, a partner's slow link with one. So a rank beyond results/limits/outlier.h has a slow
-// link.
+// link. The times of all pairs say which host is slow with most partners, and which link with neither host to blame
+// (results/limits/link_map.h).
 #include "bench/ranks/links.h"
 
 #include "bench/harness/bench_world.h"
-#include "results/limits/outlier.h"
+#include "results/limits/link_map.h"
 
 #include "base/err.h"
 
@@ -23,7 +24,9 @@ const struct benchmark bench_links = {
     .uses = BENCH_USES_NOTHING,
     .together = true,
     .summary = "network between hosts, in pairs: finds slow links",
-    .text = "The network between hosts, measured in pairs: finds slow links. Runs under mpirun or srun; skipped with "
+    .text = "The network between hosts, measured in pairs, all of up to 64 hosts: finds slow links, and which of two "
+            "hosts is to blame by their links to third hosts. The page of a result has a map of all pairs. Runs under "
+            "mpirun or srun; skipped with "
             "one process. --sizes takes one size here, of the messages that measure bandwidth.",
     .examples = {"mpirun -n 4 --host one,two,three,four zerogauge bench links",
                  "srun -N 8 zerogauge bench links --json"},
@@ -43,9 +46,15 @@ static int print(const struct links *links, int position, const struct bench_sam
     const struct link_lane *lane = links->lane;
     int rank = links->members[position], partners = 0, slowest = -1;
     double most = 0;
+    json_t *us_with = json_object();
     for (int round = 0; round < links->rounds; round++) {
         double ns = links_median_ns(links, rank, round);
-        partners += !isnan(ns);
+        if (isnan(ns))
+            continue;
+        char partner[16];
+        snprintf(partner, sizeof partner, "%d", links_partner(links, round, position));
+        json_object_set_new(us_with, partner, json_real(ns / 1e3));
+        partners++;
         if (ns > most) {
             most = ns;
             slowest = links_partner(links, round, position);
@@ -56,8 +65,9 @@ static int print(const struct links *links, int position, const struct bench_sam
         .description = json_pack("{s:s, s:i, s:i, s:s, s:i, s:I}", "lane", lane->name, "rank", rank, "world",
                                  comm_world(links->comm), "host", bench_world_host(rank), "hosts",
                                  bench_world_host_count(), "bytes", (json_int_t)lane->bytes),
-        .detail = json_pack("{s:i, s:i, s:s, s:f}", "partners", partners, "slowest_partner", slowest,
-                            "slowest_partner_host", bench_world_host(slowest), "slowest_us", most / 1e3),
+        .detail =
+            json_pack("{s:i, s:i, s:s, s:f, s:o}", "partners", partners, "slowest_partner", slowest,
+                      "slowest_partner_host", bench_world_host(slowest), "slowest_us", most / 1e3, "us_with", us_with),
         .unit = lane->unit,
         .lower_is_better = lane->is_time,
         .verified = true,
@@ -68,35 +78,51 @@ static int print(const struct links *links, int position, const struct bench_sam
     return bench_print(options, &record);
 }
 
-// Names the hosts with slow links. `zerogauge validate` judges result files by the same rule.
-static void print_outliers(const struct links *links, const struct bench_samples *samples)
+static int fill_map(const struct links *links, struct link_map *map)
 {
-    double times[STATISTICS_COUNT_MAX], centre;
-    size_t count = (size_t)links->count;
-    if (count < 2 || count > STATISTICS_COUNT_MAX)
-        return;
-    for (size_t i = 0; i < count; i++) {
-        double median = bench_median(&samples[i]);
-        times[i] = links->lane->is_time ? median : 1 / median;
-    }
-    for (size_t i = 0; i < count; i++)
-        if (outlier_is(times, count, i, &centre))
-            printf("OUTLIER  the link of host %s (rank %d) takes %.2f times as long as the median in the lane %s\n",
-                   bench_world_host(links->members[i]), links->members[i], times[i] / centre, links->lane->name);
+    TRY(link_map_open((size_t)links->count, map));
+    for (int i = 0; i < links->count; i++)
+        for (int round = 0; round < links->rounds; round++) {
+            int partner = links_partner_position(links->count, round, i);
+            if (partner >= 0)
+                link_map_add(map, (size_t)i, (size_t)partner, links_median_ns(links, links->members[i], round));
+        }
+    link_map_judge(map);
+    return ERR_NONE;
+}
+
+// Names the hosts that are slow with most partners, and the slow links that neither host explains.
+static int print_slow(const struct links *links)
+{
+    enum { SHOWN = 20 };
+    struct link_map map = {0};
+    struct link_host hosts[STATISTICS_COUNT_MAX];
+    char texts[SHOWN][LINK_TEXT_BYTES];
+    size_t found = 0;
+    if (links->count > STATISTICS_COUNT_MAX)
+        return ERR_NONE;
+    for (int i = 0; i < links->count; i++)
+        hosts[i] = (struct link_host){bench_world_host(links->members[i]), links->members[i]};
+    int rc = fill_map(links, &map);
+    if (rc == ERR_NONE)
+        found = link_map_texts(&map, hosts, links->lane->name, texts, SHOWN);
+    for (size_t i = 0; i < found && i < SHOWN; i++)
+        printf("%s\n", texts[i]);
+    if (found > SHOWN)
+        printf("         and %zu more in the lane %s\n", found - SHOWN, links->lane->name);
+    link_map_close(&map);
+    return rc;
 }
 
 static int print_all(const struct links *links, uint64_t begin_ns, const struct bench_options *options)
 {
-    struct bench_samples *samples = calloc((size_t)links->count, sizeof *samples);
-    int rc = samples ? ERR_NONE : err_set(ERR_MEMORY, "no memory for the samples of %d links", links->count);
+    int rc = ERR_NONE;
     for (int i = 0; i < links->count && rc == ERR_NONE; i++) {
-        links_samples(links, links->members[i], &samples[i]);
-        rc = print(links, i, &samples[i], begin_ns, options);
+        struct bench_samples samples;
+        links_samples(links, links->members[i], &samples);
+        rc = print(links, i, &samples, begin_ns, options);
     }
-    if (rc == ERR_NONE && !options->json)
-        print_outliers(links, samples);
-    free(samples);
-    return rc;
+    return rc == ERR_NONE && !options->json ? print_slow(links) : rc;
 }
 
 static int run_lane(struct links *links, const struct link_lane *lane, const struct bench_options *options)

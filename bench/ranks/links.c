@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PARTNERS_MAX = 8 };
-
 void links_choose_members(struct links *links)
 {
     int rank = comm_rank(links->comm);
@@ -26,14 +24,35 @@ void links_choose_members(struct links *links)
         links->own = i == rank ? links->count : links->own;
         links->members[links->count++] = i;
     }
-    int all = links->count % 2 == 0 ? links->count - 1 : links->count;
-    links->rounds = all < PARTNERS_MAX ? all : PARTNERS_MAX;
+    links->rounds = links_rounds(links->count);
 }
 
-// Pairs positions as a round-robin tournament does: in round r among an odd number m of positions, i meets (2r - i) mod
-// m; among an even number, the last position meets the one that would meet itself. Returns the partner's position, or
-// -1.
-static int partner_of(int count, int round, int position)
+int links_rounds(int count)
+{
+    int rounds = 0;
+    if (count <= LINKS_ALL_PAIRS)
+        return count % 2 == 0 ? count - 1 : count;
+    for (int part = count; part > 1; part = (part + 1) / 2)
+        rounds++;
+    return rounds;
+}
+
+// Of an odd number, the one in the middle rests and then begins the second half.
+static int bisected_partner(int count, int round, int position)
+{
+    int first = 0;
+    for (; round > 0; round--) {
+        bool second = position - first >= count / 2;
+        first += second ? count / 2 : 0;
+        count = second ? count - count / 2 : count / 2;
+    }
+    int at = position - first, half = count / 2, distance = count - half;
+    return at < half ? position + distance : at >= distance ? position - distance : -1;
+}
+
+// In round r among an odd number m of positions, i meets (2r - i) mod m; among an even number, the last position meets
+// the one that would meet itself.
+static int tournament_partner(int count, int round, int position)
 {
     int m = count % 2 == 0 ? count - 1 : count;
     if (position == m)
@@ -42,6 +61,13 @@ static int partner_of(int count, int round, int position)
     if (other != position)
         return other;
     return count % 2 == 0 ? m : -1;
+}
+
+int links_partner_position(int count, int round, int position)
+{
+    assert(round >= 0 && round < links_rounds(count) && position >= 0 && position < count);
+    return count <= LINKS_ALL_PAIRS ? tournament_partner(count, round, position)
+                                    : bisected_partner(count, round, position);
 }
 
 static size_t words_of(const struct link_lane *lane)
@@ -84,7 +110,7 @@ static int take_turns(struct links *links, const struct bench_options *options)
     for (size_t i = 0; i < options->warmup + options->repeat; i++) {
         bench_progress("links %s, round %zu of %zu", links->lane->name, i + 1, options->warmup + options->repeat);
         for (int round = 0; round < links->rounds; round++) {
-            int position = links->own < 0 ? -1 : partner_of(links->count, round, links->own);
+            int position = links->own < 0 ? -1 : links_partner_position(links->count, round, links->own);
             double ns = NAN;
             TRY(comm_barrier(links->comm));
             if (position >= 0)
@@ -134,7 +160,7 @@ void links_samples(const struct links *links, int rank, struct bench_samples *ou
 
 int links_partner(const struct links *links, int round, int position)
 {
-    int partner = partner_of(links->count, round, position);
+    int partner = links_partner_position(links->count, round, position);
     return partner < 0 ? -1 : links->members[partner];
 }
 

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exchanges between pairs of ranks, for `bench links`: every rank measures with one partner after the other.
+// Exchanges between pairs of ranks, for `bench links`: every rank measures with one partner after the other. Up to
+// LINKS_ALL_PAIRS members meet each other member once, as in a round-robin tournament. More are bisected: the first
+// half meets the second, then each half's first half its second, and so on, so that each level of a network is used at
+// once.
 #ifndef ZG_LINKS_H
 #define ZG_LINKS_H
 
 #include "bench/harness/bench.h"
 #include "ref/comm/comm.h"
+
+enum { LINKS_ALL_PAIRS = 64 };
 
 struct link_lane {
     const char *name, *unit;
@@ -32,6 +37,10 @@ void links_choose_members(struct links *links);
 // Measures a lane; all ranks of the world call this together, with `times` allocated. Afterwards every rank has all
 // times. ERR_CHECK: a rank received wrong data.
 int links_measure(struct links *links, const struct link_lane *lane, const struct bench_options *options);
+
+// Returns the number of rounds of `count` members, and the position that a position meets in a round; -1: none.
+int links_rounds(int count);
+int links_partner_position(int count, int round, int position);
 
 // Returns the rank that the member at `position` meets in a round; -1: none.
 int links_partner(const struct links *links, int round, int position);

@@ -3,6 +3,8 @@
 // that no text has left. What does not hold is shown here, too: no report may trust its numbers.
 #include "results/limits/accepted_range.h"
 #include "base/err.h"
+#include "conformance/spec/requirement.h"
+#include "conformance/suite/suite.h"
 #include "results/record/record_read.h"
 #include "results/record/record_verify.h"
 #include "results/page/result_report.h"
@@ -19,6 +21,19 @@ static char path[64];
 static const char limits[] = "{\"schema\":1,\"about\":\"x\",\"bands\":[{\"id\":\"adam-update\",\"bench\":\"adam\","
                              "\"metric\":\"ratio\",\"at_least\":0.4,\"source\":\"x\"}]}";
 const struct accepted_range_set accepted_range_sets[] = {{"default", limits, sizeof limits - 1}, {0}};
+
+// A suite of one requirement without cases.
+const struct requirement *requirement_at(int index)
+{
+    static const struct requirement one = {.id = "R-ADAM-01", .must = true};
+    return index == 0 ? &one : NULL;
+}
+
+int suite_cases(enum suite_level level, int (*visit)(void *context, const struct check_case *c), void *context)
+{
+    (void)level, (void)visit, (void)context;
+    return ERR_NONE;
+}
 
 static void must(int rc)
 {

@@ -11,6 +11,7 @@
 #include "contract.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,10 +29,19 @@ struct example {
 
 static int example_open(const struct zerogauge_case *c, const float *const initial[], void **context)
 {
+    // Refuse what is invalid. Nothing in the case says that it is: some cases ask for nonsense.
+    bool refused = c->gradient_clipping < 0;
+    for (int i = 0; i < c->group_count; i++)
+        refused |=
+            !(c->groups[i].beta1 >= 0 && c->groups[i].beta1 < 1 && c->groups[i].beta2 >= 0 && c->groups[i].beta2 < 1);
+    if (refused) {
+        snprintf(c->message, c->message_bytes, "a clip threshold below 0, or betas outside [0, 1)");
+        return ZEROGAUGE_REFUSED;
+    }
     // Decline what your library lacks: the case then counts as UNSUPPORTED, with this message, and not as a failure.
     if (c->stage || c->precision || c->communication_dtype || c->accumulation_dtype || c->loss_scale ||
         c->overflow_check || c->gradient_clipping > 0 || c->delayed_update || c->offload_optimizer ||
-        c->offload_param || c->phase || c->expects_refusal) {
+        c->offload_param || c->phase) {
         snprintf(c->message, c->message_bytes, "the example supports plain data parallelism in fp32 only");
         return ZEROGAUGE_UNSUPPORTED;
     }

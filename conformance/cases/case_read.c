@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "base/file.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -110,6 +111,8 @@ static int read_requirements(const struct strict_object *root, struct check_case
 {
     const json_t *array;
     size_t count;
+    if (!json_object_get(root->value, "requirements"))
+        return ERR_NONE;
     TRY(strict_array(root, "requirements", 0, CASE_REQUIREMENT_MAX, &array, &count));
     for (size_t i = 0; i < count; i++) {
         const char *text = json_string_value(json_array_get(array, i));
@@ -136,8 +139,9 @@ static int read_dtypes(const struct strict_object *root, struct check_case *c)
 static int read_identity(const struct strict_object *root, struct check_case *c)
 {
     static const char *const expectations[] = {"answer", "refusal", NULL};
-    int expectation = 0;
-    TRY(strict_word(root, "expect", expectations, &expectation));
+    int expectation = c->expects_refusal;
+    if (json_object_get(root->value, "expect"))
+        TRY(strict_word(root, "expect", expectations, &expectation));
     c->expects_refusal = expectation == 1;
     TRY(case_read_name(root, "name", "~", c->name));
     return strict_string(root, "note", c->note, CASE_NOTE_BYTES);
@@ -148,7 +152,7 @@ static int read_case(const struct strict_object *root, struct check_case *c)
     static const char *const keys[] = {"contract",
                                        "name",
                                        "note",
-                                       "requirements",
+                                       "?requirements",
                                        "world",
                                        "steps",
                                        "accumulation",
@@ -166,8 +170,8 @@ static int read_case(const struct strict_object *root, struct check_case *c)
                                        "offload",
                                        "delayed_update",
                                        "checkpoint",
-                                       "exact",
-                                       "expect",
+                                       "?exact",
+                                       "?expect",
                                        NULL};
     int contract = 0;
     TRY(strict_int(root, "contract", CASE_CONTRACT, CASE_CONTRACT, &contract));
@@ -189,7 +193,26 @@ static int read_case(const struct strict_object *root, struct check_case *c)
     TRY(read_hints(root, c));
     TRY(strict_int(root, "delayed_update", 0, c->steps, &c->delayed_update));
     TRY(read_checkpoint(root, c));
-    return strict_bool(root, "exact", &c->exact);
+    return json_object_get(root->value, "exact") ? strict_bool(root, "exact", &c->exact) : ERR_NONE;
+}
+
+// Without `expect`, a case is to be refused if and only if its values make no sense.
+static int read_unsaid(const struct strict_object *root, struct check_case *c)
+{
+    int rc = read_case(root, c);
+    if (rc != ERR_USAGE || json_object_get(root->value, "expect"))
+        return rc;
+    struct check_case *lenient = calloc(1, sizeof *lenient);
+    if (!lenient)
+        return err_set(ERR_MEMORY, "no memory for a case");
+    char why[512];
+    snprintf(why, sizeof why, "%s", err_message());
+    lenient->expects_refusal = true;
+    rc = read_case(root, lenient) == ERR_NONE ? ERR_NONE : err_set(ERR_USAGE, "%s", why);
+    if (rc == ERR_NONE)
+        *c = *lenient;
+    free(lenient);
+    return rc;
 }
 
 int case_parse(const char *file, const char *text, size_t bytes, struct check_case *out)
@@ -198,7 +221,7 @@ int case_parse(const char *file, const char *text, size_t bytes, struct check_ca
     *out = (struct check_case){0};
     TRY(json_text_parse(file, text, bytes, &json));
     struct strict_object root = strict_root(&json);
-    int rc = read_case(&root, out);
+    int rc = read_unsaid(&root, out);
     json_text_close(&json);
     return rc;
 }

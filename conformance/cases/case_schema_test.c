@@ -144,7 +144,8 @@ static int expect_taken(void *context, const struct check_case *c)
 Test(case_schema, every_case_is_what_the_schema_says)
 {
     struct visit visit = {.schema = schema_load("case.schema.json")};
-    cr_assert_eq(suite_cases(LEVEL_FULL, expect_taken, &visit), ERR_NONE, "%s", err_message());
+    cr_assert_eq(suite_cases(&(struct suite_choice){.level = LEVEL_FULL}, expect_taken, &visit), ERR_NONE, "%s",
+                 err_message());
     cr_assert_gt(visit.count, 1000);
     json_decref(visit.schema);
 }

@@ -369,6 +369,33 @@ Test(check_case, what_the_contract_does_not_allow_is_refused_where_it_stands)
     }
 }
 
+// What is put to a program does not tell the right answer; a reader that has to know finds it out.
+Test(check_case, a_case_that_is_put_to_a_program_tells_nothing)
+{
+    static const char *const keys[] = {"\"requirements\"", "\"exact\"", "\"expect\""};
+    static struct check_case c, out;
+    random_case(&c, 1);
+    for (int nonsense = 0; nonsense < 2; nonsense++) {
+        char path[PATH_MAX + 2 * CASE_NAME_BYTES];
+        struct case_values *values;
+        size_t bytes;
+        snprintf(c.name, sizeof c.name, "untold-%d", nonsense);
+        c.expects_refusal = nonsense;
+        c.gradient_clipping = nonsense ? -1 : 0;
+        cr_assert_eq(case_values_open(&c, &values), ERR_NONE, "%s", err_message());
+        cr_assert_eq(case_write_untold(&c, values, folder), ERR_NONE, "%s", err_message());
+        case_values_close(values);
+        snprintf(path, sizeof path, "%s/%s/case.json", folder, c.name);
+        char *text = folder_read(path, &bytes);
+        for (int i = 0; i < 3; i++)
+            cr_expect_null(memmem(text, bytes, keys[i], strlen(keys[i])), "%s", keys[i]);
+        cr_assert_eq(case_parse("case.json", text, bytes, &out), ERR_NONE, "%s", err_message());
+        cr_expect_eq(out.expects_refusal, nonsense);
+        cr_expect_eq(out.steps, c.steps);
+        free(text);
+    }
+}
+
 Test(check_case, nonsense_is_read_where_a_refusal_is_expected)
 {
     static const char *const changes[][2] = {{"\"gradient_clipping\": 0", "\"gradient_clipping\": -1"},

@@ -78,7 +78,8 @@ struct zerogauge_case {
     int32_t first_step, last_step;                               // the steps to answer
     int32_t precision, communication_dtype, accumulation_dtype;  // enum zerogauge_dtype
     int32_t param_count, group_count;
-    int32_t overflow_check, exact, expects_refusal;                        // 0 or 1
+    int32_t overflow_check;                                                // 0 or 1
+    int32_t reserved_flags[2];                                             // 0
     int32_t delayed_update;                                                // 0: none
     int32_t loss_scale;                                                    // enum zerogauge_scale
     int32_t offload_optimizer, offload_param;                              // enum zerogauge_tier

@@ -79,8 +79,6 @@ static void fill(const struct check_case *c, struct plugin_view *view)
         .param_count = c->param_count,
         .group_count = c->group_count,
         .overflow_check = c->overflow_check,
-        .exact = c->exact,
-        .expects_refusal = c->expects_refusal,
         .delayed_update = c->delayed_update,
         .loss_scale = (int32_t)c->loss_scale.kind,
         .offload_optimizer = (int32_t)c->offload_optimizer,

@@ -33,8 +33,7 @@ void judge_close(struct judge *judge)
     free(judge);
 }
 
-// The aspects that some requirement checks in a case.
-static unsigned aspects_of(const struct check_case *c)
+unsigned judge_aspects_of(const struct check_case *c)
 {
     unsigned aspects = 1u << ASPECT_ANSWER;
     for (int i = 0; requirement_at(i); i++)
@@ -43,18 +42,43 @@ static unsigned aspects_of(const struct check_case *c)
     return aspects;
 }
 
-int judge_without(struct judge *judge, const struct check_case *c, enum verdict verdict, const char *why)
+// Adds a copy of a finding for each of these aspects that some requirement checks in its case.
+static int add_aspects(struct judge *judge, const struct finding *finding, unsigned aspects)
 {
-    unsigned aspects = aspects_of(c);
+    aspects &= judge_aspects_of(finding->c);
     for (int aspect = 0; aspect < ASPECT_COUNT; aspect++) {
-        struct finding finding = {.c = c, .aspect = (enum aspect)aspect, .verdict = verdict};
-        snprintf(finding.text, sizeof finding.text, "%s", why);
-        // Aspects between cases need a second answer.
-        bool between = aspect == ASPECT_SAME || aspect == ASPECT_REPEAT || aspect == ASPECT_RULE;
-        if ((aspects >> aspect & 1) && !between)
-            TRY(findings_add(judge->findings, &finding));
+        struct finding one = *finding;
+        one.aspect = (enum aspect)aspect;
+        if (aspects >> aspect & 1)
+            TRY(findings_add(judge->findings, &one));
     }
     return ERR_NONE;
+}
+
+enum {
+    TWIN_ASPECTS = 1 << ASPECT_SAME | 1 << ASPECT_STAGES | 1 << ASPECT_WORLDS,
+    // Aspects between cases need a second answer.
+    OWN_ASPECTS = ~(TWIN_ASPECTS | 1 << ASPECT_REPEAT | 1 << ASPECT_RULE)
+};
+
+int judge_without(struct judge *judge, const struct check_case *c, enum verdict verdict, const char *why)
+{
+    struct finding finding = {.c = c, .verdict = verdict};
+    assert(verdict >= VERDICT_FAIL);
+    snprintf(finding.text, sizeof finding.text, "%s", why);
+    if (!c->expects_refusal)
+        return add_aspects(judge, &finding, (unsigned)OWN_ASPECTS);
+    TRY(add_aspects(judge, &finding, 1u << ASPECT_REFUSAL));
+    finding.verdict = VERDICT_UNSUPPORTED;
+    return add_aspects(judge, &finding, 1u << ASPECT_ANSWER);
+}
+
+int judge_absent(struct judge *judge, const struct check_case *c, enum absence absence, const char *why)
+{
+    struct finding finding = {.c = c, .verdict = VERDICT_UNSUPPORTED, .absence = absence};
+    assert(absence != ABSENT_NOT);
+    snprintf(finding.text, sizeof finding.text, "%s", why);
+    return add_aspects(judge, &finding, (unsigned)OWN_ASPECTS | (c->twin[0] ? (unsigned)TWIN_ASPECTS : 0));
 }
 
 static void view(const struct check_case *c, const struct answer_step *step, struct unsharded_state *out)
@@ -261,27 +285,30 @@ int judge_answer(struct judge *judge, const struct check_case *c, const struct c
     char why[FINDING_TEXT_BYTES];
     if (answer->kind == ANSWER_UNSUPPORTED) {
         snprintf(why, sizeof why, "declined: %.400s", answer->text);
-        return judge_without(judge, c, VERDICT_UNSUPPORTED, why);
+        return judge_absent(judge, c, ABSENT_DECLINED, why);
     }
     if (answer->kind == ANSWER_REFUSED && !c->expects_refusal) {
         snprintf(why, sizeof why, "refused a valid case: %.400s", answer->text);
         return judge_without(judge, c, VERDICT_FAIL, why);
     }
+    if (c->phase == PHASE_RESUME && !saved)
+        return judge_without(judge, c, VERDICT_BROKEN, "the saving half of the case has no answer");
     struct finding whole = {.c = c, .aspect = ASPECT_ANSWER, .verdict = VERDICT_PASS};
     TRY(findings_add(judge->findings, &whole));
     if (c->expects_refusal)
         return judge_refusal(judge, c, answer);
-    if (c->phase == PHASE_RESUME && !saved)
-        return judge_without(judge, c, VERDICT_BROKEN, "the saving half of the case has no answer");
     struct kept *kept = NULL;
     TRY(keep(judge, c, &kept));
-    unsigned aspects = aspects_of(c);
+    unsigned aspects = judge_aspects_of(c);
+    size_t before = judge->findings->count;
     struct trial trial = {.c = c, .values = values, .answer = answer, .saved = saved, .options = &judge->options};
     int rc = open_trial(&trial);
     if (rc == ERR_NONE)
         rc = judge_states(judge, &trial, aspects, kept);
     if (rc == ERR_NONE)
         rc = judge_aspects(judge, &trial, aspects);
+    for (size_t i = before; i < judge->findings->count; i++)
+        kept->is_convicted |= judge->findings->list[i].verdict >= VERDICT_FAIL;
     close_trial(&trial);
     return rc;
 }

@@ -27,8 +27,12 @@ void judge_close(struct judge *judge);  // null-safe
 int judge_answer(struct judge *judge, const struct check_case *c, const struct case_values *values,
                  const struct answer *answer, const struct answer *saved);
 
-// Gives every aspect of the case this verdict: there is no answer that could be judged.
+// Gives every aspect of the case this verdict, FAIL or BROKEN: there is no answer that could be judged. Of a case that
+// is to be refused only the refusal is missing.
 int judge_without(struct judge *judge, const struct check_case *c, enum verdict verdict, const char *why);
+
+// Every aspect of the case is UNSUPPORTED: it was not claimed, or was declined.
+int judge_absent(struct judge *judge, const struct check_case *c, enum absence absence, const char *why);
 
 // After the last case: compares twins and cases given twice, and looks for one rule that explains everything.
 int judge_end(struct judge *judge);

@@ -62,6 +62,7 @@ struct kept {
     uint64_t digests[CASE_STEP_MAX][2];  // by step, [step - 1]
     struct rule_set explained;
     bool follows_no_rule;  // BOUNDED; a FAIL is no evidence about the rule
+    bool is_convicted;     // some aspect of this answer alone is a FAIL
 };
 
 struct judge {
@@ -73,8 +74,11 @@ struct judge {
     int rule_count;
 };
 
-// Compares each case given twice with its first answer, and each case with the first of its twins that answers the same
-// steps. After all answers are kept.
+// The aspects that some requirement checks in a case.
+unsigned judge_aspects_of(const struct check_case *c);
+
+// Compares each case given twice with its first answer, and each case with one of its twins that answers the same
+// steps, if there is one that no other finding convicts. After all answers are kept.
 int judge_twins(struct judge *judge);
 
 // Adds a finding for each answer that follows a rule of the table, or none: one rule must explain all. After all

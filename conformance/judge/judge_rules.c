@@ -82,32 +82,72 @@ static bool has_recipe(const struct rule_set *set, int recipe)
     return false;
 }
 
-// The recipe that explains most answers of a placement.
-static int common_recipe(const struct judge *judge, const struct check_case *placement, size_t *best_count)
+// True if the same things may round in both cases, so that an implementation whose sums are in no rule of the table
+// follows none in either of them: in exact cases only the recipe, a running mean over micro-steps, and a clip
+// coefficient.
+static bool same_rounding(const struct check_case *a, const struct check_case *b)
+{
+    return a->exact == b->exact && a->accumulation == b->accumulation &&
+           (a->gradient_clipping > 0) == (b->gradient_clipping > 0) &&
+           (a->exact || (a->world == b->world && a->communication_dtype == b->communication_dtype &&
+                         a->accumulation_dtype == b->accumulation_dtype));
+}
+
+// How many answers of a placement a recipe explains, and how many there are; of those in which the same may round as in
+// `like`, if that is not null.
+struct share {
+    size_t explained, all;
+};
+
+static struct share share_of(const struct judge *judge, const struct check_case *placement, int recipe,
+                             const struct check_case *like)
+{
+    struct share share = {0};
+    for (size_t i = 0; i < judge->kept_count; i++) {
+        const struct kept *kept = &judge->kept[i];
+        if (!same_placement(kept->c, placement) || (like && !same_rounding(kept->c, like)))
+            continue;
+        share.explained += has_recipe(&kept->explained, recipe);
+        share.all += kept->explained.count > 0 || kept->follows_no_rule;
+    }
+    return share;
+}
+
+// An unknown recipe may agree with a known one in small answers. So an answer that a known recipe does not explain is
+// an error only if the recipe explains nearly all others.
+static bool is_rule(struct share share)
+{
+    return share.explained > 0 && share.explained * 10 >= share.all * 9;
+}
+
+// The recipe that explains most answers of a placement; -1: none explains any.
+static int common_recipe(const struct judge *judge, const struct check_case *placement)
 {
     int best = -1;
-    *best_count = 0;
+    size_t most = 0;
     for (int recipe = 0; adam_recipe_at(recipe); recipe++) {
-        size_t count = 0;
-        for (size_t i = 0; i < judge->kept_count; i++)
-            count += same_placement(judge->kept[i].c, placement) && has_recipe(&judge->kept[i].explained, recipe);
-        if (count > *best_count) {
-            *best_count = count;
+        size_t count = share_of(judge, placement, recipe, NULL).explained;
+        if (count > most) {
+            most = count;
             best = recipe;
         }
     }
     return best;
 }
 
-// An unknown recipe may agree with a known one in small answers. So an answer that a known recipe does not explain is
-// an error only if the recipe explains nearly all others.
-static bool is_rule(const struct judge *judge, const struct check_case *placement, size_t explained_count)
+// What tells the recipe of a placement: exact cases, in which nothing else rounds, or, where there is none, all.
+static struct share evidence_of(const struct judge *judge, const struct check_case *placement, int recipe)
 {
-    size_t count = 0;
-    for (size_t i = 0; i < judge->kept_count; i++)
-        count += same_placement(judge->kept[i].c, placement) &&
-                 (judge->kept[i].explained.count > 0 || judge->kept[i].follows_no_rule);
-    return explained_count * 10 >= count * 9;
+    struct share exact = {0};
+    for (size_t i = 0; i < judge->kept_count; i++) {
+        const struct kept *kept = &judge->kept[i];
+        bool tells = kept->c->exact && kept->c->accumulation == 1 && kept->c->gradient_clipping <= 0;
+        if (!tells || !same_placement(kept->c, placement))
+            continue;
+        exact.explained += has_recipe(&kept->explained, recipe);
+        exact.all += kept->explained.count > 0 || kept->follows_no_rule;
+    }
+    return exact.all > 0 ? exact : share_of(judge, placement, recipe, NULL);
 }
 
 // The first answer of the same layout with other tails; null: none.
@@ -120,11 +160,33 @@ static const struct kept *other_tails(const struct judge *judge, const struct ke
     return NULL;
 }
 
+// Judges an answer by the recipe of its placement.
+static void judge_kept(const struct judge *judge, const struct kept *kept, int recipe, struct finding *out)
+{
+    const char *name = adam_recipe_name(adam_recipe_at(recipe));
+    bool follows = has_recipe(&kept->explained, recipe);
+    struct share share = share_of(judge, kept->c, recipe, kept->c);
+    const struct kept *other = follows ? other_tails(judge, kept, recipe) : NULL;
+    if (other) {
+        out->verdict = VERDICT_FAIL;
+        out->hint = HINT_TAIL;
+        snprintf(out->text, sizeof out->text, "%s: the tails differ from those in %s, which has the same layout", name,
+                 other->c->name);
+    } else if (!follows && is_rule(share)) {
+        out->verdict = VERDICT_FAIL;
+        out->hint = HINT_OTHER;
+        snprintf(out->text, sizeof out->text, "%s explains %zu other answers in which the same may round, but not this",
+                 name, share.explained);
+    } else if (!follows) {
+        out->verdict = VERDICT_BOUNDED;
+        snprintf(out->text, sizeof out->text, "no rule of the table explains what rounds here; the recipe is %s", name);
+    }
+}
+
 static int judge_rule_of(struct judge *judge, const struct check_case *placement)
 {
-    size_t explained_count;
-    int recipe = common_recipe(judge, placement, &explained_count);
-    if (!is_rule(judge, placement, explained_count))
+    int recipe = common_recipe(judge, placement);
+    if (recipe >= 0 && !is_rule(evidence_of(judge, placement, recipe)))
         recipe = -1;
     snprintf(judge->rules[judge->rule_count++], sizeof judge->rules[0], "%s, Adam on the %s%s: %s",
              dtype_name(placement->precision), placement->offload_optimizer == TIER_DEVICE ? "device" : "host",
@@ -136,20 +198,9 @@ static int judge_rule_of(struct judge *judge, const struct check_case *placement
         if (!same_placement(kept->c, placement) || !says)
             continue;
         struct finding finding = {.c = kept->c, .aspect = ASPECT_RULE, .verdict = VERDICT_PASS};
-        bool follows = recipe >= 0 && has_recipe(&kept->explained, recipe);
-        const struct kept *other = follows ? other_tails(judge, kept, recipe) : NULL;
-        if (other) {
-            finding.verdict = VERDICT_FAIL;
-            finding.hint = HINT_OTHER;
-            snprintf(finding.text, sizeof finding.text,
-                     "%s: the tails differ from those in %s, which has the same layout",
-                     adam_recipe_name(adam_recipe_at(recipe)), other->c->name);
-        } else if (recipe >= 0 && !follows) {
-            finding.verdict = VERDICT_FAIL;
-            finding.hint = HINT_OTHER;
-            snprintf(finding.text, sizeof finding.text, "%s explains %zu other answers, but not this one",
-                     adam_recipe_name(adam_recipe_at(recipe)), explained_count);
-        } else if (recipe < 0) {
+        if (recipe >= 0) {
+            judge_kept(judge, kept, recipe, &finding);
+        } else {
             finding.verdict = VERDICT_BOUNDED;
             snprintf(finding.text, sizeof finding.text, "no recipe of the table");
         }

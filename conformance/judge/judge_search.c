@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// All rules that the case and the claims permit; the canonical one first.
-static int all_rules(const struct trial *trial, struct rule_set *out)
+// All rules that the case and, but for any_clip, the claims permit; the canonical one first.
+static int all_rules(const struct trial *trial, bool any_clip, struct rule_set *out)
 {
     const struct check_case *c = trial->c;
     bool unused = false;
@@ -21,7 +21,7 @@ static int all_rules(const struct trial *trial, struct rule_set *out)
     int count = rule_count(c);
     for (int i = 0; i < count; i++) {
         struct rule rule = rule_at(c, i);
-        if (c->gradient_clipping > 0 && trial->options->clip >= 0 &&
+        if (c->gradient_clipping > 0 && trial->options->clip >= 0 && !any_clip &&
             rule_clip_is_deepspeed(rule.clip) != trial->options->clip)
             continue;
         for (int leaves = 1; leaves >= (unused ? 0 : 1); leaves--)
@@ -251,7 +251,7 @@ int search_steps(struct search *search, struct finding *out)
     struct trial *trial = search->trial;
     rule_set_clear(&search->alive);
     search->updated = search->failed = false;
-    TRY(all_rules(trial, &search->alive));
+    TRY(all_rules(trial, search->any_clip, &search->alive));
     int last = case_last_step(trial->c);
     for (int step = case_first_step(trial->c); step <= last && !search->failed; step++) {
         search->step = step;

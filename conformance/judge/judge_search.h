@@ -14,6 +14,7 @@ struct search {
     size_t element_count;
     int step;
     bool own_norm;        // clips by the norm that the answer reports, where that is right
+    bool any_clip;        // tries both forms of clipping, whatever is claimed
     bool updated;         // some step applied a gradient
     bool failed;          // no rule explains `step`, which is the last one searched
     bool frozen_changed;  // a frozen parameter changed in `step`, which is the last one searched

@@ -20,10 +20,30 @@ static int describe_failure(struct search *search, struct finding *out)
     return ERR_NONE;
 }
 
+// An answer that no rule of the claimed form of clipping explains: if one of the other form does, the claim is wrong.
+// Otherwise the search ends as it did.
+static int search_other_clip(struct search *search, struct finding *out)
+{
+    char rule[256];
+    search->any_clip = true;
+    TRY(search_steps(search, out));
+    search->any_clip = !search->failed && !search->frozen_changed && search->alive.count > 0;
+    if (!search->any_clip)
+        return search_steps(search, out);
+    out->verdict = VERDICT_FAIL;
+    out->hint = HINT_CLIP;
+    snprintf(out->text, sizeof out->text, "clip_form is claimed to be %s, but every bit follows %s",
+             search->trial->options->clip ? "deepspeed" : "torch",
+             rule_text(&search->alive.rules[0], rule, sizeof rule));
+    return ERR_NONE;
+}
+
 static int describe(struct search *search, struct finding *out)
 {
     struct trial *trial = search->trial;
     const struct check_case *c = trial->c;
+    if (search->any_clip)
+        return ERR_NONE;
     if (search->frozen_changed) {
         out->verdict = VERDICT_FAIL;
         out->has_difference = true;
@@ -64,10 +84,12 @@ int judge_state(struct trial *trial, struct finding *out, struct rule_set *expla
     if (rc == ERR_NONE && search.failed && c->gradient_clipping > 0) {
         search.own_norm = true;
         rc = search_steps(&search, out);
+        if (rc == ERR_NONE && search.failed && trial->options->clip >= 0)
+            rc = search_other_clip(&search, out);
     }
     if (rc == ERR_NONE)
         rc = describe(&search, out);
-    if (rc == ERR_NONE && search.updated && !search.failed && !search.frozen_changed) {
+    if (rc == ERR_NONE && search.updated && !search.failed && !search.frozen_changed && !search.any_clip) {
         *explained = search.alive;
         search.alive = (struct rule_set){0};
     }

@@ -25,44 +25,107 @@ static int differing_step(const struct kept *a, const struct kept *b)
     return 0;
 }
 
-// Of two that should be the same one is wrong by itself, as a rule: that says why.
-static enum hint hint_of_either(const struct judge *judge, const struct kept *a, const struct kept *b)
+// The hint of what convicts an answer by itself; NONE: nothing does, or it has no hint.
+static enum hint own_hint(const struct judge *judge, const struct kept *kept)
 {
     for (size_t i = 0; i < judge->findings->count; i++) {
         const struct finding *finding = &judge->findings->list[i];
-        if ((finding->c == a->c || finding->c == b->c) && finding->aspect == ASPECT_STATE && finding->hint != HINT_NONE)
+        if (finding->c == kept->c && !finding->twin && finding->hint != HINT_NONE)
             return finding->hint;
     }
-    return case_first_step(b->c) > 1 ? HINT_RESUME : HINT_OTHER;
+    return HINT_NONE;
 }
 
-static int compare(struct judge *judge, const struct kept *a, const struct kept *b, enum aspect aspect)
+// A recipe with a tail that explains both answers; null: none.
+static const struct adam_recipe *common_tail(const struct kept *a, const struct kept *b)
 {
-    struct finding finding = {.c = b->c, .aspect = aspect, .verdict = VERDICT_PASS};
-    int step = differing_step(a, b);
-    if (step > 0) {
-        finding.verdict = VERDICT_FAIL;
-        finding.hint = hint_of_either(judge, a, b);
-        snprintf(finding.text, sizeof finding.text, "differs from %s from step %d on", a->c->name, step);
+    for (size_t i = 0; i < a->explained.count; i++)
+        for (size_t j = 0; j < b->explained.count; j++) {
+            const struct adam_recipe *recipe = adam_recipe_at(a->explained.rules[i].recipe);
+            if (a->explained.rules[i].recipe == b->explained.rules[j].recipe && adam_recipe_has_tail(recipe))
+                return recipe;
+        }
+    return NULL;
+}
+
+// Says that `kept` differs from its twin, and whether a recipe that is permitted by itself is the reason.
+static void differ(const struct judge *judge, const struct kept *kept, const struct kept *twin, int step,
+                   struct finding *out)
+{
+    const struct adam_recipe *recipe = out->aspect == ASPECT_REPEAT ? NULL : common_tail(kept, twin);
+    int used = snprintf(out->text, sizeof out->text, "differs from %s from step %d on", twin->c->name, step);
+    out->verdict = VERDICT_FAIL;
+    out->hint = own_hint(judge, kept);
+    if (recipe && !kept->is_convicted) {
+        out->hint = HINT_TAIL;
+        snprintf(out->text + used, sizeof out->text - (size_t)used,
+                 "; both follow %s, which rounds the remainder of its loop differently: a permitted recipe, but its "
+                 "remainder depends on how tensors are cut",
+                 adam_recipe_name(recipe));
+    } else if (out->hint == HINT_NONE) {
+        out->hint = case_first_step(kept->c) > 1 ? HINT_RESUME : HINT_SETTING;
     }
+}
+
+static int compare(struct judge *judge, const struct kept *kept, const struct kept *twin, enum aspect aspect)
+{
+    struct finding finding = {.c = kept->c, .twin = twin->c, .aspect = aspect, .verdict = VERDICT_PASS};
+    int step = differing_step(kept, twin);
+    if (step > 0)
+        differ(judge, kept, twin, step, &finding);
     return findings_add(judge->findings, &finding);
+}
+
+// True if an aspect compares the two cases.
+static bool are_twins(const struct check_case *a, const struct check_case *b, enum aspect aspect)
+{
+    bool meet = case_first_step(a) <= case_last_step(b) && case_first_step(b) <= case_last_step(a);
+    bool same_stage = a->stage == b->stage, same_world = a->world == b->world;
+    if (a == b || !a->twin[0] || !meet || strcmp(a->twin, b->twin) != 0)
+        return false;
+    return aspect == ASPECT_STAGES   ? !same_stage && same_world
+           : aspect == ASPECT_WORLDS ? same_stage && !same_world
+                                     : same_stage && same_world;
+}
+
+// The twin to compare an answer with: the first that is not convicted itself, or the first. Null: there is none.
+static const struct kept *twin_of(const struct judge *judge, const struct kept *kept, enum aspect aspect)
+{
+    const struct kept *first = NULL;
+    for (const struct kept *other = judge->kept; other < judge->kept + judge->kept_count; other++) {
+        if (!are_twins(kept->c, other->c, aspect))
+            continue;
+        if (!other->is_convicted)
+            return other;
+        first = first ? first : other;
+    }
+    return first;
+}
+
+// Of two answers that are each other's twin one is compared, and blamed: the convicted, or the later one.
+static bool is_compared(const struct judge *judge, const struct kept *kept, const struct kept *twin, enum aspect aspect)
+{
+    if (twin_of(judge, twin, aspect) != kept)
+        return true;
+    return kept->is_convicted == twin->is_convicted ? kept > twin : kept->is_convicted;
+}
+
+static int compare_twin(struct judge *judge, const struct kept *kept, enum aspect aspect)
+{
+    const struct kept *twin = judge_aspects_of(kept->c) >> aspect & 1 ? twin_of(judge, kept, aspect) : NULL;
+    return twin && is_compared(judge, kept, twin, aspect) ? compare(judge, kept, twin, aspect) : ERR_NONE;
 }
 
 int judge_twins(struct judge *judge)
 {
     for (size_t i = 0; i < judge->kept_count; i++) {
-        const struct kept *b = &judge->kept[i];
+        const struct kept *kept = &judge->kept[i];
         for (size_t j = 0; j < judge->kept_count; j++)
-            if (is_repetition(judge->kept[j].c, b->c))
-                TRY(compare(judge, &judge->kept[j], b, ASPECT_REPEAT));
-        for (size_t j = 0; j < i && b->c->twin[0]; j++) {
-            const struct kept *a = &judge->kept[j];
-            bool meet = case_first_step(a->c) <= case_last_step(b->c) && case_first_step(b->c) <= case_last_step(a->c);
-            if (!meet || strcmp(a->c->twin, b->c->twin) != 0)
-                continue;
-            TRY(compare(judge, a, b, ASPECT_SAME));
-            break;
-        }
+            if (is_repetition(judge->kept[j].c, kept->c))
+                TRY(compare(judge, kept, &judge->kept[j], ASPECT_REPEAT));
+        TRY(compare_twin(judge, kept, ASPECT_SAME));
+        TRY(compare_twin(judge, kept, ASPECT_STAGES));
+        TRY(compare_twin(judge, kept, ASPECT_WORLDS));
     }
     return ERR_NONE;
 }

@@ -15,7 +15,9 @@
 //       for each                          applied step    applied step    micro-step
 //
 // In P_os+g+p every micro-step gathers for forward and for backward, less what is kept from one to the other. Padding,
-// where it is held or sent, is at most an element for each tensor and two for each group, on every rank.
+// where it is held or sent, is at most an element for each tensor and two for each group, on every rank. Where a
+// tensor's size is no multiple of N, a program may count the (N-1)/N that a rank sends rounded down: N-1 elements of
+// each tensor.
 #include "conformance/judge/judge_internal.h"
 
 #include <assert.h>
@@ -122,16 +124,18 @@ static void judge_traffic(const struct trial *trial, struct finding *out)
     uint64_t reduces = c->stage == 0 ? 2 * a.steps : c->stage == 1 ? a.steps : a.micro_steps;
     uint64_t reduce_bytes = reduces * others * dtype_bytes(c->communication_dtype);
     uint64_t gather_bytes = others * dtype_bytes(c->precision);
-    within(out, "bytes sent to reduce gradients", sum_over_ranks(trial, sent, USAGE_REDUCE), reduce_bytes * a.trained,
-           reduce_bytes * (a.trained + pad));
+    uint64_t trained_floor = a.trained > a.tensors * others ? a.trained - a.tensors * others : 0;
+    uint64_t all_floor = trained_floor + (a.all - a.trained);
+    within(out, "bytes sent to reduce gradients", sum_over_ranks(trial, sent, USAGE_REDUCE),
+           reduce_bytes * trained_floor, reduce_bytes * (a.trained + pad));
     uint64_t gathered = sum_over_ranks(trial, sent, USAGE_GATHER);
     if (c->stage == 0)
         within(out, "bytes sent to gather parameters", gathered, 0, 0);
     else if (c->stage < 3)
-        within(out, "bytes sent to gather parameters", gathered, a.applied * gather_bytes * a.trained,
+        within(out, "bytes sent to gather parameters", gathered, a.applied * gather_bytes * trained_floor,
                a.applied * gather_bytes * (a.trained + pad));
     else
-        within(out, "bytes sent to gather parameters", gathered, a.micro_steps * gather_bytes * a.all,
+        within(out, "bytes sent to gather parameters", gathered, a.micro_steps * gather_bytes * all_floor,
                2 * a.micro_steps * gather_bytes * (a.all + pad));
 }
 

@@ -17,7 +17,8 @@
 // communication dtype (its terms' rounding, a division, W - 1 additions, the rounding of the sum), M of the
 // accumulation dtype (M - 1 additions, the rounding of the sum), 4 of fp32 (divisions by W, M and the scale, and one
 // reciprocal), and 2 of the model's dtype where W or M is no power of two (divisions before the sums). In an exact case
-// none of these rounds: there the limit is 0, and the right value is the definition's, bit by bit.
+// none of these rounds: there the limit is 0, and the right value is the definition's, bit by bit. Only a running mean
+// over micro-steps in fp32 may round there, once for each.
 // m: the product of g or of its difference from m, the weights' rounding, the sum, and with L2 decay's own product and
 // sum in a term that is seldom the largest. v: the same with two products. A clip coefficient brings the norm's
 // rounding and its own, 8 together, once into m and twice into v.

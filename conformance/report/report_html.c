@@ -67,7 +67,7 @@ static void put_summary(const struct page *page, const struct requirement_verdic
     html_begin(out, style, "%s: %s", facts->implementation, name);
     html_format(out, "h1", "%s %s", facts->implementation, facts->version);
     fprintf(out, "\n<p class=\"verdict %s\"><strong>%s</strong> &#8211; ", html_class(name), name);
-    text_markup(out, run_text(facts, verdict, run));
+    text_markup(out, run_text(facts, page->findings, verdict, run));
     fprintf(out, "</p>\n<p>%s of %d requirement%s</p>\n", counts_text(counts, text), count, count == 1 ? "" : "s");
     if (facts->command_failed) {
         fprintf(out, "<p class=\"broken\">The command failed: ");
@@ -131,6 +131,10 @@ static void put_requirement(const struct page *page, const struct requirement_ve
     fprintf(out, "</pre></details></td><td>");
     text_markup(out, verdict->verdict == VERDICT_UNSUPPORTED ? unsupported_text(verdict)
                                                              : counts_text(verdict->counts, counts));
+    if (verdict->verdict == VERDICT_PARTLY) {
+        fputs(": ", out);
+        text_markup(out, unsupported_text(verdict));
+    }
     const char *rule;
     for (size_t at = 0; (rule = next_rule(page->findings, requirement, &at));) {
         fprintf(out, "<br/>by ");

@@ -88,6 +88,11 @@ static json_t *difference_json(const struct finding *finding)
         "differing_count", (json_int_t)d->differing_count, "compared_count", (json_int_t)d->compared_count);
 }
 
+static json_t *absence_json(enum absence absence)
+{
+    return absence == ABSENT_NOT ? json_null() : json_string(absence == ABSENT_DECLINED ? "declined" : "unclaimed");
+}
+
 static json_t *check_json(const struct finding *finding, const struct requirement_verdict verdicts[], int count)
 {
     json_t *requirements = json_array();
@@ -95,9 +100,10 @@ static json_t *check_json(const struct finding *finding, const struct requiremen
         if (finding_serves(finding, verdicts[i].requirement))
             json_array_append_new(requirements, json_string(verdicts[i].requirement->id));
     }
-    return json_pack("{s:s,s:o,s:s,s:s,s:o,s:o,s:o,s:o}", "record", "check", "case",
+    return json_pack("{s:s,s:o,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o}", "record", "check", "case",
                      finding->c ? text_json(finding->c->name) : json_null(), "aspect", aspect_name(finding->aspect),
-                     "verdict", verdict_name(finding->verdict), "requirements", requirements, "text",
+                     "verdict", verdict_name(finding->verdict), "absence", absence_json(finding->absence), "twin",
+                     finding->twin ? text_json(finding->twin->name) : json_null(), "requirements", requirements, "text",
                      text_json(finding->text), "hint",
                      finding->hint == HINT_NONE ? json_null() : json_string(hint_name(finding->hint)), "difference",
                      difference_json(finding));
@@ -115,13 +121,23 @@ static json_t *requirement_json(const struct findings *findings, const struct re
                      verdict_name(verdict->verdict), "finding_counts", counts_json(verdict->counts), "rules", rules);
 }
 
-static json_t *end_json(const struct run_facts *facts, const struct requirement_verdict verdicts[], int count)
+static json_t *share_json(const struct findings *findings)
+{
+    struct case_share share = case_share_of(findings);
+    return json_pack("{s:I,s:I,s:I,s:I}", "all", (json_int_t)share.all, "answered",
+                     (json_int_t)(share.all - share.unclaimed - share.declined), "unclaimed",
+                     (json_int_t)share.unclaimed, "declined", (json_int_t)share.declined);
+}
+
+static json_t *end_json(const struct run_facts *facts, const struct findings *findings,
+                        const struct requirement_verdict verdicts[], int count)
 {
     enum run_verdict verdict = run_verdict_of(verdicts, count, facts->command_failed);
     size_t counts[VERDICT_COUNT];
     report_counts(verdicts, count, counts);
-    return json_pack("{s:s,s:s,s:i,s:o,s:b,s:o}", "record", "end", "verdict", run_verdict_name(verdict), "exit_status",
-                     run_verdict_exit_status(verdict), "requirement_counts", counts_json(counts), "command_failed",
+    return json_pack("{s:s,s:s,s:i,s:b,s:o,s:o,s:b,s:o}", "record", "end", "verdict", run_verdict_name(verdict),
+                     "exit_status", run_verdict_exit_status(verdict, facts->strict), "strict", facts->strict,
+                     "requirement_counts", counts_json(counts), "case_counts", share_json(findings), "command_failed",
                      facts->command_failed, "command_text",
                      facts->command_failed ? text_json(facts->command_text) : json_null());
 }
@@ -134,6 +150,6 @@ int report_json(const struct run_facts *facts, const struct findings *findings,
         TRY(put(out, check_json(&findings->list[i], verdicts, count)));
     for (int i = 0; i < count; i++)
         TRY(put(out, requirement_json(findings, &verdicts[i])));
-    TRY(put(out, end_json(facts, verdicts, count)));
+    TRY(put(out, end_json(facts, findings, verdicts, count)));
     return file_flush(out, "the JSON report");
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // JUnit XML, as continuous integration reads it: what is red there is what fails the run. FAIL is a failure, BROKEN an
-// error, UNSUPPORTED skipped; a SHOULD that is not fulfilled fails no run and is skipped, with the reason.
+// error, UNSUPPORTED and PARTLY are skipped; a SHOULD that is not fulfilled fails no run and is skipped, with the
+// reason.
 #include "conformance/report/report.h"
 #include "base/file.h"
 #include "conformance/report/report_part.h"
@@ -10,6 +11,7 @@
 
 struct junit {
     const struct run_facts *facts;
+    const struct findings *findings;
     const struct requirement_verdict *verdicts;
     int count;
     FILE *out;
@@ -19,7 +21,7 @@ enum outcome { OUTCOME_PASSED, OUTCOME_FAILURE, OUTCOME_ERROR, OUTCOME_SKIPPED, 
 
 static enum outcome outcome_of(const struct requirement_verdict *verdict)
 {
-    if (verdict->verdict == VERDICT_UNSUPPORTED)
+    if (verdict->verdict == VERDICT_UNSUPPORTED || verdict->verdict == VERDICT_PARTLY)
         return OUTCOME_SKIPPED;
     if (verdict->verdict < VERDICT_FAIL)
         return OUTCOME_PASSED;
@@ -80,8 +82,11 @@ static void put_requirement(const struct junit *j, const struct requirement_verd
         return;
     }
     fprintf(out, "\">");
-    if (verdict->verdict == VERDICT_UNSUPPORTED) {
+    if (verdict->verdict == VERDICT_UNSUPPORTED || verdict->verdict == VERDICT_PARTLY) {
+        char counts[COUNTS_TEXT_BYTES];
         fprintf(out, "<skipped message=\"");
+        if (verdict->verdict == VERDICT_PARTLY)
+            fprintf(out, "PARTLY, %s: ", counts_text(verdict->counts, counts));
         text_markup(out, unsupported_text(verdict));
         fprintf(out, "\"/>");
     } else if (outcome == OUTCOME_SKIPPED) {
@@ -104,7 +109,8 @@ static enum outcome run_outcome(const struct junit *j)
 {
     if (j->facts->command_failed)
         return OUTCOME_ERROR;
-    return run_verdict_of(j->verdicts, j->count, false) == RUN_NOTHING ? OUTCOME_SKIPPED : OUTCOME_PASSED;
+    enum run_verdict verdict = run_verdict_of(j->verdicts, j->count, false);
+    return verdict == RUN_NOTHING || verdict == RUN_CONFORMS_PARTLY ? OUTCOME_SKIPPED : OUTCOME_PASSED;
 }
 
 static void put_run(const struct junit *j)
@@ -123,7 +129,11 @@ static void put_run(const struct junit *j)
         text_markup(j->out, j->facts->command_text);
         fprintf(j->out, "\"/>");
     } else if (outcome == OUTCOME_SKIPPED) {
-        fprintf(j->out, "<skipped message=\"%s\"/>", run_verdict_text(RUN_NOTHING));
+        char text[RUN_TEXT_BYTES];
+        enum run_verdict verdict = run_verdict_of(j->verdicts, j->count, false);
+        fprintf(j->out, "<skipped message=\"%s: ", run_verdict_name(verdict));
+        text_markup(j->out, run_text(j->facts, j->findings, verdict, text));
+        fprintf(j->out, "\"/>");
     }
     fprintf(j->out, "</testcase>\n  </testsuite>\n");
 }
@@ -147,8 +157,7 @@ static int put_chapter(const struct junit *j, int index)
 int report_junit(const struct run_facts *facts, const struct findings *findings,
                  const struct requirement_verdict verdicts[], int count, FILE *out)
 {
-    (void)findings;
-    struct junit j = {.facts = facts, .verdicts = verdicts, .count = count, .out = out};
+    struct junit j = {.facts = facts, .findings = findings, .verdicts = verdicts, .count = count, .out = out};
     int counts[OUTCOME_COUNT] = {0};
     counts[run_outcome(&j)]++;
     for (int i = 0; i < count; i++)

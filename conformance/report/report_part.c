@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-const enum verdict report_order[VERDICT_COUNT] = {VERDICT_PASS, VERDICT_EQUIVALENT, VERDICT_BOUNDED,
+const enum verdict report_order[VERDICT_COUNT] = {VERDICT_PASS, VERDICT_EQUIVALENT, VERDICT_BOUNDED,    VERDICT_PARTLY,
                                                   VERDICT_FAIL, VERDICT_BROKEN,     VERDICT_UNSUPPORTED};
 
 void report_counts(const struct requirement_verdict verdicts[], int count, size_t out[VERDICT_COUNT])
@@ -127,7 +127,7 @@ const char *repeat_text(const struct run_facts *facts, const struct finding *fin
     if (!finding->c || finding->aspect == ASPECT_REPEAT || finding->aspect == ASPECT_RULE) {
         snprintf(out + used, room, "--seed %" PRIu64 " %.400s%s", facts->seed, facts->part ? facts->part : "",
                  facts->part ? " " : "");
-    } else if (finding->aspect == ASPECT_SAME) {
+    } else if (finding->aspect == ASPECT_SAME || finding->aspect == ASPECT_STAGES || finding->aspect == ASPECT_WORLDS) {
         snprintf(out + used, room, "--case '%.*s.*' ", (int)strcspn(name, ".~"), name);
     } else {
         // Both halves of a resuming case are asked for by the name before the last dot.
@@ -138,12 +138,47 @@ const char *repeat_text(const struct run_facts *facts, const struct finding *fin
     return out;
 }
 
-const char *run_text(const struct run_facts *facts, enum run_verdict verdict, char out[RUN_TEXT_BYTES])
+const char *share_text(const struct findings *findings, char out[SHARE_TEXT_BYTES])
 {
-    if (facts->part)
-        snprintf(out, RUN_TEXT_BYTES, "only a part of the suite was run: %s", facts->part);
-    else
-        snprintf(out, RUN_TEXT_BYTES, "%s", run_verdict_text(verdict));
+    struct case_share share = case_share_of(findings);
+    size_t answered = share.all - share.unclaimed - share.declined;
+    out[0] = '\0';
+    if (answered == share.all)
+        return out;
+    int used = snprintf(out, SHARE_TEXT_BYTES, "%zu of %zu cases were answered", answered, share.all);
+    if (share.unclaimed > 0)
+        used += snprintf(out + used, SHARE_TEXT_BYTES - (size_t)used, ", %zu are not claimed", share.unclaimed);
+    if (share.declined > 0)
+        snprintf(out + used, SHARE_TEXT_BYTES - (size_t)used, ", %zu were declined", share.declined);
+    return out;
+}
+
+// True if sharded cases were asked what ranks held, sent or computed with, and no answer says it.
+static bool lacks_evidence(const struct findings *findings)
+{
+    bool asked = false;
+    for (size_t i = 0; i < findings->count; i++) {
+        const struct finding *finding = &findings->list[i];
+        bool shows =
+            finding->aspect == ASPECT_SEEN || finding->aspect == ASPECT_MEMORY || finding->aspect == ASPECT_TRAFFIC;
+        if (!shows || !finding->c || !need_has(NEED_SHARDING, finding->c))
+            continue;
+        if (finding->verdict != VERDICT_UNSUPPORTED)
+            return false;
+        asked = true;
+    }
+    return asked;
+}
+
+const char *run_text(const struct run_facts *facts, const struct findings *findings, enum run_verdict verdict,
+                     char out[RUN_TEXT_BYTES])
+{
+    char share[SHARE_TEXT_BYTES];
+    int used = facts->part ? snprintf(out, RUN_TEXT_BYTES / 2, "only a part of the suite was run: %s", facts->part)
+                           : snprintf(out, RUN_TEXT_BYTES / 2, "%s", run_verdict_text(verdict));
+    used = used < RUN_TEXT_BYTES / 2 ? used : RUN_TEXT_BYTES / 2 - 1;
+    snprintf(out + used, RUN_TEXT_BYTES - (size_t)used, "%s%s%s", share_text(findings, share)[0] ? "; " : "", share,
+             lacks_evidence(findings) ? "; no evidence that states are sharded" : "");
     return out;
 }
 
@@ -160,6 +195,17 @@ const char *next_rule(const struct findings *findings, const struct requirement 
         for (const struct finding *earlier = findings->list; !known && earlier < finding; earlier++)
             known = is_by_rule(earlier, requirement) && strcmp(earlier->text, finding->text) == 0;
         if (!known)
+            return finding->text;
+    }
+    return NULL;
+}
+
+const char *refusal_text(const struct findings *findings, const struct requirement *requirement)
+{
+    for (size_t i = 0; i < findings->count; i++) {
+        const struct finding *finding = &findings->list[i];
+        if (finding->aspect == ASPECT_REFUSAL && finding->verdict == VERDICT_PASS &&
+            finding_serves(finding, requirement))
             return finding->text;
     }
     return NULL;

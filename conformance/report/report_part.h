@@ -17,7 +17,7 @@ void report_counts(const struct requirement_verdict verdicts[], int count, size_
 enum { COUNTS_TEXT_BYTES = 256 };
 const char *counts_text(const size_t counts[VERDICT_COUNT], char out[COUNTS_TEXT_BYTES]);
 
-// Why a requirement is UNSUPPORTED.
+// Why a requirement is UNSUPPORTED, or PARTLY.
 const char *unsupported_text(const struct requirement_verdict *verdict);
 
 // "case red-exact, state"; "all cases, rule". Returns out.
@@ -41,9 +41,19 @@ double difference_number(const struct finding *finding, uint64_t pattern);
 enum { REPEAT_TEXT_BYTES = 512 };
 const char *repeat_text(const struct run_facts *facts, const struct finding *finding, char out[REPEAT_TEXT_BYTES]);
 
-// Explains the run's verdict: "every MUST is fulfilled", or names the part that was run. Returns out.
-enum { RUN_TEXT_BYTES = 512 };
-const char *run_text(const struct run_facts *facts, enum run_verdict verdict, char out[RUN_TEXT_BYTES]);
+// Explains the run's verdict: "every MUST is fulfilled", or names the part that was run; then how many cases were
+// answered, if not all were, and whether anything shows that states are sharded. Returns out.
+enum { RUN_TEXT_BYTES = 1024 };
+const char *run_text(const struct run_facts *facts, const struct findings *findings, enum run_verdict verdict,
+                     char out[RUN_TEXT_BYTES]);
+
+// "12 of 40 cases were answered, 20 are not claimed, 8 were declined"; "" if all were answered. Returns out.
+enum { SHARE_TEXT_BYTES = 160 };
+const char *share_text(const struct findings *findings, char out[SHARE_TEXT_BYTES]);
+
+// The message of the first refusal that a requirement asks for: whether it is about what was asked, people decide.
+// Null: there is none.
+const char *refusal_text(const struct findings *findings, const struct requirement *requirement);
 
 // The rules by which a requirement is EQUIVALENT, each once: *at is 0 at first; null past the last.
 const char *next_rule(const struct findings *findings, const struct requirement *requirement, size_t *at);

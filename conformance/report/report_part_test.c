@@ -112,14 +112,42 @@ Test(report_part, one_case_is_repeated_alone_twins_together_and_what_needs_the_o
 Test(report_part, what_needs_the_order_is_repeated_with_the_part_that_was_run)
 {
     char out[RUN_TEXT_BYTES];
-    cr_assert_str_eq(run_text(&part_facts, RUN_CONFORMS, out), "every MUST is fulfilled");
+    struct findings none = {0};
+    cr_assert_str_eq(run_text(&part_facts, &none, RUN_CONFORMS, out), "every MUST is fulfilled");
     part_facts.part = "--requirement R-DET-01 --case 'adam-*'";
     cr_assert_str_eq(repeat_of("adam-l2.w2.s0.fp32", PHASE_WHOLE, ASPECT_REPEAT),
                      START "--seed 7 --requirement R-DET-01 --case 'adam-*' ");
     cr_assert_str_eq(repeat_of("adam-l2.w2.s0.fp32", PHASE_WHOLE, ASPECT_STATE), START "--case adam-l2.w2.s0.fp32 ");
-    cr_assert_str_eq(run_text(&part_facts, RUN_CONFORMS, out),
+    cr_assert_str_eq(run_text(&part_facts, &none, RUN_CONFORMS, out),
                      "only a part of the suite was run: --requirement R-DET-01 --case 'adam-*'");
     part_facts.part = NULL;
+}
+
+Test(report_part, the_verdict_says_how_many_cases_were_answered_and_what_shows_sharding)
+{
+    struct check_case cases[4] = {{.name = "adam-l2.w2.s0.fp32", .world = 2},
+                                  {.name = "adam-l2.w2.s1.fp32", .world = 2, .stage = 1},
+                                  {.name = "adam-l2.w2.s2.fp32", .world = 2, .stage = 2},
+                                  {.name = "adam-l2.w2.s3.fp32", .world = 2, .stage = 3}};
+    struct finding list[8];
+    struct findings findings = {.list = list};
+    char out[RUN_TEXT_BYTES];
+    for (int i = 0; i < 4; i++) {
+        list[2 * i] = (struct finding){.c = &cases[i], .aspect = ASPECT_ANSWER, .verdict = VERDICT_PASS};
+        list[2 * i + 1] = (struct finding){.c = &cases[i], .aspect = ASPECT_STATE, .verdict = VERDICT_PASS};
+    }
+    findings.count = 8;
+    list[0].absence = ABSENT_UNCLAIMED;
+    list[2].absence = ABSENT_DECLINED;
+    cr_assert_str_eq(run_text(&part_facts, &findings, RUN_CONFORMS_PARTLY, out),
+                     "what was judged is right; 2 of 4 cases were answered, 1 are not claimed, 1 were declined");
+    list[3].aspect = ASPECT_SEEN;
+    list[3].verdict = VERDICT_UNSUPPORTED;
+    list[1].aspect = ASPECT_SEEN;  // of an unsharded case
+    cr_assert_not_null(strstr(run_text(&part_facts, &findings, RUN_CONFORMS_PARTLY, out),
+                              "1 were declined; no evidence that states are sharded"));
+    list[5].aspect = ASPECT_MEMORY;
+    cr_assert_null(strstr(run_text(&part_facts, &findings, RUN_CONFORMS_PARTLY, out), "no evidence"));
 }
 
 // The line selects existing cases: the finding's own case, or all of its topic.
@@ -144,7 +172,7 @@ static int check_selected(void *context, const struct check_case *item)
 Test(report_part, every_case_of_the_suite_can_be_repeated)
 {
     size_t count = 0;
-    cr_assert_eq(suite_cases(LEVEL_FULL, check_selected, &count), 0);
+    cr_assert_eq(suite_cases(&(struct suite_choice){.level = LEVEL_FULL}, check_selected, &count), 0);
     cr_assert_geq(count, 100);
 }
 

@@ -22,6 +22,7 @@ static const char *colour_of(enum verdict verdict)
     static const char *const colours[VERDICT_COUNT] = {
         [VERDICT_UNSUPPORTED] = "\033[2m", [VERDICT_PASS] = "\033[32m",   [VERDICT_EQUIVALENT] = "\033[36m",
         [VERDICT_BOUNDED] = "\033[33m",    [VERDICT_FAIL] = "\033[1;31m", [VERDICT_BROKEN] = "\033[1;35m",
+        [VERDICT_PARTLY] = "\033[33m",
     };
     return colours[verdict];
 }
@@ -60,12 +61,19 @@ static void print_requirement(const struct table *t, const struct requirement_ve
     fprintf(t->out, "  ");
     print_name(t, verdict->verdict, verdict_name(verdict->verdict), 13);
     fprintf(t->out, "%-10s  %s%s (", requirement->id, requirement->must ? "" : "SHOULD: ", requirement->title);
-    if (verdict->verdict == VERDICT_UNSUPPORTED)
-        text_terminal(t->out, unsupported_text(verdict), INDENT);
-    else
+    if (verdict->verdict != VERDICT_UNSUPPORTED)
         fputs(counts_text(verdict->counts, counts), t->out);
+    if (verdict->verdict == VERDICT_PARTLY)
+        fputs(": ", t->out);
+    if (verdict->verdict == VERDICT_UNSUPPORTED || verdict->verdict == VERDICT_PARTLY)
+        text_terminal(t->out, unsupported_text(verdict), INDENT);
     fprintf(t->out, ")\n");
-    const char *rule;
+    const char *rule, *refusal = refusal_text(t->findings, requirement);
+    if (refusal) {
+        fprintf(t->out, "%*srefused: ", INDENT, "");
+        text_terminal(t->out, refusal, INDENT + 9);
+        fputc('\n', t->out);
+    }
     for (size_t at = 0; (rule = next_rule(t->findings, requirement, &at));) {
         fprintf(t->out, "%*sby ", INDENT, "");
         text_terminal(t->out, rule, INDENT + 3);
@@ -83,6 +91,15 @@ static void print_line(const struct table *t, const char *label, const char *tex
     fputc('\n', t->out);
 }
 
+// The first requirement of the table whose verdict is the same finding, before this one; null: none.
+static const struct requirement *printed_for(const struct table *t, const struct requirement_verdict *verdict)
+{
+    for (const struct requirement_verdict *earlier = t->verdicts; earlier < verdict; earlier++)
+        if (earlier->worst == verdict->worst)
+            return earlier->requirement;
+    return NULL;
+}
+
 static void print_finding(const struct table *t, const struct requirement_verdict *verdict)
 {
     const struct finding *finding = verdict->worst;
@@ -91,6 +108,11 @@ static void print_finding(const struct table *t, const struct requirement_verdic
     fputc('\n', t->out);
     print_name(t, verdict->verdict, verdict_name(verdict->verdict), 0);
     fprintf(t->out, " %s %s: %s\n", requirement->id, requirement->must ? "MUST" : "SHOULD", requirement->title);
+    const struct requirement *known = printed_for(t, verdict);
+    if (known) {
+        fprintf(t->out, "  as      %s: the same finding\n", known->id);
+        return;
+    }
     print_line(t, "where", finding_location(finding, location), "");
     if (finding->has_difference) {
         print_line(t, "first", difference_location(finding, text), "");
@@ -105,16 +127,32 @@ static void print_finding(const struct table *t, const struct requirement_verdic
                 others == 1 ? "" : "s");
 }
 
+// Counts the verdicts of those that decide, or of those that do not; returns how many there are.
+static int count_verdicts(const struct table *t, bool must, size_t counts[VERDICT_COUNT])
+{
+    int count = 0;
+    memset(counts, 0, VERDICT_COUNT * sizeof *counts);
+    for (int i = 0; i < t->count; i++)
+        if (t->verdicts[i].requirement->must == must) {
+            counts[t->verdicts[i].verdict]++;
+            count++;
+        }
+    return count;
+}
+
 static void print_end(const struct table *t)
 {
     enum run_verdict verdict = run_verdict_of(t->verdicts, t->count, t->facts->command_failed);
     static const enum verdict like[] = {[RUN_CONFORMS] = VERDICT_PASS,
-                                        [RUN_CONFORMS_PARTLY] = VERDICT_PASS,
+                                        [RUN_CONFORMS_PARTLY] = VERDICT_PARTLY,
                                         [RUN_FAILS] = VERDICT_FAIL,
                                         [RUN_NOTHING] = VERDICT_UNSUPPORTED};
     size_t counts[VERDICT_COUNT];
     char text[COUNTS_TEXT_BYTES], run[RUN_TEXT_BYTES];
-    report_counts(t->verdicts, t->count, counts);
+    int should_count = count_verdicts(t, false, counts);
+    if (should_count > 0 && should_count < t->count)
+        fprintf(t->out, "\nSHOULD, no part of the verdict: %s of %d\n", counts_text(counts, text), should_count);
+    int count = count_verdicts(t, should_count < t->count, counts);
     if (t->facts->command_failed) {
         fprintf(t->out, "\nThe command failed: ");
         text_terminal(t->out, t->facts->command_text, 4);
@@ -123,8 +161,8 @@ static void print_end(const struct table *t)
     fputc('\n', t->out);
     print_name(t, like[verdict], run_verdict_name(verdict), 0);
     fprintf(t->out, " (");
-    text_terminal(t->out, run_text(t->facts, verdict, run), 4);
-    fprintf(t->out, "): %s of %d requirement%s\n", counts_text(counts, text), t->count, t->count == 1 ? "" : "s");
+    text_terminal(t->out, run_text(t->facts, t->findings, verdict, run), 4);
+    fprintf(t->out, "): %s of %d requirement%s\n", counts_text(counts, text), count, count == 1 ? "" : "s");
 }
 
 int report_table(const struct run_facts *facts, const struct findings *findings,

@@ -3,6 +3,7 @@
 #ifndef ZG_CHECK_H
 #define ZG_CHECK_H
 
+#include "conformance/suite/covering.h"
 #include "conformance/suite/suite.h"
 #include "base/file.h"
 #include "conformance/judge/judge.h"
@@ -13,10 +14,11 @@ struct claims;
 
 // A selection of the suite.
 struct check_part {
-    enum suite_level level;
-    const char *case_pattern;  // a shell pattern of whole names, such as "@(adam|off)-*"; null: all
-    const char *requirement;   // only cases that serve it; null: all
-    int world;                 // check_run alone: only cases, and pairs, of this many ranks; 0: all
+    struct suite_choice choice;
+    // Shell patterns of whole names, such as "@(adam|off)-*", and requirements, NULL at the end: only cases that match
+    // one of the patterns and serve one of the requirements. Null: all.
+    const char *const *case_patterns, *const *requirements;
+    int world;  // check_run alone: only cases, and pairs, of this many ranks; 0: all
 };
 
 // Calls visit for every case of a part, as suite_cases does. ERR_USAGE: the requirement does not exist, or no case
@@ -25,6 +27,9 @@ int check_cases(const struct check_part *part, int (*visit)(void *context, const
 
 // Makes FOLDER/NAME with all files of a case; FOLDER exists, and NAME does not.
 int check_write_case(const struct check_case *c, const char *folder);
+
+// The same, as the command under test sees it: case.json does not tell the right answer.
+int check_ask_case(const struct check_case *c, const char *folder);
 
 // Digests all these files together. ERR_CHECK: one of them is missing.
 int check_digest_case(const struct check_case *c, const char *folder, char digest[FILE_DIGEST_BYTES]);
@@ -52,6 +57,8 @@ struct check_run {
     struct check_case **cases;  // owned
     bool *asked;                // by case: false where it is not claimed
     size_t case_count, case_room;
+    bool covers;               // the whole level is asked, so that coverage says something
+    struct coverage coverage;  // of the factors, within the claims, by the cases that are asked
     size_t launch_count;
     bool command_failed;  // a launch ended other than with status 0, or the cases were changed
     char command_text[FINDING_TEXT_BYTES];

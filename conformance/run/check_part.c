@@ -13,11 +13,14 @@
 static bool is_selected(const struct check_part *part, const struct check_case *c)
 {
     char name[CASE_NAME_BYTES];
+    bool matches = !part->case_patterns, serves = !part->requirements;
     check_whole_name(c, name);
-    if (part->case_pattern && fnmatch(part->case_pattern, name, FNM_EXTMATCH) != 0 &&
-        fnmatch(part->case_pattern, c->name, FNM_EXTMATCH) != 0)
-        return false;
-    return !part->requirement || requirement_covers(requirement_find(part->requirement), c->name);
+    for (int i = 0; part->case_patterns && part->case_patterns[i] && !matches; i++)
+        matches = fnmatch(part->case_patterns[i], name, FNM_EXTMATCH) == 0 ||
+                  fnmatch(part->case_patterns[i], c->name, FNM_EXTMATCH) == 0;
+    for (int i = 0; part->requirements && part->requirements[i] && !serves; i++)
+        serves = requirement_covers(requirement_find(part->requirements[i]), c->name);
+    return matches && serves;
 }
 
 // A visit of the suite that passes on what is selected.
@@ -40,25 +43,39 @@ static int pass_on(void *context, const struct check_case *c)
 int check_cases(const struct check_part *part, int (*visit)(void *context, const struct check_case *c), void *context)
 {
     struct sieve sieve = {.part = part, .visit = visit, .context = context};
-    if (part->requirement && !requirement_find(part->requirement))
-        return err_set(ERR_USAGE, "there is no requirement %s; conformance/SPEC.md lists them", part->requirement);
-    TRY(suite_cases(part->level, pass_on, &sieve));
+    for (int i = 0; part->requirements && part->requirements[i]; i++)
+        if (!requirement_find(part->requirements[i]))
+            return err_set(ERR_USAGE, "there is no requirement %s; conformance/SPEC.md lists them",
+                           part->requirements[i]);
+    TRY(suite_cases(&part->choice, pass_on, &sieve));
     if (sieve.count > 0)
         return ERR_NONE;
-    if (!part->case_pattern)
-        return err_set(ERR_USAGE, "no case of this level serves %s", part->requirement);
-    return err_set(ERR_USAGE, "no case of this level%s%s is called \"%s\"; --list names all",
-                   part->requirement ? " that serves " : "", part->requirement ? part->requirement : "",
-                   part->case_pattern);
+    const char *first = part->requirements ? part->requirements[0] : NULL;
+    if (!part->case_patterns)
+        return err_set(ERR_USAGE, "no case of this level serves %s", first);
+    return err_set(ERR_USAGE, "no case of this level%s%s is called \"%s\"%s; --list names all",
+                   first ? " that serves " : "", first ? first : "", part->case_patterns[0],
+                   part->case_patterns[1] ? ", or as the other patterns say" : "");
+}
+
+static int write_by(int (*write)(const struct check_case *, const struct case_values *, const char *),
+                    const struct check_case *c, const char *folder)
+{
+    struct case_values *values;
+    TRY(case_values_open(c, &values));
+    int rc = write(c, values, folder);
+    case_values_close(values);
+    return rc;
 }
 
 int check_write_case(const struct check_case *c, const char *folder)
 {
-    struct case_values *values;
-    TRY(case_values_open(c, &values));
-    int rc = case_write(c, values, folder);
-    case_values_close(values);
-    return rc;
+    return write_by(case_write, c, folder);
+}
+
+int check_ask_case(const struct check_case *c, const char *folder)
+{
+    return write_by(case_write_untold, c, folder);
 }
 
 int check_digest_case(const struct check_case *c, const char *folder, char digest[FILE_DIGEST_BYTES])

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The launches of a run: writes each launch's cases, runs the command, and judges its answers.
+#include "conformance/run/check_launch.h"
 #include "conformance/run/check_select.h"
 
 #include "conformance/cases/case_folders.h"
@@ -7,34 +8,19 @@
 #include "conformance/run/claims.h"
 #include "base/err.h"
 #include "base/file.h"
-#include "base/process/launch.h"
 #include "ref/arithmetic/random.h"
 #include "base/terminal.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-// One launch: the cases of one world, or one case alone.
-struct group {
-    int world;
-    bool resumes;               // resuming halves, which need the state of the saving ones
-    struct check_case **cases;  // in the order in which they are asked
-    size_t count;
-    char cases_folder[PATH_MAX], answers_folder[PATH_MAX], state_folder[PATH_MAX], output_path[PATH_MAX];
-};
-
-// --- a launch ---
-
-static int make_folders(const struct check_setting *setting, struct group *group)
+static int make_folders(const struct check_setting *setting, struct check_group *group)
 {
-    char name[64], base[PATH_MAX];
-    snprintf(name, sizeof name, "w%d%s", group->world, group->resumes ? "-resume" : "");
+    char base[PATH_MAX];
+    snprintf(group->name, sizeof group->name, "w%d%s", group->world, group->resumes ? "-resume" : "");
     const struct {
         const char *folder;
         char *out;
@@ -42,29 +28,15 @@ static int make_folders(const struct check_setting *setting, struct group *group
     for (int i = 0; i < 2; i++) {
         TRY(file_join(setting->folder, rows[i].folder, base));
         TRY(case_folder_make(base));
-        TRY(file_join(base, name, rows[i].out));
+        TRY(file_join(base, group->name, rows[i].out));
         TRY(case_folder_make(rows[i].out));
     }
     TRY(file_join(setting->folder, "state", group->state_folder));
-    TRY(case_folder_make(group->state_folder));
-    TRY(file_join(setting->folder, "output", base));
-    TRY(case_folder_make(base));
-    strcat(name, ".txt");
-    return file_join(base, name, group->output_path);
-}
-
-static int write_order(const struct group *group)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < group->count; i++)
-        json_array_append_new(list, json_string(group->cases[i]->name));
-    int rc = case_order_write(group->cases_folder, list);
-    json_decref(list);
-    return rc;
+    return case_folder_make(group->state_folder);
 }
 
 // Writes the cases, and makes the folders in which both halves of a pair find one another's checkpoint.
-static int write_cases(const struct group *group)
+static int write_cases(const struct check_group *group)
 {
     char name[CASE_NAME_BYTES], state[PATH_MAX];
     for (size_t i = 0; i < group->count; i++) {
@@ -73,64 +45,9 @@ static int write_cases(const struct group *group)
             TRY(file_join(group->state_folder, name, state));
             TRY(case_folder_make(state));
         }
-        TRY(check_write_case(group->cases[i], group->cases_folder));
+        TRY(check_ask_case(group->cases[i], group->cases_folder));
     }
-    return write_order(group);
-}
-
-static void note_failure(struct check_run *run, const char *format, const char *what, const char *detail)
-{
-    if (!run->command_failed)
-        snprintf(run->command_text, sizeof run->command_text, format, what, detail);
-    run->command_failed = true;
-}
-
-static int launch_command(const struct check_setting *setting, struct check_run *run, const struct group *group,
-                          const struct check_case *alone, char *why, size_t why_bytes)
-{
-    char one_case[PATH_MAX] = "", one_answer[PATH_MAX] = "", tail[FINDING_TEXT_BYTES / 4];
-    if (alone) {
-        TRY(file_join(group->cases_folder, alone->name, one_case));
-        TRY(file_join(group->answers_folder, alone->name, one_answer));
-    }
-    const struct check_words words = {
-        .cases = group->cases_folder,
-        .answers = group->answers_folder,
-        .state = group->state_folder,
-        .one_case = alone ? one_case : NULL,
-        .one_answer = alone ? one_answer : NULL,
-        .world = group->world,
-    };
-    why[0] = '\0';
-    if (setting->answer) {
-        run->launch_count++;
-        return setting->answer(setting->answer_context, &words);
-    }
-    char **argv;
-    TRY(check_command(setting->command, &words, &argv));
-    unlink(group->output_path);
-    const struct launch_setting launch_setting = {
-        .argv = (const char *const *)argv,
-        .output_path = group->output_path,
-        .watched_folder = group->answers_folder,
-        .time_limit_s = setting->time_limit_s,
-        .memory_limit_bytes = setting->memory_limit_bytes,
-        .output_limit_bytes = setting->output_limit_bytes,
-        .interrupted = setting->interrupted,
-    };
-    struct launch_result result;
-    int rc = launch(&launch_setting, &result);
-    free(argv);
-    TRY(rc);
-    run->launch_count++;
-    if (result.end == LAUNCH_INTERRUPTED)
-        return err_set(ERR_USAGE, "interrupted");
-    if (result.end != LAUNCH_EXITED || result.status != 0) {
-        launch_tail(group->output_path, tail, sizeof tail);
-        snprintf(why, why_bytes, "the command %.200s; its last output: %.200s", result.text, tail[0] ? tail : "none");
-        note_failure(run, "%s%s", why, "");
-    }
-    return ERR_NONE;
+    return check_write_order(group->cases_folder, group->cases, group->count);
 }
 
 // --- judging what a launch left ---
@@ -144,7 +61,7 @@ static int open_answer(const struct check_setting *setting, const struct check_c
     return answer_open(c, path, out);
 }
 
-static int judge_one(const struct check_setting *setting, struct check_run *run, const struct group *group,
+static int judge_one(const struct check_setting *setting, struct check_run *run, const struct check_group *group,
                      const struct check_case *c, const char *why)
 {
     struct answer answer = {0}, saved = {0};
@@ -152,14 +69,14 @@ static int judge_one(const struct check_setting *setting, struct check_run *run,
     int rc = open_answer(setting, c, group->resumes, &answer);
     if (rc != ERR_NONE) {
         char text[FINDING_TEXT_BYTES];
-        snprintf(text, sizeof text, "%.250s%s%.250s", why, why[0] ? "; " : "", err_message());
+        snprintf(text, sizeof text, "%s", why[0] ? why : err_message());
         answer_close(&answer);
         return judge_without(run->judge, c, VERDICT_BROKEN, text);
     }
     const struct check_case *first = group->resumes ? check_other_half(run, c) : NULL;
     bool has_saved = first && open_answer(setting, first, false, &saved) == ERR_NONE && saved.kind == ANSWER_STATES;
     if (first && !has_saved && saved.kind == ANSWER_UNSUPPORTED) {
-        rc = judge_without(run->judge, c, VERDICT_UNSUPPORTED, "the saving half of the case was declined");
+        rc = judge_absent(run->judge, c, ABSENT_DECLINED, "the saving half of the case was declined");
     } else {
         rc = case_values_open(c, &values);
         if (rc == ERR_NONE)
@@ -171,37 +88,49 @@ static int judge_one(const struct check_setting *setting, struct check_run *run,
     return rc;
 }
 
-static int run_group(const struct check_setting *setting, struct check_run *run, struct group *group)
+// What a case's files are before a launch, and why it has no answer after it.
+struct asked {
+    char (*digest)[FILE_DIGEST_BYTES];
+    char (*why)[CHECK_WHY_BYTES];
+};
+
+static int judge_group(const struct check_setting *setting, struct check_run *run, const struct check_group *group,
+                       const struct asked *asked)
 {
-    char why[FINDING_TEXT_BYTES] = "", digest[FILE_DIGEST_BYTES];
-    bool one_by_one = false;
-    for (int i = 0; setting->command[i]; i++)
-        one_by_one |= strstr(setting->command[i], "{case}") != NULL;
+    for (size_t i = 0; i < group->count; i++) {
+        const struct check_case *c = group->cases[i];
+        char digest[FILE_DIGEST_BYTES], text[FINDING_TEXT_BYTES];
+        if (check_digest_case(c, group->cases_folder, digest) == ERR_NONE &&
+            memcmp(digest, asked->digest[i], sizeof digest) == 0) {
+            TRY(judge_one(setting, run, group, c, asked->why[i]));
+            continue;
+        }
+        snprintf(text, sizeof text, "the command changed the case %s", c->name);
+        check_note_failure(run, text);
+        TRY(judge_without(run->judge, c, VERDICT_BROKEN, text));
+    }
+    return ERR_NONE;
+}
+
+static int run_group(const struct check_setting *setting, struct check_run *run, struct check_group *group)
+{
     TRY(make_folders(setting, group));
     TRY(write_cases(group));
-    char(*before)[FILE_DIGEST_BYTES] = calloc(group->count, sizeof *before);
-    if (!before)
-        return err_set(ERR_MEMORY, "no memory for the digests of %zu cases", group->count);
-    int rc = ERR_NONE;
+    struct asked asked = {calloc(group->count, sizeof *asked.digest), calloc(group->count, sizeof *asked.why)};
+    int rc = asked.digest && asked.why ? ERR_NONE : err_set(ERR_MEMORY, "no memory for %zu cases", group->count);
     for (size_t i = 0; i < group->count && rc == ERR_NONE; i++)
-        rc = check_digest_case(group->cases[i], group->cases_folder, before[i]);
-    if (rc == ERR_NONE && !one_by_one)
-        rc = launch_command(setting, run, group, NULL, why, sizeof why);
-    for (size_t i = 0; i < group->count && rc == ERR_NONE; i++) {
-        if (one_by_one)
-            rc = launch_command(setting, run, group, group->cases[i], why, sizeof why);
-        if (rc == ERR_NONE && (check_digest_case(group->cases[i], group->cases_folder, digest) != ERR_NONE ||
-                               memcmp(digest, before[i], sizeof digest) != 0))
-            note_failure(run, "the command changed the case %s%s", group->cases[i]->name, "");
-        if (rc == ERR_NONE)
-            rc = judge_one(setting, run, group, group->cases[i], why);
-    }
-    free(before);
+        rc = check_digest_case(group->cases[i], group->cases_folder, asked.digest[i]);
+    if (rc == ERR_NONE)
+        rc = check_launch(setting, run, group, asked.why);
+    if (rc == ERR_NONE)
+        rc = judge_group(setting, run, group, &asked);
+    free(asked.digest);
+    free(asked.why);
     return rc;
 }
 
 // The cases of one world and half, in an order that the seed decides.
-static int fill_group(const struct check_setting *setting, const struct check_run *run, struct group *group)
+static int fill_group(const struct check_setting *setting, const struct check_run *run, struct check_group *group)
 {
     group->cases = calloc(run->case_count + 1, sizeof(struct check_case *));
     if (!group->cases)
@@ -220,7 +149,7 @@ static int fill_group(const struct check_setting *setting, const struct check_ru
     return ERR_NONE;
 }
 
-static void show_progress(const struct check_setting *setting, const struct group *group, size_t done, size_t all)
+static void show_progress(const struct check_setting *setting, const struct check_group *group, size_t done, size_t all)
 {
     if (setting->progress)
         terminal_progress("%zu of %zu cases judged; running %zu at world %d%s ...", done, all, group->count,
@@ -235,7 +164,7 @@ static int run_groups(const struct check_setting *setting, struct check_run *run
     int rc = ERR_NONE;
     for (int resumes = 0; resumes < 2 && rc == ERR_NONE; resumes++)
         for (int world = 1; world <= CASE_WORLD_MAX && rc == ERR_NONE; world++) {
-            struct group group = {.world = world, .resumes = resumes};
+            struct check_group group = {.world = world, .resumes = resumes};
             rc = fill_group(setting, run, &group);
             if (rc == ERR_NONE && group.count > 0) {
                 show_progress(setting, &group, done, all);

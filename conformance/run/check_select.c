@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conformance/run/check_select.h"
 
+#include "conformance/run/check_cover.h"
 #include "conformance/run/claims.h"
 #include "base/err.h"
 #include "ref/arithmetic/random.h"
@@ -19,7 +20,7 @@ void check_whole_name(const struct check_case *c, char out[CASE_NAME_BYTES])
         *end = '\0';
 }
 
-static int add_case(struct check_run *run, const struct check_case *c)
+int check_add_case(struct check_run *run, const struct check_case *c)
 {
     if (run->case_count == run->case_room) {
         size_t room = run->case_room ? 2 * run->case_room : 64;
@@ -42,7 +43,7 @@ static int add_case(struct check_run *run, const struct check_case *c)
 
 static int visit_case(void *context, const struct check_case *c)
 {
-    return add_case(context, c);
+    return check_add_case(context, c);
 }
 
 const struct check_case *check_other_half(const struct check_run *run, const struct check_case *c)
@@ -66,7 +67,7 @@ static int apply_claims(const struct check_setting *setting, struct check_run *r
         if (claims_cover(setting->claims, c, check_other_half(run, c), why))
             continue;
         run->asked[i] = false;
-        TRY(judge_without(run->judge, c, VERDICT_UNSUPPORTED, why));
+        TRY(judge_absent(run->judge, c, ABSENT_UNCLAIMED, why));
     }
     return ERR_NONE;
 }
@@ -81,7 +82,7 @@ static int repeat_some(const struct check_setting *setting, struct check_run *ru
         if (!run->asked[i] || c->phase != PHASE_WHOLE || c->expects_refusal || !(chosen || count < REPEAT_EVERY) ||
             strlen(c->name) + 3 > CASE_NAME_BYTES)
             continue;
-        TRY(add_case(run, c));
+        TRY(check_add_case(run, c));
         struct check_case *copy = run->cases[run->case_count - 1];
         strcat(copy->name, "~2");
         copy->twin[0] = '\0';
@@ -118,5 +119,6 @@ int check_select(const struct check_setting *setting, struct check_run *run)
     TRY(check_cases(&setting->part, visit_case, run));
     TRY(keep_world(setting, run));
     TRY(apply_claims(setting, run));
+    TRY(check_cover(setting, run));
     return repeat_some(setting, run);
 }

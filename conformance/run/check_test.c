@@ -8,6 +8,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static char output[1 << 18];
 
@@ -78,6 +79,112 @@ Test(check, a_program_that_ends_badly_is_broken_and_quoted)
     has("status 3");
 }
 
+// Answers as the reference does, up to a case whose name matches; there it prints a traceback and what libraries print
+// after it, and ends.
+static void write_crasher(const char *path, const char *pattern)
+{
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file);
+    fprintf(file,
+            "#!/bin/sh\n"
+            "for name in $(tr -d '[]\",' <$1/order.json); do case $name in\n"
+            "%s) mkdir $2/$name; echo '[rank1]: Traceback (most recent call last):'; echo '[rank1]:   File \"x\"';\n"
+            "  echo '[rank1]: IndexError: list index out of range'; echo 'RuntimeError: worker 1 died';\n"
+            "  echo 'See https://example.org/refleaks'; exit 1;;\n"
+            "*) \"" ZG_BINARY_DIR "/zerogauge\" answer --case $1/$name $2/$name || exit 1;;\n"
+            "esac; done\n",
+            pattern);
+    fclose(file);
+    cr_assert_eq(chmod(path, 0700), 0);
+}
+
+Test(check, one_crash_breaks_one_case_and_its_exception_is_shown)
+{
+    char folder[PATH_MAX], path[PATH_MAX], arguments[3 * PATH_MAX];
+    folder_make(folder);
+    snprintf(path, sizeof path, "%.4000s/crasher", folder);
+    write_crasher(path, "adam-eps.w2.s1.fp32");
+    snprintf(arguments, sizeof arguments, "--case 'adam-eps.w2.*' --out %.4000s/out -- %.4000s {cases} {answers}",
+             folder, path);
+    cr_assert_eq(check(arguments), 1, "%s", output);
+    has("BROKEN       R-OPT-05    Epsilon is outside the root (15 PASS, 1 BROKEN)");
+    has("  where   case adam-eps.w2.s1.fp32, state");
+    has("the command exited with status 1: IndexError: list index out of range (output/w2.txt)");
+    cr_assert_null(strstr(output, "refleaks"), "%s", output);
+    // Nothing else conforms less for it: the crash alone fails the run.
+    has("PASS         R-PART-08");
+    folder_remove(folder);
+}
+
+Test(check, a_program_that_cannot_stand_nonsense_fails_only_the_refusal)
+{
+    char folder[PATH_MAX], path[PATH_MAX], arguments[3 * PATH_MAX];
+    folder_make(folder);
+    snprintf(path, sizeof path, "%.4000s/crasher", folder);
+    write_crasher(path, "conf-*");
+    snprintf(arguments, sizeof arguments, "--case '@(adam-eps|conf-clip).w2.s1.fp32' -- %.4000s {cases} {answers}",
+             path);
+    cr_assert_eq(check(arguments), 0, "%s", output);
+    has("BROKEN       R-CONF-01");
+    has("SHOULD, no part of the verdict: 1 BROKEN of 1");
+    folder_remove(folder);
+}
+
+// A right answer that comes from nowhere is found out by what was not asked.
+Test(check, what_is_declined_or_not_claimed_is_no_part_of_conforming)
+{
+    static const char decliner[] = "sh -c 'for name in $(tr -d \"[]\\\",\" <$0/order.json); do case $name in *.s0.*) "
+                                   "mkdir $1/$name; echo \"no stage 0\" >$1/$name/unsupported.txt;; *) " ZG_BINARY_DIR
+                                   "/zerogauge answer --case $0/$name $1/$name;; esac; done' {cases} {answers}";
+    char arguments[PATH_MAX + 1024];
+    snprintf(arguments, sizeof arguments, "--case 'adam-eps.w2.*.fp32' -- %s", decliner);
+    cr_assert_eq(check(arguments), 0, "%s", output);
+    has("PARTLY       R-OPT-05    Epsilon is outside the root (");
+    has(": declined: no stage 0)");
+    has("CONFORMS-PARTLY (only a part of the suite was run: --case 'adam-eps.w2.*.fp32'; 3 of 4 cases were answered, 1 "
+        "were declined)");
+    snprintf(arguments, sizeof arguments, "--strict --case 'adam-eps.w2.*.fp32' -- %s", decliner);
+    cr_assert_eq(check(arguments), 1, "less than CONFORMS");
+    cr_assert_eq(check("--strict --case 'adam-eps.w2.*.fp32'"), 0, "%s", output);
+}
+
+Test(check, a_requirement_about_nvme_gets_no_credit_without_it)
+{
+    char folder[PATH_MAX], arguments[3 * PATH_MAX];
+    folder_make(folder);
+    snprintf(arguments, sizeof arguments, "%.4000s/claims.json", folder);
+    FILE *file = fopen(arguments, "w");
+    cr_assert_not_null(file);
+    fputs("{\"contract\": 1, \"name\": \"none\", \"version\": \"2\", \"offload_optimizer\": [\"none\"]}", file);
+    fclose(file);
+    snprintf(arguments, sizeof arguments, "--json --requirement R-NVME-01 --case '*.w2.*' --claims %.4000s/claims.json",
+             folder);
+    cr_assert_eq(check(arguments), 77, "%s", output);
+    requirement_is("R-NVME-01", "UNSUPPORTED");
+    folder_remove(folder);
+}
+
+Test(check, the_command_is_not_told_what_is_right)
+{
+    cr_assert_eq(check("--case '@(adam-eps|conf-clip).w2.s1.fp32' -- sh -c '! grep -lE "
+                       "\"\\\"(expect|exact|requirements)\\\"\" $0/*/case.json && exec " ZG_BINARY_DIR
+                       "/zerogauge answer $0 $1 2' {cases} {answers}"),
+                 0, "%s", output);
+    has("refused: ");
+}
+
+Test(check, cases_and_requirements_may_be_given_several_times)
+{
+    cr_assert_eq(check("--list --case 'adam-eps.w2.s1.*' --case 'clip-off.w2.s2.fp32'"), 0, "%s", output);
+    has("adam-eps.w2.s1.bf16");
+    has("clip-off.w2.s2.fp32");
+    cr_assert_null(strstr(output, "clip-off.w2.s1"));
+    cr_assert_eq(check("--requirement R-OPT-05 --requirement R-CLIP-05 --case '*.w2.s1.fp32'"), 0, "%s", output);
+    has("PASS         R-OPT-05");
+    has("PASS         R-CLIP-05");
+    has("--requirement R-OPT-05 --requirement R-CLIP-05 --case '*.w2.s1.fp32'");
+}
+
 Test(check, a_program_that_takes_too_long_is_ended)
 {
     cr_assert_eq(check("--time-limit 1 --requirement R-OPT-05 --json -- sh -c 'sleep 100' {cases} {answers}"), 1, "%s",
@@ -133,6 +240,7 @@ Test(check, a_program_that_changes_its_cases_does_not_conform)
              ZG_BINARY_DIR);
     cr_assert_eq(check(arguments), 1, "%s", output);
     has("changed the case");
+    has("BROKEN       R-OPT-05");
 }
 
 Test(check, cases_may_be_asked_one_by_one)

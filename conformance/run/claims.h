@@ -6,6 +6,7 @@
 
 #include "conformance/cases/case.h"
 #include "conformance/judge/unsharded.h"
+#include "conformance/suite/factor.h"
 
 enum claims_feature {
     FEATURE_ACCUMULATION,
@@ -55,6 +56,9 @@ int claims_read(const char *file, struct claims *out);
 
 // As claims_read, but reads from memory; messages call the text `file`.
 int claims_parse(const char *file, const char *text, size_t bytes, struct claims *out);
+
+// The values of factors that are claimed.
+void claims_space(const struct claims *claims, struct factor_space *out);
 
 // Returns whether a case is claimed; if not, `why` receives the reason, such as "the feature \"tied\" is not claimed".
 // A case that resumes is claimed if both of its halves are: `other` is the other half, or null for a whole case.

@@ -5,6 +5,7 @@
 #include "base/process/check_folder.h"
 #include "base/process/interrupt.h"
 #include "conformance/cases/case_folders.h"
+#include "conformance/run/check_cover.h"
 #include "conformance/run/check_ranks.h"
 #include "base/err.h"
 #include "base/help.h"
@@ -40,6 +41,16 @@ static int print_case(void *context, const struct check_case *c)
         used += (size_t)snprintf(text + used, sizeof text - used, " %s", c->requirements[i]);
     printf("%-40s%s\n", c->name, text);
     return ERR_NONE;
+}
+
+static int list_cases(const struct check_part *part)
+{
+    struct coverage coverage;
+    TRY(check_cases(part, print_case, NULL));
+    if (part->case_patterns || part->requirements || suite_version(&part->choice) < 2)
+        return ERR_NONE;
+    TRY(check_cover_level(part, &coverage));
+    return check_cover_print(&coverage);
 }
 
 static int note_name(void *context, const struct check_case *c)
@@ -116,10 +127,17 @@ static int check(const struct check_options *a, const char *const *rest, int *st
     bool full = a->level && strcmp(a->level, "full") == 0;
     if (a->level && !full && strcmp(a->level, "quick") != 0)
         return err_set(ERR_USAGE, "--level %s: expected quick or full", a->level);
+    if (a->suite_version < 1 || a->suite_version > ZG_SUITE_VERSION)
+        return err_set(ERR_USAGE, "--suite-version %d: expected 1 to %d", a->suite_version, ZG_SUITE_VERSION);
+    if (a->seed < 0)
+        return err_set(ERR_USAGE, "--seed %lld: expected a positive number, or 0 for the frozen cases", a->seed);
     struct check_part part = {
-        .level = full ? LEVEL_FULL : LEVEL_QUICK, .case_pattern = a->cases, .requirement = a->requirement};
+        .choice = {.level = full ? LEVEL_FULL : LEVEL_QUICK, .version = a->suite_version, .seed = (uint64_t)a->seed},
+        .case_patterns = (const char *const *)a->cases,
+        .requirements = (const char *const *)a->requirements,
+    };
     if (a->list)
-        return check_cases(&part, print_case, NULL);
+        return list_cases(&part);
     interrupt_watch(on_interrupt);
     if (a->write_cases)
         return write_cases(&part, a->write_cases);
@@ -149,10 +167,14 @@ static int run(int argc, const char **argv, struct check_options *a, const char 
 {
     const struct poptOption options[] = {
         {"level", 'l', POPT_ARG_STRING, &a->level, 0, "quick takes at most a minute (default: quick)", "quick|full"},
-        {"case", 'c', POPT_ARG_STRING, &a->cases, 0,
-         "run only these cases: a name, or a shell pattern such as 'adam-*' or '@(adam|clip)-*'", "CASE"},
-        {"requirement", 'r', POPT_ARG_STRING, &a->requirement, 0, "run only the cases of this requirement",
-         "REQUIREMENT"},
+        {"suite-version", '\0', POPT_ARG_INT | POPT_ARGFLAG_SHOW_DEFAULT, &a->suite_version, 0,
+         "the cases of an earlier version of the suite", "N"},
+        {"case", 'c', POPT_ARG_ARGV, &a->cases, 0,
+         "run only these cases: a name, or a shell pattern such as 'adam-*', '*.w2.s3.*' or '@(adam|clip)-*'; may be "
+         "repeated",
+         "CASE"},
+        {"requirement", 'r', POPT_ARG_ARGV, &a->requirements, 0,
+         "run only the cases of this requirement; may be repeated", "REQUIREMENT"},
         {"claims", '\0', POPT_ARG_STRING, &a->claims, 0, "JSON file of the features that the implementation supports",
          "FILE"},
         {"plugin", '\0', POPT_ARG_STRING, &a->plugin, 0, "check this shared object (contract.h) instead of a command",
@@ -164,7 +186,9 @@ static int run(int argc, const char **argv, struct check_options *a, const char 
         {"list", '\0', POPT_ARG_NONE, &a->list, 0, "list the cases and exit", NULL},
         {"write-cases", '\0', POPT_ARG_STRING, &a->write_cases, 0,
          "write the cases and order.json to this new folder and exit", "DIR"},
-        {"seed", '\0', POPT_ARG_LONGLONG | POPT_ARGFLAG_SHOW_DEFAULT, &a->seed, 0, "seed of the cases' order", "N"},
+        {"strict", '\0', POPT_ARG_NONE, &a->strict, 0, "anything less than CONFORMS is a failure", NULL},
+        {"seed", '\0', POPT_ARG_LONGLONG | POPT_ARGFLAG_SHOW_DEFAULT, &a->seed, 0,
+         "draw names, gradients, combinations and order anew; 0: the frozen cases", "N"},
         {"time-limit", '\0', POPT_ARG_DOUBLE | POPT_ARGFLAG_SHOW_DEFAULT, &a->time_limit_s, 0,
          "limit of a launch in seconds; 0: none", "S"},
         {"memory-limit", '\0', POPT_ARG_STRING, &a->memory, 0,
@@ -185,10 +209,17 @@ static int run(int argc, const char **argv, struct check_options *a, const char 
     return rc;
 }
 
+static void free_list(char **list)
+{
+    for (int i = 0; list && list[i]; i++)
+        free(list[i]);
+    free(list);
+}
+
 int check_main(int argc, const char **argv)
 {
     static const char *const none[] = {NULL};
-    struct check_options a = {.seed = 1, .time_limit_s = CHECK_TIME_LIMIT_S};
+    struct check_options a = {.suite_version = ZG_SUITE_VERSION, .time_limit_s = CHECK_TIME_LIMIT_S};
     const char *const *rest = none;
     const char *own[argc + 1];
     int own_count = 0, status = 0;
@@ -202,9 +233,10 @@ int check_main(int argc, const char **argv)
     int rc = run(own_count, own, &a, rest, &status);
     if (rc != ERR_NONE && *err_message() && rc != ERR_PEER)
         fprintf(stderr, "zerogauge check: %s\n", err_message());
-    char *texts[] = {a.level,  a.cases,   a.requirement, a.claims, a.out,
-                     a.plugin, a.explain, a.memory,      a.output, a.write_cases};
+    char *texts[] = {a.level, a.claims, a.out, a.plugin, a.explain, a.memory, a.output, a.write_cases};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         free(texts[i]);
+    free_list(a.cases);
+    free_list(a.requirements);
     return rc != ERR_NONE ? err_exit_status(rc) : status;
 }

@@ -8,8 +8,9 @@
 enum { CHECK_TIME_LIMIT_S = 600 };  // unless given
 
 struct check_options {
-    char *level, *cases, *requirement, *claims, *out, *plugin, *explain, *memory, *output, *write_cases;  // may be null
-    int list, json, keep;
+    char **cases, **requirements;                                                   // NULL at the end; may be null
+    char *level, *claims, *out, *plugin, *explain, *memory, *output, *write_cases;  // may be null
+    int list, json, keep, strict, suite_version;
     long long seed;
     double time_limit_s;
 };

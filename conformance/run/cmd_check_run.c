@@ -3,6 +3,7 @@
 #include "conformance/run/cmd_check.h"
 
 #include "base/process/check_folder.h"
+#include "conformance/run/check_cover.h"
 #include "conformance/run/check_ranks.h"
 #include "conformance/run/claims.h"
 #include "base/err.h"
@@ -15,6 +16,7 @@
 #include "base/terminal.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,9 +57,12 @@ static int write_report(const char *folder, const char *name, report_form *form,
 // True if a run of this part has a case for a requirement.
 static bool is_asked(const struct check_part *part, const struct check_run *run, const struct requirement *requirement)
 {
-    if (part->requirement)
-        return strcmp(part->requirement, requirement->id) == 0;
-    bool asked = !part->case_pattern && part->world == 0;
+    for (int i = 0; part->requirements && part->requirements[i]; i++)
+        if (strcmp(part->requirements[i], requirement->id) == 0)
+            return true;
+    bool asked = !part->case_patterns && part->world == 0 && suite_version(&part->choice) == ZG_SUITE_VERSION;
+    if (part->requirements)
+        return false;
     for (size_t i = 0; i < run->case_count && !asked; i++)
         asked = requirement_covers(requirement, run->cases[i]->name);
     return asked;
@@ -89,10 +94,12 @@ static int report(const struct check_options *a, const struct check_setting *set
     facts->rules = rules;
     facts->requirement_count = count;
     enum run_verdict verdict = run_verdict_of(verdicts, count, run->command_failed);
-    *status = run_verdict_exit_status(verdict);
+    *status = run_verdict_exit_status(verdict, facts->strict);
     TRY((a->json ? report_json : report_table)(facts, &run->findings, verdicts, count, stdout));
     for (int i = 0; !temporary && i < 3; i++)
         TRY(write_report(setting->folder, files[i].name, files[i].form, facts, run, verdicts, count));
+    if (run->covers && !a->json)
+        TRY(check_cover_print(&run->coverage));
     if (!temporary && !a->json)
         printf("Cases, answers and reports: %s\n", a->out);
     return fflush(stdout) == 0 ? ERR_NONE : err_set(ERR_IO, "the report cannot be written: %s", strerror(errno));
@@ -114,6 +121,10 @@ static int describe_command(const struct check_options *a, const struct check_pa
     FILE *text = open_memstream(out, &bytes);
     if (!text)
         return err_set(ERR_MEMORY, "no memory for a line of the report");
+    if (suite_version(&part->choice) != ZG_SUITE_VERSION)
+        fprintf(text, "--suite-version %d", part->choice.version);
+    if (part->choice.seed > 0)
+        fprintf(text, "%s--seed %" PRIu64, ftell(text) > 0 ? " " : "", part->choice.seed);
     describe_option(text, "claims", a->claims);
     describe_option(text, "memory-limit", a->memory);
     describe_option(text, "output-limit", a->output);
@@ -135,15 +146,19 @@ static int describe_part(const struct check_part *part, char **out)
 {
     size_t bytes;
     *out = NULL;
-    if (!part->case_pattern && !part->requirement && part->world == 0)
+    if (!part->case_patterns && !part->requirements && part->world == 0)
         return ERR_NONE;
     FILE *text = open_memstream(out, &bytes);
     if (!text)
         return err_set(ERR_MEMORY, "no memory for a line of the report");
-    describe_option(text, "requirement", part->requirement);
+    for (int i = 0; part->requirements && part->requirements[i]; i++)
+        describe_option(text, "requirement", part->requirements[i]);
+    for (int i = 0; part->case_patterns && part->case_patterns[i]; i++)
+        describe_option(text, "case", part->case_patterns[i]);
     char of_world[32];
     snprintf(of_world, sizeof of_world, "*.w%d.*", part->world);
-    describe_option(text, "case", !part->case_pattern && part->world > 0 ? of_world : part->case_pattern);
+    if (!part->case_patterns && part->world > 0)
+        describe_option(text, "case", of_world);
     return fclose(text) == 0 ? ERR_NONE : err_set(ERR_MEMORY, "no memory for a line of the report");
 }
 
@@ -177,12 +192,13 @@ static struct run_facts facts_of(const struct check_options *a, const struct che
         .version = claims ? claims->version
                    : own  ? ZG_VERSION
                           : "",
-        .level = setting->part.level == LEVEL_FULL ? "full" : "quick",
+        .level = setting->part.choice.level == LEVEL_FULL ? "full" : "quick",
         .seed = setting->seed,
         .seconds = run->seconds,
         .case_count = run->case_count,
         .launch_count = run->launch_count,
         .command_failed = run->command_failed,
+        .strict = a->strict,
     };
     snprintf(facts.command_text, sizeof facts.command_text, "%s", run->command_text);
     return facts;

@@ -11,7 +11,9 @@ enum aspect {
     ASPECT_NORM,
     ASPECT_DECISION,  // skipped, loss_scale, t
     ASPECT_SEEN,      // the parameter as each forward used it, on every rank
-    ASPECT_SAME,      // its twins end every step in the same bits
+    ASPECT_SAME,      // its twins of the same stage and world end every step in the same bits
+    ASPECT_STAGES,    // so do its twins of another stage
+    ASPECT_WORLDS,    // and of another world
     ASPECT_REPEAT,    // a case given twice is answered twice alike
     ASPECT_RULE,      // one rule explains all answers
     ASPECT_MEMORY,    // model states held, by kind

@@ -79,6 +79,9 @@ static const struct {
                            "hold parameters."},
     [HINT_RESUME] = {"resume", "The state is right up to the checkpoint and wrong after it. Check the contents "
                                "of the checkpoint, and everything that is initialised after loading it."},
+    [HINT_SETTING] = {"setting",
+                      "Each answer is right by itself, but their bits depend on a setting that must not matter. Check "
+                      "where the order of sums, the place of a division or the cut of a loop follows from it."},
     [HINT_OTHER] = {"other", "The difference is everywhere, as with other arithmetic. Check the optimizer's "
                              "formula, and the dtype of every quantity in it."},
 };

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum item { ITEM_SOURCE, ITEM_CHECK, ITEM_MUTANTS, ITEM_COUNT };
-static const char *const item_starts[ITEM_COUNT] = {"- Source: ", "- Check: ", "- Mutants: "};
+enum item { ITEM_SOURCE, ITEM_CHECK, ITEM_NEEDS, ITEM_MUTANTS, ITEM_COUNT };
+static const char *const item_starts[ITEM_COUNT] = {"- Source: ", "- Check: ", "- Needs: ", "- Mutants: "};
 
 enum { ITEM_BYTES = 1024 };
 
@@ -114,6 +114,14 @@ static int parse_check(const struct parser *p)
                        &p->block->pattern_count);
 }
 
+static int parse_need(const struct parser *p)
+{
+    const char *word = p->items[ITEM_NEEDS];
+    while (p->block->need < NEED_COUNT && strcmp(word, need_name(p->block->need)) != 0)
+        p->block->need++;
+    return p->block->need < NEED_COUNT ? ERR_NONE : wrong(p, p->item_lines[ITEM_NEEDS], word, "there is no such need");
+}
+
 // Mutants are broken in one way each, so that a requirement that lets one through is known by it.
 static int check_mutants_unique(const struct parser *p)
 {
@@ -137,8 +145,9 @@ static int end_block(struct parser *p)
         return ERR_NONE;
     if (p->item_count < ITEM_COUNT)
         return err_set(ERR_USAGE, "%s:%d: %s ends without a line '%s'", p->name, p->block_line, block->id,
-                       item_starts[p->item_count]);
+                       item_starts[p->item_count == ITEM_NEEDS ? ITEM_MUTANTS : p->item_count]);
     TRY(parse_check(p));
+    TRY(parse_need(p));
     TRY(parse_names(p, ITEM_MUTANTS, p->items[ITEM_MUTANTS], "", REQUIREMENT_MUTANT_MAX, block->mutants,
                     &block->mutant_count));
     TRY(check_mutants_unique(p));
@@ -186,6 +195,7 @@ static int begin_block(struct parser *p)
     p->block->text = p->text + p->line_start;
     p->block->text_bytes = strlen(p->line);
     p->block_line = p->line_number;
+    p->items[ITEM_NEEDS][0] = '\0';
     p->item_count = 0;
     p->item_open = false;
     return ERR_NONE;
@@ -213,8 +223,10 @@ static int parse_block_line(struct parser *p)
     if (p->item_open && starts_with(p->line, "  "))
         return parse_item(p, p->line + strspn(p->line, " "));
     if (p->line[0] == '-' && p->line[1] == ' ') {
+        p->item_count += p->item_count == ITEM_NEEDS && starts_with(p->line, item_starts[ITEM_MUTANTS]);
         if (p->item_count == ITEM_COUNT || !starts_with(p->line, item_starts[p->item_count]))
-            return wrong(p, p->line_number, p->line, "expected the items Source, Check and Mutants, in this order");
+            return wrong(p, p->line_number, p->line,
+                         "expected the items Source, Check, Needs and Mutants, in this order");
         p->item_lines[p->item_count] = p->line_number;
         p->items[p->item_count][0] = '\0';
         p->item_open = true;

@@ -7,9 +7,11 @@
 //
 //     - Source: where it comes from
 //     - Check: state, gradient of `red-rounding` `red-odd`
+//     - Needs: sharding
 //     - Mutants: `reduce-rank-weighed` `reduce-bf16-sum`
 //
-// whose list has these three items in this order; lines indented by two spaces continue an item.
+// whose list has these items in this order, Needs only where there is something; lines indented by two spaces continue
+// an item.
 #ifndef ZG_REQUIREMENT_PARSE_H
 #define ZG_REQUIREMENT_PARSE_H
 
@@ -21,6 +23,19 @@ enum { REQUIREMENT_PATTERN_MAX = 8, REQUIREMENT_MUTANT_MAX = 16 };
 // How many a SPEC.md may have.
 enum { REQUIREMENT_MAX = 128 };
 
+// What a case must have, so that a right answer to it is a credit to the requirement. A wrong one always counts.
+enum need {
+    NEED_NOTHING,
+    NEED_SHARDING,    // a stage above 0, and several ranks
+    NEED_OFFLOAD,     // states on the host or on NVMe
+    NEED_NVME,        // states on NVMe
+    NEED_CHECKPOINT,  // it stops, or is resumed
+    NEED_COUNT
+};
+
+const char *need_name(enum need need);  // "sharding"; "" for NEED_NOTHING
+bool need_has(enum need need, const struct check_case *c);
+
 struct requirement {
     char id[CASE_REQUIREMENT_BYTES];  // "R-RED-04"
     const char *title;
@@ -29,6 +44,7 @@ struct requirement {
     const char *text;   // the whole block, as in SPEC.md; text_bytes of it
     size_t text_bytes;
     unsigned aspects;  // bits 1 << enum aspect
+    enum need need;
     int pattern_count, mutant_count;
     char patterns[REQUIREMENT_PATTERN_MAX][CASE_NAME_BYTES];  // of case names, as a shell's
     char mutants[REQUIREMENT_MUTANT_MAX][CASE_NAME_BYTES];

@@ -186,6 +186,20 @@ Test(requirement, every_requirement_has_a_check_and_a_mutant)
     cr_assert_geq(mutants, 100);
 }
 
+Test(requirement, what_a_case_needs_is_read_and_a_word_for_it_known)
+{
+    struct requirements all = parsed("## C\n### R-A-01 MUST: t\n- Source: s\n- Check: same of `x`\n- Needs: nvme\n"
+                                     "- Mutants: `m`\n### R-A-02 MUST: t\n- Source: s\n- Check: same of `x`\n"
+                                     "- Mutants: `n`\n");
+    cr_assert_eq(all.list[0].need, NEED_NVME);
+    cr_assert_eq(all.list[1].need, NEED_NOTHING);
+    requirements_close(&all);
+    static const char wrong[] = "## C\n### R-A-01 MUST: t\n- Source: s\n- Check: same of `x`\n- Needs: tape\n"
+                                "- Mutants: `m`\n";
+    cr_assert_eq(requirements_parse("T", wrong, sizeof wrong - 1, &all), ERR_USAGE);
+    cr_assert_str_eq(err_message(), "T:5: 'tape': there is no such need");
+}
+
 Test(requirement, every_aspect_has_a_name_of_its_own)
 {
     for (int i = 0; i < ASPECT_COUNT; i++) {

@@ -5,12 +5,14 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 const char *verdict_name(enum verdict verdict)
 {
     static const char *const names[VERDICT_COUNT] = {
         [VERDICT_UNSUPPORTED] = "UNSUPPORTED", [VERDICT_PASS] = "PASS", [VERDICT_EQUIVALENT] = "EQUIVALENT",
         [VERDICT_BOUNDED] = "BOUNDED",         [VERDICT_FAIL] = "FAIL", [VERDICT_BROKEN] = "BROKEN",
+        [VERDICT_PARTLY] = "PARTLY",
     };
     assert(verdict >= 0 && verdict < VERDICT_COUNT);
     return names[verdict];
@@ -39,23 +41,42 @@ void findings_free(struct findings *findings)
 
 bool finding_serves(const struct finding *finding, const struct requirement *requirement)
 {
-    return (requirement->aspects >> finding->aspect & 1u) &&
-           (!finding->c || requirement_covers(requirement, finding->c->name));
+    if (!(requirement->aspects >> finding->aspect & 1u) ||
+        (finding->c && !requirement_covers(requirement, finding->c->name)))
+        return false;
+    return finding->verdict >= VERDICT_FAIL || !finding->c || need_has(requirement->need, finding->c) ||
+           (finding->twin && need_has(requirement->need, finding->twin));
+}
+
+// What has no answer: the more was claimed, the more its reason says.
+static bool says_more(const struct finding *finding, const struct finding *than)
+{
+    static const int order[] = {[ABSENT_UNCLAIMED] = 0, [ABSENT_DECLINED] = 1, [ABSENT_NOT] = 2};
+    return finding->verdict == VERDICT_UNSUPPORTED && than->verdict == VERDICT_UNSUPPORTED &&
+           order[finding->absence] > order[than->absence];
 }
 
 struct requirement_verdict verdict_of(const struct findings *findings, const struct requirement *requirement)
 {
     struct requirement_verdict out = {.requirement = requirement, .verdict = VERDICT_UNSUPPORTED};
+    const struct finding *absent = NULL;
     for (size_t i = 0; i < findings->count; i++) {
         const struct finding *finding = &findings->list[i];
         if (!finding_serves(finding, requirement))
             continue;
         out.counts[finding->verdict]++;
-        if (!out.worst || finding->verdict > out.worst->verdict)
+        out.absent_count += finding->absence != ABSENT_NOT;
+        if (finding->absence != ABSENT_NOT && (!absent || says_more(finding, absent)))
+            absent = finding;
+        if (!out.worst || finding->verdict > out.worst->verdict || says_more(finding, out.worst))
             out.worst = finding;
     }
     if (out.worst)
         out.verdict = out.worst->verdict;
+    if (absent && out.verdict != VERDICT_UNSUPPORTED && out.verdict < VERDICT_PARTLY) {
+        out.verdict = VERDICT_PARTLY;
+        out.worst = absent;
+    }
     return out;
 }
 
@@ -68,6 +89,20 @@ int verdicts_of(const struct findings *findings, struct requirement_verdict out[
     return count;
 }
 
+struct case_share case_share_of(const struct findings *findings)
+{
+    struct case_share share = {0};
+    for (size_t i = 0; i < findings->count; i++) {
+        const struct finding *finding = &findings->list[i];
+        if (finding->aspect != ASPECT_ANSWER || !finding->c || strchr(finding->c->name, '~'))
+            continue;
+        share.all++;
+        share.unclaimed += finding->absence == ABSENT_UNCLAIMED;
+        share.declined += finding->absence == ABSENT_DECLINED;
+    }
+    return share;
+}
+
 static bool has_must(const struct requirement_verdict verdicts[], int count)
 {
     for (int i = 0; i < count; i++)
@@ -78,22 +113,20 @@ static bool has_must(const struct requirement_verdict verdicts[], int count)
 
 enum run_verdict run_verdict_of(const struct requirement_verdict verdicts[], int count, bool command_failed)
 {
-    bool finding_verdict = false, unsupported = false, must = has_must(verdicts, count);
+    bool finding_verdict = false, partly = false, must = has_must(verdicts, count);
     for (int i = 0; i < count; i++) {
         if (must && !verdicts[i].requirement->must)
             continue;
         if (verdicts[i].verdict >= VERDICT_FAIL)
             return RUN_FAILS;
-        if (verdicts[i].verdict == VERDICT_UNSUPPORTED)
-            unsupported = true;
-        else
-            finding_verdict = true;
+        partly |= verdicts[i].verdict == VERDICT_UNSUPPORTED || verdicts[i].verdict == VERDICT_PARTLY;
+        finding_verdict |= verdicts[i].verdict != VERDICT_UNSUPPORTED;
     }
     if (command_failed)
         return RUN_FAILS;
     if (!finding_verdict)
         return RUN_NOTHING;
-    return unsupported ? RUN_CONFORMS_PARTLY : RUN_CONFORMS;
+    return partly ? RUN_CONFORMS_PARTLY : RUN_CONFORMS;
 }
 
 static const struct {
@@ -101,7 +134,7 @@ static const struct {
     int exit_status;
 } run_verdicts[] = {
     [RUN_CONFORMS] = {"CONFORMS", "every MUST is fulfilled", 0},
-    [RUN_CONFORMS_PARTLY] = {"CONFORMS-PARTLY", "every supported MUST is fulfilled; some are unsupported", 0},
+    [RUN_CONFORMS_PARTLY] = {"CONFORMS-PARTLY", "what was judged is right", 0},
     [RUN_FAILS] = {"FAILS", "a MUST is not fulfilled, or the command failed", 1},
     [RUN_NOTHING] = {"NOTHING-JUDGED", "no MUST could be judged", 77},
 };
@@ -116,7 +149,9 @@ const char *run_verdict_text(enum run_verdict verdict)
     return run_verdicts[verdict].text;
 }
 
-int run_verdict_exit_status(enum run_verdict verdict)
+int run_verdict_exit_status(enum run_verdict verdict, bool strict)
 {
+    if (strict)
+        return verdict == RUN_CONFORMS ? 0 : 1;
     return run_verdicts[verdict].exit_status;
 }

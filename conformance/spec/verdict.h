@@ -10,11 +10,13 @@
 #include <stdint.h>
 
 // From best to worst: the worst of several is the verdict of all; UNSUPPORTED counts only where there is nothing else.
+// PARTLY is of requirements and not of findings.
 enum verdict {
     VERDICT_UNSUPPORTED,  // not claimed, declined, or the answer lacks the data of the check
     VERDICT_PASS,         // every bit equals the canonical rule
     VERDICT_EQUIVALENT,   // every bit equals another rule of the table, which is named
     VERDICT_BOUNDED,      // no rule of the table, but every link is within its limit of roundings
+    VERDICT_PARTLY,       // one of these, but some cases were not claimed or declined
     VERDICT_FAIL,
     VERDICT_BROKEN,  // no answer that could be judged: crashed, timed out, malformed
     VERDICT_COUNT
@@ -52,6 +54,7 @@ enum hint {
     HINT_TORN_COPY,     // forward used parameters of several steps
     HINT_FOREIGN_COPY,  // forward used what was no step's parameters
     HINT_RESUME,        // right until the checkpoint, wrong from there on
+    HINT_SETTING,       // right by itself, but the bits depend on a setting that must not matter
     HINT_OTHER,         // different everywhere: other arithmetic
     HINT_COUNT
 };
@@ -73,14 +76,23 @@ struct difference {
 
 enum { FINDING_TEXT_BYTES = 512 };
 
+// Why a case has no answer that could be judged.
+enum absence {
+    ABSENT_NOT,
+    ABSENT_UNCLAIMED,  // the command was not asked
+    ABSENT_DECLINED    // it answered that it does not support the case
+};
+
 struct finding {
-    const struct check_case *c;  // null: of all cases together
+    const struct check_case *c;     // null: of all cases together
+    const struct check_case *twin;  // the case that it was compared with; null: none
     enum aspect aspect;
     enum verdict verdict;
     char text[FINDING_TEXT_BYTES];  // the rule's name; the limit that is exceeded; why it is broken or unsupported
     bool has_difference;
     struct difference difference;  // the first one
     enum hint hint;
+    enum absence absence;
 };
 
 // All findings of a run.
@@ -93,14 +105,18 @@ struct findings {
 int findings_add(struct findings *findings, const struct finding *finding);
 void findings_free(struct findings *findings);
 
-// True if a requirement's check made a finding: it covers this aspect of this case.
+// True if a requirement's check made a finding: it covers this aspect of this case. What is right or absent counts only
+// if the case, or the twin that it was compared with, has what the requirement needs.
 bool finding_serves(const struct finding *finding, const struct requirement *requirement);
 
 struct requirement_verdict {
     const struct requirement *requirement;
     enum verdict verdict;
     size_t counts[VERDICT_COUNT];  // of findings
-    const struct finding *worst;   // the first of the worst verdict, in findings->list; null: no finding
+    size_t absent_count;           // findings of cases that were not claimed or declined
+    // In findings->list: the first of the worst verdict; of PARTLY the first absent one; of UNSUPPORTED, if there is
+    // one, that of a case that was claimed, or even answered. Null: no finding.
+    const struct finding *worst;
 };
 
 // Without any finding it is UNSUPPORTED.
@@ -109,9 +125,16 @@ struct requirement_verdict verdict_of(const struct findings *findings, const str
 // [returns how many] one for each requirement of SPEC.md, in its order.
 int verdicts_of(const struct findings *findings, struct requirement_verdict out[REQUIREMENT_MAX]);
 
+// How many of the cases, those given twice not counted again, were answered.
+struct case_share {
+    size_t all, unclaimed, declined;
+};
+
+struct case_share case_share_of(const struct findings *findings);
+
 enum run_verdict {
     RUN_CONFORMS,         // every MUST is PASS, EQUIVALENT or BOUNDED
-    RUN_CONFORMS_PARTLY,  // so are those that are supported; at least one MUST is UNSUPPORTED
+    RUN_CONFORMS_PARTLY,  // what was judged is right; at least one MUST is PARTLY or UNSUPPORTED
     RUN_FAILS,            // a MUST is FAIL or BROKEN, or the command failed
     RUN_NOTHING           // no MUST could be judged
 };
@@ -120,7 +143,9 @@ enum run_verdict {
 enum run_verdict run_verdict_of(const struct requirement_verdict verdicts[], int count, bool command_failed);
 const char *run_verdict_name(enum run_verdict verdict);  // "CONFORMS"
 const char *run_verdict_text(enum run_verdict verdict);  // a sentence
-int run_verdict_exit_status(enum run_verdict verdict);   // 0, 0, 1, 77
+
+// 0, 0, 1, 77. Strict: 0 for CONFORMS, and 1 for anything less.
+int run_verdict_exit_status(enum run_verdict verdict, bool strict);
 
 // The facts of the run as a whole, for its reports.
 struct run_facts {
@@ -133,6 +158,7 @@ struct run_facts {
     size_t case_count, launch_count;
     int requirement_count;
     bool command_failed;
+    bool strict;                            // less than CONFORMS is a failure
     char command_text[FINDING_TEXT_BYTES];  // why
 };
 

@@ -173,7 +173,7 @@ Test(verdict, every_pair_of_musts_gives_the_run_its_verdict)
                 expected = RUN_FAILS;
             else if (a == VERDICT_UNSUPPORTED && b == VERDICT_UNSUPPORTED)
                 expected = RUN_NOTHING;
-            else if (a == VERDICT_UNSUPPORTED || b == VERDICT_UNSUPPORTED)
+            else if (a == VERDICT_UNSUPPORTED || b == VERDICT_UNSUPPORTED || a == VERDICT_PARTLY || b == VERDICT_PARTLY)
                 expected = RUN_CONFORMS_PARTLY;
             // A SHOULD changes nothing, whatever it is.
             for (int s = 0; s < VERDICT_COUNT; s++) {
@@ -190,8 +190,9 @@ Test(verdict, every_pair_of_musts_gives_the_run_its_verdict)
 Test(verdict, a_should_decides_where_nothing_else_was_asked_for)
 {
     static const enum run_verdict expected[VERDICT_COUNT] = {
-        [VERDICT_UNSUPPORTED] = RUN_NOTHING, [VERDICT_PASS] = RUN_CONFORMS, [VERDICT_EQUIVALENT] = RUN_CONFORMS,
-        [VERDICT_BOUNDED] = RUN_CONFORMS,    [VERDICT_FAIL] = RUN_FAILS,    [VERDICT_BROKEN] = RUN_FAILS,
+        [VERDICT_UNSUPPORTED] = RUN_NOTHING,    [VERDICT_PASS] = RUN_CONFORMS, [VERDICT_EQUIVALENT] = RUN_CONFORMS,
+        [VERDICT_BOUNDED] = RUN_CONFORMS,       [VERDICT_FAIL] = RUN_FAILS,    [VERDICT_BROKEN] = RUN_FAILS,
+        [VERDICT_PARTLY] = RUN_CONFORMS_PARTLY,
     };
     for (int v = 0; v < VERDICT_COUNT; v++) {
         const struct requirement_verdict verdicts[] = {{.requirement = &should, .verdict = (enum verdict)v}};
@@ -201,10 +202,71 @@ Test(verdict, a_should_decides_where_nothing_else_was_asked_for)
 
 Test(verdict, exit_statuses_do_not_hide_a_failure)
 {
-    cr_assert_eq(run_verdict_exit_status(RUN_CONFORMS), 0);
-    cr_assert_eq(run_verdict_exit_status(RUN_CONFORMS_PARTLY), 0);
-    cr_assert_eq(run_verdict_exit_status(RUN_FAILS), 1);
-    cr_assert_eq(run_verdict_exit_status(RUN_NOTHING), 77);
+    static const int statuses[] = {0, 0, 1, 77};
+    for (int i = RUN_CONFORMS; i <= RUN_NOTHING; i++) {
+        cr_assert_eq(run_verdict_exit_status((enum run_verdict)i, false), statuses[i]);
+        cr_assert_eq(run_verdict_exit_status((enum run_verdict)i, true), i != RUN_CONFORMS);
+    }
+}
+
+static void add_absent(struct findings *findings, const struct check_case *c, enum aspect aspect, enum absence absence)
+{
+    struct finding finding = {.c = c, .aspect = aspect, .verdict = VERDICT_UNSUPPORTED, .absence = absence};
+    cr_assert_eq(findings_add(findings, &finding), ERR_NONE);
+}
+
+Test(verdict, a_requirement_with_a_case_that_was_declined_is_at_most_partly_fulfilled)
+{
+    for (int v = 0; v < VERDICT_COUNT; v++) {
+        struct findings findings = {0};
+        const struct check_case *c = named("adam-l2");
+        add_absent(&findings, c, ASPECT_STATE, ABSENT_UNCLAIMED);
+        if (v != VERDICT_UNSUPPORTED)
+            add(&findings, c, ASPECT_STATE, (enum verdict)v);
+        add_absent(&findings, c, ASPECT_STATE, ABSENT_DECLINED);
+        struct requirement_verdict verdict = verdict_of(&findings, requirement_find("R-OPT-04"));
+        enum verdict expected = v == VERDICT_UNSUPPORTED || v >= VERDICT_PARTLY ? (enum verdict)v : VERDICT_PARTLY;
+        cr_assert_eq(verdict.verdict, expected, "%d", v);
+        cr_assert_eq(verdict.absent_count, 2);
+        if (expected <= VERDICT_PARTLY && v != VERDICT_PARTLY)
+            cr_assert_eq(verdict.worst->absence, ABSENT_DECLINED, "what was claimed says more");
+        findings_free(&findings);
+    }
+}
+
+// The other half of a pair of twins has nothing to do with what the requirement is about.
+Test(verdict, a_right_answer_is_a_credit_only_where_the_case_has_what_the_requirement_needs)
+{
+    struct check_case here = {.name = "nvme-basic.w2.s1.fp32.none"}, there = {.name = "nvme-basic.w2.s1.fp32.nvme"};
+    there.offload_optimizer = TIER_NVME;
+    const struct requirement *nvme = requirement_find("R-NVME-01");
+    struct finding right = {.c = &here, .aspect = ASPECT_STATE, .verdict = VERDICT_PASS};
+    struct finding wrong = {.c = &here, .aspect = ASPECT_STATE, .verdict = VERDICT_FAIL};
+    struct finding same = {.c = &here, .aspect = ASPECT_SAME, .verdict = VERDICT_PASS};
+    cr_assert_not(finding_serves(&right, nvme));
+    cr_assert(finding_serves(&wrong, nvme), "an error is one wherever it is");
+    cr_assert_not(finding_serves(&same, nvme));
+    same.twin = &there;
+    cr_assert(finding_serves(&same, nvme));
+    right.c = &there;
+    cr_assert(finding_serves(&right, nvme));
+}
+
+Test(verdict, the_share_counts_each_case_once)
+{
+    struct findings findings = {0};
+    add(&findings, named("adam-l2"), ASPECT_ANSWER, VERDICT_PASS);
+    add(&findings, named("adam-l2"), ASPECT_STATE, VERDICT_PASS);
+    add(&findings, named("adam-l2~2"), ASPECT_ANSWER, VERDICT_PASS);
+    add(&findings, named("adam-eps"), ASPECT_ANSWER, VERDICT_BROKEN);
+    add_absent(&findings, named("adam-lr"), ASPECT_ANSWER, ABSENT_UNCLAIMED);
+    add_absent(&findings, named("adam-lr"), ASPECT_STATE, ABSENT_UNCLAIMED);
+    add_absent(&findings, named("adam-zero"), ASPECT_ANSWER, ABSENT_DECLINED);
+    struct case_share share = case_share_of(&findings);
+    cr_assert_eq(share.all, 4);
+    cr_assert_eq(share.unclaimed, 1);
+    cr_assert_eq(share.declined, 1);
+    findings_free(&findings);
 }
 
 Test(verdict, one_failing_finding_fails_the_run_at_every_requirement)

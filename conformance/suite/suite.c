@@ -3,6 +3,7 @@
 #include "conformance/suite/suite.h"
 
 #include "conformance/suite/suite_build.h"
+#include "conformance/suite/suite_pair.h"
 #include "base/err.h"
 #include "ref/arithmetic/random.h"
 #include "conformance/spec/requirement.h"
@@ -12,11 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REACH_MAX = 1000, SPREAD_MAX = 1 << 16, SMALL_MEAN = 4, LARGE = 16 };
+enum { LARGE = 16 };
 
 // The names of a row's cases so far. Its grids may overlap; each case is visited once.
 enum { ROW_CASE_MAX = 512 };
 struct suite_visit {
+    const struct suite_choice *choice;
     int (*visit)(void *context, const struct check_case *c);
     void *context;
     int count;
@@ -30,89 +32,6 @@ static uint64_t seed_of(const char *topic)
     for (; *topic; topic++)
         key = random_key(key, (unsigned char)*topic);
     return key;
-}
-
-static void begin(struct check_case *c, const struct suite_row *row, const struct suite_item *item)
-{
-    *c = (struct check_case){.world = item->world,
-                             .stage = item->stage,
-                             .precision = item->precision,
-                             .steps = 4,
-                             .accumulation = 1,
-                             .communication_dtype = item->precision,
-                             .accumulation_dtype = item->precision,
-                             .group_count = 1,
-                             .reduce_bucket = 200,
-                             .allgather_bucket = 200,
-                             .prefetch_bucket = 100,
-                             .sub_group = 1000000,
-                             .contiguous_gradients = true,
-                             .reduce_scatter = true,
-                             .exact = true};
-    for (int i = 0; i < CASE_GROUP_MAX; i++) {
-        c->groups[i] = (struct case_group){
-            .decoupled = true, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1, .bias_correction = true};
-        for (int k = 0; k < CASE_STEP_MAX; k++)
-            c->groups[i].lr[k] = 0.01;
-    }
-    if (item->precision == DTYPE_FP16) {
-        c->loss_scale = (struct case_loss_scale){.kind = SCALE_STATIC, .scale = 128};
-        c->overflow_check = true;
-    }
-    bool half = item->precision == DTYPE_FP16;
-    c->data = (struct case_data){.seed = seed_of(row->topic) + (uint64_t)suite_number(item, "seed", 0),
-                                 .exponent_low = half ? -16 : -12,
-                                 .exponent_high = half ? -8 : -4,
-                                 .init_exponent = 1};
-    snprintf(c->note, sizeof c->note, "%s", row->note);
-}
-
-static int odd_part(int value)
-{
-    while (value % 2 == 0)
-        value /= 2;
-    return value;
-}
-
-static int significant_bits(enum dtype dtype)
-{
-    return dtype == DTYPE_FP32 ? 24 : dtype == DTYPE_BF16 ? 8 : 11;
-}
-
-static int smaller(int a, int b)
-{
-    return a < b ? a : b;
-}
-
-// The largest number of uses of one parameter.
-static int use_count(const struct check_case *c)
-{
-    int most = 1;
-    for (int i = 0; i < c->param_count; i++) {
-        int uses = 1;
-        for (int k = 0; k < c->param_count; k++)
-            uses += c->params[k].tied_to == i;
-        most = uses > most ? uses : most;
-    }
-    return most;
-}
-
-// Sets the open parameters of the exact family to the largest values that keep every sum within the significand of
-// every dtype that may hold it.
-static void fit(struct check_case *c)
-{
-    struct case_data *data = &c->data;
-    int bits = smaller(significant_bits(c->precision),
-                       smaller(significant_bits(c->communication_dtype), significant_bits(c->accumulation_dtype)));
-    int uses = use_count(c);
-    // In fp32, 21 times the rounded reciprocal of 7 is not 3; powers of two times 7 give the exact quotient.
-    data->paired = data->family == FAMILY_EXACT && c->world % 7 == 0;
-    data->unit = data->unit ? data->unit : odd_part(c->world) * odd_part(c->accumulation);
-    int room = (1 << bits) / (data->unit * c->world * c->accumulation * uses);
-    if (data->reach == 0)
-        data->reach = data->same_mean ? SMALL_MEAN : smaller(room, REACH_MAX);
-    if (data->same_mean && data->spread == 0)
-        data->spread = smaller((room - uses * data->reach) / 2, SPREAD_MAX);
 }
 
 // --- names, and the halves of those that resume ---
@@ -151,6 +70,14 @@ static void enlarge(struct check_case *c)
         }
 }
 
+// Other names for the tensors, by the seed.
+static void rename_params(struct check_case *c, uint64_t seed)
+{
+    for (int i = 0; i < c->param_count; i++)
+        snprintf(c->params[i].name, sizeof c->params[i].name, "%c%05x.%d", "hkmw"[random_at(seed, 1) % 4],
+                 (unsigned)(random_at(random_key(seed, 2), (uint64_t)i) & 0xfffff), i);
+}
+
 static bool is_new(struct suite_visit *to, const char *name)
 {
     for (int i = 0; i < to->count; i++)
@@ -169,9 +96,15 @@ static int make(struct suite_visit *to, const struct suite_row *row, struct suit
              dtype_name(item->precision), item->variant[0] ? "." : "", item->variant);
     if (!is_new(to, name))
         return ERR_NONE;
-    begin(&c, row, item);
+    uint64_t seed = seed_of(row->topic) + (uint64_t)suite_number(item, "seed", 0);
+    if (to->choice->seed > 0)
+        seed = random_key(to->choice->seed, seed);
+    suite_begin(&c, item->world, item->stage, item->precision, seed);
+    snprintf(c.note, sizeof c.note, "%s", row->note);
     row->make(&c, item);
-    fit(&c);
+    suite_fit(&c, c.world);
+    if (to->choice->seed > 0)
+        rename_params(&c, to->choice->seed);
     if (strcmp(item->variant, "large") == 0)
         enlarge(&c);
     item->own_data |= suite_number(item, "seed", 0) > 0 || strcmp(item->variant, "large") == 0;
@@ -232,18 +165,33 @@ static int make_grid(struct suite_visit *to, const struct suite_row *row, const 
     return ERR_NONE;
 }
 
-int suite_cases(enum suite_level level, int (*visit)(void *context, const struct check_case *c), void *context)
+static int make_table(struct suite_visit *to, const struct suite_row *table)
+{
+    for (const struct suite_row *row = table; row->topic; row++) {
+        to->count = 0;
+        TRY(make_grid(to, row, row->quick));
+        if (to->choice->level == LEVEL_FULL)
+            TRY(make_grid(to, row, row->full));
+    }
+    return ERR_NONE;
+}
+
+int suite_version(const struct suite_choice *choice)
+{
+    return choice->version > 0 ? choice->version : ZG_SUITE_VERSION;
+}
+
+int suite_cases(const struct suite_choice *choice, int (*visit)(void *context, const struct check_case *c),
+                void *context)
 {
     static const struct suite_row *const tables[] = {suite_adam,      suite_partition,  suite_reduce,
                                                      suite_precision, suite_clip,       suite_gather,
                                                      suite_tier,      suite_checkpoint, suite_other};
-    struct suite_visit to = {.visit = visit, .context = context};
+    struct suite_visit to = {.choice = choice, .visit = visit, .context = context};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
-        for (const struct suite_row *row = tables[i]; row->topic; row++) {
-            to.count = 0;
-            TRY(make_grid(&to, row, row->quick));
-            if (level == LEVEL_FULL)
-                TRY(make_grid(&to, row, row->full));
-        }
-    return ERR_NONE;
+        TRY(make_table(&to, tables[i]));
+    if (suite_version(choice) < 2)
+        return ERR_NONE;
+    TRY(make_table(&to, suite_edge));
+    return suite_pairs(choice, visit, context);
 }

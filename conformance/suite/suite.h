@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list of cases of the suite, version ZG_SUITE_VERSION (CMakeLists.txt). A case is frozen by the checksum of its
-// files (datasets/cases/v1).
+// The cases of the suite. Version ZG_SUITE_VERSION (CMakeLists.txt) has those of version 1 and more; a version's cases
+// are frozen by the checksums of their files (datasets/cases).
 #ifndef ZG_SUITE_H
 #define ZG_SUITE_H
 
@@ -8,8 +8,18 @@
 
 enum suite_level { LEVEL_QUICK, LEVEL_FULL };
 
-// Calls visit for every case of a level, in a fixed order, with its requirements filled in. A case that resumes comes
-// as two, NAME.save and NAME.resume. Returns the first code that is not ERR_NONE.
-int suite_cases(enum suite_level level, int (*visit)(void *context, const struct check_case *c), void *context);
+struct suite_choice {
+    enum suite_level level;
+    int version;    // from 1; 0: ZG_SUITE_VERSION
+    uint64_t seed;  // 0: the frozen numbers; else names, gradients and, where factors meet, all else are drawn by it
+};
+
+// The version that is chosen.
+int suite_version(const struct suite_choice *choice);
+
+// Calls visit for every case, in a fixed order, with its requirements filled in. A case that resumes comes as two,
+// NAME.save and NAME.resume. Returns the first code that is not ERR_NONE.
+int suite_cases(const struct suite_choice *choice, int (*visit)(void *context, const struct check_case *c),
+                void *context);
 
 #endif

@@ -7,6 +7,86 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { REACH_MAX = 1000, SPREAD_MAX = 1 << 16, SMALL_MEAN = 4 };
+
+void suite_begin(struct check_case *c, int world, int stage, enum dtype precision, uint64_t seed)
+{
+    *c = (struct check_case){.world = world,
+                             .stage = stage,
+                             .precision = precision,
+                             .steps = 4,
+                             .accumulation = 1,
+                             .communication_dtype = precision,
+                             .accumulation_dtype = precision,
+                             .group_count = 1,
+                             .reduce_bucket = 200,
+                             .allgather_bucket = 200,
+                             .prefetch_bucket = 100,
+                             .sub_group = 1000000,
+                             .contiguous_gradients = true,
+                             .reduce_scatter = true,
+                             .exact = true};
+    for (int i = 0; i < CASE_GROUP_MAX; i++) {
+        c->groups[i] = (struct case_group){
+            .decoupled = true, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1, .bias_correction = true};
+        for (int k = 0; k < CASE_STEP_MAX; k++)
+            c->groups[i].lr[k] = 0.01;
+    }
+    if (precision == DTYPE_FP16) {
+        c->loss_scale = (struct case_loss_scale){.kind = SCALE_STATIC, .scale = 128};
+        c->overflow_check = true;
+    }
+    bool half = precision == DTYPE_FP16;
+    c->data = (struct case_data){
+        .seed = seed, .exponent_low = half ? -16 : -12, .exponent_high = half ? -8 : -4, .init_exponent = 1};
+}
+
+int suite_odd_part(int value)
+{
+    while (value % 2 == 0)
+        value /= 2;
+    return value;
+}
+
+static int significant_bits(enum dtype dtype)
+{
+    return dtype == DTYPE_FP32 ? 24 : dtype == DTYPE_BF16 ? 8 : 11;
+}
+
+static int smaller(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+// The largest number of uses of one parameter.
+static int use_count(const struct check_case *c)
+{
+    int most = 1;
+    for (int i = 0; i < c->param_count; i++) {
+        int uses = 1;
+        for (int k = 0; k < c->param_count; k++)
+            uses += c->params[k].tied_to == i;
+        most = uses > most ? uses : most;
+    }
+    return most;
+}
+
+void suite_fit(struct check_case *c, int world)
+{
+    struct case_data *data = &c->data;
+    int bits = smaller(significant_bits(c->precision),
+                       smaller(significant_bits(c->communication_dtype), significant_bits(c->accumulation_dtype)));
+    int uses = use_count(c);
+    // In fp32, 21 times the rounded reciprocal of 7 is not 3; powers of two times 7 give the exact quotient.
+    data->paired = data->family == FAMILY_EXACT && world % 7 == 0;
+    data->unit = data->unit ? data->unit : suite_odd_part(world) * suite_odd_part(c->accumulation);
+    int room = (1 << bits) / (data->unit * world * c->accumulation * uses);
+    if (data->reach == 0)
+        data->reach = data->same_mean ? SMALL_MEAN : smaller(room, REACH_MAX);
+    if (data->same_mean && data->spread == 0)
+        data->spread = smaller((room - uses * data->reach) / 2, SPREAD_MAX);
+}
+
 int suite_tensor(struct check_case *c, size_t rows, size_t columns)
 {
     struct case_param *param = &c->params[c->param_count];

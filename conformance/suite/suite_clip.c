@@ -18,17 +18,10 @@ static void make_fours(struct check_case *c, int exponent)
     c->data.exponent_low = c->data.exponent_high = exponent;
 }
 
-static int odd_part(int value)
-{
-    while (value % 2 == 0)
-        value /= 2;
-    return value;
-}
-
 // The threshold is the norm divided by this.
 static void clip(struct check_case *c, double divisor)
 {
-    int unit = odd_part(c->world) * odd_part(c->accumulation);
+    int unit = suite_odd_part(c->world) * suite_odd_part(c->accumulation);
     c->gradient_clipping = ldexp(FOURS_NORM * unit, c->data.exponent_high) / divisor;
 }
 
@@ -126,7 +119,7 @@ static void make_many(struct check_case *c, struct suite_item *item)
     c->reduce_bucket = c->allgather_bucket = c->prefetch_bucket = 160 * 160;
     c->data.same_mean = c->data.square_norm = true;
     c->data.reach = 5;
-    c->gradient_clipping = MANY_NORM * odd_part(c->world) / 32.0;
+    c->gradient_clipping = MANY_NORM * suite_odd_part(c->world) / 32.0;
 }
 
 static void make_overflow(struct check_case *c, struct suite_item *item)

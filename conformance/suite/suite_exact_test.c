@@ -235,14 +235,15 @@ static int visit(void *context, const struct check_case *c)
 Test(suite_exact, in_quick_cases_no_permitted_sum_or_division_rounds)
 {
     struct seen seen = {0};
-    cr_assert_eq(suite_cases(LEVEL_QUICK, visit, &seen), ERR_NONE, "%s", err_message());
+    cr_assert_eq(suite_cases(&(struct suite_choice){.level = LEVEL_QUICK}, visit, &seen), ERR_NONE, "%s",
+                 err_message());
     cr_assert_gt(seen.exact, seen.all / 2);
 }
 
 Test(suite_exact, in_full_cases_no_permitted_sum_or_division_rounds_long)
 {
     struct seen seen = {0};
-    cr_assert_eq(suite_cases(LEVEL_FULL, visit, &seen), ERR_NONE, "%s", err_message());
+    cr_assert_eq(suite_cases(&(struct suite_choice){.level = LEVEL_FULL}, visit, &seen), ERR_NONE, "%s", err_message());
     cr_assert_gt(seen.exact, seen.all / 2);
 }
 

@@ -32,7 +32,7 @@ static int keep(void *context, const struct check_case *c)
 static struct list list_of(enum suite_level level)
 {
     struct list list = {0};
-    cr_assert_eq(suite_cases(level, keep, &list), ERR_NONE, "%s", err_message());
+    cr_assert_eq(suite_cases(&(struct suite_choice){.level = level}, keep, &list), ERR_NONE, "%s", err_message());
     return list;
 }
 
@@ -233,7 +233,7 @@ static int stop_at_third(void *context, const struct check_case *c)
 Test(suite, a_visitor_that_fails_ends_the_list)
 {
     int count = 0;
-    cr_assert_eq(suite_cases(LEVEL_QUICK, stop_at_third, &count), ERR_CHECK);
+    cr_assert_eq(suite_cases(&(struct suite_choice){.level = LEVEL_QUICK}, stop_at_third, &count), ERR_CHECK);
     cr_assert_eq(count, 3);
 }
 

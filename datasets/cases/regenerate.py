@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """regenerate.py CASES: makes the numbers of all cases in the folder CASES, which `zerogauge check --write-cases CASES`
-wrote, a second time, as GENERATOR.md says and from nothing else, and holds the files against v1/cases.txt. Needs only
-Python. Names what differs; exit status 1 if anything does."""
+wrote, a second time, as GENERATOR.md says and from nothing else, and holds the files against vN/cases.txt of every suite
+version N. Needs only Python. Names what differs; exit status 1 if anything does."""
+import glob
 import hashlib
 import json
 import os
@@ -47,13 +48,15 @@ def check(folder, line):
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "v1", "cases.txt"), encoding="ascii") as file:
-        frozen = {line.split()[2]: line.split() for line in file}
+    frozen = {}
+    for path in glob.glob(os.path.join(os.path.dirname(os.path.abspath(__file__)), "v*", "cases.txt")):
+        with open(path, encoding="ascii") as file:
+            frozen.update((line.split()[2], line.split()) for line in file)
     numbers = failed = 0
     cases = sorted(name for name in os.listdir(sys.argv[1]) if name != "order.json")
     for name in cases:
         path = os.path.join(sys.argv[1], name)
-        count, wrong = check(path, frozen[name]) if name in frozen else (0, ["is not a case of v1/cases.txt"])
+        count, wrong = check(path, frozen[name]) if name in frozen else (0, ["is a case of no vN/cases.txt"])
         numbers, failed = numbers + count, failed + bool(wrong)
         for text in wrong[:5]:
             print(f"{name}: {text}")

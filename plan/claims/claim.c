@@ -67,7 +67,7 @@ static int check_parts(const struct strict_object *o, const struct claim *claim)
 
 static int evaluate(const struct strict_object *o, struct claim *claim)
 {
-    const struct query_scope scope = {o, NULL};
+    const struct query_scope scope = {o, NULL, NULL};
     bool holds = false, holds_under = false;
     double measured_under;
     claim->value = NAN;

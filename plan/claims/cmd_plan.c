@@ -10,6 +10,7 @@
 #include "plan/planner/plan_html.h"
 #include "plan/planner/plan_print.h"
 #include "plan/planner/plan_search.h"
+#include "plan/planner/throughput.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,6 +72,8 @@ static int run(struct plan_options *options)
         return paper_print(options->paper, options->json, stdout);
     if (options->claims)
         return claim_print(options->claim, options->json, stdout);
+    if (options->throughputs)
+        return throughput_print(options->throughput, options->json, stdout);
     if (options->against)
         return plan_against(options->against, options->json, stdout);
     TRY(plan_machine_find(options->machine ? options->machine : "dgx-h100", &machine));

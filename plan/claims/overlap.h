@@ -5,8 +5,11 @@
 
 #include "plan/planner/plan.h"
 
-// *out: the fraction of the busy time of `of` during which `beside` runs too, 0 to 1. Each selects operations by name
-// ("Adam") or by lane ("nvme_read"). The plan must have its events. ERR_USAGE: one of them takes no time; ERR_MEMORY.
-int overlap_of(const struct plan *plan, const char *of, const char *beside, double *out);
+enum { OVERLAP_NAME_MAX = 4 };
+
+// *out: the fraction of the busy time of names[0] during which all others run too, 0 to 1. Each of the `count` names, 2
+// to OVERLAP_NAME_MAX, selects operations by name ("Adam") or by lane ("nvme_read"). The plan must have its events.
+// ERR_USAGE: one of them takes no time; ERR_MEMORY.
+int overlap_of(const struct plan *plan, const char *const names[], int count, double *out);
 
 #endif

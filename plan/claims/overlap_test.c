@@ -22,7 +22,7 @@ static const struct plan plan = {.events = events, .event_count = sizeof events 
 static double overlap(const char *of, const char *beside)
 {
     double out = -1;
-    cr_assert_eq(overlap_of(&plan, of, beside, &out), ERR_NONE, "%s", err_message());
+    cr_assert_eq(overlap_of(&plan, (const char *const[]){of, beside}, 2, &out), ERR_NONE, "%s", err_message());
     return out;
 }
 
@@ -37,11 +37,18 @@ Test(overlap, is_the_fraction_of_the_first_that_lies_within_the_second)
     cr_assert_eq(overlap("forward", "backward"), 0);
 }
 
+Test(overlap, of_several_is_where_all_run_at_once)
+{
+    double out = -1;
+    cr_assert_eq(overlap_of(&plan, (const char *const[]){"write", "read", "backward"}, 3, &out), ERR_NONE);
+    cr_assert_eq(out, 2.0 / 5);
+}
+
 Test(overlap, operations_that_take_no_time_are_refused)
 {
     double out;
-    cr_assert_eq(overlap_of(&plan, "mark", "forward", &out), ERR_USAGE);
+    cr_assert_eq(overlap_of(&plan, (const char *const[]){"mark", "forward"}, 2, &out), ERR_USAGE);
     cr_assert_str_eq(err_message(), "no operation or lane 'mark' takes time in this plan");
-    cr_assert_eq(overlap_of(&plan, "forward", "Adam", &out), ERR_USAGE);
+    cr_assert_eq(overlap_of(&plan, (const char *const[]){"forward", "Adam"}, 2, &out), ERR_USAGE);
     cr_assert_str_eq(err_message(), "no operation or lane 'Adam' takes time in this plan");
 }

@@ -42,10 +42,10 @@ static const struct strict_object *owner(const struct position *position, const 
 
 // Evaluates the expression at a key of `of`. A row's names come before a column's, and a column's before the table's.
 static int evaluate(const struct position *position, const struct strict_object *of, const char *key,
-                    const struct paper_cell *cell, double *out)
+                    const struct paper_cell *cell, struct query_basis *basis, double *out)
 {
-    const struct query_scope table = {position->table, NULL}, column = {position->column, &table},
-                             row = {position->row, &column};
+    const struct query_scope table = {position->table, NULL, basis}, column = {position->column, &table, NULL},
+                             row = {position->row, &column, NULL};
     int rc = query_number(&row, of, key, out);
     return rc == ERR_NONE ? rc : err_prefix(rc, "%s, %s, %s", cell->table->name, cell->row, cell->column);
 }
@@ -62,12 +62,17 @@ static int judge(const struct position *position, const struct strict_object *qu
     if (rule == RULE_EQUAL) {
         if (!json_object_get(position->column->value, "theirs"))
             return strict_fail(position->column, "theirs", "missing: the value of the printed text");
-        TRY(evaluate(position, position->column, "theirs", cell, &value));
+        TRY(evaluate(position, position->column, "theirs", cell, NULL, &value));
         value /= scale;
     } else if (!paper_number(cell->printed, &value, &last_digit)) {
         return strict_fail(position->row, "printed", "has '%s', expected a number", cell->printed);
     }
-    TRY(evaluate(position, query, "query", cell, &cell->ours));
+    struct query_basis basis = {0};
+    TRY(evaluate(position, query, "query", cell, &basis, &cell->ours));
+    cell->basis = rule == RULE_AT_LEAST || rule == RULE_AT_MOST ? PAPER_BY_BOUND
+                  : basis.plan                                  ? PAPER_BY_STAGES
+                  : basis.equation                              ? PAPER_BY_EQUATION
+                                                                : PAPER_BY_FIGURES;
     cell->ours /= scale;
     bool agrees = follows(rule, cell->ours, value, last_digit);
     cell->verdict = agrees == (cell->erratum == 0) ? (agrees ? PAPER_AGREES : PAPER_ERRATUM) : PAPER_DIFFERS;
@@ -77,7 +82,9 @@ static int judge(const struct position *position, const struct strict_object *qu
 // The erratum of the cell, if one names it as [ROW, COLUMN].
 static int find_erratum(const struct strict_object *table, struct paper_cell *cell)
 {
-    static const char *const keys[] = {"cells", "text", NULL};
+    static const char *const keys[] = {"cells", "class", "text", NULL};
+    static const char *const classes[] = {"paper", "convention", "rounding", NULL};
+    int class;
     const json_t *errata, *cells, *pair;
     size_t count, cell_count, i;
     if (!json_object_get(table->value, "errata"))
@@ -96,6 +103,8 @@ static int find_erratum(const struct strict_object *table, struct paper_cell *ce
             if (strcmp(row, cell->row) != 0 || strcmp(column, cell->column) != 0)
                 continue;
             cell->erratum = (int)e + 1;
+            TRY(strict_word(&erratum, "class", classes, &class));
+            cell->erratum_class = (enum paper_erratum)(class + 1);
             TRY(strict_string(&erratum, "text", cell->erratum_text, sizeof cell->erratum_text));
         }
     }

@@ -18,6 +18,24 @@ enum paper_verdict {
     PAPER_VERDICT_COUNT
 };
 
+// How a cell was compared.
+enum paper_basis {
+    PAPER_BY_STAGES,    // with a run of the stages, exact
+    PAPER_BY_BOUND,     // as a bound: at least or at most
+    PAPER_BY_EQUATION,  // with the paper's own equation
+    PAPER_BY_FIGURES,   // with arithmetic on figures of the paper or its machines
+    PAPER_BASIS_COUNT
+};
+
+// Why a cell differs.
+enum paper_erratum {
+    PAPER_NO_ERRATUM,
+    PAPER_OF_PAPER,       // an error of the paper
+    PAPER_OF_CONVENTION,  // the paper multiplies rounded numbers
+    PAPER_OF_ROUNDING,    // the printed numbers allow it within their rounding
+    PAPER_ERRATUM_COUNT
+};
+
 struct paper_table {
     char source[PAPER_TEXT_BYTES];                                                 // of the paper
     char name[PAPER_NAME_BYTES], title[PAPER_TEXT_BYTES], note[PAPER_TEXT_BYTES];  // note may be ""
@@ -31,7 +49,9 @@ struct paper_cell {
     const char *rule;                // "nearest", "truncated", "at_least", "at_most", "equal"; "" where measured
     double ours;                     // in that unit; NAN where measured
     enum paper_verdict verdict;
-    int erratum;  // its number in the table, from 1; 0: none
+    enum paper_basis basis;  // meaningless where measured
+    int erratum;             // its number in the table, from 1; 0: none
+    enum paper_erratum erratum_class;
     char erratum_text[PAPER_TEXT_BYTES];
 };
 

@@ -19,7 +19,7 @@ static double value(const char *expression, const char *given)
     snprintf(text, sizeof text, "{\"expression\":\"%s\",\"given\":{%s}}", expression, given);
     cr_assert_eq(json_text_parse("e.json", text, strlen(text), &parsed), ERR_NONE, "%s", err_message());
     const struct strict_object root = strict_root(&parsed);
-    const struct query_scope scope = {&root, NULL};
+    const struct query_scope scope = {&root, NULL, NULL};
     cr_assert_eq(query_number(&scope, &root, "expression", &out), ERR_NONE, "%s: %s", expression, err_message());
     json_text_close(&parsed);
     return out;

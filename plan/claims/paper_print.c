@@ -15,6 +15,9 @@ static const char *verdict_name(enum paper_verdict verdict)
     return names[verdict];
 }
 
+static const char *const basis_names[PAPER_BASIS_COUNT] = {"stages", "bound", "equation", "figures"};
+static const char *const class_names[PAPER_ERRATUM_COUNT] = {"", "paper", "convention", "rounding"};
+
 // Suffixes of counts, each 1000 times the one before.
 static const char letters[] = "KMBT";
 
@@ -37,7 +40,7 @@ struct printing {
     bool json;
     char table[PAPER_NAME_BYTES];  // printed last
     uint64_t errata_printed;       // of that table, one bit each
-    size_t counts[PAPER_VERDICT_COUNT], table_count;
+    size_t counts[PAPER_VERDICT_COUNT], by[PAPER_BASIS_COUNT], errata[PAPER_ERRATUM_COUNT], table_count;
 };
 
 static void print_table(struct printing *p, const struct paper_table *table)
@@ -66,11 +69,14 @@ static void print_cell(struct printing *p, const struct paper_cell *cell)
     char ours[32], verdict[48];
     write_ours(cell, ours, sizeof ours);
     snprintf(verdict, sizeof verdict, cell->erratum ? "%s %d" : "%s", verdict_name(cell->verdict), cell->erratum);
-    fprintf(p->out, "  %-24s %-26s %14s %10s %-8s %s%s%s\n", cell->row, cell->column, ours, cell->printed, cell->unit,
-            verdict, *cell->rule ? ", " : "", cell->rule);
+    fprintf(p->out, "  %-24s %-26s %14s %10s %-8s %s", cell->row, cell->column, ours, cell->printed, cell->unit,
+            verdict);
+    if (cell->verdict != PAPER_MEASURED)
+        fprintf(p->out, ", %s, by %s", cell->rule, basis_names[cell->basis]);
+    fputc('\n', p->out);
     uint64_t bit = cell->erratum > 0 ? UINT64_C(1) << (cell->erratum - 1) : 0;
     if (bit & ~p->errata_printed)
-        fprintf(p->out, "      %d: %s\n", cell->erratum, cell->erratum_text);
+        fprintf(p->out, "      %d (%s): %s\n", cell->erratum, class_names[cell->erratum_class], cell->erratum_text);
     p->errata_printed |= bit;
 }
 
@@ -78,13 +84,17 @@ static int print_one(const struct paper_cell *cell, void *context)
 {
     struct printing *p = context;
     p->counts[cell->verdict]++;
+    p->by[cell->basis] += cell->verdict != PAPER_MEASURED;
+    p->errata[cell->erratum_class] += cell->verdict == PAPER_ERRATUM;
     if (p->json)
         return plan_print_record(
-            json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:s, s:s*}", "record", "paper", "source",
-                      cell->table->source, "table", cell->table->name, "row", cell->row, "column", cell->column,
-                      "printed", cell->printed, "unit", cell->unit, "rule", cell->rule, "ours",
+            json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:s, s:s*, s:s*, s:s*}", "record", "paper",
+                      "source", cell->table->source, "table", cell->table->name, "row", cell->row, "column",
+                      cell->column, "printed", cell->printed, "unit", cell->unit, "rule", cell->rule, "ours",
                       isnan(cell->ours) ? json_null() : json_real(cell->ours), "verdict", verdict_name(cell->verdict),
-                      "erratum", cell->erratum ? cell->erratum_text : NULL),
+                      "basis", cell->verdict == PAPER_MEASURED ? NULL : basis_names[cell->basis], "erratum_class",
+                      cell->erratum ? class_names[cell->erratum_class] : NULL, "erratum",
+                      cell->erratum ? cell->erratum_text : NULL),
             p->out);
     if (strcmp(p->table, cell->table->name) != 0) {
         print_table(p, cell->table);
@@ -106,6 +116,12 @@ int paper_print(const char *name, bool json, FILE *out)
     if (!json)
         fprintf(out, "\n%zu cells: %zu agree, %zu are listed errata, %zu are measurements, %zu differ\n", count,
                 p.counts[PAPER_AGREES], p.counts[PAPER_ERRATUM], p.counts[PAPER_MEASURED], differ);
+    if (!json)
+        fprintf(out,
+                "compared by: %zu a run of the stages, %zu a bound, %zu the paper's own equation, %zu figures\n"
+                "errata: %zu of the paper, %zu of its convention (products of rounded numbers), %zu within rounding\n",
+                p.by[PAPER_BY_STAGES], p.by[PAPER_BY_BOUND], p.by[PAPER_BY_EQUATION], p.by[PAPER_BY_FIGURES],
+                p.errata[PAPER_OF_PAPER], p.errata[PAPER_OF_CONVENTION], p.errata[PAPER_OF_ROUNDING]);
     return differ == 0
                ? ERR_NONE
                : err_set(ERR_CHECK, "%zu of %zu cells differ from the paper and are no listed errata", differ, count);

@@ -140,10 +140,11 @@ Test(paper, a_row_gives_before_a_column_and_a_column_before_the_table)
 
 Test(paper, an_erratum_of_a_cell_that_agrees_is_a_difference)
 {
-    struct tally tally = tally_of(TABLE("\"query\":3,\"columns\":[{\"column\":\"c\"},{\"column\":\"d\"}],"
-                                        "\"rows\":[{\"row\":\"r\",\"printed\":[\"3\",\"4\"]}],"
-                                        "\"errata\":[{\"cells\":[[\"r\",\"x\"]],\"text\":\"no cell of these\"},"
-                                        "{\"cells\":[[\"r\",\"c\"],[\"r\",\"d\"]],\"text\":\"both\"}]"));
+    struct tally tally =
+        tally_of(TABLE("\"query\":3,\"columns\":[{\"column\":\"c\"},{\"column\":\"d\"}],"
+                       "\"rows\":[{\"row\":\"r\",\"printed\":[\"3\",\"4\"]}],"
+                       "\"errata\":[{\"cells\":[[\"r\",\"x\"]],\"class\":\"paper\",\"text\":\"no cell of these\"},"
+                       "{\"cells\":[[\"r\",\"c\"],[\"r\",\"d\"]],\"class\":\"rounding\",\"text\":\"both\"}]"));
     cr_assert_eq(tally.counts[PAPER_DIFFERS], 1);
     cr_assert_eq(tally.counts[PAPER_ERRATUM], 1);
     cr_assert_eq(tally.errata[1], 2);
@@ -198,7 +199,7 @@ Test(paper, the_page_counts_each_verdict)
     cr_assert_eq(rc, ERR_NONE);
     static const char counts[] = "21 cells: 4 agree, 2 are listed errata, 15 are measurements, 0 differ";
     cr_assert_not_null(strstr(text, counts), "%s", text);
-    cr_assert_not_null(strstr(text, "2: 1.39 s / 0.22 s = 6.32x"));
+    cr_assert_not_null(strstr(text, "2 (rounding): 1.39 s / 0.22 s = 6.32x"));
     free(text);
     text = printed("zero-table-2", false, &rc);
     cr_assert_not_null(strstr(text, " 7.64179B       7.6B "), "%s", text);

@@ -16,6 +16,15 @@ static const json_t *find(const struct query_scope *scope, const char *name, con
     return value;
 }
 
+// The basis of the outermost scope.
+static struct query_basis *basis_of(const struct query_scope *scope)
+{
+    static struct query_basis unused;
+    while (scope->outer)
+        scope = scope->outer;
+    return scope->basis ? scope->basis : &unused;
+}
+
 // Evaluates a plan or a printed number, in which "$NAME" denotes what is given for NAME.
 static int object_value(const struct query_scope *scope, const struct strict_object *object, const char *path,
                         double *out)
@@ -31,6 +40,7 @@ static int object_value(const struct query_scope *scope, const struct strict_obj
             json_object_set(copy, key, (json_t *)(uintptr_t)value);
     }
     filled.value = copy;
+    basis_of(scope)->plan |= !query_has(object, "printed");
     int rc = query_has(object, "printed") ? query_printed_number(&filled, out) : query_plan_number(&filled, path, out);
     json_decref(copy);
     return rc;
@@ -42,12 +52,13 @@ static int name_value(const struct expression_names *names, const struct express
     static const char *const equation_keys[] = {"equation", "?given", NULL};
     struct strict_object given, object;
     struct expression_result result;
-    const struct query_scope *by, inner = {&object, names->context};
+    const struct query_scope *by, inner = {&object, names->context, NULL};
     char name[EXPRESSION_PATH_BYTES];
     size_t length = strcspn(path, ".");
     snprintf(name, sizeof name, "%.*s", (int)length, path);
     const json_t *value = find(names->context, name, &by);
     bool is_equation = json_object_get(value, "equation"), is_printed = json_object_get(value, "printed");
+    basis_of(names->context)->equation |= is_equation || !value;
     if (!value && !path[length])
         return query_equation_number(name, expression, names, out);
     if (path[length] && (!json_is_object(value) || is_equation || is_printed))

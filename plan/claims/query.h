@@ -10,11 +10,18 @@
 
 #include <stdbool.h>
 
+// What a query took its numbers from.
+struct query_basis {
+    bool plan;      // a run of the stages
+    bool equation;  // a paper's own equation
+};
+
 // Explains names: by the member "given" of an object, which may lack it, then by the scope around it, and last by the
 // papers' equations.
 struct query_scope {
     const struct strict_object *object;
     const struct query_scope *outer;  // null: none
+    struct query_basis *basis;        // of the outermost scope: what the query uses is noted here; may be null
 };
 
 static inline bool query_has(const struct strict_object *object, const char *key)

@@ -117,10 +117,26 @@ static int sum_at(const json_t *value, const char *path, bool has_times, double 
     return count;
 }
 
+// The path behind "overlap.": the names of operations or lanes.
+static int overlap_at(const struct plan *plan, const char *path, double *out)
+{
+    char text[EXPRESSION_PATH_BYTES], *rest = text;
+    const char *names[OVERLAP_NAME_MAX];
+    int count = 0;
+    snprintf(text, sizeof text, "%s", path);
+    for (char *name; (name = strsep(&rest, ".")); count++) {
+        if (count == OVERLAP_NAME_MAX)
+            return err_set(ERR_USAGE, "overlap of more than %d names", OVERLAP_NAME_MAX);
+        names[count] = name;
+    }
+    if (count < 2)
+        return err_set(ERR_USAGE, "overlap of one name, expected overlap.OF.BESIDE");
+    return overlap_of(plan, names, count, out);
+}
+
 static int evaluate(const struct strict_object *o, const char *path, struct planned *p, double *out)
 {
     bool named = query_has(o, "model"), own = query_has(o, "config");
-    char of[64], beside[64];
     const char *const keys[] = {
         "world", named ? "model" : "?params", own ? "config" : "preset", "?set", "?machine", named ? NULL : "?layers",
         NULL};
@@ -130,8 +146,8 @@ static int evaluate(const struct strict_object *o, const char *path, struct plan
     if (strcmp(path, "accepted") == 0)
         return ERR_NONE;
     TRY(run_plan(o, p));
-    if (sscanf(path, "overlap.%63[^.].%63s", of, beside) == 2)
-        return at_key(overlap_of(&p->plan, of, beside, out), o, "");
+    if (strncmp(path, "overlap.", strlen("overlap.")) == 0)
+        return at_key(overlap_at(&p->plan, path + strlen("overlap."), out), o, "");
     json_t *plan = plan_json(&p->setting, &p->plan);
     *out = 0;
     json_object_set_new(plan, "config", config_json(&p->config));

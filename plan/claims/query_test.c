@@ -18,7 +18,7 @@ static int ask(const char *given, const char *query, bool *holds, double *measur
     snprintf(text, sizeof text, "{\"given\":%s,\n\"query\":\"%s\"}", given, query);
     cr_assert_eq(json_text_parse("q.json", text, strlen(text), &parsed), ERR_NONE, "%s", err_message());
     const struct strict_object root = strict_root(&parsed);
-    const struct query_scope scope = {&root, NULL};
+    const struct query_scope scope = {&root, NULL, NULL};
     int rc = query_holds(&scope, &root, "query", holds, measured);
     json_text_close(&parsed);
     return rc;
@@ -76,7 +76,7 @@ Test(query, an_inner_scope_hides_an_outer_one)
     double number;
     cr_assert_eq(json_text_parse("q.json", text, sizeof text - 1, &parsed), ERR_NONE, "%s", err_message());
     const struct strict_object root = strict_root(&parsed);
-    const struct query_scope outer = {&root, NULL}, inner = {&row, &outer};
+    const struct query_scope outer = {&root, NULL, NULL}, inner = {&row, &outer, NULL};
     cr_assert_eq(strict_object_of(&root, "row", &row), ERR_NONE);
     cr_assert_eq(query_number(&outer, &root, "of", &number), ERR_NONE, "%s", err_message());
     cr_assert_eq(number, 11);

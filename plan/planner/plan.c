@@ -2,6 +2,7 @@
 #include "plan/planner/plan.h"
 
 #include "base/clock.h"
+#include "plan/planner/plan_model.h"
 #include "ref/comm/comm_dry.h"
 #include "base/err.h"
 #include "ref/train/train_internal.h"
@@ -67,6 +68,31 @@ static int run_steps(struct dry_run *run, uint64_t steps, struct plan *out)
     return ERR_NONE;
 }
 
+static double checkpointed_share(const struct plan_setting *setting)
+{
+    return setting->checkpointed_share > 0 ? setting->checkpointed_share : setting->config->activation_checkpointing;
+}
+
+static void note_device(const struct plan_setting *setting, struct plan *out)
+{
+    struct transformer transformer;
+    for (int tier = 0; tier < TIER_COUNT; tier++)
+        out->needed_bytes[tier] = out->peak_bytes[tier];
+    if (!setting->machine || !plan_machine_is_gpu(setting->machine) ||
+        !plan_model_transformer(setting->model, &transformer))
+        return;
+    const struct device_setting of = {.config = setting->config,
+                                      .model = setting->model,
+                                      .transformer = &transformer,
+                                      .held_bytes = (const uint64_t(*)[KIND_COUNT])out->held_bytes,
+                                      .world = setting->world,
+                                      .logit_bytes = setting->logit_bytes,
+                                      .checkpointed_share = checkpointed_share(setting)};
+    device_memory_of(&of, &out->device);
+    for (int tier = 0; tier < TIER_COUNT; tier++)
+        out->needed_bytes[tier] = out->device.total_bytes[tier];
+}
+
 static void note_memory(const struct dry_run *run, struct plan *out)
 {
     const struct plan_machine *machine = run->setting->machine;
@@ -80,11 +106,14 @@ static void note_memory(const struct dry_run *run, struct plan *out)
         for (int kind = 0; kind < KIND_COUNT; kind++)
             out->held_bytes[tier][kind] = run->rank.ledger.held_bytes[tier][kind];
         out->peak_bytes[tier] = run->rank.ledger.tier_peak_bytes[tier];
+    }
+    note_device(run->setting, out);
+    for (int tier = 0; tier < TIER_COUNT; tier++) {
         if (machine) {
             int sharers = tier == TIER_DEVICE ? 1 : plan_machine_active(machine, run->setting->world);
             out->available_bytes[tier] = (uint64_t)(machine->figures[figures[tier]].value / sharers);
         }
-        out->fits[tier] = !machine || out->peak_bytes[tier] <= out->available_bytes[tier];
+        out->fits[tier] = !machine || out->needed_bytes[tier] <= out->available_bytes[tier];
         out->fits_all &= out->fits[tier];
     }
 }
@@ -177,6 +206,13 @@ static int keep_events(const struct dry_run *run, struct plan *out)
     return ERR_NONE;
 }
 
+static void note_stragglers(const struct plan_setting *setting, struct plan *out)
+{
+    if (setting->machine)
+        out->straggler_s = out->step_s * plan_machine_straggler_share(setting->machine, setting->world);
+    out->step_s += out->straggler_s;
+}
+
 static void note_work(const struct dry_run *run, struct plan *out)
 {
     const struct plan_setting *setting = run->setting;
@@ -184,6 +220,16 @@ static void note_work(const struct dry_run *run, struct plan *out)
     out->model_flops = (double)config->accumulation * model_flops(setting->model, config->micro_batch);
     out->peak_flops_per_s = setting->machine ? plan_machine_peak(setting->machine, config->precision) : 0;
     out->tokens = config->train_batch * setting->model->sequence_length;
+}
+
+static void note_kernels(const struct plan_setting *setting, struct plan_lanes *lanes)
+{
+    const struct config *config = setting->config;
+    struct transformer transformer;
+    if (plan_machine_is_gpu(setting->machine) && plan_model_transformer(setting->model, &transformer))
+        plan_lanes_compute(setting->machine, &transformer, config->micro_batch, config->precision,
+                           checkpointed_share(setting), config->activation_checkpointing,
+                           model_flops(setting->model, config->micro_batch) / 3, lanes);
 }
 
 static int run_rank(struct dry_run *run, struct plan *out)
@@ -194,6 +240,7 @@ static int run_rank(struct dry_run *run, struct plan *out)
     TRY(train_rank_open(&run->rank));
     if (setting->machine) {
         TRY(plan_lanes_of(setting->machine, setting->world, setting->config->precision, &run->lanes));
+        note_kernels(setting, &run->lanes);
         executor_dry_time(run->rank.executor, plan_lanes_seconds, &run->lanes);
     }
     // The first step records the access trace; a delayed update takes effect one step later.
@@ -203,6 +250,7 @@ static int run_rank(struct dry_run *run, struct plan *out)
     note_memory(run, out);
     note_work(run, out);
     TRY(note_time(run, out));
+    note_stragglers(setting, out);
     return setting->keeps_events ? keep_events(run, out) : ERR_NONE;
 }
 

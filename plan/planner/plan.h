@@ -11,6 +11,7 @@
 #include "ref/executor/executor_dry.h"
 #include "ref/ledger/ledger.h"
 #include "ref/model/model.h"
+#include "plan/device/device_memory.h"
 #include "plan/planner/plan_machine.h"
 
 #include <stdbool.h>
@@ -21,6 +22,8 @@ struct plan_setting {
     const struct model *model;           // runnable or not (plan_model.h), cut into the configuration's tiles
     const struct plan_machine *machine;  // null: operations take no time and memory is unlimited
     int world, rank;
+    double checkpointed_share;  // of the blocks on a GPU; 0: all with activation checkpointing, else none
+    size_t logit_bytes;         // held on a GPU for each logit; 0: fp32 and its gradient
     uint64_t steps;  // to run from the first; 0: until the steady state, with a delayed update in effect from the first
     bool keeps_events;
 };
@@ -41,6 +44,10 @@ struct plan {
     // Everything is allocated before the first step and held to the end, so these bytes are the peak.
     uint64_t held_bytes[TIER_COUNT][KIND_COUNT];
     uint64_t peak_bytes[TIER_COUNT];
+    // What a GPU implementation holds; no lines: the machine has no GPUs, or the model is no transformer.
+    struct device_memory device;
+    // By the GPU implementation's bytes where there are any, else by the peak.
+    uint64_t needed_bytes[TIER_COUNT];
     // One rank's part of its node; 0: the machine has no such tier, or no machine is given.
     uint64_t available_bytes[TIER_COUNT];
     bool fits[TIER_COUNT], fits_all;
@@ -52,6 +59,7 @@ struct plan {
 
     // Of the last step.
     double step_s;
+    double straggler_s;  // part of step_s: the wait for the slowest of many nodes
     double busy_s[LANE_COUNT], critical_s[LANE_COUNT];
     struct plan_part parts[PLAN_PART_MAX];  // by time on the critical path, the longest first
     int part_count;

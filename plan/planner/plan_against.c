@@ -3,6 +3,7 @@
 
 #include "plan/planner/calibration.h"
 #include "base/err.h"
+#include "base/safe_text.h"
 #include "plan/planner/plan.h"
 #include "plan/planner/plan_model.h"
 #include "results/record/record_read.h"
@@ -72,6 +73,7 @@ static bool is_step(const json_t *record)
 
 static int print_steps(const struct result_file *file, const struct plan_machine *machine, bool json, FILE *out)
 {
+    char what[TEXT_MESSAGE_BYTES];
     double largest = 0;
     int count = 0;
     for (size_t i = 0; i < file->line_count; i++) {
@@ -90,8 +92,8 @@ static int print_steps(const struct result_file *file, const struct plan_machine
                     "\"difference\":%.6g}\n",
                     i + 1, measured_s, planned_s, difference);
         else
-            fprintf(out, "%-32.32s %-16s %9.1f ms %9.1f ms %+6.1f %%\n", word(of_case, "what"), word(of_case, "preset"),
-                    1e3 * measured_s, 1e3 * planned_s, 100 * difference);
+            fprintf(out, "%-32.32s %-16s %9.1f ms %9.1f ms %+6.1f %%\n", text_message(what, word(of_case, "what"), 29),
+                    word(of_case, "preset"), 1e3 * measured_s, 1e3 * planned_s, 100 * difference);
     }
     if (count == 0)
         return err_set(ERR_USAGE, "%s: has no measured steps", file->path);

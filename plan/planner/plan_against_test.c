@@ -84,6 +84,29 @@ Test(plan_against, a_step_that_only_computes_takes_its_operations_at_the_measure
     free(text);
 }
 
+// The source of a figure quotes the case of its record, which may be long, and whose letters may have several bytes.
+Test(plan_against, a_long_case_is_quoted_in_part)
+{
+    static char step[8192], hostile[8192];
+    const char *lines[] = {SAMPLE_RUN, step, MEMORY("adam_mix"), MEMORY("copy"), COMM("all-gather"), FIT, END, NULL};
+    for (int shift = 0; shift < 4; shift++) {
+        char what[512] = "";
+        memset(what, 'a', (size_t)shift);
+        for (int i = 0; i < 80; i++)
+            strcat(what, "\xc3\xa4\xe2\x82\xac");
+        snprintf(step, sizeof step, STEP("%s", "zero0", "500", "1e6"), what);
+        char *text = print(lines, false);
+        cr_expect_not_null(text, "%d: %s", shift, err_message());
+        free(text);
+    }
+    snprintf(hostile, sizeof hostile, STEP("%s", "zero0", "500", "1e6"), "\\u001b[2J\\n\\u001b]0;x\\u0007");
+    lines[1] = hostile;
+    char *text = print(lines, false);
+    cr_assert_not_null(text, "%s", err_message());
+    cr_expect_null(strpbrk(text, "\033\007"), "%s", text);
+    free(text);
+}
+
 Test(plan_against, missing_measurements_and_steps_are_named)
 {
     static const char *const no_memory[] = {SAMPLE_RUN, STEP("DDP", "zero0", "500", "1e6"), FIT, END, NULL};

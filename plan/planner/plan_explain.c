@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/planner/plan_print.h"
 
+#include "base/size.h"
 #include "ref/formula/formula.h"
 
 #include <string.h>
@@ -16,7 +17,7 @@ static void explain_memory(const struct plan_setting *setting, FILE *out)
         "the reference's working memory in fp32, or one block's of it and the checkpoints",
         "rounds the ranks' shards to equal sizes, and on NVMe to whole blocks",
     };
-    fprintf(out, "\nmemory: every allocation of the stage, which runs without data\n");
+    fprintf(out, "\nmemory of the reference: every allocation of the stage, which runs without data\n");
     for (int tier = 0; tier < TIER_COUNT; tier++) {
         char text[FORMULA_TEXT_BYTES];
         formula_memory_text(setting->config, (enum ledger_tier)tier, text);
@@ -28,6 +29,21 @@ static void explain_memory(const struct plan_setting *setting, FILE *out)
         fprintf(out, "  %-12s %s\n", ledger_kind_name((enum ledger_kind)kind), texts[kind]);
 }
 
+// Each line of a GPU implementation with its numbers, formula and source.
+static void explain_device(const struct device_memory *device, FILE *out)
+{
+    char text[SIZE_TEXT_BYTES];
+    if (device->line_count == 0)
+        return;
+    fprintf(out, "\nmemory of a GPU implementation, which decides whether the plan fits\n");
+    for (int i = 0; i < device->line_count; i++)
+        for (int tier = 0; tier < TIER_COUNT; tier++)
+            if (device->lines[i].bytes[tier] > 0)
+                fprintf(out, "  %-14s %-6s %10s  %s\n%36s(%s)\n", device->lines[i].name,
+                        ledger_tier_name((enum ledger_tier)tier), size_short_text(device->lines[i].bytes[tier], text),
+                        device->lines[i].formula, "", device->lines[i].source);
+}
+
 static void explain_time(const struct plan_setting *setting, FILE *out)
 {
     struct plan_lanes lanes;
@@ -35,7 +51,7 @@ static void explain_time(const struct plan_setting *setting, FILE *out)
         return;
     fprintf(out, "\ntime: an operation starts when its lane is free and its dependencies have finished; it takes\n");
     fprintf(out, "  compute      the longer of operations / %.4g per s and bytes / %.4g per s, plus %g s\n",
-            lanes.flops_per_s, lanes.bytes_per_s[LANE_COMPUTE], lanes.latency_s[LANE_COMPUTE]);
+            lanes.forward_flops_per_s, lanes.bytes_per_s[LANE_COMPUTE], lanes.latency_s[LANE_COMPUTE]);
     fprintf(out,
             "  collective   (N-1)/N of the bytes, which pass each rank of a ring, twice for an all-reduce, / %.4g per "
             "s, plus %g s\n",
@@ -61,8 +77,8 @@ static void explain_machine(const struct plan_machine *machine, FILE *out)
 
 void plan_explain(const struct plan_setting *setting, const struct plan *plan, FILE *out)
 {
-    (void)plan;
     explain_memory(setting, out);
+    explain_device(&plan->device, out);
     explain_time(setting, out);
     explain_machine(setting->machine, out);
 }

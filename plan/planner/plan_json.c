@@ -23,6 +23,21 @@ static json_t *memory_json(const struct plan *plan)
     return memory;
 }
 
+// What a GPU implementation holds, by tier, line by line.
+static json_t *device_json(const struct device_memory *device)
+{
+    json_t *tiers = json_object();
+    for (int tier = 0; tier < TIER_COUNT; tier++) {
+        json_t *lines = json_object();
+        for (int i = 0; i < device->line_count; i++)
+            json_object_set_new(lines, device->lines[i].name, json_integer((json_int_t)device->lines[i].bytes[tier]));
+        json_object_set_new(
+            tiers, ledger_tier_name((enum ledger_tier)tier),
+            json_pack("{s:I, s:o}", "needed_bytes", (json_int_t)device->total_bytes[tier], "held_bytes", lines));
+    }
+    return tiers;
+}
+
 static json_t *lanes_json(const struct plan *plan)
 {
     json_t *lanes = json_object();
@@ -59,14 +74,14 @@ json_t *plan_json(const struct plan_setting *setting, const struct plan *plan)
     json_t *sends = json_pack("{s:I, s:I, s:I}", "gradients", (json_int_t)plan->step_sent_bytes[PURPOSE_REDUCE],
                               "parameters", (json_int_t)plan->step_sent_bytes[PURPOSE_GATHER], "other",
                               (json_int_t)plan->step_sent_bytes[PURPOSE_OTHER]);
-    return json_pack("{s:s, s:s, s:I, s:s?, s:i, s:i, s:s, s:I, s:I, s:b, s:s, s:o, s:o, s:o, s:f, s:f, s:f, s:f, s:f, "
+    return json_pack("{s:s, s:s, s:I, s:s?, s:i, s:i, s:s, s:I, s:I, s:b, s:s, s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:f, s:f, "
                      "s:o, s:f}",
                      "record", "plan", "model", setting->model->name, "params",
                      (json_int_t)model_param_elements(setting->model, false), "machine",
                      setting->machine ? setting->machine->name : NULL, "world", setting->world, "stage", config->stage,
                      "precision", dtype_name(config->precision), "micro_batch", (json_int_t)config->micro_batch,
                      "accumulation", (json_int_t)config->accumulation, "fits", plan->fits_all, "reason",
-                     plan_reason(plan, reason), "memory", memory_json(plan), "lanes", lanes_json(plan), "sent_bytes",
+                     plan_reason(plan, reason), "memory", memory_json(plan), "gpu", device_json(&plan->device), "lanes", lanes_json(plan), "sent_bytes",
                      sends, "step_s", plan->step_s, "tokens_per_s", (double)plan->tokens * per_s, "model_flops_per_s",
                      plan->model_flops * per_s, "device_flops_per_s", plan->device_flops * per_s, "peak_flops_per_s",
                      plan->peak_flops_per_s, "operations", parts_json(plan), "planning_s", plan->took_s);

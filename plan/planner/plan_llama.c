@@ -205,3 +205,23 @@ int plan_llama_make(const char *name, const struct llama_shape *shape, struct mo
     *out = &llama->model;
     return ERR_NONE;
 }
+
+bool plan_llama_transformer(const struct model *model, struct transformer *out)
+{
+    if (model->operations != &llama_operations)
+        return false;
+    const struct llama_shape *s = model->shape;
+    *out = (struct transformer){
+        .blocks = s->blocks,
+        .width = s->width,
+        .query_width = query_width(s),
+        .key_width = key_width(s),
+        .vocabulary = s->vocabulary,
+        .sequence_length = s->sequence_length,
+        .hidden = s->hidden,
+        .mlp_matrices = MLP_PARAMS,
+        .experts = s->experts > 0 ? s->experts : 1,
+        .experts_used = s->experts > 0 ? s->experts_used : 1,
+    };
+    return true;
+}

@@ -3,7 +3,10 @@
 #ifndef ZG_PLAN_LLAMA_H
 #define ZG_PLAN_LLAMA_H
 
+#include "plan/device/transformer.h"
 #include "ref/model/model.h"
+
+#include <stdbool.h>
 
 struct llama_shape {
     size_t blocks, width, heads, head_width, key_heads, hidden, vocabulary, sequence_length;
@@ -13,5 +16,8 @@ struct llama_shape {
 
 // *out lives as long as the process, and name must too. ERR_MEMORY.
 int plan_llama_make(const char *name, const struct llama_shape *shape, struct model **out);
+
+// The sizes of a model that plan_llama_make made; false for others.
+bool plan_llama_transformer(const struct model *model, struct transformer *out);
 
 #endif

@@ -2,6 +2,7 @@
 #include "plan/planner/plan_machine.h"
 
 #include "base/err.h"
+#include "plan/device/device_time.h"
 #include "plan/planner/plan_texts.h"
 #include "base/strict_json.h"
 
@@ -20,8 +21,11 @@ static const char *const FIGURES[MACHINE_FIGURE_COUNT + 1] = {
     [MACHINE_DEVICE_FP16_FLOPS] = "?device_fp16_flops_per_s",
     [MACHINE_DEVICE_BF16_FLOPS] = "?device_bf16_flops_per_s",
     [MACHINE_DEVICE_FLOPS_SHARE] = "device_flops_share",
+    [MACHINE_DEVICE_ATTENTION_SHARE] = "?device_attention_share",
+    [MACHINE_DEVICE_LAYER_S] = "?device_layer_s",
     [MACHINE_DEVICE_MEMORY_RATE] = "device_memory_bytes_per_s",
     [MACHINE_NODE_CPU_RATE] = "node_cpu_bytes_per_s",
+    [MACHINE_NODE_CPU_SHARE] = "?node_cpu_share",
     [MACHINE_H2D_RATE] = "h2d_bytes_per_s",
     [MACHINE_D2H_RATE] = "d2h_bytes_per_s",
     [MACHINE_NODE_HOST_LINK_RATE] = "node_host_link_bytes_per_s",
@@ -29,6 +33,8 @@ static const char *const FIGURES[MACHINE_FIGURE_COUNT + 1] = {
     [MACHINE_NODE_NVME_WRITE_RATE] = "?node_nvme_write_bytes_per_s",
     [MACHINE_INTRA_NODE_RATE] = "?intra_node_bytes_per_s",
     [MACHINE_INTER_NODE_RATE] = "?inter_node_bytes_per_s",
+    [MACHINE_COLLECTIVE_SHARE] = "?collective_share",
+    [MACHINE_STRAGGLER_SHARE] = "?straggler_share",
     [MACHINE_OPERATION_LATENCY_S] = "operation_latency_s",
     [MACHINE_COPY_LATENCY_S] = "copy_latency_s",
     [MACHINE_NVME_LATENCY_S] = "?nvme_latency_s",
@@ -54,7 +60,9 @@ static int parse_figure(const struct strict_object *figures, enum machine_figure
     TRY(strict_real(&object, "value", &value));
     if (value <= 0)
         return strict_fail(&object, "value", "is %g, expected more than 0", value);
-    if (figure == MACHINE_DEVICE_FLOPS_SHARE && value > 1)
+    bool is_share = figure == MACHINE_DEVICE_FLOPS_SHARE || figure == MACHINE_DEVICE_ATTENTION_SHARE ||
+                    figure == MACHINE_NODE_CPU_SHARE || figure == MACHINE_COLLECTIVE_SHARE;
+    if (is_share && value > 1)
         return strict_fail(&object, "value", "is %g, expected a fraction of the peak, at most 1", value);
     bool has_source = json_object_get(object.value, "source");
     out->figures[figure].assumed = json_object_get(object.value, "assumption");
@@ -135,6 +143,11 @@ int plan_machine_nodes(const struct plan_machine *machine, int world)
     return (world + machine->devices_per_node - 1) / machine->devices_per_node;
 }
 
+double plan_machine_straggler_share(const struct plan_machine *machine, int world)
+{
+    return machine->figures[MACHINE_STRAGGLER_SHARE].value * log2(plan_machine_nodes(machine, world));
+}
+
 double plan_machine_peak(const struct plan_machine *machine, enum dtype dtype)
 {
     enum machine_figure figure = dtype == DTYPE_FP32   ? MACHINE_DEVICE_FP32_FLOPS
@@ -146,6 +159,16 @@ double plan_machine_peak(const struct plan_machine *machine, enum dtype dtype)
 static double value(const struct plan_machine *machine, enum machine_figure figure)
 {
     return machine->figures[figure].value;
+}
+
+static double share(const struct plan_machine *machine, enum machine_figure figure)
+{
+    return value(machine, figure) > 0 ? value(machine, figure) : 1;
+}
+
+bool plan_machine_is_gpu(const struct plan_machine *machine)
+{
+    return value(machine, MACHINE_DEVICE_ATTENTION_SHARE) > 0;
 }
 
 static double smaller(double a, double b)
@@ -177,6 +200,7 @@ static int ring_of(const struct plan_machine *machine, int world, struct plan_la
             smaller(out->bytes_per_s[LANE_COLLECTIVE], value(machine, MACHINE_INTER_NODE_RATE));
         out->latency_s[LANE_COLLECTIVE] += ceil(log2(nodes)) * value(machine, MACHINE_INTER_NODE_LATENCY_S);
     }
+    out->bytes_per_s[LANE_COLLECTIVE] *= share(machine, MACHINE_COLLECTIVE_SHARE);
     return ERR_NONE;
 }
 
@@ -188,9 +212,11 @@ int plan_lanes_of(const struct plan_machine *machine, int world, enum dtype dtyp
     if (peak <= 0)
         return err_set(ERR_USAGE, "the machine %s has no %s matrices: it lacks device_%s_flops_per_s", machine->name,
                        dtype_name(dtype), dtype_name(dtype));
-    *out = (struct plan_lanes){.flops_per_s = peak * value(machine, MACHINE_DEVICE_FLOPS_SHARE)};
+    *out = (struct plan_lanes){0};
+    out->forward_flops_per_s = out->backward_flops_per_s = peak * value(machine, MACHINE_DEVICE_FLOPS_SHARE);
     out->bytes_per_s[LANE_COMPUTE] = value(machine, MACHINE_DEVICE_MEMORY_RATE);
-    out->bytes_per_s[LANE_CPU] = value(machine, MACHINE_NODE_CPU_RATE) / active;
+    out->bytes_per_s[LANE_CPU] =
+        value(machine, MACHINE_NODE_CPU_RATE) * share(machine, MACHINE_NODE_CPU_SHARE) / active;
     out->bytes_per_s[LANE_H2D] = smaller(value(machine, MACHINE_H2D_RATE), link);
     out->bytes_per_s[LANE_D2H] = smaller(value(machine, MACHINE_D2H_RATE), link);
     out->bytes_per_s[LANE_NVME_READ] = value(machine, MACHINE_NODE_NVME_READ_RATE) / active;
@@ -201,6 +227,24 @@ int plan_lanes_of(const struct plan_machine *machine, int world, enum dtype dtyp
     return ring_of(machine, world, out);
 }
 
+void plan_lanes_compute(const struct plan_machine *machine, const struct transformer *transformer, size_t sequence_count,
+                        enum dtype dtype, double checkpointed_share, bool counts_recomputation, double layer_flops,
+                        struct plan_lanes *lanes)
+{
+    double peak = plan_machine_peak(machine, dtype);
+    const struct device_rates rates = {
+        .product_flops_per_s = peak * value(machine, MACHINE_DEVICE_FLOPS_SHARE),
+        .attention_flops_per_s = peak * value(machine, MACHINE_DEVICE_ATTENTION_SHARE),
+        .memory_bytes_per_s = value(machine, MACHINE_DEVICE_MEMORY_RATE),
+        .layer_s = value(machine, MACHINE_DEVICE_LAYER_S),
+    };
+    struct device_time time;
+    device_time_of(transformer, &rates, sequence_count, dtype_bytes(dtype), &time);
+    lanes->forward_flops_per_s = layer_flops / time.forward_s;
+    lanes->backward_flops_per_s = (counts_recomputation ? 3 : 2) * layer_flops /
+                                  (time.backward_s + checkpointed_share * time.recomputed_s);
+}
+
 double plan_lanes_seconds(const void *context, const struct executor_operation *operation)
 {
     const struct plan_lanes *lanes = context;
@@ -208,6 +252,8 @@ double plan_lanes_seconds(const void *context, const struct executor_operation *
     bool works = lane == LANE_COMPUTE || lane == LANE_CPU || lane == LANE_COLLECTIVE;
     size_t bytes = works ? operation->work_bytes : operation->bytes;
     double seconds = bytes > 0 ? (double)bytes / lanes->bytes_per_s[lane] : 0;
-    double computed = lane == LANE_COMPUTE ? operation->flops / lanes->flops_per_s : 0;
+    bool backward = strcmp(operation->name, "backward") == 0;
+    double flops_per_s = backward ? lanes->backward_flops_per_s : lanes->forward_flops_per_s;
+    double computed = lane == LANE_COMPUTE ? operation->flops / flops_per_s : 0;
     return (double)operation->times * lanes->latency_s[lane] + (computed > seconds ? computed : seconds);
 }

@@ -6,6 +6,7 @@
 
 #include "ref/arithmetic/dtype.h"
 #include "ref/executor/executor_dry.h"
+#include "plan/device/transformer.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,8 +20,11 @@ enum machine_figure {
     MACHINE_DEVICE_FP16_FLOPS,
     MACHINE_DEVICE_BF16_FLOPS,
     MACHINE_DEVICE_FLOPS_SHARE,  // the fraction of the peak that a model's matrix products reach
+    MACHINE_DEVICE_ATTENTION_SHARE,  // the same of flash attention; only GPUs have it
+    MACHINE_DEVICE_LAYER_S,          // of a layer's forward, whatever its size
     MACHINE_DEVICE_MEMORY_RATE,
     MACHINE_NODE_CPU_RATE,        // memory traffic of the processors
+    MACHINE_NODE_CPU_SHARE,       // the part of it that an offloaded optimizer reaches; default: all
     MACHINE_H2D_RATE,             // of one device
     MACHINE_D2H_RATE,             // of one device
     MACHINE_NODE_HOST_LINK_RATE,  // of all devices of a node together, in each direction
@@ -28,6 +32,8 @@ enum machine_figure {
     MACHINE_NODE_NVME_WRITE_RATE,
     MACHINE_INTRA_NODE_RATE,       // of a ring of a node's devices: sent by each device while it receives
     MACHINE_INTER_NODE_RATE,       // of a ring through nodes: sent by each node while it receives
+    MACHINE_COLLECTIVE_SHARE,      // the part of both rates that collectives reach; default: all
+    MACHINE_STRAGGLER_SHARE,       // a step takes this part longer with each doubling of the nodes
     MACHINE_OPERATION_LATENCY_S,   // of an operation on the device
     MACHINE_COPY_LATENCY_S,        // of a copy between device and host
     MACHINE_NVME_LATENCY_S,        // of a transfer on NVMe
@@ -64,18 +70,30 @@ const char *plan_machine_figure_name(enum machine_figure figure);
 int plan_machine_active(const struct plan_machine *machine, int world);
 int plan_machine_nodes(const struct plan_machine *machine, int world);
 
+// The part by which a step takes longer because of the slowest of the world's nodes.
+double plan_machine_straggler_share(const struct plan_machine *machine, int world);
+
 // Peak of a device in this dtype, FLOP/s; 0: unknown.
 double plan_machine_peak(const struct plan_machine *machine, enum dtype dtype);
 
 // The rates of one rank's lanes in a world.
 struct plan_lanes {
-    double flops_per_s;              // sustained
+    double forward_flops_per_s, backward_flops_per_s;  // sustained
     double bytes_per_s[LANE_COUNT];  // of memory traffic for compute and CPU; a ring's for collectives
     double latency_s[LANE_COUNT];
 };
 
+// True for a machine whose figures describe a GPU's kernels. The others are measured with the reference itself.
+bool plan_machine_is_gpu(const struct plan_machine *machine);
+
 // ERR_USAGE names the figure that the machine lacks.
 int plan_lanes_of(const struct plan_machine *machine, int world, enum dtype dtype, struct plan_lanes *out);
+
+// Replaces the rates of computing by those of a GPU's kernels on one micro-batch (device_time.h) of a transformer, with
+// the FLOP that the stage counts: layer_flops of one forward of all layers.
+void plan_lanes_compute(const struct plan_machine *machine, const struct transformer *transformer, size_t sequence_count,
+                        enum dtype dtype, double checkpointed_share, bool counts_recomputation, double layer_flops,
+                        struct plan_lanes *lanes);
 
 // Duration of an operation; context is a struct plan_lanes.
 executor_seconds plan_lanes_seconds;

@@ -46,20 +46,23 @@ Test(plan_machine, the_active_devices_share_the_rates_of_a_node)
     cr_expect_eq(many.bytes_per_s[LANE_COLLECTIVE], 100e9);
     cr_expect(fabs(sixteen.latency_s[LANE_COLLECTIVE] - 15 * 5e-6) < 1e-12);
     cr_expect(fabs(many.latency_s[LANE_COLLECTIVE] - (15 * 5e-6 + 2 * 1e-5)) < 1e-12);
-    cr_expect(fabs(many.flops_per_s - 70e12) < 1e6, "%g", many.flops_per_s);
+    cr_expect(fabs(many.forward_flops_per_s - 70e12) < 1e6, "%g", many.forward_flops_per_s);
 }
 
 Test(plan_machine, the_time_of_an_operation_follows_from_lane_and_size)
 {
-    const struct plan_lanes lanes = {.flops_per_s = 100,
+    const struct plan_lanes lanes = {.forward_flops_per_s = 100,
+                                     .backward_flops_per_s = 50,
                                      .bytes_per_s = {[LANE_COMPUTE] = 10, [LANE_COLLECTIVE] = 5, [LANE_H2D] = 2},
                                      .latency_s = {0.5, 0.25}};
-    const struct executor_operation computes = {.lane = LANE_COMPUTE, .times = 1, .flops = 400, .work_bytes = 20};
-    const struct executor_operation reads = {.lane = LANE_COMPUTE, .times = 1, .flops = 400, .work_bytes = 70};
-    const struct executor_operation gathers = {.lane = LANE_COLLECTIVE, .times = 4, .bytes = 999, .work_bytes = 10};
-    const struct executor_operation copies = {.lane = LANE_H2D, .times = 1, .bytes = 6, .work_bytes = 999};
+    const struct executor_operation computes = {.name = "forward", .lane = LANE_COMPUTE, .times = 1, .flops = 400, .work_bytes = 20};
+    const struct executor_operation reads = {.name = "forward", .lane = LANE_COMPUTE, .times = 1, .flops = 400, .work_bytes = 70};
+    const struct executor_operation back = {.name = "backward", .lane = LANE_COMPUTE, .times = 1, .flops = 400};
+    const struct executor_operation gathers = {.name = "all-gather", .lane = LANE_COLLECTIVE, .times = 4, .bytes = 999, .work_bytes = 10};
+    const struct executor_operation copies = {.name = "copy", .lane = LANE_H2D, .times = 1, .bytes = 6, .work_bytes = 999};
     cr_expect_eq(plan_lanes_seconds(&lanes, &computes), 4.5);
     cr_expect_eq(plan_lanes_seconds(&lanes, &reads), 7.5);
+    cr_expect_eq(plan_lanes_seconds(&lanes, &back), 8.5);
     cr_expect_eq(plan_lanes_seconds(&lanes, &gathers), 3);
     cr_expect_eq(plan_lanes_seconds(&lanes, &copies), 3);
 }

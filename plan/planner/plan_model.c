@@ -27,7 +27,7 @@ enum {
 struct made {
     struct made *next;
     char name[NAME_BYTES], source[SOURCE_BYTES], parameters[PARAMETERS_BYTES];
-    size_t tiling_factor;
+    size_t tiling_factor, sequence_length;  // 0: the file's
     struct model *model;
 };
 
@@ -71,6 +71,8 @@ static int make_gpt(const struct strict_object *object, struct made *made)
     TRY(read_size(object, "width", 1, GPT_SIZE_MAX, &shape.width));
     TRY(read_size(object, "heads", 1, GPT_SIZE_MAX, &shape.head_count));
     TRY(read_size(object, "sequence_length", 1, GPT_SIZE_MAX, &shape.sequence_length));
+    if (made->sequence_length > 0)
+        shape.sequence_length = made->sequence_length;
     TRY(read_size(object, "vocabulary", 1, UINT16_MAX + 1, &shape.vocabulary));
     return gpt_make(made->name, &shape, &made->model);
 }
@@ -86,6 +88,8 @@ static int make_llama(const struct strict_object *object, struct made *made)
     TRY(read_size(object, "hidden", 1, SIZE_MAX_OF_SHAPE, &s.hidden));
     TRY(read_size(object, "vocabulary", 1, 1 << 24, &s.vocabulary));
     TRY(read_size(object, "sequence_length", 1, SIZE_MAX_OF_SHAPE, &s.sequence_length));
+    if (made->sequence_length > 0)
+        s.sequence_length = made->sequence_length;
     TRY(read_other(object, "experts", EXPERTS_MAX, 0, &s.experts));
     TRY(read_other(object, "experts_used", s.experts, 0, &s.experts_used));
     if ((s.experts > 0) != (s.experts_used > 0))
@@ -143,10 +147,12 @@ static int make(const char *name, const struct plan_text *text, struct made *mad
     return code;
 }
 
-static int find_made(const char *name, const struct plan_text *text, size_t tiling_factor, const struct model **out)
+static int find_made(const char *name, const struct plan_text *text, size_t tiling_factor, size_t sequence_length,
+                     const struct model **out)
 {
     for (const struct made *made = made_models; made; made = made->next)
-        if (strcmp(made->name, name) == 0 && made->tiling_factor == tiling_factor) {
+        if (strcmp(made->name, name) == 0 && made->tiling_factor == tiling_factor &&
+            made->sequence_length == sequence_length) {
             *out = made->model;
             return ERR_NONE;
         }
@@ -155,6 +161,7 @@ static int find_made(const char *name, const struct plan_text *text, size_t tili
         return err_set(ERR_MEMORY, "no memory for the model %s", name);
     snprintf(made->name, sizeof made->name, "%s", name);
     made->tiling_factor = tiling_factor;
+    made->sequence_length = sequence_length;
     int code = make(name, text, made);
     if (code != ERR_NONE) {
         free(made);
@@ -183,19 +190,49 @@ static int refuse(const char *name)
 
 int plan_model_find(const char *name, size_t tiling_factor, const struct model **out)
 {
+    return plan_model_find_length(name, tiling_factor, 0, out);
+}
+
+int plan_model_find_length(const char *name, size_t tiling_factor, size_t sequence_length, const struct model **out)
+{
     const struct plan_text *text = find_text(name);
     bool is_file = strchr(name, '/') || (strlen(name) > 5 && strcmp(name + strlen(name) - 5, ".json") == 0);
     bool is_linear = false;
     for (int i = 0; linear_model(i); i++)
         is_linear |= strcmp(linear_model(i)->name, name) == 0;
     if (!text && (gpt_is_name(name) || is_linear))
-        return model_find_tiled(name, tiling_factor, out);
+        return sequence_length == 0 ? model_find_tiled(name, tiling_factor, out)
+                                    : err_set(ERR_USAGE, "the model %.64s has its own sequence length", name);
+    if (sequence_length > GPT_SIZE_MAX)
+        return err_set(ERR_USAGE, "a sequence length of %zu tokens, expected at most %d", sequence_length, GPT_SIZE_MAX);
     if (!text && !is_file)
         return refuse(name);
     pthread_mutex_lock(&lock);
-    int code = find_made(name, text, tiling_factor > 0 ? tiling_factor : 1, out);
+    int code = find_made(name, text, tiling_factor > 0 ? tiling_factor : 1, sequence_length, out);
     pthread_mutex_unlock(&lock);
     return code;
+}
+
+bool plan_model_transformer(const struct model *model, struct transformer *out)
+{
+    if (plan_llama_transformer(model, out))
+        return true;
+    if (!model->wants_text)
+        return false;
+    const struct gpt_shape *s = model->shape;
+    *out = (struct transformer){
+        .blocks = s->block_count,
+        .width = s->width,
+        .query_width = s->width,
+        .key_width = s->width,
+        .vocabulary = s->vocabulary,
+        .sequence_length = s->sequence_length,
+        .hidden = 4 * s->width,
+        .mlp_matrices = 2,
+        .experts = 1,
+        .experts_used = 1,
+    };
+    return true;
 }
 
 const char *plan_model_name(size_t index)

@@ -3,14 +3,22 @@
 #ifndef ZG_PLAN_MODEL_H
 #define ZG_PLAN_MODEL_H
 
+#include "plan/device/transformer.h"
 #include "ref/model/model.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 // By name: a compiled-in file of datasets/models ("llama-70b"), a model of model_find ("gpt2-124m",
 // "gpt:layers=4,..."), or the path of a file. tiling_factor as in model_find_tiled. The model lives as long as the
 // process. ERR_USAGE lists the names, or names FILE:LINE: KEY.
 int plan_model_find(const char *name, size_t tiling_factor, const struct model **out);
+
+// The same with another sequence_length than its file's; 0: the file's. Only for models from files.
+int plan_model_find_length(const char *name, size_t tiling_factor, size_t sequence_length, const struct model **out);
+
+// The sizes of a GPT or Llama; false for models that are no transformers.
+bool plan_model_transformer(const struct model *model, struct transformer *out);
 
 // The names of the compiled-in shapes in alphabetical order; null past the end.
 const char *plan_model_name(size_t index);

@@ -24,7 +24,7 @@ static const char *const examples[] = {
 };
 
 static const struct help help = {
-    .usage = "(--preset PRESET | --config FILE | --paper | --claims) [OPTION...]",
+    .usage = "(--preset PRESET | --config FILE | --paper | --claims | --throughput) [OPTION...]",
     .text = "Predicts the memory, traffic and time of training any model on any number of ranks: the stages themselves "
             "run without data on a virtual clock. Exit status: 0 also for a plan that does not fit; with --search, 1 "
             "if nothing fits.",
@@ -72,6 +72,10 @@ static int parse(int argc, const char **argv, struct plan_options *a)
          "re-evaluate published claims about ZeRO: all, those whose names start with NAME, a built-in file, or a file "
          "in the form of datasets/claims/README.md; exit status 1: a recorded verdict does not follow",
          "NAME|FILE"},
+        {"throughput", '\0', TEXT | POPT_ARGFLAG_OPTIONAL, &a->throughput, 'T',
+         "plan published runs (datasets/throughput) and print predicted beside published tokens/s; NAME selects files "
+         "by the start of their names",
+         "NAME|FILE"},
         POPT_TABLEEND,
     };
     const struct poptOption options[] = {
@@ -85,9 +89,10 @@ static int parse(int argc, const char **argv, struct plan_options *a)
     while ((code = poptGetNextOpt(context)) > 0) {
         a->papers |= code == 'P';
         a->claims |= code == 'C';
+        a->throughputs |= code == 'T';
     }
     // popt takes an optional argument only after '='; here it may also be the next word.
-    char **name = a->papers ? &a->paper : a->claims ? &a->claim : NULL;
+    char **name = a->papers ? &a->paper : a->claims ? &a->claim : a->throughputs ? &a->throughput : NULL;
     if (name && !*name && poptPeekArg(context) && !(*name = strdup(poptGetArg(context))))
         rc = err_set(ERR_MEMORY, "no memory for options");
     const char *extra = poptPeekArg(context);
@@ -118,12 +123,14 @@ static int read_worlds(struct plan_options *a)
 
 static int check(const struct plan_options *a)
 {
-    if (a->papers && a->claims)
-        return err_set(ERR_USAGE, "--paper and --claims exclude each other");
-    if (a->papers || a->claims)
-        return a->preset || a->config_path
-                   ? err_set(ERR_USAGE, "%s define their own configurations", a->papers ? "papers" : "claims")
-                   : ERR_NONE;
+    if (a->papers + a->claims + a->throughputs > 1)
+        return err_set(ERR_USAGE, "--paper, --claims and --throughput exclude each other");
+    if (a->papers || a->claims || a->throughputs)
+        return a->preset || a->config_path ? err_set(ERR_USAGE, "%s define their own configurations",
+                                                     a->papers   ? "papers"
+                                                     : a->claims ? "claims"
+                                                                 : "published runs")
+                                           : ERR_NONE;
     if (a->against)
         return a->preset || a->config_path || a->machine
                    ? err_set(ERR_USAGE, "--against takes configurations and machine from its file")
@@ -156,7 +163,7 @@ int plan_options_parse(int argc, const char **argv, struct plan_options *out)
 void plan_options_close(struct plan_options *a)
 {
     char *texts[] = {a->preset, a->config_path, a->model, a->machine, a->write,
-                     a->html,   a->against,     a->paper, a->claim,   a->world_list};
+                     a->html,   a->against,     a->paper, a->claim,   a->world_list, a->throughput};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     for (char **value = a->set; value && *value; value++)

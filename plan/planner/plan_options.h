@@ -12,7 +12,7 @@
 enum { PLAN_WORLD_MAX = 32 };
 
 struct plan_options {
-    char *preset, *config_path, *model, *machine, *write, *html, *against, *paper, *claim;
+    char *preset, *config_path, *model, *machine, *write, *html, *against, *paper, *claim, *throughput;
     char **set;
     int world;
     char *world_list;
@@ -20,7 +20,7 @@ struct plan_options {
     size_t world_count;
     long long sequences;
     int json, explain, search;  // flags
-    bool papers, claims;
+    bool papers, claims, throughputs;
     double tbw;  // endurance of a node's drives, terabytes written; 0: not given
 };
 

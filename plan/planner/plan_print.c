@@ -34,9 +34,25 @@ static void print_row(const char *name, const uint64_t bytes[TIER_COUNT], FILE *
     fprintf(out, "\n");
 }
 
+// What decides whether it fits on GPUs.
+static void print_device(const struct device_memory *device, FILE *out)
+{
+    if (device->line_count == 0)
+        return;
+    fprintf(out, "of a GPU implementation\n");
+    for (int i = 0; i < device->line_count; i++) {
+        uint64_t all = 0;
+        for (int tier = 0; tier < TIER_COUNT; tier++)
+            all += device->lines[i].bytes[tier];
+        if (all > 0)
+            print_row(device->lines[i].name, device->lines[i].bytes, out);
+    }
+    print_row("needed", device->total_bytes, out);
+}
+
 static void print_memory(const struct plan *plan, FILE *out)
 {
-    fprintf(out, "%-22s %12s %12s %12s\n", "memory of a rank", "device", "host", "nvme");
+    fprintf(out, "%-22s %12s %12s %12s\n", plan->device.line_count > 0 ? "of the reference" : "memory of a rank", "device", "host", "nvme");
     for (int kind = 0; kind < KIND_COUNT; kind++) {
         uint64_t bytes[TIER_COUNT], all = 0;
         for (int tier = 0; tier < TIER_COUNT; tier++)
@@ -45,10 +61,11 @@ static void print_memory(const struct plan *plan, FILE *out)
             print_row(ledger_kind_name((enum ledger_kind)kind), bytes, out);
     }
     print_row("peak", plan->peak_bytes, out);
+    print_device(&plan->device, out);
     print_row("available", plan->available_bytes, out);
     fprintf(out, "  %-20s", "fits");
     for (int tier = 0; tier < TIER_COUNT; tier++)
-        fprintf(out, " %12s", plan->peak_bytes[tier] > 0 ? yes_or_no(plan->fits[tier]) : "-");
+        fprintf(out, " %12s", plan->needed_bytes[tier] > 0 ? yes_or_no(plan->fits[tier]) : "-");
     fprintf(out, "\n\n");
 }
 
@@ -72,6 +89,9 @@ static void print_lanes(const struct plan *plan, FILE *out)
                 bytes > 0 ? size_short_text(bytes, text) : "-", plan->busy_s[lane],
                 plan->step_s > 0 ? 100 * plan->critical_s[lane] / plan->step_s : 0);
     }
+    if (plan->straggler_s > 0)
+        fprintf(out, "  %-20s %12s %10.3f s %10.1f %%\n", "slowest node", "-", plan->straggler_s,
+                100 * plan->straggler_s / plan->step_s);
     fprintf(out, "\n%-34s %12s %12s\n", "critical path", "operations", "time");
     for (int i = 0; i < plan->part_count && plan->parts[i].critical_s >= 0.001 * plan->step_s; i++)
         fprintf(out, "  %-20s %-11s %12" PRIu64 " %10.3f s %5.1f %%\n", plan->parts[i].name,
@@ -79,21 +99,37 @@ static void print_lanes(const struct plan *plan, FILE *out)
                 100 * plan->parts[i].critical_s / plan->step_s);
 }
 
+// The name and bytes of the largest kind or line on a tier.
+static const char *largest_of(const struct plan *plan, int tier, uint64_t *bytes)
+{
+    const char *name = "";
+    *bytes = 0;
+    for (int i = 0; i < plan->device.line_count; i++)
+        if (plan->device.lines[i].bytes[tier] > *bytes) {
+            *bytes = plan->device.lines[i].bytes[tier];
+            name = plan->device.lines[i].name;
+        }
+    for (int kind = 0; kind < KIND_COUNT && plan->device.line_count == 0; kind++)
+        if (plan->held_bytes[tier][kind] > *bytes) {
+            *bytes = plan->held_bytes[tier][kind];
+            name = ledger_kind_name((enum ledger_kind)kind);
+        }
+    return name;
+}
+
 const char *plan_reason(const struct plan *plan, char out[PLAN_REASON_BYTES])
 {
     out[0] = '\0';
     for (int tier = 0; tier < TIER_COUNT && !out[0]; tier++) {
         char missing[SIZE_TEXT_BYTES], held[SIZE_TEXT_BYTES];
-        int most = 0;
+        uint64_t bytes;
         if (plan->fits[tier])
             continue;
-        for (int kind = 0; kind < KIND_COUNT; kind++)
-            if (plan->held_bytes[tier][kind] > plan->held_bytes[tier][most])
-                most = kind;
+        const char *name = largest_of(plan, tier, &bytes);
         snprintf(out, PLAN_REASON_BYTES, "%s is %s short, the largest kind is %s (%s)",
                  ledger_tier_name((enum ledger_tier)tier),
-                 size_short_text(plan->peak_bytes[tier] - plan->available_bytes[tier], missing),
-                 ledger_kind_name((enum ledger_kind)most), size_short_text(plan->held_bytes[tier][most], held));
+                 size_short_text(plan->needed_bytes[tier] - plan->available_bytes[tier], missing), name,
+                 size_short_text(bytes, held));
     }
     return out;
 }

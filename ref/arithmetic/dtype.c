@@ -13,7 +13,7 @@ const char *dtype_name(enum dtype dtype)
 }
 
 // A number format, and an array to go with it unless count is 0.
-static bool is_array(enum dtype dtype, const void *values, size_t count)
+static __attribute__((unused)) bool is_array(enum dtype dtype, const void *values, size_t count)
 {
     return dtype < DTYPE_BYTE && (values || count == 0);
 }

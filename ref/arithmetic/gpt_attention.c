@@ -17,22 +17,9 @@ size_t attention_scores_most(const struct attention_shape *shape)
     return all < most ? all : most;
 }
 
-bool attention_is_split(const void *address)
-{
-    return accelerator_of(address) != NULL;
-}
-
-// Heads of sequences that are computed together: the matrices [first, first + count), matrix i being of head
-// i / sequence_count and sequence i mod sequence_count. Operands that are smaller than floats cannot take the place of
-// the floats that they are made of: the softmax p then lies in the first half of the scores' gradient and the latter in
-// the second half, and the gradient of p where the scores were.
-struct heads {
-    const struct attention_shape *shape;
-    size_t first, count;
-    size_t length, head_width, operand_bytes;
-    bool split;
-    float *scores, *p_gradient;
-    void *p, *scores_gradient;
+// How many heads of a sequence, and how many sequences if those are all, have their scores side by side.
+struct share {
+    size_t head_count, sequence_count;
 };
 
 // Returns the size of the smallest number of equal parts of at most `most`.
@@ -42,69 +29,74 @@ static size_t evenly(size_t count, size_t most)
     return (count + parts - 1) / parts;
 }
 
-static struct heads heads_from(const struct attention_shape *shape, const struct attention_scratch *scratch,
-                               size_t first)
+static struct share share_of(const struct attention_shape *shape)
 {
-    size_t length = shape->sequence_length, all = shape->sequence_count * shape->head_count, left = all - first;
-    assert(shape->width % shape->head_count == 0 && scratch->scores_count >= length * length);
-    bool split = attention_is_split(scratch->scores);
-    size_t most = split ? evenly(all, scratch->scores_count / (length * length)) : 1;
-    struct heads h = {.shape = shape,
-                      .first = first,
-                      .count = left < most ? left : most,
-                      .length = length,
+    size_t fit = shape->scores_count / (shape->sequence_length * shape->sequence_length);
+    if (fit < shape->head_count)
+        return (struct share){evenly(shape->head_count, fit), 1};
+    return (struct share){shape->head_count, evenly(shape->sequence_count, fit / shape->head_count)};
+}
+
+// Heads that are computed together. Operands that are smaller than floats cannot take the place of the floats that they
+// are made of: the softmax p then lies in the first half of the scores' gradient and the latter in the second half, and
+// the gradient of p where the scores were.
+struct heads {
+    size_t first_sequence, sequence_count, first_head, head_count;
+    size_t length, width, head_width, operand_bytes;
+    enum dtype dtype;
+    float *scores, *p_gradient;
+    void *p, *scores_gradient;
+};
+
+static struct heads heads_from(const struct attention_shape *shape, size_t sequence, size_t head, float *scores,
+                               float *scores_gradient)
+{
+    struct share share = accelerator_of(scores) ? share_of(shape) : (struct share){1, 1};
+    size_t heads_left = shape->head_count - head, sequences_left = shape->sequence_count - sequence;
+    struct heads h = {.first_sequence = sequence,
+                      .sequence_count = share.sequence_count < sequences_left ? share.sequence_count : sequences_left,
+                      .first_head = head,
+                      .head_count = share.head_count < heads_left ? share.head_count : heads_left,
+                      .length = shape->sequence_length,
+                      .width = shape->width,
                       .head_width = shape->width / shape->head_count,
-                      .operand_bytes = operand_bytes(shape->dtype, scratch->scores),
-                      .split = split,
-                      .scores = scratch->scores,
-                      .p_gradient = scratch->scores_gradient,
-                      .p = scratch->scores,
-                      .scores_gradient = scratch->scores_gradient};
+                      .operand_bytes = operand_bytes(shape->dtype, scores),
+                      .dtype = shape->dtype,
+                      .scores = scores,
+                      .p_gradient = scores_gradient,
+                      .p = scores,
+                      .scores_gradient = scores_gradient};
     if (h.operand_bytes < sizeof(float)) {
-        h.p = scratch->scores_gradient;
-        h.p_gradient = scratch->scores;
-        h.scores_gradient = (char *)scratch->scores_gradient + h.count * length * length * h.operand_bytes;
+        h.p = scores_gradient;
+        h.p_gradient = scores;
+        h.scores_gradient =
+            (char *)scores_gradient + h.sequence_count * h.head_count * h.length * h.length * h.operand_bytes;
     }
     return h;
 }
 
 // One matrix for each head.
 struct head_matrix {
-    char *data;     // of the first head
-    size_t stride;  // from one row to the next
-    size_t step;    // from one head to the next
-    size_t bytes;   // of an element
+    char *data;                 // of the first head
+    size_t stride;              // from one row to the next
+    struct matmul_steps steps;  // from one head, and from one sequence, to the next
+    size_t bytes;               // of an element
     bool is_operand, is_transposed;
 };
 
 static struct head_matrix square(const struct heads *h, void *data, bool is_operand)
 {
-    size_t bytes = is_operand ? h->operand_bytes : sizeof(float);
-    return (struct head_matrix){data, h->length, h->length * h->length, bytes, is_operand, false};
+    size_t count = h->length * h->length, bytes = is_operand ? h->operand_bytes : sizeof(float);
+    return (struct head_matrix){data, h->length, {count, h->head_count * count}, bytes, is_operand, false};
 }
 
-// The heads' matrices, which lie one after the other.
-static struct head_matrix apart(const struct heads *h, const void *first)
+// The columns of the heads in part `index` of rows that have `parts` of them: 3 for qkv.
+static struct head_matrix columns(const struct heads *h, const void *rows, size_t parts, size_t index)
 {
-    return (struct head_matrix){(char *)(uintptr_t)first, h->head_width, h->length * h->head_width,
-                                h->operand_bytes,         true,          false};
-}
-
-// The columns of one head in part `part` of rows that have `parts` of them: 3 for qkv.
-static struct head_matrix columns(const struct heads *h, const void *rows, size_t parts, size_t part)
-{
-    size_t head = h->first / h->shape->sequence_count, sequence = h->first % h->shape->sequence_count;
-    size_t stride = parts * h->shape->width, column = part * h->shape->width + head * h->head_width;
-    char *data = (char *)(uintptr_t)rows + (sequence * h->length * stride + column) * h->operand_bytes;
-    return (struct head_matrix){data, stride, 0, h->operand_bytes, true, false};
-}
-
-// The heads' query, key or value.
-static struct head_matrix part_of(const struct heads *h, const void *qkv, size_t part)
-{
-    size_t all = h->shape->sequence_count * h->shape->head_count, matrix = h->length * h->head_width;
-    const char *first = (const char *)qkv + (part * all + h->first) * matrix * h->operand_bytes;
-    return h->split ? apart(h, first) : columns(h, qkv, 3, part);
+    size_t stride = parts * h->width, sequence_step = h->length * stride;
+    size_t first = h->first_sequence * sequence_step + index * h->width + h->first_head * h->head_width;
+    char *data = (char *)(uintptr_t)rows + first * h->operand_bytes;
+    return (struct head_matrix){data, stride, {h->head_width, sequence_step}, h->operand_bytes, true, false};
 }
 
 static struct head_matrix from(struct head_matrix matrix, size_t row, size_t column)
@@ -119,52 +111,25 @@ static struct head_matrix transposed(struct head_matrix matrix)
     return matrix;
 }
 
-// Copies the heads' matrices to or from part `part` of rows that have `parts` of them.
-static void copy_heads(const struct heads *h, void *matrices, void *rows, size_t parts, size_t part, bool to_rows)
-{
-    const struct heads_copy copy = {.sequence_count = h->shape->sequence_count,
-                                    .length = h->length,
-                                    .head_width = h->head_width,
-                                    .stride = parts * h->shape->width,
-                                    .first = h->first,
-                                    .count = h->count,
-                                    .element_bytes = h->operand_bytes,
-                                    .to_rows = to_rows,
-                                    .rows = (char *)rows + part * h->shape->width * h->operand_bytes,
-                                    .matrices = matrices};
-    isa_kernels_at(matrices)->heads_copy(&copy);
-}
-
-void attention_split(const struct attention_shape *shape, const void *rows, void *split)
-{
-    struct heads all = {.shape = shape,
-                        .count = shape->sequence_count * shape->head_count,
-                        .length = shape->sequence_length,
-                        .head_width = shape->width / shape->head_count,
-                        .operand_bytes = operand_bytes(shape->dtype, split)};
-    size_t part_bytes = all.count * all.length * all.head_width * all.operand_bytes;
-    for (size_t part = 0; part < 3; part++)
-        copy_heads(&all, (char *)split + part * part_bytes, (void *)(uintptr_t)rows, 3, part, false);
-}
-
 // c (m x n) = alpha x op(a) op(b) for each head, with k as the shared dimension.
 static void multiply(const struct heads *h, size_t m, size_t n, size_t k, float alpha, struct head_matrix a,
                      struct head_matrix b, struct head_matrix c)
 {
-    matmul_many(&(struct matmul_batch){.count = h->count,
+    matmul_many(&(struct matmul_batch){.group_count = h->sequence_count,
+                                       .count = h->head_count,
                                        .m = m,
                                        .n = n,
                                        .k = k,
                                        .alpha = alpha,
-                                       .dtype = h->shape->dtype,
+                                       .dtype = h->dtype,
                                        .a = {a.data, a.stride, a.is_transposed},
                                        .b = {b.data, b.stride, b.is_transposed},
-                                       .a_step = a.step,
-                                       .b_step = b.step,
                                        .c = c.data,
                                        .c_is_operand = c.is_operand,
                                        .c_stride = c.stride,
-                                       .c_step = c.step});
+                                       .a_steps = a.steps,
+                                       .b_steps = b.steps,
+                                       .c_steps = c.steps});
 }
 
 // scores = alpha x a b^T, block by block of a's rows.
@@ -199,64 +164,53 @@ static void multiply_back(const struct heads *h, float alpha, struct head_matrix
 // p = softmax(q k^T / sqrt(head_width)).
 static void softmax_scores(const struct heads *h, const void *qkv)
 {
-    multiply_scores(h, 1.0f / sqrtf((float)h->head_width), part_of(h, qkv, 0), part_of(h, qkv, 1),
+    multiply_scores(h, 1.0f / sqrtf((float)h->head_width), columns(h, qkv, 3, 0), columns(h, qkv, 3, 1),
                     square(h, h->scores, false));
-    isa_kernels_at(h->scores)->softmax_causal(h->count, h->length, h->scores, h->shape->dtype, h->p);
+    isa_kernels_at(h->scores)->softmax_causal(h->sequence_count * h->head_count, h->length, h->scores, h->dtype, h->p);
 }
 
-static void heads_forward(const struct heads *h, const void *qkv, void *out, void *out_apart)
+static void heads_forward(const struct heads *h, const void *qkv, void *out)
 {
     softmax_scores(h, qkv);
-    multiply_values(h, 1.0f, square(h, h->p, true), part_of(h, qkv, 2),
-                    h->split ? apart(h, out_apart) : columns(h, out, 1, 0));
-    if (h->split)
-        copy_heads(h, out_apart, out, 1, 0, true);
+    multiply_values(h, 1.0f, square(h, h->p, true), columns(h, qkv, 3, 2), columns(h, out, 1, 0));
 }
 
-// Split, each part's gradient is computed in the same matrices and then copied to its columns.
-static void heads_backward(const struct heads *h, const void *qkv, const void *out_gradient, void *qkv_gradient,
-                           const struct attention_scratch *scratch)
+static void heads_backward(const struct heads *h, const void *qkv, const void *out_gradient, void *qkv_gradient)
 {
-    const float scale = 1.0f / sqrtf((float)h->head_width);
-    struct head_matrix dout = columns(h, out_gradient, 1, 0), gradients[3];
-    struct head_matrix p = square(h, h->p, true), ds = square(h, h->scores_gradient, true);
-    for (size_t part = 0; part < 3; part++)
-        gradients[part] = h->split ? apart(h, scratch->out) : columns(h, qkv_gradient, 3, part);
-    if (h->split) {
-        copy_heads(h, scratch->out_gradient, (void *)(uintptr_t)out_gradient, 1, 0, false);
-        dout = apart(h, scratch->out_gradient);
-    }
+    float scale = 1.0f / sqrtf((float)h->head_width);
+    struct head_matrix dout = columns(h, out_gradient, 1, 0), p = square(h, h->p, true);
+    struct head_matrix ds = square(h, h->scores_gradient, true);
     softmax_scores(h, qkv);
-    multiply_back(h, 1.0f, p, dout, gradients[2]);
-    if (h->split)
-        copy_heads(h, scratch->out, qkv_gradient, 3, 2, true);
-    multiply_scores(h, 1.0f, dout, part_of(h, qkv, 2), square(h, h->p_gradient, false));
-    isa_kernels_at(h->scores)->softmax_causal_backward(h->count, h->length, h->p, h->p_gradient, h->shape->dtype,
-                                                       h->scores_gradient);
-    multiply_values(h, scale, ds, part_of(h, qkv, 1), gradients[0]);
-    if (h->split)
-        copy_heads(h, scratch->out, qkv_gradient, 3, 0, true);
-    multiply_back(h, scale, ds, part_of(h, qkv, 0), gradients[1]);
-    if (h->split)
-        copy_heads(h, scratch->out, qkv_gradient, 3, 1, true);
+    multiply_back(h, 1.0f, p, dout, columns(h, qkv_gradient, 3, 2));
+    multiply_scores(h, 1.0f, dout, columns(h, qkv, 3, 2), square(h, h->p_gradient, false));
+    isa_kernels_at(h->scores)->softmax_causal_backward(h->sequence_count * h->head_count, h->length, h->p,
+                                                       h->p_gradient, h->dtype, h->scores_gradient);
+    multiply_values(h, scale, ds, columns(h, qkv, 3, 1), columns(h, qkv_gradient, 3, 0));
+    multiply_back(h, scale, ds, columns(h, qkv, 3, 0), columns(h, qkv_gradient, 3, 1));
 }
 
-void attention_forward(const struct attention_shape *shape, const void *qkv, void *out,
-                       const struct attention_scratch *scratch)
+void attention_forward(const struct attention_shape *shape, const void *qkv, void *out, float *scores,
+                       float *scores_gradient)
 {
+    assert(shape->head_count > 0 && shape->width % shape->head_count == 0);
+    assert(shape->scores_count >= shape->sequence_length * shape->sequence_length);
     struct heads h;
-    for (size_t first = 0; first < shape->sequence_count * shape->head_count; first += h.count) {
-        h = heads_from(shape, scratch, first);
-        heads_forward(&h, qkv, out, scratch->out);
-    }
+    for (size_t s = 0; s < shape->sequence_count; s += h.sequence_count)
+        for (size_t head = 0; head < shape->head_count; head += h.head_count) {
+            h = heads_from(shape, s, head, scores, scores_gradient);
+            heads_forward(&h, qkv, out);
+        }
 }
 
 void attention_backward(const struct attention_shape *shape, const void *qkv, const void *out_gradient,
-                        void *qkv_gradient, const struct attention_scratch *scratch)
+                        void *qkv_gradient, float *scores, float *scores_gradient)
 {
+    assert(shape->head_count > 0 && shape->width % shape->head_count == 0);
+    assert(shape->scores_count >= shape->sequence_length * shape->sequence_length);
     struct heads h;
-    for (size_t first = 0; first < shape->sequence_count * shape->head_count; first += h.count) {
-        h = heads_from(shape, scratch, first);
-        heads_backward(&h, qkv, out_gradient, qkv_gradient, scratch);
-    }
+    for (size_t s = 0; s < shape->sequence_count; s += h.sequence_count)
+        for (size_t head = 0; head < shape->head_count; head += h.head_count) {
+            h = heads_from(shape, s, head, scores, scores_gradient);
+            heads_backward(&h, qkv, out_gradient, qkv_gradient);
+        }
 }

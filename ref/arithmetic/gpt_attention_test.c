@@ -112,18 +112,17 @@ Test(gpt_attention, every_length_has_the_values_and_gradients_of_textbook_loops)
     const size_t lengths[] = {1, 5, CAUSAL_ROWS, CAUSAL_ROWS + 1, 2 * CAUSAL_ROWS + 70};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         size_t length = lengths[i], rows = SEQUENCES * length;
-        const struct attention_shape shape = {SEQUENCES, length, WIDTH, HEADS, DTYPE_FP32};
+        const struct attention_shape shape = {SEQUENCES, length, WIDTH, HEADS, DTYPE_FP32, length * length};
         size_t scores_bytes = length * length * sizeof(float);
         float *qkv = random_rows(rows * 3 * WIDTH, 1), *g = random_rows(rows * WIDTH, 2);
         float *out = malloc(rows * WIDTH * sizeof *out), *d = malloc(rows * 3 * WIDTH * sizeof *d);
         float *scores = malloc(scores_bytes), *scores_gradient = malloc(scores_bytes);
-        const struct attention_scratch scratch = {length * length, scores, scores_gradient, NULL, NULL};
         memset(scores, 0xff, scores_bytes);
         memset(scores_gradient, 0xff, scores_bytes);
-        attention_forward(&shape, qkv, out, &scratch);
+        attention_forward(&shape, qkv, out, scores, scores_gradient);
         memset(scores, 0xff, scores_bytes);
         memset(scores_gradient, 0xff, scores_bytes);
-        attention_backward(&shape, qkv, g, d, &scratch);
+        attention_backward(&shape, qkv, g, d, scores, scores_gradient);
         for (size_t s = 0; s < SEQUENCES; s++)
             for (size_t head = 0; head < HEADS; head++)
                 compare_head(length, s, head, qkv, g, out, d);

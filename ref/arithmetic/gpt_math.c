@@ -37,12 +37,12 @@ void operand_round(enum dtype dtype, size_t count, const float *in, void *out)
     isa_kernels_at(out)->operand_round(dtype, count, in, out);
 }
 
-static void host_matmul(const struct matmul_batch *batch, size_t index)
+static void host_matmul(const struct matmul_batch *batch, size_t group, size_t index)
 {
     struct matmul_operand a = batch->a, b = batch->b;
-    const float *left = (const float *)a.data + index * batch->a_step;
-    const float *right = (const float *)b.data + index * batch->b_step;
-    float *c = (float *)batch->c + index * batch->c_step;
+    const float *left = (const float *)a.data + matmul_offset(batch->a_steps, group, index);
+    const float *right = (const float *)b.data + matmul_offset(batch->b_steps, group, index);
+    float *c = (float *)batch->c + matmul_offset(batch->c_steps, group, index);
     cblas_sgemm(CblasRowMajor, a.transposed ? CblasTrans : CblasNoTrans, b.transposed ? CblasTrans : CblasNoTrans,
                 (blasint)batch->m, (blasint)batch->n, (blasint)batch->k, batch->alpha, left, (blasint)a.stride, right,
                 (blasint)b.stride, batch->beta, c, (blasint)batch->c_stride);
@@ -51,25 +51,33 @@ static void host_matmul(const struct matmul_batch *batch, size_t index)
         kernels->operand_round(batch->dtype, batch->n, c + row * batch->c_stride, c + row * batch->c_stride);
 }
 
-void matmul_many(const struct matmul_batch *batch)
+// True if the operands have rows as long as the product needs, and sizes that BLAS can count.
+static __attribute__((unused)) bool is_product(const struct matmul_batch *batch)
 {
     struct matmul_operand a = batch->a, b = batch->b;
     size_t m = batch->m, n = batch->n, k = batch->k;
-    assert(a.data && b.data && batch->c && m <= INT_MAX && n <= INT_MAX && k <= INT_MAX);
-    assert(a.stride >= (a.transposed ? m : k) && b.stride >= (b.transposed ? k : n) && batch->c_stride >= n);
+    return a.data && b.data && batch->c && m <= INT_MAX && n <= INT_MAX && k <= INT_MAX &&
+           a.stride >= (a.transposed ? m : k) && b.stride >= (b.transposed ? k : n) && batch->c_stride >= n;
+}
+
+void matmul_many(const struct matmul_batch *batch)
+{
+    assert(is_product(batch));
     const struct accelerator *accelerator = accelerator_of(batch->c);
     if (accelerator) {
         accelerator->matmul(batch);
         return;
     }
-    for (size_t i = 0; i < batch->count; i++)
-        host_matmul(batch, i);
+    for (size_t group = 0; group < batch->group_count; group++)
+        for (size_t i = 0; i < batch->count; i++)
+            host_matmul(batch, group, i);
 }
 
 void matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b, float beta,
             float *c, size_t c_stride)
 {
-    matmul_many(&(struct matmul_batch){.count = 1,
+    matmul_many(&(struct matmul_batch){.group_count = 1,
+                                       .count = 1,
                                        .m = m,
                                        .n = n,
                                        .k = k,

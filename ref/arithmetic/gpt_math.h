@@ -42,19 +42,27 @@ struct matmul_operand {
 void matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b, float beta,
             float *c, size_t c_stride);
 
-// `count` such products of one shape; from one to the next the matrices lie a_step, b_step and c_step elements apart.
-// The products write to different elements. On the host, each has the bits of a product alone. a and b are operands of
-// `dtype`; c is fp32, or also such an operand, as which its elements are then rounded.
+// group_count groups of `count` such products of one shape: the matrices lie `step` elements apart from one product to
+// the next, and group_step from one group to the next. The products write to different elements. On the host, each
+// has the bits of a product alone. a and b are operands of `dtype`; c is fp32, or also such an operand, as which its
+// elements are then rounded.
+struct matmul_steps {
+    size_t step, group_step;
+};
 struct matmul_batch {
-    size_t count, m, n, k;
+    size_t group_count, count, m, n, k;
     float alpha, beta;
     enum dtype dtype;
     struct matmul_operand a, b;
-    size_t a_step, b_step;
     void *c;
     bool c_is_operand;
-    size_t c_stride, c_step;
+    size_t c_stride;
+    struct matmul_steps a_steps, b_steps, c_steps;
 };
+DTYPE_INLINE size_t matmul_offset(struct matmul_steps steps, size_t group, size_t index)
+{
+    return group * steps.group_step + index * steps.step;
+}
 void matmul_many(const struct matmul_batch *batch);
 
 // Loads OpenBLAS and makes it run each product on its caller's thread, so that several threads may call matmul at the
@@ -87,13 +95,10 @@ void gelu_forward(size_t row_count, size_t width, const float *in, enum dtype dt
 void gelu_backward(size_t row_count, size_t width, const float *in, const float *gradient, enum dtype dtype,
                    const void *bias, void *out, void *in_gradient);
 
-// Attention on rows of query, key and value (3 x width), sequence after sequence; its result has rows of width. These
-// and their gradients are operands, and so are the softmax and the gradient of the scores. Backward recomputes the
-// scores. head_count divides width.
-//
-// The host takes one head of a sequence at a time out of the rows. An accelerator takes many at once, at equal
-// distances: there qkv is split, into a matrix of length x head_width for each part (query, key, value), head and
-// sequence, in this order.
+// qkv has rows of query, key and value (3 x width), sequence after sequence; out has rows of width. These and their
+// gradients are operands, and so are the softmax and the gradient of the scores. scores and scores_gradient are scratch
+// of scores_count floats each, at least the scores of one head, sequence_length^2; an accelerator computes as many
+// heads at once as fit. Backward recomputes the scores. head_count divides width.
 //
 // A position attends to those up to its own. Scores and their products are computed in blocks of CAUSAL_ROWS positions,
 // each up to its last one's; of the scores behind a position's own, those in its block are 0, and the others have no
@@ -111,36 +116,14 @@ struct attention_shape {
     size_t width;
     size_t head_count;
     enum dtype dtype;
-};
-// The scores and their gradient are scratch of scores_count floats each: at least sequence_length^2, the scores of one
-// head; an accelerator computes as many heads at once as fit. There, out and out_gradient have room for rows of width.
-struct attention_scratch {
     size_t scores_count;
-    float *scores, *scores_gradient;
-    void *out, *out_gradient;
 };
 // Returns the scores_count beyond which more is of no use: for all heads, or for 256 MiB.
 size_t attention_scores_most(const struct attention_shape *shape);
-
-// Returns whether attention in this memory needs qkv split; attention_split does it. rows and split do not overlap.
-bool attention_is_split(const void *address);
-void attention_split(const struct attention_shape *shape, const void *rows, void *split);
-void attention_forward(const struct attention_shape *shape, const void *qkv, void *out,
-                       const struct attention_scratch *scratch);
-// out_gradient and qkv_gradient are rows.
+void attention_forward(const struct attention_shape *shape, const void *qkv, void *out, float *scores,
+                       float *scores_gradient);
 void attention_backward(const struct attention_shape *shape, const void *qkv, const void *out_gradient,
-                        void *qkv_gradient, const struct attention_scratch *scratch);
-
-// Copies the matrices [first, first + count) of heads and sequences, which are length x head_width and lie one after
-// the other, into columns of rows, `stride` elements apart, or out of them. Matrix i is of head i / sequence_count and
-// sequence i mod sequence_count.
-struct heads_copy {
-    size_t sequence_count, length, head_width, stride;
-    size_t first, count;
-    size_t element_bytes;  // 2 or 4
-    bool to_rows;
-    void *rows, *matrices;  // the rows at the first head's column, and matrix `first`
-};
+                        void *qkv_gradient, float *scores, float *scores_gradient);
 
 // The tokens of a micro-batch, [sequence_count][length + 1] in host memory. A row r is a position of a sequence, r /
 // length and r mod length; its target is the next token.

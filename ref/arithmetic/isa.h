@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels over arrays, in one build per instruction set: isa_scalar.c and isa_avx2.c, isa_avx512.c (x86-64) or
-// isa_neon.c, isa_sve.c (aarch64) compile the same source text, dtype_kernel.h, adam_kernel.h, norm_kernel.h,
-// gpt_kernel.h and gpt_token_kernel.h. All builds give the same bits, except that of two NaN operands either may
-// survive, and that a NaN which an operation makes is negative on x86-64 and positive on aarch64. The process
-// chooses one build at run time.
+// isa_neon.c, isa_sve.c (aarch64) compile the same source text, dtype_kernel.h, adam_kernel.h, norm_kernel.h and
+// gpt_kernel.h. All builds give the same bits, except that of two NaN operands either may survive, and that a NaN which
+// an operation makes is negative on x86-64 and positive on aarch64. The process chooses one build at run time.
 #ifndef ZG_ISA_H
 #define ZG_ISA_H
 
 #include "ref/arithmetic/dtype_element.h"
 
 struct adam_step;
-struct heads_copy;
 struct norm_sum;
 struct token_rows;
 
@@ -68,7 +66,6 @@ struct isa_kernels {
     void (*softmax_causal)(size_t count, size_t length, float *scores, enum dtype dtype, void *out);
     void (*softmax_causal_backward)(size_t count, size_t length, const void *softmax, const float *gradient,
                                     enum dtype dtype, void *in_gradient);
-    void (*heads_copy)(const struct heads_copy *copy);
     void (*embedding_forward)(const struct token_rows *rows, size_t width, enum dtype dtype, const void *token_weight,
                               const void *position_weight, float *out);
     void (*token_backward)(const struct token_rows *rows, size_t width, const float *in, float *gradient);
@@ -89,10 +86,9 @@ struct isa_kernels {
         .layernorm_stats = kernel_layernorm_stats, .layernorm_apply = kernel_layernorm_apply,                          \
         .layernorm_backward = kernel_layernorm_backward, .gelu_forward = kernel_gelu_forward,                          \
         .gelu_backward = kernel_gelu_backward, .softmax_causal = kernel_softmax_causal,                                \
-        .softmax_causal_backward = kernel_softmax_causal_backward, .heads_copy = kernel_heads_copy,                    \
-        .embedding_forward = kernel_embedding_forward, .token_backward = kernel_token_backward,                        \
-        .position_backward = kernel_position_backward, .crossentropy_forward = kernel_crossentropy_forward,            \
-        .crossentropy_backward = kernel_crossentropy_backward                                                          \
+        .softmax_causal_backward = kernel_softmax_causal_backward, .embedding_forward = kernel_embedding_forward,      \
+        .token_backward = kernel_token_backward, .position_backward = kernel_position_backward,                        \
+        .crossentropy_forward = kernel_crossentropy_forward, .crossentropy_backward = kernel_crossentropy_backward     \
     }
 
 // Returns the kernels of isa_now().

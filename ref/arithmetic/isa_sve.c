@@ -3,7 +3,6 @@
 #include "ref/arithmetic/adam_kernel.h"
 #include "ref/arithmetic/dtype_kernel.h"
 #include "ref/arithmetic/gpt_kernel.h"
-#include "ref/arithmetic/gpt_token_kernel.h"
 #include "ref/arithmetic/isa.h"
 #include "ref/arithmetic/norm_kernel.h"
 

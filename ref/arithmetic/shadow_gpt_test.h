@@ -33,27 +33,28 @@ static void shadow_close(struct shadow_operand *operand, bool is_written)
 }
 
 // The elements from the first one of a batch's matrices to the last.
-static size_t shadow_span(const struct matmul_batch *batch, size_t step, size_t stride, size_t rows, size_t columns)
+static size_t shadow_span(const struct matmul_batch *batch, struct matmul_steps steps, size_t stride, size_t rows,
+                          size_t columns)
 {
-    return (batch->count - 1) * step + (rows - 1) * stride + columns;
+    return matmul_offset(steps, batch->group_count - 1, batch->count - 1) + (rows - 1) * stride + columns;
 }
 
-static size_t shadow_operand_span(const struct matmul_batch *batch, struct matmul_operand operand, size_t step,
-                                  size_t rows, size_t columns)
+static size_t shadow_operand_span(const struct matmul_batch *batch, struct matmul_operand operand,
+                                  struct matmul_steps steps, size_t rows, size_t columns)
 {
-    return operand.transposed ? shadow_span(batch, step, operand.stride, columns, rows)
-                              : shadow_span(batch, step, operand.stride, rows, columns);
+    return operand.transposed ? shadow_span(batch, steps, operand.stride, columns, rows)
+                              : shadow_span(batch, steps, operand.stride, rows, columns);
 }
 
 static void shadow_matmul(const struct matmul_batch *batch)
 {
     size_t m = batch->m, n = batch->n, k = batch->k;
     struct shadow_operand a =
-        shadow_open(batch->dtype, batch->a.data, shadow_operand_span(batch, batch->a, batch->a_step, m, k));
+        shadow_open(batch->dtype, batch->a.data, shadow_operand_span(batch, batch->a, batch->a_steps, m, k));
     struct shadow_operand b =
-        shadow_open(batch->dtype, batch->b.data, shadow_operand_span(batch, batch->b, batch->b_step, k, n));
+        shadow_open(batch->dtype, batch->b.data, shadow_operand_span(batch, batch->b, batch->b_steps, k, n));
     struct shadow_operand c = shadow_open(batch->c_is_operand ? batch->dtype : DTYPE_FP32, batch->c,
-                                          shadow_span(batch, batch->c_step, batch->c_stride, m, n));
+                                          shadow_span(batch, batch->c_steps, batch->c_stride, m, n));
     struct matmul_batch there = *batch;
     there.a.data = a.floats;
     there.b.data = b.floats;
@@ -163,14 +164,6 @@ static void shadow_softmax_causal_backward(size_t count, size_t length, const vo
     isa_scalar.softmax_causal_backward(count, length, p.floats, at(gradient), dtype, product.floats);
     shadow_close(&p, false);
     shadow_close(&product, true);
-}
-
-static void shadow_heads_copy(const struct heads_copy *copy)
-{
-    struct heads_copy there = *copy;
-    there.rows = at(copy->rows);
-    there.matrices = at(copy->matrices);
-    isa_scalar.heads_copy(&there);
 }
 
 static void shadow_embedding_forward(const struct token_rows *rows, size_t width, enum dtype dtype,

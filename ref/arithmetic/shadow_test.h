@@ -216,7 +216,6 @@ static const struct isa_kernels shadow_kernels = {
     .gelu_backward = shadow_gelu_backward,
     .softmax_causal = shadow_softmax_causal,
     .softmax_causal_backward = shadow_softmax_causal_backward,
-    .heads_copy = shadow_heads_copy,
     .embedding_forward = shadow_embedding_forward,
     .token_backward = shadow_token_backward,
     .position_backward = shadow_position_backward,

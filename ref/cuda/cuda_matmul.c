@@ -22,6 +22,9 @@
 // NVIDIA's recommended size for the newest devices; older ones need less.
 enum { WORKSPACE_BYTES = 32 << 20 };
 
+// Products that cuBLAS gets in one call.
+enum { BATCH_MAX = 512 };
+
 // The library, loaded once per process.
 static struct {
     pthread_once_t once;
@@ -36,7 +39,7 @@ static struct {
     cublasStatus_t (*get_property)(libraryPropertyType type, int *value);
     const char *(*status_name)(cublasStatus_t status);
     __typeof__(cublasGemmEx_64) *gemm;
-    __typeof__(cublasGemmStridedBatchedEx_64) *gemm_batch;
+    __typeof__(cublasGemmBatchedEx_64) *gemm_batch;
 } library = {.once = PTHREAD_ONCE_INIT};
 
 // Of the calling thread, for its stream and device. The handle ends before the stream does.
@@ -44,6 +47,7 @@ struct handle {
     struct cuda_lane_user user;  // first, so that a pointer to it is one to the handle
     cublasHandle_t cublas;
     void *workspace;
+    const void **pointers;  // there, to the matrices of a batch
 };
 static _Thread_local struct handle own;
 
@@ -53,6 +57,7 @@ static void close_handle(struct cuda_lane_user *user)
     if (h->cublas)
         (void)library.destroy(h->cublas);
     (void)cudaFree(h->workspace);
+    (void)cudaFree(h->pointers);
     *h = (struct handle){0};
 }
 
@@ -68,7 +73,7 @@ static void load(void)
         {"cublasGetProperty", &library.get_property},
         {"cublasGetStatusName", &library.status_name},
         {"cublasGemmEx_64", &library.gemm},
-        {"cublasGemmStridedBatchedEx_64", &library.gemm_batch},
+        {"cublasGemmBatchedEx_64", &library.gemm_batch},
     };
     void *file;
     if (cuda_library_open((const char *const[]){LIBRARY, NULL}, "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR), &file) !=
@@ -110,6 +115,9 @@ static int check(cublasStatus_t status, const char *what)
 static int open_handle(struct handle *h, struct CUstream_st *stream)
 {
     TRY(cuda_lane_error(cudaMalloc(&h->workspace, WORKSPACE_BYTES), "allocating the workspace of cuBLAS"));
+    void *pointers;
+    TRY(cuda_lane_error(cudaMalloc(&pointers, 3 * BATCH_MAX * sizeof *h->pointers), "allocating pointers for cuBLAS"));
+    h->pointers = pointers;
     TRY(check(library.create(&h->cublas), "creating a handle of cuBLAS"));
     const cublasMath_t mode = (cublasMath_t)(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
     TRY(check(library.set_math_mode(h->cublas, mode), "the mode of cuBLAS"));
@@ -143,37 +151,18 @@ static cublasComputeType_t compute_of(const struct matmul_batch *p)
 }
 
 // cuBLAS is column-major and so reads a row-major matrix as its transpose: c^T = op(b)^T op(a)^T.
-static cublasStatus_t enqueue(const struct matmul_batch *p, const struct cuda_matrix *a, const struct cuda_matrix *b,
-                              const struct cuda_matrix *c)
+static int multiply_one(const struct matmul_batch *p, struct cuda_matrix a, struct cuda_matrix b, struct cuda_matrix c)
 {
-    int64_t m = (int64_t)p->n, n = (int64_t)p->m, k = (int64_t)p->k;
-    if (p->count == 1)
-        return library.gemm(own.cublas, b->operation, a->operation, m, n, k, &p->alpha, cuda_matrix_data(b),
-                            cuda_matrix_type(b), (int64_t)b->stride, cuda_matrix_data(a), cuda_matrix_type(a),
-                            (int64_t)a->stride, &p->beta, cuda_matrix_data(c), cuda_matrix_type(c), (int64_t)c->stride,
-                            compute_of(p), CUBLAS_GEMM_DEFAULT);
-    return library.gemm_batch(own.cublas, b->operation, a->operation, m, n, k, &p->alpha, cuda_matrix_data(b),
-                              cuda_matrix_type(b), (int64_t)b->stride, (long long)b->step, cuda_matrix_data(a),
-                              cuda_matrix_type(a), (int64_t)a->stride, (long long)a->step, &p->beta,
-                              cuda_matrix_data(c), cuda_matrix_type(c), (int64_t)c->stride, (long long)c->step,
-                              (int64_t)p->count, compute_of(p), CUBLAS_GEMM_DEFAULT);
-}
-
-// The matrices of a batch are activations, whose alignment depends on nothing but the model's shape.
-static int multiply(const struct matmul_batch *p)
-{
-    const struct matmul_operand result = {p->c, p->c_stride, false};
-    struct cuda_matrix a = cuda_matrix_of(p->dtype, p->a, p->a_step, p->m, p->k);
-    struct cuda_matrix b = cuda_matrix_of(p->dtype, p->b, p->b_step, p->k, p->n);
-    struct cuda_matrix c = cuda_matrix_of(p->c_is_operand ? p->dtype : DTYPE_FP32, result, p->c_step, p->m, p->n);
-    TRY(ready(&own));
-    if (p->count > 1)
-        return check(enqueue(p, &a, &b, &c), "matrix products");
     int code = cuda_matrix_open(&a, true);
     code = code == ERR_NONE ? cuda_matrix_open(&b, true) : code;
     code = code == ERR_NONE ? cuda_matrix_open(&c, p->beta != 0.0f) : code;
     if (code == ERR_NONE)
-        code = check(enqueue(p, &a, &b, &c), "a matrix product");
+        code = check(library.gemm(own.cublas, b.operation, a.operation, (int64_t)p->n, (int64_t)p->m, (int64_t)p->k,
+                                  &p->alpha, cuda_matrix_data(&b), cuda_matrix_type(&b), (int64_t)b.stride,
+                                  cuda_matrix_data(&a), cuda_matrix_type(&a), (int64_t)a.stride, &p->beta,
+                                  cuda_matrix_data(&c), cuda_matrix_type(&c), (int64_t)c.stride, compute_of(p),
+                                  CUBLAS_GEMM_DEFAULT),
+                     "a matrix product");
     int closed[] = {cuda_matrix_close(&a, false), cuda_matrix_close(&b, false),
                     cuda_matrix_close(&c, code == ERR_NONE)};
     for (int i = 0; i < 3; i++)
@@ -181,8 +170,44 @@ static int multiply(const struct matmul_batch *p)
     return code;
 }
 
+// The products [first, first + count) of a batch of a b = c. The pointers are copied to the device before the call
+// returns, and in the stream's order, so that their memory there serves every batch.
+static int multiply_some(const struct matmul_batch *p, const struct cuda_matrix matrices[3], size_t first, size_t count)
+{
+    const struct cuda_matrix *a = matrices, *b = matrices + 1, *c = matrices + 2;
+    const void *pointers[3 * BATCH_MAX];
+    for (size_t i = 0; i < 3 * count; i++)
+        pointers[i] = cuda_matrix_at(matrices[i / count], p->count, first + i % count).data;
+    TRY(cuda_lane_error(cudaMemcpyAsync(own.pointers, pointers, 3 * count * sizeof *pointers, cudaMemcpyHostToDevice,
+                                        cuda_lane_stream()),
+                        "pointers for cuBLAS"));
+    return check(library.gemm_batch(own.cublas, b->operation, a->operation, (int64_t)p->n, (int64_t)p->m, (int64_t)p->k,
+                                    &p->alpha, own.pointers + count, cuda_matrix_type(b), (int64_t)b->stride,
+                                    own.pointers, cuda_matrix_type(a), (int64_t)a->stride, &p->beta,
+                                    (void *const *)(own.pointers + 2 * count), cuda_matrix_type(c), (int64_t)c->stride,
+                                    (int64_t)count, compute_of(p), CUBLAS_GEMM_DEFAULT),
+                 "matrix products");
+}
+
+static int multiply(const struct matmul_batch *p)
+{
+    const struct matmul_operand result = {p->c, p->c_stride, false};
+    const struct cuda_matrix matrices[] = {
+        cuda_matrix_of(p->dtype, p->a, p->m, p->k, p->a_steps), cuda_matrix_of(p->dtype, p->b, p->k, p->n, p->b_steps),
+        cuda_matrix_of(p->c_is_operand ? p->dtype : DTYPE_FP32, result, p->m, p->n, p->c_steps)};
+    size_t all = p->group_count * p->count;
+    bool together = all > 1 && cuda_matrix_is_aligned(&matrices[0]) && cuda_matrix_is_aligned(&matrices[1]) &&
+                    cuda_matrix_is_aligned(&matrices[2]);
+    TRY(ready(&own));
+    for (size_t i = 0; together && i < all; i += BATCH_MAX)
+        TRY(multiply_some(p, matrices, i, all - i < BATCH_MAX ? all - i : BATCH_MAX));
+    for (size_t i = 0; !together && i < all; i++)
+        TRY(multiply_one(p, cuda_matrix_at(matrices[0], p->count, i), cuda_matrix_at(matrices[1], p->count, i),
+                         cuda_matrix_at(matrices[2], p->count, i)));
+    return ERR_NONE;
+}
+
 void cuda_matmul(const struct matmul_batch *batch)
 {
-    if (batch->count > 0)
-        cuda_lane_keep(multiply(batch));
+    cuda_lane_keep(multiply(batch));
 }

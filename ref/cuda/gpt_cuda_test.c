@@ -228,46 +228,6 @@ Test(gpt_cuda, softmaxes_on_the_device_have_the_scalar_builds_bits_gpu)
     try_softmax(true);
 }
 
-// The heads' matrices of three sequences, from rows to matrices and from there to other rows, in both sizes of
-// elements, at widths and addresses that allow pairs and that do not, all heads at once and some.
-static void try_heads(bool is_gpu)
-{
-    struct bench b;
-    if (!open_bench(&b, is_gpu))
-        return;
-    enum { SEQUENCES = 3, HEADS = 4, LENGTH = 7, ALL = SEQUENCES * HEADS };
-    for (int i = 0; i < 24; i++) {
-        size_t head_width = (size_t[]){6, 5, 33}[i % 3], width = HEADS * head_width, offset = i / 3 % 2;
-        size_t first = i / 6 % 2 ? 5 : 0, count = i / 6 % 2 ? 4 : ALL, all = SEQUENCES * LENGTH * width;
-        add(&b, 3 * all);
-        add(&b, all);
-        add(&b, 3 * all + 1);
-        struct heads_copy copy = {SEQUENCES, LENGTH, head_width, 3 * width, first, count, i / 12 ? 2 : 4, false, 0, 0};
-        for (int place = 0; place < 2; place++) {
-            const struct isa_kernels *k = place ? b.kernels : &isa_scalar;
-            float **a = place ? b.there : b.here;
-            copy.to_rows = false;
-            copy.rows = (char *)a[0] + width * copy.element_bytes;
-            copy.matrices = a[1];
-            k->heads_copy(&copy);
-            copy.to_rows = true;
-            copy.rows = (char *)a[2] + offset * copy.element_bytes;
-            k->heads_copy(&copy);
-        }
-        compare(&b, "heads", LENGTH, head_width);
-    }
-}
-
-Test(gpt_cuda, heads_have_the_scalar_builds_bits)
-{
-    try_heads(false);
-}
-
-Test(gpt_cuda, heads_on_the_device_have_the_scalar_builds_bits_gpu)
-{
-    try_heads(true);
-}
-
 // Rows of logits that are not next to each other; an operand takes the beginning of each.
 static void try_logits(struct bench *b, const struct token_rows *list)
 {
@@ -373,7 +333,8 @@ Test(gpt_cuda, products_on_the_device_are_right_and_repeat_gpu)
         size_t bytes = dtype_bytes(b.dtype), out_bytes = to_operand ? bytes : sizeof(float);
         int left = add(&b, M * K), right = add(&b, K * N), out = add(&b, M * (N + 2));
         int shifted = add(&b, K * N + 1), target = add(&b, M * (N + 2) + 1);
-        struct matmul_batch here = {.count = 1,
+        struct matmul_batch here = {.group_count = 1,
+                                    .count = 1,
                                     .m = M,
                                     .n = N,
                                     .k = K,
@@ -411,32 +372,33 @@ Test(gpt_cuda, products_on_the_device_are_right_and_repeat_gpu)
     }
 }
 
-// Matrices one after the other and side by side in rows, at steps that allow wide loads in 16 bits and that do not.
+// Heads side by side in the rows of several sequences, as attention has them, at steps that allow wide loads in 16 bits
+// and at steps that do not.
 Test(gpt_cuda, products_of_a_batch_on_the_device_are_right_gpu)
 {
     struct bench b;
     if (!open_bench(&b, true))
         return;
-    enum { HEADS = 5, LENGTH = 9 };
-    for (int i = 0; i < 12; i++) {
-        size_t head_width = i / 6 ? 8 : 6, width = HEADS * head_width;
-        bool side_by_side = i / 3 % 2;
-        size_t stride = side_by_side ? width : head_width, step = side_by_side ? head_width : LENGTH * head_width;
+    enum { SEQUENCES = 3, HEADS = 5, LENGTH = 9, ALL = SEQUENCES * HEADS };
+    for (int i = 0; i < 6; i++) {
+        size_t head_width = i < 3 ? 8 : 6, width = HEADS * head_width;
         b.dtype = (enum dtype)(i % 3);
-        int q = add(&b, LENGTH * width), k = add(&b, LENGTH * width), scores = add(&b, HEADS * LENGTH * LENGTH);
-        struct matmul_batch batch = {.count = HEADS,
+        int q = add(&b, SEQUENCES * LENGTH * width), k = add(&b, SEQUENCES * LENGTH * width);
+        int scores = add(&b, ALL * LENGTH * LENGTH);
+        struct matmul_batch batch = {.group_count = SEQUENCES,
+                                     .count = HEADS,
                                      .m = LENGTH,
                                      .n = LENGTH,
                                      .k = head_width,
                                      .alpha = 0.25f,
                                      .dtype = b.dtype,
-                                     .a = {operand_there(&b, q), stride, false},
-                                     .b = {operand_there(&b, k), stride, true},
-                                     .a_step = step,
-                                     .b_step = step,
+                                     .a = {operand_there(&b, q), width, false},
+                                     .b = {operand_there(&b, k), width, true},
                                      .c = b.there[scores],
                                      .c_stride = LENGTH,
-                                     .c_step = LENGTH * LENGTH};
+                                     .a_steps = {head_width, LENGTH * width},
+                                     .b_steps = {head_width, LENGTH * width},
+                                     .c_steps = {LENGTH * LENGTH, HEADS * LENGTH * LENGTH}};
         cuda_matmul(&batch);
         batch.a.data = b.here[q];
         batch.b.data = b.here[k];

@@ -246,23 +246,4 @@ struct softmax_causal_backward_operation {
     }
 };
 
-// A row of a head's matrix, in units of 2 or 4 bytes.
-template <typename unit> struct heads_copy_operation {
-    uint32_t sequence_count, length, head_width;
-    size_t stride, first;
-    bool to_rows;
-    unit *rows, *matrices;
-
-#pragma nv_exec_check_disable
-    ROW
-    {
-        uint32_t matrix = (uint32_t)(first + r / length), head = matrix / sequence_count;
-        size_t position = matrix % sequence_count * (size_t)length + r % length;
-        unit *row = rows + position * stride + head * (size_t)head_width, *part = matrices + r * head_width;
-        unit *to = to_rows ? row : part, *from = to_rows ? part : row;
-        team.map(
-            head_width, [&](size_t j) { return from[j]; }, [&](size_t j, unit x) { to[j] = x; });
-    }
-};
-
 #endif

@@ -101,19 +101,6 @@ template <typename where> struct gpt_kernels {
                     count * length, "a softmax' gradients");
     }
 
-    // Pairs of 2-byte elements are copied together where they are aligned.
-    static void heads_copy(const struct heads_copy *copy)
-    {
-        bool pairs = (copy->head_width | copy->stride) % 2 == 0 && (uintptr_t)copy->rows % sizeof(uint32_t) == 0 &&
-                     (uintptr_t)copy->matrices % sizeof(uint32_t) == 0;
-        if (copy->element_bytes == sizeof(uint32_t))
-            copy_units<uint32_t>(copy, 1);
-        else if (pairs)
-            copy_units<uint32_t>(copy, 2);
-        else
-            copy_units<uint16_t>(copy, 1);
-    }
-
     // The host computes the logarithms and the sum over rows.
     static double crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, const float *logits,
                                        float *stats)
@@ -175,14 +162,6 @@ template <typename where> struct gpt_kernels {
     }
 
   private:
-    template <typename unit> static void copy_units(const struct heads_copy *copy, size_t elements)
-    {
-        where::rows(heads_copy_operation<unit>{(uint32_t)copy->sequence_count, (uint32_t)copy->length,
-                                               (uint32_t)(copy->head_width / elements), copy->stride / elements,
-                                               copy->first, copy->to_rows, (unit *)copy->rows, (unit *)copy->matrices},
-                    copy->count * copy->length, "the heads of attention");
-    }
-
     // An operand that is only read.
     static struct operand in(enum dtype dtype, const void *data)
     {

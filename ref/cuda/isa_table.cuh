@@ -30,7 +30,6 @@ template <typename place> constexpr struct isa_kernels isa_table()
         .gelu_backward = gpt::gelu_backward,
         .softmax_causal = gpt::softmax_causal,
         .softmax_causal_backward = gpt::softmax_causal_backward,
-        .heads_copy = gpt::heads_copy,
         .embedding_forward = gpt::embedding_forward,
         .token_backward = gpt::token_backward,
         .position_backward = gpt::position_backward,

@@ -11,16 +11,9 @@
 
 static struct attention_shape attention_of(const struct gpt_pass *pass)
 {
-    return (struct attention_shape){pass->run->sequence_count, pass->shape->sequence_length, pass->width,
-                                    pass->shape->head_count, pass->dtype};
-}
-
-static struct attention_scratch scratch_of(const struct gpt_pass *pass)
-{
-    return (struct attention_scratch){.scores_count = pass->at.scores_count,
-                                      .scores = pass->memory + pass->at.scores,
-                                      .scores_gradient = pass->memory + pass->at.scores_gradient,
-                                      .out = pass->memory + pass->at.wide_1};
+    return (struct attention_shape){
+        pass->run->sequence_count, pass->shape->sequence_length, pass->width, pass->shape->head_count, pass->dtype,
+        pass->at.scores_count};
 }
 
 // The index of an MLP parameter in the layer's list.
@@ -43,17 +36,13 @@ static void attention_activations(const struct gpt_pass *pass)
     float *memory = pass->memory, *kept = pass->kept, *input = kept + at->input, *qkv = kept + at->qkv;
     float *attention = kept + at->attention, *middle = kept + at->middle, *normed = memory + at->narrow;
     struct attention_shape shape = attention_of(pass);
-    struct attention_scratch scratch = scratch_of(pass);
-    float *qkv_rows = attention_is_split(memory) ? memory + at->wide_2 : qkv;
 
     layernorm_stats(rows, width, input, kept + at->stats_1);
     pass_norm(pass, LN_1_WEIGHT, input, kept + at->stats_1, normed);
-    bias_rows(rows, 3 * width, pass->dtype, pass->weights[QKV_BIAS], qkv_rows);
+    bias_rows(rows, 3 * width, pass->dtype, pass->weights[QKV_BIAS], qkv);
     pass_multiply(pass, QKV_WEIGHT, normed, width,
-                  (struct gpt_result){.data = qkv_rows, .width = 3 * width, .add = true, .is_operand = true});
-    if (qkv_rows != qkv)
-        attention_split(&shape, qkv_rows, qkv);
-    attention_forward(&shape, qkv, attention, &scratch);
+                  (struct gpt_result){.data = qkv, .width = 3 * width, .add = true, .is_operand = true});
+    attention_forward(&shape, qkv, attention, memory + at->scores, memory + at->scores_gradient);
     bias_add(rows, width, input, pass->dtype, pass->weights[PROJ_BIAS], middle);
     pass_multiply(pass, PROJ_WEIGHT, attention, width,
                   (struct gpt_result){.data = middle, .width = width, .add = true});
@@ -66,21 +55,18 @@ static void attention_gradients(const struct gpt_pass *pass)
     size_t width = pass->width;
     const struct gpt_layout *at = &pass->at;
     float *memory = pass->memory, *kept = pass->kept, *input = kept + at->input;
-    float *narrow = memory + at->narrow, *wide_1 = memory + at->wide_1, *wide_2 = memory + at->wide_2;
+    float *normed = memory + at->narrow, *wide_1 = memory + at->wide_1, *wide_2 = memory + at->wide_2;
     struct attention_shape shape = attention_of(pass);
-    struct attention_scratch scratch = scratch_of(pass);
-    scratch.out = memory + at->normed_gradient;
-    scratch.out_gradient = scratch.out == wide_1 ? wide_1 + pass->rows * width : wide_1;
 
     pass_norm_back(pass, LN_2_WEIGHT, kept + at->middle, kept + at->stats_2, memory + at->normed_gradient);
     const void *stream = pass_stream_gradient(pass);
     pass_weight_gradient(pass, PROJ_WEIGHT, kept + at->attention, width, stream, width);
     pass_bias_gradient(pass, PROJ_BIAS, stream, width);
     pass_multiply_back(pass, PROJ_WEIGHT, stream, width,
-                       (struct gpt_result){.data = narrow, .width = width, .is_operand = true});
-    attention_backward(&shape, kept + at->qkv, narrow, wide_2, &scratch);
-    pass_norm(pass, LN_1_WEIGHT, input, kept + at->stats_1, narrow);
-    pass_weight_gradient(pass, QKV_WEIGHT, narrow, width, wide_2, 3 * width);
+                       (struct gpt_result){.data = wide_1, .width = width, .is_operand = true});
+    attention_backward(&shape, kept + at->qkv, wide_1, wide_2, memory + at->scores, memory + at->scores_gradient);
+    pass_norm(pass, LN_1_WEIGHT, input, kept + at->stats_1, normed);
+    pass_weight_gradient(pass, QKV_WEIGHT, normed, width, wide_2, 3 * width);
     pass_bias_gradient(pass, QKV_BIAS, wide_2, 3 * width);
     pass_multiply_back(pass, QKV_WEIGHT, wide_2, 3 * width, (struct gpt_result){.data = wide_1, .width = width});
     pass_norm_back(pass, LN_1_WEIGHT, input, kept + at->stats_1, wide_1);

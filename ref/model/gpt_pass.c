@@ -107,7 +107,8 @@ void pass_hand_over(const struct gpt_pass *pass, int index, const float *value)
 void pass_product(const struct gpt_pass *pass, size_t m, size_t k, struct matmul_operand a, struct matmul_operand b,
                   struct gpt_result c)
 {
-    matmul_many(&(struct matmul_batch){.count = 1,
+    matmul_many(&(struct matmul_batch){.group_count = 1,
+                                       .count = 1,
                                        .m = m,
                                        .n = c.width,
                                        .k = k,

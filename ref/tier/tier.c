@@ -204,7 +204,7 @@ int tier_allocate(struct tier *tier, enum ledger_tier where, enum ledger_kind ki
 }
 
 // Returns whether the bytes between the end of the allocation and the guard page still hold the pattern.
-static bool slack_is_untouched(const struct tier *tier, const struct allocation *allocation)
+static __attribute__((unused)) bool slack_is_untouched(const struct tier *tier, const struct allocation *allocation)
 {
     const uint8_t *end = allocation->address + allocation->bytes;
     return tier_is_poison(end, allocation->page_count * tier->page_bytes - allocation->bytes, (uintptr_t)end);

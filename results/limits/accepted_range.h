@@ -69,7 +69,8 @@ bool accepted_range_applies(const struct accepted_range *range, const json_t *be
 void accepted_range_judge(const struct accepted_range *range, const json_t *bench_record, size_t line,
                           struct bench_finding *out);
 
-// Writes a short label for a record: its name and the strings, booleans and integers of its case. Returns out.
+// Writes a short label for a record: its name and the strings, booleans and integers of its case, without control
+// characters and cut between characters. Returns out.
 enum { BENCH_LABEL_BYTES = 160 };
 const char *bench_label(const json_t *bench_record, char out[BENCH_LABEL_BYTES]);
 

@@ -3,6 +3,7 @@
 #include "results/limits/accepted_range.h"
 
 #include "base/err.h"
+#include "base/safe_text.h"
 #include "base/size.h"
 
 #include <math.h>
@@ -74,7 +75,7 @@ bool accepted_range_applies(const struct accepted_range *range, const json_t *be
 
 const char *bench_label(const json_t *bench_record, char out[BENCH_LABEL_BYTES])
 {
-    char bytes[SIZE_TEXT_BYTES];
+    char bytes[SIZE_TEXT_BYTES], shown[TEXT_MESSAGE_BYTES];
     const char *key, *name = json_string_value(json_object_get(bench_record, "name"));
     json_t *value, *of_case = json_object_get(bench_record, "case");
     int used = snprintf(out, BENCH_LABEL_BYTES, "%s", name ? name : "?");
@@ -92,7 +93,11 @@ const char *bench_label(const json_t *bench_record, char out[BENCH_LABEL_BYTES])
         else if (json_is_true(value))
             used += snprintf(at, room, " %s", key);
     }
-    return out;
+    // A long text may end within a character, and escapes take more room.
+    size_t limit = BENCH_LABEL_BYTES - 4;
+    while (strlen(text_message(shown, out, limit)) >= BENCH_LABEL_BYTES)
+        limit /= 2;
+    return strcpy(out, shown);
 }
 
 static void describe(const struct accepted_range *range, const json_t *record, double value, struct bench_finding *out)

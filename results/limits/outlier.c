@@ -12,17 +12,23 @@
 
 static const double MAD_TO_DEVIATION = 1.4826;
 
-bool outlier_is(const double *times, size_t count, size_t index, double *centre)
+double outlier_limit(const double *times, size_t count, double *centre)
 {
     double deviation = 0;
-    assert(count >= 2 && index < count);
+    assert(count >= 2);
     if (count == 2) {
         *centre = fmin(times[0], times[1]);
     } else {
         *centre = statistics_median(times, count);
         deviation = MAD_TO_DEVIATION * statistics_mad(times, count);
     }
-    return times[index] > *centre + OUTLIER_DEVIATIONS * fmax(deviation, OUTLIER_FLOOR * *centre);
+    return *centre + OUTLIER_DEVIATIONS * fmax(deviation, OUTLIER_FLOOR * *centre);
+}
+
+bool outlier_is(const double *times, size_t count, size_t index, double *centre)
+{
+    assert(index < count);
+    return times[index] > outlier_limit(times, count, centre);
 }
 
 // A rank's result in a group: from `bench ranks`, from `bench links`, or for its host from another benchmark.

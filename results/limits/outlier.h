@@ -21,6 +21,9 @@
 // 3.5 is Iglewicz and Hoaglin's threshold. With the floor, an outlier takes at least 1.35 times as long as the centre.
 static const double OUTLIER_DEVIATIONS = 3.5, OUTLIER_FLOOR = 0.1;
 
+// Returns the time beyond which one of `count` times, 2 or more, is an outlier. *centre: what they are compared with.
+double outlier_limit(const double *times, size_t count, double *centre);
+
 // Returns whether the time at `index` is an outlier among `count` times, 2 or more. *centre: what it is compared with.
 bool outlier_is(const double *times, size_t count, size_t index, double *centre);
 

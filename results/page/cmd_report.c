@@ -42,7 +42,8 @@ static int verify_one(const char *path)
     TRY(open_verified(path, &file));
     int rc = result_view_open(&file, &view);
     if (rc == ERR_NONE)
-        printf("%s: verified; %s%s%s\n", path, view.verdict, *view.own_limits ? ": " : "", view.own_limits);
+        printf("%s: verified; %s%s%s%s%s\n", path, view.verdict, *view.own_limits ? ": " : "", view.own_limits,
+               *view.unranked ? ", not ranked: " : "", view.unranked);
     result_view_close(&view);
     result_close(&file);
     return rc;

@@ -21,7 +21,7 @@ static const char style[] =
     "  margin: .15rem 0 .1rem; } .spread path { vector-effect: non-scaling-stroke; stroke-width: 1.5; }\n"
     ".row .figures { font-size: .8125rem; color: var(--faint); } .heat { font-size: .875rem; }\n"
     ".heat th, .heat td { padding: .3rem .6rem; border: 1px solid #ffffff; text-align: center; white-space: nowrap; }\n"
-    ".heat th { text-align: right; }\n"
+    ".heat th { text-align: right; } .links { display: block; width: 100%; }\n"
     ".axis { display: flex; justify-content: space-between; color: var(--faint); } p.case { margin: 0 0 .4rem; }\n"
     "@media (max-width: 46rem) { .row { grid-template-columns: 1fr auto; }\n"
     "  .row .chart { grid-column: 1 / 3; grid-row: 2; } .row .judged { grid-column: 1 / 3; } }\n"
@@ -95,6 +95,7 @@ int result_html(const struct result_view *view, FILE *out)
     put_facts(view, command, out);
     html_limits(view, out);
     html_heat(view, out);
+    html_links(view, out);
     html_timeline(view, out);
     html_rest(view, out);
     html_end(out);

@@ -9,6 +9,7 @@
 
 void html_limits(const struct result_view *view, FILE *out);    // html_bench.c: bars and samples
 void html_heat(const struct result_view *view, FILE *out);      // html_heat.c: block size by depth
+void html_links(const struct result_view *view, FILE *out);     // html_links.c: hosts by hosts
 void html_timeline(const struct result_view *view, FILE *out);  // html_timeline.c: busy times of lanes
 void html_rest(const struct result_view *view, FILE *out);      // html_rest.c: findings, requirements, fits, machine
 

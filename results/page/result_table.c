@@ -19,6 +19,8 @@ static void put_head(const struct result_view *view, FILE *out)
     fprintf(out, "# %s\n\n", view->verdict);
     if (*view->own_limits)
         fprintf(out, "Not by the default accepted ranges: %s.\n\n", view->own_limits);
+    if (*view->unranked)
+        fprintf(out, "Not ranked: %s.\n\n", view->unranked);
     json_array_foreach (json_object_get(end, "reasons"), i, reason) {
         fputs("- ", out);
         text_markdown(out, json_string_value(reason));

@@ -125,6 +125,8 @@ int result_view_open(const struct result_file *file, struct result_view *out)
         rc = record_own_limits(file, out->own_limits);
     if (*out->own_limits)
         out->verdict = OWN_VERDICT;
+    if (rc == ERR_NONE && strcmp(out->verdict, "VALID") == 0)
+        record_unranked(file, out->unranked);
     return rc;
 }
 

@@ -24,6 +24,7 @@ struct result_view {
     // "VALID", ...; "VALID BY OWN LIMITS" if the ranges are not the default ones; "MEASURED" if nothing was judged
     const char *verdict;
     char own_limits[OWN_LIMITS_TEXT_BYTES];  // record_own_limits of a VALID run; else ""
+    char unranked[UNRANKED_TEXT_BYTES];      // record_unranked of a run that is VALID by the default ranges; else ""
 };
 
 // The file has an end and is verified. ERR_MEMORY. Close with result_view_close, also after a failure.

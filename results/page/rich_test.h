@@ -136,7 +136,7 @@ static inline void rich_write(const char *path, const struct rich_texts *texts, 
     const char *setting = texts ? texts->setting : "torch";
     struct rich rich = {.findings = json_array(), .text = texts ? texts->text : "adam update"};
     cr_assert_eq(record_create(path, &rich.writer), ERR_NONE, "%s", err_message());
-    rich_append(&rich, record_run("validate", "quick", 3, argv, folders));
+    rich_append(&rich, record_run("trial", "quick", 3, argv, folders));
     rich_append(&rich, json_loads(SAMPLE_CONFORMANCE, 0, NULL));
     rich_append(&rich, json_loads(SAMPLE_REQUIREMENT, 0, NULL));
     rich_append(&rich,

@@ -41,8 +41,8 @@ static bool is_commit(const char *text)
 }
 
 static const char *const conformance_verdicts[] = {"CONFORMS", "CONFORMS-PARTLY", "FAILS", "NOTHING-JUDGED", NULL};
-static const char *const requirement_verdicts[] = {"UNSUPPORTED", "PASS",   "EQUIVALENT", "BOUNDED",
-                                                   "FAIL",        "BROKEN", NULL};
+static const char *const requirement_verdicts[] = {"UNSUPPORTED", "PASS", "EQUIVALENT", "BOUNDED",
+                                                   "PARTLY",      "FAIL", "BROKEN",     NULL};
 static const char *const verdicts[] = {"VALID", "INVALID", "INCOMPLETE", NULL};
 static const char *const kinds[] = {"arithmetic", "band", "health", "outlier", "part", NULL};
 static const char *const statuses[] = {"complete", "interrupted", NULL};
@@ -60,6 +60,7 @@ static const struct shape_field suite_fields[] = {
     {"compiler", TEXT(256)},
     {"flags", TEXT(4096)},
     {"libraries", NAMES(64, short_text)},
+    {"openblas_warning", {.kind = SHAPE_TEXT, .high = 256, .optional = true}},
     {0},
 };
 
@@ -110,6 +111,7 @@ static const struct shape_field conformance_fields[] = {
     {"implementation", TEXT(256)},
     {"level", TEXT(64)},
     {"verdict", WORD(conformance_verdicts)},
+    {"case_count", {.kind = SHAPE_WHOLE, .low = 0, .high = 1000000, .optional = true}},
     {"requirement_counts", OBJECT(count_fields)},
     {0},
 };

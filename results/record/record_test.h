@@ -27,7 +27,7 @@
     "\"clock_source\":\"tsc\",\"governor\":\"performance\",\"hypervisor\":\"KVM\",\"container\":\"docker\","           \
     "\"allowed_threads\":2,\"processor_quota\":1.5,\"memory_limit_bytes\":512,\"locked_memory_limit_bytes\":65536}"
 #define SAMPLE_RUN                                                                                                     \
-    "{\"record\":\"run\",\"schema\":1,\"program\":\"validate\",\"level\":\"quick\","                                   \
+    "{\"record\":\"run\",\"schema\":1,\"program\":\"trial\",\"level\":\"quick\","                                      \
     "\"command\":[\"zerogauge\",\"validate\",\"--quick\"],\"started\":\"2026-11-21T15:00:00Z\","                       \
     "\"suite\":" SAMPLE_SUITE ",\"machine\":" SAMPLE_MACHINE                                                           \
     ",\"other_hosts\":[{\"host\":\"node8\",\"rank\":1,\"rank_count\":2,\"machine\":" SAMPLE_MACHINE "}]}"
@@ -38,6 +38,7 @@
     "{\"PASS\":" #pass ",\"EQUIVALENT\":0,\"BOUNDED\":0,\"FAIL\":0,\"BROKEN\":0,\"UNSUPPORTED\":0}"
 #define SAMPLE_CONFORMANCE                                                                                             \
     "{\"record\":\"conformance\",\"implementation\":\"the reference\",\"level\":\"quick\",\"verdict\":\"CONFORMS\","   \
+    "\"case_count\":3,"                                                                                                \
     "\"requirement_counts\":" SAMPLE_COUNTS(1) "}"
 #define SAMPLE_REQUIREMENT                                                                                             \
     "{\"record\":\"requirement\",\"id\":\"R-ADAM-01\",\"must\":true,\"chapter\":\"Adam\",\"title\":\"The update\","    \

@@ -65,6 +65,11 @@ bool verify_is(const json_t *record, const char *name)
     return strcmp(verify_text(record, "record"), name) == 0;
 }
 
+bool verify_judges(const struct verify *v)
+{
+    return strcmp(verify_text(v->file->run, "program"), "bench") != 0;
+}
+
 const json_t *verify_finding(struct verify *v, const char *kind, const char *id, size_t line)
 {
     const json_t *found = NULL;
@@ -137,8 +142,8 @@ static void verify_verdict(struct verify *v, size_t line, const json_t *end)
     if (strcmp(said ? said : "null", verdict ? verdict : "null") != 0)
         verify_refuse(v, line, "verdict", "is %s, expected %s from the findings", said ? said : "null",
                       verdict ? verdict : "null");
-    if (!verdict && strcmp(verify_text(v->file->run, "program"), "validate") == 0)
-        verify_refuse(v, line, "verdict", "is null, expected findings of a run of validate");
+    if (!verdict && verify_judges(v))
+        verify_refuse(v, line, "verdict", "is null, expected findings of a run that judges");
     if (!json_equal(written, reasons))
         verify_refuse(v, line, "reasons", "are not the texts of the %zu findings that decide, in their order",
                       json_array_size(reasons));
@@ -223,6 +228,10 @@ int record_verify(const struct result_file *file, FILE *out, size_t *refusal_cou
     verify_conformance(&v);
     verify_fits(&v);
     verify_findings(&v);
+    if (strcmp(verify_text(file->run, "program"), "validate") == 0) {
+        verify_run(&v);
+        verify_suite(&v);
+    }
     int rc = verify_outliers(&v);
     verify_end(&v);
     free(lists);

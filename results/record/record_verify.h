@@ -8,8 +8,9 @@
 
 #include <stdio.h>
 
-// Recomputes everything that follows from something else in the file. Writes the first VERIFY_LINE_MAX refusals, each a
-// line "FILE:LINE: KEY: is VALUE, expected WHAT"; out may be null. *refusal_count: 0 if the file verifies. ERR_MEMORY.
+// Recomputes everything that follows from something else in the file or from the tables of this program. Writes the
+// first VERIFY_LINE_MAX refusals, each a line "FILE:LINE: KEY: is VALUE, expected WHAT"; out may be null.
+// *refusal_count: 0 if the file verifies. ERR_MEMORY.
 enum { VERIFY_LINE_MAX = 100 };
 int record_verify(const struct result_file *file, FILE *out, size_t *refusal_count);
 
@@ -20,5 +21,9 @@ int record_verify(const struct result_file *file, FILE *out, size_t *refusal_cou
 // loosened; "" if there are none. Ranges for cases that the run's level or the machine does not have may be missing.
 enum { OWN_LIMITS_TEXT_BYTES = 256 };
 int record_own_limits(const struct result_file *file, char out[OWN_LIMITS_TEXT_BYTES]);
+
+// Lists why a verified file with the verdict VALID is not ranked (RULES.md), "" if it is.
+enum { UNRANKED_TEXT_BYTES = 256 };
+void record_unranked(const struct result_file *file, char out[UNRANKED_TEXT_BYTES]);
 
 #endif

@@ -37,6 +37,8 @@ bool verify_is(const json_t *record, const char *name);
 double verify_number(const json_t *record, const char *key);
 const char *verify_text(const json_t *record, const char *key);  // null where it is none
 
+bool verify_judges(const struct verify *v);  // false for `bench --out`, which only measures
+
 // The parts of the verification, each for its own kinds of record.
 void verify_machine(struct verify *v);
 void verify_bench(struct verify *v);
@@ -47,6 +49,8 @@ void verify_health(struct verify *v);
 void verify_parts(struct verify *v);
 void verify_conformance(struct verify *v);
 void verify_fits(struct verify *v);
+void verify_run(struct verify *v);
+void verify_suite(struct verify *v);
 int verify_outliers(struct verify *v);  // ERR_MEMORY
 
 // The only finding of this kind about this line, with this id unless id is null. If there is none, or more than one,

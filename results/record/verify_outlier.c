@@ -34,8 +34,8 @@ static void compare(struct verify *v, const struct bench_findings *findings)
 {
     size_t said = outlier_finding_count(v);
     // A run that judges nothing, or was interrupted, may have none.
-    bool finding_verdict = v->file->end && strcmp(verify_text(v->file->end, "status"), "complete") == 0 &&
-                           strcmp(verify_text(v->file->run, "program"), "validate") == 0;
+    bool finding_verdict =
+        v->file->end && strcmp(verify_text(v->file->end, "status"), "complete") == 0 && verify_judges(v);
     if (said == 0 && !finding_verdict)
         return;
     for (size_t i = 0; i < findings->count; i++)

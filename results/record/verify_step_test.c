@@ -30,12 +30,12 @@ static char *refusals_in(const char *line, const char *from, const char *to)
 {
     static const char run[] = SAMPLE_RUN;
     char *text, measured[sizeof run], edited[4096];
-    const char *program = strstr(run, "\"validate\""), *at = strstr(line, from);
+    const char *program = strstr(run, "\"trial\""), *at = strstr(line, from);
     struct result_file file;
     size_t bytes, count;
     FILE *out = open_memstream(&text, &bytes);
     cr_assert_not_null(at, "%s", from);
-    snprintf(measured, sizeof measured, "%.*s\"bench\"%s", (int)(program - run), run, program + 10);
+    snprintf(measured, sizeof measured, "%.*s\"bench\"%s", (int)(program - run), run, program + strlen("\"trial\""));
     snprintf(edited, sizeof edited, "%.*s%s%s", (int)(at - line), line, to, at + strlen(from));
     const char *const lines[] = {measured, edited, END, NULL};
     cr_assert_eq(result_open(sample_write("a", lines), &file), ERR_NONE, "%s", err_message());

@@ -32,6 +32,8 @@ class Adapter:
     claims = {"contract": 1, "name": "unnamed", "version": "0"}
     # Options of the command line, each with its choices; the first is the default. self.arguments has the values.
     options = {}
+    # What `build` raises where a configuration is invalid: the answer is a refusal, with the message.
+    refusals = (ValueError, AssertionError)
 
     def __init__(self, case, arguments):
         self.case, self.arguments, self.is_last = case, arguments, False
@@ -153,8 +155,8 @@ class Adapter:
                 adapter.train()
             except Unsupported as reason:
                 (case.answer / "unsupported.txt").write_text(f"{reason}\n")
-            except Exception as error:
-                if case.expect != "refusal":
+            except cls.refusals as error:
+                if built:
                     raise
                 (case.answer / "refused.txt").write_text(f"{type(error).__name__}: {error}\n")
             if built:

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// A launch that ends badly has crashed in one case: the last that it began or, if that is answered, the next. That case
+// alone has no answer; those behind it are launched again, in folders of their own, from which their files come back.
+#include "conformance/run/check_launch.h"
+
+#include "base/err.h"
+#include "base/process/check_folder.h"
+#include "base/process/launch.h"
+#include "conformance/cases/case_folders.h"
+#include "conformance/run/check_select.h"
+#include "conformance/run/crash.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// So many launches in a row without any answer are a command that does not work; so many in all are enough.
+enum { IDLE_MAX = 3, LAUNCH_MAX = 64 };
+
+// One launch: the cases from `first` on, or one alone.
+struct attempt {
+    struct check_group *group;
+    size_t first;
+    const struct check_case *alone;  // null: all from `first` on
+    int number;                      // of the group's launches, from 1
+    char cases[PATH_MAX], answers[PATH_MAX], output[PATH_MAX], log[96];
+};
+
+void check_note_failure(struct check_run *run, const char *text)
+{
+    if (!run->command_failed)
+        snprintf(run->command_text, sizeof run->command_text, "%s", text);
+    run->command_failed = true;
+}
+
+int check_write_order(const char *cases_folder, struct check_case *const cases[], size_t count)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(list, json_string(cases[i]->name));
+    int rc = case_order_write(cases_folder, list);
+    json_decref(list);
+    return rc;
+}
+
+// Starts the command once. why: how it ended; "": well.
+static int start(const struct check_setting *setting, struct check_run *run, struct attempt *attempt,
+                 char why[CHECK_WHY_BYTES])
+{
+    char one_case[PATH_MAX] = "", one_answer[PATH_MAX] = "", reason[256];
+    if (attempt->alone) {
+        TRY(file_join(attempt->cases, attempt->alone->name, one_case));
+        TRY(file_join(attempt->answers, attempt->alone->name, one_answer));
+    }
+    const struct check_words words = {
+        .cases = attempt->cases,
+        .answers = attempt->answers,
+        .state = attempt->group->state_folder,
+        .one_case = attempt->alone ? one_case : NULL,
+        .one_answer = attempt->alone ? one_answer : NULL,
+        .world = attempt->group->world,
+    };
+    why[0] = '\0';
+    run->launch_count++;
+    if (setting->answer)
+        return setting->answer(setting->answer_context, &words);
+    char **argv;
+    TRY(check_command(setting->command, &words, &argv));
+    unlink(attempt->output);
+    const struct launch_setting launch_setting = {
+        .argv = (const char *const *)argv,
+        .output_path = attempt->output,
+        .watched_folder = attempt->answers,
+        .time_limit_s = setting->time_limit_s,
+        .memory_limit_bytes = setting->memory_limit_bytes,
+        .output_limit_bytes = setting->output_limit_bytes,
+        .interrupted = setting->interrupted,
+    };
+    struct launch_result result;
+    int rc = launch(&launch_setting, &result);
+    free(argv);
+    TRY(rc);
+    if (result.end == LAUNCH_INTERRUPTED)
+        return err_set(ERR_USAGE, "interrupted");
+    if (result.end != LAUNCH_EXITED || result.status != 0) {
+        crash_text(attempt->output, reason, sizeof reason);
+        snprintf(why, CHECK_WHY_BYTES, "the command %.150s: %.240s (%.60s)", result.text,
+                 reason[0] ? reason : "it printed nothing", attempt->log);
+    }
+    return ERR_NONE;
+}
+
+// The folders of a launch: those of the group for the first one.
+static int name_folders(const struct check_setting *setting, struct attempt *attempt)
+{
+    char name[96], base[PATH_MAX];
+    struct check_group *group = attempt->group;
+    snprintf(name, sizeof name, attempt->number > 1 ? "%s-%d" : "%s", group->name, attempt->number);
+    TRY(file_join(setting->folder, "cases", base));
+    TRY(file_join(base, name, attempt->cases));
+    TRY(file_join(setting->folder, "answers", base));
+    TRY(file_join(base, name, attempt->answers));
+    TRY(file_join(setting->folder, "output", base));
+    TRY(case_folder_make(base));
+    snprintf(attempt->log, sizeof attempt->log, "output/%.80s.txt", name);
+    return file_join(setting->folder, attempt->log, attempt->output);
+}
+
+// Moves FROM/NAME to TO/NAME. What is not there is left where it is not.
+static int move(const char *from, const char *to, const char *name)
+{
+    char source[PATH_MAX], target[PATH_MAX];
+    TRY(file_join(from, name, source));
+    TRY(file_join(to, name, target));
+    if (rename(source, target) == 0 || errno == ENOENT)
+        return ERR_NONE;
+    return err_set(ERR_IO, "%s: cannot be moved: %s", source, strerror(errno));
+}
+
+static int remove_below(const char *folder, const char *name)
+{
+    char path[PATH_MAX];
+    TRY(file_join(folder, name, path));
+    check_folder_remove(path);
+    return ERR_NONE;
+}
+
+// A saving half begins with an empty folder for its checkpoint.
+static int empty_state(const struct attempt *attempt, const struct check_case *c)
+{
+    char name[CASE_NAME_BYTES], path[PATH_MAX];
+    if (c->phase != PHASE_SAVE)
+        return ERR_NONE;
+    check_whole_name(c, name);
+    TRY(file_join(attempt->group->state_folder, name, path));
+    check_folder_clear(path);
+    return ERR_NONE;
+}
+
+// Launches the cases from attempt->first on in folders of their own.
+static int start_again(const struct check_setting *setting, struct check_run *run, struct attempt *attempt,
+                       char why[CHECK_WHY_BYTES])
+{
+    struct check_group *group = attempt->group;
+    TRY(case_folder_make(attempt->cases));
+    TRY(case_folder_make(attempt->answers));
+    for (size_t i = attempt->first; i < group->count; i++) {
+        TRY(remove_below(group->answers_folder, group->cases[i]->name));
+        TRY(empty_state(attempt, group->cases[i]));
+        TRY(move(group->cases_folder, attempt->cases, group->cases[i]->name));
+    }
+    TRY(check_write_order(attempt->cases, group->cases + attempt->first, group->count - attempt->first));
+    TRY(start(setting, run, attempt, why));
+    for (size_t i = attempt->first; i < group->count; i++) {
+        TRY(move(attempt->cases, group->cases_folder, group->cases[i]->name));
+        TRY(move(attempt->answers, group->answers_folder, group->cases[i]->name));
+    }
+    check_folder_remove(attempt->cases);
+    check_folder_remove(attempt->answers);
+    return ERR_NONE;
+}
+
+static bool has_answer(const struct check_group *group, const struct check_case *c, bool *begun)
+{
+    char path[PATH_MAX];
+    struct stat status;
+    struct answer answer = {0};
+    *begun = file_join(group->answers_folder, c->name, path) == ERR_NONE && lstat(path, &status) == 0;
+    bool has = *begun && answer_open(c, path, &answer) == ERR_NONE;
+    answer_close(&answer);
+    return has;
+}
+
+// The case in which a launch crashed; count: behind the last one. idle: nothing is answered.
+static size_t crashed_case(const struct attempt *attempt, bool *idle)
+{
+    const struct check_group *group = attempt->group;
+    size_t crashed = attempt->first;
+    *idle = true;
+    for (size_t i = attempt->first; i < group->count; i++) {
+        bool begun, has = has_answer(group, group->cases[i], &begun);
+        *idle &= !has;
+        if (begun)
+            crashed = has ? i + 1 : i;
+    }
+    return crashed;
+}
+
+// Notes why the cases from `begin` to before `end` that have no answer have none.
+static void note(const struct check_group *group, size_t begin, size_t end, const char *text,
+                 char (*why)[CHECK_WHY_BYTES])
+{
+    bool begun;
+    for (size_t i = begin; i < end; i++)
+        if (!has_answer(group, group->cases[i], &begun))
+            memcpy(why[i], text, CHECK_WHY_BYTES);
+}
+
+static int launch_all(const struct check_setting *setting, struct check_run *run, struct check_group *group,
+                      char (*why)[CHECK_WHY_BYTES])
+{
+    struct attempt attempt = {.group = group};
+    int idle_count = 0;
+    while (attempt.first < group->count) {
+        char text[CHECK_WHY_BYTES] = "";
+        bool idle;
+        attempt.number++;
+        TRY(name_folders(setting, &attempt));
+        TRY(attempt.number > 1 ? start_again(setting, run, &attempt, text) : start(setting, run, &attempt, text));
+        if (!text[0])
+            return ERR_NONE;
+        size_t crashed = crashed_case(&attempt, &idle);
+        idle_count = idle ? idle_count + 1 : 0;
+        bool gives_up = idle_count == IDLE_MAX || attempt.number == LAUNCH_MAX;
+        size_t end = gives_up ? group->count : crashed + 1;
+        note(group, crashed, end < group->count ? end : group->count, text, why);
+        // A program that cannot stand nonsense has failed to refuse it, which is no failure of the run.
+        if (crashed >= group->count || !group->cases[crashed]->expects_refusal)
+            check_note_failure(run, text);
+        attempt.first = end;
+    }
+    return ERR_NONE;
+}
+
+static int launch_each(const struct check_setting *setting, struct check_run *run, struct check_group *group,
+                       char (*why)[CHECK_WHY_BYTES])
+{
+    struct attempt attempt = {.group = group, .number = 1};
+    TRY(name_folders(setting, &attempt));
+    for (size_t i = 0; i < group->count; i++) {
+        attempt.alone = group->cases[i];
+        TRY(start(setting, run, &attempt, why[i]));
+        if (why[i][0] && !group->cases[i]->expects_refusal)
+            check_note_failure(run, why[i]);
+    }
+    return ERR_NONE;
+}
+
+int check_launch(const struct check_setting *setting, struct check_run *run, struct check_group *group,
+                 char (*why)[CHECK_WHY_BYTES])
+{
+    bool one_by_one = false;
+    for (int i = 0; setting->command[i]; i++)
+        one_by_one |= strstr(setting->command[i], "{case}") != NULL;
+    return (one_by_one ? launch_each : launch_all)(setting, run, group, why);
+}

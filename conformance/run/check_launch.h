@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The launches of a group of cases: the command is started again for the cases that a crash has left without an answer.
+#ifndef ZG_CHECK_LAUNCH_H
+#define ZG_CHECK_LAUNCH_H
+
+#include "conformance/run/check.h"
+
+// The cases of one world, which are put to the command together or one by one.
+struct check_group {
+    int world;
+    bool resumes;               // resuming halves, which need the state of the saving ones
+    struct check_case **cases;  // in the order in which they are asked
+    size_t count;
+    char name[64];  // of its folders: "w2", "w2-resume"
+    char cases_folder[PATH_MAX], answers_folder[PATH_MAX], state_folder[PATH_MAX];
+};
+
+enum { CHECK_WHY_BYTES = FINDING_TEXT_BYTES };
+
+// Launches the command for all cases of a group, whose folders exist. why: [count], for each case how the launch ended
+// that should have answered it; "": well, or with another case. ERR_USAGE: the command cannot be started, or was
+// interrupted.
+int check_launch(const struct check_setting *setting, struct check_run *run, struct check_group *group,
+                 char (*why)[CHECK_WHY_BYTES]);
+
+// Writes CASES/order.json of the cases in a list.
+int check_write_order(const char *cases_folder, struct check_case *const cases[], size_t count);
+
+// The run fails, whatever is judged; the first text stays.
+void check_note_failure(struct check_run *run, const char *text);
+
+#endif

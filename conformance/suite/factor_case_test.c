@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Vectors of factors are legal, and the cases made from them are what CONTRACT.md allows and what the vector says.
+#include "base/err.h"
+#include "conformance/judge/unsharded.h"
+#include "conformance/suite/factor_case.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DRAW_COUNT = 400 };
+
+static struct check_case cases[2];
+
+Test(factor, drawn_vectors_are_complete_and_legal_and_have_every_value)
+{
+    bool seen[FACTOR_COUNT][FACTOR_VALUE_MAX] = {0};
+    for (uint64_t seed = 0; seed < DRAW_COUNT; seed++) {
+        struct factor_vector v;
+        factor_draw(&v, seed);
+        cr_assert(factor_is_legal(&v), "seed %d", (int)seed);
+        for (int i = 0; i < FACTOR_COUNT; i++) {
+            cr_assert_lt(v.values[i], factor_value_count((enum factor)i), "seed %d", (int)seed);
+            seen[i][v.values[i]] = true;
+        }
+        for (int a = 0; a < FACTOR_COUNT; a++)
+            for (int b = 0; b < FACTOR_COUNT; b++)
+                cr_assert_null(factor_conflict((enum factor)a, v.values[a], (enum factor)b, v.values[b]));
+    }
+    for (int i = 0; i < FACTOR_COUNT; i++)
+        for (int k = 0; k < factor_value_count((enum factor)i); k++)
+            cr_expect(seen[i][k], "%s is never %s", factor_name((enum factor)i), factor_value_name((enum factor)i, k));
+}
+
+Test(factor, the_plainest_vector_is_legal)
+{
+    struct factor_vector v = {0};
+    char text[64];
+    cr_assert(factor_is_legal(&v));
+    cr_assert_str_eq(factor_text(&v, text, sizeof text), "");
+    v.values[FACTOR_STAGE] = 2;
+    v.values[FACTOR_TIED] = 1;
+    cr_assert_str_eq(factor_text(&v, text, sizeof text), "stage 2, tied");
+}
+
+Test(factor, what_cannot_be_completed_is_left_as_it_was)
+{
+    struct factor_vector v;
+    memset(v.values, FACTOR_OPEN, sizeof v.values);
+    v.values[FACTOR_STAGE] = 0;
+    v.values[FACTOR_DELAYED] = 1;
+    cr_assert(factor_is_legal(&v), "each pair of its values may occur");
+    cr_assert_not(factor_complete(&v, 1), "but a delayed update needs an offloaded optimizer, which stage 0 has not");
+    cr_assert_eq(v.values[FACTOR_OPTIMIZER_TIER], FACTOR_OPEN);
+    v.values[FACTOR_STAGE] = 1;
+    cr_assert(factor_complete(&v, 1));
+    cr_assert_str_eq(factor_value_name(FACTOR_OPTIMIZER_TIER, v.values[FACTOR_OPTIMIZER_TIER]), "cpu");
+}
+
+// The norm against the threshold, in the steps without overflow.
+static void expect_clipping(const struct check_case *c, const struct factor_vector *v)
+{
+    struct case_values *values;
+    struct unsharded_state state;
+    int above = 0, below = 0, clipping = v->values[FACTOR_CLIPPING];
+    struct rule rule = rule_canonical(c);
+    struct unsharded_choice choice = unsharded_choice_at(c, &rule, 0);
+    cr_assert_eq(case_values_open(c, &values), ERR_NONE, "%s", err_message());
+    cr_assert_eq(unsharded_state_open(c, &state), ERR_NONE);
+    for (int step = case_first_step(c); step <= case_last_step(c); step++) {
+        double scale = c->loss_scale.kind == SCALE_NONE ? 1 : c->loss_scale.scale;
+        cr_assert_eq(unsharded_gradient(c, values, &rule, &choice, step, scale, state.exp_avg), ERR_NONE);
+        double norm = unsharded_norm(c, (const float *const *)state.exp_avg);
+        above += norm > c->gradient_clipping;
+        below += norm < c->gradient_clipping;
+    }
+    if (clipping == CLIPPING_BELOW)
+        cr_assert_eq(above, isnan(c->data.pokes[0].value) || isinf(c->data.pokes[0].value) ? above : 0, "%s", c->note);
+    if (clipping == CLIPPING_ABOVE)
+        cr_assert_eq(below, 0, "%s", c->note);
+    unsharded_state_close(&state);
+    case_values_close(values);
+}
+
+static void expect_readable(const struct check_case *c)
+{
+    static struct check_case again;
+    char *text;
+    size_t bytes;
+    cr_assert_eq(case_text(c, &text, &bytes), ERR_NONE);
+    cr_assert_eq(case_parse(c->name, text, bytes, &again), ERR_NONE, "%s: %s", c->note, err_message());
+    free(text);
+    cr_assert_eq(again.param_count, c->param_count);
+    cr_assert_eq(again.delayed_update, c->delayed_update);
+    cr_assert_gt(c->data.reach, 0, "%s", c->note);
+}
+
+Test(factor, cases_are_what_the_contract_allows_and_the_vector_says)
+{
+    for (uint64_t seed = 0; seed < DRAW_COUNT; seed++) {
+        struct factor_vector v;
+        factor_draw(&v, seed);
+        int count = factor_case(&v, seed, "drawn", cases);
+        cr_assert_eq(count, v.values[FACTOR_CHECKPOINT] ? 2 : 1);
+        for (int i = 0; i < count; i++) {
+            expect_readable(&cases[i]);
+            if (v.values[FACTOR_CLIPPING])
+                expect_clipping(&cases[i], &v);
+        }
+        const struct check_case *last = &cases[count - 1];
+        cr_assert_eq(count == 2 && last->world != cases[0].world, v.values[FACTOR_CHECKPOINT] == CHECKPOINT_RESHARD);
+        int tied = 0, frozen = 0, unused = 0, empty = 0, scalar = 0;
+        for (int i = 0; i < last->param_count; i++) {
+            const struct case_param *p = &last->params[i];
+            tied += p->tied_to >= 0, frozen += p->frozen, unused += !p->used;
+            empty += p->count == 0, scalar += p->shape_rank == 0;
+        }
+        cr_assert_eq(tied, v.values[FACTOR_TIED]);
+        cr_assert_eq(frozen, v.values[FACTOR_FROZEN]);
+        cr_assert_eq(unused, v.values[FACTOR_UNUSED]);
+        cr_assert_eq(empty, v.values[FACTOR_EMPTY]);
+        cr_assert_eq(scalar, v.values[FACTOR_SCALAR]);
+    }
+}
+
+Test(factor, a_seed_makes_one_case_and_another_seed_another)
+{
+    struct factor_vector v;
+    char *text[3];
+    size_t bytes;
+    factor_draw(&v, 5);
+    for (int i = 0; i < 3; i++) {
+        factor_case(&v, i < 2 ? 8 : 9, "drawn", cases);
+        cr_assert_eq(case_text(&cases[0], &text[i], &bytes), ERR_NONE);
+    }
+    cr_assert_str_eq(text[0], text[1]);
+    cr_assert_str_neq(text[0], text[2]);
+    for (int i = 0; i < 3; i++)
+        free(text[i]);
+}

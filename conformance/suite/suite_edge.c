@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases of suite version 2 about the ends of formats, coefficients that round, and settings that must not matter.
+#include "conformance/suite/suite_build.h"
+
+#include <math.h>
+#include <string.h>
+
+// Any norm, three digits of a threshold: every coefficient rounds, and differs in fp32 and in double.
+static void make_rough(struct check_case *c, struct suite_item *item)
+{
+    static const double thresholds[] = {0.317, 0.0713, 0.00291};
+    suite_model(c);
+    c->steps = 6;
+    c->gradient_clipping = thresholds[suite_number(item, "c", 0)];
+    item->own_data = true;
+}
+
+// In fp16 the largest finite number, 65504, is not an overflow: not as a scaled gradient, and not as the sum of it and
+// zeros over ranks and micro-steps.
+static void make_largest(struct check_case *c, struct suite_item *item)
+{
+    suite_model(c);
+    c->accumulation = 2;
+    suite_dynamic(c, 0x1p12, 1000, 1, 1);
+    (void)item;
+    for (int k = 0; k < c->world * c->accumulation; k++) {
+        int micro = k / c->world, rank = k % c->world;
+        suite_poke(c, 2, micro, rank, 4, 20, k == 0 ? 65504 * 0x1p-12f : 0);
+    }
+}
+
+// Gradients that are subnormal in fp16, and below it once they are averaged: only scaled, or in fp32, they are not.
+static void make_subnormal(struct check_case *c, struct suite_item *item)
+{
+    suite_model(c);
+    c->groups[0].eps = 1e-12;
+    if (item->precision == DTYPE_FP16) {
+        c->data.reach = 3;
+        c->data.exponent_low = -22;
+        c->data.exponent_high = -21;
+        c->loss_scale = (struct case_loss_scale){.kind = SCALE_STATIC, .scale = 1024};
+        return;
+    }
+    // In bf16 and fp32: subnormal moments.
+    c->groups[0].eps = 1e-30;
+    c->data.reach = 3;
+    c->data.exponent_low = -129;
+    c->data.exponent_high = -122;
+}
+
+// bf16 has the range of fp32: gradients far above the largest number of fp16, whose squares fp32 still holds.
+static void make_range(struct check_case *c, struct suite_item *item)
+{
+    (void)item;
+    suite_model(c);
+    c->accumulation = 2;
+    c->overflow_check = true;
+    c->data.exponent_low = 18;
+    c->data.exponent_high = 50;
+    c->gradient_clipping = 3.7e11;
+}
+
+// Sizes that no world divides, in each of which the last shard is cut or empty.
+static void make_uneven(struct check_case *c, struct suite_item *item)
+{
+    static const size_t sizes[][2] = {{2, 0}, {5, 0}, {7, 0}, {11, 0}, {13, 0}, {1, 0}, {17, 3}, {31, 0}};
+    (void)item;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        suite_tensor(c, sizes[i][0], sizes[i][1]);
+    c->steps = 5;
+    c->checkpoint_step = 3;
+}
+
+static void make_uneven_reshard(struct check_case *c, struct suite_item *item)
+{
+    make_uneven(c, item);
+    item->resume_world = suite_number(item, "to", 2);
+    item->own_data = true;
+    c->data.same_mean = true;
+    c->data.unit = suite_odd_part(c->world) > suite_odd_part(item->resume_world) ? suite_odd_part(c->world)
+                                                                                 : suite_odd_part(item->resume_world);
+    c->data.spread = 4;
+}
+
+// Variants "copies": gradients are not copied into one buffer; "all-reduce": they are reduced whole; "neither".
+static void make_hints(struct check_case *c, struct suite_item *item)
+{
+    for (int i = 0; i < 12; i++)
+        suite_tensor(c, i % 3 == 0 ? 23 : 40, 0);
+    c->accumulation = 2;
+    c->reduce_bucket = c->allgather_bucket = c->prefetch_bucket = 60;
+    c->contiguous_gradients = strcmp(item->variant, "contiguous") == 0 || strcmp(item->variant, "all-reduce") == 0;
+    c->reduce_scatter = strcmp(item->variant, "contiguous") == 0 || strcmp(item->variant, "copies") == 0;
+}
+
+const struct suite_row suite_edge[] = {
+    {"clip-rough", "Coefficients that are no powers of two.", make_rough, "2:0123:f:c0,c1 3:3:b:c2 1:0:f:c2",
+     "3,4:0123:fb:c0,c1,c2"},
+    {"mp-largest", "The largest finite number of fp16.", make_largest, "2:0123:h", "1,3,4:0123:h"},
+    {"mp-subnormal", "Gradients that are subnormal numbers.", make_subnormal, "2:0123:h 2:13:b 2:0:f", "3,4:0123:hbf"},
+    {"mp-range", "Gradients that bf16 holds and fp16 does not.", make_range, "2:0123:b", "1,3,4:0123:b"},
+    {"ckpt-uneven", "Stopped and continued with sizes that no world divides.", make_uneven, "3:0123:f 4:3:b",
+     "2,4,5:0123:fb"},
+    {"ckpt-reshard-uneven", "Continued at a world that divides no size.", make_uneven_reshard, "4:0123:f:to3 3:3:b:to4",
+     "2,3,4:123:fb:to1,to5 1:0123:f:to3"},
+    {"det-hints", "Gradients are copied together or not, and reduced to their owners or whole.", make_hints,
+     "2:0123:fb:contiguous,copies,all-reduce,neither", "3,4:0123:f:contiguous,copies,all-reduce,neither"},
+    {0},
+};

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/device/device_time.h"
+
+// Passes over the logits, in bytes each: conversion to fp32, log-softmax, its gradient, and conversion back.
+enum { LOGIT_PASSES_BYTES = (2 + 4) + (4 + 4) + (4 + 4) + (4 + 2) };
+
+struct timing {
+    const struct device_rates *rates;
+    double rows, element_bytes;
+};
+
+// [rows x inner] times [inner x columns], `matrices` of them, over which the rows are spread.
+static double product_s(const struct timing *t, double rows, double inner, double columns, double matrices)
+{
+    double bytes = t->element_bytes * (rows * (inner + columns) + matrices * inner * columns);
+    return 2 * rows * inner * columns / t->rates->product_flops_per_s + bytes / t->rates->memory_bytes_per_s;
+}
+
+static double products_s(const struct timing *t, const struct transformer *m)
+{
+    double width = (double)m->width, query = (double)m->query_width, hidden = (double)m->hidden;
+    double rows = t->rows * (double)m->experts_used, experts = (double)m->experts;
+    double router_s = m->experts > 1 ? product_s(t, t->rows, width, experts, 1) : 0;
+    return product_s(t, t->rows, width, query + 2 * (double)m->key_width, 1) + product_s(t, t->rows, query, width, 1) +
+           (double)(m->mlp_matrices - 1) * product_s(t, rows, width, hidden, experts) +
+           product_s(t, rows, hidden, width, experts) + router_s;
+}
+
+// Norms read and write the width, residual sums read it twice and write it, and the activation function reads and
+// writes the hidden values.
+static double passes_s(const struct timing *t, const struct transformer *m)
+{
+    double values = 2 * 2 * (double)m->width + 2 * 3 * (double)m->width +
+                    (double)(m->mlp_matrices * m->hidden * m->experts_used);
+    return t->rows * values * t->element_bytes / t->rates->memory_bytes_per_s;
+}
+
+// Flash attention computes two products of the causal half forward, and five backward (Dao, arXiv 2307.08691).
+static double attention_s(const struct timing *t, const struct transformer *m)
+{
+    return 2 * t->rows * (double)m->sequence_length * (double)m->query_width / t->rates->attention_flops_per_s;
+}
+
+void device_time_of(const struct transformer *m, const struct device_rates *rates, size_t sequence_count,
+                    size_t element_bytes, struct device_time *out)
+{
+    const struct timing t = {rates, (double)(sequence_count * m->sequence_length), (double)element_bytes};
+    double blocks = (double)m->blocks, products = products_s(&t, m), passes = passes_s(&t, m);
+    double attention = attention_s(&t, m), fixed = rates->layer_s;
+    double head = product_s(&t, t.rows, (double)m->width, (double)m->vocabulary, 1);
+    double logits = t.rows * (double)m->vocabulary * LOGIT_PASSES_BYTES / rates->memory_bytes_per_s;
+    double forward = products + passes + attention + fixed;
+    out->forward_s = blocks * forward + head + logits / 2;
+    out->backward_s = blocks * (2 * products + 2 * passes + 2.5 * attention + 2 * fixed) + 2 * head + logits / 2;
+    out->recomputed_s = blocks * forward;
+}

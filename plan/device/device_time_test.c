@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/device/device_time.h"
+
+#include <criterion/criterion.h>
+
+#include <math.h>
+
+// Two blocks of width 4 with an MLP of 16, sequences of 8 tokens, a vocabulary of 32.
+static const struct transformer small = {.blocks = 2,
+                                         .width = 4,
+                                         .query_width = 4,
+                                         .key_width = 4,
+                                         .vocabulary = 32,
+                                         .sequence_length = 8,
+                                         .hidden = 16,
+                                         .mlp_matrices = 2,
+                                         .experts = 1,
+                                         .experts_used = 1};
+
+static struct device_time time_of(const struct transformer *t, const struct device_rates *rates)
+{
+    struct device_time time;
+    device_time_of(t, rates, 3, 2, &time);
+    return time;
+}
+
+Test(device_time, products_take_two_operations_for_each_element_and_row)
+{
+    const struct device_rates rates = {1, INFINITY, INFINITY, 0};
+    const double rows = 24, block = 2 * rows * (4 * 12 + 4 * 4 + 4 * 16 + 16 * 4), head = 2 * rows * 4 * 32;
+    struct device_time time = time_of(&small, &rates);
+    cr_expect_eq(time.forward_s, 2 * block + head);
+    cr_expect_eq(time.backward_s, 2 * time.forward_s);
+    cr_expect_eq(time.recomputed_s, 2 * block);
+}
+
+Test(device_time, attention_computes_the_causal_half_and_five_products_backward)
+{
+    const struct device_rates rates = {INFINITY, 1, INFINITY, 0};
+    struct device_time time = time_of(&small, &rates);
+    cr_expect_eq(time.forward_s, 2 * 2 * 24 * 8 * 4);
+    cr_expect_eq(time.backward_s, 2.5 * time.forward_s);
+}
+
+Test(device_time, memory_is_read_and_written_by_products_and_between_them)
+{
+    const struct device_rates rates = {INFINITY, INFINITY, 1, 0};
+    const double rows = 24;
+    double products = rows * (16 + 8 + 20 + 20) + 48 + 16 + 64 + 64, passes = rows * (16 + 24 + 32);
+    double head = rows * 36 + 128, logits = rows * 32 * 28;
+    struct device_time time = time_of(&small, &rates);
+    cr_expect_eq(time.forward_s, 2 * 2 * (products + passes) + 2 * head + logits / 2);
+}
+
+Test(device_time, experts_read_all_matrices_and_compute_with_those_used)
+{
+    struct transformer experts = small;
+    experts.experts = 8;
+    experts.experts_used = 2;
+    const struct device_rates compute = {1, INFINITY, INFINITY, 0}, memory = {INFINITY, INFINITY, 1, 0};
+    double more_flops = 2 * 24 * (4 * 16 + 16 * 4 + 4 * 8);
+    cr_expect_eq(time_of(&experts, &compute).recomputed_s - time_of(&small, &compute).recomputed_s, 2 * more_flops);
+    double more_bytes = 2 * (24 * (20 + 20) + 7 * (64 + 64) + 24 * 12 + 32 + 24 * 32);
+    cr_expect_eq(time_of(&experts, &memory).recomputed_s - time_of(&small, &memory).recomputed_s, 2 * more_bytes);
+}
+
+Test(device_time, every_layer_takes_its_fixed_time)
+{
+    const struct device_rates rates = {INFINITY, INFINITY, INFINITY, 3};
+    struct device_time time = time_of(&small, &rates);
+    cr_expect_eq(time.forward_s, 6);
+    cr_expect_eq(time.backward_s, 12);
+}

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sizes of a transformer, which decide what a GPU computes and keeps. Widths are channels of one token.
+#ifndef ZG_TRANSFORMER_H
+#define ZG_TRANSFORMER_H
+
+#include <stddef.h>
+
+struct transformer {
+    size_t blocks, width, query_width, key_width, vocabulary, sequence_length;
+    size_t hidden;                 // of one MLP
+    size_t mlp_matrices;           // 2: up and down; 3: gate, up and down
+    size_t experts, experts_used;  // MLPs of a block, and those that one token uses; 1, 1: dense
+};
+
+// Values per token that a block keeps for backward, with flash attention: the inputs of its two norms, of its products,
+// of attention and of the activation function (Korthikanti et al., arXiv 2205.05198, section 4.1, without dropout).
+size_t transformer_kept_values(const struct transformer *t);
+
+#endif

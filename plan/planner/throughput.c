@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/planner/throughput.h"
+
+#include "base/err.h"
+#include "base/strict_json.h"
+#include "plan/planner/plan.h"
+#include "plan/planner/plan_model.h"
+#include "plan/planner/plan_texts.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+enum { ROW_MAX = 1024, SET_MAX = 32, WORLD_MAX = 100000, KEY_BYTES = 96 };
+
+// The changes that describe a run: those of its file, of its row, and its batch.
+struct changes {
+    const char *list[2 * SET_MAX + 8];
+    size_t count;
+    char own[4][KEY_BYTES];
+};
+
+struct walk {
+    const char *name;
+    throughput_visit *visit;
+    void *context;
+    size_t file_count;
+};
+
+static int add_list(const struct strict_object *object, struct changes *c)
+{
+    const json_t *array;
+    size_t count;
+    if (!json_object_get(object->value, "set"))
+        return ERR_NONE;
+    TRY(strict_array(object, "set", 0, SET_MAX, &array, &count));
+    for (size_t i = 0; i < count; i++)
+        if (!(c->list[c->count++] = json_string_value(json_array_get(array, i))))
+            return strict_fail(object, "set", "element %zu is not a string such as \"bf16.enabled=true\"", i);
+    return ERR_NONE;
+}
+
+static int add_own(const struct strict_object *row, double share, struct changes *c)
+{
+    static const struct {
+        const char *key, *path;
+    } sizes[] = {{"stage", "zero_optimization.stage"},
+                 {"micro_batch", "train_micro_batch_size_per_gpu"},
+                 {"accumulation", "gradient_accumulation_steps"}};
+    size_t value;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        TRY(strict_size(row, sizes[i].key, 1 << 20, &value));
+        snprintf(c->own[i], KEY_BYTES, "%s=%zu", sizes[i].path, value);
+        c->list[c->count++] = c->own[i];
+    }
+    snprintf(c->own[3], KEY_BYTES, "zerogauge.activation_checkpointing.enabled=%s", share > 0 ? "true" : "false");
+    c->list[c->count++] = c->own[3];
+    return ERR_NONE;
+}
+
+static int plan_row(const struct strict_object *file, const struct strict_object *row, struct throughput_row *out)
+{
+    char model[256], name[256];
+    size_t sequence_length;
+    struct changes changes = {0};
+    struct config config;
+    struct plan_machine machine;
+    struct plan_setting setting = {.config = &config, .machine = &machine};
+    TRY(strict_string(row, "model", model, sizeof model));
+    TRY(strict_string(row, "machine", name, sizeof name));
+    TRY(strict_int(row, "world", 1, WORLD_MAX, &setting.world));
+    TRY(strict_size(row, "sequence_length", 1 << 20, &sequence_length));
+    TRY(strict_real(row, "checkpointed", &setting.checkpointed_share));
+    if (json_object_get(row->value, "logit_bytes"))
+        TRY(strict_size(row, "logit_bytes", 64, &setting.logit_bytes));
+    TRY(add_list(file, &changes));
+    TRY(add_list(row, &changes));
+    TRY(add_own(row, setting.checkpointed_share, &changes));
+    const struct config_options options = {.world = setting.world,
+                                           .set = changes.list,
+                                           .set_count = changes.count,
+                                           .nvme_paths = (const char *const[]){"."},
+                                           .nvme_path_count = 1};
+    TRY(config_load_preset("zero3", &options, &config, NULL));
+    config.offload_param.buffer_size = SIZE_MAX;
+    TRY(plan_machine_find(name, &machine));
+    TRY(plan_model_find_length(model, 1, sequence_length, &setting.model));
+    struct plan plan;
+    int code = plan_run(&setting, &plan);
+    if (code == ERR_NONE) {
+        out->predicted = (double)plan.tokens / plan.step_s / setting.world;
+        out->fits = plan.fits_all;
+        out->needed_bytes = plan.needed_bytes[TIER_DEVICE];
+    }
+    plan_free(&plan);
+    return code;
+}
+
+static int visit_row(const struct strict_object *file, const struct strict_object *row, const char *name,
+                     const struct walk *walk)
+{
+    static const char *const keys[] = {"row",         "model",        "machine",      "world",
+                                       "sequence_length", "micro_batch", "accumulation", "checkpointed",
+                                       "stage",       "?set", "?logit_bytes",        "?beyond",      "tokens_per_s_per_device",
+                                       NULL};
+    struct throughput_row out = {.file = name};
+    TRY(strict_keys(row, keys));
+    TRY(strict_string(row, "row", out.name, sizeof out.name));
+    TRY(strict_real(row, "tokens_per_s_per_device", &out.published));
+    out.held_out = XXH64(out.name, strlen(out.name), 0) % 2 == 1;
+    if (json_object_get(row->value, "beyond"))
+        TRY(strict_string(row, "beyond", out.beyond, sizeof out.beyond));
+    if (!*out.beyond) {
+        int rc = plan_row(file, row, &out);
+        if (rc != ERR_NONE)
+            return err_prefix(rc, "%s", out.name);
+    }
+    return walk->visit(&out, walk->context);
+}
+
+static int visit_file(const char *name, const char *text, size_t bytes, struct walk *walk)
+{
+    static const char *const keys[] = {"source", "set", "rows", NULL};
+    struct json_text json;
+    const json_t *rows;
+    size_t count = 0;
+    TRY(json_text_parse(name, text, bytes, &json));
+    const struct strict_object file = strict_root(&json);
+    int rc = strict_keys(&file, keys);
+    if (rc == ERR_NONE)
+        rc = strict_array(&file, "rows", 1, ROW_MAX, &rows, &count);
+    for (size_t i = 0; rc == ERR_NONE && i < count; i++) {
+        struct strict_object row;
+        rc = strict_element(&file, "rows", rows, i, &row);
+        if (rc == ERR_NONE)
+            rc = visit_row(&file, &row, name, walk);
+    }
+    json_text_close(&json);
+    walk->file_count++;
+    return rc;
+}
+
+int throughput_each(const char *name, throughput_visit *visit, void *context)
+{
+    struct walk walk = {name, visit, context, 0};
+    if (name && strstr(name, ".json")) {
+        char *text;
+        size_t bytes;
+        TRY(json_read(name, &text, &bytes));
+        int rc = visit_file(name, text, bytes, &walk);
+        free(text);
+        return rc;
+    }
+    for (const struct plan_text *file = plan_throughput_texts; file->name; file++)
+        if (!name || strncmp(file->name, name, strlen(name)) == 0)
+            TRY(visit_file(file->name, file->text, file->bytes, &walk));
+    return walk.file_count > 0 ? ERR_NONE
+                               : err_set(ERR_USAGE, "no file of published runs is called '%.64s'; datasets/throughput",
+                                         name);
+}

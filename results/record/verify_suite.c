@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// Verifies the conformance suite's part of a run by the suite's own tables: the requirements that there are, which of
+// them are MUSTs, and the cases of the level.
+#include "results/record/verify_internal.h"
+
+#include "base/err.h"
+#include "conformance/spec/requirement.h"
+#include "conformance/suite/suite.h"
+
+#include <string.h>
+
+// The line of the only `conformance` record of a run, 0 if there is none.
+static size_t find_conformance(const struct verify *v)
+{
+    for (size_t line = 1; line <= v->file->line_count; line++)
+        if (verify_is(verify_record(v, line), "conformance"))
+            return line;
+    return 0;
+}
+
+static int index_of(const char *id)
+{
+    const struct requirement *requirement;
+    for (int i = 0; (requirement = requirement_at(i)); i++)
+        if (strcmp(requirement->id, id) == 0)
+            return i;
+    return -1;
+}
+
+static void verify_requirement(struct verify *v, size_t line, const json_t *record, bool seen[REQUIREMENT_MAX])
+{
+    const char *id = verify_text(record, "id");
+    int index = index_of(id);
+    bool must = json_is_true(json_object_get(record, "must"));
+    if (index < 0) {
+        verify_refuse(v, line, "id", "is %s, which is no requirement of this suite", id);
+        return;
+    }
+    if (must != requirement_at(index)->must)
+        verify_refuse(v, line, "must", "is %s, expected %s for %s", must ? "true" : "false", must ? "false" : "true",
+                      id);
+    if (seen[index])
+        verify_refuse(v, line, "id", "is %s, of which there is another record", id);
+    seen[index] = true;
+}
+
+static void verify_requirements(struct verify *v, size_t conformance)
+{
+    bool seen[REQUIREMENT_MAX] = {false};
+    const struct requirement *requirement;
+    for (size_t line = 1; line <= v->file->line_count; line++)
+        if (verify_is(verify_record(v, line), "requirement"))
+            verify_requirement(v, line, verify_record(v, line), seen);
+    for (int i = 0; conformance && (requirement = requirement_at(i)); i++)
+        if (!seen[i])
+            verify_refuse(v, conformance, "requirement_counts", "has no `requirement` record of %s", requirement->id);
+}
+
+static int count_case(void *context, const struct check_case *c)
+{
+    (void)c;
+    ++*(json_int_t *)context;
+    return ERR_NONE;
+}
+
+// The suite also repeats cases, so that a run has more than the level's.
+static void verify_level(struct verify *v, size_t line, const json_t *conformance)
+{
+    const char *level = verify_text(conformance, "level"), *of_run = verify_text(v->file->run, "level");
+    json_int_t least = 0, count = json_integer_value(json_object_get(conformance, "case_count"));
+    bool full = of_run && strcmp(of_run, "full") == 0;
+    if (!of_run || strcmp(level, of_run) != 0)
+        verify_refuse(v, line, "level", "is %s, expected %s, the level of the run", level, of_run ? of_run : "none");
+    suite_cases(&(struct suite_choice){.level = full ? LEVEL_FULL : LEVEL_QUICK}, count_case, &least);
+    if (count < least)
+        verify_refuse(v, line, "case_count", "is %lld, expected at least the %lld cases of the level %s",
+                      (long long)count, (long long)least, full ? "full" : "quick");
+}
+
+static void verify_finding_about(struct verify *v, size_t line, const json_t *conformance)
+{
+    const char *said = verify_text(conformance, "verdict");
+    const char *expected = strcmp(said, "CONFORMS") == 0 ? "VALID"
+                           : strcmp(said, "FAILS") == 0  ? "INVALID"
+                                                         : "INCOMPLETE";
+    const json_t *finding = verify_finding(v, "arithmetic", NULL, line);
+    if (finding && strcmp(verify_text(finding, "verdict"), expected) != 0)
+        verify_refuse(v, line, "verdict", "is %s, which a finding calls %s, expected %s", said,
+                      verify_text(finding, "verdict"), expected);
+}
+
+// True if the part of the suite printed its report: it succeeded, or found something wrong.
+static bool has_report(const struct verify *v)
+{
+    for (size_t line = 1; line <= v->file->line_count; line++) {
+        const json_t *part = verify_record(v, line), *status = json_object_get(part, "status");
+        if (verify_is(part, "part") && strcmp(verify_text(part, "name"), "arithmetic") == 0 &&
+            json_integer_value(json_object_get(part, "rank")) == 0 && json_is_integer(status) &&
+            json_integer_value(status) == 0)
+            return true;
+    }
+    return false;
+}
+
+void verify_suite(struct verify *v)
+{
+    size_t line = find_conformance(v);
+    const json_t *conformance = line ? verify_record(v, line) : NULL;
+    const json_t *edition = json_object_get(json_object_get(v->file->run, "suite"), "edition");
+    if (json_integer_value(edition) != ZG_SUITE_VERSION) {
+        verify_refuse(v, 1, "suite.edition", "is %lld; this program knows the suite of version %d",
+                      (long long)json_integer_value(edition), ZG_SUITE_VERSION);
+        return;
+    }
+    verify_requirements(v, line);
+    if (!line && has_report(v))
+        verify_refuse(v, v->file->line_count, "record",
+                      "comes without a `conformance` record, expected one of the part "
+                      "arithmetic");
+    if (!line)
+        return;
+    verify_level(v, line, conformance);
+    if (v->file->end && strcmp(verify_text(v->file->end, "status"), "complete") == 0)
+        verify_finding_about(v, line, conformance);
+}
