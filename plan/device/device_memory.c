@@ -32,7 +32,8 @@ static void add_states(const struct device_setting *s, struct device_memory *m)
         {KIND_PADDING, "padding", "up to whole shards and blocks"},
     };
     for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
-        uint64_t *bytes = add(m, states[i].name, states[i].formula, "ZeRO (arXiv 1910.02054), figure 1; the stage's own");
+        uint64_t *bytes =
+            add(m, states[i].name, states[i].formula, "ZeRO (arXiv 1910.02054), figure 1; the stage's own");
         for (int tier = 0; tier < TIER_COUNT; tier++)
             bytes[tier] = s->held_bytes[tier][states[i].kind];
     }
@@ -72,7 +73,8 @@ static void add_staging(const struct device_setting *s, struct device_memory *m)
             "DeepSpeed, partitioned_param_coordinator.py: modules are fetched one by one")[TIER_DEVICE] =
             largest_elements(s->model, false) * gathered_bytes;
     } else if (c->stage > 0) {
-        uint64_t buckets = smaller(c->reduce_bucket_size, all) + (s->world > 1 ? smaller(c->allgather_bucket_size, all) : 0);
+        uint64_t buckets =
+            smaller(c->reduce_bucket_size, all) + (s->world > 1 ? smaller(c->allgather_bucket_size, all) : 0);
         add(m, "staging", "4.5 x the buckets of reduce-scatter and all-gather with overlap_comm, else once",
             "Hugging Face Transformers, DeepSpeed integration: 5e8 x 2 bytes x 2 x 4.5")[TIER_DEVICE] =
             buckets * element_bytes * (c->overlap_comm ? 9 : 2) / 2;
@@ -85,12 +87,14 @@ static void add_staging(const struct device_setting *s, struct device_memory *m)
 static void add_activations(const struct device_setting *s, struct device_memory *m)
 {
     const struct transformer *t = s->transformer;
-    uint64_t tokens = (uint64_t)s->config->micro_batch * t->sequence_length, element_bytes = dtype_bytes(s->config->precision);
+    uint64_t tokens = (uint64_t)s->config->micro_batch * t->sequence_length,
+             element_bytes = dtype_bytes(s->config->precision);
     double block = (double)(tokens * transformer_kept_values(t) * element_bytes), share = s->checkpointed_share;
     double checkpoints = share * (double)(t->blocks * tokens * t->width * element_bytes);
     double kept = (1 - share) * (double)t->blocks * block;
-    uint64_t *bytes = add(m, "activations", "kept values x tokens of the blocks without checkpoints, and of one that recomputes",
-                          "Korthikanti et al. (arXiv 2205.05198), section 4.1, with flash attention, no dropout");
+    uint64_t *bytes =
+        add(m, "activations", "kept values x tokens of the blocks without checkpoints, and of one that recomputes",
+            "Korthikanti et al. (arXiv 2205.05198), section 4.1, with flash attention, no dropout");
     bytes[TIER_DEVICE] = (uint64_t)(kept + (share > 0 ? block : 0));
     bytes = add(m, "checkpoints", "2 x tokens x width of each block with a checkpoint",
                 "ZeRO-Infinity (arXiv 2104.07857), equation 3");

@@ -42,8 +42,7 @@ static uint64_t line(const struct plan *plan, const char *name)
 }
 
 static const char *const titan[] = {"train_micro_batch_size_per_gpu=2", "gradient_accumulation_steps=1",
-                                    "communication_data_type=fp32",
-                                    "zerogauge.activation_checkpointing.enabled=true"};
+                                    "communication_data_type=fp32", "zerogauge.activation_checkpointing.enabled=true"};
 
 Test(device_memory, is_within_a_twentieth_of_what_torchtitan_reports_compiled)
 {

@@ -30,8 +30,8 @@ static double products_s(const struct timing *t, const struct transformer *m)
 // writes the hidden values.
 static double passes_s(const struct timing *t, const struct transformer *m)
 {
-    double values = 2 * 2 * (double)m->width + 2 * 3 * (double)m->width +
-                    (double)(m->mlp_matrices * m->hidden * m->experts_used);
+    double values =
+        2 * 2 * (double)m->width + 2 * 3 * (double)m->width + (double)(m->mlp_matrices * m->hidden * m->experts_used);
     return t->rows * values * t->element_bytes / t->rates->memory_bytes_per_s;
 }
 

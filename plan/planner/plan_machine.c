@@ -227,9 +227,9 @@ int plan_lanes_of(const struct plan_machine *machine, int world, enum dtype dtyp
     return ring_of(machine, world, out);
 }
 
-void plan_lanes_compute(const struct plan_machine *machine, const struct transformer *transformer, size_t sequence_count,
-                        enum dtype dtype, double checkpointed_share, bool counts_recomputation, double layer_flops,
-                        struct plan_lanes *lanes)
+void plan_lanes_compute(const struct plan_machine *machine, const struct transformer *transformer,
+                        size_t sequence_count, enum dtype dtype, double checkpointed_share, bool counts_recomputation,
+                        double layer_flops, struct plan_lanes *lanes)
 {
     double peak = plan_machine_peak(machine, dtype);
     const struct device_rates rates = {
@@ -241,8 +241,8 @@ void plan_lanes_compute(const struct plan_machine *machine, const struct transfo
     struct device_time time;
     device_time_of(transformer, &rates, sequence_count, dtype_bytes(dtype), &time);
     lanes->forward_flops_per_s = layer_flops / time.forward_s;
-    lanes->backward_flops_per_s = (counts_recomputation ? 3 : 2) * layer_flops /
-                                  (time.backward_s + checkpointed_share * time.recomputed_s);
+    lanes->backward_flops_per_s =
+        (counts_recomputation ? 3 : 2) * layer_flops / (time.backward_s + checkpointed_share * time.recomputed_s);
 }
 
 double plan_lanes_seconds(const void *context, const struct executor_operation *operation)

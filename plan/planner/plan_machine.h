@@ -19,7 +19,7 @@ enum machine_figure {
     MACHINE_DEVICE_FP32_FLOPS,  // peaks, of dense matrices
     MACHINE_DEVICE_FP16_FLOPS,
     MACHINE_DEVICE_BF16_FLOPS,
-    MACHINE_DEVICE_FLOPS_SHARE,  // the fraction of the peak that a model's matrix products reach
+    MACHINE_DEVICE_FLOPS_SHARE,      // the fraction of the peak that a model's matrix products reach
     MACHINE_DEVICE_ATTENTION_SHARE,  // the same of flash attention; only GPUs have it
     MACHINE_DEVICE_LAYER_S,          // of a layer's forward, whatever its size
     MACHINE_DEVICE_MEMORY_RATE,
@@ -91,9 +91,9 @@ int plan_lanes_of(const struct plan_machine *machine, int world, enum dtype dtyp
 
 // Replaces the rates of computing by those of a GPU's kernels on one micro-batch (device_time.h) of a transformer, with
 // the FLOP that the stage counts: layer_flops of one forward of all layers.
-void plan_lanes_compute(const struct plan_machine *machine, const struct transformer *transformer, size_t sequence_count,
-                        enum dtype dtype, double checkpointed_share, bool counts_recomputation, double layer_flops,
-                        struct plan_lanes *lanes);
+void plan_lanes_compute(const struct plan_machine *machine, const struct transformer *transformer,
+                        size_t sequence_count, enum dtype dtype, double checkpointed_share, bool counts_recomputation,
+                        double layer_flops, struct plan_lanes *lanes);
 
 // Duration of an operation; context is a struct plan_lanes.
 executor_seconds plan_lanes_seconds;

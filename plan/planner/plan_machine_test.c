@@ -55,11 +55,15 @@ Test(plan_machine, the_time_of_an_operation_follows_from_lane_and_size)
                                      .backward_flops_per_s = 50,
                                      .bytes_per_s = {[LANE_COMPUTE] = 10, [LANE_COLLECTIVE] = 5, [LANE_H2D] = 2},
                                      .latency_s = {0.5, 0.25}};
-    const struct executor_operation computes = {.name = "forward", .lane = LANE_COMPUTE, .times = 1, .flops = 400, .work_bytes = 20};
-    const struct executor_operation reads = {.name = "forward", .lane = LANE_COMPUTE, .times = 1, .flops = 400, .work_bytes = 70};
+    const struct executor_operation computes = {
+        .name = "forward", .lane = LANE_COMPUTE, .times = 1, .flops = 400, .work_bytes = 20};
+    const struct executor_operation reads = {
+        .name = "forward", .lane = LANE_COMPUTE, .times = 1, .flops = 400, .work_bytes = 70};
     const struct executor_operation back = {.name = "backward", .lane = LANE_COMPUTE, .times = 1, .flops = 400};
-    const struct executor_operation gathers = {.name = "all-gather", .lane = LANE_COLLECTIVE, .times = 4, .bytes = 999, .work_bytes = 10};
-    const struct executor_operation copies = {.name = "copy", .lane = LANE_H2D, .times = 1, .bytes = 6, .work_bytes = 999};
+    const struct executor_operation gathers = {
+        .name = "all-gather", .lane = LANE_COLLECTIVE, .times = 4, .bytes = 999, .work_bytes = 10};
+    const struct executor_operation copies = {
+        .name = "copy", .lane = LANE_H2D, .times = 1, .bytes = 6, .work_bytes = 999};
     cr_expect_eq(plan_lanes_seconds(&lanes, &computes), 4.5);
     cr_expect_eq(plan_lanes_seconds(&lanes, &reads), 7.5);
     cr_expect_eq(plan_lanes_seconds(&lanes, &back), 8.5);

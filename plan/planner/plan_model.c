@@ -204,7 +204,8 @@ int plan_model_find_length(const char *name, size_t tiling_factor, size_t sequen
         return sequence_length == 0 ? model_find_tiled(name, tiling_factor, out)
                                     : err_set(ERR_USAGE, "the model %.64s has its own sequence length", name);
     if (sequence_length > GPT_SIZE_MAX)
-        return err_set(ERR_USAGE, "a sequence length of %zu tokens, expected at most %d", sequence_length, GPT_SIZE_MAX);
+        return err_set(ERR_USAGE, "a sequence length of %zu tokens, expected at most %d", sequence_length,
+                       GPT_SIZE_MAX);
     if (!text && !is_file)
         return refuse(name);
     pthread_mutex_lock(&lock);

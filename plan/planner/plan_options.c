@@ -162,8 +162,8 @@ int plan_options_parse(int argc, const char **argv, struct plan_options *out)
 
 void plan_options_close(struct plan_options *a)
 {
-    char *texts[] = {a->preset, a->config_path, a->model, a->machine, a->write,
-                     a->html,   a->against,     a->paper, a->claim,   a->world_list, a->throughput};
+    char *texts[] = {a->preset,  a->config_path, a->model, a->machine,    a->write,     a->html,
+                     a->against, a->paper,       a->claim, a->world_list, a->throughput};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     for (char **value = a->set; value && *value; value++)

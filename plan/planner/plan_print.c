@@ -52,7 +52,8 @@ static void print_device(const struct device_memory *device, FILE *out)
 
 static void print_memory(const struct plan *plan, FILE *out)
 {
-    fprintf(out, "%-22s %12s %12s %12s\n", plan->device.line_count > 0 ? "of the reference" : "memory of a rank", "device", "host", "nvme");
+    fprintf(out, "%-22s %12s %12s %12s\n", plan->device.line_count > 0 ? "of the reference" : "memory of a rank",
+            "device", "host", "nvme");
     for (int kind = 0; kind < KIND_COUNT; kind++) {
         uint64_t bytes[TIER_COUNT], all = 0;
         for (int tier = 0; tier < TIER_COUNT; tier++)

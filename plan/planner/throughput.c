@@ -99,9 +99,19 @@ static int plan_row(const struct strict_object *file, const struct strict_object
 static int visit_row(const struct strict_object *file, const struct strict_object *row, const char *name,
                      const struct walk *walk)
 {
-    static const char *const keys[] = {"row",         "model",        "machine",      "world",
-                                       "sequence_length", "micro_batch", "accumulation", "checkpointed",
-                                       "stage",       "?set", "?logit_bytes",        "?beyond",      "tokens_per_s_per_device",
+    static const char *const keys[] = {"row",
+                                       "model",
+                                       "machine",
+                                       "world",
+                                       "sequence_length",
+                                       "micro_batch",
+                                       "accumulation",
+                                       "checkpointed",
+                                       "stage",
+                                       "?set",
+                                       "?logit_bytes",
+                                       "?beyond",
+                                       "tokens_per_s_per_device",
                                        NULL};
     struct throughput_row out = {.file = name};
     TRY(strict_keys(row, keys));
@@ -154,7 +164,7 @@ int throughput_each(const char *name, throughput_visit *visit, void *context)
     for (const struct plan_text *file = plan_throughput_texts; file->name; file++)
         if (!name || strncmp(file->name, name, strlen(name)) == 0)
             TRY(visit_file(file->name, file->text, file->bytes, &walk));
-    return walk.file_count > 0 ? ERR_NONE
-                               : err_set(ERR_USAGE, "no file of published runs is called '%.64s'; datasets/throughput",
-                                         name);
+    return walk.file_count > 0
+               ? ERR_NONE
+               : err_set(ERR_USAGE, "no file of published runs is called '%.64s'; datasets/throughput", name);
 }

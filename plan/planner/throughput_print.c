@@ -20,7 +20,7 @@ struct half {
 struct printing {
     FILE *out;
     bool json;
-    const char *file;  // printed last
+    const char *file;       // printed last
     struct half halves[2];  // fitted, held out
     size_t row_count, beyond_count, too_large_count;
 };
@@ -29,8 +29,8 @@ static void print_row(struct printing *p, const struct throughput_row *row)
 {
     char text[SIZE_TEXT_BYTES];
     if (p->file != row->file)
-        fprintf(p->out, "%s%s\n  %-60s %10s %10s %8s %10s\n", p->file ? "\n" : "", row->file,
-                "tokens/s of a device", "published", "predicted", "", "device");
+        fprintf(p->out, "%s%s\n  %-60s %10s %10s %8s %10s\n", p->file ? "\n" : "", row->file, "tokens/s of a device",
+                "published", "predicted", "", "device");
     p->file = row->file;
     if (*row->beyond)
         fprintf(p->out, "  %-60s %10.1f %10s  not planned: %s\n", row->name, row->published, "-", row->beyond);

@@ -100,8 +100,8 @@ void ddp_move(const struct terms *t, struct formula *f)
         all_reduce_traffic(t, t->stage->layout.buckets[i].count, t->ranks, (uint64_t)t->rank, f);
 }
 
-// Between groups, once a step: "2 (Psi/S) (R-1)/R", an all-reduce of the rank's shard over the replicas (MiCS, section
-// 3.4, the second hop).
+// Between groups, once a step: 2 (Psi/S) (R-1)/R, an all-reduce of the rank's shard over the replicas, the second hop
+// of MiCS's gradients.
 static void replica_traffic(const struct terms *t, int bucket, struct formula *f)
 {
     if (t->replicas > 1)

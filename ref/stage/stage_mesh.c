@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A stage on a mesh of replicas: states are partitioned over the ranks of a shard group, and every group has a copy of
-// all of them. This is FSDP's hybrid sharding (HSDP) and MiCS. Gradients are summed in two hops (MiCS, section 3.4):
-// a reduce-scatter within the group, as in the plain stage, in every micro-step; and once a step, after the last
-// micro-step, an all-reduce of each shard over the ranks that hold it.
+// all of them. This is FSDP's hybrid sharding (HSDP) and MiCS. Gradients are summed in two hops (MiCS, "2-hop gradient
+// synchronization"): a reduce-scatter within the group, as in the plain stage, in every micro-step; and once a step,
+// after the last micro-step, an all-reduce of each shard over the ranks that hold it.
 #include "ref/stage/stage_internal.h"
 
 #include "base/err.h"

@@ -42,8 +42,8 @@ static int zero3_open(struct stage *stage)
 // have been used. Note however that this all-gather needs to happen once again for the backward propagation in the
 // reverse order."
 //
-// With hpZ (ZeRO++, section 3.2) backward gathers from the secondary partition, which forward fills: "once the model
-// weights are consumed during the forward pass, the weights are partitioned based on the secondary group".
+// With hpZ (ZeRO++, section 3.2) forward stores what it gathered in the secondary partition, which a smaller group of
+// ranks holds together, and backward gathers from there.
 static int zero3_acquire(struct stage *stage, int layer, enum pass pass)
 {
     int bucket;
