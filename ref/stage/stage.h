@@ -102,8 +102,8 @@ struct stage {
     size_t name_count;
 };
 
-// With a mesh of replicas (config.mesh) the partition is that of the shard group: "rank" and "world" of states, shards
-// and buckets are those of the group, and replicas hold the same states bit by bit (stage_mesh.c).
+// With a mesh of replicas (config.mesh) a shard group partitions the states: for shards and buckets, "rank" and "world"
+// mean the group's. Replicas hold the same states bit by bit (stage_mesh.c).
 
 // 0: data parallelism; 1, 2, 3: ZeRO. ERR_USAGE for anything else.
 int stage_find(int number, const struct stage_operations **out);
