@@ -44,7 +44,7 @@ static int run_round(struct soak *soak)
     if (code == ERR_NONE && comm)
         code = health_vote_ranks(setting, comm, &round);
     if (code == ERR_NONE && comm)
-        code = health_exchange_ranks(comm, bench_world_host, &round, setting->round, setting->seed);
+        code = health_exchange_ranks(setting, comm, bench_world_host, &round);
     if (code == ERR_NONE) {
         health_exposure_add(&soak->exposure, &round, clock_now_s() - begin);
         add_events(soak, &round);
@@ -53,7 +53,7 @@ static int run_round(struct soak *soak)
     return code;
 }
 
-// What all ranks do after a round: the largest that any of them asks for. Rank 0 looks at the clock.
+// After a round all ranks do the largest of these that any rank asks for. Rank 0 looks at the clock.
 enum { GO_ON, SAVE, STOP };
 
 static int agree(uint8_t *what)

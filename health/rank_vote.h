@@ -7,7 +7,7 @@
 #include "health/health_round.h"
 #include "ref/comm/comm.h"
 
-// What a rank has for an operation. digest: "" if its cores had no majority.
+// A rank's result of an operation. digest: "" if its cores had no majority.
 struct health_ballot {
     char operation[HEALTH_NAME_BYTES];  // "": the rank has no further operation
     char digest[33];
@@ -25,8 +25,10 @@ void health_elect_digest(const struct health_ballot *ballots, int world, const c
 int health_vote_ranks(const struct health_round_setting *setting, struct comm *comm, struct health_round *round);
 
 // Exchanges bytes with another rank, in every round the next one until all have met, and adds a mismatch for wrong
-// words received, which names the sender by name_of. All ranks call it.
-int health_exchange_ranks(struct comm *comm, const char *(*name_of)(int rank), struct health_round *round,
-                          uint64_t number, uint64_t seed);
+// words received, which names the sender by name_of. All ranks call it with the same round and seed. A flip of the
+// operation HEALTH_LINK spoils bytes that this rank receives.
+#define HEALTH_LINK "link"
+int health_exchange_ranks(const struct health_round_setting *setting, struct comm *comm,
+                          const char *(*name_of)(int rank), struct health_round *round);
 
 #endif

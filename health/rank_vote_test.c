@@ -87,6 +87,9 @@ Test(rank_vote, a_flip_on_one_of_two_ranks_is_found_and_placed)
     MPI_OR_SKIP();
     cr_expect_eq(soak(2, NULL, ""), 0, "%s", output);
     cr_expect(strstr(output, "every result was the same on every core of every rank"), "%s", output);
+    cr_expect_eq(soak(2, "link", ""), 1, "%s", output);
+    cr_expect(strstr(output, ", rank 1: link: 1 of 131072 words received from rank 0 on host "), "%s", output);
+    cr_expect(strstr(output, " are wrong, the first is word 65536\n"), "%s", output);
     static const char *const operations[] = {"Adam, scalar", "training", "memory", "collective"};
     for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) {
         char expected[64];

@@ -22,7 +22,7 @@ struct soak {
     char host[64];
 };
 
-// What all ranks have seen, on rank 0 or without a launcher.
+// The sum over all ranks, on rank 0 or without a launcher.
 struct soak_total {
     struct health_exposure exposure;
     size_t core_count;

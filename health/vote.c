@@ -86,7 +86,7 @@ int health_suspect(const struct core_run *good, struct core_run *bad, size_t ope
     return health_mismatch_add(out, &mismatch);
 }
 
-// What a core had before it ran again.
+// A core's result before it runs again.
 struct first_result {
     int code;
     char text[HEALTH_TEXT_MAX];

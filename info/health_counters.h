@@ -54,7 +54,7 @@ json_t *health_counters_json(const struct health_counters *before, const struct 
 // Reads what `after` was when the object was made. ERR_USAGE, with the key: not such an object.
 int health_counters_from_json(const json_t *object, struct health_counters *out);
 
-// Returns the key of a counter of errors in that object; null: a value of the moment, whose change says nothing.
+// Returns the key of a counter of errors in that object; null: a value of the moment, whose change is no error.
 const char *health_counter_error_key(enum health_counter counter);
 
 #endif

@@ -81,7 +81,7 @@ Test(health_counters, numbers_of_all_devices_are_combined_and_growth_is_a_reason
 }
 
 // Two drives' log pages: 3 % used with 258 errors, 90 % spare and 310 K; 101 % with 1, 4 % spare, worn out and too hot
-// at 358 K. A third says nothing of its temperature.
+// at 358 K. A third does not report its temperature.
 Test(health_counters, drives_report_warnings_errors_wear_spare_and_temperature)
 {
     unsigned char first[HEALTH_NVME_LOG_BYTES] = {[1] = 310 & 255, [2] = 310 >> 8, [3] = 90, [5] = 3};

@@ -63,13 +63,13 @@ Test(install, files_are_at_their_standard_places)
     run("! grep -rlI -e '" ZG_SOURCE_DIR "' -e '" ZG_BINARY_DIR "' prefix");
 }
 
-// A verdict by the installed program on the case family that the example answers.
+// A verdict by the installed program on a family of cases, of which the example answers some and declines others.
 static void expect_judged(const char *plugin)
 {
     char line[512];
     snprintf(line, sizeof line, "prefix/bin/zerogauge check --requirement R-OPT-01 --plugin %s", plugin);
     run(line);
-    cr_expect_not_null(strstr(output, "PASS         R-OPT-01"), "%s", output);
+    cr_expect_not_null(strstr(output, "PARTLY       R-OPT-01"), "%s", output);
 }
 
 Test(install, a_plugin_found_by_pkg_config_is_judged)

@@ -30,6 +30,9 @@ Tag: {tag}
 """
 ENTRY_POINTS = """[console_scripts]
 zerogauge = zerogauge.command:main
+
+[pytest11]
+zerogauge = zerogauge.pytest_plugin
 """
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip file knows
 

@@ -50,20 +50,16 @@ def main(names):
         folder = pathlib.Path(temporary)
         rows = rows_on(names, folder)
         best = predicted(rows, machines, values, folder)
-        factor = 1.5
-        while factor > 1.01:
-            improved = False
+        for factor in (1.3, 1.3, 1.15, 1.15, 1.07, 1.07, 1.03, 1.03):
             for key in values:
                 for by in (factor, 1 / factor):
-                    trial = dict(values, **{key: float(f"{values[key] * by:.4g}")})
+                    trial = dict(values, **{key: float(f"{values[key] * by:.3g}")})
                     if key.endswith("_share") and trial[key] > 1:
                         continue
                     error = predicted(rows, machines, trial, folder)
-                    if error < best - 1e-6:
-                        best, values, improved = error, trial, True
-                        print(f"{best:.4f} {values}", flush=True)
-            if not improved:
-                factor = math.sqrt(factor)
+                    if error < best:
+                        best, values = error, trial
+            print(f"{factor} {best:.4f} {values}", flush=True)
     print(json.dumps(values, indent=2))
 
 

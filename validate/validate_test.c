@@ -366,7 +366,7 @@ Test(validate, the_plan_passes_each_part_the_options_that_it_accepts)
     cr_expect_geq(made.count, 8);
 }
 
-// What `report --verify` knows of a run, and what a run is.
+// `report --verify` has a table of its own.
 Test(validate, the_verifier_knows_every_part_and_option_of_the_plan)
 {
     static const char *const paths[] = {"/one", NULL};

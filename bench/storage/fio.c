@@ -85,33 +85,59 @@ int fio_version(char out[FIO_VERSION_BYTES])
     return status == 0 ? ERR_NONE : err_set(ERR_USAGE, "fio is not installed (apt-get install fio)");
 }
 
+static int read_rate(const json_t *job, double *bytes_per_ns)
+{
+    double bytes_per_s = json_number_value(json_object_get(json_object_get(job, "read"), "bw_bytes")) +
+                         json_number_value(json_object_get(json_object_get(job, "write"), "bw_bytes"));
+    *bytes_per_ns = bytes_per_s / 1e9;
+    return bytes_per_s > 0 ? ERR_NONE : err_set(ERR_IO, "fio moved nothing");
+}
+
 // Reads the rates and latencies of the job in fio's result.
 static int read_job(const json_t *job, const struct stream *stream, struct fio_result *out)
 {
     static const char *const keys[FIO_PERCENTILE_COUNT] = {"50.000000", "95.000000", "99.000000", "99.900000"};
-    const json_t *read = json_object_get(job, "read"), *write = json_object_get(job, "write");
-    double bytes_per_s =
-        json_number_value(json_object_get(read, "bw_bytes")) + json_number_value(json_object_get(write, "bw_bytes"));
-    const json_t *latency = json_object_get(stream->direction == STREAM_WRITE ? write : read, "lat_ns");
+    const json_t *latency =
+        json_object_get(json_object_get(job, stream->direction == STREAM_WRITE ? "write" : "read"), "lat_ns");
     const json_t *percentiles = json_object_get(latency, "percentile");
-    out->bytes_per_ns = bytes_per_s / 1e9;
+    TRY(read_rate(job, &out->bytes_per_ns));
     for (int i = 0; i < FIO_PERCENTILE_COUNT; i++)
         out->percentiles_us[i] = json_number_value(json_object_get(percentiles, keys[i])) / 1e3;
-    return bytes_per_s > 0 && out->percentiles_us[0] > 0 ? ERR_NONE : err_set(ERR_IO, "fio moved nothing");
+    return out->percentiles_us[0] > 0 ? ERR_NONE : err_set(ERR_IO, "fio has no latencies");
 }
 
-static int read_result(const char *text, int exit_status, const struct stream *stream, struct fio_result *out)
+// *result: fio's output, which the caller releases, also after an error; *job: its first job.
+static int parse(const char *text, int exit_status, json_t **result, const json_t **job)
 {
     // Warnings may come first; the result begins with a brace at the start of a line.
     const char *begin = text[0] == '{' ? text : strstr(text, "\n{");
-    json_t *result = begin ? json_loads(begin, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
-    const json_t *job = json_array_get(json_object_get(result, "jobs"), 0);
-    int code;
-    if (exit_status != 0 || !job || json_integer_value(json_object_get(job, "error")) != 0)
-        code = err_set(ERR_IO, "fio failed with exit status %d: %.*s", exit_status,
+    *result = begin ? json_loads(begin, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
+    *job = json_array_get(json_object_get(*result, "jobs"), 0);
+    if (exit_status != 0 || !*job || json_integer_value(json_object_get(*job, "error")) != 0)
+        return err_set(ERR_IO, "fio failed with exit status %d: %.*s", exit_status,
                        begin > text ? (int)(begin - text) : 400, text);
-    else
-        code = read_job(job, stream, out);
+    return ERR_NONE;
+}
+
+// Runs fio and parses its output, as parse does.
+static int run_job(char *const arguments[], json_t **result, const json_t **job)
+{
+    char *text;
+    int status;
+    *result = NULL;
+    TRY(run(arguments, &text, &status));
+    int code = parse(text, status, result, job);
+    free(text);
+    return code;
+}
+
+int fio_rate(char *const arguments[], double *bytes_per_ns)
+{
+    json_t *result;
+    const json_t *job;
+    int code = run_job(arguments, &result, &job);
+    if (code == ERR_NONE)
+        code = read_rate(job, bytes_per_ns);
     json_decref(result);
     return code;
 }
@@ -163,10 +189,11 @@ int fio_run(const struct stream *stream, bool buffered, struct fio_result *out)
                                "--clat_percentiles=0",
                                "--output-format=json",
                                NULL};
-    char *text;
-    int status;
-    TRY(run(arguments, &text, &status));
-    int code = read_result(text, status, stream, out);
-    free(text);
+    json_t *result;
+    const json_t *job;
+    int code = run_job(arguments, &result, &job);
+    if (code == ERR_NONE)
+        code = read_job(job, stream, out);
+    json_decref(result);
     return code;
 }

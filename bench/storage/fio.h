@@ -22,4 +22,8 @@ struct fio_result {
 // files by their descriptors in this process. ERR_IO: fio failed.
 int fio_run(const struct stream *stream, bool buffered, struct fio_result *out);
 
+// Runs fio with these arguments, null at the end; the first is its name, and one asks for JSON. *bytes_per_ns: what its
+// first job, or its group of jobs, read and wrote. ERR_IO: fio failed.
+int fio_rate(char *const arguments[], double *bytes_per_ns);
+
 #endif

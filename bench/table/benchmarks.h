@@ -7,6 +7,7 @@
 
 #define BENCHMARKS(ROW)                                                                                                \
     ROW(adam)                                                                                                          \
+    ROW(checkpoint)                                                                                                    \
     ROW(comm)                                                                                                          \
     ROW(gds)                                                                                                           \
     ROW(links)                                                                                                         \

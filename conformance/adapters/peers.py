@@ -16,7 +16,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ADAPTERS = HERE / "zerogauge" / "adapters"
-VERDICTS = "PASS", "EQUIVALENT", "BOUNDED", "FAIL", "BROKEN", "UNSUPPORTED"
+VERDICTS = "PASS", "EQUIVALENT", "BOUNDED", "PARTLY", "FAIL", "BROKEN", "UNSUPPORTED"
 RUNNING = set()  # processes to end if this one is interrupted
 ROW = "{:24} {:16}" + "".join(f" {{:>{len(verdict)}}}" for verdict in VERDICTS) + " {:>5}"
 

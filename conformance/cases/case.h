@@ -149,8 +149,9 @@ int case_write(const struct check_case *c, const struct case_values *values, con
 // The same, but case.json leaves out what would tell the right answer: `requirements`, `exact` and `expect`.
 int case_write_untold(const struct check_case *c, const struct case_values *values, const char *folder);
 
-// The text of its case.json; the caller frees it.
+// The text of its case.json; the caller frees it. Untold: as case_write_untold has it.
 int case_text(const struct check_case *c, char **text, size_t *bytes);
+int case_text_untold(const struct check_case *c, char **text, size_t *bytes);
 
 // Reads FOLDER/case.json; `data` and `twin` stay empty. Anything that CONTRACT.md does not allow is ERR_USAGE with the
 // file, the line and the key. What asks for nonsense on purpose (`expect` is `refusal`) is read, too; a case without

@@ -369,7 +369,7 @@ Test(check_case, what_the_contract_does_not_allow_is_refused_where_it_stands)
     }
 }
 
-// What is put to a program does not tell the right answer; a reader that has to know finds it out.
+// A case that is put to a program leaves out the right answer; a reader that has to know finds it out.
 Test(check_case, a_case_that_is_put_to_a_program_tells_nothing)
 {
     static const char *const keys[] = {"\"requirements\"", "\"exact\"", "\"expect\""};

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// All numbers of a case in memory: the generator's, and the pokes in their places.
+// All numbers of a case in memory: the generator's, and the pokes in their places; or zeros that the caller replaces.
+#include "conformance/cases/case_values.h"
+
 #include "base/err.h"
 #include "conformance/cases/generator.h"
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct case_values {
     const struct check_case *c;
@@ -34,31 +37,40 @@ static size_t number_count(const struct check_case *c)
     return count;
 }
 
-static void fill_initial(struct case_values *values, float **next)
+// Points each tensor to its numbers.
+static void place(struct case_values *values)
 {
     const struct check_case *c = values->c;
+    float *next = values->numbers;
     for (int i = 0; i < c->param_count; i++) {
-        if (c->params[i].tied_to >= 0)
-            continue;
-        values->initial[i] = *next;
-        *next += c->params[i].count;
-        for (size_t e = 0; e < c->params[i].count; e++)
-            values->initial[i][e] = generator_initial(c, i, e);
+        values->initial[i] = c->params[i].tied_to < 0 ? next : NULL;
+        next += c->params[i].tied_to < 0 ? c->params[i].count : 0;
     }
+    for (size_t slot = 0; slot < slot_count(c); slot++)
+        for (int i = 0; i < c->param_count; i++) {
+            bool used = case_is_used(c, i);
+            values->gradients[slot * (size_t)c->param_count + (size_t)i] = used ? next : NULL;
+            next += used ? c->params[i].count : 0;
+        }
 }
 
-static void fill_gradients(struct case_values *values, float **next)
+static void fill_initial(struct case_values *values)
+{
+    const struct check_case *c = values->c;
+    for (int i = 0; i < c->param_count; i++)
+        for (size_t e = 0; values->initial[i] && e < c->params[i].count; e++)
+            values->initial[i][e] = generator_initial(c, i, e);
+}
+
+static void fill_gradients(struct case_values *values)
 {
     const struct check_case *c = values->c;
     for (int step = 1; step <= c->steps; step++)
         for (int micro = 0; micro < c->accumulation; micro++)
             for (int rank = 0; rank < c->world; rank++)
                 for (int i = 0; i < c->param_count; i++) {
-                    if (!case_is_used(c, i))
-                        continue;
-                    float *gradient = values->gradients[gradient_at(c, step, micro, rank, i)] = *next;
-                    *next += c->params[i].count;
-                    for (size_t e = 0; e < c->params[i].count; e++)
+                    float *gradient = values->gradients[gradient_at(c, step, micro, rank, i)];
+                    for (size_t e = 0; gradient && e < c->params[i].count; e++)
                         gradient[e] = generator_gradient(c, step, micro, rank, i, e);
                 }
 }
@@ -78,7 +90,7 @@ static int poke(struct case_values *values)
     return ERR_NONE;
 }
 
-int case_values_open(const struct check_case *c, struct case_values **out)
+int case_values_blank(const struct check_case *c, struct case_values **out)
 {
     struct case_values *values = *out = calloc(1, sizeof *values);
     if (!values)
@@ -86,17 +98,31 @@ int case_values_open(const struct check_case *c, struct case_values **out)
     values->c = c;
     values->gradients = calloc(slot_count(c) * (size_t)c->param_count + 1, sizeof(float *));
     values->numbers = calloc(number_count(c), sizeof(float));
-    int rc = ERR_NONE;
     if (values->gradients && values->numbers) {
-        float *next = values->numbers;
-        fill_initial(values, &next);
-        fill_gradients(values, &next);
-        rc = poke(values);
-    } else {
-        rc = err_set(ERR_MEMORY, "no memory for the numbers of case %s", c->name);
+        place(values);
+        return ERR_NONE;
     }
+    case_values_close(values);
+    *out = NULL;
+    return err_set(ERR_MEMORY, "no memory for the numbers of case %s", c->name);
+}
+
+int case_values_copy(const struct check_case *c, const struct case_values *from, struct case_values **out)
+{
+    assert(number_count(c) == number_count(from->c));
+    TRY(case_values_blank(c, out));
+    memcpy((*out)->numbers, from->numbers, number_count(c) * sizeof(float));
+    return ERR_NONE;
+}
+
+int case_values_open(const struct check_case *c, struct case_values **out)
+{
+    TRY(case_values_blank(c, out));
+    fill_initial(*out);
+    fill_gradients(*out);
+    int rc = poke(*out);
     if (rc != ERR_NONE) {
-        case_values_close(values);
+        case_values_close(*out);
         *out = NULL;
     }
     return rc;
@@ -117,6 +143,17 @@ const float *case_initial(const struct case_values *values, int param)
 }
 
 const float *case_gradient(const struct case_values *values, int step, int micro, int rank, int param)
+{
+    assert(micro >= 0 && rank >= 0 && param >= 0);
+    return values->gradients[gradient_at(values->c, step, micro, rank, param)];
+}
+
+float *case_values_initial(struct case_values *values, int param)
+{
+    return values->initial[param];
+}
+
+float *case_values_gradient(struct case_values *values, int step, int micro, int rank, int param)
 {
     assert(micro >= 0 && rank >= 0 && param >= 0);
     return values->gradients[gradient_at(values->c, step, micro, rank, param)];

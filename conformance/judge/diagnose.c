@@ -197,6 +197,12 @@ static bool is_first_moment_lost(const struct trial *trial, int param, size_t i)
     return trial->before.param[param][i] == trial->after.param[param][i];
 }
 
+// True if an element's gradient must have been no number, although the right one is.
+static bool is_unset(const struct trial *trial, int param, size_t i)
+{
+    return isnan(trial->after.exp_avg[param][i]) && isfinite(trial->expected.exp_avg[param][i]);
+}
+
 static enum hint or_other(enum hint hint)
 {
     return hint == HINT_NONE ? HINT_OTHER : hint;
@@ -210,6 +216,8 @@ static enum hint guess(struct row *row, const struct unsharded_decision *decisio
     }
     if (resumes)
         return HINT_RESUME;
+    if (row->wrong_count * 2 < row->count && all_wrong(row, is_unset))
+        return HINT_UNSET;
     if (all_wrong(row, are_moments_short) || all_wrong(row, are_moments_swapped))
         return HINT_MOMENTS;
     if (all_wrong(row, is_parameter_short))

@@ -205,3 +205,36 @@ Test(judge_between, a_program_may_round_down_what_it_sends)
         cr_assert_eq(finding.verdict, missing ? VERDICT_FAIL : VERDICT_PASS, "%s", finding.text);
     }
 }
+
+// Another gradient in every element, of no kind that is known: the optimizer's formula is right, and not blamed.
+static void disturb(const struct check_case *c, const struct case_values *values, int step, float *const g[])
+{
+    (void)values, (void)step;
+    for (int i = 0; i < c->param_count; i++)
+        for (size_t k = 0; k < c->params[i].count; k++)
+            g[i][k] *= 1 + 0.05f * sinf((float)(k * k + 7 * (size_t)i + 1));
+}
+
+Test(judge_between, a_hint_follows_what_the_links_show)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, false);
+    const struct wrong wrong = {.gradient = disturb};
+    struct finding finding = state_finding(&c, NULL, &wrong);
+    assert_fails(finding, HINT_GRADIENT);
+}
+
+// The last elements of one tensor, which no reduction has written.
+static void leave_unset(const struct check_case *c, const struct case_values *values, int step, float *const g[])
+{
+    (void)values, (void)step;
+    for (size_t k = c->params[0].count - 20; k < c->params[0].count; k++)
+        g[0][k] = NAN;
+}
+
+Test(judge_between, what_nothing_has_written_is_recognised)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
+    const struct wrong wrong = {.gradient = leave_unset};
+    struct finding finding = state_finding(&c, NULL, &wrong);
+    assert_fails(finding, HINT_UNSET);
+}

@@ -42,6 +42,20 @@ static void print_links(const struct trial *trial, const struct link_result *res
     }
 }
 
+static bool is_broken(const struct link_result *result, enum link link)
+{
+    return result->worst[link].was_checked && link_class_of(link, &result->worst[link]) == LINK_BROKEN;
+}
+
+// A hint that blames the arithmetic of the whole step gives way to what the links show: a gradient that is wrong in
+// both moments, while the parameter follows from them.
+static enum hint hint_of_links(const struct link_result *result, enum hint hint)
+{
+    bool gradient =
+        is_broken(result, LINK_GRADIENT) || (is_broken(result, LINK_EXP_AVG) && is_broken(result, LINK_EXP_AVG_SQ));
+    return hint == HINT_OTHER && gradient && !is_broken(result, LINK_PARAM) ? HINT_GRADIENT : hint;
+}
+
 int judge_by_links(struct trial *trial, struct finding *out)
 {
     const struct check_case *c = trial->c;
@@ -65,6 +79,7 @@ int judge_by_links(struct trial *trial, struct finding *out)
         keep_worst(&all, &one);
     }
     out->verdict = links_class(&all) == LINK_BROKEN ? VERDICT_FAIL : VERDICT_BOUNDED;
+    out->hint = hint_of_links(&all, out->hint);
     size_t used = strlen(out->text);
     print_links(trial, &all, out->text + used, sizeof out->text - used);
     return ERR_NONE;

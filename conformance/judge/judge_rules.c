@@ -135,7 +135,7 @@ static int common_recipe(const struct judge *judge, const struct check_case *pla
     return best;
 }
 
-// What tells the recipe of a placement: exact cases, in which nothing else rounds, or, where there is none, all.
+// Exact cases tell the recipe of a placement, as nothing else rounds in them; where there is none, all do.
 static struct share evidence_of(const struct judge *judge, const struct check_case *placement, int recipe)
 {
     struct share exact = {0};

@@ -44,7 +44,7 @@ static void put_facts(const struct page *page)
             facts->seconds);
     fprintf(out, "<dt>Command</dt><dd><code>zerogauge check --level ");
     text_markup(out, facts->level);
-    fprintf(out, " --seed %" PRIu64 " ", facts->seed);
+    fputs(" ", out);
     text_markup(out, facts->part);
     fputs(facts->part ? " " : "", out);
     text_markup(out, facts->command);

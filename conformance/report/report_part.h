@@ -47,10 +47,6 @@ enum { RUN_TEXT_BYTES = 1024 };
 const char *run_text(const struct run_facts *facts, const struct findings *findings, enum run_verdict verdict,
                      char out[RUN_TEXT_BYTES]);
 
-// "12 of 40 cases were answered, 20 are not claimed, 8 were declined"; "" if all were answered. Returns out.
-enum { SHARE_TEXT_BYTES = 160 };
-const char *share_text(const struct findings *findings, char out[SHARE_TEXT_BYTES]);
-
 // The message of the first refusal that a requirement asks for: whether it is about what was asked, people decide.
 // Null: there is none.
 const char *refusal_text(const struct findings *findings, const struct requirement *requirement);

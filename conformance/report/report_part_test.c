@@ -101,12 +101,12 @@ Test(report_part, one_case_is_repeated_alone_twins_together_and_what_needs_the_o
     cr_assert_str_eq(repeat_of("ckpt-lr.w2.fp32.whole", PHASE_WHOLE, ASPECT_STATE),
                      START "--case ckpt-lr.w2.fp32.whole ");
     cr_assert_str_eq(repeat_of("part-tied.w2.s3.fp32~2", PHASE_WHOLE, ASPECT_SAME), START "--case 'part-tied.*' ");
-    cr_assert_str_eq(repeat_of("part-tied.w2.s3.fp32~2", PHASE_WHOLE, ASPECT_REPEAT), START "--seed 7 ");
-    cr_assert_str_eq(repeat_of("part-tied.w2.s3.fp32", PHASE_WHOLE, ASPECT_RULE), START "--seed 7 ");
+    cr_assert_str_eq(repeat_of("part-tied.w2.s3.fp32~2", PHASE_WHOLE, ASPECT_REPEAT), START);
+    cr_assert_str_eq(repeat_of("part-tied.w2.s3.fp32", PHASE_WHOLE, ASPECT_RULE), START);
     const struct run_facts facts = {.level = "quick", .seed = UINT64_MAX};
     struct finding finding = {.c = NULL, .aspect = ASPECT_STATE};
     char out[REPEAT_TEXT_BYTES];
-    cr_assert_str_eq(repeat_text(&facts, &finding, out), "zerogauge check --level quick --seed 18446744073709551615 ");
+    cr_assert_str_eq(repeat_text(&facts, &finding, out), "zerogauge check --level quick ");
 }
 
 Test(report_part, what_needs_the_order_is_repeated_with_the_part_that_was_run)
@@ -116,7 +116,7 @@ Test(report_part, what_needs_the_order_is_repeated_with_the_part_that_was_run)
     cr_assert_str_eq(run_text(&part_facts, &none, RUN_CONFORMS, out), "every MUST is fulfilled");
     part_facts.part = "--requirement R-DET-01 --case 'adam-*'";
     cr_assert_str_eq(repeat_of("adam-l2.w2.s0.fp32", PHASE_WHOLE, ASPECT_REPEAT),
-                     START "--seed 7 --requirement R-DET-01 --case 'adam-*' ");
+                     START "--requirement R-DET-01 --case 'adam-*' ");
     cr_assert_str_eq(repeat_of("adam-l2.w2.s0.fp32", PHASE_WHOLE, ASPECT_STATE), START "--case adam-l2.w2.s0.fp32 ");
     cr_assert_str_eq(run_text(&part_facts, &none, RUN_CONFORMS, out),
                      "only a part of the suite was run: --requirement R-DET-01 --case 'adam-*'");

@@ -25,11 +25,24 @@ struct check_part {
 // matches.
 int check_cases(const struct check_part *part, int (*visit)(void *context, const struct check_case *c), void *context);
 
+// Cases that do not come from the suite.
+struct check_source {
+    // Calls visit for each of them, as suite_cases does.
+    int (*cases)(void *context, int (*visit)(void *visit_context, const struct check_case *c), void *visit_context);
+    // Their numbers, which the caller closes. c: a copy of a case, or of one with "~2" behind its name.
+    int (*values)(void *context, const struct check_case *c, struct case_values **out);
+    void *context;
+};
+
+// The numbers of a case of the source; null: of the suite.
+int check_values(const struct check_source *source, const struct check_case *c, struct case_values **out);
+
 // Makes FOLDER/NAME with all files of a case; FOLDER exists, and NAME does not.
 int check_write_case(const struct check_case *c, const char *folder);
 
-// The same, as the command under test sees it: case.json does not tell the right answer.
-int check_ask_case(const struct check_case *c, const char *folder);
+// The same for a case of the source (null: of the suite), as the command under test sees it: case.json does not tell
+// the right answer.
+int check_ask_case(const struct check_source *source, const struct check_case *c, const char *folder);
 
 // Digests all these files together. ERR_CHECK: one of them is missing.
 int check_digest_case(const struct check_case *c, const char *folder, char digest[FILE_DIGEST_BYTES]);
@@ -38,8 +51,10 @@ struct check_words;
 
 struct check_setting {
     struct check_part part;
-    const struct claims *claims;  // null: everything is claimed
-    const char *const *command;   // with {cases}, {answers}, {world}, {state}; or {case}, {answer}. NULL at the end
+    const struct check_source *source;  // null: the suite; otherwise `part` is of no account
+    bool once;                          // no case comes twice
+    const struct claims *claims;        // null: everything is claimed
+    const char *const *command;  // with {cases}, {answers}, {world}, {state}; or {case}, {answer}. NULL at the end
     // Answers a launch's cases in place of the command, in this process; null: the command is started.
     int (*answer)(void *context, const struct check_words *words);
     void *answer_context;

@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// So many launches in a row without any answer are a command that does not work; so many in all are enough.
+// A command does not work if this many launches in a row give no answer; more launches than this are not made at all.
 enum { IDLE_MAX = 3, LAUNCH_MAX = 64 };
 
 // One launch: the cases from `first` on, or one alone.
@@ -109,7 +109,7 @@ static int name_folders(const struct check_setting *setting, struct attempt *att
     return file_join(setting->folder, attempt->log, attempt->output);
 }
 
-// Moves FROM/NAME to TO/NAME. What is not there is left where it is not.
+// Moves FROM/NAME to TO/NAME, if it is there.
 static int move(const char *from, const char *to, const char *name)
 {
     char source[PATH_MAX], target[PATH_MAX];

@@ -58,11 +58,16 @@ int check_cases(const struct check_part *part, int (*visit)(void *context, const
                    part->case_patterns[1] ? ", or as the other patterns say" : "");
 }
 
+int check_values(const struct check_source *source, const struct check_case *c, struct case_values **out)
+{
+    return source ? source->values(source->context, c, out) : case_values_open(c, out);
+}
+
 static int write_by(int (*write)(const struct check_case *, const struct case_values *, const char *),
-                    const struct check_case *c, const char *folder)
+                    const struct check_source *source, const struct check_case *c, const char *folder)
 {
     struct case_values *values;
-    TRY(case_values_open(c, &values));
+    TRY(check_values(source, c, &values));
     int rc = write(c, values, folder);
     case_values_close(values);
     return rc;
@@ -70,12 +75,12 @@ static int write_by(int (*write)(const struct check_case *, const struct case_va
 
 int check_write_case(const struct check_case *c, const char *folder)
 {
-    return write_by(case_write, c, folder);
+    return write_by(case_write, NULL, c, folder);
 }
 
-int check_ask_case(const struct check_case *c, const char *folder)
+int check_ask_case(const struct check_source *source, const struct check_case *c, const char *folder)
 {
-    return write_by(case_write_untold, c, folder);
+    return write_by(case_write_untold, source, c, folder);
 }
 
 int check_digest_case(const struct check_case *c, const char *folder, char digest[FILE_DIGEST_BYTES])

@@ -36,7 +36,7 @@ static int make_folders(const struct check_setting *setting, struct check_group 
 }
 
 // Writes the cases, and makes the folders in which both halves of a pair find one another's checkpoint.
-static int write_cases(const struct check_group *group)
+static int write_cases(const struct check_setting *setting, const struct check_group *group)
 {
     char name[CASE_NAME_BYTES], state[PATH_MAX];
     for (size_t i = 0; i < group->count; i++) {
@@ -45,7 +45,7 @@ static int write_cases(const struct check_group *group)
             TRY(file_join(group->state_folder, name, state));
             TRY(case_folder_make(state));
         }
-        TRY(check_ask_case(group->cases[i], group->cases_folder));
+        TRY(check_ask_case(setting->source, group->cases[i], group->cases_folder));
     }
     return check_write_order(group->cases_folder, group->cases, group->count);
 }
@@ -78,7 +78,7 @@ static int judge_one(const struct check_setting *setting, struct check_run *run,
     if (first && !has_saved && saved.kind == ANSWER_UNSUPPORTED) {
         rc = judge_absent(run->judge, c, ABSENT_DECLINED, "the saving half of the case was declined");
     } else {
-        rc = case_values_open(c, &values);
+        rc = check_values(setting->source, c, &values);
         if (rc == ERR_NONE)
             rc = judge_answer(run->judge, c, values, &answer, has_saved ? &saved : NULL);
     }
@@ -88,7 +88,7 @@ static int judge_one(const struct check_setting *setting, struct check_run *run,
     return rc;
 }
 
-// What a case's files are before a launch, and why it has no answer after it.
+// The digest of each case's files before a launch, and the reason why it has no answer after it.
 struct asked {
     char (*digest)[FILE_DIGEST_BYTES];
     char (*why)[CHECK_WHY_BYTES];
@@ -115,7 +115,7 @@ static int judge_group(const struct check_setting *setting, struct check_run *ru
 static int run_group(const struct check_setting *setting, struct check_run *run, struct check_group *group)
 {
     TRY(make_folders(setting, group));
-    TRY(write_cases(group));
+    TRY(write_cases(setting, group));
     struct asked asked = {calloc(group->count, sizeof *asked.digest), calloc(group->count, sizeof *asked.why)};
     int rc = asked.digest && asked.why ? ERR_NONE : err_set(ERR_MEMORY, "no memory for %zu cases", group->count);
     for (size_t i = 0; i < group->count && rc == ERR_NONE; i++)

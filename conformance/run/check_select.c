@@ -78,6 +78,8 @@ static int repeat_some(const struct check_setting *setting, struct check_run *ru
     size_t count = run->case_count;
     for (size_t i = 0; i < count; i++) {
         const struct check_case *c = run->cases[i];
+        if (setting->once)
+            break;
         bool chosen = random_below(random_at(random_key(setting->seed, 1), i), REPEAT_EVERY) == 0;
         if (!run->asked[i] || c->phase != PHASE_WHOLE || c->expects_refusal || !(chosen || count < REPEAT_EVERY) ||
             strlen(c->name) + 3 > CASE_NAME_BYTES)
@@ -116,9 +118,14 @@ static int keep_world(const struct check_setting *setting, struct check_run *run
 
 int check_select(const struct check_setting *setting, struct check_run *run)
 {
-    TRY(check_cases(&setting->part, visit_case, run));
-    TRY(keep_world(setting, run));
+    if (setting->source) {
+        TRY(setting->source->cases(setting->source->context, visit_case, run));
+    } else {
+        TRY(check_cases(&setting->part, visit_case, run));
+        TRY(keep_world(setting, run));
+    }
     TRY(apply_claims(setting, run));
-    TRY(check_cover(setting, run));
+    if (!setting->source)
+        TRY(check_cover(setting, run));
     return repeat_some(setting, run);
 }

@@ -81,7 +81,7 @@ Test(check, a_program_that_ends_badly_is_broken_and_quoted)
 
 // Answers as the reference does, up to a case whose name matches; there it prints a traceback and what libraries print
 // after it, and ends.
-static void write_crasher(const char *path, const char *pattern)
+static void write_ending(const char *path, const char *pattern)
 {
     FILE *file = fopen(path, "w");
     cr_assert_not_null(file);
@@ -102,8 +102,8 @@ Test(check, one_crash_breaks_one_case_and_its_exception_is_shown)
 {
     char folder[PATH_MAX], path[PATH_MAX], arguments[3 * PATH_MAX];
     folder_make(folder);
-    snprintf(path, sizeof path, "%.4000s/crasher", folder);
-    write_crasher(path, "adam-eps.w2.s1.fp32");
+    snprintf(path, sizeof path, "%.4000s/ends", folder);
+    write_ending(path, "adam-eps.w2.s1.fp32");
     snprintf(arguments, sizeof arguments, "--case 'adam-eps.w2.*' --out %.4000s/out -- %.4000s {cases} {answers}",
              folder, path);
     cr_assert_eq(check(arguments), 1, "%s", output);
@@ -120,8 +120,8 @@ Test(check, a_program_that_cannot_stand_nonsense_fails_only_the_refusal)
 {
     char folder[PATH_MAX], path[PATH_MAX], arguments[3 * PATH_MAX];
     folder_make(folder);
-    snprintf(path, sizeof path, "%.4000s/crasher", folder);
-    write_crasher(path, "conf-*");
+    snprintf(path, sizeof path, "%.4000s/ends", folder);
+    write_ending(path, "conf-*");
     snprintf(arguments, sizeof arguments, "--case '@(adam-eps|conf-clip).w2.s1.fp32' -- %.4000s {cases} {answers}",
              path);
     cr_assert_eq(check(arguments), 0, "%s", output);

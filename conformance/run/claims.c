@@ -41,6 +41,19 @@ static const char *const clip_forms[] = {"torch", "deepspeed", NULL};    // from
 static const char *const scalers[] = {"deepspeed", "torch", "megatron", NULL};
 static const char *const unused_forms[] = {"untouched", "zero_gradient", NULL};  // from CLAIMS_UNUSED_UNTOUCHED on
 
+static const char *const knobs[] = {
+    [KNOB_BUCKETS] = "buckets",     [KNOB_OVERLAP] = "overlap", [KNOB_PREFETCH] = "prefetch",
+    [KNOB_SUB_GROUP] = "sub_group", [KNOB_COUNT] = NULL,
+};
+
+// The topics of cases that turn one knob, and nothing else: the part of a name before the first dot.
+static const struct {
+    const char *topic;
+    enum claims_knob knob;
+} topics[] = {{"red-buckets", KNOB_BUCKETS},    {"part-bucket", KNOB_BUCKETS},
+              {"det-overlap", KNOB_OVERLAP},    {"gather-prefetch", KNOB_PREFETCH},
+              {"ckpt-prefetch", KNOB_PREFETCH}, {"nvme-sub-groups", KNOB_SUB_GROUP}};
+
 const char *claims_feature_name(enum claims_feature feature)
 {
     return features[feature];
@@ -54,6 +67,7 @@ void claims_whole(struct claims *out)
                            .offload_optimizer = (1u << TIER_COUNT) - 1,
                            .offload_param = (1u << TIER_COUNT) - 1,
                            .features = (1u << FEATURE_COUNT) - 1,
+                           .knobs = (1u << KNOB_COUNT) - 1,
                            .scaler = SCALER_DEEPSPEED};
 }
 
@@ -69,7 +83,7 @@ static int read_set(const struct strict_object *root, const char *key, size_t ro
     char shown[TEXT_MESSAGE_BYTES];
     if (!json_object_get(root->value, key))
         return ERR_NONE;
-    TRY(strict_array(root, key, words == features ? 0 : 1, room, &list, &count));
+    TRY(strict_array(root, key, words == features || words == knobs ? 0 : 1, room, &list, &count));
     *set = 0;
     for (size_t i = 0; i < count; i++) {
         const json_t *element = json_array_get(list, i);
@@ -127,8 +141,8 @@ static int read_choice(const struct strict_object *root, const char *key, const 
 static int read_all(const struct strict_object *root, struct claims *out)
 {
     static const char *const keys[] = {
-        "contract",       "name",      "version",    "?stages", "?worlds", "?precisions", "?offload_optimizer",
-        "?offload_param", "?features", "?clip_form", "?scaler", "?unused", NULL};
+        "contract",       "name",      "version", "?stages",    "?worlds", "?precisions", "?offload_optimizer",
+        "?offload_param", "?features", "?knobs",  "?clip_form", "?scaler", "?unused",     NULL};
     int contract, clip = CLAIMS_CLIP_EITHER, scaler = SCALER_DEEPSPEED, unused = CLAIMS_UNUSED_EITHER;
     uint64_t stages = out->stages;
     TRY(strict_keys(root, keys));
@@ -141,6 +155,7 @@ static int read_all(const struct strict_object *root, struct claims *out)
     TRY(read_words(root, "offload_optimizer", TIER_COUNT, tiers, &out->offload_optimizer));
     TRY(read_words(root, "offload_param", TIER_COUNT, tiers, &out->offload_param));
     TRY(read_words(root, "features", FEATURE_COUNT, features, &out->features));
+    TRY(read_words(root, "knobs", KNOB_COUNT, knobs, &out->knobs));
     TRY(read_choice(root, "clip_form", clip_forms, CLAIMS_CLIP_TORCH, &clip));
     TRY(read_choice(root, "scaler", scalers, SCALER_DEEPSPEED, &scaler));
     TRY(read_choice(root, "unused", unused_forms, CLAIMS_UNUSED_UNTOUCHED, &unused));
@@ -207,10 +222,21 @@ static uint32_t features_of(const struct check_case *c)
     return set;
 }
 
+// The knob that a case is about; KNOB_COUNT: none.
+static enum claims_knob knob_of(const struct check_case *c)
+{
+    size_t length = strcspn(c->name, ".");
+    for (size_t i = 0; i < sizeof topics / sizeof *topics; i++)
+        if (strlen(topics[i].topic) == length && strncmp(topics[i].topic, c->name, length) == 0)
+            return topics[i].knob;
+    return KNOB_COUNT;
+}
+
 static bool covers_half(const struct claims *claims, const struct check_case *c, uint32_t more,
                         char why[CLAIMS_TEXT_BYTES])
 {
     uint32_t missing = (features_of(c) | more) & ~claims->features;
+    enum claims_knob knob = knob_of(c);
     // A stage or a world that does not exist occurs only where a refusal is expected, and needs no claim.
     bool has_stage = c->stage < 0 || c->stage >= STAGE_COUNT || (claims->stages >> c->stage & 1);
     bool has_world = c->world < 1 || c->world > CASE_WORLD_MAX || (claims->worlds >> (c->world - 1) & 1);
@@ -226,6 +252,8 @@ static bool covers_half(const struct claims *claims, const struct check_case *c,
         snprintf(why, CLAIMS_TEXT_BYTES, "the parameters' offload \"%s\" is not claimed", tiers[c->offload_param]);
     else if (missing)
         snprintf(why, CLAIMS_TEXT_BYTES, "the feature \"%s\" is not claimed", features[__builtin_ctz(missing)]);
+    else if (knob < KNOB_COUNT && !(claims->knobs >> knob & 1))
+        snprintf(why, CLAIMS_TEXT_BYTES, "the knob \"%s\" is not claimed", knobs[knob]);
     else
         return true;
     return false;

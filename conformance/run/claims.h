@@ -31,6 +31,9 @@ enum claims_feature {
     FEATURE_COUNT
 };
 
+// Settings of the schedule that a case may turn. Cases about a knob that an implementation lacks are not put to it.
+enum claims_knob { KNOB_BUCKETS, KNOB_OVERLAP, KNOB_PREFETCH, KNOB_SUB_GROUP, KNOB_COUNT };
+
 const char *claims_feature_name(enum claims_feature feature);  // the key in the file, such as "accumulation"
 
 enum claims_clip { CLAIMS_CLIP_EITHER, CLAIMS_CLIP_TORCH, CLAIMS_CLIP_DEEPSPEED };
@@ -42,7 +45,7 @@ struct claims {
     char name[CLAIMS_WORD_BYTES], version[CLAIMS_WORD_BYTES];
     // Bit sets. Bit w of `worlds` is a world of w + 1 ranks.
     uint64_t worlds;
-    uint32_t stages, precisions, offload_optimizer, offload_param, features;
+    uint32_t stages, precisions, offload_optimizer, offload_param, features, knobs;
     enum claims_clip clip;
     enum scaler_form scaler;
     enum claims_unused unused;

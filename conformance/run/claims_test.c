@@ -247,6 +247,25 @@ Test(claims, a_wrong_file_is_refused_with_its_line)
     cr_expect_not_null(strstr(err_message(), "/nowhere/claims.json: cannot be opened"));
 }
 
+Test(claims, a_case_that_turns_a_knob_which_there_is_not_is_not_asked)
+{
+    static const struct {
+        const char *name;
+        enum claims_knob knob;
+    } rows[] = {{"red-buckets.w2.s1.fp32.large", KNOB_BUCKETS}, {"part-bucket.w2.s1.fp32", KNOB_BUCKETS},
+                {"det-overlap.w2.s1.fp32.on", KNOB_OVERLAP},    {"gather-prefetch.w2.s3.bf16", KNOB_PREFETCH},
+                {"nvme-sub-groups.w2.s3.fp32", KNOB_SUB_GROUP}, {"red-bucketsome.w2.s1.fp32", KNOB_COUNT}};
+    c = (struct check_case){.world = 2, .stage = 1, .group_count = 1, .groups = {{.bias_correction = true}}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int claimed = 0; claimed <= KNOB_COUNT; claimed++) {
+            claims_whole(&claims);
+            claims.knobs = claimed < KNOB_COUNT ? ~(1u << claimed) : UINT32_MAX;
+            snprintf(c.name, sizeof c.name, "%s", rows[i].name);
+            bool covered = rows[i].knob == KNOB_COUNT || (int)rows[i].knob != claimed;
+            cr_expect_eq(claims_cover(&claims, &c, NULL, why), covered, "%s: %s", c.name, why);
+        }
+}
+
 static int read_claims(const char *text, size_t bytes)
 {
     return claims_parse("claims.json", text, bytes, &claims);
@@ -257,7 +276,8 @@ Test(claims, the_schema_says_what_the_reader_takes)
     int changes = schema_check("conformance/schema/claims.schema.json", NULL,
                                "{\"contract\": 1, \"name\": \"a\", \"version\": \"1\", \"stages\": [0], "
                                "\"worlds\": [1], \"precisions\": [\"fp32\"], \"offload_optimizer\": [\"none\"], "
-                               "\"offload_param\": [\"cpu\"], \"features\": [\"tied\"], \"clip_form\": \"torch\", "
+                               "\"offload_param\": [\"cpu\"], \"features\": [\"tied\"], \"knobs\": [\"overlap\"], "
+                               "\"clip_form\": \"torch\", "
                                "\"scaler\": \"torch\", \"unused\": \"untouched\"}",
                                read_claims);
     cr_expect_gt(changes, 100, "%d", changes);

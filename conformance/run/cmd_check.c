@@ -120,10 +120,32 @@ static int check_as_rank(const struct check_options *a, const struct launcher *l
     return rc;
 }
 
+// Options that say nothing together.
+static int check_options_fit(const struct check_options *a)
+{
+    if (a->case_dir && (a->requirements || a->list || a->write_cases))
+        return err_set(ERR_USAGE, "--case-dir gives the cases: it goes with no --requirement, --list or --write-cases");
+    if (a->find_max && !a->hunts)
+        return err_set(ERR_USAGE, "--finds ends a hunt: give --hunt MINUTES, too");
+    if (!a->hunts)
+        return ERR_NONE;
+    if (a->case_dir || a->cases || a->requirements || a->list || a->write_cases || a->json)
+        return err_set(ERR_USAGE, "--hunt draws its own cases and prints its own report: it goes with no --case, "
+                                  "--case-dir, --requirement, --list, --write-cases or --json");
+    if (!(a->hunt_minutes > 0 && a->hunt_minutes < 1e6))
+        return err_set(ERR_USAGE, "--hunt %g: expected minutes, more than 0", a->hunt_minutes);
+    if (a->find_max < 0)
+        return err_set(ERR_USAGE, "--finds %d: expected at least 1", a->find_max);
+    if (!a->out)
+        return err_set(ERR_USAGE, "--hunt keeps what it finds: give --out DIR");
+    return ERR_NONE;
+}
+
 static int check(const struct check_options *a, const char *const *rest, int *status)
 {
     if (a->explain)
         return explain(a->explain);
+    TRY(check_options_fit(a));
     bool full = a->level && strcmp(a->level, "full") == 0;
     if (a->level && !full && strcmp(a->level, "quick") != 0)
         return err_set(ERR_USAGE, "--level %s: expected quick or full", a->level);
@@ -143,6 +165,10 @@ static int check(const struct check_options *a, const char *const *rest, int *st
         return write_cases(&part, a->write_cases);
     struct launcher launcher;
     TRY(launcher_find(&launcher));
+    if (launcher.world > 1 && (a->hunts || a->case_dir))
+        return err_set(ERR_USAGE,
+                       "--hunt and --case-dir start a command: put the launcher into it: zerogauge check ... "
+                       "-- mpirun -n {world} PROGRAM {cases} {answers} {world} {state}");
     if (launcher.world > 1)
         return check_as_rank(a, &launcher, &part, rest, status);
     return check_and_report(a, &part, rest, NULL, &interrupted, status);
@@ -162,6 +188,8 @@ static const struct help help = {
             "known recipe, but within the limits of rounding), FAIL, BROKEN (no usable answer), UNSUPPORTED.",
     .examples = examples,
 };
+
+enum { HUNT_OPTION = 1 };
 
 static int run(int argc, const char **argv, struct check_options *a, const char *const *rest, int *status)
 {
@@ -186,9 +214,14 @@ static int run(int argc, const char **argv, struct check_options *a, const char 
         {"list", '\0', POPT_ARG_NONE, &a->list, 0, "list the cases and exit", NULL},
         {"write-cases", '\0', POPT_ARG_STRING, &a->write_cases, 0,
          "write the cases and order.json to this new folder and exit", "DIR"},
+        {"case-dir", '\0', POPT_ARG_STRING, &a->case_dir, 0,
+         "judge the case in this folder, or the cases that its order.json lists, in place of the suite's", "DIR"},
+        {"hunt", '\0', POPT_ARG_DOUBLE, &a->hunt_minutes, HUNT_OPTION,
+         "draw random cases for so long, shrink those that fail, and keep them in the folder of --out", "MINUTES"},
+        {"finds", '\0', POPT_ARG_INT, &a->find_max, 0, "end the hunt after so many finds", "N"},
         {"strict", '\0', POPT_ARG_NONE, &a->strict, 0, "anything less than CONFORMS is a failure", NULL},
         {"seed", '\0', POPT_ARG_LONGLONG | POPT_ARGFLAG_SHOW_DEFAULT, &a->seed, 0,
-         "draw names, gradients, combinations and order anew; 0: the frozen cases", "N"},
+         "draw names, gradients, combinations and order anew; 0: the frozen cases; with --hunt: of the hunt", "N"},
         {"time-limit", '\0', POPT_ARG_DOUBLE | POPT_ARGFLAG_SHOW_DEFAULT, &a->time_limit_s, 0,
          "limit of a launch in seconds; 0: none", "S"},
         {"memory-limit", '\0', POPT_ARG_STRING, &a->memory, 0,
@@ -198,7 +231,9 @@ static int run(int argc, const char **argv, struct check_options *a, const char 
         HELP_OPTIONS(options, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
-    int rc = ERR_NONE, code = poptGetNextOpt(context);
+    int rc = ERR_NONE, code;
+    while ((code = poptGetNextOpt(context)) == HUNT_OPTION)
+        a->hunts = true;
     if (code < -1)
         rc = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(code));
     else if (poptPeekArg(context))
@@ -233,7 +268,7 @@ int check_main(int argc, const char **argv)
     int rc = run(own_count, own, &a, rest, &status);
     if (rc != ERR_NONE && *err_message() && rc != ERR_PEER)
         fprintf(stderr, "zerogauge check: %s\n", err_message());
-    char *texts[] = {a.level, a.claims, a.out, a.plugin, a.explain, a.memory, a.output, a.write_cases};
+    char *texts[] = {a.level, a.claims, a.out, a.plugin, a.explain, a.memory, a.output, a.write_cases, a.case_dir};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         free(texts[i]);
     free_list(a.cases);

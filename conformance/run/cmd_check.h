@@ -5,13 +5,15 @@
 
 #include "conformance/run/check.h"
 
-enum { CHECK_TIME_LIMIT_S = 600 };  // unless given
+enum { CHECK_TIME_LIMIT_S = 600, HUNT_TIME_LIMIT_S = 60 };  // of a launch, unless given
 
 struct check_options {
-    char **cases, **requirements;                                                   // NULL at the end; may be null
-    char *level, *claims, *out, *plugin, *explain, *memory, *output, *write_cases;  // may be null
-    int list, json, keep, strict, suite_version;
+    char **cases, **requirements;  // NULL at the end; may be null
+    char *level, *claims, *out, *plugin, *explain, *memory, *output, *write_cases, *case_dir;  // may be null
+    int list, json, keep, strict, find_max, suite_version;
     long long seed;
+    bool hunts;
+    double hunt_minutes;
     double time_limit_s;
 };
 
@@ -20,5 +22,16 @@ struct check_options {
 struct check_ranks;
 int check_and_report(const struct check_options *a, const struct check_part *part, const char *const *rest,
                      struct check_ranks *ranks, const volatile sig_atomic_t *interrupted, int *status);
+
+// The options and the command that repeat a run, quoted for a shell; and the options that choose a part of the level:
+// null for all of it, "" for the cases of a folder. The caller frees the texts.
+int check_command_text(const struct check_options *a, const struct check_part *part, const char *const *rest,
+                       char **out);
+int check_part_text(const struct check_part *part, bool own, char **out);
+
+// Hunts with the setting's command, and prints what it finds. line: its options and itself, for a shell; reference: a
+// command that answers right, or null. status: 1 if anything is found, 77 if nothing could be judged.
+int check_hunt_and_report(const struct check_options *a, const struct check_setting *setting, const char *line,
+                          const char *const *reference, int *status);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "base/process/check_folder.h"
 #include "conformance/run/check_cover.h"
+#include "conformance/run/check_own.h"
 #include "conformance/run/check_ranks.h"
 #include "conformance/run/claims.h"
 #include "base/err.h"
@@ -11,7 +12,6 @@
 #include "conformance/report/report.h"
 #include "base/process/launch.h"
 #include "base/resources.h"
-#include "base/process/shell_word.h"
 #include "base/size.h"
 #include "base/terminal.h"
 
@@ -55,12 +55,13 @@ static int write_report(const char *folder, const char *name, report_form *form,
 }
 
 // True if a run of this part has a case for a requirement.
-static bool is_asked(const struct check_part *part, const struct check_run *run, const struct requirement *requirement)
+static bool is_asked(const struct check_part *part, bool own, const struct check_run *run,
+                     const struct requirement *requirement)
 {
     for (int i = 0; part->requirements && part->requirements[i]; i++)
         if (strcmp(part->requirements[i], requirement->id) == 0)
             return true;
-    bool asked = !part->case_patterns && part->world == 0 && suite_version(&part->choice) == ZG_SUITE_VERSION;
+    bool asked = !part->case_patterns && part->world == 0 && suite_version(&part->choice) == ZG_SUITE_VERSION && !own;
     if (part->requirements)
         return false;
     for (size_t i = 0; i < run->case_count && !asked; i++)
@@ -68,12 +69,12 @@ static bool is_asked(const struct check_part *part, const struct check_run *run,
     return asked;
 }
 
-static int asked_verdicts(const struct check_part *part, const struct check_run *run,
+static int asked_verdicts(const struct check_part *part, bool own, const struct check_run *run,
                           struct requirement_verdict out[REQUIREMENT_MAX])
 {
     int count = 0, all = verdicts_of(&run->findings, out);
     for (int i = 0; i < all; i++)
-        if (is_asked(part, run, out[i].requirement))
+        if (is_asked(part, own, run, out[i].requirement))
             out[count++] = out[i];
     return count;
 }
@@ -88,7 +89,7 @@ static int report(const struct check_options *a, const struct check_setting *set
     } files[] = {{"report.jsonl", report_json}, {"junit.xml", report_junit}, {"report.html", report_html}};
     struct requirement_verdict verdicts[REQUIREMENT_MAX];
     const char *rules[RULE_MAX + 1] = {0};
-    int count = asked_verdicts(&setting->part, run, verdicts);
+    int count = asked_verdicts(&setting->part, setting->source != NULL, run, verdicts);
     for (int i = 0; i < RULE_MAX && judge_rule(run->judge, i); i++)
         rules[i] = judge_rule(run->judge, i);
     facts->rules = rules;
@@ -103,63 +104,6 @@ static int report(const struct check_options *a, const struct check_setting *set
     if (!temporary && !a->json)
         printf("Cases, answers and reports: %s\n", a->out);
     return fflush(stdout) == 0 ? ERR_NONE : err_set(ERR_IO, "the report cannot be written: %s", strerror(errno));
-}
-
-static void describe_option(FILE *out, const char *name, const char *value)
-{
-    if (!value)
-        return;
-    fprintf(out, "%s--%s ", ftell(out) > 0 ? " " : "", name);
-    shell_word(out, value);
-}
-
-// Writes the options and the command that repeat the run, quoted for a shell; the caller frees the text.
-static int describe_command(const struct check_options *a, const struct check_part *part, const char *const *rest,
-                            char **out)
-{
-    size_t bytes;
-    FILE *text = open_memstream(out, &bytes);
-    if (!text)
-        return err_set(ERR_MEMORY, "no memory for a line of the report");
-    if (suite_version(&part->choice) != ZG_SUITE_VERSION)
-        fprintf(text, "--suite-version %d", part->choice.version);
-    if (part->choice.seed > 0)
-        fprintf(text, "%s--seed %" PRIu64, ftell(text) > 0 ? " " : "", part->choice.seed);
-    describe_option(text, "claims", a->claims);
-    describe_option(text, "memory-limit", a->memory);
-    describe_option(text, "output-limit", a->output);
-    if (a->time_limit_s != CHECK_TIME_LIMIT_S)
-        fprintf(text, "%s--time-limit %g", ftell(text) > 0 ? " " : "", a->time_limit_s);
-    describe_option(text, "plugin", a->plugin);
-    for (int i = 0; rest[i]; i++) {
-        fprintf(text, "%s%s", ftell(text) > 0 ? " " : "", i ? "" : "-- ");
-        shell_word(text, rest[i]);
-    }
-    if (part->world > 0)
-        fprintf(text, "%s-- mpirun -n {world} zerogauge answer {cases} {answers} {world} {state}",
-                ftell(text) > 0 ? " " : "");
-    return fclose(text) == 0 ? ERR_NONE : err_set(ERR_MEMORY, "no memory for a line of the report");
-}
-
-// The options that choose a part of the level; null: all of it. The caller frees it.
-static int describe_part(const struct check_part *part, char **out)
-{
-    size_t bytes;
-    *out = NULL;
-    if (!part->case_patterns && !part->requirements && part->world == 0)
-        return ERR_NONE;
-    FILE *text = open_memstream(out, &bytes);
-    if (!text)
-        return err_set(ERR_MEMORY, "no memory for a line of the report");
-    for (int i = 0; part->requirements && part->requirements[i]; i++)
-        describe_option(text, "requirement", part->requirements[i]);
-    for (int i = 0; part->case_patterns && part->case_patterns[i]; i++)
-        describe_option(text, "case", part->case_patterns[i]);
-    char of_world[32];
-    snprintf(of_world, sizeof of_world, "*.w%d.*", part->world);
-    if (!part->case_patterns && part->world > 0)
-        describe_option(text, "case", of_world);
-    return fclose(text) == 0 ? ERR_NONE : err_set(ERR_MEMORY, "no memory for a line of the report");
 }
 
 static int limits(const struct check_options *a, struct check_setting *setting)
@@ -211,9 +155,9 @@ static int run_and_report(const struct check_options *a, const struct check_sett
     char *part = NULL, *line = NULL;
     int rc = check_run(setting, &run);
     if (rc == ERR_NONE)
-        rc = describe_part(&setting->part, &part);
+        rc = check_part_text(&setting->part, setting->source != NULL, &part);
     if (rc == ERR_NONE)
-        rc = describe_command(a, &setting->part, rest, &line);
+        rc = check_command_text(a, &setting->part, rest, &line);
     if (rc == ERR_NONE) {
         struct run_facts facts = facts_of(a, setting, &run, rest);
         facts.part = part;
@@ -226,31 +170,63 @@ static int run_and_report(const struct check_options *a, const struct check_sett
     return rc;
 }
 
+// Hunts with a command; its control is the reference, unless it is what is judged.
+static int hunt_with(const struct check_options *a, struct check_setting *setting, const char *const *rest, int *status)
+{
+    char own[PATH_MAX], *line;
+    const char *reference[16];
+    const struct check_options plain = {0};
+    bool is_own = !rest[0] && !a->plugin;
+    if (!is_own)
+        TRY(own_command(&plain, NULL, own, reference));
+    TRY(check_command_text(a, &setting->part, rest, &line));
+    int rc = check_hunt_and_report(a, setting, line, is_own ? NULL : reference, status);
+    free(line);
+    return rc;
+}
+
+// Judges the suite's cases, or those of a folder.
+static int judge_with(const struct check_options *a, struct check_setting *setting, const char *const *rest,
+                      int *status)
+{
+    bool temporary = !a->out;
+    char folder[PATH_MAX];
+    struct hunt_cases own = {0};
+    struct check_source source;
+    if (a->case_dir) {
+        TRY(check_own_open(a->case_dir, a->cases, &own));
+        source = check_own_source(&own);
+        setting->source = &source;
+    }
+    int rc = temporary ? check_folder_temporary(folder) : check_folder_new("--out", a->out, folder);
+    if (rc == ERR_NONE) {
+        setting->folder = folder;
+        rc = run_and_report(a, setting, temporary, rest, status);
+        if (temporary && !a->keep)
+            check_folder_remove(folder);
+        else if (temporary)
+            fprintf(stderr, "zerogauge check: cases and answers: %s\n", folder);
+    }
+    hunt_cases_close(&own);
+    return rc;
+}
+
 static int check_with(const struct check_options *a, const struct check_part *part, const struct claims *claims,
                       const char *const *rest, const char *const *command, struct check_ranks *ranks,
                       const volatile sig_atomic_t *interrupted, int *status)
 {
-    char folder[PATH_MAX];
-    bool temporary = !a->out;
     struct check_setting setting = {
         .part = *part,
         .claims = claims,
         .command = command,
         .answer = ranks ? check_ranks_answer : NULL,
         .answer_context = ranks,
-        .folder = folder,
         .seed = (uint64_t)a->seed,
         .progress = terminal_shows_progress() && !a->json,
         .interrupted = interrupted,
     };
     TRY(limits(a, &setting));
-    TRY(temporary ? check_folder_temporary(folder) : check_folder_new("--out", a->out, folder));
-    int rc = run_and_report(a, &setting, temporary, rest, status);
-    if (temporary && !a->keep)
-        check_folder_remove(folder);
-    else if (temporary)
-        fprintf(stderr, "zerogauge check: cases and answers: %s\n", folder);
-    return rc;
+    return a->hunts ? hunt_with(a, &setting, rest, status) : judge_with(a, &setting, rest, status);
 }
 
 static int find_plugin(const char *name, char path[PATH_MAX])

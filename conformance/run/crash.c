@@ -10,7 +10,7 @@
 
 enum { LINE_BYTES = 4096, LINE_MAX_COUNT = 1 << 20, PREFIX_MAX = 40 };
 
-// What follows a launcher's "[rank0]: ".
+// Skips a launcher's "[rank0]: ".
 static const char *without_prefix(const char *line)
 {
     const char *end = line[0] == '[' ? strstr(line, "]: ") : NULL;

@@ -82,6 +82,14 @@ static const struct {
     [HINT_SETTING] = {"setting",
                       "Each answer is right by itself, but their bits depend on a setting that must not matter. Check "
                       "where the order of sums, the place of a division or the cut of a loop follows from it."},
+    [HINT_UNSET] = {"unset",
+                    "Some elements are no numbers, although their gradients are: memory that nothing has filled. "
+                    "Check that the last piece of a bucket is sent, and that every element of a buffer is "
+                    "written before it is read."},
+    [HINT_GRADIENT] = {"gradient",
+                       "Both moments follow from another gradient than the mean, and the optimizer's step from them is "
+                       "right. Check what is summed and in which dtype, where it is divided, and what else is added "
+                       "before the optimizer reads it."},
     [HINT_OTHER] = {"other", "The difference is everywhere, as with other arithmetic. Check the optimizer's "
                              "formula, and the dtype of every quantity in it."},
 };

@@ -5,11 +5,13 @@
 #include "base/safe_text.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum item { ITEM_SOURCE, ITEM_CHECK, ITEM_NEEDS, ITEM_MUTANTS, ITEM_COUNT };
-static const char *const item_starts[ITEM_COUNT] = {"- Source: ", "- Check: ", "- Needs: ", "- Mutants: "};
+enum item { ITEM_SOURCE, ITEM_CHECK, ITEM_NEEDS, ITEM_VERSIONS, ITEM_MUTANTS, ITEM_COUNT };
+static const char *const item_starts[ITEM_COUNT] = {
+    "- Source: ", "- Check: ", "- Needs: ", "- Versions: ", "- Mutants: "};
 
 enum { ITEM_BYTES = 1024 };
 
@@ -122,6 +124,27 @@ static int parse_need(const struct parser *p)
     return p->block->need < NEED_COUNT ? ERR_NONE : wrong(p, p->item_lines[ITEM_NEEDS], word, "there is no such need");
 }
 
+// "from 2", or "MUST until 1".
+static int parse_versions(struct parser *p)
+{
+    const char *text = p->items[ITEM_VERSIONS];
+    struct requirement *block = p->block;
+    char rest;
+    block->since = 1;
+    if (!*text || sscanf(text, "from %d%c", &block->since, &rest) == 1 ||
+        (!block->must && sscanf(text, "MUST until %d%c", &block->must_until, &rest) == 1))
+        return ERR_NONE;
+    return wrong(p, p->item_lines[ITEM_VERSIONS], text, "expected 'from VERSION', or of a SHOULD 'MUST until VERSION'");
+}
+
+// Steps over the optional items that do not begin on this line.
+static void skip_optional_items(struct parser *p, const char *line)
+{
+    while ((p->item_count == ITEM_NEEDS || p->item_count == ITEM_VERSIONS) &&
+           !starts_with(line, item_starts[p->item_count]))
+        p->item_count++;
+}
+
 // Mutants are broken in one way each, so that a requirement that lets one through is known by it.
 static int check_mutants_unique(const struct parser *p)
 {
@@ -143,11 +166,13 @@ static int end_block(struct parser *p)
     struct requirement *block = p->block;
     if (!block)
         return ERR_NONE;
+    skip_optional_items(p, "");
     if (p->item_count < ITEM_COUNT)
         return err_set(ERR_USAGE, "%s:%d: %s ends without a line '%s'", p->name, p->block_line, block->id,
-                       item_starts[p->item_count == ITEM_NEEDS ? ITEM_MUTANTS : p->item_count]);
+                       item_starts[p->item_count]);
     TRY(parse_check(p));
     TRY(parse_need(p));
+    TRY(parse_versions(p));
     TRY(parse_names(p, ITEM_MUTANTS, p->items[ITEM_MUTANTS], "", REQUIREMENT_MUTANT_MAX, block->mutants,
                     &block->mutant_count));
     TRY(check_mutants_unique(p));
@@ -195,7 +220,7 @@ static int begin_block(struct parser *p)
     p->block->text = p->text + p->line_start;
     p->block->text_bytes = strlen(p->line);
     p->block_line = p->line_number;
-    p->items[ITEM_NEEDS][0] = '\0';
+    p->items[ITEM_NEEDS][0] = p->items[ITEM_VERSIONS][0] = '\0';
     p->item_count = 0;
     p->item_open = false;
     return ERR_NONE;
@@ -223,10 +248,10 @@ static int parse_block_line(struct parser *p)
     if (p->item_open && starts_with(p->line, "  "))
         return parse_item(p, p->line + strspn(p->line, " "));
     if (p->line[0] == '-' && p->line[1] == ' ') {
-        p->item_count += p->item_count == ITEM_NEEDS && starts_with(p->line, item_starts[ITEM_MUTANTS]);
+        skip_optional_items(p, p->line);
         if (p->item_count == ITEM_COUNT || !starts_with(p->line, item_starts[p->item_count]))
             return wrong(p, p->line_number, p->line,
-                         "expected the items Source, Check, Needs and Mutants, in this order");
+                         "expected the items Source, Check, Needs, Versions and Mutants, in this order");
         p->item_lines[p->item_count] = p->line_number;
         p->items[p->item_count][0] = '\0';
         p->item_open = true;

@@ -8,10 +8,12 @@
 //     - Source: where it comes from
 //     - Check: state, gradient of `red-rounding` `red-odd`
 //     - Needs: sharding
+//     - Versions: from 2
 //     - Mutants: `reduce-rank-weighed` `reduce-bf16-sum`
 //
-// whose list has these items in this order, Needs only where there is something; lines indented by two spaces continue
-// an item.
+// whose list has these items in this order, Needs only where there is something, Versions where suite versions differ:
+// 'from 2' did not exist before version 2, a SHOULD 'MUST until 1' was a MUST in version 1. Lines indented by two
+// spaces continue an item.
 #ifndef ZG_REQUIREMENT_PARSE_H
 #define ZG_REQUIREMENT_PARSE_H
 
@@ -23,7 +25,7 @@ enum { REQUIREMENT_PATTERN_MAX = 8, REQUIREMENT_MUTANT_MAX = 16 };
 // How many a SPEC.md may have.
 enum { REQUIREMENT_MAX = 128 };
 
-// What a case must have, so that a right answer to it is a credit to the requirement. A wrong one always counts.
+// A case must have this for a right answer to be a credit to the requirement. A wrong one always counts.
 enum need {
     NEED_NOTHING,
     NEED_SHARDING,    // a stage above 0, and several ranks
@@ -45,6 +47,8 @@ struct requirement {
     size_t text_bytes;
     unsigned aspects;  // bits 1 << enum aspect
     enum need need;
+    int since;       // the first suite version that has it
+    int must_until;  // of a SHOULD: the last one in which it was a MUST; 0: none
     int pattern_count, mutant_count;
     char patterns[REQUIREMENT_PATTERN_MAX][CASE_NAME_BYTES];  // of case names, as a shell's
     char mutants[REQUIREMENT_MUTANT_MAX][CASE_NAME_BYTES];

@@ -200,6 +200,33 @@ Test(requirement, what_a_case_needs_is_read_and_a_word_for_it_known)
     cr_assert_str_eq(err_message(), "T:5: 'tape': there is no such need");
 }
 
+Test(requirement, what_versions_have_is_read)
+{
+    struct requirements all = parsed("## C\n### R-A-01 MUST: t\n- Source: s\n- Check: same of `x`\n- Needs: nvme\n"
+                                     "- Versions: from 2\n- Mutants: `m`\n### R-A-02 SHOULD: t\n- Source: s\n"
+                                     "- Check: same of `x`\n- Versions: MUST until 1\n- Mutants: `n`\n"
+                                     "### R-A-03 MUST: t\n- Source: s\n- Check: same of `x`\n- Mutants: `o`\n");
+    static const struct {
+        bool is_of[2], is_must_of[2];
+    } expected[] = {{{false, true}, {true, true}}, {{true, true}, {true, false}}, {{true, true}, {true, true}}};
+    for (int i = 0; i < 3; i++)
+        for (int version = 1; version <= 2; version++) {
+            cr_expect_eq(requirement_is_of(&all.list[i], version), expected[i].is_of[version - 1], "%d", i);
+            cr_expect_eq(requirement_is_must_of(&all.list[i], version), expected[i].is_must_of[version - 1], "%d", i);
+        }
+    requirements_close(&all);
+    static const char *const wrong[] = {"from", "from 2x", "MUST until 1", "2"};
+    for (int i = 0; i < 4; i++) {
+        char text[256];
+        int bytes = snprintf(text, sizeof text,
+                             "## C\n### R-A-01 MUST: t\n- Source: s\n- Check: same of `x`\n- Versions: %s\n"
+                             "- Mutants: `m`\n",
+                             wrong[i]);
+        cr_assert_eq(requirements_parse("T", text, (size_t)bytes, &all), ERR_USAGE, "%s", wrong[i]);
+        cr_assert(strncmp(err_message(), "T:5: ", 5) == 0, "%s", err_message());
+    }
+}
+
 Test(requirement, every_aspect_has_a_name_of_its_own)
 {
     for (int i = 0; i < ASPECT_COUNT; i++) {

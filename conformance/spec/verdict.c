@@ -48,7 +48,7 @@ bool finding_serves(const struct finding *finding, const struct requirement *req
            (finding->twin && need_has(requirement->need, finding->twin));
 }
 
-// What has no answer: the more was claimed, the more its reason says.
+// Of two findings without an answer, the reason of the one of which more was claimed says more.
 static bool says_more(const struct finding *finding, const struct finding *than)
 {
     static const int order[] = {[ABSENT_UNCLAIMED] = 0, [ABSENT_DECLINED] = 1, [ABSENT_NOT] = 2};

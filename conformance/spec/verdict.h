@@ -55,6 +55,8 @@ enum hint {
     HINT_FOREIGN_COPY,  // forward used what was no step's parameters
     HINT_RESUME,        // right until the checkpoint, wrong from there on
     HINT_SETTING,       // right by itself, but the bits depend on a setting that must not matter
+    HINT_UNSET,         // some elements are no numbers: what no step has written
+    HINT_GRADIENT,      // both moments follow from another gradient, of no known kind; the update from them is right
     HINT_OTHER,         // different everywhere: other arithmetic
     HINT_COUNT
 };
@@ -134,7 +136,7 @@ struct case_share case_share_of(const struct findings *findings);
 
 enum run_verdict {
     RUN_CONFORMS,         // every MUST is PASS, EQUIVALENT or BOUNDED
-    RUN_CONFORMS_PARTLY,  // what was judged is right; at least one MUST is PARTLY or UNSUPPORTED
+    RUN_CONFORMS_PARTLY,  // every answer that was judged is right; at least one MUST is PARTLY or UNSUPPORTED
     RUN_FAILS,            // a MUST is FAIL or BROKEN, or the command failed
     RUN_NOTHING           // no MUST could be judged
 };

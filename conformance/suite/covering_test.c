@@ -5,7 +5,6 @@
 #include "conformance/suite/covering.h"
 
 #include <criterion/criterion.h>
-#include <stdio.h>
 #include <string.h>
 
 static bool row_has(const struct factor_vector *row, int a, int av, int b, int bv)
@@ -18,7 +17,6 @@ Test(covering, every_pair_of_a_legal_vector_is_in_a_row)
     struct covering covering = {0};
     struct factor_space whole = factor_space_whole();
     cr_assert_eq(covering_extend(&covering, &whole, COVERING_PAIRS, 1), ERR_NONE, "%s", err_message());
-    fprintf(stderr, "%zu rows\n", covering.count);
     for (uint64_t seed = 0; seed < 300; seed++) {
         struct factor_vector v;
         factor_draw(&v, seed);
@@ -43,7 +41,6 @@ Test(covering, a_row_less_is_counted_and_named)
     struct coverage coverage;
     cr_assert_eq(covering_extend(&covering, &whole, COVERING_TRIPLES, 1), ERR_NONE, "%s", err_message());
     cr_assert_eq(covering_count(&covering, &whole, &coverage), ERR_NONE);
-    fprintf(stderr, "%zu rows, %zu pairs, %zu triples\n", covering.count, coverage.pairs, coverage.triples);
     cr_assert_eq(coverage.pairs_covered, coverage.pairs);
     cr_assert_eq(coverage.triples_covered, coverage.triples);
     cr_assert_str_eq(coverage.missing, "");

@@ -102,7 +102,7 @@ const struct suite_row suite_edge[] = {
     {"ckpt-uneven", "Stopped and continued with sizes that no world divides.", make_uneven, "3:0123:f 4:3:b",
      "2,4,5:0123:fb"},
     {"ckpt-reshard-uneven", "Continued at a world that divides no size.", make_uneven_reshard, "4:0123:f:to3 3:3:b:to4",
-     "2,3,4:123:fb:to1,to5 1:0123:f:to3"},
+     "2,4:123:fb:to1,to3 3:123:fb:to1,to4 1:0123:f:to3"},
     {"det-hints", "Gradients are copied together or not, and reduced to their owners or whole.", make_hints,
      "2:0123:fb:contiguous,copies,all-reduce,neither", "3,4:0123:f:contiguous,copies,all-reduce,neither"},
     {0},

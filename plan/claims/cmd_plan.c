@@ -77,6 +77,12 @@ static int run(struct plan_options *options)
     if (options->against)
         return plan_against(options->against, options->json, stdout);
     TRY(plan_machine_find(options->machine ? options->machine : "dgx-h100", &machine));
+    if (options->device_memory_gib > 0)
+        plan_machine_set(&machine, MACHINE_DEVICE_MEMORY_BYTES, options->device_memory_gib * (1 << 30),
+                         "--device-memory");
+    if (options->host_memory_gib > 0)
+        plan_machine_set(&machine, MACHINE_NODE_HOST_MEMORY_BYTES, options->host_memory_gib * (1 << 30),
+                         "--host-memory");
     if (options->world == 0)
         options->world = machine.devices_per_node;
     return options->search ? plan_search(options, &machine, stdout) : plan_one(options, &machine);

@@ -65,7 +65,7 @@ Test(paper, every_cell_of_every_paper_agrees_or_is_a_listed_erratum)
     cr_assert_eq(paper_each(NULL, tally_cell, &tally), ERR_NONE, "%s", err_message());
     cr_assert_eq(tally.counts[PAPER_DIFFERS], 0);
     cr_assert_geq(tally.counts[PAPER_AGREES], 270);
-    cr_assert_eq(tally.counts[PAPER_ERRATUM], 23);
+    cr_assert_eq(tally.counts[PAPER_ERRATUM], 21);
     cr_assert_eq(tally.counts[PAPER_MEASURED], 33);
 }
 

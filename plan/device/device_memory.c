@@ -63,7 +63,9 @@ static void add_staging(const struct device_setting *s, struct device_memory *m)
 {
     const struct config *c = s->config;
     uint64_t element_bytes = dtype_bytes(c->precision), all = model_param_elements(s->model, false);
-    uint64_t gathered_bytes = 3 * element_bytes + dtype_bytes(c->communication_dtype);
+    // Frozen weights have no gradients.
+    uint64_t gathered_bytes =
+        s->transformer->is_frozen ? 2 * element_bytes : 3 * element_bytes + dtype_bytes(c->communication_dtype);
     if (c->stage == 3 && c->offload_param.tier == TIER_DEVICE) {
         add(m, "staging", "two gathered layers, and one layer's gradient before and in its reduce-scatter",
             "PyTorch FSDP2, fully_shard: the next layer is gathered while one computes")[TIER_DEVICE] =

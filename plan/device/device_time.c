@@ -51,6 +51,9 @@ void device_time_of(const struct transformer *m, const struct device_rates *rate
     double logits = t.rows * (double)m->vocabulary * LOGIT_PASSES_BYTES / rates->memory_bytes_per_s;
     double forward = products + passes + attention + fixed;
     out->forward_s = blocks * forward + head + logits / 2;
-    out->backward_s = blocks * (2 * products + 2 * passes + 2.5 * attention + 2 * fixed) + 2 * head + logits / 2;
+    // A product's backward is one for its input's gradient, and one for its weight's.
+    double backward = m->is_frozen ? 1 : 2;
+    out->backward_s =
+        blocks * (backward * products + 2 * passes + 2.5 * attention + 2 * fixed) + backward * head + logits / 2;
     out->recomputed_s = blocks * forward;
 }

@@ -3,6 +3,7 @@
 #ifndef ZG_TRANSFORMER_H
 #define ZG_TRANSFORMER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct transformer {
@@ -10,6 +11,7 @@ struct transformer {
     size_t hidden;                 // of one MLP
     size_t mlp_matrices;           // 2: up and down; 3: gate, up and down
     size_t experts, experts_used;  // MLPs of a block, and those that one token uses; 1, 1: dense
+    bool is_frozen;                // adapters are trained: no gradients of the weights
 };
 
 // Values per token that a block keeps for backward, with flash attention: the inputs of its two norms, of its products,

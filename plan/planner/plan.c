@@ -217,7 +217,10 @@ static void note_work(const struct dry_run *run, struct plan *out)
 {
     const struct plan_setting *setting = run->setting;
     const struct config *config = setting->config;
+    struct transformer transformer;
+    bool is_frozen = plan_model_transformer(setting->model, &transformer) && transformer.is_frozen;
     out->model_flops = (double)config->accumulation * model_flops(setting->model, config->micro_batch);
+    out->model_flops *= is_frozen ? 2.0 / 3 : 1;  // without the weights' gradients
     out->peak_flops_per_s = setting->machine ? plan_machine_peak(setting->machine, config->precision) : 0;
     out->tokens = config->train_batch * setting->model->sequence_length;
 }

@@ -41,7 +41,7 @@ int plan_advise(const struct plan_options *options, const struct plan_machine *m
         plan_choice_change_all(&choice, &changes[i]);
         code = plan_choices_try(options, machine, &choice, &found);
     }
-    plan_choices_sort(&found);
+    plan_choices_sort(&found, GOAL_FASTEST);
     for (size_t i = 0; code == ERR_NONE && i < found.count && i < SHOWN_MAX; i++) {
         fprintf(out, "%s", i == 0 ? "it fits with" : "     or with");
         print_changes(&found.list[i], out);

@@ -43,6 +43,17 @@ static int keep(const struct plan_choice *choice, struct plan_choices *found)
     return ERR_NONE;
 }
 
+// By how much the fullest tier exceeds its memory, as a factor.
+static double lack_of(const struct plan *plan)
+{
+    double lack = 0;
+    for (int tier = 0; tier < TIER_COUNT; tier++) {
+        double factor = (double)plan->needed_bytes[tier] / (double)(plan->available_bytes[tier] + 1);
+        lack = factor > lack ? factor : lack;
+    }
+    return lack;
+}
+
 int plan_choices_try(const struct plan_options *options, const struct plan_machine *machine, struct plan_choice *choice,
                      struct plan_choices *found)
 {
@@ -58,17 +69,59 @@ int plan_choices_try(const struct plan_options *options, const struct plan_machi
     if (code == ERR_USAGE)
         return ERR_NONE;
     TRY(code);
-    return choice->plan.fits_all ? keep(choice, found) : ERR_NONE;
+    if (choice->plan.fits_all)
+        return keep(choice, found);
+    double lack = lack_of(&choice->plan);
+    if (found->closest_lack == 0 || lack < found->closest_lack) {
+        found->closest = *choice;
+        found->closest_lack = lack;
+    }
+    return ERR_NONE;
 }
 
-static int compare_choices(const void *left, const void *right)
+static double per_token(const struct plan_choice *choice)
+{
+    return choice->plan.step_s / (double)choice->plan.tokens;
+}
+
+static int order(double a, double b)
+{
+    return (a > b) - (a < b);
+}
+
+static int compare_fastest(const void *left, const void *right)
+{
+    return order(per_token(left), per_token(right));
+}
+
+static int compare_smallest(const void *left, const void *right)
 {
     const struct plan_choice *a = left, *b = right;
-    double a_s = a->plan.step_s / (double)a->plan.tokens, b_s = b->plan.step_s / (double)b->plan.tokens;
-    return a_s < b_s ? -1 : a_s > b_s;
+    int by_world = order(a->setting.world, b->setting.world);
+    return by_world ? by_world : compare_fastest(a, b);
 }
 
-void plan_choices_sort(struct plan_choices *found)
+static int compare_cheapest(const void *left, const void *right)
 {
-    qsort(found->list, found->count, sizeof *found->list, compare_choices);
+    const struct plan_choice *a = left, *b = right;
+    return order(a->setting.world * per_token(a), b->setting.world * per_token(b));
+}
+
+static int compare_longest(const void *left, const void *right)
+{
+    const struct plan_choice *a = left, *b = right;
+    int by_length = order((double)b->setting.model->sequence_length, (double)a->setting.model->sequence_length);
+    return by_length ? by_length : compare_fastest(a, b);
+}
+
+void plan_choices_sort(struct plan_choices *found, enum plan_goal goal)
+{
+    static int (*const compare[])(const void *, const void *) = {
+        [GOAL_FASTEST] = compare_fastest,
+        [GOAL_SMALLEST] = compare_smallest,
+        [GOAL_CHEAPEST] = compare_cheapest,
+        [GOAL_LONGEST] = compare_longest,
+    };
+    if (found->count > 0)  // an empty list is null, which qsort does not take
+        qsort(found->list, found->count, sizeof *found->list, compare[goal]);
 }

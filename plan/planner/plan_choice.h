@@ -6,7 +6,7 @@
 #include "plan/planner/plan.h"
 #include "plan/planner/plan_options.h"
 
-enum { CHOICE_CHANGE_MAX = 12, CHOICE_CHANGE_BYTES = 96 };
+enum { CHOICE_CHANGE_MAX = 16, CHOICE_CHANGE_BYTES = 96 };
 
 // Changes of keys, such as "zero_optimization.stage=3".
 struct plan_changes {
@@ -26,7 +26,8 @@ struct plan_changes {
 struct plan_choice {
     char changes[CHOICE_CHANGE_MAX][CHOICE_CHANGE_BYTES];  // [change_count], "path.to.key=value"
     size_t change_count;
-    char label[128];              // of a search: "world 64; zero3, all on nvme; checkpoints; 2 x 4 sequences"
+    const char *placement;        // of a search; else null
+    char label[128];              // of a search: "zero3, all on nvme; checkpoints; 2 x 4 sequences"
     struct plan_setting setting;  // its `config` is null once the choice is in a list
     struct plan plan;
 };
@@ -35,6 +36,8 @@ struct plan_choice {
 struct plan_choices {
     struct plan_choice *list;
     size_t count, capacity, tried;
+    struct plan_choice closest;  // of those that do not fit, the one that lacks least
+    double closest_lack;         // 0: there is none
 };
 
 void plan_choice_change(struct plan_choice *choice, const char *change);
@@ -48,7 +51,7 @@ int plan_choice_config(const struct plan_options *options, const struct plan_cho
 int plan_choices_try(const struct plan_options *options, const struct plan_machine *machine, struct plan_choice *choice,
                      struct plan_choices *found);
 
-// Sorts by time per token, the fastest first.
-void plan_choices_sort(struct plan_choices *found);
+// Sorts by the goal, the best first, and then by time per token.
+void plan_choices_sort(struct plan_choices *found, enum plan_goal goal);
 
 #endif

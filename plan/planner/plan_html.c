@@ -16,38 +16,54 @@ enum { WIDTH = 1000 };
 static const char style[] = ".lanes { grid-template-columns: 10rem 1fr; } pre { white-space: pre; overflow-x: auto; }\n"
                             ".key { display: inline-block; width: .9em; height: .9em; margin: 0 .3em 0 1em; }\n";
 
-static const char *const kind_colours[KIND_COUNT] = {
-    [KIND_PARAMETER] = "#2b5d8a", [KIND_GRADIENT] = "#0b7a75", [KIND_OPTIMIZER] = "#7a5200",
-    [KIND_MASTER] = "#b58a2a",    [KIND_STAGING] = "#8b1a85",  [KIND_ACTIVATION] = "#146c2e",
-    [KIND_PADDING] = "#777777",
+static const char *const colours[] = {"#2b5d8a", "#0b7a75", "#7a5200", "#b58a2a", "#777777", "#8b1a85",
+                                      "#5a3d8a", "#146c2e", "#5a9a2a", "#8a2b2b", "#3a3a3a"};
+enum { COLOUR_COUNT = sizeof colours / sizeof colours[0] };
+
+// A part of the memory: a line of what a GPU implementation holds, or a kind of the reference's ledger.
+struct part {
+    const char *name, *colour;
+    uint64_t bytes[TIER_COUNT];
 };
+
+static int parts_of(const struct plan *plan, struct part parts[DEVICE_LINE_MAX])
+{
+    int count = plan->device.line_count > 0 ? plan->device.line_count : (int)KIND_COUNT;
+    for (int i = 0; i < count; i++) {
+        bool is_line = plan->device.line_count > 0;
+        parts[i] = (struct part){.name = is_line ? plan->device.lines[i].name : ledger_kind_name((enum ledger_kind)i),
+                                 .colour = colours[i % COLOUR_COUNT]};
+        for (int tier = 0; tier < TIER_COUNT; tier++)
+            parts[i].bytes[tier] = is_line ? plan->device.lines[i].bytes[tier] : plan->held_bytes[tier][i];
+    }
+    return count;
+}
 
 static void put_key(const char *colour, const char *name, FILE *out)
 {
     fprintf(out, "<span class=\"key\" style=\"background:%s\"></span>%s", colour, name);
 }
 
-// A bar for one tier: kinds side by side, with a mark where the machine's memory ends.
-static void put_tier(const struct plan *plan, int tier, FILE *out)
+// A bar for one tier: parts side by side, with a mark where the machine's memory ends.
+static void put_tier(const struct plan *plan, const struct part *parts, int count, int tier, FILE *out)
 {
-    double held = (double)plan->peak_bytes[tier], has = (double)plan->available_bytes[tier], x = 0;
-    double scale = WIDTH / (held > has ? held : has);
-    char held_text[SIZE_TEXT_BYTES], has_text[SIZE_TEXT_BYTES];
+    double needed = (double)plan->needed_bytes[tier], has = (double)plan->available_bytes[tier], x = 0;
+    double scale = WIDTH / (needed > has ? needed : has);
+    char needed_text[SIZE_TEXT_BYTES], has_text[SIZE_TEXT_BYTES];
     fprintf(out, "<span>%s<br/>%s of %s</span><svg viewBox=\"0 0 %d 10\" preserveAspectRatio=\"none\">",
-            ledger_tier_name((enum ledger_tier)tier), size_short_text(plan->peak_bytes[tier], held_text),
+            ledger_tier_name((enum ledger_tier)tier), size_short_text(plan->needed_bytes[tier], needed_text),
             size_short_text(plan->available_bytes[tier], has_text), WIDTH);
-    for (int kind = 0; kind < KIND_COUNT; kind++) {
-        double width = (double)plan->held_bytes[tier][kind] * scale;
+    for (int i = 0; i < count; i++) {
+        double width = (double)parts[i].bytes[tier] * scale;
         char text[SIZE_TEXT_BYTES];
         if (width > 0)
             fprintf(out,
                     "<rect x=\"%.2f\" y=\"0\" width=\"%.2f\" height=\"10\" fill=\"%s\"><title>%s %s</title>"
                     "</rect>",
-                    x, width, kind_colours[kind], ledger_kind_name((enum ledger_kind)kind),
-                    size_short_text(plan->held_bytes[tier][kind], text));
+                    x, width, parts[i].colour, parts[i].name, size_short_text(parts[i].bytes[tier], text));
         x += width;
     }
-    if (held > has)
+    if (needed > has)
         fprintf(out,
                 "<rect x=\"%.2f\" y=\"0\" width=\"4\" height=\"10\" fill=\"#b3181c\"><title>end of the machine's memory"
                 "</title></rect>",
@@ -57,14 +73,26 @@ static void put_tier(const struct plan *plan, int tier, FILE *out)
 
 static void put_memory(const struct plan *plan, FILE *out)
 {
-    fputs("<h2>Memory of a rank</h2>\n<p>Allocated before the first step and held to the last.", out);
-    for (int kind = 0; kind < KIND_COUNT; kind++)
-        put_key(kind_colours[kind], ledger_kind_name((enum ledger_kind)kind), out);
+    struct part parts[DEVICE_LINE_MAX];
+    int count = parts_of(plan, parts);
+    fputs("<h2>Memory of a rank</h2>\n<p>", out);
+    for (int i = 0; i < count; i++)
+        put_key(parts[i].colour, parts[i].name, out);
     fputs("</p>\n<div class=\"lanes\">\n", out);
     for (int tier = 0; tier < TIER_COUNT; tier++)
-        if (plan->peak_bytes[tier] > 0)
-            put_tier(plan, tier, out);
+        if (plan->needed_bytes[tier] > 0)
+            put_tier(plan, parts, count, tier, out);
     fputs("</div>\n", out);
+}
+
+// What a reader wants first: does it fit, and how fast is it?
+static void put_verdict(const struct plan *plan, FILE *out)
+{
+    char reason[PLAN_REASON_BYTES], tokens[SIZE_TEXT_BYTES];
+    html_format(out, "p", "%s%s. A step takes %.3f s: %s tokens/s.",
+                plan->fits_all ? "It fits" : "It does not fit: ", plan_reason(plan, reason), plan->step_s,
+                size_text((uint64_t)((double)plan->tokens / plan->step_s), tokens));
+    fputc('\n', out);
 }
 
 static void put_interval(double begin_s, double end_s, double step_s, bool critical, FILE *out)
@@ -124,8 +152,11 @@ static bool *find_critical(const struct plan *plan)
 static void put_page(const struct plan_setting *setting, const struct plan *plan, const bool *critical, FILE *out)
 {
     html_begin(out, style, "plan: %s", setting->model->name);
-    html_format(out, "h1", "%s on %d x %s", setting->model->name, setting->world, setting->machine->name);
+    int nodes = plan_machine_nodes(setting->machine, setting->world);
+    html_format(out, "h1", "%s on %d device%s of %s, %d node%s", setting->model->name, setting->world,
+                setting->world > 1 ? "s" : "", setting->machine->name, nodes, nodes > 1 ? "s" : "");
     fputc('\n', out);
+    put_verdict(plan, out);
     put_memory(plan, out);
     put_lanes(plan, critical, out);
 }

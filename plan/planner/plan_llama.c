@@ -114,8 +114,22 @@ static void add_param(struct llama *llama, int layer, const char *name, size_t r
     param->used = true;
     param->first_layer = layer;
     param->layer_count = 1;
+    param->frozen = llama->shape.lora_rank > 0;
     use_param(llama, layer, llama->model.param_count);
     llama->model.param_count++;
+}
+
+// A matrix of a block, and its adapter's two factors.
+static void add_matrix(struct llama *llama, int layer, const char *name, size_t rows, size_t columns)
+{
+    size_t rank = llama->shape.lora_rank;
+    char factor[64];
+    add_param(llama, layer, name, rows, columns);
+    for (int i = 0; i < 2 && rank > 0; i++) {
+        snprintf(factor, sizeof factor, "%s.lora_%c", name, i == 0 ? 'A' : 'B');
+        add_param(llama, layer, factor, i == 0 ? rank : rows, i == 0 ? columns : rank);
+        llama->params[llama->model.param_count - 1].frozen = false;
+    }
 }
 
 static void add_mlp(struct llama *llama, int layer, const char *prefix)
@@ -123,21 +137,21 @@ static void add_mlp(struct llama *llama, int layer, const char *prefix)
     const struct llama_shape *s = &llama->shape;
     char name[48];
     snprintf(name, sizeof name, "%sgate.weight", prefix);
-    add_param(llama, layer, name, s->hidden, s->width);
+    add_matrix(llama, layer, name, s->hidden, s->width);
     snprintf(name, sizeof name, "%sup.weight", prefix);
-    add_param(llama, layer, name, s->hidden, s->width);
+    add_matrix(llama, layer, name, s->hidden, s->width);
     snprintf(name, sizeof name, "%sdown.weight", prefix);
-    add_param(llama, layer, name, s->width, s->hidden);
+    add_matrix(llama, layer, name, s->width, s->hidden);
 }
 
 static void add_block(struct llama *llama, int layer)
 {
     const struct llama_shape *s = &llama->shape;
     add_param(llama, layer, "attention_norm.weight", 0, s->width);
-    add_param(llama, layer, "wq.weight", query_width(s), s->width);
-    add_param(llama, layer, "wk.weight", key_width(s), s->width);
-    add_param(llama, layer, "wv.weight", key_width(s), s->width);
-    add_param(llama, layer, "wo.weight", s->width, query_width(s));
+    add_matrix(llama, layer, "wq.weight", query_width(s), s->width);
+    add_matrix(llama, layer, "wk.weight", key_width(s), s->width);
+    add_matrix(llama, layer, "wv.weight", key_width(s), s->width);
+    add_matrix(llama, layer, "wo.weight", s->width, query_width(s));
     add_param(llama, layer, "ffn_norm.weight", 0, s->width);
     if (s->experts == 0)
         add_mlp(llama, layer, "");
@@ -176,7 +190,8 @@ int plan_llama_make(const char *name, const struct llama_shape *shape, struct mo
 {
     size_t mlps = shape->experts > 0 ? shape->experts : 1;
     size_t layers = shape->blocks + 2;
-    size_t params = shape->blocks * (ATTENTION_PARAMS + 1 + mlps * MLP_PARAMS) + OTHER_PARAMS;
+    size_t params =
+        shape->blocks * (ATTENTION_PARAMS + 1 + mlps * MLP_PARAMS) * (shape->lora_rank > 0 ? 3 : 1) + OTHER_PARAMS;
     struct llama *llama = calloc(1, sizeof *llama);
     if (!llama)
         return err_set(ERR_MEMORY, "no memory for %s", name);
@@ -222,6 +237,7 @@ bool plan_llama_transformer(const struct model *model, struct transformer *out)
         .mlp_matrices = MLP_PARAMS,
         .experts = s->experts > 0 ? s->experts : 1,
         .experts_used = s->experts > 0 ? s->experts_used : 1,
+        .is_frozen = s->lora_rank > 0,
     };
     return true;
 }

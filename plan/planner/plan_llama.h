@@ -11,6 +11,7 @@
 struct llama_shape {
     size_t blocks, width, heads, head_width, key_heads, hidden, vocabulary, sequence_length;
     size_t experts, experts_used;  // experts of a block, and those that one token uses; 0, 0: a dense MLP
+    size_t lora_rank;              // of adapters at each matrix of a block, which alone are trained; 0: none
     bool tied_head;                // the head uses the token embedding
 };
 

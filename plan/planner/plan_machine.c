@@ -125,6 +125,13 @@ int plan_machine_find(const char *name, struct plan_machine *out)
     return code;
 }
 
+void plan_machine_set(struct plan_machine *machine, enum machine_figure figure, double value, const char *source)
+{
+    machine->figures[figure].value = value;
+    machine->figures[figure].assumed = false;
+    snprintf(machine->figures[figure].source, MACHINE_SOURCE_BYTES, "%s", source);
+}
+
 const char *plan_machine_name(size_t index)
 {
     size_t count = 0;

@@ -60,6 +60,9 @@ int plan_machine_find(const char *name, struct plan_machine *out);
 // Parses a text; `name` is the FILE of the messages and becomes the machine's name.
 int plan_machine_parse(const char *name, const char *text, size_t bytes, struct plan_machine *out);
 
+// Replaces a figure; `source` says by what.
+void plan_machine_set(struct plan_machine *machine, enum machine_figure figure, double value, const char *source);
+
 // The names of the compiled-in machines in alphabetical order; null past the end.
 const char *plan_machine_name(size_t index);
 

@@ -5,6 +5,7 @@
 #include "ref/model/gpt.h"
 #include "ref/model/gpt_find.h"
 #include "ref/model/linear.h"
+#include "plan/planner/plan_hugging_face.h"
 #include "plan/planner/plan_llama.h"
 #include "plan/planner/plan_texts.h"
 #include "base/strict_json.h"
@@ -27,7 +28,7 @@ enum {
 struct made {
     struct made *next;
     char name[NAME_BYTES], source[SOURCE_BYTES], parameters[PARAMETERS_BYTES];
-    size_t tiling_factor, sequence_length;  // 0: the file's
+    struct plan_model_variant variant;
     struct model *model;
 };
 
@@ -65,16 +66,29 @@ static int make_gpt(const struct strict_object *object, struct made *made)
 {
     static const char *const others[] = {"key_heads",    "head_width", "hidden", "experts",
                                          "experts_used", "tied_head",  NULL};
-    struct gpt_shape shape = {.tile_count = made->tiling_factor};
+    struct gpt_shape shape = {.tile_count = made->variant.tiling_factor};
     TRY(refuse_others(object, others, "gpt"));
     TRY(read_size(object, "layers", 1, GPT_LAYERS_MAX, &shape.block_count));
     TRY(read_size(object, "width", 1, GPT_SIZE_MAX, &shape.width));
     TRY(read_size(object, "heads", 1, GPT_SIZE_MAX, &shape.head_count));
     TRY(read_size(object, "sequence_length", 1, GPT_SIZE_MAX, &shape.sequence_length));
-    if (made->sequence_length > 0)
-        shape.sequence_length = made->sequence_length;
+    if (made->variant.sequence_length > 0)
+        shape.sequence_length = made->variant.sequence_length;
+    if (made->variant.lora_rank > 0)
+        return err_set(ERR_USAGE, "--lora: the model %s is no Llama", made->name);
     TRY(read_size(object, "vocabulary", 1, UINT16_MAX + 1, &shape.vocabulary));
     return gpt_make(made->name, &shape, &made->model);
+}
+
+static int finish_llama(struct made *made, struct llama_shape *shape)
+{
+    if (made->variant.tiling_factor > 1)
+        return err_set(ERR_USAGE, "the model %s cannot be cut into %zu tiles; only GPTs can", made->name,
+                       made->variant.tiling_factor);
+    if (made->variant.sequence_length > 0)
+        shape->sequence_length = made->variant.sequence_length;
+    shape->lora_rank = made->variant.lora_rank;
+    return plan_llama_make(made->name, shape, &made->model);
 }
 
 static int make_llama(const struct strict_object *object, struct made *made)
@@ -88,18 +102,21 @@ static int make_llama(const struct strict_object *object, struct made *made)
     TRY(read_size(object, "hidden", 1, SIZE_MAX_OF_SHAPE, &s.hidden));
     TRY(read_size(object, "vocabulary", 1, 1 << 24, &s.vocabulary));
     TRY(read_size(object, "sequence_length", 1, SIZE_MAX_OF_SHAPE, &s.sequence_length));
-    if (made->sequence_length > 0)
-        s.sequence_length = made->sequence_length;
     TRY(read_other(object, "experts", EXPERTS_MAX, 0, &s.experts));
     TRY(read_other(object, "experts_used", s.experts, 0, &s.experts_used));
     if ((s.experts > 0) != (s.experts_used > 0))
         return strict_fail(object, s.experts > 0 ? "experts_used" : "experts", "is missing");
     if (json_object_get(object->value, "tied_head"))
         TRY(strict_bool(object, "tied_head", &s.tied_head));
-    if (made->tiling_factor > 1)
-        return err_set(ERR_USAGE, "the model %s cannot be cut into %zu tiles; only GPTs can", made->name,
-                       made->tiling_factor);
-    return plan_llama_make(made->name, &s, &made->model);
+    return finish_llama(made, &s);
+}
+
+static int make_hugging_face(const struct strict_object *object, struct made *made)
+{
+    struct llama_shape shape;
+    snprintf(made->source, sizeof made->source, "config.json of Hugging Face");
+    TRY(plan_hugging_face_shape(object, &shape));
+    return finish_llama(made, &shape);
 }
 
 static int parse(const char *file, const char *text, size_t bytes, struct made *made)
@@ -110,6 +127,11 @@ static int parse(const char *file, const char *text, size_t bytes, struct made *
     int schema, architecture;
     TRY(json_text_parse(file, text, bytes, &json));
     struct strict_object object = strict_root(&json);
+    if (plan_is_hugging_face(&object)) {
+        int rc = make_hugging_face(&object, made);
+        json_text_close(&json);
+        return rc;
+    }
     int code = strict_keys(&object, KEYS);
     if (code == ERR_NONE)
         code = strict_int(&object, "schema", 1, 1, &schema);
@@ -147,12 +169,11 @@ static int make(const char *name, const struct plan_text *text, struct made *mad
     return code;
 }
 
-static int find_made(const char *name, const struct plan_text *text, size_t tiling_factor, size_t sequence_length,
+static int find_made(const char *name, const struct plan_text *text, const struct plan_model_variant *variant,
                      const struct model **out)
 {
     for (const struct made *made = made_models; made; made = made->next)
-        if (strcmp(made->name, name) == 0 && made->tiling_factor == tiling_factor &&
-            made->sequence_length == sequence_length) {
+        if (strcmp(made->name, name) == 0 && memcmp(&made->variant, variant, sizeof *variant) == 0) {
             *out = made->model;
             return ERR_NONE;
         }
@@ -160,8 +181,7 @@ static int find_made(const char *name, const struct plan_text *text, size_t tili
     if (!made)
         return err_set(ERR_MEMORY, "no memory for the model %s", name);
     snprintf(made->name, sizeof made->name, "%s", name);
-    made->tiling_factor = tiling_factor;
-    made->sequence_length = sequence_length;
+    made->variant = *variant;
     int code = make(name, text, made);
     if (code != ERR_NONE) {
         free(made);
@@ -190,10 +210,10 @@ static int refuse(const char *name)
 
 int plan_model_find(const char *name, size_t tiling_factor, const struct model **out)
 {
-    return plan_model_find_length(name, tiling_factor, 0, out);
+    return plan_model_find_variant(name, &(struct plan_model_variant){.tiling_factor = tiling_factor}, out);
 }
 
-int plan_model_find_length(const char *name, size_t tiling_factor, size_t sequence_length, const struct model **out)
+int plan_model_find_variant(const char *name, const struct plan_model_variant *variant, const struct model **out)
 {
     const struct plan_text *text = find_text(name);
     bool is_file = strchr(name, '/') || (strlen(name) > 5 && strcmp(name + strlen(name) - 5, ".json") == 0);
@@ -201,15 +221,18 @@ int plan_model_find_length(const char *name, size_t tiling_factor, size_t sequen
     for (int i = 0; linear_model(i); i++)
         is_linear |= strcmp(linear_model(i)->name, name) == 0;
     if (!text && (gpt_is_name(name) || is_linear))
-        return sequence_length == 0 ? model_find_tiled(name, tiling_factor, out)
-                                    : err_set(ERR_USAGE, "the model %.64s has its own sequence length", name);
-    if (sequence_length > GPT_SIZE_MAX)
-        return err_set(ERR_USAGE, "a sequence length of %zu tokens, expected at most %d", sequence_length,
+        return variant->sequence_length + variant->lora_rank == 0
+                   ? model_find_tiled(name, variant->tiling_factor, out)
+                   : err_set(ERR_USAGE, "the model %.64s has its own sequence length, and no adapters", name);
+    if (variant->sequence_length > GPT_SIZE_MAX)
+        return err_set(ERR_USAGE, "a sequence length of %zu tokens, expected at most %d", variant->sequence_length,
                        GPT_SIZE_MAX);
     if (!text && !is_file)
         return refuse(name);
+    struct plan_model_variant whole = *variant;
+    whole.tiling_factor = variant->tiling_factor > 0 ? variant->tiling_factor : 1;
     pthread_mutex_lock(&lock);
-    int code = find_made(name, text, tiling_factor > 0 ? tiling_factor : 1, sequence_length, out);
+    int code = find_made(name, text, &whole, out);
     pthread_mutex_unlock(&lock);
     return code;
 }

@@ -14,8 +14,15 @@
 // process. ERR_USAGE lists the names, or names FILE:LINE: KEY.
 int plan_model_find(const char *name, size_t tiling_factor, const struct model **out);
 
-// The same with another sequence_length than its file's; 0: the file's. Only for models from files.
-int plan_model_find_length(const char *name, size_t tiling_factor, size_t sequence_length, const struct model **out);
+// How a model from a file is changed; 0: not.
+struct plan_model_variant {
+    size_t tiling_factor;    // as above
+    size_t sequence_length;  // tokens
+    size_t lora_rank;        // of adapters at every matrix of the blocks; all other weights are frozen. Llamas only
+};
+
+// The same for a variant. Only models from files have sequence lengths and adapters to choose.
+int plan_model_find_variant(const char *name, const struct plan_model_variant *variant, const struct model **out);
 
 // The sizes of a GPT or Llama; false for models that are no transformers.
 bool plan_model_transformer(const struct model *model, struct transformer *out);

@@ -93,3 +93,33 @@ Test(plan_model, errors_in_a_file_are_named_with_their_location)
     cr_expect(strstr(err_message(), "llama-8b") && strstr(err_message(), "gpt-tiny"), "%s", err_message());
     cr_expect_eq(plan_model_find("llama-8b", 4, &model), ERR_USAGE);
 }
+
+static int read_text(const char *text, const struct model **out)
+{
+    char path[] = "/tmp/zg-config-XXXXXX.json";
+    FILE *file = fdopen(mkstemps(path, 5), "w");
+    fputs(text, file);
+    fclose(file);
+    int rc = plan_model_find(path, 1, out);
+    unlink(path);
+    return rc;
+}
+
+Test(plan_model, a_hugging_face_configuration_gives_the_shape)
+{
+    const struct model *model, *same;
+    cr_assert_eq(read_text("{\"model_type\": \"mixtral\", \"hidden_size\": 4096, \"num_hidden_layers\": 32, "
+                           "\"num_attention_heads\": 32, \"num_key_value_heads\": 8, \"intermediate_size\": 14336, "
+                           "\"vocab_size\": 32000, \"max_position_embeddings\": 32768, \"num_local_experts\": 8, "
+                           "\"num_experts_per_tok\": 2, \"tie_word_embeddings\": false, \"rope_theta\": 1e6}",
+                           &model),
+                 ERR_NONE, "%s", err_message());
+    cr_assert_eq(plan_model_find("mixtral-8x7b", 1, &same), ERR_NONE);
+    cr_expect_eq(model_param_elements(model, false), model_param_elements(same, false));
+    cr_expect_eq(model_flops(model, 1), model_flops(same, 1));
+    cr_expect_eq(read_text("{\"model_type\": \"deepseek_v3\", \"kv_lora_rank\": 512}", &model), ERR_USAGE);
+    cr_expect(strstr(err_message(), "kv_lora_rank: belongs to a model that is not of the Llama family"), "%s",
+              err_message());
+    cr_expect_eq(read_text("{\"model_type\": \"llama\"}", &model), ERR_USAGE);
+    cr_expect(strstr(err_message(), "num_hidden_layers"), "%s", err_message());
+}

@@ -20,6 +20,7 @@ static const char *const examples[] = {
     "zerogauge plan --claims",
     "zerogauge plan --config ds.json --model gpt-1t --world 1024 --machine dgx-2 --explain",
     "zerogauge plan --preset zero3 --model llama-8b --machine workstation --search --write found.json",
+    "zerogauge plan --preset zero3 --model llama-70b --machine dgx-h100 --search --goal smallest",
     NULL,
 };
 
@@ -43,6 +44,10 @@ static int parse(int argc, const char **argv, struct plan_options *a)
         {"model", 'm', TEXT, &a->model, 0, "the model (default: llama-8b); an unknown name lists all",
          "MODEL|SHAPE|FILE"},
         {"sequences", '\0', POPT_ARG_LONGLONG, &a->sequences, 0, "sequences of a rank in each micro-step", "N"},
+        {"sequence-length", '\0', POPT_ARG_LONGLONG, &a->sequence_length, 0,
+         "tokens of a sequence (default: the model's)", "TOKENS"},
+        {"lora", '\0', POPT_ARG_LONGLONG, &a->lora_rank, 0,
+         "train adapters of this rank at every matrix of the blocks, with all other weights frozen", "RANK"},
         POPT_TABLEEND,
     };
     struct poptOption where[] = {
@@ -50,13 +55,20 @@ static int parse(int argc, const char **argv, struct plan_options *a)
         {"worlds", '\0', TEXT, &a->world_list, 0, "worlds to search, with the same sequences in a step", "N,N,..."},
         {"machine", '\0', TEXT, &a->machine, 0, "the machine (default: dgx-h100); an unknown name lists all",
          "MACHINE|FILE"},
+        {"device-memory", '\0', POPT_ARG_DOUBLE, &a->device_memory_gib, 0,
+         "memory of a device, in place of the machine's", "GIB"},
+        {"host-memory", '\0', POPT_ARG_DOUBLE, &a->host_memory_gib, 0, "memory of a node, in place of the machine's",
+         "GIB"},
+        {"price", '\0', POPT_ARG_DOUBLE, &a->price, 0, "of a device and hour: print what a million tokens cost",
+         "PRICE"},
         {"tbw", '\0', POPT_ARG_DOUBLE, &a->tbw, 0, "print how long drives of this endurance per node last", "TB"},
         POPT_TABLEEND,
     };
     struct poptOption out[] = {
         {"search", '\0', FLAG, &a->search, 0,
-         "list the placements and batches that fit, with the same number of sequences in a step, the fastest first",
-         NULL},
+         "list the placements and batches that fit, with the same number of sequences in a step, the best first", NULL},
+        {"goal", '\0', TEXT, &a->goal_name, 0,
+         "what the search looks for: fastest (default), smallest world, cheapest tokens, longest sequence", "GOAL"},
         {"write", '\0', TEXT, &a->write, 0, "write the planned configuration, or the first one found, to a new file",
          "FILE"},
         {"html", '\0', TEXT, &a->html, 0, "write a page with memory, lanes and the critical path", "FILE"},
@@ -121,8 +133,24 @@ static int read_worlds(struct plan_options *a)
     return ERR_NONE;
 }
 
+static int read_goal(struct plan_options *a)
+{
+    static const char *const goals[] = {"fastest", "smallest", "cheapest", "longest"};
+    for (size_t i = 0; a->goal_name && i < sizeof goals / sizeof goals[0]; i++)
+        if (strcmp(a->goal_name, goals[i]) == 0) {
+            a->goal = (enum plan_goal)i;
+            return a->search ? ERR_NONE : err_set(ERR_USAGE, "--goal needs --search");
+        }
+    return a->goal_name
+               ? err_set(ERR_USAGE, "--goal %.64s: expected fastest, smallest, cheapest or longest", a->goal_name)
+               : ERR_NONE;
+}
+
 static int check(const struct plan_options *a)
 {
+    if (!(a->price >= 0 && a->host_memory_gib >= 0 && a->device_memory_gib >= 0))
+        return err_set(ERR_USAGE, "--price, --host-memory and --device-memory: expected numbers above 0");
+
     if (a->papers + a->claims + a->throughputs > 1)
         return err_set(ERR_USAGE, "--paper, --claims and --throughput exclude each other");
     if (a->papers || a->claims || a->throughputs)
@@ -143,6 +171,9 @@ static int check(const struct plan_options *a)
         return err_set(ERR_USAGE, "--worlds needs --search; --world is for one plan");
     if (a->sequences < 0)
         return err_set(ERR_USAGE, "--sequences %lld: expected at least 1", a->sequences);
+    if (a->sequence_length < 0 || a->lora_rank < 0 || a->lora_rank > 65536)
+        return err_set(ERR_USAGE, "--sequence-length %lld, --lora %lld: expected numbers from 1 on", a->sequence_length,
+                       a->lora_rank);
     if (!isfinite(a->tbw) || a->tbw < 0)
         return err_set(ERR_USAGE, "--tbw %g: expected a number of terabytes above 0", a->tbw);
     if (a->search && a->html)
@@ -157,13 +188,14 @@ int plan_options_parse(int argc, const char **argv, struct plan_options *out)
     *out = (struct plan_options){0};
     TRY(parse(argc, argv, out));
     TRY(read_worlds(out));
+    TRY(read_goal(out));
     return check(out);
 }
 
 void plan_options_close(struct plan_options *a)
 {
-    char *texts[] = {a->preset,  a->config_path, a->model, a->machine,    a->write,     a->html,
-                     a->against, a->paper,       a->claim, a->world_list, a->throughput};
+    char *texts[] = {a->preset,  a->config_path, a->model, a->machine,    a->write,      a->html,
+                     a->against, a->paper,       a->claim, a->world_list, a->throughput, a->goal_name};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     for (char **value = a->set; value && *value; value++)
@@ -211,5 +243,8 @@ int plan_options_config(const struct plan_options *options, const char *const ch
 
 int plan_options_model(const struct plan_options *options, const struct config *config, const struct model **out)
 {
-    return plan_model_find(options->model ? options->model : "llama-8b", config->tiling_factor, out);
+    const struct plan_model_variant variant = {.tiling_factor = config->tiling_factor,
+                                               .sequence_length = (size_t)options->sequence_length,
+                                               .lora_rank = (size_t)options->lora_rank};
+    return plan_model_find_variant(options->model ? options->model : "llama-8b", &variant, out);
 }

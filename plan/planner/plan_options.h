@@ -11,15 +11,26 @@
 
 enum { PLAN_WORLD_MAX = 32 };
 
+// What a search looks for.
+enum plan_goal {
+    GOAL_FASTEST,   // most tokens/s
+    GOAL_SMALLEST,  // fewest devices
+    GOAL_CHEAPEST,  // most tokens for each device and second
+    GOAL_LONGEST,   // longest sequence
+};
+
 struct plan_options {
     char *preset, *config_path, *model, *machine, *write, *html, *against, *paper, *claim, *throughput;
     char **set;
     int world;
-    char *world_list;
-    int worlds[PLAN_WORLD_MAX];  // of a search, [world_count]; none: only `world`
+    char *world_list, *goal_name;
+    enum plan_goal goal;
+    double price;                               // of a device and hour; 0: not given
+    double host_memory_gib, device_memory_gib;  // in place of the machine's; 0: not given
+    int worlds[PLAN_WORLD_MAX];                 // of a search, [world_count]; none: only `world`
     size_t world_count;
-    long long sequences;
-    int json, explain, search;  // flags
+    long long sequences, sequence_length, lora_rank;  // 0: not given
+    int json, explain, search;                        // flags
     bool papers, claims, throughputs;
     double tbw;  // endurance of a node's drives, terabytes written; 0: not given
 };

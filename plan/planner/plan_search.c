@@ -3,15 +3,12 @@
 
 #include "base/err.h"
 #include "base/file.h"
-#include "plan/planner/plan_choice.h"
 #include "plan/planner/plan_print.h"
-#include "base/size.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHOWN_MAX = 12 };
+enum { WORLD_TRIED_MAX = 1024, SEQUENCE_TRIED_MAX = 1 << 18 };
 
 // Where each state lives.
 static const struct plan_changes placements[] = {
@@ -34,77 +31,115 @@ static const struct plan_changes checkpoints[] = {
 };
 enum { CHECKPOINT_COUNT = sizeof checkpoints / sizeof checkpoints[0] };
 
-// Tries all placements, checkpoints and bucket sizes with one batch.
+#define BUCKETS(n) "zero_optimization.reduce_bucket_size=" #n, "zero_optimization.allgather_bucket_size=" #n
+#define PREFETCH(n) "zero_optimization.stage3_prefetch_bucket_size=" #n
+#define LIVE(n) "zero_optimization.stage3_max_live_parameters=" #n
+
+// Sizes of buckets, and how far stage 3 gathers ahead: DeepSpeed's defaults, and room for the next layer.
+static const struct plan_changes sizes[] = {
+    {"buckets 5e8", {BUCKETS(500000000)}},
+    {"buckets 5e7", {BUCKETS(50000000)}},
+    {"buckets 5e8, next layer prefetched", {BUCKETS(500000000), PREFETCH(1500000000), LIVE(3000000000)}},
+};
+enum { SIZE_COUNT = sizeof sizes / sizeof sizes[0] };
+
+// The sizes that make a difference: prefetching in stage 3 alone, smaller buckets in the others.
+static bool has_sizes(int placement, int size)
+{
+    bool is_stage_3 = strncmp(placements[placement].name, "zero3", strlen("zero3")) == 0;
+    return size == 0 || (size == 2) == is_stage_3;
+}
+
+static int try_one(const struct plan_options *options, const struct plan_machine *machine, const int index[3],
+                   size_t micro_batch, size_t accumulation, struct plan_choices *found)
+{
+    const struct plan_changes *of[] = {&placements[index[0]], &checkpoints[index[1]], &sizes[index[2]]};
+    struct plan_choice choice = {.placement = of[0]->name};
+    char text[CHOICE_CHANGE_BYTES];
+    for (int i = 0; i < 3; i++)
+        plan_choice_change_all(&choice, of[i]);
+    snprintf(choice.label, sizeof choice.label, "%s; %s; %s; %zu x %zu sequences", of[0]->name, of[1]->name,
+             of[2]->name, accumulation, micro_batch);
+    snprintf(text, sizeof text, "train_micro_batch_size_per_gpu=%zu", micro_batch);
+    plan_choice_change(&choice, text);
+    snprintf(text, sizeof text, "gradient_accumulation_steps=%zu", accumulation);
+    plan_choice_change(&choice, text);
+    return plan_choices_try(options, machine, &choice, found);
+}
+
+// True if a placement fits in a smaller world.
+static bool fits_in_less(const struct plan_choices *found, const char *placement, int world)
+{
+    for (size_t i = 0; i < found->count; i++)
+        if (found->list[i].setting.world < world && strcmp(found->list[i].placement, placement) == 0)
+            return true;
+    return false;
+}
+
 static int search_batch(const struct plan_options *options, const struct plan_machine *machine, size_t micro_batch,
                         size_t accumulation, struct plan_choices *found)
 {
-    static const char *const buckets[] = {"50000000", "500000000"};
-    for (int p = 0; p < PLACEMENT_COUNT; p++)
+    for (int p = 0; p < PLACEMENT_COUNT; p++) {
+        if (options->goal == GOAL_SMALLEST && fits_in_less(found, placements[p].name, options->world))
+            continue;
         for (int c = 0; c < CHECKPOINT_COUNT; c++)
-            for (int b = 0; b < 2; b++) {
-                struct plan_choice choice = {0};
-                char text[CHOICE_CHANGE_BYTES];
-                plan_choice_change_all(&choice, &placements[p]);
-                plan_choice_change_all(&choice, &checkpoints[c]);
-                snprintf(choice.label, sizeof choice.label, "world %d; %s; %s; %zu x %zu sequences; buckets %s",
-                         options->world, placements[p].name, checkpoints[c].name, accumulation, micro_batch,
-                         buckets[b]);
-                snprintf(text, sizeof text, "train_micro_batch_size_per_gpu=%zu", micro_batch);
-                plan_choice_change(&choice, text);
-                snprintf(text, sizeof text, "gradient_accumulation_steps=%zu", accumulation);
-                plan_choice_change(&choice, text);
-                snprintf(text, sizeof text, "zero_optimization.reduce_bucket_size=%s", buckets[b]);
-                plan_choice_change(&choice, text);
-                snprintf(text, sizeof text, "zero_optimization.allgather_bucket_size=%s", buckets[b]);
-                plan_choice_change(&choice, text);
-                TRY(plan_choices_try(options, machine, &choice, found));
-            }
+            for (int s = 0; s < SIZE_COUNT; s++)
+                if (has_sizes(p, s))
+                    TRY(try_one(options, machine, (const int[]){p, c, s}, micro_batch, accumulation, found));
+    }
     return ERR_NONE;
 }
 
-// True if a change made no difference.
-static bool same(const struct plan *a, const struct plan *b)
+// Tries all batches with which this world processes at least the step's sequences. Once a micro-batch does not fit in
+// any way, larger ones do not either.
+static int search_world(const struct plan_options *options, const struct plan_machine *machine, size_t sequences,
+                        struct plan_choices *found)
 {
-    return a->step_s == b->step_s && a->tokens == b->tokens &&
-           memcmp(a->held_bytes, b->held_bytes, sizeof a->held_bytes) == 0;
-}
-
-static void print_found(const struct plan_choices *found, const struct plan_options *options, FILE *out)
-{
-    fprintf(out, "%zu of %zu configurations fit; the fastest:\n", found->count, found->tried);
-    fprintf(out, "%10s %14s %10s %10s %10s\n", "step", "tokens/s", "device", "host", "nvme");
-    for (size_t i = 0, shown = 0; i < found->count && shown < SHOWN_MAX; i++) {
-        const struct plan *plan = &found->list[i].plan;
-        char text[SIZE_TEXT_BYTES];
-        if (i > 0 && same(plan, &found->list[i - 1].plan))
-            continue;
-        shown++;
-        fprintf(out, "%8.3f s %14s", plan->step_s, size_text((uint64_t)((double)plan->tokens / plan->step_s), text));
-        for (int tier = 0; tier < TIER_COUNT; tier++)
-            fprintf(out, " %10s", plan->peak_bytes[tier] > 0 ? size_short_text(plan->peak_bytes[tier], text) : "-");
-        fprintf(out, "  %s\n", found->list[i].label);
+    size_t world = (size_t)options->world, own = (sequences + world - 1) / world;
+    for (size_t micro = 1; micro <= own; micro *= 2) {
+        size_t fitting = found->count;
+        TRY(search_batch(options, machine, micro, (own + micro - 1) / micro, found));
+        if (found->count == fitting)
+            break;
     }
-    if (options->write)
-        fprintf(out, "wrote the first one to %s\n", options->write);
-    else
-        fprintf(out, "--write FILE writes the first one\n");
+    return ERR_NONE;
 }
 
-static int print_found_json(const struct plan_choices *found, const struct plan_options *options, FILE *out)
+// Tries worlds in turn: 1, 2, 3, 4, 6, 8, 12, ... For the smallest, up to the first in which all states fit on devices:
+// stage 3 without offloading.
+static int search_worlds(const struct plan_options *options, const struct plan_machine *machine, size_t sequences,
+                         struct plan_choices *found)
 {
-    for (size_t i = 0; i < found->count; i++) {
-        const struct plan_choice *choice = &found->list[i];
-        struct config config;
-        struct plan_setting setting = choice->setting;
-        TRY(plan_choice_config(options, choice, &config));
-        setting.config = &config;
-        json_t *record = plan_json(&setting, &choice->plan), *set = json_array();
-        for (size_t k = 0; k < choice->change_count; k++)
-            json_array_append_new(set, json_string(choice->changes[k]));
-        json_object_set_new(record, "set", set);
-        json_dumpf(record, out, JSON_COMPACT);
-        fprintf(out, "\n");
-        json_decref(record);
+    struct plan_options in_world = *options;
+    for (int world = 1; world <= WORLD_TRIED_MAX; world *= 2)
+        for (int part = 0; part < (world > 1 ? 2 : 1); part++) {
+            in_world.world = world + part * world / 2;
+            TRY(search_world(&in_world, machine, sequences, found));
+            if (options->goal == GOAL_SMALLEST && fits_in_less(found, "zero3", WORLD_TRIED_MAX * 2))
+                return ERR_NONE;
+        }
+    return ERR_NONE;
+}
+
+// Doubles the sequences until nothing fits; then tries three lengths between the last two.
+static int search_lengths(const struct plan_options *options, const struct plan_machine *machine,
+                          struct plan_choices *found)
+{
+    struct plan_options longer = *options;
+    long long length = 1024;
+    for (; length <= SEQUENCE_TRIED_MAX; length *= 2) {
+        size_t fitting = found->count;
+        longer.sequence_length = length;
+        TRY(search_batch(&longer, machine, 1, 1, found));
+        if (found->count == fitting)
+            break;
+    }
+    for (int quarter = 3; quarter > 0 && found->count > 0 && length <= SEQUENCE_TRIED_MAX; quarter--) {
+        size_t fitting = found->count;
+        longer.sequence_length = length / 2 + length / 8 * quarter;
+        TRY(search_batch(&longer, machine, 1, 1, found));
+        if (found->count > fitting)
+            break;
     }
     return ERR_NONE;
 }
@@ -126,28 +161,19 @@ static int write_choice(const struct plan_options *options, const struct plan_ch
 
 static int finish(const struct plan_options *options, struct plan_choices *found, FILE *out)
 {
+    char reason[PLAN_REASON_BYTES];
+    if (found->count == 0 && found->closest_lack > 0)
+        return err_set(ERR_CHECK,
+                       "none of %zu configurations fits; the closest, on %d devices, %s: %s; --goal smallest finds the "
+                       "fewest devices",
+                       found->tried, found->closest.setting.world, found->closest.label,
+                       plan_reason(&found->closest.plan, reason));
     if (found->count == 0)
-        return err_set(ERR_CHECK, "none of %zu configurations fits; try more nodes or a smaller model", found->tried);
-    plan_choices_sort(found);
+        return err_set(ERR_CHECK, "none of %zu configurations is possible on this machine", found->tried);
+    plan_choices_sort(found, options->goal);
     if (options->write)
         TRY(write_choice(options, &found->list[0]));
-    if (options->json)
-        return print_found_json(found, options, out);
-    print_found(found, options, out);
-    return ERR_NONE;
-}
-
-// Tries all batches with which this world processes the step's sequences; none if it cannot divide them equally.
-static int search_world(const struct plan_options *options, const struct plan_machine *machine, size_t sequences,
-                        struct plan_choices *found)
-{
-    size_t world = (size_t)options->world, own = sequences / world;
-    if (sequences % world != 0)
-        return ERR_NONE;
-    for (size_t micro = 1; micro <= own; micro *= 2)
-        if (own % micro == 0)
-            TRY(search_batch(options, machine, micro, own / micro, found));
-    return ERR_NONE;
+    return plan_search_print(found, options, out);
 }
 
 int plan_search(const struct plan_options *options, const struct plan_machine *machine, FILE *out)
@@ -156,15 +182,16 @@ int plan_search(const struct plan_options *options, const struct plan_machine *m
     struct plan_choices found = {0};
     TRY(plan_options_config(options, NULL, 0, &config, NULL));
     size_t sequences = config.micro_batch * config.accumulation * (size_t)options->world;
-    int code = options->world_count > 0 ? ERR_NONE : search_world(options, machine, sequences, &found);
+    bool any_world = options->goal == GOAL_SMALLEST || options->goal == GOAL_CHEAPEST;
+    int code = options->world_count > 0        ? ERR_NONE
+               : options->goal == GOAL_LONGEST ? search_lengths(options, machine, &found)
+               : any_world                     ? search_worlds(options, machine, sequences, &found)
+                                               : search_world(options, machine, sequences, &found);
     for (size_t i = 0; code == ERR_NONE && i < options->world_count; i++) {
         struct plan_options in_world = *options;
         in_world.world = options->worlds[i];
         code = search_world(&in_world, machine, sequences, &found);
     }
-    if (code == ERR_NONE && found.tried == 0)
-        code = err_set(ERR_USAGE, "--worlds %s: none of them divides the %zu sequences of a step equally",
-                       options->world_list, sequences);
     if (code == ERR_NONE)
         code = finish(options, &found, out);
     free(found.list);

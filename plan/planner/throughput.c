@@ -84,7 +84,8 @@ static int plan_row(const struct strict_object *file, const struct strict_object
     TRY(config_load_preset("zero3", &options, &config, NULL));
     config.offload_param.buffer_size = SIZE_MAX;
     TRY(plan_machine_find(name, &machine));
-    TRY(plan_model_find_length(model, 1, sequence_length, &setting.model));
+    TRY(plan_model_find_variant(model, &(struct plan_model_variant){.sequence_length = sequence_length},
+                                &setting.model));
     struct plan plan;
     int code = plan_run(&setting, &plan);
     if (code == ERR_NONE) {

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ref/config/config_doc.h"
 
+#include "ref/config/config_hjson.h"
+
 #include "base/err.h"
 #include "base/safe_text.h"
 
 #include <assert.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 json_t *config_doc_descend(json_t *object, const char *path)
@@ -163,9 +166,16 @@ static int replace_legacy_stage(json_t *root)
 int config_doc_open(const char *name, const char *text, size_t bytes, const struct config_options *options,
                     struct config_notes *notes, struct config_doc *out)
 {
+    size_t json_bytes;
     *out = (struct config_doc){.options = options, .notes = notes};
-    TRY(json_text_parse(name, text, bytes, &out->text));
-    int code = replace_legacy_stage(out->text.root);
+    if (!(out->json = config_json_of_hjson(text, bytes, &json_bytes)))
+        return err_set(ERR_MEMORY, "%s: no memory for a configuration", name);
+    int code = json_text_parse(name, out->json, json_bytes, &out->text);
+    if (code != ERR_NONE) {
+        free(out->json);
+        return code;
+    }
+    code = replace_legacy_stage(out->text.root);
     for (size_t i = 0; i < options->set_count && code == ERR_NONE; i++)
         code = lay_over(out->text.root, options->set[i]);
     if (code == ERR_NONE)
@@ -178,6 +188,7 @@ int config_doc_open(const char *name, const char *text, size_t bytes, const stru
 void config_doc_close(struct config_doc *doc)
 {
     json_text_close(&doc->text);
+    free(doc->json);
 }
 
 void config_doc_note(struct config_doc *doc, enum config_note_kind kind, const char *key)

@@ -11,11 +11,12 @@
 
 struct config_doc {
     struct json_text text;
+    char *json;                            // what it was parsed from; owned
     const struct config_options *options;  // not owned
     struct config_notes *notes;            // not owned; may be null
 };
 
-// Parses the text and applies the overrides; checks only that the text is JSON.
+// Parses the text (config_hjson.h) and applies the overrides; checks only that the text is JSON.
 int config_doc_open(const char *name, const char *text, size_t bytes, const struct config_options *options,
                     struct config_notes *notes, struct config_doc *out);
 void config_doc_close(struct config_doc *doc);

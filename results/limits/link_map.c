@@ -44,7 +44,8 @@ double link_map_time(const struct link_map *map, size_t a, size_t b)
     return map->times[a * map->count + b];
 }
 
-double link_map_typical(const struct link_map *map, size_t host)
+// The time of a host's link in the middle, the faster one of two; NAN: it has none.
+static double typical_time(const struct link_map *map, size_t host)
 {
     double times[STATISTICS_COUNT_MAX];
     size_t found = 0;
@@ -97,7 +98,7 @@ void link_map_judge(struct link_map *map)
     size_t hosts = 0;
     map->centre = map->limit = NAN;
     for (size_t host = 0; host < map->count; host++) {
-        double time = link_map_typical(map, host);
+        double time = typical_time(map, host);
         map->blamed[host] = false;
         if (!isnan(time))
             typical[hosts++] = time;
@@ -117,7 +118,7 @@ static void blame_text(const struct link_map *map, const struct link_host *hosts
         text, LINK_TEXT_BYTES,
         "OUTLIER  the link of host %.64s (rank %d) takes %.2f times as long as the median in the lane %.32s: %zu of "
         "its %zu links are slow",
-        hosts[host].name, hosts[host].rank, link_map_typical(map, host) / map->centre, lane, slow, links);
+        hosts[host].name, hosts[host].rank, typical_time(map, host) / map->centre, lane, slow, links);
 }
 
 static void path_text(const struct link_map *map, const struct link_host *hosts, const char *lane, size_t a, size_t b,

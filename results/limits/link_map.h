@@ -4,8 +4,8 @@
 // slow, at least two, and links to hosts that are blamed already do not count. A slow link between two hosts that are
 // both fast with others is the path's own. Of two hosts alone neither can be blamed.
 //
-// The centre is the median, over the hosts, of a host's typical time, which is that of its link in the middle, the
-// faster one of two; a link is slow beyond the limit of results/limits/outlier.h around it. So almost half of the hosts
+// The centre is the median of the hosts' typical times, each the time of a host's link in the middle, the faster one of
+// two; a link is slow beyond the limit of results/limits/outlier.h around it. So almost half of the hosts
 // may be slow.
 #ifndef ZG_LINK_MAP_H
 #define ZG_LINK_MAP_H
@@ -33,9 +33,6 @@ double link_map_time(const struct link_map *map, size_t a, size_t b);
 void link_map_judge(struct link_map *map);
 
 bool link_map_is_slow(const struct link_map *map, size_t a, size_t b);
-
-// Returns the time of a host's link in the middle, the faster one of two; NAN: it has none.
-double link_map_typical(const struct link_map *map, size_t host);
 
 // A line for each blamed host, then for each slow link of which neither host is blamed. hosts: [map->count]. Writes at
 // most `most` lines and returns how many there are.

@@ -98,8 +98,9 @@ static void put_cell(const struct lane *lane, size_t row, size_t column, double 
     if (isnan(time))
         return;
     double share = fmin(fmax(log2(time / centre) / 3, 0), 1);
-    fprintf(out, "<rect x=\"%zu\" y=\"%zu\" width=\"%d\" height=\"%d\" fill=\"rgb(%.0f,%.0f,%.0f)\"", column * CELL,
-            row * CELL, CELL, CELL, 214 - 75 * share, 226 - 200 * share, 240 - 210 * share);
+    // A frame lies within its cell, so that no neighbour covers it.
+    fprintf(out, "<rect x=\"%zu.5\" y=\"%zu.5\" width=\"%d\" height=\"%d\" fill=\"rgb(%.0f,%.0f,%.0f)\"", column * CELL,
+            row * CELL, CELL - 1, CELL - 1, 214 - 75 * share, 226 - 200 * share, 240 - 210 * share);
     fputs(link_map_is_slow(&lane->map, row, column) ? " stroke=\"#1c1c1c\">" : " stroke=\"#ffffff\">", out);
     html_format(out, "title", "%s (rank %d) and %s (rank %d): %s us", lane->hosts[row].name, lane->hosts[row].rank,
                 lane->hosts[column].name, lane->hosts[column].rank, number_text(time, number));

@@ -157,11 +157,14 @@ static void put_parts(const struct result_view *view, FILE *out)
         if (!view_is(part, "part"))
             continue;
         char *command = command_text(json_object_get(part, "command")), number[NUMBER_TEXT_BYTES];
-        open_table(&is_open, "Parts", "Part|Time|Exit|Command", out);
+        open_table(&is_open, "Parts", "Part|Time|Budget|Exit|Command", out);
         fputs("<tr>", out);
         html_element(out, "td", view_text(part, "name"));
-        fprintf(out, "<td class=\"number\">%s s</td><td>",
+        fprintf(out, "<td class=\"number\">%s s</td><td class=\"number\">",
                 number_text(view_number(part, "end_s") - view_number(part, "begin_s"), number));
+        if (!isnan(view_number(part, "budget_s")))
+            fprintf(out, "%s s", number_text(view_number(part, "budget_s"), number));
+        fputs("</td><td>", out);
         if (!isnan(view_number(part, "signal")))
             fprintf(out, "signal %.0f ", view_number(part, "signal"));
         else if (!isnan(view_number(part, "status")))

@@ -54,6 +54,7 @@ Test(report_file, a_page_has_the_verdict_on_top_and_every_case)
     cr_expect_eq(count_of(page, "<table class=\"heat\">"), 1);
     cr_expect_eq(count_of(page, "<div class=\"lanes\""), 1);
     cr_expect_eq(count_of(page, "<td class=\"number\">3000.0</td><td class=\"number\">97.0 %</td>"), 1);
+    cr_expect_eq(count_of(page, "<td>adam</td><td class=\"number\">20.5 s</td><td class=\"number\">14.5 s</td>"), 1);
     cr_expect_eq(count_of(page, "<script"), 0);
     cr_expect_eq(count_of(page, "http"), 1);  // http-equiv
     free(page);

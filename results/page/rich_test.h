@@ -124,9 +124,9 @@ static inline void rich_rest(struct rich *rich)
                                 "fits", 0, "device_bytes", (json_int_t)128 << 30, "host_bytes", (json_int_t)0,
                                 "nvme_bytes", 0, "device_available_bytes", (json_int_t)12 << 30, "host_available_bytes",
                                 (json_int_t)12 << 30, "nvme_available_bytes", "reason", rich->text));
-    rich_append(rich, json_pack("{s:s, s:s, s:[s, s, s], s:f, s:f, s:i, s:n, s:n}", "record", "part", "name", "adam",
-                                "command", "zerogauge", "bench", "adam", "begin_s", 1.0, "end_s", 21.5, "status", 0,
-                                "signal", "reason"));
+    rich_append(rich, json_pack("{s:s, s:s, s:[s, s, s], s:f, s:f, s:i, s:n, s:n, s:f}", "record", "part", "name",
+                                "adam", "command", "zerogauge", "bench", "adam", "begin_s", 1.0, "end_s", 21.5,
+                                "status", 0, "signal", "reason", "budget_s", 14.5));
 }
 
 // A complete file, INVALID by two of its figures. `speed`: how many times as fast the optimizer is as usual.

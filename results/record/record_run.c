@@ -8,7 +8,7 @@
 
 #include <time.h>
 
-// What the program is, and what slows it down on this machine.
+// The program, and a reason why it is slow on this machine.
 static json_t *suite_json(void)
 {
     json_t *suite = build_facts(), *openblas = info_openblas(), *warning = json_object_get(openblas, "warning");

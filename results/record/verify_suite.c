@@ -27,16 +27,22 @@ static int index_of(const char *id)
     return -1;
 }
 
+// The suite's version in the run's record.
+static int version_of(const struct verify *v)
+{
+    return (int)json_integer_value(json_object_get(json_object_get(v->file->run, "suite"), "edition"));
+}
+
 static void verify_requirement(struct verify *v, size_t line, const json_t *record, bool seen[REQUIREMENT_MAX])
 {
     const char *id = verify_text(record, "id");
     int index = index_of(id);
     bool must = json_is_true(json_object_get(record, "must"));
-    if (index < 0) {
+    if (index < 0 || !requirement_is_of(requirement_at(index), version_of(v))) {
         verify_refuse(v, line, "id", "is %s, which is no requirement of this suite", id);
         return;
     }
-    if (must != requirement_at(index)->must)
+    if (must != requirement_is_must_of(requirement_at(index), version_of(v)))
         verify_refuse(v, line, "must", "is %s, expected %s for %s", must ? "true" : "false", must ? "false" : "true",
                       id);
     if (seen[index])
@@ -52,7 +58,7 @@ static void verify_requirements(struct verify *v, size_t conformance)
         if (verify_is(verify_record(v, line), "requirement"))
             verify_requirement(v, line, verify_record(v, line), seen);
     for (int i = 0; conformance && (requirement = requirement_at(i)); i++)
-        if (!seen[i])
+        if (!seen[i] && requirement_is_of(requirement, version_of(v)))
             verify_refuse(v, conformance, "requirement_counts", "has no `requirement` record of %s", requirement->id);
 }
 
@@ -71,7 +77,8 @@ static void verify_level(struct verify *v, size_t line, const json_t *conformanc
     bool full = of_run && strcmp(of_run, "full") == 0;
     if (!of_run || strcmp(level, of_run) != 0)
         verify_refuse(v, line, "level", "is %s, expected %s, the level of the run", level, of_run ? of_run : "none");
-    suite_cases(&(struct suite_choice){.level = full ? LEVEL_FULL : LEVEL_QUICK}, count_case, &least);
+    suite_cases(&(struct suite_choice){.level = full ? LEVEL_FULL : LEVEL_QUICK, .version = version_of(v)}, count_case,
+                &least);
     if (count < least)
         verify_refuse(v, line, "case_count", "is %lld, expected at least the %lld cases of the level %s",
                       (long long)count, (long long)least, full ? "full" : "quick");
@@ -106,10 +113,9 @@ void verify_suite(struct verify *v)
 {
     size_t line = find_conformance(v);
     const json_t *conformance = line ? verify_record(v, line) : NULL;
-    const json_t *edition = json_object_get(json_object_get(v->file->run, "suite"), "edition");
-    if (json_integer_value(edition) != ZG_SUITE_VERSION) {
-        verify_refuse(v, 1, "suite.edition", "is %lld; this program knows the suite of version %d",
-                      (long long)json_integer_value(edition), ZG_SUITE_VERSION);
+    if (version_of(v) < 1 || version_of(v) > ZG_SUITE_VERSION) {
+        verify_refuse(v, 1, "suite.edition", "is %d; this program knows the suite's versions 1 to %d", version_of(v),
+                      ZG_SUITE_VERSION);
         return;
     }
     verify_requirements(v, line);

@@ -4,7 +4,8 @@
 `from zerogauge import Adapter` needs numpy; the command `zerogauge` and this module by itself need nothing."""
 import importlib
 
-_HOMES = {"Adapter": "adapter", "Loss": "adapter", "Case": "case", "MOMENTS": "case", "Unsupported": "case"}
+_HOMES = {"Adapter": "adapter", "Loss": "adapter", "OneProcess": "one_process", "Shard": "shards", "Case": "case",
+          "MOMENTS": "case", "Unsupported": "case"}
 __all__ = list(_HOMES)
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The base class of adapters: starts the ranks, reads the cases, and writes what a trainer does with them. A subclass
-has only the lines that are its own: adapters/skeleton.py is one. pytorch.py has the base class of trainers in PyTorch.
+has only the lines that are its own: adapters/skeleton.py is one. pytorch.py has the base class of trainers in PyTorch,
+one_process.py of those that have all ranks in one process.
 """
 import argparse
 import gc
@@ -8,6 +9,7 @@ import json
 import multiprocessing
 import multiprocessing.connection
 import os
+import pickle
 import sys
 import tempfile
 from pathlib import Path
@@ -16,6 +18,8 @@ import numpy as np
 
 from zerogauge import tensors as files
 from zerogauge.case import Case, Unsupported
+from zerogauge.command import judge
+from zerogauge.shards import merged
 
 
 class Loss:
@@ -59,7 +63,7 @@ class Adapter:
     def state(self):
         """Returns full fp32 tensors, read back from where the implementation keeps them: {"param/NAME": ...,
         "exp_avg/NAME": ..., "exp_avg_sq/NAME": ...}; and t, the number of updates. Called on all ranks; rank 0's is
-        written."""
+        written. self.gathered makes full tensors of what each rank holds."""
         raise NotImplementedError
 
     def save(self, path):
@@ -114,11 +118,31 @@ class Adapter:
         self.arguments.barrier.wait()
         return arrays
 
+    def gathered(self, tensors):
+        """Returns full arrays of what all ranks hold, on rank 0; a collective. tensors: this rank's part of a state,
+        {"param/NAME": a full tensor, a Shard or a list of Shards}."""
+        mine = {name: part if isinstance(part, list) else [part] for name, part in tensors.items()}
+        path = self.arguments.scratch
+        (path / f"{self.case.rank}.pickle").write_bytes(pickle.dumps(
+            {name: [(getattr(part, "offset", None), self.array(getattr(part, "values", part))) for part in parts]
+             for name, parts in mine.items()}))
+        self.arguments.barrier.wait()
+        ranks = [path / f"{rank}.pickle" for rank in range(self.case.world if self.case.rank == 0 else 0)]
+        whole = merged(self.case, [pickle.loads(path.read_bytes()) for path in ranks])
+        self.arguments.barrier.wait()
+        return whole
+
     def array(self, tensor):
         """A copy of one of the trainer's tensors as a numpy array."""
         return np.array(tensor)
 
     # The launch.
+
+    def micro_steps(self, step):
+        return self.case.gradients(step)
+
+    def write_seen(self, step, seen):
+        self.case.write_seen(step, seen)
 
     def train(self):
         case = self.case
@@ -127,13 +151,13 @@ class Adapter:
         for step in case.own_steps:
             self.set_lr(step)
             seen = []
-            for micro, gradients in enumerate(case.gradients(step)):
+            for micro, gradients in enumerate(self.micro_steps(step)):
                 self.is_last = micro == case.accumulation - 1
                 self.micro_step(gradients)
                 seen.append({name: self.array(tensor) for name, tensor in self.seen().items()})
             skipped, scale, norm = self.step() or (False, None, None)
             tensors, t = self.state()
-            case.write_seen(step, seen)
+            self.write_seen(step, seen)
             case.write_step(step, {name: self.array(tensor) for name, tensor in tensors.items()}, int(t), skipped,
                             scale, norm)
         if case.save:
@@ -166,14 +190,20 @@ class Adapter:
 
     @classmethod
     def main(cls):
-        """The command line: [--OPTION CHOICE...] {cases} {answers} {world} [{state}], or --claims."""
+        """The command line: [--OPTION CHOICE...] {cases} {answers} {world} [{state}]; or --claims; or --check
+        [OPTION of zerogauge check...], which judges this adapter."""
         parser = argparse.ArgumentParser(description=sys.modules[cls.__module__].__doc__)
         if "--claims" in sys.argv:
             print(json.dumps(cls.claims, indent=2))
             return
+        if "--check" in sys.argv:
+            at = sys.argv.index("--check")
+            sys.exit(judge([sys.executable, *sys.orig_argv[1:len(sys.orig_argv) - len(sys.argv) + at]],
+                           sys.argv[at + 1:]))
         for option, choices in cls.options.items():
             parser.add_argument(f"--{option}", choices=choices, default=choices[0])
         parser.add_argument("--claims", action="store_true", help="print claims.json, and stop")
+        parser.add_argument("--check", action="store_true", help="judge this adapter; options of zerogauge check follow")
         for name, kind, count in (("cases", Path, None), ("answers", Path, None), ("world", int, None),
                                   ("state", Path, "?")):
             parser.add_argument(name, type=kind, nargs=count)
@@ -181,11 +211,16 @@ class Adapter:
         with tempfile.TemporaryDirectory() as folder:
             arguments.scratch = Path(folder)
             gc.freeze()  # what was imported is not garbage; DeepSpeed's stage 3 runs a collection in every case
-            fork = multiprocessing.get_context("fork")
-            arguments.barrier = fork.Barrier(arguments.world)
-            ranks = [fork.Process(target=cls.serve, args=(rank, arguments, arguments.scratch))
-                     for rank in range(arguments.world)]
-            sys.exit(run_all(ranks))
+            cls.launch(arguments)
+
+    @classmethod
+    def launch(cls, arguments):
+        """Answers all cases of the launch, with a process for each rank."""
+        fork = multiprocessing.get_context("fork")
+        arguments.barrier = fork.Barrier(arguments.world)
+        ranks = [fork.Process(target=cls.serve, args=(rank, arguments, arguments.scratch))
+                 for rank in range(arguments.world)]
+        sys.exit(run_all(ranks))
 
 
 def run_all(processes):

@@ -33,20 +33,22 @@ class Case:
         """{name: fp32 array}, without tied parameters."""
         return files.read(self.folder / "init.safetensors")
 
-    def gradients(self, step):
-        """This rank's gradients: a list by micro-step of {name: array}, in the case's precision."""
+    def gradients(self, step, rank=None):
+        """A rank's gradients, this one's unless said: a list by micro-step of {name: array}, in the case's precision."""
+        rank = self.rank if rank is None else rank
         every = files.read(self.folder / f"grads-{step}.safetensors")
-        prefixes = [f"m{micro}/r{self.rank}/" for micro in range(self.accumulation)]
+        prefixes = [f"m{micro}/r{rank}/" for micro in range(self.accumulation)]
         return [{name[len(prefix):]: g for name, g in every.items() if name.startswith(prefix)} for prefix in prefixes]
 
     def lr(self, index, step):
         lr = self.groups[index]["lr"]
         return lr[step - 1] if isinstance(lr, list) else lr
 
-    def write_seen(self, step, seen):
-        """Writes the parameters that each forward of a step used on this rank: by micro-step, {name: array}."""
+    def write_seen(self, step, seen, rank=None):
+        """Writes the parameters that each forward of a step used on a rank: by micro-step, {name: array}."""
+        rank = self.rank if rank is None else rank
         tensors = {f"m{micro}/{name}": array for micro, part in enumerate(seen) for name, array in part.items()}
-        folder = self.answer / f"rank-{self.rank}"
+        folder = self.answer / f"rank-{rank}"
         folder.mkdir(exist_ok=True)
         files.write(folder / f"step-{step}.safetensors", tensors)
 

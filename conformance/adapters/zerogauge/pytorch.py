@@ -46,9 +46,33 @@ class TorchAdapter(Adapter):
         return [{"params": m, "index": i, decoupled: case.groups[i]["optimizer"] == "AdamW", **hyper_parameters(case, i)}
                 for i, m in enumerate(members) if m]
 
+    def named(self, module):
+        """The parameters of a wrapped or sharded self.model by their names in the case."""
+        return dict(zip(self.model.order, module.parameters()))
+
     def set_lr(self, step):
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.case.lr(group["index"], step)
+        super().set_lr(step)
+        for i, group in enumerate(getattr(self.optimizer, "param_groups", [])):
+            group["lr"] = self.lr[group.get("index", i)]
+
+    def backward(self, loss):
+        (loss / self.case.accumulation).backward()
+
+    def step(self):
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+    def state(self):
+        """What torch.optim holds for the parameters of self.model, which may be sharded as DTensors or belong to one
+        rank each."""
+        tensors, t = {}, 0
+        for name, p in self.named(self.model).items():
+            state = self.optimizer.state.get(p, {})
+            t = max(t, int(state.get("step", 0)))
+            tensors |= {f"{kind}/{name}": tensor for kind, tensor in
+                        {"param": p, **{kind: state[kind] for kind in MOMENTS if kind in state}}.items()}
+        return self.gathered({name: getattr(tensor, "full_tensor", lambda t=tensor: t)()
+                              for name, tensor in tensors.items()}), t
 
     def forward(self, gradients):
         """Calls the model, which a subclass may have wrapped: then it calls that."""
@@ -114,6 +138,7 @@ class Model(torch.nn.Module):
         self.units = torch.nn.ModuleList(Uses(self, unit) for unit in units if unit)
         self.own = Uses(self, own)
         self.name_of = {parameter: name for name, parameter in self.by_name.items()}
+        self.order = [self.name_of[parameter] for parameter in self.parameters()]
 
     def forward(self, gradients):
         self.gradients, self.seen = {name: tensor_of(array) for name, array in gradients.items()}, {}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The smallest adapter: data parallelism in numpy, with Adam. Copy it, and replace what each method does by what your trainer does.
 
-    python mine.py --claims >claims.json
-    zerogauge check --claims claims.json --out mine -- python mine.py {cases} {answers} {world} {state}
+    python mine.py --check --out mine          # options of zerogauge check
+    pytest --zerogauge mine.py                 # a test for each requirement
 
 A trainer in PyTorch begins with skeleton_torch.py. An adapter in another language writes the same files itself:
 CONTRACT.md of the conformance suite defines them.

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The smallest adapter of a trainer in PyTorch: unsharded Adam. Copy it, and replace the places marked YOURS.
 
-    python mine.py --claims >claims.json
-    zerogauge check --claims claims.json --out mine -- python mine.py {cases} {answers} {world} {state}
+    python mine.py --check --out mine          # options of zerogauge check
 
 TorchAdapter starts one process per rank and initializes torch.distributed (gloo).
 """

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FSDP2 in fp32, in as few lines as an adapter needs; torch_ddp_fsdp.py has all of its features."""
+import torch
+from torch.distributed.fsdp import fully_shard
+
+from zerogauge.pytorch import Model, TorchAdapter, Unsupported
+
+
+class FSDP2(TorchAdapter):
+    claims = {"contract": 1, "name": "FSDP2, by the short adapter", "version": torch.__version__, "stages": [2, 3],
+              "worlds": [1, 2, 4], "precisions": ["fp32"], "offload_optimizer": ["none"], "offload_param": ["none"],
+              "unused": "untouched", "features": ["accumulation", "l2", "lr_schedule", "groups", "tied", "frozen"]}
+
+    def build(self, case):
+        if case.communication_dtype != "fp32":
+            raise Unsupported("gradients are reduced in fp32")
+        self.model = Model(case, torch.float32)
+        for module in [*self.model.units, self.model]:
+            fully_shard(module, reshard_after_forward=case.stage == 3)
+        self.optimizer = torch.optim.Adam(self.optimizer_groups(self.named(self.model), "decoupled_weight_decay"))
+
+
+if __name__ == "__main__":
+    FSDP2.main()

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes case.json by hand, so that its bytes are the same wherever it is made.
+#include "conformance/cases/case.h"
+
+#include "base/err.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const tier_words[] = {"none", "cpu", "nvme"};
+
+static const char *yes(bool value)
+{
+    return value ? "true" : "false";
+}
+
+// The shortest digits that read back to the same double. "-0" would be read as the integer 0.
+static void put_real(FILE *out, double value)
+{
+    char text[40];
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    fputs(value == 0 && signbit(value) ? "-0.0" : text, out);
+}
+
+static void put_string(FILE *out, const char *text)
+{
+    fputc('"', out);
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\')
+            fputc('\\', out);
+        fputc(*text, out);
+    }
+    fputc('"', out);
+}
+
+static void put_param(FILE *out, const struct check_case *c, int index)
+{
+    const struct case_param *param = &c->params[index];
+    fprintf(out, "  {\"name\": \"%s\", \"shape\": [", param->name);
+    for (int i = 0; i < param->shape_rank; i++)
+        fprintf(out, "%s%zu", i ? ", " : "", param->shape[i]);
+    fprintf(out, "], \"group\": %d, \"frozen\": %s, \"used\": %s, \"tied_to\": ", param->group, yes(param->frozen),
+            yes(param->used));
+    if (param->tied_to >= 0)
+        fprintf(out, "\"%s\"", c->params[param->tied_to].name);
+    else
+        fputs("null", out);
+    fprintf(out, "}%s\n", index + 1 < c->param_count ? "," : "");
+}
+
+static void put_group(FILE *out, const struct check_case *c, int index)
+{
+    const struct case_group *group = &c->groups[index];
+    fprintf(out, "  {\"optimizer\": \"%s\", \"lr\": %s", group->decoupled ? "AdamW" : "Adam",
+            group->lr_by_step ? "[" : "");
+    for (int i = 0; i < (group->lr_by_step ? c->steps : 1); i++) {
+        fputs(i ? ", " : "", out);
+        put_real(out, group->lr[i]);
+    }
+    fprintf(out, "%s, \"betas\": [", group->lr_by_step ? "]" : "");
+    put_real(out, group->beta1);
+    fputs(", ", out);
+    put_real(out, group->beta2);
+    fputs("], \"eps\": ", out);
+    put_real(out, group->eps);
+    fputs(", \"weight_decay\": ", out);
+    put_real(out, group->weight_decay);
+    fprintf(out, ", \"bias_correction\": %s}%s\n", yes(group->bias_correction), index + 1 < c->group_count ? "," : "");
+}
+
+static void put_loss_scale(FILE *out, const struct case_loss_scale *scale)
+{
+    if (scale->kind == SCALE_NONE) {
+        fputs(" \"loss_scale\": {\"kind\": \"none\"},\n", out);
+        return;
+    }
+    bool dynamic = scale->kind == SCALE_DYNAMIC;
+    fprintf(out, " \"loss_scale\": {\"kind\": \"%s\", \"%s\": ", dynamic ? "dynamic" : "static",
+            dynamic ? "initial_scale" : "scale");
+    put_real(out, scale->scale);
+    if (dynamic) {
+        fprintf(out, ", \"window\": %" PRIu64 ", \"hysteresis\": %" PRIu64 ", \"min_scale\": ", scale->window,
+                scale->hysteresis);
+        put_real(out, scale->min_scale);
+    }
+    fputs("},\n", out);
+}
+
+static void put_identity(FILE *out, const struct check_case *c, bool tells)
+{
+    fprintf(out, "{\n \"contract\": %d,\n \"name\": \"%s\",\n \"note\": ", CASE_CONTRACT, c->name);
+    put_string(out, c->note);
+    fputs(tells ? ",\n \"requirements\": [" : "", out);
+    for (int i = 0; tells && i < c->requirement_count; i++)
+        fprintf(out, "%s\"%s\"", i ? ", " : "", c->requirements[i]);
+    fprintf(out, "%s,\n \"world\": %d,\n \"steps\": %d,\n \"accumulation\": %d,\n \"stage\": %d,\n", tells ? "]" : "",
+            c->world, c->steps, c->accumulation, c->stage);
+    fprintf(out, " \"precision\": \"%s\",\n \"communication_dtype\": \"%s\",\n \"accumulation_dtype\": \"%s\",\n",
+            dtype_name(c->precision), dtype_name(c->communication_dtype), dtype_name(c->accumulation_dtype));
+}
+
+static void put_hints(FILE *out, const struct check_case *c)
+{
+    fprintf(out, " \"buckets\": {\"reduce\": %zu, \"allgather\": %zu, \"prefetch\": %zu, \"sub_group\": %zu},\n",
+            c->reduce_bucket, c->allgather_bucket, c->prefetch_bucket, c->sub_group);
+    fprintf(out, " \"hints\": {\"overlap\": %s, \"contiguous_gradients\": %s, \"reduce_scatter\": %s},\n",
+            yes(c->overlap), yes(c->contiguous_gradients), yes(c->reduce_scatter));
+    fprintf(out, " \"offload\": {\"optimizer\": \"%s\", \"param\": \"%s\"},\n", tier_words[c->offload_optimizer],
+            tier_words[c->offload_param]);
+    fprintf(out, " \"delayed_update\": %d,\n", c->delayed_update);
+    if (c->phase == PHASE_WHOLE)
+        fputs(" \"checkpoint\": null", out);
+    else
+        fprintf(out, " \"checkpoint\": {\"phase\": \"%s\", \"step\": %d, \"weights_only\": %s}",
+                c->phase == PHASE_SAVE ? "save" : "resume", c->checkpoint_step, yes(c->weights_only));
+}
+
+// tells: with the keys that tell the right answer.
+static void put_case(FILE *out, const struct check_case *c, bool tells)
+{
+    put_identity(out, c, tells);
+    fputs(" \"params\": [\n", out);
+    for (int i = 0; i < c->param_count; i++)
+        put_param(out, c, i);
+    fputs(" ],\n \"groups\": [\n", out);
+    for (int i = 0; i < c->group_count; i++)
+        put_group(out, c, i);
+    fputs(" ],\n \"gradient_clipping\": ", out);
+    put_real(out, c->gradient_clipping);
+    fputs(",\n", out);
+    put_loss_scale(out, &c->loss_scale);
+    fprintf(out, " \"overflow_check\": %s,\n", yes(c->overflow_check));
+    put_hints(out, c);
+    if (tells)
+        fprintf(out, ",\n \"exact\": %s,\n \"expect\": \"%s\"", yes(c->exact),
+                c->expects_refusal ? "refusal" : "answer");
+    fputs("\n}\n", out);
+}
+
+static int make_text(const struct check_case *c, bool tells, char **text, size_t *bytes)
+{
+    *text = NULL;
+    FILE *out = open_memstream(text, bytes);
+    if (!out)
+        return err_set(ERR_MEMORY, "no memory for the text of case %s", c->name);
+    put_case(out, c, tells);
+    if (fclose(out) != 0) {
+        free(*text);
+        return err_set(ERR_MEMORY, "no memory for the text of case %s", c->name);
+    }
+    return ERR_NONE;
+}
+
+int case_text(const struct check_case *c, char **text, size_t *bytes)
+{
+    return make_text(c, true, text, bytes);
+}
+
+int case_text_untold(const struct check_case *c, char **text, size_t *bytes)
+{
+    return make_text(c, false, text, bytes);
+}

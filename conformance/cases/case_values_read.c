@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads the numbers of a case from its folder, which is untrusted.
+#include "base/err.h"
+#include "base/file.h"
+#include "conformance/cases/case_values.h"
+#include "ref/checkpoint/safetensors.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NUMBERS_MAX ((uint64_t)1 << 28)  // of a case in all
+enum { HEADER_BYTES_MAX = 1 << 24 };
+
+static int check_size(const struct check_case *c, const char *folder)
+{
+    uint64_t slots = (uint64_t)c->steps * (uint64_t)c->accumulation * (uint64_t)c->world, numbers = 0;
+    for (int i = 0; i < c->param_count; i++)
+        numbers += c->params[i].count * (1 + slots);
+    if (numbers <= NUMBERS_MAX)
+        return ERR_NONE;
+    return err_set(ERR_USAGE, "%s/case.json: parameters and gradients have %llu numbers in all, expected at most %llu",
+                   folder, (unsigned long long)numbers, (unsigned long long)NUMBERS_MAX);
+}
+
+static bool same_shape(const struct case_param *param, const struct safetensors_tensor *tensor)
+{
+    bool same = tensor->shape_rank == param->shape_rank;
+    for (int i = 0; same && i < param->shape_rank; i++)
+        same = tensor->shape[i] == param->shape[i];
+    return same;
+}
+
+static int read_tensor(const struct safetensors *file, const char *name, const struct case_param *param,
+                       enum dtype dtype, float *out)
+{
+    const struct safetensors_tensor *tensor = safetensors_find(file, name);
+    if (!tensor)
+        return err_set(ERR_USAGE, "%s: has no tensor \"%s\"", file->path, name);
+    if (tensor->type != safetensors_type_of(dtype) || !same_shape(param, tensor))
+        return err_set(ERR_USAGE, "%s: tensor \"%s\" has another type or shape than case.json says (%s)", file->path,
+                       name, safetensors_type_name(safetensors_type_of(dtype)));
+    return safetensors_read_fp32(file, tensor, 0, param->count, out);
+}
+
+static float rounded(enum dtype dtype, float x)
+{
+    return dtype == DTYPE_FP32 ? x : dtype == DTYPE_BF16 ? bf16_to_f32(f32_to_bf16(x)) : fp16_to_f32(f32_to_fp16(x));
+}
+
+// Initial parameters are finite, and the model's dtype can represent them.
+static int check_initial(const struct safetensors *file, const struct case_param *param, enum dtype precision,
+                         const float *values)
+{
+    for (size_t i = 0; i < param->count; i++) {
+        if (!isfinite(values[i]) || rounded(precision, values[i]) != values[i])
+            return err_set(ERR_USAGE, "%s: element %zu of \"%s\" is %.9g, expected a finite number that %s represents",
+                           file->path, i, param->name, (double)values[i], dtype_name(precision));
+    }
+    return ERR_NONE;
+}
+
+static int read_initial(const struct check_case *c, const struct safetensors *file, struct case_values *values)
+{
+    for (int i = 0; i < c->param_count; i++) {
+        float *out = case_values_initial(values, i);
+        if (!out)
+            continue;
+        TRY(read_tensor(file, c->params[i].name, &c->params[i], DTYPE_FP32, out));
+        TRY(check_initial(file, &c->params[i], c->precision, out));
+    }
+    return ERR_NONE;
+}
+
+static int read_gradients(const struct check_case *c, const struct safetensors *file, int step,
+                          struct case_values *values)
+{
+    char name[CASE_TENSOR_BYTES];
+    for (int micro = 0; micro < c->accumulation; micro++)
+        for (int rank = 0; rank < c->world; rank++)
+            for (int i = 0; i < c->param_count; i++) {
+                float *out = case_values_gradient(values, step, micro, rank, i);
+                if (!out)
+                    continue;
+                case_gradient_name(name, micro, rank, c->params[i].name);
+                TRY(read_tensor(file, name, &c->params[i], c->precision, out));
+            }
+    return ERR_NONE;
+}
+
+// step 0: the initial parameters.
+static int read_file(const struct check_case *c, const char *folder, int step, struct case_values *values)
+{
+    char name[40] = "init.safetensors", path[PATH_MAX];
+    struct safetensors file;
+    if (step > 0)
+        snprintf(name, sizeof name, "grads-%d.safetensors", step);
+    TRY(file_join(folder, name, path));
+    TRY(safetensors_open_at(AT_FDCWD, path, path, HEADER_BYTES_MAX, &file));
+    int rc = step > 0 ? read_gradients(c, &file, step, values) : read_initial(c, &file, values);
+    safetensors_close(&file);
+    return rc;
+}
+
+int case_values_read(const struct check_case *c, const char *folder, struct case_values **out)
+{
+    *out = NULL;
+    TRY(check_size(c, folder));
+    TRY(case_values_blank(c, out));
+    int rc = read_file(c, folder, 0, *out);
+    for (int step = case_first_step(c); rc == ERR_NONE && step <= case_last_step(c); step++)
+        rc = read_file(c, folder, step, *out);
+    if (rc != ERR_NONE) {
+        case_values_close(*out);
+        *out = NULL;
+    }
+    return rc;
+}
+
+// NaN is the largest of all.
+static bool is_larger(float a, float b)
+{
+    return isnan(a) || fabsf(a) > fabsf(b);
+}
+
+static void precede(const struct check_case *save, struct case_values *saved, const struct check_case *resume,
+                    struct case_values *resumed, int step, int micro, int param)
+{
+    size_t count = save->params[param].count;
+    for (int rank = 0; rank < save->world; rank++) {
+        const float *from = case_values_gradient(saved, step, micro, rank, param);
+        float *to = case_values_gradient(resumed, step, micro, save->world == resume->world ? rank : 0, param);
+        for (size_t i = 0; from && to && i < count; i++)
+            if (save->world == resume->world || rank == 0 || is_larger(from[i], to[i]))
+                to[i] = from[i];
+    }
+    for (int rank = 1; rank < resume->world && save->world != resume->world; rank++) {
+        float *rest = case_values_gradient(resumed, step, micro, rank, param);
+        if (rest)
+            memset(rest, 0, count * sizeof *rest);
+    }
+}
+
+void case_values_precede(const struct check_case *save, struct case_values *saved, const struct check_case *resume,
+                         struct case_values *resumed)
+{
+    for (int step = 1; step <= resume->checkpoint_step; step++)
+        for (int micro = 0; micro < save->accumulation && micro < resume->accumulation; micro++)
+            for (int i = 0; i < save->param_count && i < resume->param_count; i++)
+                precede(save, saved, resume, resumed, step, micro, i);
+}

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shrinker against made-up judges: each fails a case for a known reason, and nothing but that reason must remain.
+#include "conformance/hunt/shrink.h"
+#include "base/err.h"
+#include "conformance/hunt/edit.h"
+#include "conformance/hunt/hunt_draw.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+
+typedef bool reason(const struct hunt_case *h);
+
+struct made_up {
+    reason *fails;
+    int calls, call_limit;  // 0: none
+};
+
+static int ask(void *context, const struct hunt_case candidates[], int count, bool fails[])
+{
+    struct made_up *judge = context;
+    if (judge->call_limit && ++judge->calls > judge->call_limit)
+        return err_set(ERR_USAGE, "the judge is tired");
+    for (int i = 0; i < count; i++) {
+        bool legal;
+        cr_assert_eq(hunt_case_is_legal(&candidates[i], &legal), ERR_NONE);
+        cr_assert(legal, "a candidate is not legal");
+        fails[i] = judge->fails(&candidates[i]);
+    }
+    return ERR_NONE;
+}
+
+static void draw(uint64_t number, struct hunt_case *out)
+{
+    struct check_case parts[2];
+    int count = hunt_draw(1, number, parts);
+    cr_assert_eq(hunt_case_open(&parts[0], count == 2 ? &parts[1] : NULL, out), ERR_NONE, "%s", err_message());
+}
+
+// The first drawn case that fails.
+static void draw_failing(reason *fails, struct hunt_case *out)
+{
+    for (uint64_t number = 0; number < 1000; number++) {
+        draw(number, out);
+        if (fails(out))
+            return;
+        hunt_case_close(out);
+    }
+    cr_assert_fail("no case of 1000 fails");
+}
+
+static struct shrink_result shrink_for(reason *fails, struct hunt_case *h)
+{
+    struct made_up judge = {.fails = fails};
+    struct shrink_setting setting = {.judge = ask, .context = &judge};
+    struct shrink_result result;
+    draw_failing(fails, h);
+    cr_assert_eq(shrink(&setting, h, &result), ERR_NONE, "%s", err_message());
+    cr_assert(result.complete);
+    cr_assert(fails(h));
+    return result;
+}
+
+static bool always(const struct hunt_case *h)
+{
+    return h->part_count >= 1;
+}
+
+Test(shrink, a_program_that_always_fails_leaves_one_number)
+{
+    struct hunt_case h;
+    shrink_for(always, &h);
+    const struct check_case *c = h.parts[0];
+    cr_assert_eq(c->steps, 1);
+    cr_assert_eq(c->world, 1);
+    cr_assert_eq(c->accumulation, 1);
+    cr_assert_eq(c->param_count, 1);
+    cr_assert_eq(c->params[0].count, 1);
+    cr_assert_eq(c->group_count, 1);
+    cr_assert_eq(c->stage, 0);
+    cr_assert_eq(c->precision, DTYPE_FP32);
+    cr_assert_eq(c->groups[0].weight_decay, 0);
+    cr_assert_not(c->groups[0].lr_by_step);
+    cr_assert_eq(c->phase, PHASE_WHOLE);
+    cr_assert_str_eq(c->params[0].name, "t0");
+    cr_assert_eq(case_initial(h.values[0], 0)[0], 0);
+    cr_assert_eq(case_gradient(h.values[0], 1, 0, 0, 0)[0], 0);
+    hunt_case_close(&h);
+}
+
+static bool is_clipped_with_groups(const struct hunt_case *h)
+{
+    return h->parts[0]->gradient_clipping > 0 && h->parts[0]->group_count >= 2 && h->parts[0]->world >= 2 &&
+           h->parts[0]->steps >= 3;
+}
+
+Test(shrink, two_features_remain_where_only_both_fail)
+{
+    struct hunt_case h;
+    shrink_for(is_clipped_with_groups, &h);
+    cr_assert_eq(h.parts[0]->world, 2);
+    cr_assert_eq(h.parts[0]->steps, 3);
+    cr_assert_eq(h.parts[0]->group_count, 2);
+    cr_assert_eq(h.parts[0]->param_count, 2);
+    cr_assert_eq(h.parts[0]->loss_scale.kind, SCALE_NONE);
+    cr_assert_eq(h.parts[0]->offload_optimizer, TIER_DEVICE);
+    hunt_case_close(&h);
+}
+
+static bool has_tied_and_frozen(const struct hunt_case *h)
+{
+    bool tied = false, frozen = false;
+    for (int i = 0; i < h->parts[0]->param_count; i++) {
+        tied |= h->parts[0]->params[i].tied_to >= 0;
+        frozen |= h->parts[0]->params[i].frozen;
+    }
+    return tied && frozen;
+}
+
+Test(shrink, a_tied_parameter_keeps_its_owner)
+{
+    struct hunt_case h;
+    shrink_for(has_tied_and_frozen, &h);
+    cr_assert_eq(h.parts[0]->param_count, 3);
+    hunt_case_close(&h);
+}
+
+static bool resumes_with_more_ranks(const struct hunt_case *h)
+{
+    return h->part_count == 2 && h->parts[1]->world > h->parts[0]->world;
+}
+
+Test(shrink, the_halves_of_a_case_shrink_together)
+{
+    struct hunt_case h;
+    shrink_for(resumes_with_more_ranks, &h);
+    cr_assert_eq(h.part_count, 2);
+    cr_assert_eq(h.parts[0]->world, 1);
+    cr_assert_eq(h.parts[1]->world, 2);
+    cr_assert_eq(h.parts[0]->steps, 2);
+    cr_assert_eq(h.parts[1]->steps, 2);
+    cr_assert_eq(h.parts[1]->checkpoint_step, 1);
+    cr_assert_eq(h.parts[1]->param_count, 1);
+    hunt_case_close(&h);
+}
+
+// Some gradient of the case is NaN.
+static bool has_nan(const struct hunt_case *h)
+{
+    const struct check_case *c = h->parts[0];
+    for (int step = 1; step <= c->steps; step++)
+        for (int micro = 0; micro < c->accumulation; micro++)
+            for (int rank = 0; rank < c->world; rank++)
+                for (int i = 0; i < c->param_count; i++) {
+                    const float *gradient = case_gradient(h->values[0], step, micro, rank, i);
+                    for (size_t k = 0; gradient && k < c->params[i].count; k++)
+                        if (isnan(gradient[k]))
+                            return true;
+                }
+    return false;
+}
+
+Test(shrink, the_number_that_matters_is_found)
+{
+    struct hunt_case h;
+    shrink_for(has_nan, &h);
+    cr_assert_eq(h.parts[0]->steps, 1);
+    cr_assert_eq(h.parts[0]->world, 1);
+    cr_assert_eq(h.parts[0]->param_count, 1);
+    cr_assert_eq(h.parts[0]->params[0].count, 1);
+    hunt_case_close(&h);
+}
+
+static uint64_t digest(const struct hunt_case *h)
+{
+    char *text;
+    size_t bytes;
+    uint64_t sum = 5381;
+    cr_assert_eq(case_text(h->parts[0], &text, &bytes), ERR_NONE);
+    for (size_t i = 0; i < bytes; i++)
+        sum = sum * 33 + (unsigned char)text[i];
+    free(text);
+    return sum;
+}
+
+Test(shrink, the_same_answers_give_the_same_case)
+{
+    struct hunt_case a, b;
+    struct shrink_result first = shrink_for(has_tied_and_frozen, &a), second = shrink_for(has_tied_and_frozen, &b);
+    cr_assert_eq(digest(&a), digest(&b));
+    cr_assert_eq(first.judged_count, second.judged_count);
+    hunt_case_close(&a);
+    hunt_case_close(&b);
+}
+
+Test(shrink, an_error_leaves_the_smallest_case_so_far)
+{
+    struct made_up judge = {.fails = always, .call_limit = 3};
+    struct shrink_setting setting = {.judge = ask, .context = &judge};
+    struct shrink_result result;
+    struct hunt_case h;
+    draw(0, &h);
+    int params = h.parts[0]->param_count;
+    cr_assert_eq(shrink(&setting, &h, &result), ERR_USAGE);
+    cr_assert_str_eq(err_message(), "the judge is tired");
+    cr_assert_not(result.complete);
+    cr_assert_lt(h.parts[0]->param_count, params);
+    hunt_case_close(&h);
+}
+
+Test(shrink, an_interrupt_and_a_deadline_end_it_at_once)
+{
+    const volatile sig_atomic_t interrupted = 1;
+    struct made_up judge = {.fails = always};
+    struct shrink_setting stopped = {.judge = ask, .context = &judge, .interrupted = &interrupted};
+    struct shrink_setting late = {.judge = ask, .context = &judge, .deadline_s = 1e-9};
+    struct shrink_result result;
+    struct hunt_case h;
+    draw(0, &h);
+    cr_assert_eq(shrink(&stopped, &h, &result), ERR_NONE);
+    cr_assert_not(result.complete);
+    cr_assert_eq(result.judged_count, 0);
+    cr_assert_eq(shrink(&late, &h, &result), ERR_NONE);
+    cr_assert_not(result.complete);
+    hunt_case_close(&h);
+}
+
+// Fails at random: what is taken was seen to fail, and it comes to an end.
+static bool now_and_then(const struct hunt_case *h)
+{
+    static unsigned turn;
+    return h && ++turn % 3 == 0;
+}
+
+Test(shrink, a_judge_that_wavers_does_not_keep_it_busy_for_ever)
+{
+    struct made_up judge = {.fails = now_and_then};
+    struct shrink_setting setting = {.judge = ask, .context = &judge};
+    struct shrink_result result;
+    struct hunt_case h;
+    draw(5, &h);
+    cr_assert_eq(shrink(&setting, &h, &result), ERR_NONE);
+    cr_assert(result.complete);
+    hunt_case_close(&h);
+}
+
+// The numbers that remain after a cut are those of the places that the map names.
+Test(hunt_case, a_cut_keeps_the_numbers_of_what_remains)
+{
+    struct hunt_case whole, cut;
+    bool legal;
+    uint64_t number = 0;
+    draw(number, &whole);
+    while (whole.part_count > 1 || whole.parts[0]->world < 2 || whole.parts[0]->params[3].count < 2 ||
+           !case_is_used(whole.parts[0], 3) || !case_is_trained(whole.parts[0], 3)) {
+        hunt_case_close(&whole);
+        draw(++number, &whole);
+    }
+    struct check_case c = *whole.parts[0];
+    struct hunt_map map;
+    hunt_map_same(&map);
+    c.world = 1;
+    c.steps = 1;
+    c.delayed_update = 0;
+    c.param_count = 1;
+    c.params[0] = whole.parts[0]->params[3];
+    c.params[0].shape_rank = 1;
+    c.params[0].shape[0] = c.params[0].count = 1;
+    map.step[0] = 2;
+    map.rank[0][0] = 1;
+    map.param[0] = 3;
+    map.first[0] = 1;
+    cr_assert_eq(hunt_case_cut(&whole, &c, 1, &map, &cut, &legal), ERR_NONE, "%s", err_message());
+    cr_assert(legal);
+    cr_assert_eq(case_gradient(cut.values[0], 1, 0, 0, 0)[0], case_gradient(whole.values[0], 3, 0, 1, 3)[1]);
+    cr_assert_eq(case_initial(cut.values[0], 0)[0], case_initial(whole.values[0], 3)[1]);
+    hunt_case_close(&cut);
+    hunt_case_close(&whole);
+}
+
+Test(hunt_case, drawn_cases_are_exact_as_they_say)
+{
+    for (uint64_t number = 0; number < 60; number++) {
+        struct hunt_case h;
+        draw(number, &h);
+        bool said = h.parts[0]->exact;
+        cr_assert_eq(hunt_case_find_exact(&h), ERR_NONE);
+        cr_assert_eq(h.parts[0]->exact, said, "case %d", (int)number);
+        hunt_case_close(&h);
+    }
+}
+
+Test(hunt_case, a_sum_that_rounds_is_not_exact)
+{
+    struct hunt_case h;
+    uint64_t number = 0;
+    draw(number, &h);
+    while (h.part_count > 1 || h.parts[0]->world != 3 || h.parts[0]->precision != DTYPE_FP32 ||
+           h.parts[0]->params[0].count == 0 || !case_is_used(h.parts[0], 0)) {
+        hunt_case_close(&h);
+        draw(++number, &h);
+    }
+    cr_assert(h.parts[0]->exact);
+    static const float values[] = {1, 0x1p-24f, 0x1p-24f};
+    for (int rank = 0; rank < 3; rank++)
+        case_values_gradient(h.values[0], 1, 0, rank, 0)[0] = values[rank];
+    cr_assert_eq(hunt_case_find_exact(&h), ERR_NONE);
+    cr_assert_not(h.parts[0]->exact);
+    hunt_case_close(&h);
+}

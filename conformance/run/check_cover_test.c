@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Versions, fresh numbers and coverage, as a user of `zerogauge check` meets them.
+#include "base/command_test.h"
+#include "base/err.h"
+#include "conformance/run/check_cover.h"
+#include "conformance/run/check_select.h"
+#include "conformance/run/claims.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char output[1 << 18], again[1 << 18];
+
+static int check(const char *arguments)
+{
+    char command[4 * PATH_MAX];
+    snprintf(command, sizeof command, "%s/zerogauge check %s 2>&1", ZG_BINARY_DIR, arguments);
+    return command_run(command, output, sizeof output);
+}
+
+Test(check_cover, a_list_ends_with_the_pairs_that_it_covers)
+{
+    cr_assert_eq(check("--list"), 0, "%s", output);
+    cr_assert_not_null(strstr(output, "\npair-001.w"));
+    const char *line = strstr(output, "\nPairs of factor values that can occur: ");
+    size_t pairs, covered;
+    cr_assert_eq(sscanf(line, " Pairs of factor values that can occur: %zu, covered: %zu", &pairs, &covered), 2);
+    cr_assert_gt(pairs, 2900);
+    cr_assert_eq(covered, pairs);
+}
+
+Test(check_cover, the_first_version_has_no_case_of_the_second)
+{
+    cr_assert_eq(check("--list --suite-version 1"), 0, "%s", output);
+    cr_assert_null(strstr(output, "pair-"));
+    cr_assert_null(strstr(output, "mp-largest"));
+    cr_assert_not_null(strstr(output, "adam-basic.w2.s1.fp32"));
+    cr_assert_eq(check("--list --suite-version 3"), 2);
+    cr_assert_not_null(strstr(output, "--suite-version 3: expected 1 to 2"), "%s", output);
+}
+
+Test(check_cover, a_missing_pair_is_an_error_that_names_it)
+{
+    struct coverage coverage = {.pairs = 10, .pairs_covered = 9};
+    strcpy(coverage.missing, "stage 3 and tied yes");
+    cr_assert_eq(check_cover_print(&coverage), ERR_INTERNAL);
+    cr_assert_not_null(strstr(err_message(), "no case has stage 3 and tied yes"));
+    coverage.pairs_covered = 10;
+    cr_assert_eq(check_cover_print(&coverage), ERR_NONE);
+}
+
+Test(check_cover, a_seed_draws_other_cases_and_the_same_again)
+{
+    cr_assert_eq(check("--list --seed 5"), 0, "%s", output);
+    strcpy(again, output);
+    cr_assert_eq(check("--list --seed 5"), 0);
+    cr_assert_str_eq(output, again);
+    cr_assert_eq(check("--list --seed 6"), 0);
+    cr_assert_str_neq(output, again);
+    cr_assert_eq(check("--seed -1 --list"), 2);
+}
+
+Test(check_cover, fresh_cases_are_judged_and_the_verdict_names_their_seed)
+{
+    cr_assert_eq(check("--seed 5 --case '@(adam-groups|clip-rough).w2.s1.*'"), 0, "%s", output);
+    cr_assert_not_null(strstr(output, "seed 5"), "%s", output);
+    cr_assert_not_null(strstr(output, "CONFORMS"), "%s", output);
+}
+
+// Claims that rule out most of the array's rows, so that most pairs must come from rows of their own.
+Test(check_cover, claims_get_the_cases_that_cover_them)
+{
+    struct claims claims;
+    static const char text[] = "{\"contract\": 1, \"name\": \"a\", \"version\": \"1\", \"stages\": [2], "
+                               "\"worlds\": [2, 3], \"precisions\": [\"bf16\"], \"offload_param\": [\"none\"], "
+                               "\"features\": [\"groups\", \"tied\", \"clipping\", \"resume\", \"reshard\", "
+                               "\"accumulation\", \"lr_schedule\"]}";
+    cr_assert_eq(claims_parse("claims.json", text, strlen(text), &claims), ERR_NONE, "%s", err_message());
+    struct check_setting setting = {.claims = &claims};
+    struct check_run run = {0};
+    const struct judge_options options = {.scaler = SCALER_DEEPSPEED, .clip = -1, .unused = -1};
+    char why[CLAIMS_TEXT_BYTES];
+    int added = 0;
+    cr_assert_eq(judge_open(&options, &run.findings, &run.judge), ERR_NONE);
+    cr_assert_eq(check_select(&setting, &run), ERR_NONE, "%s", err_message());
+    for (size_t i = 0; i < run.case_count; i++) {
+        if (strncmp(run.cases[i]->name, "pair-c", 6) != 0)
+            continue;
+        added++;
+        cr_assert(claims_cover(&claims, run.cases[i], check_other_half(&run, run.cases[i]), why), "%s: %s",
+                  run.cases[i]->name, why);
+    }
+    cr_assert_gt(added, 5);
+    cr_assert_gt(run.coverage.pairs, 300);
+    cr_assert_eq(run.coverage.pairs_covered, run.coverage.pairs, "%s", run.coverage.missing);
+    check_run_free(&run);
+}

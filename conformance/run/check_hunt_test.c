@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// The hunt as a user meets it: it finds nothing in a right program, and shrinks what it finds in wrong ones, which are
+// mutants of ref/one_file/zero.c, built here as plug-ins.
+#include "base/command_test.h"
+#include "base/folder_test.h"
+
+#include <jansson.h>
+#include <stdarg.h>
+#include <string.h>
+
+static char folder[PATH_MAX], output[1 << 16];
+
+static void setup(void)
+{
+    folder_make(folder);
+}
+
+static void teardown(void)
+{
+    folder_remove(folder);
+}
+
+TestSuite(check_hunt, .init = setup, .fini = teardown);
+
+static int run(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static int run(const char *format, ...)
+{
+    char command[4 * PATH_MAX];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(command, sizeof command, format, arguments);
+    va_end(arguments);
+    return command_run(command, output, sizeof output);
+}
+
+static void has(const char *text)
+{
+    cr_assert_not_null(strstr(output, text), "no \"%s\" in: %s", text, output);
+}
+
+// Builds a mutant as FOLDER/zero.so.
+static void build_mutant(const char *name)
+{
+    cr_assert_eq(run("cd %s && mkdir -p ref/one_file && cp " ZG_SOURCE_DIR "/ref/one_file/zero.c ref/one_file && patch "
+                     "-s -p1 -F0 <" ZG_SOURCE_DIR "/conformance/mutants/one_file/%s.patch 2>&1 && cc -O1 -std=gnu17 "
+                     "-ffp-contract=off -DZERO_PLUGIN -shared -fPIC -I " ZG_SOURCE_DIR
+                     "/conformance/contract ref/one_file/zero.c -o zero.so -lpthread -lm 2>&1",
+                     folder, name),
+                 0, "%s", output);
+}
+
+static json_t *found_case(void)
+{
+    char path[PATH_MAX + 64];
+    cr_assert_eq(run("ls -d %s/out/find-1/*/ | head -n 1", folder), 0);
+    output[strcspn(output, "\n")] = '\0';
+    snprintf(path, sizeof path, "%.4000s/case.json", output);
+    json_t *c = json_load_file(path, 0, NULL);
+    cr_assert_not_null(c, "%s", path);
+    return c;
+}
+
+static int number(const json_t *c, const char *key)
+{
+    return (int)json_integer_value(json_object_get(c, key));
+}
+
+// The mutant is found, the case is small, fails again, and is answered right by the reference.
+static void is_found_and_shrunk(const char *name)
+{
+    build_mutant(name);
+    cr_assert_eq(run(ZG_BINARY_DIR
+                     "/zerogauge check --hunt 20 --finds 1 --seed 1 --out %s/out --plugin %s/zero.so 2>&1",
+                     folder, folder),
+                 1, "%s", output);
+    has("FIND 1: ");
+    has("the reference answers this case right");
+    json_t *c = found_case();
+    cr_assert_leq(number(c, "world"), 2, "%s: %d ranks", name, number(c, "world"));
+    cr_assert_leq(number(c, "steps"), 2, "%s: %d steps", name, number(c, "steps"));
+    cr_assert_leq(json_array_size(json_object_get(c, "params")), 3);
+    json_decref(c);
+    cr_assert_eq(
+        run(ZG_BINARY_DIR "/zerogauge check --case-dir %s/out/find-1 --plugin %s/zero.so 2>&1", folder, folder), 1,
+        "%s", output);
+    has("pair-hunt");
+    cr_assert_eq(run(ZG_BINARY_DIR "/zerogauge check --case-dir %s/out/find-1 2>&1", folder), 0, "%s", output);
+}
+
+Test(check_hunt, a_sum_in_place_of_the_mean_is_found_and_shrunk)
+{
+    is_found_and_shrunk("reduce-sum");
+}
+
+Test(check_hunt, a_learning_rate_of_another_step_is_found_and_shrunk)
+{
+    is_found_and_shrunk("lr-of-first-step");
+}
+
+Test(check_hunt, an_optimizer_that_counts_skipped_steps_is_found_and_shrunk)
+{
+    is_found_and_shrunk("skipped-step-counts");
+}
+
+Test(check_hunt, parameters_that_are_not_published_are_found_and_shrunk)
+{
+    is_found_and_shrunk("publish-forgotten");
+}
+
+Test(check_hunt, a_right_program_has_nothing_to_find)
+{
+    cr_assert_eq(run(ZG_BINARY_DIR "/zerogauge check --hunt 0.02 --out %s/out 2>&1", folder), 0, "%s", output);
+    has("Nothing wrong was found");
+    cr_assert_eq(run("grep -c '\"record\":\"end\"' %s/out/hunt.jsonl", folder), 0);
+}
+
+Test(check_hunt, a_seed_replays_a_hunt)
+{
+    char first[1 << 12];
+    build_mutant("reduce-sum");
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(run(ZG_BINARY_DIR "/zerogauge check --hunt 20 --finds 1 --seed 5 --out %s/%d --plugin %s/zero.so",
+                         folder, i, folder),
+                     1);
+        cr_assert_eq(
+            run("cat %s/%d/find-1/*/case.json; cat %s/%d/find-1/*/*.safetensors | md5sum", folder, i, folder, i), 0);
+        if (i == 0)
+            snprintf(first, sizeof first, "%.4000s", output);
+    }
+    cr_assert_eq(strncmp(output, first, 4000), 0, "%s", output);
+}
+
+// A program that dies of a tied parameter, whatever else a case has.
+Test(check_hunt, a_crash_is_shrunk_to_what_crashes)
+{
+    char path[PATH_MAX];
+    static const char script[] = "#!/bin/sh\ngrep -q 'tied_to\": \"' $1/*/case.json && { echo no ties >&2; exit 3; }\n"
+                                 "exec " ZG_BINARY_DIR "/zerogauge answer $1 $2 $3 $4\n";
+    snprintf(path, sizeof path, "%.4000s/program", folder);
+    folder_write(path, script, sizeof script - 1);
+    cr_assert_eq(run(ZG_BINARY_DIR
+                     "/zerogauge check --hunt 20 --finds 1 --out %s/out -- sh %s {cases} {answers} {world} "
+                     "{state} 2>&1",
+                     folder, path),
+                 1, "%s", output);
+    has("answer is BROKEN");
+    json_t *c = found_case();
+    cr_assert_eq(json_array_size(json_object_get(c, "params")), 2);
+    cr_assert_eq(number(c, "world"), 1);
+    cr_assert_eq(number(c, "steps"), 1);
+    json_decref(c);
+}
+
+// The adapter's name in the command says whose script a find gets.
+static void has_script(const char *name, const char *mode, const char *words)
+{
+    char path[PATH_MAX];
+    static const char script[] = "grep -q 'stage\": [123]' $1/*/case.json && exit 3\n"
+                                 "exec " ZG_BINARY_DIR "/zerogauge answer $1 $2 $3 $4\n";
+    snprintf(path, sizeof path, "%.4000s/%s", folder, name);
+    folder_write(path, script, sizeof script - 1);
+    cr_assert_eq(run(ZG_BINARY_DIR
+                     "/zerogauge check --hunt 20 --finds 1 --out %s/out -- sh %s {cases} {answers} {world} "
+                     "{state} %s 2>&1",
+                     folder, path, mode),
+                 1, "%s", output);
+    cr_assert_eq(run("cat %s/out/find-1/report.py", folder), 0);
+    has(words);
+    has("INIT = {\"t0\": [0.0]}\n");
+    has("GRADS = [[[{\"t0\": [0.0]}]]]");
+    has("\"betas\": (0.9, 0.999), \"eps\": 1e-08, ");
+    int lines = 0;
+    for (const char *at = output; (at = strchr(at, '\n')); at++)
+        lines++;
+    cr_assert_leq(lines, 40, "%s", output);
+    if (run("command -v python3") == 0)
+        cr_assert_eq(
+            run("python3 -c \"compile(open('%s/out/find-1/report.py').read(), 'report.py', 'exec')\" 2>&1", folder), 0,
+            "%s", output);
+}
+
+Test(check_hunt, a_find_in_deepspeed_has_a_script_for_a_report)
+{
+    has_script("deepspeed_zero", "", "\"zero_optimization\": {\"stage\": 1,");
+}
+
+Test(check_hunt, a_find_in_pytorch_has_a_script_for_a_report)
+{
+    has_script("torch_ddp_fsdp", "--mode fsdp2", "fully_shard(model)");
+}
+
+Test(check_hunt, an_interrupt_ends_it_with_a_record)
+{
+    cr_assert_eq(run("timeout -s INT 2 " ZG_BINARY_DIR "/zerogauge check --hunt 20 --out %s/out >%s/printed; grep -c "
+                     "'\"record\":\"end\"' %s/out/hunt.jsonl",
+                     folder, folder, folder),
+                 0, "%s", output);
+}
+
+Test(check_hunt, what_is_wrong_on_the_command_line_is_said)
+{
+    static const char program[] = ZG_BINARY_DIR "/zerogauge check ";
+    cr_assert_eq(run("%s --hunt 1 2>&1", program), 2);
+    has("give --out DIR");
+    cr_assert_eq(run("%s --hunt 0 --out %s/a 2>&1", program, folder), 2);
+    has("expected minutes, more than 0");
+    cr_assert_eq(run("%s --hunt 1 --case 'a*' --out %s/a 2>&1", program, folder), 2);
+    has("--hunt draws its own cases");
+    cr_assert_eq(run("%s --finds 1 2>&1", program), 2);
+    has("--hunt MINUTES");
+    cr_assert_eq(run("%s --case-dir %s/none 2>&1", program, folder), 2);
+    has("is no folder");
+    cr_assert_eq(run("%s --case-dir %s --requirement R-OPT-01 2>&1", program, folder), 2);
+    has("--case-dir gives the cases");
+}
+
+Test(check_hunt, claims_that_no_case_meets_are_an_error)
+{
+    char path[PATH_MAX];
+    static const char claims[] = "{\"contract\": 1, \"name\": \"n\", \"version\": \"1\", \"worlds\": [64]}";
+    snprintf(path, sizeof path, "%.4000s/claims.json", folder);
+    folder_write(path, claims, sizeof claims - 1);
+    cr_assert_eq(run(ZG_BINARY_DIR "/zerogauge check --hunt 20 --claims %s --out %s/out 2>&1", path, folder), 2, "%s",
+                 output);
+    has("is within the claims");
+}

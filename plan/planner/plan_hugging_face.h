@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shapes from a Hugging Face config.json: the Llama family, dense or with experts (Llama, Mistral, Mixtral, Qwen2,
+// Qwen3, GPT-OSS and others with the same keys).
+#ifndef ZG_PLAN_HUGGING_FACE_H
+#define ZG_PLAN_HUGGING_FACE_H
+
+#include "base/strict_json.h"
+#include "plan/planner/plan_llama.h"
+
+// True for a file of this kind, by its key model_type.
+bool plan_is_hugging_face(const struct strict_object *object);
+
+// Biases and norms within attention, which such a file does not describe, are left out. ERR_USAGE names a key that is
+// missing, or one of a model of another kind.
+int plan_hugging_face_shape(const struct strict_object *object, struct llama_shape *out);
+
+#endif

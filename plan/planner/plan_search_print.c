@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/planner/plan_search.h"
+
+#include "base/err.h"
+#include "base/size.h"
+#include "plan/planner/plan_print.h"
+
+#include <string.h>
+
+enum { SHOWN_MAX = 12 };
+
+// True if a better choice differs only in sizes: it has the same placement, world and sequence length. In a search for
+// the smallest world, the same placement alone.
+static bool has_better(const struct plan_choices *found, enum plan_goal goal, size_t at)
+{
+    const struct plan_choice *a = &found->list[at];
+    for (size_t i = 0; i < at; i++) {
+        const struct plan_choice *b = &found->list[i];
+        if ((goal == GOAL_SMALLEST || a->setting.world == b->setting.world) &&
+            strcmp(a->placement, b->placement) == 0 &&
+            a->setting.model->sequence_length == b->setting.model->sequence_length)
+            return true;
+    }
+    return false;
+}
+
+static void print_choice(const struct plan_choice *choice, const struct plan_options *options, FILE *out)
+{
+    const struct plan *plan = &choice->plan;
+    double tokens_per_s = (double)plan->tokens / plan->step_s;
+    char text[SIZE_TEXT_BYTES];
+    fprintf(out, "%6d %8.3f s %12s", choice->setting.world, plan->step_s, size_text((uint64_t)tokens_per_s, text));
+    if (options->price > 0)
+        fprintf(out, " %10.3g", options->price * choice->setting.world / (tokens_per_s * 3600) * 1e6);
+    for (int tier = 0; tier < TIER_COUNT; tier++)
+        fprintf(out, " %10s", plan->needed_bytes[tier] > 0 ? size_short_text(plan->needed_bytes[tier], text) : "-");
+    fprintf(out, "  %s", choice->label);
+    if (options->goal == GOAL_LONGEST)
+        fprintf(out, " of %s tokens", size_text(choice->setting.model->sequence_length, text));
+    fputc('\n', out);
+}
+
+static void print_found(const struct plan_choices *found, const struct plan_options *options, FILE *out)
+{
+    static const char *const goals[] = {"the fastest", "the smallest worlds", "the cheapest", "the longest sequences"};
+    fprintf(out, "%zu of %zu configurations fit; %s, the best of each placement:\n", found->count, found->tried,
+            goals[options->goal]);
+    fprintf(out, "%6s %10s %12s", "world", "step", "tokens/s");
+    if (options->price > 0)
+        fprintf(out, " %10s", "a million");
+    fprintf(out, " %10s %10s %10s\n", "device", "host", "nvme");
+    for (size_t i = 0, shown = 0; i < found->count && shown < SHOWN_MAX; i++) {
+        if (has_better(found, options->goal, i))
+            continue;
+        shown++;
+        print_choice(&found->list[i], options, out);
+    }
+    if (options->write)
+        fprintf(out, "wrote the first one to %s\n", options->write);
+    else
+        fprintf(out, "--write FILE writes the first one\n");
+}
+
+static int print_found_json(const struct plan_choices *found, const struct plan_options *options, FILE *out)
+{
+    for (size_t i = 0; i < found->count; i++) {
+        const struct plan_choice *choice = &found->list[i];
+        struct config config;
+        struct plan_setting setting = choice->setting;
+        TRY(plan_choice_config(options, choice, &config));
+        setting.config = &config;
+        json_t *record = plan_json(&setting, &choice->plan), *set = json_array();
+        for (size_t k = 0; k < choice->change_count; k++)
+            json_array_append_new(set, json_string(choice->changes[k]));
+        json_object_set_new(record, "set", set);
+        TRY(plan_print_record(record, out));
+    }
+    return ERR_NONE;
+}
+
+int plan_search_print(const struct plan_choices *found, const struct plan_options *options, FILE *out)
+{
+    if (options->json)
+        return print_found_json(found, options, out);
+    print_found(found, options, out);
+    return ERR_NONE;
+}

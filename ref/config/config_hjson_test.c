@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ref/config/config_hjson.h"
+
+#include "base/err.h"
+#include "ref/config/config.h"
+
+#include <criterion/criterion.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+static void becomes(const char *text, const char *json)
+{
+    size_t bytes;
+    char *out = config_json_of_hjson(text, strlen(text), &bytes);
+    cr_assert_not_null(out);
+    cr_expect_eq(bytes, strlen(out));
+    cr_expect_str_eq(out, json, "%s became %s", text, out);
+    free(out);
+}
+
+Test(config_hjson, comments_become_spaces_and_lines_stay)
+{
+    becomes("{\"a\": 1} // b", "{\"a\": 1}     ");
+    becomes("# x\n{\"a\": 1, /* y\nz */ \"b\": 2}", "   \n{\"a\": 1,     \n     \"b\": 2}");
+    becomes("{\"a\": \"# no // comment /* \\\" // */\"}", "{\"a\": \"# no // comment /* \\\" // */\"}");
+    becomes("{\"a\": 1 /* open }", "{\"a\": 1 /* open }");
+}
+
+Test(config_hjson, trailing_commas_and_missing_root_braces_are_accepted)
+{
+    becomes("{\"a\": [1, 2, ], }", "{\"a\": [1, 2  ]  }");
+    becomes("\"a\": 1,\n\"b\": 2,\n", "{\"a\": 1,\n\"b\": 2 \n}");
+    becomes("{\"a\": 1,, \"b\": 2}", "{\"a\": 1,, \"b\": 2}");
+    becomes("[1]", "[1]");
+    becomes("", "");
+}
+
+static int load(const char *text, struct config *out)
+{
+    const struct config_options options = {.world = 2};
+    return config_load_text("c.json", text, strlen(text), &options, out, NULL);
+}
+
+Test(config_hjson, a_configuration_may_have_them_and_errors_keep_their_lines)
+{
+    struct config config;
+    cr_assert_eq(load("# ours\n\"zero_optimization\": {\n  \"stage\": 3, // all\n},\n\"train_batch_size\": 8", &config),
+                 ERR_NONE, "%s", err_message());
+    cr_expect_eq(config.stage, 3);
+    cr_expect_eq(config.train_batch, 8);
+    cr_expect_eq(load("{\n// one\n\"train_batch_size\": 8, # two\n\"zero_optimization\": {\"stage\": 4}}", &config),
+                 ERR_USAGE);
+    cr_expect(strstr(err_message(), "c.json:4: zero_optimization.stage"), "%s", err_message());
+    cr_expect_eq(load("train_batch_size: 8", &config), ERR_USAGE);
+}
