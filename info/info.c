@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/help.h"
 #include "info/info_cuda.h"
+#include "info/info_mesh.h"
 #include "info/info_openblas.h"
 #include "info/info_programs.h"
 #include "ref/tier/io.h"
@@ -15,6 +16,7 @@
 #include "base/size.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static json_t *isa_json(void)
@@ -217,20 +219,31 @@ static void info_print(const json_t *info)
 static const char *const examples[] = {
     "zerogauge info",
     "zerogauge info --json | jq .machine.processor",
+    "zerogauge info --mesh replicate=2,shard=4 --world 8",
     NULL,
 };
 
 static const struct help help = {
     .usage = "[OPTION...]",
-    .text = "Shows this machine's hardware and software, and what this binary can use of it.",
+    .text =
+        "Shows this machine's hardware and software, and what this binary can use of it; or the ranks and groups of "
+        "a mesh.",
     .examples = examples,
 };
 
+struct info_options {
+    int json, world;
+    char *mesh;
+};
+
 // ERR_USAGE for anything but the options.
-static int info_parse(int argc, const char **argv, int *json)
+static int info_parse(int argc, const char **argv, struct info_options *o)
 {
     struct poptOption table[] = {
-        {"json", '\0', POPT_ARG_NONE, json, 0, "print one line of JSON", NULL},
+        {"json", '\0', POPT_ARG_NONE, &o->json, 0, "print one line of JSON", NULL},
+        {"mesh", '\0', POPT_ARG_STRING, &o->mesh, 0,
+         "show every rank's coordinates and groups on a mesh, such as replicate=2,shard=4,tensor=2", "MESH"},
+        {"world", 'w', POPT_ARG_INT, &o->world, 0, "the ranks that the mesh must have", "N"},
         HELP_OPTIONS(table, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, table, 0);
@@ -239,23 +252,36 @@ static int info_parse(int argc, const char **argv, int *json)
         code = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(rc));
     else if (poptPeekArg(context))
         code = err_set(ERR_USAGE, "unexpected argument \"%s\"; --help lists the options", poptPeekArg(context));
+    else if (o->world < 0 || (o->world > 0 && !o->mesh))
+        code =
+            err_set(ERR_USAGE, o->mesh ? "--world %d: expected 1 or more" : "--world %d needs --mesh MESH", o->world);
     poptFreeContext(context);
     return code;
 }
 
+static int info_of(const struct info_options *o, json_t **out)
+{
+    if (o->mesh)
+        return info_mesh_collect(o->mesh, o->world, out);
+    *out = info_collect();
+    return *out ? ERR_NONE : err_set(ERR_IO, "the facts about this machine could not be read");
+}
+
 int info_main(int argc, const char **argv)
 {
-    int json = 0, code = info_parse(argc, argv, &json);
+    struct info_options options = {0};
     json_t *info = NULL;
-    if (code == ERR_NONE && !(info = info_collect()))
-        code = err_set(ERR_IO, "the facts about this machine could not be read");
-    if (info && json) {
+    int code = info_parse(argc, argv, &options);
+    if (code == ERR_NONE)
+        code = info_of(&options, &info);
+    if (info && options.json) {
         json_dumpf(info, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER);
         putchar('\n');
     } else if (info) {
-        info_print(info);
+        (options.mesh ? info_mesh_print : info_print)(info);
     }
     json_decref(info);
+    free(options.mesh);
     if (code != ERR_NONE)
         fprintf(stderr, "zerogauge info: %s\n", err_message());
     return err_exit_status(code);

@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "base/folder_test.h"
 #include "info/info.h"
+#include "info/info_mesh.h"
 #include "info/info_cuda.h"
 #include "info/info_openblas.h"
 #include "info/info_programs.h"
@@ -175,6 +176,23 @@ Test(info, unknown_options_are_usage_errors)
 {
     cr_assert_eq(info_main(2, (const char *[]){"info", "--jsn", NULL}), 2);
     cr_assert_eq(info_main(2, (const char *[]){"info", "now", NULL}), 2);
+    cr_assert_eq(info_main(3, (const char *[]){"info", "--mesh", "shard", NULL}), 2);
+    cr_assert_eq(info_main(5, (const char *[]){"info", "--mesh", "shard=2", "--world", "3", NULL}), 2);
+    cr_assert_eq(info_main(3, (const char *[]){"info", "--world", "3", NULL}), 2);
+}
+
+Test(info, a_mesh_has_its_ranks_coordinates_and_groups)
+{
+    json_t *mesh = NULL;
+    cr_assert_eq(info_mesh_collect("tensor=2,shard=3", 6, &mesh), ERR_NONE);
+    json_t *expected = json_pack("{s:i,s:i,s:i,s:i,s:i,s:i}", "rank", 3, "tensor", 1, "shard", 1, "replicate", 0,
+                                 "pipeline", 0, "expert", 0);
+    cr_expect(json_equal(json_array_get(json_object_get(mesh, "ranks"), 3), expected));
+    json_decref(expected);
+    expected = json_pack("[[i,i,i],[i,i,i]]", 0, 2, 4, 1, 3, 5);
+    cr_expect(json_equal(json_object_get(json_object_get(mesh, "groups"), "shard"), expected));
+    json_decref(expected);
+    json_decref(mesh);
 }
 
 static const json_t *backend_of(const json_t *backends, const char *name)

@@ -30,6 +30,7 @@ PURPOSES = {
     "base": "errors, files, JSON, text, clock, statistics",
     "base/process": "programs started and watched",
     "ref/ledger": "bytes held and moved",
+    "ref/mesh": "groups of ranks",
     "ref/recipe": "each known Adam, operation by operation",
     "ref/arithmetic": "formats, Adam, norm, kernels",
     "ref/tier": "device, host and NVMe memory",

@@ -56,6 +56,21 @@ static void add_loss_scale(const struct config_loss_scale *scale, struct facts *
             scale->consecutive_hysteresis ? " consecutive" : "", scale->min_scale);
 }
 
+// The order of a gradient's sum (oracle.h).
+static void add_gradient_sum(const struct config *config, bool reduces_each_micro_step, struct facts *facts)
+{
+    const struct mesh *mesh = &config->mesh;
+    bool replicas = mesh->replicate > 1, each = reduces_each_micro_step && !(replicas && mesh->shard == 1);
+    // With one micro-step both orders give the same sum.
+    const char *plain = config->accumulation == 1 ? "over ranks"
+                        : each                    ? "over ranks, then over micro-steps"
+                                                  : "over micro-steps, then over ranks";
+    if (!replicas || mesh->shard == 1)
+        add(facts, FACT_MAY, "gradient_sum", "%s", plain);
+    else
+        add(facts, FACT_MAY, "gradient_sum", "%s, in groups of %d; then over groups", plain, mesh->shard);
+}
+
 int facts_of(const struct facts_setting *setting, struct facts *out)
 {
     const struct config *config = setting->config;
@@ -69,11 +84,7 @@ int facts_of(const struct facts_setting *setting, struct facts *out)
     add_optimizer(config, out);
     add(out, FACT_MAY, "world", "%d", setting->world);
     add(out, FACT_MAY, "gradient_accumulation_steps", "%zu", config->accumulation);
-    // With one micro-step both orders give the same sum.
-    add(out, FACT_MAY, "gradient_sum", "%s",
-        config->accumulation == 1             ? "over ranks"
-        : operations->reduces_each_micro_step ? "over ranks, then over micro-steps"
-                                              : "over micro-steps, then over ranks");
+    add_gradient_sum(config, operations->reduces_each_micro_step, out);
     add(out, FACT_MAY, "reduction_group", "%zu", config->reduction_group);
     add(out, FACT_MAY, "communication_data_type", "%s", dtype_name(config->communication_dtype));
     add(out, FACT_MAY, "grad_accum_dtype", "%s", dtype_name(config->accumulation_dtype));

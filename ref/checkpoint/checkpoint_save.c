@@ -25,14 +25,17 @@ struct shard_file {
     void *model_params;  // the same, in the model's dtype
 };
 
-// True if this rank writes the bucket: its shard of it, or a whole replicated bucket, which one rank writes. Nobody
-// writes the base under adapters.
+// True if this rank writes the bucket: its shard of it, or a whole replicated bucket, which one rank writes. Replicas
+// take turns. Nobody writes the base under adapters.
 static bool writes(const struct stage *stage, int bucket)
 {
     const struct bucket *b = &stage->layout.buckets[bucket];
     struct comm *comm = stage->setting.comm;
-    return checkpoint_holds(stage->setting.model, b->frozen) &&
-           (!bucket_is_replicated(b) || bucket % comm_world(comm) == comm_rank(comm));
+    if (!checkpoint_holds(stage->setting.model, b->frozen))
+        return false;
+    if (bucket_is_replicated(b))
+        return bucket % comm_world(comm) == comm_rank(comm);
+    return bucket % stage->mesh.replicate == mesh_index_in(&stage->mesh, MESH_REPLICATE, comm_rank(comm));
 }
 
 static int state_count(const struct stage *stage, int bucket)

@@ -8,6 +8,7 @@
 #include "base/err.h"
 
 #include <assert.h>
+#include <string.h>
 
 int comm_rank(const struct comm *comm)
 {
@@ -222,6 +223,37 @@ int comm_broadcast(struct comm *comm, void *buffer, size_t bytes, int root)
                                       .count = bytes}));
     count_sent(comm, OPERATION_BROADCAST, comm->rank == root ? (size_t)(comm->world - 1) * bytes : 0, DTYPE_BYTE);
     return ERR_NONE;
+}
+
+// True if every member names the same part: one of that size, which begins with the same rank.
+static int agree_on_part(struct comm *comm, const int members[], int count)
+{
+    const int own[2] = {members[0], count};
+    int all[comm->world][2];
+    TRY(comm_all_gather_equal(comm, own, all, sizeof own));
+    for (int i = 0; i < count; i++)
+        if (memcmp(all[members[i]], own, sizeof own) != 0)
+            return err_set(ERR_INTERNAL, "rank %d names a part of %d ranks from %d on, rank %d one of %d from %d on",
+                           comm->rank, count, members[0], members[i], all[members[i]][1], all[members[i]][0]);
+    return ERR_NONE;
+}
+
+int comm_split(struct comm *comm, const int members[], int count, struct comm **out)
+{
+    struct comm_part part = {.first = members[0], .rank = -1, .world = count};
+    struct ledger *ledger = comm->ledger;
+    for (int i = 0; i < count; i++) {
+        assert(members[i] >= 0 && members[i] < comm->world && (i == 0 || members[i] > members[i - 1]));
+        part.rank = members[i] == comm->rank ? i : part.rank;
+    }
+    assert(part.rank >= 0);
+    *out = NULL;
+    comm->ledger = NULL;
+    int code = agree_on_part(comm, members, count);
+    if (code == ERR_NONE)
+        code = comm->ops->split(comm, &part, out);
+    comm->ledger = ledger;
+    return code;
 }
 
 int comm_exchange(struct comm *comm, int peer, const void *send, void *recv, size_t bytes)

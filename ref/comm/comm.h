@@ -56,6 +56,12 @@ void comm_count_as(struct comm *comm, enum ledger_purpose purpose);
 // it with the same number. ERR_USAGE: it does not divide the world. Not supported for memory on a GPU.
 int comm_set_group(struct comm *comm, int ranks);
 
+// Collective: every rank names the ranks of its part of the world, itself included, in ascending order, and all ranks
+// of a part name the same. A part is a world of its own, in which members[i] is rank i and which acts independently of
+// the other parts; *out is its handle, without a ledger. It fails when this world fails. Every rank closes it before
+// this world's handle. ERR_INTERNAL: the ranks disagree about a part.
+int comm_split(struct comm *comm, const int members[], int count, struct comm **out);
+
 // recv + recv_offsets[p] receives recv_counts[p] elements from rank p, which sends them from its
 // send + send_offsets[rank]. recv_counts[p] here equals send_counts[rank] there. Not in place.
 int comm_all_to_all(struct comm *comm, const void *send, const size_t send_counts[], const size_t send_offsets[],

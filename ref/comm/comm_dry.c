@@ -41,9 +41,16 @@ static void dry_close(struct comm *comm)
     free(comm);
 }
 
+static int dry_split(struct comm *comm, const struct comm_part *part, struct comm **out)
+{
+    const struct comm_dry *dry = (const struct comm_dry *)comm;
+    return comm_dry_open(part->rank, part->world, dry->call, dry->context, out);
+}
+
 int comm_dry_open(int rank, int world, comm_dry_call *call, void *context, struct comm **out)
 {
-    static const struct comm_ops ops = {.name = "dry", .run = dry_run, .abort = dry_abort, .close = dry_close};
+    static const struct comm_ops ops = {
+        .name = "dry", .run = dry_run, .split = dry_split, .abort = dry_abort, .close = dry_close};
     if (world < 1 || rank < 0 || rank >= world)
         return err_set(ERR_USAGE, "rank %d of %d: expected a rank from 0 to %d", rank, world, world - 1);
     struct comm_dry *dry = calloc(1, sizeof *dry);

@@ -42,12 +42,20 @@ struct comm_call {
     const size_t *recv_counts, *recv_offsets;  // all-to-all
 };
 
+// A rank's part of a world that is split.
+struct comm_part {
+    int rank, world;  // this rank's number in the part, and the ranks of the part
+    int first;        // the lowest rank of the part, as the whole world numbers it
+};
+
 struct comm_ops {
     const char *name;
     bool has_native;  // run computes native sums if comm->uses_native, and compares them
     // Returns, with or without an error, only after all other ranks have finished with this rank's buffers.
     int (*run)(struct comm *comm, const struct comm_call *call);
     int (*exchange)(struct comm *comm, int peer, const void *send, void *recv, size_t bytes);  // null: not supported
+    // Collective, after all ranks have agreed on the parts.
+    int (*split)(struct comm *comm, const struct comm_part *part, struct comm **out);
     // Returns the failure of a rank, if this rank knows of one; does not wait.
     int (*check)(struct comm *comm);
     void (*abort)(struct comm *comm, const char *message);

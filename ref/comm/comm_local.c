@@ -163,6 +163,8 @@ static void group_free(struct group *group)
 {
     if (!group)
         return;
+    if (group->parent)
+        meet_disown(&group->parent->meet, &group->meet);
     meet_close(&group->meet);
     free(group->slots);
     free(group->numbers);
@@ -218,20 +220,50 @@ static struct group *group_open(int world)
     return group;
 }
 
+static int local_split(struct comm *comm, const struct comm_part *part, struct comm **out);
+
+static struct comm *handle_of(struct group *group, int rank)
+{
+    static const struct comm_ops ops = {.name = "local",
+                                        .run = local_run,
+                                        .split = local_split,
+                                        .check = local_check,
+                                        .abort = local_abort,
+                                        .close = local_close};
+    struct comm_local *local = &group->handles[rank];
+    local->comm = (struct comm){.ops = &ops, .rank = rank, .world = group->world};
+    local->group = group;
+    return &local->comm;
+}
+
+// The first rank of each part makes its group. All ranks are threads of one process, so that its address tells the
+// others where it is.
+static int local_split(struct comm *comm, const struct comm_part *part, struct comm **out)
+{
+    struct group *whole = ((struct comm_local *)comm)->group, *own = NULL, *all[comm->world];
+    if (part->rank == 0 && (own = group_open(part->world))) {
+        own->parent = whole;
+        meet_adopt(&whole->meet, &own->meet);
+    }
+    int code = comm_all_gather_equal(comm, &own, all, sizeof own);
+    if (code != ERR_NONE) {
+        group_free(own);
+        return code;
+    }
+    if (!all[part->first])
+        return err_set(ERR_MEMORY, "out of memory for a part of %d ranks", part->world);
+    *out = handle_of(all[part->first], part->rank);
+    return ERR_NONE;
+}
+
 int comm_local_open(int world, struct comm *comms[])
 {
-    static const struct comm_ops ops = {
-        .name = "local", .run = local_run, .check = local_check, .abort = local_abort, .close = local_close};
     if (world < 1)
         return err_set(ERR_USAGE, "world of %d ranks: expected at least 1", world);
     struct group *group = group_open(world);
     if (!group)
         return err_set(ERR_MEMORY, "out of memory for %d ranks", world);
-    for (int rank = 0; rank < world; rank++) {
-        struct comm_local *local = &group->handles[rank];
-        local->comm = (struct comm){.ops = &ops, .rank = rank, .world = world};
-        local->group = group;
-        comms[rank] = &local->comm;
-    }
+    for (int rank = 0; rank < world; rank++)
+        comms[rank] = handle_of(group, rank);
     return ERR_NONE;
 }

@@ -41,6 +41,7 @@ struct comm_local {
 // Shared by all ranks; the last handle that closes frees it.
 struct group {
     struct meet meet;
+    struct group *parent;  // of a part: the group that was split; null: none
     int world;
     _Atomic int open_count;  // handles
     _Atomic int leaver;      // 1 + the rank that closed first; 0: none

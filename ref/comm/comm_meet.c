@@ -117,8 +117,30 @@ void meet_fail(struct meet *meet, int code, const char *format, ...)
         atomic_store(&meet->failed, true);
         atomic_fetch_add(&meet->phase, 1);
         wake_all(meet);
+        for (struct meet *child = meet->children; child; child = child->next)
+            meet_fail(child, meet->failed_code, "%s", meet->failed_message);
     }
     pthread_mutex_unlock(&meet->lock);
+}
+
+void meet_adopt(struct meet *parent, struct meet *child)
+{
+    pthread_mutex_lock(&parent->lock);
+    child->next = parent->children;
+    parent->children = child;
+    if (atomic_load(&parent->failed))
+        meet_fail(child, parent->failed_code, "%s", parent->failed_message);
+    pthread_mutex_unlock(&parent->lock);
+}
+
+void meet_disown(struct meet *parent, struct meet *child)
+{
+    pthread_mutex_lock(&parent->lock);
+    struct meet **link = &parent->children;
+    while (*link != child)
+        link = &(*link)->next;
+    *link = child->next;
+    pthread_mutex_unlock(&parent->lock);
 }
 
 // Sequentially consistent, like meet_fail and meet_drain: a thread that begins after a drain has ended sees the

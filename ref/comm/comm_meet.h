@@ -20,10 +20,11 @@ enum { MEET_MESSAGE_BYTES = 1024 };
 struct meet {
     uint32_t world;
     int spins_max;         // 0: there are more threads than processors
-    pthread_mutex_t lock;  // protects the failure's code and message until failed is set
+    pthread_mutex_t lock;  // protects the failure's code and message until failed is set, and the children
     int failed_code;
     char failed_message[MEET_MESSAGE_BYTES];  // neither changes after failed is set
     _Atomic bool failed;
+    struct meet *children, *next;  // meets that fail with this one, and the next child of its parent
     _Alignas(MEET_LINE_BYTES) _Atomic uint32_t arrived;
     _Atomic int last_processor;                        // of the thread that arrived last
     _Alignas(MEET_LINE_BYTES) _Atomic uint32_t phase;  // barriers passed; also the futex of sleeping threads
@@ -33,6 +34,10 @@ struct meet {
 
 int meet_open(struct meet *meet, int world);
 void meet_close(struct meet *meet);
+
+// From here on until meet_disown the child fails with the parent, at once if that has failed already.
+void meet_adopt(struct meet *parent, struct meet *child);
+void meet_disown(struct meet *parent, struct meet *child);
 
 // Waits for all threads, or returns the code and message of a failure, at once if there already was one. *spins, which
 // begins as 0, carries the calling thread's spin limit from call to call.

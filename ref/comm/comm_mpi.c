@@ -83,6 +83,8 @@ static int mpi_run(struct comm *comm, const struct comm_call *call)
     mpi->operation = call->operation;
     comm_mpi_take_notices(mpi);
     comm_mpi_find_leavers(mpi);
+    if (mpi->parent)
+        comm_mpi_find_deaths(mpi);  // the ranks of a part may never wait for the dead one
     TRY(comm_mpi_check(mpi));
     TRY(compare_calls(mpi, call));
     if (call->operation == COMM_ALL_TO_ALL)
@@ -138,15 +140,17 @@ static void mpi_close(struct comm *comm)
         MPI_Testall(mpi->notice_count, mpi->notices, &sent, MPI_STATUSES_IGNORE);
         comm_mpi_take_notices(mpi);
         comm_mpi_find_deaths(mpi);
-        if (sent && mpi->gone_count == comm->world - 1)
+        // After a failure elsewhere the world waits, and not each of its parts.
+        bool failed = comm_mpi_check(mpi) != ERR_NONE;
+        if ((sent && mpi->gone_count == comm->world - 1) || (failed && mpi->parent))
             break;
         comm_mpi_pause(tests);
-        if (atomic_load(&mpi->failed) == ERR_NONE)
+        if (!failed)
             limit = clock_now_ns() + close_limit_ns;
     }
     peer_watch_close(&mpi->watch);
     // After a failure MPI may still use this memory; the process is about to end.
-    if (atomic_load(&mpi->failed) != ERR_NONE)
+    if (comm_mpi_check(mpi) != ERR_NONE)
         return;
     MPI_Comm_free(&mpi->data);
     MPI_Comm_free(&mpi->control);
@@ -160,28 +164,31 @@ static int open_communicators(MPI_Comm world, struct comm_mpi *mpi)
     TRY(comm_mpi_code(MPI_Comm_dup(world, &mpi->control), "MPI_Comm_dup"));
     TRY(comm_mpi_code(MPI_Comm_set_errhandler(mpi->data, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler"));
     TRY(comm_mpi_code(MPI_Comm_set_errhandler(mpi->control, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler"));
-    return peer_watch_open(mpi->control, &mpi->watch);
+    // The neighbours in the whole world notice a death in any part of it.
+    return mpi->parent ? ERR_NONE : peer_watch_open(mpi->control, &mpi->watch);
 }
 
-int comm_mpi_open(MPI_Comm world, struct comm **out)
+static int mpi_split(struct comm *comm, const struct comm_part *part, struct comm **out);
+
+static int open_world(MPI_Comm world, struct comm_mpi *parent, struct comm **out)
 {
     static const struct comm_ops ops = {.name = "mpi",
                                         .has_native = true,
                                         .run = mpi_run,
+                                        .split = mpi_split,
                                         .exchange = comm_mpi_exchange,
                                         .check = mpi_check,
                                         .abort = mpi_abort,
                                         .close = mpi_close};
-    int threading, rank, size;
-    MPI_Query_thread(&threading);
-    if (threading < MPI_THREAD_MULTIPLE)
-        return err_set(ERR_USAGE, "this MPI lacks MPI_THREAD_MULTIPLE, which collectives beside computation need");
+    int rank, size;
     MPI_Comm_rank(world, &rank);
     MPI_Comm_size(world, &size);
     struct comm_mpi *mpi = calloc(1, sizeof *mpi);
     if (!mpi)
         return err_set(ERR_MEMORY, "out of memory for the communication of ranks");
     mpi->comm = (struct comm){.ops = &ops, .rank = rank, .world = size};
+    mpi->parent = parent;
+    mpi->watch.next.fd = mpi->watch.before.fd = -1;
     mpi->message_bytes = MESSAGE_BYTES;
     size_t ranks = (size_t)size, least = 2 * ranks * STAGE_PIECE_BYTES;
     mpi->stage_bytes = least > STAGE_BYTES ? least : STAGE_BYTES;
@@ -205,4 +212,23 @@ int comm_mpi_open(MPI_Comm world, struct comm **out)
     }
     *out = &mpi->comm;
     return ERR_NONE;
+}
+
+static int mpi_split(struct comm *comm, const struct comm_part *part, struct comm **out)
+{
+    struct comm_mpi *mpi = (struct comm_mpi *)comm;
+    MPI_Comm world;
+    TRY(comm_mpi_code(MPI_Comm_split(mpi->data, part->first, part->rank, &world), "MPI_Comm_split"));
+    int code = open_world(world, mpi, out);
+    MPI_Comm_free(&world);
+    return code;
+}
+
+int comm_mpi_open(MPI_Comm world, struct comm **out)
+{
+    int threading;
+    MPI_Query_thread(&threading);
+    if (threading < MPI_THREAD_MULTIPLE)
+        return err_set(ERR_USAGE, "this MPI lacks MPI_THREAD_MULTIPLE, which collectives beside computation need");
+    return open_world(world, NULL, out);
 }

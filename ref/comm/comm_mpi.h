@@ -26,6 +26,7 @@ struct comm_mpi_notice {
 
 struct comm_mpi {
     struct comm comm;
+    struct comm_mpi *parent;  // of a part: the world that was split, which notices the death of ranks; null: none
     MPI_Comm data, control;
     size_t message_bytes;  // largest message, because MPI counts in int
     unsigned char *stage;  // receives other ranks' values of this rank's shard until they are folded
@@ -71,16 +72,16 @@ int comm_mpi_keep_failure(struct comm_mpi *mpi, int code, const char *message);
 // Records a failure and sends it to every other rank.
 void comm_mpi_fail_everywhere(struct comm_mpi *mpi, int code, const char *message);
 
-// Returns the recorded failure, if there is one.
+// Returns the recorded failure of this world or of one that it is a part of, if there is one.
 int comm_mpi_check(struct comm_mpi *mpi);
 
 // Begins to send a notice to every other rank, without waiting.
 void comm_mpi_send_notice(struct comm_mpi *mpi, enum comm_mpi_notice_kind kind);
 
-// Receives the notices that have arrived.
+// Receives the notices that have arrived, here and in the worlds that this one is a part of.
 void comm_mpi_take_notices(struct comm_mpi *mpi);
 
-// Records the death of a neighbour as a failure, unless it had left before.
+// Records the death of a neighbour as a failure, unless it had left before; in the same worlds.
 void comm_mpi_find_deaths(struct comm_mpi *mpi);
 
 // Records a failure if a rank left before the current collective.

@@ -21,8 +21,12 @@ int comm_mpi_keep_failure(struct comm_mpi *mpi, int code, const char *message)
 
 int comm_mpi_check(struct comm_mpi *mpi)
 {
-    int code = atomic_load(&mpi->failed);
-    return code == ERR_NONE ? ERR_NONE : err_set(code, "%s", mpi->message);
+    for (; mpi; mpi = mpi->parent) {
+        int code = atomic_load(&mpi->failed);
+        if (code != ERR_NONE)
+            return err_set(code, "%s", mpi->message);
+    }
+    return ERR_NONE;
 }
 
 void comm_mpi_send_notice(struct comm_mpi *mpi, enum comm_mpi_notice_kind kind)
@@ -64,6 +68,8 @@ static void note_death(struct comm_mpi *mpi, int rank)
 
 void comm_mpi_take_notices(struct comm_mpi *mpi)
 {
+    if (mpi->parent)
+        comm_mpi_take_notices(mpi->parent);
     for (;;) {
         MPI_Message message;
         MPI_Status status;
@@ -85,6 +91,8 @@ void comm_mpi_take_notices(struct comm_mpi *mpi)
 void comm_mpi_find_deaths(struct comm_mpi *mpi)
 {
     char text[256];
+    if (mpi->parent)
+        comm_mpi_find_deaths(mpi->parent);
     int rank = peer_watch_poll(&mpi->watch, text, sizeof text);
     if (rank < 0 || mpi->gone[rank])
         return;

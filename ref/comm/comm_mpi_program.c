@@ -322,6 +322,49 @@ static int native(struct comm *comm, uint64_t seed, int count)
     return ERR_NONE;
 }
 
+// The collectives of parts: of the even and the odd ranks, and of neighbours in these.
+static int parts(struct comm *comm, uint64_t seed, int count)
+{
+    int members[RANKS_MAX], size = 0;
+    struct comm *part, *inner;
+    for (int rank = comm_rank(comm) % 2; rank < comm_world(comm); rank += 2)
+        members[size++] = rank;
+    TRY(comm_split(comm, members, size, &part));
+    TRY(collectives(part, seed, count));
+    int first = comm_rank(part) / 2 * 2, pair[] = {first, first + 1};
+    TRY(comm_split(part, pair, first + 1 < size ? 2 : 1, &inner));
+    TRY(collectives(inner, seed, count));
+    TRY(collectives(comm, seed, count));
+    comm_close(inner);
+    comm_close(part);
+    return ERR_NONE;
+}
+
+// Rank 1 does what the word says; the others wait in a part without it.
+static int provoke_beside_part(struct comm *comm, const char *word)
+{
+    int others[RANKS_MAX], size = 0;
+    const int alone[] = {1};
+    struct comm *part;
+    for (int rank = 0; rank < comm_world(comm); rank++)
+        if (rank != 1)
+            others[size++] = rank;
+    bool odd = comm_rank(comm) == 1;
+    TRY(comm_split(comm, odd ? alone : others, odd ? 1 : size, &part));
+    TRY(comm_barrier(comm));
+    if (odd && strcmp(word, "die-beside") == 0)
+        raise(SIGKILL);
+    int rc = ERR_NONE;
+    if (odd)
+        comm_abort(comm, "the disk is full");
+    while (!odd && rc == ERR_NONE)
+        rc = comm_barrier(part);
+    char message[ERR_MESSAGE_BYTES];
+    err_keep(message);
+    comm_close(part);
+    return odd ? err_set(ERR_IO, "the disk is full") : err_set(rc, "%s", message);
+}
+
 // Rank 1 does what the word says; the others go on with collectives.
 static int provoke(struct comm *comm, const char *word)
 {
@@ -369,10 +412,12 @@ int main(int argc, char **argv)
     int (*const trial)(struct comm *, uint64_t, int) = strcmp(word, "native") == 0   ? native
                                                        : strcmp(word, "pieces") == 0 ? pieces
                                                        : strcmp(word, "groups") == 0 ? groups
+                                                       : strcmp(word, "parts") == 0  ? parts
                                                                                      : collectives;
-    int rc = seeded  ? trial(comm, strtoull(argv[2], NULL, 10), atoi(argv[3]))
-             : plain ? large(comm)
-                     : provoke(comm, word);
+    int rc = seeded                    ? trial(comm, strtoull(argv[2], NULL, 10), atoi(argv[3]))
+             : plain                   ? large(comm)
+             : strstr(word, "-beside") ? provoke_beside_part(comm, word)
+                                       : provoke(comm, word);
     printf("rank %d: %s\n", rank, rc == ERR_NONE ? "good" : err_message());
     fflush(stdout);
     launcher_close(comm, !plain || rc != ERR_NONE);

@@ -48,6 +48,13 @@ Test(comm_mpi, hierarchical_sums_are_those_of_plain_loops)
     expect_good(8, "groups 4 100");
 }
 
+Test(comm_mpi, collectives_of_parts_are_those_of_plain_loops)
+{
+    MPI_OR_SKIP();
+    expect_good(4, "parts 3 50");
+    expect_good(8, "parts 4 30");
+}
+
 // 6.5 GiB of memory.
 Test(comm_mpi, buffers_beyond_two_to_the_31_bytes_arrive_whole_long)
 {
@@ -96,6 +103,15 @@ Test(comm_mpi, a_rank_that_is_killed_is_named)
     cr_expect_not_null(strstr(output, "rank 0: rank 1 (host "), "%s", output);
     cr_expect_not_null(strstr(output, "rank 2: rank 1 (host "), "%s", output);
     cr_expect_eq(times_said(output, ") has died: it was killed, or crashed\n"), 2, "%s", output);
+}
+
+// The others wait in a part of the world that the failing rank is no member of.
+Test(comm_mpi, a_failure_reaches_the_ranks_that_wait_in_a_part)
+{
+    MPI_OR_SKIP();
+    expect_reported("abort-beside", "rank 0: rank 1 failed: the disk is full\n", "rank 1: the disk is full\n",
+                    "rank 2: rank 1 failed: the disk is full\n");
+    expect_reported("die-beside", "rank 0: rank 1 (host ", NULL, "rank 2: rank 1 (host ");
 }
 
 Test(comm_mpi, calls_that_do_not_match_are_both_named_on_every_rank)

@@ -218,11 +218,23 @@ static int name_library(struct comm_nccl *nccl)
     return ERR_NONE;
 }
 
+static int nccl_split(struct comm *comm, const struct comm_part *part, struct comm **out)
+{
+    const struct comm_nccl *nccl = (const struct comm_nccl *)comm;
+    struct comm *control;
+    TRY(nccl->control->ops->split(nccl->control, part, &control));
+    int code = comm_nccl_open(control, &nccl->options, out);
+    if (code != ERR_NONE)
+        comm_close(control);
+    return code;
+}
+
 int comm_nccl_open(struct comm *control, const struct comm_nccl_options *options, struct comm **out)
 {
     static const struct comm_ops ops = {.name = "nccl",
                                         .has_native = true,
                                         .run = nccl_run,
+                                        .split = nccl_split,
                                         .check = nccl_check,
                                         .abort = nccl_abort,
                                         .close = nccl_close};

@@ -17,6 +17,7 @@
 
 #include "ref/arithmetic/dtype.h"
 #include "ref/ledger/ledger.h"
+#include "ref/mesh/mesh.h"
 #include "ref/recipe/recipe.h"
 #include "ref/tier/tier_nvme.h"
 
@@ -114,6 +115,8 @@ struct config {
     size_t reduction_group;        // ranks in a group of hierarchical sums; 0: sums in canonical order
     size_t tiling_factor;          // parts that each large linear layer is cut into; 1: not cut
     char lora[CONFIG_LORA_BYTES];  // "rank=8,alpha=16,targets=c_attn" (ref/model/lora.h); "": no adapters
+    struct mesh mesh;              // of as many ranks as the world; all 0: one shard group
+    int secondary_ranks;           // hpZ: ranks that hold a second copy of the parameters together; 0: there is none
 };
 
 // Values from outside the file.
@@ -162,6 +165,9 @@ const char *config_preset_name(size_t index);
 
 // The name of a tier in configurations: "none", "cpu", "nvme".
 const char *config_device_name(enum ledger_tier tier);
+
+// The mesh of a run with this many ranks.
+struct mesh config_mesh(const struct config *config, int world);
 
 // True if any state is on NVMe; only then have nvme_paths and aio an effect.
 bool config_uses_nvme(const struct config *config);

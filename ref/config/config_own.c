@@ -61,6 +61,98 @@ static int resolve_lora(const struct config_doc *doc, struct config *out)
     return ERR_NONE;
 }
 
+// DeepSpeed's MiCS names the ranks of a shard group; as there, other stages ignore the key. 0: not given.
+static int resolve_mics(struct config_doc *doc, const struct config *config, int *shard)
+{
+    static const char KEY[] = "zero_optimization.mics_shard_size";
+    int64_t given = config_doc_whole(doc, KEY, -1);
+    *shard = 0;
+    if (config->stage != 3)
+        config_doc_ignore(doc, KEY);
+    else if (given > 0 && doc->options->world % given != 0)
+        return config_doc_fail(doc, KEY, "is %lld, expected a divisor of the world size %d", (long long)given,
+                               doc->options->world);
+    else if (given > 0)
+        *shard = (int)given;
+    return ERR_NONE;
+}
+
+struct mesh config_mesh(const struct config *config, int world)
+{
+    return config->mesh.shard > 0 ? config->mesh : (struct mesh){1, world, 1, 1, 1};
+}
+
+static int check_mesh(const struct config_doc *doc, const char *key, const struct config *config)
+{
+    const struct mesh *mesh = &config->mesh;
+    if (mesh->tensor > 1 || mesh->pipeline > 1 || mesh->expert > 1)
+        return config_doc_fail(doc, key, "training supports the degrees replicate and shard alone");
+    if (config->stage == 0 && mesh->shard > 1)
+        return config_doc_fail(doc, key,
+                               "has shard=%d and zero_optimization.stage is 0, which partitions nothing: "
+                               "expected shard=1, or stage 1, 2 or 3",
+                               mesh->shard);
+    if (mesh->replicate > 1 && config->reduction_group > 0)
+        return config_doc_fail(doc, "zerogauge.reduction_group",
+                               "is %zu beside a mesh with replicate=%d, expected one of them: a mesh sums in its own "
+                               "groups",
+                               config->reduction_group, mesh->replicate);
+    bool kept = config->accumulation_dtype == config->precision || config->accumulation_dtype == DTYPE_FP32;
+    if (mesh->replicate > 1 && mesh->shard == 1 && !kept)
+        return config_doc_fail(doc, "data_types.grad_accum_dtype",
+                               "is \"%s\", expected \"%s\" or \"fp32\" with shard=1",
+                               dtype_name(config->accumulation_dtype), dtype_name(config->precision));
+    return ERR_NONE;
+}
+
+// Stage 0 is data parallelism over all ranks, whatever their mesh.
+static int resolve_mesh(struct config_doc *doc, struct config *out)
+{
+    static const char KEY[] = "zerogauge.mesh", MICS[] = "zero_optimization.mics_shard_size";
+    const char *text = config_doc_string(doc, KEY, NULL);
+    int shard, world = doc->options->world;
+    TRY(resolve_mics(doc, out, &shard));
+    out->mesh = (struct mesh){shard > 0 ? world / shard : 1, shard > 0 ? shard : world, 1, 1, 1};
+    if (text) {
+        char message[ERR_MESSAGE_BYTES];
+        int code = mesh_parse(text, &out->mesh);
+        code = code == ERR_NONE ? mesh_check_world(&out->mesh, world) : code;
+        err_keep(message);
+        if (code != ERR_NONE)
+            return config_doc_fail(doc, KEY, "%s", message);
+        if (shard > 0 && shard != out->mesh.shard)
+            return config_doc_fail(doc, MICS, "is %d and zerogauge.mesh has shard=%d, expected the same", shard,
+                                   out->mesh.shard);
+    }
+    if (text || shard > 0)
+        TRY(check_mesh(doc, text ? KEY : MICS, out));
+    if (out->stage == 0)
+        out->mesh = (struct mesh){1, world, 1, 1, 1};
+    return ERR_NONE;
+}
+
+// ZeRO++'s hpZ. DeepSpeed's 0 and 1 turn it off.
+static int resolve_secondary(struct config_doc *doc, struct config *out)
+{
+    static const char KEY[] = "zero_optimization.zero_hpz_partition_size";
+    int64_t ranks = config_doc_whole(doc, KEY, 1);
+    out->secondary_ranks = 0;
+    if (out->stage != 3)
+        config_doc_ignore(doc, KEY);
+    if (out->stage != 3 || ranks <= 1)
+        return ERR_NONE;
+    if (out->mesh.shard % ranks != 0)
+        return config_doc_fail(doc, KEY, "is %lld, expected a divisor of the %d ranks of a shard group",
+                               (long long)ranks, out->mesh.shard);
+    if (out->partitioning == PARTITION_OWNER_BROADCAST)
+        return config_doc_fail(doc, KEY,
+                               "is %lld and zerogauge.partitioning is \"owner_broadcast\", expected "
+                               "\"bandwidth_centric\": a secondary partition consists of shards",
+                               (long long)ranks);
+    out->secondary_ranks = (int)ranks;
+    return ERR_NONE;
+}
+
 int config_resolve_own(struct config_doc *doc, struct config *out)
 {
     TRY(resolve_recipe(doc, out));
@@ -69,5 +161,7 @@ int config_resolve_own(struct config_doc *doc, struct config *out)
     out->tiling_factor = config_doc_size(doc, "zerogauge.tiling.factor", 1);
     TRY(resolve_lora(doc, out));
     TRY(resolve_reduction_group(doc, out));
-    return resolve_partitioning(doc, out);
+    TRY(resolve_mesh(doc, out));
+    TRY(resolve_partitioning(doc, out));
+    return resolve_secondary(doc, out);
 }

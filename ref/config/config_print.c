@@ -80,6 +80,8 @@ static json_t *zero_json(const struct config *config)
                   "stage3_max_live_parameters", (json_int_t)config->max_live_parameters, "stage3_max_reuse_distance",
                   (json_int_t)config->max_reuse_distance);
     json_object_update(zero, stage3);
+    if (config->secondary_ranks > 1)
+        json_object_set_new(zero, "zero_hpz_partition_size", json_integer(config->secondary_ranks));
     json_decref(stage3);
     return zero;
 }
@@ -135,6 +137,9 @@ static json_t *own_json(const struct config *config)
         json_object_set_new(json, "lora", json_string(config->lora));
     if (config->reduction_group > 0)
         json_object_set_new(json, "reduction_group", json_integer((json_int_t)config->reduction_group));
+    char mesh[MESH_TEXT_BYTES];
+    if (config->mesh.replicate > 1)
+        json_object_set_new(json, "mesh", json_string(mesh_text(&config->mesh, mesh)));
     if (config->delayed_update_start_step > 0)
         json_object_set_new(json, "delayed_update",
                             json_pack("{s:I}", "start_step", (json_int_t)config->delayed_update_start_step));

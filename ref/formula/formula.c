@@ -14,21 +14,23 @@ static struct terms terms_of(const struct stage *stage, int rank)
         .p = dtype_bytes(config->precision),
         .g = dtype_bytes(config->accumulation_dtype),
         .c = dtype_bytes(config->communication_dtype),
-        .ranks = (uint64_t)comm_world(stage->setting.comm),
+        .ranks = (uint64_t)stage->mesh.shard,
         .micro_steps = config->accumulation,
-        .rank = rank,
+        .rank = mesh_index_in(&stage->mesh, MESH_SHARD, rank),
+        .replicas = (uint64_t)stage->mesh.replicate,
+        .secondary_ranks = (uint64_t)config->secondary_ranks,
+        .replica = (uint64_t)mesh_index_in(&stage->mesh, MESH_REPLICATE, rank),
     };
 }
 
 static const struct {
     formula_hold *hold;
     formula_move *move;
-    const char *traffic_text;
 } formulas[] = {
-    {ddp_hold, ddp_move, "2 Psi (N-1)/N elements"},
-    {zero1_hold, zero1_move, "2 Psi (N-1)/N elements"},
-    {zero2_hold, zero2_move, "2 Psi (N-1)/N elements"},
-    {zero3_hold, zero3_move, "3 Psi (N-1)/N elements"},
+    {ddp_hold, ddp_move},
+    {zero1_hold, zero1_move},
+    {zero2_hold, zero2_move},
+    {zero3_hold, zero3_move},
 };
 
 void formula_of(const struct stage *stage, int rank, uint64_t activation_bytes, uint64_t report_bytes,
@@ -45,7 +47,7 @@ void formula_of(const struct stage *stage, int rank, uint64_t activation_bytes, 
     formulas[number].move(&t, out);
     if (!stage->operations->replicates_update)
         formula_move_norm(&t, out);
-    out->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += (t.ranks - 1) * report_bytes;
+    out->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += (t.ranks * t.replicas - 1) * report_bytes;
 }
 
 // Appends "p Psi" or "(g + K) Psi/N" to a sum.
@@ -86,12 +88,21 @@ const char *formula_memory_text(const struct config *config, enum ledger_tier ti
         if (states[i].shard_tier == tier && (cut || tier != TIER_DEVICE))
             shards[shard_count++] = states[i].name;
     }
+    const char *second = "p";
     append_terms(out, full, full_count, "Psi");
-    append_terms(out, shards, shard_count, "Psi/N");
+    append_terms(out, shards, shard_count, config->mesh.replicate > 1 ? "Psi/S" : "Psi/N");
+    append_terms(out, &second, tier == TIER_DEVICE && config->secondary_ranks > 1, "Psi/P");
     return out;
 }
 
 const char *formula_traffic_text(const struct stage *stage)
 {
-    return formulas[stage->setting.config->stage].traffic_text;
+    // By stage 3 and hpZ, without replicas and with them.
+    static const char *const texts[2][3] = {
+        {"2 Psi (N-1)/N elements", "3 Psi (N-1)/N elements", "2 Psi (N-1)/N + Psi (P-1)/P elements"},
+        {"2 Psi (S-1)/S + 2 Psi/S (R-1)/R elements", "3 Psi (S-1)/S + 2 Psi/S (R-1)/R elements",
+         "2 Psi (S-1)/S + Psi (P-1)/P + 2 Psi/S (R-1)/R elements"},
+    };
+    const struct config *config = stage->setting.config;
+    return texts[stage->mesh.replicate > 1][(config->stage == 3) + (config->secondary_ranks > 1)];
 }

@@ -69,6 +69,14 @@ void zero2_hold(const struct terms *t, const struct bucket *bucket, const struct
     hold_optimizer(t, bucket, placement, f);
 }
 
+// hpZ's second copy of the parameters: p Psi / P (ZeRO++, section 3.2).
+static void hold_secondary(const struct terms *t, const struct bucket *bucket, struct formula *f)
+{
+    uint64_t own = secondary_elements(t, bucket), room = bucket->padded_count / t->secondary_ranks;
+    f->held_bytes[TIER_DEVICE][KIND_PARAMETER] += t->p * own;
+    f->held_bytes[TIER_DEVICE][KIND_PADDING] += t->p * (room - own);
+}
+
 // "(2 + 2 + K) Psi / N_d".
 void zero3_hold(const struct terms *t, const struct bucket *bucket, const struct placement *placement,
                 struct formula *f)
@@ -76,6 +84,8 @@ void zero3_hold(const struct terms *t, const struct bucket *bucket, const struct
     hold_shard(t, bucket, placement->parameter_tier, KIND_PARAMETER, t->p, f);
     if (bucket->persistent)
         hold_full(bucket, KIND_PARAMETER, t->p, f);
+    else if (t->secondary_ranks > 1)
+        hold_secondary(t, bucket, f);
     if (bucket->frozen)
         return;
     hold_shard(t, bucket, placement->gradient_tier, KIND_GRADIENT, t->g, f);

@@ -11,8 +11,10 @@ struct terms {
     const struct stage *stage;
     const struct config *config;
     uint64_t p, g, c;
-    uint64_t ranks, micro_steps;
-    int rank;
+    uint64_t ranks, micro_steps;  // ranks: N, or the S of a shard group
+    int rank;                     // in the shard group
+    uint64_t replicas, replica;   // R groups, and this rank's one
+    uint64_t secondary_ranks;     // P of hpZ; 0: there is no second copy
 };
 
 // A stage's part: the bytes that it holds of a bucket, and those that it moves in a step.
@@ -30,6 +32,13 @@ void formula_move_norm(const struct terms *t, struct formula *f);
 static inline uint64_t own_elements(const struct terms *t, const struct bucket *bucket)
 {
     return bucket_shard_real(bucket, bucket_is_replicated(bucket) ? 0 : t->rank);
+}
+
+// Elements of a bucket that this rank holds of hpZ's second copy.
+static inline uint64_t secondary_elements(const struct terms *t, const struct bucket *bucket)
+{
+    struct bucket secondary = bucket_secondary(bucket, (int)t->secondary_ranks);
+    return bucket_shard_real(&secondary, t->rank % (int)t->secondary_ranks);
 }
 
 static inline uint64_t blocks(uint64_t bytes)

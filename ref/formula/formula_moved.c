@@ -19,15 +19,22 @@ static uint64_t sub_group_blocks(const struct terms *t, int bucket, uint64_t ele
     return bytes;
 }
 
-// Gradients on their way to where they are kept. Each time c bytes per element leave the device; on NVMe g bytes are
-// written, and read again to add to them.
+// Bytes of an element of a gradient that leaves the device: c, or p where a shard group of one keeps its micro-steps'
+// gradients as they are until it adds those of the replicas.
+static uint64_t leaving_bytes(const struct terms *t)
+{
+    bool kept = t->stage->operations->reduces_each_micro_step && t->micro_steps > 1;
+    return kept && t->ranks == 1 && t->replicas > 1 ? t->p : t->c;
+}
+
+// Gradients on their way to where they are kept. On NVMe g bytes are written, and read again to add to them.
 static void gradient_traffic(const struct terms *t, int bucket, uint64_t times, struct formula *f)
 {
     const struct placement *placement = &t->stage->placements[bucket];
     uint64_t own = own_elements(t, &t->stage->layout.buckets[bucket]);
     if (placement->gradient_tier == TIER_DEVICE)
         return;
-    copy(f->step_bytes, LANE_D2H, times * t->c * own);
+    copy(f->step_bytes, LANE_D2H, times * leaving_bytes(t) * own);
     if (placement->gradient_tier != TIER_NVME)
         return;
     copy(f->step_bytes, LANE_NVME_WRITE, times * blocks(t->g * own));
@@ -76,19 +83,29 @@ static uint64_t all_reduce_elements(uint64_t count, uint64_t ranks, uint64_t ran
     return (count - own) + (ranks - 1) * own;
 }
 
+// The same for `count` elements in pieces of at most reduce_bucket_size, by one of `ranks` ranks.
+static void all_reduce_traffic(const struct terms *t, uint64_t count, uint64_t ranks, uint64_t rank, struct formula *f)
+{
+    uint64_t limit = t->stage->exchange.reduce_bucket_elements;
+    for (uint64_t left = count, piece; left > 0; left -= piece) {
+        piece = limit > 0 && limit < left ? limit : left;
+        f->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_REDUCE] += t->c * all_reduce_elements(piece, ranks, rank);
+    }
+}
+
 // Traffic 2 Psi (N-1)/N: one all-reduce.
 void ddp_move(const struct terms *t, struct formula *f)
 {
-    uint64_t limit = t->stage->exchange.reduce_bucket_elements;
-    for (int i = 0; i < t->stage->layout.trainable_count; i++) {
-        uint64_t left = t->stage->layout.buckets[i].count;
-        while (left > 0) {
-            uint64_t piece = limit > 0 && limit < left ? limit : left;
-            f->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_REDUCE] +=
-                t->c * all_reduce_elements(piece, t->ranks, (uint64_t)t->rank);
-            left -= piece;
-        }
-    }
+    for (int i = 0; i < t->stage->layout.trainable_count; i++)
+        all_reduce_traffic(t, t->stage->layout.buckets[i].count, t->ranks, (uint64_t)t->rank, f);
+}
+
+// Between groups, once a step: 2 (Psi/S) (R-1)/R, an all-reduce of the rank's shard over the replicas, the second hop
+// of MiCS's gradients.
+static void replica_traffic(const struct terms *t, int bucket, struct formula *f)
+{
+    if (t->replicas > 1)
+        all_reduce_traffic(t, own_elements(t, &t->stage->layout.buckets[bucket]), t->replicas, t->replica, f);
 }
 
 // Traffic 2 Psi (N-1)/N: a reduce-scatter and an all-gather. Of the all-gather, each rank sends the share it has
@@ -99,6 +116,7 @@ static void scatter_and_gather(const struct terms *t, uint64_t scatters, struct 
         const struct bucket *bucket = &t->stage->layout.buckets[i];
         f->step_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER] += scatters * scatter_bytes(t, bucket);
         f->returned_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += gather_bytes(t, bucket);
+        replica_traffic(t, i, f);
         gradient_traffic(t, i, scatters, f);
         update_traffic(t, i, f);
     }
@@ -143,7 +161,8 @@ static bool lru_use(struct lru *lru, int bucket)
 // How often each bucket is gathered in one step: once per use, in forward and backward of each micro-step, unless it is
 // still gathered because max_reuse_distance allows it and few other buckets were gathered in between. And how often its
 // shard is read from NVMe: once per gather, unless the host still has it.
-static void count_gathers(const struct terms *t, uint64_t gathers[], uint64_t reads[])
+// With hpZ backward gathers from the second copy, which is on the device: second[] counts these.
+static void count_gathers(const struct terms *t, uint64_t gathers[], uint64_t second[], uint64_t reads[])
 {
     const struct stage *stage = t->stage;
     const struct layout *layout = &stage->layout;
@@ -165,7 +184,9 @@ static void count_gathers(const struct terms *t, uint64_t gathers[], uint64_t re
                 continue;
             bool tied = layout->buckets[b].tied, near = touched - last[b] < reuse;
             bool full = tied ? own_full[b] : lru_use(&gathered, b);
-            if (!full || !near) {
+            if ((!full || !near) && at >= layers && t->secondary_ranks > 1)
+                second[b]++;
+            else if (!full || !near) {
                 gathers[b]++;
                 reads[b] += !(tied ? own_read[b] : lru_use(&host, b));
             }
@@ -189,23 +210,29 @@ static void fetch_traffic(const struct terms *t, int bucket, uint64_t fetches, u
         copy(lanes, LANE_NVME_READ, reads * blocks(t->p * own_elements(t, b)));
 }
 
-// Traffic 3 Psi (N-1)/N: an all-gather for forward, one for backward, a reduce-scatter.
+// Traffic 3 Psi (N-1)/N: an all-gather for forward, one for backward, a reduce-scatter. With hpZ the one for backward
+// is Psi (P-1)/P, within the group (ZeRO++, section 3.2).
 void zero3_move(const struct terms *t, struct formula *f)
 {
     const struct layout *layout = &t->stage->layout;
-    uint64_t gathers[layout->bucket_count], reads[layout->bucket_count];
+    uint64_t gathers[layout->bucket_count], second[layout->bucket_count], reads[layout->bucket_count];
     memset(gathers, 0, sizeof gathers);
+    memset(second, 0, sizeof second);
     memset(reads, 0, sizeof reads);
-    count_gathers(t, gathers, reads);
+    count_gathers(t, gathers, second, reads);
     for (int i = 0; i < layout->bucket_count; i++) {
         const struct bucket *bucket = &layout->buckets[i];
         if (!bucket->persistent)
             fetch_traffic(t, i, gathers[i], reads[i], f->step_bytes);
         else if (!bucket->frozen)
             fetch_traffic(t, i, 1, 1, f->returned_bytes);
+        if (second[i] > 0)
+            f->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] +=
+                second[i] * (t->secondary_ranks - 1) * t->p * secondary_elements(t, bucket);
         if (bucket->frozen)
             continue;
         f->step_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER] += t->micro_steps * scatter_bytes(t, bucket);
+        replica_traffic(t, i, f);
         gradient_traffic(t, i, t->micro_steps, f);
         update_traffic(t, i, f);
     }

@@ -199,7 +199,7 @@ bool optimizer_is_eager(const struct optimizer *o)
 static int advance(struct optimizer *o, double scale)
 {
     const struct config *config = o->config;
-    o->divisor = optimizer_divisor(config, comm_world(o->comm), scale);
+    o->divisor = optimizer_divisor(config, o->ranks, scale);
     o->step++;
     for (int group = 0; group < o->model->group_count; group++) {
         struct adam_hyper hyper = optimizer_group(config, group, o->step + o->skipped, o->step);

@@ -24,6 +24,7 @@ struct placement {
     float *exp_avg, *exp_avg_sq;  // moments
     void *parameter;              // in the model's dtype; the same memory as master if placement_is_shared
     void *full_params;            // the padded bucket in the model's dtype, on the device; NULL where no rank holds it
+    void *secondary;              // hpZ: this rank's part of the second copy of the parameters, on the device
     // Only with the delayed update:
     void *pending;               // updated parameters that forward may not see yet
     void *other_gradient_shard;  // the gradient of the other step
@@ -34,7 +35,8 @@ struct optimizer {
     const struct config *config;
     const struct layout *layout;
     struct placement *placements;  // by bucket
-    struct comm *comm;
+    struct comm *comm;             // of the ranks that hold all shards together
+    int ranks;                     // whose gradients are summed: those of all replicas
     struct move move;
     struct buffer_pool device_buffers, host_buffers;  // states on their way to Adam and back
     bool replicated;                                  // every rank holds, and updates, everything

@@ -32,7 +32,8 @@ static int open_tensor(struct oracle *o, int param)
         for (int i = 0; i < setting->model->layers[layer].param_count; i++)
             if (setting->model->layers[layer].params[i] == param)
                 tensor->high_layer = layer;
-    TRY(open_floats(tensor, setting->config->reduction_group > 0, p->name));
+    bool hierarchical = setting->config->reduction_group > 0 || setting->config->mesh.replicate > 1;
+    TRY(open_floats(tensor, hierarchical, p->name));
     TRY(oracle_array_open(o->tier, model_bytes, p->name, &tensor->model_params));
     if (tensor->trainable)
         TRY(oracle_array_open(o->tier, model_bytes, p->name, &tensor->gradient));

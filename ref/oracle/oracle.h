@@ -23,6 +23,17 @@
 // A sum over ranks takes its terms in the communication dtype, folds them in fp32, and is rounded to the
 // communication dtype once. With one micro-step the two are the same.
 //
+// On a mesh of R replicas of S shards, rank r being in group g = r / S, a sum over ranks has two levels, whose order no
+// framework's documentation states and which the collectives of HSDP and MiCS imply:
+//   stage 1            G_g = ((A_gS + A_gS+1) + ...) over the group's ranks, rounded to the communication dtype; then
+//                      G = ((G_0 + G_1) + ...) over groups
+//   stages 2 and 3     R_m,g = ((g_gS,m + g_gS+1,m) + ...) over the group's ranks, rounded to the communication dtype;
+//                      G_g = ((R_1,g + R_2,g) + ...) in the accumulation dtype, or R_1,g if there is one micro-step;
+//                      then G = ((G_0 + G_1) + ...) over groups
+// The sum over groups is one over ranks: terms in the communication dtype, folded in fp32, rounded once. R = 1 is the
+// plain stage. S = 1 is data parallelism: a group of one exchanges nothing and so rounds nothing. The plain order over
+// all ranks would need each group's sum to wait for that of the group before it.
+//
 // With the delayed update (ZeRO-Offload, section 5.2), from step `start_step` on, the parameters that step i's update
 // makes are first seen by the forward of step i + 2:
 //

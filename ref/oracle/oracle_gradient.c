@@ -51,22 +51,42 @@ static void add(float *into, enum dtype into_dtype, const void *from, enum dtype
     }
 }
 
-// One rank's term of a sum over ranks, in fp32: all in a row, or, in hierarchical order, those of a group first.
-static void add_rank(const struct config *config, struct oracle_tensor *a, float *into, const void *from,
+// Ranks of a group in a hierarchical sum, or of a shard group beside replicas; 0: neither.
+static int group_size(const struct oracle *o)
+{
+    const struct config *config = o->setting.config;
+    return config->mesh.replicate > 1 ? config->mesh.shard : (int)config->reduction_group;
+}
+
+// One rank's term of a sum over ranks, in fp32: all in a row, or those of a group first. Groups that are replicas
+// exchange their sums in the communication dtype.
+static void add_rank(const struct oracle *o, struct oracle_tensor *a, float *into, const void *from,
                      enum dtype from_dtype, int rank)
 {
-    int group = (int)config->reduction_group;
+    const struct config *config = o->setting.config;
+    int group = group_size(o);
     bool whole = group == 0;
     add(whole ? into : a->group, DTYPE_FP32, from, from_dtype, config->communication_dtype, a->count,
         whole ? rank == 0 : rank % group == 0);
     if (!whole && (rank + 1) % group == 0)
-        add(into, DTYPE_FP32, a->group, DTYPE_FP32, DTYPE_FP32, a->count, rank + 1 == group);
+        add(into, DTYPE_FP32, a->group, DTYPE_FP32,
+            config->mesh.replicate > 1 ? config->communication_dtype : DTYPE_FP32, a->count, rank + 1 == group);
+}
+
+// A sum as it is kept: rounded to the communication dtype, in which it arrives, and then to the accumulation dtype.
+static void round_sums(struct oracle *o)
+{
+    const struct config *config = o->setting.config;
+    for (int i = 0; i < o->setting.model->param_count; i++)
+        for (size_t k = 0; o->tensors[i].trainable && k < o->tensors[i].count; k++)
+            o->tensors[i].sum[k] =
+                rounded(config->accumulation_dtype, rounded(config->communication_dtype, o->tensors[i].sum[k]));
 }
 
 static int accumulate_then_reduce(struct oracle *o, uint64_t step, double losses[])
 {
     const struct config *config = o->setting.config;
-    enum dtype communication = config->communication_dtype, accumulation = config->accumulation_dtype;
+    enum dtype accumulation = config->accumulation_dtype;
     for (int rank = 0; rank < o->setting.world; rank++) {
         for (int micro = 0; micro < (int)config->accumulation; micro++) {
             double loss;
@@ -82,12 +102,10 @@ static int accumulate_then_reduce(struct oracle *o, uint64_t step, double losses
         for (int i = 0; i < o->setting.model->param_count; i++) {
             struct oracle_tensor *a = &o->tensors[i];
             if (a->trainable)
-                add_rank(config, a, a->sum, a->partial, DTYPE_FP32, rank);
+                add_rank(o, a, a->sum, a->partial, DTYPE_FP32, rank);
         }
     }
-    for (int i = 0; i < o->setting.model->param_count; i++)
-        for (size_t k = 0; o->tensors[i].trainable && k < o->tensors[i].count; k++)
-            o->tensors[i].sum[k] = rounded(accumulation, rounded(communication, o->tensors[i].sum[k]));
+    round_sums(o);
     return ERR_NONE;
 }
 
@@ -103,7 +121,7 @@ static int reduce_then_accumulate(struct oracle *o, uint64_t step, double losses
             for (int i = 0; i < o->setting.model->param_count; i++) {
                 struct oracle_tensor *a = &o->tensors[i];
                 if (a->trainable)
-                    add_rank(config, a, a->partial, a->gradient.here, config->precision, rank);
+                    add_rank(o, a, a->partial, a->gradient.here, config->precision, rank);
             }
         }
         for (int i = 0; i < o->setting.model->param_count; i++) {
@@ -115,8 +133,54 @@ static int reduce_then_accumulate(struct oracle *o, uint64_t step, double losses
     return ERR_NONE;
 }
 
+// One micro-step of the shard group that begins with rank `first`: adds its sum over ranks to the group's.
+static int add_micro_step(struct oracle *o, uint64_t step, int micro, int first, double losses[])
+{
+    const struct config *config = o->setting.config;
+    enum dtype communication = config->communication_dtype;
+    // One term is no sum, and is not rounded as one.
+    enum dtype accumulation = config->accumulation > 1 ? config->accumulation_dtype : DTYPE_FP32;
+    for (int rank = first; rank < first + config->mesh.shard; rank++) {
+        double loss;
+        TRY(make_gradients(o, step, micro, rank, &loss));
+        losses[rank] += loss;
+        for (int i = 0; i < o->setting.model->param_count; i++) {
+            struct oracle_tensor *a = &o->tensors[i];
+            if (a->trainable)
+                add(a->partial, DTYPE_FP32, a->gradient.here, config->precision, communication, a->count,
+                    rank == first);
+        }
+    }
+    for (int i = 0; i < o->setting.model->param_count; i++) {
+        struct oracle_tensor *a = &o->tensors[i];
+        if (a->trainable)
+            add(a->group, accumulation, a->partial, DTYPE_FP32, communication, a->count, micro == 0);
+    }
+    return ERR_NONE;
+}
+
+// Each shard group reduces and accumulates by itself; then the groups' sums are added.
+static int reduce_then_accumulate_in_groups(struct oracle *o, uint64_t step, double losses[])
+{
+    const struct config *config = o->setting.config;
+    for (int first = 0; first < o->setting.world; first += config->mesh.shard) {
+        for (int micro = 0; micro < (int)config->accumulation; micro++)
+            TRY(add_micro_step(o, step, micro, first, losses));
+        for (int i = 0; i < o->setting.model->param_count; i++) {
+            struct oracle_tensor *a = &o->tensors[i];
+            if (a->trainable)
+                add(a->sum, DTYPE_FP32, a->group, DTYPE_FP32, config->communication_dtype, a->count, first == 0);
+        }
+    }
+    round_sums(o);
+    return ERR_NONE;
+}
+
 int oracle_sum_gradients(struct oracle *o, uint64_t step, double losses[])
 {
-    return o->setting.reduces_each_micro_step ? reduce_then_accumulate(o, step, losses)
-                                              : accumulate_then_reduce(o, step, losses);
+    const struct mesh *mesh = &o->setting.config->mesh;
+    bool replicas = mesh->replicate > 1;
+    if (!o->setting.reduces_each_micro_step || (replicas && mesh->shard == 1))
+        return accumulate_then_reduce(o, step, losses);
+    return replicas ? reduce_then_accumulate_in_groups(o, step, losses) : reduce_then_accumulate(o, step, losses);
 }

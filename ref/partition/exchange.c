@@ -9,7 +9,7 @@
 // One piece: elements [from, from + length) of every rank's shard. A dry run issues all pieces of a bucket as one.
 struct piece_arguments {
     struct comm *comm;
-    const struct bucket *bucket;
+    const struct bucket *bucket;  // null: `full` is no bucket
     size_t from, length;
     char *full;
     char *shard;  // this rank's, from its first element
@@ -204,16 +204,16 @@ static int run_all_reduce(void *arguments)
     return rc;
 }
 
-int exchange_all_reduce(const struct exchange *exchange, const struct bucket *bucket, void *full, enum dtype dtype)
+int exchange_all_reduce(const struct exchange *exchange, void *memory, size_t count, enum dtype dtype)
 {
-    size_t limit = exchange->reduce_bucket_elements > 0 ? exchange->reduce_bucket_elements : bucket->count, times;
-    for (size_t from = 0; from < bucket->count; from += times * limit) {
-        size_t left = bucket->count - from;
+    size_t limit = exchange->reduce_bucket_elements > 0 ? exchange->reduce_bucket_elements : count, times;
+    for (size_t from = 0; from < count; from += times * limit) {
+        size_t left = count - from;
         // The last piece may be shorter than those before it.
         times = executor_is_dry(exchange->executor) && left >= limit ? left / limit : 1;
-        struct piece_arguments a = {exchange->comm, bucket, from,  left < limit ? left : limit,
-                                    full,           NULL,   dtype, times};
-        struct executor_span span = {(char *)full + from * dtype_bytes(dtype), times * a.length * dtype_bytes(dtype),
+        struct piece_arguments a = {exchange->comm, NULL, from,  left < limit ? left : limit,
+                                    memory,         NULL, dtype, times};
+        struct executor_span span = {(char *)memory + from * dtype_bytes(dtype), times * a.length * dtype_bytes(dtype),
                                      EXECUTOR_READ_WRITE};
         TRY(executor_issue(exchange->executor, &(struct executor_operation){
                                                    .name = "all-reduce",

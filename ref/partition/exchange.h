@@ -25,8 +25,8 @@ struct exchange {
 int exchange_reduce_scatter(const struct exchange *exchange, const struct bucket *bucket, void *full, void *shard,
                             enum dtype dtype);
 
-// full = the sum over ranks of full.
-int exchange_all_reduce(const struct exchange *exchange, const struct bucket *bucket, void *full, enum dtype dtype);
+// memory[count] = the sum over ranks of memory[count], a bucket or a shard, on the device or the host.
+int exchange_all_reduce(const struct exchange *exchange, void *memory, size_t count, enum dtype dtype);
 
 // full = the shards of all ranks. shard == NULL: this rank's is in its place in full.
 int exchange_all_gather(const struct exchange *exchange, const struct bucket *bucket, const void *shard, void *full,

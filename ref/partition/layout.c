@@ -11,6 +11,14 @@ bool bucket_is_replicated(const struct bucket *bucket)
     return bucket->owner < 0 && bucket->shard_elements == bucket->padded_count;
 }
 
+struct bucket bucket_secondary(const struct bucket *bucket, int ranks)
+{
+    struct bucket secondary = *bucket;
+    assert(bucket->owner < 0 && bucket->padded_count % (size_t)ranks == 0);
+    secondary.shard_elements = bucket->padded_count / (size_t)ranks;
+    return secondary;
+}
+
 size_t bucket_shard_room(const struct bucket *bucket, int rank)
 {
     return bucket->owner < 0 || bucket->owner == rank ? bucket->shard_elements : 0;

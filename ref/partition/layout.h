@@ -61,6 +61,9 @@ size_t bucket_shard_real(const struct bucket *bucket, int rank);
 size_t bucket_shard_room(const struct bucket *bucket, int rank);
 size_t bucket_shard_begin(const struct bucket *bucket, int rank);
 
+// The bucket as `ranks` ranks cut it that hold a second copy of it together. They divide the number of shards.
+struct bucket bucket_secondary(const struct bucket *bucket, int ranks);
+
 // True if the bucket has one shard, which every rank holds.
 bool bucket_is_replicated(const struct bucket *bucket);
 

@@ -74,8 +74,12 @@ int prefetcher_open(const struct prefetcher_setting *setting, struct prefetcher 
     size_t buckets = (size_t)setting->layout->bucket_count + 1;
     out->fetched_at = calloc(buckets, sizeof *out->fetched_at);
     out->touched_at = calloc(buckets, sizeof *out->touched_at);
-    if (!out->fetched_at || !out->touched_at)
+    out->secondary_buckets = calloc(buckets, sizeof *out->secondary_buckets);
+    if (!out->fetched_at || !out->touched_at || !out->secondary_buckets)
         return err_set(ERR_MEMORY, "no memory for the prefetcher's tables of %zu buckets", buckets);
+    for (int i = 0; setting->secondary && i < setting->layout->bucket_count; i++)
+        out->secondary_buckets[i] =
+            bucket_secondary(&setting->layout->buckets[i], comm_world(setting->secondary->comm));
     if (setting->config->offload_param.tier == TIER_NVME)
         TRY(open_host_params(out));
     return open_gathered(out);
@@ -88,6 +92,7 @@ void prefetcher_close(struct prefetcher *p)
     buffer_cache_close(&p->host_params);
     free(p->fetched_at);
     free(p->touched_at);
+    free(p->secondary_buckets);
     *p = (struct prefetcher){0};
 }
 
@@ -123,6 +128,31 @@ int prefetcher_fetch(struct prefetcher *p, int bucket, void *full)
     return exchange_all_gather(exchange, b, NULL, full, precision);
 }
 
+// Fills this rank's part of the second copy from the gathered bucket.
+static int keep_secondary(struct prefetcher *p, int bucket, const void *full)
+{
+    const struct bucket *secondary = &p->secondary_buckets[bucket];
+    enum dtype precision = p->setting.config->precision;
+    int rank = comm_rank(p->setting.secondary->comm);
+    const char *own = (const char *)full + bucket_shard_begin(secondary, rank) * dtype_bytes(precision);
+    return move_cast(p->setting.move, TIER_DEVICE, own, precision, p->setting.placements[bucket].secondary, precision,
+                     bucket_shard_real(secondary, rank), false);
+}
+
+static int fetch_for(struct prefetcher *p, int bucket, bool backward, void *full)
+{
+    if (!p->setting.secondary || !backward)
+        return prefetcher_fetch(p, bucket, full);
+    return exchange_all_gather(p->setting.secondary, &p->secondary_buckets[bucket],
+                               p->setting.placements[bucket].secondary, full, p->setting.config->precision);
+}
+
+// The use at that position of the order; -1: unknown.
+static int use_at(const struct prefetcher *p, uint64_t position)
+{
+    return access_trace_at(&p->access_trace, position);
+}
+
 // The bucket is still gathered from its last use, and that is less than max_reuse_distance elements ago.
 static bool is_gathered(const struct prefetcher *p, int bucket)
 {
@@ -130,13 +160,14 @@ static bool is_gathered(const struct prefetcher *p, int bucket)
     return distance < p->setting.config->max_reuse_distance && buffer_cache_peek(&p->gathered, bucket);
 }
 
-// Gathers the bucket for the next position of the order.
-static int gather_next(struct prefetcher *p, int bucket)
+// Gathers the bucket of a use for the next position of the order.
+static int gather_next(struct prefetcher *p, int use)
 {
+    int bucket = use / 2;
     if (is_gathered(p, bucket))
         buffer_cache_use(&p->gathered, bucket);
     else
-        TRY(prefetcher_fetch(p, bucket, buffer_cache_acquire(&p->gathered, bucket)));
+        TRY(fetch_for(p, bucket, use % 2, buffer_cache_acquire(&p->gathered, bucket)));
     p->touched_count += p->setting.layout->buckets[bucket].count;
     p->touched_at[bucket] = p->touched_count;
     p->fetched_at[bucket] = ++p->fetched;
@@ -148,22 +179,23 @@ void prefetcher_begin_layer(struct prefetcher *p)
     p->layer_begin = p->access_trace.at;
 }
 
-int prefetcher_acquire(struct prefetcher *p, int bucket, const void **full)
+int prefetcher_acquire(struct prefetcher *p, int bucket, bool backward, const void **full)
 {
     assert(bucket >= 0 && bucket < p->setting.layout->bucket_count && !p->setting.layout->buckets[bucket].persistent);
     uint64_t position = p->access_trace.at;
-    bool ahead = access_trace_at(&p->access_trace, position) == bucket && p->fetched > position;
-    TRY(access_trace_ask(&p->access_trace, bucket));
+    int use = 2 * bucket + backward;
+    bool ahead = use_at(p, position) == use && p->fetched > position;
+    TRY(access_trace_ask(&p->access_trace, use));
     if (!ahead) {
         // The step leaves the recorded order. What was fetched for that order must not evict what this layer has.
         p->fetched = position;
         for (uint64_t own = p->layer_begin; own < position; own++)
-            buffer_cache_use(&p->gathered, p->access_trace.buckets[own]);
-        TRY(gather_next(p, bucket));
+            buffer_cache_use(&p->gathered, p->access_trace.buckets[own] / 2);
+        TRY(gather_next(p, use));
     }
     *full = buffer_cache_peek(&p->gathered, bucket);
     assert(*full && p->fetched >= p->access_trace.at);
-    return ERR_NONE;
+    return p->setting.secondary && !backward ? keep_secondary(p, bucket, *full) : ERR_NONE;
 }
 
 // The present layer or one that was fetched ahead of it needs the bucket.
@@ -188,14 +220,14 @@ int prefetcher_run_ahead(struct prefetcher *p)
 {
     const struct layout *layout = p->setting.layout;
     size_t ahead = 0;
-    int bucket;
+    int use;
     for (uint64_t position = p->access_trace.at; position < p->fetched; position++)
-        ahead += layout->buckets[access_trace_at(&p->access_trace, position)].count;
-    while ((bucket = access_trace_at(&p->access_trace, p->fetched)) >= 0) {
-        ahead += layout->buckets[bucket].count;
-        if (ahead > p->setting.config->prefetch_bucket_size || must_wait(p, bucket))
+        ahead += layout->buckets[use_at(p, position) / 2].count;
+    while ((use = use_at(p, p->fetched)) >= 0) {
+        ahead += layout->buckets[use / 2].count;
+        if (ahead > p->setting.config->prefetch_bucket_size || must_wait(p, use / 2))
             break;
-        TRY(gather_next(p, bucket));
+        TRY(gather_next(p, use));
     }
     return ERR_NONE;
 }

@@ -31,6 +31,7 @@ struct prefetcher_setting {
     const struct layout *layout;
     const struct placement *placements;  // by bucket: the rank's shards of parameters, on any tier
     const struct exchange *exchange;
+    const struct exchange *secondary;  // hpZ: among the ranks that hold a second copy together; null: there is none
     const struct move *move;
     struct tier *tier;
     int layer_count;
@@ -38,15 +39,16 @@ struct prefetcher_setting {
 
 struct prefetcher {
     struct prefetcher_setting setting;
-    struct access_trace access_trace;
-    struct buffer_cache gathered;     // device: full buckets, in use or fetched ahead
-    struct buffer_cache host_params;  // host: the rank's shards of buckets on NVMe
-    uint64_t host_hits, host_misses;  // fetches that found the shard in host_params, and that read it from NVMe
-    uint64_t layer_begin;             // position of the present layer's first bucket
-    uint64_t fetched;                 // buckets at positions below this one have been fetched
-    uint64_t *fetched_at;             // by bucket: the last position that it was fetched for, plus 1; 0: none
-    uint64_t touched_count;           // elements fetched so far, those found in `gathered` included
-    uint64_t *touched_at;             // by bucket: touched_count when it was last fetched
+    struct access_trace access_trace;  // of uses: 2 x bucket, plus 1 in backward
+    struct bucket *secondary_buckets;  // hpZ: as the second copy is cut
+    struct buffer_cache gathered;      // device: full buckets, in use or fetched ahead
+    struct buffer_cache host_params;   // host: the rank's shards of buckets on NVMe
+    uint64_t host_hits, host_misses;   // fetches that found the shard in host_params, and that read it from NVMe
+    uint64_t layer_begin;              // position of the present layer's first bucket
+    uint64_t fetched;                  // buckets at positions below this one have been fetched
+    uint64_t *fetched_at;              // by bucket: the last position that it was fetched for, plus 1; 0: none
+    uint64_t touched_count;            // elements fetched so far, those found in `gathered` included
+    uint64_t *touched_at;              // by bucket: touched_count when it was last fetched
 };
 
 int prefetcher_open(const struct prefetcher_setting *setting, struct prefetcher *out);
@@ -55,8 +57,9 @@ void prefetcher_close(struct prefetcher *prefetcher);
 // A layer asks for its buckets: first this, then prefetcher_acquire for each, then prefetcher_run_ahead.
 void prefetcher_begin_layer(struct prefetcher *prefetcher);
 
-// *full is the bucket's memory on the device, complete when the operations issued so far have run.
-int prefetcher_acquire(struct prefetcher *prefetcher, int bucket, const void **full);
+// *full is the bucket's memory on the device, complete when the operations issued so far have run. With a second copy,
+// forward stores its part of the bucket there, and backward gathers from it.
+int prefetcher_acquire(struct prefetcher *prefetcher, int bucket, bool backward, const void **full);
 
 // Fetches later layers.
 int prefetcher_run_ahead(struct prefetcher *prefetcher);

@@ -22,8 +22,7 @@ int stage_plan(const struct stage_operations *operations, const struct stage_set
     const struct config *config = setting->config;
     assert(setting->model && config && setting->comm && setting->executor && setting->tier && setting->threads > 0);
     *out = (struct stage){.operations = operations, .setting = *setting};
-    out->exchange =
-        (struct exchange){setting->comm, setting->executor, config->reduce_bucket_size, config->allgather_bucket_size};
+    TRY(stage_open_groups(out));
     out->move = (struct move){setting->executor, setting->ledger, setting->nvme};
     size_t params = (size_t)setting->model->param_count + 1;
     out->params = calloc(params, sizeof *out->params);
@@ -36,10 +35,11 @@ int stage_plan(const struct stage_operations *operations, const struct stage_set
         .config = config,
         .layout = &out->layout,
         .placements = out->placements,
-        .comm = setting->comm,
+        .comm = out->shard_comm,
+        .ranks = comm_world(setting->comm),
         .move = out->move,
         .replicated = operations->replicates_update,
-        .shard = operations->replicates_update ? 0 : comm_rank(setting->comm),
+        .shard = operations->replicates_update ? 0 : comm_rank(out->shard_comm),
         .threads = setting->threads,
     };
     TRY(operations->open(out));
@@ -65,6 +65,7 @@ void stage_close(struct stage *stage)
     for (size_t i = 0; i < stage->name_count; i++)
         free(stage->names[i]);
     free(stage->names);
+    stage_close_groups(stage);
     *stage = (struct stage){0};
 }
 
@@ -82,7 +83,7 @@ bool stage_last_micro_step(const struct stage *stage)
 int stage_acquire(struct stage *stage, int layer, enum pass pass)
 {
     if (stage->operations->acquire)
-        TRY(stage->operations->acquire(stage, layer));
+        TRY(stage->operations->acquire(stage, layer, pass));
     return pass == PASS_BACKWARD ? stage_open_gradients(stage, layer) : ERR_NONE;
 }
 

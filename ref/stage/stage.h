@@ -15,6 +15,7 @@
 #include "ref/config/config.h"
 #include "ref/executor/executor.h"
 #include "ref/executor/move.h"
+#include "ref/mesh/mesh.h"
 #include "ref/model/model.h"
 #include "ref/optimizer/optimizer.h"
 #include "ref/partition/buffer_cache.h"
@@ -41,7 +42,7 @@ struct stage_operations {
     // Cuts the model into buckets and allocates the rank's part of every state.
     int (*open)(struct stage *stage);
     // Brings a layer's parameters to the device. Null: every rank holds them there.
-    int (*acquire)(struct stage *stage, int layer);
+    int (*acquire)(struct stage *stage, int layer, enum pass pass);
     // Ends the layer's use of its parameters. Null: they stay.
     int (*release)(struct stage *stage, int layer);
     // Sums a bucket's gradient over ranks.
@@ -68,12 +69,19 @@ struct stage_setting {
 struct stage {
     const struct stage_operations *operations;
     struct stage_setting setting;
-    struct layout layout;          // the parameters in buckets, and the buckets' shards
+    struct mesh mesh;
+    struct comm *shard_comm;    // the ranks over which states are partitioned: the whole world, or a group of it
+    struct comm *replica_comm;  // the ranks with this rank's shards; null: there are none but this one
+    struct comm
+        *secondary_comm;   // hpZ: the ranks of the shard group that hold a second copy of the parameters; null: none
+    struct layout layout;  // the parameters in buckets, and the buckets' shards
     struct placement *placements;  // by bucket: where each of its states lives
     struct optimizer optimizer;
-    struct exchange exchange;  // collectives over buckets
-    struct move move;          // copies between tiers
-    int micro;                 // micro-step of the present step, from 0
+    struct exchange exchange;   // collectives over buckets, among the ranks of the shard group,
+    struct exchange replicas;   // among the replicas,
+    struct exchange secondary;  // and among the ranks of the secondary partition
+    struct move move;           // copies between tiers
+    int micro;                  // micro-step of the present step, from 0
 
     // By parameter, for the operations that compute a layer.
     const void **params;               // valid from acquire to release
@@ -93,6 +101,9 @@ struct stage {
     char **names;  // [name_count] of shards on NVMe, for messages; owned
     size_t name_count;
 };
+
+// With a mesh of replicas (config.mesh) a shard group partitions the states: for shards and buckets, "rank" and "world"
+// mean the group's. Replicas hold the same states bit by bit (stage_mesh.c).
 
 // 0: data parallelism; 1, 2, 3: ZeRO. ERR_USAGE for anything else.
 int stage_find(int number, const struct stage_operations **out);
@@ -123,7 +134,7 @@ int stage_step(struct stage *stage, bool *applied);
 // The buckets in which a layer's parameters lie; *next starts as 0. False when there are no more.
 bool stage_next_bucket(const struct stage *stage, int layer, int *next, int *bucket);
 
-// The shard that this rank owns of a bucket: its rank, or 0 where every rank owns everything.
+// The shard that this rank owns of a bucket: its rank in the shard group, or 0 where every rank owns everything.
 int stage_shard(const struct stage *stage, int bucket);
 
 // --- For checks and checkpoints: outside the executor, which must be idle, and uncounted ---

@@ -70,19 +70,35 @@ int stage_keep_gradient(struct stage *stage, int bucket)
                      config->accumulation_dtype, b->count, stage->micro > 0);
 }
 
-int stage_store_gradient(struct stage *stage, int bucket, const void *reduced_shard, enum dtype dtype, bool add)
+// On the device: adds the shard, and the replicas' after it. The reduced shard's memory, which nobody reads again,
+// serves the sum over replicas if it has the communication dtype.
+static int store_on_device(struct stage *stage, int bucket, void *reduced_shard, enum dtype dtype, size_t count,
+                           bool add)
+{
+    const struct config *config = stage->setting.config;
+    struct location kept = {TIER_DEVICE, stage->placements[bucket].gradient_shard};
+    if (reduced_shard == kept.address)
+        return ERR_NONE;
+    TRY(move_cast(&stage->move, TIER_DEVICE, reduced_shard, dtype, kept.address, config->accumulation_dtype, count,
+                  add));
+    if (!add || !stage_sums_replicas(stage))
+        return ERR_NONE;
+    void *wire = reduced_shard;
+    if (dtype != config->communication_dtype && config->accumulation_dtype != config->communication_dtype)
+        wire = buffer_cache_acquire(&stage->comm_buffers, bucket);
+    return stage_sum_kept_replicas(stage, bucket, kept, wire);
+}
+
+int stage_store_gradient(struct stage *stage, int bucket, void *reduced_shard, enum dtype dtype, bool add)
 {
     const struct placement *placement = &stage->placements[bucket];
     enum dtype shard_dtype = stage->setting.config->accumulation_dtype;
     size_t count = bucket_shard_real(&stage->layout.buckets[bucket], stage_shard(stage, bucket));
     size_t shard_bytes = count * dtype_bytes(shard_dtype);
     struct location gradient_shard = {placement->gradient_tier, placement->gradient_shard},
-                    source = {TIER_DEVICE, (void *)(uintptr_t)reduced_shard};
+                    source = {TIER_DEVICE, reduced_shard};
     if (gradient_shard.tier == TIER_DEVICE)
-        return reduced_shard == placement->gradient_shard
-                   ? ERR_NONE
-                   : move_cast(&stage->move, TIER_DEVICE, reduced_shard, dtype, placement->gradient_shard, shard_dtype,
-                               count, add);
+        return store_on_device(stage, bucket, reduced_shard, dtype, count, add);
     // Bucket by bucket, in the communication dtype, gradients leave for the host beside the rest of backward
     // (ZeRO-Offload, section 4.1).
     struct location arrived_shard = gradient_shard;
@@ -100,6 +116,8 @@ int stage_store_gradient(struct stage *stage, int bucket, const void *reduced_sh
         TRY(move_cast(&stage->move, TIER_HOST, arrived_shard.address, dtype, summed_shard.address, shard_dtype, count,
                       add));
     }
+    if (add && stage_sums_replicas(stage))
+        TRY(stage_sum_kept_replicas(stage, bucket, summed_shard, arrived_shard.address));
     if (stage_last_micro_step(stage))
         TRY(optimizer_scan(&stage->optimizer, bucket, TIER_HOST, summed_shard.address));
     if (gradient_shard.tier == TIER_NVME)
@@ -115,15 +133,20 @@ int stage_scatter_gradient(struct stage *stage, int bucket)
     const struct config *config = stage->setting.config;
     const struct placement *placement = &stage->placements[bucket];
     enum dtype dtype = config->communication_dtype;
-    void *comm_buffer;
-    TRY(stage_to_comm_buffer(stage, bucket, close_gradient_buffer(stage, bucket), config->precision, &comm_buffer));
-    bool direct = stage->micro == 0 && dtype == config->accumulation_dtype && placement->gradient_tier == TIER_DEVICE;
-    TRY(exchange_reduce_scatter(&stage->exchange, b, comm_buffer, direct ? placement->gradient_shard : NULL, dtype));
-    if (direct)
-        return ERR_NONE;
+    bool add = stage->micro > 0, sums_replicas = stage_sums_replicas(stage) && !add;
+    void *gradient = close_gradient_buffer(stage, bucket), *comm_buffer;
+    if (stage_is_in_group_of_one(stage) && !sums_replicas)
+        return stage_store_gradient(stage, bucket, gradient, config->precision, add);
+    TRY(stage_to_comm_buffer(stage, bucket, gradient, config->precision, &comm_buffer));
+    bool direct = !add && dtype == config->accumulation_dtype && placement->gradient_tier == TIER_DEVICE;
     char *reduced_shard =
-        (char *)comm_buffer + bucket_shard_begin(b, comm_rank(stage->setting.comm)) * dtype_bytes(dtype);
-    return stage_store_gradient(stage, bucket, reduced_shard, dtype, stage->micro > 0);
+        direct ? placement->gradient_shard
+               : (char *)comm_buffer + bucket_shard_begin(b, comm_rank(stage->shard_comm)) * dtype_bytes(dtype);
+    TRY(exchange_reduce_scatter(&stage->exchange, b, comm_buffer, reduced_shard, dtype));
+    // With one micro-step the second hop follows the first; with more, all additions to the shard come between.
+    if (sums_replicas)
+        TRY(stage_sum_replicas(stage, bucket, reduced_shard));
+    return direct ? ERR_NONE : stage_store_gradient(stage, bucket, reduced_shard, dtype, add);
 }
 
 int stage_to_comm_buffer(struct stage *stage, int bucket, void *full, enum dtype dtype, void **out)

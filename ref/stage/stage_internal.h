@@ -5,6 +5,23 @@
 
 #include "ref/stage/stage.h"
 
+// Opens the communicators of the shard group and of the replicas. Collective.
+int stage_open_groups(struct stage *stage);
+void stage_close_groups(struct stage *stage);
+
+// True in the micro-step that sums gradients over replicas.
+bool stage_sums_replicas(const struct stage *stage);
+
+// True if a shard group is one rank among replicas. It has nothing to exchange, so that its gradients do not take the
+// communication dtype before they are summed over replicas: data parallelism.
+bool stage_is_in_group_of_one(const struct stage *stage);
+
+// shard = its sum over replicas, in the communication dtype.
+int stage_sum_replicas(struct stage *stage, int bucket, void *shard);
+
+// The same for a shard in the accumulation dtype. `wire`, on the same tier, has room for it in the communication dtype.
+int stage_sum_kept_replicas(struct stage *stage, int bucket, struct location kept, void *wire);
+
 // Cuts the model into buckets and chooses the tier of every state.
 int stage_lay_out(struct stage *stage, const struct layout_rule *rule);
 
@@ -30,15 +47,15 @@ void *stage_full_gradient(const struct stage *stage, int bucket);
 int stage_keep_gradient(struct stage *stage, int bucket);
 
 // Gradient shards: reduce-scatters the gradient buffer and adds the rank's shard of the sum to the one that it keeps.
-// The first micro-step overwrites.
+// The first micro-step overwrites. The last one also sums over replicas.
 int stage_scatter_gradient(struct stage *stage, int bucket);
 
 // *out is a complete gradient as collectives take it: `full` itself, or its copy in the communication dtype.
 int stage_to_comm_buffer(struct stage *stage, int bucket, void *full, enum dtype dtype, void **out);
 
 // Stores the rank's shard of a reduced gradient, which is on the device and has that dtype, where it is kept; or adds
-// it there.
-int stage_store_gradient(struct stage *stage, int bucket, const void *reduced_shard, enum dtype dtype, bool add);
+// it there, and after the last micro-step sums what is kept over replicas.
+int stage_store_gradient(struct stage *stage, int bucket, void *reduced_shard, enum dtype dtype, bool add);
 
 // Publishes by an all-gather into the full parameters.
 int stage_gather_full(struct stage *stage, int bucket);
@@ -46,6 +63,7 @@ int stage_gather_full(struct stage *stage, int bucket);
 // Memory of states; the placements point there. Parameters in the model's dtype; gradients in the accumulation dtype;
 // the optimizer's shards with the buffers in which its sub-groups and offloaded gradients travel.
 int stage_allocate_param_shards(struct stage *stage);
+int stage_allocate_secondary(struct stage *stage);
 int stage_allocate_full_gradients(struct stage *stage);
 int stage_allocate_gradient_shards(struct stage *stage);
 int stage_allocate_optimizer(struct stage *stage);

@@ -203,6 +203,28 @@ int stage_allocate_param_shards(struct stage *stage)
     return allocate_persistent(stage);
 }
 
+// The second copy of gathered parameters: on the device, so that backward waits for no other tier.
+int stage_allocate_secondary(struct stage *stage)
+{
+    size_t element_bytes = dtype_bytes(stage->setting.config->precision), count = 0, real = 0;
+    if (!stage->secondary_comm)
+        return ERR_NONE;
+    for (int i = 0; i < stage->layout.bucket_count; i++) {
+        struct bucket secondary = bucket_secondary(&stage->layout.buckets[i], comm_world(stage->secondary_comm));
+        count += secondary.persistent ? 0 : secondary.shard_elements;
+        real += secondary.persistent ? 0 : bucket_shard_real(&secondary, comm_rank(stage->secondary_comm));
+    }
+    char *memory;
+    TRY(tier_allocate(stage->setting.tier, TIER_DEVICE, KIND_PARAMETER, "secondary parameters", count * element_bytes,
+                      (count - real) * element_bytes, (void **)&memory));
+    for (int i = 0; i < stage->layout.bucket_count; i++) {
+        struct bucket secondary = bucket_secondary(&stage->layout.buckets[i], comm_world(stage->secondary_comm));
+        stage->placements[i].secondary = memory;
+        memory += (secondary.persistent ? 0 : secondary.shard_elements) * element_bytes;
+    }
+    return ERR_NONE;
+}
+
 int stage_allocate_full_gradients(struct stage *stage)
 {
     struct layout *layout = &stage->layout;

@@ -60,9 +60,11 @@ int stage_allocate_arrived_shards(struct stage *stage)
             largest = stage->layout.buckets[i].shard_elements;
     }
     int count = config->overlap_comm ? 2 : 1;
-    TRY(buffer_pool_open(stage->setting.tier, TIER_HOST, "arriving gradients",
-                         largest * dtype_bytes(config->communication_dtype), arrive ? count : 0,
-                         &stage->arrived_shards));
+    size_t element_bytes = dtype_bytes(config->communication_dtype);
+    if (stage_is_in_group_of_one(stage) && dtype_bytes(config->precision) > element_bytes)
+        element_bytes = dtype_bytes(config->precision);
+    TRY(buffer_pool_open(stage->setting.tier, TIER_HOST, "arriving gradients", largest * element_bytes,
+                         arrive ? count : 0, &stage->arrived_shards));
     return buffer_pool_open(stage->setting.tier, TIER_HOST, "gradients being added",
                             largest * dtype_bytes(config->accumulation_dtype), add ? count : 0, &stage->summed_shards);
 }

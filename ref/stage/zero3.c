@@ -11,7 +11,7 @@ static int zero3_open(struct stage *stage)
 {
     const struct config *config = stage->setting.config;
     const struct layout_rule rule = {
-        .shards = comm_world(stage->setting.comm),
+        .shards = comm_world(stage->shard_comm),
         .cut_frozen = true,
         .owners_in_turn = config->partitioning == PARTITION_OWNER_BROADCAST,
         .persistence_threshold = config->param_persistence_threshold,
@@ -19,6 +19,7 @@ static int zero3_open(struct stage *stage)
     };
     TRY(stage_lay_out(stage, &rule));
     TRY(stage_allocate_param_shards(stage));
+    TRY(stage_allocate_secondary(stage));
     TRY(stage_allocate_gradient_shards(stage));
     TRY(stage_allocate_optimizer(stage));
     TRY(stage_allocate_gradient_buffers(stage));
@@ -27,6 +28,7 @@ static int zero3_open(struct stage *stage)
         .layout = &stage->layout,
         .placements = stage->placements,
         .exchange = &stage->exchange,
+        .secondary = stage->secondary_comm ? &stage->secondary : NULL,
         .move = &stage->move,
         .tier = stage->setting.tier,
         .layer_count = stage->setting.model->layer_count,
@@ -39,7 +41,10 @@ static int zero3_open(struct stage *stage)
 // parameter all-gather by spreading it across the entire forward propagation, and discarding the parameters once they
 // have been used. Note however that this all-gather needs to happen once again for the backward propagation in the
 // reverse order."
-static int zero3_acquire(struct stage *stage, int layer)
+//
+// With hpZ (ZeRO++, section 3.2) forward stores what it gathered in the secondary partition, which a smaller group of
+// ranks holds together, and backward gathers from there.
+static int zero3_acquire(struct stage *stage, int layer, enum pass pass)
 {
     int bucket;
     prefetcher_begin_layer(&stage->prefetcher);
@@ -47,7 +52,7 @@ static int zero3_acquire(struct stage *stage, int layer)
         const void *full;
         if (stage->layout.buckets[bucket].persistent)
             continue;
-        TRY(prefetcher_acquire(&stage->prefetcher, bucket, &full));
+        TRY(prefetcher_acquire(&stage->prefetcher, bucket, pass == PASS_BACKWARD, &full));
         stage_point_params(stage, bucket, full);
     }
     return prefetcher_run_ahead(&stage->prefetcher);

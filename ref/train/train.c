@@ -100,6 +100,8 @@ static int run_rank(struct train_rank *rank)
     TRY(train_rank_open(rank));
     if (rank->setting->config->reduction_group > 0 && rank->setting->accelerator)
         return err_set(ERR_USAGE, "\"zerogauge.reduction_group\": GPUs support only the canonical order of sums");
+    if (rank->setting->native_reduction && rank->stage.replica_comm)
+        return err_set(ERR_USAGE, "--native-reduction compares sums over all ranks: give it without replicas");
     TRY(comm_set_group(rank->comm, (int)rank->setting->config->reduction_group));
     if (rank->setting->native_reduction)
         TRY(comm_native_begin(rank->comm));

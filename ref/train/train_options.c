@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORLD_MAX = 1024, WORLD_DEFAULT = 2, WORLD_NOT_GIVEN = -1 };
+enum { MESH_OPTION_BYTES = 256, WORLD_MAX = 1024, WORLD_DEFAULT = 2, WORLD_NOT_GIVEN = -1 };
 
 static const char *const examples[] = {
     "zerogauge train --preset zero3 --world 4 --steps 50 --verify",
@@ -53,6 +53,9 @@ static int parse(int argc, const char **argv, struct train_options *a)
     struct poptOption how[] = {
         {"world", 'w', POPT_ARG_INT, &a->world, 0,
          "ranks: threads of this process, or the processes of mpirun or srun (default: 2, or the launcher's)", "N"},
+        {"mesh", '\0', TEXT, &a->mesh, 0,
+         "replicate the shards of the states: replicate=R,shard=S, which is R x S ranks (default: one shard group)",
+         "MESH"},
         {"native-reduction", '\0', FLAG, &a->native_reduction, 0,
          "let MPI sum in its own order, and compare every bit with the canonical sum; needs a launcher", NULL},
         {"threads", '\0', POPT_ARG_INT, &a->threads, 0, "threads of each rank's optimizer (default: cores / ranks)",
@@ -165,7 +168,15 @@ int train_options_parse(int argc, const char **argv, struct train_options *a)
     TRY(launcher_find(&a->launcher));
     if (a->find_largest && a->launcher.world > 1)
         return err_set(ERR_USAGE, "--find-largest runs its ranks as threads: start it without a launcher");
-    TRY(launcher_world(&a->launcher, a->world == WORLD_NOT_GIVEN ? 0 : a->world, WORLD_DEFAULT, &a->world));
+    int given = a->world == WORLD_NOT_GIVEN ? 0 : a->world;
+    if (a->mesh && given == 0) {
+        struct mesh mesh;
+        TRY(mesh_parse(a->mesh, &mesh));
+        given = mesh_world(&mesh);
+    }
+    TRY(launcher_world(&a->launcher, given, WORLD_DEFAULT, &a->world));
+    if (a->world > WORLD_MAX && a->launcher.world == 0)
+        return err_set(ERR_USAGE, "--mesh %s: expected at most %d ranks", a->mesh, WORLD_MAX);
     if (a->native_reduction && a->launcher.world == 0)
         return err_set(ERR_USAGE, "--native-reduction needs ranks that are processes: start them with mpirun or srun");
     return ERR_NONE;
@@ -181,11 +192,20 @@ static size_t list_length(char *const *list)
 
 int train_options_config(const struct train_options *a, struct config *config, struct config_notes *notes)
 {
+    size_t set_count = list_length(a->set);
+    const char *set[set_count + 1];
+    char mesh[MESH_OPTION_BYTES];
+    for (size_t i = 0; i < set_count; i++)
+        set[i] = a->set[i];
+    if (a->mesh) {
+        snprintf(mesh, sizeof mesh, "zerogauge.mesh=%s", a->mesh);
+        set[set_count++] = mesh;
+    }
     const struct config_options options = {
         .world = a->world,
         .steps = (uint64_t)a->steps,
-        .set = (const char *const *)a->set,
-        .set_count = list_length(a->set),
+        .set = set,
+        .set_count = set_count,
         .nvme_paths = (const char *const *)a->nvme_path,
         .nvme_path_count = list_length(a->nvme_path),
         .engine = a->engine,
@@ -259,9 +279,10 @@ static void list_free(char **list)
 
 void train_options_close(struct train_options *a)
 {
-    char *texts[] = {a->preset,      a->config_path, a->model,      a->schedule, a->text_path, a->device_memory,
-                     a->host_memory, a->nvme_space,  a->engine,     a->emulate,  a->trace,     a->inject,
-                     a->save,        a->resume,      a->checkpoint, a->weights,  a->device,    a->lora};
+    char *texts[] = {a->preset,        a->config_path, a->model,      a->schedule, a->text_path,
+                     a->device_memory, a->host_memory, a->nvme_space, a->engine,   a->emulate,
+                     a->trace,         a->inject,      a->mesh,       a->save,     a->resume,
+                     a->checkpoint,    a->weights,     a->device,     a->lora};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     list_free(a->set);

@@ -11,7 +11,7 @@
 // As given on the command line; null and 0 where absent, unless there is a default.
 struct train_options {
     char *preset, *config_path, *model, *schedule, *text_path, *device_memory;
-    char *host_memory, *nvme_space, *engine, *emulate, *trace, *inject;
+    char *host_memory, *nvme_space, *engine, *emulate, *trace, *inject, *mesh;
     char **set, **nvme_path;
     char *save, *resume, *checkpoint, *weights, *device, *lora;
     int world, threads;  // world: of the launcher, if there is one

@@ -124,6 +124,10 @@ static void print_marks(const struct train_setting *setting, const struct train_
         fprintf(out, "  EMULATED lanes, GB/s: %s\n", emulation_text(&setting->emulation, text));
     if (setting->buffered && config_uses_nvme(setting->config))
         fprintf(out, "  BUFFERED: NVMe through the page cache, not the disk's speed\n");
+    char mesh[MESH_TEXT_BYTES];
+    if (setting->config->mesh.replicate > 1)
+        fprintf(out, "  mesh %s: sums within shard groups, then over replicas\n",
+                mesh_text(&setting->config->mesh, mesh));
     if (setting->config->reduction_group > 0)
         fprintf(out, "  HIERARCHICAL sums, in groups of %zu ranks\n", setting->config->reduction_group);
     if (setting->native_reduction)

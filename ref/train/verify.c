@@ -110,18 +110,21 @@ static void lay_out(const struct train_rank *rank, int bucket, int state, size_t
     }
 }
 
-// Rank 0 collects and compares fp32 states. Every rank compares its parameters in the model's dtype with those that
-// rank 0 sends.
+// Rank 0 collects and compares fp32 states, and so does the first rank of every replica. Every rank compares its
+// parameters in the model's dtype with those that rank 0 sends.
 static int compare_bucket(struct train_rank *rank, int bucket, int *first_param, struct train_difference *difference)
 {
     static const char *const names[] = {"parameter", "exp_avg", "exp_avg_sq"};
     const struct bucket *b = &rank->stage.layout.buckets[bucket];
     for (int state = 0; state < STATE_COUNT && !b->frozen; state++) {
         TRY(stage_collect(&rank->stage, bucket, (enum state)state, rank->full));
-        if (rank->rank != 0)
-            continue;
-        lay_out(rank, bucket, state, sizeof(float), rank->expected);
-        compare(rank, bucket, names[state], rank->expected, rank->full, sizeof(float), first_param, difference);
+        if (rank->rank == 0)
+            lay_out(rank, bucket, state, sizeof(float), rank->expected);
+        if (rank->stage.replica_comm)
+            TRY(comm_broadcast(rank->comm, rank->expected, b->count * sizeof(float), 0));
+        bool first = rank->stage.replica_comm ? comm_rank(rank->stage.shard_comm) == 0 : rank->rank == 0;
+        if (first)
+            compare(rank, bucket, names[state], rank->expected, rank->full, sizeof(float), first_param, difference);
     }
     size_t element_bytes = dtype_bytes(rank->setting->config->precision);
     TRY(stage_collect_model_params(&rank->stage, bucket, rank->full));

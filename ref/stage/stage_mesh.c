@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// A stage on a mesh of replicas: states are partitioned over the ranks of a shard group, and every group has a copy of
+// all of them. This is FSDP's hybrid sharding (HSDP) and MiCS. Gradients are summed in two hops (MiCS, "2-hop gradient
+// synchronization"): a reduce-scatter within the group, as in the plain stage, in every micro-step; and once a step,
+// after the last micro-step, an all-reduce of each shard over the ranks that hold it.
+#include "ref/stage/stage_internal.h"
+
+#include "base/err.h"
+
+// hpZ (ZeRO++, section 3.2) is another use of groups: states are partitioned over the whole shard group, and
+// consecutive ranks of it hold a second copy of the parameters together, from which backward gathers (zero3.c).
+
+// Makes a world of the ranks that share this rank's group of that kind.
+static int split(struct stage *stage, enum mesh_kind kind, struct comm **out)
+{
+    const struct mesh *mesh = &stage->mesh;
+    struct comm *world = stage->setting.comm;
+    int members[mesh_group_size(mesh, kind)], group = mesh_group_of(mesh, kind, comm_rank(world));
+    for (int i = 0; i < mesh_group_size(mesh, kind); i++)
+        members[i] = mesh_rank_at(mesh, kind, group, i);
+    TRY(comm_split(world, members, mesh_group_size(mesh, kind), out));
+    comm_count_in(*out, stage->setting.ledger);
+    return ERR_NONE;
+}
+
+static int split_secondary(struct stage *stage, int ranks)
+{
+    int members[ranks], first = comm_rank(stage->shard_comm) / ranks * ranks;
+    for (int i = 0; i < ranks; i++)
+        members[i] = first + i;
+    TRY(comm_split(stage->shard_comm, members, ranks, &stage->secondary_comm));
+    comm_count_in(stage->secondary_comm, stage->setting.ledger);
+    return ERR_NONE;
+}
+
+int stage_open_groups(struct stage *stage)
+{
+    const struct stage_setting *setting = &stage->setting;
+    const struct config *config = setting->config;
+    stage->mesh = config_mesh(config, comm_world(setting->comm));
+    stage->shard_comm = setting->comm;
+    if (stage->mesh.replicate > 1) {
+        TRY(split(stage, MESH_REPLICATE, &stage->replica_comm));
+        TRY(split(stage, MESH_SHARD, &stage->shard_comm));
+    }
+    stage->exchange = (struct exchange){stage->shard_comm, setting->executor, config->reduce_bucket_size,
+                                        config->allgather_bucket_size};
+    if (config->secondary_ranks > 1)
+        TRY(split_secondary(stage, config->secondary_ranks));
+    stage->replicas = stage->secondary = stage->exchange;
+    stage->replicas.comm = stage->replica_comm;
+    stage->secondary.comm = stage->secondary_comm;
+    return ERR_NONE;
+}
+
+void stage_close_groups(struct stage *stage)
+{
+    comm_close(stage->secondary_comm);
+    if (stage->shard_comm != stage->setting.comm)
+        comm_close(stage->shard_comm);
+    comm_close(stage->replica_comm);
+}
+
+bool stage_sums_replicas(const struct stage *stage)
+{
+    return stage->replica_comm && stage_last_micro_step(stage);
+}
+
+bool stage_is_in_group_of_one(const struct stage *stage)
+{
+    return stage->replica_comm && comm_world(stage->shard_comm) == 1;
+}
+
+int stage_sum_replicas(struct stage *stage, int bucket, void *shard)
+{
+    size_t count = bucket_shard_real(&stage->layout.buckets[bucket], stage_shard(stage, bucket));
+    return exchange_all_reduce(&stage->replicas, shard, count, stage->setting.config->communication_dtype);
+}
+
+int stage_sum_kept_replicas(struct stage *stage, int bucket, struct location kept, void *wire)
+{
+    const struct config *config = stage->setting.config;
+    enum dtype dtype = config->accumulation_dtype, communication = config->communication_dtype;
+    size_t count = bucket_shard_real(&stage->layout.buckets[bucket], stage_shard(stage, bucket));
+    if (dtype == communication)
+        return stage_sum_replicas(stage, bucket, kept.address);
+    TRY(move_cast(&stage->move, kept.tier, kept.address, dtype, wire, communication, count, false));
+    TRY(stage_sum_replicas(stage, bucket, wire));
+    return move_cast(&stage->move, kept.tier, wire, communication, kept.address, dtype, count, false);
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training on meshes of replicas: on every mesh, stage, tier, dtype, accumulation and schedule, every bit of every
+// replica is unsharded Adam's, and the bytes held and moved are the formulas'. Every rank has micro-batches of its own.
+#include "base/folder_test.h"
+#include "ref/comm/mpirun_test.h"
+#include "ref/train/offload_trial.h"
+
+#include <limits.h>
+
+enum { MESH_COUNT = 10 };
+static const struct {
+    int replicas, shards;
+} meshes[MESH_COUNT] = {{2, 2}, {3, 2}, {2, 3}, {4, 2}, {2, 4}, {6, 2}, {1, 4}, {4, 1}, {6, 1}, {1, 6}};
+
+static const struct executor_schedule schedules[] = {
+    {EXECUTOR_SERIAL, 0}, {EXECUTOR_OVERLAP, 0}, {EXECUTOR_CHAOS, 1}, {EXECUTOR_CHAOS, 2}};
+
+// Precision, communication and accumulation of gradients.
+static const enum dtype dtypes[][3] = {{DTYPE_FP32, DTYPE_FP32, DTYPE_FP32}, {DTYPE_BF16, DTYPE_BF16, DTYPE_BF16},
+                                       {DTYPE_BF16, DTYPE_FP32, DTYPE_FP32}, {DTYPE_FP16, DTYPE_FP16, DTYPE_FP32},
+                                       {DTYPE_FP32, DTYPE_BF16, DTYPE_FP32}, {DTYPE_BF16, DTYPE_BF16, DTYPE_FP32}};
+
+static struct offload_trial trial_of(int number, int stage)
+{
+    const int mesh = number % MESH_COUNT, dtype = number % 6;
+    struct offload_trial trial = OFFLOAD_TRIAL(.stage = stage, .accumulation = 1 + (size_t)(number / 2) % 3);
+    trial.replicas = meshes[mesh].replicas;
+    trial.world = meshes[mesh].replicas * meshes[mesh].shards;
+    trial.schedule = schedules[number / 3 % 4];
+    trial.precision = dtypes[dtype][0];
+    trial.communication = dtypes[dtype][1];
+    trial.sum = dtypes[dtype][2];
+    trial.bucket = number % 3 ? 5000 : 64;
+    trial.overlap_comm = number % 4 < 2;
+    trial.contiguous = number % 5 != 0;
+    trial.clip = number % 2 ? 0.05 : 0;
+    trial.persistence = number % 7 == 0 ? 100 : 0;
+    trial.model = number % 11 == 0 ? "linear-few" : number % 11 == 1 ? "linear-overflow" : "linear";
+    return trial;
+}
+
+// Sanitizers look at memory and threads, for which fewer trials do.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { TRIALS = 12 };
+#else
+enum { TRIALS = 60 };
+#endif
+
+static void expect_unsharded_adam(int stage)
+{
+    for (int number = 0; number < TRIALS; number++) {
+        struct offload_trial trial = trial_of(number, stage);
+        struct train_result result;
+        offload_demand(&trial, &result);
+    }
+}
+
+Test(mesh_train, zero1_concurrent_on_meshes_is_unsharded_adam)
+{
+    expect_unsharded_adam(1);
+}
+
+Test(mesh_train, zero2_concurrent_on_meshes_is_unsharded_adam)
+{
+    expect_unsharded_adam(2);
+}
+
+Test(mesh_train, zero3_concurrent_on_meshes_is_unsharded_adam)
+{
+    expect_unsharded_adam(3);
+}
+
+Test(mesh_train, offloaded_states_on_meshes_are_unsharded_adams)
+{
+    static const enum ledger_tier tiers[][3] = {
+        // optimizer, gradient, parameter
+        {TIER_HOST, TIER_HOST, TIER_DEVICE},
+        {TIER_HOST, TIER_HOST, TIER_HOST},
+        {TIER_NVME, TIER_NVME, TIER_NVME},
+        {TIER_NVME, TIER_HOST, TIER_DEVICE},
+    };
+    for (int number = 0; number < 24; number++) {
+        int tier = number % 4,
+            stage = tiers[tier][0] == TIER_NVME || tiers[tier][2] != TIER_DEVICE ? 3 : 1 + number % 3;
+        struct offload_trial trial = trial_of(number * 5 + 1 + number % 7, stage);
+        struct train_result result;
+        trial.optimizer = tiers[tier][0];
+        trial.gradient = tiers[tier][1];
+        trial.parameter = tiers[tier][2];
+        trial.delay = number % 6 == 5 ? 2 : 0;
+        trial.unchecked = number % 5 == 2;
+        offload_demand(&trial, &result);
+    }
+}
+
+// hpZ: backward gathers from the second copy, also of parameters on the host and on NVMe, and beside replicas.
+Test(mesh_train, a_secondary_partition_has_the_bits_of_unsharded_adam)
+{
+    static const int cuts[][3] = {{4, 1, 2}, {4, 1, 4}, {6, 1, 2},  {6, 1, 3},
+                                  {8, 2, 2}, {8, 1, 4}, {12, 3, 2}, {6, 6, 0}};
+    static const enum ledger_tier tiers[] = {TIER_DEVICE, TIER_HOST, TIER_NVME};
+    for (int number = 0; number < TRIALS; number++) {
+        struct offload_trial trial = trial_of(number * 7, 3);
+        struct train_result result;
+        trial.world = cuts[number % 8][0];
+        trial.replicas = cuts[number % 8][1];
+        trial.secondary = cuts[number % 8][2];
+        trial.parameter = tiers[number % 5 % 3];
+        trial.optimizer = trial.gradient = trial.parameter;
+        trial.delay = number % 4 == 3 && trial.optimizer != TIER_DEVICE ? 2 : 0;
+        trial.max_in_cpu = number % 3 ? 0 : 3000;
+        trial.prefetch = number % 4 ? 5000 : 0;
+        trial.reuse = number % 6 == 2 ? 100000 : number % 6 == 3 ? 3000 : 0;
+        trial.checkpointing = number % 10 == 4;
+        offload_demand(&trial, &result);
+    }
+}
+
+Test(mesh_train, gpts_on_meshes_are_unsharded_adams)
+{
+    for (int stage = 1; stage <= 3; stage++) {
+        struct offload_trial trial = trial_of(stage * 3, stage);
+        struct train_result result;
+        trial.model = "gpt-nano";
+        trial.checkpointing = stage == 2;
+        trial.secondary = stage == 3 ? 2 : 0;
+        offload_demand(&trial, &result);
+    }
+}
+
+static const char *digest_of(struct offload_trial trial, char digest[FILE_DIGEST_BYTES])
+{
+    struct train_result result;
+    offload_demand(&trial, &result);
+    return strcpy(digest, result.digest);
+}
+
+Test(mesh_train, groups_of_one_have_the_bits_of_plain_stages)
+{
+    char mesh[FILE_DIGEST_BYTES], plain[FILE_DIGEST_BYTES];
+    for (size_t accumulation = 1; accumulation <= 2; accumulation++)
+        for (int stage = 1; stage <= 3; stage++)
+            for (int dtype = 0; dtype < 5; dtype++) {
+                struct offload_trial trial =
+                    OFFLOAD_TRIAL(.stage = stage, .world = 4, .accumulation = accumulation, .replicas = 1);
+                trial.precision = dtypes[dtype][0];
+                trial.communication = dtypes[dtype][1];
+                trial.sum = dtypes[dtype][2];
+                struct offload_trial one = trial;
+                one.replicas = 0;
+                cr_expect_str_eq(digest_of(trial, mesh), digest_of(one, plain), "replicate=1, %s",
+                                 offload_name(&trial));
+                trial.replicas = 4;
+                one.stage = 0;
+                cr_expect_str_eq(digest_of(trial, mesh), digest_of(one, plain), "shard=1, %s", offload_name(&trial));
+            }
+}
+
+// Where nothing rounds, every mesh of a world ends in the same bits; and where something does, the order shows.
+Test(mesh_train, exact_sums_have_one_digest_on_every_mesh)
+{
+    char digest[FILE_DIGEST_BYTES], first[FILE_DIGEST_BYTES] = "", rounded[FILE_DIGEST_BYTES], other[FILE_DIGEST_BYTES];
+    for (int replicas = 1; replicas <= 6; replicas++)
+        for (int stage = 1; stage <= 3 && 6 % replicas == 0; stage++) {
+            struct offload_trial trial = OFFLOAD_TRIAL(.model = "linear-exact", .stage = stage, .world = 6,
+                                                       .accumulation = 2, .replicas = replicas);
+            trial.precision = trial.communication = trial.sum = DTYPE_FP32;
+            digest_of(trial, digest);
+            if (!*first)
+                strcpy(first, digest);
+            cr_expect_str_eq(digest, first, "%s", offload_name(&trial));
+        }
+    digest_of(OFFLOAD_TRIAL(.world = 6, .replicas = 2), rounded);
+    digest_of(OFFLOAD_TRIAL(.world = 6, .replicas = 3), other);
+    cr_expect_str_neq(rounded, other);
+}
+
+// A run on one mesh, saved, and continued on another: with exact sums, the bits of a run on either.
+Test(mesh_train, checkpoints_continue_on_any_other_mesh)
+{
+    static char output[1 << 16];
+    static const char *const meshes_of[] = {"replicate=2,shard=2", "replicate=4", "shard=4"};
+    char folder[PATH_MAX], command[3 * PATH_MAX], digest[33], whole[33];
+    const char *train = ZG_BINARY_DIR "/zerogauge train --model linear-exact --set bf16.enabled=false --json";
+    folder_make(folder);
+    snprintf(command, sizeof command, "%s --preset zero2 --world 4 --steps 4 2>&1", train);
+    cr_assert_eq(command_run(command, output, sizeof output), 0, "%s", output);
+    digest_in(output, whole);
+    for (int from = 0; from < 3; from++)
+        for (int to = 0; to < 3; to++) {
+            snprintf(
+                command, sizeof command,
+                "%s --preset zero%d --mesh %s --steps 2 --save %s/%d%d 2>&1 && %s --preset zero%d --mesh %s --steps "
+                "4 --resume %s/%d%d 2>&1",
+                train, 1 + from, meshes_of[from], folder, from, to, train, 3 - to, meshes_of[to], folder, from, to);
+            cr_assert_eq(command_run(command, output, sizeof output), 0, "%s: %s", command, output);
+            const char *last = strstr(output, "\"resumed_step\":2");
+            cr_assert_not_null(last, "%s", output);
+            while (last > output && last[-1] != '\n')
+                last--;
+            digest_in(last, digest);
+            cr_expect_str_eq(digest, whole, "from %s to %s", meshes_of[from], meshes_of[to]);
+        }
+    folder_remove(folder);
+}
+
+Test(mesh_train, processes_have_the_bits_of_threads_on_a_mesh)
+{
+    MPI_OR_SKIP();
+    static char output[1 << 16];
+    static const char *const runs[] = {
+        "--preset zero3 --mesh replicate=2,shard=2 --model linear --steps 3 --schedule chaos:3",
+        "--preset zero2 --mesh replicate=4 --model linear --steps 2 --set gradient_accumulation_steps=2",
+    };
+    for (int i = 0; i < 2; i++) {
+        char command[PATH_MAX + 512], threads[33], processes[33];
+        snprintf(command, sizeof command, "'%s/zerogauge' train %s --verify --json 2>&1", ZG_BINARY_DIR, runs[i]);
+        cr_assert_eq(command_run(command, output, sizeof output), 0, "%s", output);
+        digest_in(output, threads);
+        char words[512];
+        snprintf(words, sizeof words, "train %s --verify --json", runs[i]);
+        cr_assert_eq(mpirun(4, "zerogauge", words, output, sizeof output), 0, "%s", output);
+        digest_in(output, processes);
+        cr_expect_eq(strlen(threads), 32);
+        cr_expect_str_eq(processes, threads, "%s", runs[i]);
+    }
+}
