@@ -87,8 +87,8 @@ void checkpoint_close(struct checkpoint *checkpoint);
 // Opens one checkpoint's folder. ERR_USAGE: it is not a complete checkpoint.
 int checkpoint_open_folder(const char *path, struct checkpoint **out);
 
-// Whether checkpoints of a model hold a parameter: all but the frozen base under adapters, which the initial weights
-// are.
+// Returns whether checkpoints of a model hold a parameter: all but the frozen base of adapters, which is the initial
+// weights.
 bool checkpoint_holds(const struct model *model, bool frozen);
 
 // ERR_USAGE: the checkpoint is of another model: the name differs, or the name, shape or frozen flag of a parameter.

@@ -172,7 +172,7 @@ Test(cmd_checkpoint, adapters_continue_at_another_stage_and_world_on_the_same_ba
     cr_assert_eq(shell("zerogauge export saved merged.safetensors --merge"), 0, "%s", output);
     cr_assert_eq(shell(line, "zero3", 2, lora, 6, "--resume saved --load-weights merged.safetensors"), 2);
     cr_assert_not_null(strstr(output, "was made with initial_weights of the seed"), "%s", output);
-    // The merged weights are those of the model without adapters, and a base for other adapters.
+    // The model without adapters loads the merged weights, and they can be the base of other adapters.
     cr_assert_eq(shell("zerogauge train --preset zero2 --model gpt-nano --steps 1 --load-weights merged.safetensors"),
                  0, "%s", output);
     cr_assert_eq(shell(line, "zero2", 2, "rank=1", 2, "--load-weights merged.safetensors --save second"), 0, "%s",

@@ -11,6 +11,13 @@
 
 const char *const gpt_modules[MODULE_COUNT + 1] = {"attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj", NULL};
 
+void gpt_module_widths(const struct gpt_shape *shape, enum gpt_module module, size_t *in_width, size_t *out_width)
+{
+    size_t width = shape->width;
+    *in_width = module == MODULE_OUT ? 4 * width : width;
+    *out_width = module == MODULE_QKV ? 3 * width : module == MODULE_FC ? 4 * width : width;
+}
+
 // The index of a module's A in the layer's list, -1 if it has no adapters.
 static int index_of(const struct gpt_pass *pass, enum gpt_module module)
 {

@@ -20,14 +20,6 @@ struct gpt {
     char name[GPT_NAME_BYTES];
 };
 
-// The widths of a module's input and output.
-static void module_widths(const struct gpt_shape *shape, enum gpt_module module, size_t *in_width, size_t *out_width)
-{
-    size_t width = shape->width;
-    *in_width = module == MODULE_OUT ? 4 * width : width;
-    *out_width = module == MODULE_QKV ? 3 * width : module == MODULE_FC ? 4 * width : width;
-}
-
 // 2 operations for each element of a matrix and each row, and 4 x length x width per row for attention.
 static double gpt_layer_flops(const struct model *model, int layer, size_t sequence_count)
 {
@@ -42,7 +34,7 @@ static double gpt_layer_flops(const struct model *model, int layer, size_t seque
         row += 2.0 * 8.0 * width * width / (double)shape->tile_count;
     for (int i = 0; i < MODULE_COUNT && part.kind == GPT_BLOCK; i++) {
         size_t in_width, out_width;
-        module_widths(shape, (enum gpt_module)i, &in_width, &out_width);
+        gpt_module_widths(shape, (enum gpt_module)i, &in_width, &out_width);
         if (lora_adapts(&shape->lora, gpt_modules[i]))
             row += 2.0 * (double)(shape->lora.rank * (in_width + out_width));
     }
@@ -174,7 +166,7 @@ static struct model_param *block_params_set(const struct gpt_shape *shape, int b
         if (b.role >= BLOCK_PARAMS) {
             int module = (b.role - BLOCK_PARAMS) / 2;
             size_t in_width, out_width;
-            module_widths(shape, (enum gpt_module)module, &in_width, &out_width);
+            gpt_module_widths(shape, (enum gpt_module)module, &in_width, &out_width);
             snprintf(name, sizeof name, "h.%d.%s", block_index, gpt_modules[module]);
             lora_param(&shape->lora, name, (b.role - BLOCK_PARAMS) % 2 != 0, in_width, out_width, layer, param++);
             continue;

@@ -30,6 +30,10 @@ enum { ATTENTION_PARAMS = FC_WEIGHT, FURTHER_TILE_PARAMS = OUT_BIAS - FC_WEIGHT 
 // The modules of a block that adapters can have, in this order after its own parameters: A, then B.
 enum gpt_module { MODULE_QKV, MODULE_PROJ, MODULE_FC, MODULE_OUT, MODULE_COUNT };
 extern const char *const gpt_modules[MODULE_COUNT + 1];  // their names in a block; then NULL
+
+// Sets the widths of a module's input and output.
+void gpt_module_widths(const struct gpt_shape *shape, enum gpt_module module, size_t *in_width, size_t *out_width);
+
 // The embedding's parameters come before the blocks'.
 enum { TOKEN_WEIGHT, POSITION_WEIGHT, FIRST_BLOCK_PARAM };
 // The head's parameters: the last layer norm's weight and bias, and the tied token embedding.

@@ -23,7 +23,7 @@
 
 #include <stdint.h>
 
-// What a model draws: the family of its values, and the parameter that overflows.
+// Names the family of the values that a model draws, and the parameter that overflows.
 enum linear_family { LINEAR_WIDE, LINEAR_EXACT, LINEAR_OVERFLOW };
 struct linear_shape {
     enum linear_family family;
@@ -33,7 +33,8 @@ struct linear_shape {
 // The models above by index; NULL past the last.
 const struct model *linear_model(int index);
 
-// Whether a name is one of these with adapters, such as linear:rank=4,targets=c+e (lora.h); finds that model. A module
+// linear_is_adapted returns whether a name is one of these with adapters, such as linear:rank=4,targets=c+e (lora.h);
+// linear_find_adapted finds that model. A module
 // is a matrix's name without ".weight".
 bool linear_is_adapted(const char *name);
 int linear_find_adapted(const char *name, const struct model **out);

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// With as many runs, their own spread is known; with fewer, that within a run stands for it.
+// With as many runs, their own spread is known; with fewer, the spread within a run replaces it.
 enum { RUNS_ENOUGH = 5 };
 static const double TOLERANCE_LEAST = 0.1, TOLERANCE_LEAST_OF_RUNS = 0.05, TOLERANCE_MOST = 0.5;
 

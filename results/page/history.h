@@ -27,7 +27,7 @@ void history_close(struct history *history);
 // "VALID", ... of a file; null: it judges nothing.
 const char *history_verdict(const struct result_file *file);
 
-// Writes what changed over time, as Markdown: figures with change points, those whose latest run stands out, all
+// Writes what changed over time, as Markdown: figures with change points, those whose latest run is an outlier, all
 // figures. ERR_IO, ERR_MEMORY.
 int history_trend(const struct history *history, FILE *out);
 

@@ -113,7 +113,7 @@ Test(history, a_trend_finds_changes_and_a_latest_run_that_stands_out)
     }
     sample_put("broken.jsonl", "{}\n", 3);
     char *text = report(0, 3, (const char *[]){"report", "--trend", sample_folder});
-    char *changes = section(text, "## Changes"), *latest = section(text, "## The latest run stands out");
+    char *changes = section(text, "## Changes"), *latest = section(text, "## The latest run is an outlier");
     cr_expect(strstr(text, "# 20 runs from 2026-10-01T00:00:00Z to 2026-10-20T00:00:00Z"), "%.300s", text);
     cr_expect(strstr(text, "20 VALID, 0 INVALID, 0 INCOMPLETE; 1 files left out"), "%.300s", text);
     cr_expect(strstr(changes, "2026-10-11T00:00:00Z"), "%s", changes);
@@ -122,7 +122,7 @@ Test(history, a_trend_finds_changes_and_a_latest_run_that_stands_out)
               "%s", changes);
     cr_expect(strstr(latest, "%, **worse**"), "%s", latest);
     cr_expect(strstr(text, "\n1 changes in "), "%s", changes);
-    cr_expect(strstr(text, " figures; in 1 the latest run stands out."), "%s", latest);
+    cr_expect(strstr(text, " figures; in 1 the latest run is an outlier."), "%s", latest);
     free(changes);
     free(latest);
     free(text);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each figure of a history over time: its changes, and whether the latest run stands out.
+// Each figure of a history over time: its changes, and whether the latest run is an outlier.
 #include "results/page/history.h"
 
 #include "base/err.h"
@@ -140,8 +140,8 @@ static size_t put_changes(const struct history *history, const struct figure *fi
     return count;
 }
 
-// The latest run stands out if it is further from the median of the runs since the last change than 3.5 robust standard
-// deviations, and than a twentieth.
+// The latest run is an outlier if it is further from the median of the runs since the last change than 3.5 robust
+// standard deviations, and than a twentieth.
 static bool stands_out(const struct history *history, const struct figure *figure, double *median)
 {
     enum { EARLIER_LEAST = 4 };
@@ -161,7 +161,7 @@ static size_t put_latest(const struct history *history, const struct figure *fig
     if (!stands_out(history, figure, &median))
         return 0;
     if (is_first)
-        fputs("\n## The latest run stands out\n\n| benchmark | case | before | latest | change |\n"
+        fputs("\n## The latest run is an outlier\n\n| benchmark | case | before | latest | change |\n"
               "| --- | --- | ---: | ---: | --- |\n",
               out);
     put_figure(figure, out);
@@ -214,7 +214,7 @@ int history_trend(const struct history *history, FILE *out)
         for (size_t i = 0; i < figures.count; i++)
             latest += put_latest(history, &figures.list[i], latest == 0, out);
         fprintf(out,
-                "\n%zu changes in %zu figures; in %zu the latest run stands out.\n"
+                "\n%zu changes in %zu figures; in %zu the latest run is an outlier.\n"
                 "A change is where the medians of runs before and after differ by the Mann-Whitney U test at the level "
                 "%g, corrected for the places tried, and by at least %g %%: it needs some seven runs on each side.\n",
                 changes, figures.count, latest, CHANGE_LEVEL, 100 * CHANGE_LEAST);

@@ -28,7 +28,7 @@ def run(*command):
 
 
 def gpt2(weights):
-    """A GPT-2 with these weights, whose names are those of its body."""
+    """Makes a GPT-2 with these weights, which have the names of its body's."""
     model = GPT2LMHeadModel(GPT2Config(**MODEL, bos_token_id=None, eos_token_id=None, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)).eval()
     missing, unexpected = model.transformer.load_state_dict(weights, strict=False)
     assert not unexpected and not [name for name in missing if not name.endswith("attn.bias")], (missing, unexpected)
