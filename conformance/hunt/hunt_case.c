@@ -114,7 +114,7 @@ int hunt_case_cut(const struct hunt_case *from, const struct check_case parts[],
     return rc;
 }
 
-// Whether some element has a gradient and is updated by it.
+// True if some element has a gradient and is updated by it.
 static bool trains(const struct check_case *c)
 {
     for (int i = 0; i < c->param_count; i++)
@@ -123,7 +123,7 @@ static bool trains(const struct check_case *c)
     return false;
 }
 
-// Whether the contract's reader takes the case.
+// Sets *out if the contract's reader takes the case.
 static int is_read(const struct check_case *c, bool *out)
 {
     static _Thread_local struct check_case again;
@@ -135,7 +135,7 @@ static int is_read(const struct check_case *c, bool *out)
     return ERR_NONE;
 }
 
-// Whether the suite would ask for these features together, and for no gradient that is pending at a checkpoint.
+// True if the suite would ask for these features together, and for no gradient that is pending at a checkpoint.
 static bool is_sensible(const struct check_case *c)
 {
     struct factor_vector vector;

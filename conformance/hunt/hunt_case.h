@@ -28,7 +28,7 @@ struct hunt_map {
 // Everything remains in its place.
 void hunt_map_same(struct hunt_map *out);
 
-// Makes the cases `parts`, whose numbers are those of `from` by the map. What has no number there is zero. `exact` is
+// Makes the cases `parts` with the numbers of `from`, by the map. A place without a number there gets zero. `exact` is
 // computed. *legal: false where CONTRACT.md does not allow the case, or nothing in it could be trained; *out is empty
 // then.
 int hunt_case_cut(const struct hunt_case *from, const struct check_case parts[], int part_count,

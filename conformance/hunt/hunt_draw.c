@@ -19,7 +19,7 @@ int hunt_draw(uint64_t seed, uint64_t number, struct check_case out[2])
     memset(vector.values, FACTOR_OPEN, sizeof vector.values);
     for (int i = 0; i < FACTOR_COUNT; i++) {
         bool plain = random_below(random_at(random_key(key, STREAM_PLAIN), (uint64_t)i), 4) < share;
-        // A single rank, or no partition, says nothing about ZeRO.
+        // With one rank, or at stage 0, ZeRO has nothing to do.
         if (plain && i != FACTOR_WORLD && i != FACTOR_STAGE)
             vector.values[i] = 0;
     }

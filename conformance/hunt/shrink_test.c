@@ -244,7 +244,7 @@ Test(shrink, a_judge_that_wavers_does_not_keep_it_busy_for_ever)
     hunt_case_close(&h);
 }
 
-// The numbers that remain after a cut are those of the places that the map names.
+// A cut keeps the numbers of the places that the map names.
 Test(hunt_case, a_cut_keeps_the_numbers_of_what_remains)
 {
     struct hunt_case whole, cut;

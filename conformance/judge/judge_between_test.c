@@ -238,3 +238,33 @@ Test(judge_between, what_nothing_has_written_is_recognised)
     struct finding finding = state_finding(&c, NULL, &wrong);
     assert_fails(finding, HINT_UNSET);
 }
+
+static void take_other_recipe(const struct check_case *c, int step, struct unsharded_update *update, struct rule *rule)
+{
+    (void)c, (void)step, (void)update;
+    while (adam_recipe_has_tail(adam_recipe_at(++rule->recipe)))
+        continue;
+}
+
+// Clipped answers alone follow another recipe: nothing rounds in them that does not in the others.
+Test(judge_between, an_answer_by_another_recipe_than_the_others_is_found_wherever_it_is)
+{
+    enum { COUNT = 12 };
+    static struct check_case cases[COUNT];
+    const struct wrong wrong = {.update = take_other_recipe};
+    struct findings findings = {0};
+    struct judge *judge;
+    cr_assert_eq(judge_open(&any, &findings, &judge), ERR_NONE);
+    for (int i = 0; i < COUNT; i++) {
+        cases[i] = trial_case(2, 1, DTYPE_FP32, true);
+        snprintf(cases[i].name, sizeof cases[i].name, "clip-off.%d", i);
+        cases[i].gradient_clipping = i == 0 ? 1e3 : 0;
+        trial_add(judge, &cases[i], NULL, i == 0 ? &wrong : NULL);
+    }
+    cr_assert_eq(judge_end(judge), ERR_NONE);
+    cr_assert_eq(count_of(&findings, ASPECT_STATE, VERDICT_EQUIVALENT), 1);
+    cr_assert_eq(count_of(&findings, ASPECT_RULE, VERDICT_FAIL), 1);
+    assert_fails(*trial_finding(&findings, ASPECT_RULE), HINT_RECIPE);
+    judge_close(judge);
+    findings_free(&findings);
+}

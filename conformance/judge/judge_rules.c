@@ -172,6 +172,11 @@ static void judge_kept(const struct judge *judge, const struct kept *kept, int r
         out->hint = HINT_TAIL;
         snprintf(out->text, sizeof out->text, "%s: the tails differ from those in %s, which has the same layout", name,
                  other->c->name);
+    } else if (!follows && kept->explained.count > 0) {
+        out->verdict = VERDICT_FAIL;
+        out->hint = HINT_RECIPE;
+        snprintf(out->text, sizeof out->text, "%s explains this answer, and %s the others",
+                 adam_recipe_name(adam_recipe_at(kept->explained.rules[0].recipe)), name);
     } else if (!follows && is_rule(share)) {
         out->verdict = VERDICT_FAIL;
         out->hint = HINT_OTHER;

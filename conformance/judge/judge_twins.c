@@ -62,7 +62,7 @@ static void differ(const struct judge *judge, const struct kept *kept, const str
                  "; both follow %s, which rounds the remainder of its loop differently: a permitted recipe, but its "
                  "remainder depends on how tensors are cut",
                  adam_recipe_name(recipe));
-    } else if (out->hint == HINT_NONE) {
+    } else if (out->hint == HINT_NONE && out->aspect != ASPECT_REPEAT) {
         out->hint = case_first_step(kept->c) > 1 ? HINT_RESUME : HINT_SETTING;
     }
 }

@@ -84,6 +84,7 @@ Test(check_cover, claims_get_the_cases_that_cover_them)
     int added = 0;
     cr_assert_eq(judge_open(&options, &run.findings, &run.judge), ERR_NONE);
     cr_assert_eq(check_select(&setting, &run), ERR_NONE, "%s", err_message());
+    cr_assert_eq(check_cover(&setting, &run), ERR_NONE, "%s", err_message());
     for (size_t i = 0; i < run.case_count; i++) {
         if (strncmp(run.cases[i]->name, "pair-c", 6) != 0)
             continue;

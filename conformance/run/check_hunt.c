@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "conformance/run/check_hunt.h"
 #include "conformance/run/hunt_internal.h"
 
 #include "base/clock.h"

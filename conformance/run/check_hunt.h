@@ -3,25 +3,7 @@
 #ifndef ZG_CHECK_HUNT_H
 #define ZG_CHECK_HUNT_H
 
-#include "conformance/run/check_batch.h"
-
-struct check_hunt {
-    struct check_setting setting;  // its part, source and folder are of no account
-    double minutes;
-    int find_max;                  // end after so many; 0: when the time is over
-    const char *folder;            // an empty folder for what is found
-    const char *work;              // an empty folder for cases and answers
-    const char *const *reference;  // a command that answers right; null: it is the one that is judged
-    const char *command;           // the options and the command that are judged, for a shell
-    const char *upstream;          // whose script a find gets: "torch", "deepspeed"; null: neither
-};
-
-struct check_hunt_result {
-    uint64_t drawn_count, judged_count;  // cases that were drawn; those that were claimed and not declined
-    size_t launch_count;
-    int find_count;
-    double seconds;
-};
+#include "conformance/run/hunt_setting.h"
 
 // Writes FOLDER/find-1, find-2 and so on, and FOLDER/hunt.jsonl, and prints a paragraph on each find. Of finds that
 // look alike (aspect and hint) only the first is shrunk. An interrupt ends it without an error and leaves the smallest

@@ -38,7 +38,7 @@ struct check_source check_own_source(const struct hunt_cases *cases)
     return (struct check_source){.cases = visit_cases, .values = copy_values, .context = (void *)(uintptr_t)cases};
 }
 
-// Whether some requirement is about cases of this topic, and not about all.
+// True if some requirement is about cases of this topic, and not about all.
 static bool has_topic(const char *name)
 {
     const struct requirement *requirement;
@@ -72,7 +72,7 @@ static int check_sense(const struct check_case *c)
     return rc;
 }
 
-int check_own_names(struct hunt_cases *cases)
+static int set_names(struct hunt_cases *cases)
 {
     static const char prefix[] = "pair-own.";
     for (int i = 0; i < cases->count; i++)
@@ -114,7 +114,7 @@ static void keep_matching(struct hunt_cases *cases, char *const *patterns)
 int check_own_open(const char *folder, char *const *patterns, struct hunt_cases *out)
 {
     TRY(hunt_folder_read(folder, out));
-    int rc = check_own_names(out);
+    int rc = set_names(out);
     if (rc == ERR_NONE && patterns) {
         keep_matching(out, patterns);
         if (out->count == 0)

@@ -9,13 +9,9 @@
 // The source of these cases, which must outlive it. Their names are all different.
 struct check_source check_own_source(const struct hunt_cases *cases);
 
-// Reads the cases in a folder whose names match one of the shell patterns (NULL at the end;
-// null: all), and names them for the requirements.
-// ERR_USAGE: as hunt_folder_read and check_own_names; or no name matches.
+// Reads the cases in a folder whose names match one of the shell patterns (NULL at the end; null: all). A name whose
+// topic no chapter of SPEC.md has becomes "pair-own.NAME", which the requirements about features together cover.
+// ERR_USAGE: as hunt_folder_read; a name is too long for that; or none matches.
 int check_own_open(const char *folder, char *const *patterns, struct hunt_cases *out);
-
-// Gives the cases names that the requirements know: one whose topic no chapter of SPEC.md has becomes "pair-own.NAME",
-// which the requirements about features together cover. ERR_USAGE: a name is too long for that.
-int check_own_names(struct hunt_cases *cases);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "conformance/cases/case_folders.h"
 #include "base/clock.h"
+#include "conformance/run/check_cover.h"
 #include "conformance/run/claims.h"
 #include "base/err.h"
 #include "base/file.h"
@@ -205,6 +206,9 @@ int check_run(const struct check_setting *setting, struct check_run *out)
         };
     TRY(judge_open(&options, &out->findings, &out->judge));
     TRY(check_select(setting, out));
+    if (!setting->source)
+        TRY(check_cover(setting, out));
+    TRY(check_repeat(setting, out));
     TRY(run_groups(setting, out));
     TRY(judge_end(out->judge));
     out->seconds = clock_now_s() - begin;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conformance/run/check_select.h"
 
-#include "conformance/run/check_cover.h"
 #include "conformance/run/claims.h"
 #include "base/err.h"
 #include "ref/arithmetic/random.h"
@@ -72,8 +71,7 @@ static int apply_claims(const struct check_setting *setting, struct check_run *r
     return ERR_NONE;
 }
 
-// Some cases come twice, under another name, so that leftovers of other cases and chance show.
-static int repeat_some(const struct check_setting *setting, struct check_run *run)
+int check_repeat(const struct check_setting *setting, struct check_run *run)
 {
     size_t count = run->case_count;
     for (size_t i = 0; i < count; i++) {
@@ -124,8 +122,5 @@ int check_select(const struct check_setting *setting, struct check_run *run)
         TRY(check_cases(&setting->part, visit_case, run));
         TRY(keep_world(setting, run));
     }
-    TRY(apply_claims(setting, run));
-    if (!setting->source)
-        TRY(check_cover(setting, run));
-    return repeat_some(setting, run);
+    return apply_claims(setting, run);
 }

@@ -8,6 +8,9 @@
 // Fills in cases and asked, and adds UNSUPPORTED findings for cases that are not claimed. ERR_USAGE: no case matches.
 int check_select(const struct check_setting *setting, struct check_run *run);
 
+// Asks some cases twice, under another name, so that leftovers of other cases and chance show.
+int check_repeat(const struct check_setting *setting, struct check_run *run);
+
 // Adds a case that is asked.
 int check_add_case(struct check_run *run, const struct check_case *c);
 

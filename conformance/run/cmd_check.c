@@ -120,7 +120,7 @@ static int check_as_rank(const struct check_options *a, const struct launcher *l
     return rc;
 }
 
-// Options that say nothing together.
+// ERR_USAGE: options that exclude one another.
 static int check_options_fit(const struct check_options *a)
 {
     if (a->case_dir && (a->requirements || a->list || a->write_cases))
@@ -218,7 +218,7 @@ static int run(int argc, const char **argv, struct check_options *a, const char 
          "judge the case in this folder, or the cases that its order.json lists, in place of the suite's", "DIR"},
         {"hunt", '\0', POPT_ARG_DOUBLE, &a->hunt_minutes, HUNT_OPTION,
          "draw random cases for so long, shrink those that fail, and keep them in the folder of --out", "MINUTES"},
-        {"finds", '\0', POPT_ARG_INT, &a->find_max, 0, "end the hunt after so many finds", "N"},
+        {"finds", '\0', POPT_ARG_INT, &a->find_max, 0, "end the hunt after N finds", "N"},
         {"strict", '\0', POPT_ARG_NONE, &a->strict, 0, "anything less than CONFORMS is a failure", NULL},
         {"seed", '\0', POPT_ARG_LONGLONG | POPT_ARGFLAG_SHOW_DEFAULT, &a->seed, 0,
          "draw names, gradients, combinations and order anew; 0: the frozen cases; with --hunt: of the hunt", "N"},

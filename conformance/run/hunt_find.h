@@ -4,7 +4,7 @@
 #define ZG_HUNT_FIND_H
 
 #include "conformance/hunt/shrink.h"
-#include "conformance/run/check_hunt.h"
+#include "conformance/run/hunt_setting.h"
 
 enum { FIND_SIZE_BYTES = 128 };
 

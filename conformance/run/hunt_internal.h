@@ -20,7 +20,7 @@ struct hunting {
     int count;
     struct check_failure known[HUNT_FIND_MAX];
     int known_count;
-    const struct check_failure *like;  // what is being shrunk
+    const struct check_failure *like;  // the failure that is shrunk
     bool one_by_one;                   // candidates are judged alone
 };
 

@@ -117,7 +117,7 @@ static void complete_note(const struct hunt_find *find, struct hunt_case *best, 
     }
 }
 
-// Whether the reference answers the case right: then the case is one that can be asked.
+// Notes if the reference answers the case right: then it is a case that can be asked.
 static int ask_reference(struct hunting *h, struct hunt_case *best, struct hunt_find *find)
 {
     struct check_setting setting = h->hunt->setting;

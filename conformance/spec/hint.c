@@ -90,6 +90,9 @@ static const struct {
                        "Both moments follow from another gradient than the mean, and the optimizer's step from them is "
                        "right. Check what is summed and in which dtype, where it is divided, and what else is added "
                        "before the optimizer reads it."},
+    [HINT_RECIPE] = {"recipe",
+                     "The answer follows another recipe of Adam than the others. Check which kernel or class of "
+                     "optimizer is chosen, and by which setting of the case."},
     [HINT_OTHER] = {"other", "The difference is everywhere, as with other arithmetic. Check the optimizer's "
                              "formula, and the dtype of every quantity in it."},
 };

@@ -181,25 +181,11 @@ static int end_block(struct parser *p)
     return ERR_NONE;
 }
 
-// "R-", capital letters, '-', two digits: how long that is at the start of a text; 0: it is not there.
-static size_t id_length(const char *text)
-{
-    if (!starts_with(text, "R-"))
-        return 0;
-    size_t letters = 2;
-    while (isupper((unsigned char)text[letters]))
-        letters++;
-    if (letters == 2 || text[letters] != '-' || !isdigit((unsigned char)text[letters + 1]) ||
-        !isdigit((unsigned char)text[letters + 2]))
-        return 0;
-    return letters + 3 < CASE_REQUIREMENT_BYTES ? letters + 3 : 0;
-}
-
 // "### R-RED-04 MUST: TITLE"
 static int begin_block(struct parser *p)
 {
     const char *heading = p->line + strlen("### ");
-    size_t length = id_length(heading);
+    size_t length = requirement_id_length(heading);
     bool must = starts_with(heading + length, " MUST: "), should = starts_with(heading + length, " SHOULD: ");
     const char *title = heading + length + (must ? strlen(" MUST: ") : should ? strlen(" SHOULD: ") : 0);
     if (length == 0 || (!must && !should) || !*title)

@@ -38,6 +38,9 @@ enum need {
 const char *need_name(enum need need);  // "sharding"; "" for NEED_NOTHING
 bool need_has(enum need need, const struct check_case *c);
 
+// "R-", capital letters, '-', two digits: how long that is at the start of a text; 0: it is not there.
+size_t requirement_id_length(const char *text);
+
 struct requirement {
     char id[CASE_REQUIREMENT_BYTES];  // "R-RED-04"
     const char *title;

@@ -57,6 +57,7 @@ enum hint {
     HINT_SETTING,       // right by itself, but the bits depend on a setting that must not matter
     HINT_UNSET,         // some elements are no numbers: what no step has written
     HINT_GRADIENT,      // both moments follow from another gradient, of no known kind; the update from them is right
+    HINT_RECIPE,        // right by another recipe than all other answers
     HINT_OTHER,         // different everywhere: other arithmetic
     HINT_COUNT
 };

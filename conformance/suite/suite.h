@@ -5,14 +5,7 @@
 #define ZG_SUITE_H
 
 #include "conformance/cases/case.h"
-
-enum suite_level { LEVEL_QUICK, LEVEL_FULL };
-
-struct suite_choice {
-    enum suite_level level;
-    int version;    // from 1; 0: ZG_SUITE_VERSION
-    uint64_t seed;  // 0: the frozen numbers; else names, gradients and, where factors meet, all else are drawn by it
-};
+#include "conformance/suite/suite_choice.h"
 
 // The version that is chosen.
 int suite_version(const struct suite_choice *choice);

@@ -29,14 +29,14 @@ extern const struct suite_row suite_adam[], suite_partition[], suite_reduce[], s
 extern const struct suite_row suite_edge[];  // from version 2 on
 
 // A case with the settings that all have in common, unless they say otherwise: four steps of AdamW, and in fp16 a
-// static loss scale. The seed is that of its numbers.
+// static loss scale. Its numbers are drawn by the seed.
 void suite_begin(struct check_case *c, int world, int stage, enum dtype precision, uint64_t seed);
 
 // Sets the open parameters of the exact family to the largest values that keep every sum over `world` ranks, or fewer,
 // within the significand of every dtype that may hold it.
 void suite_fit(struct check_case *c, int world);
 
-// What is left of a positive number without its factors of two.
+// Divides a positive number by two until it is odd.
 int suite_odd_part(int value);
 
 // Appends a parameter of group 0 called t0, t1, ...: rows x columns, or `rows` elements in one dimension if columns is

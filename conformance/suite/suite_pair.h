@@ -4,8 +4,9 @@
 #ifndef ZG_SUITE_PAIR_H
 #define ZG_SUITE_PAIR_H
 
+#include "conformance/cases/case.h"
 #include "conformance/suite/covering.h"
-#include "conformance/suite/suite.h"
+#include "conformance/suite/suite_choice.h"
 
 // Visits the cases as suite_cases does. The seed of the choice draws another array, and other numbers.
 int suite_pairs(const struct suite_choice *choice, int (*visit)(void *context, const struct check_case *c),

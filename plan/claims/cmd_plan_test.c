@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static char output[1 << 20];
+static char output[4 << 20];
 
 static int plan(const char *arguments)
 {

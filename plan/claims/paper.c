@@ -16,11 +16,10 @@ enum rule { RULE_NEAREST, RULE_TRUNCATED, RULE_AT_LEAST, RULE_AT_MOST, RULE_EQUA
 
 static bool follows(int rule, double ours, double value, double last_digit)
 {
-    double noise = 1e-9 * fabs(value);
-    bool at_least = ours >= value - noise;
+    double noise = 1e-9 * fabs(value), least = value - noise;
     return rule == RULE_NEAREST     ? fabs(ours - value) <= last_digit / 2 + noise
-           : rule == RULE_TRUNCATED ? at_least && ours < value + last_digit
-           : rule == RULE_AT_LEAST  ? at_least
+           : rule == RULE_TRUNCATED ? ours >= least && ours < value + last_digit
+           : rule == RULE_AT_LEAST  ? ours >= least
            : rule == RULE_AT_MOST   ? ours <= value + noise
                                     : fabs(ours - value) <= 1e-6 * fabs(value);
 }
@@ -261,7 +260,6 @@ int query_printed_number(const struct strict_object *cell, double *out)
                : strict_fail(cell, "printed", "the cell has '%s', which is not a number", search.printed);
 }
 
-// The equation to evaluate.
 struct call {
     const char *name;
     const struct expression_names *names;

@@ -10,7 +10,7 @@
 
 #include <stdbool.h>
 
-// What a query took its numbers from.
+// The sources of a query's numbers.
 struct query_basis {
     bool plan;      // a run of the stages
     bool equation;  // a paper's own equation

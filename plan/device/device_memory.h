@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank of a GPU implementation (PyTorch's FSDP2, DeepSpeed) holds, line by line, each with its formula and
+// The memory of a rank of a GPU implementation (PyTorch's FSDP2, DeepSpeed), line by line, each with its formula and
 // source. The reference's own ledger counts what the reference holds: fp32 activations, and buffers of its own design.
 #ifndef ZG_DEVICE_MEMORY_H
 #define ZG_DEVICE_MEMORY_H

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a GPU implementation holds, against what torchtitan reports (benchmarks/llama3_h100_202412_torchtitan.md).
+// A GPU implementation's memory, against what torchtitan reports (benchmarks/llama3_h100_202412_torchtitan.md).
 #include "plan/device/device_memory.h"
 
 #include "base/err.h"

@@ -15,7 +15,7 @@ struct device_rates {
 
 struct device_time {
     double forward_s, backward_s;  // of all layers, without recomputation
-    double recomputed_s;           // what a backward that recomputes every block takes more
+    double recomputed_s;           // taken more by a backward that recomputes every block
 };
 
 // element_bytes: of parameters and activations.

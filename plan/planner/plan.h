@@ -44,7 +44,7 @@ struct plan {
     // Everything is allocated before the first step and held to the end, so these bytes are the peak.
     uint64_t held_bytes[TIER_COUNT][KIND_COUNT];
     uint64_t peak_bytes[TIER_COUNT];
-    // What a GPU implementation holds; no lines: the machine has no GPUs, or the model is no transformer.
+    // Held by a GPU implementation; no lines: the machine has no GPUs, or the model is no transformer.
     struct device_memory device;
     // By the GPU implementation's bytes where there are any, else by the peak.
     uint64_t needed_bytes[TIER_COUNT];

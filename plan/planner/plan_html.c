@@ -85,7 +85,7 @@ static void put_memory(const struct plan *plan, FILE *out)
     fputs("</div>\n", out);
 }
 
-// What a reader wants first: does it fit, and how fast is it?
+// Says whether it fits, and how fast it is.
 static void put_verdict(const struct plan *plan, FILE *out)
 {
     char reason[PLAN_REASON_BYTES], tokens[SIZE_TEXT_BYTES];

@@ -23,7 +23,7 @@ static json_t *memory_json(const struct plan *plan)
     return memory;
 }
 
-// What a GPU implementation holds, by tier, line by line.
+// A GPU implementation's memory, by tier, line by line.
 static json_t *device_json(const struct device_memory *device)
 {
     json_t *tiers = json_object();

@@ -213,17 +213,26 @@ int plan_model_find(const char *name, size_t tiling_factor, const struct model *
     return plan_model_find_variant(name, &(struct plan_model_variant){.tiling_factor = tiling_factor}, out);
 }
 
+// A model that `train` has, too.
+static int find_trained(const char *name, const struct plan_model_variant *variant, const struct model **out)
+{
+    char lora[64] = "";
+    if (variant->sequence_length > 0)
+        return err_set(ERR_USAGE, "the model %.64s has its own sequence length", name);
+    if (variant->lora_rank > 0)
+        snprintf(lora, sizeof lora, "rank=%zu,targets=all-linear", variant->lora_rank);
+    return model_find_changed(name, variant->tiling_factor, lora, out);
+}
+
 int plan_model_find_variant(const char *name, const struct plan_model_variant *variant, const struct model **out)
 {
     const struct plan_text *text = find_text(name);
     bool is_file = strchr(name, '/') || (strlen(name) > 5 && strcmp(name + strlen(name) - 5, ".json") == 0);
-    bool is_linear = false;
+    bool is_linear = linear_is_adapted(name);
     for (int i = 0; linear_model(i); i++)
         is_linear |= strcmp(linear_model(i)->name, name) == 0;
     if (!text && (gpt_is_name(name) || is_linear))
-        return variant->sequence_length + variant->lora_rank == 0
-                   ? model_find_tiled(name, variant->tiling_factor, out)
-                   : err_set(ERR_USAGE, "the model %.64s has its own sequence length, and no adapters", name);
+        return find_trained(name, variant, out);
     if (variant->sequence_length > GPT_SIZE_MAX)
         return err_set(ERR_USAGE, "a sequence length of %zu tokens, expected at most %d", variant->sequence_length,
                        GPT_SIZE_MAX);

@@ -18,7 +18,7 @@ int plan_model_find(const char *name, size_t tiling_factor, const struct model *
 struct plan_model_variant {
     size_t tiling_factor;    // as above
     size_t sequence_length;  // tokens
-    size_t lora_rank;        // of adapters at every matrix of the blocks; all other weights are frozen. Llamas only
+    size_t lora_rank;        // of adapters at every matrix of the blocks; all other weights are frozen
 };
 
 // The same for a variant. Only models from files have sequence lengths and adapters to choose.

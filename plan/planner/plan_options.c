@@ -4,6 +4,8 @@
 #include "base/err.h"
 #include "base/help.h"
 #include "plan/planner/plan_model.h"
+#include "ref/model/gpt.h"
+#include "ref/model/gpt_find.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -243,8 +245,17 @@ int plan_options_config(const struct plan_options *options, const char *const ch
 
 int plan_options_model(const struct plan_options *options, const struct config *config, const struct model **out)
 {
+    const char *name = options->model ? options->model : "llama-8b";
     const struct plan_model_variant variant = {.tiling_factor = config->tiling_factor,
                                                .sequence_length = (size_t)options->sequence_length,
                                                .lora_rank = (size_t)options->lora_rank};
-    return plan_model_find_variant(options->model ? options->model : "llama-8b", &variant, out);
+    char adapted[GPT_NAME_BYTES];
+    if (!config->lora[0])
+        return plan_model_find_variant(name, &variant, out);
+    if (!gpt_is_name(name))
+        return err_set(ERR_USAGE, "\"zerogauge.lora\": plans of the model %.64s take adapters by --lora RANK", name);
+    int length = snprintf(adapted, sizeof adapted, "%s%c%s", name, strchr(name, ':') ? ',' : ':', config->lora);
+    if (length >= (int)sizeof adapted)
+        return err_set(ERR_USAGE, "the model name %s with %s is too long", name, config->lora);
+    return plan_model_find_variant(adapted, &variant, out);
 }

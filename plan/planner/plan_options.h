@@ -11,7 +11,7 @@
 
 enum { PLAN_WORLD_MAX = 32 };
 
-// What a search looks for.
+// The aim of a search.
 enum plan_goal {
     GOAL_FASTEST,   // most tokens/s
     GOAL_SMALLEST,  // fewest devices

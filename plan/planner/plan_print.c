@@ -34,7 +34,7 @@ static void print_row(const char *name, const uint64_t bytes[TIER_COUNT], FILE *
     fprintf(out, "\n");
 }
 
-// What decides whether it fits on GPUs.
+// Prints the ledger that decides whether it fits on GPUs.
 static void print_device(const struct device_memory *device, FILE *out)
 {
     if (device->line_count == 0)

@@ -12,7 +12,7 @@ enum { THROUGHPUT_NAME_BYTES = 96, THROUGHPUT_BEYOND_BYTES = 96 };
 struct throughput_row {
     const char *file;
     char name[THROUGHPUT_NAME_BYTES];
-    char beyond[THROUGHPUT_BEYOND_BYTES];  // what of the run cannot be planned; "": nothing
+    char beyond[THROUGHPUT_BEYOND_BYTES];  // the part of the run that cannot be planned; "": none
     bool held_out;                         // not used to fit the machines' figures
     double published, predicted;           // tokens/s of a device; predicted is 0 for a run beyond planning
     bool fits;

@@ -11,6 +11,9 @@
 // complete checkpoint therefore exists at every moment. DIR/.lock excludes a second run; the run that holds it removes
 // folders called .partial or .replaced, which a dead run left.
 //
+// Of a model with adapters a checkpoint holds these alone; the base is what the run began with, so that a run can only
+// continue with the same initial weights.
+//
 // No tier accounts for the memory of a save or load, a shard of one state at a time; no ledger counts its collectives
 // or its traffic with NVMe.
 //
@@ -83,6 +86,10 @@ void checkpoint_close(struct checkpoint *checkpoint);
 
 // Opens one checkpoint's folder. ERR_USAGE: it is not a complete checkpoint.
 int checkpoint_open_folder(const char *path, struct checkpoint **out);
+
+// Whether checkpoints of a model hold a parameter: all but the frozen base under adapters, which the initial weights
+// are.
+bool checkpoint_holds(const struct model *model, bool frozen);
 
 // ERR_USAGE: the checkpoint is of another model: the name differs, or the name, shape or frozen flag of a parameter.
 int checkpoint_check_model(const struct checkpoint *checkpoint, const struct model *model);

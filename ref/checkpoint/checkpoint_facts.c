@@ -94,7 +94,8 @@ int facts_of(const struct facts_setting *setting, struct facts *out)
     if (setting->text)
         text_digest(setting->text, digest);
     add(out, FACT_MAY, "text", "%s", digest);
-    add(out, FACT_BEFORE, "initial_weights", "%s", setting->weights ? setting->weights : "of the seed");
+    add(out, setting->model->lora ? FACT_MUST : FACT_BEFORE, "initial_weights", "%s",
+        setting->weights ? setting->weights : "of the seed");
     return ERR_NONE;
 }
 

@@ -9,6 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool checkpoint_holds(const struct model *model, bool frozen)
+{
+    return !(model->lora && frozen);
+}
+
 int checkpoint_check_model(const struct checkpoint *c, const struct model *model)
 {
     const struct manifest *m = checkpoint_manifest(c);
@@ -17,12 +22,17 @@ int checkpoint_check_model(const struct checkpoint *c, const struct model *model
     if (strcmp(m->model, model->name) != 0)
         return err_set(ERR_USAGE, "%s: is a checkpoint of the model %s, not of %s", path,
                        text_message(shown, m->model, 60), model->name);
-    if (m->param_count != (size_t)model->param_count || m->group_count != (size_t)model->group_count)
-        return err_set(ERR_USAGE, "%s: has %zu parameters in %zu groups; the model %s has %d in %d", path,
-                       m->param_count, m->group_count, model->name, model->param_count, model->group_count);
+    size_t held = 0;
+    for (int i = 0; i < model->param_count; i++)
+        held += checkpoint_holds(model, model->params[i].frozen);
+    if (m->param_count != held || m->group_count != (size_t)model->group_count)
+        return err_set(ERR_USAGE, "%s: has %zu parameters in %zu groups, expected %zu in %d of the model %s", path,
+                       m->param_count, m->group_count, held, model->group_count, model->name);
     for (int i = 0; i < model->param_count; i++) {
         const struct model_param *p = &model->params[i];
         size_t at;
+        if (!checkpoint_holds(model, p->frozen))
+            continue;
         if (!checkpoint_find(c, p->name, &at))
             return err_set(ERR_USAGE, "%s: has no parameter %s", path, p->name);
         const struct manifest_param *stored = &m->params[at];
@@ -76,7 +86,10 @@ static int load_shards(const struct checkpoint *c, struct stage *stage)
         return err_set(ERR_MEMORY, "no memory for a shard of %zu elements", largest);
     int rc = ERR_NONE;
     for (int i = 0; i < stage->layout.bucket_count && rc == ERR_NONE; i++) {
-        int states = manifest_state_count(stage->layout.buckets[i].frozen, checkpoint_manifest(c)->waiting);
+        bool frozen = stage->layout.buckets[i].frozen;
+        if (!checkpoint_holds(stage->setting.model, frozen))
+            continue;
+        int states = manifest_state_count(frozen, checkpoint_manifest(c)->waiting);
         for (int state = 0; state < states && rc == ERR_NONE; state++)
             rc = load_state(c, stage, i, state, shard);
     }

@@ -26,11 +26,13 @@ struct shard_file {
 };
 
 // True if this rank writes the bucket: its shard of it, or a whole replicated bucket, which one rank writes. Replicas
-// take turns.
+// take turns. Nobody writes the base under adapters.
 static bool writes(const struct stage *stage, int bucket)
 {
     const struct bucket *b = &stage->layout.buckets[bucket];
     struct comm *comm = stage->setting.comm;
+    if (!checkpoint_holds(stage->setting.model, b->frozen))
+        return false;
     if (bucket_is_replicated(b))
         return bucket % comm_world(comm) == comm_rank(comm);
     return bucket % stage->mesh.replicate == mesh_index_in(&stage->mesh, MESH_REPLICATE, comm_rank(comm));
@@ -165,11 +167,15 @@ static int make_manifest(const struct stage *stage, const struct save_moment *mo
     struct manifest_param *params = calloc((size_t)model->param_count + 1, sizeof *params);
     if (!params)
         return err_set(ERR_MEMORY, "no memory for the manifest of %d parameters", model->param_count);
+    size_t held = 0;
     for (int i = 0; i < model->param_count; i++) {
         const struct model_param *p = &model->params[i];
-        params[i] = (struct manifest_param){.name = p->name, .shape_rank = p->shape_rank, .frozen = p->frozen};
+        if (!checkpoint_holds(model, p->frozen))
+            continue;
+        params[held] = (struct manifest_param){.name = p->name, .shape_rank = p->shape_rank, .frozen = p->frozen};
         for (int k = 0; k < p->shape_rank; k++)
-            params[i].shape[k] = p->shape[k];
+            params[held].shape[k] = p->shape[k];
+        held++;
     }
     const struct manifest manifest = {
         .model = model->name,
@@ -185,7 +191,7 @@ static int make_manifest(const struct stage *stage, const struct save_moment *mo
         .recipe_states = optimizer->states,
         .fact_count = moment->facts->count,
         .facts = facts,
-        .param_count = (size_t)model->param_count,
+        .param_count = held,
         .params = params,
         .file_count = (size_t)comm_world(stage->setting.comm),
         .files = files,

@@ -148,6 +148,47 @@ Test(cmd_checkpoint, exported_weights_load_again)
     cr_assert_null(strstr(output, "partial"), "%s", output);
 }
 
+// Adapters alone are saved; the base is what the run began with, by a seed or from a file.
+Test(cmd_checkpoint, adapters_continue_at_another_stage_and_world_on_the_same_base)
+{
+    const char *line = "zerogauge train --preset %s --world %d --set train_batch_size=12 --set "
+                       "train_micro_batch_size_per_gpu=auto --model gpt-nano --lora %s --steps %d --json --verify %s";
+    const char *lora = "rank=4,alpha=8,targets=c_attn+mlp.c_proj";
+    cr_assert_eq(shell(line, "zero1", 2, lora, 6, ""), 0, "%s", output);
+    char *whole = digest();
+    cr_assert_eq(shell(line, "zero1", 2, lora, 3, "--save saved"), 0, "%s", output);
+    cr_assert_eq(shell("ls -l saved/step-00000003/rank-*.safetensors | awk '{bytes += $5} END {exit bytes > 20000}'"),
+                 0, "only adapters are saved");
+    cr_assert_eq(shell("! grep -l wte saved/step-00000003/*"), 0, "%s", output);
+    cr_assert_eq(shell(line, "zero3", 2, lora, 6, "--resume saved"), 0, "%s", output);
+    char *continued = digest();
+    cr_assert_str_eq(whole, continued);
+    cr_assert_eq(shell("zerogauge train --preset zero2 --world 3 --set train_batch_size=12 --set "
+                       "train_micro_batch_size_per_gpu=auto --model gpt-nano --lora %s --steps 6 --resume saved",
+                       lora),
+                 0, "%s", output);
+    cr_assert_eq(shell(line, "zero3", 2, "rank=4,alpha=9,targets=c_attn+mlp.c_proj", 6, "--resume saved"), 2);
+    cr_assert_not_null(strstr(output, "is a checkpoint of the model gpt-nano:rank=4,alpha=8,"), "%s", output);
+    cr_assert_eq(shell("zerogauge export saved merged.safetensors --merge"), 0, "%s", output);
+    cr_assert_eq(shell(line, "zero3", 2, lora, 6, "--resume saved --load-weights merged.safetensors"), 2);
+    cr_assert_not_null(strstr(output, "was made with initial_weights of the seed"), "%s", output);
+    // The merged weights are those of the model without adapters, and a base for other adapters.
+    cr_assert_eq(shell("zerogauge train --preset zero2 --model gpt-nano --steps 1 --load-weights merged.safetensors"),
+                 0, "%s", output);
+    cr_assert_eq(shell(line, "zero2", 2, "rank=1", 2, "--load-weights merged.safetensors --save second"), 0, "%s",
+                 output);
+    cr_assert_eq(shell("zerogauge export second again.safetensors --merge"), 2);
+    cr_assert_not_null(strstr(output, "give the file of --load-weights with --base"), "%s", output);
+    cr_assert_eq(shell("zerogauge export second again.safetensors --merge --base merged.safetensors"), 0, "%s", output);
+    cr_assert_eq(shell("zerogauge export second adapters && ls adapters"), 0, "%s", output);
+    cr_assert_not_null(strstr(output, "adapter_config.json\nadapter_model.safetensors\n"), "%s", output);
+    cr_assert_eq(shell("zerogauge train --preset zero2 --model gpt-nano --steps 1 --save plain && "
+                       "zerogauge export plain x.safetensors --merge"),
+                 2);
+    cr_assert_not_null(strstr(output, "is not a checkpoint of a model with adapters"), "%s", output);
+    free(whole), free(continued);
+}
+
 Test(cmd_checkpoint, weights_of_another_model_are_refused_with_the_tensor)
 {
     cr_assert_eq(shell("zerogauge train --preset zero1 --model linear --steps 1 --save a"), 0, "%s", output);

@@ -14,78 +14,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BLOCK_COUNT = 1 << 18 };
-
-static int write_tensor(const struct checkpoint *checkpoint, size_t param, enum dtype dtype, float *block,
-                        struct safetensors_writer *writer)
-{
-    uint64_t count = checkpoint_manifest(checkpoint)->params[param].count;
-    uint16_t *narrow = (uint16_t *)(block + BLOCK_COUNT);
-    for (uint64_t at = 0; at < count; at += BLOCK_COUNT) {
-        size_t now = count - at < BLOCK_COUNT ? (size_t)(count - at) : BLOCK_COUNT;
-        TRY(checkpoint_read(checkpoint, STATE_PARAMETER, param, at, now, block));
-        if (dtype != DTYPE_FP32)
-            dtype_narrow(dtype, block, narrow, now);
-        TRY(safetensors_write(writer, dtype == DTYPE_FP32 ? (void *)block : narrow, now * dtype_bytes(dtype)));
-    }
-    return ERR_NONE;
-}
-
-static int write_tensors(const struct checkpoint *checkpoint, enum dtype dtype, struct safetensors_writer *writer)
-{
-    float *block = malloc(BLOCK_COUNT * (sizeof(float) + sizeof(uint16_t)));
-    if (!block)
-        return err_set(ERR_MEMORY, "no memory for %d elements", BLOCK_COUNT);
-    int rc = ERR_NONE;
-    for (size_t i = 0; i < checkpoint_manifest(checkpoint)->param_count && rc == ERR_NONE; i++)
-        rc = write_tensor(checkpoint, i, dtype, block, writer);
-    free(block);
-    return rc;
-}
-
-static int create(const struct checkpoint *checkpoint, const char *path, enum dtype dtype,
-                  struct safetensors_writer **out)
-{
-    static const char *const metadata[] = {"format", "pt", NULL};  // as in PyTorch's own files
-    const struct manifest *m = checkpoint_manifest(checkpoint);
-    struct safetensors_tensor *tensors = calloc(m->param_count + 1, sizeof *tensors);
-    if (!tensors)
-        return err_set(ERR_MEMORY, "no memory for the names of %zu tensors", m->param_count);
-    for (size_t i = 0; i < m->param_count; i++) {
-        tensors[i] = (struct safetensors_tensor){
-            .name = m->params[i].name, .type = safetensors_type_of(dtype), .shape_rank = m->params[i].shape_rank};
-        memcpy(tensors[i].shape, m->params[i].shape, sizeof tensors[i].shape);
-    }
-    unlink(path);  // left by an export that died
-    int rc = safetensors_create(path, tensors, m->param_count, metadata, out);
-    free(tensors);
-    return rc;
-}
-
-int export_weights(const struct checkpoint *checkpoint, const char *path, enum dtype dtype)
-{
-    static const char ending[] = ".partial";
-    struct safetensors_writer *writer;
-    char partial[strlen(path) + sizeof ending], folder[strlen(path) + 2];
-    stpcpy(stpcpy(partial, path), ending);
-    TRY(file_check_replaced(path));
-    for (size_t i = 0; i < checkpoint_manifest(checkpoint)->file_count; i++)
-        TRY(checkpoint_check_digest(checkpoint, i));
-    TRY(create(checkpoint, partial, dtype, &writer));
-    int rc = write_tensors(checkpoint, dtype, writer);
-    if (rc != ERR_NONE) {
-        safetensors_abandon(writer);
-        return rc;
-    }
-    TRY(safetensors_finish(writer, NULL, NULL));
-    if (rename(partial, path) != 0) {
-        rc = err_set(ERR_IO, "%s: cannot be renamed to %s: %s", partial, path, strerror(errno));
-        unlink(partial);
-        return rc;
-    }
-    return file_sync_folder(file_folder(path, folder));
-}
-
 static int parse_dtype(const char *text, enum dtype *out)
 {
     static const enum dtype dtypes[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
@@ -97,7 +25,28 @@ static int parse_dtype(const char *text, enum dtype *out)
     return err_set(ERR_USAGE, "--dtype %s: expected fp32, bf16 or fp16", text);
 }
 
-static int export(const char *from, const char *to, enum dtype dtype)
+struct export_options {
+    char *dtype, *base;  // may be null
+    int merge;
+};
+
+static int write_export(const struct checkpoint *checkpoint, const char *to, const struct export_options *a,
+                        enum dtype dtype)
+{
+    const struct model *model;
+    // A checkpoint of another program's model has no adapters that this one could know.
+    bool adapts = model_find(checkpoint_manifest(checkpoint)->model, &model) == ERR_NONE && model->lora;
+    if (!adapts && (a->merge || a->base))
+        return err_set(ERR_USAGE, "%s: is not a checkpoint of a model with adapters: leave out %s",
+                       checkpoint_path(checkpoint), a->merge ? "--merge" : "--base");
+    if (a->base && !a->merge)
+        return err_set(ERR_USAGE, "--base needs --merge: adapters alone are exported without their base");
+    if (!adapts)
+        return export_weights(checkpoint, to, dtype);
+    return a->merge ? export_merged(checkpoint, a->base, to, dtype) : export_adapters(checkpoint, to, dtype);
+}
+
+static int export(const char *from, const char *to, const struct export_options *a, enum dtype dtype)
 {
     struct checkpoint *checkpoint;
     char notes[NOTES_BYTES] = "", count[SIZE_TEXT_BYTES], shown[TEXT_MESSAGE_BYTES];
@@ -107,12 +56,15 @@ static int export(const char *from, const char *to, enum dtype dtype)
     TRY(rc);
     if (!checkpoint)
         return err_set(ERR_USAGE, "%s: no checkpoint found", from);
-    rc = export_weights(checkpoint, to, dtype);
+    rc = write_export(checkpoint, to, a, dtype);
     const struct manifest *m = checkpoint_manifest(checkpoint);
     uint64_t elements = 0;
     for (size_t i = 0; i < m->param_count; i++)
         elements += m->params[i].count;
-    if (rc == ERR_NONE)
+    if (rc == ERR_NONE && a->merge)
+        printf("%s: %s after step %" PRIu64 ", adapters merged, %s\n", to, text_message(shown, m->model, 60), m->step,
+               dtype_name(dtype));
+    else if (rc == ERR_NONE)
         printf("%s: %s after step %" PRIu64 ", %zu tensors, %s parameters, %s\n", to, text_message(shown, m->model, 60),
                m->step, m->param_count, size_text(elements, count), dtype_name(dtype));
     checkpoint_close(checkpoint);
@@ -122,20 +74,27 @@ static int export(const char *from, const char *to, enum dtype dtype)
 static const char *const examples[] = {
     "zerogauge export saved weights.safetensors",
     "zerogauge export saved weights-bf16.safetensors --dtype bf16",
+    "zerogauge export saved adapters",
+    "zerogauge export saved merged.safetensors --merge",
     NULL,
 };
 
 static const struct help help = {
     .usage = "CHECKPOINT OUT.safetensors [OPTION...]",
-    .text = "Writes the unsharded weights of a checkpoint to one safetensors file.",
+    .text = "Writes the unsharded weights of a checkpoint to one safetensors file; of a model with adapters, these "
+            "alone to "
+            "a folder that PEFT reads.",
     .examples = examples,
 };
 
-static int run(int argc, const char **argv, char **dtype_text)
+static int run(int argc, const char **argv, struct export_options *a)
 {
     const struct poptOption options[] = {
-        {"dtype", '\0', POPT_ARG_STRING, dtype_text, 0,
+        {"dtype", '\0', POPT_ARG_STRING, &a->dtype, 0,
          "number format of the weights, rounded to nearest (default: fp32)", "fp32|bf16|fp16"},
+        {"merge", '\0', POPT_ARG_NONE, &a->merge, 0, "add adapters to their base, and write that", NULL},
+        {"base", '\0', POPT_ARG_STRING, &a->base, 0, "with --merge: the file that the run gave to --load-weights",
+         "FILE"},
         HELP_OPTIONS(options, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
@@ -146,20 +105,21 @@ static int run(int argc, const char **argv, char **dtype_text)
         rc = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(code));
     else if (!from || !to || extra)
         rc = err_set(ERR_USAGE, "expected a checkpoint, or a folder of checkpoints, and the file to write");
-    if (rc == ERR_NONE && *dtype_text)
-        rc = parse_dtype(*dtype_text, &dtype);
+    if (rc == ERR_NONE && a->dtype)
+        rc = parse_dtype(a->dtype, &dtype);
     if (rc == ERR_NONE)
-        rc = export(from, to, dtype);
+        rc = export(from, to, a, dtype);
     poptFreeContext(context);
     return rc;
 }
 
 int export_main(int argc, const char **argv)
 {
-    char *dtype = NULL;
-    int rc = run(argc, argv, &dtype);
+    struct export_options options = {0};
+    int rc = run(argc, argv, &options);
     if (rc != ERR_NONE)
         fprintf(stderr, "zerogauge export: %s\n", err_message());
-    free(dtype);
+    free(options.dtype);
+    free(options.base);
     return err_exit_status(rc);
 }

@@ -4,9 +4,9 @@
 //
 // manifest.json, version 1, has exactly these keys:
 //   format, version, written_by   "zerogauge checkpoint", 1, the program
-//   model, parameters             its name; per parameter: name, shape, frozen, and its stored states: param, exp_avg
-//   and
-//                                 exp_avg_sq of a trained one, param of a frozen one; while a delayed update waits,
+//   model, parameters             its name; per parameter that is stored (of a model with adapters, the trained ones):
+//                                 name, shape, frozen, and its stored states: param, exp_avg and exp_avg_sq of a
+//                                 trained one, param of a frozen one; while a delayed update waits,
 //                                 also seen_param, the values that the model uses; all in fp32
 //   step, applied, skipped        steps made; updates applied (t) and not applied
 //   last_step                     whether that step was applied, and its loss

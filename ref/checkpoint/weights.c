@@ -10,9 +10,11 @@
 
 static void initialise(const struct model *model, int param, uint64_t seed, float *out)
 {
-    (void)seed;
     const struct weights *weights = (const struct weights *)model;
-    memcpy(out, weights->values[param], model->params[param].count * sizeof *out);
+    if (weights->values[param])
+        memcpy(out, weights->values[param], model->params[param].count * sizeof *out);
+    else
+        weights->initialise(model, param, seed, out);
 }
 
 static int check_shape(const struct safetensors *file, const struct safetensors_tensor *tensor,
@@ -38,6 +40,8 @@ static int read_tensors(const struct safetensors *file, const struct model *mode
     for (int i = 0; i < model->param_count; i++) {
         const struct model_param *param = &model->params[i];
         const struct safetensors_tensor *tensor = safetensors_find(file, param->name);
+        if (!tensor && model->lora && !param->frozen)
+            continue;  // adapters may begin by the seed
         if (!tensor)
             return err_set(ERR_USAGE, "%s: has no tensor \"%s\", which the model %s needs", file->path, param->name,
                            model->name);
@@ -66,6 +70,7 @@ int weights_open(const char *path, const struct model *model, struct weights **o
         return err_set(ERR_MEMORY, "no memory for the weights in %s", path);
     weights->model = *model;
     weights->operations = *model->operations;
+    weights->initialise = model->operations->initialise;
     weights->operations.initialise = initialise;
     weights->model.operations = &weights->operations;
     weights->values = calloc((size_t)model->param_count + 1, sizeof *weights->values);

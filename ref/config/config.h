@@ -68,7 +68,7 @@ struct config_offload_param {
     bool pin_memory;
 };
 
-enum { CONFIG_NVME_PATH_MAX = 16, CONFIG_PATH_NAME_BYTES = 512 };
+enum { CONFIG_NVME_PATH_MAX = 16, CONFIG_PATH_NAME_BYTES = 512, CONFIG_LORA_BYTES = 128 };
 
 enum config_partitioning { PARTITION_BANDWIDTH_CENTRIC, PARTITION_OWNER_BROADCAST };
 
@@ -112,10 +112,11 @@ struct config {
     // "zerogauge"
     uint64_t delayed_update_start_step;  // first step with a delayed update; 0: never
     enum config_partitioning partitioning;
-    size_t reduction_group;  // ranks in a group of hierarchical sums; 0: sums in canonical order
-    size_t tiling_factor;    // parts that each large linear layer is cut into; 1: not cut
-    struct mesh mesh;        // of as many ranks as the world; all 0: one shard group
-    int secondary_ranks;     // hpZ: ranks that hold a second copy of the parameters together; 0: there is none
+    size_t reduction_group;        // ranks in a group of hierarchical sums; 0: sums in canonical order
+    size_t tiling_factor;          // parts that each large linear layer is cut into; 1: not cut
+    char lora[CONFIG_LORA_BYTES];  // "rank=8,alpha=16,targets=c_attn" (ref/model/lora.h); "": no adapters
+    struct mesh mesh;              // of as many ranks as the world; all 0: one shard group
+    int secondary_ranks;           // hpZ: ranks that hold a second copy of the parameters together; 0: there is none
 };
 
 // Values from outside the file.

@@ -11,7 +11,7 @@
 
 struct config_doc {
     struct json_text text;
-    char *json;                            // what it was parsed from; owned
+    char *json;                            // the text as JSON; owned
     const struct config_options *options;  // not owned
     struct config_notes *notes;            // not owned; may be null
 };

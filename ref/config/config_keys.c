@@ -226,6 +226,7 @@ static const struct config_key KEYS[] = {
     USED("zerogauge.mesh", STRING, ACCEPTS(KEY_NULL)),
     USED("zerogauge.tiling", OBJECT, ACCEPTS(KEY_NULL)),
     USED("zerogauge.tiling.factor", INTEGER, ACCEPTS(0), RANGE(1, TILES_MAX)),
+    USED("zerogauge.lora", STRING, ACCEPTS(KEY_NULL)),
     USED("zerogauge.aio_engine", STRING, ACCEPTS(0), CHOICES("libaio|io_uring")),
 
     USED("aio", OBJECT, ACCEPTS(KEY_NULL)),

@@ -143,12 +143,23 @@ static int resolve_secondary(struct config_doc *doc, struct config *out)
     return ERR_NONE;
 }
 
+static int resolve_lora(const struct config_doc *doc, struct config *out)
+{
+    const char *text = config_doc_string(doc, "zerogauge.lora", "");
+    if (strlen(text) >= sizeof out->lora)
+        return config_doc_fail(doc, "zerogauge.lora", "has %zu characters, expected at most %zu", strlen(text),
+                               sizeof out->lora - 1);
+    strcpy(out->lora, text);
+    return ERR_NONE;
+}
+
 int config_resolve_own(struct config_doc *doc, struct config *out)
 {
     TRY(resolve_recipe(doc, out));
     bool torch = strcmp(config_doc_string(doc, "zerogauge.clip_form", "deepspeed"), "torch") == 0;
     out->clip_form = torch ? CLIP_TORCH : CLIP_DEEPSPEED;
     out->tiling_factor = config_doc_size(doc, "zerogauge.tiling.factor", 1);
+    TRY(resolve_lora(doc, out));
     TRY(resolve_reduction_group(doc, out));
     TRY(resolve_mesh(doc, out));
     TRY(resolve_partitioning(doc, out));

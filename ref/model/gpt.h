@@ -3,6 +3,7 @@
 #ifndef ZG_GPT_H
 #define ZG_GPT_H
 
+#include "ref/model/lora.h"
 #include "ref/model/model.h"
 
 #include <stddef.h>
@@ -16,6 +17,7 @@ struct gpt_shape {
     size_t sequence_length;
     size_t vocabulary;
     size_t tile_count;  // parts of each block's MLP; a divisor of 4 x width
+    struct lora lora;   // adapters of a block's modules: attn.c_attn, attn.c_proj, mlp.c_fc, mlp.c_proj
 };
 
 // Makes a model with the layers "embedding", "h.0" ..., "head". Parameters have the names, shapes and order of GPT-2's
@@ -26,6 +28,9 @@ struct gpt_shape {
 // block is several layers, "h.0.attn", "h.0.mlp.tile.0", ...; tile t has the columns h.0.mlp.tile.t.c_fc.{weight,bias}
 // of c_fc, and the rows h.0.mlp.tile.t.c_proj.weight of c_proj, whose bias the first tile adds. Initial values equal
 // the whole matrices', so that training begins with the same function for any number of tiles.
+//
+// With adapters all parameters but these are frozen, and keep their initial values. A tile is no module that an adapter
+// could belong to: ERR_USAGE for both.
 int gpt_make(const char *name, const struct gpt_shape *shape, struct model **out);
 
 // Null-safe.

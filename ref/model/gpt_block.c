@@ -42,10 +42,13 @@ static void attention_activations(const struct gpt_pass *pass)
     bias_rows(rows, 3 * width, pass->dtype, pass->weights[QKV_BIAS], qkv);
     pass_multiply(pass, QKV_WEIGHT, normed, width,
                   (struct gpt_result){.data = qkv, .width = 3 * width, .add = true, .is_operand = true});
+    pass_adapt(pass, MODULE_QKV, normed, width,
+               (struct gpt_result){.data = qkv, .width = 3 * width, .is_operand = true});
     attention_forward(&shape, qkv, attention, memory + at->scores, memory + at->scores_gradient);
     bias_add(rows, width, input, pass->dtype, pass->weights[PROJ_BIAS], middle);
     pass_multiply(pass, PROJ_WEIGHT, attention, width,
                   (struct gpt_result){.data = middle, .width = width, .add = true});
+    pass_adapt(pass, MODULE_PROJ, attention, width, (struct gpt_result){.data = middle, .width = width});
     layernorm_stats(rows, width, middle, kept + at->stats_2);
     pass_norm(pass, LN_2_WEIGHT, middle, kept + at->stats_2, pass->normed);
 }
@@ -64,11 +67,16 @@ static void attention_gradients(const struct gpt_pass *pass)
     pass_bias_gradient(pass, PROJ_BIAS, stream, width);
     pass_multiply_back(pass, PROJ_WEIGHT, stream, width,
                        (struct gpt_result){.data = wide_1, .width = width, .is_operand = true});
+    pass_adapt_back(pass, MODULE_PROJ, stream, width,
+                    (struct gpt_result){.data = wide_1, .width = width, .is_operand = true});
+    pass_adapt_gradients(pass, MODULE_PROJ, kept + at->attention, width, stream, width);
     attention_backward(&shape, kept + at->qkv, wide_1, wide_2, memory + at->scores, memory + at->scores_gradient);
     pass_norm(pass, LN_1_WEIGHT, input, kept + at->stats_1, normed);
     pass_weight_gradient(pass, QKV_WEIGHT, normed, width, wide_2, 3 * width);
     pass_bias_gradient(pass, QKV_BIAS, wide_2, 3 * width);
     pass_multiply_back(pass, QKV_WEIGHT, wide_2, 3 * width, (struct gpt_result){.data = wide_1, .width = width});
+    pass_adapt_back(pass, MODULE_QKV, wide_2, 3 * width, (struct gpt_result){.data = wide_1, .width = width});
+    pass_adapt_gradients(pass, MODULE_QKV, normed, width, wide_2, 3 * width);
     pass_norm_back(pass, LN_1_WEIGHT, input, kept + at->stats_1, wide_1);
 }
 
@@ -77,6 +85,8 @@ static void tile_activations(const struct gpt_pass *pass)
 {
     pass_multiply(pass, mlp_index(pass, FC_WEIGHT), pass->normed, pass->width,
                   (struct gpt_result){.data = pass->fc, .width = pass->tile_width});
+    pass_adapt(pass, MODULE_FC, pass->normed, pass->width,
+               (struct gpt_result){.data = pass->fc, .width = pass->tile_width});
 }
 
 static void tile_output(const struct gpt_pass *pass)
@@ -88,6 +98,7 @@ static void tile_output(const struct gpt_pass *pass)
                  pass->weights[mlp_index(pass, OUT_BIAS)], out);
     pass_multiply(pass, mlp_index(pass, OUT_WEIGHT), hidden, pass->tile_width,
                   (struct gpt_result){.data = out, .width = pass->width, .add = true});
+    pass_adapt(pass, MODULE_OUT, hidden, pass->tile_width, (struct gpt_result){.data = out, .width = pass->width});
 }
 
 // The hidden channels' gradient takes the place of the floats that it is made of, or, in smaller elements, the second
@@ -105,8 +116,10 @@ static void tile_gradients(const struct gpt_pass *pass)
 
     pass_multiply_back(pass, out_weight, stream, width,
                        (struct gpt_result){.data = hidden_gradient, .width = tile_width});
+    pass_adapt_back(pass, MODULE_OUT, stream, width, (struct gpt_result){.data = hidden_gradient, .width = tile_width});
     gelu_backward(pass->rows, tile_width, pass->fc, hidden_gradient, pass->dtype,
                   pass->weights[mlp_index(pass, FC_BIAS)], hidden, gradient);
+    pass_adapt_gradients(pass, MODULE_OUT, hidden, tile_width, stream, width);
     pass_weight_gradient(pass, out_weight, hidden, tile_width, stream, width);
     if (pass->layer.tile == 0)
         pass_bias_gradient(pass, mlp_index(pass, OUT_BIAS), stream, width);
@@ -114,6 +127,9 @@ static void tile_gradients(const struct gpt_pass *pass)
     pass_bias_gradient(pass, mlp_index(pass, FC_BIAS), gradient, tile_width);
     pass_multiply_back(pass, fc_weight, gradient, tile_width,
                        (struct gpt_result){.data = memory + pass->at.normed_gradient, .width = width, .add = !first});
+    pass_adapt_back(pass, MODULE_FC, gradient, tile_width,
+                    (struct gpt_result){.data = memory + pass->at.normed_gradient, .width = width});
+    pass_adapt_gradients(pass, MODULE_FC, pass->normed, width, gradient, tile_width);
 }
 
 void gpt_block_activations(const struct gpt_pass *pass)

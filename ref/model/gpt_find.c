@@ -3,10 +3,10 @@
 
 #include "base/err.h"
 #include "ref/model/gpt.h"
+#include "ref/model/model_kept.h"
 
 #include <ctype.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,9 +16,9 @@ static const struct {
     const char *name;
     struct gpt_shape shape;
 } known[] = {
-    {"gpt-nano", {2, 16, 2, 16, 256, 1}},         {"gpt-tiny", {4, 64, 4, 64, 256, 1}},
-    {"gpt-3m", {4, 256, 4, 128, 256, 1}},         {"gpt-10m", {6, 384, 6, 256, 256, 1}},
-    {"gpt2-124m", {12, 768, 12, 1024, 50257, 1}}, {"gpt2-1.5b", {48, 1600, 25, 1024, 50257, 1}},
+    {"gpt-nano", {2, 16, 2, 16, 256, 1, {0}}},         {"gpt-tiny", {4, 64, 4, 64, 256, 1, {0}}},
+    {"gpt-3m", {4, 256, 4, 128, 256, 1, {0}}},         {"gpt-10m", {6, 384, 6, 256, 256, 1, {0}}},
+    {"gpt2-124m", {12, 768, 12, 1024, 50257, 1, {0}}}, {"gpt2-1.5b", {48, 1600, 25, 1024, 50257, 1, {0}}},
 };
 enum { KNOWN_COUNT = sizeof known / sizeof *known };
 
@@ -58,6 +58,10 @@ bool gpt_is_name(const char *name)
 static int parse_key(const char *name, const char *text, size_t length, unsigned *seen, struct gpt_shape *shape)
 {
     size_t key_length = strcspn(text, "=,");
+    bool adapters;
+    TRY(lora_parse(name, text, length, &adapters, &shape->lora));
+    if (adapters)
+        return ERR_NONE;
     for (int i = 0; i < KEY_COUNT; i++) {
         if (strlen(keys[i].name) != key_length || strncmp(keys[i].name, text, key_length) != 0)
             continue;
@@ -76,7 +80,7 @@ static int parse_key(const char *name, const char *text, size_t length, unsigned
     }
     return err_set(ERR_USAGE,
                    "model %s: unknown key '%.*s', expected KEY=NUMBER,... with keys of layers, width, heads, "
-                   "length, vocabulary, tiles",
+                   "length, vocabulary, tiles, rank, alpha, targets",
                    name, (int)key_length, text);
 }
 
@@ -94,36 +98,11 @@ static int parse(const char *name, struct gpt_shape *shape)
     return ERR_NONE;
 }
 
-// Models are made at their first use and kept until the process ends.
-struct found {
-    struct model *model;
-    struct found *next;
-};
-static pthread_mutex_t found_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct found *found;
-
-static int find_locked(const char *name, const struct model **out)
+static int make(const char *name, struct model **out)
 {
-    for (struct found *f = found; f; f = f->next) {
-        if (strcmp(f->model->name, name) == 0) {
-            *out = f->model;
-            return ERR_NONE;
-        }
-    }
     struct gpt_shape shape;
     TRY(parse(name, &shape));
-    struct found *f = malloc(sizeof *f);
-    if (!f)
-        return err_set(ERR_MEMORY, "no memory for the model %s", name);
-    int code = gpt_make(name, &shape, &f->model);
-    if (code != ERR_NONE) {
-        free(f);
-        return code;
-    }
-    f->next = found;
-    found = f;
-    *out = f->model;
-    return ERR_NONE;
+    return gpt_make(name, &shape, out);
 }
 
 int gpt_find(const char *name, const struct model **out)
@@ -131,10 +110,7 @@ int gpt_find(const char *name, const struct model **out)
     if (strlen(name) >= GPT_NAME_BYTES)
         return err_set(ERR_USAGE, "the model name %.40s... is too long: expected at most %d characters", name,
                        GPT_NAME_BYTES - 1);
-    pthread_mutex_lock(&found_lock);
-    int code = find_locked(name, out);
-    pthread_mutex_unlock(&found_lock);
-    return code;
+    return model_kept(name, make, out);
 }
 
 int gpt_family(int index, const struct model **out)

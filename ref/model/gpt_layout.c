@@ -96,6 +96,8 @@ struct gpt_layout gpt_layout_of(const struct model *model, size_t sequence_count
         l.weight_gradient = take(&l, largest_param);
     }
     layout_scores(&l, shape, sequence_count);
+    l.low = take(&l, rows * shape->lora.rank);
+    l.low_gradient = take(&l, rows * shape->lora.rank);
     if (dtype != DTYPE_FP32)
         l.weights = take(&l, largest_layer);
     return l;

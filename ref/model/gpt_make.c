@@ -20,6 +20,14 @@ struct gpt {
     char name[GPT_NAME_BYTES];
 };
 
+// The widths of a module's input and output.
+static void module_widths(const struct gpt_shape *shape, enum gpt_module module, size_t *in_width, size_t *out_width)
+{
+    size_t width = shape->width;
+    *in_width = module == MODULE_OUT ? 4 * width : width;
+    *out_width = module == MODULE_QKV ? 3 * width : module == MODULE_FC ? 4 * width : width;
+}
+
 // 2 operations for each element of a matrix and each row, and 4 x length x width per row for attention.
 static double gpt_layer_flops(const struct model *model, int layer, size_t sequence_count)
 {
@@ -32,6 +40,12 @@ static double gpt_layer_flops(const struct model *model, int layer, size_t seque
         row = 2.0 * 4.0 * width * width + 4.0 * (double)shape->sequence_length * width;
     if (part.kind == GPT_BLOCK && part.mlp)
         row += 2.0 * 8.0 * width * width / (double)shape->tile_count;
+    for (int i = 0; i < MODULE_COUNT && part.kind == GPT_BLOCK; i++) {
+        size_t in_width, out_width;
+        module_widths(shape, (enum gpt_module)i, &in_width, &out_width);
+        if (lora_adapts(&shape->lora, gpt_modules[i]))
+            row += 2.0 * (double)(shape->lora.rank * (in_width + out_width));
+    }
     return rows * row;
 }
 
@@ -42,10 +56,14 @@ static int block_layers(const struct gpt_shape *shape)
 
 static int block_params(const struct gpt_shape *shape)
 {
-    return BLOCK_PARAMS + ((int)shape->tile_count - 1) * FURTHER_TILE_PARAMS;
+    int count = BLOCK_PARAMS + ((int)shape->tile_count - 1) * FURTHER_TILE_PARAMS;
+    for (int i = 0; i < MODULE_COUNT; i++)
+        count += lora_adapts(&shape->lora, gpt_modules[i]) ? 2 : 0;
+    return count;
 }
 
-// A block's parameter: its role in the block without tiles, and its tile.
+// A block's parameter: its role in the block without tiles, and its tile. The roles of A and B of module i are
+// BLOCK_PARAMS + 2 i and the next.
 struct block_param {
     int block_index, role, tile;
 };
@@ -54,7 +72,15 @@ static struct block_param block_param_of(const struct gpt_shape *shape, int para
 {
     int at = (param - FIRST_BLOCK_PARAM) % block_params(shape);
     struct block_param b = {.block_index = (param - FIRST_BLOCK_PARAM) / block_params(shape), .role = at};
-    if (at >= BLOCK_PARAMS) {
+    if (at >= BLOCK_PARAMS && shape->lora.rank > 0) {
+        int module = 0;
+        for (int before = BLOCK_PARAMS; module < MODULE_COUNT; module++) {
+            before += lora_adapts(&shape->lora, gpt_modules[module]) ? 2 : 0;
+            if (at < before)
+                break;
+        }
+        b.role = BLOCK_PARAMS + 2 * module + (at - BLOCK_PARAMS) % 2;
+    } else if (at >= BLOCK_PARAMS) {
         b.role = FC_WEIGHT + (at - BLOCK_PARAMS) % FURTHER_TILE_PARAMS;
         b.tile = 1 + (at - BLOCK_PARAMS) / FURTHER_TILE_PARAMS;
     }
@@ -74,6 +100,12 @@ static void gpt_initialise(const struct model *model, int param, uint64_t seed, 
     float deviation = 0.02f;
     if (in_block) {
         struct block_param b = block_param_of(shape, param);
+        if (b.role >= BLOCK_PARAMS) {
+            // A key of its own for each block and role, beside those of the base.
+            uint64_t key = random_key(random_key(seed, UINT64_MAX - (uint64_t)b.block_index), (uint64_t)b.role);
+            lora_initialise(p, b.role % 2 != BLOCK_PARAMS % 2, key, out);
+            return;
+        }
         norm = b.role == LN_1_WEIGHT || b.role == LN_2_WEIGHT;
         whole_param = (uint64_t)(FIRST_BLOCK_PARAM + b.block_index * BLOCK_PARAMS + b.role);
         if (b.role == PROJ_WEIGHT || b.role == OUT_WEIGHT)
@@ -139,6 +171,14 @@ static struct model_param *block_params_set(const struct gpt_shape *shape, int b
     for (int i = 0; i < block_params(shape); i++) {
         struct block_param b = block_param_of(shape, FIRST_BLOCK_PARAM + i);
         char name[MODEL_NAME_BYTES];
+        if (b.role >= BLOCK_PARAMS) {
+            int module = (b.role - BLOCK_PARAMS) / 2;
+            size_t in_width, out_width;
+            module_widths(shape, (enum gpt_module)module, &in_width, &out_width);
+            snprintf(name, sizeof name, "h.%d.%s", block_index, gpt_modules[module]);
+            lora_param(&shape->lora, name, (b.role - BLOCK_PARAMS) % 2 != 0, in_width, out_width, layer, param++);
+            continue;
+        }
         if (b.role < ATTENTION_PARAMS)
             snprintf(name, sizeof name, "h.%d.%s", block_index, block[b.role].name);
         else if (shape->tile_count == 1 || b.role == OUT_BIAS)
@@ -146,7 +186,8 @@ static struct model_param *block_params_set(const struct gpt_shape *shape, int b
         else
             snprintf(name, sizeof name, "h.%d.mlp.tile.%d.%s", block_index, b.tile, block[b.role].name);
         bool own_layer = shape->tile_count > 1 && b.role >= ATTENTION_PARAMS;
-        param_set(param++, name, block[b.role].rows, block[b.role].columns, own_layer ? layer + 1 + b.tile : layer);
+        param_set(param, name, block[b.role].rows, block[b.role].columns, own_layer ? layer + 1 + b.tile : layer);
+        param++->frozen = shape->lora.rank > 0;
     }
     return param;
 }
@@ -164,6 +205,8 @@ static void params_set(struct gpt *gpt)
         param = block_params_set(shape, block_index, 1 + block_index * block_layers(shape), param);
     param_set(param++, "ln_f.weight", 0, shape->width, head);
     param_set(param, "ln_f.bias", 0, shape->width, head);
+    for (int i = 0; i < FIRST_BLOCK_PARAM && shape->lora.rank > 0; i++)
+        gpt->params[i].frozen = param[-i].frozen = true;
 }
 
 // Parameters are in the order of the layers that use them; the head uses the token embedding in addition.
@@ -204,12 +247,18 @@ static int shape_check(const char *name, const struct gpt_shape *shape)
     if (!shape->tile_count || shape->tile_count > GPT_TILES_MAX || 4 * shape->width % shape->tile_count)
         return err_set(ERR_USAGE, "%s cannot have %zu tiles: expected a divisor of 4 x width = %zu, at most %d", name,
                        shape->tile_count, 4 * shape->width, GPT_TILES_MAX);
+    if (shape->tile_count > 1 && shape->lora.rank > 0)
+        return err_set(ERR_USAGE,
+                       "%s has tiles and adapters: an adapter belongs to a whole matrix; leave out the tiles", name);
     return ERR_NONE;
 }
 
 int gpt_make(const char *name, const struct gpt_shape *shape, struct model **out)
 {
-    TRY(shape_check(name, shape));
+    struct gpt_shape complete = *shape;
+    TRY(lora_complete(name, gpt_modules[MODULE_QKV], gpt_modules, &complete.lora));
+    TRY(shape_check(name, &complete));
+    shape = &complete;
     struct gpt *gpt = calloc(1, sizeof *gpt);
     if (!gpt)
         return err_set(ERR_MEMORY, "no memory for the model %s", name);
@@ -227,6 +276,7 @@ int gpt_make(const char *name, const struct gpt_shape *shape, struct model **out
                                 .layers = gpt->layers,
                                 .layer_count = (int)layers,
                                 .group_count = 1,
+                                .lora = shape->lora.rank > 0 ? &gpt->shape.lora : NULL,
                                 .sequence_length = shape->sequence_length,
                                 .wants_text = true,
                                 .operations = &gpt_operations,

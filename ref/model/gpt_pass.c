@@ -104,15 +104,15 @@ void pass_hand_over(const struct gpt_pass *pass, int index, const float *value)
         dtype_narrow(pass->run->dtype, value, gradient->data, count);
 }
 
-void pass_product(const struct gpt_pass *pass, size_t m, size_t k, struct matmul_operand a, struct matmul_operand b,
-                  struct gpt_result c)
+void pass_scaled_product(const struct gpt_pass *pass, float alpha, size_t m, size_t k, struct matmul_operand a,
+                         struct matmul_operand b, struct gpt_result c)
 {
     matmul_many(&(struct matmul_batch){.group_count = 1,
                                        .count = 1,
                                        .m = m,
                                        .n = c.width,
                                        .k = k,
-                                       .alpha = 1.0f,
+                                       .alpha = alpha,
                                        .beta = c.add ? 1.0f : 0.0f,
                                        .dtype = pass->dtype,
                                        .a = a,
@@ -120,6 +120,12 @@ void pass_product(const struct gpt_pass *pass, size_t m, size_t k, struct matmul
                                        .c = c.data,
                                        .c_is_operand = c.is_operand,
                                        .c_stride = c.stride ? c.stride : c.width});
+}
+
+void pass_product(const struct gpt_pass *pass, size_t m, size_t k, struct matmul_operand a, struct matmul_operand b,
+                  struct gpt_result c)
+{
+    pass_scaled_product(pass, 1.0f, m, k, a, b, c);
 }
 
 void pass_multiply(const struct gpt_pass *pass, int index, const void *in, size_t in_width, struct gpt_result out)

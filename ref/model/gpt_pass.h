@@ -27,6 +27,9 @@ enum {
     BLOCK_PARAMS
 };
 enum { ATTENTION_PARAMS = FC_WEIGHT, FURTHER_TILE_PARAMS = OUT_BIAS - FC_WEIGHT };
+// The modules of a block that adapters can have, in this order after its own parameters: A, then B.
+enum gpt_module { MODULE_QKV, MODULE_PROJ, MODULE_FC, MODULE_OUT, MODULE_COUNT };
+extern const char *const gpt_modules[MODULE_COUNT + 1];  // their names in a block; then NULL
 // The embedding's parameters come before the blocks'.
 enum { TOKEN_WEIGHT, POSITION_WEIGHT, FIRST_BLOCK_PARAM };
 // The head's parameters: the last layer norm's weight and bias, and the tied token embedding.
@@ -58,6 +61,7 @@ struct gpt_layout {
     size_t weights;                // a layer's parameters as floats (16-bit only)
     size_t weight_gradient;        // a gradient not written in place; in fp32 the same offset as the logits
     size_t scores, scores_gradient, scores_count;  // of attention, from the logits on
+    size_t low, low_gradient;                      // u and its gradient (gpt_lora.c), operands
     size_t total;
 };
 
@@ -67,9 +71,9 @@ struct gpt_layout gpt_layout_of(const struct model *model, size_t sequence_count
 struct gpt_pass {
     struct model_run *run;
     const struct gpt_shape *shape;
-    const struct model_layer *list;          // of the parameters that `index` below counts
-    const struct model_gradient *gradients;  // backward only
-    const void *weights[BLOCK_PARAMS];       // the layer's parameters as operands, tables as they are
+    const struct model_layer *list;                        // of the parameters that `index` below counts
+    const struct model_gradient *gradients;                // backward only
+    const void *weights[BLOCK_PARAMS + 2 * MODULE_COUNT];  // the layer's parameters as operands, tables as they are
     struct gpt_layer layer;
     struct gpt_layout at;
     float *memory;
@@ -106,6 +110,10 @@ void pass_weight_gradient(const struct gpt_pass *pass, int index, const void *in
                           const void *out_gradient, size_t out_width);
 void pass_bias_gradient(const struct gpt_pass *pass, int index, const void *out_gradient, size_t width);
 
+// c = alpha x op(a) op(b).
+void pass_scaled_product(const struct gpt_pass *pass, float alpha, size_t m, size_t k, struct matmul_operand a,
+                         struct matmul_operand b, struct gpt_result c);
+
 // As pass_weight_gradient, of a matrix with `height` rows: dW = in_transposed dout.
 void pass_weight_product(const struct gpt_pass *pass, int index, size_t height, struct matmul_operand in_transposed,
                          const void *out_gradient, size_t out_width);
@@ -119,6 +127,16 @@ const void *pass_stream_gradient(const struct gpt_pass *pass);
 void pass_norm(const struct gpt_pass *pass, int index, const float *in, const float *stats, void *out);
 void pass_norm_back(const struct gpt_pass *pass, int index, const float *in, const float *stats,
                     const float *out_gradient);
+
+// A module's adapters, if it has any. pass_adapt adds their output to out, the module's; pass_adapt_back adds their
+// part to the gradient of the module's input, and pass_adapt_gradients, the next call, hands over the gradients of A
+// and B.
+void pass_adapt(const struct gpt_pass *pass, enum gpt_module module, const void *in, size_t in_width,
+                struct gpt_result out);
+void pass_adapt_back(const struct gpt_pass *pass, enum gpt_module module, const void *out_gradient, size_t out_width,
+                     struct gpt_result in_gradient);
+void pass_adapt_gradients(const struct gpt_pass *pass, enum gpt_module module, const void *in, size_t in_width,
+                          const void *out_gradient, size_t out_width);
 
 // Blocks. gpt_block_activations computes what backward needs from the layer's input; gpt_block_forward also computes
 // the layer's output.

@@ -233,9 +233,10 @@ Test(gpt, a_token_outside_the_vocabulary_is_refused)
 
 Test(gpt, an_impossible_shape_is_refused)
 {
-    const struct gpt_shape bad[] = {{1, 10, 3, 4, 5, 1}, {1, 0, 1, 4, 5, 1}, {1, 4, 0, 4, 5, 1},     {1, 4, 2, 0, 5, 1},
-                                    {0, 4, 2, 4, 5, 1},  {1, 4, 2, 4, 0, 1}, {1, 4, 2, 4, 70000, 1}, {1, 4, 2, 4, 5, 0},
-                                    {1, 4, 2, 4, 5, 3},  {1, 4, 2, 4, 5, 32}};
+    const struct gpt_shape bad[] = {{1, 10, 3, 4, 5, 1, {0}},    {1, 0, 1, 4, 5, 1, {0}}, {1, 4, 0, 4, 5, 1, {0}},
+                                    {1, 4, 2, 0, 5, 1, {0}},     {0, 4, 2, 4, 5, 1, {0}}, {1, 4, 2, 4, 0, 1, {0}},
+                                    {1, 4, 2, 4, 70000, 1, {0}}, {1, 4, 2, 4, 5, 0, {0}}, {1, 4, 2, 4, 5, 3, {0}},
+                                    {1, 4, 2, 4, 5, 32, {0}}};
     struct model *model;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         cr_assert(gpt_make("bad", &bad[i], &model) == ERR_USAGE, "shape %zu", i);

@@ -12,8 +12,6 @@
 
 enum { CHUNK = 1024 };  // elements worked on at a time
 
-enum family { FAMILY_WIDE, FAMILY_EXACT, FAMILY_OVERFLOW };
-
 enum {
     A_TIED,
     A_SCALE,
@@ -66,9 +64,9 @@ static const struct model_param few_params[] = {
 };
 static const struct model_layer few_layers[] = {{"a", (const int[]){0}, 1}, {"b", (const int[]){1}, 1}};
 
-static enum family family_of(const struct model *model)
+static const struct linear_shape *shape_of(const struct model *model)
 {
-    return *(const enum family *)model->shape;
+    return model->shape;
 }
 
 // Magnitudes 2^-26 to 2^-6, any mantissa.
@@ -127,11 +125,12 @@ void linear_draw(const struct model *model, const struct model_batch *batch, int
     for (size_t i = 0; i < count; i++) {
         uint64_t bits = random_at(key, first + i);
         float value = 0.0f;
-        if (p->used && family_of(model) == FAMILY_EXACT)
+        if (p->used && shape_of(model)->family == LINEAR_EXACT)
             value = exact_value(bits, random_at(place_key, first + i), batch, use, p->layer_count, dtype);
         else if (p->used)
             value = wide_value(bits);
-        if (family_of(model) == FAMILY_OVERFLOW && param == E_WEIGHT && first + i == p->count - 1)
+        if (shape_of(model)->family == LINEAR_OVERFLOW && param == shape_of(model)->overflow_param &&
+            first + i == p->count - 1)
             value = overflow_value(value, batch);
         out[i] = rounded(dtype, value);
     }
@@ -232,7 +231,8 @@ static const struct model_operations linear_operations = {
     .backward = linear_backward,
 };
 
-static const enum family wide = FAMILY_WIDE, exact = FAMILY_EXACT, overflow = FAMILY_OVERFLOW;
+static const struct linear_shape wide = {LINEAR_WIDE, -1}, exact = {LINEAR_EXACT, -1};
+static const struct linear_shape overflow = {LINEAR_OVERFLOW, E_WEIGHT};
 
 #define AWKWARD(model_name, model_family)                                                                              \
     {                                                                                                                  \

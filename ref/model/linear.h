@@ -23,8 +23,20 @@
 
 #include <stdint.h>
 
+// What a model draws: the family of its values, and the parameter that overflows.
+enum linear_family { LINEAR_WIDE, LINEAR_EXACT, LINEAR_OVERFLOW };
+struct linear_shape {
+    enum linear_family family;
+    int overflow_param;  // -1: none
+};
+
 // The models above by index; NULL past the last.
 const struct model *linear_model(int index);
+
+// Whether a name is one of these with adapters, such as linear:rank=4,targets=c+e (lora.h); finds that model. A module
+// is a matrix's name without ".weight".
+bool linear_is_adapted(const char *name);
+int linear_find_adapted(const char *name, const struct model **out);
 
 // Draws g, rounded to dtype, for elements [first, first + count) of a parameter in one of its layers; 0 if the
 // parameter is unused.

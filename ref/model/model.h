@@ -26,6 +26,8 @@ struct model_param {
     int layer_count;  // layers that use it; 2 for a tied weight
 };
 
+struct lora;
+
 struct model_layer {
     const char *name;
     const int *params;  // indices of the parameters it uses
@@ -39,6 +41,8 @@ struct model {
     const struct model_layer *layers;
     int layer_count;
     int group_count;
+    const struct lora
+        *lora;               // of adapters (lora.h): frozen parameters are a base, which checkpoints leave out; or null
     size_t sequence_length;  // tokens per sequence; 1 for a model without sequences
     bool wants_text;         // a micro-batch has tokens
     const struct model_operations *operations;
@@ -66,11 +70,14 @@ struct model_gradient {
 struct model_run;
 
 // Finds a model by name: gpt-nano, gpt-tiny, gpt-3m, gpt-10m, gpt2-124m and GPTs of any size (gpt_find.h), and the
-// models of linear.h. ERR_USAGE lists the names. The model lives until the process ends.
+// models of linear.h, each also with adapters (lora.h). ERR_USAGE lists the names. The model lives until the process
+// ends.
 int model_find(const char *name, const struct model **out);
 
 // The same model with its large layers cut into tiling_factor tiles (NAME:tiles=N); 0 and 1 leave them whole.
+// model_find_changed also adds adapters (NAME:rank=8,..., lora.h); "" adds none.
 int model_find_tiled(const char *name, size_t tiling_factor, const struct model **out);
+int model_find_changed(const char *name, size_t tiling_factor, const char *lora, const struct model **out);
 
 // Writes the initial values of one parameter, [count] in fp32; they depend only on the seed and the index.
 void model_initialise(const struct model *model, int param, uint64_t seed, float *out);

@@ -109,16 +109,19 @@ struct sources {
     struct train_checkpoints checkpoints;
 };
 
-static int find_model(const char *name, size_t tiling_factor, const struct model **out)
+static int find_model(const char *name, const struct config *config, const struct model **out)
 {
-    int rc = model_find_tiled(name, tiling_factor, out);
-    return rc == ERR_NONE || tiling_factor == 1 ? rc
-                                                : err_prefix(rc, "\"zerogauge.tiling.factor\" = %zu", tiling_factor);
+    int rc = model_find_changed(name, config->tiling_factor, config->lora, out);
+    if (rc != ERR_NONE && config->lora[0])
+        return err_prefix(rc, "\"zerogauge.lora\" = %s", config->lora);
+    return rc == ERR_NONE || config->tiling_factor == 1
+               ? rc
+               : err_prefix(rc, "\"zerogauge.tiling.factor\" = %zu", config->tiling_factor);
 }
 
 static int open_sources(const struct train_options *a, struct train_setting *setting, struct sources *sources)
 {
-    TRY(find_model(a->model ? a->model : "gpt-tiny", setting->config->tiling_factor, &setting->model));
+    TRY(find_model(a->model ? a->model : "gpt-tiny", setting->config, &setting->model));
     if (setting->model->wants_text)
         TRY(text_open(a->text_path, &sources->text));
     setting->text = sources->text;

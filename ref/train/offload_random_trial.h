@@ -49,14 +49,21 @@ static inline void choose_precision(struct draw *d, struct offload_trial *t)
 
 static inline struct offload_trial draw_trial(struct draw *d)
 {
-    static const char *const models[] = {"linear",     "linear",       "linear-overflow",
-                                         "linear-few", "linear-exact", "gpt-nano"};
-    struct offload_trial t = OFFLOAD_TRIAL(.model = models[below(d, 6)]);
+    static const char *const models[] = {"linear",
+                                         "linear",
+                                         "linear-overflow",
+                                         "linear-few",
+                                         "linear-exact",
+                                         "gpt-nano",
+                                         "linear:rank=3",
+                                         "linear-overflow:rank=2,targets=c+e",
+                                         "gpt-nano:rank=2,targets=c_attn"};
+    struct offload_trial t = OFFLOAD_TRIAL(.model = models[below(d, sizeof models / sizeof models[0])]);
     place(d, &t);
     choose_precision(d, &t);
-    if (strcmp(t.model, "linear-overflow") == 0 && t.precision == DTYPE_FP32)
+    if (strncmp(t.model, "linear-overflow", 15) == 0 && t.precision == DTYPE_FP32)
         t.model = "linear";
-    bool gpt = strcmp(t.model, "gpt-nano") == 0;
+    bool gpt = strncmp(t.model, "gpt-nano", 8) == 0;
     t.world = below(d, 12) ? 1 + (int)below(d, 4) : below(d, 2) ? 8 : 11;
     t.steps = gpt ? 3 : 2 + below(d, 5);
     t.accumulation = ONE_OF(d, 1, 1, 2, 3);
@@ -80,10 +87,10 @@ static inline struct offload_trial draw_trial(struct draw *d)
     t.overlap_comm = below(d, 2);
     t.contiguous = below(d, 4);
     t.owner_broadcast = t.stage == 3 && below(d, 4) == 0;
-    t.unchecked = t.precision == DTYPE_BF16 && strcmp(t.model, "linear-overflow") != 0 && below(d, 2);
+    t.unchecked = t.precision == DTYPE_BF16 && strncmp(t.model, "linear-overflow", 15) != 0 && below(d, 2);
     t.checkpointing = gpt && below(d, 2);
     t.activation = t.checkpointing ? tiers[below(d, 3)] : TIER_DEVICE;
-    t.tiles = gpt && below(d, 3) == 0 ? 2 : 1;
+    t.tiles = gpt && !strchr(t.model, ':') && below(d, 3) == 0 ? 2 : 1;
     t.clip = (double)ONE_OF(d, 0, 1, 1, 1000) / 1000;
     return t;
 }

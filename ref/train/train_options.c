@@ -38,6 +38,10 @@ static int parse(int argc, const char **argv, struct train_options *a)
          "the model (default: gpt-tiny): one that `zerogauge help models` lists, or a GPT of any size, such as "
          "gpt:layers=24,width=512,heads=8",
          "MODEL"},
+        {"lora", '\0', TEXT, &a->lora, 0,
+         "freeze the model and train low-rank adapters of its matrices: targets are names of modules or all-linear "
+         "(default: alpha as the rank, targets=c_attn)",
+         "rank=8,alpha=16,targets=NAME+..."},
         {"find-largest", '\0', FLAG, &a->find_largest, 0,
          "find the largest GPT that fits the memory limits, without training it", NULL},
         {"text", '\0', TEXT, &a->text_path, 0, "train on this file instead of the King James Bible", "FILE"},
@@ -120,9 +124,9 @@ static int check_find_largest(const struct train_options *a)
     const struct {
         const char *name;
         bool given;
-    } options[] = {{"--model", a->model},   {"--load-weights", a->weights},  {"--save", a->save},
-                   {"--resume", a->resume}, {"--checkpoint", a->checkpoint}, {"--trace", a->trace},
-                   {"--verify", a->verify}, {"--inject", a->inject}};
+    } options[] = {{"--model", a->model}, {"--lora", a->lora},     {"--load-weights", a->weights},
+                   {"--save", a->save},   {"--resume", a->resume}, {"--checkpoint", a->checkpoint},
+                   {"--trace", a->trace}, {"--verify", a->verify}, {"--inject", a->inject}};
     if (!a->find_largest)
         return ERR_NONE;
     if (!a->device_memory && !a->host_memory && !a->nvme_space)
@@ -206,8 +210,14 @@ int train_options_config(const struct train_options *a, struct config *config, s
         .nvme_path_count = list_length(a->nvme_path),
         .engine = a->engine,
     };
-    return a->preset ? config_load_preset(a->preset, &options, config, notes)
-                     : config_load_file(a->config_path, &options, config, notes);
+    TRY(a->preset ? config_load_preset(a->preset, &options, config, notes)
+                  : config_load_file(a->config_path, &options, config, notes));
+    if (a->lora && strlen(a->lora) >= sizeof config->lora)
+        return err_set(ERR_USAGE, "--lora: has %zu characters, expected at most %zu", strlen(a->lora),
+                       sizeof config->lora - 1);
+    if (a->lora)
+        strcpy(config->lora, a->lora);
+    return ERR_NONE;
 }
 
 // Without the option the budget stays 0: no limit.
@@ -269,9 +279,10 @@ static void list_free(char **list)
 
 void train_options_close(struct train_options *a)
 {
-    char *texts[] = {a->preset,      a->config_path, a->model,  a->schedule,   a->text_path, a->device_memory,
-                     a->host_memory, a->nvme_space,  a->engine, a->emulate,    a->trace,     a->inject,
-                     a->mesh,        a->save,        a->resume, a->checkpoint, a->weights,   a->device};
+    char *texts[] = {a->preset,        a->config_path, a->model,      a->schedule, a->text_path,
+                     a->device_memory, a->host_memory, a->nvme_space, a->engine,   a->emulate,
+                     a->trace,         a->inject,      a->save,       a->resume,   a->checkpoint,
+                     a->weights,       a->device,      a->lora,       a->mesh};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     list_free(a->set);

@@ -19,7 +19,7 @@ import numpy as np
 from zerogauge import tensors as files
 from zerogauge.case import Case, Unsupported
 from zerogauge.command import judge
-from zerogauge.shards import merged
+from zerogauge.shards import Shard, merged
 
 
 class Loss:
@@ -36,7 +36,7 @@ class Adapter:
     claims = {"contract": 1, "name": "unnamed", "version": "0"}
     # Options of the command line, each with its choices; the first is the default. self.arguments has the values.
     options = {}
-    # What `build` raises where a configuration is invalid: the answer is a refusal, with the message.
+    # `build` raises one of these where a configuration is invalid: the answer is a refusal, with the message.
     refusals = (ValueError, AssertionError)
 
     def __init__(self, case, arguments):
@@ -124,8 +124,8 @@ class Adapter:
         mine = {name: part if isinstance(part, list) else [part] for name, part in tensors.items()}
         path = self.arguments.scratch
         (path / f"{self.case.rank}.pickle").write_bytes(pickle.dumps(
-            {name: [(getattr(part, "offset", None), self.array(getattr(part, "values", part))) for part in parts]
-             for name, parts in mine.items()}))
+            {name: [(part.offset, self.array(part.values)) if isinstance(part, Shard) else (None, self.array(part))
+                    for part in parts] for name, parts in mine.items()}))
         self.arguments.barrier.wait()
         ranks = [path / f"{rank}.pickle" for rank in range(self.case.world if self.case.rank == 0 else 0)]
         whole = merged(self.case, [pickle.loads(path.read_bytes()) for path in ranks])

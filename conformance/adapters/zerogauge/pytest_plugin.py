@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requirements as tests of pytest: `pytest --zerogauge mine.py` judges the adapter mine.py, and is one test for each
-requirement. PASS, EQUIVALENT and BOUNDED pass, UNSUPPORTED is skipped, FAIL and BROKEN fail with the first difference."""
+requirement. PASS, EQUIVALENT and BOUNDED pass, PARTLY and UNSUPPORTED are skipped with the reason, FAIL and BROKEN fail
+with the first difference."""
 import shlex
 import subprocess
 import sys

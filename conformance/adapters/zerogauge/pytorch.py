@@ -82,6 +82,8 @@ class TorchAdapter(Adapter):
         return self.model.seen
 
     def array(self, tensor):
+        if isinstance(tensor, np.ndarray):  # from gathered
+            return tensor
         tensor = tensor.detach().cpu().contiguous()
         if tensor.dtype == torch.bfloat16:
             return tensor.view(torch.int16).numpy().view(BF16).reshape(tensor.shape).copy()

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// The words of a requirement: its identifier, and what it needs.
 #include "conformance/spec/requirement_parse.h"
 
 #include <assert.h>
+#include <ctype.h>
+#include <string.h>
 
 const char *need_name(enum need need)
 {
@@ -24,4 +27,17 @@ bool need_has(enum need need, const struct check_case *c)
     default:
         return true;
     }
+}
+
+size_t requirement_id_length(const char *text)
+{
+    if (strncmp(text, "R-", 2) != 0)
+        return 0;
+    size_t letters = 2;
+    while (isupper((unsigned char)text[letters]))
+        letters++;
+    if (letters == 2 || text[letters] != '-' || !isdigit((unsigned char)text[letters + 1]) ||
+        !isdigit((unsigned char)text[letters + 2]))
+        return 0;
+    return letters + 3 < CASE_REQUIREMENT_BYTES ? letters + 3 : 0;
 }

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which cases of the suite are meant, and with which numbers.
+#ifndef ZG_SUITE_CHOICE_H
+#define ZG_SUITE_CHOICE_H
+
+#include <stdint.h>
+
+enum suite_level { LEVEL_QUICK, LEVEL_FULL };
+
+struct suite_choice {
+    enum suite_level level;
+    int version;    // from 1; 0: ZG_SUITE_VERSION
+    uint64_t seed;  // 0: the frozen numbers; else names, gradients and, where factors meet, all else are drawn by it
+};
+
+#endif
