@@ -95,7 +95,8 @@ Test(help, the_examples_of_train_export_and_info_run)
     run_examples(folder, "train", "zerogauge train", "--model linear --steps 2 --buffered");
     run_examples(folder, "export", "", "");
     run_examples(folder, "info", "", "");
-    run(folder, "test -s weights.safetensors && test -s weights-bf16.safetensors");
+    run(folder, "test -s weights.safetensors && test -s weights-bf16.safetensors && test -s merged.safetensors && "
+                "test -s adapters/adapter_config.json");
     folder_remove(folder);
 }
 

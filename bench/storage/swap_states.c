@@ -119,6 +119,7 @@ static int open_optimizer(struct swap_states *s)
         .layout = &s->layout,
         .placements = &s->placement,
         .comm = s->comm,
+        .ranks = comm_world(s->comm),
         .move = {s->executor, &s->ledger, s->nvme},
         .replicated = true,
         .threads = s->setting.threads,

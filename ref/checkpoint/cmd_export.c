@@ -74,8 +74,8 @@ static int export(const char *from, const char *to, const struct export_options 
 static const char *const examples[] = {
     "zerogauge export saved weights.safetensors",
     "zerogauge export saved weights-bf16.safetensors --dtype bf16",
-    "zerogauge export saved adapters",
-    "zerogauge export saved merged.safetensors --merge",
+    "zerogauge export tuned adapters",
+    "zerogauge export tuned merged.safetensors --merge",
     NULL,
 };
 

@@ -141,7 +141,7 @@ static void mpi_close(struct comm *comm)
         comm_mpi_take_notices(mpi);
         comm_mpi_find_deaths(mpi);
         // After a failure elsewhere the world waits, and not each of its parts.
-        bool failed = comm_mpi_check(mpi) != ERR_NONE;
+        bool failed = comm_mpi_has_failed(mpi);
         if ((sent && mpi->gone_count == comm->world - 1) || (failed && mpi->parent))
             break;
         comm_mpi_pause(tests);
@@ -150,7 +150,7 @@ static void mpi_close(struct comm *comm)
     }
     peer_watch_close(&mpi->watch);
     // After a failure MPI may still use this memory; the process is about to end.
-    if (comm_mpi_check(mpi) != ERR_NONE)
+    if (comm_mpi_has_failed(mpi))
         return;
     MPI_Comm_free(&mpi->data);
     MPI_Comm_free(&mpi->control);

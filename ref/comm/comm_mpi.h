@@ -75,6 +75,9 @@ void comm_mpi_fail_everywhere(struct comm_mpi *mpi, int code, const char *messag
 // Returns the recorded failure of this world or of one that it is a part of, if there is one.
 int comm_mpi_check(struct comm_mpi *mpi);
 
+// True if there is such a failure; leaves the last message as it is.
+bool comm_mpi_has_failed(const struct comm_mpi *mpi);
+
 // Begins to send a notice to every other rank, without waiting.
 void comm_mpi_send_notice(struct comm_mpi *mpi, enum comm_mpi_notice_kind kind);
 

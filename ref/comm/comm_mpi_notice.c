@@ -29,6 +29,14 @@ int comm_mpi_check(struct comm_mpi *mpi)
     return ERR_NONE;
 }
 
+bool comm_mpi_has_failed(const struct comm_mpi *mpi)
+{
+    for (; mpi; mpi = mpi->parent)
+        if (atomic_load(&mpi->failed) != ERR_NONE)
+            return true;
+    return false;
+}
+
 void comm_mpi_send_notice(struct comm_mpi *mpi, enum comm_mpi_notice_kind kind)
 {
     struct comm_mpi_notice *notice = &mpi->sent[kind];

@@ -15,6 +15,7 @@ enum { MESH_OPTION_BYTES = 256, WORLD_MAX = 1024, WORLD_DEFAULT = 2, WORLD_NOT_G
 static const char *const examples[] = {
     "zerogauge train --preset zero3 --world 4 --steps 50 --verify",
     "zerogauge train --preset zero_infinity --nvme-path . --checkpoint saved --every 20",
+    "zerogauge train --preset zero3 --lora rank=8,alpha=16 --save tuned",
     "zerogauge train --config ds.json --set zero_optimization.stage=2 --print-config",
     NULL,
 };
