@@ -131,6 +131,9 @@ static void free_handle(struct comm_mpi *mpi)
 static void mpi_close(struct comm *comm)
 {
     struct comm_mpi *mpi = (struct comm_mpi *)comm;
+    // The ranks of a part hear why this one leaves, even before the notice of the failed rank arrives.
+    if (comm_mpi_check(mpi) != ERR_NONE)
+        comm_mpi_fail_everywhere(mpi, ERR_PEER, err_message());
     comm_mpi_send_notice(mpi, NOTICE_LEFT);
     // Waits for the notices of all ranks, so that none stays in flight, and so that a launcher that ends all ranks once
     // one has ended cuts off no message.

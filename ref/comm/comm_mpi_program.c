@@ -365,6 +365,26 @@ static int provoke_beside_part(struct comm *comm, const char *word)
     return odd ? err_set(ERR_IO, "the disk is full") : err_set(rc, "%s", message);
 }
 
+// Rank 2 fails, and rank 0, which is in a part with it, leaves a part with rank 1.
+static int provoke_inside_parts(struct comm *comm)
+{
+    int rank = comm_rank(comm), next = rank / 2 * 2, across = rank % 2;
+    struct comm *pair, *column;
+    TRY(comm_split(comm, (int[]){next, next + 1}, 2, &pair));
+    TRY(comm_split(comm, (int[]){across, across + 2}, 2, &column));
+    TRY(comm_barrier(comm));
+    int rc = ERR_NONE;
+    if (rank == 2)
+        comm_abort(comm, "the disk is full");
+    while (rank != 2 && rc == ERR_NONE)
+        rc = comm_barrier(rank == 0 ? column : pair);
+    char message[ERR_MESSAGE_BYTES];
+    err_keep(message);
+    comm_close(column);
+    comm_close(pair);
+    return rank == 2 ? err_set(ERR_IO, "the disk is full") : err_set(rc, "%s", message);
+}
+
 // Rank 1 does what the word says; the others go on with collectives.
 static int provoke(struct comm *comm, const char *word)
 {
@@ -416,6 +436,7 @@ int main(int argc, char **argv)
                                                                                      : collectives;
     int rc = seeded                    ? trial(comm, strtoull(argv[2], NULL, 10), atoi(argv[3]))
              : plain                   ? large(comm)
+             : strstr(word, "-inside") ? provoke_inside_parts(comm)
              : strstr(word, "-beside") ? provoke_beside_part(comm, word)
                                        : provoke(comm, word);
     printf("rank %d: %s\n", rank, rc == ERR_NONE ? "good" : err_message());

@@ -114,6 +114,17 @@ Test(comm_mpi, a_failure_reaches_the_ranks_that_wait_in_a_part)
     expect_reported("die-beside", "rank 0: rank 1 (host ", NULL, "rank 2: rank 1 (host ");
 }
 
+// A rank that leaves a part because of a failure elsewhere is not named as its cause.
+Test(comm_mpi, a_failure_reaches_a_part_before_the_departure_of_its_ranks)
+{
+    MPI_OR_SKIP();
+    char output[16384];
+    for (int i = 0; i < 6; i++) {
+        cr_expect_neq(start(4, "abort-inside", output, sizeof output), 0, "%s", output);
+        cr_expect_eq(times_said(output, ": rank 2 failed: the disk is full\n"), 3, "%s", output);
+    }
+}
+
 Test(comm_mpi, calls_that_do_not_match_are_both_named_on_every_rank)
 {
     MPI_OR_SKIP();
