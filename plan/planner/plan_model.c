@@ -216,12 +216,13 @@ int plan_model_find(const char *name, size_t tiling_factor, const struct model *
 // A model that `train` has, too.
 static int find_trained(const char *name, const struct plan_model_variant *variant, const struct model **out)
 {
-    char lora[64] = "";
+    char rank[64] = "";
     if (variant->sequence_length > 0)
         return err_set(ERR_USAGE, "the model %.64s has its own sequence length", name);
     if (variant->lora_rank > 0)
-        snprintf(lora, sizeof lora, "rank=%zu,targets=all-linear", variant->lora_rank);
-    return model_find_changed(name, variant->tiling_factor, lora, out);
+        snprintf(rank, sizeof rank, "rank=%zu,targets=all-linear", variant->lora_rank);
+    return model_find_changed(name, variant->tiling_factor, variant->lora && *variant->lora ? variant->lora : rank,
+                              out);
 }
 
 int plan_model_find_variant(const char *name, const struct plan_model_variant *variant, const struct model **out)

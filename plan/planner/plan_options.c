@@ -248,14 +248,11 @@ int plan_options_model(const struct plan_options *options, const struct config *
     const char *name = options->model ? options->model : "llama-8b";
     const struct plan_model_variant variant = {.tiling_factor = config->tiling_factor,
                                                .sequence_length = (size_t)options->sequence_length,
-                                               .lora_rank = (size_t)options->lora_rank};
-    char adapted[GPT_NAME_BYTES];
-    if (!config->lora[0])
-        return plan_model_find_variant(name, &variant, out);
-    if (!gpt_is_name(name))
+                                               .lora_rank = (size_t)options->lora_rank,
+                                               .lora = config->lora};
+    if (config->lora[0] && !gpt_is_name(name))
         return err_set(ERR_USAGE, "\"zerogauge.lora\": plans of the model %.64s take adapters by --lora RANK", name);
-    int length = snprintf(adapted, sizeof adapted, "%s%c%s", name, strchr(name, ':') ? ',' : ':', config->lora);
-    if (length >= (int)sizeof adapted)
-        return err_set(ERR_USAGE, "the model name %s with %s is too long", name, config->lora);
-    return plan_model_find_variant(adapted, &variant, out);
+    if (config->lora[0] && options->lora_rank > 0)
+        return err_set(ERR_USAGE, "--lora and \"zerogauge.lora\" of the configuration exclude each other");
+    return plan_model_find_variant(name, &variant, out);
 }

@@ -182,6 +182,10 @@ Test(cmd_checkpoint, adapters_continue_at_another_stage_and_world_on_the_same_ba
     cr_assert_eq(shell("zerogauge export second again.safetensors --merge --base merged.safetensors"), 0, "%s", output);
     cr_assert_eq(shell("zerogauge export second adapters && ls adapters"), 0, "%s", output);
     cr_assert_not_null(strstr(output, "adapter_config.json\nadapter_model.safetensors\n"), "%s", output);
+    // PEFT has all-linear as the one word that names every module, not as one target among others.
+    cr_assert_eq(shell(line, "zero2", 2, "rank=1,targets=mlp.c_fc+all-linear", 1, "--save all"), 0, "%s", output);
+    cr_assert_eq(shell("zerogauge export all every && cat every/adapter_config.json"), 0, "%s", output);
+    cr_assert_not_null(strstr(output, "\"target_modules\": \"all-linear\""), "%s", output);
     cr_assert_eq(shell("zerogauge train --preset zero2 --model gpt-nano --steps 1 --save plain && "
                        "zerogauge export plain x.safetensors --merge"),
                  2);

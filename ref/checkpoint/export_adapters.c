@@ -69,7 +69,7 @@ static int write_config(const char *folder, const struct adapters *a)
     const struct lora *lora = a->model->lora;
     json_t *targets = json_array();
     // PEFT knows all-linear as a word, not as one name among others.
-    bool all = strcmp(lora->targets, "all-linear") == 0;
+    bool all = lora_adapts_all(lora);
     for (const char *target = lora->targets; *target && !all; target += *target == '+') {
         size_t length = strcspn(target, "+");
         json_array_append_new(targets, json_stringn(target, length));

@@ -121,6 +121,32 @@ Test(gpt_find, a_bad_name_is_refused_with_its_error)
     cr_assert_eq(model_find(name, &model), ERR_NONE, "%s", err_message());
 }
 
+// Adapters leave the base as it is: no other key may come with them.
+Test(gpt_find, adapters_bring_no_other_key_and_no_invisible_character)
+{
+    static const struct {
+        const char *name, *lora, *message;
+    } cases[] = {
+        {"gpt-tiny", "rank=8,layers=1", "unknown key 'layers', expected rank=NUMBER"},
+        {"gpt-tiny", "layers=1", "unknown key 'layers'"},
+        {"gpt-tiny", "tiles=2", "unknown key 'tiles'"},
+        {"gpt-tiny", "rank=8,", "unknown key ''"},
+        {"gpt-tiny", "alpha=8", "alpha needs rank=NUMBER"},
+        {"gpt-tiny:rank=4", "rank=8", "rank is given twice"},
+        {"linear", "rank=2,layers=1", "unknown key 'layers'"},
+        {"gpt-tiny", "rank=8,targets=\x1b[31m", "unknown model \"gpt-tiny:rank=8,targets=\\x1b[31m\""},
+        {"gpt-tiny:rank=8\n", "alpha=8", "unknown model \"gpt-tiny:rank=8\\x0a"},
+        {"linear:\x07", "", "unknown model \"linear:\\x07\""},
+    };
+    const struct model *model;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cr_expect_eq(model_find_changed(cases[i].name, 1, cases[i].lora, &model), ERR_USAGE, "%s", cases[i].lora);
+        cr_expect(strstr(err_message(), cases[i].message), "%s: %s", cases[i].lora, err_message());
+    }
+    cr_expect_eq(model_find_changed("gpt-tiny:layers=2", 1, "alpha=4,rank=2", &model), ERR_NONE, "%s", err_message());
+    cr_expect_eq(model, find("gpt-tiny:layers=2,alpha=4,rank=2"));
+}
+
 Test(gpt_find, the_family_grows_in_steps_to_two_billion_parameters)
 {
     const struct model *model;

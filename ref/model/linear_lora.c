@@ -81,22 +81,6 @@ static void copy_layers(const struct model *base, const int at[], struct adapted
     }
 }
 
-static int parse(const char *name, const struct model *base, struct lora *lora)
-{
-    const char *text = strchr(name, ':');
-    while (text) {
-        bool known;
-        size_t length = strcspn(++text, ",");
-        TRY(lora_parse(name, text, length, &known, lora));
-        if (!known)
-            return err_set(ERR_USAGE,
-                           "model %s: unknown key '%.*s', expected rank=NUMBER, alpha=NUMBER or targets=NAME+...", name,
-                           (int)strcspn(text, "=,"), text);
-        text = text[length] ? text + length : NULL;
-    }
-    return complete(base, name, lora);
-}
-
 static const struct model *base_of(const char *name)
 {
     const struct model *base;
@@ -110,9 +94,10 @@ static const struct model *base_of(const char *name)
 static int make(const char *name, struct model **out)
 {
     const struct model *base = base_of(name);
-    struct lora lora = {0};
+    struct lora lora;
     int at[PARAMS_MAX + 1];
-    TRY(parse(name, base, &lora));
+    TRY(lora_parse_all(name, strchr(name, ':') + 1, &lora));
+    TRY(complete(base, name, &lora));
     struct adapted *adapted = calloc(1, sizeof *adapted);
     if (!adapted)
         return err_set(ERR_MEMORY, "no memory for the model %s", name);

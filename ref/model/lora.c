@@ -56,6 +56,23 @@ int lora_parse(const char *name, const char *text, size_t length, bool *known, s
     return ERR_NONE;
 }
 
+int lora_parse_all(const char *name, const char *text, struct lora *lora)
+{
+    *lora = (struct lora){0};
+    for (;; text++) {
+        bool known;
+        size_t length = strcspn(text, ",");
+        TRY(lora_parse(name, text, length, &known, lora));
+        if (!known)
+            return err_set(ERR_USAGE,
+                           "model %s: unknown key '%.*s', expected rank=NUMBER, alpha=NUMBER or targets=NAME+...", name,
+                           (int)strcspn(text, "=,"), text);
+        text += length;
+        if (!*text)
+            return ERR_NONE;
+    }
+}
+
 // True if a target of `length` characters names the module.
 static bool names(const char *target, size_t length, const char *module)
 {
@@ -79,6 +96,11 @@ bool lora_adapts(const struct lora *lora, const char *module)
         target += length;
     }
     return false;
+}
+
+bool lora_adapts_all(const struct lora *lora)
+{
+    return lora_adapts(lora, "");
 }
 
 // Each target must name a module.

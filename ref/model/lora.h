@@ -30,6 +30,9 @@ struct lora {
 // of modules joined by '+'. ERR_USAGE: a wrong value, or a key given twice. name is the model's, for messages.
 int lora_parse(const char *name, const char *text, size_t length, bool *known, struct lora *lora);
 
+// Parses KEY=VALUE,... of these keys alone. ERR_USAGE: another key, or as above.
+int lora_parse_all(const char *name, const char *text, struct lora *lora);
+
 // Completes what was parsed: alpha is `rank` and the targets are default_targets if not given. ERR_USAGE: alpha or
 // targets without a rank, or a target that none of the modules (NULL after the last) is called.
 int lora_complete(const char *name, const char *default_targets, const char *const modules[], struct lora *lora);
@@ -37,6 +40,9 @@ int lora_complete(const char *name, const char *default_targets, const char *con
 // Returns whether a module is adapted. As in PEFT a target names a module by its whole name or by its end behind a dot;
 // all-linear names all modules.
 bool lora_adapts(const struct lora *lora, const char *module);
+
+// Returns whether all-linear is among the targets.
+bool lora_adapts_all(const struct lora *lora);
 
 // alpha / rank
 float lora_scale(const struct lora *lora);

@@ -75,7 +75,7 @@ struct model_run;
 int model_find(const char *name, const struct model **out);
 
 // The same model with its large layers cut into tiling_factor tiles (NAME:tiles=N); 0 and 1 leave them whole.
-// model_find_changed also adds adapters (NAME:rank=8,..., lora.h); "" adds none.
+// model_find_changed also adds adapters (NAME:rank=8,..., lora.h), and takes no other key; "" adds none.
 int model_find_tiled(const char *name, size_t tiling_factor, const struct model **out);
 int model_find_changed(const char *name, size_t tiling_factor, const char *lora, const struct model **out);
 

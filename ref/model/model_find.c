@@ -1,12 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // The models by name.
 #include "base/err.h"
+#include "base/safe_text.h"
 #include "ref/model/gpt_find.h"
 #include "ref/model/linear.h"
+#include "ref/model/lora.h"
 #include "ref/model/model.h"
 
 #include <stdio.h>
 #include <string.h>
+
+// Names consist of visible characters, so that every message can show them.
+static bool is_plain(const char *name)
+{
+    while (*name >= ' ' && *name <= '~')
+        name++;
+    return *name == '\0';
+}
 
 int model_find(const char *name, const struct model **out)
 {
@@ -14,9 +24,11 @@ int model_find(const char *name, const struct model **out)
     size_t used = 0;
     const char *known;
     const struct model *model;
-    if (gpt_is_name(name))
+    char shown[TEXT_MESSAGE_BYTES];
+    bool plain = is_plain(name);
+    if (plain && gpt_is_name(name))
         return gpt_find(name, out);
-    if (linear_is_adapted(name))
+    if (plain && linear_is_adapted(name))
         return linear_find_adapted(name, out);
     for (int i = 0; (known = gpt_name(i)) != NULL; i++)
         used += (size_t)snprintf(names + used, sizeof names - used, "%s, ", known);
@@ -27,8 +39,8 @@ int model_find(const char *name, const struct model **out)
         }
         used += (size_t)snprintf(names + used, sizeof names - used, "%s, ", model->name);
     }
-    return err_set(ERR_USAGE, "unknown model \"%s\", expected one of %sor gpt:layers=4,width=64,heads=4,...", name,
-                   names);
+    return err_set(ERR_USAGE, "unknown model \"%s\", expected one of %sor gpt:layers=4,width=64,heads=4,...",
+                   text_message(shown, name, 100), names);
 }
 
 int model_find_tiled(const char *name, size_t tiling_factor, const struct model **out)
@@ -38,10 +50,16 @@ int model_find_tiled(const char *name, size_t tiling_factor, const struct model 
 
 int model_find_changed(const char *name, size_t tiling_factor, const char *lora, const struct model **out)
 {
-    char changed[256], tiles[32] = "";
+    char changed[256], tiles[32] = "", shown[2][TEXT_MESSAGE_BYTES];
     bool tiled = tiling_factor > 1;
+    struct lora adapters;
     if (!tiled && !*lora)
         return model_find(name, out);
+    text_message(shown[0], name, 100);
+    text_message(shown[1], lora, 100);
+    // These keys leave the base as it is.
+    if (*lora && is_plain(name) && is_plain(lora))
+        TRY(lora_parse_all(name, lora, &adapters));
     if (tiled)
         snprintf(tiles, sizeof tiles, "%ctiles=%zu", strchr(name, ':') ? ',' : ':', tiling_factor);
     int length = snprintf(changed, sizeof changed, "%s%s", name, tiles);
@@ -53,5 +71,5 @@ int model_find_changed(const char *name, size_t tiling_factor, const char *lora,
     TRY(model_find(name, out));
     return tiled ? err_set(ERR_USAGE, "the model %s has no large layers to cut into %zu tiles; GPTs do", name,
                            tiling_factor)
-                 : err_set(ERR_USAGE, "the model name %s with %s is too long", name, lora);
+                 : err_set(ERR_USAGE, "the model name %s with %s is too long", shown[0], shown[1]);
 }

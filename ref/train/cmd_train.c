@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/process/interrupt.h"
+#include "base/safe_text.h"
 #include "ref/train/find_largest.h"
 #include "base/terminal.h"
 #include "ref/train/train_checkpoint.h"
@@ -111,9 +112,10 @@ struct sources {
 
 static int find_model(const char *name, const struct config *config, const struct model **out)
 {
+    char shown[TEXT_MESSAGE_BYTES];
     int rc = model_find_changed(name, config->tiling_factor, config->lora, out);
     if (rc != ERR_NONE && config->lora[0])
-        return err_prefix(rc, "\"zerogauge.lora\" = %s", config->lora);
+        return err_prefix(rc, "\"zerogauge.lora\" = %s", text_message(shown, config->lora, 100));
     return rc == ERR_NONE || config->tiling_factor == 1
                ? rc
                : err_prefix(rc, "\"zerogauge.tiling.factor\" = %zu", config->tiling_factor);

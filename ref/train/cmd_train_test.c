@@ -136,6 +136,7 @@ Test(cmd_train, bad_input_is_named_and_exits_2)
         {"train --preset zero3 --find-largest --host-memory 1G --inject rank:1:die@2",
          "--find-largest and --inject exclude"},
         {"train --preset zero3 --find-largest --device-memory 64K", "not even gpt:layers=2"},
+        {"train --preset zero3 --lora rank=8,layers=1", "unknown key 'layers', expected rank=NUMBER"},
         {"trian", "trian"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -159,7 +160,8 @@ Test(cmd_train, print_config_loads_again)
 {
     char path[] = "/tmp/zg-config-XXXXXX", arguments[256];
     close(mkstemp(path));
-    cr_assert_eq(zerogauge("train --preset zero3 --world 2 --print-config"), 0, "%s", output);
+    cr_assert_eq(zerogauge("train --preset zero3 --mesh replicate=2,shard=1 --lora rank=2 --print-config"), 0, "%s",
+                 output);
     FILE *file = fopen(path, "w");
     fputs(output, file);
     fclose(file);
@@ -169,7 +171,18 @@ Test(cmd_train, print_config_loads_again)
     cr_assert_eq(status, 0, "%s", output);
     json_t *record = last_record();
     cr_assert_eq(json_integer_value(json_object_get(record, "stage")), 3);
+    cr_assert_str_eq(json_string_value(json_object_get(record, "mesh")), "replicate=2");
+    cr_assert_str_eq(json_string_value(json_object_get(record, "model")), "linear:rank=2");
     json_decref(record);
+}
+
+Test(cmd_train, a_mesh_is_read_to_its_end)
+{
+    char arguments[512] = "train --preset zero3 --model linear --world 2 --steps 1 --mesh shard=";
+    memset(arguments + strlen(arguments), '0', 300);
+    strcat(arguments, "2,replicate=3");
+    cr_assert_eq(zerogauge(arguments), 2, "%s", output);
+    cr_assert_not_null(strstr(output, "is 6 ranks, the world has 2"), "%s", output);
 }
 
 Test(cmd_train, paths_and_engine_of_the_command_line_reach_the_configuration)
@@ -208,6 +221,14 @@ Test(cmd_train, the_largest_model_of_a_budget_is_a_record_with_its_bytes_and_the
     cr_assert_eq(zerogauge(COMMAND), 0, "%s", output);
     const char *line = strstr(output, "largest model ");
     cr_assert(line && strstr(line, name), "%s", output);
+    // Adapters of the configuration belong to every model of the search, and larger ones fit with them.
+    snprintf(with_json, sizeof with_json, "%s --set zerogauge.lora=rank=2 --json", COMMAND);
+    cr_assert_eq(zerogauge(with_json), 0, "%s", output);
+    record = last_record();
+    const char *adapted = json_string_value(json_object_get(json_object_get(record, "largest"), "model"));
+    cr_assert(strstr(adapted, ",rank=2"), "%s", adapted);
+    cr_assert(strncmp(adapted, name, strlen(name)) != 0, "%s", adapted);
+    json_decref(record);
 }
 
 Test(cmd_train, help_has_every_option_once_and_in_groups)

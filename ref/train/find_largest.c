@@ -60,7 +60,7 @@ int find_largest(const struct train_setting *setting, struct find_largest *out)
         out->next = (struct find_largest_trial){0};
         if (!model)
             return ERR_NONE;
-        TRY(model_find_tiled(model->name, setting->config->tiling_factor, &model));
+        TRY(model_find_changed(model->name, setting->config->tiling_factor, setting->config->lora, &model));
         TRY(try_model(setting, model, &out->next));
         out->trial_count++;
         if (!out->next.fits)

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MESH_OPTION_BYTES = 256, WORLD_MAX = 1024, WORLD_DEFAULT = 2, WORLD_NOT_GIVEN = -1 };
+enum { WORLD_MAX = 1024, WORLD_DEFAULT = 2, WORLD_NOT_GIVEN = -1 };
 
 static const char *const examples[] = {
     "zerogauge train --preset zero3 --world 4 --steps 50 --verify",
@@ -170,7 +170,8 @@ int train_options_parse(int argc, const char **argv, struct train_options *a)
     if (a->find_largest && a->launcher.world > 1)
         return err_set(ERR_USAGE, "--find-largest runs its ranks as threads: start it without a launcher");
     int given = a->world == WORLD_NOT_GIVEN ? 0 : a->world;
-    if (a->mesh && given == 0) {
+    // In a launcher's world the configuration compares the mesh with it.
+    if (a->mesh && given == 0 && a->launcher.world <= 1) {
         struct mesh mesh;
         TRY(mesh_parse(a->mesh, &mesh));
         given = mesh_world(&mesh);
@@ -195,11 +196,11 @@ int train_options_config(const struct train_options *a, struct config *config, s
 {
     size_t set_count = list_length(a->set);
     const char *set[set_count + 1];
-    char mesh[MESH_OPTION_BYTES];
+    char mesh[sizeof "zerogauge.mesh=" + (a->mesh ? strlen(a->mesh) : 0)];
     for (size_t i = 0; i < set_count; i++)
         set[i] = a->set[i];
     if (a->mesh) {
-        snprintf(mesh, sizeof mesh, "zerogauge.mesh=%s", a->mesh);
+        stpcpy(stpcpy(mesh, "zerogauge.mesh="), a->mesh);
         set[set_count++] = mesh;
     }
     const struct config_options options = {
