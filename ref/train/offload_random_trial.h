@@ -47,6 +47,26 @@ static inline void choose_precision(struct draw *d, struct offload_trial *t)
         t->sum = DTYPE_FP32;
 }
 
+// A divisor of a count, each as likely as the others.
+static inline int divisor(struct draw *d, int count)
+{
+    int found = 0, divisors[16];
+    for (int i = 1; i <= count; i++)
+        if (count % i == 0)
+            divisors[found++] = i;
+    return divisors[below(d, (uint64_t)found)];
+}
+
+static inline void choose_mesh(struct draw *d, struct offload_trial *t)
+{
+    t->replicas = divisor(d, t->world);
+    if (t->stage == 3 && !t->owner_broadcast && below(d, 2))
+        t->secondary = divisor(d, t->world / t->replicas);
+    // A shard group of one rank adds micro-steps in the precision or in fp32.
+    if (t->replicas > 1 && t->replicas == t->world && t->sum != t->precision)
+        t->sum = DTYPE_FP32;
+}
+
 static inline struct offload_trial draw_trial(struct draw *d)
 {
     static const char *const models[] = {"linear",
@@ -92,6 +112,7 @@ static inline struct offload_trial draw_trial(struct draw *d)
     t.activation = t.checkpointing ? tiers[below(d, 3)] : TIER_DEVICE;
     t.tiles = gpt && !strchr(t.model, ':') && below(d, 3) == 0 ? 2 : 1;
     t.clip = (double)ONE_OF(d, 0, 1, 1, 1000) / 1000;
+    choose_mesh(d, &t);
     return t;
 }
 
