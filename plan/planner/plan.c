@@ -19,6 +19,7 @@ struct dry_run {
     struct train_result result;
     struct train_rank rank;
     struct plan_lanes lanes;
+    bool is_timed;  // the rank is open: what it does is part of a step
     uint64_t step_begin_ns;
     size_t step_first_event;
 };
@@ -29,6 +30,8 @@ static int pass_numbers(void *context, size_t bytes)
 {
     struct dry_run *run = context;
     bool waits = !run->rank.stage.optimizer.waiting;
+    if (!run->is_timed)
+        return ERR_NONE;
     TRY(waits ? executor_wait(run->rank.executor) : ERR_NONE);
     TRY(executor_issue(run->rank.executor,
                        &(struct executor_operation){.name = "numbers", .lane = LANE_COLLECTIVE, .work_bytes = bytes}));
@@ -245,6 +248,7 @@ static int run_rank(struct dry_run *run, struct plan *out)
         TRY(plan_lanes_of(setting->machine, setting->world, setting->config->precision, &run->lanes));
         note_kernels(setting, &run->lanes);
         executor_dry_time(run->rank.executor, plan_lanes_seconds, &run->lanes);
+        run->is_timed = true;
     }
     // The first step records the access trace; a delayed update takes effect one step later.
     if (steps == 0)

@@ -265,6 +265,7 @@ bool plan_model_transformer(const struct model *model, struct transformer *out)
         .mlp_matrices = 2,
         .experts = 1,
         .experts_used = 1,
+        .is_frozen = s->lora.rank > 0,
     };
     return true;
 }

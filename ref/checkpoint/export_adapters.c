@@ -127,21 +127,22 @@ int export_adapters(const struct checkpoint *checkpoint, const char *folder, enu
 // Adds (alpha / rank) B A to a matrix, transposed for a GPT, where the checkpoint has its adapters.
 static int add_adapters(const struct adapters *a, const struct model_param *param, float *weight)
 {
-    char name[MODEL_NAME_BYTES + 16];
-    size_t length = strlen(param->name), ending = strlen(".weight"), index_a, rank = a->model->lora->rank;
+    char name_a[MODEL_NAME_BYTES + 16], name_b[MODEL_NAME_BYTES + 16];
+    size_t length = strlen(param->name), ending = strlen(".weight"), index_a, index_b, rank = a->model->lora->rank;
     if (length > ending && strcmp(param->name + length - ending, ".weight") == 0)
         length -= ending;
-    snprintf(name, sizeof name, "%.*s.lora_A.weight", (int)length, param->name);
-    if (param->shape_rank != 2 || param->count == 0 || !checkpoint_find(a->checkpoint, name, &index_a))
+    snprintf(name_a, sizeof name_a, "%.*s.lora_A.weight", (int)length, param->name);
+    snprintf(name_b, sizeof name_b, "%.*s.lora_B.weight", (int)length, param->name);
+    if (param->shape_rank != 2 || param->count == 0 || !checkpoint_find(a->checkpoint, name_a, &index_a) ||
+        !checkpoint_find(a->checkpoint, name_b, &index_b))
         return ERR_NONE;
     size_t in_width = param->shape[a->is_gpt ? 0 : 1], out_width = param->shape[a->is_gpt ? 1 : 0];
     float *low = malloc((in_width + out_width) * rank * sizeof *low), *high = low + in_width * rank;
     if (!low)
         return err_set(ERR_MEMORY, "no memory for the adapters of %s", param->name);
-    // B follows A in the manifest, as in the model.
     int rc = checkpoint_read(a->checkpoint, STATE_PARAMETER, index_a, 0, in_width * rank, low);
     if (rc == ERR_NONE)
-        rc = checkpoint_read(a->checkpoint, STATE_PARAMETER, index_a + 1, 0, out_width * rank, high);
+        rc = checkpoint_read(a->checkpoint, STATE_PARAMETER, index_b, 0, out_width * rank, high);
     const struct matmul_operand of_a = {low, in_width, a->is_gpt}, of_b = {high, rank, a->is_gpt};
     if (rc == ERR_NONE)
         matmul(param->shape[0], param->shape[1], rank, lora_scale(a->model->lora), a->is_gpt ? of_a : of_b,

@@ -48,6 +48,8 @@ char *config_json_of_hjson(const char *text, size_t bytes, size_t *out_bytes)
             blank(json, at, end);
             continue;
         }
+        if (json[at] == '/')
+            break;  // outside of strings no JSON has one, and each unclosed comment would be searched to the end
         end = json[at] == '"' ? string_end(json, bytes, at) : at + 1;
         if (strchr(" \t\r\n", json[at]) && json[at])
             continue;

@@ -36,6 +36,19 @@ Test(config_hjson, trailing_commas_and_missing_root_braces_are_accepted)
     becomes("", "");
 }
 
+// The first of them ends the search for comments, which would otherwise take a square of steps.
+Test(config_hjson, a_text_of_open_comments_stays_as_it_is)
+{
+    enum { BYTES = 1 << 20 };
+    char *text = malloc(BYTES + 1);
+    cr_assert_not_null(text);
+    for (int i = 0; i < BYTES; i++)
+        text[i] = i % 4 == 0 ? '/' : i % 4 == 1 ? '*' : ' ';
+    text[BYTES] = '\0';
+    becomes(text, text);
+    free(text);
+}
+
 static int load(const char *text, struct config *out)
 {
     const struct config_options options = {.world = 2};
