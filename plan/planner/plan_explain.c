@@ -19,8 +19,9 @@ static void explain_memory(const struct plan_setting *setting, FILE *out)
     };
     fprintf(out, "\nmemory of the reference: every allocation of the stage, which runs without data\n");
     for (int tier = 0; tier < TIER_COUNT; tier++) {
-        char text[FORMULA_TEXT_BYTES];
-        formula_memory_text(setting->config, (enum ledger_tier)tier, text);
+        char text[FORMULA_TEXT_BYTES] = "";
+        if (!setting->model->lora)
+            formula_memory_text(setting->config, (enum ledger_tier)tier, text);
         if (*text)
             fprintf(out, "  the papers' limit on %s: %s bytes (Psi parameters, N ranks)\n",
                     ledger_tier_name((enum ledger_tier)tier), text);

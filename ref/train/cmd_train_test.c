@@ -176,6 +176,17 @@ Test(cmd_train, print_config_loads_again)
     json_decref(record);
 }
 
+// The papers' formulas are of models that are trained as a whole.
+Test(cmd_train, a_table_of_adapters_names_no_formula_of_whole_models)
+{
+    cr_assert_eq(zerogauge("train --preset zero3 --model linear --steps 1"), 0, "%s", output);
+    cr_expect_not_null(strstr(output, "in the paper: (p + g + K) Psi/N\n"), "%s", output);
+    cr_expect_not_null(strstr(output, "per rank and step: 3 Psi (N-1)/N elements\n"), "%s", output);
+    cr_assert_eq(zerogauge("train --preset zero3 --model linear --lora rank=2 --steps 1"), 0, "%s", output);
+    cr_expect_null(strstr(output, "in the paper"), "%s", output);
+    cr_expect_not_null(strstr(output, "model states "), "%s", output);
+}
+
 Test(cmd_train, a_mesh_is_read_to_its_end)
 {
     char arguments[512] = "train --preset zero3 --model linear --world 2 --steps 1 --mesh shard=";

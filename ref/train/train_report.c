@@ -57,7 +57,8 @@ static void print_difference(const struct train_difference *d, FILE *out)
     fprintf(out, ": expected 0x%0*" PRIx64 ", got 0x%0*" PRIx64 "\n", digits, d->expected_bits, digits, d->actual_bits);
 }
 
-static void print_held(const struct config *config, const struct train_result *result, enum ledger_tier tier, FILE *out)
+static void print_held(const struct train_setting *setting, const struct train_result *result, enum ledger_tier tier,
+                       FILE *out)
 {
     const uint64_t *held = result->held_bytes[tier], *formula = result->formula_held_bytes[tier];
     char number[SIZE_TEXT_BYTES];
@@ -70,8 +71,10 @@ static void print_held(const struct config *config, const struct train_result *r
     print_line(out, "total", train_sum(held, KIND_COUNT), train_sum(formula, KIND_COUNT));
     // The kinds before staging are the model states, which the paper's figure 1 counts.
     fprintf(out, "  %-16s %17s", "model states", size_text(train_sum(held, KIND_STAGING), number));
-    char paper[FORMULA_TEXT_BYTES];
-    formula_memory_text(config, tier, paper);
+    // The paper trains every parameter.
+    char paper[FORMULA_TEXT_BYTES] = "";
+    if (!setting->model->lora)
+        formula_memory_text(setting->config, tier, paper);
     fprintf(out, "%s%s\n", paper[0] ? "  in the paper: " : "", paper);
 }
 
@@ -168,9 +171,10 @@ void train_print_table(const struct train_setting *setting, const struct train_r
     print_placement(config, out);
     print_marks(setting, result, out);
     for (int tier = 0; tier < TIER_COUNT; tier++)
-        print_held(config, result, (enum ledger_tier)tier, out);
-    fprintf(out, "  bytes sent by all        counted           formula  in the paper, per rank and step: %s\n",
-            result->traffic_formula);
+        print_held(setting, result, (enum ledger_tier)tier, out);
+    fprintf(out, "  bytes sent by all        counted           formula%s%s\n",
+            setting->model->lora ? "" : "  in the paper, per rank and step: ",
+            setting->model->lora ? "" : result->traffic_formula);
     print_moved(result, LANE_COLLECTIVE, out);
     for (int lane = 0; lane < LANE_COUNT; lane++)
         if (lane != LANE_COLLECTIVE)
