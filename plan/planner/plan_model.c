@@ -221,8 +221,7 @@ static int find_trained(const char *name, const struct plan_model_variant *varia
         return err_set(ERR_USAGE, "the model %.64s has its own sequence length", name);
     if (variant->lora_rank > 0)
         snprintf(rank, sizeof rank, "rank=%zu,targets=all-linear", variant->lora_rank);
-    return model_find_changed(name, variant->tiling_factor, variant->lora && *variant->lora ? variant->lora : rank,
-                              out);
+    return model_find_changed(name, variant->tiling_factor, variant->lora ? variant->lora : rank, out);
 }
 
 int plan_model_find_variant(const char *name, const struct plan_model_variant *variant, const struct model **out)

@@ -19,7 +19,7 @@ struct plan_model_variant {
     size_t tiling_factor;    // as above
     size_t sequence_length;  // tokens
     size_t lora_rank;        // of adapters at every matrix of the blocks; all other weights are frozen
-    const char *lora;        // adapters as in model_find_changed, of models of model_find alone; null or "": none
+    const char *lora;        // adapters as in model_find_changed, of models of model_find alone; null: none
 };
 
 // The same for a variant. Only models from files have sequence lengths to choose.

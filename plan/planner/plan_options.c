@@ -249,7 +249,7 @@ int plan_options_model(const struct plan_options *options, const struct config *
     const struct plan_model_variant variant = {.tiling_factor = config->tiling_factor,
                                                .sequence_length = (size_t)options->sequence_length,
                                                .lora_rank = (size_t)options->lora_rank,
-                                               .lora = config->lora};
+                                               .lora = config->lora[0] ? config->lora : NULL};
     if (config->lora[0] && !gpt_is_name(name))
         return err_set(ERR_USAGE, "\"zerogauge.lora\": plans of the model %.64s take adapters by --lora RANK", name);
     if (config->lora[0] && options->lora_rank > 0)
