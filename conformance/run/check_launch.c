@@ -26,7 +26,7 @@ struct attempt {
     size_t first;
     const struct check_case *alone;  // null: all from `first` on
     int number;                      // of the group's launches, from 1
-    char cases[PATH_MAX], answers[PATH_MAX], output[PATH_MAX], log[96];
+    char cases[PATH_MAX], answers[PATH_MAX], output[PATH_MAX], log[CASE_NAME_BYTES + 16];
 };
 
 void check_note_failure(struct check_run *run, const char *text)
@@ -232,6 +232,8 @@ static int launch_each(const struct check_setting *setting, struct check_run *ru
     TRY(name_folders(setting, &attempt));
     for (size_t i = 0; i < group->count; i++) {
         attempt.alone = group->cases[i];
+        snprintf(attempt.log, sizeof attempt.log, "output/%s.txt", group->cases[i]->name);
+        TRY(file_join(setting->folder, attempt.log, attempt.output));
         TRY(start(setting, run, &attempt, why[i]));
         if (why[i][0] && !group->cases[i]->expects_refusal)
             check_note_failure(run, why[i]);
