@@ -109,28 +109,33 @@ static json_t *node_json(const struct preflight *p)
                      health_counters_json(&p->before, &p->after));
 }
 
-// The votes for `digest` of an operation among all nodes.
-static size_t votes(json_t *const nodes[], int count, const char *operation, const char *digest)
+// The votes for `digest` of an operation. *cast: those for any; a rank that did not run it, which has an empty digest,
+// casts none.
+static size_t votes(json_t *const nodes[], int count, const char *operation, const char *digest, size_t *cast)
 {
     size_t votes = 0;
+    *cast = 0;
     for (int i = 0; i < count; i++) {
         const char *other = json_string_value(json_object_get(json_object_get(nodes[i], "digests"), operation));
-        votes += other && *digest && strcmp(other, digest) == 0;
+        *cast += other && *other;
+        votes += other && strcmp(other, digest) == 0;
     }
     return votes;
 }
 
-// A node whose cores agree with each other may still differ from the other nodes.
-static void compare_nodes(json_t *nodes[], int count)
+void preflight_compare(json_t *nodes[], int count)
 {
     const char *operation;
     json_t *value;
     for (int i = 0; i < count; i++) {
         json_object_foreach (json_object_get(nodes[i], "digests"), operation, value) {
-            if (2 * votes(nodes, count, operation, json_string_value(value)) >= (size_t)count)
+            const char *digest = json_string_value(value);
+            size_t cast, own = *digest ? votes(nodes, count, operation, digest, &cast) : 0;
+            if (!*digest || 2 * own > cast)
                 continue;
             char text[200];
-            snprintf(text, sizeof text, "%s: this node's bits are not those of most nodes", operation);
+            snprintf(text, sizeof text, "%s: this node's bits are %s", operation,
+                     2 * own < cast ? "not those of most nodes" : "those of one half of the nodes alone");
             json_array_append_new(json_object_get(nodes[i], "checks"),
                                   json_pack("{s:s, s:s, s:s}", "check", "nodes", "state", "FAIL", "text", text));
             json_object_set_new(nodes[i], "verdict", json_string("FAIL"));
@@ -194,7 +199,7 @@ int preflight_gather(const struct preflight *p, bool *healthy)
             free(texts[i]);
         }
         free(texts);
-        compare_nodes(all, count);
+        preflight_compare(all, count);
         code = report(p, all, count, healthy);
         for (int i = 0; i < count; i++)
             json_decref(all[i]);

@@ -36,6 +36,10 @@ int preflight_since(struct preflight *preflight);
 // Uses the links between the ranks of a launcher and appends their check. All ranks call it.
 int preflight_link(struct preflight *preflight, struct comm *comm);
 
+// Fails the nodes whose digest of an operation is not that of more than half of the nodes that ran it: a node whose
+// cores agree with each other may still differ from the other nodes. nodes: a line of JSON each, [count].
+void preflight_compare(json_t *nodes[], int count);
+
 // Rank 0, or the only one, prints what all ranks found: a line for each check, or one of JSON for each node, which it
 // also writes to the file `save`. *healthy: every node is, and most of them have the same bits; set on rank 0 alone.
 int preflight_gather(const struct preflight *preflight, bool *healthy);

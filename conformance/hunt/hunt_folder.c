@@ -18,6 +18,12 @@ void hunt_cases_close(struct hunt_cases *cases)
     *cases = (struct hunt_cases){0};
 }
 
+static bool ends_with(const char *name, const char *ending)
+{
+    size_t length = strlen(name), end = strlen(ending);
+    return length >= end && strcmp(name + length - end, ending) == 0;
+}
+
 // Reads a case without its numbers; a folder's name is the case's.
 static int read_part(const char *folder, const char *name, struct check_case **out)
 {
@@ -31,21 +37,35 @@ static int read_part(const char *folder, const char *name, struct check_case **o
     return ERR_NONE;
 }
 
+// The halves are called NAME.save and NAME.resume: by that they find one another.
+static int check_half_names(const char *folder, const char *save, const char *resume)
+{
+    static const char endings[][8] = {".save", ".resume"};
+    size_t length = strlen(save) - strlen(endings[0]);
+    if (ends_with(save, endings[0]) && strncmp(save, resume, length) == 0 && strcmp(resume + length, endings[1]) == 0)
+        return ERR_NONE;
+    return err_set(ERR_USAGE,
+                   "%s/case.json: name: is \"%s\", and that of the saving half \"%s\"; expected NAME.resume and "
+                   "NAME.save",
+                   folder, resume, save);
+}
+
 // The halves have one model, and are equal in everything that belongs to the whole run.
 static int check_halves(const char *folder, const struct check_case *save, const struct check_case *resume)
 {
     bool same = resume->phase == PHASE_RESUME && save->phase == PHASE_SAVE && save->steps == resume->steps &&
                 save->checkpoint_step == resume->checkpoint_step && save->accumulation == resume->accumulation &&
-                save->param_count == resume->param_count && save->precision == resume->precision;
+                save->param_count == resume->param_count && save->group_count == resume->group_count &&
+                save->precision == resume->precision;
     for (int i = 0; same && i < save->param_count; i++)
         same = strcmp(save->params[i].name, resume->params[i].name) == 0 &&
-               save->params[i].count == resume->params[i].count &&
+               save->params[i].count == resume->params[i].count && save->params[i].group == resume->params[i].group &&
                save->params[i].tied_to == resume->params[i].tied_to &&
                save->params[i].frozen == resume->params[i].frozen && save->params[i].used == resume->params[i].used;
     return same ? ERR_NONE
                 : err_set(ERR_USAGE,
                           "%s/case.json: is not the resuming half of %s: steps, checkpoint, accumulation, "
-                          "precision and parameters must be the same",
+                          "precision, parameters and groups must be the same",
                           folder, save->name);
 }
 
@@ -74,16 +94,11 @@ static int read_case(const char *folder, const char *name, struct hunt_case *out
         return err_set(ERR_USAGE, "%s: the path is too long", folder);
     out->part_count = 2;
     TRY(read_part(path, NULL, &out->parts[1]));
+    TRY(check_half_names(path, out->parts[0]->name, out->parts[1]->name));
     TRY(check_halves(path, out->parts[0], out->parts[1]));
     TRY(read_numbers(path, 1, out));
     case_values_precede(out->parts[0], out->values[0], out->parts[1], out->values[1]);
     return hunt_case_find_exact(out);
-}
-
-static bool ends_with(const char *name, const char *ending)
-{
-    size_t length = strlen(name), end = strlen(ending);
-    return length >= end && strcmp(name + length - end, ending) == 0;
 }
 
 static int read_listed(const char *folder, const json_t *names, struct hunt_cases *out)

@@ -222,5 +222,30 @@ Test(hunt_folder, halves_belong_together)
     cr_assert_eq(case_write(h.parts[1], h.values[1], folder), ERR_NONE);
     is_refused(save, "is not the resuming half of");
     h.parts[1]->param_count++;
+    folder_remove(path);
+    int group = h.parts[1]->params[0].group;
+    h.parts[1]->params[0].group = group > 0 ? 0 : h.parts[1]->group_count++;
+    h.parts[1]->groups[h.parts[1]->group_count - 1] = h.parts[1]->groups[0];
+    cr_assert_eq(case_write(h.parts[1], h.values[1], folder), ERR_NONE, "%s", err_message());
+    is_refused(save, "is not the resuming half of");
+    hunt_case_close(&h);
+}
+
+Test(hunt_folder, halves_have_one_name)
+{
+    struct hunt_case h;
+    char path[PATH_MAX], json[PATH_MAX], text[512], *written;
+    draw(true, &h);
+    write_one(&h);
+    cr_assert_eq(file_join(folder, h.parts[1]->name, path), ERR_NONE);
+    cr_assert_eq(file_join(path, "case.json", json), ERR_NONE);
+    snprintf(h.parts[1]->name, sizeof h.parts[1]->name, "another.resume");
+    size_t bytes;
+    cr_assert_eq(case_text(h.parts[1], &written, &bytes), ERR_NONE);
+    folder_write(json, written, bytes);
+    free(written);
+    snprintf(text, sizeof text, "name: is \"another.resume\", and that of the saving half \"%s\"", h.parts[0]->name);
+    cr_assert_eq(file_join(folder, h.parts[0]->name, path), ERR_NONE);
+    is_refused(path, text);
     hunt_case_close(&h);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // JUnit XML, as continuous integration reads it: what is red there is what fails the run. FAIL is a failure, BROKEN an
-// error, UNSUPPORTED and PARTLY are skipped; a SHOULD that is not fulfilled fails no run and is skipped, with the
-// reason.
+// error, UNSUPPORTED and PARTLY are skipped; a SHOULD that is not fulfilled fails no run with a MUST and is skipped,
+// with the reason. Under --strict a run that is less than CONFORMS is a failure.
 #include "conformance/report/report.h"
 #include "base/file.h"
 #include "conformance/report/report_part.h"
@@ -14,18 +14,19 @@ struct junit {
     const struct findings *findings;
     const struct requirement_verdict *verdicts;
     int count;
+    bool must;  // some of them are MUST, which alone decide then
     FILE *out;
 };
 
 enum outcome { OUTCOME_PASSED, OUTCOME_FAILURE, OUTCOME_ERROR, OUTCOME_SKIPPED, OUTCOME_COUNT };
 
-static enum outcome outcome_of(const struct requirement_verdict *verdict)
+static enum outcome outcome_of(const struct junit *j, const struct requirement_verdict *verdict)
 {
     if (verdict->verdict == VERDICT_UNSUPPORTED || verdict->verdict == VERDICT_PARTLY)
         return OUTCOME_SKIPPED;
     if (verdict->verdict < VERDICT_FAIL)
         return OUTCOME_PASSED;
-    if (!verdict->requirement->must)
+    if (j->must && !verdict->requirement->must)
         return OUTCOME_SKIPPED;
     return verdict->verdict == VERDICT_FAIL ? OUTCOME_FAILURE : OUTCOME_ERROR;
 }
@@ -71,7 +72,7 @@ static void put_requirement(const struct junit *j, const struct requirement_verd
 {
     static const char *const elements[OUTCOME_COUNT] = {[OUTCOME_FAILURE] = "failure", [OUTCOME_ERROR] = "error"};
     const struct requirement *requirement = verdict->requirement;
-    enum outcome outcome = outcome_of(verdict);
+    enum outcome outcome = outcome_of(j, verdict);
     FILE *out = j->out;
     fprintf(out, "    <testcase classname=\"");
     text_markup(out, requirement->group);
@@ -110,7 +111,8 @@ static enum outcome run_outcome(const struct junit *j)
     if (j->facts->command_failed)
         return OUTCOME_ERROR;
     enum run_verdict verdict = run_verdict_of(j->verdicts, j->count, false);
-    return verdict == RUN_NOTHING || verdict == RUN_CONFORMS_PARTLY ? OUTCOME_SKIPPED : OUTCOME_PASSED;
+    bool less = verdict == RUN_NOTHING || verdict == RUN_CONFORMS_PARTLY;
+    return !less ? OUTCOME_PASSED : j->facts->strict ? OUTCOME_FAILURE : OUTCOME_SKIPPED;
 }
 
 static void put_run(const struct junit *j)
@@ -128,10 +130,11 @@ static void put_run(const struct junit *j)
         fprintf(j->out, "<error type=\"command\" message=\"");
         text_markup(j->out, j->facts->command_text);
         fprintf(j->out, "\"/>");
-    } else if (outcome == OUTCOME_SKIPPED) {
+    } else if (outcome != OUTCOME_PASSED) {
         char text[RUN_TEXT_BYTES];
         enum run_verdict verdict = run_verdict_of(j->verdicts, j->count, false);
-        fprintf(j->out, "<skipped message=\"%s: ", run_verdict_name(verdict));
+        fprintf(j->out, "<%s message=\"%s: ", outcome == OUTCOME_FAILURE ? "failure type=\"strict\"" : "skipped",
+                run_verdict_name(verdict));
         text_markup(j->out, run_text(j->facts, j->findings, verdict, text));
         fprintf(j->out, "\"/>");
     }
@@ -144,7 +147,7 @@ static int put_chapter(const struct junit *j, int index)
     const char *group = j->verdicts[index].requirement->group;
     int counts[OUTCOME_COUNT] = {0}, end = index;
     for (; end < j->count && strcmp(j->verdicts[end].requirement->group, group) == 0; end++)
-        counts[outcome_of(&j->verdicts[end])]++;
+        counts[outcome_of(j, &j->verdicts[end])]++;
     fprintf(j->out, "  ");
     put_counts(j->out, "testsuite", group, counts);
     fprintf(j->out, " time=\"0\">\n");
@@ -159,9 +162,11 @@ int report_junit(const struct run_facts *facts, const struct findings *findings,
 {
     struct junit j = {.facts = facts, .findings = findings, .verdicts = verdicts, .count = count, .out = out};
     int counts[OUTCOME_COUNT] = {0};
+    for (int i = 0; i < count; i++)
+        j.must |= verdicts[i].requirement->must;
     counts[run_outcome(&j)]++;
     for (int i = 0; i < count; i++)
-        counts[outcome_of(&verdicts[i])]++;
+        counts[outcome_of(&j, &verdicts[i])]++;
     fprintf(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     char name[RUN_TEXT_BYTES];
     snprintf(name, sizeof name, "zerogauge check%s%s", facts->part ? " " : "", facts->part ? facts->part : "");

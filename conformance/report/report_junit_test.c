@@ -22,6 +22,40 @@ Test(report_junit, chapters_are_suites_and_requirements_cases)
     reported_close(reported);
 }
 
+Test(report_junit, what_is_strict_is_red_as_its_exit_status)
+{
+    if (!xml_can_be_read())
+        return;
+    for (int strict = 0; strict < 2; strict++) {
+        struct reported *reported = reported_open(false);
+        reported->facts.strict = strict;
+        reported->facts.command_failed = false;
+        for (int i = 0; i < REPORTED_COUNT; i++)
+            if (reported->verdicts[i].verdict >= VERDICT_FAIL)
+                reported->verdicts[i].verdict = VERDICT_PASS;
+        struct xml xml = xml_open(reported, report_junit);
+        cr_assert_eq(xml_number(&xml, "count(//failure)"), strict);
+        cr_assert_eq(xml_number(&xml, "number(/testsuites/@failures)"), strict);
+        cr_assert_eq(xml_number(&xml, "count(//failure[starts-with(@message, 'CONFORMS-PARTLY: ')])"), strict);
+        xml_close(&xml);
+        reported_close(reported);
+    }
+}
+
+Test(report_junit, a_should_decides_where_there_is_no_must)
+{
+    if (!xml_can_be_read())
+        return;
+    struct reported *reported = reported_open(false);
+    for (int i = 0; i < REPORTED_COUNT; i++)
+        reported->requirements.list[i].must = false;
+    struct xml xml = xml_open(reported, report_junit);
+    cr_assert_eq(xml_number(&xml, "count(" CASE("R-ARI-03") "/failure)"), 1);
+    cr_assert_eq(xml_number(&xml, "count(" CASE("R-COP-01") "/failure)"), 1);
+    xml_close(&xml);
+    reported_close(reported);
+}
+
 Test(report_junit, each_verdict_has_its_element_and_the_sums_are_right)
 {
     if (!xml_can_be_read())

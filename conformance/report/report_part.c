@@ -176,8 +176,9 @@ const char *run_text(const struct run_facts *facts, const struct findings *findi
                      char out[RUN_TEXT_BYTES])
 {
     char share[SHARE_TEXT_BYTES];
-    int used = facts->part ? snprintf(out, RUN_TEXT_BYTES / 2, "only a part of the suite was run: %s", facts->part)
-                           : snprintf(out, RUN_TEXT_BYTES / 2, "%s", run_verdict_text(verdict));
+    int used = !facts->part     ? snprintf(out, RUN_TEXT_BYTES / 2, "%s", run_verdict_text(verdict))
+               : facts->part[0] ? snprintf(out, RUN_TEXT_BYTES / 2, "only a part of the suite was run: %s", facts->part)
+                                : snprintf(out, RUN_TEXT_BYTES / 2, "only a folder's own cases were run");
     used = used < RUN_TEXT_BYTES / 2 ? used : RUN_TEXT_BYTES / 2 - 1;
     snprintf(out + used, RUN_TEXT_BYTES - (size_t)used, "%s%s%s", share_text(findings, share)[0] ? "; " : "", share,
              lacks_evidence(findings) ? "; no evidence that states are sharded" : "");

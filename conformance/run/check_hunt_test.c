@@ -206,12 +206,44 @@ Test(check_hunt, what_is_wrong_on_the_command_line_is_said)
     has("expected minutes, more than 0");
     cr_assert_eq(run("%s --hunt 1 --case 'a*' --out %s/a 2>&1", program, folder), 2);
     has("--hunt draws its own cases");
+    cr_assert_eq(run("%s --hunt 1 --strict --out %s/a 2>&1", program, folder), 2);
+    has("--json or --strict");
     cr_assert_eq(run("%s --finds 1 2>&1", program), 2);
     has("--hunt MINUTES");
     cr_assert_eq(run("%s --case-dir %s/none 2>&1", program, folder), 2);
     has("is no folder");
     cr_assert_eq(run("%s --case-dir %s --requirement R-OPT-01 2>&1", program, folder), 2);
     has("--case-dir gives the cases");
+}
+
+// Copies a case of the suite to FOLDER/own/NAME.
+static void copy_case(const char *name, const char *as)
+{
+    cr_assert_eq(
+        run("cd %s && mkdir -p own && { test -d cases || " ZG_BINARY_DIR
+            "/zerogauge check --write-cases cases --case 'adam-basic.w2.s1.fp32'; } && cp -r cases/%s own/%s && "
+            "sed -i 's/\"%s\"/\"%s\"/' own/%s/case.json 2>&1",
+            folder, name, as, name, as, as),
+        0, "%s", output);
+}
+
+Test(check_hunt, a_case_of_a_folder_is_asked_for_by_its_own_name)
+{
+    static const char program[] = ZG_BINARY_DIR "/zerogauge check ", known[] = "adam-basic.w2.s1.fp32";
+    copy_case(known, "mine");
+    cr_assert_eq(run("%s --case-dir %s/own/mine 2>&1", program, folder), 0, "%s", output);
+    has("CONFORMS (only a folder's own cases were run)");
+    cr_assert_eq(run("%s --case-dir %s/own/mine --case mine 2>&1", program, folder), 0, "%s", output);
+    cr_assert_eq(run("%s --case-dir %s/own/mine --case pair-own.mine 2>&1", program, folder), 0, "%s", output);
+    cr_assert_eq(run("%s --case-dir %s/own/mine --case own 2>&1", program, folder), 2);
+    has("no case is called \"own\"");
+    copy_case(known, "mine~2");
+    cr_assert_eq(run("%s --case-dir %s/own/mine~2 --strict 2>&1", program, folder), 0, "%s", output);
+    copy_case(known, "pair-own.mine");
+    cr_assert_eq(run("echo '[\"mine\", \"pair-own.mine\"]' > %s/own/order.json && %s --case-dir %s/own 2>&1", folder,
+                     program, folder),
+                 2, "%s", output);
+    has("two cases are called pair-own.mine");
 }
 
 Test(check_hunt, claims_that_no_case_meets_are_an_error)

@@ -28,7 +28,7 @@ struct attempt {
     const struct check_case *alone;  // null: all from `first` on
     int number;                      // of the group's launches, from 1
     int overtime_count;              // of these, those that reached the time limit
-    char cases[PATH_MAX], answers[PATH_MAX], output[PATH_MAX], log[96];
+    char cases[PATH_MAX], answers[PATH_MAX], output[PATH_MAX], log[CASE_NAME_BYTES + 16];
 };
 
 void check_note_failure(struct check_run *run, const char *text)
@@ -90,7 +90,7 @@ static int start(const struct check_setting *setting, struct check_run *run, str
     attempt->overtime_count += result.end == LAUNCH_TIME;
     if (result.end != LAUNCH_EXITED || result.status != 0) {
         crash_text(attempt->output, reason, sizeof reason);
-        snprintf(why, CHECK_WHY_BYTES, "the command %.150s: %.240s (%.60s)", result.text,
+        snprintf(why, CHECK_WHY_BYTES, "the command %.150s: %.220s (%.110s)", result.text,
                  reason[0] ? reason : "it printed nothing", attempt->log);
     }
     return ERR_NONE;
@@ -236,6 +236,8 @@ static int launch_each(const struct check_setting *setting, struct check_run *ru
     TRY(name_folders(setting, &attempt));
     for (size_t i = 0; i < group->count; i++) {
         attempt.alone = group->cases[i];
+        snprintf(attempt.log, sizeof attempt.log, "output/%s.txt", group->cases[i]->name);
+        TRY(file_join(setting->folder, attempt.log, attempt.output));
         TRY(start(setting, run, &attempt, why[i]));
         if (why[i][0] && !group->cases[i]->expects_refusal)
             check_note_failure(run, why[i]);

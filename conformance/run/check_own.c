@@ -2,6 +2,7 @@
 #include "conformance/run/check_own.h"
 
 #include "base/err.h"
+#include "conformance/run/check_select.h"
 
 #include <fnmatch.h>
 #include <stdlib.h>
@@ -72,27 +73,38 @@ static int check_sense(const struct check_case *c)
     return rc;
 }
 
-static int set_names(struct hunt_cases *cases)
+static const char prefix[] = "pair-own.";
+
+static int set_name(struct check_case *c)
 {
-    static const char prefix[] = "pair-own.";
-    for (int i = 0; i < cases->count; i++)
-        for (int part = 0; part < cases->list[i].part_count; part++) {
-            struct check_case *c = cases->list[i].parts[part];
-            size_t length = strlen(c->name);
-            TRY(check_sense(c));
-            if (!has_topic(c->name)) {
-                if (length + sizeof prefix > CASE_NAME_BYTES)
-                    return err_set(ERR_USAGE, "case %s: its name has more than %zu characters", c->name,
-                                   CASE_NAME_BYTES - sizeof prefix);
-                memmove(c->name + sizeof prefix - 1, c->name, length + 1);
-                memcpy(c->name, prefix, sizeof prefix - 1);
-            }
-            requirement_list(c);
-        }
+    c->name[strcspn(c->name, "~")] = '\0';  // a repetition is judged as the case itself
+    size_t length = strlen(c->name);
+    TRY(check_sense(c));
+    if (!has_topic(c->name)) {
+        if (length + sizeof prefix > CASE_NAME_BYTES)
+            return err_set(ERR_USAGE, "case %s: its name has more than %zu characters", c->name,
+                           CASE_NAME_BYTES - sizeof prefix);
+        memmove(c->name + sizeof prefix - 1, c->name, length + 1);
+        memcpy(c->name, prefix, sizeof prefix - 1);
+    }
+    requirement_list(c);
     return ERR_NONE;
 }
 
-static bool matches_one(const char *name, char *const *patterns)
+static int set_names(const char *folder, struct hunt_cases *cases)
+{
+    for (int i = 0; i < cases->count; i++) {
+        for (int part = 0; part < cases->list[i].part_count; part++)
+            TRY(set_name(cases->list[i].parts[part]));
+        for (int k = 0; k < i; k++)
+            if (strcmp(cases->list[k].parts[0]->name, cases->list[i].parts[0]->name) == 0)
+                return err_set(ERR_USAGE, "--case-dir %s: two cases are called %s", folder,
+                               cases->list[i].parts[0]->name);
+    }
+    return ERR_NONE;
+}
+
+static bool matches(const char *name, char *const *patterns)
 {
     for (int i = 0; patterns[i]; i++)
         if (fnmatch(patterns[i], name, FNM_EXTMATCH) == 0)
@@ -100,11 +112,26 @@ static bool matches_one(const char *name, char *const *patterns)
     return false;
 }
 
+// A case matches by the name of either half or of both together, each with and without the prefix.
+static bool matches_one(const struct hunt_case *h, char *const *patterns)
+{
+    for (int part = 0; part < h->part_count; part++) {
+        const char *name = h->parts[part]->name;
+        char whole[CASE_NAME_BYTES];
+        size_t own = strncmp(name, prefix, strlen(prefix)) == 0 ? strlen(prefix) : 0;
+        check_whole_name(h->parts[part], whole);
+        if (matches(name, patterns) || matches(name + own, patterns) || matches(whole, patterns) ||
+            matches(whole + own, patterns))
+            return true;
+    }
+    return false;
+}
+
 static void keep_matching(struct hunt_cases *cases, char *const *patterns)
 {
     int kept = 0;
     for (int i = 0; i < cases->count; i++)
-        if (matches_one(cases->list[i].parts[0]->name, patterns))
+        if (matches_one(&cases->list[i], patterns))
             cases->list[kept++] = cases->list[i];
         else
             hunt_case_close(&cases->list[i]);
@@ -114,7 +141,7 @@ static void keep_matching(struct hunt_cases *cases, char *const *patterns)
 int check_own_open(const char *folder, char *const *patterns, struct hunt_cases *out)
 {
     TRY(hunt_folder_read(folder, out));
-    int rc = set_names(out);
+    int rc = set_names(folder, out);
     if (rc == ERR_NONE && patterns) {
         keep_matching(out, patterns);
         if (out->count == 0)

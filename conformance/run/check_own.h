@@ -10,8 +10,9 @@
 struct check_source check_own_source(const struct hunt_cases *cases);
 
 // Reads the cases in a folder whose names match one of the shell patterns (NULL at the end; null: all). A name whose
-// topic no chapter of SPEC.md has becomes "pair-own.NAME", which the requirements about features together cover.
-// ERR_USAGE: as hunt_folder_read; a name is too long for that; or none matches.
+// topic no chapter of SPEC.md has becomes "pair-own.NAME", which the requirements about features together cover;
+// patterns may have either name. ERR_USAGE: as hunt_folder_read; a name is too long for that; two are equal; or none
+// matches.
 int check_own_open(const char *folder, char *const *patterns, struct hunt_cases *out);
 
 #endif

@@ -98,7 +98,7 @@ static int check_as_rank(const struct check_options *a, const struct launcher *l
                        "launcher into the command: zerogauge check -- mpirun -n {world} "
                        "PROGRAM {cases} {answers} {world} {state}",
                        launcher->name, launcher->world);
-    if (a->time_limit_s != CHECK_TIME_LIMIT_S || a->memory || a->output)
+    if (a->limits_time || a->memory || a->output)
         return err_set(ERR_USAGE,
                        "--time-limit, --memory-limit and --output-limit bound a command that is launched; "
                        "under %s the launched processes answer, and the launcher sets limits",
@@ -129,9 +129,9 @@ static int check_options_fit(const struct check_options *a)
         return err_set(ERR_USAGE, "--finds ends a hunt: give --hunt MINUTES, too");
     if (!a->hunts)
         return ERR_NONE;
-    if (a->case_dir || a->cases || a->requirements || a->list || a->write_cases || a->json)
+    if (a->case_dir || a->cases || a->requirements || a->list || a->write_cases || a->json || a->strict)
         return err_set(ERR_USAGE, "--hunt draws its own cases and prints its own report: it goes with no --case, "
-                                  "--case-dir, --requirement, --list, --write-cases or --json");
+                                  "--case-dir, --requirement, --list, --write-cases, --json or --strict");
     if (!(a->hunt_minutes > 0 && a->hunt_minutes < 1e6))
         return err_set(ERR_USAGE, "--hunt %g: expected minutes, more than 0", a->hunt_minutes);
     if (a->find_max < 0)
@@ -189,7 +189,7 @@ static const struct help help = {
     .examples = examples,
 };
 
-enum { HUNT_OPTION = 1 };
+enum { HUNT_OPTION = 1, TIME_LIMIT_OPTION };
 
 static int run(int argc, const char **argv, struct check_options *a, const char *const *rest, int *status)
 {
@@ -222,8 +222,8 @@ static int run(int argc, const char **argv, struct check_options *a, const char 
         {"strict", '\0', POPT_ARG_NONE, &a->strict, 0, "anything less than CONFORMS is a failure", NULL},
         {"seed", '\0', POPT_ARG_LONGLONG | POPT_ARGFLAG_SHOW_DEFAULT, &a->seed, 0,
          "draw names, gradients, combinations and order anew; 0: the frozen cases; with --hunt: of the hunt", "N"},
-        {"time-limit", '\0', POPT_ARG_DOUBLE | POPT_ARGFLAG_SHOW_DEFAULT, &a->time_limit_s, 0,
-         "limit of a launch in seconds; 0: none", "S"},
+        {"time-limit", '\0', POPT_ARG_DOUBLE | POPT_ARGFLAG_SHOW_DEFAULT, &a->time_limit_s, TIME_LIMIT_OPTION,
+         "limit of a launch in seconds; 0: none; with --hunt 60 unless given", "S"},
         {"memory-limit", '\0', POPT_ARG_STRING, &a->memory, 0,
          "memory of all processes of a launch (default: 9/10 of the machine)", "SIZE"},
         {"output-limit", '\0', POPT_ARG_STRING, &a->output, 0,
@@ -232,8 +232,10 @@ static int run(int argc, const char **argv, struct check_options *a, const char 
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
     int rc = ERR_NONE, code;
-    while ((code = poptGetNextOpt(context)) == HUNT_OPTION)
-        a->hunts = true;
+    while ((code = poptGetNextOpt(context)) == HUNT_OPTION || code == TIME_LIMIT_OPTION) {
+        a->hunts |= code == HUNT_OPTION;
+        a->limits_time |= code == TIME_LIMIT_OPTION;
+    }
     if (code < -1)
         rc = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(code));
     else if (poptPeekArg(context))

@@ -12,7 +12,7 @@ struct check_options {
     char *level, *claims, *out, *plugin, *explain, *memory, *output, *write_cases, *case_dir;  // may be null
     int list, json, keep, strict, find_max, suite_version;
     long long seed;
-    bool hunts;
+    bool hunts, limits_time;  // these options are given
     double hunt_minutes;
     double time_limit_s;
 };

@@ -40,7 +40,7 @@ int check_hunt_and_report(const struct check_options *a, const struct check_sett
                               .reference = reference,
                               .command = line,
                               .upstream = upstream_of(setting->command)};
-    if (a->time_limit_s == CHECK_TIME_LIMIT_S)
+    if (!a->limits_time)
         hunt.setting.time_limit_s = HUNT_TIME_LIMIT_S;
     struct check_hunt_result result;
     int rc = check_hunt(&hunt, &result);

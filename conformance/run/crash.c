@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conformance/run/crash.h"
 
+#include "base/err.h"
+#include "base/file.h"
 #include "base/process/launch.h"
 #include "base/safe_text.h"
 
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -58,7 +61,8 @@ static bool find_line(FILE *file, char found[LINE_BYTES])
 const char *crash_text(const char *output_path, char *out, size_t bytes)
 {
     char line[LINE_BYTES], shown[TEXT_MESSAGE_BYTES];
-    FILE *file = fopen(output_path, "r");
+    int fd;
+    FILE *file = file_open_at(AT_FDCWD, output_path, output_path, &fd) == ERR_NONE ? fdopen(fd, "r") : NULL;
     bool found = file && find_line(file, line);
     if (file)
         fclose(file);

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/file.h"
+#include "base/process/shell_word.h"
 #include "base/safe_text.h"
 #include "conformance/cases/case_folders.h"
 #include "conformance/run/hunt_script.h"
@@ -71,7 +72,9 @@ static void print_find(const struct check_hunt *hunt, const struct hunt_find *fi
         print_line("control", find->right
                                   ? "the reference answers this case right"
                                   : "the reference answers it wrong, too: please report this case to zerogauge");
-    printf("  replay  zerogauge check --case-dir %s %s\n", folder, hunt->command);
+    printf("  replay  zerogauge check --case-dir ");
+    shell_word(stdout, folder);
+    printf(" %s\n", hunt->command);
 }
 
 int hunt_find_report(const struct check_hunt *hunt, const struct hunt_find *find, FILE *record)

@@ -153,7 +153,9 @@ int run_verdict_exit_status(enum run_verdict verdict, bool strict);
 // The facts of the run as a whole, for its reports.
 struct run_facts {
     const char *implementation, *version, *level;  // version: "" where it is not known
-    const char *part;     // the options that chose a part of the level, for a shell: "--case NAME"; null: all of it
+    // The options that chose a part of the level, for a shell: "--case NAME". Null: all of it; "": all cases of a
+    // folder.
+    const char *part;
     const char *command;  // the options and the command that were judged, for a shell: "-- torchrun ... {cases} ..."
     const char *const *rules;  // the rule of each placement (judge_rule), NULL at the end; may be null
     uint64_t seed;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shapes from a Hugging Face config.json: the Llama family, dense or with experts (Llama, Mistral, Mixtral, Qwen2,
-// Qwen3, GPT-OSS and others with the same keys).
+// Qwen3, GPT-OSS, Phi-3, OLMo 2, Granite).
 #ifndef ZG_PLAN_HUGGING_FACE_H
 #define ZG_PLAN_HUGGING_FACE_H
 
@@ -11,7 +11,7 @@
 bool plan_is_hugging_face(const struct strict_object *object);
 
 // Biases and norms within attention, which such a file does not describe, are left out. ERR_USAGE names a key that is
-// missing, or one of a model of another kind.
+// missing or out of range, or the type of a model of another kind.
 int plan_hugging_face_shape(const struct strict_object *object, struct llama_shape *out);
 
 #endif

@@ -8,6 +8,9 @@
 
 #include <stdbool.h>
 
+// The largest sizes that a file may give. LLAMA_SIZE_MAX is also of all heads' channels together.
+enum { LLAMA_LAYERS_MAX = 1000, LLAMA_SIZE_MAX = 1 << 20, LLAMA_VOCABULARY_MAX = 1 << 24, LLAMA_EXPERTS_MAX = 1024 };
+
 struct llama_shape {
     size_t blocks, width, heads, head_width, key_heads, hidden, vocabulary, sequence_length;
     size_t experts, experts_used;  // experts of a block, and those that one token uses; 0, 0: a dense MLP

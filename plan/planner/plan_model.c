@@ -15,14 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    NAME_BYTES = 160,
-    SOURCE_BYTES = 512,
-    LAYERS_MAX = 1000,
-    SIZE_MAX_OF_SHAPE = 1 << 20,
-    EXPERTS_MAX = 1024,
-    PARAMETERS_BYTES = 32
-};
+enum { NAME_BYTES = 160, SOURCE_BYTES = 512, PARAMETERS_BYTES = 32 };
 
 // A model that was made, with its number of tiles. All are kept in a list.
 struct made {
@@ -85,6 +78,10 @@ static int finish_llama(struct made *made, struct llama_shape *shape)
     if (made->variant.tiling_factor > 1)
         return err_set(ERR_USAGE, "the model %s cannot be cut into %zu tiles; only GPTs can", made->name,
                        made->variant.tiling_factor);
+    size_t channels = shape->heads * shape->head_width;
+    if (channels == 0 || channels > LLAMA_SIZE_MAX)
+        return err_set(ERR_USAGE, "the model %s: %zu heads of a width of %zu have %zu channels, expected 1 to %d",
+                       made->name, shape->heads, shape->width, channels, LLAMA_SIZE_MAX);
     if (made->variant.sequence_length > 0)
         shape->sequence_length = made->variant.sequence_length;
     shape->lora_rank = made->variant.lora_rank;
@@ -94,15 +91,15 @@ static int finish_llama(struct made *made, struct llama_shape *shape)
 static int make_llama(const struct strict_object *object, struct made *made)
 {
     struct llama_shape s = {0};
-    TRY(read_size(object, "layers", 1, LAYERS_MAX, &s.blocks));
-    TRY(read_size(object, "width", 1, SIZE_MAX_OF_SHAPE, &s.width));
-    TRY(read_size(object, "heads", 1, SIZE_MAX_OF_SHAPE, &s.heads));
+    TRY(read_size(object, "layers", 1, LLAMA_LAYERS_MAX, &s.blocks));
+    TRY(read_size(object, "width", 1, LLAMA_SIZE_MAX, &s.width));
+    TRY(read_size(object, "heads", 1, LLAMA_SIZE_MAX, &s.heads));
     TRY(read_other(object, "key_heads", s.heads, s.heads, &s.key_heads));
-    TRY(read_other(object, "head_width", SIZE_MAX_OF_SHAPE, s.width / s.heads, &s.head_width));
-    TRY(read_size(object, "hidden", 1, SIZE_MAX_OF_SHAPE, &s.hidden));
-    TRY(read_size(object, "vocabulary", 1, 1 << 24, &s.vocabulary));
-    TRY(read_size(object, "sequence_length", 1, SIZE_MAX_OF_SHAPE, &s.sequence_length));
-    TRY(read_other(object, "experts", EXPERTS_MAX, 0, &s.experts));
+    TRY(read_other(object, "head_width", LLAMA_SIZE_MAX, s.width / s.heads, &s.head_width));
+    TRY(read_size(object, "hidden", 1, LLAMA_SIZE_MAX, &s.hidden));
+    TRY(read_size(object, "vocabulary", 1, LLAMA_VOCABULARY_MAX, &s.vocabulary));
+    TRY(read_size(object, "sequence_length", 1, LLAMA_SIZE_MAX, &s.sequence_length));
+    TRY(read_other(object, "experts", LLAMA_EXPERTS_MAX, 0, &s.experts));
     TRY(read_other(object, "experts_used", s.experts, 0, &s.experts_used));
     if ((s.experts > 0) != (s.experts_used > 0))
         return strict_fail(object, s.experts > 0 ? "experts_used" : "experts", "is missing");

@@ -117,9 +117,30 @@ Test(plan_model, a_hugging_face_configuration_gives_the_shape)
     cr_assert_eq(plan_model_find("mixtral-8x7b", 1, &same), ERR_NONE);
     cr_expect_eq(model_param_elements(model, false), model_param_elements(same, false));
     cr_expect_eq(model_flops(model, 1), model_flops(same, 1));
-    cr_expect_eq(read_text("{\"model_type\": \"deepseek_v3\", \"kv_lora_rank\": 512}", &model), ERR_USAGE);
-    cr_expect(strstr(err_message(), "kv_lora_rank: belongs to a model that is not of the Llama family"), "%s",
-              err_message());
     cr_expect_eq(read_text("{\"model_type\": \"llama\"}", &model), ERR_USAGE);
     cr_expect(strstr(err_message(), "num_hidden_layers"), "%s", err_message());
+}
+
+#define CONFIG_FACE(type, heads, more)                                                                                 \
+    "{\"model_type\": \"" type "\", \"hidden_size\": 64, \"num_hidden_layers\": 2, \"num_attention_heads\": " heads    \
+    ", \"intermediate_size\": 128, \"vocab_size\": 100, \"max_position_embeddings\": 128" more "}"
+
+Test(plan_model, a_hugging_face_configuration_of_no_llama_is_refused)
+{
+    static const char *const texts[][2] = {
+        {CONFIG_FACE("deepseek_v3", "4", ", \"kv_lora_rank\": 512"), "model_type: is \"deepseek_v3\""},
+        {CONFIG_FACE("bert", "4", ""), "model_type: is \"bert\""},
+        {CONFIG_FACE("llama", "128", ""), "128 heads of a width of 64"},
+        {CONFIG_FACE("llama", "4", ", \"num_key_value_heads\": 8"), "num_key_value_heads: is 8"},
+        {CONFIG_FACE("mixtral", "4", ", \"num_local_experts\": 4, \"num_experts_per_tok\": 9"),
+         "num_experts_per_tok: is 9"},
+        {CONFIG_FACE("llama", "4", ", \"head_dim\": 16777216"), "head_dim: is 16777216"},
+        {CONFIG_FACE("qwen3_moe", "4", ", \"mlp_only_layers\": [1]"), "mlp_only_layers: has blocks unlike"},
+    };
+    const struct model *model;
+    cr_assert_eq(read_text(CONFIG_FACE("llama", "4", ""), &model), ERR_NONE, "%s", err_message());
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        cr_expect_eq(read_text(texts[i][0], &model), ERR_USAGE);
+        cr_expect(strstr(err_message(), texts[i][1]), "%s: %s", texts[i][1], err_message());
+    }
 }

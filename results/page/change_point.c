@@ -32,6 +32,7 @@ static double deviation(const struct search *search, size_t begin, size_t end)
 static bool find_place(const struct search *search, size_t begin, size_t end, struct change_point *out)
 {
     double least = INFINITY;
+    out->at = begin + CHANGE_SIDE_LEAST;  // stays where every sum overflows
     for (size_t at = begin + CHANGE_SIDE_LEAST; at + CHANGE_SIDE_LEAST <= end; at++) {
         double left = deviation(search, begin, at) + deviation(search, at, end);
         out->at = left < least ? at : out->at;

@@ -68,4 +68,7 @@ Test(change_point, few_values_one_far_off_and_small_steps_are_no_changes)
     for (size_t i = 0; i < 6; i++)
         values[i] = i < 3 ? 40 : 20;
     cr_expect_eq(change_points_find(values, 6, found), 0, "three values on each side may be chance");
+    for (size_t i = 0; i < 40; i++)
+        values[i] = i % 2 ? 1.7e308 : 1;
+    cr_expect_eq(change_points_find(values, 40, found), 0, "sums of deviations that overflow");
 }

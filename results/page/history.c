@@ -64,12 +64,26 @@ int history_open(const char *const paths[], struct history *out)
     return ERR_NONE;
 }
 
+// Writes a folder's path as a pattern of itself alone.
+static int escape(const char *folder, char out[PATH_MAX])
+{
+    size_t used = 0;
+    for (; *folder && used + 2 < PATH_MAX; folder++) {
+        if (strchr("*?[\\", *folder))
+            out[used++] = '\\';
+        out[used++] = *folder;
+    }
+    out[used] = '\0';
+    return *folder ? err_set(ERR_USAGE, "--trend: the path is too long") : ERR_NONE;
+}
+
 static int add_pattern(struct history *history, const char *folder, const char *names)
 {
-    char pattern[PATH_MAX];
+    char escaped[PATH_MAX], pattern[PATH_MAX];
     glob_t found;
     int rc = ERR_NONE;
-    if (snprintf(pattern, sizeof pattern, "%s/%s", folder, names) >= (int)sizeof pattern)
+    TRY(escape(folder, escaped));
+    if (snprintf(pattern, sizeof pattern, "%s/%s", escaped, names) >= (int)sizeof pattern)
         return err_set(ERR_USAGE, "--trend: the path is too long");
     if (glob(pattern, 0, NULL, &found) != 0)
         return ERR_NONE;

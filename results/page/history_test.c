@@ -129,6 +129,21 @@ Test(history, a_trend_finds_changes_and_a_latest_run_that_stands_out)
     free(report(2, 3, (const char *[]){"report", "--trend", "/proc/self/fdinfo"}));
 }
 
+Test(history, a_folder_is_no_pattern)
+{
+    static const char *const folders[] = {"runs[1]", "runs*", "a\\b", "what?"};
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        char path[PATH_MAX], moved[PATH_MAX];
+        strcpy(path, sample_path(folders[i]));
+        cr_assert_eq(mkdir(path, 0700), 0);
+        snprintf(moved, sizeof moved, "%.4000s/run.jsonl", path);
+        cr_assert_eq(rename(write_run(1, 1, 1), moved), 0);
+        char *text = report(0, 3, (const char *[]){"report", "--trend", path});
+        cr_expect(strstr(text, "# 1 runs from "), "%s: %.200s", folders[i], text);
+        free(text);
+    }
+}
+
 Test(history, ranges_of_several_runs_say_how_many)
 {
     char paths[6][PATH_MAX], to[PATH_MAX];

@@ -9,6 +9,7 @@
 #include "results/limits/link_map.h"
 #include "results/page/result_text.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,8 +31,9 @@ struct lane {
 static bool is_link(const struct bench_view *bench)
 {
     const json_t *of_case = json_object_get(bench->record, "case"), *detail = json_object_get(bench->record, "detail");
-    return strcmp(bench->name, "links") == 0 && json_is_integer(json_object_get(of_case, "rank")) &&
-           json_is_object(json_object_get(detail, "us_with"));
+    const json_t *rank = json_object_get(of_case, "rank");
+    return strcmp(bench->name, "links") == 0 && json_is_integer(rank) && json_integer_value(rank) >= 0 &&
+           json_integer_value(rank) <= INT_MAX && json_is_object(json_object_get(detail, "us_with"));
 }
 
 static json_t *shared_settings(const json_t *settings)

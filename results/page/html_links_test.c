@@ -28,7 +28,8 @@ static json_t *host_record(int host, int count, double slow_us)
     return record;
 }
 
-// The page of a file with these hosts' results; the caller frees it. spoiled: null, or what replaces host 2's times.
+// The page of a file with these hosts' results; the caller frees it. spoiled: null, or what replaces host 2's times,
+// or, if it is a number, its rank.
 static char *page_of(int count, double slow_us, json_t *spoiled)
 {
     static const char *const argv[] = {"zerogauge", "bench", "links"}, *const folders[] = {"/", NULL};
@@ -41,7 +42,9 @@ static char *page_of(int count, double slow_us, json_t *spoiled)
     cr_assert_eq(record_append(writer, record_run("bench", NULL, 3, argv, folders)), ERR_NONE);
     for (int host = 0; host < count; host++) {
         json_t *record = host_record(host, count, slow_us);
-        if (spoiled && host == 2)
+        if (json_is_integer(spoiled) && host == 2)
+            json_object_set_new(json_object_get(record, "case"), "rank", spoiled);
+        else if (spoiled && host == 2)
             json_object_set_new(json_object_get(record, "detail"), "us_with", spoiled);
         cr_assert_eq(record_append(writer, record), ERR_NONE, "%s", err_message());
     }
@@ -102,6 +105,13 @@ Test(html_links, times_that_are_none_are_left_out)
     char *page = page_of(4, 10, json_pack("{s:s, s:f, s:i, s:b}", "0", "<b>", "4", -1.0, "99999999", 5, "-1", 1));
     // Host 2 has times from the other hosts alone.
     cr_expect_eq(count_of(page, "</title></rect>"), 4 * 3);
+    free(page);
+}
+
+Test(html_links, a_result_of_no_rank_is_left_out)
+{
+    char *page = page_of(4, 10, json_integer((json_int_t)1 << 60));
+    cr_expect_eq(count_of(page, "</title></rect>"), 3 * 2);
     free(page);
 }
 
