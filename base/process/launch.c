@@ -81,6 +81,9 @@ static int observe_memory(struct run *run, bool *over)
     uint64_t bytes = process_memory(&run->now);
     if (bytes > run->out->peak_memory_bytes)
         run->out->peak_memory_bytes = bytes;
+    uint64_t allocated = run->setting->measures_allocated ? process_allocated(&run->now) : 0;
+    if (allocated > run->out->peak_allocated_bytes)
+        run->out->peak_allocated_bytes = allocated;
     *over = run->setting->memory_limit_bytes && bytes > run->setting->memory_limit_bytes;
     if (*over)
         snprintf(run->out->text, sizeof run->out->text, "was stopped: its processes held %s, the limit is %s",

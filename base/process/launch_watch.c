@@ -147,6 +147,29 @@ uint64_t process_memory(const struct process_list *list)
     return bytes;
 }
 
+// From /proc/PID/smaps_rollup, where a page that n processes share counts 1/n in each. 0: the process is gone.
+static uint64_t allocated_bytes(pid_t pid)
+{
+    char path[64], line[128];
+    unsigned long long kib, sum_kib = 0;
+    snprintf(path, sizeof path, "/proc/%d/smaps_rollup", (int)pid);
+    FILE *file = fopen(path, "re");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "Pss_Anon: %llu", &kib) == 1 || sscanf(line, "Pss_Shmem: %llu", &kib) == 1)
+            sum_kib += kib;
+    if (file)
+        fclose(file);
+    return sum_kib * 1024;
+}
+
+uint64_t process_allocated(const struct process_list *list)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < list->count; i++)
+        bytes += list->list[i].ours ? allocated_bytes(list->list[i].pid) : 0;
+    return bytes;
+}
+
 // The size of an open folder's contents; closes fd. Entries that vanish meanwhile do not count.
 static uint64_t weigh(int fd, dev_t device, int depth)
 {

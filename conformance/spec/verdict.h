@@ -4,6 +4,7 @@
 #ifndef ZG_VERDICT_H
 #define ZG_VERDICT_H
 
+#include "conformance/spec/observation.h"
 #include "conformance/spec/requirement.h"
 
 #include <stdbool.h>
@@ -155,6 +156,7 @@ struct run_facts {
     const char *implementation, *version, *level;  // version: "" where it is not known
     const char *part;     // the options that chose a part of the level, for a shell: "--case NAME"; null: all of it
     const char *command;  // the options and the command that were judged, for a shell: "-- torchrun ... {cases} ..."
+    struct observations observations;  // of memory; none where nobody asked for them
     const char *const *rules;  // the rule of each placement (judge_rule), NULL at the end; may be null
     uint64_t seed;
     double seconds;
