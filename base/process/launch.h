@@ -6,7 +6,6 @@
 
 #include <limits.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,7 +17,6 @@ struct launch_setting {
     double time_limit_s;          // 0: none
     uint64_t memory_limit_bytes;  // of all its processes; 0: none
     uint64_t output_limit_bytes;  // of files and folder; 0: none
-    bool measures_allocated;      // fills in peak_allocated_bytes
     const volatile sig_atomic_t *interrupted;     // may be null; a nonzero value stops the command
     void (*tick)(void *context, double seconds);  // called every now and then while it runs; may be null
     void *tick_context;
@@ -30,10 +28,9 @@ struct launch_result {
     enum launch_end end;
     int status;  // the exit status, or the signal
     double seconds;
-    uint64_t peak_memory_bytes;     // resident in all processes together; what they share counts in each
-    uint64_t peak_allocated_bytes;  // allocated and shared memory of all together, each page once, without mapped files;
-                                    // 0: not measured, or the system does not tell
-    char text[256];  // for messages: "exited with status 3", "timed out after 60 s"
+    uint64_t peak_memory_bytes;   // the most that was resident in all processes together, as it was sampled
+    uint64_t sum_of_peaks_bytes;  // of each process the most that was ever resident in it, by the kernel's count
+    char text[256];               // for messages: "exited with status 3", "timed out after 60 s"
 };
 
 // ERR_USAGE: the command cannot be started (not found, not executable). ERR_IO, ERR_MEMORY.

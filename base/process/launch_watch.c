@@ -147,27 +147,39 @@ uint64_t process_memory(const struct process_list *list)
     return bytes;
 }
 
-// From /proc/PID/smaps_rollup, where a page that n processes share counts 1/n in each. 0: the process is gone.
-static uint64_t allocated_bytes(pid_t pid)
+// VmHWM of /proc/PID/status; 0: the process is gone, or a zombie.
+static uint64_t resident_peak(pid_t pid)
 {
     char path[64], line[128];
-    unsigned long long kib, sum_kib = 0;
-    snprintf(path, sizeof path, "/proc/%d/smaps_rollup", (int)pid);
+    unsigned long long kib = 0;
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
     FILE *file = fopen(path, "re");
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "Pss_Anon: %llu", &kib) == 1 || sscanf(line, "Pss_Shmem: %llu", &kib) == 1)
-            sum_kib += kib;
+    while (file && kib == 0 && fgets(line, sizeof line, file))
+        if (sscanf(line, "VmHWM: %llu", &kib) != 1)
+            kib = 0;
     if (file)
         fclose(file);
-    return sum_kib * 1024;
+    return kib * 1024;
 }
 
-uint64_t process_allocated(const struct process_list *list)
+int process_peaks_add(struct process_list *peaks, const struct process_list *list)
 {
-    uint64_t bytes = 0;
     for (size_t i = 0; i < list->count; i++)
-        bytes += list->list[i].ours ? allocated_bytes(list->list[i].pid) : 0;
-    return bytes;
+        if (list->list[i].ours && !process_find(peaks, list->list[i].pid))
+            TRY(add_process(peaks, &(struct process){.pid = list->list[i].pid}));
+    return ERR_NONE;
+}
+
+uint64_t process_peaks_read(struct process_list *peaks)
+{
+    uint64_t sum_bytes = 0;
+    for (size_t i = 0; i < peaks->count; i++) {
+        uint64_t peak_bytes = resident_peak(peaks->list[i].pid);
+        if (peak_bytes > peaks->list[i].resident_bytes)
+            peaks->list[i].resident_bytes = peak_bytes;
+        sum_bytes += peaks->list[i].resident_bytes;
+    }
+    return sum_bytes;
 }
 
 // The size of an open folder's contents; closes fd. Entries that vanish meanwhile do not count.

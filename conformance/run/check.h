@@ -62,7 +62,6 @@ struct check_setting {
     uint64_t seed;                                    // of the order
     double time_limit_s;                              // a launch; 0: none
     uint64_t memory_limit_bytes, output_limit_bytes;  // the same
-    bool measures_allocated;                          // fills in the run's peak_allocated_bytes
     bool progress;                                    // on stderr
     const volatile sig_atomic_t *interrupted;         // may be null
 };
@@ -76,8 +75,8 @@ struct check_run {
     bool covers;               // the whole level is asked, so that coverage says something
     struct coverage coverage;  // of the factors, within the claims, by the cases that are asked
     size_t launch_count;
-    uint64_t peak_allocated_bytes;  // of any launch (launch.h); 0: not measured
-    bool command_failed;  // a launch ended other than with status 0, or the cases were changed
+    uint64_t sum_of_peaks_bytes;  // the largest of any launch (launch.h)
+    bool command_failed;          // a launch ended other than with status 0, or the cases were changed
     char command_text[FINDING_TEXT_BYTES];
     double seconds;
 };

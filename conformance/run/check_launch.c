@@ -77,15 +77,14 @@ static int start(const struct check_setting *setting, struct check_run *run, str
         .time_limit_s = setting->time_limit_s,
         .memory_limit_bytes = setting->memory_limit_bytes,
         .output_limit_bytes = setting->output_limit_bytes,
-        .measures_allocated = setting->measures_allocated,
         .interrupted = setting->interrupted,
     };
     struct launch_result result;
     int rc = launch(&launch_setting, &result);
     free(argv);
     TRY(rc);
-    if (result.peak_allocated_bytes > run->peak_allocated_bytes)
-        run->peak_allocated_bytes = result.peak_allocated_bytes;
+    if (result.sum_of_peaks_bytes > run->sum_of_peaks_bytes)
+        run->sum_of_peaks_bytes = result.sum_of_peaks_bytes;
     if (result.end == LAUNCH_INTERRUPTED)
         return err_set(ERR_USAGE, "interrupted");
     if (result.end != LAUNCH_EXITED || result.status != 0) {

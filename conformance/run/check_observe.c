@@ -13,7 +13,7 @@
 
 // 4 Mi parameters: in bf16 with fp32 masters 64 MiB a rank unsharded, of which 4 ranks save 36 to 48 MiB each. Many
 // tensors, so that a program that gathers one at a time needs little for it.
-enum { TENSOR_COUNT = 16, ROW_COUNT = 512, STEP_COUNT = 2, BUCKET_ELEMENTS = ROW_COUNT * ROW_COUNT };
+enum { TENSOR_COUNT = 16, ROW_COUNT = 512, STEP_COUNT = 3, BUCKET_ELEMENTS = ROW_COUNT * ROW_COUNT };
 
 // The large case of a stage.
 static void make(int world, int stage, enum dtype precision, struct check_case *out)
@@ -73,7 +73,7 @@ static int open_values(void *context, const struct check_case *c, struct case_va
     return case_values_open(c, out);
 }
 
-// Why a run is no measurement; "": it is one.
+// Why a run is no measurement; "": it is one. Only a program that has the right states has held them.
 static void explain(const struct check_run *run, char why[OBSERVATION_WHY_BYTES])
 {
     why[0] = '\0';
@@ -81,14 +81,14 @@ static void explain(const struct check_run *run, char why[OBSERVATION_WHY_BYTES]
         const struct finding *finding = &run->findings.list[i];
         if (finding->absence == ABSENT_DECLINED)
             snprintf(why, OBSERVATION_WHY_BYTES, "declined: %.200s", finding->text);
-        else if (finding->verdict >= VERDICT_FAIL)
-            snprintf(why, OBSERVATION_WHY_BYTES, "the answer is %s in %s: %.180s", verdict_name(finding->verdict),
-                     aspect_name(finding->aspect), finding->text);
+        else if (finding->aspect == ASPECT_STATE && finding->verdict >= VERDICT_FAIL)
+            snprintf(why, OBSERVATION_WHY_BYTES, "the answer is %s: %.200s", verdict_name(finding->verdict),
+                     finding->text[0] ? finding->text : hint_text(finding->hint));
     }
     if (!why[0] && run->command_failed)
         snprintf(why, OBSERVATION_WHY_BYTES, "%.250s", run->command_text);
-    if (!why[0] && run->peak_allocated_bytes == 0)
-        snprintf(why, OBSERVATION_WHY_BYTES, "the system does not tell what processes hold (smaps_rollup)");
+    if (!why[0] && run->sum_of_peaks_bytes == 0)
+        snprintf(why, OBSERVATION_WHY_BYTES, "no process lived long enough to be seen");
 }
 
 static int clear(const char *folder)
@@ -123,14 +123,13 @@ static int measure(const struct check_setting *setting, struct check_case *c, ui
     own.source = &source;
     own.folder = folder;
     own.once = true;
-    own.measures_allocated = true;
     own.progress = false;
     if (setting->progress)
         terminal_progress("observing stage %d with %d ranks ...", c->stage, c->world);
     int rc = check_run(&own, &run);
     if (rc == ERR_NONE)
         explain(&run, why);
-    *peak_bytes = run.peak_allocated_bytes;
+    *peak_bytes = run.sum_of_peaks_bytes;
     check_run_free(&run);
     int clear_rc = clear(folder);
     return rc != ERR_NONE ? rc : clear_rc;

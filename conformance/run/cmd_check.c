@@ -134,8 +134,7 @@ static int check_options_fit(const struct check_options *a)
         return err_set(ERR_USAGE, "--finds ends a hunt: give --hunt MINUTES, too");
     if (!a->hunts)
         return ERR_NONE;
-    if (a->case_dir || a->cases || a->requirements || a->list || a->write_cases || a->json ||
-        a->observes)
+    if (a->case_dir || a->cases || a->requirements || a->list || a->write_cases || a->json || a->observes)
         return err_set(ERR_USAGE, "--hunt draws its own cases and prints its own report: it goes with no --case, "
                                   "--case-dir, --requirement, --list, --write-cases, --json or --observe");
     if (!(a->hunt_minutes > 0 && a->hunt_minutes < 1e6))

@@ -157,7 +157,7 @@ struct run_facts {
     const char *part;     // the options that chose a part of the level, for a shell: "--case NAME"; null: all of it
     const char *command;  // the options and the command that were judged, for a shell: "-- torchrun ... {cases} ..."
     struct observations observations;  // of memory; none where nobody asked for them
-    const char *const *rules;  // the rule of each placement (judge_rule), NULL at the end; may be null
+    const char *const *rules;          // the rule of each placement (judge_rule), NULL at the end; may be null
     uint64_t seed;
     double seconds;
     size_t case_count, launch_count;
