@@ -2,6 +2,7 @@
 #include "conformance/spec/observation.h"
 
 #include <criterion/criterion.h>
+#include <stdio.h>
 
 enum { MIB = 1 << 20 };
 
