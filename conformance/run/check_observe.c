@@ -15,7 +15,7 @@
 // tensors, so that a program that gathers one at a time needs little for it.
 enum { TENSOR_COUNT = 16, ROW_COUNT = 512, STEP_COUNT = 3, BUCKET_ELEMENTS = ROW_COUNT * ROW_COUNT };
 
-// The large case of a stage.
+// The large case of a stage. By the topic in its name the judge compares the states.
 static void make(int world, int stage, enum dtype precision, struct check_case *out)
 {
     suite_begin(out, world, stage, precision, 1);
@@ -24,7 +24,7 @@ static void make(int world, int stage, enum dtype precision, struct check_case *
         suite_tensor(out, ROW_COUNT, ROW_COUNT);
     out->reduce_bucket = out->allgather_bucket = out->prefetch_bucket = out->sub_group = BUCKET_ELEMENTS;
     suite_fit(out, world);
-    snprintf(out->name, sizeof out->name, "observe.w%d.s%d.%s", world, stage, dtype_name(precision));
+    snprintf(out->name, sizeof out->name, "adam-basic.large.w%d.s%d.%s", world, stage, dtype_name(precision));
     snprintf(out->note, sizeof out->note, "Large enough for the memory of processes to show sharding.");
 }
 

@@ -60,44 +60,58 @@ Test(check_observe, sharded_states_show_in_memory)
     cr_assert(json_is_true(json_object_get(stage, "shows_sharding")));
     json_decref(run);
     // The cases and answers of several hundred megabytes are gone, what the program printed is kept.
-    snprintf(path, sizeof path, "%.4000s/out/observe/observe.w4.s3.bf16/answers", folder);
+    snprintf(path, sizeof path, "%.4000s/out/observe/adam-basic.large.w4.s3.bf16/answers", folder);
     cr_assert_neq(access(path, F_OK), 0);
-    snprintf(path, sizeof path, "%.4000s/out/observe/observe.w4.s3.bf16/output/w4.txt", folder);
+    snprintf(path, sizeof path, "%.4000s/out/observe/adam-basic.large.w4.s3.bf16/output/w4.txt", folder);
     cr_assert_eq(access(path, F_OK), 0);
 }
 
-// Trains every case at stage 0, and reports no usage.
-static void write_unsharded(const char *path)
+// Answers every case as the reference would if its case.json were changed by a sed expression, and reports no usage.
+static void write_changing(const char *path, const char *change)
 {
     FILE *file = fopen(path, "w");
     cr_assert_not_null(file);
-    fprintf(file, "#!/bin/sh\n"
-                  "for name in $(tr -d '[]\",' <$1/order.json); do\n"
-                  "  rm -rf $0.case; mkdir $0.case; cp -r $1/$name $0.case/$name\n"
-                  "  sed -i 's/\"stage\": *[0-3]/\"stage\": 0/' $0.case/$name/case.json\n"
-                  "  \"" ZG_BINARY_DIR "/zerogauge\" answer --case $0.case/$name $2/$name || exit 1\n"
-                  "  rm $2/$name/usage.json\n"
-                  "done\n");
+    fprintf(file,
+            "#!/bin/sh\n"
+            "for name in $(tr -d '[]\",' <$1/order.json); do\n"
+            "  rm -rf $0.case; mkdir $0.case; cp -r $1/$name $0.case/$name\n"
+            "  sed -i '%s' $0.case/$name/case.json\n"
+            "  \"" ZG_BINARY_DIR "/zerogauge\" answer --case $0.case/$name $2/$name || exit 1\n"
+            "  rm $2/$name/usage.json\n"
+            "done\n",
+            change);
     fclose(file);
     cr_assert_eq(chmod(path, 0700), 0);
 }
 
-Test(check_observe, states_that_are_whole_on_every_rank_are_no_evidence)
+// Observes a program that answers a changed case; the exit status.
+static int observe_changing(const char *change)
 {
     char path[PATH_MAX], command[PATH_MAX + 64];
-    snprintf(path, sizeof path, "%.4000s/unsharded", folder);
-    write_unsharded(path);
+    snprintf(path, sizeof path, "%.4000s/changing", folder);
+    write_changing(path, change);
     snprintf(command, sizeof command, "-- %.4000s {cases} {answers}", path);
-    // What it answers is right, and nothing that it says of itself tells.
-    cr_assert_eq(observe("", command), 0, "%s", output);
+    return observe("", command);
+}
+
+// What it answers is right, and nothing that it says of itself tells.
+Test(check_observe, states_that_are_whole_on_every_rank_are_no_evidence)
+{
+    cr_assert_eq(observe_changing("s/\"stage\": *[0-3]/\"stage\": 0/"), 0, "%s", output);
     has("  observed: stage 3, 4 ranks: ");
     has(" (formula 48 MiB): no evidence that states are sharded\n");
     has("; no evidence that states are sharded):");
 }
 
-Test(check_observe, a_wrong_answer_is_no_measurement)
+Test(check_observe, an_answer_with_wrong_bits_is_no_measurement)
 {
-    observe("", "-- sh -c 'echo no such luck; exit 3' {cases} {answers}");
+    cr_assert_eq(observe_changing("s/\"lr\": *[0-9.]*/\"lr\": 0.5/"), 1, "%s", output);
+    has("  observed: stage 3, 4 ranks: not observed: there is no stage 0 beside it: the answer is FAIL: ");
+}
+
+Test(check_observe, a_command_that_fails_is_no_measurement)
+{
+    cr_assert_eq(observe("", "-- sh -c 'echo no such luck; exit 3' {cases} {answers}"), 1, "%s", output);
     has("  observed: stage 3, 4 ranks: not observed: there is no stage 0 beside it: the answer is BROKEN: the command "
         "exited with status 3: no such luck");
 }
