@@ -17,8 +17,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// A command does not work if this many launches in a row give no answer; more launches than this are not made at all.
-enum { IDLE_MAX = 3, LAUNCH_MAX = 64 };
+// A command does not work if IDLE_MAX launches in a row give no answer, or OVERTIME_MAX in all reach the time limit:
+// each of these takes as long as a launch may. No group has more than LAUNCH_MAX.
+enum { IDLE_MAX = 3, OVERTIME_MAX = 2, LAUNCH_MAX = 64 };
 
 // One launch: the cases from `first` on, or one alone.
 struct attempt {
@@ -26,6 +27,7 @@ struct attempt {
     size_t first;
     const struct check_case *alone;  // null: all from `first` on
     int number;                      // of the group's launches, from 1
+    int overtime_count;              // of these, those that reached the time limit
     char cases[PATH_MAX], answers[PATH_MAX], output[PATH_MAX], log[96];
 };
 
@@ -87,6 +89,7 @@ static int start(const struct check_setting *setting, struct check_run *run, str
         run->sum_of_peaks_bytes = result.sum_of_peaks_bytes;
     if (result.end == LAUNCH_INTERRUPTED)
         return err_set(ERR_USAGE, "interrupted");
+    attempt->overtime_count += result.end == LAUNCH_TIME;
     if (result.end != LAUNCH_EXITED || result.status != 0) {
         crash_text(attempt->output, reason, sizeof reason);
         snprintf(why, CHECK_WHY_BYTES, "the command %.150s: %.240s (%.60s)", result.text,
@@ -216,7 +219,8 @@ static int launch_all(const struct check_setting *setting, struct check_run *run
             return ERR_NONE;
         size_t crashed = crashed_case(&attempt, &idle);
         idle_count = idle ? idle_count + 1 : 0;
-        bool gives_up = idle_count == IDLE_MAX || attempt.number == LAUNCH_MAX;
+        bool gives_up =
+            idle_count == IDLE_MAX || attempt.overtime_count == OVERTIME_MAX || attempt.number == LAUNCH_MAX;
         size_t end = gives_up ? group->count : crashed + 1;
         note(group, crashed, end < group->count ? end : group->count, text, why);
         // A program that cannot stand nonsense has failed to refuse it, which is no failure of the run.

@@ -116,6 +116,36 @@ Test(check, one_crash_breaks_one_case_and_its_exception_is_shown)
     folder_remove(folder);
 }
 
+// Each launch answers two cases and hangs in the next: what is behind it is launched once more, and not as often as
+// there are cases.
+Test(check, a_program_that_hangs_is_launched_twice)
+{
+    char folder[PATH_MAX], path[PATH_MAX], arguments[3 * PATH_MAX], line[64] = "";
+    folder_make(folder);
+    snprintf(path, sizeof path, "%.4000s/hangs", folder);
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file);
+    fprintf(file,
+            "#!/bin/sh\necho launch >>%.4000s/launches; count=0\n"
+            "for name in $(tr -d '[]\",' <$1/order.json); do count=$((count + 1))\n"
+            "[ $count -lt 3 ] || { mkdir $2/$name; exec sleep 60; }\n"
+            "\"" ZG_BINARY_DIR "/zerogauge\" answer --case $1/$name $2/$name || exit 1; done\n",
+            folder);
+    fclose(file);
+    cr_assert_eq(chmod(path, 0700), 0);
+    snprintf(arguments, sizeof arguments, "--case 'adam-eps.w2.*' --time-limit 4 -- %.4000s {cases} {answers}", path);
+    cr_assert_eq(check(arguments), 1, "%s", output);
+    has("timed out after 4 s");
+    snprintf(path, sizeof path, "%.4000s/launches", folder);
+    cr_assert_not_null(file = fopen(path, "r"));
+    int launches = 0;
+    while (fgets(line, sizeof line, file))
+        launches++;
+    fclose(file);
+    cr_expect_eq(launches, 2, "%d launches", launches);
+    folder_remove(folder);
+}
+
 Test(check, a_program_that_cannot_stand_nonsense_fails_only_the_refusal)
 {
     char folder[PATH_MAX], path[PATH_MAX], arguments[3 * PATH_MAX];

@@ -97,11 +97,15 @@ static int report(const struct check_options *a, const struct check_setting *set
     facts->requirement_count = count;
     enum run_verdict verdict = run_verdict_of(verdicts, count, run->command_failed);
     *status = run_verdict_exit_status(verdict, facts->strict);
+    // Before the table, whose last line is the verdict.
+    int covers = run->covers && !a->json ? check_cover_print(&run->coverage) : ERR_NONE;
+    char missing[ERR_MESSAGE_BYTES];
+    err_keep(missing);
     TRY((a->json ? report_json : report_table)(facts, &run->findings, verdicts, count, stdout));
     for (int i = 0; !temporary && i < 3; i++)
         TRY(write_report(setting->folder, files[i].name, files[i].form, facts, run, verdicts, count));
-    if (run->covers && !a->json)
-        TRY(check_cover_print(&run->coverage));
+    if (covers != ERR_NONE)
+        return err_set(covers, "%s", missing);
     if (!temporary && !a->json)
         printf("Cases, answers and reports: %s\n", a->out);
     return fflush(stdout) == 0 ? ERR_NONE : err_set(ERR_IO, "the report cannot be written: %s", strerror(errno));
