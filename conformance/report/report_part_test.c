@@ -150,7 +150,7 @@ Test(report_part, the_verdict_says_how_many_cases_were_answered_and_what_shows_s
     cr_assert_null(strstr(run_text(&part_facts, &findings, RUN_CONFORMS_PARTLY, out), "no evidence"));
 }
 
-// What was measured counts in place of what the program says of itself.
+// A measurement counts in place of the program's own word.
 Test(report_part, observations_decide_whether_there_is_evidence)
 {
     const struct check_case sharded = {.name = "adam-l2.w2.s3.fp32", .world = 2, .stage = 3};

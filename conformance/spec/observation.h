@@ -15,7 +15,7 @@ struct observation {
     int stage, world;
     char why[OBSERVATION_WHY_BYTES];  // why it was not measured, maybe in the program's words; "": it was
     uint64_t peak_bytes, unsharded_peak_bytes;
-    uint64_t formula_saved_bytes;  // what ZeRO's formulas say all ranks together hold less than at stage 0
+    uint64_t formula_saved_bytes;  // by ZeRO's formulas, of all ranks together, less than at stage 0
 };
 
 struct observations {
@@ -37,7 +37,7 @@ bool observations_measured(const struct observations *observations);
 // "stage 3, 4 ranks: 45.1 MiB a rank less than stage 0 (formula 48 MiB)". Returns out.
 const char *observation_text(const struct observation *observation, char out[OBSERVATION_TEXT_BYTES]);
 
-// What is not observed, and why.
+// Names the quantities that are not observed, and why.
 extern const char observation_gap_text[];
 
 #endif
