@@ -41,7 +41,7 @@ struct run {
     int leader_fd;            // -1 if the system has no pidfd
     int output_fd, error_fd;  // error_fd: may be output_fd
     uint64_t begin_ns;
-    struct process_list before, now;
+    struct process_list before, now, peaks;
     struct pace memory_pace, output_pace;
 };
 
@@ -81,6 +81,7 @@ static int observe_memory(struct run *run, bool *over)
     uint64_t bytes = process_memory(&run->now);
     if (bytes > run->out->peak_memory_bytes)
         run->out->peak_memory_bytes = bytes;
+    TRY(process_peaks_add(&run->peaks, &run->now));
     *over = run->setting->memory_limit_bytes && bytes > run->setting->memory_limit_bytes;
     if (*over)
         snprintf(run->out->text, sizeof run->out->text, "was stopped: its processes held %s, the limit is %s",
@@ -154,6 +155,7 @@ static int watch(struct run *run)
             out->end = LAUNCH_OUTPUT;
             return ERR_NONE;
         }
+        out->sum_of_peaks_bytes = process_peaks_read(&run->peaks);
         if (setting->tick)
             setting->tick(setting->tick_context, seconds_since(run->begin_ns));
         poll(&(struct pollfd){.fd = run->leader_fd, .events = POLLIN}, 1, SAMPLE_MS);
@@ -200,6 +202,7 @@ static int run_under(struct run *run)
     prctl(PR_SET_CHILD_SUBREAPER, was_subreaper);
     process_list_free(&run->before);
     process_list_free(&run->now);
+    process_list_free(&run->peaks);
     return rc;
 }
 

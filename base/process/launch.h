@@ -28,8 +28,9 @@ struct launch_result {
     enum launch_end end;
     int status;  // the exit status, or the signal
     double seconds;
-    uint64_t peak_memory_bytes;
-    char text[256];  // for messages: "exited with status 3", "timed out after 60 s"
+    uint64_t peak_memory_bytes;   // the most that was resident in all processes together, as it was sampled
+    uint64_t sum_of_peaks_bytes;  // of each process the most that was ever resident in it, by the kernel's count
+    char text[256];               // for messages: "exited with status 3", "timed out after 60 s"
 };
 
 // ERR_USAGE: the command cannot be started (not found, not executable). ERR_IO, ERR_MEMORY.

@@ -256,6 +256,24 @@ Test(launch, a_memory_limit_counts_all_processes_together)
     expect_gone("second");
 }
 
+static void release_when_both_are_large(void *context, double seconds)
+{
+    (void)context, (void)seconds;
+    if (result.sum_of_peaks_bytes > 128u << 20)
+        folder_write("seen", "", 0);
+}
+
+// The peaks of processes that have let their memory go, or have ended, still count.
+Test(launch, the_peaks_of_all_processes_are_added)
+{
+    setting.tick = release_when_both_are_large;
+    shell("for part in 1 2; do (dd if=/dev/zero of=/dev/null bs=64M & dd=$!; until [ -e seen ]; do sleep 0.02; done; "
+          "kill $dd) & done; wait");
+    cr_expect_eq(result.end, LAUNCH_EXITED, "%s", result.text);
+    cr_expect_gt(result.sum_of_peaks_bytes, 128u << 20);
+    cr_expect_lt(result.sum_of_peaks_bytes, 200u << 20);
+}
+
 Test(launch, an_output_limit_stops_endless_output)
 {
     struct stat status;

@@ -147,6 +147,41 @@ uint64_t process_memory(const struct process_list *list)
     return bytes;
 }
 
+// VmHWM of /proc/PID/status; 0: the process is gone, or a zombie.
+static uint64_t resident_peak(pid_t pid)
+{
+    char path[64], line[128];
+    unsigned long long kib = 0;
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    FILE *file = fopen(path, "re");
+    while (file && kib == 0 && fgets(line, sizeof line, file))
+        if (sscanf(line, "VmHWM: %llu", &kib) != 1)
+            kib = 0;
+    if (file)
+        fclose(file);
+    return kib * 1024;
+}
+
+int process_peaks_add(struct process_list *peaks, const struct process_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (list->list[i].ours && !process_find(peaks, list->list[i].pid))
+            TRY(add_process(peaks, &(struct process){.pid = list->list[i].pid}));
+    return ERR_NONE;
+}
+
+uint64_t process_peaks_read(struct process_list *peaks)
+{
+    uint64_t sum_bytes = 0;
+    for (size_t i = 0; i < peaks->count; i++) {
+        uint64_t peak_bytes = resident_peak(peaks->list[i].pid);
+        if (peak_bytes > peaks->list[i].resident_bytes)
+            peaks->list[i].resident_bytes = peak_bytes;
+        sum_bytes += peaks->list[i].resident_bytes;
+    }
+    return sum_bytes;
+}
+
 // The size of an open folder's contents; closes fd. Entries that vanish meanwhile do not count.
 static uint64_t weigh(int fd, dev_t device, int depth)
 {

@@ -37,6 +37,13 @@ void process_mark(struct process_list *list, pid_t leader, const struct process_
 // The sum of the resident bytes of the marked processes; shared memory counts in each.
 uint64_t process_memory(const struct process_list *list);
 
+// Adds the marked processes to `peaks`, unless they are there. ERR_MEMORY.
+int process_peaks_add(struct process_list *peaks, const struct process_list *list);
+
+// Brings `resident_bytes` of each process in `peaks` to the most that was ever resident in it (VmHWM), and returns
+// their sum. An ended one keeps what was last read.
+uint64_t process_peaks_read(struct process_list *peaks);
+
 // The size of a folder's contents: the apparent sizes of files (holes count) and 512 bytes for every name. Does not
 // follow links or enter other file systems. UINT64_MAX if folders are nested deeper than 32.
 uint64_t folder_weight(const char *path);

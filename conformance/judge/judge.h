@@ -37,6 +37,10 @@ int judge_absent(struct judge *judge, const struct check_case *c, enum absence a
 // After the last case: compares twins and cases given twice, and looks for one rule that explains everything.
 int judge_end(struct judge *judge);
 
+// Bytes of parameters, gradients, moments and masters that all ranks of a case hold together by ZeRO's formulas,
+// without padding.
+uint64_t judge_held_bytes(const struct check_case *c);
+
 // After judge_end: line `index` of the rules by placement, for people, such as "fp32, Adam on the device: torch-cpu";
 // null past the end. Valid until the judge is closed.
 const char *judge_rule(const struct judge *judge, int index);

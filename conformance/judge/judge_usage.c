@@ -30,9 +30,9 @@ struct amounts {
     uint64_t steps, micro_steps, applied;
 };
 
-static struct amounts amounts_of(const struct trial *trial)
+// All amounts but `applied`.
+static struct amounts elements_of(const struct check_case *c)
 {
-    const struct check_case *c = trial->c;
     struct amounts a = {.steps = (uint64_t)c->steps, .micro_steps = (uint64_t)c->steps * (uint64_t)c->accumulation};
     for (int i = 0; i < c->param_count; i++) {
         if (case_owner(c, i) != i)
@@ -42,7 +42,13 @@ static struct amounts amounts_of(const struct trial *trial)
         a.tensors += case_is_trained(c, i);
     }
     a.pad = a.tensors + 2 * (uint64_t)c->group_count;
-    for (int step = 1; step <= c->steps; step++)
+    return a;
+}
+
+static struct amounts amounts_of(const struct trial *trial)
+{
+    struct amounts a = elements_of(trial->c);
+    for (int step = 1; step <= trial->c->steps; step++)
         a.applied += trial->decisions[step - 1].applies > 0;
     return a;
 }
@@ -90,21 +96,39 @@ static uint64_t calls(const struct answer_usage *usage, int purpose)
     return usage->calls[purpose];
 }
 
+// The table of bytes held.
+struct held_sums {
+    uint64_t params, grads, moments, master;
+};
+
+static struct held_sums held_of(const struct check_case *c)
+{
+    struct amounts a = elements_of(c);
+    uint64_t world = (uint64_t)c->world, copies = c->stage < 1 ? world : 1;
+    return (struct held_sums){
+        .params = dtype_bytes(c->precision) * a.all * (c->stage < 3 ? world : 1),
+        .grads = dtype_bytes(c->accumulation_dtype) * a.trained * (c->stage < 2 ? world : 1),
+        .moments = 8 * a.trained * copies,
+        .master = 4 * a.trained * copies,
+    };
+}
+
+uint64_t judge_held_bytes(const struct check_case *c)
+{
+    struct held_sums sums = held_of(c);
+    return sums.params + sums.grads + sums.moments + (c->precision == DTYPE_FP32 ? 0 : sums.master);
+}
+
 static void judge_memory(const struct trial *trial, struct finding *out)
 {
-    const struct check_case *c = trial->c;
-    struct amounts a = amounts_of(trial);
-    uint64_t world = (uint64_t)c->world, b = dtype_bytes(c->precision), g = dtype_bytes(c->accumulation_dtype);
-    uint64_t params = b * a.all * (c->stage < 3 ? world : 1), grads = g * a.trained * (c->stage < 2 ? world : 1);
-    uint64_t copies = c->stage < 1 ? world : 1;
+    struct held_sums sums = held_of(trial->c);
     uint64_t master = sum_over_ranks(trial, held, USAGE_MASTER);
-    within(out, "bytes of parameters", sum_over_ranks(trial, held, USAGE_PARAM), params, params);
-    within(out, "bytes of gradients", sum_over_ranks(trial, held, USAGE_GRAD), grads, grads);
-    within(out, "bytes of moments", sum_over_ranks(trial, held, USAGE_OPTIMIZER), 8 * a.trained * copies,
-           8 * a.trained * copies);
+    within(out, "bytes of parameters", sum_over_ranks(trial, held, USAGE_PARAM), sums.params, sums.params);
+    within(out, "bytes of gradients", sum_over_ranks(trial, held, USAGE_GRAD), sums.grads, sums.grads);
+    within(out, "bytes of moments", sum_over_ranks(trial, held, USAGE_OPTIMIZER), sums.moments, sums.moments);
     // fp32 parameters are their own master, or have a copy.
-    if (c->precision != DTYPE_FP32 || master != 0)
-        within(out, "bytes of master parameters", master, 4 * a.trained * copies, 4 * a.trained * copies);
+    if (trial->c->precision != DTYPE_FP32 || master != 0)
+        within(out, "bytes of master parameters", master, sums.master, sums.master);
 }
 
 static void judge_padding(const struct trial *trial, struct finding *out)

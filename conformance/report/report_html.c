@@ -52,6 +52,11 @@ static void put_facts(const struct page *page)
     put_fact(out, "Suite", "zerogauge " ZG_VERSION);
     for (const char *const *rule = facts->rules; rule && *rule; rule++)
         put_fact(out, "Rule", *rule);
+    char text[OBSERVATION_TEXT_BYTES];
+    for (int i = 0; i < facts->observations.count; i++)
+        put_fact(out, "Observed", observation_text(&facts->observations.list[i], text));
+    if (facts->observations.count > 0)
+        put_fact(out, "Not observed", observation_gap_text);
     fprintf(out, "</dl>\n");
 }
 

@@ -54,6 +54,23 @@ static json_t *rules_json(const struct run_facts *facts)
     return rules;
 }
 
+static json_t *observations_json(const struct run_facts *facts)
+{
+    json_t *list = json_array();
+    char text[OBSERVATION_TEXT_BYTES];
+    for (int i = 0; i < facts->observations.count; i++) {
+        const struct observation *o = &facts->observations.list[i];
+        bool measured = !o->why[0];
+        json_array_append_new(
+            list, json_pack("{s:i,s:i,s:o,s:o,s:I,s:b,s:o}", "stage", o->stage, "world", o->world, "peak_bytes",
+                            measured ? json_integer((json_int_t)o->peak_bytes) : json_null(), "stage_0_peak_bytes",
+                            measured ? json_integer((json_int_t)o->unsharded_peak_bytes) : json_null(),
+                            "formula_saved_bytes", (json_int_t)o->formula_saved_bytes, "shows_sharding",
+                            observation_shows(o), "text", text_json(observation_text(o, text))));
+    }
+    return list;
+}
+
 static json_t *run_json(const struct run_facts *facts)
 {
     // A seed may be larger than what a reader's integers hold, and is nothing to count with.
@@ -61,13 +78,13 @@ static json_t *run_json(const struct run_facts *facts)
     snprintf(seed, sizeof seed, "%" PRIu64, facts->seed);
     json_t *suite = info_collect();
     json_object_del(suite, "record");
-    return json_pack("{s:s,s:i,s:o,s:o,s:o,s:o,s:o,s:s,s:I,s:I,s:I,s:f,s:o,s:o}", "record", "run", "schema",
+    return json_pack("{s:s,s:i,s:o,s:o,s:o,s:o,s:o,s:s,s:I,s:I,s:I,s:f,s:o,s:o,s:o}", "record", "run", "schema",
                      REPORT_SCHEMA, "implementation", text_json(facts->implementation), "version",
                      text_json(facts->version), "level", text_json(facts->level), "part",
                      facts->part ? text_json(facts->part) : json_null(), "command", text_json(facts->command), "seed",
                      seed, "case_count", (json_int_t)facts->case_count, "launch_count", (json_int_t)facts->launch_count,
                      "requirement_count", (json_int_t)facts->requirement_count, "duration_s", facts->seconds, "rules",
-                     rules_json(facts), "suite", suite ? suite : json_null());
+                     rules_json(facts), "observations", observations_json(facts), "suite", suite ? suite : json_null());
 }
 
 static json_t *difference_json(const struct finding *finding)

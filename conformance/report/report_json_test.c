@@ -114,6 +114,32 @@ Test(report_json, the_run_is_reported_with_its_facts)
     reported_close(reported);
 }
 
+Test(report_json, observations_have_the_keys_of_the_schema)
+{
+    struct reported *reported = reported_open(false);
+    struct observations *all = &reported->facts.observations;
+    *all = (struct observations){.count = 2, .list = {{.stage = 1, .world = 4}, {.stage = 3, .world = 4}}};
+    all->list[0].peak_bytes = 100;
+    all->list[0].unsharded_peak_bytes = 160;
+    all->list[0].formula_saved_bytes = 120;
+    snprintf(all->list[1].why, sizeof all->list[1].why, "declined");
+    struct records records = read_records(reported);
+    json_t *schema = json_load_file(ZG_SOURCE_DIR "/conformance/schema/report.schema.json", 0, NULL);
+    const json_t *list = json_object_get(records.list[0], "observations");
+    cr_assert_eq(json_array_size(list), 2);
+    for (size_t i = 0; i < 2; i++)
+        assert_keys(schema, "observation", json_array_get(list, i));
+    cr_assert_eq(number_of(json_array_get(list, 0), "peak_bytes"), 100);
+    cr_assert_eq(number_of(json_array_get(list, 0), "stage_0_peak_bytes"), 160);
+    cr_assert_eq(number_of(json_array_get(list, 0), "formula_saved_bytes"), 120);
+    cr_assert(json_is_true(json_object_get(json_array_get(list, 0), "shows_sharding")));
+    cr_assert(json_is_null(json_object_get(json_array_get(list, 1), "peak_bytes")));
+    cr_assert(json_is_false(json_object_get(json_array_get(list, 1), "shows_sharding")));
+    json_decref(schema);
+    close_records(&records);
+    reported_close(reported);
+}
+
 Test(report_json, findings_keep_their_verdicts_places_and_bits)
 {
     struct reported *reported = reported_open(false);

@@ -155,10 +155,13 @@ static const char *share_text(const struct findings *findings, char out[SHARE_TE
     return out;
 }
 
-// True if sharded cases were asked what ranks held, sent or computed with, and no answer says it.
-static bool lacks_evidence(const struct findings *findings)
+// True if memory was observed and does not show it; where it was not, if sharded cases were asked what ranks held, sent
+// or computed with, and no answer says it.
+static bool lacks_evidence(const struct run_facts *facts, const struct findings *findings)
 {
     bool asked = false;
+    if (observations_measured(&facts->observations))
+        return observations_lack(&facts->observations);
     for (size_t i = 0; i < findings->count; i++) {
         const struct finding *finding = &findings->list[i];
         bool shows =
@@ -181,7 +184,7 @@ const char *run_text(const struct run_facts *facts, const struct findings *findi
                                 : snprintf(out, RUN_TEXT_BYTES / 2, "only a folder's own cases were run");
     used = used < RUN_TEXT_BYTES / 2 ? used : RUN_TEXT_BYTES / 2 - 1;
     snprintf(out + used, RUN_TEXT_BYTES - (size_t)used, "%s%s%s", share_text(findings, share)[0] ? "; " : "", share,
-             lacks_evidence(findings) ? "; no evidence that states are sharded" : "");
+             lacks_evidence(facts, findings) ? "; no evidence that states are sharded" : "");
     return out;
 }
 

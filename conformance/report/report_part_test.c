@@ -150,6 +150,26 @@ Test(report_part, the_verdict_says_how_many_cases_were_answered_and_what_shows_s
     cr_assert_null(strstr(run_text(&part_facts, &findings, RUN_CONFORMS_PARTLY, out), "no evidence"));
 }
 
+// A measurement counts in place of the program's own word.
+Test(report_part, observations_decide_whether_there_is_evidence)
+{
+    const struct check_case sharded = {.name = "adam-l2.w2.s3.fp32", .world = 2, .stage = 3};
+    struct finding list[] = {{.c = &sharded, .aspect = ASPECT_MEMORY, .verdict = VERDICT_PASS}};
+    struct findings findings = {.list = list, .count = 1};
+    struct run_facts facts = {.observations = {.count = 1}};
+    struct observation *observation = &facts.observations.list[0];
+    char out[RUN_TEXT_BYTES];
+    *observation = (struct observation){
+        .stage = 3, .world = 2, .peak_bytes = 80, .unsharded_peak_bytes = 100, .formula_saved_bytes = 50};
+    cr_assert_str_eq(run_text(&facts, &findings, RUN_CONFORMS, out),
+                     "every MUST is fulfilled; no evidence that states are sharded");
+    list[0].verdict = VERDICT_UNSUPPORTED;
+    observation->peak_bytes = 75;
+    cr_assert_str_eq(run_text(&facts, &findings, RUN_CONFORMS, out), "every MUST is fulfilled");
+    snprintf(observation->why, sizeof observation->why, "declined");
+    cr_assert_not_null(strstr(run_text(&facts, &findings, RUN_CONFORMS, out), "no evidence"));
+}
+
 // The line selects existing cases: the finding's own case, or all of its topic.
 static int check_selected(void *context, const struct check_case *item)
 {

@@ -51,6 +51,14 @@ static void print_head(const struct table *t)
         text_terminal(t->out, *rule, 4);
         fputc('\n', t->out);
     }
+    char text[OBSERVATION_TEXT_BYTES];
+    for (int i = 0; i < facts->observations.count; i++) {
+        fprintf(t->out, "  observed: ");
+        text_terminal(t->out, observation_text(&facts->observations.list[i], text), 4);
+        fputc('\n', t->out);
+    }
+    if (facts->observations.count > 0)
+        fprintf(t->out, "  not observed: %s\n", observation_gap_text);
 }
 
 static void print_requirement(const struct table *t, const struct requirement_verdict *verdict)

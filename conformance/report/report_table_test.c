@@ -24,6 +24,25 @@ Test(report_table, it_looks_like_the_golden_file)
     reported_close(reported);
 }
 
+// Why there is no measurement may be in the program's words.
+Test(report_table, observations_stand_at_the_head_and_are_escaped)
+{
+    struct reported *reported = reported_open(false);
+    struct observations *all = &reported->facts.observations;
+    *all = (struct observations){.count = 2, .list = {{.stage = 1, .world = 4}, {.stage = 3, .world = 4}}};
+    all->list[0].peak_bytes = 6 << 20;
+    all->list[0].unsharded_peak_bytes = 10 << 20;
+    all->list[0].formula_saved_bytes = 4 << 20;
+    snprintf(all->list[1].why, sizeof all->list[1].why, "declined: \x1b[2J");
+    char *table = reported_print(reported, report_table);
+    cr_assert_not_null(
+        strstr(table, "\n  observed: stage 1, 4 ranks: 1 MiB a rank less than stage 0 (formula 1 MiB)\n"), "%s", table);
+    cr_assert_not_null(strstr(table, "\n  observed: stage 3, 4 ranks: not observed: declined: "), "%s", table);
+    cr_assert_null(strchr(table, '\x1b'), "%s", table);
+    free(table);
+    reported_close(reported);
+}
+
 Test(report_table, the_command_that_ended_badly_is_reported_and_fails_the_run)
 {
     struct reported *reported = reported_open(false);

@@ -75,7 +75,8 @@ struct check_run {
     bool covers;               // the whole level is asked, so that coverage says something
     struct coverage coverage;  // of the factors, within the claims, by the cases that are asked
     size_t launch_count;
-    bool command_failed;  // a launch ended other than with status 0, or the cases were changed
+    uint64_t sum_of_peaks_bytes;  // the largest of any launch (launch.h)
+    bool command_failed;          // a launch ended other than with status 0, or the cases were changed
     char command_text[FINDING_TEXT_BYTES];
     double seconds;
 };

@@ -85,6 +85,8 @@ static int start(const struct check_setting *setting, struct check_run *run, str
     int rc = launch(&launch_setting, &result);
     free(argv);
     TRY(rc);
+    if (result.sum_of_peaks_bytes > run->sum_of_peaks_bytes)
+        run->sum_of_peaks_bytes = result.sum_of_peaks_bytes;
     if (result.end == LAUNCH_INTERRUPTED)
         return err_set(ERR_USAGE, "interrupted");
     attempt->overtime_count += result.end == LAUNCH_TIME;

@@ -103,6 +103,11 @@ static int check_as_rank(const struct check_options *a, const struct launcher *l
                        "--time-limit, --memory-limit and --output-limit bound a command that is launched; "
                        "under %s the launched processes answer, and the launcher sets limits",
                        launcher->name);
+    if (a->observes)
+        return err_set(ERR_USAGE,
+                       "--observe measures processes that are launched; under %s the launched processes answer: "
+                       "put the launcher into the command",
+                       launcher->name);
     struct check_ranks ranks = {.interrupted = &interrupted};
     int rc = launcher_open(launcher, &ranks.comm);
     part->world = launcher->world;
@@ -129,9 +134,9 @@ static int check_options_fit(const struct check_options *a)
         return err_set(ERR_USAGE, "--finds ends a hunt: give --hunt MINUTES, too");
     if (!a->hunts)
         return ERR_NONE;
-    if (a->case_dir || a->cases || a->requirements || a->list || a->write_cases || a->json || a->strict)
+    if (a->case_dir || a->cases || a->requirements || a->list || a->write_cases || a->json || a->strict || a->observes)
         return err_set(ERR_USAGE, "--hunt draws its own cases and prints its own report: it goes with no --case, "
-                                  "--case-dir, --requirement, --list, --write-cases, --json or --strict");
+                                  "--case-dir, --requirement, --list, --write-cases, --json, --strict or --observe");
     if (!(a->hunt_minutes > 0 && a->hunt_minutes < 1e6))
         return err_set(ERR_USAGE, "--hunt %g: expected minutes, more than 0", a->hunt_minutes);
     if (a->find_max < 0)
@@ -218,6 +223,9 @@ static int run(int argc, const char **argv, struct check_options *a, const char 
          "judge the case in this folder, or the cases that its order.json lists, in place of the suite's", "DIR"},
         {"hunt", '\0', POPT_ARG_DOUBLE, &a->hunt_minutes, HUNT_OPTION,
          "draw random cases for so long, shrink those that fail, and keep them in the folder of --out", "MINUTES"},
+        {"observe", '\0', POPT_ARG_NONE, &a->observes, 0,
+         "also measure, of one large case at every claimed stage, whether processes hold less memory than at stage 0",
+         NULL},
         {"finds", '\0', POPT_ARG_INT, &a->find_max, 0, "end the hunt after N finds", "N"},
         {"strict", '\0', POPT_ARG_NONE, &a->strict, 0, "anything less than CONFORMS is a failure", NULL},
         {"seed", '\0', POPT_ARG_LONGLONG | POPT_ARGFLAG_SHOW_DEFAULT, &a->seed, 0,

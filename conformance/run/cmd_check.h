@@ -10,7 +10,7 @@ enum { CHECK_TIME_LIMIT_S = 600, HUNT_TIME_LIMIT_S = 60 };  // of a launch, unle
 struct check_options {
     char **cases, **requirements;  // NULL at the end; may be null
     char *level, *claims, *out, *plugin, *explain, *memory, *output, *write_cases, *case_dir;  // may be null
-    int list, json, keep, strict, find_max, suite_version;
+    int list, json, keep, strict, observes, find_max, suite_version;
     long long seed;
     bool hunts, limits_time;  // these options are given
     double hunt_minutes;

@@ -4,6 +4,7 @@
 
 #include "base/process/check_folder.h"
 #include "conformance/run/check_cover.h"
+#include "conformance/run/check_observe.h"
 #include "conformance/run/check_own.h"
 #include "conformance/run/check_ranks.h"
 #include "conformance/run/claims.h"
@@ -156,8 +157,11 @@ static int run_and_report(const struct check_options *a, const struct check_sett
                           const char *const *rest, int *status)
 {
     struct check_run run;
+    struct observations observations = {0};
     char *part = NULL, *line = NULL;
     int rc = check_run(setting, &run);
+    if (rc == ERR_NONE && a->observes)
+        rc = check_observe(setting, &observations);
     if (rc == ERR_NONE)
         rc = check_part_text(&setting->part, setting->source != NULL, &part);
     if (rc == ERR_NONE)
@@ -165,6 +169,7 @@ static int run_and_report(const struct check_options *a, const struct check_sett
     if (rc == ERR_NONE) {
         struct run_facts facts = facts_of(a, setting, &run, rest);
         facts.part = part;
+        facts.observations = observations;
         facts.command = line;
         rc = report(a, setting, temporary, &facts, &run, status);
     }

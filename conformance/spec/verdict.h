@@ -4,6 +4,7 @@
 #ifndef ZG_VERDICT_H
 #define ZG_VERDICT_H
 
+#include "conformance/spec/observation.h"
 #include "conformance/spec/requirement.h"
 
 #include <stdbool.h>
@@ -157,7 +158,8 @@ struct run_facts {
     // folder.
     const char *part;
     const char *command;  // the options and the command that were judged, for a shell: "-- torchrun ... {cases} ..."
-    const char *const *rules;  // the rule of each placement (judge_rule), NULL at the end; may be null
+    struct observations observations;  // of memory; none where nobody asked for them
+    const char *const *rules;          // the rule of each placement (judge_rule), NULL at the end; may be null
     uint64_t seed;
     double seconds;
     size_t case_count, launch_count;

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the suite measures of a program's processes from outside: whether they hold less memory where states are
+// sharded. No word of the program enters it.
+#ifndef ZG_OBSERVATION_H
+#define ZG_OBSERVATION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { OBSERVATION_MAX = 3, OBSERVATION_WHY_BYTES = 256, OBSERVATION_TEXT_BYTES = 384 };
+
+// One stage beside stage 0, the same case with as many ranks otherwise. Peaks are sums over all processes of a launch:
+// of each process the most that was ever resident in it.
+struct observation {
+    int stage, world;
+    char why[OBSERVATION_WHY_BYTES];  // why it was not measured, maybe in the program's words; "": it was
+    uint64_t peak_bytes, unsharded_peak_bytes;
+    uint64_t formula_saved_bytes;  // by ZeRO's formulas, of all ranks together, less than at stage 0
+};
+
+struct observations {
+    struct observation list[OBSERVATION_MAX];
+    int count;
+};
+
+// The peak bytes that the stage saves, below zero where it takes more.
+int64_t observation_saved_bytes(const struct observation *observation);
+
+// True if it was measured, and at least half of what the formulas promise is saved. The other half is for what reading
+// and writing whole tensors takes.
+bool observation_shows(const struct observation *observation);
+
+// True if a stage was measured that does not show it; and true if any was measured.
+bool observations_lack(const struct observations *observations);
+bool observations_measured(const struct observations *observations);
+
+// "stage 3, 4 ranks: 45.1 MiB a rank less than stage 0 (formula 48 MiB)". Returns out.
+const char *observation_text(const struct observation *observation, char out[OBSERVATION_TEXT_BYTES]);
+
+// Names the quantities that are not observed, and why.
+extern const char observation_gap_text[];
+
+#endif
