@@ -183,7 +183,7 @@ int hunt_case_is_legal(const struct hunt_case *h, bool *legal)
 void hunt_case_name(struct hunt_case *h, const char *topic, int number)
 {
     const struct check_case *first = h->parts[0];
-    char name[CASE_NAME_BYTES / 2], numbered[16] = "";
+    char name[40], numbered[16] = "";
     if (number >= 0)
         snprintf(numbered, sizeof numbered, ".%d", number);
     int world = first->world;

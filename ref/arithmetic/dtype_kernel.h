@@ -180,8 +180,10 @@ static void kernel_fold_groups(enum dtype in_dtype, const void *const in[], int 
         float sum[KERNEL_BLOCK], of_group[KERNEL_BLOCK];
         for (int first = 0; first < world; first += group) {
             const void *members[group];
-            for (int i = 0; i < group; i++)
+            int i = 0;
+            do
                 members[i] = (const char *)in[first + i] + start * dtype_bytes(in_dtype);
+            while (++i < group);
             kernel_fold(in_dtype, members, group, DTYPE_FP32, first == 0 ? sum : of_group, block, false);
             if (first > 0)
                 kernel_add(sum, of_group, sum, block);
