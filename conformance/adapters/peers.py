@@ -16,6 +16,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ADAPTERS = HERE / "zerogauge" / "adapters"
+# The version whose deviations peers.txt explains; ZG_PEERS_SUITE_VERSION=2 judges by the newest cases.
+SUITE_VERSION = os.environ.get("ZG_PEERS_SUITE_VERSION", "1")
 VERDICTS = "PASS", "EQUIVALENT", "BOUNDED", "PARTLY", "FAIL", "BROKEN", "UNSUPPORTED"
 RUNNING = set()  # processes to end if this one is interrupted
 ROW = "{:24} {:16}" + "".join(f" {{:>{len(verdict)}}}" for verdict in VERDICTS) + " {:>5}"
@@ -43,8 +45,9 @@ def judge(zerogauge, out, claims, command, sockets):
     """Returns the report's records by kind, and the file with the output. The report stays in `out`."""
     shutil.rmtree(out, ignore_errors=True)
     check_options, adapter, options = parts_of(command)
-    line = [zerogauge, "check", "--level", "quick", "--claims", ADAPTERS / "claims" / f"{claims}.json", *check_options,
-            "--out", out, "--", sys.executable, "-S", HERE / "warm.py", "launch", f"{sockets}/{adapter}", *options,
+    line = [zerogauge, "check", "--level", "quick", "--suite-version", SUITE_VERSION,
+            "--claims", ADAPTERS / "claims" / f"{claims}.json", *check_options, "--out", out,
+            "--", sys.executable, "-S", HERE / "warm.py", "launch", f"{sockets}/{adapter}", *options,
             "{cases}", "{answers}", "{world}", "{state}"]
     printed = out.with_suffix(".txt")
     with printed.open("w") as file, subprocess.Popen(line, stdout=file, stderr=subprocess.STDOUT) as process:
