@@ -207,7 +207,7 @@ Test(check_hunt, what_is_wrong_on_the_command_line_is_said)
     cr_assert_eq(run("%s --hunt 1 --case 'a*' --out %s/a 2>&1", program, folder), 2);
     has("--hunt draws its own cases");
     cr_assert_eq(run("%s --hunt 1 --strict --out %s/a 2>&1", program, folder), 2);
-    has("--json or --strict");
+    has("--json, --strict or --observe");
     cr_assert_eq(run("%s --finds 1 2>&1", program), 2);
     has("--hunt MINUTES");
     cr_assert_eq(run("%s --case-dir %s/none 2>&1", program, folder), 2);

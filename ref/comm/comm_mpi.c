@@ -132,8 +132,13 @@ static void mpi_close(struct comm *comm)
 {
     struct comm_mpi *mpi = (struct comm_mpi *)comm;
     // The ranks of a part hear why this one leaves, even before the notice of the failed rank arrives.
-    if (comm_mpi_check(mpi) != ERR_NONE)
+    if (comm_mpi_has_failed(mpi)) {
+        char kept[ERR_MESSAGE_BYTES];
+        err_keep(kept);
+        int code = comm_mpi_check(mpi);
         comm_mpi_fail_everywhere(mpi, ERR_PEER, err_message());
+        err_set(code, "%s", kept);  // the last message stays as it is
+    }
     comm_mpi_send_notice(mpi, NOTICE_LEFT);
     // Waits for the notices of all ranks, so that none stays in flight, and so that a launcher that ends all ranks once
     // one has ended cuts off no message.
