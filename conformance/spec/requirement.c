@@ -77,13 +77,3 @@ void requirement_list(struct check_case *c)
         memcpy(c->requirements[c->requirement_count++], requirement->id, sizeof requirement->id);
     }
 }
-
-bool requirement_is_of(const struct requirement *requirement, int suite_version)
-{
-    return suite_version >= requirement->since;
-}
-
-bool requirement_is_must_of(const struct requirement *requirement, int suite_version)
-{
-    return requirement->must || suite_version <= requirement->must_until;
-}

@@ -15,10 +15,6 @@ int requirement_check(void);
 // True if a requirement's patterns match a case, by the part of its name before the first '.' or '~'.
 bool requirement_covers(const struct requirement *requirement, const char *case_name);
 
-// True if a version of the suite has a requirement, and if it has it as a MUST.
-bool requirement_is_of(const struct requirement *requirement, int suite_version);
-bool requirement_is_must_of(const struct requirement *requirement, int suite_version);
-
 // Fills in a case's list of requirements.
 void requirement_list(struct check_case *c);
 

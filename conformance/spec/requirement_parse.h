@@ -57,6 +57,16 @@ struct requirement {
     char mutants[REQUIREMENT_MUTANT_MAX][CASE_NAME_BYTES];
 };
 
+// True if a version of the suite has a requirement, and if it has it as a MUST.
+static inline bool requirement_is_of(const struct requirement *requirement, int suite_version)
+{
+    return suite_version >= requirement->since;
+}
+static inline bool requirement_is_must_of(const struct requirement *requirement, int suite_version)
+{
+    return requirement->must || suite_version <= requirement->must_until;
+}
+
 struct requirements {
     struct requirement *list;  // owned; their titles are in strings, their texts in the text that was read
     int count;
