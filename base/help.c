@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/help.h"
 
+#include "base/err.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,4 +80,17 @@ static void visit_table(const struct poptOption *table, const char *group, help_
 void help_visit_options(const struct poptOption *options, help_visitor *visit, void *context)
 {
     visit_table(options, NULL, visit, context);
+}
+
+int help_options_end(poptContext context, int code)
+{
+    return code < -1 ? err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(code))
+                     : ERR_NONE;
+}
+
+int help_no_arguments(poptContext context, int code)
+{
+    const char *extra = poptPeekArg(context);
+    TRY(help_options_end(context, code));
+    return extra ? err_set(ERR_USAGE, "unexpected argument \"%s\"; --help lists the options", extra) : ERR_NONE;
 }

@@ -26,6 +26,11 @@ void help_show(poptContext context, const struct poptOption *options, const stru
 void help_print(poptContext context, enum poptCallbackReason reason, const struct poptOption *option,
                 const char *argument, const void *row);
 
+// After the last poptGetNextOpt, which returned `code`: ERR_USAGE for an option that is wrong, help_no_arguments also
+// for an argument of a command that takes none.
+int help_options_end(poptContext context, int code);
+int help_no_arguments(poptContext context, int code);
+
 struct help_row {
     const struct poptOption *options;
     const struct help *help;

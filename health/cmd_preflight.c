@@ -159,13 +159,8 @@ static int parse(int argc, const char **argv, struct preflight *p)
         HELP_OPTIONS(options, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
-    int code = ERR_NONE, option = poptGetNextOpt(context);
-    const char *extra = poptPeekArg(context);
-    if (option < -1)
-        code = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(option));
-    else if (extra)
-        code = err_set(ERR_USAGE, "\"%s\" is not an option; `zerogauge preflight --help` lists them", extra);
-    else if (!(p->seconds >= 0 && p->seconds <= 3600))
+    int code = help_no_arguments(context, poptGetNextOpt(context));
+    if (code == ERR_NONE && !(p->seconds >= 0 && p->seconds <= 3600))
         code = err_set(ERR_USAGE, "--seconds %g: expected 0 to 3600", p->seconds);
     poptFreeContext(context);
     return code == ERR_NONE ? read_at_least(p) : code;

@@ -119,15 +119,10 @@ static int parse(int argc, const char **argv, struct soak *soak)
         HELP_OPTIONS(options, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
-    int code = ERR_NONE, option = poptGetNextOpt(context);
-    const char *extra = poptPeekArg(context);
-    if (option < -1)
-        code = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(option));
-    else if (extra)
-        code = err_set(ERR_USAGE, "\"%s\" is not an option; `zerogauge soak --help` lists them", extra);
-    else if (!(soak->hours > 0 && soak->hours <= 24 * 366))
+    int code = help_no_arguments(context, poptGetNextOpt(context));
+    if (code == ERR_NONE && !(soak->hours > 0 && soak->hours <= 24 * 366))
         code = err_set(ERR_USAGE, "--hours %g: expected more than 0, and at most a year", soak->hours);
-    else if (soak->seed < 0)
+    if (code == ERR_NONE && soak->seed < 0)
         code = err_set(ERR_USAGE, "--seed %lld: expected 0 or more", soak->seed);
     poptFreeContext(context);
     return code;

@@ -2,6 +2,7 @@
 #include "health/health_options.h"
 
 #include "base/err.h"
+#include "base/process/interrupt.h"
 #include "bench/harness/bench_world.h"
 #include "health/pin.h"
 #include "health/rank_vote.h"
@@ -26,10 +27,7 @@ const volatile sig_atomic_t *health_interrupted(void)
 
 void health_watch_signals(void)
 {
-    const struct sigaction action = {.sa_handler = on_signal};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
+    interrupt_watch(on_signal);
 }
 
 void health_options_free(struct health_options *options)

@@ -27,7 +27,7 @@ struct health_machine {
 // ERR_USAGE: a folder is none, or --inject names an operation or core that is not there.
 int health_machine_find(const struct health_options *options, struct health_machine *out);
 
-// SIGINT, SIGTERM and SIGHUP set *health_interrupted() to the signal.
+// From health_watch_signals on, a request to end (interrupt.h) sets *health_interrupted() to its signal.
 const volatile sig_atomic_t *health_interrupted(void);
 void health_watch_signals(void);
 

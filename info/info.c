@@ -247,12 +247,8 @@ static int info_parse(int argc, const char **argv, struct info_options *o)
         HELP_OPTIONS(table, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, table, 0);
-    int code = ERR_NONE, rc = poptGetNextOpt(context);
-    if (rc < -1)
-        code = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(rc));
-    else if (poptPeekArg(context))
-        code = err_set(ERR_USAGE, "unexpected argument \"%s\"; --help lists the options", poptPeekArg(context));
-    else if (o->world < 0 || (o->world > 0 && !o->mesh))
+    int code = help_no_arguments(context, poptGetNextOpt(context));
+    if (code == ERR_NONE && (o->world < 0 || (o->world > 0 && !o->mesh)))
         code =
             err_set(ERR_USAGE, o->mesh ? "--world %d: expected 1 or more" : "--world %d needs --mesh MESH", o->world);
     poptFreeContext(context);

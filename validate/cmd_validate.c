@@ -260,11 +260,7 @@ static int parse_and_run(int argc, const char **argv, struct options *a, int *st
         HELP_OPTIONS(options, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
-    int rc = ERR_NONE, code = poptGetNextOpt(context);
-    if (code < -1)
-        rc = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(code));
-    else if (poptPeekArg(context))
-        rc = err_set(ERR_USAGE, "unexpected argument \"%s\"; --help lists the options", poptPeekArg(context));
+    int rc = help_no_arguments(context, poptGetNextOpt(context));
     if (rc == ERR_NONE)
         rc = run(argc, argv, a, status);
     poptFreeContext(context);

@@ -3,6 +3,7 @@
 // it did not succeed.
 #include "validate/validate_internal.h"
 
+#include "base/array.h"
 #include "base/err.h"
 #include "bench/harness/bench.h"
 #include "bench/harness/bench_world.h"
@@ -15,14 +16,7 @@
 
 static int keep_line(struct validate_result *result, json_t *record, size_t line)
 {
-    if (result->line_count == result->line_room) {
-        size_t room = result->line_room ? 2 * result->line_room : 64;
-        struct result_line *lines = realloc(result->lines, room * sizeof *lines);
-        if (!lines)
-            return err_set(ERR_MEMORY, "no memory for %zu results", room);
-        result->lines = lines;
-        result->line_room = room;
-    }
+    TRY(array_grow(&result->lines, &result->line_room, result->line_count, sizeof *result->lines, "results"));
     result->lines[result->line_count++] = (struct result_line){line, json_incref(record)};
     return ERR_NONE;
 }

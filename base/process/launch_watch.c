@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/array.h"
 #include "base/process/launch_watch.h"
 
 #include "base/err.h"
@@ -48,14 +49,7 @@ static bool parse_stat(const char *text, struct process *out)
 
 static int add_process(struct process_list *out, const struct process *process)
 {
-    if (out->count == out->room) {
-        size_t room = out->room ? 2 * out->room : 256;
-        struct process *list = reallocarray(out->list, room, sizeof *list);
-        if (!list)
-            return err_set(ERR_MEMORY, "no memory for the list of processes");
-        out->list = list;
-        out->room = room;
-    }
+    TRY(array_grow(&out->list, &out->room, out->count, sizeof *out->list, "processes"));
     out->list[out->count++] = *process;
     return ERR_NONE;
 }

@@ -133,12 +133,8 @@ static int options_read(int argc, const char **argv, const struct benchmark *ben
     poptContext context = poptGetContext(NULL, argc, named, table, 0);
     if (!context)
         return err_set(ERR_MEMORY, "no memory for the command line");
-    int code, rc = poptGetNextOpt(context);
-    if (rc < -1)
-        code = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(rc));
-    else if (poptPeekArg(context))
-        code = err_set(ERR_USAGE, "unexpected argument \"%s\"; --help lists the options", poptPeekArg(context));
-    else
+    int code = help_no_arguments(context, poptGetNextOpt(context));
+    if (code == ERR_NONE)
         code = options_convert(raw, out);
     if (code == ERR_NONE && out->help) {
         char sentence[256];

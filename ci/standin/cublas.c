@@ -23,8 +23,8 @@ struct product {
     struct matrix {
         char *data;
         cudaDataType dtype;
-        int64_t rows, columns, stride, step;  // step: elements from one product's matrix to the next one's
-        const void *const *list;  // on the device: each product's matrix, in place of data and step; null: none
+        int64_t rows, columns, stride;
+        const void *const *list;  // on the device: each product's matrix, in place of data; null: there is one
     } a, b, c;
 };
 
@@ -53,8 +53,7 @@ static bool is_on_device(const struct matrix *matrix, int64_t count)
     if (matrix->list)
         return standin_place_of((void *)(uintptr_t)matrix->list, (size_t)count * sizeof *matrix->list) ==
                STANDIN_ON_DEVICE;
-    size_t elements = extent(matrix) + (size_t)(count - 1) * (size_t)matrix->step;
-    return standin_place_of(matrix->data, elements * element_bytes(matrix->dtype)) == STANDIN_ON_DEVICE;
+    return standin_place_of(matrix->data, extent(matrix) * element_bytes(matrix->dtype)) == STANDIN_ON_DEVICE;
 }
 
 static float widened(const struct matrix *matrix, const char *from, size_t i)
@@ -68,9 +67,7 @@ static float widened(const struct matrix *matrix, const char *from, size_t i)
 
 static char *matrix_at(const struct matrix *matrix, int64_t i)
 {
-    if (matrix->list)
-        return (char *)(uintptr_t)matrix->list[i];
-    return matrix->data + (size_t)(i * matrix->step) * element_bytes(matrix->dtype);
+    return matrix->list ? (char *)(uintptr_t)matrix->list[i] : matrix->data;
 }
 
 // The matrix of product i in fp32: its own memory, or a copy that the caller frees.
@@ -210,44 +207,11 @@ const char *cublasGetStatusName(cublasStatus_t status)
     }
 }
 
-cublasStatus_t cublasSgemmStridedBatched_64(cublasHandle_t handle, cublasOperation_t a_operation,
-                                            cublasOperation_t b_operation, int64_t m, int64_t n, int64_t k,
-                                            const float *alpha, const float *a, int64_t a_stride, long long a_step,
-                                            const float *b, int64_t b_stride, long long b_step, const float *beta,
-                                            float *c, int64_t c_stride, long long c_step, int64_t count)
+// Multiplies with the three matrices, or lists of matrices.
+static cublasStatus_t multiply_all(cublasHandle_t handle, cublasOperation_t a_operation, cublasOperation_t b_operation,
+                                   int64_t m, int64_t n, int64_t k, const void *alpha, struct matrix a, struct matrix b,
+                                   const void *beta, struct matrix c, int64_t count, cublasComputeType_t compute)
 {
-    return cublasGemmStridedBatchedEx_64(handle, a_operation, b_operation, m, n, k, alpha, a, CUDA_R_32F, a_stride,
-                                         a_step, b, CUDA_R_32F, b_stride, b_step, beta, c, CUDA_R_32F, c_stride, c_step,
-                                         count, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
-}
-
-cublasStatus_t cublasSgemm_v2_64(cublasHandle_t handle, cublasOperation_t a_operation, cublasOperation_t b_operation,
-                                 int64_t m, int64_t n, int64_t k, const float *alpha, const float *a, int64_t a_stride,
-                                 const float *b, int64_t b_stride, const float *beta, float *c, int64_t c_stride)
-{
-    return cublasSgemmStridedBatched_64(handle, a_operation, b_operation, m, n, k, alpha, a, a_stride, 0, b, b_stride,
-                                        0, beta, c, c_stride, 0, 1);
-}
-
-cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t a_operation, cublasOperation_t b_operation,
-                               int64_t m, int64_t n, int64_t k, const void *alpha, const void *a, cudaDataType a_dtype,
-                               int64_t a_stride, const void *b, cudaDataType b_dtype, int64_t b_stride,
-                               const void *beta, void *c, cudaDataType c_dtype, int64_t c_stride,
-                               cublasComputeType_t compute, cublasGemmAlgo_t algorithm)
-{
-    return cublasGemmStridedBatchedEx_64(handle, a_operation, b_operation, m, n, k, alpha, a, a_dtype, a_stride, 0, b,
-                                         b_dtype, b_stride, 0, beta, c, c_dtype, c_stride, 0, 1, compute, algorithm);
-}
-
-cublasStatus_t cublasGemmStridedBatchedEx_64(cublasHandle_t handle, cublasOperation_t a_operation,
-                                             cublasOperation_t b_operation, int64_t m, int64_t n, int64_t k,
-                                             const void *alpha, const void *a, cudaDataType a_dtype, int64_t a_stride,
-                                             long long a_step, const void *b, cudaDataType b_dtype, int64_t b_stride,
-                                             long long b_step, const void *beta, void *c, cudaDataType c_dtype,
-                                             int64_t c_stride, long long c_step, int64_t count,
-                                             cublasComputeType_t compute, cublasGemmAlgo_t algorithm)
-{
-    (void)algorithm;
     if (compute != CUBLAS_COMPUTE_32F && compute != CUBLAS_COMPUTE_32F_PEDANTIC)
         return CUBLAS_STATUS_INVALID_VALUE;
     return enqueue(handle, (struct product){
@@ -259,10 +223,23 @@ cublasStatus_t cublasGemmStridedBatchedEx_64(cublasHandle_t handle, cublasOperat
                                .count = count,
                                .alpha = *(const float *)alpha,
                                .beta = *(const float *)beta,
-                               .a = {(char *)(uintptr_t)a, a_dtype, 0, 0, a_stride, a_step},
-                               .b = {(char *)(uintptr_t)b, b_dtype, 0, 0, b_stride, b_step},
-                               .c = {c, c_dtype, 0, 0, c_stride, c_step},
+                               .a = a,
+                               .b = b,
+                               .c = c,
                            });
+}
+
+cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t a_operation, cublasOperation_t b_operation,
+                               int64_t m, int64_t n, int64_t k, const void *alpha, const void *a, cudaDataType a_dtype,
+                               int64_t a_stride, const void *b, cudaDataType b_dtype, int64_t b_stride,
+                               const void *beta, void *c, cudaDataType c_dtype, int64_t c_stride,
+                               cublasComputeType_t compute, cublasGemmAlgo_t algorithm)
+{
+    (void)algorithm;
+    return multiply_all(handle, a_operation, b_operation, m, n, k, alpha,
+                        (struct matrix){.data = (char *)(uintptr_t)a, .dtype = a_dtype, .stride = a_stride},
+                        (struct matrix){.data = (char *)(uintptr_t)b, .dtype = b_dtype, .stride = b_stride}, beta,
+                        (struct matrix){.data = c, .dtype = c_dtype, .stride = c_stride}, 1, compute);
 }
 
 cublasStatus_t cublasGemmBatchedEx_64(cublasHandle_t handle, cublasOperation_t a_operation,
@@ -273,19 +250,9 @@ cublasStatus_t cublasGemmBatchedEx_64(cublasHandle_t handle, cublasOperation_t a
                                       cublasComputeType_t compute, cublasGemmAlgo_t algorithm)
 {
     (void)algorithm;
-    if (compute != CUBLAS_COMPUTE_32F && compute != CUBLAS_COMPUTE_32F_PEDANTIC)
-        return CUBLAS_STATUS_INVALID_VALUE;
-    return enqueue(handle, (struct product){
-                               .a_operation = a_operation,
-                               .b_operation = b_operation,
-                               .m = m,
-                               .n = n,
-                               .k = k,
-                               .count = count,
-                               .alpha = *(const float *)alpha,
-                               .beta = *(const float *)beta,
-                               .a = {.list = a, .dtype = a_dtype, .stride = a_stride},
-                               .b = {.list = b, .dtype = b_dtype, .stride = b_stride},
-                               .c = {.list = (const void *const *)c, .dtype = c_dtype, .stride = c_stride},
-                           });
+    return multiply_all(handle, a_operation, b_operation, m, n, k, alpha,
+                        (struct matrix){.list = a, .dtype = a_dtype, .stride = a_stride},
+                        (struct matrix){.list = b, .dtype = b_dtype, .stride = b_stride}, beta,
+                        (struct matrix){.list = (const void *const *)c, .dtype = c_dtype, .stride = c_stride}, count,
+                        compute);
 }

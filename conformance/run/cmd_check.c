@@ -244,9 +244,8 @@ static int run(int argc, const char **argv, struct check_options *a, const char 
         a->hunts |= code == HUNT_OPTION;
         a->limits_time |= code == TIME_LIMIT_OPTION;
     }
-    if (code < -1)
-        rc = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(code));
-    else if (poptPeekArg(context))
+    rc = help_options_end(context, code);
+    if (rc == ERR_NONE && poptPeekArg(context))
         rc = err_set(ERR_USAGE, "%s: put the command to check after --", poptPeekArg(context));
     if (rc == ERR_NONE)
         rc = check(a, rest, status);

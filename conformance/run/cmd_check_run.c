@@ -104,8 +104,10 @@ static int report(const struct check_options *a, const struct check_setting *set
     TRY((a->json ? report_json : report_table)(facts, &run->findings, verdicts, count, stdout));
     for (int i = 0; !temporary && i < 3; i++)
         TRY(write_report(setting->folder, files[i].name, files[i].form, facts, run, verdicts, count));
-    if (covers != ERR_NONE)
-        return err_set(covers, "%s", missing);
+    if (covers != ERR_NONE) {
+        err_restore(missing);
+        return covers;
+    }
     if (!temporary && !a->json)
         printf("Cases, answers and reports: %s\n", a->out);
     return fflush(stdout) == 0 ? ERR_NONE : err_set(ERR_IO, "the report cannot be written: %s", strerror(errno));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conformance/spec/verdict.h"
 
+#include "base/array.h"
 #include "base/err.h"
 
 #include <assert.h>
@@ -20,14 +21,7 @@ const char *verdict_name(enum verdict verdict)
 
 int findings_add(struct findings *findings, const struct finding *finding)
 {
-    if (findings->count == findings->room) {
-        size_t room = findings->room ? 2 * findings->room : 256;
-        struct finding *list = reallocarray(findings->list, room, sizeof *list);
-        if (!list)
-            return err_set(ERR_MEMORY, "no memory for %zu findings", room);
-        findings->list = list;
-        findings->room = room;
-    }
+    TRY(array_grow(&findings->list, &findings->room, findings->count, sizeof *findings->list, "findings"));
     assert(finding->verdict < VERDICT_COUNT && finding->aspect < ASPECT_COUNT && finding->hint < HINT_COUNT);
     findings->list[findings->count++] = *finding;
     return ERR_NONE;

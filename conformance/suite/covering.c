@@ -4,6 +4,7 @@
 // kept.
 #include "conformance/suite/covering.h"
 
+#include "base/array.h"
 #include "base/err.h"
 #include "ref/arithmetic/random.h"
 
@@ -195,14 +196,8 @@ static size_t fill_row(const struct tuples *tuples, const struct factor_space *s
 
 int covering_append(struct covering *covering, const struct factor_vector *row)
 {
-    if (covering->count == covering->room) {
-        size_t room = covering->room ? 2 * covering->room : 64;
-        struct factor_vector *rows = realloc(covering->rows, room * sizeof *rows);
-        if (!rows)
-            return err_set(ERR_MEMORY, "no memory for %zu rows of a covering array", room);
-        covering->rows = rows;
-        covering->room = room;
-    }
+    TRY(array_grow(&covering->rows, &covering->room, covering->count, sizeof *covering->rows,
+                   "rows of a covering array"));
     covering->rows[covering->count++] = *row;
     return ERR_NONE;
 }

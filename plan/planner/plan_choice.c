@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/planner/plan_choice.h"
 
+#include "base/array.h"
 #include "base/err.h"
 
 #include <assert.h>
@@ -31,14 +32,7 @@ int plan_choice_config(const struct plan_options *options, const struct plan_cho
 
 static int keep(const struct plan_choice *choice, struct plan_choices *found)
 {
-    if (found->count == found->capacity) {
-        size_t capacity = 2 * found->capacity + 64;
-        struct plan_choice *list = realloc(found->list, capacity * sizeof *list);
-        if (!list)
-            return err_set(ERR_MEMORY, "no memory for %zu configurations", capacity);
-        found->list = list;
-        found->capacity = capacity;
-    }
+    TRY(array_grow(&found->list, &found->capacity, found->count, sizeof *found->list, "configurations"));
     found->list[found->count++] = *choice;
     return ERR_NONE;
 }

@@ -109,11 +109,8 @@ static int parse(int argc, const char **argv, struct plan_options *a)
     char **name = a->papers ? &a->paper : a->claims ? &a->claim : a->throughputs ? &a->throughput : NULL;
     if (name && !*name && poptPeekArg(context) && !(*name = strdup(poptGetArg(context))))
         rc = err_set(ERR_MEMORY, "no memory for options");
-    const char *extra = poptPeekArg(context);
-    if (code < -1)
-        rc = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(code));
-    else if (extra)
-        rc = err_set(ERR_USAGE, "unexpected argument \"%s\"; --help lists the options", extra);
+    if (rc == ERR_NONE)
+        rc = help_no_arguments(context, code);
     poptFreeContext(context);
     return rc;
 }

@@ -99,21 +99,13 @@ int facts_of(const struct facts_setting *setting, struct facts *out)
     return ERR_NONE;
 }
 
-static const char *find(const struct manifest *manifest, const char *key)
-{
-    for (size_t i = 0; i < manifest->fact_count; i++)
-        if (strcmp(manifest->facts[i].key, key) == 0)
-            return manifest->facts[i].value;
-    return NULL;
-}
-
 int facts_compare(const struct facts *facts, const struct manifest *manifest, const char *path, bool *repeatable,
                   char notes[NOTES_BYTES])
 {
     *repeatable = manifest->repeatable;
     for (size_t i = 0; i < facts->count; i++) {
         const struct fact *row = &facts->rows[i];
-        const char *was = find(manifest, row->key);
+        const char *was = manifest_made_with(manifest, row->key);
         if (was && strcmp(was, row->value) == 0)
             continue;
         *repeatable = false;

@@ -14,17 +14,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static int parse_dtype(const char *text, enum dtype *out)
-{
-    static const enum dtype dtypes[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
-    for (int i = 0; i < 3; i++)
-        if (strcmp(text, dtype_name(dtypes[i])) == 0) {
-            *out = dtypes[i];
-            return ERR_NONE;
-        }
-    return err_set(ERR_USAGE, "--dtype %s: expected fp32, bf16 or fp16", text);
-}
-
 struct export_options {
     char *dtype, *base;  // may be null
     int merge;
@@ -98,15 +87,13 @@ static int run(int argc, const char **argv, struct export_options *a)
         HELP_OPTIONS(options, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
-    int rc = ERR_NONE, code = poptGetNextOpt(context);
+    int rc = help_options_end(context, poptGetNextOpt(context));
     const char *from = poptGetArg(context), *to = poptGetArg(context), *extra = poptGetArg(context);
     enum dtype dtype = DTYPE_FP32;
-    if (code < -1)
-        rc = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(code));
-    else if (!from || !to || extra)
+    if (rc == ERR_NONE && (!from || !to || extra))
         rc = err_set(ERR_USAGE, "expected a checkpoint, or a folder of checkpoints, and the file to write");
-    if (rc == ERR_NONE && a->dtype)
-        rc = parse_dtype(a->dtype, &dtype);
+    if (rc == ERR_NONE && a->dtype && !export_dtype(a->dtype, &dtype))
+        rc = err_set(ERR_USAGE, "--dtype %s: expected fp32, bf16 or fp16", a->dtype);
     if (rc == ERR_NONE)
         rc = export(from, to, a, dtype);
     poptFreeContext(context);

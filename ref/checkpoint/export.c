@@ -86,6 +86,17 @@ int export_tensors(const char *path, const struct export_tensor tensors[], size_
     return file_sync_folder(file_folder(path, folder));
 }
 
+bool export_dtype(const char *name, enum dtype *out)
+{
+    static const enum dtype dtypes[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
+    for (int i = 0; i < 3; i++)
+        if (strcmp(name, dtype_name(dtypes[i])) == 0) {
+            *out = dtypes[i];
+            return true;
+        }
+    return false;
+}
+
 int export_check_digests(const struct checkpoint *checkpoint)
 {
     for (size_t i = 0; i < checkpoint_manifest(checkpoint)->file_count; i++)

@@ -127,14 +127,12 @@ int export_adapters(const struct checkpoint *checkpoint, const char *folder, enu
 // Adds (alpha / rank) B A to a matrix, transposed for a GPT, where the checkpoint has its adapters.
 static int add_adapters(const struct adapters *a, const struct model_param *param, float *weight)
 {
-    char name_a[MODEL_NAME_BYTES + 16], name_b[MODEL_NAME_BYTES + 16];
-    size_t length = strlen(param->name), ending = strlen(".weight"), index_a, index_b, rank = a->model->lora->rank;
-    if (length > ending && strcmp(param->name + length - ending, ".weight") == 0)
-        length -= ending;
-    snprintf(name_a, sizeof name_a, "%.*s.lora_A.weight", (int)length, param->name);
-    snprintf(name_b, sizeof name_b, "%.*s.lora_B.weight", (int)length, param->name);
-    if (param->shape_rank != 2 || param->count == 0 || !checkpoint_find(a->checkpoint, name_a, &index_a) ||
-        !checkpoint_find(a->checkpoint, name_b, &index_b))
+    char module[MODEL_NAME_BYTES], name[MODEL_NAME_BYTES];
+    size_t index_a, index_b, rank = a->model->lora->rank;
+    lora_module(param->name, module);
+    if (param->shape_rank != 2 || param->count == 0 ||
+        !checkpoint_find(a->checkpoint, lora_param_name(module, false, name), &index_a) ||
+        !checkpoint_find(a->checkpoint, lora_param_name(module, true, name), &index_b))
         return ERR_NONE;
     size_t in_width = param->shape[a->is_gpt ? 0 : 1], out_width = param->shape[a->is_gpt ? 1 : 0];
     float *low = malloc((in_width + out_width) * rank * sizeof *low), *high = low + in_width * rank;
@@ -154,10 +152,12 @@ static int add_adapters(const struct adapters *a, const struct model_param *para
 // The run's base has the precision of its model: each element is rounded in place.
 static void round_base(enum dtype precision, size_t count, float *values)
 {
-    for (size_t i = 0; i < count && precision != DTYPE_FP32; i++) {
-        uint16_t bits;
-        dtype_narrow(precision, &values[i], &bits, 1);
-        dtype_widen(precision, &bits, &values[i], 1);
+    enum { BLOCK = 4096 };
+    uint16_t bits[BLOCK];
+    for (size_t i = 0; i < count && precision != DTYPE_FP32; i += BLOCK) {
+        size_t now = count - i < BLOCK ? count - i : BLOCK;
+        dtype_narrow(precision, values + i, bits, now);
+        dtype_widen(precision, bits, values + i, now);
     }
 }
 
@@ -175,28 +175,27 @@ static int read_merged(void *context, size_t tensor, uint64_t first, size_t coun
     return ERR_NONE;
 }
 
-static const char *fact(const struct manifest *m, const char *key)
-{
-    for (size_t i = 0; i < m->fact_count; i++)
-        if (strcmp(m->facts[i].key, key) == 0)
-            return m->facts[i].value;
-    return "";
-}
-
-static enum dtype precision_of(const char *name)
-{
-    return strcmp(name, "bf16") == 0 ? DTYPE_BF16 : strcmp(name, "fp16") == 0 ? DTYPE_FP16 : DTYPE_FP32;
-}
-
 static int check_base(const struct adapters *a, const struct weights *weights)
 {
     const struct manifest *m = checkpoint_manifest(a->checkpoint);
-    const char *began = fact(m, "initial_weights"), *given = weights ? weights->digest : "of the seed";
-    if (strcmp(began, given) == 0)
+    const char *began = manifest_made_with(m, "initial_weights"), *given = weights ? weights->digest : "of the seed";
+    if (began && strcmp(began, given) == 0)
         return ERR_NONE;
     return err_set(ERR_USAGE,
                    "%s: the run began with the weights %s, not %s: give the file of --load-weights with --base",
-                   checkpoint_path(a->checkpoint), began, given);
+                   checkpoint_path(a->checkpoint), began ? began : "unknown", given);
+}
+
+// Sets what the base's values follow from.
+static int read_facts(struct adapters *a)
+{
+    const struct manifest *m = checkpoint_manifest(a->checkpoint);
+    const char *seed = manifest_made_with(m, "seed"), *precision = manifest_made_with(m, "precision");
+    if (!seed || !precision || !export_dtype(precision, &a->precision))
+        return err_set(ERR_USAGE, "%s: its manifest does not say with which seed and precision it was made",
+                       checkpoint_path(a->checkpoint));
+    a->seed = strtoull(seed, NULL, 10);
+    return ERR_NONE;
 }
 
 static int write_merged(struct adapters *a, const char *path, enum dtype dtype)
@@ -232,10 +231,10 @@ int export_merged(const struct checkpoint *checkpoint, const char *base_path, co
         rc = check_base(&a, weights);
     if (rc == ERR_NONE) {
         a.base = weights ? &weights->model : a.model;
-        a.precision = precision_of(fact(checkpoint_manifest(checkpoint), "precision"));
-        a.seed = strtoull(fact(checkpoint_manifest(checkpoint), "seed"), NULL, 10);
-        rc = write_merged(&a, path, dtype);
+        rc = read_facts(&a);
     }
+    if (rc == ERR_NONE)
+        rc = write_merged(&a, path, dtype);
     weights_close(weights);
     close_adapters(&a);
     return rc;

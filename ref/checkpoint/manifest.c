@@ -25,6 +25,14 @@ int manifest_state_count(bool frozen, bool waiting)
     return waiting ? MANIFEST_STATE_COUNT : MANIFEST_STATE_SEEN;
 }
 
+const char *manifest_made_with(const struct manifest *manifest, const char *key)
+{
+    for (size_t i = 0; i < manifest->fact_count; i++)
+        if (strcmp(manifest->facts[i].key, key) == 0)
+            return manifest->facts[i].value;
+    return NULL;
+}
+
 static json_t *real_json(double value)
 {
     char text[40];

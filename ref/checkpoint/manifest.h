@@ -74,6 +74,9 @@ const char *manifest_state_name(int state);
 // The number of states, from the first on, that are stored of such a parameter.
 int manifest_state_count(bool frozen, bool waiting);
 
+// Returns the value of a fact that the steps were made with, null if the manifest has no such fact.
+const char *manifest_made_with(const struct manifest *manifest, const char *key);
+
 // Makes the text; the caller frees *out and owns the manifest's arrays.
 int manifest_text(const struct manifest *manifest, char **out);
 

@@ -132,13 +132,8 @@ static void mpi_close(struct comm *comm)
 {
     struct comm_mpi *mpi = (struct comm_mpi *)comm;
     // The ranks of a part hear why this one leaves, even before the notice of the failed rank arrives.
-    if (comm_mpi_has_failed(mpi)) {
-        char kept[ERR_MESSAGE_BYTES];
-        err_keep(kept);
-        int code = comm_mpi_check(mpi);
-        comm_mpi_fail_everywhere(mpi, ERR_PEER, err_message());
-        err_set(code, "%s", kept);  // the last message stays as it is
-    }
+    if (comm_mpi_failure(mpi))
+        comm_mpi_fail_everywhere(mpi, ERR_PEER, comm_mpi_failure(mpi));
     comm_mpi_send_notice(mpi, NOTICE_LEFT);
     // Waits for the notices of all ranks, so that none stays in flight, and so that a launcher that ends all ranks once
     // one has ended cuts off no message.
@@ -149,7 +144,7 @@ static void mpi_close(struct comm *comm)
         comm_mpi_take_notices(mpi);
         comm_mpi_find_deaths(mpi);
         // After a failure elsewhere the world waits, and not each of its parts.
-        bool failed = comm_mpi_has_failed(mpi);
+        bool failed = comm_mpi_failure(mpi) != NULL;
         if ((sent && mpi->gone_count == comm->world - 1) || (failed && mpi->parent))
             break;
         comm_mpi_pause(tests);
@@ -158,7 +153,7 @@ static void mpi_close(struct comm *comm)
     }
     peer_watch_close(&mpi->watch);
     // After a failure MPI may still use this memory; the process is about to end.
-    if (comm_mpi_has_failed(mpi))
+    if (comm_mpi_failure(mpi))
         return;
     MPI_Comm_free(&mpi->data);
     MPI_Comm_free(&mpi->control);

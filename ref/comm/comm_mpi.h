@@ -73,10 +73,10 @@ int comm_mpi_keep_failure(struct comm_mpi *mpi, int code, const char *message);
 void comm_mpi_fail_everywhere(struct comm_mpi *mpi, int code, const char *message);
 
 // Returns the recorded failure of this world or of one that it is a part of, if there is one.
-int comm_mpi_check(struct comm_mpi *mpi);
+int comm_mpi_check(const struct comm_mpi *mpi);
 
-// True if there is such a failure; leaves the last message as it is.
-bool comm_mpi_has_failed(const struct comm_mpi *mpi);
+// Returns that failure's message, null if there is none; leaves the thread's last message as it is.
+const char *comm_mpi_failure(const struct comm_mpi *mpi);
 
 // Begins to send a notice to every other rank, without waiting.
 void comm_mpi_send_notice(struct comm_mpi *mpi, enum comm_mpi_notice_kind kind);

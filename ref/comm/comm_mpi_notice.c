@@ -19,22 +19,24 @@ int comm_mpi_keep_failure(struct comm_mpi *mpi, int code, const char *message)
     return before;
 }
 
-int comm_mpi_check(struct comm_mpi *mpi)
+// This world, or the nearest one that it is a part of, that has failed; null if none has.
+static const struct comm_mpi *failed_world(const struct comm_mpi *mpi)
 {
-    for (; mpi; mpi = mpi->parent) {
-        int code = atomic_load(&mpi->failed);
-        if (code != ERR_NONE)
-            return err_set(code, "%s", mpi->message);
-    }
-    return ERR_NONE;
+    while (mpi && atomic_load(&mpi->failed) == ERR_NONE)
+        mpi = mpi->parent;
+    return mpi;
 }
 
-bool comm_mpi_has_failed(const struct comm_mpi *mpi)
+int comm_mpi_check(const struct comm_mpi *mpi)
 {
-    for (; mpi; mpi = mpi->parent)
-        if (atomic_load(&mpi->failed) != ERR_NONE)
-            return true;
-    return false;
+    const struct comm_mpi *failed = failed_world(mpi);
+    return failed ? err_set(atomic_load(&failed->failed), "%s", failed->message) : ERR_NONE;
+}
+
+const char *comm_mpi_failure(const struct comm_mpi *mpi)
+{
+    const struct comm_mpi *failed = failed_world(mpi);
+    return failed ? failed->message : NULL;
 }
 
 void comm_mpi_send_notice(struct comm_mpi *mpi, enum comm_mpi_notice_kind kind)

@@ -23,16 +23,6 @@ struct adapted {
     char name[MODEL_NAME_BYTES + 64];
 };
 
-// A parameter's module: its name without ".weight".
-static void module_of(const struct model_param *param, char out[MODEL_NAME_BYTES])
-{
-    static const char ENDING[] = ".weight";
-    size_t length = strlen(param->name), ending = sizeof ENDING - 1;
-    snprintf(out, MODEL_NAME_BYTES, "%s", param->name);
-    if (length > ending && strcmp(param->name + length - ending, ENDING) == 0)
-        out[length - ending] = '\0';
-}
-
 static int complete(const struct model *base, const char *name, struct lora *lora)
 {
     char modules[PARAMS_MAX][MODEL_NAME_BYTES];
@@ -40,7 +30,7 @@ static int complete(const struct model *base, const char *name, struct lora *lor
     int count = 0;
     for (int i = 0; i < base->param_count; i++)
         if (base->params[i].shape_rank == 2) {
-            module_of(&base->params[i], modules[count]);
+            lora_module(base->params[i].name, modules[count]);
             names[count] = modules[count];
             count++;
         }
@@ -54,7 +44,7 @@ static void copy_params(const struct model *base, const struct lora *lora, struc
     for (int i = 0; i < base->param_count; i++) {
         const struct model_param *param = &base->params[i];
         char module[MODEL_NAME_BYTES];
-        module_of(param, module);
+        lora_module(param->name, module);
         at[i] = count;
         out->params[count] = *param;
         out->params[count++].frozen = true;

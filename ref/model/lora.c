@@ -144,11 +144,27 @@ float lora_scale(const struct lora *lora)
     return (float)lora->alpha / (float)lora->rank;
 }
 
+const char *lora_module(const char *param_name, char out[MODEL_NAME_BYTES])
+{
+    static const char ENDING[] = ".weight";
+    size_t length = strlen(param_name), ending = sizeof ENDING - 1;
+    snprintf(out, MODEL_NAME_BYTES, "%s", param_name);
+    if (length > ending && strcmp(param_name + length - ending, ENDING) == 0)
+        out[length - ending] = '\0';
+    return out;
+}
+
+const char *lora_param_name(const char *module, bool is_b, char out[MODEL_NAME_BYTES])
+{
+    snprintf(out, MODEL_NAME_BYTES, "%.*s.lora_%c.weight", MODEL_NAME_BYTES - 16, module, is_b ? 'B' : 'A');
+    return out;
+}
+
 void lora_param(const struct lora *lora, const char *module, bool is_b, size_t in_width, size_t out_width, int layer,
                 struct model_param *param)
 {
     *param = (struct model_param){.shape_rank = 2, .used = true, .first_layer = layer, .layer_count = 1};
-    snprintf(param->name, sizeof param->name, "%.*s.lora_%c.weight", MODEL_NAME_BYTES - 16, module, is_b ? 'B' : 'A');
+    lora_param_name(module, is_b, param->name);
     param->shape[0] = is_b ? out_width : lora->rank;
     param->shape[1] = is_b ? lora->rank : in_width;
     param->count = param->shape[0] * param->shape[1];

@@ -47,6 +47,12 @@ bool lora_adapts_all(const struct lora *lora);
 // alpha / rank
 float lora_scale(const struct lora *lora);
 
+// Writes a parameter's module: its name without ".weight". Returns out.
+const char *lora_module(const char *param_name, char out[MODEL_NAME_BYTES]);
+
+// Writes the name of a module's A (is_b false) or B. Returns out.
+const char *lora_param_name(const char *module, bool is_b, char out[MODEL_NAME_BYTES]);
+
 // Describes A (is_b false) or B of a module with these widths, used in one layer.
 void lora_param(const struct lora *lora, const char *module, bool is_b, size_t in_width, size_t out_width, int layer,
                 struct model_param *param);

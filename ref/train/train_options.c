@@ -109,12 +109,7 @@ static int parse(int argc, const char **argv, struct train_options *a)
         HELP_OPTIONS(options, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
-    int rc = ERR_NONE, code = poptGetNextOpt(context);
-    const char *extra = poptPeekArg(context);
-    if (code < -1)
-        rc = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(code));
-    else if (extra)
-        rc = err_set(ERR_USAGE, "unexpected argument \"%s\"; --help lists the options", extra);
+    int rc = help_no_arguments(context, poptGetNextOpt(context));
     poptFreeContext(context);
     return rc;
 }

@@ -3,6 +3,7 @@
 // range around the median of their medians.
 #include "results/limits/accepted_range.h"
 
+#include "base/array.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/statistics.h"
@@ -60,14 +61,7 @@ static double number(const json_t *record, const char *key)
 
 static int group_open(struct groups *groups, const json_t *record, json_t *of_case, char *key)
 {
-    if (groups->count == groups->room) {
-        size_t room = groups->room ? 2 * groups->room : 64;
-        struct group *list = realloc(groups->list, room * sizeof *list);
-        if (!list)
-            return err_set(ERR_MEMORY, "no memory for %zu accepted ranges", room);
-        groups->list = list;
-        groups->room = room;
-    }
+    TRY(array_grow(&groups->list, &groups->room, groups->count, sizeof *groups->list, "accepted ranges"));
     struct group *group = &groups->list[groups->count++];
     memset(group, 0, sizeof *group);
     group->key = key;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "results/limits/bench_finding.h"
 
+#include "base/array.h"
 #include "base/err.h"
 
 #include <assert.h>
@@ -17,14 +18,7 @@ const char *finding_verdict_name(enum finding_verdict verdict)
 int bench_findings_add(struct bench_findings *findings, const struct bench_finding *finding)
 {
     assert(finding->kind && *finding->id && *finding->text);
-    if (findings->count == findings->room) {
-        size_t room = findings->room ? 2 * findings->room : 64;
-        struct bench_finding *list = realloc(findings->list, room * sizeof *list);
-        if (!list)
-            return err_set(ERR_MEMORY, "no memory for %zu findings", room);
-        findings->list = list;
-        findings->room = room;
-    }
+    TRY(array_grow(&findings->list, &findings->room, findings->count, sizeof *findings->list, "findings"));
     findings->list[findings->count++] = *finding;
     return ERR_NONE;
 }

@@ -216,9 +216,9 @@ int report_main(int argc, const char **argv)
         HELP_OPTIONS(options, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
-    int code = poptGetNextOpt(context);
-    int rc = code < -1 ? err_set(ERR_USAGE, "%s: %s", poptBadOption(context, 0), poptStrerror(code))
-                       : run(&a, poptGetArgs(context));
+    int rc = help_options_end(context, poptGetNextOpt(context));
+    if (rc == ERR_NONE)
+        rc = run(&a, poptGetArgs(context));
     poptFreeContext(context);
     if (rc != ERR_NONE)
         fprintf(stderr, "zerogauge report: %s\n", err_message());

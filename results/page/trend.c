@@ -2,6 +2,7 @@
 // Each figure of a history over time: its changes, and whether the latest run is an outlier.
 #include "results/page/history.h"
 
+#include "base/array.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/safe_text.h"
@@ -40,14 +41,7 @@ static char *key_of(const struct result_file *file, const json_t *record)
 
 static int open_figure(struct figures *figures, char *key, size_t run_count)
 {
-    if (figures->count == figures->room) {
-        size_t room = figures->room ? 2 * figures->room : 128;
-        struct figure *list = realloc(figures->list, room * sizeof *list);
-        if (!list)
-            return err_set(ERR_MEMORY, "no memory for %zu figures", room);
-        figures->list = list;
-        figures->room = room;
-    }
+    TRY(array_grow(&figures->list, &figures->room, figures->count, sizeof *figures->list, "figures"));
     struct figure *figure = &figures->list[figures->count++];
     *figure = (struct figure){
         .key = key, .values = calloc(run_count, sizeof(double)), .runs = calloc(run_count, sizeof(size_t))};
