@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +14,7 @@ int array_grow(void *array, size_t *room, size_t count, size_t element_bytes, co
     size_t more = *room ? 2 * *room : 64;
     void *list;
     memcpy(&list, array, sizeof list);
-    list = reallocarray(list, more, element_bytes);
+    list = more <= PTRDIFF_MAX / element_bytes ? realloc(list, more * element_bytes) : NULL;
     if (!list)
         return err_set(ERR_MEMORY, "no memory for %zu %s", more, what);
     memcpy(array, &list, sizeof list);

@@ -38,14 +38,13 @@ static char *page_of(int count, double slow_us, json_t *spoiled)
     struct result_view view;
     char *page;
     size_t bytes, refusal_count;
+    const char *where = json_is_integer(spoiled) ? "case" : "detail", *key = json_is_integer(spoiled) ? "rank" : "us_with";
     cr_assert_eq(record_create(sample_path("a"), &writer), ERR_NONE, "%s", err_message());
     cr_assert_eq(record_append(writer, record_run("bench", NULL, 3, argv, folders)), ERR_NONE);
     for (int host = 0; host < count; host++) {
         json_t *record = host_record(host, count, slow_us);
-        if (json_is_integer(spoiled) && host == 2)
-            json_object_set_new(json_object_get(record, "case"), "rank", spoiled);
-        else if (spoiled && host == 2)
-            json_object_set_new(json_object_get(record, "detail"), "us_with", spoiled);
+        if (spoiled && host == 2)
+            json_object_set_new(json_object_get(record, where), key, spoiled);
         cr_assert_eq(record_append(writer, record), ERR_NONE, "%s", err_message());
     }
     json_t *none = json_array();
