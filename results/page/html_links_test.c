@@ -38,7 +38,8 @@ static char *page_of(int count, double slow_us, json_t *spoiled)
     struct result_view view;
     char *page;
     size_t bytes, refusal_count;
-    const char *where = json_is_integer(spoiled) ? "case" : "detail", *key = json_is_integer(spoiled) ? "rank" : "us_with";
+    const char *where = json_is_integer(spoiled) ? "case" : "detail",
+               *key = json_is_integer(spoiled) ? "rank" : "us_with";
     cr_assert_eq(record_create(sample_path("a"), &writer), ERR_NONE, "%s", err_message());
     cr_assert_eq(record_append(writer, record_run("bench", NULL, 3, argv, folders)), ERR_NONE);
     for (int host = 0; host < count; host++) {
