@@ -29,6 +29,7 @@ struct model_param {
 
 struct lora;
 struct model_part;
+struct model_border;
 struct model_place;
 struct model_slice;
 
@@ -146,6 +147,7 @@ struct model_operations {
     int (*place)(const struct model *whole, const struct model_place *place, int *first_layer, int *layer_count);
     int (*slice)(const struct model *whole, const struct model_place *place, struct model_slice *slice,
                  struct model_param *param);
+    void (*border)(const struct model_run *run, struct model_border *out);  // null: layers cannot be divided
     bool multiplies_matrices;
 };
 

@@ -22,6 +22,11 @@ struct model_slice model_slice_whole(const struct model *whole, int param)
         .param = param, .block_count = 1, .block_size = whole->params[param].count, .counted = true};
 }
 
+void model_run_border(const struct model_run *run, struct model_border *out)
+{
+    run->model->operations->border(run, out);
+}
+
 // `put`: from the slice's elements to the whole parameter; otherwise the other way.
 static void copy(const struct model_slice *slice, char *whole, char *part, size_t element_bytes, bool put)
 {

@@ -10,9 +10,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { STAGES_MAX = 8, MICROS_MAX = 16, VERBS = 6, DIRECTIONS = 2 };
+enum { STAGES_MAX = 8, MICROS_MAX = 16, VERBS = 6, SENDERS = 3 };
 
-// A run of all stages with a simulated clock. A message that nobody has received waits in its slot.
+// A run of all stages with a simulated clock. A message that nobody has received waits in its slot. With a tied weight
+// the last stage sends a message to the first after each of its gradients, and the first one's backward needs it.
 struct run {
     struct pipeline_schedule schedule;
     int next[STAGES_MAX], in_flight[STAGES_MAX], most[STAGES_MAX];
@@ -22,7 +23,9 @@ struct run {
         bool full;
         int micro;
         long sent, emptied;
-    } slots[STAGES_MAX][DIRECTIONS];  // by receiver: activations, gradients
+    } slots[STAGES_MAX][SENDERS];  // by receiver: from the stage before it, from the stage after it, from the last
+    bool tied;
+    int owed;  // 1 + the micro-batch whose tied message the last stage has yet to send
     long forward_time, backward_time;
 };
 
@@ -52,6 +55,24 @@ static bool receive(struct run *run, int stage, struct slot *slot, int micro)
     return true;
 }
 
+enum { TIED = 1000 };
+
+// Of two stages, the one after the first is the last.
+static struct slot *tied_slot(struct run *run)
+{
+    return &run->slots[0][run->schedule.stage_count == 2 ? 1 : 2];
+}
+
+static bool pay(struct run *run, int stage)
+{
+    if (stage != run->schedule.stage_count - 1 || run->owed == 0)
+        return true;
+    if (!send(run, stage, tied_slot(run), TIED + run->owed - 1))
+        return false;
+    run->owed = 0;
+    return true;
+}
+
 // Does an action, or returns false if it must wait.
 static bool act(struct run *run, int stage, struct pipeline_action action)
 {
@@ -66,7 +87,10 @@ static bool act(struct run *run, int stage, struct pipeline_action action)
         return receive(run, stage, &run->slots[stage][1], action.micro);
     case PIPELINE_SEND_GRADIENTS:
         cr_assert_gt(stage, 0);
-        return send(run, stage, &run->slots[stage - 1][1], action.micro);
+        if (!send(run, stage, &run->slots[stage - 1][1], action.micro))
+            return false;
+        run->owed = run->tied && last ? action.micro + 1 : run->owed;
+        return true;
     case PIPELINE_FORWARD:
         cr_assert(stage == 0 || run->done[stage][PIPELINE_RECEIVE_ACTIVATIONS][action.micro]);
         run->clock[stage] += run->forward_time;
@@ -78,6 +102,8 @@ static bool act(struct run *run, int stage, struct pipeline_action action)
         cr_assert(last || run->done[stage][PIPELINE_RECEIVE_GRADIENTS][action.micro]);
         for (int micro = 0; micro < run->schedule.micro_count; micro++)
             cr_assert_eq(run->done[stage][PIPELINE_BACKWARD][micro], micro < action.micro, "backward ascends");
+        if (run->tied && stage == 0 && !receive(run, stage, tied_slot(run), TIED + action.micro))
+            return false;
         run->clock[stage] += run->backward_time;
         run->in_flight[stage]--;
         return true;
@@ -95,12 +121,13 @@ static long simulate(struct run *run)
         for (int stage = 0; stage < run->schedule.stage_count; stage++) {
             struct pipeline_action action;
             for (int next = run->next[stage]; pipeline_next(&run->schedule, stage, &next, &action);) {
-                if (!act(run, stage, action))
+                if (!pay(run, stage) || !act(run, stage, action))
                     break;
                 run->done[stage][action.verb][action.micro]++;
                 run->next[stage] = next;
                 moved = true;
             }
+            moved |= run->owed && pay(run, stage) && !run->owed;
         }
     }
     for (int stage = 0; stage < run->schedule.stage_count; stage++)
@@ -148,6 +175,25 @@ Test(pipeline_schedule, every_schedule_ends_with_the_papers_bubble_and_activatio
             for (int kind = PIPELINE_1F1B; kind <= PIPELINE_GPIPE; kind++)
                 for (long backward = 1; backward <= 3; backward++)
                     expect_formulas((enum pipeline_kind)kind, stages, micros, 1, backward);
+}
+
+// The messages of a tied weight cannot stop a run, whatever they wait for.
+Test(pipeline_schedule, every_schedule_ends_with_a_tied_weight)
+{
+    for (int stages = 2; stages <= STAGES_MAX; stages++)
+        for (int micros = 1; micros <= MICROS_MAX; micros++)
+            for (int kind = PIPELINE_1F1B; kind <= PIPELINE_GPIPE; kind++) {
+                struct run run = {.schedule = {(enum pipeline_kind)kind, stages, micros},
+                                  .forward_time = 1,
+                                  .backward_time = 2,
+                                  .tied = true};
+                long end = simulate(&run);
+                expect_all_done(&run);
+                cr_assert_eq(run.owed, 0);
+                // In short pipelines nobody waits for them.
+                if (stages <= 3)
+                    cr_assert_eq(end, 3 * (micros + stages - 1), "P %d, M %d: %ld", stages, micros, end);
+            }
 }
 
 // A stage's actions as letters: F, B, and for messages a, A (activations received, sent), g, G.

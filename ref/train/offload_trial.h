@@ -33,9 +33,12 @@ struct offload_trial {
     size_t sub_group, buffers;    // buffers: 0: the least
     size_t param_buffers, max_in_cpu;
     size_t prefetch, persistence, live, reuse, bucket;
-    uint64_t delay;  // the first delayed step; 0: none
-    int replicas;    // of the states; 0: one shard group
-    int secondary;   // ranks that hold a second copy of the parameters; 0: none
+    uint64_t delay;   // the first delayed step; 0: none
+    int scale_power;  // of fp16's first loss scale; 0: 10
+    int replicas;     // of the states; 0: one shard group
+    int pipeline;     // stages of a pipeline; 0: none
+    bool gpipe;       // the schedule of its micro-batches
+    int secondary;    // ranks that hold a second copy of the parameters; 0: none
     int tiles;
     double clip;
 };
@@ -72,15 +75,21 @@ static inline const char *offload_text(const struct offload_trial *t, char out[O
 {
     static const char *const flags[] = {"false", "true"};
     size_t least = offload_least_buffers(t), buffers = t->buffers ? t->buffers : least ? least : 1;
-    char mesh[64] = "", delay[64] = "", fp16[160] = "", bf16[64] = "";
+    char mesh[128] = "", delay[64] = "", fp16[160] = "", bf16[64] = "";
     if (t->delay)
         snprintf(delay, sizeof delay, "\"delayed_update\": {\"start_step\": %d}, ", (int)t->delay);
     if (t->replicas)
         snprintf(mesh, sizeof mesh, "\"mesh\": \"replicate=%d,shard=%d\", ", t->replicas, t->world / t->replicas);
+    if (t->pipeline) {
+        int replicas = t->replicas ? t->replicas : 1;
+        snprintf(mesh, sizeof mesh, "\"mesh\": \"replicate=%d,shard=%d,pipeline=%d\", \"pipeline_schedule\": \"%s\", ",
+                 replicas, t->world / replicas / t->pipeline, t->pipeline, t->gpipe ? "gpipe" : "1f1b");
+    }
     if (t->precision == DTYPE_FP16)
         snprintf(fp16, sizeof fp16,
-                 "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 10, "
-                 "\"loss_scale_window\": 2, \"hysteresis\": 2}, ");
+                 "\"fp16\": {\"enabled\": true, \"initial_scale_power\": %d, "
+                 "\"loss_scale_window\": 2, \"hysteresis\": 2}, ",
+                 t->scale_power ? t->scale_power : 10);
     if (t->precision == DTYPE_BF16)
         snprintf(bf16, sizeof bf16, "\"bf16\": {\"enabled\": true, \"check_grad_overflow\": %s}, ",
                  flags[!t->unchecked]);
