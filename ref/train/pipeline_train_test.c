@@ -8,7 +8,7 @@
 
 #include <limits.h>
 
-static const char MODEL[] = "gpt:layers=4,width=16,heads=2,length=16,vocab=256";
+static const char MODEL[] = "gpt:layers=4,width=16,heads=2,length=16,vocabulary=256";
 
 static const struct executor_schedule schedules[] = {
     {EXECUTOR_SERIAL, 0}, {EXECUTOR_OVERLAP, 0}, {EXECUTOR_CHAOS, 1}, {EXECUTOR_CHAOS, 2}};
@@ -103,7 +103,7 @@ Test(pipeline_train, an_overflow_anywhere_skips_the_step_everywhere)
     trial.pipeline = 2;
     trial.world = 4;
     trial.replicas = 1;
-    trial.scale_power = 30;
+    trial.scale_power = 20;
     trial.steps = 16;
     trial.schedule = schedules[0];
     offload_demand(&trial, &result);
@@ -162,7 +162,7 @@ Test(pipeline_train, what_a_pipeline_cannot_do_is_refused_with_the_reason)
     cr_expect_not_null(strstr(err_message(), "has pipeline=2 and zero_optimization.stage is 2, expected stage 0 or 1"),
                        "%s", err_message());
     trial = trial_of(0, 1);
-    trial.model = "gpt:layers=3,width=16,heads=2,length=16,vocab=256";
+    trial.model = "gpt:layers=3,width=16,heads=2,length=16,vocabulary=256";
     cr_expect_eq(refused(trial), ERR_USAGE);
     cr_expect_not_null(strstr(err_message(), "pipeline=2 does not divide the model's 3 layers"), "%s", err_message());
     trial.model = "linear";
