@@ -98,12 +98,14 @@ int train_rank_open(struct train_rank *rank)
     TRY((is_dry(rank) ? stage_plan : stage_open)(operations, &stage_setting, &rank->stage));
     TRY(model_run_open(rank->model, config->micro_batch, config->precision, config->activation_checkpointing,
                        rank->tier, &rank->run));
+    rank->run->tensor_comm = rank->tensor_comm;
     size_t run_bytes =
         model_run_bytes(rank->model, config->micro_batch, config->precision, config->activation_checkpointing);
     TRY(activations_open(rank->model, config, &rank->stage.move, rank->tier, &rank->activations));
     uint64_t report_bytes = (uint64_t)(setting->world - 1) * sizeof(struct train_report_of_rank);
     formula_of(&rank->stage, rank->data_rank, run_bytes, report_bytes, &rank->formula);
     activations_formula(&rank->activations, &rank->formula);
+    train_part_formula(rank, &rank->formula);
     if (!is_dry(rank))
         TRY(verify_open(rank));
     comm_count_in(rank->comm, &rank->ledger);
