@@ -38,7 +38,7 @@ static double gpt_layer_flops(const struct model *model, int layer, size_t seque
         if (lora_adapts(&shape->lora, gpt_modules[i]))
             row += 2.0 * (double)(shape->lora.rank * (in_width + out_width));
     }
-    return rows * row;
+    return rows * row / (double)gpt_widths_of(model).parts;
 }
 
 static int block_params(const struct gpt_shape *shape)
@@ -120,6 +120,7 @@ static const struct model_operations gpt_operations = {
     .place = gpt_place,
     .slice = gpt_slice,
     .border = gpt_border,
+    .exchange = gpt_exchange,
     .multiplies_matrices = true,
 };
 
@@ -240,7 +241,7 @@ static int shape_check(const char *name, const struct gpt_shape *shape)
     if (shape->tile_count > 1 && shape->lora.rank > 0)
         return err_set(ERR_USAGE,
                        "%s has tiles and adapters: an adapter belongs to a whole matrix; leave out the tiles", name);
-    return ERR_NONE;
+    return gpt_check_blocks(name, shape);
 }
 
 int gpt_make(const char *name, const struct gpt_shape *shape, struct model **out)

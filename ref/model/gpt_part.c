@@ -1,42 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a GPT is cut into parts. Pipeline parts have the same number of blocks; the first has the embedding as well, and
-// the last one the head.
+// How a GPT is cut into parts. Tensor parallelism (Megatron-LM, arXiv:1909.08053, section 3) gives each rank as many of
+// the model's blocks: columns of c_attn and c_fc with their biases, rows of the c_proj, rows of the token embedding.
+// Everything else every rank has, and the first one counts it.
 #include "ref/model/gpt_pass.h"
 
 #include "base/err.h"
 #include "ref/mesh/mesh.h"
 
-int gpt_layers_a_block(const struct gpt_shape *shape)
+int gpt_check_blocks(const char *name, const struct gpt_shape *shape)
 {
-    return shape->tile_count == 1 ? 1 : 1 + (int)shape->tile_count;
+    size_t blocks = shape->product_blocks;
+    if (blocks == 0 || (blocks & (blocks - 1)) != 0 || shape->head_count % blocks != 0 ||
+        shape->vocabulary % blocks != 0)
+        return err_set(ERR_USAGE,
+                       "%s cannot have %zu blocks: expected a power of two that divides the %zu heads and the "
+                       "vocabulary of %zu",
+                       name, blocks, shape->head_count, shape->vocabulary);
+    if (blocks > 1 && (shape->tile_count > 1 || shape->lora.rank > 0))
+        return err_set(ERR_USAGE, "%s has blocks beside %s: leave out one of them", name,
+                       shape->tile_count > 1 ? "tiles" : "adapters");
+    return ERR_NONE;
 }
 
-size_t gpt_block_count(const struct model *model)
+struct gpt_widths gpt_widths_of(const struct model *model)
 {
     const struct gpt_shape *shape = model->shape;
-    return model->part ? shape->block_count / (size_t)model->part->place.pipeline_parts : shape->block_count;
-}
-
-struct gpt_layer gpt_layer_of(const struct model *model, int layer)
-{
-    const struct gpt_shape *shape = model->shape;
-    int whole_layer = layer + (model->part ? model->part->first_layer : 0), each = gpt_layers_a_block(shape);
-    size_t first_block = model->part ? (size_t)model->part->place.pipeline * gpt_block_count(model) : 0;
-    if (whole_layer == 0)
-        return (struct gpt_layer){.kind = GPT_EMBEDDING};
-    if (whole_layer == 1 + (int)shape->block_count * each)
-        return (struct gpt_layer){.kind = GPT_HEAD};
-    size_t block = (size_t)((whole_layer - 1) / each), part = (size_t)((whole_layer - 1) % each);
-    return (struct gpt_layer){.kind = GPT_BLOCK,
-                              .block = block - first_block,
-                              .attention = part == 0,
-                              .mlp = shape->tile_count == 1 || part > 0,
-                              .tile = part > 0 ? part - 1 : 0};
-}
-
-bool gpt_has_head(const struct model *model)
-{
-    return gpt_layer_of(model, model->layer_count - 1).kind == GPT_HEAD;
+    size_t parts = model->part ? (size_t)model->part->place.tensor_parts : 1;
+    return (struct gpt_widths){
+        .parts = parts,
+        .part = model->part ? (size_t)model->part->place.tensor : 0,
+        .blocks = shape->product_blocks / parts,
+        .heads = shape->head_count / parts,
+        .heads_width = shape->width / parts,
+        .tile_width = 4 * shape->width / shape->tile_count / parts,
+        .vocabulary = shape->vocabulary / parts,
+    };
 }
 
 int gpt_place(const struct model *whole, const struct model_place *place, int *first_layer, int *layer_count)
@@ -45,20 +43,53 @@ int gpt_place(const struct model *whole, const struct model_place *place, int *f
     const struct mesh mesh = {1, 1, place->tensor_parts, place->pipeline_parts, 1};
     int blocks = (int)shape->block_count / place->pipeline_parts, each = gpt_layers_a_block(shape);
     bool first = place->pipeline == 0, last = place->pipeline == place->pipeline_parts - 1;
-    TRY(mesh_check_model(&mesh, (int)shape->block_count, (int)shape->head_count, 0));
-    if (place->tensor_parts > 1)
-        return err_set(ERR_USAGE, "the model %s cannot be cut over tensor parallelism", whole->name);
     *first_layer = first ? 0 : 1 + place->pipeline * blocks * each;
     *layer_count = blocks * each + first + last;
-    return ERR_NONE;
+    if (shape->product_blocks % (size_t)place->tensor_parts != 0)
+        return err_set(ERR_USAGE,
+                       "mesh tensor=%d does not divide the %zu blocks of the model %s: a model with blocks=%d has "
+                       "products that can be cut so",
+                       place->tensor_parts, shape->product_blocks, whole->name, place->tensor_parts);
+    return mesh_check_model(&mesh, (int)shape->block_count, (int)shape->head_count, 0);
 }
 
-// The token embedding is in the first part and in the last one. The first has its states and counts it; the last one
-// has a copy, which is frozen for its stage of ZeRO (train_pipeline.h).
+// `count` blocks of columns, or of rows, each of which loses all but one of `parts` equal parts.
+static void cut(const struct model_place *place, size_t count, size_t block_size, struct model_slice *slice)
+{
+    size_t own = block_size / (size_t)place->tensor_parts;
+    slice->begin = (size_t)place->tensor * own;
+    slice->block_count = count;
+    slice->block_size = own;
+    slice->stride = block_size;
+}
+
+static void cut_over_tensor(const struct model *whole, const struct model_place *place, struct model_slice *slice,
+                            struct model_param *param)
+{
+    const struct gpt_shape *shape = whole->shape;
+    size_t parts = (size_t)place->tensor_parts, rows = param->shape[0];
+    bool in_block = slice->param >= FIRST_BLOCK_PARAM && slice->param < whole->param_count - 2;
+    int role = in_block ? (slice->param - FIRST_BLOCK_PARAM) % BLOCK_PARAMS : -1;
+    slice->counted = place->tensor == 0;
+    if (slice->param == TOKEN_WEIGHT || role == PROJ_WEIGHT || role == OUT_WEIGHT)
+        cut(place, 1, param->count, slice);
+    else if (role == QKV_WEIGHT || role == QKV_BIAS)
+        cut(place, role == QKV_BIAS ? 3 : 3 * rows, shape->width, slice);
+    else if (role == FC_WEIGHT || role == FC_BIAS)
+        cut(place, role == FC_BIAS ? 1 : rows, 4 * shape->width, slice);
+    else
+        return;
+    param->shape[role == QKV_WEIGHT || role == FC_WEIGHT ? 1 : 0] /= parts;
+    slice->counted = true;
+}
+
+// The token embedding is in the first part of a pipeline and in the last one. The first has its states and counts it;
+// the last one has a copy, which is frozen for its stage of ZeRO (train_pipeline.h).
 int gpt_slice(const struct model *whole, const struct model_place *place, struct model_slice *slice,
               struct model_param *param)
 {
-    (void)whole;
+    if (place->tensor_parts > 1)
+        cut_over_tensor(whole, place, slice, param);
     if (slice->param == TOKEN_WEIGHT && place->pipeline > 0) {
         slice->counted = false;
         param->frozen = true;
@@ -66,15 +97,24 @@ int gpt_slice(const struct model *whole, const struct model_place *place, struct
     return ERR_NONE;
 }
 
-void gpt_border(const struct model_run *run, struct model_border *out)
+struct model_exchange gpt_exchange(const struct model *model, int layer, size_t sequence_count, bool backward,
+                                   bool checkpointing)
 {
-    struct gpt_layout at = gpt_layout_of(run->model, run->sequence_count, run->dtype, run->checkpointing);
-    const struct gpt_shape *shape = run->model->shape;
-    float *memory = run->memory;
-    *out = (struct model_border){
-        .input = memory + at.input,
-        .output = memory + at.output,
-        .gradient = memory + at.gradient,
-        .bytes = run->sequence_count * shape->sequence_length * shape->width * sizeof(float),
-    };
+    const struct gpt_shape *shape = model->shape;
+    size_t rows = sequence_count * shape->sequence_length;
+    bool again = backward && checkpointing;
+    struct model_exchange e = {.sum_elements = rows * shape->width};
+    switch (gpt_layer_of(model, layer).kind) {
+    case GPT_EMBEDDING:
+        e.sums = backward ? 0 : 1;
+        break;
+    case GPT_BLOCK:
+        e.sums = 2 + again;  // recomputation ends before the MLP's output
+        break;
+    case GPT_HEAD:
+        e.sums = backward;
+        e.gathered_elements = !backward || again ? 3 * rows : 0;
+        break;
+    }
+    return e;
 }

@@ -8,6 +8,7 @@
 
 #include "ref/arithmetic/accelerator.h"
 #include "base/err.h"
+#include "ref/model/gpt_cut.h"
 #include "ref/arithmetic/gpt_math.h"
 
 #include <assert.h>
@@ -40,6 +41,7 @@ static struct gpt_pass pass_make(struct model_run *run, int layer, const void *c
     const struct model *model = run->model;
     const struct gpt_shape *shape = shape_of(model);
     assert(run->sequence_count > 0 && shape->tile_count > 0 && shape->width % shape->head_count == 0);
+    const struct gpt_widths own = gpt_widths_of(model);
     struct gpt_pass pass = {.run = run,
                             .shape = shape,
                             .list = &model->layers[layer],
@@ -49,7 +51,12 @@ static struct gpt_pass pass_make(struct model_run *run, int layer, const void *c
                             .memory = run->memory,
                             .rows = run->sequence_count * model->sequence_length,
                             .width = shape->width,
-                            .tile_width = 4 * shape->width / shape->tile_count,
+                            .heads_width = own.heads_width,
+                            .tile_width = own.tile_width,
+                            .vocabulary = own.vocabulary,
+                            .blocks = own.blocks,
+                            .part = own.part,
+                            .parts = own.parts,
                             .dtype = run->dtype,
                             .operand_bytes = operand_bytes(run->dtype, run->memory)};
     pass.kept = pass.memory + pass.layer.block * pass.at.block;
@@ -115,6 +122,10 @@ void pass_product(const struct gpt_pass *pass, size_t m, size_t k, struct matmul
 
 void pass_multiply(const struct gpt_pass *pass, int index, const void *in, size_t in_width, struct gpt_result out)
 {
+    if (pass_is_cut(pass)) {
+        gpt_cut_multiply(pass, index, in, in_width, out);
+        return;
+    }
     pass_product(pass, pass->rows, in_width, (struct matmul_operand){in, in_width, false},
                  (struct matmul_operand){pass->weights[index], out.width, false}, out);
 }
@@ -122,6 +133,10 @@ void pass_multiply(const struct gpt_pass *pass, int index, const void *in, size_
 void pass_multiply_back(const struct gpt_pass *pass, int index, const void *out_gradient, size_t out_width,
                         struct gpt_result in_gradient)
 {
+    if (pass_is_cut(pass)) {
+        gpt_cut_multiply_back(pass, index, out_gradient, out_width, in_gradient);
+        return;
+    }
     pass_product(pass, pass->rows, out_width, (struct matmul_operand){out_gradient, out_width, false},
                  (struct matmul_operand){pass->weights[index], out_width, true}, in_gradient);
 }
@@ -142,6 +157,10 @@ void pass_weight_product(const struct gpt_pass *pass, int index, size_t height, 
 void pass_weight_gradient(const struct gpt_pass *pass, int index, const void *in, size_t in_width,
                           const void *out_gradient, size_t out_width)
 {
+    if (pass_is_cut(pass)) {
+        gpt_cut_weight_gradient(pass, index, in, in_width, out_gradient, out_width);
+        return;
+    }
     pass_weight_product(pass, index, in_width, (struct matmul_operand){in, in_width, true}, out_gradient, out_width);
 }
 
@@ -196,7 +215,8 @@ int gpt_forward(struct model_run *run, int layer, const struct model_batch *batc
         TRY(bytes_copy(checkpoint, checkpoint_source(&pass), pass.rows * pass.width * sizeof(float)));
     switch (pass.layer.kind) {
     case GPT_EMBEDDING:
-        return gpt_embedding_forward(&pass, batch);
+        TRY(gpt_embedding_forward(&pass, batch));
+        break;
     case GPT_BLOCK:
         gpt_block_forward(&pass);
         break;
@@ -204,7 +224,7 @@ int gpt_forward(struct model_run *run, int layer, const struct model_batch *batc
         gpt_head_forward(&pass, batch);
         break;
     }
-    return ERR_NONE;
+    return run->code;
 }
 
 int gpt_backward(struct model_run *run, int layer, const struct model_batch *batch, const void *const params[],
@@ -220,11 +240,12 @@ int gpt_backward(struct model_run *run, int layer, const struct model_batch *bat
         if (run->checkpointing)
             gpt_block_activations(&pass);
         gpt_block_backward(&pass);
-        break;
+        return run->code;
     case GPT_HEAD:
         if (run->checkpointing)
             gpt_head_forward(&pass, batch);
-        return gpt_head_backward(&pass, batch, loss_scale);
+        TRY(gpt_head_backward(&pass, batch, loss_scale));
+        return run->code;
     }
     return ERR_NONE;
 }

@@ -27,6 +27,7 @@ struct model_param {
     bool duplicate;   // another part of the model (part.h) has the same elements and counts them in the norm
 };
 
+struct comm;
 struct lora;
 struct model_part;
 struct model_border;
@@ -131,6 +132,15 @@ int model_backward(struct model_run *run, int layer, const struct model_batch *b
 // The micro-batch's unscaled mean loss, after the last layer's forward.
 double model_loss(const struct model_run *run);
 
+// What the ranks that cut a layer exchange in its forward, or its backward, beside its checkpoint's recomputation: sums
+// of sum_elements floats, in which each of T ranks sends a slice to each other one and its slice of the sum to all; and
+// all-gathers of gathered_elements floats from each rank, all together.
+struct model_exchange {
+    size_t sums, sum_elements, gathered_elements;
+};
+struct model_exchange model_exchange(const struct model *model, int layer, size_t sequence_count, bool backward,
+                                     bool checkpointing);
+
 // One model's implementation of the functions above.
 struct model_operations {
     void (*initialise)(const struct model *model, int param, uint64_t seed, float *out);
@@ -148,6 +158,9 @@ struct model_operations {
     int (*slice)(const struct model *whole, const struct model_place *place, struct model_slice *slice,
                  struct model_param *param);
     void (*border)(const struct model_run *run, struct model_border *out);  // null: layers cannot be divided
+    // Of a part of tensor parallelism; null: nothing is exchanged.
+    struct model_exchange (*exchange)(const struct model *model, int layer, size_t sequence_count, bool backward,
+                                      bool checkpointing);
     bool multiplies_matrices;
 };
 
@@ -159,6 +172,9 @@ struct model_run {
     struct tier *tier;
     void *memory;
     double loss;
+    struct comm *tensor_comm;  // of the ranks that cut each layer, set by the caller of model_run_open; null: there are
+                               // none. Passes of all these ranks meet there.
+    int code;                  // of the first exchange that failed
 };
 
 #endif

@@ -27,18 +27,19 @@ struct offload_trial {
     int queue_depth;
     double ratio;
     bool pipeline_read, pipeline_write, overlap_comm, contiguous, owner_broadcast;
+    bool overflows;  // fp16 with a loss scale that is too large at first
     bool unchecked;  // bf16 without the overflow check
     bool checkpointing;
     enum ledger_tier activation;  // of the checkpoints
     size_t sub_group, buffers;    // buffers: 0: the least
     size_t param_buffers, max_in_cpu;
     size_t prefetch, persistence, live, reuse, bucket;
-    uint64_t delay;   // the first delayed step; 0: none
-    int scale_power;  // of fp16's first loss scale; 0: 10
-    int replicas;     // of the states; 0: one shard group
-    int pipeline;     // stages of a pipeline; 0: none
-    bool gpipe;       // the schedule of its micro-batches
-    int secondary;    // ranks that hold a second copy of the parameters; 0: none
+    uint64_t delay;  // the first delayed step; 0: none
+    int replicas;    // of the states; 0: one shard group
+    int tensor;      // ranks that cut each layer; 0: none do
+    int pipeline;    // stages of a pipeline; 0: none
+    bool gpipe;      // the schedule of its micro-batches
+    int secondary;   // ranks that hold a second copy of the parameters; 0: none
     int tiles;
     double clip;
 };
@@ -78,18 +79,17 @@ static inline const char *offload_text(const struct offload_trial *t, char out[O
     char mesh[128] = "", delay[64] = "", fp16[160] = "", bf16[64] = "";
     if (t->delay)
         snprintf(delay, sizeof delay, "\"delayed_update\": {\"start_step\": %d}, ", (int)t->delay);
-    if (t->replicas)
-        snprintf(mesh, sizeof mesh, "\"mesh\": \"replicate=%d,shard=%d\", ", t->replicas, t->world / t->replicas);
-    if (t->pipeline) {
-        int replicas = t->replicas ? t->replicas : 1;
-        snprintf(mesh, sizeof mesh, "\"mesh\": \"replicate=%d,shard=%d,pipeline=%d\", \"pipeline_schedule\": \"%s\", ",
-                 replicas, t->world / replicas / t->pipeline, t->pipeline, t->gpipe ? "gpipe" : "1f1b");
-    }
+    int tensor = t->tensor ? t->tensor : 1, replicas = t->replicas ? t->replicas : 1;
+    int stages = t->pipeline ? t->pipeline : 1;
+    if (t->replicas || t->tensor || t->pipeline)
+        snprintf(mesh, sizeof mesh,
+                 "\"mesh\": \"replicate=%d,shard=%d,tensor=%d,pipeline=%d\", \"pipeline_schedule\": \"%s\", ", replicas,
+                 t->world / replicas / tensor / stages, tensor, stages, t->gpipe ? "gpipe" : "1f1b");
     if (t->precision == DTYPE_FP16)
         snprintf(fp16, sizeof fp16,
                  "\"fp16\": {\"enabled\": true, \"initial_scale_power\": %d, "
-                 "\"loss_scale_window\": 2, \"hysteresis\": 2}, ",
-                 t->scale_power ? t->scale_power : 10);
+                 "\"loss_scale_window\": 2, \"hysteresis\": %d}, ",
+                 t->overflows ? 19 : 10, t->overflows ? 1 : 2);
     if (t->precision == DTYPE_BF16)
         snprintf(bf16, sizeof bf16, "\"bf16\": {\"enabled\": true, \"check_grad_overflow\": %s}, ",
                  flags[!t->unchecked]);

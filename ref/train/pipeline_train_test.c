@@ -103,7 +103,7 @@ Test(pipeline_train, an_overflow_anywhere_skips_the_step_everywhere)
     trial.pipeline = 2;
     trial.world = 4;
     trial.replicas = 1;
-    trial.scale_power = 20;
+    trial.overflows = true;
     trial.steps = 16;
     trial.schedule = schedules[0];
     offload_demand(&trial, &result);

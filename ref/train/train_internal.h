@@ -30,6 +30,7 @@ struct train_rank {
     const struct model *model;  // that this rank trains: the part's, or the whole one
     struct comm *data_comm;     // of the ranks that train the same part; the world's if that is the whole model
     struct comm *parts_comm;    // of the ranks with the same micro-batches, one for each part; null: there is one part
+    struct comm *tensor_comm;   // of the ranks that cut each layer; null: none do
     pthread_t thread;
     int rc;
     char message[2048];
@@ -63,6 +64,9 @@ void train_rank_close(struct train_rank *rank);
 // Opens a rank's place on the mesh: its part of the model and the communicators. Collective.
 int train_part_open(struct train_rank *rank);
 void train_part_close(struct train_rank *rank);
+
+// Adds the bytes that the layers' passes exchange in a step.
+void train_part_formula(const struct train_rank *rank, struct formula *formula);
 
 // The number of the part that a rank trains, and the first rank that trains it.
 int train_part_of(const struct mesh *mesh, int rank);

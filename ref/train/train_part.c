@@ -20,17 +20,26 @@ static int check_recipe(const struct train_rank *rank)
     return ERR_NONE;
 }
 
-// The world of the ranks whose micro-batches, or whose part of the model, are this rank's.
-static int split(struct train_rank *rank, bool same_data, struct comm **out)
+// The ranks that agree with this one in a number.
+typedef int number_of(const struct mesh *mesh, int rank);
+
+static int data_of(const struct mesh *mesh, int rank)
+{
+    return mesh_index_in(mesh, MESH_DATA, rank);
+}
+
+static int tensor_group_of(const struct mesh *mesh, int rank)
+{
+    return mesh_group_of(mesh, MESH_TENSOR, rank);
+}
+
+static int split(struct train_rank *rank, number_of *number, struct comm **out)
 {
     const struct mesh *mesh = &rank->mesh;
     int world = mesh_world(mesh), members[world], count = 0;
-    for (int i = 0; i < world; i++) {
-        bool data = mesh_index_in(mesh, MESH_DATA, i) == rank->data_rank;
-        bool part = train_part_of(mesh, i) == train_part_of(mesh, rank->rank);
-        if (same_data ? data : part)
+    for (int i = 0; i < world; i++)
+        if (number(mesh, i) == number(mesh, rank->rank))
             members[count++] = i;
-    }
     TRY(comm_split(rank->comm, members, count, out));
     comm_count_in(*out, &rank->ledger);
     return ERR_NONE;
@@ -67,16 +76,46 @@ int train_part_open(struct train_rank *rank)
                                       mesh_index_in(mesh, MESH_PIPELINE, rank->rank), mesh->pipeline};
     TRY(model_part_open(setting->model, &place, &rank->part));
     rank->model = &rank->part->model;
-    TRY(split(rank, true, &rank->parts_comm));
-    return split(rank, false, &rank->data_comm);
+    TRY(split(rank, data_of, &rank->parts_comm));
+    TRY(split(rank, train_part_of, &rank->data_comm));
+    if (mesh->tensor == 1)
+        return ERR_NONE;
+    if (setting->accelerator)
+        return err_set(ERR_USAGE, "tensor parallelism runs in host memory alone: leave out the device, or tensor=%d",
+                       mesh->tensor);
+    return split(rank, tensor_group_of, &rank->tensor_comm);
 }
 
 void train_part_close(struct train_rank *rank)
 {
+    comm_close(rank->tensor_comm);
     comm_close(rank->parts_comm);
     if (rank->data_comm != rank->comm)
         comm_close(rank->data_comm);
     model_part_close(rank->part);
+}
+
+// A sum over T ranks of `elements` floats sends 2 (T-1)/T of them: a slice to each other rank, and the own slice of the
+// sum to all.
+static void add_exchange(const struct train_rank *rank, int layer, bool backward, struct formula *formula)
+{
+    const struct config *config = rank->setting->config;
+    struct model_exchange e =
+        model_exchange(rank->model, layer, config->micro_batch, backward, config->activation_checkpointing);
+    size_t ranks = (size_t)rank->mesh.tensor, index = (size_t)rank->part->place.tensor;
+    uint64_t *step_bytes = formula->step_bytes[LANE_COLLECTIVE];
+    uint64_t own = e.sum_elements / ranks + (index < e.sum_elements % ranks),
+             bytes = config->accumulation * sizeof(float);
+    step_bytes[OPERATION_ALL_TO_ALL] += bytes * e.sums * (e.sum_elements - own);
+    step_bytes[OPERATION_ALL_GATHER] += bytes * (ranks - 1) * (e.sums * own + e.gathered_elements);
+}
+
+void train_part_formula(const struct train_rank *rank, struct formula *formula)
+{
+    for (int layer = 0; rank->tensor_comm && layer < rank->model->layer_count; layer++) {
+        add_exchange(rank, layer, false, formula);
+        add_exchange(rank, layer, true, formula);
+    }
 }
 
 // The bucket's facts and pieces, which the first rank of its part tells all others.

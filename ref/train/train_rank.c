@@ -77,9 +77,11 @@ static int open_runs(struct train_rank *rank)
     rank->runs = calloc((size_t)rank->run_count, sizeof(struct model_run *));
     if (!rank->runs)
         return err_set(ERR_MEMORY, "no memory for %d micro-batches in flight", rank->run_count);
-    for (int i = 0; i < rank->run_count; i++)
+    for (int i = 0; i < rank->run_count; i++) {
         TRY(model_run_open(rank->model, config->micro_batch, config->precision, config->activation_checkpointing,
                            rank->tier, &rank->runs[i]));
+        rank->runs[i]->tensor_comm = rank->tensor_comm;
+    }
     return activations_open(rank->model, config, in_flight, &rank->stage.move, rank->tier, &rank->activations);
 }
 
@@ -120,6 +122,7 @@ int train_rank_open(struct train_rank *rank)
     formula_of(&rank->stage, rank->data_rank, (uint64_t)rank->run_count * run_bytes, report_bytes, &rank->formula);
     activations_formula(&rank->activations, &rank->formula);
     train_pipeline_formula(rank, &rank->formula);
+    train_part_formula(rank, &rank->formula);
     if (!is_dry(rank))
         TRY(verify_open(rank));
     comm_count_in(rank->comm, &rank->ledger);

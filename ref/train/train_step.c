@@ -94,6 +94,7 @@ static int issue_compute(struct train_rank *rank, int layer, enum pass pass, int
     return executor_issue(rank->executor, &(struct executor_operation){
                                               .name = pass == PASS_FORWARD ? "forward" : "backward",
                                               .lane = LANE_COMPUTE,
+                                              .meets = rank->tensor_comm != NULL,
                                               .run = run_compute,
                                               .arguments = a,
                                               .arguments_bytes = sizeof *a + params_bytes + gradients_bytes,
