@@ -79,7 +79,7 @@ struct config_group {
 };
 
 struct config {
-    // the batch triple, complete: train_batch = micro_batch x accumulation x world
+    // the batch triple, complete: train_batch = micro_batch x accumulation x ranks of data parallelism
     size_t train_batch, micro_batch, accumulation;
     int stage;                       // 0..3
     enum dtype precision;            // of parameters and their gradients

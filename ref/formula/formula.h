@@ -18,8 +18,8 @@ struct formula {
     uint64_t returned_bytes[LANE_COUNT][OPERATION_COUNT];  // and whenever an update's parameters reach the model
 };
 
-// For rank `rank` of the stage's world, which holds activation_bytes for the model's run and sends every other rank
-// report_bytes after each step (the loss).
+// For rank `rank` of the stage's world, which holds activation_bytes for the model's run and sends report_bytes
+// to other ranks after each step (the loss).
 void formula_of(const struct stage *stage, int rank, uint64_t activation_bytes, uint64_t report_bytes,
                 struct formula *out);
 

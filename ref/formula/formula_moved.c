@@ -250,9 +250,12 @@ void zero3_move(const struct terms *t, struct formula *f)
     }
 }
 
-// The largest gradient of each rank, and unless it overflows its sum of squares.
+// The largest gradient of each rank, and unless it overflows its sum of squares: among the shards, then among parts.
 void formula_move_norm(const struct terms *t, struct formula *f)
 {
-    f->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += (t->ranks - 1) * sizeof(uint32_t);
-    f->applied_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += (t->ranks - 1) * sizeof(struct norm_sum);
+    const struct stage *stage = t->stage;
+    uint64_t shards = stage->operations->replicates_update ? 0 : t->ranks - 1;
+    uint64_t parts = stage->setting.parts_comm ? (uint64_t)comm_world(stage->setting.parts_comm) - 1 : 0;
+    f->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += (shards + parts) * sizeof(uint32_t);
+    f->applied_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += (shards + parts) * sizeof(struct norm_sum);
 }

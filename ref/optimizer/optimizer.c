@@ -105,6 +105,15 @@ static int issue_scan(struct optimizer *o, const char *name, int (*run)(void *),
                                                        .work_bytes = span.bytes});
 }
 
+// The scan of `count` elements of a range, from its element `at` on.
+static int issue_range(struct optimizer *o, enum ledger_tier tier, struct scan_arguments a, const char *range,
+                       size_t at, size_t count)
+{
+    a.gradient = range + at * dtype_bytes(a.dtype);
+    a.count = count;
+    return count > 0 ? issue_scan(o, "sum of squares", run_add_squares, tier, &a) : ERR_NONE;
+}
+
 int optimizer_scan(struct optimizer *o, int bucket, enum ledger_tier tier, const void *gradient)
 {
     assert(bucket >= 0 && bucket < o->layout->trainable_count && tier != TIER_NVME);
@@ -116,6 +125,27 @@ int optimizer_scan(struct optimizer *o, int bucket, enum ledger_tier tier, const
     };
     o->scanned[bucket] = true;
     return issue_scan(o, "largest gradient", run_scan_maximum, tier, &a);
+}
+
+// Issues the scan of a range of a bucket's shard that begins at element `from` and that `a` describes, without the
+// elements that another part of the model counts.
+static int issue_squares(struct optimizer *o, int bucket, enum ledger_tier tier, struct scan_arguments a, size_t from)
+{
+    const char *gradient = a.gradient;
+    size_t end = from + a.count, begin = from, counted_end = from;
+    struct piece piece;
+    for (int next = 0; bucket_next_piece(o->layout, o->model, bucket, o->shard, &next, &piece);) {
+        size_t piece_begin = piece.shard_index > from ? piece.shard_index : from;
+        size_t piece_end = piece.shard_index + piece.count < end ? piece.shard_index + piece.count : end;
+        if (piece_begin >= piece_end || o->model->params[piece.param].duplicate)
+            continue;
+        if (piece_begin > counted_end) {
+            TRY(issue_range(o, tier, a, gradient, begin - from, counted_end - begin));
+            begin = piece_begin;
+        }
+        counted_end = piece_end;
+    }
+    return issue_range(o, tier, a, gradient, begin - from, counted_end - begin);
 }
 
 // The squares of one bucket's shard: in place, or piece by piece as it is read from NVMe.
@@ -141,8 +171,29 @@ static int scan_squares(struct optimizer *o, int bucket, uint32_t max_bits)
             TRY(move_copy(&o->move, "read gradient", here, there, a.count * element_bytes, NULL));
             a.gradient = here.address;
         }
-        TRY(issue_scan(o, "sum of squares", run_add_squares, on_nvme ? TIER_HOST : placement->gradient_tier, &a));
+        TRY(issue_squares(o, bucket, on_nvme ? TIER_HOST : placement->gradient_tier, a, from));
     }
+    return ERR_NONE;
+}
+
+// Replaces each rank's value by that of all of them together.
+static int agree_on_maximum(struct comm *comm, uint32_t *max_bits)
+{
+    uint32_t all[comm_world(comm)];
+    TRY(comm_all_gather_equal(comm, max_bits, all, sizeof *max_bits));
+    for (int rank = 0; rank < comm_world(comm); rank++)
+        if (all[rank] > *max_bits)
+            *max_bits = all[rank];
+    return ERR_NONE;
+}
+
+static int agree_on_sum(struct comm *comm, struct norm_sum *sum)
+{
+    struct norm_sum all[comm_world(comm)];
+    TRY(comm_all_gather_equal(comm, sum, all, sizeof *sum));
+    *sum = (struct norm_sum){0};
+    for (int rank = 0; rank < comm_world(comm); rank++)
+        norm_add(sum, all[rank]);
     return ERR_NONE;
 }
 
@@ -158,14 +209,9 @@ static int global_maximum(struct optimizer *o, uint32_t *out)
         if (o->max_bits[i] > mine)
             mine = o->max_bits[i];
     *out = mine;
-    if (o->replicated)
-        return ERR_NONE;
-    uint32_t all[comm_world(o->comm)];
-    TRY(comm_all_gather_equal(o->comm, &mine, all, sizeof mine));
-    for (int rank = 0; rank < comm_world(o->comm); rank++)
-        if (all[rank] > *out)
-            *out = all[rank];
-    return ERR_NONE;
+    if (!o->replicated)
+        TRY(agree_on_maximum(o->comm, out));
+    return o->parts_comm ? agree_on_maximum(o->parts_comm, out) : ERR_NONE;
 }
 
 static int global_sum(struct optimizer *o, uint32_t max_bits, struct norm_sum *out)
@@ -177,14 +223,9 @@ static int global_sum(struct optimizer *o, uint32_t max_bits, struct norm_sum *o
     for (int i = 0; i < o->layout->trainable_count; i++)
         norm_add(&mine, o->sums[i]);
     *out = mine;
-    if (o->replicated)
-        return ERR_NONE;
-    struct norm_sum all[comm_world(o->comm)];
-    TRY(comm_all_gather_equal(o->comm, &mine, all, sizeof mine));
-    *out = (struct norm_sum){0};
-    for (int rank = 0; rank < comm_world(o->comm); rank++)
-        norm_add(out, all[rank]);
-    return ERR_NONE;
+    if (!o->replicated)
+        TRY(agree_on_sum(o->comm, out));
+    return o->parts_comm ? agree_on_sum(o->parts_comm, out) : ERR_NONE;
 }
 
 int optimizer_advance(struct optimizer *o, double scale)

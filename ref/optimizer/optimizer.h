@@ -38,6 +38,7 @@ struct optimizer {
     const struct layout *layout;
     struct placement *placements;  // by bucket
     struct comm *comm;             // of the ranks that hold all shards together
+    struct comm *parts_comm;       // of the ranks that hold the model's other parts (part.h); null: it has none
     int ranks;                     // whose gradients are summed: those of all replicas
     struct move move;
     struct buffer_pool device_buffers, host_buffers;  // states on their way to Adam and back
