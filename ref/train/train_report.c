@@ -134,6 +134,9 @@ static void print_marks(const struct train_setting *setting, const struct train_
     if (setting->config->mesh.replicate > 1)
         fprintf(out, "  mesh %s: sums within shard groups, then over replicas\n",
                 mesh_text(&setting->config->mesh, mesh));
+    if (mesh_parts(&setting->config->mesh) > 1)
+        fprintf(out, "  mesh %s: %d parts, of which Psi is one\n", mesh_text(&setting->config->mesh, mesh),
+                mesh_parts(&setting->config->mesh));
     if (setting->config->reduction_group > 0)
         fprintf(out, "  HIERARCHICAL sums, in groups of %zu ranks\n", setting->config->reduction_group);
     if (setting->native_reduction)
