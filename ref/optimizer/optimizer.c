@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ref/optimizer/optimizer.h"
+#include "ref/optimizer/optimizer_internal.h"
 
 #include "base/err.h"
 #include "ref/optimizer/clip.h"
@@ -42,12 +42,15 @@ int optimizer_open(struct optimizer *o)
         return err_set(ERR_USAGE, "unknown recipe \"%s\"", o->config->recipe);
     size_t groups = (size_t)o->model->group_count, buckets = (size_t)o->layout->bucket_count + 1;
     o->states = calloc(groups, sizeof *o->states);
+    o->states_before = calloc(groups, sizeof *o->states_before);
     o->scalars = calloc(groups, sizeof *o->scalars);
     o->max_bits = calloc(buckets, sizeof *o->max_bits);
     o->scanned = calloc(buckets, sizeof *o->scanned);
     o->updated = calloc(buckets, sizeof *o->updated);
+    o->speculated = calloc(buckets, sizeof *o->speculated);
     o->sums = calloc(buckets, sizeof *o->sums);
-    if (!o->states || !o->scalars || !o->max_bits || !o->scanned || !o->updated || !o->sums)
+    if (!o->states || !o->states_before || !o->scalars || !o->max_bits || !o->scanned || !o->updated ||
+        !o->speculated || !o->sums)
         return err_set(ERR_MEMORY, "no memory for the optimizer's tables");
     scaler_open(&o->scaler, &o->config->loss_scale);
     return ERR_NONE;
@@ -55,18 +58,12 @@ int optimizer_open(struct optimizer *o)
 
 void optimizer_close(struct optimizer *o)
 {
-    free(o->states);
-    free(o->scalars);
-    free(o->max_bits);
-    free(o->scanned);
-    free(o->updated);
-    free(o->sums);
-    o->states = NULL;
-    o->scalars = NULL;
-    o->max_bits = NULL;
-    o->scanned = NULL;
-    o->updated = NULL;
-    o->sums = NULL;
+    void **tables[] = {(void **)&o->states,  (void **)&o->states_before, (void **)&o->scalars,    (void **)&o->max_bits,
+                       (void **)&o->scanned, (void **)&o->updated,       (void **)&o->speculated, (void **)&o->sums};
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
+        free(*tables[i]);
+        *tables[i] = NULL;
+    }
 }
 
 // The two passes over a gradient: its largest magnitude; and its sum of squares, relative to the largest of all.
@@ -231,15 +228,12 @@ static int global_sum(struct optimizer *o, uint32_t max_bits, struct norm_sum *o
     return o->parts_comm ? agree_on_sum(o->parts_comm, out) : ERR_NONE;
 }
 
-bool optimizer_is_eager(const struct optimizer *o)
-{
-    return !o->config->check_overflow && o->config->gradient_clipping == 0 && o->config->delayed_update_start_step == 0;
-}
-
-// Begins update t + 1 with gradients that were made with that loss scale.
-static int advance(struct optimizer *o, double scale)
+int optimizer_advance(struct optimizer *o, double scale)
 {
     const struct config *config = o->config;
+    size_t states_bytes = (size_t)o->model->group_count * sizeof *o->states;
+    memcpy(o->states_before, o->states, states_bytes);
+    o->lr_before = o->lr;
     o->divisor = optimizer_divisor(config, o->ranks, scale);
     o->step++;
     for (int group = 0; group < o->model->group_count; group++) {
@@ -250,16 +244,12 @@ static int advance(struct optimizer *o, double scale)
     return ERR_NONE;
 }
 
-int optimizer_update_early(struct optimizer *o, int bucket)
+// Takes back optimizer_advance.
+static void retreat(struct optimizer *o)
 {
-    assert(optimizer_is_eager(o));
-    if (!o->began) {
-        // No operation of the previous step is left that reads these fields.
-        TRY(advance(o, scaler_scale(&o->scaler)));
-        o->coefficient = 1.0f;
-        o->began = true;
-    }
-    return optimizer_update(o, bucket);
+    memcpy(o->states, o->states_before, (size_t)o->model->group_count * sizeof *o->states);
+    o->lr = o->lr_before;
+    o->step--;
 }
 
 int optimizer_begin(struct optimizer *o, bool *apply)
@@ -274,6 +264,10 @@ int optimizer_begin(struct optimizer *o, bool *apply)
     *apply = !overflow;
     TRY(scaler_update(&o->scaler, overflow));
     if (overflow) {
+        optimizer_drop(o);
+        if (o->began)
+            retreat(o);
+        o->began = false;
         o->skipped++;
         return ERR_NONE;
     }
@@ -281,9 +275,11 @@ int optimizer_begin(struct optimizer *o, bool *apply)
     TRY(global_sum(o, max_bits, &sum));
     // The gradient was made with the scale before this step's scaler_update, so that scale divides it.
     if (!o->began)
-        TRY(advance(o, scale));
+        TRY(optimizer_advance(o, scale));
     o->began = false;
     o->norm = norm_finish(sum, max_bits) / (double)o->divisor;
     o->coefficient = clip_coefficient(config->clip_form, o->norm, config->gradient_clipping);
+    if (o->coefficient != 1.0f)
+        o->redone += optimizer_drop(o);
     return ERR_NONE;
 }

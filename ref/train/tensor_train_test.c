@@ -111,6 +111,7 @@ Test(tensor_train, offloaded_states_of_parts_are_unsharded_adams)
         trial.parameter = tiers[tier][2];
         trial.activation = trial.checkpointing && number % 2 ? TIER_HOST : TIER_DEVICE;
         trial.delay = number % 4 == 1 ? 2 : 0;
+        trial.speculative = !trial.delay && number >= 4;
         offload_demand(&trial, &result);
     }
 }

@@ -35,6 +35,7 @@ static void note_step(struct train_rank *rank, uint64_t step, bool applied, doub
     uint64_t tokens = setting->config->train_batch * setting->model->sequence_length;
     result->steps = step;
     result->skipped_steps += !applied;
+    result->redone_steps = rank->stage.optimizer.redone;
     result->first_loss = step == rank->resumed_step + 1 ? loss : result->first_loss;
     result->loss = loss;
     result->step_ns[step - rank->resumed_step - 1] = took_ns;

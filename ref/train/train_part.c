@@ -71,6 +71,8 @@ int train_part_open(struct train_rank *rank)
     rank->data_comm = rank->comm;
     if (mesh_parts(mesh) == 1)
         return ERR_NONE;
+    if (setting->schedule.mode == EXECUTOR_DRY)
+        return err_set(ERR_USAGE, "plans and dry runs support meshes of replicate and shard alone");
     TRY(check_recipe(rank));
     const struct model_place place = {mesh_index_in(mesh, MESH_TENSOR, rank->rank), mesh->tensor,
                                       mesh_index_in(mesh, MESH_PIPELINE, rank->rank), mesh->pipeline};
