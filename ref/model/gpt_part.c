@@ -63,14 +63,16 @@ static void cut(const struct model_place *place, size_t count, size_t block_size
     slice->stride = block_size;
 }
 
-static void cut_over_tensor(const struct model *whole, const struct model_place *place, struct model_slice *slice,
-                            struct model_param *param)
+int gpt_slice(const struct model *whole, const struct model_place *place, struct model_slice *slice,
+              struct model_param *param)
 {
     const struct gpt_shape *shape = whole->shape;
     size_t parts = (size_t)place->tensor_parts, rows = param->shape[0];
     bool in_block = slice->param >= FIRST_BLOCK_PARAM && slice->param < whole->param_count - 2;
     int role = in_block ? (slice->param - FIRST_BLOCK_PARAM) % BLOCK_PARAMS : -1;
     slice->counted = place->tensor == 0;
+    if (parts == 1)
+        return ERR_NONE;
     if (slice->param == TOKEN_WEIGHT || role == PROJ_WEIGHT || role == OUT_WEIGHT)
         cut(place, 1, param->count, slice);
     else if (role == QKV_WEIGHT || role == QKV_BIAS)
@@ -78,22 +80,9 @@ static void cut_over_tensor(const struct model *whole, const struct model_place 
     else if (role == FC_WEIGHT || role == FC_BIAS)
         cut(place, role == FC_BIAS ? 1 : rows, 4 * shape->width, slice);
     else
-        return;
+        return ERR_NONE;
     param->shape[role == QKV_WEIGHT || role == FC_WEIGHT ? 1 : 0] /= parts;
     slice->counted = true;
-}
-
-// The token embedding is in the first part of a pipeline and in the last one. The first has its states and counts it;
-// the last one has a copy, which is frozen for its stage of ZeRO (train_pipeline.h).
-int gpt_slice(const struct model *whole, const struct model_place *place, struct model_slice *slice,
-              struct model_param *param)
-{
-    if (place->tensor_parts > 1)
-        cut_over_tensor(whole, place, slice, param);
-    if (slice->param == TOKEN_WEIGHT && place->pipeline > 0) {
-        slice->counted = false;
-        param->frozen = true;
-    }
     return ERR_NONE;
 }
 

@@ -88,6 +88,12 @@ static int add_param(struct model_part *part, int param)
     *slice = model_slice_whole(part->whole, param);
     if (part->whole->operations->slice)
         TRY(part->whole->operations->slice(part->whole, &part->place, slice, p));
+    // A parameter of several parts of a pipeline, a tied weight, belongs to the first. Later ones have copies of it,
+    // which their stages of ZeRO do not update (train_pipeline.h).
+    if (part->whole->params[param].first_layer < part->first_layer) {
+        slice->counted = false;
+        p->frozen = true;
+    }
     p->count = model_slice_count(slice);
     p->duplicate = !slice->counted;
     part->model.param_count++;
