@@ -10,29 +10,53 @@
 // A weight is believed if so many elements speak for each.
 enum { ELEMENTS_PER_WEIGHT = 4, WEIGHT_COUNT_MAX = 32 };
 
-// The mean without a parameter's gradients of these micro-steps.
-static bool lacks(struct row *row, int param, uint64_t micros)
+// True if gradients have gone through a 16-bit format on their way.
+static bool is_short(const struct check_case *c)
+{
+    return c->communication_dtype != DTYPE_FP32 || c->accumulation_dtype != DTYPE_FP32;
+}
+
+// Notes the elements of a parameter that its mean explains, without the gradients of one use in these micro-steps.
+static void note_without(struct row *row, int owner, int use, uint64_t micros)
 {
     const struct check_case *c = row->trial->c;
-    double each = 1.0 / ((double)c->world * c->accumulation);
+    double each = 1.0 / ((double)c->world * c->accumulation), limit = is_short(c) ? 0x1p-6 : 0x1p-16;
     memset(row->guess, 0, row->count * sizeof *row->guess);
-    row_add(row, &(struct addends){row->step, ~0ull, ~0ull, each});
-    row_add_use(row, param, &(struct addends){row->step, ~0ull, micros, -each});
-    return row_guessed(row);
+    for (int i = owner; i < c->param_count; i++)
+        if (case_owner(c, i) == owner)
+            row_add_use(row, i, &(struct addends){row->step, ~0ull, ~0ull, each});
+    row_add_use(row, use, &(struct addends){row->step, ~0ull, micros, -each});
+    for (size_t at = row->begin[owner]; at < row->begin[owner + 1]; at++) {
+        double size = fabs(row->guess[at]) + fabs(row->expected[at]);
+        row->fits[at] |= fabs(row->guess[at] - row->used[at]) <= limit * size;
+    }
+}
+
+// All wrong elements are explained, and more of them than chance explains.
+static bool is_explained(const struct row *row)
+{
+    size_t count = 0;
+    for (size_t at = 0; at < row->count; at++) {
+        if (row->wrong_moment[at] && !row->fits[at])
+            return false;
+        count += row->wrong_moment[at];
+    }
+    return count >= ELEMENTS_PER_WEIGHT;
 }
 
 bool diagnose_use(struct row *row)
 {
     const struct check_case *c = row->trial->c;
+    memset(row->fits, 0, row->count);
     for (int use = 0; use < c->param_count; use++) {
         int owner = case_owner(c, use);
-        if (owner == use)
+        if (owner == use || !trial_compares(row->trial, owner))
             continue;
-        // In all micro-steps, or in all but the first.
-        if (lacks(row, use, ~0ull) || lacks(row, owner, ~0ull) || lacks(row, use, ~1ull) || lacks(row, owner, ~1ull))
-            return true;
+        // In all micro-steps, or in all but the first; the owner's own or this one.
+        for (int i = 0; i < 4; i++)
+            note_without(row, owner, i % 2 ? owner : use, i < 2 ? ~0ull : ~1ull);
     }
-    return false;
+    return is_explained(row);
 }
 
 // The least-squares problem for the weights w of `count` columns: matrix x w = right.
@@ -90,8 +114,7 @@ static bool are_unequal(const struct equations *e)
 // True if the weights give every gradient that was used, up to roundings of the dtypes that it went through.
 static bool explains(const struct equations *e, const struct row *row, const double *columns)
 {
-    const struct check_case *c = row->trial->c;
-    bool is_short = c->communication_dtype != DTYPE_FP32 || c->accumulation_dtype != DTYPE_FP32;
+    double limit = is_short(row->trial->c) ? 0x1p-6 : 0x1p-16;
     for (size_t at = 0; at < row->count; at++) {
         double sum = 0, size = 0;
         for (int i = 0; i < e->count; i++) {
@@ -99,7 +122,7 @@ static bool explains(const struct equations *e, const struct row *row, const dou
             sum += addend;
             size += fabs(addend);
         }
-        if (row->wrong_moment[at] && !(fabs(sum - row->used[at]) <= (is_short ? 0x1p-6 : 0x1p-16) * size))
+        if (row->wrong_moment[at] && !(fabs(sum - row->used[at]) <= limit * size))
             return false;
     }
     return true;

@@ -18,13 +18,16 @@ Test(diagnose, a_rank_that_counts_twice_is_a_weight)
     assert_fails(state_finding(&c, NULL, &(struct wrong){.gradient = counts_the_last_rank_twice}), HINT_WEIGHTS);
 }
 
-// Parameter 3 becomes a second use of parameter 2.
+// Parameters 3 and 4 become second uses of parameters 2 and 1.
 static struct check_case tied_case(int accumulation)
 {
     struct check_case c = trial_case(2, accumulation, DTYPE_FP32, false);
-    c.params[3] = c.params[2];
-    c.params[3].tied_to = 2;
-    strcpy(c.params[3].name, "p3");
+    for (int use = 3; use <= 4; use++) {
+        c.params[use] = c.params[5 - use];
+        c.params[use].tied_to = 5 - use;
+        snprintf(c.params[use].name, sizeof c.params[use].name, "p%d", use);
+    }
+    c.param_count = 5;
     return c;
 }
 
@@ -33,8 +36,10 @@ static void lacks_a_use(const struct check_case *c, const struct case_values *va
 {
     for (int micro = c->accumulation > 1; micro < c->accumulation; micro++)
         for (int rank = 0; rank < c->world; rank++)
-            for (size_t k = 0; k < c->params[2].count; k++)
-                g[2][k] -= case_gradient(values, step, micro, rank, 3)[k] / (float)(c->world * c->accumulation);
+            for (int use = 3; use <= 4; use++)
+                for (size_t k = 0; k < c->params[use].count; k++)
+                    g[5 - use][k] -=
+                        case_gradient(values, step, micro, rank, use)[k] / (float)(c->world * c->accumulation);
 }
 
 Test(diagnose, a_tied_gradient_without_a_use_is_recognised)
@@ -43,6 +48,23 @@ Test(diagnose, a_tied_gradient_without_a_use_is_recognised)
         struct check_case c = tied_case(accumulation);
         assert_fails(state_finding(&c, NULL, &(struct wrong){.gradient = lacks_a_use}), HINT_ONE_USE);
     }
+}
+
+static void fp16_moments(const struct check_case *c, int step, const struct unsharded_state *before,
+                         struct unsharded_state *after)
+{
+    (void)step, (void)before;
+    for (int i = 0; i < c->param_count; i++)
+        for (size_t k = 0; k < c->params[i].count; k++) {
+            after->exp_avg[i][k] = unsharded_round(DTYPE_FP16, after->exp_avg[i][k]);
+            after->exp_avg_sq[i][k] = unsharded_round(DTYPE_FP16, after->exp_avg_sq[i][k]);
+        }
+}
+
+Test(diagnose, second_moments_that_fp16_does_not_hold_are_short)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, false);
+    assert_fails(state_finding(&c, NULL, &(struct wrong){.state = fp16_moments}), HINT_MOMENTS);
 }
 
 // Some first moments are another element's, as if a buffer was written over between the steps.
