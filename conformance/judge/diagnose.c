@@ -170,6 +170,26 @@ static bool are_unset(const struct row *row)
     return unset * 2 > row->wrong_count && (row->wrong_count < row->count || trial->c->gradient_clipping == 0);
 }
 
+// True if the moments that are wrong follow from the right gradient and from no earlier moment.
+static bool are_moments_lost(const struct row *row)
+{
+    const struct trial *trial = row->trial;
+    for (int param = 0; param < trial->c->param_count; param++) {
+        const struct case_group *group = &trial->c->groups[trial->c->params[param].group];
+        for (size_t i = 0; trial_compares(trial, param) && i < trial->c->params[param].count; i++) {
+            double g = row->expected[row->begin[param] + i];
+            double m = (double)trial->after.exp_avg[param][i], v = (double)trial->after.exp_avg_sq[param][i];
+            bool m_right = !is_off(trial->expected.exp_avg[param][i], (float)m);
+            bool v_right = !is_off(trial->expected.exp_avg_sq[param][i], (float)v);
+            if (!m_right && !value_near(m, (1 - group->beta1) * g))
+                return false;
+            if (!v_right && !value_near(v, (1 - group->beta2) * g * g))
+                return false;
+        }
+    }
+    return row->step > 1 && !all_wrong(row, is_parameter_alone);
+}
+
 static enum hint or_other(enum hint hint)
 {
     return hint == HINT_NONE ? HINT_OTHER : hint;
@@ -185,7 +205,7 @@ static enum hint guess(struct row *row, const struct unsharded_decision *decisio
         return HINT_RESUME;
     if (are_unset(row))
         return HINT_UNSET;
-    if (all_wrong(row, are_moments_short) || all_wrong(row, are_moments_swapped))
+    if (all_wrong(row, are_moments_short) || all_wrong(row, are_moments_swapped) || are_moments_lost(row))
         return HINT_MOMENTS;
     if (all_wrong(row, is_parameter_short))
         return HINT_MASTER;

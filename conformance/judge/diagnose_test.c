@@ -67,6 +67,21 @@ Test(diagnose, second_moments_that_fp16_does_not_hold_are_short)
     assert_fails(state_finding(&c, NULL, &(struct wrong){.state = fp16_moments}), HINT_MOMENTS);
 }
 
+// Beta1 is 0.9: a tenth of the gradient is what is left without the first moment.
+static void forgets_first_moments(const struct check_case *c, int step, const struct unsharded_state *before,
+                                  struct unsharded_state *after)
+{
+    for (int i = 0; i < c->param_count && step == 3; i++)
+        for (size_t k = 0; k < c->params[i].count; k++)
+            after->exp_avg[i][k] -= 0.9F * before->exp_avg[i][k];
+}
+
+Test(diagnose, first_moments_that_begin_anew_are_lost)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
+    assert_fails(state_finding(&c, NULL, &(struct wrong){.state = forgets_first_moments}), HINT_MOMENTS);
+}
+
 // Some first moments are another element's, as if a buffer was written over between the steps.
 static void loses_moments(const struct check_case *c, int step, const struct unsharded_state *before,
                           struct unsharded_state *after)
