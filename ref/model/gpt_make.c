@@ -122,6 +122,7 @@ static const struct model_operations gpt_operations = {
     .checkpoint_bytes = gpt_checkpoint_bytes,
     .forward = gpt_forward,
     .backward = gpt_backward,
+    .place = gpt_place,
     .multiplies_matrices = true,
 };
 

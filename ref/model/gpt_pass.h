@@ -8,6 +8,7 @@
 #include "ref/arithmetic/gpt_math.h"
 #include "ref/model/gpt.h"
 #include "ref/model/model.h"
+#include "ref/model/part.h"
 
 // The parameters of a block, in the model's order. With tiles the MLP's four belong to the first tile; each further
 // tile appends its own FC_WEIGHT, FC_BIAS and OUT_WEIGHT, in this order.
@@ -152,6 +153,9 @@ int gpt_embedding_forward(const struct gpt_pass *pass, const struct model_batch 
 int gpt_embedding_backward(const struct gpt_pass *pass, const struct model_batch *batch);
 void gpt_head_forward(const struct gpt_pass *pass, const struct model_batch *batch);
 int gpt_head_backward(const struct gpt_pass *pass, const struct model_batch *batch, float loss_scale);
+
+// Parts for model_operations (model.h).
+int gpt_place(const struct model *whole, const struct model_place *place, int *first_layer, int *layer_count);
 
 // The passes for model_operations (model.h).
 size_t gpt_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing);

@@ -70,6 +70,9 @@ int train_checkpoints_open(const struct train_checkpoint_options *options, const
         .seed = setting->seed,
         .world = setting->world,
     };
+    const struct mesh mesh = config_mesh(setting->config, setting->world);
+    if (mesh_parts(&mesh) > 1 && (options->save || options->resume || options->checkpoint))
+        return err_set(ERR_USAGE, "checkpoints of a mesh with tensor or pipeline are not supported");
     TRY(facts_of(&facts, &out->facts));
     // The store is locked before anything is read from it.
     if (options->save || options->checkpoint)
