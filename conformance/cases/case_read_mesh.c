@@ -7,12 +7,18 @@
 
 #include <string.h>
 
+bool case_has_key(const struct strict_object *object, const char *key)
+{
+    const json_t *value = json_object_get(object->value, key);
+    return value && !json_is_null(value);
+}
+
 int case_read_mesh(const struct strict_object *root, struct check_case *c)
 {
     static const char *const keys[] = {"replicate", "shard", "tensor", "pipeline", "expert", NULL};
     struct strict_object object;
     char message[ERR_MESSAGE_BYTES];
-    if (!json_object_get(root->value, "mesh"))
+    if (!case_has_key(root, "mesh"))
         return ERR_NONE;
     TRY(strict_object_of(root, "mesh", &object));
     TRY(strict_keys(&object, keys));
@@ -27,7 +33,7 @@ int case_read_mesh(const struct strict_object *root, struct check_case *c)
 
 static int read_expert(const struct strict_object *object, struct case_placement *out)
 {
-    out->is_expert = !json_is_null(json_object_get(object->value, "expert"));
+    out->is_expert = case_has_key(object, "expert");
     return out->is_expert ? strict_int(object, "expert", 0, CASE_PARAM_MAX - 1, &out->expert) : ERR_NONE;
 }
 
@@ -37,7 +43,7 @@ int case_read_placement(const struct strict_object *param, const struct check_ca
     struct strict_object object;
     struct case_placement *placement = &out->placement;
     int part = 0, tensor = c->mesh.tensor;
-    bool given = json_object_get(param->value, "placement") != NULL;
+    bool given = case_has_key(param, "placement");
     if (given != case_has_mesh(c))
         return strict_fail(param, "placement", "%s", given ? "is given in a case without a mesh" : "is missing");
     if (!given)
@@ -48,7 +54,7 @@ int case_read_placement(const struct strict_object *param, const struct check_ca
     TRY(strict_word(&object, "tensor", case_part_names, &part));
     TRY(read_expert(&object, placement));
     placement->part = (enum case_part)part;
-    bool has_dimension = !json_is_null(json_object_get(object.value, "dimension"));
+    bool has_dimension = case_has_key(&object, "dimension");
     if (has_dimension != (part == PART_CUT))
         return strict_fail(&object, "dimension", "%s",
                            has_dimension ? "is given for a parameter that is not cut, expected null" : "is null");

@@ -84,7 +84,7 @@ static int read_adapts(const struct strict_object *object, const struct check_ca
                        struct case_param *param)
 {
     char name[CASE_NAME_BYTES];
-    param->is_adapter = json_object_get(object->value, "adapts") != NULL;
+    param->is_adapter = case_has_key(object, "adapts");
     if (!param->is_adapter)
         return ERR_NONE;
     TRY(case_read_name(object, "adapts", "", name));

@@ -63,7 +63,7 @@ static void make_overflow(struct check_case *c, struct suite_item *item)
 {
     make_lora(c, item);
     suite_dynamic(c, 0x1p8, 1000, 1, 1);
-    suite_poke(c, 2, 0, c->world - 1, 11, 31, INFINITY);
+    suite_poke(c, 2, 0, c->world - 1, 2, 3, INFINITY);
 }
 
 static void make_checkpoint(struct check_case *c, struct suite_item *item)
