@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""fairscale: OSS, with gradients averaged by ShardedDataParallel at stage 2 and by DistributedDataParallel at stage 1."""
+"""fairscale: OSS, with gradients averaged by ShardedDataParallel at stage 2, by DistributedDataParallel at stage 1."""
 import contextlib
 
 import torch
