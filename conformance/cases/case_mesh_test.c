@@ -125,7 +125,8 @@ static int parse(const char *mesh, const char *param)
 }
 
 #define MESH(r, s, t, p, e)                                                                                            \
-    "\"mesh\": {\"replicate\": " #r ", \"shard\": " #s ", \"tensor\": " #t ", \"pipeline\": " #p ", \"expert\": " #e "}, "
+    "\"mesh\": {\"replicate\": " #r ", \"shard\": " #s ", \"tensor\": " #t ", \"pipeline\": " #p ", \"expert\": " #e   \
+    "}, "
 #define PLACE(pipeline, tensor, dimension, expert)                                                                     \
     ", \"placement\": {\"pipeline\": " #pipeline ", \"tensor\": \"" tensor "\", \"dimension\": " #dimension            \
     ", \"expert\": " #expert "}"

@@ -18,7 +18,7 @@ struct mesh_run {
     const char *folder, *answer, *store;
     struct mesh_ranks *ranks;
     struct answer_step whole;
-    float *gradient;                                              // of one use
+    float *gradient;                                                    // of one use
     void *seen[CASE_WORLD_MAX][CASE_ACCUMULATION_MAX][CASE_PARAM_MAX];  // what forward used, in the precision
 };
 

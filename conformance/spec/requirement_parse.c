@@ -135,8 +135,7 @@ static int parse_option(const struct parser *p)
     while (option < OPTION_COUNT && strcmp(word, case_option_names[option]) != 0)
         option++;
     p->block->options = 1u << option;
-    return option < OPTION_COUNT ? ERR_NONE
-                                 : wrong(p, p->item_lines[ITEM_OPTIONAL], word, "there is no such option");
+    return option < OPTION_COUNT ? ERR_NONE : wrong(p, p->item_lines[ITEM_OPTIONAL], word, "there is no such option");
 }
 
 // "from 2", or "MUST until 1".

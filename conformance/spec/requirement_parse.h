@@ -54,7 +54,7 @@ struct requirement {
     enum need need;
     unsigned options;  // 1 << enum case_option, one that must be claimed; 0: none
     int since;         // the first suite version that has it
-    int must_until;  // of a SHOULD: the last one in which it was a MUST; 0: none
+    int must_until;    // of a SHOULD: the last one in which it was a MUST; 0: none
     int pattern_count, mutant_count;
     char patterns[REQUIREMENT_PATTERN_MAX][CASE_NAME_BYTES];  // of case names, as a shell's
     char mutants[REQUIREMENT_MUTANT_MAX][CASE_NAME_BYTES];
