@@ -181,6 +181,9 @@ json_t *config_json(const struct config *config);
 // Prints the effective configuration as JSON. Loading it at the same world gives the same configuration.
 void config_print(const struct config *config, FILE *out);
 
+// Prints such an object, its numbers with the fewest digits that read back the same.
+void config_print_json(const json_t *json, FILE *out);
+
 // Prints one line for each note.
 void config_print_notes(const struct config_notes *notes, FILE *out);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products over blocks (gpt.h, product_blocks), on one rank or on those of tensor parallelism (Megatron-LM,
-// arXiv:1909.08053, section 3). Every product has the shape of one block, wherever the block lies.
+// The products with a layer's matrices, whole or over blocks (gpt.h, product_blocks), on one rank or on those of tensor
+// parallelism (Megatron-LM, arXiv:1909.08053, section 3). With blocks every product has the shape of one block,
+// wherever the block lies.
 //
 // The sum over blocks is a balanced binary tree: ((b0 + b1) + (b2 + b3)). A rank folds the subtree of its own blocks,
 // and the T ranks sum T partial sums: each receives a slice of all of them (all-to-all), folds it as the upper part of
@@ -140,7 +141,8 @@ static void make_columns_back(const struct gpt_pass *pass, const struct gpt_bloc
     }
 }
 
-void gpt_cut_multiply(const struct gpt_pass *pass, int index, const void *in, size_t in_width, struct gpt_result out)
+static void multiply_blocks(const struct gpt_pass *pass, int index, const void *in, size_t in_width,
+                            struct gpt_result out)
 {
     if (!has_columns_cut(index)) {
         sum_into(pass, &(struct gpt_blocks){make_rows_product, index, in, in_width}, out);
@@ -152,8 +154,8 @@ void gpt_cut_multiply(const struct gpt_pass *pass, int index, const void *in, si
                      pass_operand(pass, pass->weights[index], column, out.width, false), columns(pass, out, column, n));
 }
 
-void gpt_cut_multiply_back(const struct gpt_pass *pass, int index, const void *out_gradient, size_t out_width,
-                           struct gpt_result in_gradient)
+static void multiply_back_blocks(const struct gpt_pass *pass, int index, const void *out_gradient, size_t out_width,
+                                 struct gpt_result in_gradient)
 {
     if (has_columns_cut(index)) {
         sum_into(pass, &(struct gpt_blocks){make_columns_back, index, out_gradient, out_width}, in_gradient);
@@ -166,8 +168,8 @@ void gpt_cut_multiply_back(const struct gpt_pass *pass, int index, const void *o
                      columns(pass, in_gradient, column, n));
 }
 
-void gpt_cut_weight_gradient(const struct gpt_pass *pass, int index, const void *in, size_t in_width,
-                             const void *out_gradient, size_t out_width)
+static void weight_gradient_blocks(const struct gpt_pass *pass, int index, const void *in, size_t in_width,
+                                   const void *out_gradient, size_t out_width)
 {
     if (!pass_wants(pass, index))
         return;
@@ -182,4 +184,35 @@ void gpt_cut_weight_gradient(const struct gpt_pass *pass, int index, const void 
                      (struct gpt_result){.data = target + row * out_width + column, .width = n, .stride = out_width});
     }
     pass_hand_over(pass, index, target);
+}
+
+void pass_multiply(const struct gpt_pass *pass, int index, const void *in, size_t in_width, struct gpt_result out)
+{
+    if (pass_is_cut(pass)) {
+        multiply_blocks(pass, index, in, in_width, out);
+        return;
+    }
+    pass_product(pass, pass->rows, in_width, (struct matmul_operand){in, in_width, false},
+                 (struct matmul_operand){pass->weights[index], out.width, false}, out);
+}
+
+void pass_multiply_back(const struct gpt_pass *pass, int index, const void *out_gradient, size_t out_width,
+                        struct gpt_result in_gradient)
+{
+    if (pass_is_cut(pass)) {
+        multiply_back_blocks(pass, index, out_gradient, out_width, in_gradient);
+        return;
+    }
+    pass_product(pass, pass->rows, out_width, (struct matmul_operand){out_gradient, out_width, false},
+                 (struct matmul_operand){pass->weights[index], out_width, true}, in_gradient);
+}
+
+void pass_weight_gradient(const struct gpt_pass *pass, int index, const void *in, size_t in_width,
+                          const void *out_gradient, size_t out_width)
+{
+    if (pass_is_cut(pass)) {
+        weight_gradient_blocks(pass, index, in, in_width, out_gradient, out_width);
+        return;
+    }
+    pass_weight_product(pass, index, in_width, (struct matmul_operand){in, in_width, true}, out_gradient, out_width);
 }

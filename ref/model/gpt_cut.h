@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The passes of a GPT whose products are over blocks (gpt.h, product_blocks): gpt_cut.c has the products of its blocks,
-// gpt_cut_ends.c the embedding and the head over blocks of the vocabulary.
+// The passes of a GPT whose products are over blocks (gpt.h, product_blocks): gpt_cut.c has the products of its layers
+// (gpt_pass.h) and their sums, gpt_cut_ends.c the embedding and the head over blocks of the vocabulary.
 #ifndef ZG_GPT_CUT_H
 #define ZG_GPT_CUT_H
 
@@ -8,14 +8,6 @@
 
 // True if the model has blocks.
 bool pass_is_cut(const struct gpt_pass *pass);
-
-// As pass_multiply, pass_multiply_back and pass_weight_gradient, block by block. Sums over blocks are complete, on
-// every rank.
-void gpt_cut_multiply(const struct gpt_pass *pass, int index, const void *in, size_t in_width, struct gpt_result out);
-void gpt_cut_multiply_back(const struct gpt_pass *pass, int index, const void *out_gradient, size_t out_width,
-                           struct gpt_result in_gradient);
-void gpt_cut_weight_gradient(const struct gpt_pass *pass, int index, const void *in, size_t in_width,
-                             const void *out_gradient, size_t out_width);
 
 // A sum over blocks of products of [rows][width]: make overwrites out with this rank's block-th term. The other fields
 // are make's.

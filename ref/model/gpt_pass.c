@@ -8,7 +8,6 @@
 
 #include "ref/arithmetic/accelerator.h"
 #include "base/err.h"
-#include "ref/model/gpt_cut.h"
 #include "ref/arithmetic/gpt_math.h"
 
 #include <assert.h>
@@ -120,27 +119,6 @@ void pass_product(const struct gpt_pass *pass, size_t m, size_t k, struct matmul
     pass_scaled_product(pass, 1.0f, m, k, a, b, c);
 }
 
-void pass_multiply(const struct gpt_pass *pass, int index, const void *in, size_t in_width, struct gpt_result out)
-{
-    if (pass_is_cut(pass)) {
-        gpt_cut_multiply(pass, index, in, in_width, out);
-        return;
-    }
-    pass_product(pass, pass->rows, in_width, (struct matmul_operand){in, in_width, false},
-                 (struct matmul_operand){pass->weights[index], out.width, false}, out);
-}
-
-void pass_multiply_back(const struct gpt_pass *pass, int index, const void *out_gradient, size_t out_width,
-                        struct gpt_result in_gradient)
-{
-    if (pass_is_cut(pass)) {
-        gpt_cut_multiply_back(pass, index, out_gradient, out_width, in_gradient);
-        return;
-    }
-    pass_product(pass, pass->rows, out_width, (struct matmul_operand){out_gradient, out_width, false},
-                 (struct matmul_operand){pass->weights[index], out_width, true}, in_gradient);
-}
-
 // Where operands have the gradient's own format, the product is written there.
 void pass_weight_product(const struct gpt_pass *pass, int index, size_t height, struct matmul_operand in_transposed,
                          const void *out_gradient, size_t out_width)
@@ -152,16 +130,6 @@ void pass_weight_product(const struct gpt_pass *pass, int index, size_t height, 
     pass_product(pass, height, pass->rows, in_transposed, (struct matmul_operand){out_gradient, out_width, false},
                  (struct gpt_result){.data = target, .width = out_width, .is_operand = in_place});
     pass_hand_over(pass, index, target);
-}
-
-void pass_weight_gradient(const struct gpt_pass *pass, int index, const void *in, size_t in_width,
-                          const void *out_gradient, size_t out_width)
-{
-    if (pass_is_cut(pass)) {
-        gpt_cut_weight_gradient(pass, index, in, in_width, out_gradient, out_width);
-        return;
-    }
-    pass_weight_product(pass, index, in_width, (struct matmul_operand){in, in_width, true}, out_gradient, out_width);
 }
 
 void pass_bias_gradient(const struct gpt_pass *pass, int index, const void *out_gradient, size_t width)

@@ -75,7 +75,7 @@ struct gpt_layout {
     size_t scores, scores_gradient, scores_count;  // of attention, from the logits on
     size_t low, low_gradient;                      // u and its gradient (gpt_lora.c), operands
     size_t partials, slices;  // of sums over blocks (gpt_cut.c): a subtree's on each level; the slices that arrive
-    size_t vocabulary_rows;   // what ranks exchange of each row of logits (gpt_cut_ends.c)
+    size_t vocabulary_rows;   // numbers that ranks exchange for each row of logits (gpt_cut_ends.c)
     size_t total;
 };
 
@@ -119,7 +119,8 @@ struct gpt_result {
 void pass_product(const struct gpt_pass *pass, size_t m, size_t k, struct matmul_operand a, struct matmul_operand b,
                   struct gpt_result c);
 
-// out = in W, for operands in; din = dout W^T; dW = in^T dout; db = the sum of dout's rows.
+// With a layer's matrix (gpt_cut.c): out = in W, for operands in; din = dout W^T; dW = in^T dout; db = the sum of
+// dout's rows.
 void pass_multiply(const struct gpt_pass *pass, int index, const void *in, size_t in_width, struct gpt_result out);
 void pass_multiply_back(const struct gpt_pass *pass, int index, const void *out_gradient, size_t out_width,
                         struct gpt_result in_gradient);

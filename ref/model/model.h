@@ -132,8 +132,8 @@ int model_backward(struct model_run *run, int layer, const struct model_batch *b
 // The micro-batch's unscaled mean loss, after the last layer's forward.
 double model_loss(const struct model_run *run);
 
-// What the ranks that cut a layer exchange in its forward, or its backward, beside its checkpoint's recomputation: sums
-// of sum_elements floats, in which each of T ranks sends a slice to each other one and its slice of the sum to all; and
+// The exchange of the ranks that cut a layer, in its forward or in its backward with recomputation: sums of
+// sum_elements floats, in which each of T ranks sends a slice to each other one and its slice of the sum to all; and
 // all-gathers of gathered_elements floats from each rank, all together.
 struct model_exchange {
     size_t sums, sum_elements, gathered_elements;

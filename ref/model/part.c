@@ -16,6 +16,17 @@ size_t model_slice_index(const struct model_slice *slice, size_t i)
     return slice->begin + i / slice->block_size * slice->stride + i % slice->block_size;
 }
 
+bool model_slice_next(const struct model_slice *slice, size_t end, size_t *at, size_t *index, size_t *count)
+{
+    if (*at >= end)
+        return false;
+    size_t left = slice->block_size - *at % slice->block_size;
+    *index = model_slice_index(slice, *at);
+    *count = left < end - *at ? left : end - *at;
+    *at += *count;
+    return true;
+}
+
 struct model_slice model_slice_whole(const struct model *whole, int param)
 {
     return (struct model_slice){
@@ -70,8 +81,7 @@ static bool layer_uses(const struct model_layer *layer, int param)
     return false;
 }
 
-// Adds the whole model's parameter if a layer of the part uses it. The shape of a slice is that of its use: rows or
-// columns are fewer.
+// Adds the whole model's parameter if a layer of the part uses it.
 static int add_param(struct model_part *part, int param)
 {
     struct model_param *p = &part->params[part->model.param_count];

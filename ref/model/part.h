@@ -57,6 +57,10 @@ struct model_slice model_slice_whole(const struct model *whole, int param);
 void model_slice_take(const struct model_slice *slice, const void *whole, size_t element_bytes, void *out);
 void model_slice_put(const struct model_slice *slice, const void *from, size_t element_bytes, void *whole);
 
+// The elements of a slice from *at on, up to `end`, that follow each other in the whole parameter: `count` of them, of
+// which the first has index *index there. Advances *at behind them; returns false at the end.
+bool model_slice_next(const struct model_slice *slice, size_t end, size_t *at, size_t *index, size_t *count);
+
 // The elements of a slice, and where element i of the slice lies in the whole parameter.
 size_t model_slice_count(const struct model_slice *slice);
 size_t model_slice_index(const struct model_slice *slice, size_t i);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training on meshes with tensor parallelism: at every stage, tier, dtype, accumulation and schedule, every bit of
-// every part is unsharded Adam's, the bytes held and moved are the formulas', and the digest is that of one part.
+// every part is unsharded Adam's, the bytes held and moved are the formulas', and the digest is the uncut model's.
 #include "base/folder_test.h"
 #include "ref/comm/mpirun_test.h"
 #include "ref/train/offload_trial.h"
@@ -143,6 +143,33 @@ Test(tensor_train, processes_have_the_bits_of_threads)
     digest_in(output, processes);
     cr_expect_eq(strlen(threads), 32);
     cr_expect_str_eq(processes, threads);
+}
+
+// A run on one mesh, saved, and continued on another, has the bits of a run on either.
+Test(tensor_train, checkpoints_continue_on_any_other_mesh)
+{
+    enum { MESHES = 3 };
+    static const char *const meshes_of[MESHES] = {"shard=2", "tensor=2,shard=2", "tensor=4,shard=2"};
+    static char output[1 << 16];
+    char folder[PATH_MAX], command[4 * PATH_MAX], digest[33], whole[33];
+    const char *train = ZG_BINARY_DIR "/zerogauge train --model gpt-nano:blocks=4,heads=4 --verify --json";
+    folder_make(folder);
+    snprintf(command, sizeof command, "%s --preset zero2 --mesh shard=2 --steps 4 2>&1", train);
+    cr_assert_eq(command_run(command, output, sizeof output), 0, "%s", output);
+    digest_in(output, whole);
+    cr_assert_eq(strlen(whole), 32);
+    for (int from = 0; from < MESHES; from++)
+        for (int to = 0; to < MESHES; to++) {
+            snprintf(command, sizeof command,
+                     "%s --preset zero%d --mesh %s --steps 2 --save %s/%d%d >%s/log 2>&1 && %s --preset zero%d --mesh "
+                     "%s --steps 4 --resume %s/%d%d 2>&1",
+                     train, 1 + from, meshes_of[from], folder, from, to, folder, train, 3 - to, meshes_of[to], folder,
+                     from, to);
+            cr_assert_eq(command_run(command, output, sizeof output), 0, "%s", output);
+            digest_in(output, digest);
+            cr_expect_str_eq(digest, whole, "from %s to %s", meshes_of[from], meshes_of[to]);
+        }
+    folder_remove(folder);
 }
 
 static void expect_refusal(const char *arguments, const char *expected)

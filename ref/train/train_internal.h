@@ -68,10 +68,6 @@ void train_part_close(struct train_rank *rank);
 // Adds the bytes that the layers' passes exchange in a step.
 void train_part_formula(const struct train_rank *rank, struct formula *formula);
 
-// The number of the part that a rank trains, and the first rank that trains it.
-int train_part_of(const struct mesh *mesh, int rank);
-int train_part_first(const struct mesh *mesh, int part);
-
 // The ranks that train one part, each with micro-batches of its own.
 int train_data_ranks(const struct train_setting *setting);
 

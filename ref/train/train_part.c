@@ -20,6 +20,17 @@ static int check_recipe(const struct train_rank *rank)
     return ERR_NONE;
 }
 
+// The number of the part that a rank trains, and the first rank that trains it.
+static int part_of(const struct mesh *mesh, int rank)
+{
+    return mesh_index_in(mesh, MESH_PIPELINE, rank) * mesh->tensor + mesh_index_in(mesh, MESH_TENSOR, rank);
+}
+
+static int first_rank_of(const struct mesh *mesh, int part)
+{
+    return part / mesh->tensor * mesh->tensor * mesh_group_size(mesh, MESH_DATA) + part % mesh->tensor;
+}
+
 // The ranks that agree with this one in a number.
 typedef int number_of(const struct mesh *mesh, int rank);
 
@@ -43,16 +54,6 @@ static int split(struct train_rank *rank, number_of *number, struct comm **out)
     TRY(comm_split(rank->comm, members, count, out));
     comm_count_in(*out, &rank->ledger);
     return ERR_NONE;
-}
-
-int train_part_of(const struct mesh *mesh, int rank)
-{
-    return mesh_index_in(mesh, MESH_PIPELINE, rank) * mesh->tensor + mesh_index_in(mesh, MESH_TENSOR, rank);
-}
-
-int train_part_first(const struct mesh *mesh, int part)
-{
-    return part / mesh->tensor * mesh->tensor * mesh_group_size(mesh, MESH_DATA) + part % mesh->tensor;
 }
 
 int train_data_ranks(const struct train_setting *setting)
@@ -79,7 +80,7 @@ int train_part_open(struct train_rank *rank)
     TRY(model_part_open(setting->model, &place, &rank->part));
     rank->model = &rank->part->model;
     TRY(split(rank, data_of, &rank->parts_comm));
-    TRY(split(rank, train_part_of, &rank->data_comm));
+    TRY(split(rank, part_of, &rank->data_comm));
     if (mesh->tensor == 1)
         return ERR_NONE;
     if (setting->accelerator)
@@ -155,9 +156,9 @@ static int visit_bucket(struct train_rank *rank, struct train_bucket *b, train_v
 
 int train_each_bucket(struct train_rank *rank, train_visit *visit, void *context)
 {
-    int own_part = train_part_of(&rank->mesh, rank->rank);
+    int own_part = part_of(&rank->mesh, rank->rank);
     for (int part = 0; part < mesh_parts(&rank->mesh); part++) {
-        struct train_bucket b = {.first_rank = train_part_first(&rank->mesh, part), .mine = part == own_part};
+        struct train_bucket b = {.first_rank = first_rank_of(&rank->mesh, part), .mine = part == own_part};
         int count = rank->stage.layout.bucket_count;
         if (rank->part)
             TRY(comm_broadcast(rank->comm, &count, sizeof count, b.first_rank));
