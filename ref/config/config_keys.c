@@ -211,7 +211,6 @@ static const struct config_key KEYS[] = {
     USED("scheduler.params.warmup_min_ratio", NUMBER, ACCEPTS(KEY_AUTO), RANGE(0, 1)),
     USED("scheduler.params.cos_min_ratio", NUMBER, ACCEPTS(KEY_AUTO), RANGE(0, 1)),
     FIXED("scheduler.params.last_batch_iteration", INTEGER, "-1", "a run starts at its first step"),
-
     USED("zerogauge", OBJECT, ACCEPTS(0)),
     USED("zerogauge.recipe", STRING, ACCEPTS(0)),
     USED("zerogauge.clip_form", STRING, ACCEPTS(0), CHOICES("deepspeed|torch")),

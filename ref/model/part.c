@@ -99,7 +99,7 @@ static int add_param(struct model_part *part, int param)
     if (part->whole->operations->slice)
         TRY(part->whole->operations->slice(part->whole, &part->place, slice, p));
     // A parameter of several parts of a pipeline, a tied weight, belongs to the first. Later ones have copies of it,
-    // which their stages of ZeRO do not update (train_pipeline.h).
+    // which their stages of ZeRO do not update (train_pipeline.c).
     if (part->whole->params[param].first_layer < part->first_layer) {
         slice->counted = false;
         p->frozen = true;

@@ -4,10 +4,10 @@
 #define ZG_TRAIN_INTERNAL_H
 
 #include "ref/train/activation.h"
-#include "ref/train/train_pipeline.h"
 #include "ref/mesh/mesh.h"
 #include "ref/model/part.h"
 #include "ref/oracle/oracle.h"
+#include "ref/pipeline/schedule.h"
 #include "ref/train/train.h"
 
 #include <pthread.h>
@@ -17,6 +17,16 @@ struct train_totals {
     uint64_t accounting_differs;  // ranks whose ledger differs from the formula in any line
     uint64_t unlocked_bytes, host_hits, host_misses;
     uint64_t moved_bytes[LANE_COUNT][OPERATION_COUNT], formula_moved_bytes[LANE_COUNT][OPERATION_COUNT];
+};
+
+// A rank as a stage of a pipeline (train_pipeline.c).
+struct train_pipeline {
+    struct pipeline_schedule schedule;
+    int stage;                       // this rank's, of schedule.stage_count
+    int before, after, first, last;  // ranks of parts_comm: the neighbours' and the ends', if they are others
+    int tied;                        // the tied weight's index in this stage's model; -1: none, or at no other end
+    size_t tied_bytes;               // in the model's dtype
+    void *tied_gradient;             // the last stage: its part of the gradient
 };
 
 struct train_rank {
@@ -124,5 +134,25 @@ int verify_step(struct train_rank *rank, uint64_t step, bool applied, double los
 
 // Collective: rank 0 receives the digest.
 int verify_digest(struct train_rank *rank, char digest[FILE_DIGEST_BYTES]);
+
+// Sets the rank's stage and its schedule; the rest after the stage of ZeRO is open.
+void train_pipeline_place(struct train_rank *rank);
+int train_pipeline_open(struct train_rank *rank);
+
+// Issues an action that is a message.
+int train_pipeline_message(struct train_rank *rank, struct pipeline_action action);
+
+// Around a micro-batch's backward. receive_tied: in the first stage, when its embedding's gradient is open.
+int train_pipeline_receive_tied(struct train_rank *rank, int micro, int layer);
+int train_pipeline_send_tied(struct train_rank *rank, int micro);
+
+// After an update whose parameters forward will see: sends the tied weight from the first stage to the last.
+int train_pipeline_share_tied(struct train_rank *rank);
+
+// The same after a checkpoint is loaded, complete and uncounted: a checkpoint has each weight once.
+int train_pipeline_resume(struct train_rank *rank);
+
+// Adds the bytes held, and those sent in every step and after every update.
+void train_pipeline_formula(const struct train_rank *rank, struct formula *formula);
 
 #endif

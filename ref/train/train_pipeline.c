@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+// A rank as a stage of a pipeline: activations and their gradients go to and come from the neighbouring stages, and a
+// tied weight is kept equal at both ends. Without pipeline parallelism there is one stage, and nothing of this happens.
+//
+// The token embedding of a GPT is in the first stage, which uses it as a table, and in the last one, which uses it as
+// the head. Its gradient is a sum of both uses, micro-batch by micro-batch, as without a pipeline: the last stage sends
+// its part of each micro-batch's gradient to the first, where the embedding's backward adds its own. The first stage
+// alone has the optimizer's states, counts the gradient in the norm and makes the update, and sends the updated weight
+// to the last. (Megatron-LM sums the gradients of all micro-batches at both ends and updates both copies, which rounds
+// in another order.)
 #include "ref/train/train_internal.h"
 
 #include "base/err.h"
