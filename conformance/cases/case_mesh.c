@@ -4,8 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-const char *const case_part_names[] = {
-    [PART_WHOLE] = "whole", [PART_CUT] = "cut", [PART_PARTIAL] = "partial", NULL};
+const char *const case_part_names[] = {[PART_WHOLE] = "whole", [PART_CUT] = "cut", [PART_PARTIAL] = "partial", NULL};
 
 const char *const case_option_names[] = {
     [OPTION_REPLICATE] = "replicate", [OPTION_TENSOR] = "tensor", [OPTION_PIPELINE] = "pipeline",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts on a mesh: together they are the whole, and their gradients are those of the data ranks.
+// Parts on a mesh: together they are the whole, and their gradients add up to the gradients of the data ranks.
 #include "conformance/cases/case_mesh.h"
 #include "conformance/suite/suite.h"
 #include "base/err.h"
@@ -125,7 +125,8 @@ static int parse(const char *mesh, const char *param)
 }
 
 #define MESH(r, s, t, p, e)                                                                                            \
-    "\"mesh\": {\"replicate\": " #r ", \"shard\": " #s ", \"tensor\": " #t ", \"pipeline\": " #p ", \"expert\": " #e "}, "
+    "\"mesh\": {\"replicate\": " #r ", \"shard\": " #s ", \"tensor\": " #t ", \"pipeline\": " #p ", \"expert\": " #e   \
+    "}, "
 #define PLACE(pipeline, tensor, dimension, expert)                                                                     \
     ", \"placement\": {\"pipeline\": " #pipeline ", \"tensor\": \"" tensor "\", \"dimension\": " #dimension            \
     ", \"expert\": " #expert "}"

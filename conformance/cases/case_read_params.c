@@ -97,7 +97,8 @@ static int read_adapts(const struct strict_object *object, const struct check_ca
 
 static int read_param(const struct strict_object *object, struct check_case *c, int index)
 {
-    static const char *const keys[] = {"name", "shape", "group", "frozen", "used", "tied_to", "?adapts", "?placement", NULL};
+    static const char *const keys[] = {"name",    "shape",   "group",      "frozen", "used",
+                                       "tied_to", "?adapts", "?placement", NULL};
     struct case_param *param = &c->params[index];
     TRY(strict_keys(object, keys));
     TRY(case_read_name(object, "name", "", param->name));

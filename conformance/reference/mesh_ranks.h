@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference where a mesh cuts the model over tensor ranks, pipeline stages or experts: all ranks of the world in one
-// process, each with no more than its own parts, and every exchange between them as the group of its mesh makes it.
+// The reference where a mesh cuts the model over tensor ranks, pipeline stages or experts: all ranks of the world in
+// one process, each with no more than its own parts, and every exchange between them as the group of its mesh makes it.
 // Gradients are given by coordinate, so there are no products: what is here is how they are summed, scaled, measured
 // and applied, and how ZeRO partitions the states of a part.
 //
@@ -15,16 +15,16 @@
 
 #include "conformance/cases/case_mesh.h"
 #include "conformance/contract/answer.h"
-#include "conformance/reference/reference.h"
+#include "ref/config/config.h"
 #include "ref/optimizer/scaler.h"
 #include "ref/recipe/recipe.h"
 
 // A rank's part of a parameter that is not tied: arrays of case_part_count elements, in fp32.
 struct mesh_part {
     bool is_held;
-    size_t count, begin, end;            // states are this rank's from begin to end
-    float *model;                        // as forward uses it, in the precision
-    float *grad;                         // over micro-steps; then the sum over ranks, too
+    size_t count, begin, end;  // states are this rank's from begin to end
+    float *model;              // as forward uses it, in the precision
+    float *grad;               // over micro-steps; then the sum over ranks, too
     float *master, *exp_avg, *exp_avg_sq;
 };
 
@@ -37,9 +37,9 @@ struct mesh_ranks {
     struct recipe_state states[CASE_GROUP_MAX];
     struct scaler scaler;
     uint64_t t, skipped;
-    bool applied;    // the last step
-    double norm;     // of the last step's mean
-    float divisor;   // of the sums that the mean is made of
+    bool applied;   // the last step
+    double norm;    // of the last step's mean
+    float divisor;  // of the sums that the mean is made of
 };
 
 // Ranks without values. c and config outlive them.
@@ -50,8 +50,8 @@ void mesh_ranks_close(struct mesh_ranks *ranks);  // null-safe
 // first stage's, of one that is the same on all tensor ranks the first one's, of replicas the first one's.
 bool mesh_counts(const struct mesh_ranks *ranks, int rank, int param);
 
-// Scatters whole states to the parts, or collects them. NULL arrays of `whole` are left out; gradients are divided to be
-// the mean.
+// Scatters whole states to the parts, or collects them. NULL arrays of `whole` are left out; gradients are divided to
+// be the mean.
 void mesh_scatter(struct mesh_ranks *ranks, const struct answer_step *whole);
 void mesh_collect(const struct mesh_ranks *ranks, struct answer_step *whole);
 

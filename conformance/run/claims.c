@@ -84,7 +84,8 @@ static int read_set(const struct strict_object *root, const char *key, size_t ro
     char shown[TEXT_MESSAGE_BYTES];
     if (!json_object_get(root->value, key))
         return ERR_NONE;
-    TRY(strict_array(root, key, words == features || words == knobs || words == case_option_names ? 0 : 1, room, &list, &count));
+    TRY(strict_array(root, key, words == features || words == knobs || words == case_option_names ? 0 : 1, room, &list,
+                     &count));
     *set = 0;
     for (size_t i = 0; i < count; i++) {
         const json_t *element = json_array_get(list, i);
@@ -141,10 +142,21 @@ static int read_choice(const struct strict_object *root, const char *key, const 
 
 static int read_all(const struct strict_object *root, struct claims *out)
 {
-    static const char *const keys[] = {
-        "contract",       "name",      "version", "?stages",    "?worlds", "?precisions", "?offload_optimizer",
-        "?offload_param", "?features", "?knobs",  "?clip_form", "?scaler", "?unused",     "?optional",
-        NULL};
+    static const char *const keys[] = {"contract",
+                                       "name",
+                                       "version",
+                                       "?stages",
+                                       "?worlds",
+                                       "?precisions",
+                                       "?offload_optimizer",
+                                       "?offload_param",
+                                       "?features",
+                                       "?knobs",
+                                       "?clip_form",
+                                       "?scaler",
+                                       "?unused",
+                                       "?optional",
+                                       NULL};
     int contract, clip = CLAIMS_CLIP_EITHER, scaler = SCALER_DEEPSPEED, unused = CLAIMS_UNUSED_EITHER;
     uint64_t stages = out->stages;
     TRY(strict_keys(root, keys));

@@ -285,5 +285,6 @@ int check_and_report(const struct check_options *a, const struct check_part *par
         TRY(claims_read(a->claims, &claims));
     struct check_part asked = *part;
     TRY(choose_options(a, a->claims ? &claims : NULL, !a->plugin && !rest[0], &asked));
-    return check_with(a, &asked, a->claims ? &claims : NULL, rest, rest[0] ? rest : command, ranks, interrupted, status);
+    return check_with(a, &asked, a->claims ? &claims : NULL, rest, rest[0] ? rest : command, ranks, interrupted,
+                      status);
 }

@@ -37,7 +37,11 @@ enum need {
     NEED_COUNT
 };
 
-const char *need_name(enum need need);  // "sharding"; "" for NEED_NOTHING
+// The need of a name; "" is NEED_NOTHING. Returns whether there is one. And the set of a word of case_option_names; ""
+// is the empty one.
+bool need_find(const char *name, enum need *out);
+bool option_find(const char *word, unsigned *out);
+
 bool need_has(enum need need, const struct check_case *c);
 
 // "R-", capital letters, '-', two digits: how long that is at the start of a text; 0: it is not there.
@@ -54,7 +58,7 @@ struct requirement {
     enum need need;
     unsigned options;  // 1 << enum case_option, one that must be claimed; 0: none
     int since;         // the first suite version that has it
-    int must_until;  // of a SHOULD: the last one in which it was a MUST; 0: none
+    int must_until;    // of a SHOULD: the last one in which it was a MUST; 0: none
     int pattern_count, mutant_count;
     char patterns[REQUIREMENT_PATTERN_MAX][CASE_NAME_BYTES];  // of case names, as a shell's
     char mutants[REQUIREMENT_MUTANT_MAX][CASE_NAME_BYTES];

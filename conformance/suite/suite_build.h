@@ -11,8 +11,8 @@ struct suite_item {
     int world, stage;
     enum dtype precision;
     char variant[32];
-    bool own_data;     // its data differs from that of the row's other variants
-    int resume_world;  // ranks of the half that resumes; 0: the same
+    bool own_data;            // its data differs from that of the row's other variants
+    int resume_world;         // ranks of the half that resumes; 0: the same
     struct mesh resume_mesh;  // of a case on a mesh: that of the half that resumes
 };
 
