@@ -13,7 +13,7 @@ enum item { ITEM_SOURCE, ITEM_CHECK, ITEM_NEEDS, ITEM_OPTIONAL, ITEM_VERSIONS, I
 static const char *const item_starts[ITEM_COUNT] = {
     "- Source: ", "- Check: ", "- Needs: ", "- Optional: ", "- Versions: ", "- Mutants: "};
 
-enum { ITEM_BYTES = 1024 };
+enum { ITEM_BYTES = 4096 };
 
 struct parser {
     const char *name;

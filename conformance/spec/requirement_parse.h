@@ -22,7 +22,7 @@
 #include "conformance/cases/case.h"
 #include "conformance/spec/aspect.h"
 
-enum { REQUIREMENT_PATTERN_MAX = 8, REQUIREMENT_MUTANT_MAX = 16 };
+enum { REQUIREMENT_PATTERN_MAX = 8, REQUIREMENT_MUTANT_MAX = 96 };
 
 // How many a SPEC.md may have.
 enum { REQUIREMENT_MAX = 128 };
