@@ -171,6 +171,9 @@ static void sample(uint64_t from, uint64_t count)
         // Skipped steps depend on values, which a plan does not have.
         if (strncmp(t.model, "linear-overflow", 15) == 0)
             t.model = "linear";
+        // So do clipped ones, of which a speculative update is made again.
+        if (t.speculative)
+            t.clip = 1e6;
         demand(&t);
     }
 }
