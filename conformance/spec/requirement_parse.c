@@ -3,17 +3,18 @@
 
 #include "base/err.h"
 #include "base/safe_text.h"
+#include "conformance/cases/case_mesh.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum item { ITEM_SOURCE, ITEM_CHECK, ITEM_NEEDS, ITEM_VERSIONS, ITEM_MUTANTS, ITEM_COUNT };
+enum item { ITEM_SOURCE, ITEM_CHECK, ITEM_NEEDS, ITEM_OPTIONAL, ITEM_VERSIONS, ITEM_MUTANTS, ITEM_COUNT };
 static const char *const item_starts[ITEM_COUNT] = {
-    "- Source: ", "- Check: ", "- Needs: ", "- Versions: ", "- Mutants: "};
+    "- Source: ", "- Check: ", "- Needs: ", "- Optional: ", "- Versions: ", "- Mutants: "};
 
-enum { ITEM_BYTES = 1024 };
+enum { ITEM_BYTES = 4096 };
 
 struct parser {
     const char *name;
@@ -124,6 +125,19 @@ static int parse_need(const struct parser *p)
     return p->block->need < NEED_COUNT ? ERR_NONE : wrong(p, p->item_lines[ITEM_NEEDS], word, "there is no such need");
 }
 
+static int parse_option(const struct parser *p)
+{
+    const char *word = p->items[ITEM_OPTIONAL];
+    int option = 0;
+    p->block->options = 0;
+    if (!*word)
+        return ERR_NONE;
+    while (option < OPTION_COUNT && strcmp(word, case_option_names[option]) != 0)
+        option++;
+    p->block->options = 1u << option;
+    return option < OPTION_COUNT ? ERR_NONE : wrong(p, p->item_lines[ITEM_OPTIONAL], word, "there is no such option");
+}
+
 // "from 2", or "MUST until 1".
 static int parse_versions(struct parser *p)
 {
@@ -140,7 +154,7 @@ static int parse_versions(struct parser *p)
 // Steps over the optional items that do not begin on this line.
 static void skip_optional_items(struct parser *p, const char *line)
 {
-    while ((p->item_count == ITEM_NEEDS || p->item_count == ITEM_VERSIONS) &&
+    while (p->item_count >= ITEM_NEEDS && p->item_count <= ITEM_VERSIONS &&
            !starts_with(line, item_starts[p->item_count]))
         p->item_count++;
 }
@@ -172,6 +186,7 @@ static int end_block(struct parser *p)
                        item_starts[p->item_count]);
     TRY(parse_check(p));
     TRY(parse_need(p));
+    TRY(parse_option(p));
     TRY(parse_versions(p));
     TRY(parse_names(p, ITEM_MUTANTS, p->items[ITEM_MUTANTS], "", REQUIREMENT_MUTANT_MAX, block->mutants,
                     &block->mutant_count));
@@ -206,7 +221,7 @@ static int begin_block(struct parser *p)
     p->block->text = p->text + p->line_start;
     p->block->text_bytes = strlen(p->line);
     p->block_line = p->line_number;
-    p->items[ITEM_NEEDS][0] = p->items[ITEM_VERSIONS][0] = '\0';
+    p->items[ITEM_NEEDS][0] = p->items[ITEM_OPTIONAL][0] = p->items[ITEM_VERSIONS][0] = '\0';
     p->item_count = 0;
     p->item_open = false;
     return ERR_NONE;
@@ -237,7 +252,7 @@ static int parse_block_line(struct parser *p)
         skip_optional_items(p, p->line);
         if (p->item_count == ITEM_COUNT || !starts_with(p->line, item_starts[p->item_count]))
             return wrong(p, p->line_number, p->line,
-                         "expected the items Source, Check, Needs, Versions and Mutants, in this order");
+                         "expected the items Source, Check, Needs, Optional, Versions and Mutants, in this order");
         p->item_lines[p->item_count] = p->line_number;
         p->items[p->item_count][0] = '\0';
         p->item_open = true;

@@ -38,7 +38,7 @@ static double gpt_layer_flops(const struct model *model, int layer, size_t seque
         if (lora_adapts(&shape->lora, gpt_modules[i]))
             row += 2.0 * (double)(shape->lora.rank * (in_width + out_width));
     }
-    return rows * row;
+    return rows * row / (double)gpt_widths_of(model).parts;
 }
 
 static int block_layers(const struct gpt_shape *shape)
@@ -122,6 +122,9 @@ static const struct model_operations gpt_operations = {
     .checkpoint_bytes = gpt_checkpoint_bytes,
     .forward = gpt_forward,
     .backward = gpt_backward,
+    .place = gpt_place,
+    .slice = gpt_slice,
+    .exchange = gpt_exchange,
     .multiplies_matrices = true,
 };
 
@@ -242,7 +245,7 @@ static int shape_check(const char *name, const struct gpt_shape *shape)
     if (shape->tile_count > 1 && shape->lora.rank > 0)
         return err_set(ERR_USAGE,
                        "%s has tiles and adapters: an adapter belongs to a whole matrix; leave out the tiles", name);
-    return ERR_NONE;
+    return gpt_check_blocks(name, shape);
 }
 
 int gpt_make(const char *name, const struct gpt_shape *shape, struct model **out)

@@ -20,7 +20,7 @@ int train_batch(const struct train_setting *setting, uint64_t step, int micro, i
     if (!setting->text)
         return ERR_NONE;
     // Numbered micro-step by micro-step, so that the text of a step depends only on ranks x micro-steps.
-    uint64_t index = (uint64_t)micro * (uint64_t)setting->world + (uint64_t)rank;
+    uint64_t index = (uint64_t)micro * (uint64_t)train_data_ranks(setting) + (uint64_t)rank;
     return text_batch(setting->text, setting->seed, step, index, setting->config->micro_batch,
                       setting->model->sequence_length, tokens);
 }
@@ -52,7 +52,7 @@ static int run_compute(void *arguments)
 static int issue_compute(struct train_rank *rank, int layer, enum pass pass, const struct model_batch *batch,
                          void *checkpoint)
 {
-    const struct model *model = rank->setting->model;
+    const struct model *model = rank->model;
     const struct model_layer *u = &model->layers[layer];
     size_t params_bytes = (size_t)model->param_count * sizeof(void *);
     size_t gradients_bytes = (size_t)model->param_count * sizeof(struct model_gradient);
@@ -94,6 +94,7 @@ static int issue_compute(struct train_rank *rank, int layer, enum pass pass, con
     return executor_issue(rank->executor, &(struct executor_operation){
                                               .name = pass == PASS_FORWARD ? "forward" : "backward",
                                               .lane = LANE_COMPUTE,
+                                              .meets = rank->tensor_comm != NULL,
                                               .run = run_compute,
                                               .arguments = a,
                                               .arguments_bytes = sizeof *a + params_bytes + gradients_bytes,
@@ -106,12 +107,12 @@ static int issue_compute(struct train_rank *rank, int layer, enum pass pass, con
 
 int train_step(struct train_rank *rank, uint64_t step, bool *applied)
 {
-    const struct model *model = rank->setting->model;
+    const struct model *model = rank->model;
     struct stage *stage = &rank->stage;
     rank->loss = 0.0;
     for (int micro = 0; micro < (int)rank->setting->config->accumulation; micro++) {
         struct model_batch *batch = &rank->batches[micro];
-        TRY(train_batch(rank->setting, step, micro, rank->rank, (uint16_t *)(uintptr_t)batch->tokens, batch));
+        TRY(train_batch(rank->setting, step, micro, rank->data_rank, (uint16_t *)(uintptr_t)batch->tokens, batch));
         stage_begin_micro_step(stage, micro);
         for (int layer = 0; layer < model->layer_count; layer++) {
             TRY(stage_acquire(stage, layer, PASS_FORWARD));
