@@ -45,9 +45,8 @@ void formula_of(const struct stage *stage, int rank, uint64_t activation_bytes, 
     formula_hold_staging(stage, out);
     out->held_bytes[TIER_DEVICE][KIND_ACTIVATION] = activation_bytes;
     formulas[number].move(&t, out);
-    if (!stage->operations->replicates_update)
-        formula_move_norm(&t, out);
-    out->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += (t.ranks * t.replicas - 1) * report_bytes;
+    formula_move_norm(&t, out);
+    out->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += report_bytes;
 }
 
 // Appends "p Psi" or "(g + K) Psi/N" to a sum.

@@ -17,7 +17,9 @@ struct gpt_shape {
     size_t sequence_length;
     size_t vocabulary;
     size_t tile_count;  // parts of each block's MLP; a divisor of 4 x width
-    struct lora lora;   // adapters of a block's modules: attn.c_attn, attn.c_proj, mlp.c_fc, mlp.c_proj
+    size_t
+        product_blocks;  // blocks of heads, of the MLP's hidden channels and of the vocabulary; 1: products are whole
+    struct lora lora;    // adapters of a block's modules: attn.c_attn, attn.c_proj, mlp.c_fc, mlp.c_proj
 };
 
 // Makes a model with the layers "embedding", "h.0" ..., "head". Parameters have the names, shapes and order of GPT-2's
@@ -28,6 +30,12 @@ struct gpt_shape {
 // block is several layers, "h.0.attn", "h.0.mlp.tile.0", ...; tile t has the columns h.0.mlp.tile.t.c_fc.{weight,bias}
 // of c_fc, and the rows h.0.mlp.tile.t.c_proj.weight of c_proj, whose bias the first tile adds. Initial values equal
 // the whole matrices', so that training begins with the same function for any number of tiles.
+//
+// With more than one product block, a power of two, products are made block by block (gpt_cut.h): c_attn by blocks of
+// heads, c_fc of hidden channels, the head of the vocabulary, each block's columns by themselves; and the products over
+// heads, hidden channels and vocabulary are sums over blocks, folded as a balanced binary tree. So a rank of tensor
+// parallelism that has some of the blocks computes what one rank alone would, bit by bit (part.h). Parameters and
+// initial values are the same for any number of blocks; the last bits of products are not.
 //
 // With adapters all parameters but these are frozen, and keep their initial values. A tile is no module that an adapter
 // could belong to: ERR_USAGE for both.

@@ -17,21 +17,6 @@ static const struct gpt_shape *shape_of(const struct model *model)
     return model->shape;
 }
 
-struct gpt_layer gpt_layer_of(const struct model *model, int layer)
-{
-    size_t tiles = shape_of(model)->tile_count, layers_a_block = tiles == 1 ? 1 : 1 + tiles;
-    if (layer == 0)
-        return (struct gpt_layer){.kind = GPT_EMBEDDING};
-    if (layer == model->layer_count - 1)
-        return (struct gpt_layer){.kind = GPT_HEAD};
-    size_t block = ((size_t)layer - 1) / layers_a_block, part = ((size_t)layer - 1) % layers_a_block;
-    return (struct gpt_layer){.kind = GPT_BLOCK,
-                              .block = block,
-                              .attention = part == 0,
-                              .mlp = tiles == 1 || part > 0,
-                              .tile = part > 0 ? part - 1 : 0};
-}
-
 // Parameters have the format of an accelerator's operands. On the host operands are floats, except for the embedding's
 // tables, which are read by row.
 static void pass_weights(struct gpt_pass *pass, const void *const params[])
@@ -55,6 +40,7 @@ static struct gpt_pass pass_make(struct model_run *run, int layer, const void *c
     const struct model *model = run->model;
     const struct gpt_shape *shape = shape_of(model);
     assert(run->sequence_count > 0 && shape->tile_count > 0 && shape->width % shape->head_count == 0);
+    const struct gpt_widths own = gpt_widths_of(model);
     struct gpt_pass pass = {.run = run,
                             .shape = shape,
                             .list = &model->layers[layer],
@@ -64,7 +50,12 @@ static struct gpt_pass pass_make(struct model_run *run, int layer, const void *c
                             .memory = run->memory,
                             .rows = run->sequence_count * model->sequence_length,
                             .width = shape->width,
-                            .tile_width = 4 * shape->width / shape->tile_count,
+                            .heads_width = own.heads_width,
+                            .tile_width = own.tile_width,
+                            .vocabulary = own.vocabulary,
+                            .blocks = own.blocks,
+                            .part = own.part,
+                            .parts = own.parts,
                             .dtype = run->dtype,
                             .operand_bytes = operand_bytes(run->dtype, run->memory)};
     pass.kept = pass.memory + pass.layer.block * pass.at.block;
@@ -128,19 +119,6 @@ void pass_product(const struct gpt_pass *pass, size_t m, size_t k, struct matmul
     pass_scaled_product(pass, 1.0f, m, k, a, b, c);
 }
 
-void pass_multiply(const struct gpt_pass *pass, int index, const void *in, size_t in_width, struct gpt_result out)
-{
-    pass_product(pass, pass->rows, in_width, (struct matmul_operand){in, in_width, false},
-                 (struct matmul_operand){pass->weights[index], out.width, false}, out);
-}
-
-void pass_multiply_back(const struct gpt_pass *pass, int index, const void *out_gradient, size_t out_width,
-                        struct gpt_result in_gradient)
-{
-    pass_product(pass, pass->rows, out_width, (struct matmul_operand){out_gradient, out_width, false},
-                 (struct matmul_operand){pass->weights[index], out_width, true}, in_gradient);
-}
-
 // Where operands have the gradient's own format, the product is written there.
 void pass_weight_product(const struct gpt_pass *pass, int index, size_t height, struct matmul_operand in_transposed,
                          const void *out_gradient, size_t out_width)
@@ -152,12 +130,6 @@ void pass_weight_product(const struct gpt_pass *pass, int index, size_t height, 
     pass_product(pass, height, pass->rows, in_transposed, (struct matmul_operand){out_gradient, out_width, false},
                  (struct gpt_result){.data = target, .width = out_width, .is_operand = in_place});
     pass_hand_over(pass, index, target);
-}
-
-void pass_weight_gradient(const struct gpt_pass *pass, int index, const void *in, size_t in_width,
-                          const void *out_gradient, size_t out_width)
-{
-    pass_weight_product(pass, index, in_width, (struct matmul_operand){in, in_width, true}, out_gradient, out_width);
 }
 
 void pass_bias_gradient(const struct gpt_pass *pass, int index, const void *out_gradient, size_t width)
@@ -211,7 +183,8 @@ int gpt_forward(struct model_run *run, int layer, const struct model_batch *batc
         TRY(bytes_copy(checkpoint, checkpoint_source(&pass), pass.rows * pass.width * sizeof(float)));
     switch (pass.layer.kind) {
     case GPT_EMBEDDING:
-        return gpt_embedding_forward(&pass, batch);
+        TRY(gpt_embedding_forward(&pass, batch));
+        break;
     case GPT_BLOCK:
         gpt_block_forward(&pass);
         break;
@@ -219,7 +192,7 @@ int gpt_forward(struct model_run *run, int layer, const struct model_batch *batc
         gpt_head_forward(&pass, batch);
         break;
     }
-    return ERR_NONE;
+    return run->code;
 }
 
 int gpt_backward(struct model_run *run, int layer, const struct model_batch *batch, const void *const params[],
@@ -235,11 +208,12 @@ int gpt_backward(struct model_run *run, int layer, const struct model_batch *bat
         if (run->checkpointing)
             gpt_block_activations(&pass);
         gpt_block_backward(&pass);
-        break;
+        return run->code;
     case GPT_HEAD:
         if (run->checkpointing)
             gpt_head_forward(&pass, batch);
-        return gpt_head_backward(&pass, batch, loss_scale);
+        TRY(gpt_head_backward(&pass, batch, loss_scale));
+        return run->code;
     }
     return ERR_NONE;
 }

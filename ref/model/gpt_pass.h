@@ -8,6 +8,7 @@
 #include "ref/arithmetic/gpt_math.h"
 #include "ref/model/gpt.h"
 #include "ref/model/model.h"
+#include "ref/model/part.h"
 
 // The parameters of a block, in the model's order. With tiles the MLP's four belong to the first tile; each further
 // tile appends its own FC_WEIGHT, FC_BIAS and OUT_WEIGHT, in this order.
@@ -43,11 +44,18 @@ enum { HEAD_TOKEN_WEIGHT = 2 };
 // attention and one for each tile of the MLP.
 struct gpt_layer {
     enum { GPT_EMBEDDING, GPT_BLOCK, GPT_HEAD } kind;
-    size_t block;
+    size_t block;  // of the model's, or of the part's
     bool attention, mlp;
     size_t tile;
 };
 struct gpt_layer gpt_layer_of(const struct model *model, int layer);
+
+// 1, or with tiles attention and each tile.
+int gpt_layers_a_block(const struct gpt_shape *shape);
+
+// The blocks of a model, or of a part; and whether it has the head.
+size_t gpt_block_count(const struct model *model);
+bool gpt_has_head(const struct model *model);
 
 // Offsets in a run's memory, in floats. The fields from input to normed repeat for each block, `block` apart, and fc
 // repeats for each tile, `fc_tile` apart. With checkpointing these distances are 0, and a block's output overwrites its
@@ -66,6 +74,8 @@ struct gpt_layout {
     size_t weight_gradient;        // a gradient not written in place; in fp32 the same offset as the logits
     size_t scores, scores_gradient, scores_count;  // of attention, from the logits on
     size_t low, low_gradient;                      // u and its gradient (gpt_lora.c), operands
+    size_t partials, slices;  // of sums over blocks (gpt_cut.c): a subtree's on each level; the slices that arrive
+    size_t vocabulary_rows;   // numbers that ranks exchange for each row of logits (gpt_cut_ends.c)
     size_t total;
 };
 
@@ -82,9 +92,12 @@ struct gpt_pass {
     struct gpt_layout at;
     float *memory;
     float *kept, *fc, *normed;  // of the block, of the tile, the MLP's input
-    size_t rows, width, tile_width;
-    enum dtype dtype;      // of operands
-    size_t operand_bytes;  // of an operand's element
+    size_t rows, width;
+    size_t heads_width, tile_width, vocabulary;  // that this rank has: of attention, of the tile, of the logits
+    size_t blocks;                               // that this rank has of product_blocks
+    size_t part, parts;                          // of tensor parallelism
+    enum dtype dtype;                            // of operands
+    size_t operand_bytes;                        // of an operand's element
 };
 
 // For the layer's index-th parameter: pass_wants is true if its gradient is computed; pass_gradient returns the memory
@@ -106,7 +119,8 @@ struct gpt_result {
 void pass_product(const struct gpt_pass *pass, size_t m, size_t k, struct matmul_operand a, struct matmul_operand b,
                   struct gpt_result c);
 
-// out = in W, for operands in; din = dout W^T; dW = in^T dout; db = the sum of dout's rows.
+// With a layer's matrix (gpt_cut.c): out = in W, for operands in; din = dout W^T; dW = in^T dout; db = the sum of
+// dout's rows.
 void pass_multiply(const struct gpt_pass *pass, int index, const void *in, size_t in_width, struct gpt_result out);
 void pass_multiply_back(const struct gpt_pass *pass, int index, const void *out_gradient, size_t out_width,
                         struct gpt_result in_gradient);
@@ -152,6 +166,23 @@ int gpt_embedding_forward(const struct gpt_pass *pass, const struct model_batch 
 int gpt_embedding_backward(const struct gpt_pass *pass, const struct model_batch *batch);
 void gpt_head_forward(const struct gpt_pass *pass, const struct model_batch *batch);
 int gpt_head_backward(const struct gpt_pass *pass, const struct model_batch *batch, float loss_scale);
+
+// The widths that a rank has: the whole model's, or those of its part of tensor parallelism.
+struct gpt_widths {
+    size_t parts, part, blocks, heads, heads_width, tile_width, vocabulary;
+};
+struct gpt_widths gpt_widths_of(const struct model *model);
+
+// Parts for model_operations (model.h), and what a shape's blocks demand.
+int gpt_check_blocks(const char *name, const struct gpt_shape *shape);
+int gpt_slice(const struct model *whole, const struct model_place *place, struct model_slice *slice,
+              struct model_param *param);
+struct model_exchange gpt_exchange(const struct model *model, int layer, size_t sequence_count, bool backward,
+                                   bool checkpointing);
+int gpt_place(const struct model *whole, const struct model_place *place, int *first_layer, int *layer_count);
+int gpt_slice(const struct model *whole, const struct model_place *place, struct model_slice *slice,
+              struct model_param *param);
+void gpt_border(const struct model_run *run, struct model_border *out);
 
 // The passes for model_operations (model.h).
 size_t gpt_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing);

@@ -124,6 +124,14 @@ int model_backward(struct model_run *run, int layer, const struct model_batch *b
     return run->model->operations->backward(run, layer, batch, params, gradients, loss_scale, checkpoint);
 }
 
+struct model_exchange model_exchange(const struct model *model, int layer, size_t sequence_count, bool backward,
+                                     bool checkpointing)
+{
+    if (!model->part || !model->operations->exchange)
+        return (struct model_exchange){0};
+    return model->operations->exchange(model, layer, sequence_count, backward, checkpointing);
+}
+
 double model_loss(const struct model_run *run)
 {
     return run->loss;

@@ -24,9 +24,15 @@ struct model_param {
     bool used;        // false: its gradient is zero
     int first_layer;  // the lowest layer that uses it: its backward completes the gradient
     int layer_count;  // layers that use it; 2 for a tied weight
+    bool duplicate;   // another part of the model (part.h) has the same elements and counts them in the norm
 };
 
+struct comm;
 struct lora;
+struct model_part;
+struct model_border;
+struct model_place;
+struct model_slice;
 
 struct model_layer {
     const char *name;
@@ -42,9 +48,10 @@ struct model {
     int layer_count;
     int group_count;
     const struct lora
-        *lora;               // of adapters (lora.h): frozen parameters are a base, which checkpoints leave out; or null
-    size_t sequence_length;  // tokens per sequence; 1 for a model without sequences
-    bool wants_text;         // a micro-batch has tokens
+        *lora;  // of adapters (lora.h): frozen parameters are a base, which checkpoints leave out; or null
+    const struct model_part *part;  // of which it is the model (part.h); null: it is a whole model
+    size_t sequence_length;         // tokens per sequence; 1 for a model without sequences
+    bool wants_text;                // a micro-batch has tokens
     const struct model_operations *operations;
     const void *shape;  // owned and read only by the model
 };
@@ -125,6 +132,15 @@ int model_backward(struct model_run *run, int layer, const struct model_batch *b
 // The micro-batch's unscaled mean loss, after the last layer's forward.
 double model_loss(const struct model_run *run);
 
+// The exchange of the ranks that cut a layer, in its forward or in its backward with recomputation: sums of
+// sum_elements floats, in which each of T ranks sends a slice to each other one and its slice of the sum to all; and
+// all-gathers of gathered_elements floats from each rank, all together.
+struct model_exchange {
+    size_t sums, sum_elements, gathered_elements;
+};
+struct model_exchange model_exchange(const struct model *model, int layer, size_t sequence_count, bool backward,
+                                     bool checkpointing);
+
 // One model's implementation of the functions above.
 struct model_operations {
     void (*initialise)(const struct model *model, int param, uint64_t seed, float *out);
@@ -135,6 +151,16 @@ struct model_operations {
                    void *checkpoint);
     int (*backward)(struct model_run *run, int layer, const struct model_batch *batch, const void *const params[],
                     const struct model_gradient gradients[], float loss_scale, const void *checkpoint);
+    // For parts (part.h); null: the model has none. place sets the layers of a part; ERR_USAGE: there is no such part.
+    // slice, of a parameter that the part uses and that *slice and *param describe as a whole, cuts both; the count is
+    // the caller's. Null: no parameter is cut.
+    int (*place)(const struct model *whole, const struct model_place *place, int *first_layer, int *layer_count);
+    int (*slice)(const struct model *whole, const struct model_place *place, struct model_slice *slice,
+                 struct model_param *param);
+    void (*border)(const struct model_run *run, struct model_border *out);  // null: layers cannot be divided
+    // Of a part of tensor parallelism; null: nothing is exchanged.
+    struct model_exchange (*exchange)(const struct model *model, int layer, size_t sequence_count, bool backward,
+                                      bool checkpointing);
     bool multiplies_matrices;
 };
 
@@ -146,6 +172,9 @@ struct model_run {
     struct tier *tier;
     void *memory;
     double loss;
+    struct comm *tensor_comm;  // of the ranks that cut each layer, set by the caller of model_run_open; null: there are
+                               // none. Passes of all these ranks meet there.
+    int code;                  // of the first exchange that failed
 };
 
 #endif

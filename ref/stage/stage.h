@@ -57,7 +57,8 @@ struct stage_operations {
 struct stage_setting {
     const struct model *model;
     const struct config *config;
-    struct comm *comm;
+    struct comm *comm;        // of the ranks that train this model
+    struct comm *parts_comm;  // if the model is a part (ref/model/part.h): of the ranks that hold all parts together
     struct executor *executor;
     struct tier *tier;       // device and host
     struct tier_nvme *nvme;  // null: nothing is on NVMe, or the stage is only planned

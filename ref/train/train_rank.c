@@ -17,7 +17,7 @@ static int open_batches(struct train_rank *rank)
     const struct train_setting *setting = rank->setting;
     size_t token_count = setting->config->micro_batch * (setting->model->sequence_length + 1) + 1;
     rank->batches = calloc(setting->config->accumulation, sizeof *rank->batches);
-    size_t pointers = (size_t)setting->model->param_count * (sizeof(void *) + sizeof(struct model_gradient));
+    size_t pointers = (size_t)rank->model->param_count * (sizeof(void *) + sizeof(struct model_gradient));
     rank->arguments = malloc(256 + pointers);
     if (!rank->batches || !rank->arguments)
         return err_set(ERR_MEMORY, "no memory for %zu micro-batches", setting->config->accumulation);
@@ -68,12 +68,31 @@ static int open_tiers(struct train_rank *rank)
     return tier_nvme_open(&nvme, &rank->ledger, &rank->nvme);
 }
 
+// Working memory for the micro-batches in flight. Those that keep checkpoints share it.
+static int open_runs(struct train_rank *rank)
+{
+    const struct config *config = rank->setting->config;
+    int in_flight = pipeline_in_flight(&rank->pipeline.schedule, rank->pipeline.stage);
+    rank->run_count = config->activation_checkpointing ? 1 : in_flight;
+    rank->runs = calloc((size_t)rank->run_count, sizeof(struct model_run *));
+    if (!rank->runs)
+        return err_set(ERR_MEMORY, "no memory for %d micro-batches in flight", rank->run_count);
+    for (int i = 0; i < rank->run_count; i++) {
+        TRY(model_run_open(rank->model, config->micro_batch, config->precision, config->activation_checkpointing,
+                           rank->tier, &rank->runs[i]));
+        rank->runs[i]->tensor_comm = rank->tensor_comm;
+    }
+    return activations_open(rank->model, config, in_flight, &rank->stage.move, rank->tier, &rank->activations);
+}
+
 int train_rank_open(struct train_rank *rank)
 {
     const struct train_setting *setting = rank->setting;
     const struct config *config = setting->config;
     const struct stage_operations *operations;
     TRY(stage_find(config->stage, &operations));
+    TRY(train_part_open(rank));
+    train_pipeline_place(rank);
     TRY(open_batches(rank));
     TRY(open_tiers(rank));
     TRY(executor_open(setting->schedule, rank->rank, rank->tier, abort_peers, rank->comm, &rank->executor));
@@ -81,9 +100,10 @@ int train_rank_open(struct train_rank *rank)
     executor_record(rank->executor, setting->trace);
     int cores = resources_processor_count();
     const struct stage_setting stage_setting = {
-        .model = setting->model,
+        .model = rank->model,
         .config = config,
-        .comm = rank->comm,
+        .comm = rank->data_comm,
+        .parts_comm = rank->parts_comm,
         .executor = rank->executor,
         .tier = rank->tier,
         .nvme = rank->nvme,
@@ -94,25 +114,32 @@ int train_rank_open(struct train_rank *rank)
                                             : 1,
     };
     TRY((is_dry(rank) ? stage_plan : stage_open)(operations, &stage_setting, &rank->stage));
-    TRY(model_run_open(setting->model, config->micro_batch, config->precision, config->activation_checkpointing,
-                       rank->tier, &rank->run));
+    TRY(open_runs(rank));
     size_t run_bytes =
-        model_run_bytes(setting->model, config->micro_batch, config->precision, config->activation_checkpointing);
-    TRY(activations_open(setting->model, config, &rank->stage.move, rank->tier, &rank->activations));
-    comm_count_in(rank->comm, &rank->ledger);
-    formula_of(&rank->stage, rank->rank, run_bytes, sizeof(struct train_report_of_rank), &rank->formula);
+        model_run_bytes(rank->model, config->micro_batch, config->precision, config->activation_checkpointing);
+    TRY(train_pipeline_open(rank));
+    uint64_t report_bytes = (uint64_t)(setting->world - 1) * sizeof(struct train_report_of_rank);
+    formula_of(&rank->stage, rank->data_rank, (uint64_t)rank->run_count * run_bytes, report_bytes, &rank->formula);
     activations_formula(&rank->activations, &rank->formula);
-    return is_dry(rank) ? ERR_NONE : verify_open(rank);
+    train_pipeline_formula(rank, &rank->formula);
+    train_part_formula(rank, &rank->formula);
+    if (!is_dry(rank))
+        TRY(verify_open(rank));
+    comm_count_in(rank->comm, &rank->ledger);
+    return ERR_NONE;
 }
 
 void train_rank_close(struct train_rank *rank)
 {
     executor_close(rank->executor);
     verify_close(rank);
-    model_run_close(rank->run);
+    for (int i = 0; rank->runs && i < rank->run_count; i++)
+        model_run_close(rank->runs[i]);
+    free(rank->runs);
     activations_close(&rank->activations);
     if (rank->stage.operations)
         stage_close(&rank->stage);
+    train_part_close(rank);
     tier_nvme_close(rank->nvme);
     tier_close(rank->tier);
     for (size_t i = 0; rank->batches && i < rank->setting->config->accumulation; i++)
