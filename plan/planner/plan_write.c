@@ -26,8 +26,7 @@ static int add_deepspeed_keys(const struct config *config, json_t *json)
     json_t *zero = json_object_get(json, "zero_optimization");
     int failed = 0;
     if (config->activation_tier == TIER_HOST)
-        failed |=
-            json_object_set_new(json, "activation_checkpointing", json_pack("{s:b}", "cpu_checkpointing", 1));
+        failed |= json_object_set_new(json, "activation_checkpointing", json_pack("{s:b}", "cpu_checkpointing", 1));
     if (config->stage == 3 && config->mesh.replicate > 1)
         failed |= json_object_set_new(zero, "mics_shard_size", json_integer(config->mesh.shard));
     return failed ? err_set(ERR_MEMORY, "no memory for a configuration") : ERR_NONE;
