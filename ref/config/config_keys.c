@@ -226,6 +226,7 @@ static const struct config_key KEYS[] = {
     USED("zerogauge.partitioning", STRING, ACCEPTS(0), CHOICES("bandwidth_centric|owner_broadcast")),
     USED("zerogauge.reduction_group", INTEGER, ACCEPTS(0), RANGE(0, ELEMENTS_MAX)),
     USED("zerogauge.mesh", STRING, ACCEPTS(KEY_NULL)),
+    USED("zerogauge.pipeline_schedule", STRING, ACCEPTS(0), CHOICES("1f1b|gpipe")),
     USED("zerogauge.tiling", OBJECT, ACCEPTS(KEY_NULL)),
     USED("zerogauge.tiling.factor", INTEGER, ACCEPTS(0), RANGE(1, TILES_MAX)),
     USED("zerogauge.lora", STRING, ACCEPTS(KEY_NULL)),

@@ -145,6 +145,8 @@ static json_t *own_json(const struct config *config)
     char mesh[MESH_TEXT_BYTES];
     if (config->mesh.replicate > 1 || mesh_parts(&config->mesh) > 1)
         json_object_set_new(json, "mesh", json_string(mesh_text(&config->mesh, mesh)));
+    if (config->mesh.pipeline > 1)
+        json_object_set_new(json, "pipeline_schedule", json_string(pipeline_kind_name(config->pipeline_schedule)));
     if (config->delayed_update_start_step > 0)
         json_object_set_new(json, "delayed_update",
                             json_pack("{s:I}", "start_step", (json_int_t)config->delayed_update_start_step));
