@@ -27,7 +27,7 @@ enum {
     CASE_ELEMENTS_MAX = 1 << 24,  // of a parameter
 };
 
-// What a program must claim to be asked (claims.h): chapters of the suite beyond ZeRO over one line of ranks.
+// Chapters of the suite beyond ZeRO over one line of ranks: a program must claim them (claims.h) to be asked.
 enum case_option {
     OPTION_REPLICATE,  // replicas of shard groups: HSDP, MiCS
     OPTION_TENSOR,

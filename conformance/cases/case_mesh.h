@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A case on a mesh: which of its parameters a rank holds, which part of them, and which gradients the rank gets. The
-// numbers of a case are those of its data ranks (replicate x shard): each has a whole gradient of every parameter,
+// numbers of a case belong to its data ranks (replicate x shard): each has a whole gradient of every parameter,
 // however tensor, pipeline and expert cut it. From them each rank of the world gets its own:
 //
 //   whole    on every tensor rank the same
@@ -43,7 +43,7 @@ extern const char *const case_part_names[];
 // The names "replicate", "tensor", "pipeline", "expert" and "lora", in the order of enum case_option; NULL ends them.
 extern const char *const case_option_names[];
 
-// What a program must claim for a case, as bits 1 << enum case_option.
+// The options that a program must claim for a case, as bits 1 << enum case_option.
 unsigned case_options(const struct check_case *c);
 
 #endif

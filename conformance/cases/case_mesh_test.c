@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts on a mesh: together they are the whole, and their gradients are those of the data ranks.
+// Parts on a mesh: together they are the whole, and their gradients add up to the gradients of the data ranks.
 #include "conformance/cases/case_mesh.h"
 #include "conformance/suite/suite.h"
 #include "base/err.h"

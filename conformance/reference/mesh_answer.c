@@ -19,7 +19,7 @@ struct mesh_run {
     struct mesh_ranks *ranks;
     struct answer_step whole;
     float *gradient;                                                    // of one use
-    void *seen[CASE_WORLD_MAX][CASE_ACCUMULATION_MAX][CASE_PARAM_MAX];  // what forward used, in the precision
+    void *seen[CASE_WORLD_MAX][CASE_ACCUMULATION_MAX][CASE_PARAM_MAX];  // as forward used it, in the precision
 };
 
 static int open_arrays(struct mesh_run *run)
@@ -205,7 +205,7 @@ static void close_run(struct mesh_run *run)
     free(run);
 }
 
-// What is not here: null if the case needs nothing of it.
+// Names a feature of the case that is not here; null if there is none.
 static const char *missing(const struct check_case *c)
 {
     if (c->offload_optimizer != TIER_DEVICE || c->offload_param != TIER_DEVICE)

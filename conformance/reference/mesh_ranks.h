@@ -15,7 +15,7 @@
 
 #include "conformance/cases/case_mesh.h"
 #include "conformance/contract/answer.h"
-#include "conformance/reference/reference.h"
+#include "ref/config/config.h"
 #include "ref/optimizer/scaler.h"
 #include "ref/recipe/recipe.h"
 

@@ -3,7 +3,6 @@
 
 #include "base/err.h"
 #include "base/safe_text.h"
-#include "conformance/cases/case_mesh.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -117,25 +116,14 @@ static int parse_check(const struct parser *p)
                        &p->block->pattern_count);
 }
 
-static int parse_need(const struct parser *p)
+static int parse_words(const struct parser *p)
 {
-    const char *word = p->items[ITEM_NEEDS];
-    while (p->block->need < NEED_COUNT && strcmp(word, need_name(p->block->need)) != 0)
-        p->block->need++;
-    return p->block->need < NEED_COUNT ? ERR_NONE : wrong(p, p->item_lines[ITEM_NEEDS], word, "there is no such need");
-}
-
-static int parse_option(const struct parser *p)
-{
-    const char *word = p->items[ITEM_OPTIONAL];
-    int option = 0;
-    p->block->options = 0;
-    if (!*word)
-        return ERR_NONE;
-    while (option < OPTION_COUNT && strcmp(word, case_option_names[option]) != 0)
-        option++;
-    p->block->options = 1u << option;
-    return option < OPTION_COUNT ? ERR_NONE : wrong(p, p->item_lines[ITEM_OPTIONAL], word, "there is no such option");
+    const char *need = p->items[ITEM_NEEDS], *option = p->items[ITEM_OPTIONAL];
+    if (!need_find(need, &p->block->need))
+        return wrong(p, p->item_lines[ITEM_NEEDS], need, "there is no such need");
+    return option_find(option, &p->block->options)
+               ? ERR_NONE
+               : wrong(p, p->item_lines[ITEM_OPTIONAL], option, "there is no such option");
 }
 
 // "from 2", or "MUST until 1".
@@ -185,8 +173,7 @@ static int end_block(struct parser *p)
         return err_set(ERR_USAGE, "%s:%d: %s ends without a line '%s'", p->name, p->block_line, block->id,
                        item_starts[p->item_count]);
     TRY(parse_check(p));
-    TRY(parse_need(p));
-    TRY(parse_option(p));
+    TRY(parse_words(p));
     TRY(parse_versions(p));
     TRY(parse_names(p, ITEM_MUTANTS, p->items[ITEM_MUTANTS], "", REQUIREMENT_MUTANT_MAX, block->mutants,
                     &block->mutant_count));

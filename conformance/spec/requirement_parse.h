@@ -37,7 +37,11 @@ enum need {
     NEED_COUNT
 };
 
-const char *need_name(enum need need);  // "sharding"; "" for NEED_NOTHING
+// The need of a name; "" is NEED_NOTHING. Returns whether there is one. And the set of a word of case_option_names; ""
+// is the empty one.
+bool need_find(const char *name, enum need *out);
+bool option_find(const char *word, unsigned *out);
+
 bool need_has(enum need need, const struct check_case *c);
 
 // "R-", capital letters, '-', two digits: how long that is at the start of a text; 0: it is not there.

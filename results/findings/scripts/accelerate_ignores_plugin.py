@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""On the CPU, Accelerate ignores its FSDP plug-in without a word: DDP trains the model if the Accelerator is told
-cpu=True, and each rank trains alone if it is not. Accelerate 1.15.0."""
+"""On the CPU, Accelerate ignores its FSDP plug-in without a word: DDP trains the model with cpu=True, and
+each rank trains alone without it. Accelerate 1.15.0."""
 import os
 
 import torch

@@ -15,7 +15,7 @@ torch.cuda.current_device = lambda: torch.device("cpu")
 
 
 class OnCPU(TorchFunctionMode):
-    """Makes on the CPU what is to be made by CUDA, and calls the type of a CPU tensor CUDA's, which Megatron expects."""
+    """Makes tensors for CUDA on the CPU, and names CUDA's type for the CPU's; Megatron asks for both."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
