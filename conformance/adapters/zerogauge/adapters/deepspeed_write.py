@@ -6,6 +6,7 @@
 Both plans must be equal, in every byte and time: then each key means the same to both. Those of one rank with offloading
 also train one step in a DeepSpeed engine on the CPU."""
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -105,7 +106,9 @@ def main(zerogauge, out):
         print(f"{name:20} {'DIFFERS' if found else 'the same plan'}", *found, sep="\n    " if found else " ")
     comm.get_rank, comm.get_world_size = real
     warnings.filterwarnings("ignore")
-    comm.init_distributed("gloo", init_method=f"file://{out}/store", rank=0, world_size=1, verbose=False)
+    os.environ["LOCAL_RANK"] = "0"
+    comm.init_distributed("gloo", auto_mpi_discovery=False, init_method=f"file://{out.resolve()}/store", rank=0,
+                          world_size=1)
     for name, (_, world, _) in PLANS.items():
         if world > 1:
             continue
