@@ -37,7 +37,7 @@ static int read_size(const struct strict_object *object, const char *key, int64_
 
 enum family { LLAMA, DEEPSEEK, GPT_OSS };
 
-// What a type's code adds to Llama's blocks; the file does not say it.
+// A type's code adds these to Llama's blocks; its file does not say so.
 struct type {
     const char *name;
     enum family family;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A block is x2 = x + wo(attention(wq(n), wk(n), wv(n))), n = norm(x); x' = x2 + down(silu(gate(m)) * up(m)),
 // m = norm(x2); with experts, a router gives each token the MLPs of some of them.
-#include "plan/planner/plan_llama_shape.h"
+#include "plan/planner/plan_llama.h"
 
 #include "base/err.h"
 

@@ -2,7 +2,7 @@
 // Operations and working memory of the Llama family. The memory follows the reference's layout for a GPT
 // (ref/model/gpt_pass.c): x, q, k, v, the attention's output, x2, gate and up of every block stay in fp32; scores exist
 // for one head at a time.
-#include "plan/planner/plan_llama_shape.h"
+#include "plan/planner/plan_llama.h"
 
 static size_t larger(size_t a, size_t b)
 {

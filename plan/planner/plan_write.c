@@ -20,7 +20,7 @@ static size_t buffer_elements(const struct plan_setting *setting)
     return least < setting->config->offload_param.buffer_size ? least : setting->config->offload_param.buffer_size;
 }
 
-// What DeepSpeed has no key for, or another meaning.
+// Names the parts of a plan that DeepSpeed has no key for.
 static void note_rest(const char *path, const struct plan_setting *setting)
 {
     const struct config *config = setting->config;

@@ -50,7 +50,6 @@ static const struct config_key KEYS[] = {
     USED("train_micro_batch_size_per_gpu", INTEGER, ACCEPTS(KEY_AUTO | KEY_NULL), RANGE(1, COUNT_MAX)),
     USED("gradient_accumulation_steps", INTEGER, ACCEPTS(KEY_AUTO | KEY_NULL), RANGE(1, COUNT_MAX)),
     FIXED("managed_gradient_accumulation", BOOL, "true", BATCHED),
-
     USED("gradient_clipping", NUMBER, ACCEPTS(KEY_AUTO), RANGE(0, FLT_MAX)),
     USED("communication_data_type", STRING, ACCEPTS(KEY_AUTO | KEY_NULL), CHOICES("fp32|fp16|bf16")),
     IGNORED("seq_parallel_communication_data_type", STRING),
@@ -81,7 +80,6 @@ static const struct config_key KEYS[] = {
     ALIAS("zero_optimization.model_persistence_threshold", "zero_optimization.stage3_model_persistence_threshold"),
     ALIAS("zero_optimization.max_live_parameters", "zero_optimization.stage3_max_live_parameters"),
     ALIAS("zero_optimization.max_reuse_distance", "zero_optimization.stage3_max_reuse_distance"),
-
     FIXED("zero_optimization.reduce_scatter", BOOL, "true", GATHERED),
     FIXED("zero_optimization.allgather_partitions", BOOL, "true", GATHERED),
     FIXED("zero_optimization.stage3_use_all_reduce_for_fetch_params", BOOL, "false", GATHERED),
