@@ -170,6 +170,12 @@ static bool are_unset(const struct row *row)
     return unset * 2 > row->wrong_count && (row->wrong_count < row->count || trial->c->gradient_clipping == 0);
 }
 
+static bool is_right_or(float expected, float actual, double other)
+{
+    return !is_off(expected, actual) || value_near((double)actual, other) ||
+           fabs((double)actual - other) <= fabs((double)expected) * 0x1p-20;
+}
+
 // True if the moments that are wrong follow from the right gradient and from no earlier moment.
 static bool are_moments_lost(const struct row *row)
 {
@@ -178,12 +184,10 @@ static bool are_moments_lost(const struct row *row)
         const struct case_group *group = &trial->c->groups[trial->c->params[param].group];
         for (size_t i = 0; trial_compares(trial, param) && i < trial->c->params[param].count; i++) {
             double g = row->expected[row->begin[param] + i];
-            double m = (double)trial->after.exp_avg[param][i], v = (double)trial->after.exp_avg_sq[param][i];
-            bool m_right = !is_off(trial->expected.exp_avg[param][i], (float)m);
-            bool v_right = !is_off(trial->expected.exp_avg_sq[param][i], (float)v);
-            if (!m_right && !value_near(m, (1 - group->beta1) * g))
-                return false;
-            if (!v_right && !value_near(v, (1 - group->beta2) * g * g))
+            if (!is_right_or(trial->expected.exp_avg[param][i], trial->after.exp_avg[param][i],
+                             (1 - group->beta1) * g) ||
+                !is_right_or(trial->expected.exp_avg_sq[param][i], trial->after.exp_avg_sq[param][i],
+                             (1 - group->beta2) * g * g))
                 return false;
         }
     }

@@ -29,6 +29,7 @@ static struct mesh read_mesh(const char **text)
 static void set_mesh(struct check_case *c, struct suite_item *item)
 {
     const char *text = item->variant;
+    item->own_data = true;  // other data ranks than those of another mesh
     c->mesh = read_mesh(&text);
     assert(mesh_check_world(&c->mesh, c->world) == 0);
     if (*text != '-')

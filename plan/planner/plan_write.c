@@ -20,23 +20,10 @@ static size_t buffer_elements(const struct plan_setting *setting)
     return least < setting->config->offload_param.buffer_size ? least : setting->config->offload_param.buffer_size;
 }
 
-// Adds the keys in which DeepSpeed says what the section "zerogauge" says.
-static int add_deepspeed_keys(const struct config *config, json_t *json)
-{
-    json_t *zero = json_object_get(json, "zero_optimization");
-    int failed = 0;
-    if (config->activation_tier == TIER_HOST)
-        failed |= json_object_set_new(json, "activation_checkpointing", json_pack("{s:b}", "cpu_checkpointing", 1));
-    if (config->stage == 3 && config->mesh.replicate > 1)
-        failed |= json_object_set_new(zero, "mics_shard_size", json_integer(config->mesh.shard));
-    return failed ? err_set(ERR_MEMORY, "no memory for a configuration") : ERR_NONE;
-}
-
 // What DeepSpeed has no key for, or another meaning.
 static void note_rest(const char *path, const struct plan_setting *setting)
 {
     const struct config *config = setting->config;
-    bool has_mesh = config->mesh.replicate > 1, offloads = config->offload_optimizer.tier != TIER_DEVICE;
     bool is_adapted = config->lora[0];
     for (int i = 0; i < setting->model->param_count; i++)
         is_adapted |= setting->model->params[i].frozen;
@@ -52,7 +39,7 @@ static void note_rest(const char *path, const struct plan_setting *setting)
         {is_adapted, "adapters: add them to the model with PEFT"},
         {config->delayed_update_start_step > 0, "delayed updates"},
         {config->gradient_tier != config->offload_optimizer.tier, "gradients on another tier than the optimizer"},
-        {has_mesh && (config->stage != 3 || offloads), "replicas of shards other than stage 3's without offloading"},
+        {config->mesh.replicate > 1, "replicas of shards: since 0.19 it has no MiCS"},
         {config->nvme_path_count > 1, "several paths on NVMe: give one, of a RAID-0"},
     };
     for (size_t i = 0; i < sizeof notes / sizeof notes[0]; i++)
@@ -67,7 +54,11 @@ int plan_write(const char *path, const struct plan_setting *setting)
     config.offload_param.buffer_size = buffer_elements(setting);
     TRY(file_create(path, &file));
     json_t *json = config_json(&config);
-    int code = json ? add_deepspeed_keys(&config, json) : err_set(ERR_MEMORY, "no memory for a configuration");
+    int code = ERR_NONE;
+    // DeepSpeed's own key for what the section "zerogauge" says, too.
+    if (!json || (config.activation_tier == TIER_HOST &&
+                  json_object_set_new(json, "activation_checkpointing", json_pack("{s:b}", "cpu_checkpointing", 1))))
+        code = err_set(ERR_MEMORY, "no memory for a configuration");
     if (code == ERR_NONE) {
         config_print_json(json, file);
         note_rest(path, setting);

@@ -21,6 +21,11 @@ int comm_world(const struct comm *comm)
     return comm->world;
 }
 
+int comm_stride(const struct comm *comm)
+{
+    return comm->stride > 0 ? comm->stride : 1;
+}
+
 void comm_count_in(struct comm *comm, struct ledger *ledger)
 {
     comm->ledger = ledger;
@@ -253,6 +258,8 @@ int comm_split(struct comm *comm, const int members[], int count, struct comm **
     if (code == ERR_NONE)
         code = comm->ops->split(comm, &part, out);
     comm->ledger = ledger;
+    if (code == ERR_NONE)
+        (*out)->stride = comm_stride(comm) * (count > 1 ? members[1] - members[0] : 1);
     return code;
 }
 

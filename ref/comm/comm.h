@@ -38,6 +38,9 @@ struct comm_native {
 int comm_rank(const struct comm *comm);
 int comm_world(const struct comm *comm);
 
+// The distance between neighbours in a part (comm_split), in ranks of the world that was opened; 1 for that world.
+int comm_stride(const struct comm *comm);
+
 // Selects the ledger for this rank's traffic; null: none. It counts what the rank sends to others:
 //   all-to-all       the counts to other ranks
 //   reduce-scatter   the sum of the other ranks' counts

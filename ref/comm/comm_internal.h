@@ -78,6 +78,7 @@ struct comm_ops {
 struct comm {
     const struct comm_ops *ops;
     int rank, world;
+    int stride;  // comm_stride; 0: not split
     uint64_t sequence;
     struct ledger *ledger;
     enum ledger_purpose purpose;

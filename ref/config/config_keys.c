@@ -128,6 +128,8 @@ static const struct config_key KEYS[] = {
     IGNORED("zero_optimization.elastic_checkpoint", BOOL),
     IGNORED("zero_optimization.round_robin_gradients", BOOL),
     IGNORED("zero_optimization.grad_hooks", BOOL),
+    IGNORED("zero_optimization.compute_grad_norm", BOOL),
+    IGNORED("zero_optimization.parameter_alignment", BOOL),
     IGNORED("zero_optimization.stage3_gather_16bit_weights_on_model_save", BOOL),
     ALIAS("zero_optimization.gather_16bit_weights_on_model_save",
           "zero_optimization.stage3_gather_16bit_weights_on_model_save"),

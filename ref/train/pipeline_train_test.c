@@ -170,6 +170,36 @@ Test(pipeline_train, what_a_pipeline_cannot_do_is_refused_with_the_reason)
     cr_expect_not_null(strstr(err_message(), "cannot be cut"), "%s", err_message());
 }
 
+// A run in one pipeline, saved, and continued in another or in none: the bits of a run without interruption.
+Test(pipeline_train, checkpoints_continue_in_any_other_pipeline)
+{
+    static char output[1 << 16];
+    static const char *const meshes_of[] = {"pipeline=2,shard=2", "shard=2", "pipeline=4,shard=2"};
+    char folder[PATH_MAX], command[3 * PATH_MAX], digest[33], whole[33];
+    const char *train = ZG_BINARY_DIR "/zerogauge train --preset zero1 --json --verify --model "
+                                      "gpt:layers=4,width=16,heads=2,length=16,vocabulary=256 "
+                                      "--set gradient_accumulation_steps=3 --set zerogauge.delayed_update.start_step=2 "
+                                      "--set zero_optimization.offload_optimizer.device=cpu";
+    folder_make(folder);
+    snprintf(command, sizeof command, "%s --mesh shard=2 --steps 4 2>&1", train);
+    cr_assert_eq(command_run(command, output, sizeof output), 0, "%s", output);
+    digest_in(output, whole);
+    for (int from = 0; from < 3; from++) {
+        int to = (from + 1) % 3;
+        snprintf(command, sizeof command,
+                 "%s --mesh %s --steps 2 --save %s/%d 2>&1 && %s --mesh %s --steps 4 --resume %s/%d 2>&1", train,
+                 meshes_of[from], folder, from, train, meshes_of[to], folder, from);
+        cr_assert_eq(command_run(command, output, sizeof output), 0, "%s: %s", command, output);
+        const char *last = strstr(output, "\"resumed_step\":2");
+        cr_assert_not_null(last, "%s", output);
+        while (last > output && last[-1] != '\n')
+            last--;
+        digest_in(last, digest);
+        cr_expect_str_eq(digest, whole, "from %s to %s", meshes_of[from], meshes_of[to]);
+    }
+    folder_remove(folder);
+}
+
 Test(pipeline_train, processes_have_the_bits_of_threads_in_a_pipeline)
 {
     MPI_OR_SKIP();

@@ -99,6 +99,7 @@ int train_resume(struct train_rank *rank)
         return ERR_NONE;
     const struct manifest *manifest = checkpoint_manifest(checkpoints->from);
     TRY(checkpoint_load(checkpoints->from, rank->comm, &rank->stage));
+    TRY(train_pipeline_resume(rank));
     rank->resumed_step = manifest->step;
     rank->resumed_applied = manifest->applied;
     struct train_result *result = rank->result;

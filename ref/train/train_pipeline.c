@@ -170,6 +170,18 @@ int train_pipeline_share_tied(struct train_rank *rank)
                                   .purpose = PURPOSE_GATHER});
 }
 
+int train_pipeline_resume(struct train_rank *rank)
+{
+    if (rank->pipeline.tied < 0)
+        return ERR_NONE;
+    comm_count_in(rank->parts_comm, NULL);
+    int rc = train_pipeline_share_tied(rank);
+    if (rc == ERR_NONE)
+        rc = executor_wait(rank->executor);
+    comm_count_in(rank->parts_comm, &rank->ledger);
+    return rc;
+}
+
 void train_pipeline_formula(const struct train_rank *rank, struct formula *formula)
 {
     const struct train_pipeline *p = &rank->pipeline;

@@ -40,6 +40,9 @@ int train_pipeline_send_tied(struct train_rank *rank, int micro);
 // After an update whose parameters forward will see: sends the tied weight from the first stage to the last.
 int train_pipeline_share_tied(struct train_rank *rank);
 
+// The same after a checkpoint is loaded, complete and uncounted: a checkpoint has each weight once.
+int train_pipeline_resume(struct train_rank *rank);
+
 // Adds the bytes held, and those sent in every step and after every update.
 void train_pipeline_formula(const struct train_rank *rank, struct formula *formula);
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Wraps a case's model in PyTorch's data parallelism, in the dtypes of the case."""
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook, fp16_compress_hook
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import (FullyShardedDataParallel, MixedPrecision, MixedPrecisionPolicy,
                                     ShardingStrategy, fully_shard)
 from torch.nn.parallel import DistributedDataParallel
@@ -27,6 +28,14 @@ def refuse_load(case, weights_only):
         raise Unsupported("a checkpoint without the optimizer state of an unused parameter cannot be loaded")
 
 
+def mesh_of(case):
+    """HSDP: the case's mesh of replicas and shards, whose ranks init_device_mesh numbers alike."""
+    mesh = getattr(case, "mesh", None)
+    if not mesh:
+        return {}
+    return {"mesh": init_device_mesh("cpu", (mesh["replicate"], mesh["shard"]), mesh_dim_names=("replicate", "shard"))}
+
+
 def wrap(case, mode, model):
     send = case.communication_dtype
     low = {"param_dtype": DTYPES[case.precision], "reduce_dtype": DTYPES[send], "cast_forward_inputs": False}
@@ -39,7 +48,8 @@ def wrap(case, mode, model):
         return FullyShardedDataParallel(model, **options)
     if mode == "fsdp2":
         for module in [*model.units, model]:
-            fully_shard(module, mp_policy=MixedPrecisionPolicy(**low), reshard_after_forward=case.stage == 3)
+            fully_shard(module, mp_policy=MixedPrecisionPolicy(**low), reshard_after_forward=case.stage == 3,
+                        **mesh_of(case))
     if mode in ("ddp", "zero1"):
         model = DistributedDataParallel(model, bucket_cap_mb=case.buckets["reduce"] * 4 / 2**20,
                                         find_unused_parameters=not all(p["used"] for p in case.params))
