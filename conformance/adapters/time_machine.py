@@ -45,6 +45,19 @@ def installed(out, torch, release):
     return python, folder
 
 
+def environment_of(out, python, folder, release):
+    """Builds DeepSpeed's operators, for which a launch has not the time. A lock is an interrupted build's, and for
+    ever."""
+    extensions = out / f"extensions-{release}"
+    for lock in extensions.glob("*/lock"):
+        lock.unlink()
+    environment = {**os.environ, "PYTHONPATH": f"{folder}:{HERE}", "TORCH_EXTENSIONS_DIR": str(extensions),
+                   "PATH": f"{python.parent}:{os.environ['PATH']}", "DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1",
+                   "CCACHE_DISABLE": "1", "CXX": str(HERE / "operators_cxx")}
+    run([python, "-c", "import zerogauge.adapters.deepspeed_start"], out / f"extensions-{release}.log", env=environment)
+    return environment
+
+
 def judge(zerogauge, out, bug, release):
     """Returns the failing checks of the bug's requirement whose text matches, or a line that says why there are none to
     be had."""
@@ -55,8 +68,7 @@ def judge(zerogauge, out, bug, release):
     line = [zerogauge, "check", "--level", "quick", "--claims", home / "claims" / f"{bug['claims']}.json",
             "--case", bug["cases"], "--out", report, "--", python, home / bug["adapter"],
             "{cases}", "{answers}", "{world}", "{state}"]
-    environment = {**os.environ, "PYTHONPATH": f"{folder}:{HERE}", "DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1",
-                   "TORCH_EXTENSIONS_DIR": str(out / f"extensions-{release}")}
+    environment = environment_of(out, python, folder, release)
     subprocess.run(["rm", "-rf", report], check=True)
     run(line, Path(f"{report}.txt"), env=environment)
     path = report / "report.jsonl"
