@@ -9,7 +9,8 @@
 //   chaos      one thread runs the ready operations in a seeded random order, with random delays and with every page
 //              outside the declared spans inaccessible: an undeclared access, or a write to a span declared as read,
 //              ends the program with a message that names the operation, the address and the allocation. Where a span
-//              shares a page with other bytes, writing those is an error (ERR_INTERNAL), and reading them gives NaN
+//              shares a page with other bytes, writing those is an error (ERR_INTERNAL), and reading them gives NaN.
+//              Operations that wait for other ranks keep the order of issue, across lanes: each rank has one thread
 //   dry        touches no data and takes no time: it counts the bytes that each operation would move, and a simulated
 //              clock gives each its begin and end (executor_dry.h)
 //
@@ -47,6 +48,7 @@ struct executor_operation {
     size_t arguments_bytes;
     const struct executor_span *spans;  // copied at issue
     size_t span_count;
+    bool meets;    // waits for other ranks, as every operation on LANE_COLLECTIVE does
     size_t bytes;  // moved on its lane: for emulated lanes, and for timelines
     // For the dry mode only. count enters the moved bytes into the ledger, as run would; null: it moves none. times:
     // this operation represents that many equal ones in sequence on its lane; bytes, flops and work_bytes are their

@@ -19,6 +19,7 @@ struct operation {
     void *arguments;
     const struct executor_span *spans;  // none of 0 bytes
     size_t span_count;
+    bool meets;
     size_t bytes;
     void (*count)(const void *arguments);
     size_t times;

@@ -64,6 +64,7 @@ struct operation *executor_copy(struct executor *executor, const struct executor
                                     .arguments = arguments,
                                     .spans = spans,
                                     .span_count = span_count,
+                                    .meets = given->meets || given->lane == LANE_COLLECTIVE,
                                     .bytes = given->bytes,
                                     .count = given->count,
                                     .times = given->times,
@@ -88,6 +89,12 @@ static bool conflicts(const struct operation *a, const struct operation *b)
     return false;
 }
 
+// One thread that waits for other ranks in one lane cannot let them go on in another.
+static bool meet_in_order(const struct executor *executor, const struct operation *a, const struct operation *b)
+{
+    return executor->mode == &executor_mode_chaos && a->meets && b->meets;
+}
+
 void executor_enqueue(struct executor *executor, struct operation *operation)
 {
     for (int lane = 0; lane < LANE_COUNT; lane++) {
@@ -95,7 +102,7 @@ void executor_enqueue(struct executor *executor, struct operation *operation)
         uint64_t number = queue->issued_count;
         if (lane != (int)operation->lane)
             for (const struct operation *other = queue->newest; other; other = other->earlier, number--)
-                if (conflicts(operation, other)) {
+                if (conflicts(operation, other) || meet_in_order(executor, operation, other)) {
                     operation->after[lane] = number;
                     break;
                 }

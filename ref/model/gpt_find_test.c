@@ -27,13 +27,13 @@ static void cr_shape(const char *name, struct gpt_shape expected)
 
 Test(gpt_find, missing_sizes_come_from_the_base_model)
 {
-    cr_shape("gpt", (struct gpt_shape){4, 64, 4, 64, 256, 1, {0}});
-    cr_shape("gpt:layers=24", (struct gpt_shape){24, 64, 4, 64, 256, 1, {0}});
+    cr_shape("gpt", (struct gpt_shape){4, 64, 4, 64, 256, .tile_count = 1});
+    cr_shape("gpt:layers=24", (struct gpt_shape){24, 64, 4, 64, 256, .tile_count = 1});
     cr_shape("gpt:layers=24,width=512,heads=8,length=32,vocabulary=257",
-             (struct gpt_shape){24, 512, 8, 32, 257, 1, {0}});
-    cr_shape("gpt:vocabulary=300,tiles=8,heads=2", (struct gpt_shape){4, 64, 2, 64, 300, 8, {0}});
-    cr_shape("gpt-nano:layers=3", (struct gpt_shape){3, 16, 2, 16, 256, 1, {0}});
-    cr_shape("gpt2-124m:tiles=4", (struct gpt_shape){12, 768, 12, 1024, 50257, 4, {0}});
+             (struct gpt_shape){24, 512, 8, 32, 257, .tile_count = 1});
+    cr_shape("gpt:vocabulary=300,tiles=8,heads=2", (struct gpt_shape){4, 64, 2, 64, 300, .tile_count = 8});
+    cr_shape("gpt-nano:layers=3", (struct gpt_shape){3, 16, 2, 16, 256, .tile_count = 1});
+    cr_shape("gpt2-124m:tiles=4", (struct gpt_shape){12, 768, 12, 1024, 50257, .tile_count = 4});
 }
 
 Test(gpt_find, equal_names_find_the_same_model)

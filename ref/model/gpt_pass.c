@@ -213,8 +213,7 @@ int gpt_forward(struct model_run *run, int layer, const struct model_batch *batc
     case GPT_EMBEDDING:
         return gpt_embedding_forward(&pass, batch);
     case GPT_BLOCK:
-        gpt_block_forward(&pass);
-        break;
+        return gpt_block_forward(&pass);
     case GPT_HEAD:
         gpt_head_forward(&pass, batch);
         break;
@@ -233,9 +232,8 @@ int gpt_backward(struct model_run *run, int layer, const struct model_batch *bat
         return gpt_embedding_backward(&pass, batch);
     case GPT_BLOCK:
         if (run->checkpointing)
-            gpt_block_activations(&pass);
-        gpt_block_backward(&pass);
-        break;
+            TRY(gpt_block_activations(&pass));
+        return gpt_block_backward(&pass);
     case GPT_HEAD:
         if (run->checkpointing)
             gpt_head_forward(&pass, batch);

@@ -32,21 +32,21 @@ enum {
 };
 
 static const struct model_param awkward_params[PARAM_COUNT] = {
-    [A_TIED] = {"tied.weight", {40, 25}, 2, 1000, 0, false, true, 0, 2},
-    [A_SCALE] = {"a.scale", {0}, 0, 1, 0, false, true, 0, 1},
-    [A_WEIGHT] = {"a.weight", {7}, 1, 7, 1, false, true, 0, 1},
-    [B_WEIGHT] = {"b.weight", {4, 2, 2}, 3, 16, 0, false, true, 1, 1},
-    [B_BIAS] = {"b.bias", {17}, 1, 17, 0, false, true, 1, 1},
-    [B_EMPTY] = {"b.empty", {0, 5}, 2, 0, 1, false, true, 1, 1},
-    [B_FROZEN] = {"b.frozen", {8, 8}, 2, 64, 0, true, true, 1, 1},
-    [VOID_EMPTY] = {"void.empty", {0}, 1, 0, 0, false, true, 2, 1},
-    [C_WEIGHT] = {"c.weight", {100, 50}, 2, 5000, 1, false, true, 3, 1},
-    [C_BIAS] = {"c.bias", {2}, 1, 2, 0, false, true, 3, 1},
-    [C_UNUSED] = {"c.unused", {101}, 1, 101, 0, false, false, 3, 1},
-    [D_WEIGHT] = {"d.weight", {997}, 1, 997, 1, false, true, 4, 1},
-    [D_BIAS] = {"d.bias", {64}, 1, 64, 0, false, true, 4, 1},
-    [E_WEIGHT] = {"e.weight", {10, 10}, 2, 100, 0, false, true, 5, 1},
-    [E_BIAS] = {"e.bias", {1}, 1, 1, 1, false, true, 5, 1},
+    [A_TIED] = {"tied.weight", {40, 25}, 2, 1000, 0, false, true, 0, .layer_count = 2},
+    [A_SCALE] = {"a.scale", {0}, 0, 1, 0, false, true, 0, .layer_count = 1},
+    [A_WEIGHT] = {"a.weight", {7}, 1, 7, 1, false, true, 0, .layer_count = 1},
+    [B_WEIGHT] = {"b.weight", {4, 2, 2}, 3, 16, 0, false, true, 1, .layer_count = 1},
+    [B_BIAS] = {"b.bias", {17}, 1, 17, 0, false, true, 1, .layer_count = 1},
+    [B_EMPTY] = {"b.empty", {0, 5}, 2, 0, 1, false, true, 1, .layer_count = 1},
+    [B_FROZEN] = {"b.frozen", {8, 8}, 2, 64, 0, true, true, 1, .layer_count = 1},
+    [VOID_EMPTY] = {"void.empty", {0}, 1, 0, 0, false, true, 2, .layer_count = 1},
+    [C_WEIGHT] = {"c.weight", {100, 50}, 2, 5000, 1, false, true, 3, .layer_count = 1},
+    [C_BIAS] = {"c.bias", {2}, 1, 2, 0, false, true, 3, .layer_count = 1},
+    [C_UNUSED] = {"c.unused", {101}, 1, 101, 0, false, false, 3, .layer_count = 1},
+    [D_WEIGHT] = {"d.weight", {997}, 1, 997, 1, false, true, 4, .layer_count = 1},
+    [D_BIAS] = {"d.bias", {64}, 1, 64, 0, false, true, 4, .layer_count = 1},
+    [E_WEIGHT] = {"e.weight", {10, 10}, 2, 100, 0, false, true, 5, .layer_count = 1},
+    [E_BIAS] = {"e.bias", {1}, 1, 1, 1, false, true, 5, .layer_count = 1},
 };
 static const struct model_layer awkward_layers[] = {
     {"a", (const int[]){A_TIED, A_SCALE, A_WEIGHT}, 3},
@@ -59,8 +59,8 @@ static const struct model_layer awkward_layers[] = {
 enum { LAYER_COUNT = sizeof awkward_layers / sizeof *awkward_layers };
 
 static const struct model_param few_params[] = {
-    {"a.weight", {1}, 1, 1, 0, false, true, 0, 1},
-    {"b.weight", {2}, 1, 2, 0, false, true, 1, 1},
+    {"a.weight", {1}, 1, 1, 0, false, true, 0, .layer_count = 1},
+    {"b.weight", {2}, 1, 2, 0, false, true, 1, .layer_count = 1},
 };
 static const struct model_layer few_layers[] = {{"a", (const int[]){0}, 1}, {"b", (const int[]){1}, 1}};
 

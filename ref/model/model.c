@@ -90,6 +90,39 @@ void model_run_close(struct model_run *run)
     free(run);
 }
 
+void model_run_share_experts(struct model_run *run, struct comm *comm)
+{
+    run->expert_comm = comm;
+}
+
+size_t model_exchange_bytes(const struct model *model, int layer, size_t sequence_count)
+{
+    assert(layer >= 0 && layer < model->layer_count);
+    const struct model_operations *operations = model->operations;
+    return operations->exchange_bytes ? operations->exchange_bytes(model, layer, sequence_count) : 0;
+}
+
+int model_open_experts(const struct model *whole, int index, int ranks, struct model **out)
+{
+    assert(index >= 0 && index < ranks);
+    if (!whole->operations->hold_experts || whole->expert_count == 0 || whole->expert_count % ranks != 0)
+        return err_set(ERR_USAGE, "expert=%d does not divide the %d experts of %s", ranks, whole->expert_count,
+                       whole->name);
+    return whole->operations->hold_experts(whole, index, ranks, out);
+}
+
+void model_close_experts(struct model *part)
+{
+    if (part)
+        part->operations->free(part);
+}
+
+int model_whole_param(const struct model *model, int param)
+{
+    assert(param >= 0 && param < model->param_count);
+    return model->whole_params ? model->whole_params[param] : param;
+}
+
 void *model_run_memory(const struct model_run *run)
 {
     return run->memory;

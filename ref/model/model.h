@@ -24,8 +24,10 @@ struct model_param {
     bool used;        // false: its gradient is zero
     int first_layer;  // the lowest layer that uses it: its backward completes the gradient
     int layer_count;  // layers that use it; 2 for a tied weight
+    bool expert;      // an expert's: tokens of other ranks reach it as well
 };
 
+struct comm;
 struct lora;
 
 struct model_layer {
@@ -45,6 +47,9 @@ struct model {
         *lora;               // of adapters (lora.h): frozen parameters are a base, which checkpoints leave out; or null
     size_t sequence_length;  // tokens per sequence; 1 for a model without sequences
     bool wants_text;         // a micro-batch has tokens
+    int expert_count;        // of each mixture of experts; 0: there is none
+    const int *whole_params;  // of a part (model_open_experts): by parameter, its index in the whole model; null: a
+                              // whole model
     const struct model_operations *operations;
     const void *shape;  // owned and read only by the model
 };
@@ -79,6 +84,15 @@ int model_find(const char *name, const struct model **out);
 int model_find_tiled(const char *name, size_t tiling_factor, const struct model **out);
 int model_find_changed(const char *name, size_t tiling_factor, const char *lora, const struct model **out);
 
+// The part of a whole model that rank `index` of an expert group of `ranks` ranks holds: all of it but the experts, of
+// which it has experts / ranks, in rank order. A part's expert parameters have the same order, shapes and places in
+// every rank's part. ERR_USAGE: the ranks do not divide the experts. Close it after all of its runs; null-safe.
+int model_open_experts(const struct model *whole, int index, int ranks, struct model **out);
+void model_close_experts(struct model *part);
+
+// The index of a parameter in the whole model.
+int model_whole_param(const struct model *model, int param);
+
 // Writes the initial values of one parameter, [count] in fp32; they depend only on the seed and the index.
 void model_initialise(const struct model *model, int param, uint64_t seed, float *out);
 
@@ -101,6 +115,15 @@ double model_flops(const struct model *model, size_t sequence_count);
 int model_run_open(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing,
                    struct tier *tier, struct model_run **out);
 void model_run_close(struct model_run *run);
+
+// Gives a run of a part the ranks that hold all experts together: forward and backward exchange tokens with them, so
+// that all of them run the same layers in the same order. They have run micro-batches of one size. comm outlives it.
+void model_run_share_experts(struct model_run *run, struct comm *comm);
+
+// The bytes that one exchange of tokens in a layer sends to each other rank; 0: the layer has no experts. Forward has
+// two exchanges (to the experts and back), backward two (gradients to the experts and back), and two more where it
+// computes forward again.
+size_t model_exchange_bytes(const struct model *model, int layer, size_t sequence_count);
 
 // The bytes that model_run_open allocates, and their address.
 size_t model_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing);
@@ -135,6 +158,9 @@ struct model_operations {
                    void *checkpoint);
     int (*backward)(struct model_run *run, int layer, const struct model_batch *batch, const void *const params[],
                     const struct model_gradient gradients[], float loss_scale, const void *checkpoint);
+    size_t (*exchange_bytes)(const struct model *model, int layer, size_t sequence_count);     // null: 0
+    int (*hold_experts)(const struct model *whole, int index, int ranks, struct model **out);  // null: has no parts
+    void (*free)(struct model *part);
     bool multiplies_matrices;
 };
 
@@ -146,6 +172,7 @@ struct model_run {
     struct tier *tier;
     void *memory;
     double loss;
+    struct comm *expert_comm;  // null: the model holds all experts
 };
 
 #endif
