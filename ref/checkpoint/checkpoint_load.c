@@ -101,7 +101,7 @@ static int load(const struct checkpoint *c, struct stage *stage)
 {
     const struct manifest *m = checkpoint_manifest(c);
     struct comm *comm = stage->setting.comm;
-    TRY(checkpoint_check_model(c, stage->setting.model));
+    TRY(checkpoint_check_model(c, model_whole(stage->setting.model)));
     for (size_t i = (size_t)comm_rank(comm); i < m->file_count; i += (size_t)comm_world(comm))
         TRY(checkpoint_check_digest(c, i));
     // No rank changes its state before every digest has been checked.

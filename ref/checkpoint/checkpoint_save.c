@@ -30,12 +30,13 @@ struct shard_file {
 static bool writes(const struct stage *stage, int bucket)
 {
     const struct bucket *b = &stage->layout.buckets[bucket];
-    struct comm *comm = stage->setting.comm;
+    struct comm *comm = b->expert ? stage->expert_data_comm : stage->setting.comm;
     if (!checkpoint_holds(stage->setting.model, b->frozen))
         return false;
     if (bucket_is_replicated(b))
         return bucket % comm_world(comm) == comm_rank(comm);
-    return bucket % stage->mesh.replicate == mesh_index_in(&stage->mesh, MESH_REPLICATE, comm_rank(comm));
+    return bucket % stage->mesh.replicate ==
+           mesh_index_in(&stage->mesh, MESH_REPLICATE, comm_rank(stage->setting.comm));
 }
 
 static int state_count(const struct stage *stage, int bucket)
@@ -159,7 +160,7 @@ static int make_manifest(const struct stage *stage, const struct save_moment *mo
                          const char *folder)
 {
     assert(moment->step > 0 && moment->facts->count <= FACT_MAX);
-    const struct model *model = stage->setting.model;
+    const struct model *model = model_whole(stage->setting.model);
     const struct optimizer *optimizer = &stage->optimizer;
     struct manifest_fact facts[FACT_MAX];
     for (size_t i = 0; i < moment->facts->count; i++)

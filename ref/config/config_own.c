@@ -85,8 +85,16 @@ struct mesh config_mesh(const struct config *config, int world)
 static int check_mesh(const struct config_doc *doc, const char *key, const struct config *config)
 {
     const struct mesh *mesh = &config->mesh;
-    if (mesh->tensor > 1 || mesh->pipeline > 1 || mesh->expert > 1)
-        return config_doc_fail(doc, key, "training supports the degrees replicate and shard alone");
+    if (mesh->tensor > 1 || mesh->pipeline > 1)
+        return config_doc_fail(doc, key, "training supports the degrees replicate, shard and expert alone");
+    if (mesh->expert > 1 && mesh->replicate > 1 && config->stage > 0)
+        return config_doc_fail(doc, key, "has replicate=%d beside expert=%d, expected one of them to be 1",
+                               mesh->replicate, mesh->expert);
+    if (mesh->expert > 1 && config->reduction_group > 0)
+        return config_doc_fail(doc, "zerogauge.reduction_group",
+                               "is %zu beside a mesh with expert=%d, expected one of them: a mesh sums in its own "
+                               "groups",
+                               config->reduction_group, mesh->expert);
     if (config->stage == 0 && mesh->shard > 1)
         return config_doc_fail(doc, key,
                                "has shard=%d and zero_optimization.stage is 0, which partitions nothing: "
@@ -127,7 +135,7 @@ static int resolve_mesh(struct config_doc *doc, struct config *out)
     if (text || shard > 0)
         TRY(check_mesh(doc, text ? KEY : MICS, out));
     if (out->stage == 0)
-        out->mesh = (struct mesh){1, world, 1, 1, 1};
+        out->mesh = (struct mesh){1, world, 1, 1, out->mesh.expert};
     return ERR_NONE;
 }
 
@@ -144,6 +152,9 @@ static int resolve_secondary(struct config_doc *doc, struct config *out)
     if (out->mesh.shard % ranks != 0)
         return config_doc_fail(doc, KEY, "is %lld, expected a divisor of the %d ranks of a shard group",
                                (long long)ranks, out->mesh.shard);
+    if (out->mesh.expert > 1)
+        return config_doc_fail(doc, KEY, "is %lld beside a mesh with expert=%d, expected one of them to be 1",
+                               (long long)ranks, out->mesh.expert);
     if (out->partitioning == PARTITION_OWNER_BROADCAST)
         return config_doc_fail(doc, KEY,
                                "is %lld and zerogauge.partitioning is \"owner_broadcast\", expected "

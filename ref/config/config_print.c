@@ -138,7 +138,7 @@ static json_t *own_json(const struct config *config)
     if (config->reduction_group > 0)
         json_object_set_new(json, "reduction_group", json_integer((json_int_t)config->reduction_group));
     char mesh[MESH_TEXT_BYTES];
-    if (config->mesh.replicate > 1)
+    if (config->mesh.replicate > 1 || config->mesh.expert > 1)
         json_object_set_new(json, "mesh", json_string(mesh_text(&config->mesh, mesh)));
     if (config->delayed_update_start_step > 0)
         json_object_set_new(json, "delayed_update",

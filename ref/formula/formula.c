@@ -17,6 +17,9 @@ static struct terms terms_of(const struct stage *stage, int rank)
         .ranks = (uint64_t)stage->mesh.shard,
         .micro_steps = config->accumulation,
         .rank = mesh_index_in(&stage->mesh, MESH_SHARD, rank),
+        .experts = (uint64_t)stage->mesh.expert,
+        .expert_ranks = (uint64_t)mesh_group_size(&stage->mesh, MESH_EXPERT_DATA),
+        .expert_rank = mesh_index_in(&stage->mesh, MESH_EXPERT_DATA, rank),
         .replicas = (uint64_t)stage->mesh.replicate,
         .secondary_ranks = (uint64_t)config->secondary_ranks,
         .replica = (uint64_t)mesh_index_in(&stage->mesh, MESH_REPLICATE, rank),
@@ -45,8 +48,8 @@ void formula_of(const struct stage *stage, int rank, uint64_t activation_bytes, 
     formula_hold_staging(stage, out);
     out->held_bytes[TIER_DEVICE][KIND_ACTIVATION] = activation_bytes;
     formulas[number].move(&t, out);
-    if (!stage->operations->replicates_update)
-        formula_move_norm(&t, out);
+    formula_move_norm(&t, out);
+    formula_move_tokens(&t, out);
     out->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += (t.ranks * t.replicas - 1) * report_bytes;
 }
 

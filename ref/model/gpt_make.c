@@ -208,6 +208,7 @@ static int gpt_hold_experts(const struct model *whole, int index, int ranks, str
     int here = gpt_block_params(&shape), there = gpt_block_params(whole->shape), count = part->model.param_count;
     part->whole_params = calloc((size_t)count, sizeof *part->whole_params);
     part->model.whole_params = part->whole_params;
+    part->model.whole = whole;
     if (!part->whole_params) {
         gpt_free(*out);
         return err_set(ERR_MEMORY, "no memory for a part of %s", whole->name);

@@ -117,6 +117,11 @@ void model_close_experts(struct model *part)
         part->operations->free(part);
 }
 
+const struct model *model_whole(const struct model *model)
+{
+    return model->whole ? model->whole : model;
+}
+
 int model_whole_param(const struct model *model, int param)
 {
     assert(param >= 0 && param < model->param_count);

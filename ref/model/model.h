@@ -48,8 +48,8 @@ struct model {
     size_t sequence_length;  // tokens per sequence; 1 for a model without sequences
     bool wants_text;         // a micro-batch has tokens
     int expert_count;        // of each mixture of experts; 0: there is none
-    const int *whole_params;  // of a part (model_open_experts): by parameter, its index in the whole model; null: a
-                              // whole model
+    const struct model *whole;  // of which it has some experts (model_open_experts); null: it is a whole model
+    const int *whole_params;    // then, by parameter: its index in the whole model
     const struct model_operations *operations;
     const void *shape;  // owned and read only by the model
 };
@@ -90,7 +90,8 @@ int model_find_changed(const char *name, size_t tiling_factor, const char *lora,
 int model_open_experts(const struct model *whole, int index, int ranks, struct model **out);
 void model_close_experts(struct model *part);
 
-// The index of a parameter in the whole model.
+// The whole model, and the index of a parameter there.
+const struct model *model_whole(const struct model *model);
 int model_whole_param(const struct model *model, int param);
 
 // Writes the initial values of one parameter, [count] in fp32; they depend only on the seed and the index.

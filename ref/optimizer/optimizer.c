@@ -113,7 +113,7 @@ int optimizer_scan(struct optimizer *o, int bucket, enum ledger_tier tier, const
     assert(bucket >= 0 && bucket < o->layout->trainable_count && tier != TIER_NVME);
     struct scan_arguments a = {
         .gradient = gradient,
-        .count = bucket_shard_real(&o->layout->buckets[bucket], o->shard),
+        .count = bucket_shard_real(&o->layout->buckets[bucket], o->placements[bucket].shard),
         .dtype = o->config->accumulation_dtype,
         .max_out = &o->max_bits[bucket],
     };
@@ -125,7 +125,7 @@ int optimizer_scan(struct optimizer *o, int bucket, enum ledger_tier tier, const
 static int scan_squares(struct optimizer *o, int bucket, uint32_t max_bits)
 {
     const struct placement *placement = &o->placements[bucket];
-    size_t count = bucket_shard_real(&o->layout->buckets[bucket], o->shard);
+    size_t count = bucket_shard_real(&o->layout->buckets[bucket], o->placements[bucket].shard);
     size_t element_bytes = dtype_bytes(o->config->accumulation_dtype);
     bool on_nvme = placement->gradient_tier == TIER_NVME;
     size_t length = on_nvme ? optimizer_sub_group_count(o, bucket) : count;
@@ -149,6 +149,19 @@ static int scan_squares(struct optimizer *o, int bucket, uint32_t max_bits)
     return ERR_NONE;
 }
 
+// The ranks that must agree about all gradients. Where every rank has those of all dense parameters, the ranks of an
+// expert group have different experts. Null: this rank has all.
+static struct comm *comm_of_norm(const struct optimizer *o)
+{
+    return o->replicated ? o->expert_comm : o->comm;
+}
+
+// True if this rank adds the bucket to the norm: every element counts once.
+static bool counts(const struct optimizer *o, int bucket)
+{
+    return !o->replicated || !o->expert_comm || o->layout->buckets[bucket].expert || comm_rank(o->expert_comm) == 0;
+}
+
 static int global_maximum(struct optimizer *o, uint32_t *out)
 {
     for (int i = 0; i < o->layout->trainable_count; i++)
@@ -161,11 +174,12 @@ static int global_maximum(struct optimizer *o, uint32_t *out)
         if (o->max_bits[i] > mine)
             mine = o->max_bits[i];
     *out = mine;
-    if (o->replicated)
+    struct comm *comm = comm_of_norm(o);
+    if (!comm)
         return ERR_NONE;
-    uint32_t all[comm_world(o->comm)];
-    TRY(comm_all_gather_equal(o->comm, &mine, all, sizeof mine));
-    for (int rank = 0; rank < comm_world(o->comm); rank++)
+    uint32_t all[comm_world(comm)];
+    TRY(comm_all_gather_equal(comm, &mine, all, sizeof mine));
+    for (int rank = 0; rank < comm_world(comm); rank++)
         if (all[rank] > *out)
             *out = all[rank];
     return ERR_NONE;
@@ -178,14 +192,16 @@ static int global_sum(struct optimizer *o, uint32_t max_bits, struct norm_sum *o
     TRY(executor_wait(o->move.executor));
     struct norm_sum mine = {0};
     for (int i = 0; i < o->layout->trainable_count; i++)
-        norm_add(&mine, o->sums[i]);
+        if (counts(o, i))
+            norm_add(&mine, o->sums[i]);
     *out = mine;
-    if (o->replicated)
+    struct comm *comm = comm_of_norm(o);
+    if (!comm)
         return ERR_NONE;
-    struct norm_sum all[comm_world(o->comm)];
-    TRY(comm_all_gather_equal(o->comm, &mine, all, sizeof mine));
+    struct norm_sum all[comm_world(comm)];
+    TRY(comm_all_gather_equal(comm, &mine, all, sizeof mine));
     *out = (struct norm_sum){0};
-    for (int rank = 0; rank < comm_world(o->comm); rank++)
+    for (int rank = 0; rank < comm_world(comm); rank++)
         norm_add(out, all[rank]);
     return ERR_NONE;
 }

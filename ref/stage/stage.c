@@ -39,7 +39,7 @@ int stage_plan(const struct stage_operations *operations, const struct stage_set
         .ranks = comm_world(setting->comm),
         .move = out->move,
         .replicated = operations->replicates_update,
-        .shard = operations->replicates_update ? 0 : comm_rank(out->shard_comm),
+        .expert_comm = out->expert_comm,
         .threads = setting->threads,
     };
     TRY(operations->open(out));

@@ -29,6 +29,8 @@ struct train_rank {
     struct tier_nvme *nvme;  // null: nothing lives there
     struct inject inject;
     struct executor *executor;
+    struct model **parts;       // by index in an expert group: the models of its ranks; null without expert parallelism
+    const struct model *model;  // that this rank trains: its part, or the whole
     struct stage stage;
     struct model_run *run;
     struct activations activations;
@@ -39,7 +41,7 @@ struct train_rank {
     struct oracle *oracle;                   // rank 0
     struct model_batch oracle_tokens;
     float *full;  // room for the largest padded bucket
-    void *expected;
+    void *expected, *other;
     struct formula formula;
     struct train_totals totals;  // this rank's, and after train_collect all ranks'
 };
@@ -48,6 +50,16 @@ struct train_rank {
 // its tiers are planned, its states have no values, and it is not verified.
 int train_rank_open(struct train_rank *rank);
 void train_rank_close(struct train_rank *rank);
+
+// Opens the parts and chooses the rank's model. ERR_USAGE: the mesh does not fit the model.
+int train_parts_open(struct train_rank *rank);
+void train_parts_close(struct train_rank *rank);
+
+// The parts that differ in a bucket, 1 for what every rank has alike; this rank's index among them; and a bucket's
+// parameter of part `part` in the whole model.
+int train_part_count(const struct train_rank *rank, const struct bucket *bucket);
+int train_part_own(const struct train_rank *rank, const struct bucket *bucket);
+int train_part_param(const struct train_rank *rank, int part, int param);
 
 // Collective, after each step. *loss is the mean over ranks; *stop is true if any rank wants to stop.
 int train_agree(struct train_rank *rank, double *loss, bool *stop);

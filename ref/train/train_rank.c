@@ -17,7 +17,7 @@ static int open_batches(struct train_rank *rank)
     const struct train_setting *setting = rank->setting;
     size_t token_count = setting->config->micro_batch * (setting->model->sequence_length + 1) + 1;
     rank->batches = calloc(setting->config->accumulation, sizeof *rank->batches);
-    size_t pointers = (size_t)setting->model->param_count * (sizeof(void *) + sizeof(struct model_gradient));
+    size_t pointers = (size_t)rank->model->param_count * (sizeof(void *) + sizeof(struct model_gradient));
     rank->arguments = malloc(256 + pointers);
     if (!rank->batches || !rank->arguments)
         return err_set(ERR_MEMORY, "no memory for %zu micro-batches", setting->config->accumulation);
@@ -74,6 +74,7 @@ int train_rank_open(struct train_rank *rank)
     const struct config *config = setting->config;
     const struct stage_operations *operations;
     TRY(stage_find(config->stage, &operations));
+    TRY(train_parts_open(rank));
     TRY(open_batches(rank));
     TRY(open_tiers(rank));
     TRY(executor_open(setting->schedule, rank->rank, rank->tier, abort_peers, rank->comm, &rank->executor));
@@ -81,7 +82,7 @@ int train_rank_open(struct train_rank *rank)
     executor_record(rank->executor, setting->trace);
     int cores = resources_processor_count();
     const struct stage_setting stage_setting = {
-        .model = setting->model,
+        .model = rank->model,
         .config = config,
         .comm = rank->comm,
         .executor = rank->executor,
@@ -94,11 +95,12 @@ int train_rank_open(struct train_rank *rank)
                                             : 1,
     };
     TRY((is_dry(rank) ? stage_plan : stage_open)(operations, &stage_setting, &rank->stage));
-    TRY(model_run_open(setting->model, config->micro_batch, config->precision, config->activation_checkpointing,
+    TRY(model_run_open(rank->model, config->micro_batch, config->precision, config->activation_checkpointing,
                        rank->tier, &rank->run));
+    model_run_share_experts(rank->run, rank->stage.expert_comm);
     size_t run_bytes =
-        model_run_bytes(setting->model, config->micro_batch, config->precision, config->activation_checkpointing);
-    TRY(activations_open(setting->model, config, &rank->stage.move, rank->tier, &rank->activations));
+        model_run_bytes(rank->model, config->micro_batch, config->precision, config->activation_checkpointing);
+    TRY(activations_open(rank->model, config, &rank->stage.move, rank->tier, &rank->activations));
     comm_count_in(rank->comm, &rank->ledger);
     formula_of(&rank->stage, rank->rank, run_bytes, sizeof(struct train_report_of_rank), &rank->formula);
     activations_formula(&rank->activations, &rank->formula);
@@ -113,6 +115,7 @@ void train_rank_close(struct train_rank *rank)
     activations_close(&rank->activations);
     if (rank->stage.operations)
         stage_close(&rank->stage);
+    train_parts_close(rank);
     tier_nvme_close(rank->nvme);
     tier_close(rank->tier);
     for (size_t i = 0; rank->batches && i < rank->setting->config->accumulation; i++)

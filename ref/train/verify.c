@@ -23,7 +23,8 @@ int verify_open(struct train_rank *rank)
             largest = layout->buckets[i].padded_count;
     rank->full = malloc(largest * sizeof(float));
     rank->expected = malloc(largest * sizeof(float));
-    if (!rank->full || !rank->expected)
+    rank->other = malloc(largest * sizeof(float));
+    if (!rank->full || !rank->expected || !rank->other)
         return err_set(ERR_MEMORY, "no memory to collect %zu elements", largest);
     if (!rank->setting->verify || rank->rank != 0)
         return ERR_NONE;
@@ -52,6 +53,7 @@ void verify_close(struct train_rank *rank)
     free((void *)(uintptr_t)rank->oracle_tokens.tokens);
     free(rank->full);
     free(rank->expected);
+    free(rank->other);
 }
 
 static uint64_t bits_at(const void *array, size_t element_bytes, size_t i)
@@ -69,7 +71,7 @@ static void compare(struct train_rank *rank, int bucket, const char *state, cons
     const struct bucket *b = &layout->buckets[bucket];
     for (int i = 0; i < b->param_count; i++) {
         int param = b->params[i];
-        size_t count = rank->setting->model->params[param].count;
+        size_t count = rank->model->params[param].count;
         size_t at = layout->offset_of[param] * element_bytes;
         const char *e = (const char *)expected + at, *a = (const char *)actual + at;
         if ((difference->found && param >= *first_param) || memcmp(e, a, count * element_bytes) == 0)
@@ -87,18 +89,18 @@ static void compare(struct train_rank *rank, int bucket, const char *state, cons
             .bits = (int)(8 * element_bytes),
         };
         snprintf(difference->state, sizeof difference->state, "%s", state);
-        snprintf(difference->tensor, sizeof difference->tensor, "%s", rank->setting->model->params[param].name);
+        snprintf(difference->tensor, sizeof difference->tensor, "%s", rank->model->params[param].name);
     }
 }
 
-// The oracle's tensors of one bucket, laid out as the bucket is. state STATE_COUNT: in the model's dtype.
-static void lay_out(const struct train_rank *rank, int bucket, int state, size_t element_bytes, void *out)
+// The oracle's tensors of one bucket, laid out as the bucket of a part is. state STATE_COUNT: in the model's dtype.
+static void lay_out(const struct train_rank *rank, int bucket, int part, int state, size_t element_bytes, void *out)
 {
     const struct layout *layout = &rank->stage.layout;
     const struct bucket *b = &layout->buckets[bucket];
     for (int i = 0; i < b->param_count; i++) {
         int param = b->params[i];
-        const struct oracle_states states = oracle_states(rank->oracle, param);
+        const struct oracle_states states = oracle_states(rank->oracle, train_part_param(rank, part, param));
         const void *const tensors[] = {
             [STATE_PARAMETER] = states.parameter,
             [STATE_EXP_AVG] = states.exp_avg,
@@ -106,31 +108,41 @@ static void lay_out(const struct train_rank *rank, int bucket, int state, size_t
             [STATE_COUNT] = states.model_params,
         };
         memcpy((char *)out + layout->offset_of[param] * element_bytes, tensors[state],
-               rank->setting->model->params[param].count * element_bytes);
+               rank->model->params[param].count * element_bytes);
     }
 }
 
-// Rank 0 collects and compares fp32 states, and so does the first rank of every replica. Every rank compares its
-// parameters in the model's dtype with those that rank 0 sends.
+// Collective: what rank 0 expects of this rank's bucket. Without replicas and experts only rank 0 compares fp32 states.
+static int expect(struct train_rank *rank, int bucket, int state, size_t element_bytes)
+{
+    const struct bucket *b = &rank->stage.layout.buckets[bucket];
+    bool all = state == STATE_COUNT || rank->stage.replica_comm || b->expert;
+    for (int part = 0; part < train_part_count(rank, b); part++) {
+        void *room = part == train_part_own(rank, b) ? rank->expected : rank->other;
+        if (rank->rank == 0)
+            lay_out(rank, bucket, part, state, element_bytes, room);
+        if (all)
+            TRY(comm_broadcast(rank->comm, room, b->count * element_bytes, 0));
+    }
+    return ERR_NONE;
+}
+
+// Rank 0 collects and compares fp32 states, and so does the first rank of every replica and of every expert's ranks.
+// Every rank compares its parameters in the model's dtype.
 static int compare_bucket(struct train_rank *rank, int bucket, int *first_param, struct train_difference *difference)
 {
     static const char *const names[] = {"parameter", "exp_avg", "exp_avg_sq"};
     const struct bucket *b = &rank->stage.layout.buckets[bucket];
+    bool first = comm_rank(stage_exchange(&rank->stage, bucket)->comm) == 0;
     for (int state = 0; state < STATE_COUNT && !b->frozen; state++) {
         TRY(stage_collect(&rank->stage, bucket, (enum state)state, rank->full));
-        if (rank->rank == 0)
-            lay_out(rank, bucket, state, sizeof(float), rank->expected);
-        if (rank->stage.replica_comm)
-            TRY(comm_broadcast(rank->comm, rank->expected, b->count * sizeof(float), 0));
-        bool first = rank->stage.replica_comm ? comm_rank(rank->stage.shard_comm) == 0 : rank->rank == 0;
+        TRY(expect(rank, bucket, state, sizeof(float)));
         if (first)
             compare(rank, bucket, names[state], rank->expected, rank->full, sizeof(float), first_param, difference);
     }
     size_t element_bytes = dtype_bytes(rank->setting->config->precision);
     TRY(stage_collect_model_params(&rank->stage, bucket, rank->full));
-    if (rank->rank == 0)
-        lay_out(rank, bucket, STATE_COUNT, element_bytes, rank->expected);
-    TRY(comm_broadcast(rank->comm, rank->expected, b->count * element_bytes, 0));
+    TRY(expect(rank, bucket, STATE_COUNT, element_bytes));
     compare(rank, bucket, "copy", rank->expected, rank->full, element_bytes, first_param, difference);
     return ERR_NONE;
 }
@@ -190,43 +202,58 @@ int verify_step(struct train_rank *rank, uint64_t step, bool applied, double los
     return ERR_NONE;
 }
 
-// Of the trainable tensors in the model's order: all parameters, then all exp_avg, then all exp_avg_sq.
-int verify_digest(struct train_rank *rank, char digest[FILE_DIGEST_BYTES])
+// A whole model's states, for rank 0: one state of its trainable tensors in order.
+struct whole_state {
+    float *elements;   // null: another rank
+    uint64_t *begins;  // by parameter
+};
+
+// Collective: rank 0 receives a bucket of every part.
+static int collect_bucket(struct train_rank *rank, int bucket, enum state state, const struct whole_state *whole)
 {
     const struct layout *layout = &rank->stage.layout;
+    const struct bucket *b = &layout->buckets[bucket];
+    TRY(stage_collect(&rank->stage, bucket, state, rank->full));
+    for (int part = 0; part < train_part_count(rank, b); part++) {
+        float *full = part == train_part_own(rank, b) ? rank->full : rank->other;
+        if (b->expert)
+            TRY(comm_broadcast(rank->comm, full, b->count * sizeof *full, part));
+        for (int i = 0; whole->elements && i < b->param_count; i++) {
+            int param = b->params[i];
+            memcpy(whole->elements + whole->begins[train_part_param(rank, part, param)],
+                   full + layout->offset_of[param], rank->model->params[param].count * sizeof *full);
+        }
+    }
+    return ERR_NONE;
+}
+
+// Of the trainable tensors in the whole model's order: all parameters, then all exp_avg, then all exp_avg_sq.
+int verify_digest(struct train_rank *rank, char digest[FILE_DIGEST_BYTES])
+{
     const struct model *model = rank->setting->model;
-    XXH3_state_t *hash = rank->rank == 0 ? XXH3_createState() : NULL;
-    uint64_t elements = 0;
-    for (int i = 0; i < layout->trainable_count; i++)
-        elements += layout->buckets[i].count;
-    float *states = rank->rank == 0 ? malloc((elements + 1) * sizeof *states) : NULL;
+    bool first = rank->rank == 0;
+    uint64_t elements = 0, *begins = calloc((size_t)model->param_count + 1, sizeof *begins);
+    for (int param = 0; begins && param < model->param_count; param++) {
+        begins[param] = elements;
+        elements += model->params[param].frozen ? 0 : model->params[param].count;
+    }
+    XXH3_state_t *hash = first ? XXH3_createState() : NULL;
+    const struct whole_state whole = {first ? malloc((elements + 1) * sizeof(float)) : NULL, begins};
     int rc = ERR_NONE;
-    if (rank->rank == 0 && (!hash || !states))
+    if (!begins || (first && (!hash || !whole.elements)))
         rc = err_set(ERR_MEMORY, "no memory for a digest of %llu elements", (unsigned long long)elements);
     if (hash)
         XXH3_128bits_reset(hash);
     for (int state = 0; rc == ERR_NONE && state < STATE_COUNT; state++) {
-        uint64_t begin = 0;
-        for (int i = 0; rc == ERR_NONE && i < layout->trainable_count; i++) {
-            const struct bucket *b = &layout->buckets[i];
-            rc = stage_collect(&rank->stage, i, (enum state)state, rank->full);
-            if (states)
-                memcpy(states + begin, rank->full, b->count * sizeof *states);
-            begin += b->count;
-        }
-        for (int param = 0; rc == ERR_NONE && hash && param < model->param_count; param++) {
-            if (model->params[param].frozen)
-                continue;
-            uint64_t at = 0;
-            for (int i = 0; i < layout->bucket_of[param]; i++)
-                at += layout->buckets[i].count;
-            XXH3_128bits_update(hash, states + at + layout->offset_of[param],
-                                model->params[param].count * sizeof *states);
-        }
+        for (int i = 0; rc == ERR_NONE && i < rank->stage.layout.trainable_count; i++)
+            rc = collect_bucket(rank, i, (enum state)state, &whole);
+        if (rc == ERR_NONE && hash)
+            XXH3_128bits_update(hash, whole.elements, elements * sizeof *whole.elements);
     }
     if (hash)
         digest_text(XXH3_128bits_digest(hash), digest);
     XXH3_freeState(hash);
-    free(states);
+    free(whole.elements);
+    free(begins);
     return rc;
 }
