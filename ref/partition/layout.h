@@ -44,13 +44,13 @@ struct layout {
 
 struct layout_rule {
     int shards;                    // 1: every rank holds everything
-    int expert_shards;             // of buckets of experts; 0: experts are parameters like others
     bool cut_frozen;               // false: frozen buckets have one shard, which every rank holds
     bool merge_layers;             // a bucket may hold several layers
     size_t bucket_elements;        // of a merged bucket, at most
     size_t persistence_threshold;  // parameters of at most this many elements are persistent; 0: none
     size_t persistence_budget;     // elements that may be persistent, all together
     bool owners_in_turn;           // full buckets go to the ranks in turn
+    int expert_shards;             // of buckets of experts; 0: experts are parameters like others
 };
 
 // The layout refers to nothing of the model. ERR_MEMORY.

@@ -35,6 +35,7 @@ struct offload_trial {
     size_t prefetch, persistence, live, reuse, bucket;
     uint64_t delay;  // the first delayed step; 0: none
     int replicas;    // of the states; 0: one shard group
+    int experts;     // ranks that hold all experts together; 0: each does
     int secondary;   // ranks that hold a second copy of the parameters; 0: none
     int tiles;
     double clip;
@@ -77,6 +78,9 @@ static inline const char *offload_text(const struct offload_trial *t, char out[O
         snprintf(delay, sizeof delay, "\"delayed_update\": {\"start_step\": %d}, ", (int)t->delay);
     if (t->replicas)
         snprintf(mesh, sizeof mesh, "\"mesh\": \"replicate=%d,shard=%d\", ", t->replicas, t->world / t->replicas);
+    if (t->experts)
+        snprintf(mesh, sizeof mesh, "\"mesh\": \"%s=%d,expert=%d\", ", t->stage ? "shard" : "replicate", t->world,
+                 t->experts);
     if (t->precision == DTYPE_FP16)
         snprintf(fp16, sizeof fp16,
                  "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 10, "
