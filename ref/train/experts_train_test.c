@@ -121,6 +121,7 @@ Test(experts_train, groups_of_one_and_of_all_have_the_bits_of_plain_stages)
     for (int stage = 0; stage <= 3; stage++)
         for (int dtype = 0; dtype < 2; dtype++) {
             struct offload_trial trial = OFFLOAD_TRIAL(.model = models[dtype], .stage = stage, .world = 4);
+            trial.accumulation = stage >= 2 && dtype == 0 ? 2 : 1;
             trial.precision = trial.communication = trial.sum = dtypes[dtype][0];
             digest_of(trial, plain);
             for (int experts = 1; experts <= 4; experts *= 2) {
