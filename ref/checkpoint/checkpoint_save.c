@@ -26,7 +26,7 @@ struct shard_file {
 };
 
 // True if this rank writes the bucket: its shard of it, or a whole replicated bucket, which one rank writes. Replicas
-// take turns. Nobody writes the base under adapters.
+// take turns; there are none beside expert parallelism. Nobody writes the base under adapters.
 static bool writes(const struct stage *stage, int bucket)
 {
     const struct bucket *b = &stage->layout.buckets[bucket];
@@ -35,8 +35,7 @@ static bool writes(const struct stage *stage, int bucket)
         return false;
     if (bucket_is_replicated(b))
         return bucket % comm_world(comm) == comm_rank(comm);
-    return bucket % stage->mesh.replicate ==
-           mesh_index_in(&stage->mesh, MESH_REPLICATE, comm_rank(stage->setting.comm));
+    return bucket % stage->mesh.replicate == mesh_index_in(&stage->mesh, MESH_REPLICATE, comm_rank(comm));
 }
 
 static int state_count(const struct stage *stage, int bucket)
