@@ -50,7 +50,7 @@ static void layout_block(struct gpt_layout *l, const struct gpt_shape *shape, si
         l->normed = take(l, rows * width);
 }
 
-// What the experts need between the passes over one block.
+// The memory of experts that no block keeps.
 static void layout_experts(struct gpt_layout *l, const struct gpt_shape *shape, size_t rows)
 {
     size_t slots = shape->experts.count * gpt_expert_slots(shape, rows), width = shape->width;

@@ -153,7 +153,7 @@ void pass_adapt_gradients(const struct gpt_pass *pass, enum gpt_module module, c
                           const void *out_gradient, size_t out_width);
 
 // Blocks. gpt_block_activations computes what backward needs from the layer's input; gpt_block_forward also computes
-// the layer's output. Errors are those of an exchange between ranks.
+// the layer's output. An exchange between ranks may fail.
 int gpt_block_activations(const struct gpt_pass *pass);
 int gpt_block_forward(const struct gpt_pass *pass);
 int gpt_block_backward(const struct gpt_pass *pass);

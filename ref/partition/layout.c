@@ -70,7 +70,7 @@ struct builder {
     int listed;
 };
 
-// What the parameters of a bucket have in common.
+// The properties that all parameters of a bucket share.
 struct alike {
     bool frozen, persistent, expert;
 };

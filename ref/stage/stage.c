@@ -43,6 +43,8 @@ int stage_plan(const struct stage_operations *operations, const struct stage_set
         .threads = setting->threads,
     };
     TRY(operations->open(out));
+    for (int i = 0; i < out->layout.bucket_count; i++)
+        out->placements[i].shard = stage_shard(out, i);
     return optimizer_open(&out->optimizer);
 }
 

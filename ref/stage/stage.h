@@ -106,7 +106,7 @@ struct stage {
 };
 
 // With expert parallelism a rank's model is a part (model_open_experts): it has some of the experts. These lie in
-// buckets of their own, whose "rank" and "world" are those of the ranks with the same experts (stage_mesh.c).
+// buckets of their own, whose "rank" and "world" mean the ranks with the same experts (stage_mesh.c).
 //
 // With a mesh of replicas (config.mesh) a shard group partitions the states: for shards and buckets, "rank" and "world"
 // mean the group's. Replicas hold the same states bit by bit (stage_mesh.c).

@@ -16,7 +16,6 @@ static void choose_tiers(struct stage *stage)
     double limit = offload->ratio * (double)stage->layout.trainable_shard_elements, count = 0;
     for (int i = 0; i < stage->layout.bucket_count; i++) {
         struct placement *placement = &stage->placements[i];
-        placement->shard = stage_shard(stage, i);
         bool trainable = i < stage->layout.trainable_count;
         bool offloads = trainable && offload->tier != TIER_DEVICE && count < limit;
         placement->optimizer_tier = offloads ? offload->tier : TIER_DEVICE;
@@ -150,7 +149,7 @@ int stage_open_full_params(struct stage *stage, int shards)
 {
     const struct layout_rule rule = {
         .shards = shards,
-        .expert_shards = shards > 1 || stage_expert_shards(stage) == 0 ? stage_expert_shards(stage) : 1,
+        .expert_shards = stage_expert_shards(stage, shards),
         .merge_layers = true,
         .bucket_elements = stage->setting.config->reduce_bucket_size,
     };

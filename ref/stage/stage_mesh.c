@@ -78,9 +78,11 @@ const struct exchange *stage_exchange(const struct stage *stage, int bucket)
     return stage->layout.buckets[bucket].expert ? &stage->experts : &stage->exchange;
 }
 
-int stage_expert_shards(const struct stage *stage)
+int stage_expert_shards(const struct stage *stage, int shards)
 {
-    return stage->expert_data_comm ? comm_world(stage->expert_data_comm) : 0;
+    if (!stage->expert_data_comm)
+        return 0;
+    return shards > 1 ? comm_world(stage->expert_data_comm) : 1;
 }
 
 bool stage_sums_replicas(const struct stage *stage)
