@@ -11,7 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LINK_BYTES = 16 << 20, LINK_REPEAT = 8, SINCE_LIMIT_BYTES = 64 << 20 };
+// A rank sends LINK_BYTES, or less in a large world, where it receives LINK_RECEIVED_BYTES at most.
+enum { LINK_BYTES = 16 << 20, LINK_RECEIVED_BYTES = 512 << 20, LINK_REPEAT = 8, SINCE_LIMIT_BYTES = 64 << 20 };
 
 static void own_host(char host[256])
 {
@@ -62,8 +63,9 @@ void preflight_add(struct preflight *p, const char *check, const char *state, co
 int preflight_link(struct preflight *p, struct comm *comm)
 {
     int rank = comm_rank(comm), world = comm_world(comm);
-    size_t words = LINK_BYTES / sizeof(uint64_t);
-    uint64_t *send = malloc(LINK_BYTES), *received = malloc((size_t)world * LINK_BYTES);
+    size_t most = LINK_RECEIVED_BYTES / (size_t)world;
+    size_t words = (most < LINK_BYTES ? most : LINK_BYTES) / sizeof(uint64_t), bytes = words * sizeof(uint64_t);
+    uint64_t *send = malloc(bytes), *received = malloc((size_t)world * bytes);
     size_t counts[world], offsets[world];
     char text[160];
     if (!send || !received) {
@@ -72,8 +74,8 @@ int preflight_link(struct preflight *p, struct comm *comm)
         return err_set(ERR_MEMORY, "out of memory for the links");
     }
     for (int r = 0; r < world; r++) {
-        counts[r] = LINK_BYTES / sizeof(float);
-        offsets[r] = (size_t)r * LINK_BYTES / sizeof(float);
+        counts[r] = bytes / sizeof(float);
+        offsets[r] = (size_t)r * counts[r];
     }
     for (size_t i = 0; i < words; i++)
         send[i] = random_at((uint64_t)rank, i);
@@ -81,7 +83,7 @@ int preflight_link(struct preflight *p, struct comm *comm)
     double begin = clock_now_s();
     for (int i = 0; i < LINK_REPEAT && code == ERR_NONE; i++)
         code = comm_all_gather(comm, send, received, counts, offsets, DTYPE_FP32);
-    double gbs = (double)LINK_REPEAT * (world - 1) * LINK_BYTES * 1e-9 / (clock_now_s() - begin);
+    double gbs = (double)LINK_REPEAT * (world - 1) * (double)bytes * 1e-9 / (clock_now_s() - begin);
     size_t wrong = 0;
     for (int r = 0; r < world && code == ERR_NONE; r++)
         for (size_t i = 0; i < words; i++)

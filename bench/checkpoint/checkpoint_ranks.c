@@ -264,7 +264,7 @@ static int save_rank(struct checkpoint_rank *rank, void *context)
     const struct save_moment moment = {
         .step = saving->step, .last_applied = true, .loss = 1, .repeatable = true, .facts = &rank->all->facts};
     rank->stage.optimizer.step = saving->step;
-    return checkpoint_save(saving->store, &rank->stage, &moment);
+    return checkpoint_save(saving->store, rank->comm, &rank->stage, &moment);
 }
 
 int checkpoint_ranks_save(struct checkpoint_ranks *ranks, struct store *store, uint64_t step)
@@ -275,7 +275,7 @@ int checkpoint_ranks_save(struct checkpoint_ranks *ranks, struct store *store, u
 
 static int load_rank(struct checkpoint_rank *rank, void *context)
 {
-    return checkpoint_load(context, &rank->stage);
+    return checkpoint_load(context, rank->comm, &rank->stage);
 }
 
 int checkpoint_ranks_load(struct checkpoint_ranks *ranks, const char *store)

@@ -59,7 +59,7 @@ static int make_gpt(const struct strict_object *object, struct made *made)
 {
     static const char *const others[] = {"key_heads",    "head_width", "hidden", "experts",
                                          "experts_used", "tied_head",  NULL};
-    struct gpt_shape shape = {.tile_count = made->variant.tiling_factor};
+    struct gpt_shape shape = {.tile_count = made->variant.tiling_factor, .product_blocks = 1};
     TRY(refuse_others(object, others, "gpt"));
     TRY(read_size(object, "layers", 1, GPT_LAYERS_MAX, &shape.block_count));
     TRY(read_size(object, "width", 1, GPT_SIZE_MAX, &shape.width));

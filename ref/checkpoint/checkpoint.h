@@ -3,7 +3,8 @@
 //
 //   DIR/step-00000012/rank-0.safetensors ...   the elements that each rank owns: tensors STATE/NAME[BEGIN:END],
 //   elements
-//                                              BEGIN to END of the flattened tensor, fp32
+//                                              BEGIN to END of the flattened tensor, fp32. A rank of tensor
+//                                              parallelism has many of them of a tensor that is cut by columns
 //   DIR/step-00000012/manifest.json            everything else, and the digests (manifest.h)
 //
 // Saving writes all files to DIR/step-00000012.partial and makes them durable, the manifest last; then it renames the
@@ -108,8 +109,9 @@ int checkpoint_read(const struct checkpoint *checkpoint, int state, size_t param
                     float *out);
 
 // Collective. Checks the digests, each on one rank; then loads this rank's shards, its model parameters, and the
-// optimizer's counters, loss scale and recipe states. ERR_USAGE if the stage has another model.
-int checkpoint_load(const struct checkpoint *checkpoint, struct stage *stage);
+// optimizer's counters, loss scale and recipe states. comm: of the ranks of all parts of the model, which of a whole
+// one is the stage's. ERR_USAGE if the stage has another model.
+int checkpoint_load(const struct checkpoint *checkpoint, struct comm *comm, struct stage *stage);
 
 // --- writing ---
 
@@ -138,11 +140,32 @@ struct save_moment {
     const struct facts *facts;
 };
 
-// Collective. When it returns, the checkpoint is durable. Only rank 0 changes the store. ERR_IO names the file; earlier
+// Collective, of the same ranks as checkpoint_load. When it returns, the checkpoint is durable. Only rank 0 changes the
+// store. ERR_IO names the file; earlier
 // checkpoints stay unchanged.
-int checkpoint_save(struct store *store, struct stage *stage, const struct save_moment *moment);
+int checkpoint_save(struct store *store, struct comm *comm, struct stage *stage, const struct save_moment *moment);
 
 // --- shared by the files of this folder ---
+
+// Consecutive elements of a parameter of the whole model that lie in this rank's shard of a bucket.
+struct checkpoint_run {
+    const struct model_param *param;
+    size_t first, count;  // elements
+    size_t shard_index;   // of the first one
+    bool counted;         // false: another part of the model stores them
+};
+
+// The runs of a bucket, in the shard's order; *walk starts as {0}. False when there are no more.
+struct checkpoint_walk {
+    int next;
+    struct piece piece;
+    size_t at, end;  // of the piece, in the parameter of the stage's model
+};
+bool checkpoint_next_run(const struct stage *stage, int bucket, struct checkpoint_walk *walk,
+                         struct checkpoint_run *out);
+
+// The model of which the stage's is a part, or the stage's own.
+const struct model *checkpoint_model(const struct stage *stage);
 
 enum { STEP_NAME_BYTES = 40, RANK_NAME_BYTES = 48 };
 

@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "base/safe_text.h"
+#include "ref/model/part.h"
 #include "ref/optimizer/lr.h"
 
 #include <stdlib.h>
@@ -12,6 +13,30 @@
 bool checkpoint_holds(const struct model *model, bool frozen)
 {
     return !(model->lora && frozen);
+}
+
+const struct model *checkpoint_model(const struct stage *stage)
+{
+    const struct model *model = stage->setting.model;
+    return model->part ? model->part->whole : model;
+}
+
+bool checkpoint_next_run(const struct stage *stage, int bucket, struct checkpoint_walk *walk,
+                         struct checkpoint_run *out)
+{
+    const struct model *model = stage->setting.model;
+    while (walk->at == walk->end) {
+        if (!bucket_next_piece(&stage->layout, model, bucket, stage_shard(stage, bucket), &walk->next, &walk->piece))
+            return false;
+        walk->at = walk->piece.param_index;
+        walk->end = walk->at + walk->piece.count;
+    }
+    int param = walk->piece.param;
+    struct model_slice slice = model->part ? model->part->slices[param] : model_slice_whole(model, param);
+    out->shard_index = walk->piece.shard_index + walk->at - walk->piece.param_index;
+    out->param = &checkpoint_model(stage)->params[slice.param];
+    out->counted = slice.counted;
+    return model_slice_next(&slice, walk->end, &walk->at, &out->first, &out->count);
 }
 
 int checkpoint_check_model(const struct checkpoint *c, const struct model *model)
@@ -61,15 +86,12 @@ static int write_seen(struct stage *stage, int bucket, const float *shard)
 
 static int load_state(const struct checkpoint *c, struct stage *stage, int bucket, int state, float *shard)
 {
-    const struct model *model = stage->setting.model;
-    struct piece piece;
-    int own = stage_shard(stage, bucket);
-    for (int next = 0; bucket_next_piece(&stage->layout, model, bucket, own, &next, &piece);) {
+    struct checkpoint_run run;
+    for (struct checkpoint_walk walk = {0}; checkpoint_next_run(stage, bucket, &walk, &run);) {
         size_t param;
-        if (!checkpoint_find(c, model->params[piece.param].name, &param))
-            return err_set(ERR_INTERNAL, "%s: has no parameter %s", checkpoint_path(c),
-                           model->params[piece.param].name);
-        TRY(checkpoint_read(c, state, param, piece.param_index, piece.count, shard + piece.shard_index));
+        if (!checkpoint_find(c, run.param->name, &param))
+            return err_set(ERR_INTERNAL, "%s: has no parameter %s", checkpoint_path(c), run.param->name);
+        TRY(checkpoint_read(c, state, param, run.first, run.count, shard + run.shard_index));
     }
     return state == MANIFEST_STATE_SEEN ? write_seen(stage, bucket, shard)
                                         : stage_write_shard(stage, bucket, (enum state)state, shard);
@@ -97,11 +119,10 @@ static int load_shards(const struct checkpoint *c, struct stage *stage)
     return rc;
 }
 
-static int load(const struct checkpoint *c, struct stage *stage)
+static int load(const struct checkpoint *c, struct comm *comm, struct stage *stage)
 {
     const struct manifest *m = checkpoint_manifest(c);
-    struct comm *comm = stage->setting.comm;
-    TRY(checkpoint_check_model(c, model_whole(stage->setting.model)));
+    TRY(checkpoint_check_model(c, checkpoint_model(stage)));
     for (size_t i = (size_t)comm_rank(comm); i < m->file_count; i += (size_t)comm_world(comm))
         TRY(checkpoint_check_digest(c, i));
     // No rank changes its state before every digest has been checked.
@@ -122,12 +143,11 @@ static int load(const struct checkpoint *c, struct stage *stage)
     return ERR_NONE;
 }
 
-int checkpoint_load(const struct checkpoint *c, struct stage *stage)
+int checkpoint_load(const struct checkpoint *c, struct comm *comm, struct stage *stage)
 {
-    struct comm *comm = stage->setting.comm;
     struct ledger *ledger = comm_ledger(comm);
     comm_count_in(comm, NULL);
-    int rc = load(c, stage);
+    int rc = load(c, comm, stage);
     comm_count_in(comm, ledger);
     return rc;
 }

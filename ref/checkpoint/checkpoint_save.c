@@ -43,26 +43,45 @@ static int state_count(const struct stage *stage, int bucket)
     return manifest_state_count(stage->layout.buckets[bucket].frozen, stage->optimizer.waiting);
 }
 
+// The runs of a bucket that this rank stores.
+static bool next_run(const struct stage *stage, int bucket, struct checkpoint_walk *walk, struct checkpoint_run *out)
+{
+    do {
+        if (!checkpoint_next_run(stage, bucket, walk, out))
+            return false;
+    } while (!out->counted);
+    return true;
+}
+
 static void list_bucket(struct shard_file *f, int bucket)
 {
     struct stage *stage = f->stage;
-    const struct model *model = stage->setting.model;
-    struct piece piece;
+    struct checkpoint_run run;
     for (int state = 0; state < state_count(stage, bucket); state++)
-        for (int next = 0;
-             bucket_next_piece(&stage->layout, model, bucket, stage_shard(stage, bucket), &next, &piece);) {
-            snprintf(f->keys[f->count], KEY_BYTES, "%s/%s[%zu:%zu]", manifest_state_name(state),
-                     model->params[piece.param].name, piece.param_index, piece.param_index + piece.count);
+        for (struct checkpoint_walk walk = {0}; next_run(stage, bucket, &walk, &run);) {
+            snprintf(f->keys[f->count], KEY_BYTES, "%s/%s[%zu:%zu]", manifest_state_name(state), run.param->name,
+                     run.first, run.first + run.count);
             f->tensors[f->count] = (struct safetensors_tensor){
-                .name = f->keys[f->count], .type = TENSOR_FP32, .shape_rank = 1, .shape = {piece.count}};
+                .name = f->keys[f->count], .type = TENSOR_FP32, .shape_rank = 1, .shape = {run.count}};
             f->count++;
         }
+}
+
+// The tensors of this rank's file.
+static size_t count_tensors(const struct stage *stage)
+{
+    size_t count = 0;
+    struct checkpoint_run run;
+    for (int i = 0; i < stage->layout.bucket_count; i++)
+        for (struct checkpoint_walk walk = {0}; writes(stage, i) && next_run(stage, i, &walk, &run);)
+            count += (size_t)state_count(stage, i);
+    return count;
 }
 
 static int open_shard_file(struct stage *stage, struct shard_file *f)
 {
     const struct layout *layout = &stage->layout;
-    size_t room = (size_t)stage->setting.model->param_count * MANIFEST_STATE_COUNT + 1, largest = 1;
+    size_t room = count_tensors(stage) + 1, largest = 1;
     *f = (struct shard_file){.stage = stage};
     for (int i = 0; i < layout->bucket_count; i++)
         if (layout->buckets[i].shard_elements > largest)
@@ -100,14 +119,14 @@ static int read_state(struct shard_file *f, int bucket, int state)
 static int write_bucket(struct shard_file *f, int bucket, struct safetensors_writer *writer)
 {
     struct stage *stage = f->stage;
-    struct piece piece;
+    struct checkpoint_run run;
     int own = stage_shard(stage, bucket);
     if (bucket_shard_real(&stage->layout.buckets[bucket], own) == 0)
         return ERR_NONE;
     for (int state = 0; state < state_count(stage, bucket); state++) {
         TRY(read_state(f, bucket, state));
-        for (int next = 0; bucket_next_piece(&stage->layout, stage->setting.model, bucket, own, &next, &piece);)
-            TRY(safetensors_write(writer, f->shard + piece.shard_index, piece.count * sizeof *f->shard));
+        for (struct checkpoint_walk walk = {0}; next_run(stage, bucket, &walk, &run);)
+            TRY(safetensors_write(writer, f->shard + run.shard_index, run.count * sizeof *f->shard));
     }
     return ERR_NONE;
 }
@@ -126,10 +145,10 @@ static int write_shard(struct shard_file *f, const char *path, struct manifest_f
     return safetensors_finish(writer, &out->bytes, out->digest);
 }
 
-static int write_rank(struct stage *stage, const char *folder, struct manifest_file *out)
+static int write_rank(struct comm *comm, struct stage *stage, const char *folder, struct manifest_file *out)
 {
     char path[PATH_MAX], name[RANK_NAME_BYTES];
-    TRY(file_join(folder, checkpoint_rank_name((size_t)comm_rank(stage->setting.comm), name), path));
+    TRY(file_join(folder, checkpoint_rank_name((size_t)comm_rank(comm), name), path));
     struct shard_file file;
     int rc = open_shard_file(stage, &file);
     if (rc == ERR_NONE)
@@ -156,10 +175,10 @@ static int write_manifest(const char *folder, const struct manifest *manifest)
 }
 
 static int make_manifest(const struct stage *stage, const struct save_moment *moment, struct manifest_file *files,
-                         const char *folder)
+                         size_t file_count, const char *folder)
 {
     assert(moment->step > 0 && moment->facts->count <= FACT_MAX);
-    const struct model *model = model_whole(stage->setting.model);
+    const struct model *model = checkpoint_model(stage);
     const struct optimizer *optimizer = &stage->optimizer;
     struct manifest_fact facts[FACT_MAX];
     for (size_t i = 0; i < moment->facts->count; i++)
@@ -193,7 +212,7 @@ static int make_manifest(const struct stage *stage, const struct save_moment *mo
         .facts = facts,
         .param_count = held,
         .params = params,
-        .file_count = (size_t)comm_world(stage->setting.comm),
+        .file_count = file_count,
         .files = files,
     };
     int rc = write_manifest(folder, &manifest);
@@ -220,9 +239,8 @@ static int publish(struct store *store, uint64_t step, const char *folder)
     return ERR_NONE;
 }
 
-static int save(struct store *store, struct stage *stage, const struct save_moment *moment)
+static int save(struct store *store, struct comm *comm, struct stage *stage, const struct save_moment *moment)
 {
-    struct comm *comm = stage->setting.comm;
     int world = comm_world(comm), rank = comm_rank(comm);
     char step[STEP_NAME_BYTES], name[STEP_NAME_BYTES + sizeof STORE_PARTIAL], folder[PATH_MAX];
     snprintf(name, sizeof name, "%s" STORE_PARTIAL, checkpoint_step_name(moment->step, step));
@@ -231,7 +249,7 @@ static int save(struct store *store, struct stage *stage, const struct save_mome
         return err_set(ERR_IO, "%s: cannot be created: %s", folder, strerror(errno));
     TRY(comm_barrier(comm));
     struct manifest_file mine = {0}, all[world];
-    TRY(write_rank(stage, folder, &mine));
+    TRY(write_rank(comm, stage, folder, &mine));
     size_t counts[world], offsets[world];
     for (int i = 0; i < world; i++) {
         counts[i] = sizeof mine;
@@ -239,18 +257,17 @@ static int save(struct store *store, struct stage *stage, const struct save_mome
     }
     TRY(comm_all_gather(comm, &mine, all, counts, offsets, DTYPE_BYTE));
     if (rank == 0) {
-        TRY(make_manifest(stage, moment, all, folder));
+        TRY(make_manifest(stage, moment, all, (size_t)world, folder));
         TRY(publish(store, moment->step, folder));
     }
     return comm_barrier(comm);
 }
 
-int checkpoint_save(struct store *store, struct stage *stage, const struct save_moment *moment)
+int checkpoint_save(struct store *store, struct comm *comm, struct stage *stage, const struct save_moment *moment)
 {
-    struct comm *comm = stage->setting.comm;
     struct ledger *ledger = comm_ledger(comm);
     comm_count_in(comm, NULL);
-    int rc = save(store, stage, moment);
+    int rc = save(store, comm, stage, moment);
     comm_count_in(comm, ledger);
     unsigned long long step = moment->step;
     if (rc != ERR_NONE)

@@ -79,7 +79,7 @@ struct config_group {
 };
 
 struct config {
-    // the batch triple, complete: train_batch = micro_batch x accumulation x world
+    // the batch triple, complete: train_batch = micro_batch x accumulation x ranks of data parallelism
     size_t train_batch, micro_batch, accumulation;
     int stage;                       // 0..3
     enum dtype precision;            // of parameters and their gradients
@@ -111,6 +111,7 @@ struct config {
     struct nvme_aio aio;
     // "zerogauge"
     uint64_t delayed_update_start_step;  // first step with a delayed update; 0: never
+    bool speculative_update;             // offloaded states are updated before the step is decided
     enum config_partitioning partitioning;
     size_t reduction_group;        // ranks in a group of hierarchical sums; 0: sums in canonical order
     size_t tiling_factor;          // parts that each large linear layer is cut into; 1: not cut

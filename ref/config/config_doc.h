@@ -28,6 +28,9 @@ int config_doc_check(struct config_doc *doc);
 // Checks the document and fills in the configuration.
 int config_resolve(struct config_doc *doc, struct config *out);
 
+// The ranks of data parallelism: those of the world that train the same part of the model.
+int config_data_ranks(const struct config_doc *doc);
+
 // Parts of config_resolve, in this order: the section "zerogauge"; the tiers, which depend on stage and precision; the
 // disks, which depend on the tiers.
 int config_resolve_own(struct config_doc *doc, struct config *out);

@@ -112,7 +112,8 @@ static const struct config_key KEYS[] = {
     IGNORED("zero_optimization.offload_optimizer.fast_init", BOOL),
     USED("zero_optimization.offload_optimizer.ratio", NUMBER, ACCEPTS(KEY_AUTO), RANGE(0, 1)),
     FIXED("zero_optimization.offload_optimizer.super_offload", BOOL, "false",
-          "it undoes a step with an approximate inverse of Adam, which changes bits"),
+          "it undoes a step with an approximate inverse of Adam, which changes bits; "
+          "zerogauge.speculative_update undoes it exactly"),
     IGNORED("zero_optimization.offload_optimizer.cpuadam_cores_perc", NUMBER),
     USED("zero_optimization.offload_param", OBJECT, ACCEPTS(KEY_AUTO | KEY_NULL)),
     USED("zero_optimization.offload_param.device", STRING, ACCEPTS(KEY_AUTO), CHOICES(TIERS)),
@@ -216,6 +217,7 @@ static const struct config_key KEYS[] = {
     USED("zerogauge.clip_form", STRING, ACCEPTS(0), CHOICES("deepspeed|torch")),
     USED("zerogauge.delayed_update", OBJECT, ACCEPTS(KEY_NULL)),
     USED("zerogauge.delayed_update.start_step", INTEGER, ACCEPTS(0), RANGE(1, ELEMENTS_MAX)),
+    USED("zerogauge.speculative_update", BOOL, ACCEPTS(KEY_NULL)),
     USED("zerogauge.offload_gradient", OBJECT, ACCEPTS(KEY_NULL)),
     USED("zerogauge.offload_gradient.device", STRING, ACCEPTS(0), CHOICES(TIERS)),
     USED("zerogauge.activation_checkpointing", OBJECT, ACCEPTS(KEY_NULL)),

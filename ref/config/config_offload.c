@@ -150,6 +150,29 @@ static int resolve_delay(struct config_doc *doc, struct config *out)
     return ERR_NONE;
 }
 
+// Where no decision comes between the gradients and the update, there is nothing to speculate about.
+static int resolve_speculation(struct config_doc *doc, struct config *out)
+{
+    static const char KEY[] = "zerogauge.speculative_update";
+    if (!config_doc_flag(doc, KEY, false))
+        return ERR_NONE;
+    if (out->gradient_tier == TIER_DEVICE)
+        return config_doc_fail(
+            doc, KEY,
+            "is true and optimizer and gradients are not both offloaded, expected %sdevice and "
+            "zerogauge.offload_gradient.device \"cpu\" or \"nvme\": an update on the device comes after "
+            "all gradients",
+            OPTIMIZER);
+    if (out->delayed_update_start_step > 0)
+        return config_doc_fail(doc, KEY,
+                               "is true and zerogauge.delayed_update is given, expected one of the two: an update is "
+                               "either one step late or ahead of its decision");
+    out->speculative_update = out->check_overflow || out->gradient_clipping > 0;
+    if (!out->speculative_update)
+        config_doc_ignore(doc, KEY);
+    return ERR_NONE;
+}
+
 // Each state of a sub-group that passes through the host needs a buffer there; with too few, even with its default,
 // DeepSpeed fails an assertion in the middle of a step. Updated parameters need no buffer of their own if they are the
 // fp32 master beside its moments, or if they live on the host.
@@ -158,8 +181,8 @@ static int resolve_buffers(struct config_doc *doc, struct config *out)
     static const char KEY[] = OPTIMIZER "buffer_count";
     struct config_offload_optimizer *offload = &out->offload_optimizer;
     bool gradient = out->gradient_tier != TIER_HOST;
-    bool separate =
-        out->precision != DTYPE_FP32 || offload->tier != out->offload_param.tier || out->delayed_update_start_step > 0;
+    bool separate = out->precision != DTYPE_FP32 || offload->tier != out->offload_param.tier ||
+                    out->delayed_update_start_step > 0 || out->speculative_update;
     bool updated = separate && out->offload_param.tier != TIER_HOST;
     size_t least = 3 + (size_t)gradient + (size_t)updated;
     bool nvme = offload->tier == TIER_NVME;
@@ -199,6 +222,7 @@ int config_resolve_offload(struct config_doc *doc, struct config *out)
     TRY(resolve_param(doc, out));
     TRY(resolve_gradient(doc, out));
     TRY(resolve_delay(doc, out));
+    TRY(resolve_speculation(doc, out));
     TRY(resolve_buffers(doc, out));
     return resolve_activations(doc, out);
 }

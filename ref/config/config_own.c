@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+static const char MESH_KEY[] = "zerogauge.mesh";
+
 static int resolve_recipe(const struct config_doc *doc, struct config *out)
 {
     const char *name = config_doc_string(doc, "zerogauge.recipe", recipe_name(recipe_at(0)));
@@ -43,11 +45,12 @@ static int resolve_partitioning(struct config_doc *doc, struct config *out)
 static int resolve_reduction_group(const struct config_doc *doc, struct config *out)
 {
     static const char KEY[] = "zerogauge.reduction_group";
-    size_t world = (size_t)doc->options->world;
+    size_t ranks = (size_t)config_data_ranks(doc);
     out->reduction_group = config_doc_size(doc, KEY, 0);
-    if (out->reduction_group > 0 && world % out->reduction_group != 0)
-        return config_doc_fail(doc, KEY, "is %zu, expected a divisor of the world size %zu: the ranks of a host",
-                               out->reduction_group, world);
+    if (out->reduction_group > 0 && ranks % out->reduction_group != 0)
+        return config_doc_fail(doc, KEY,
+                               "is %zu, expected a divisor of the %zu ranks of data parallelism: the ranks of a host",
+                               out->reduction_group, ranks);
     return ERR_NONE;
 }
 
@@ -77,6 +80,15 @@ static int resolve_mics(struct config_doc *doc, const struct config *config, int
     return ERR_NONE;
 }
 
+int config_data_ranks(const struct config_doc *doc)
+{
+    struct mesh mesh;
+    const char *text = config_doc_string(doc, MESH_KEY, NULL);
+    int world = doc->options->world;
+    bool given = text && mesh_parse(text, &mesh) == ERR_NONE && mesh_world(&mesh) == world;
+    return given ? world / mesh_parts(&mesh) : world;
+}
+
 struct mesh config_mesh(const struct config *config, int world)
 {
     return config->mesh.shard > 0 ? config->mesh : (struct mesh){1, world, 1, 1, 1};
@@ -85,8 +97,9 @@ struct mesh config_mesh(const struct config *config, int world)
 static int check_mesh(const struct config_doc *doc, const char *key, const struct config *config)
 {
     const struct mesh *mesh = &config->mesh;
-    if (mesh->tensor > 1 || mesh->pipeline > 1)
-        return config_doc_fail(doc, key, "training supports the degrees replicate, shard and expert alone");
+    if (mesh->expert > 1 && mesh_parts(mesh) > 1)
+        return config_doc_fail(doc, key, "has expert=%d beside tensor=%d and pipeline=%d, expected one kind of them",
+                               mesh->expert, mesh->tensor, mesh->pipeline);
     if (mesh->expert > 1 && mesh->replicate > 1 && config->stage > 0)
         return config_doc_fail(doc, key, "has replicate=%d beside expert=%d, expected one of them to be 1",
                                mesh->replicate, mesh->expert);
@@ -113,11 +126,11 @@ static int check_mesh(const struct config_doc *doc, const char *key, const struc
     return ERR_NONE;
 }
 
-// Stage 0 is data parallelism over all ranks, whatever their mesh.
+// Stage 0 is data parallelism over all ranks that train a part of the model, whatever their mesh.
 static int resolve_mesh(struct config_doc *doc, struct config *out)
 {
-    static const char KEY[] = "zerogauge.mesh", MICS[] = "zero_optimization.mics_shard_size";
-    const char *text = config_doc_string(doc, KEY, NULL);
+    static const char MICS[] = "zero_optimization.mics_shard_size";
+    const char *text = config_doc_string(doc, MESH_KEY, NULL);
     int shard, world = doc->options->world;
     TRY(resolve_mics(doc, out, &shard));
     out->mesh = (struct mesh){shard > 0 ? world / shard : 1, shard > 0 ? shard : world, 1, 1, 1};
@@ -127,15 +140,16 @@ static int resolve_mesh(struct config_doc *doc, struct config *out)
         code = code == ERR_NONE ? mesh_check_world(&out->mesh, world) : code;
         err_keep(message);
         if (code != ERR_NONE)
-            return config_doc_fail(doc, KEY, "%s", message);
+            return config_doc_fail(doc, MESH_KEY, "%s", message);
         if (shard > 0 && shard != out->mesh.shard)
             return config_doc_fail(doc, MICS, "is %d and zerogauge.mesh has shard=%d, expected the same", shard,
                                    out->mesh.shard);
     }
     if (text || shard > 0)
-        TRY(check_mesh(doc, text ? KEY : MICS, out));
+        TRY(check_mesh(doc, text ? MESH_KEY : MICS, out));
     if (out->stage == 0)
-        out->mesh = (struct mesh){1, world, 1, 1, out->mesh.expert};
+        out->mesh =
+            (struct mesh){1, world / mesh_parts(&out->mesh), out->mesh.tensor, out->mesh.pipeline, out->mesh.expert};
     return ERR_NONE;
 }
 

@@ -138,11 +138,13 @@ static json_t *own_json(const struct config *config)
     if (config->reduction_group > 0)
         json_object_set_new(json, "reduction_group", json_integer((json_int_t)config->reduction_group));
     char mesh[MESH_TEXT_BYTES];
-    if (config->mesh.replicate > 1 || config->mesh.expert > 1)
+    if (config->mesh.replicate > 1 || config->mesh.expert > 1 || mesh_parts(&config->mesh) > 1)
         json_object_set_new(json, "mesh", json_string(mesh_text(&config->mesh, mesh)));
     if (config->delayed_update_start_step > 0)
         json_object_set_new(json, "delayed_update",
                             json_pack("{s:I}", "start_step", (json_int_t)config->delayed_update_start_step));
+    if (config->speculative_update)
+        json_object_set_new(json, "speculative_update", json_true());
     if (config_uses_nvme(config))
         json_object_set_new(json, "aio_engine", json_string(config->aio.engine == NVME_LIBAIO ? "libaio" : "io_uring"));
     return json;

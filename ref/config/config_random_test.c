@@ -96,7 +96,9 @@ static void add_own(struct random_text *r, uint32_t stage, uint32_t optimizer)
     // An update with a part on the device cannot be delayed.
     if (optimizer > 0 && !strstr(r->text, "'ratio'") && below(r, 2))
         add(r, ", 'delayed_update': {'start_step': %u}", 1 + below(r, 100));
-    if (optimizer > 0 && below(r, 2))
+    if (optimizer > 0 && !strstr(r->text, "delayed_update") && below(r, 2))
+        add(r, ", 'speculative_update': true");
+    else if (optimizer > 0 && below(r, 2))
         add(r, ", 'offload_gradient': {'device': '%s'}", DEVICES[below(r, stage == 3 ? 3 : 2)]);
     if (below(r, 2))
         add(r, ", 'activation_checkpointing': {'enabled': true, 'device': '%s'}", DEVICES[below(r, 3)]);

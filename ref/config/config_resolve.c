@@ -30,7 +30,7 @@ static const char *if_derived(bool given)
 // As DeepSpeed does: derives missing values with divisions that round down, then checks the product.
 static int resolve_batch(const struct config_doc *doc, struct config *out)
 {
-    size_t world = (size_t)doc->options->world;
+    size_t ranks = (size_t)config_data_ranks(doc);
     size_t train = config_doc_size(doc, TRAIN, 0), micro = config_doc_size(doc, MICRO, 0);
     size_t accumulation = config_doc_size(doc, ACCUMULATION, 0);
     bool micro_given = micro > 0, accumulation_given = accumulation > 0;
@@ -40,17 +40,17 @@ static int resolve_batch(const struct config_doc *doc, struct config *out)
         micro = 1;
     }
     if (!accumulation)
-        accumulation = train && micro ? train / micro / world : 1;
+        accumulation = train && micro ? train / micro / ranks : 1;
     if (!micro)
-        micro = train / world / accumulation;
+        micro = train / ranks / accumulation;
     size_t product;
-    if (__builtin_mul_overflow(micro * accumulation, world, &product) || product > LLONG_MAX)
+    if (__builtin_mul_overflow(micro * accumulation, ranks, &product) || product > LLONG_MAX)
         return config_doc_fail(doc, MICRO, "is %zu, %s is %zu, the world is %zu: the product is too large", micro,
-                               ACCUMULATION, accumulation, world);
+                               ACCUMULATION, accumulation, ranks);
     if (train && train != product)
         return config_doc_fail(doc, TRAIN, "is %zu, expected %s x %s x world = %zu%s x %zu%s x %zu = %zu", train, MICRO,
                                ACCUMULATION, micro, if_derived(micro_given), accumulation,
-                               if_derived(accumulation_given), world, product);
+                               if_derived(accumulation_given), ranks, product);
     out->train_batch = product;
     out->micro_batch = micro;
     out->accumulation = accumulation;

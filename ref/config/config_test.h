@@ -121,7 +121,8 @@ static inline void expect_same(const struct config *a, const struct config *b)
     cr_expect(a->aio.block_bytes == b->aio.block_bytes && a->aio.queue_depth == b->aio.queue_depth &&
               a->aio.single_submit == b->aio.single_submit && a->aio.overlap_events == b->aio.overlap_events &&
               a->aio.intra_op_parallelism == b->aio.intra_op_parallelism && a->aio.engine == b->aio.engine);
-    cr_expect(a->delayed_update_start_step == b->delayed_update_start_step && a->partitioning == b->partitioning &&
+    cr_expect(a->delayed_update_start_step == b->delayed_update_start_step &&
+              a->speculative_update == b->speculative_update && a->partitioning == b->partitioning &&
               a->tiling_factor == b->tiling_factor && a->reduction_group == b->reduction_group &&
               strcmp(a->lora, b->lora) == 0 && a->secondary_ranks == b->secondary_ranks &&
               memcmp(&a->mesh, &b->mesh, sizeof a->mesh) == 0);

@@ -50,7 +50,7 @@ void formula_of(const struct stage *stage, int rank, uint64_t activation_bytes, 
     formulas[number].move(&t, out);
     formula_move_norm(&t, out);
     formula_move_tokens(&t, out);
-    out->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += (t.ranks * t.replicas - 1) * report_bytes;
+    out->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += report_bytes;
 }
 
 // Appends "p Psi" or "(g + K) Psi/N" to a sum.

@@ -25,7 +25,7 @@ static bool delayed(const struct terms *t)
     return t->config->delayed_update_start_step > 0;
 }
 
-// Optimizer states, "K Psi / N_d", and the second copies of the delayed update.
+// Optimizer states, "K Psi / N_d", and the second copies of the delayed and of the speculative update.
 static void hold_optimizer(const struct terms *t, const struct bucket *bucket, const struct placement *placement,
                            struct formula *f)
 {
@@ -33,10 +33,15 @@ static void hold_optimizer(const struct terms *t, const struct bucket *bucket, c
     hold_shard(t, bucket, placement->optimizer_tier, KIND_OPTIMIZER, MOMENT, f);  // exp_avg_sq
     if (!placement_is_shared(t->config, placement))
         hold_shard(t, bucket, placement->optimizer_tier, KIND_MASTER, MASTER, f);
-    if (delayed(t)) {
+    if (delayed(t))
         hold_shard(t, bucket, placement->gradient_tier, KIND_GRADIENT, t->g, f);
-        hold_shard(t, bucket, placement_pending_tier(placement), KIND_PARAMETER, t->p, f);
+    if (placement_is_speculative(t->config, placement)) {
+        hold_shard(t, bucket, placement->optimizer_tier, KIND_OPTIMIZER, MOMENT, f);
+        hold_shard(t, bucket, placement->optimizer_tier, KIND_OPTIMIZER, MOMENT, f);
+        hold_shard(t, bucket, placement->optimizer_tier, KIND_MASTER, MASTER, f);
     }
+    if (delayed(t) || placement_is_speculative(t->config, placement))
+        hold_shard(t, bucket, placement_pending_tier(placement), KIND_PARAMETER, t->p, f);
 }
 
 // "(2 + 2 + K) Psi": everything, everywhere.

@@ -42,18 +42,32 @@ static void gradient_traffic(const struct terms *t, int bucket, uint64_t times, 
     copy(f->applied_bytes, LANE_NVME_READ, sub_group_blocks(t, bucket, t->g));  // for the norm
 }
 
-// States on their way to Adam and back, and updated parameters: "2 Psi" to the device for 16-bit parameters there.
+// States on NVMe on their way to Adam and back, with gradients and parameters there.
+static void nvme_traffic(const struct terms *t, int bucket, uint64_t bytes[LANE_COUNT][OPERATION_COUNT])
+{
+    const struct placement *placement = &t->stage->placements[bucket];
+    uint64_t states = sub_group_blocks(t, bucket, 4);
+    if (placement->optimizer_tier == TIER_NVME) {
+        copy(bytes, LANE_NVME_READ, 3 * states);
+        copy(bytes, LANE_NVME_WRITE, 3 * states);
+    }
+    if (placement->optimizer_tier != TIER_DEVICE && placement->gradient_tier == TIER_NVME)
+        copy(bytes, LANE_NVME_READ, sub_group_blocks(t, bucket, t->g));
+    if (!placement_is_shared(t->config, placement) && placement->parameter_tier == TIER_NVME)
+        copy(bytes, LANE_NVME_WRITE, sub_group_blocks(t, bucket, t->p));
+}
+
+// The update, and updated parameters: "2 Psi" to the device for 16-bit parameters there. A speculative update is made
+// in every step, and again in one that is clipped.
 static void update_traffic(const struct terms *t, int bucket, struct formula *f)
 {
     const struct placement *placement = &t->stage->placements[bucket];
-    uint64_t own = own_elements(t, &t->stage->layout.buckets[bucket]), states = sub_group_blocks(t, bucket, 4);
+    uint64_t own = own_elements(t, &t->stage->layout.buckets[bucket]);
     bool on_host = placement->optimizer_tier != TIER_DEVICE;
-    if (placement->optimizer_tier == TIER_NVME) {
-        copy(f->applied_bytes, LANE_NVME_READ, 3 * states);
-        copy(f->applied_bytes, LANE_NVME_WRITE, 3 * states);
-    }
-    if (on_host && placement->gradient_tier == TIER_NVME)
-        copy(f->applied_bytes, LANE_NVME_READ, sub_group_blocks(t, bucket, t->g));
+    bool speculative = placement_is_speculative(t->config, placement);
+    nvme_traffic(t, bucket, speculative ? f->step_bytes : f->applied_bytes);
+    if (speculative)
+        nvme_traffic(t, bucket, f->redone_bytes);
     if (on_host && placement->gradient_tier == TIER_DEVICE)
         copy(f->applied_bytes, LANE_D2H, t->g * own);
     if (placement_is_shared(t->config, placement))
@@ -62,8 +76,6 @@ static void update_traffic(const struct terms *t, int bucket, struct formula *f)
         copy(f->returned_bytes, LANE_H2D, t->p * own);
     if (!on_host && placement->parameter_tier != TIER_DEVICE)
         copy(f->applied_bytes, LANE_D2H, t->p * own);
-    if (placement->parameter_tier == TIER_NVME)
-        copy(f->applied_bytes, LANE_NVME_WRITE, sub_group_blocks(t, bucket, t->p));
 }
 
 static uint64_t gather_bytes(const struct terms *t, const struct bucket *bucket)
@@ -240,13 +252,15 @@ void zero3_move(const struct terms *t, struct formula *f)
     }
 }
 
-// The largest gradient of each rank, and unless it overflows its sum of squares: among the shards of everything, or
-// where every rank has all gradients but those of others' experts, within an expert group.
+// The largest gradient of each rank, and unless it overflows its sum of squares: among the shards, or where every rank
+// has all gradients but those of others' experts, within an expert group; then among parts.
 void formula_move_norm(const struct terms *t, struct formula *f)
 {
-    uint64_t others = (t->stage->operations->replicates_update ? t->experts : t->ranks) - 1;
-    f->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += others * sizeof(uint32_t);
-    f->applied_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += others * sizeof(struct norm_sum);
+    const struct stage *stage = t->stage;
+    uint64_t shards = (stage->operations->replicates_update ? t->experts : t->ranks) - 1;
+    uint64_t parts = stage->setting.parts_comm ? (uint64_t)comm_world(stage->setting.parts_comm) - 1 : 0;
+    f->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += (shards + parts) * sizeof(uint32_t);
+    f->applied_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += (shards + parts) * sizeof(struct norm_sum);
 }
 
 // Four exchanges of capacity x top x tokens in each micro-step and mixture of experts: tokens to their experts and the
@@ -257,5 +271,5 @@ void formula_move_tokens(const struct terms *t, struct formula *f)
     uint64_t times = t->micro_steps * (t->config->activation_checkpointing ? 6 : 4);
     for (int layer = 0; layer < model->layer_count; layer++)
         f->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_TO_ALL] +=
-            times * (t->experts - 1) * model_exchange_bytes(model, layer, t->config->micro_batch);
+            times * (t->experts - 1) * model_token_bytes(model, layer, t->config->micro_batch);
 }

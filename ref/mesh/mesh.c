@@ -91,6 +91,16 @@ int mesh_world(const struct mesh *mesh)
     return mesh->replicate * mesh->shard * mesh->tensor * mesh->pipeline;
 }
 
+int mesh_parts(const struct mesh *mesh)
+{
+    return mesh->tensor * mesh->pipeline;
+}
+
+struct mesh mesh_of_data(const struct mesh *mesh)
+{
+    return (struct mesh){mesh->replicate, mesh->shard, 1, 1, mesh->expert};
+}
+
 int mesh_check_world(const struct mesh *mesh, int world)
 {
     char text[MESH_TEXT_BYTES];

@@ -41,6 +41,12 @@ const char *mesh_text(const struct mesh *mesh, char out[MESH_TEXT_BYTES]);
 // replicate x shard x tensor x pipeline.
 int mesh_world(const struct mesh *mesh);
 
+// tensor x pipeline: the parts that the model is cut into. Each is trained by data parallelism of its own.
+int mesh_parts(const struct mesh *mesh);
+
+// The mesh of the ranks that train one part of the model: the degrees of data parallelism alone.
+struct mesh mesh_of_data(const struct mesh *mesh);
+
 // ERR_USAGE: the mesh has not `world` ranks, or the experts' degree does not divide those of data parallelism.
 int mesh_check_world(const struct mesh *mesh, int world);
 

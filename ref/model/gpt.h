@@ -16,13 +16,11 @@ enum {
     GPT_EXPERTS_MAX = 128
 };
 
-// A mixture of experts in the place of each block's MLP (gpt_experts.c). The model holds the experts [first, first +
-// held); a whole model holds all, and a part those of one rank of expert parallelism.
+// A mixture of experts in the place of each block's MLP (gpt_experts.c).
 struct gpt_experts {
     size_t count;                 // 0: a plain MLP
     size_t top;                   // experts of a token: 1 or 2
     size_t capacity_thousandths;  // slots of an expert: capacity x top x tokens / experts
-    size_t first, held;
 };
 
 struct gpt_shape {
@@ -32,7 +30,9 @@ struct gpt_shape {
     size_t sequence_length;
     size_t vocabulary;
     size_t tile_count;  // parts of each block's MLP; a divisor of 4 x width
-    struct lora lora;   // adapters of a block's modules: attn.c_attn, attn.c_proj, mlp.c_fc, mlp.c_proj
+    size_t
+        product_blocks;  // blocks of heads, of the MLP's hidden channels and of the vocabulary; 1: products are whole
+    struct lora lora;    // adapters of a block's modules: attn.c_attn, attn.c_proj, mlp.c_fc, mlp.c_proj
     struct gpt_experts experts;
 };
 
@@ -45,9 +45,15 @@ struct gpt_shape {
 // of c_fc, and the rows h.0.mlp.tile.t.c_proj.weight of c_proj, whose bias the first tile adds. Initial values equal
 // the whole matrices', so that training begins with the same function for any number of tiles.
 //
-// With experts a block's MLP is h.0.mlp.router.weight and, for each expert that the model holds,
-// h.0.mlp.experts.0.c_fc.{weight,bias} and h.0.mlp.experts.0.c_proj.{weight,bias}. held 0: all of them. ERR_USAGE for
-// experts beside tiles or adapters.
+// With experts a block's MLP is h.0.mlp.router.weight and, for each expert, h.0.mlp.experts.0.c_fc.{weight,bias} and
+// h.0.mlp.experts.0.c_proj.{weight,bias}. A part of expert parallelism (part.h) has some of the experts. ERR_USAGE for
+// experts beside tiles, blocks or adapters.
+//
+// With more than one product block, a power of two, products are made block by block (gpt_cut.h): c_attn by blocks of
+// heads, c_fc of hidden channels, the head of the vocabulary, each block's columns by themselves; and the products over
+// heads, hidden channels and vocabulary are sums over blocks, folded as a balanced binary tree. So a rank of tensor
+// parallelism that has some of the blocks computes what one rank alone would, bit by bit (part.h). Parameters and
+// initial values are the same for any number of blocks; the last bits of products are not.
 //
 // With adapters all parameters but these are frozen, and keep their initial values. A tile is no module that an adapter
 // could belong to: ERR_USAGE for both.

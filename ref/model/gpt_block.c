@@ -12,9 +12,12 @@
 
 static struct attention_shape attention_of(const struct gpt_pass *pass)
 {
-    return (struct attention_shape){
-        pass->run->sequence_count, pass->shape->sequence_length, pass->width, pass->shape->head_count, pass->dtype,
-        pass->at.scores_count};
+    return (struct attention_shape){pass->run->sequence_count,
+                                    pass->shape->sequence_length,
+                                    pass->heads_width,
+                                    pass->heads_width / (pass->width / pass->shape->head_count),
+                                    pass->dtype,
+                                    pass->at.scores_count};
 }
 
 // The index of an MLP parameter in the layer's list.
@@ -32,7 +35,7 @@ static float *block_output(const struct gpt_pass *pass)
 
 static void attention_activations(const struct gpt_pass *pass)
 {
-    size_t rows = pass->rows, width = pass->width;
+    size_t rows = pass->rows, width = pass->width, heads_width = pass->heads_width;
     const struct gpt_layout *at = &pass->at;
     float *memory = pass->memory, *kept = pass->kept, *input = kept + at->input, *qkv = kept + at->qkv;
     float *attention = kept + at->attention, *middle = kept + at->middle, *normed = memory + at->narrow;
@@ -40,23 +43,23 @@ static void attention_activations(const struct gpt_pass *pass)
 
     layernorm_stats(rows, width, input, kept + at->stats_1);
     pass_norm(pass, LN_1_WEIGHT, input, kept + at->stats_1, normed);
-    bias_rows(rows, 3 * width, pass->dtype, pass->weights[QKV_BIAS], qkv);
+    bias_rows(rows, 3 * heads_width, pass->dtype, pass->weights[QKV_BIAS], qkv);
     pass_multiply(pass, QKV_WEIGHT, normed, width,
-                  (struct gpt_result){.data = qkv, .width = 3 * width, .add = true, .is_operand = true});
+                  (struct gpt_result){.data = qkv, .width = 3 * heads_width, .add = true, .is_operand = true});
     pass_adapt(pass, MODULE_QKV, normed, width,
-               (struct gpt_result){.data = qkv, .width = 3 * width, .is_operand = true});
+               (struct gpt_result){.data = qkv, .width = 3 * heads_width, .is_operand = true});
     attention_forward(&shape, qkv, attention, memory + at->scores, memory + at->scores_gradient);
     bias_add(rows, width, input, pass->dtype, pass->weights[PROJ_BIAS], middle);
-    pass_multiply(pass, PROJ_WEIGHT, attention, width,
+    pass_multiply(pass, PROJ_WEIGHT, attention, heads_width,
                   (struct gpt_result){.data = middle, .width = width, .add = true});
-    pass_adapt(pass, MODULE_PROJ, attention, width, (struct gpt_result){.data = middle, .width = width});
+    pass_adapt(pass, MODULE_PROJ, attention, heads_width, (struct gpt_result){.data = middle, .width = width});
     layernorm_stats(rows, width, middle, kept + at->stats_2);
     pass_norm(pass, LN_2_WEIGHT, middle, kept + at->stats_2, pass->normed);
 }
 
 static void attention_gradients(const struct gpt_pass *pass)
 {
-    size_t width = pass->width;
+    size_t width = pass->width, heads_width = pass->heads_width;
     const struct gpt_layout *at = &pass->at;
     float *memory = pass->memory, *kept = pass->kept, *input = kept + at->input;
     float *normed = memory + at->narrow, *wide_1 = memory + at->wide_1, *wide_2 = memory + at->wide_2;
@@ -64,20 +67,20 @@ static void attention_gradients(const struct gpt_pass *pass)
 
     pass_norm_back(pass, LN_2_WEIGHT, kept + at->middle, kept + at->stats_2, memory + at->normed_gradient);
     const void *stream = pass_stream_gradient(pass);
-    pass_weight_gradient(pass, PROJ_WEIGHT, kept + at->attention, width, stream, width);
+    pass_weight_gradient(pass, PROJ_WEIGHT, kept + at->attention, heads_width, stream, width);
     pass_bias_gradient(pass, PROJ_BIAS, stream, width);
     pass_multiply_back(pass, PROJ_WEIGHT, stream, width,
-                       (struct gpt_result){.data = wide_1, .width = width, .is_operand = true});
+                       (struct gpt_result){.data = wide_1, .width = heads_width, .is_operand = true});
     pass_adapt_back(pass, MODULE_PROJ, stream, width,
-                    (struct gpt_result){.data = wide_1, .width = width, .is_operand = true});
-    pass_adapt_gradients(pass, MODULE_PROJ, kept + at->attention, width, stream, width);
+                    (struct gpt_result){.data = wide_1, .width = heads_width, .is_operand = true});
+    pass_adapt_gradients(pass, MODULE_PROJ, kept + at->attention, heads_width, stream, width);
     attention_backward(&shape, kept + at->qkv, wide_1, wide_2, memory + at->scores, memory + at->scores_gradient);
     pass_norm(pass, LN_1_WEIGHT, input, kept + at->stats_1, normed);
-    pass_weight_gradient(pass, QKV_WEIGHT, normed, width, wide_2, 3 * width);
-    pass_bias_gradient(pass, QKV_BIAS, wide_2, 3 * width);
-    pass_multiply_back(pass, QKV_WEIGHT, wide_2, 3 * width, (struct gpt_result){.data = wide_1, .width = width});
-    pass_adapt_back(pass, MODULE_QKV, wide_2, 3 * width, (struct gpt_result){.data = wide_1, .width = width});
-    pass_adapt_gradients(pass, MODULE_QKV, normed, width, wide_2, 3 * width);
+    pass_weight_gradient(pass, QKV_WEIGHT, normed, width, wide_2, 3 * heads_width);
+    pass_bias_gradient(pass, QKV_BIAS, wide_2, 3 * heads_width);
+    pass_multiply_back(pass, QKV_WEIGHT, wide_2, 3 * heads_width, (struct gpt_result){.data = wide_1, .width = width});
+    pass_adapt_back(pass, MODULE_QKV, wide_2, 3 * heads_width, (struct gpt_result){.data = wide_1, .width = width});
+    pass_adapt_gradients(pass, MODULE_QKV, normed, width, wide_2, 3 * heads_width);
     pass_norm_back(pass, LN_1_WEIGHT, input, kept + at->stats_1, wide_1);
 }
 

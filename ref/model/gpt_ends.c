@@ -5,6 +5,7 @@
 #include "ref/arithmetic/accelerator.h"
 #include "base/err.h"
 #include "ref/arithmetic/gpt_math.h"
+#include "ref/model/gpt_cut.h"
 
 static int tokens_check(const struct gpt_pass *pass, const struct model_batch *batch)
 {
@@ -26,6 +27,10 @@ int gpt_embedding_forward(const struct gpt_pass *pass, const struct model_batch 
 {
     struct token_rows rows = rows_of(pass, batch);
     TRY(tokens_check(pass, batch));
+    if (pass_is_cut(pass)) {
+        gpt_cut_embedding_forward(pass, &rows);
+        return ERR_NONE;
+    }
     embedding_forward(&rows, pass->width, pass->dtype, pass->weights[TOKEN_WEIGHT], pass->weights[POSITION_WEIGHT],
                       pass->memory + pass->at.input);
     return ERR_NONE;
@@ -42,7 +47,9 @@ int gpt_embedding_backward(const struct gpt_pass *pass, const struct model_batch
             continue;
         float *target = pass_gradient(pass, index);
         TRY(bytes_zero(target, pass->run->model->params[pass->list->params[index]].count * sizeof *target));
-        if (index == TOKEN_WEIGHT)
+        if (index == TOKEN_WEIGHT && pass_is_cut(pass))
+            gpt_cut_token_backward(pass, &rows, in, target);
+        else if (index == TOKEN_WEIGHT)
             token_backward(&rows, pass->width, in, target);
         else
             position_backward(&rows, pass->width, in, target);
@@ -60,6 +67,10 @@ void gpt_head_forward(const struct gpt_pass *pass, const struct model_batch *bat
     struct token_rows tokens = rows_of(pass, batch);
     layernorm_stats(rows, width, input, stats);
     pass_norm(pass, 0, input, stats, normed);
+    if (pass_is_cut(pass)) {
+        gpt_cut_head_forward(pass, &tokens, normed);
+        return;
+    }
     pass_product(pass, rows, width, (struct matmul_operand){normed, width, false},
                  (struct matmul_operand){pass->weights[HEAD_TOKEN_WEIGHT], width, true},
                  (struct gpt_result){.data = logits, .width = vocabulary, .stride = pass->at.logits_stride});
@@ -68,24 +79,37 @@ void gpt_head_forward(const struct gpt_pass *pass, const struct model_batch *bat
         (double)rows;
 }
 
-int gpt_head_backward(const struct gpt_pass *pass, const struct model_batch *batch, float loss_scale)
+// The gradient of the last layer norm's output takes its place.
+static void logits_backward(const struct gpt_pass *pass, const struct token_rows *tokens, float loss_scale)
 {
     size_t rows = pass->rows, width = pass->width, vocabulary = pass->shape->vocabulary;
     float *memory = pass->memory, *logits = memory + pass->at.logits, *normed = memory + pass->at.narrow;
-    float *input = memory + pass->at.output, *stats = memory + pass->at.output_stats;
-    struct token_rows tokens = rows_of(pass, batch);
     // An operand's rows begin where the logits' did.
     size_t stride = pass->at.logits_stride * sizeof *logits / pass->operand_bytes;
-    crossentropy_backward(&tokens, vocabulary, pass->at.logits_stride, memory + pass->at.wide_2,
+    crossentropy_backward(tokens, vocabulary, pass->at.logits_stride, memory + pass->at.wide_2,
                           loss_scale / (float)rows, pass->dtype, logits);
     if (pass_wants(pass, HEAD_TOKEN_WEIGHT)) {
-        pass_norm(pass, 0, input, stats, normed);
+        pass_norm(pass, 0, memory + pass->at.output, memory + pass->at.output_stats, normed);
         pass_weight_product(pass, HEAD_TOKEN_WEIGHT, vocabulary, (struct matmul_operand){logits, stride, true}, normed,
                             width);
     }
     pass_product(pass, rows, vocabulary, (struct matmul_operand){logits, stride, false},
                  (struct matmul_operand){pass->weights[HEAD_TOKEN_WEIGHT], width, false},
                  (struct gpt_result){.data = normed, .width = width});
+}
+
+int gpt_head_backward(const struct gpt_pass *pass, const struct model_batch *batch, float loss_scale)
+{
+    size_t rows = pass->rows, width = pass->width;
+    float *memory = pass->memory, *normed = memory + pass->at.narrow;
+    float *input = memory + pass->at.output, *stats = memory + pass->at.output_stats;
+    struct token_rows tokens = rows_of(pass, batch);
+    if (pass_is_cut(pass)) {
+        pass_norm(pass, 0, input, stats, normed);
+        gpt_cut_head_backward(pass, &tokens, loss_scale / (float)rows, normed, normed);
+    } else {
+        logits_backward(pass, &tokens, loss_scale);
+    }
     TRY(bytes_zero(memory + pass->at.gradient, rows * width * sizeof *memory));
     pass_norm_back(pass, 0, input, stats, normed);
     return ERR_NONE;

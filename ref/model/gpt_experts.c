@@ -30,13 +30,18 @@ size_t gpt_expert_slots(const struct gpt_shape *shape, size_t rows)
     return slots < rows ? slots : rows;
 }
 
-size_t gpt_exchange_bytes(const struct model *model, int layer, size_t sequence_count)
+size_t gpt_experts_held(const struct model *model)
+{
+    return (size_t)model->expert_count / (model->part ? (size_t)model->part->place.expert_parts : 1);
+}
+
+size_t gpt_token_bytes(const struct model *model, int layer, size_t sequence_count)
 {
     const struct gpt_shape *shape = model->shape;
     if (gpt_layer_of(model, layer).kind != GPT_BLOCK)
         return 0;
     size_t slots = gpt_expert_slots(shape, sequence_count * shape->sequence_length);
-    return shape->experts.held * slots * shape->width * sizeof(float);
+    return gpt_experts_held(model) * slots * shape->width * sizeof(float);
 }
 
 static size_t slot_count(const struct gpt_pass *pass)
@@ -72,7 +77,7 @@ static int exchange(const struct gpt_pass *pass, const float *send, float *recei
 {
     int ranks = source_count(pass);
     size_t counts[ranks], offsets[ranks], all = slots_width(pass);
-    assert((size_t)ranks * pass->shape->experts.held == pass->shape->experts.count);
+    assert((size_t)ranks * gpt_experts_held(pass->run->model) == pass->shape->experts.count);
     if (ranks == 1)
         return bytes_copy(receive, send, all * sizeof *send);
     for (int rank = 0; rank < ranks; rank++) {
@@ -94,7 +99,7 @@ static struct expert_rows rows_of(const struct gpt_pass *pass, int expert, int s
 {
     struct expert_rows rows = {.pass = *pass, .source = source};
     rows.pass.rows = slot_count(pass);
-    rows.first_row = ((size_t)source * pass->shape->experts.held + (size_t)expert) * rows.pass.rows;
+    rows.first_row = ((size_t)source * gpt_experts_held(pass->run->model) + (size_t)expert) * rows.pass.rows;
     rows.fc_weight = ROUTER_WEIGHT + 1 + expert * EXPERT_PARAMS;
     return rows;
 }
@@ -143,7 +148,7 @@ int gpt_experts_activations(const struct gpt_pass *pass)
     route(pass);
     send_tokens(pass, sent);
     TRY(exchange(pass, sent, pass->kept + pass->at.received));
-    for (int expert = 0; expert < (int)pass->shape->experts.held; expert++)
+    for (int expert = 0; expert < (int)gpt_experts_held(pass->run->model); expert++)
         for (int source = 0; source < source_count(pass); source++) {
             struct expert_rows rows = rows_of(pass, expert, source);
             answer(&rows, returned);
@@ -262,7 +267,7 @@ int gpt_experts_gradients(const struct gpt_pass *pass)
     float *sent = pass->memory + pass->at.sent, *returned = pass->memory + pass->at.returned;
     send_gradients(pass, sent);
     TRY(exchange(pass, sent, returned));
-    for (int expert = 0; expert < (int)pass->shape->experts.held; expert++)
+    for (int expert = 0; expert < (int)gpt_experts_held(pass->run->model); expert++)
         for (int source = 0; source < source_count(pass); source++) {
             struct expert_rows rows = rows_of(pass, expert, source);
             answer_back(&rows, returned, sent);

@@ -6,7 +6,7 @@
 static struct gpt_shape shape_of(size_t experts, size_t top, size_t capacity_thousandths)
 {
     struct gpt_shape shape = odd_shape;
-    shape.experts = (struct gpt_experts){experts, top, capacity_thousandths, .held = experts};
+    shape.experts = (struct gpt_experts){experts, top, capacity_thousandths};
     return shape;
 }
 
@@ -64,31 +64,34 @@ Test(gpt_experts, the_first_of_equal_experts_has_the_gate_of_switch_transformers
         cr_expect(fabs((double)back[i] - expected[i]) < 1e-6, "%d: %g, not %g", i, (double)back[i], expected[i]);
 }
 
-Test(gpt_experts, parts_hold_all_experts_once_with_the_whole_models_values)
+Test(gpt_experts, parts_have_all_experts_once_with_the_whole_models_values)
 {
     struct gpt_shape shape = shape_of(4, 2, 1000);
     struct model *whole = make(&shape);
     int held[whole->param_count];
+    struct model_part *part;
     memset(held, 0, sizeof held);
     for (int index = 0; index < 2; index++) {
-        struct model *part;
-        cr_assert(model_open_experts(whole, index, 2, &part) == ERR_NONE, "%s", err_message());
-        for (int i = 0; i < part->param_count; i++) {
-            const struct model_param *p = &part->params[i], *w = &whole->params[model_whole_param(part, i)];
+        const struct model_place place = {0, 1, 0, 1, index, 2};
+        cr_assert(model_part_open(whole, &place, &part) == ERR_NONE, "%s", err_message());
+        cr_expect_eq(gpt_experts_held(&part->model), 2);
+        for (int i = 0; i < part->model.param_count; i++) {
+            int whole_param = part->slices[i].param;
+            const struct model_param *p = &part->model.params[i], *w = &whole->params[whole_param];
             float a[p->count], b[p->count];
             cr_assert_str_eq(p->name, w->name);
-            cr_assert(p->expert == w->expert && p->count == w->count);
-            held[model_whole_param(part, i)]++;
-            model_initialise(part, i, 5, a);
-            model_initialise(whole, model_whole_param(part, i), 5, b);
+            cr_assert(p->expert == w->expert && p->count == w->count && !p->duplicate);
+            held[whole_param]++;
+            model_initialise(&part->model, i, 5, a);
+            model_initialise(whole, whole_param, 5, b);
             cr_assert(memcmp(a, b, sizeof a) == 0, "%s differs", p->name);
         }
-        model_close_experts(part);
+        model_part_close(part);
     }
     for (int i = 0; i < whole->param_count; i++)
         cr_expect_eq(held[i], whole->params[i].expert ? 1 : 2, "%s", whole->params[i].name);
-    struct model *none;
-    cr_expect_eq(model_open_experts(whole, 0, 3, &none), ERR_USAGE);
+    const struct model_place third = {0, 1, 0, 1, 0, 3};
+    cr_expect_eq(model_part_open(whole, &third, &part), ERR_USAGE);
     gpt_free(whole);
 }
 

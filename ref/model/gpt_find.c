@@ -16,12 +16,12 @@ static const struct {
     const char *name;
     struct gpt_shape shape;
 } known[] = {
-    {"gpt-nano", {2, 16, 2, 16, 256, .tile_count = 1}},
-    {"gpt-tiny", {4, 64, 4, 64, 256, .tile_count = 1}},
-    {"gpt-3m", {4, 256, 4, 128, 256, .tile_count = 1}},
-    {"gpt-10m", {6, 384, 6, 256, 256, .tile_count = 1}},
-    {"gpt2-124m", {12, 768, 12, 1024, 50257, .tile_count = 1}},
-    {"gpt2-1.5b", {48, 1600, 25, 1024, 50257, .tile_count = 1}},
+    {"gpt-nano", {2, 16, 2, 16, 256, .tile_count = 1, .product_blocks = 1}},
+    {"gpt-tiny", {4, 64, 4, 64, 256, .tile_count = 1, .product_blocks = 1}},
+    {"gpt-3m", {4, 256, 4, 128, 256, .tile_count = 1, .product_blocks = 1}},
+    {"gpt-10m", {6, 384, 6, 256, 256, .tile_count = 1, .product_blocks = 1}},
+    {"gpt2-124m", {12, 768, 12, 1024, 50257, .tile_count = 1, .product_blocks = 1}},
+    {"gpt2-1.5b", {48, 1600, 25, 1024, 50257, .tile_count = 1, .product_blocks = 1}},
 };
 enum { KNOWN_COUNT = sizeof known / sizeof *known };
 
@@ -32,7 +32,8 @@ static const struct {
     {"layers", offsetof(struct gpt_shape, block_count)},    {"width", offsetof(struct gpt_shape, width)},
     {"heads", offsetof(struct gpt_shape, head_count)},      {"length", offsetof(struct gpt_shape, sequence_length)},
     {"vocabulary", offsetof(struct gpt_shape, vocabulary)}, {"tiles", offsetof(struct gpt_shape, tile_count)},
-    {"experts", offsetof(struct gpt_shape, experts.count)}, {"top", offsetof(struct gpt_shape, experts.top)},
+    {"blocks", offsetof(struct gpt_shape, product_blocks)}, {"experts", offsetof(struct gpt_shape, experts.count)},
+    {"top", offsetof(struct gpt_shape, experts.top)},
 };
 enum { KEY_COUNT = sizeof keys / sizeof *keys, CAPACITY_MAX = 1000 * GPT_EXPERTS_MAX };
 
@@ -112,7 +113,7 @@ static int parse_key(const char *name, const char *text, size_t length, unsigned
     }
     return err_set(ERR_USAGE,
                    "model %s: unknown key '%.*s', expected KEY=NUMBER,... with keys of layers, width, heads, "
-                   "length, vocabulary, tiles, experts, top, capacity, rank, alpha, targets",
+                   "length, vocabulary, tiles, blocks, experts, top, capacity, rank, alpha, targets",
                    name, (int)key_length, text);
 }
 

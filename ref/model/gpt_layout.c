@@ -26,17 +26,18 @@ static size_t layer_elements(const struct model *model, int layer)
 }
 
 // The activations that are kept of one block.
-static void layout_block(struct gpt_layout *l, const struct gpt_shape *shape, size_t rows, bool checkpointing)
+static void layout_block(struct gpt_layout *l, const struct gpt_shape *shape, const struct gpt_widths *own, size_t rows,
+                         bool checkpointing)
 {
-    size_t width = shape->width, tile_width = 4 * width / shape->tile_count;
+    size_t width = shape->width;
     l->input = take(l, rows * width);
     l->stats_1 = take(l, rows * 2);
-    l->qkv = take(l, rows * 3 * width);
-    l->attention = take(l, rows * width);
+    l->qkv = take(l, rows * 3 * own->heads_width);
+    l->attention = take(l, rows * own->heads_width);
     l->middle = take(l, rows * width);
     l->stats_2 = take(l, rows * 2);
     size_t slots = shape->experts.count * gpt_expert_slots(shape, rows);
-    l->fc = take(l, (slots > 0 ? slots : rows) * tile_width);
+    l->fc = take(l, (slots > 0 ? slots : rows) * own->tile_width);
     l->probabilities = take(l, rows * shape->experts.count);
     l->gates = take(l, rows * shape->experts.top);
     l->slots = take(l, rows * shape->experts.top);
@@ -63,12 +64,13 @@ static void layout_experts(struct gpt_layout *l, const struct gpt_shape *shape, 
 
 // Attention's scores and their gradient lie where logits and a gradient do at other times. Where that is little memory,
 // each may have a sixteenth of the rest.
-static void layout_scores(struct gpt_layout *l, const struct gpt_shape *shape, size_t sequence_count)
+static void layout_scores(struct gpt_layout *l, const struct gpt_shape *shape, const struct gpt_widths *own,
+                          size_t sequence_count)
 {
     const struct attention_shape attention = {.sequence_count = sequence_count,
                                               .sequence_length = shape->sequence_length,
-                                              .width = shape->width,
-                                              .head_count = shape->head_count};
+                                              .width = own->heads_width,
+                                              .head_count = own->heads};
     size_t head = shape->sequence_length * shape->sequence_length, most = attention_scores_most(&attention);
     size_t room = larger(larger((l->total - l->logits) / 2, l->total / 16), head);
     l->scores_count = room < most ? room : most;
@@ -77,11 +79,23 @@ static void layout_scores(struct gpt_layout *l, const struct gpt_shape *shape, s
     l->total = larger(l->total, l->scores_gradient + (l->scores_count + 15) / 16 * 16);
 }
 
+// A partial sum for each level of the tree over this rank's blocks.
+static void layout_sums(struct gpt_layout *l, const struct gpt_widths *own, size_t rows, size_t width)
+{
+    size_t levels = 1;
+    while ((size_t)1 << (levels - 1) < own->blocks)
+        levels++;
+    l->partials = take(l, levels * rows * width);
+    l->slices = take(l, own->parts > 1 ? rows * width + own->parts : 0);
+    l->vocabulary_rows = take(l, 2 * rows * (1 + own->parts));
+}
+
 struct gpt_layout gpt_layout_of(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing)
 {
     const struct gpt_shape *shape = model->shape;
     size_t rows = sequence_count * shape->sequence_length, width = shape->width;
-    size_t tile_width = 4 * width / shape->tile_count;
+    const struct gpt_widths own = gpt_widths_of(model);
+    size_t tile_width = own.tile_width, qkv_width = 3 * own.heads_width;
     size_t largest_param = 0, largest_layer = 0;
     for (int i = 0; i < model->param_count; i++)
         largest_param = larger(largest_param, model->params[i].count);
@@ -89,7 +103,7 @@ struct gpt_layout gpt_layout_of(const struct model *model, size_t sequence_count
         largest_layer = larger(largest_layer, layer_elements(model, i));
 
     struct gpt_layout l = {0};
-    layout_block(&l, shape, rows, checkpointing);
+    layout_block(&l, shape, &own, rows, checkpointing);
     if (!checkpointing) {
         l.block = l.total;
         l.total *= shape->block_count;
@@ -100,11 +114,11 @@ struct gpt_layout gpt_layout_of(const struct model *model, size_t sequence_count
     l.output_stats = take(&l, rows * 2);
     l.gradient = take(&l, rows * width);
     l.wide_1 = take(&l, rows * larger(tile_width, width));
-    l.wide_2 = take(&l, rows * larger(tile_width, 3 * width));
+    l.wide_2 = take(&l, rows * larger(tile_width, qkv_width));
     l.normed_gradient = shape->tile_count == 1 ? l.wide_1 : take(&l, rows * width);
     l.narrow = take(&l, rows * width);
-    l.vectors = take(&l, larger(tile_width, 3 * width));
-    l.logits_stride = (shape->vocabulary + 15) / 16 * 16;
+    l.vectors = take(&l, larger(larger(tile_width, qkv_width), 2 * width));
+    l.logits_stride = (own.vocabulary + 15) / 16 * 16;
     size_t logits = rows * l.logits_stride;
     if (dtype == DTYPE_FP32) {
         l.logits = l.weight_gradient = take(&l, larger(logits, largest_param));
@@ -112,11 +126,13 @@ struct gpt_layout gpt_layout_of(const struct model *model, size_t sequence_count
         l.logits = l.rounded = take(&l, larger(logits, rows * width));
         l.weight_gradient = take(&l, largest_param);
     }
-    layout_scores(&l, shape, sequence_count);
+    layout_scores(&l, shape, &own, sequence_count);
     layout_experts(&l, shape, rows);
     l.low = take(&l, rows * shape->lora.rank);
     l.low_gradient = take(&l, rows * shape->lora.rank);
     if (dtype != DTYPE_FP32)
         l.weights = take(&l, largest_layer);
+    if (shape->product_blocks > 1)
+        layout_sums(&l, &own, rows, width);
     return l;
 }

@@ -15,7 +15,6 @@ struct gpt {
     struct model_param *params;
     struct model_layer *layers;
     int *layer_params;  // the layers' lists in sequence
-    int *whole_params;
     char (*layer_names)[32];
     char name[GPT_NAME_BYTES];
 };
@@ -41,15 +40,13 @@ static double gpt_layer_flops(const struct model *model, int layer, size_t seque
         if (lora_adapts(&shape->lora, gpt_modules[i]))
             row += 2.0 * (double)(shape->lora.rank * (in_width + out_width));
     }
-    return rows * row;
+    return rows * row / (double)gpt_widths_of(model).parts;
 }
 
 static int block_layers(const struct gpt_shape *shape)
 {
     return shape->tile_count == 1 ? 1 : 1 + (int)shape->tile_count;
 }
-
-static int gpt_hold_experts(const struct model *whole, int index, int ranks, struct model **out);
 
 static const struct model_operations gpt_operations = {
     .initialise = gpt_initialise,
@@ -58,9 +55,10 @@ static const struct model_operations gpt_operations = {
     .checkpoint_bytes = gpt_checkpoint_bytes,
     .forward = gpt_forward,
     .backward = gpt_backward,
-    .exchange_bytes = gpt_exchange_bytes,
-    .hold_experts = gpt_hold_experts,
-    .free = gpt_free,
+    .place = gpt_place,
+    .slice = gpt_slice,
+    .exchange = gpt_exchange,
+    .token_bytes = gpt_token_bytes,
     .multiplies_matrices = true,
 };
 
@@ -115,12 +113,10 @@ static int experts_complete(const char *name, struct gpt_shape *shape)
         experts->top = 1;
     if (experts->capacity_thousandths == 0)
         experts->capacity_thousandths = 1000;
-    if (experts->held == 0)
-        experts->held = experts->count;
     if (experts->count > GPT_EXPERTS_MAX || experts->top > ROUTE_TOP_MAX || experts->top > experts->count)
         return err_set(ERR_USAGE, "%s: expected at most %d experts, and top=1 or top=2 of them", name, GPT_EXPERTS_MAX);
-    if (shape->tile_count > 1 || shape->lora.rank > 0)
-        return err_set(ERR_USAGE, "%s has experts beside tiles or adapters: leave out one of them", name);
+    if (shape->tile_count > 1 || shape->lora.rank > 0 || shape->product_blocks > 1)
+        return err_set(ERR_USAGE, "%s has experts beside tiles, blocks or adapters: leave out one of them", name);
     return ERR_NONE;
 }
 
@@ -142,7 +138,7 @@ static int shape_check(const char *name, const struct gpt_shape *shape)
     if (shape->tile_count > 1 && shape->lora.rank > 0)
         return err_set(ERR_USAGE,
                        "%s has tiles and adapters: an adapter belongs to a whole matrix; leave out the tiles", name);
-    return ERR_NONE;
+    return gpt_check_blocks(name, shape);
 }
 
 int gpt_make(const char *name, const struct gpt_shape *shape, struct model **out)
@@ -193,32 +189,6 @@ void gpt_free(struct model *model)
     free(gpt->params);
     free(gpt->layers);
     free(gpt->layer_params);
-    free(gpt->whole_params);
     free(gpt->layer_names);
     free(gpt);
-}
-
-static int gpt_hold_experts(const struct model *whole, int index, int ranks, struct model **out)
-{
-    struct gpt_shape shape = *(const struct gpt_shape *)whole->shape;
-    shape.experts.held /= (size_t)ranks;
-    shape.experts.first = (size_t)index * shape.experts.held;
-    TRY(gpt_make(whole->name, &shape, out));
-    struct gpt *part = (struct gpt *)*out;
-    int here = gpt_block_params(&shape), there = gpt_block_params(whole->shape), count = part->model.param_count;
-    part->whole_params = calloc((size_t)count, sizeof *part->whole_params);
-    part->model.whole_params = part->whole_params;
-    part->model.whole = whole;
-    if (!part->whole_params) {
-        gpt_free(*out);
-        return err_set(ERR_MEMORY, "no memory for a part of %s", whole->name);
-    }
-    for (int i = 0; i < count; i++) {
-        int at = (i - FIRST_BLOCK_PARAM) % here, block_index = (i - FIRST_BLOCK_PARAM) / here;
-        int skipped = at > ROUTER_WEIGHT ? (int)shape.experts.first * EXPERT_PARAMS : 0;
-        part->whole_params[i] = i < FIRST_BLOCK_PARAM ? i
-                                : i >= count - 2      ? i - count + whole->param_count
-                                                      : FIRST_BLOCK_PARAM + block_index * there + at + skipped;
-    }
-    return ERR_NONE;
 }

@@ -10,7 +10,7 @@
 int gpt_block_params(const struct gpt_shape *shape)
 {
     if (shape->experts.count > 0)
-        return ROUTER_WEIGHT + 1 + (int)shape->experts.held * EXPERT_PARAMS;
+        return ROUTER_WEIGHT + 1 + (int)shape->experts.count * EXPERT_PARAMS;
     int count = BLOCK_PARAMS + ((int)shape->tile_count - 1) * FURTHER_TILE_PARAMS;
     for (int i = 0; i < MODULE_COUNT; i++)
         count += lora_adapts(&shape->lora, gpt_modules[i]) ? 2 : 0;
@@ -32,7 +32,7 @@ static struct block_param block_param_of(const struct gpt_shape *shape, int para
     if (shape->experts.count > 0 && at >= ROUTER_WEIGHT) {
         int behind = at - ROUTER_WEIGHT - 1;
         b.role = behind < 0 ? ROLE_ROUTER : FC_WEIGHT + behind % EXPERT_PARAMS;
-        b.expert = behind < 0 ? 0 : 1 + (int)shape->experts.first + behind / EXPERT_PARAMS;
+        b.expert = behind < 0 ? 0 : 1 + behind / EXPERT_PARAMS;
     } else if (at >= BLOCK_PARAMS && shape->lora.rank > 0) {
         int module = 0;
         for (int before = BLOCK_PARAMS; module < MODULE_COUNT; module++) {
@@ -46,6 +46,11 @@ static struct block_param block_param_of(const struct gpt_shape *shape, int para
         b.tile = 1 + (at - BLOCK_PARAMS) / FURTHER_TILE_PARAMS;
     }
     return b;
+}
+
+int gpt_expert_of(const struct gpt_shape *shape, int param)
+{
+    return block_param_of(shape, param).expert - 1;
 }
 
 // GPT-2's initial values: normal with deviation 0.02, less for the matrices that add to the stream; norms 1 and 0,

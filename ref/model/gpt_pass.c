@@ -55,6 +55,7 @@ static struct gpt_pass pass_make(struct model_run *run, int layer, const void *c
     const struct model *model = run->model;
     const struct gpt_shape *shape = shape_of(model);
     assert(run->sequence_count > 0 && shape->tile_count > 0 && shape->width % shape->head_count == 0);
+    const struct gpt_widths own = gpt_widths_of(model);
     struct gpt_pass pass = {.run = run,
                             .shape = shape,
                             .list = &model->layers[layer],
@@ -64,7 +65,12 @@ static struct gpt_pass pass_make(struct model_run *run, int layer, const void *c
                             .memory = run->memory,
                             .rows = run->sequence_count * model->sequence_length,
                             .width = shape->width,
-                            .tile_width = 4 * shape->width / shape->tile_count,
+                            .heads_width = own.heads_width,
+                            .tile_width = own.tile_width,
+                            .vocabulary = own.vocabulary,
+                            .blocks = own.blocks,
+                            .part = own.part,
+                            .parts = own.parts,
                             .dtype = run->dtype,
                             .operand_bytes = operand_bytes(run->dtype, run->memory)};
     pass.kept = pass.memory + pass.layer.block * pass.at.block;
@@ -128,19 +134,6 @@ void pass_product(const struct gpt_pass *pass, size_t m, size_t k, struct matmul
     pass_scaled_product(pass, 1.0f, m, k, a, b, c);
 }
 
-void pass_multiply(const struct gpt_pass *pass, int index, const void *in, size_t in_width, struct gpt_result out)
-{
-    pass_product(pass, pass->rows, in_width, (struct matmul_operand){in, in_width, false},
-                 (struct matmul_operand){pass->weights[index], out.width, false}, out);
-}
-
-void pass_multiply_back(const struct gpt_pass *pass, int index, const void *out_gradient, size_t out_width,
-                        struct gpt_result in_gradient)
-{
-    pass_product(pass, pass->rows, out_width, (struct matmul_operand){out_gradient, out_width, false},
-                 (struct matmul_operand){pass->weights[index], out_width, true}, in_gradient);
-}
-
 // Where operands have the gradient's own format, the product is written there.
 void pass_weight_product(const struct gpt_pass *pass, int index, size_t height, struct matmul_operand in_transposed,
                          const void *out_gradient, size_t out_width)
@@ -152,12 +145,6 @@ void pass_weight_product(const struct gpt_pass *pass, int index, size_t height, 
     pass_product(pass, height, pass->rows, in_transposed, (struct matmul_operand){out_gradient, out_width, false},
                  (struct gpt_result){.data = target, .width = out_width, .is_operand = in_place});
     pass_hand_over(pass, index, target);
-}
-
-void pass_weight_gradient(const struct gpt_pass *pass, int index, const void *in, size_t in_width,
-                          const void *out_gradient, size_t out_width)
-{
-    pass_weight_product(pass, index, in_width, (struct matmul_operand){in, in_width, true}, out_gradient, out_width);
 }
 
 void pass_bias_gradient(const struct gpt_pass *pass, int index, const void *out_gradient, size_t width)
@@ -211,14 +198,16 @@ int gpt_forward(struct model_run *run, int layer, const struct model_batch *batc
         TRY(bytes_copy(checkpoint, checkpoint_source(&pass), pass.rows * pass.width * sizeof(float)));
     switch (pass.layer.kind) {
     case GPT_EMBEDDING:
-        return gpt_embedding_forward(&pass, batch);
+        TRY(gpt_embedding_forward(&pass, batch));
+        break;
     case GPT_BLOCK:
-        return gpt_block_forward(&pass);
+        TRY(gpt_block_forward(&pass));
+        break;
     case GPT_HEAD:
         gpt_head_forward(&pass, batch);
         break;
     }
-    return ERR_NONE;
+    return run->code;
 }
 
 int gpt_backward(struct model_run *run, int layer, const struct model_batch *batch, const void *const params[],
@@ -233,11 +222,13 @@ int gpt_backward(struct model_run *run, int layer, const struct model_batch *bat
     case GPT_BLOCK:
         if (run->checkpointing)
             TRY(gpt_block_activations(&pass));
-        return gpt_block_backward(&pass);
+        TRY(gpt_block_backward(&pass));
+        return run->code;
     case GPT_HEAD:
         if (run->checkpointing)
             gpt_head_forward(&pass, batch);
-        return gpt_head_backward(&pass, batch, loss_scale);
+        TRY(gpt_head_backward(&pass, batch, loss_scale));
+        return run->code;
     }
     return ERR_NONE;
 }

@@ -8,6 +8,7 @@
 #include "ref/arithmetic/gpt_math.h"
 #include "ref/model/gpt.h"
 #include "ref/model/model.h"
+#include "ref/model/part.h"
 
 // The parameters of a block, in the model's order. With tiles the MLP's four belong to the first tile; each further
 // tile appends its own FC_WEIGHT, FC_BIAS and OUT_WEIGHT, in this order.
@@ -28,7 +29,7 @@ enum {
 };
 enum { ATTENTION_PARAMS = FC_WEIGHT, FURTHER_TILE_PARAMS = OUT_BIAS - FC_WEIGHT };
 // With experts a block has these parameters after attention's: the router's weight, then FC_WEIGHT to OUT_BIAS of each
-// expert that it holds.
+// expert that the model or the part has.
 enum { ROUTER_WEIGHT = ATTENTION_PARAMS, EXPERT_PARAMS = BLOCK_PARAMS - FC_WEIGHT };
 // The modules of a block that adapters can have, in this order after its own parameters: A, then B.
 enum gpt_module { MODULE_QKV, MODULE_PROJ, MODULE_FC, MODULE_OUT, MODULE_COUNT };
@@ -69,6 +70,8 @@ struct gpt_layout {
     size_t weight_gradient;        // a gradient not written in place; in fp32 the same offset as the logits
     size_t scores, scores_gradient, scores_count;  // of attention, from the logits on
     size_t low, low_gradient;                      // u and its gradient (gpt_lora.c), operands
+    size_t partials, slices;  // of sums over blocks (gpt_cut.c): a subtree's on each level; the slices that arrive
+    size_t vocabulary_rows;   // numbers that ranks exchange for each row of logits (gpt_cut_ends.c)
     // Of a mixture of experts (gpt_experts.c). These are kept of each block: the routes of its tokens, what the experts
     // received, and their answers. fc has a row for each slot.
     size_t probabilities, gates, slots, received, answers;
@@ -92,9 +95,12 @@ struct gpt_pass {
     struct gpt_layout at;
     float *memory;
     float *kept, *fc, *normed;  // of the block, of the tile, the MLP's input
-    size_t rows, width, tile_width;
-    enum dtype dtype;      // of operands
-    size_t operand_bytes;  // of an operand's element
+    size_t rows, width;
+    size_t heads_width, tile_width, vocabulary;  // that this rank has: of attention, of the tile, of the logits
+    size_t blocks;                               // that this rank has of product_blocks
+    size_t part, parts;                          // of tensor parallelism
+    enum dtype dtype;                            // of operands
+    size_t operand_bytes;                        // of an operand's element
 };
 
 // For the layer's index-th parameter: pass_wants is true if its gradient is computed; pass_gradient returns the memory
@@ -116,7 +122,8 @@ struct gpt_result {
 void pass_product(const struct gpt_pass *pass, size_t m, size_t k, struct matmul_operand a, struct matmul_operand b,
                   struct gpt_result c);
 
-// out = in W, for operands in; din = dout W^T; dW = in^T dout; db = the sum of dout's rows.
+// With a layer's matrix (gpt_cut.c): out = in W, for operands in; din = dout W^T; dW = in^T dout; db = the sum of
+// dout's rows.
 void pass_multiply(const struct gpt_pass *pass, int index, const void *in, size_t in_width, struct gpt_result out);
 void pass_multiply_back(const struct gpt_pass *pass, int index, const void *out_gradient, size_t out_width,
                         struct gpt_result in_gradient);
@@ -167,7 +174,10 @@ int gpt_experts_gradients(const struct gpt_pass *pass);
 // One expert's slots for the rows of one micro-batch: capacity x top x rows / experts, rounded up, and at most one for
 // each row; 0 without experts.
 size_t gpt_expert_slots(const struct gpt_shape *shape, size_t rows);
-size_t gpt_exchange_bytes(const struct model *model, int layer, size_t sequence_count);
+
+// Experts that each rank of an expert group has.
+size_t gpt_experts_held(const struct model *model);
+size_t gpt_token_bytes(const struct model *model, int layer, size_t sequence_count);
 
 int gpt_embedding_forward(const struct gpt_pass *pass, const struct model_batch *batch);
 int gpt_embedding_backward(const struct gpt_pass *pass, const struct model_batch *batch);
@@ -177,12 +187,29 @@ int gpt_head_backward(const struct gpt_pass *pass, const struct model_batch *bat
 // Of a description (gpt_params.c): the parameters of one block; a matrix of rows x columns, or a vector if rows is 0,
 // that one layer uses; the parameters of one block, which returns the entry after the last.
 int gpt_block_params(const struct gpt_shape *shape);
+
+// The expert, from 0, that a parameter of a block belongs to.
+int gpt_expert_of(const struct gpt_shape *shape, int param);
 void gpt_param_set(struct model_param *param, const char *name, size_t rows, size_t columns, int layer);
 struct model_param *gpt_block_params_set(const struct gpt_shape *shape, int block_index, int layer,
                                          struct model_param *param);
 
 // For model_operations (model.h).
 void gpt_initialise(const struct model *model, int param, uint64_t seed, float *out);
+// The widths that a rank has: the whole model's, or those of its part of tensor parallelism.
+struct gpt_widths {
+    size_t parts, part, blocks, heads, heads_width, tile_width, vocabulary;
+};
+struct gpt_widths gpt_widths_of(const struct model *model);
+
+// Parts for model_operations (model.h), and what a shape's blocks demand.
+int gpt_check_blocks(const char *name, const struct gpt_shape *shape);
+int gpt_slice(const struct model *whole, const struct model_place *place, struct model_slice *slice,
+              struct model_param *param);
+struct model_exchange gpt_exchange(const struct model *model, int layer, size_t sequence_count, bool backward,
+                                   bool checkpointing);
+int gpt_place(const struct model *whole, const struct model_place *place, int *first_layer, int *layer_count);
+
 size_t gpt_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing);
 size_t gpt_checkpoint_bytes(const struct model *model, int layer, size_t sequence_count);
 int gpt_forward(struct model_run *run, int layer, const struct model_batch *batch, const void *const params[],

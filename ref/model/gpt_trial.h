@@ -16,8 +16,13 @@
 
 // Sizes that are neither powers of two nor multiples of a vector, and few enough tokens that some repeat in a
 // micro-batch.
-static const struct gpt_shape odd_shape = {
-    .block_count = 2, .width = 21, .head_count = 3, .sequence_length = 5, .vocabulary = 11, .tile_count = 1};
+static const struct gpt_shape odd_shape = {.block_count = 2,
+                                           .width = 21,
+                                           .head_count = 3,
+                                           .sequence_length = 5,
+                                           .vocabulary = 11,
+                                           .tile_count = 1,
+                                           .product_blocks = 1};
 enum { ODD_SEQUENCES = 3 };
 
 // The address of a trial's tensors: `offset` bytes after a multiple of 64, or with the last byte before an inaccessible

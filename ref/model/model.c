@@ -90,42 +90,11 @@ void model_run_close(struct model_run *run)
     free(run);
 }
 
-void model_run_share_experts(struct model_run *run, struct comm *comm)
-{
-    run->expert_comm = comm;
-}
-
-size_t model_exchange_bytes(const struct model *model, int layer, size_t sequence_count)
+size_t model_token_bytes(const struct model *model, int layer, size_t sequence_count)
 {
     assert(layer >= 0 && layer < model->layer_count);
     const struct model_operations *operations = model->operations;
-    return operations->exchange_bytes ? operations->exchange_bytes(model, layer, sequence_count) : 0;
-}
-
-int model_open_experts(const struct model *whole, int index, int ranks, struct model **out)
-{
-    assert(index >= 0 && index < ranks);
-    if (!whole->operations->hold_experts || whole->expert_count == 0 || whole->expert_count % ranks != 0)
-        return err_set(ERR_USAGE, "expert=%d does not divide the %d experts of %s", ranks, whole->expert_count,
-                       whole->name);
-    return whole->operations->hold_experts(whole, index, ranks, out);
-}
-
-void model_close_experts(struct model *part)
-{
-    if (part)
-        part->operations->free(part);
-}
-
-const struct model *model_whole(const struct model *model)
-{
-    return model->whole ? model->whole : model;
-}
-
-int model_whole_param(const struct model *model, int param)
-{
-    assert(param >= 0 && param < model->param_count);
-    return model->whole_params ? model->whole_params[param] : param;
+    return operations->token_bytes ? operations->token_bytes(model, layer, sequence_count) : 0;
 }
 
 void *model_run_memory(const struct model_run *run)
@@ -160,6 +129,14 @@ int model_backward(struct model_run *run, int layer, const struct model_batch *b
     assert(batch->tokens || !run->model->wants_text);
     TRY(checkpoint_check(run, layer, &checkpoint));
     return run->model->operations->backward(run, layer, batch, params, gradients, loss_scale, checkpoint);
+}
+
+struct model_exchange model_exchange(const struct model *model, int layer, size_t sequence_count, bool backward,
+                                     bool checkpointing)
+{
+    if (!model->part || !model->operations->exchange)
+        return (struct model_exchange){0};
+    return model->operations->exchange(model, layer, sequence_count, backward, checkpointing);
 }
 
 double model_loss(const struct model_run *run)

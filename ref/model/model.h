@@ -24,11 +24,15 @@ struct model_param {
     bool used;        // false: its gradient is zero
     int first_layer;  // the lowest layer that uses it: its backward completes the gradient
     int layer_count;  // layers that use it; 2 for a tied weight
+    bool duplicate;   // another part of the model (part.h) has the same elements and counts them in the norm
     bool expert;      // an expert's: tokens of other ranks reach it as well
 };
 
 struct comm;
 struct lora;
+struct model_part;
+struct model_place;
+struct model_slice;
 
 struct model_layer {
     const char *name;
@@ -44,12 +48,11 @@ struct model {
     int layer_count;
     int group_count;
     const struct lora
-        *lora;               // of adapters (lora.h): frozen parameters are a base, which checkpoints leave out; or null
-    size_t sequence_length;  // tokens per sequence; 1 for a model without sequences
-    bool wants_text;         // a micro-batch has tokens
-    int expert_count;        // of each mixture of experts; 0: there is none
-    const struct model *whole;  // of which it has some experts (model_open_experts); null: it is a whole model
-    const int *whole_params;    // then, by parameter: its index in the whole model
+        *lora;  // of adapters (lora.h): frozen parameters are a base, which checkpoints leave out; or null
+    const struct model_part *part;  // of which it is the model (part.h); null: it is a whole model
+    size_t sequence_length;         // tokens per sequence; 1 for a model without sequences
+    bool wants_text;                // a micro-batch has tokens
+    int expert_count;               // of each mixture of experts; 0: there is none
     const struct model_operations *operations;
     const void *shape;  // owned and read only by the model
 };
@@ -84,16 +87,6 @@ int model_find(const char *name, const struct model **out);
 int model_find_tiled(const char *name, size_t tiling_factor, const struct model **out);
 int model_find_changed(const char *name, size_t tiling_factor, const char *lora, const struct model **out);
 
-// The part of a whole model that rank `index` of an expert group of `ranks` ranks holds: all of it but the experts, of
-// which it has experts / ranks, in rank order. A part's expert parameters have the same order, shapes and places in
-// every rank's part. ERR_USAGE: the ranks do not divide the experts. Close it after all of its runs; null-safe.
-int model_open_experts(const struct model *whole, int index, int ranks, struct model **out);
-void model_close_experts(struct model *part);
-
-// The whole model, and the index of a parameter there.
-const struct model *model_whole(const struct model *model);
-int model_whole_param(const struct model *model, int param);
-
 // Writes the initial values of one parameter, [count] in fp32; they depend only on the seed and the index.
 void model_initialise(const struct model *model, int param, uint64_t seed, float *out);
 
@@ -117,14 +110,10 @@ int model_run_open(const struct model *model, size_t sequence_count, enum dtype 
                    struct tier *tier, struct model_run **out);
 void model_run_close(struct model_run *run);
 
-// Gives a run of a part the ranks that hold all experts together: forward and backward exchange tokens with them, so
-// that all of them run the same layers in the same order. They have run micro-batches of one size. comm outlives it.
-void model_run_share_experts(struct model_run *run, struct comm *comm);
-
 // The bytes that one exchange of tokens in a layer sends to each other rank; 0: the layer has no experts. Forward has
 // two exchanges (to the experts and back), backward two (gradients to the experts and back), and two more where it
 // computes forward again.
-size_t model_exchange_bytes(const struct model *model, int layer, size_t sequence_count);
+size_t model_token_bytes(const struct model *model, int layer, size_t sequence_count);
 
 // The bytes that model_run_open allocates, and their address.
 size_t model_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing);
@@ -149,6 +138,15 @@ int model_backward(struct model_run *run, int layer, const struct model_batch *b
 // The micro-batch's unscaled mean loss, after the last layer's forward.
 double model_loss(const struct model_run *run);
 
+// The exchange of the ranks that cut a layer, in its forward or in its backward with recomputation: sums of
+// sum_elements floats, in which each of T ranks sends a slice to each other one and its slice of the sum to all; and
+// all-gathers of gathered_elements floats from each rank, all together.
+struct model_exchange {
+    size_t sums, sum_elements, gathered_elements;
+};
+struct model_exchange model_exchange(const struct model *model, int layer, size_t sequence_count, bool backward,
+                                     bool checkpointing);
+
 // One model's implementation of the functions above.
 struct model_operations {
     void (*initialise)(const struct model *model, int param, uint64_t seed, float *out);
@@ -159,9 +157,16 @@ struct model_operations {
                    void *checkpoint);
     int (*backward)(struct model_run *run, int layer, const struct model_batch *batch, const void *const params[],
                     const struct model_gradient gradients[], float loss_scale, const void *checkpoint);
-    size_t (*exchange_bytes)(const struct model *model, int layer, size_t sequence_count);     // null: 0
-    int (*hold_experts)(const struct model *whole, int index, int ranks, struct model **out);  // null: has no parts
-    void (*free)(struct model *part);
+    size_t (*token_bytes)(const struct model *model, int layer, size_t sequence_count);  // null: 0
+    // For parts (part.h); null: the model has none. place sets the layers of a part; ERR_USAGE: there is no such part.
+    // slice, of a parameter that the part uses and that *slice and *param describe as a whole, cuts both; the count is
+    // the caller's; no blocks: the part has nothing of it. Null: no parameter is cut.
+    int (*place)(const struct model *whole, const struct model_place *place, int *first_layer, int *layer_count);
+    int (*slice)(const struct model *whole, const struct model_place *place, struct model_slice *slice,
+                 struct model_param *param);
+    // Of a part of tensor parallelism; null: nothing is exchanged.
+    struct model_exchange (*exchange)(const struct model *model, int layer, size_t sequence_count, bool backward,
+                                      bool checkpointing);
     bool multiplies_matrices;
 };
 
@@ -173,7 +178,11 @@ struct model_run {
     struct tier *tier;
     void *memory;
     double loss;
-    struct comm *expert_comm;  // null: the model holds all experts
+    struct comm *expert_comm;  // of the ranks that have all experts together, set by the caller of model_run_open, as
+                               // tensor_comm is; null: this one has all
+    struct comm *tensor_comm;  // of the ranks that cut each layer, set by the caller of model_run_open; null: there are
+                               // none. Passes of all these ranks meet there.
+    int code;                  // of the first exchange that failed
 };
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ref/optimizer/optimizer.h"
+#include "ref/optimizer/optimizer_internal.h"
 
 #include "base/err.h"
 #include "ref/optimizer/clip.h"
@@ -42,12 +42,15 @@ int optimizer_open(struct optimizer *o)
         return err_set(ERR_USAGE, "unknown recipe \"%s\"", o->config->recipe);
     size_t groups = (size_t)o->model->group_count, buckets = (size_t)o->layout->bucket_count + 1;
     o->states = calloc(groups, sizeof *o->states);
+    o->states_before = calloc(groups, sizeof *o->states_before);
     o->scalars = calloc(groups, sizeof *o->scalars);
     o->max_bits = calloc(buckets, sizeof *o->max_bits);
     o->scanned = calloc(buckets, sizeof *o->scanned);
     o->updated = calloc(buckets, sizeof *o->updated);
+    o->speculated = calloc(buckets, sizeof *o->speculated);
     o->sums = calloc(buckets, sizeof *o->sums);
-    if (!o->states || !o->scalars || !o->max_bits || !o->scanned || !o->updated || !o->sums)
+    if (!o->states || !o->states_before || !o->scalars || !o->max_bits || !o->scanned || !o->updated ||
+        !o->speculated || !o->sums)
         return err_set(ERR_MEMORY, "no memory for the optimizer's tables");
     scaler_open(&o->scaler, &o->config->loss_scale);
     return ERR_NONE;
@@ -55,18 +58,12 @@ int optimizer_open(struct optimizer *o)
 
 void optimizer_close(struct optimizer *o)
 {
-    free(o->states);
-    free(o->scalars);
-    free(o->max_bits);
-    free(o->scanned);
-    free(o->updated);
-    free(o->sums);
-    o->states = NULL;
-    o->scalars = NULL;
-    o->max_bits = NULL;
-    o->scanned = NULL;
-    o->updated = NULL;
-    o->sums = NULL;
+    void **tables[] = {(void **)&o->states,  (void **)&o->states_before, (void **)&o->scalars,    (void **)&o->max_bits,
+                       (void **)&o->scanned, (void **)&o->updated,       (void **)&o->speculated, (void **)&o->sums};
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
+        free(*tables[i]);
+        *tables[i] = NULL;
+    }
 }
 
 // The two passes over a gradient: its largest magnitude; and its sum of squares, relative to the largest of all.
@@ -108,6 +105,15 @@ static int issue_scan(struct optimizer *o, const char *name, int (*run)(void *),
                                                        .work_bytes = span.bytes});
 }
 
+// The scan of `count` elements of a range, from its element `at` on.
+static int issue_range(struct optimizer *o, enum ledger_tier tier, struct scan_arguments a, const char *range,
+                       size_t at, size_t count)
+{
+    a.gradient = range + at * dtype_bytes(a.dtype);
+    a.count = count;
+    return count > 0 ? issue_scan(o, "sum of squares", run_add_squares, tier, &a) : ERR_NONE;
+}
+
 int optimizer_scan(struct optimizer *o, int bucket, enum ledger_tier tier, const void *gradient)
 {
     assert(bucket >= 0 && bucket < o->layout->trainable_count && tier != TIER_NVME);
@@ -119,6 +125,27 @@ int optimizer_scan(struct optimizer *o, int bucket, enum ledger_tier tier, const
     };
     o->scanned[bucket] = true;
     return issue_scan(o, "largest gradient", run_scan_maximum, tier, &a);
+}
+
+// Issues the scan of a range of a bucket's shard that begins at element `from` and that `a` describes, without the
+// elements that another part of the model counts.
+static int issue_squares(struct optimizer *o, int bucket, enum ledger_tier tier, struct scan_arguments a, size_t from)
+{
+    const char *gradient = a.gradient;
+    size_t end = from + a.count, begin = from, counted_end = from;
+    struct piece piece;
+    for (int next = 0; bucket_next_piece(o->layout, o->model, bucket, o->placements[bucket].shard, &next, &piece);) {
+        size_t piece_begin = piece.shard_index > from ? piece.shard_index : from;
+        size_t piece_end = piece.shard_index + piece.count < end ? piece.shard_index + piece.count : end;
+        if (piece_begin >= piece_end || o->model->params[piece.param].duplicate)
+            continue;
+        if (piece_begin > counted_end) {
+            TRY(issue_range(o, tier, a, gradient, begin - from, counted_end - begin));
+            begin = piece_begin;
+        }
+        counted_end = piece_end;
+    }
+    return issue_range(o, tier, a, gradient, begin - from, counted_end - begin);
 }
 
 // The squares of one bucket's shard: in place, or piece by piece as it is read from NVMe.
@@ -144,7 +171,7 @@ static int scan_squares(struct optimizer *o, int bucket, uint32_t max_bits)
             TRY(move_copy(&o->move, "read gradient", here, there, a.count * element_bytes, NULL));
             a.gradient = here.address;
         }
-        TRY(issue_scan(o, "sum of squares", run_add_squares, on_nvme ? TIER_HOST : placement->gradient_tier, &a));
+        TRY(issue_squares(o, bucket, on_nvme ? TIER_HOST : placement->gradient_tier, a, from));
     }
     return ERR_NONE;
 }
@@ -162,6 +189,27 @@ static bool counts(const struct optimizer *o, int bucket)
     return !o->replicated || !o->expert_comm || o->layout->buckets[bucket].expert || comm_rank(o->expert_comm) == 0;
 }
 
+// Replaces each rank's value by that of all of them together.
+static int agree_on_maximum(struct comm *comm, uint32_t *max_bits)
+{
+    uint32_t all[comm_world(comm)];
+    TRY(comm_all_gather_equal(comm, max_bits, all, sizeof *max_bits));
+    for (int rank = 0; rank < comm_world(comm); rank++)
+        if (all[rank] > *max_bits)
+            *max_bits = all[rank];
+    return ERR_NONE;
+}
+
+static int agree_on_sum(struct comm *comm, struct norm_sum *sum)
+{
+    struct norm_sum all[comm_world(comm)];
+    TRY(comm_all_gather_equal(comm, sum, all, sizeof *sum));
+    *sum = (struct norm_sum){0};
+    for (int rank = 0; rank < comm_world(comm); rank++)
+        norm_add(sum, all[rank]);
+    return ERR_NONE;
+}
+
 static int global_maximum(struct optimizer *o, uint32_t *out)
 {
     for (int i = 0; i < o->layout->trainable_count; i++)
@@ -174,15 +222,9 @@ static int global_maximum(struct optimizer *o, uint32_t *out)
         if (o->max_bits[i] > mine)
             mine = o->max_bits[i];
     *out = mine;
-    struct comm *comm = comm_of_norm(o);
-    if (!comm)
-        return ERR_NONE;
-    uint32_t all[comm_world(comm)];
-    TRY(comm_all_gather_equal(comm, &mine, all, sizeof mine));
-    for (int rank = 0; rank < comm_world(comm); rank++)
-        if (all[rank] > *out)
-            *out = all[rank];
-    return ERR_NONE;
+    if (comm_of_norm(o))
+        TRY(agree_on_maximum(comm_of_norm(o), out));
+    return o->parts_comm ? agree_on_maximum(o->parts_comm, out) : ERR_NONE;
 }
 
 static int global_sum(struct optimizer *o, uint32_t max_bits, struct norm_sum *out)
@@ -195,26 +237,17 @@ static int global_sum(struct optimizer *o, uint32_t max_bits, struct norm_sum *o
         if (counts(o, i))
             norm_add(&mine, o->sums[i]);
     *out = mine;
-    struct comm *comm = comm_of_norm(o);
-    if (!comm)
-        return ERR_NONE;
-    struct norm_sum all[comm_world(comm)];
-    TRY(comm_all_gather_equal(comm, &mine, all, sizeof mine));
-    *out = (struct norm_sum){0};
-    for (int rank = 0; rank < comm_world(comm); rank++)
-        norm_add(out, all[rank]);
-    return ERR_NONE;
+    if (comm_of_norm(o))
+        TRY(agree_on_sum(comm_of_norm(o), out));
+    return o->parts_comm ? agree_on_sum(o->parts_comm, out) : ERR_NONE;
 }
 
-bool optimizer_is_eager(const struct optimizer *o)
-{
-    return !o->config->check_overflow && o->config->gradient_clipping == 0 && o->config->delayed_update_start_step == 0;
-}
-
-// Begins update t + 1 with gradients that were made with that loss scale.
-static int advance(struct optimizer *o, double scale)
+int optimizer_advance(struct optimizer *o, double scale)
 {
     const struct config *config = o->config;
+    size_t states_bytes = (size_t)o->model->group_count * sizeof *o->states;
+    memcpy(o->states_before, o->states, states_bytes);
+    o->lr_before = o->lr;
     o->divisor = optimizer_divisor(config, o->ranks, scale);
     o->step++;
     for (int group = 0; group < o->model->group_count; group++) {
@@ -225,16 +258,12 @@ static int advance(struct optimizer *o, double scale)
     return ERR_NONE;
 }
 
-int optimizer_update_early(struct optimizer *o, int bucket)
+// Takes back optimizer_advance.
+static void retreat(struct optimizer *o)
 {
-    assert(optimizer_is_eager(o));
-    if (!o->began) {
-        // No operation of the previous step is left that reads these fields.
-        TRY(advance(o, scaler_scale(&o->scaler)));
-        o->coefficient = 1.0f;
-        o->began = true;
-    }
-    return optimizer_update(o, bucket);
+    memcpy(o->states, o->states_before, (size_t)o->model->group_count * sizeof *o->states);
+    o->lr = o->lr_before;
+    o->step--;
 }
 
 int optimizer_begin(struct optimizer *o, bool *apply)
@@ -249,6 +278,10 @@ int optimizer_begin(struct optimizer *o, bool *apply)
     *apply = !overflow;
     TRY(scaler_update(&o->scaler, overflow));
     if (overflow) {
+        optimizer_drop(o);
+        if (o->began)
+            retreat(o);
+        o->began = false;
         o->skipped++;
         return ERR_NONE;
     }
@@ -256,9 +289,11 @@ int optimizer_begin(struct optimizer *o, bool *apply)
     TRY(global_sum(o, max_bits, &sum));
     // The gradient was made with the scale before this step's scaler_update, so that scale divides it.
     if (!o->began)
-        TRY(advance(o, scale));
+        TRY(optimizer_advance(o, scale));
     o->began = false;
     o->norm = norm_finish(sum, max_bits) / (double)o->divisor;
     o->coefficient = clip_coefficient(config->clip_form, o->norm, config->gradient_clipping);
+    if (o->coefficient != 1.0f)
+        o->redone += optimizer_drop(o);
     return ERR_NONE;
 }

@@ -26,9 +26,11 @@ struct placement {
     void *parameter;              // in the model's dtype; the same memory as master if placement_is_shared
     void *full_params;            // the padded bucket in the model's dtype, on the device; NULL where no rank holds it
     void *secondary;              // hpZ: this rank's part of the second copy of the parameters, on the device
-    // Only with the delayed update:
-    void *pending;               // updated parameters that forward may not see yet
-    void *other_gradient_shard;  // the gradient of the other step
+    void *pending;                // delayed or speculative update: updated parameters that forward may not see yet
+    void *other_gradient_shard;   // delayed update: the gradient of the other step
+    struct speculated {
+        float *master, *exp_avg, *exp_avg_sq;
+    } speculated;  // speculative update: the states after the step, until it is decided
 };
 
 struct optimizer {
@@ -37,6 +39,7 @@ struct optimizer {
     const struct layout *layout;
     struct placement *placements;  // by bucket
     struct comm *comm;             // of the ranks that hold all shards together, those of all experts included
+    struct comm *parts_comm;       // of the ranks that hold the model's other parts (part.h); null: it has none
     int ranks;                     // whose gradients are summed: those of all replicas
     struct move move;
     struct buffer_pool device_buffers, host_buffers;  // states on their way to Adam and back
@@ -44,21 +47,25 @@ struct optimizer {
     struct comm *expert_comm;                         // of the ranks that hold all experts together; null: each does
     int threads;                                      // of the update
     const struct recipe *recipe;
-    struct recipe_state *states;   // by group
-    struct adam_scalars *scalars;  // by group, of the present step
-    uint32_t *max_bits;            // by bucket
-    bool *scanned;                 // by bucket: this step's scan for max_bits is issued
-    bool *updated;                 // by bucket: this step's update is issued
-    struct norm_sum *sums;         // by bucket
+    struct recipe_state *states;         // by group
+    struct recipe_state *states_before;  // by group, and lr_before: before the present step
+    struct adam_scalars *scalars;        // by group, of the present step
+    uint32_t *max_bits;                  // by bucket
+    bool *scanned;                       // by bucket: this step's scan for max_bits is issued
+    bool *updated;                       // by bucket: this step's update is issued
+    bool *speculated;                    // by bucket: this step's speculative update is issued, and not yet decided
+    struct norm_sum *sums;               // by bucket
     struct scaler scaler;
     uint64_t step;      // t: updates applied so far
     uint64_t skipped;   // steps not applied
     uint64_t returned;  // updates whose parameters forward has seen: t, or with the delayed update one less
+    uint64_t redone;    // applied steps whose speculative updates were dropped, because they were clipped
     bool began;         // this step's t and scalars are made, although its gradients are not complete
     bool delays;        // forward sees the present step's update one step late
     bool waiting;       // forward has not seen the last update's parameters
     double lr;          // of group 0 in the last applied step
-    double norm;        // of the last step's unscaled mean gradient over ranks and micro-steps, before clipping
+    double lr_before;
+    double norm;  // of the last step's unscaled mean gradient over ranks and micro-steps, before clipping
     float divisor, coefficient;    // of the summed gradient: / divisor, then x coefficient (clip.h)
     char read_order, write_order;  // addresses whose spans order transfers that must not overlap the update
 };
@@ -72,29 +79,32 @@ enum ledger_tier optimizer_tier(const struct placement *placement);
 // The tier where updated parameters wait: the parameters' own, or the host for those on the device.
 enum ledger_tier placement_pending_tier(const struct placement *placement);
 
-// True if parameters and master parameters are one memory: both in fp32 on one tier, and updates not delayed.
+// True if a bucket's update is speculative: it is offloaded with its gradient, and the configuration asks for it.
+bool placement_is_speculative(const struct config *config, const struct placement *placement);
+
+// True if parameters and master parameters are one memory: both in fp32 on one tier, and updates neither delayed nor
+// speculative.
 bool placement_is_shared(const struct config *config, const struct placement *placement);
 
 // Issues the scan of a bucket's complete gradient for its largest magnitude. `gradient` is this rank's shard in memory,
 // so that optimizer_begin need not read it from NVMe.
 int optimizer_scan(struct optimizer *optimizer, int bucket, enum ledger_tier tier, const void *gradient);
 
-// True if no decision comes between a gradient and its update: no overflow check, no clipping and no delay. Then each
-// bucket is updated as soon as its gradient is complete, beside the rest of backward.
-bool optimizer_is_eager(const struct optimizer *optimizer);
+// Issues the update of a bucket whose gradient is complete while others are not, beside the rest of backward, if that
+// is possible: if no decision comes between gradients and update (no overflow check, no clipping and no delay), or if
+// the update is speculative (speculation.c).
+int optimizer_update_early(struct optimizer *optimizer, int bucket);
 
 // Collective. Waits for the gradients, scans them and decides: *apply is false on overflow, which changes nothing but
-// the loss scale. Otherwise t advances and the step's scalars are ready.
+// the loss scale. Otherwise t advances and the step's scalars are ready. Speculative updates of a step that is skipped
+// or clipped are dropped.
 int optimizer_begin(struct optimizer *optimizer, bool *apply);
 
 // Issues the update of this rank's shard of one trainable bucket, unless this step has done so: sub-group by sub-group,
-// states travel to the tier where Adam runs, and updated ones back. With the delayed update the parameters wait in
-// `pending` until optimizer_return makes them this rank's shard of the parameters.
+// states travel to the tier where Adam runs, and updated ones back. A speculative update is committed. With the delayed
+// update the parameters wait in `pending` until optimizer_return makes them this rank's shard of the parameters.
 int optimizer_update(struct optimizer *optimizer, int bucket);
 int optimizer_return(struct optimizer *optimizer, int bucket);
-
-// optimizer_update before the step's other gradients are complete. The optimizer must be eager.
-int optimizer_update_early(struct optimizer *optimizer, int bucket);
 
 // Elements of a sub-group of a bucket: the whole shard, or sub_group_size rounded up so that every sub-group begins on
 // a block of NVMe in every dtype.

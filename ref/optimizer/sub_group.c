@@ -2,7 +2,7 @@
 // The update of one bucket's shard, sub-group by sub-group. Adam uses each state in place if it lives in the memory
 // where Adam runs; otherwise the state travels to a staging buffer and back. As far as there are buffers, the executor
 // lets sub-group k + 1 arrive while k is updated and k - 1 leaves (ZeRO-Infinity, section 5.2.2).
-#include "ref/optimizer/optimizer.h"
+#include "ref/optimizer/optimizer_internal.h"
 
 #include "base/err.h"
 #include "ref/arithmetic/adam.h"
@@ -32,7 +32,7 @@ enum ledger_tier placement_pending_tier(const struct placement *placement)
 bool placement_is_shared(const struct config *config, const struct placement *placement)
 {
     return config->precision == DTYPE_FP32 && placement->optimizer_tier == placement->parameter_tier &&
-           config->delayed_update_start_step == 0;
+           config->delayed_update_start_step == 0 && !placement_is_speculative(config, placement);
 }
 
 size_t optimizer_sub_group_count(const struct optimizer *o, int bucket)
@@ -164,61 +164,79 @@ static void *element(void *address, size_t index, size_t element_bytes)
     return (char *)address + index * element_bytes;
 }
 
-// The destination of updated parameters: this rank's shard of them, or `pending` if the update is delayed.
-static struct location target_of(const struct optimizer *o, const struct placement *placement)
+// An fp32 state on its way to Adam: as `bring`, from where it lives to where it is updated. In one memory it is copied
+// if those are two places.
+static int bring_state(struct optimizer *o, const char *name, enum ledger_tier here, struct location there, float *goal,
+                       size_t count, float **out)
 {
-    if (!o->delays)
+    if (there.tier != here || there.address == (void *)goal)
+        return bring(o, name, here, there, count * sizeof(float), out);
+    *out = goal;
+    return move_cast(&o->move, here, there.address, DTYPE_FP32, goal, DTYPE_FP32, count, false);
+}
+
+// The destination of updated parameters: this rank's shard of them, or `pending` if forward may not see them yet.
+static struct location target_of(const struct placement *placement, bool pending)
+{
+    if (!pending)
         return (struct location){placement->parameter_tier, placement->parameter};
     return (struct location){placement_pending_tier(placement), placement->pending};
 }
 
-static int update_sub_group(struct optimizer *o, int bucket, size_t from, size_t count)
+static int update_sub_group(struct optimizer *o, int bucket, size_t from, size_t count, bool speculative)
 {
     const struct placement *placement = &o->placements[bucket];
     enum ledger_tier here = optimizer_tier(placement), states = placement->optimizer_tier;
     size_t gradient_bytes = dtype_bytes(o->config->accumulation_dtype), model_bytes = dtype_bytes(o->config->precision);
-    struct location target = target_of(o, placement);
+    struct speculated present = {placement->master, placement->exp_avg, placement->exp_avg_sq};
+    struct speculated goal = speculative ? placement->speculated : present;
+    struct location target = target_of(placement, o->delays || speculative);
     bool copies = target.address != (void *)placement->master;
     target.address = element(target.address, from, model_bytes);
     struct sub_group g = {.optimizer = o, .bucket = bucket, .from = from, .count = count};
     size_t state_bytes = count * sizeof(float);
-    TRY(bring(o, "read master", here, (struct location){states, placement->master + from}, state_bytes, &g.master));
-    TRY(bring(o, "read exp_avg", here, (struct location){states, placement->exp_avg + from}, state_bytes, &g.exp_avg));
-    TRY(bring(o, "read exp_avg_sq", here, (struct location){states, placement->exp_avg_sq + from}, state_bytes,
-              &g.exp_avg_sq));
+    TRY(bring_state(o, "read master", here, (struct location){states, present.master + from}, goal.master + from, count,
+                    &g.master));
+    TRY(bring_state(o, "read exp_avg", here, (struct location){states, present.exp_avg + from}, goal.exp_avg + from,
+                    count, &g.exp_avg));
+    TRY(bring_state(o, "read exp_avg_sq", here, (struct location){states, present.exp_avg_sq + from},
+                    goal.exp_avg_sq + from, count, &g.exp_avg_sq));
     TRY(bring(o, "read gradient", here,
               (struct location){placement->gradient_tier, element(placement->gradient_shard, from, gradient_bytes)},
               count * gradient_bytes, &g.gradient));
     if (copies)
         g.model_params = target.tier == here ? target.address : buffer_pool_take(buffers(o, here));
     TRY(issue_update(&g, here));
-    TRY(take_away(o, "write master", here, g.master, (struct location){states, placement->master + from}, state_bytes));
-    TRY(take_away(o, "write exp_avg", here, g.exp_avg, (struct location){states, placement->exp_avg + from},
-                  state_bytes));
-    TRY(take_away(o, "write exp_avg_sq", here, g.exp_avg_sq, (struct location){states, placement->exp_avg_sq + from},
+    TRY(take_away(o, "write master", here, g.master, (struct location){states, goal.master + from}, state_bytes));
+    TRY(take_away(o, "write exp_avg", here, g.exp_avg, (struct location){states, goal.exp_avg + from}, state_bytes));
+    TRY(take_away(o, "write exp_avg_sq", here, g.exp_avg_sq, (struct location){states, goal.exp_avg_sq + from},
                   state_bytes));
     return copies ? take_away(o, "updated parameters", here, g.model_params, target, count * model_bytes) : ERR_NONE;
+}
+
+int optimizer_issue_update(struct optimizer *o, int bucket, bool speculative)
+{
+    size_t count = bucket_shard_real(&o->layout->buckets[bucket], o->placements[bucket].shard);
+    size_t length = optimizer_sub_group_count(o, bucket);
+    for (size_t from = 0; from < count; from += length)
+        TRY(update_sub_group(o, bucket, from, count - from < length ? count - from : length, speculative));
+    return ERR_NONE;
 }
 
 int optimizer_update(struct optimizer *o, int bucket)
 {
     assert(bucket >= 0 && bucket < o->layout->trainable_count);
-    size_t count = bucket_shard_real(&o->layout->buckets[bucket], o->placements[bucket].shard);
-    size_t length = optimizer_sub_group_count(o, bucket);
     if (o->updated[bucket])
         return ERR_NONE;
     o->updated[bucket] = true;
-    for (size_t from = 0; from < count; from += length)
-        TRY(update_sub_group(o, bucket, from, count - from < length ? count - from : length));
-    return ERR_NONE;
+    return o->speculated[bucket] ? optimizer_commit(o, bucket) : optimizer_issue_update(o, bucket, false);
 }
 
 // The device has room for one copy of its parameters, so there the updated ones are copied over it. Elsewhere the two
-// copies swap.
-int optimizer_return(struct optimizer *o, int bucket)
+// copies are exchanged.
+int optimizer_show_pending(struct optimizer *o, int bucket)
 {
     struct placement *placement = &o->placements[bucket];
-    assert(o->waiting);
     size_t count = bucket_shard_real(&o->layout->buckets[bucket], o->placements[bucket].shard);
     if (placement->parameter_tier == TIER_DEVICE)
         return move_copy(&o->move, "updated parameters", (struct location){TIER_DEVICE, placement->parameter},
@@ -228,4 +246,10 @@ int optimizer_return(struct optimizer *o, int bucket)
     placement->pending = placement->parameter;
     placement->parameter = seen;
     return ERR_NONE;
+}
+
+int optimizer_return(struct optimizer *o, int bucket)
+{
+    assert(o->waiting);
+    return optimizer_show_pending(o, bucket);
 }

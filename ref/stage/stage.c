@@ -36,6 +36,7 @@ int stage_plan(const struct stage_operations *operations, const struct stage_set
         .layout = &out->layout,
         .placements = out->placements,
         .comm = out->shard_comm,
+        .parts_comm = setting->parts_comm,
         .ranks = comm_world(setting->comm),
         .move = out->move,
         .replicated = operations->replicates_update,

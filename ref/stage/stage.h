@@ -57,7 +57,8 @@ struct stage_operations {
 struct stage_setting {
     const struct model *model;
     const struct config *config;
-    struct comm *comm;
+    struct comm *comm;        // of the ranks that train this model
+    struct comm *parts_comm;  // if the model is a part (ref/model/part.h): of the ranks that hold all parts together
     struct executor *executor;
     struct tier *tier;       // device and host
     struct tier_nvme *nvme;  // null: nothing is on NVMe, or the stage is only planned
@@ -105,7 +106,7 @@ struct stage {
     size_t name_count;
 };
 
-// With expert parallelism a rank's model is a part (model_open_experts): it has some of the experts. These lie in
+// With expert parallelism a rank's model is a part (part.h): it has some of the experts. These lie in
 // buckets of their own, whose "rank" and "world" mean the ranks with the same experts (stage_mesh.c).
 //
 // With a mesh of replicas (config.mesh) a shard group partitions the states: for shards and buckets, "rank" and "world"

@@ -123,8 +123,7 @@ int stage_store_gradient(struct stage *stage, int bucket, void *reduced_shard, e
     if (gradient_shard.tier == TIER_NVME)
         TRY(move_copy(&stage->move, "write gradient", gradient_shard, summed_shard, shard_bytes, NULL));
     // Beside the arrival of the next gradients.
-    bool early = stage_last_micro_step(stage) && optimizer_is_eager(&stage->optimizer);
-    return early ? optimizer_update_early(&stage->optimizer, bucket) : ERR_NONE;
+    return stage_last_micro_step(stage) ? optimizer_update_early(&stage->optimizer, bucket) : ERR_NONE;
 }
 
 int stage_scatter_gradient(struct stage *stage, int bucket)

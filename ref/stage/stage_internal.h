@@ -63,6 +63,21 @@ int stage_store_gradient(struct stage *stage, int bucket, void *reduced_shard, e
 // Publishes by an all-gather into the full parameters.
 int stage_gather_full(struct stage *stage, int bucket);
 
+// A state whose shards are to be allocated. tier_of: TIER_COUNT if a bucket has none.
+struct stage_shards {
+    enum ledger_kind kind;
+    const char *name;
+    int bucket_count;
+    size_t element_bytes;
+    enum ledger_tier (*tier_of)(const struct stage *stage, int bucket);
+};
+
+// addresses[bucket] of all shards: one allocation on the device, one on the host, and one per bucket on NVMe, where
+// transfers begin and end on blocks.
+int stage_allocate_shards(struct stage *stage, const struct stage_shards *shards, void *addresses[]);
+
+enum ledger_tier stage_gradient_tier(const struct stage *stage, int bucket);
+
 // Memory of states; the placements point there. Parameters in the model's dtype; gradients in the accumulation dtype;
 // the optimizer's shards with the buffers in which its sub-groups and offloaded gradients travel.
 int stage_allocate_param_shards(struct stage *stage);

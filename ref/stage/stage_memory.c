@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of a stage's states, full or in shards, on the tiers that the configuration gives them.
+// The memory of parameters and gradients, full or in shards, on the tiers that the configuration gives them.
 #include "ref/stage/stage_internal.h"
 
 #include "base/err.h"
@@ -52,15 +52,6 @@ static size_t shard_padding(const struct stage *stage, int bucket)
     return shard_room(stage, bucket) - bucket_shard_real(b, stage_shard(stage, bucket));
 }
 
-// A state whose shards are to be allocated. tier_of: TIER_COUNT if a bucket has none.
-struct state_shards {
-    enum ledger_kind kind;
-    const char *name;
-    int bucket_count;
-    size_t element_bytes;
-    enum ledger_tier (*tier_of)(const struct stage *stage, int bucket);
-};
-
 // "exp_avg of h.0.ln_1.weight and 11 more", for messages about faults on NVMe. It lives as long as the stage.
 static int name_shard(struct stage *stage, const char *state, int bucket, const char **out)
 {
@@ -77,9 +68,7 @@ static int name_shard(struct stage *stage, const char *state, int bucket, const 
     return ERR_NONE;
 }
 
-// addresses[bucket] of all shards: one allocation on the device, one on the host, and one per bucket on NVMe, where
-// transfers begin and end on blocks.
-static int allocate_shards(struct stage *stage, const struct state_shards *shards, void *addresses[])
+int stage_allocate_shards(struct stage *stage, const struct stage_shards *shards, void *addresses[])
 {
     size_t bytes[TIER_COUNT] = {0}, padding_bytes[TIER_COUNT] = {0};
     for (int i = 0; i < shards->bucket_count; i++) {
@@ -117,25 +106,9 @@ static enum ledger_tier parameter_tier(const struct stage *stage, int bucket)
     return stage->placements[bucket].parameter_tier;
 }
 
-static enum ledger_tier gradient_tier(const struct stage *stage, int bucket)
+enum ledger_tier stage_gradient_tier(const struct stage *stage, int bucket)
 {
     return stage->placements[bucket].gradient_tier;
-}
-
-static enum ledger_tier moment_tier(const struct stage *stage, int bucket)
-{
-    return stage->placements[bucket].optimizer_tier;
-}
-
-static enum ledger_tier master_tier(const struct stage *stage, int bucket)
-{
-    const struct placement *placement = &stage->placements[bucket];
-    return placement_is_shared(stage->setting.config, placement) ? TIER_COUNT : placement->optimizer_tier;
-}
-
-static enum ledger_tier waiting_tier(const struct stage *stage, int bucket)
-{
-    return placement_pending_tier(&stage->placements[bucket]);
 }
 
 // Full gradients have no shards of their own, unless Adam runs on another tier.
@@ -195,10 +168,10 @@ static int allocate_persistent(struct stage *stage)
 
 int stage_allocate_param_shards(struct stage *stage)
 {
-    const struct state_shards shards = {KIND_PARAMETER, "parameter shards", stage->layout.bucket_count,
+    const struct stage_shards shards = {KIND_PARAMETER, "parameter shards", stage->layout.bucket_count,
                                         dtype_bytes(stage->setting.config->precision), parameter_tier};
     void *addresses[shards.bucket_count + 1];
-    TRY(allocate_shards(stage, &shards, addresses));
+    TRY(stage_allocate_shards(stage, &shards, addresses));
     for (int i = 0; i < shards.bucket_count; i++)
         stage->placements[i].parameter = addresses[i];
     return allocate_persistent(stage);
@@ -233,10 +206,10 @@ int stage_allocate_full_gradients(struct stage *stage)
     TRY(tier_allocate(stage->setting.tier, TIER_DEVICE, KIND_GRADIENT, "gradients",
                       layout->trainable_padded_count * element_bytes,
                       full_padding(stage, layout->trainable_count) * element_bytes, (void **)&stage->full_gradients));
-    const struct state_shards shards = {KIND_GRADIENT, "gradient shards", layout->trainable_count, element_bytes,
+    const struct stage_shards shards = {KIND_GRADIENT, "gradient shards", layout->trainable_count, element_bytes,
                                         offloaded_gradient_tier};
     void *addresses[shards.bucket_count + 1];
-    TRY(allocate_shards(stage, &shards, addresses));
+    TRY(stage_allocate_shards(stage, &shards, addresses));
     for (int i = 0; i < layout->trainable_count; i++) {
         const struct bucket *b = &layout->buckets[i];
         size_t own = b->offset + bucket_shard_begin(b, stage_shard(stage, i));
@@ -247,54 +220,11 @@ int stage_allocate_full_gradients(struct stage *stage)
 
 int stage_allocate_gradient_shards(struct stage *stage)
 {
-    const struct state_shards shards = {KIND_GRADIENT, "gradient shards", stage->layout.trainable_count,
-                                        dtype_bytes(stage->setting.config->accumulation_dtype), gradient_tier};
+    const struct stage_shards shards = {KIND_GRADIENT, "gradient shards", stage->layout.trainable_count,
+                                        dtype_bytes(stage->setting.config->accumulation_dtype), stage_gradient_tier};
     void *addresses[shards.bucket_count + 1];
-    TRY(allocate_shards(stage, &shards, addresses));
+    TRY(stage_allocate_shards(stage, &shards, addresses));
     for (int i = 0; i < shards.bucket_count; i++)
         stage->placements[i].gradient_shard = addresses[i];
     return ERR_NONE;
-}
-
-// The second copies of the delayed update: gradients in use, and parameters that forward may not see yet.
-static int allocate_delayed(struct stage *stage)
-{
-    const struct config *config = stage->setting.config;
-    int trainable_count = stage->layout.trainable_count;
-    const struct state_shards gradients = {KIND_GRADIENT, "gradients being used", trainable_count,
-                                           dtype_bytes(config->accumulation_dtype), gradient_tier};
-    const struct state_shards pending = {KIND_PARAMETER, "pending parameters", trainable_count,
-                                         dtype_bytes(config->precision), waiting_tier};
-    void *other[trainable_count + 1], *waiting[trainable_count + 1];
-    TRY(allocate_shards(stage, &gradients, other));
-    TRY(allocate_shards(stage, &pending, waiting));
-    for (int i = 0; i < trainable_count; i++) {
-        stage->placements[i].other_gradient_shard = other[i];
-        stage->placements[i].pending = waiting[i];
-    }
-    return ERR_NONE;
-}
-
-int stage_allocate_optimizer(struct stage *stage)
-{
-    int trainable_count = stage->layout.trainable_count;
-    const struct state_shards moments[] = {
-        {KIND_OPTIMIZER, "exp_avg", trainable_count, sizeof(float), moment_tier},
-        {KIND_OPTIMIZER, "exp_avg_sq", trainable_count, sizeof(float), moment_tier},
-        {KIND_MASTER, "fp32 master parameters", trainable_count, sizeof(float), master_tier},
-    };
-    void *exp_avg[trainable_count + 1], *exp_avg_sq[trainable_count + 1], *master[trainable_count + 1];
-    TRY(allocate_shards(stage, &moments[0], exp_avg));
-    TRY(allocate_shards(stage, &moments[1], exp_avg_sq));
-    TRY(allocate_shards(stage, &moments[2], master));
-    for (int i = 0; i < trainable_count; i++) {
-        struct placement *placement = &stage->placements[i];
-        placement->exp_avg = exp_avg[i];
-        placement->exp_avg_sq = exp_avg_sq[i];
-        placement->master = master_tier(stage, i) == TIER_COUNT ? placement->parameter : master[i];
-    }
-    if (stage->setting.config->delayed_update_start_step > 0)
-        TRY(allocate_delayed(stage));
-    TRY(stage_allocate_optimizer_buffers(stage));
-    return stage_allocate_arrived_shards(stage);
 }

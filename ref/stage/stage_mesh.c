@@ -42,7 +42,8 @@ int stage_open_groups(struct stage *stage)
 {
     const struct stage_setting *setting = &stage->setting;
     const struct config *config = setting->config;
-    stage->mesh = config_mesh(config, comm_world(setting->comm));
+    const struct mesh mesh = config_mesh(config, comm_world(setting->comm));
+    stage->mesh = mesh_of_data(&mesh);
     stage->shard_comm = setting->comm;
     if (stage->mesh.replicate > 1) {
         TRY(split(stage, MESH_REPLICATE, &stage->replica_comm));

@@ -12,14 +12,15 @@ static void count_buffers(const struct stage *stage, size_t *host, size_t *devic
     *host = *device = 0;
     for (int i = 0; i < stage->layout.trainable_count; i++) {
         const struct placement *placement = &stage->placements[i];
-        enum ledger_tier target = delays ? placement_pending_tier(placement) : placement->parameter_tier;
+        bool waits = delays || placement_is_speculative(config, placement);
+        enum ledger_tier target = waits ? placement_pending_tier(placement) : placement->parameter_tier;
         bool copies = !placement_is_shared(config, placement);
         size_t of_host = 0;
         if (optimizer_tier(placement) == TIER_DEVICE) {
             *device = copies && target != TIER_DEVICE ? 2 : *device;
             of_host = copies && target == TIER_NVME ? 1 : 0;
         } else {
-            // Until the delay begins, updated parameters go straight to the device.
+            // Updates that are not delayed yet, or made again, go straight to the device.
             bool direct = target == TIER_HOST && placement->parameter_tier != TIER_DEVICE;
             of_host = (placement->optimizer_tier == TIER_NVME ? 3u : 0u) +
                       (placement->gradient_tier != TIER_HOST ? 1u : 0u) + (copies && !direct ? 1u : 0u);

@@ -35,6 +35,7 @@ static inline void place(struct draw *d, struct offload_trial *t)
     t->parameter = t->stage == 3 ? tiers[below(d, 3)] : TIER_DEVICE;
     t->ratio = t->stage == 3 && t->optimizer == TIER_HOST ? (double)ONE_OF(d, 0, 3, 7, 10, 10) / 10 : 1;
     t->delay = t->optimizer != TIER_DEVICE && t->ratio == 1 && below(d, 3) == 0 ? 1 + below(d, 3) : 0;
+    t->speculative = t->gradient != TIER_DEVICE && t->delay == 0 && below(d, 2);
 }
 
 static inline void choose_precision(struct draw *d, struct offload_trial *t)
@@ -111,7 +112,8 @@ static inline struct offload_trial draw_trial(struct draw *d)
     t.checkpointing = gpt && below(d, 2);
     t.activation = t.checkpointing ? tiers[below(d, 3)] : TIER_DEVICE;
     t.tiles = gpt && !strchr(t.model, ':') && below(d, 3) == 0 ? 2 : 1;
-    t.clip = (double)ONE_OF(d, 0, 1, 1, 1000) / 1000;
+    // Never clipped, always, and in some steps of `linear` or of `gpt-nano`.
+    t.clip = (double)ONE_OF(d, 0, 1, 192, 1300) / 1000;
     choose_mesh(d, &t);
     return t;
 }

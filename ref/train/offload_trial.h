@@ -27,6 +27,7 @@ struct offload_trial {
     int queue_depth;
     double ratio;
     bool pipeline_read, pipeline_write, overlap_comm, contiguous, owner_broadcast;
+    bool overflows;  // fp16 with a loss scale that is too large at first
     bool unchecked;  // bf16 without the overflow check
     bool checkpointing;
     enum ledger_tier activation;  // of the checkpoints
@@ -34,9 +35,11 @@ struct offload_trial {
     size_t param_buffers, max_in_cpu;
     size_t prefetch, persistence, live, reuse, bucket;
     uint64_t delay;  // the first delayed step; 0: none
-    int replicas;    // of the states; 0: one shard group
-    int experts;     // ranks that hold all experts together; 0: each does
-    int secondary;   // ranks that hold a second copy of the parameters; 0: none
+    bool speculative;
+    int replicas;   // of the states; 0: one shard group
+    int tensor;     // ranks that cut each layer; 0: none do
+    int experts;    // ranks that hold all experts together; 0: each does
+    int secondary;  // ranks that hold a second copy of the parameters; 0: none
     int tiles;
     double clip;
 };
@@ -54,11 +57,17 @@ struct offload_trial {
         .tiles = 1, .clip = 1, __VA_ARGS__                                                                             \
     }
 
+static inline bool offload_checks_overflow(const struct offload_trial *t)
+{
+    return t->precision == DTYPE_FP16 || (t->precision == DTYPE_BF16 && !t->unchecked);
+}
+
 // The staging buffers on the host that the update of one sub-group needs: one for each state that Adam uses there and
 // that lives elsewhere.
 static inline size_t offload_least_buffers(const struct offload_trial *t)
 {
-    bool copies = t->precision != DTYPE_FP32 || t->parameter != t->optimizer || t->delay > 0;
+    bool speculative = t->speculative && (t->clip > 0 || offload_checks_overflow(t));
+    bool copies = t->precision != DTYPE_FP32 || t->parameter != t->optimizer || t->delay > 0 || speculative;
     size_t on_device = copies && t->parameter == TIER_NVME ? 1 : 0;
     size_t on_host = (t->optimizer == TIER_NVME ? 3u : 0u) + (t->gradient != TIER_HOST ? 1u : 0u) +
                      (copies && t->parameter != TIER_HOST ? 1u : 0u);
@@ -76,15 +85,18 @@ static inline const char *offload_text(const struct offload_trial *t, char out[O
     char mesh[64] = "", delay[64] = "", fp16[160] = "", bf16[64] = "";
     if (t->delay)
         snprintf(delay, sizeof delay, "\"delayed_update\": {\"start_step\": %d}, ", (int)t->delay);
-    if (t->replicas)
-        snprintf(mesh, sizeof mesh, "\"mesh\": \"replicate=%d,shard=%d\", ", t->replicas, t->world / t->replicas);
+    int tensor = t->tensor ? t->tensor : 1, replicas = t->replicas ? t->replicas : 1;
+    if (t->replicas || t->tensor)
+        snprintf(mesh, sizeof mesh, "\"mesh\": \"replicate=%d,shard=%d,tensor=%d\", ", replicas,
+                 t->world / replicas / tensor, tensor);
     if (t->experts)
         snprintf(mesh, sizeof mesh, "\"mesh\": \"%s=%d,expert=%d\", ", t->stage ? "shard" : "replicate", t->world,
                  t->experts);
     if (t->precision == DTYPE_FP16)
         snprintf(fp16, sizeof fp16,
-                 "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 10, "
-                 "\"loss_scale_window\": 2, \"hysteresis\": 2}, ");
+                 "\"fp16\": {\"enabled\": true, \"initial_scale_power\": %d, "
+                 "\"loss_scale_window\": 2, \"hysteresis\": %d}, ",
+                 t->overflows ? 19 : 10, t->overflows ? 1 : 2);
     if (t->precision == DTYPE_BF16)
         snprintf(bf16, sizeof bf16, "\"bf16\": {\"enabled\": true, \"check_grad_overflow\": %s}, ",
                  flags[!t->unchecked]);
@@ -99,16 +111,17 @@ static inline const char *offload_text(const struct offload_trial *t, char out[O
              "\"offload_optimizer\": {\"device\": \"%s\", "
              "\"pin_memory\": false, \"buffer_count\": %zu, \"pipeline_read\": %s, \"pipeline_write\": %s, "
              "\"ratio\": %g}, \"offload_param\": {\"device\": \"%s\", \"pin_memory\": false, \"buffer_count\": %zu, "
-             "\"max_in_cpu\": %zu}}, \"aio\": {\"block_size\": %zu, \"queue_depth\": %d}, \"zerogauge\": {%s%s"
+             "\"max_in_cpu\": %zu}}, \"aio\": {\"block_size\": %zu, \"queue_depth\": %d}, \"zerogauge\": {%s%s%s"
              "\"offload_gradient\": {\"device\": \"%s\"}, \"aio_engine\": \"%s\", \"tiling\": {\"factor\": %d}, "
              "\"activation_checkpointing\": {\"enabled\": %s, \"device\": \"%s\"}%s}}",
              t->accumulation, t->clip, fp16, bf16, dtype_name(t->communication), dtype_name(t->sum), t->stage,
              flags[t->overlap_comm], flags[t->contiguous], t->bucket, t->bucket, t->prefetch, t->persistence, t->live,
              t->reuse, t->secondary, t->sub_group, config_device_name(t->optimizer), buffers, flags[t->pipeline_read],
              flags[t->pipeline_write], t->ratio, config_device_name(t->parameter), t->param_buffers, t->max_in_cpu,
-             t->block_bytes, t->queue_depth, mesh, delay, config_device_name(t->gradient),
-             t->engine == NVME_IO_URING ? "io_uring" : "libaio", t->tiles, flags[t->checkpointing],
-             config_device_name(t->activation), t->owner_broadcast ? ", \"partitioning\": \"owner_broadcast\"" : "");
+             t->block_bytes, t->queue_depth, mesh, delay, t->speculative ? "\"speculative_update\": true, " : "",
+             config_device_name(t->gradient), t->engine == NVME_IO_URING ? "io_uring" : "libaio", t->tiles,
+             flags[t->checkpointing], config_device_name(t->activation),
+             t->owner_broadcast ? ", \"partitioning\": \"owner_broadcast\"" : "");
     return out;
 }
 

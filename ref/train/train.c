@@ -10,17 +10,21 @@
 int train_agree(struct train_rank *rank, double *loss, bool *stop)
 {
     int world = comm_world(rank->comm);
+    const struct mesh *mesh = &rank->mesh;
     const volatile sig_atomic_t *interrupted = rank->setting->interrupted;
     bool differs = rank->rank == 0 && rank->result->difference.found;
     struct train_report_of_rank mine = {rank->loss, differs || (interrupted && *interrupted)}, all[world];
     TRY(comm_all_gather_equal(rank->comm, &mine, all, sizeof mine));
     double sum = 0.0;
     *stop = false;
+    // Of the ranks with the same micro-batches the last stage's first rank reports their loss.
     for (int i = 0; i < world; i++) {
-        sum += all[i].loss;
+        bool reports =
+            mesh_index_in(mesh, MESH_TENSOR, i) == 0 && mesh_index_in(mesh, MESH_PIPELINE, i) == mesh->pipeline - 1;
+        sum += reports ? all[i].loss : 0.0;
         *stop |= all[i].stop != 0;
     }
-    *loss = sum / ((double)world * (double)rank->setting->config->accumulation);
+    *loss = sum / ((double)mesh_group_size(mesh, MESH_DATA) * (double)rank->setting->config->accumulation);
     return ERR_NONE;
 }
 
@@ -31,6 +35,7 @@ static void note_step(struct train_rank *rank, uint64_t step, bool applied, doub
     uint64_t tokens = setting->config->train_batch * setting->model->sequence_length;
     result->steps = step;
     result->skipped_steps += !applied;
+    result->redone_steps = rank->stage.optimizer.redone;
     result->first_loss = step == rank->resumed_step + 1 ? loss : result->first_loss;
     result->loss = loss;
     result->step_ns[step - rank->resumed_step - 1] = took_ns;
@@ -100,9 +105,9 @@ static int run_rank(struct train_rank *rank)
     TRY(train_rank_open(rank));
     if (rank->setting->config->reduction_group > 0 && rank->setting->accelerator)
         return err_set(ERR_USAGE, "\"zerogauge.reduction_group\": GPUs support only the canonical order of sums");
-    if (rank->setting->native_reduction && rank->stage.replica_comm)
-        return err_set(ERR_USAGE, "--native-reduction compares sums over all ranks: give it without replicas");
-    TRY(comm_set_group(rank->comm, (int)rank->setting->config->reduction_group));
+    if (rank->setting->native_reduction && (rank->stage.replica_comm || rank->part))
+        return err_set(ERR_USAGE, "--native-reduction compares sums over all ranks: give it without a mesh");
+    TRY(comm_set_group(rank->data_comm, (int)rank->setting->config->reduction_group));
     if (rank->setting->native_reduction)
         TRY(comm_native_begin(rank->comm));
     TRY(train_resume(rank));

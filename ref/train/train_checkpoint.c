@@ -68,7 +68,7 @@ int train_checkpoints_open(const struct train_checkpoint_options *options, const
         .text = setting->text,
         .weights = options->weights,
         .seed = setting->seed,
-        .world = setting->world,
+        .world = train_data_ranks(setting),
     };
     TRY(facts_of(&facts, &out->facts));
     // The store is locked before anything is read from it.
@@ -98,7 +98,7 @@ int train_resume(struct train_rank *rank)
     if (!checkpoints || !checkpoints->from)
         return ERR_NONE;
     const struct manifest *manifest = checkpoint_manifest(checkpoints->from);
-    TRY(checkpoint_load(checkpoints->from, &rank->stage));
+    TRY(checkpoint_load(checkpoints->from, rank->comm, &rank->stage));
     rank->resumed_step = manifest->step;
     rank->resumed_applied = manifest->applied;
     struct train_result *result = rank->result;
@@ -148,7 +148,7 @@ int train_save(struct train_rank *rank, uint64_t step, bool applied, double loss
         .repeatable = checkpoints->repeatable,
         .facts = &checkpoints->facts,
     };
-    TRY(checkpoint_save(&checkpoints->store, &rank->stage, &moment));
+    TRY(checkpoint_save(&checkpoints->store, rank->comm, &rank->stage, &moment));
     if (rank->rank == 0)
         rank->result->saved_step = step;
     return ERR_NONE;

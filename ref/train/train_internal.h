@@ -4,6 +4,8 @@
 #define ZG_TRAIN_INTERNAL_H
 
 #include "ref/train/activation.h"
+#include "ref/mesh/mesh.h"
+#include "ref/model/part.h"
 #include "ref/oracle/oracle.h"
 #include "ref/train/train.h"
 
@@ -20,7 +22,14 @@ struct train_rank {
     const struct train_setting *setting;
     struct train_result *result;  // written by rank 0 alone, but for the totals of all ranks
     int rank;
-    struct comm *comm;
+    struct comm *comm;  // of the world
+    struct mesh mesh;
+    int data_rank;              // this rank's index among the ranks that train the same part: it has micro-batches
+    struct model_part *part;    // null: the whole model
+    const struct model *model;  // that this rank trains: the part's, or the whole one
+    struct comm *data_comm;     // of the ranks that train the same part; the world's if that is the whole model
+    struct comm *parts_comm;    // of the ranks with the same micro-batches, one for each part; null: there is one part
+    struct comm *tensor_comm;   // of the ranks that cut each layer; null: none do
     pthread_t thread;
     int rc;
     char message[2048];
@@ -29,8 +38,6 @@ struct train_rank {
     struct tier_nvme *nvme;  // null: nothing lives there
     struct inject inject;
     struct executor *executor;
-    struct model **parts;       // by index in an expert group: the models of its ranks; null without expert parallelism
-    const struct model *model;  // that this rank trains: its part, or the whole
     struct stage stage;
     struct model_run *run;
     struct activations activations;
@@ -40,8 +47,8 @@ struct train_rank {
     void *arguments;                         // of the compute operation being issued
     struct oracle *oracle;                   // rank 0
     struct model_batch oracle_tokens;
-    float *full;  // room for the largest padded bucket
-    void *expected, *other;
+    float *full;  // room for the largest padded bucket of any part
+    void *expected;
     struct formula formula;
     struct train_totals totals;  // this rank's, and after train_collect all ranks'
 };
@@ -51,20 +58,40 @@ struct train_rank {
 int train_rank_open(struct train_rank *rank);
 void train_rank_close(struct train_rank *rank);
 
-// Opens the parts and chooses the rank's model. ERR_USAGE: the mesh does not fit the model.
-int train_parts_open(struct train_rank *rank);
-void train_parts_close(struct train_rank *rank);
+// Opens a rank's place on the mesh: its part of the model and the communicators. Collective.
+int train_part_open(struct train_rank *rank);
+void train_part_close(struct train_rank *rank);
 
-// The parts that differ in a bucket, 1 for what every rank has alike; this rank's index among them; and a bucket's
-// parameter of part `part` in the whole model.
-int train_part_count(const struct train_rank *rank, const struct bucket *bucket);
-int train_part_own(const struct train_rank *rank, const struct bucket *bucket);
-int train_part_param(const struct train_rank *rank, int part, int param);
+// Adds the bytes that the layers' passes exchange in a step.
+void train_part_formula(const struct train_rank *rank, struct formula *formula);
+
+// The ranks that train one part, each with micro-batches of its own.
+int train_data_ranks(const struct train_setting *setting);
+
+// A bucket of one part of the model, as all ranks of the world know it.
+struct train_piece {
+    struct model_slice slice;  // of a whole parameter
+    size_t offset;             // of its first element in the bucket
+};
+struct train_bucket {
+    int first_rank;  // of those that train the part
+    bool mine;       // this rank is one of them
+    int index;       // of the bucket in their layout
+    bool frozen;
+    size_t count;  // elements
+    int piece_count;
+    const struct train_piece *pieces;
+};
+
+// Collective: every rank visits every bucket of every part, in the same order.
+typedef int train_visit(struct train_rank *rank, const struct train_bucket *bucket, void *context);
+int train_each_bucket(struct train_rank *rank, train_visit *visit, void *context);
 
 // Collective, after each step. *loss is the mean over ranks; *stop is true if any rank wants to stop.
 int train_agree(struct train_rank *rank, double *loss, bool *stop);
 
-// The micro-batch of (step, micro, rank). tokens is its memory, or null for models that want no text.
+// The micro-batch of (step, micro, rank); rank counts those of data parallelism. tokens is its memory, or null for
+// models that want no text.
 int train_batch(const struct train_setting *setting, uint64_t step, int micro, int rank, uint16_t *tokens,
                 struct model_batch *out);
 

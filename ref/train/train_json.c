@@ -125,16 +125,18 @@ static json_t *run_json(const struct train_setting *setting, const struct train_
 
 static json_t *outcome_json(const struct train_setting *setting, const struct train_result *result)
 {
-    return json_pack(
-        "{s:I,s:o,s:o,s:s,s:o,s:o,s:f,s:I,s:b,s:o,s:o,s:I,s:I,s:I,s:o,s:I}", "verified_steps",
-        (json_int_t)result->verified_steps, "equal", setting->verify ? json_boolean(train_equal(result)) : json_null(),
-        "first_difference", difference_json(&result->difference), "state_digest", result->digest, "first_loss",
-        real_json(result->first_loss), "loss", real_json(result->loss), "tokens_per_s", train_tokens_per_s(result),
-        "skipped_steps", (json_int_t)result->skipped_steps, "interrupted", result->interrupted, "resumed_step",
-        step_or_null(result->resumed_step), "saved_step", step_or_null(result->saved_step), "unlocked_bytes",
-        (json_int_t)result->unlocked_bytes, "host_hits", (json_int_t)result->host_hits, "host_misses",
-        (json_int_t)result->host_misses, "native_reduction", native_json(setting, &result->native), "reduction_group",
-        (json_int_t)setting->config->reduction_group);
+    return json_pack("{s:I,s:o,s:o,s:o,s:s,s:o,s:o,s:f,s:I,s:b,s:o,s:o,s:I,s:I,s:I,s:o,s:I}", "verified_steps",
+                     (json_int_t)result->verified_steps, "redone_steps",
+                     setting->config->speculative_update ? json_integer((json_int_t)result->redone_steps) : json_null(),
+                     "equal", setting->verify ? json_boolean(train_equal(result)) : json_null(), "first_difference",
+                     difference_json(&result->difference), "state_digest", result->digest, "first_loss",
+                     real_json(result->first_loss), "loss", real_json(result->loss), "tokens_per_s",
+                     train_tokens_per_s(result), "skipped_steps", (json_int_t)result->skipped_steps, "interrupted",
+                     result->interrupted, "resumed_step", step_or_null(result->resumed_step), "saved_step",
+                     step_or_null(result->saved_step), "unlocked_bytes", (json_int_t)result->unlocked_bytes,
+                     "host_hits", (json_int_t)result->host_hits, "host_misses", (json_int_t)result->host_misses,
+                     "native_reduction", native_json(setting, &result->native), "reduction_group",
+                     (json_int_t)setting->config->reduction_group);
 }
 
 // Bytes held and moved, and what the formulas say.

@@ -74,7 +74,7 @@ int train_rank_open(struct train_rank *rank)
     const struct config *config = setting->config;
     const struct stage_operations *operations;
     TRY(stage_find(config->stage, &operations));
-    TRY(train_parts_open(rank));
+    TRY(train_part_open(rank));
     TRY(open_batches(rank));
     TRY(open_tiers(rank));
     TRY(executor_open(setting->schedule, rank->rank, rank->tier, abort_peers, rank->comm, &rank->executor));
@@ -84,7 +84,8 @@ int train_rank_open(struct train_rank *rank)
     const struct stage_setting stage_setting = {
         .model = rank->model,
         .config = config,
-        .comm = rank->comm,
+        .comm = rank->data_comm,
+        .parts_comm = rank->parts_comm,
         .executor = rank->executor,
         .tier = rank->tier,
         .nvme = rank->nvme,
@@ -97,14 +98,19 @@ int train_rank_open(struct train_rank *rank)
     TRY((is_dry(rank) ? stage_plan : stage_open)(operations, &stage_setting, &rank->stage));
     TRY(model_run_open(rank->model, config->micro_batch, config->precision, config->activation_checkpointing,
                        rank->tier, &rank->run));
-    model_run_share_experts(rank->run, rank->stage.expert_comm);
+    rank->run->tensor_comm = rank->tensor_comm;
+    rank->run->expert_comm = rank->stage.expert_comm;
     size_t run_bytes =
         model_run_bytes(rank->model, config->micro_batch, config->precision, config->activation_checkpointing);
     TRY(activations_open(rank->model, config, &rank->stage.move, rank->tier, &rank->activations));
-    comm_count_in(rank->comm, &rank->ledger);
-    formula_of(&rank->stage, rank->rank, run_bytes, sizeof(struct train_report_of_rank), &rank->formula);
+    uint64_t report_bytes = (uint64_t)(setting->world - 1) * sizeof(struct train_report_of_rank);
+    formula_of(&rank->stage, rank->data_rank, run_bytes, report_bytes, &rank->formula);
     activations_formula(&rank->activations, &rank->formula);
-    return is_dry(rank) ? ERR_NONE : verify_open(rank);
+    train_part_formula(rank, &rank->formula);
+    if (!is_dry(rank))
+        TRY(verify_open(rank));
+    comm_count_in(rank->comm, &rank->ledger);
+    return ERR_NONE;
 }
 
 void train_rank_close(struct train_rank *rank)
@@ -115,7 +121,7 @@ void train_rank_close(struct train_rank *rank)
     activations_close(&rank->activations);
     if (rank->stage.operations)
         stage_close(&rank->stage);
-    train_parts_close(rank);
+    train_part_close(rank);
     tier_nvme_close(rank->nvme);
     tier_close(rank->tier);
     for (size_t i = 0; rank->batches && i < rank->setting->config->accumulation; i++)

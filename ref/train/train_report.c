@@ -91,7 +91,7 @@ static void print_moved(const struct train_result *result, enum lane lane, FILE 
 }
 
 // The tiers of states, unless all are on the device.
-static void print_placement(const struct config *config, FILE *out)
+static void print_placement(const struct config *config, const struct train_result *result, FILE *out)
 {
     bool offloads = config->offload_optimizer.tier != TIER_DEVICE;
     enum ledger_tier gradient_tier = offloads ? config->gradient_tier : TIER_DEVICE;
@@ -104,6 +104,9 @@ static void print_placement(const struct config *config, FILE *out)
             checkpoints ? ledger_tier_name(config->activation_tier) : "");
     if (config->delayed_update_start_step > 0)
         fprintf(out, "  updates one step late from step %" PRIu64 " on\n", config->delayed_update_start_step);
+    if (config->speculative_update)
+        fprintf(out, "  updates before the step is decided, made again in %" PRIu64 " of %" PRIu64 " steps\n",
+                result->redone_steps, result->steps - result->resumed_step);
 }
 
 static void print_native(const struct comm_native *n, FILE *out)
@@ -134,6 +137,9 @@ static void print_marks(const struct train_setting *setting, const struct train_
     else if (setting->config->mesh.replicate > 1)
         fprintf(out, "  mesh %s: sums within shard groups, then over replicas\n",
                 mesh_text(&setting->config->mesh, mesh));
+    if (mesh_parts(&setting->config->mesh) > 1)
+        fprintf(out, "  mesh %s: %d parts, of which Psi is one\n", mesh_text(&setting->config->mesh, mesh),
+                mesh_parts(&setting->config->mesh));
     if (setting->config->reduction_group > 0)
         fprintf(out, "  HIERARCHICAL sums, in groups of %zu ranks\n", setting->config->reduction_group);
     if (setting->native_reduction)
@@ -171,7 +177,7 @@ void train_print_table(const struct train_setting *setting, const struct train_r
     else
         fprintf(out, "  not compared with unsharded Adam (--verify does)\n");
     fprintf(out, "  state digest %s\n", result->digest);
-    print_placement(config, out);
+    print_placement(config, result, out);
     print_marks(setting, result, out);
     for (int tier = 0; tier < TIER_COUNT; tier++)
         print_held(setting, result, (enum ledger_tier)tier, out);

@@ -20,7 +20,7 @@ int train_batch(const struct train_setting *setting, uint64_t step, int micro, i
     if (!setting->text)
         return ERR_NONE;
     // Numbered micro-step by micro-step, so that the text of a step depends only on ranks x micro-steps.
-    uint64_t index = (uint64_t)micro * (uint64_t)setting->world + (uint64_t)rank;
+    uint64_t index = (uint64_t)micro * (uint64_t)train_data_ranks(setting) + (uint64_t)rank;
     return text_batch(setting->text, setting->seed, step, index, setting->config->micro_batch,
                       setting->model->sequence_length, tokens);
 }
@@ -57,7 +57,7 @@ static size_t exchanged_bytes(const struct train_rank *rank, int layer, enum pas
     struct comm *comm = rank->stage.expert_comm;
     size_t times = pass == PASS_BACKWARD && config->activation_checkpointing ? 4 : 2;
     size_t others = comm ? (size_t)comm_world(comm) - 1 : 0;
-    return times * others * model_exchange_bytes(rank->model, layer, config->micro_batch);
+    return times * others * model_token_bytes(rank->model, layer, config->micro_batch);
 }
 
 static void count_exchanges(const void *arguments)
@@ -114,12 +114,12 @@ static int issue_compute(struct train_rank *rank, int layer, enum pass pass, con
     return executor_issue(rank->executor, &(struct executor_operation){
                                               .name = pass == PASS_FORWARD ? "forward" : "backward",
                                               .lane = LANE_COMPUTE,
+                                              .meets = rank->tensor_comm || a->exchanged_bytes > 0,
                                               .run = run_compute,
                                               .arguments = a,
                                               .arguments_bytes = sizeof *a + params_bytes + gradients_bytes,
                                               .spans = spans,
                                               .span_count = count,
-                                              .meets = a->exchanged_bytes > 0,
                                               .count = count_exchanges,
                                               .flops = passes * model_layer_flops(model, layer, config->micro_batch),
                                               .work_bytes = executor_span_bytes(spans + 2, count - 2),
@@ -133,7 +133,7 @@ int train_step(struct train_rank *rank, uint64_t step, bool *applied)
     rank->loss = 0.0;
     for (int micro = 0; micro < (int)rank->setting->config->accumulation; micro++) {
         struct model_batch *batch = &rank->batches[micro];
-        TRY(train_batch(rank->setting, step, micro, rank->rank, (uint16_t *)(uintptr_t)batch->tokens, batch));
+        TRY(train_batch(rank->setting, step, micro, rank->data_rank, (uint16_t *)(uintptr_t)batch->tokens, batch));
         stage_begin_micro_step(stage, micro);
         for (int layer = 0; layer < model->layer_count; layer++) {
             TRY(stage_acquire(stage, layer, PASS_FORWARD));

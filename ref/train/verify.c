@@ -14,17 +14,31 @@ static int oracle_micro_batch(void *context, uint64_t step, int micro, int rank,
     return train_batch(self->setting, step, micro, rank, (uint16_t *)(uintptr_t)self->oracle_tokens.tokens, out);
 }
 
-int verify_open(struct train_rank *rank)
+// The padded elements of the largest bucket of any part.
+static int largest_bucket(struct train_rank *rank, size_t *out)
 {
     const struct layout *layout = &rank->stage.layout;
-    size_t largest = 1;
+    int world = comm_world(rank->comm);
+    size_t largest = 1, all[world];
     for (int i = 0; i < layout->bucket_count; i++)
         if (layout->buckets[i].padded_count > largest)
             largest = layout->buckets[i].padded_count;
+    *out = largest;
+    if (!rank->part)
+        return ERR_NONE;
+    TRY(comm_all_gather_equal(rank->comm, &largest, all, sizeof largest));
+    for (int i = 0; i < world; i++)
+        *out = all[i] > *out ? all[i] : *out;
+    return ERR_NONE;
+}
+
+int verify_open(struct train_rank *rank)
+{
+    size_t largest;
+    TRY(largest_bucket(rank, &largest));
     rank->full = malloc(largest * sizeof(float));
     rank->expected = malloc(largest * sizeof(float));
-    rank->other = malloc(largest * sizeof(float));
-    if (!rank->full || !rank->expected || !rank->other)
+    if (!rank->full || !rank->expected)
         return err_set(ERR_MEMORY, "no memory to collect %zu elements", largest);
     if (!rank->setting->verify || rank->rank != 0)
         return ERR_NONE;
@@ -36,7 +50,7 @@ int verify_open(struct train_rank *rank)
     const struct oracle_setting setting = {
         .model = model,
         .config = rank->setting->config,
-        .world = rank->setting->world,
+        .world = train_data_ranks(rank->setting),
         .seed = rank->setting->seed,
         .reduces_each_micro_step = rank->stage.operations->reduces_each_micro_step,
         .batch = oracle_micro_batch,
@@ -53,7 +67,6 @@ void verify_close(struct train_rank *rank)
     free((void *)(uintptr_t)rank->oracle_tokens.tokens);
     free(rank->full);
     free(rank->expected);
-    free(rank->other);
 }
 
 static uint64_t bits_at(const void *array, size_t element_bytes, size_t i)
@@ -63,87 +76,82 @@ static uint64_t bits_at(const void *array, size_t element_bytes, size_t i)
     return bits;
 }
 
-// Compares a full bucket, tensor by tensor, and keeps the first difference in the model's order.
-static void compare(struct train_rank *rank, int bucket, const char *state, const void *expected, const void *actual,
-                    size_t element_bytes, int *first_param, struct train_difference *difference)
+// The first difference of the tensors in the whole model's order.
+struct tensor_difference {
+    int first_param;
+    struct train_difference difference;
+};
+
+// Compares a full bucket, tensor by tensor, and keeps the first difference.
+static void compare(struct train_rank *rank, const struct train_bucket *b, const char *state, size_t element_bytes,
+                    struct tensor_difference *first)
 {
-    const struct layout *layout = &rank->stage.layout;
-    const struct bucket *b = &layout->buckets[bucket];
-    for (int i = 0; i < b->param_count; i++) {
-        int param = b->params[i];
-        size_t count = rank->model->params[param].count;
-        size_t at = layout->offset_of[param] * element_bytes;
-        const char *e = (const char *)expected + at, *a = (const char *)actual + at;
-        if ((difference->found && param >= *first_param) || memcmp(e, a, count * element_bytes) == 0)
+    for (int i = 0; i < b->piece_count; i++) {
+        const struct model_slice *slice = &b->pieces[i].slice;
+        size_t at = b->pieces[i].offset * element_bytes, count = model_slice_count(slice);
+        const char *e = (const char *)rank->expected + at, *a = (const char *)rank->full + at;
+        if ((first->difference.found && slice->param >= first->first_param) || memcmp(e, a, count * element_bytes) == 0)
             continue;
         size_t k = 0;
         while (bits_at(e, element_bytes, k) == bits_at(a, element_bytes, k))
             k++;
-        *first_param = param;
-        *difference = (struct train_difference){
+        first->first_param = slice->param;
+        first->difference = (struct train_difference){
             .found = true,
             .rank = rank->rank,
-            .element = k,
+            .element = model_slice_index(slice, k),
             .expected_bits = bits_at(e, element_bytes, k),
             .actual_bits = bits_at(a, element_bytes, k),
             .bits = (int)(8 * element_bytes),
         };
-        snprintf(difference->state, sizeof difference->state, "%s", state);
-        snprintf(difference->tensor, sizeof difference->tensor, "%s", rank->model->params[param].name);
+        snprintf(first->difference.state, sizeof first->difference.state, "%s", state);
+        snprintf(first->difference.tensor, sizeof first->difference.tensor, "%s",
+                 rank->setting->model->params[slice->param].name);
     }
 }
 
-// The oracle's tensors of one bucket, laid out as the bucket of a part is. state STATE_COUNT: in the model's dtype.
-static void lay_out(const struct train_rank *rank, int bucket, int part, int state, size_t element_bytes, void *out)
+// The oracle's tensors of one bucket, laid out as the bucket is. state STATE_COUNT: in the model's dtype.
+static void lay_out(const struct train_rank *rank, const struct train_bucket *b, int state, size_t element_bytes)
 {
-    const struct layout *layout = &rank->stage.layout;
-    const struct bucket *b = &layout->buckets[bucket];
-    for (int i = 0; i < b->param_count; i++) {
-        int param = b->params[i];
-        const struct oracle_states states = oracle_states(rank->oracle, train_part_param(rank, part, param));
+    for (int i = 0; i < b->piece_count; i++) {
+        const struct train_piece *piece = &b->pieces[i];
+        const struct oracle_states states = oracle_states(rank->oracle, piece->slice.param);
         const void *const tensors[] = {
             [STATE_PARAMETER] = states.parameter,
             [STATE_EXP_AVG] = states.exp_avg,
             [STATE_EXP_AVG_SQ] = states.exp_avg_sq,
             [STATE_COUNT] = states.model_params,
         };
-        memcpy((char *)out + layout->offset_of[param] * element_bytes, tensors[state],
-               rank->model->params[param].count * element_bytes);
+        model_slice_take(&piece->slice, tensors[state], element_bytes,
+                         (char *)rank->expected + piece->offset * element_bytes);
     }
 }
 
-// Collective: what rank 0 expects of this rank's bucket. Without replicas and experts only rank 0 compares fp32 states.
-static int expect(struct train_rank *rank, int bucket, int state, size_t element_bytes)
-{
-    const struct bucket *b = &rank->stage.layout.buckets[bucket];
-    bool all = state == STATE_COUNT || rank->stage.replica_comm || b->expert;
-    for (int part = 0; part < train_part_count(rank, b); part++) {
-        void *room = part == train_part_own(rank, b) ? rank->expected : rank->other;
-        if (rank->rank == 0)
-            lay_out(rank, bucket, part, state, element_bytes, room);
-        if (all)
-            TRY(comm_broadcast(rank->comm, room, b->count * element_bytes, 0));
-    }
-    return ERR_NONE;
-}
-
-// Rank 0 collects and compares fp32 states, and so does the first rank of every replica and of every expert's ranks.
-// Every rank compares its parameters in the model's dtype.
-static int compare_bucket(struct train_rank *rank, int bucket, int *first_param, struct train_difference *difference)
+// Rank 0 collects and compares fp32 states, and so does the first rank of every replica, part and expert. Every rank
+// compares its parameters in the model's dtype with those that rank 0 sends.
+static int compare_bucket(struct train_rank *rank, const struct train_bucket *b, void *context)
 {
     static const char *const names[] = {"parameter", "exp_avg", "exp_avg_sq"};
-    const struct bucket *b = &rank->stage.layout.buckets[bucket];
-    bool first = comm_rank(stage_exchange(&rank->stage, bucket)->comm) == 0;
+    bool sends = rank->stage.replica_comm || rank->part;
+    bool first = b->mine && comm_rank(stage_exchange(&rank->stage, b->index)->comm) == 0 && (sends || rank->rank == 0);
     for (int state = 0; state < STATE_COUNT && !b->frozen; state++) {
-        TRY(stage_collect(&rank->stage, bucket, (enum state)state, rank->full));
-        TRY(expect(rank, bucket, state, sizeof(float)));
+        if (b->mine)
+            TRY(stage_collect(&rank->stage, b->index, (enum state)state, rank->full));
+        if (rank->rank == 0)
+            lay_out(rank, b, state, sizeof(float));
+        if (sends)
+            TRY(comm_broadcast(rank->comm, rank->expected, b->count * sizeof(float), 0));
         if (first)
-            compare(rank, bucket, names[state], rank->expected, rank->full, sizeof(float), first_param, difference);
+            compare(rank, b, names[state], sizeof(float), context);
     }
     size_t element_bytes = dtype_bytes(rank->setting->config->precision);
-    TRY(stage_collect_model_params(&rank->stage, bucket, rank->full));
-    TRY(expect(rank, bucket, STATE_COUNT, element_bytes));
-    compare(rank, bucket, "copy", rank->expected, rank->full, element_bytes, first_param, difference);
+    if (b->mine)
+        TRY(stage_collect_model_params(&rank->stage, b->index, rank->full));
+    if (rank->rank == 0)
+        lay_out(rank, b, STATE_COUNT, element_bytes);
+    TRY(comm_broadcast(rank->comm, rank->expected, b->count * element_bytes, 0));
+    if (b->mine)
+        compare(rank, b, "copy", element_bytes, context);
     return ERR_NONE;
 }
 
@@ -182,12 +190,10 @@ int verify_step(struct train_rank *rank, uint64_t step, bool applied, double los
         compare_outcome(rank, applied, expected_applied, loss, expected_loss, &difference);
     }
     // Every rank takes part in every collective, even after a difference.
-    struct train_difference tensors = {0};
-    int first_param = 0;
-    for (int i = 0; i < rank->stage.layout.bucket_count; i++)
-        TRY(compare_bucket(rank, i, &first_param, &tensors));
+    struct tensor_difference tensors = {0};
+    TRY(train_each_bucket(rank, compare_bucket, &tensors));
     if (!difference.found)
-        difference = tensors;
+        difference = tensors.difference;
     difference.step = step;
 
     struct train_difference all[comm_world(comm)];
@@ -202,58 +208,67 @@ int verify_step(struct train_rank *rank, uint64_t step, bool applied, double los
     return ERR_NONE;
 }
 
-// A whole model's states, for rank 0: one state of its trainable tensors in order.
+// One state of the whole model on rank 0, collected from all parts. begin: of each parameter.
 struct whole_state {
-    float *elements;   // null: another rank
-    uint64_t *begins;  // by parameter
+    enum state state;
+    uint64_t *begin;
+    float *values;
 };
 
-// Collective: rank 0 receives a bucket of every part.
-static int collect_bucket(struct train_rank *rank, int bucket, enum state state, const struct whole_state *whole)
+static int collect_bucket(struct train_rank *rank, const struct train_bucket *b, void *context)
 {
-    const struct layout *layout = &rank->stage.layout;
-    const struct bucket *b = &layout->buckets[bucket];
-    TRY(stage_collect(&rank->stage, bucket, state, rank->full));
-    for (int part = 0; part < train_part_count(rank, b); part++) {
-        float *full = part == train_part_own(rank, b) ? rank->full : rank->other;
-        if (b->expert)
-            TRY(comm_broadcast(rank->comm, full, b->count * sizeof *full, part));
-        for (int i = 0; whole->elements && i < b->param_count; i++) {
-            int param = b->params[i];
-            memcpy(whole->elements + whole->begins[train_part_param(rank, part, param)],
-                   full + layout->offset_of[param], rank->model->params[param].count * sizeof *full);
-        }
+    const struct whole_state *whole = context;
+    if (b->frozen)
+        return ERR_NONE;
+    if (b->mine)
+        TRY(stage_collect(&rank->stage, b->index, whole->state, rank->full));
+    if (b->first_rank != 0)
+        TRY(comm_broadcast(rank->comm, rank->full, b->count * sizeof(float), b->first_rank));
+    for (int i = 0; whole->values && i < b->piece_count; i++)
+        model_slice_put(&b->pieces[i].slice, rank->full + b->pieces[i].offset, sizeof(float),
+                        whole->values + whole->begin[b->pieces[i].slice.param]);
+    return ERR_NONE;
+}
+
+static int digest_states(struct train_rank *rank, XXH3_state_t *hash, struct whole_state *whole)
+{
+    const struct model *model = rank->setting->model;
+    for (int state = 0; state < STATE_COUNT; state++) {
+        whole->state = (enum state)state;
+        TRY(train_each_bucket(rank, collect_bucket, whole));
+        for (int param = 0; hash && param < model->param_count; param++)
+            if (!model->params[param].frozen)
+                XXH3_128bits_update(hash, whole->values + whole->begin[param],
+                                    model->params[param].count * sizeof(float));
     }
     return ERR_NONE;
 }
 
-// Of the trainable tensors in the whole model's order: all parameters, then all exp_avg, then all exp_avg_sq.
+// Of the trainable tensors in the model's order: all parameters, then all exp_avg, then all exp_avg_sq.
 int verify_digest(struct train_rank *rank, char digest[FILE_DIGEST_BYTES])
 {
     const struct model *model = rank->setting->model;
-    bool first = rank->rank == 0;
-    uint64_t elements = 0, *begins = calloc((size_t)model->param_count + 1, sizeof *begins);
-    for (int param = 0; begins && param < model->param_count; param++) {
-        begins[param] = elements;
-        elements += model->params[param].frozen ? 0 : model->params[param].count;
-    }
-    XXH3_state_t *hash = first ? XXH3_createState() : NULL;
-    const struct whole_state whole = {first ? malloc((elements + 1) * sizeof(float)) : NULL, begins};
+    bool here = rank->rank == 0;
+    XXH3_state_t *hash = here ? XXH3_createState() : NULL;
+    uint64_t elements = model_param_elements(model, true), begin = 0;
+    struct whole_state whole = {.begin = calloc((size_t)model->param_count + 1, sizeof *whole.begin),
+                                .values = here ? malloc((elements + 1) * sizeof *whole.values) : NULL};
     int rc = ERR_NONE;
-    if (!begins || (first && (!hash || !whole.elements)))
+    if (!whole.begin || (here && (!hash || !whole.values)))
         rc = err_set(ERR_MEMORY, "no memory for a digest of %llu elements", (unsigned long long)elements);
+    for (int param = 0; whole.begin && param < model->param_count; param++) {
+        whole.begin[param] = begin;
+        begin += model->params[param].frozen ? 0 : model->params[param].count;
+    }
     if (hash)
         XXH3_128bits_reset(hash);
-    for (int state = 0; rc == ERR_NONE && state < STATE_COUNT; state++) {
-        for (int i = 0; rc == ERR_NONE && i < rank->stage.layout.trainable_count; i++)
-            rc = collect_bucket(rank, i, (enum state)state, &whole);
-        if (rc == ERR_NONE && hash)
-            XXH3_128bits_update(hash, whole.elements, elements * sizeof *whole.elements);
-    }
-    if (hash)
+    comm_count_in(rank->comm, NULL);
+    if (rc == ERR_NONE)
+        rc = digest_states(rank, hash, &whole);
+    if (rc == ERR_NONE && here)
         digest_text(XXH3_128bits_digest(hash), digest);
     XXH3_freeState(hash);
-    free(whole.elements);
-    free(begins);
+    free(whole.values);
+    free(whole.begin);
     return rc;
 }

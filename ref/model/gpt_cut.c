@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// The products with a layer's matrices, whole or over blocks (gpt.h, product_blocks), on one rank or on those of tensor
+// parallelism (Megatron-LM, arXiv:1909.08053, section 3). With blocks every product has the shape of one block,
+// wherever the block lies.
+//
+// The sum over blocks is a balanced binary tree: ((b0 + b1) + (b2 + b3)). A rank folds the subtree of its own blocks,
+// and the T ranks sum T partial sums: each receives a slice of all of them (all-to-all), folds it as the upper part of
+// the tree, and all gather the slices (all-gather). These are the 2 (T-1)/T of a ring all-reduce, with an order that
+// does not depend on T.
+#include "ref/model/gpt_cut.h"
+
+#include "base/err.h"
+#include "ref/comm/comm.h"
+
+#include <assert.h>
+
+bool pass_is_cut(const struct gpt_pass *pass)
+{
+    return pass->shape->product_blocks > 1;
+}
+
+// Matrices of a block whose columns are cut; the others' rows are.
+static bool has_columns_cut(int index)
+{
+    return index == QKV_WEIGHT || index == FC_WEIGHT;
+}
+
+// The blocks of columns of a matrix: QKV has three for each block of heads, in the order of its columns.
+static size_t column_blocks(const struct gpt_pass *pass, int index)
+{
+    return (index == QKV_WEIGHT ? 3 : 1) * pass->blocks;
+}
+
+struct matmul_operand pass_operand(const struct gpt_pass *pass, const void *data, size_t element, size_t stride,
+                                   bool transposed)
+{
+    return (struct matmul_operand){(const char *)data + element * pass->operand_bytes, stride, transposed};
+}
+
+// `width` columns of a result from `column` on.
+static struct gpt_result columns(const struct gpt_pass *pass, struct gpt_result result, size_t column, size_t width)
+{
+    size_t bytes = result.is_operand ? pass->operand_bytes : sizeof(float);
+    result.data = (char *)result.data + column * bytes;
+    result.stride = result.stride ? result.stride : result.width;
+    result.width = width;
+    return result;
+}
+
+static float *partial(const struct gpt_pass *pass, size_t level)
+{
+    return pass->memory + pass->at.partials + level * pass->rows * pass->width;
+}
+
+// Leaves the sum of a subtree in the level's partial sum; higher levels are scratch.
+static void sum_subtree(const struct gpt_pass *pass, const struct gpt_blocks *blocks, size_t first, size_t count,
+                        size_t level)
+{
+    float *sum = partial(pass, level), *other = partial(pass, level + 1);
+    if (count == 1) {
+        blocks->make(pass, blocks, first, (struct gpt_result){.data = sum, .width = pass->width});
+        return;
+    }
+    sum_subtree(pass, blocks, first, count / 2, level);
+    sum_subtree(pass, blocks, first + count / 2, count / 2, level + 1);
+    for (size_t i = 0; i < pass->rows * pass->width; i++)
+        sum[i] += other[i];
+}
+
+void pass_fold_tree(float *slices, size_t slice_count, size_t stride)
+{
+    for (size_t apart = 1; apart < slice_count; apart *= 2)
+        for (size_t i = 0; i + apart < slice_count; i += 2 * apart)
+            for (size_t k = 0; k < stride; k++)
+                slices[i * stride + k] += slices[(i + apart) * stride + k];
+}
+
+static int exchange(const struct gpt_pass *pass, float *sum)
+{
+    struct comm *comm = pass->run->tensor_comm;
+    size_t world = (size_t)comm_world(comm), rank = (size_t)comm_rank(comm), total = pass->rows * pass->width;
+    size_t counts[world], offsets[world], own_counts[world], own_offsets[world], used = 0;
+    for (size_t i = 0; i < world; i++) {
+        counts[i] = total / world + (i < total % world);
+        offsets[i] = used;
+        used += counts[i];
+    }
+    for (size_t i = 0; i < world; i++) {
+        own_counts[i] = counts[rank];
+        own_offsets[i] = i * counts[rank];
+    }
+    float *slices = pass->memory + pass->at.slices;
+    TRY(comm_all_to_all(comm, sum, counts, offsets, slices, own_counts, own_offsets, DTYPE_FP32));
+    pass_fold_tree(slices, world, counts[rank]);
+    return comm_all_gather(comm, slices, sum, counts, offsets, DTYPE_FP32);
+}
+
+float *pass_sum_parts(const struct gpt_pass *pass)
+{
+    struct model_run *run = pass->run;
+    float *sum = partial(pass, 0);
+    if (pass->parts > 1 && run->code == ERR_NONE)
+        run->code = run->tensor_comm ? exchange(pass, sum)
+                                     : err_set(ERR_INTERNAL, "a part of %s runs without the others", run->model->name);
+    return sum;
+}
+
+float *pass_sum_blocks(const struct gpt_pass *pass, const struct gpt_blocks *blocks)
+{
+    sum_subtree(pass, blocks, 0, pass->blocks, 0);
+    return pass_sum_parts(pass);
+}
+
+static void sum_into(const struct gpt_pass *pass, const struct gpt_blocks *blocks, struct gpt_result out)
+{
+    assert(!out.is_operand && out.width == pass->width);
+    const float *sum = pass_sum_blocks(pass, blocks);
+    float *to = out.data;
+    for (size_t i = 0; i < pass->rows * pass->width; i++)
+        to[i] = out.add ? to[i] + sum[i] : sum[i];
+}
+
+// A block's rows of W: out = in_b W_b.
+static void make_rows_product(const struct gpt_pass *pass, const struct gpt_blocks *s, size_t block,
+                              struct gpt_result out)
+{
+    size_t k = s->width / pass->blocks;
+    pass_product(pass, pass->rows, k, pass_operand(pass, s->in, block * k, s->width, false),
+                 pass_operand(pass, pass->weights[s->index], block * k * pass->width, pass->width, false), out);
+}
+
+// A block's columns of W: din = dout_b W_b^T; of QKV query, key and value, one after the other.
+static void make_columns_back(const struct gpt_pass *pass, const struct gpt_blocks *s, size_t block,
+                              struct gpt_result out)
+{
+    size_t k = s->width / column_blocks(pass, s->index);
+    for (size_t column = block * k; column < s->width; column += k * pass->blocks) {
+        pass_product(pass, pass->rows, k, pass_operand(pass, s->in, column, s->width, false),
+                     pass_operand(pass, pass->weights[s->index], column, s->width, true), out);
+        out.add = true;
+    }
+}
+
+static void multiply_blocks(const struct gpt_pass *pass, int index, const void *in, size_t in_width,
+                            struct gpt_result out)
+{
+    if (!has_columns_cut(index)) {
+        sum_into(pass, &(struct gpt_blocks){make_rows_product, index, in, in_width}, out);
+        return;
+    }
+    size_t n = out.width / column_blocks(pass, index);
+    for (size_t column = 0; column < out.width; column += n)
+        pass_product(pass, pass->rows, in_width, pass_operand(pass, in, 0, in_width, false),
+                     pass_operand(pass, pass->weights[index], column, out.width, false), columns(pass, out, column, n));
+}
+
+static void multiply_back_blocks(const struct gpt_pass *pass, int index, const void *out_gradient, size_t out_width,
+                                 struct gpt_result in_gradient)
+{
+    if (has_columns_cut(index)) {
+        sum_into(pass, &(struct gpt_blocks){make_columns_back, index, out_gradient, out_width}, in_gradient);
+        return;
+    }
+    size_t n = in_gradient.width / pass->blocks;
+    for (size_t column = 0; column < in_gradient.width; column += n)
+        pass_product(pass, pass->rows, out_width, pass_operand(pass, out_gradient, 0, out_width, false),
+                     pass_operand(pass, pass->weights[index], column * out_width, out_width, true),
+                     columns(pass, in_gradient, column, n));
+}
+
+static void weight_gradient_blocks(const struct gpt_pass *pass, int index, const void *in, size_t in_width,
+                                   const void *out_gradient, size_t out_width)
+{
+    if (!pass_wants(pass, index))
+        return;
+    float *target = pass_gradient(pass, index);
+    bool by_column = has_columns_cut(index);
+    size_t blocks = by_column ? column_blocks(pass, index) : pass->blocks;
+    size_t m = by_column ? in_width : in_width / blocks, n = by_column ? out_width / blocks : out_width;
+    for (size_t block = 0; block < blocks; block++) {
+        size_t row = by_column ? 0 : block * m, column = by_column ? block * n : 0;
+        pass_product(pass, m, pass->rows, pass_operand(pass, in, row, in_width, true),
+                     pass_operand(pass, out_gradient, column, out_width, false),
+                     (struct gpt_result){.data = target + row * out_width + column, .width = n, .stride = out_width});
+    }
+    pass_hand_over(pass, index, target);
+}
+
+void pass_multiply(const struct gpt_pass *pass, int index, const void *in, size_t in_width, struct gpt_result out)
+{
+    if (pass_is_cut(pass)) {
+        multiply_blocks(pass, index, in, in_width, out);
+        return;
+    }
+    pass_product(pass, pass->rows, in_width, (struct matmul_operand){in, in_width, false},
+                 (struct matmul_operand){pass->weights[index], out.width, false}, out);
+}
+
+void pass_multiply_back(const struct gpt_pass *pass, int index, const void *out_gradient, size_t out_width,
+                        struct gpt_result in_gradient)
+{
+    if (pass_is_cut(pass)) {
+        multiply_back_blocks(pass, index, out_gradient, out_width, in_gradient);
+        return;
+    }
+    pass_product(pass, pass->rows, out_width, (struct matmul_operand){out_gradient, out_width, false},
+                 (struct matmul_operand){pass->weights[index], out_width, true}, in_gradient);
+}
+
+void pass_weight_gradient(const struct gpt_pass *pass, int index, const void *in, size_t in_width,
+                          const void *out_gradient, size_t out_width)
+{
+    if (pass_is_cut(pass)) {
+        weight_gradient_blocks(pass, index, in, in_width, out_gradient, out_width);
+        return;
+    }
+    pass_weight_product(pass, index, in_width, (struct matmul_operand){in, in_width, true}, out_gradient, out_width);
+}

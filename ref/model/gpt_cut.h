@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The passes of a GPT whose products are over blocks (gpt.h, product_blocks): gpt_cut.c has the products of its layers
+// (gpt_pass.h) and their sums, gpt_cut_ends.c the embedding and the head over blocks of the vocabulary.
+#ifndef ZG_GPT_CUT_H
+#define ZG_GPT_CUT_H
+
+#include "ref/model/gpt_pass.h"
+
+// True if the model has blocks.
+bool pass_is_cut(const struct gpt_pass *pass);
+
+// A sum over blocks of products of [rows][width]: make overwrites out with this rank's block-th term. The other fields
+// are make's.
+struct gpt_blocks {
+    void (*make)(const struct gpt_pass *pass, const struct gpt_blocks *blocks, size_t block, struct gpt_result out);
+    int index;
+    const void *in;
+    size_t width;  // of in, all blocks of this rank
+};
+
+// Returns the sum over all blocks of all ranks. It lies in scratch memory, valid until the next sum.
+float *pass_sum_blocks(const struct gpt_pass *pass, const struct gpt_blocks *blocks);
+
+// The same for this rank's partial sum, which is in that memory: [rows][width] floats at at.partials.
+float *pass_sum_parts(const struct gpt_pass *pass);
+
+// slices[0] = the sum of slice_count slices, a power of two, of `stride` floats, as a balanced tree. Overwrites them.
+void pass_fold_tree(float *slices, size_t slice_count, size_t stride);
+
+// An operand that begins at an element.
+struct matmul_operand pass_operand(const struct gpt_pass *pass, const void *data, size_t element, size_t stride,
+                                   bool transposed);
+
+void gpt_cut_embedding_forward(const struct gpt_pass *pass, const struct token_rows *rows);
+void gpt_cut_token_backward(const struct gpt_pass *pass, const struct token_rows *rows, const float *in,
+                            float *gradient);
+// The products of the head and its loss; the layer norm around them is every GPT's.
+void gpt_cut_head_forward(const struct gpt_pass *pass, const struct token_rows *rows, const void *normed);
+void gpt_cut_head_backward(const struct gpt_pass *pass, const struct token_rows *rows, float scale, const void *normed,
+                           float *normed_gradient);
+
+#endif

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a GPT is cut into parts. Tensor parallelism (Megatron-LM, arXiv:1909.08053, section 3) gives each rank as many of
+// the model's blocks: columns of c_attn and c_fc with their biases, rows of the c_proj, rows of the token embedding.
+// Everything else every rank has, and the first one counts it. Expert parallelism gives each rank as many experts.
+#include "ref/model/gpt_pass.h"
+
+#include "base/err.h"
+
+int gpt_check_blocks(const char *name, const struct gpt_shape *shape)
+{
+    size_t blocks = shape->product_blocks;
+    if (blocks == 0 || (blocks & (blocks - 1)) != 0 || shape->head_count % blocks != 0 ||
+        shape->vocabulary % blocks != 0)
+        return err_set(ERR_USAGE,
+                       "%s cannot have %zu blocks: expected a power of two that divides the %zu heads and the "
+                       "vocabulary of %zu",
+                       name, blocks, shape->head_count, shape->vocabulary);
+    if (blocks > 1 && (shape->tile_count > 1 || shape->lora.rank > 0))
+        return err_set(ERR_USAGE, "%s has blocks beside %s: leave out one of them", name,
+                       shape->tile_count > 1 ? "tiles" : "adapters");
+    return ERR_NONE;
+}
+
+struct gpt_widths gpt_widths_of(const struct model *model)
+{
+    const struct gpt_shape *shape = model->shape;
+    size_t parts = model->part ? (size_t)model->part->place.tensor_parts : 1;
+    return (struct gpt_widths){
+        .parts = parts,
+        .part = model->part ? (size_t)model->part->place.tensor : 0,
+        .blocks = shape->product_blocks / parts,
+        .heads = shape->head_count / parts,
+        .heads_width = shape->width / parts,
+        .tile_width = 4 * shape->width / shape->tile_count / parts,
+        .vocabulary = shape->vocabulary / parts,
+    };
+}
+
+int gpt_place(const struct model *whole, const struct model_place *place, int *first_layer, int *layer_count)
+{
+    const struct gpt_shape *shape = whole->shape;
+    *first_layer = 0;
+    *layer_count = whole->layer_count;
+    if (shape->product_blocks % (size_t)place->tensor_parts != 0)
+        return err_set(ERR_USAGE,
+                       "mesh tensor=%d does not divide the %zu blocks of the model %s: a model with blocks=%d has "
+                       "products that can be cut so",
+                       place->tensor_parts, shape->product_blocks, whole->name, place->tensor_parts);
+    if (place->expert_parts > 1 && whole->expert_count % place->expert_parts != 0)
+        return err_set(ERR_USAGE, "mesh expert=%d does not divide the %d experts of the model %s", place->expert_parts,
+                       whole->expert_count, whole->name);
+    if (place->pipeline_parts > 1)
+        return err_set(ERR_USAGE, "the model %s cannot be cut over pipeline parallelism", whole->name);
+    return ERR_NONE;
+}
+
+// `count` blocks of columns, or of rows, each of which loses all but one of `parts` equal parts.
+static void cut(const struct model_place *place, size_t count, size_t block_size, struct model_slice *slice)
+{
+    size_t own = block_size / (size_t)place->tensor_parts;
+    slice->begin = (size_t)place->tensor * own;
+    slice->block_count = count;
+    slice->block_size = own;
+    slice->stride = block_size;
+}
+
+int gpt_slice(const struct model *whole, const struct model_place *place, struct model_slice *slice,
+              struct model_param *param)
+{
+    const struct gpt_shape *shape = whole->shape;
+    size_t parts = (size_t)place->tensor_parts, rows = param->shape[0];
+    bool in_block = slice->param >= FIRST_BLOCK_PARAM && slice->param < whole->param_count - 2;
+    int role = in_block ? (slice->param - FIRST_BLOCK_PARAM) % BLOCK_PARAMS : -1;
+    slice->counted = place->tensor == 0;
+    if (param->expert &&
+        gpt_expert_of(shape, slice->param) / (whole->expert_count / place->expert_parts) != place->expert)
+        slice->block_count = 0;
+    if (parts == 1)
+        return ERR_NONE;
+    if (slice->param == TOKEN_WEIGHT || role == PROJ_WEIGHT || role == OUT_WEIGHT)
+        cut(place, 1, param->count, slice);
+    else if (role == QKV_WEIGHT || role == QKV_BIAS)
+        cut(place, role == QKV_BIAS ? 3 : 3 * rows, shape->width, slice);
+    else if (role == FC_WEIGHT || role == FC_BIAS)
+        cut(place, role == FC_BIAS ? 1 : rows, 4 * shape->width, slice);
+    else
+        return ERR_NONE;
+    param->shape[role == QKV_WEIGHT || role == FC_WEIGHT ? 1 : 0] /= parts;
+    slice->counted = true;
+    return ERR_NONE;
+}
+
+struct model_exchange gpt_exchange(const struct model *model, int layer, size_t sequence_count, bool backward,
+                                   bool checkpointing)
+{
+    const struct gpt_shape *shape = model->shape;
+    size_t rows = sequence_count * shape->sequence_length;
+    bool again = backward && checkpointing;
+    struct model_exchange e = {.sum_elements = rows * shape->width};
+    switch (gpt_layer_of(model, layer).kind) {
+    case GPT_EMBEDDING:
+        e.sums = backward ? 0 : 1;
+        break;
+    case GPT_BLOCK:
+        e.sums = 2 + again;  // recomputation ends before the MLP's output
+        break;
+    case GPT_HEAD:
+        e.sums = backward;
+        e.gathered_elements = !backward || again ? 3 * rows : 0;
+        break;
+    }
+    return e;
+}

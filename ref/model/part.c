@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ref/model/part.h"
+
+#include "base/err.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+size_t model_slice_count(const struct model_slice *slice)
+{
+    return slice->block_count * slice->block_size;
+}
+
+size_t model_slice_index(const struct model_slice *slice, size_t i)
+{
+    return slice->begin + i / slice->block_size * slice->stride + i % slice->block_size;
+}
+
+bool model_slice_next(const struct model_slice *slice, size_t end, size_t *at, size_t *index, size_t *count)
+{
+    if (*at >= end)
+        return false;
+    size_t left = slice->block_size - *at % slice->block_size;
+    *index = model_slice_index(slice, *at);
+    *count = left < end - *at ? left : end - *at;
+    *at += *count;
+    return true;
+}
+
+struct model_slice model_slice_whole(const struct model *whole, int param)
+{
+    return (struct model_slice){
+        .param = param, .block_count = 1, .block_size = whole->params[param].count, .counted = true};
+}
+
+// `put`: from the slice's elements to the whole parameter; otherwise the other way.
+static void copy(const struct model_slice *slice, char *whole, char *part, size_t element_bytes, bool put)
+{
+    size_t bytes = slice->block_size * element_bytes;
+    for (size_t i = 0; bytes > 0 && i < slice->block_count; i++) {
+        char *there = whole + (slice->begin + i * slice->stride) * element_bytes, *here = part + i * bytes;
+        memcpy(put ? there : here, put ? here : there, bytes);
+    }
+}
+
+void model_slice_take(const struct model_slice *slice, const void *whole, size_t element_bytes, void *out)
+{
+    copy(slice, (char *)(uintptr_t)whole, out, element_bytes, false);
+}
+
+void model_slice_put(const struct model_slice *slice, const void *from, size_t element_bytes, void *whole)
+{
+    copy(slice, whole, (char *)(uintptr_t)from, element_bytes, true);
+}
+
+// The whole parameter's initial values, cut. Out of memory they are NaN, which no check accepts.
+static void initialise(const struct model *model, int param, uint64_t seed, float *out)
+{
+    const struct model_part *part = model->part;
+    const struct model_slice *slice = &part->slices[param];
+    float *whole = malloc((part->whole->params[slice->param].count + 1) * sizeof *whole);
+    if (!whole) {
+        memset(out, 0xff, model->params[param].count * sizeof *out);
+        return;
+    }
+    model_initialise(part->whole, slice->param, seed, whole);
+    model_slice_take(slice, whole, sizeof *whole, out);
+    free(whole);
+}
+
+static bool layer_uses(const struct model_layer *layer, int param)
+{
+    for (int i = 0; i < layer->param_count; i++)
+        if (layer->params[i] == param)
+            return true;
+    return false;
+}
+
+// Adds the whole model's parameter if a layer of the part uses it and its slice is not empty.
+static int add_param(struct model_part *part, int param)
+{
+    struct model_param *p = &part->params[part->model.param_count];
+    struct model_slice *slice = &part->slices[part->model.param_count];
+    *p = part->whole->params[param];
+    p->layer_count = 0;
+    for (int i = part->model.layer_count - 1; i >= 0; i--)
+        if (layer_uses(&part->whole->layers[part->first_layer + i], param)) {
+            p->first_layer = i;
+            p->layer_count++;
+        }
+    if (p->layer_count == 0)
+        return ERR_NONE;
+    *slice = model_slice_whole(part->whole, param);
+    if (part->whole->operations->slice)
+        TRY(part->whole->operations->slice(part->whole, &part->place, slice, p));
+    if (slice->block_count == 0)
+        return ERR_NONE;
+    p->count = model_slice_count(slice);
+    p->duplicate = !slice->counted;
+    part->model.param_count++;
+    return ERR_NONE;
+}
+
+// The part's index of a whole parameter; -1: it has nothing of it.
+static int index_of(const struct model_part *part, int param)
+{
+    for (int i = 0; i < part->model.param_count; i++)
+        if (part->slices[i].param == param)
+            return i;
+    return -1;
+}
+
+static void add_layer(struct model_part *part, int layer, int *list)
+{
+    const struct model_layer *from = &part->whole->layers[part->first_layer + layer];
+    part->layers[layer] = *from;
+    part->layers[layer].params = list;
+    part->layers[layer].param_count = 0;
+    for (int i = 0; i < from->param_count; i++) {
+        int index = index_of(part, from->params[i]);
+        if (index >= 0)
+            list[part->layers[layer].param_count++] = index;
+    }
+}
+
+static int make(struct model_part *part)
+{
+    const struct model *whole = part->whole;
+    size_t layer_params = 0;
+    for (int i = 0; i < whole->layer_count; i++)
+        layer_params += (size_t)whole->layers[i].param_count;
+    part->params = calloc((size_t)whole->param_count + 1, sizeof *part->params);
+    part->slices = calloc((size_t)whole->param_count + 1, sizeof *part->slices);
+    part->layers = calloc((size_t)whole->layer_count + 1, sizeof *part->layers);
+    part->layer_params = calloc(layer_params + 1, sizeof *part->layer_params);
+    if (!part->params || !part->slices || !part->layers || !part->layer_params)
+        return err_set(ERR_MEMORY, "no memory for a part of the model %s", whole->name);
+    part->model.params = part->params;
+    part->model.layers = part->layers;
+    for (int i = 0; i < whole->param_count; i++)
+        TRY(add_param(part, i));
+    int *list = part->layer_params;
+    for (int i = 0; i < part->model.layer_count; i++, list += part->layers[i - 1].param_count)
+        add_layer(part, i, list);
+    return ERR_NONE;
+}
+
+int model_part_open(const struct model *whole, const struct model_place *place, struct model_part **out)
+{
+    struct model_part *part = *out = calloc(1, sizeof *part);
+    if (!part)
+        return err_set(ERR_MEMORY, "no memory for a part of the model %s", whole->name);
+    part->model = *whole;
+    part->place = *place;
+    part->whole = whole;
+    part->operations = *whole->operations;
+    part->operations.initialise = initialise;
+    part->model.operations = &part->operations;
+    part->model.part = part;
+    part->model.param_count = 0;
+    int code = ERR_NONE;
+    if (!whole->operations->place)
+        code =
+            err_set(ERR_USAGE, "the model %s cannot be cut over tensor or pipeline parallelism; GPTs can", whole->name);
+    if (code == ERR_NONE)
+        code = whole->operations->place(whole, place, &part->first_layer, &part->model.layer_count);
+    if (code == ERR_NONE)
+        code = make(part);
+    if (code != ERR_NONE) {
+        model_part_close(part);
+        *out = NULL;
+    }
+    return code;
+}
+
+void model_part_close(struct model_part *part)
+{
+    if (!part)
+        return;
+    free(part->params);
+    free(part->slices);
+    free(part->layers);
+    free(part->layer_params);
+    free(part);
+}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the decision about a step (optimizer.c), the update (sub_group.c) and speculation (speculation.c) share.
+#ifndef ZG_OPTIMIZER_INTERNAL_H
+#define ZG_OPTIMIZER_INTERNAL_H
+
+#include "ref/optimizer/optimizer.h"
+
+// Begins update t + 1 with gradients that were made with that loss scale.
+int optimizer_advance(struct optimizer *optimizer, double scale);
+
+// Issues the update of a bucket's shard, in place or into the places of a speculative one.
+int optimizer_issue_update(struct optimizer *optimizer, int bucket, bool speculative);
+
+// Makes the parameters that wait in `pending` this rank's shard of the parameters.
+int optimizer_show_pending(struct optimizer *optimizer, int bucket);
+
+// Makes a bucket's speculative update the update; drops those of all buckets, and returns whether there were any.
+int optimizer_commit(struct optimizer *optimizer, int bucket);
+bool optimizer_drop(struct optimizer *optimizer);
+
+#endif

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Updates that begin before the step is decided. The global norm and the overflow check need every gradient, but most
+// steps are neither clipped nor skipped. So a bucket is updated as soon as its gradient is complete, beside the rest of
+// backward, as if the step were certain: into other places than those of its states. When the decision is known,
+//
+//   applied, not clipped   the places are exchanged: this is the update (commit)
+//   clipped                what was written is forgotten, and the update is made again from the states, with the
+//                          coefficient
+//   skipped                what was written is forgotten
+//
+// The states before the step stay as they are until the commit, so that nothing is ever undone by arithmetic: no bit
+// differs from an update after the decision. (SuperOffload, arXiv 2509.21271, section 4.4,
+// "speculation-then-validation", updates in place and undoes a step by an inverse of Adam, which rounds.) The price is
+// room for the states twice, where they are offloaded: on NVMe a second range that costs no transfer, on the host a
+// copy of the states in memory.
+#include "ref/optimizer/optimizer_internal.h"
+
+#include "base/err.h"
+
+#include <assert.h>
+
+bool placement_is_speculative(const struct config *config, const struct placement *placement)
+{
+    return config->speculative_update && placement->optimizer_tier != TIER_DEVICE &&
+           placement->gradient_tier != TIER_DEVICE;
+}
+
+// Nothing comes between the gradients and the update.
+static bool is_certain(const struct config *config)
+{
+    return !config->check_overflow && config->gradient_clipping == 0 && config->delayed_update_start_step == 0;
+}
+
+int optimizer_update_early(struct optimizer *o, int bucket)
+{
+    bool certain = is_certain(o->config);
+    if (!certain && !placement_is_speculative(o->config, &o->placements[bucket]))
+        return ERR_NONE;
+    if (!o->began) {
+        // No operation of the previous step is left that reads these fields.
+        TRY(optimizer_advance(o, scaler_scale(&o->scaler)));
+        o->coefficient = 1.0f;
+        o->began = true;
+    }
+    if (certain)
+        return optimizer_update(o, bucket);
+    assert(!o->speculated[bucket]);
+    o->speculated[bucket] = true;
+    return optimizer_issue_update(o, bucket, true);
+}
+
+static void exchange(float **a, float **b)
+{
+    float *kept = *a;
+    *a = *b;
+    *b = kept;
+}
+
+int optimizer_commit(struct optimizer *o, int bucket)
+{
+    struct placement *placement = &o->placements[bucket];
+    assert(o->speculated[bucket] && o->coefficient == 1.0f);
+    o->speculated[bucket] = false;
+    exchange(&placement->master, &placement->speculated.master);
+    exchange(&placement->exp_avg, &placement->speculated.exp_avg);
+    exchange(&placement->exp_avg_sq, &placement->speculated.exp_avg_sq);
+    return optimizer_show_pending(o, bucket);
+}
+
+bool optimizer_drop(struct optimizer *o)
+{
+    bool any = false;
+    for (int i = 0; i < o->layout->trainable_count; i++) {
+        any |= o->speculated[i];
+        o->speculated[i] = false;
+    }
+    return any;
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank's place on a mesh with tensor or pipeline parallelism: its part of the model, the ranks that train the same
+// part, and the ranks that have the same micro-batches. Elsewhere the part is the whole model.
+#include "ref/train/train_internal.h"
+
+#include "base/err.h"
+
+#include <stdlib.h>
+
+// Recipes that treat a tensor's last elements differently would see those of a slice.
+static int check_recipe(const struct train_rank *rank)
+{
+    const char *name = rank->setting->config->recipe;
+    const struct recipe *recipe = recipe_find(name);
+    if (recipe && recipe->lanes > 0 && rank->mesh.tensor > 1)
+        return err_set(ERR_USAGE,
+                       "recipe %s treats the last elements of a tensor differently, and tensor parallelism moves them: "
+                       "choose another recipe, or a mesh without tensor",
+                       name);
+    return ERR_NONE;
+}
+
+// The number of the part that a rank trains, and the first rank that trains it.
+static int part_of(const struct mesh *mesh, int rank)
+{
+    return mesh_index_in(mesh, MESH_PIPELINE, rank) * mesh->tensor + mesh_index_in(mesh, MESH_TENSOR, rank);
+}
+
+static int first_rank_of(const struct mesh *mesh, int part)
+{
+    return part / mesh->tensor * mesh->tensor * mesh_group_size(mesh, MESH_DATA) + part % mesh->tensor;
+}
+
+// The ranks that agree with this one in a number.
+typedef int number_of(const struct mesh *mesh, int rank);
+
+static int data_of(const struct mesh *mesh, int rank)
+{
+    return mesh_index_in(mesh, MESH_DATA, rank);
+}
+
+static int tensor_group_of(const struct mesh *mesh, int rank)
+{
+    return mesh_group_of(mesh, MESH_TENSOR, rank);
+}
+
+static int split(struct train_rank *rank, number_of *number, struct comm **out)
+{
+    const struct mesh *mesh = &rank->mesh;
+    int world = mesh_world(mesh), members[world], count = 0;
+    for (int i = 0; i < world; i++)
+        if (number(mesh, i) == number(mesh, rank->rank))
+            members[count++] = i;
+    TRY(comm_split(rank->comm, members, count, out));
+    comm_count_in(*out, &rank->ledger);
+    return ERR_NONE;
+}
+
+int train_data_ranks(const struct train_setting *setting)
+{
+    const struct mesh mesh = config_mesh(setting->config, setting->world);
+    return mesh_group_size(&mesh, MESH_DATA);
+}
+
+// The ranks of an expert group have different experts, and are ranks of data parallelism all the same.
+static int open_experts(struct train_rank *rank)
+{
+    const struct mesh *mesh = &rank->mesh;
+    TRY(mesh_check_model(mesh, 0, 0, rank->model->expert_count));
+    const struct model_place place = {0, 1, 0, 1, mesh_index_in(mesh, MESH_EXPERT, rank->rank), mesh->expert};
+    TRY(model_part_open(rank->setting->model, &place, &rank->part));
+    rank->model = &rank->part->model;
+    return ERR_NONE;
+}
+
+int train_part_open(struct train_rank *rank)
+{
+    const struct train_setting *setting = rank->setting;
+    const struct mesh *mesh = &rank->mesh;
+    rank->mesh = config_mesh(setting->config, setting->world);
+    rank->data_rank = mesh_index_in(mesh, MESH_DATA, rank->rank);
+    rank->model = setting->model;
+    rank->data_comm = rank->comm;
+    if (setting->model->expert_count > 0 && setting->accelerator)
+        return err_set(ERR_USAGE, "the model %s: mixtures of experts run in host memory alone: leave out the device",
+                       setting->model->name);
+    if (mesh_parts(mesh) == 1)
+        return mesh->expert > 1 ? open_experts(rank) : ERR_NONE;
+    if (setting->schedule.mode == EXECUTOR_DRY)
+        return err_set(ERR_USAGE, "plans and dry runs support meshes of replicate and shard alone");
+    TRY(check_recipe(rank));
+    const struct model_place place = {mesh_index_in(mesh, MESH_TENSOR, rank->rank),
+                                      mesh->tensor,
+                                      mesh_index_in(mesh, MESH_PIPELINE, rank->rank),
+                                      mesh->pipeline,
+                                      0,
+                                      1};
+    TRY(model_part_open(setting->model, &place, &rank->part));
+    rank->model = &rank->part->model;
+    TRY(split(rank, data_of, &rank->parts_comm));
+    TRY(split(rank, part_of, &rank->data_comm));
+    if (mesh->tensor == 1)
+        return ERR_NONE;
+    if (setting->accelerator)
+        return err_set(ERR_USAGE, "tensor parallelism runs in host memory alone: leave out the device, or tensor=%d",
+                       mesh->tensor);
+    return split(rank, tensor_group_of, &rank->tensor_comm);
+}
+
+void train_part_close(struct train_rank *rank)
+{
+    comm_close(rank->tensor_comm);
+    comm_close(rank->parts_comm);
+    if (rank->data_comm != rank->comm)
+        comm_close(rank->data_comm);
+    model_part_close(rank->part);
+}
+
+// A sum over T ranks of `elements` floats sends 2 (T-1)/T of them: a slice to each other rank, and the own slice of the
+// sum to all.
+static void add_exchange(const struct train_rank *rank, int layer, bool backward, struct formula *formula)
+{
+    const struct config *config = rank->setting->config;
+    struct model_exchange e =
+        model_exchange(rank->model, layer, config->micro_batch, backward, config->activation_checkpointing);
+    size_t ranks = (size_t)rank->mesh.tensor, index = (size_t)rank->part->place.tensor;
+    uint64_t *step_bytes = formula->step_bytes[LANE_COLLECTIVE];
+    uint64_t own = e.sum_elements / ranks + (index < e.sum_elements % ranks),
+             bytes = config->accumulation * sizeof(float);
+    step_bytes[OPERATION_ALL_TO_ALL] += bytes * e.sums * (e.sum_elements - own);
+    step_bytes[OPERATION_ALL_GATHER] += bytes * (ranks - 1) * (e.sums * own + e.gathered_elements);
+}
+
+void train_part_formula(const struct train_rank *rank, struct formula *formula)
+{
+    for (int layer = 0; rank->tensor_comm && layer < rank->model->layer_count; layer++) {
+        add_exchange(rank, layer, false, formula);
+        add_exchange(rank, layer, true, formula);
+    }
+}
+
+// The bucket's facts and pieces, which the first rank of its part tells all others.
+static int tell_bucket(struct train_rank *rank, struct train_bucket *b, struct train_piece **pieces)
+{
+    const struct layout *layout = &rank->stage.layout;
+    const struct bucket *own = b->mine ? &layout->buckets[b->index] : NULL;
+    uint64_t facts[] = {own ? own->frozen : 0, own ? own->count : 0, own ? (uint64_t)own->param_count : 0};
+    if (rank->part)
+        TRY(comm_broadcast(rank->comm, facts, sizeof facts, b->first_rank));
+    b->frozen = facts[0] != 0;
+    b->count = facts[1];
+    b->piece_count = (int)facts[2];
+    struct train_piece *all = *pieces = calloc((size_t)b->piece_count + 1, sizeof *all);
+    if (!all)
+        return err_set(ERR_MEMORY, "no memory for the parameters of a bucket");
+    for (int i = 0; own && i < own->param_count; i++) {
+        int param = own->params[i];
+        all[i].slice = rank->part ? rank->part->slices[param] : model_slice_whole(rank->model, param);
+        all[i].offset = layout->offset_of[param];
+    }
+    b->pieces = all;
+    return rank->part ? comm_broadcast(rank->comm, all, (size_t)b->piece_count * sizeof *all, b->first_rank) : ERR_NONE;
+}
+
+static int visit_bucket(struct train_rank *rank, struct train_bucket *b, train_visit *visit, void *context)
+{
+    struct train_piece *pieces = NULL;
+    int code = tell_bucket(rank, b, &pieces);
+    if (code == ERR_NONE)
+        code = visit(rank, b, context);
+    free(pieces);
+    return code;
+}
+
+// Every rank has all buckets but those of other ranks' experts, which lie in the same places.
+static int each_bucket_of_experts(struct train_rank *rank, train_visit *visit, void *context)
+{
+    const struct layout *layout = &rank->stage.layout;
+    for (int i = 0; i < layout->bucket_count; i++) {
+        bool expert = layout->buckets[i].expert;
+        for (int part = 0; part < (expert ? rank->mesh.expert : 1); part++) {
+            struct train_bucket b = {
+                .first_rank = part, .index = i, .mine = !expert || part == rank->part->place.expert};
+            TRY(visit_bucket(rank, &b, visit, context));
+        }
+    }
+    return ERR_NONE;
+}
+
+int train_each_bucket(struct train_rank *rank, train_visit *visit, void *context)
+{
+    if (rank->mesh.expert > 1)
+        return each_bucket_of_experts(rank, visit, context);
+    int own_part = part_of(&rank->mesh, rank->rank);
+    for (int part = 0; part < mesh_parts(&rank->mesh); part++) {
+        struct train_bucket b = {.first_rank = first_rank_of(&rank->mesh, part), .mine = part == own_part};
+        int count = rank->stage.layout.bucket_count;
+        if (rank->part)
+            TRY(comm_broadcast(rank->comm, &count, sizeof count, b.first_rank));
+        for (b.index = 0; b.index < count; b.index++)
+            TRY(visit_bucket(rank, &b, visit, context));
+    }
+    return ERR_NONE;
+}
