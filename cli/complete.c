@@ -74,7 +74,7 @@ static int offer_case(void *context, const struct check_case *c)
 
 static void offer_cases(void)
 {
-    const struct check_part part = {.choice = {.level = LEVEL_FULL}};
+    const struct check_part part = {.choice = {.level = LEVEL_FULL}, .options = CASE_OPTIONS_ALL};
     check_cases(&part, offer_case, NULL);
 }
 

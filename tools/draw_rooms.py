@@ -31,6 +31,7 @@ PURPOSES = {
     "base/process": "programs started and watched",
     "ref/ledger": "bytes held and moved",
     "ref/mesh": "groups of ranks",
+    "ref/pipeline": "schedules of pipeline stages",
     "ref/recipe": "each known Adam, operation by operation",
     "ref/arithmetic": "formats, Adam, norm, kernels",
     "ref/tier": "device, host and NVMe memory",

@@ -6,6 +6,7 @@
 
 #include "ref/arithmetic/dtype.h"
 #include "ref/ledger/ledger.h"
+#include "ref/mesh/mesh.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,6 +27,30 @@ enum {
     CASE_ELEMENTS_MAX = 1 << 24,  // of a parameter
 };
 
+// Chapters of the suite beyond ZeRO over one line of ranks: a program must claim them (claims.h) to be asked.
+enum case_option {
+    OPTION_REPLICATE,  // replicas of shard groups: HSDP, MiCS
+    OPTION_TENSOR,
+    OPTION_PIPELINE,
+    OPTION_EXPERT,
+    OPTION_LORA,
+    OPTION_COUNT
+};
+
+enum { CASE_OPTIONS_ALL = (1 << OPTION_COUNT) - 1 };
+
+// Of a parameter, or of its gradient, on the tensor ranks (case_mesh.h).
+enum case_part { PART_WHOLE, PART_CUT, PART_PARTIAL };
+
+// Where a use of a parameter lies on the mesh.
+struct case_placement {
+    int pipeline;  // the stage that uses it
+    enum case_part part;
+    int dimension;  // along which it is cut
+    bool is_expert;
+    int expert;
+};
+
 struct case_param {
     char name[CASE_NAME_BYTES];  // letters, digits, '.', '_' and '-'; unique
     size_t shape[CASE_SHAPE_MAX];
@@ -35,6 +60,9 @@ struct case_param {
     bool frozen;
     bool used;    // false: it has no gradient
     int tied_to;  // the index of an earlier parameter of the same shape that is not tied itself; -1: not tied
+    struct case_placement placement;  // zeros in a case without a mesh
+    bool is_adapter;                  // of LoRA
+    int adapts;                       // an adapter: the index of the frozen parameter that it is added to
 };
 
 struct case_group {
@@ -95,6 +123,7 @@ struct check_case {
     char requirements[CASE_REQUIREMENT_MAX][CASE_REQUIREMENT_BYTES];
     int requirement_count;
     int world, steps, accumulation, stage;
+    struct mesh mesh;  // zeros: none
     enum dtype precision, communication_dtype, accumulation_dtype;
     int param_count, group_count;
     struct case_param params[CASE_PARAM_MAX];
@@ -139,7 +168,8 @@ void case_values_close(struct case_values *values);  // null-safe
 // [count] of a parameter that is not tied.
 const float *case_initial(const struct case_values *values, int param);
 
-// [count] of a use (tied ones have their own); NULL for frozen and unused ones. Step from 1, micro and rank from 0.
+// [count] of a use (tied ones have their own); NULL for frozen and unused ones. Step from 1, micro and rank from 0; on
+// a mesh rank is a data rank (case_mesh.h).
 const float *case_gradient(const struct case_values *values, int step, int micro, int rank, int param);
 
 // Makes FOLDER/NAME with case.json, init.safetensors and grads-K.safetensors (of the steps that the phase answers).

@@ -154,6 +154,7 @@ static int read_case(const struct strict_object *root, struct check_case *c)
                                        "note",
                                        "?requirements",
                                        "world",
+                                       "?mesh",
                                        "steps",
                                        "accumulation",
                                        "stage",
@@ -183,8 +184,10 @@ static int read_case(const struct strict_object *root, struct check_case *c)
     TRY(strict_int(root, "accumulation", 1, CASE_ACCUMULATION_MAX, &c->accumulation));
     TRY(strict_int(root, "stage", 0, 3, &c->stage));
     TRY(read_dtypes(root, c));
+    TRY(case_read_mesh(root, c));
     TRY(case_read_groups(root, c));
     TRY(case_read_params(root, c));
+    TRY(case_check_placements(root, c));
     TRY(strict_real(root, "gradient_clipping", &c->gradient_clipping));
     if (!c->expects_refusal && !(c->gradient_clipping >= 0))
         return strict_fail(root, "gradient_clipping", "is %g, expected at least 0", c->gradient_clipping);

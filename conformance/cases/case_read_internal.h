@@ -16,4 +16,13 @@ int case_read_name(const struct strict_object *object, const char *key, const ch
 int case_read_groups(const struct strict_object *root, struct check_case *c);
 int case_read_params(const struct strict_object *root, struct check_case *c);
 
+// True if a key is there and not null.
+bool case_has_key(const struct strict_object *object, const char *key);
+
+// Reads "mesh", given world; a parameter's "placement", given the mesh and its shape; and checks all placements
+// together.
+int case_read_mesh(const struct strict_object *root, struct check_case *c);
+int case_read_placement(const struct strict_object *param, const struct check_case *c, struct case_param *out);
+int case_check_placements(const struct strict_object *root, const struct check_case *c);
+
 #endif

@@ -80,9 +80,25 @@ static int read_tied_to(const struct strict_object *object, const struct check_c
     return ERR_NONE;
 }
 
+static int read_adapts(const struct strict_object *object, const struct check_case *c, int index,
+                       struct case_param *param)
+{
+    char name[CASE_NAME_BYTES];
+    param->is_adapter = case_has_key(object, "adapts");
+    if (!param->is_adapter)
+        return ERR_NONE;
+    TRY(case_read_name(object, "adapts", "", name));
+    param->adapts = find_param(c, index, name);
+    if (param->adapts < 0 || !c->params[param->adapts].frozen || param->frozen)
+        return strict_fail(object, "adapts", "is \"%s\", expected an earlier frozen parameter, of one that is trained",
+                           name);
+    return ERR_NONE;
+}
+
 static int read_param(const struct strict_object *object, struct check_case *c, int index)
 {
-    static const char *const keys[] = {"name", "shape", "group", "frozen", "used", "tied_to", NULL};
+    static const char *const keys[] = {"name",    "shape",   "group",      "frozen", "used",
+                                       "tied_to", "?adapts", "?placement", NULL};
     struct case_param *param = &c->params[index];
     TRY(strict_keys(object, keys));
     TRY(case_read_name(object, "name", "", param->name));
@@ -92,7 +108,9 @@ static int read_param(const struct strict_object *object, struct check_case *c, 
     TRY(strict_int(object, "group", 0, c->group_count - 1, &param->group));
     TRY(strict_bool(object, "frozen", &param->frozen));
     TRY(strict_bool(object, "used", &param->used));
-    return read_tied_to(object, c, index, param);
+    TRY(read_tied_to(object, c, index, param));
+    TRY(read_adapts(object, c, index, param));
+    return case_read_placement(object, c, param);
 }
 
 int case_read_params(const struct strict_object *root, struct check_case *c)

@@ -18,9 +18,11 @@ static int read_case(const char *text, size_t bytes)
 // No two of its keys depend on one another; what may be null is.
 static const char plain[] =
     "{\"contract\": 1, \"name\": \"plain\", \"note\": \"Plain.\", \"requirements\": [\"R-ANS-01\"], \"world\": 2, "
-    "\"steps\": 3, \"accumulation\": 1, \"stage\": 1, \"precision\": \"fp32\", \"communication_dtype\": \"fp32\", "
+    "\"mesh\": null, \"steps\": 3, \"accumulation\": 1, \"stage\": 1, \"precision\": \"fp32\", "
+    "\"communication_dtype\": \"fp32\", "
     "\"accumulation_dtype\": \"fp32\", \"params\": [{\"name\": \"a\", \"shape\": [1], \"group\": 0, \"frozen\": false, "
-    "\"used\": true, \"tied_to\": null}], \"groups\": [{\"optimizer\": \"Adam\", \"lr\": 0.5, \"betas\": [0.9, 0.95], "
+    "\"used\": true, \"tied_to\": null, \"adapts\": null, \"placement\": null}], \"groups\": [{\"optimizer\": "
+    "\"Adam\", \"lr\": 0.5, \"betas\": [0.9, 0.95], "
     "\"eps\": 1e-8, \"weight_decay\": 0, \"bias_correction\": true}], \"gradient_clipping\": 0, "
     "\"loss_scale\": {\"kind\": \"none\"}, \"overflow_check\": false, \"buckets\": {\"reduce\": 1, \"allgather\": 1, "
     "\"prefetch\": 1, \"sub_group\": 1}, \"hints\": {\"overlap\": false, \"contiguous_gradients\": false, "
@@ -60,8 +62,8 @@ Test(case_schema, what_may_be_one_thing_or_another_is_taken_as_each)
         {NO_SCALE, DYNAMIC("\"min_scale\": 1")},
         {"\"checkpoint\": null", CHECKPOINT("save", "2", "")},
         {"\"checkpoint\": null", CHECKPOINT("resume", "1", "")},
-        {"\"tied_to\": null}", "\"tied_to\": null}, {\"name\": \"b\", \"shape\": [1], \"group\": 0, "
-                               "\"frozen\": false, \"used\": true, \"tied_to\": \"a\"}"},
+        {"\"placement\": null}", "\"placement\": null}, {\"name\": \"b\", \"shape\": [1], \"group\": 0, "
+                                 "\"frozen\": false, \"used\": true, \"tied_to\": \"a\"}"},
         {"\"name\": \"plain\"", "\"name\": \"plain.w2~2\""},
         {"\"shape\": [1]", "\"shape\": []"},
         {"\"expect\": \"answer\"", "\"expect\": \"refusal\""},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes case.json by hand, so that its bytes are the same wherever it is made.
-#include "conformance/cases/case.h"
+#include "conformance/cases/case_mesh.h"
 
 #include "base/err.h"
 
@@ -40,6 +40,20 @@ static void put_string(FILE *out, const char *text)
     fputc('"', out);
 }
 
+static void put_placement(FILE *out, const struct case_placement *placement)
+{
+    fprintf(out, ", \"placement\": {\"pipeline\": %d, \"tensor\": \"%s\", \"dimension\": ", placement->pipeline,
+            case_part_names[placement->part]);
+    if (placement->part == PART_CUT)
+        fprintf(out, "%d, \"expert\": ", placement->dimension);
+    else
+        fputs("null, \"expert\": ", out);
+    if (placement->is_expert)
+        fprintf(out, "%d}", placement->expert);
+    else
+        fputs("null}", out);
+}
+
 static void put_param(FILE *out, const struct check_case *c, int index)
 {
     const struct case_param *param = &c->params[index];
@@ -52,6 +66,10 @@ static void put_param(FILE *out, const struct check_case *c, int index)
         fprintf(out, "\"%s\"", c->params[param->tied_to].name);
     else
         fputs("null", out);
+    if (param->is_adapter)
+        fprintf(out, ", \"adapts\": \"%s\"", c->params[param->adapts].name);
+    if (case_has_mesh(c))
+        put_placement(out, &param->placement);
     fprintf(out, "}%s\n", index + 1 < c->param_count ? "," : "");
 }
 
@@ -104,6 +122,10 @@ static void put_identity(FILE *out, const struct check_case *c, bool tells)
             c->world, c->steps, c->accumulation, c->stage);
     fprintf(out, " \"precision\": \"%s\",\n \"communication_dtype\": \"%s\",\n \"accumulation_dtype\": \"%s\",\n",
             dtype_name(c->precision), dtype_name(c->communication_dtype), dtype_name(c->accumulation_dtype));
+    if (case_has_mesh(c))
+        fprintf(out,
+                " \"mesh\": {\"replicate\": %d, \"shard\": %d, \"tensor\": %d, \"pipeline\": %d, \"expert\": %d},\n",
+                c->mesh.replicate, c->mesh.shard, c->mesh.tensor, c->mesh.pipeline, c->mesh.expert);
 }
 
 static void put_hints(FILE *out, const struct check_case *c)

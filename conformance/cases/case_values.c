@@ -3,6 +3,7 @@
 #include "conformance/cases/case_values.h"
 
 #include "base/err.h"
+#include "conformance/cases/case_mesh.h"
 #include "conformance/cases/generator.h"
 
 #include <assert.h>
@@ -10,7 +11,8 @@
 #include <string.h>
 
 struct case_values {
-    const struct check_case *c;
+    struct check_case logical;
+    const struct check_case *c;  // the logical one
     float *initial[CASE_PARAM_MAX];
     float **gradients;  // [step - 1][micro][rank][param]; NULL for those without a gradient
     float *numbers;     // all of them: the pointers above point here
@@ -95,7 +97,8 @@ int case_values_blank(const struct check_case *c, struct case_values **out)
     struct case_values *values = *out = calloc(1, sizeof *values);
     if (!values)
         return err_set(ERR_MEMORY, "no memory for the numbers of case %s", c->name);
-    values->c = c;
+    case_logical(c, &values->logical);
+    c = values->c = &values->logical;
     values->gradients = calloc(slot_count(c) * (size_t)c->param_count + 1, sizeof(float *));
     values->numbers = calloc(number_count(c), sizeof(float));
     if (values->gradients && values->numbers) {
@@ -109,9 +112,9 @@ int case_values_blank(const struct check_case *c, struct case_values **out)
 
 int case_values_copy(const struct check_case *c, const struct case_values *from, struct case_values **out)
 {
-    assert(number_count(c) == number_count(from->c));
     TRY(case_values_blank(c, out));
-    memcpy((*out)->numbers, from->numbers, number_count(c) * sizeof(float));
+    assert(number_count((*out)->c) == number_count(from->c));
+    memcpy((*out)->numbers, from->numbers, number_count(from->c) * sizeof(float));
     return ERR_NONE;
 }
 

@@ -5,7 +5,7 @@
 
 #include "conformance/cases/case.h"
 
-// Zeros. The case must outlive them. ERR_MEMORY. Close with case_values_close.
+// Zeros. ERR_MEMORY. Close with case_values_close.
 int case_values_blank(const struct check_case *c, struct case_values **out);
 
 // A copy for a case with the same parameters, steps, micro-steps and world. ERR_MEMORY.
@@ -17,7 +17,7 @@ float *case_values_gradient(struct case_values *values, int step, int micro, int
 
 // Reads init.safetensors and the gradients of the steps that the case answers from its folder, which is untrusted; the
 // gradients of other steps are zeros. ERR_USAGE: a file or a tensor is missing, or not what case.json and CONTRACT.md
-// say; the message names it.
+// say; the message names it. So is a case on a mesh: its ranks' gradients do not tell those of its data ranks.
 int case_values_read(const struct check_case *c, const char *folder, struct case_values **out);
 
 // Gives a resuming half, of whose numbers `resumed` are, the steps before its checkpoint: they decide t and the loss

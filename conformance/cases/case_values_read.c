@@ -2,6 +2,7 @@
 // Reads the numbers of a case from its folder, which is untrusted.
 #include "base/err.h"
 #include "base/file.h"
+#include "conformance/cases/case_mesh.h"
 #include "conformance/cases/case_values.h"
 #include "ref/checkpoint/safetensors.h"
 
@@ -107,6 +108,8 @@ static int read_file(const struct check_case *c, const char *folder, int step, s
 int case_values_read(const struct check_case *c, const char *folder, struct case_values **out)
 {
     *out = NULL;
+    if (case_has_mesh(c))
+        return err_set(ERR_USAGE, "%s/case.json: has a mesh, and only cases without one can be read back", folder);
     TRY(check_size(c, folder));
     TRY(case_values_blank(c, out));
     int rc = read_file(c, folder, 0, *out);

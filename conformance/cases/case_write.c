@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes a case's folder: case.json and the tensors. It need not survive a loss of power: nothing is synced.
-#include "conformance/cases/case.h"
+#include "conformance/cases/case_mesh.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "ref/checkpoint/safetensors.h"
@@ -29,6 +29,7 @@ struct tensors {
     struct safetensors_tensor *list;
     char (*names)[CASE_TENSOR_BYTES];
     const float **numbers;
+    float **parts;  // those of the numbers that are owned; NULL for the others
     size_t count;
 };
 
@@ -36,27 +37,32 @@ static int open_tensors(struct tensors *tensors, size_t room)
 {
     *tensors = (struct tensors){.list = calloc(room + 1, sizeof *tensors->list),
                                 .names = calloc(room + 1, sizeof *tensors->names),
-                                .numbers = calloc(room + 1, sizeof *tensors->numbers)};
-    if (tensors->list && tensors->names && tensors->numbers)
+                                .numbers = calloc(room + 1, sizeof *tensors->numbers),
+                                .parts = calloc(room + 1, sizeof *tensors->parts)};
+    if (tensors->list && tensors->names && tensors->numbers && tensors->parts)
         return ERR_NONE;
     return err_set(ERR_MEMORY, "no memory for the names of %zu tensors", room);
 }
 
 static void close_tensors(struct tensors *tensors)
 {
+    for (size_t i = 0; tensors->parts && i < tensors->count; i++)
+        free(tensors->parts[i]);
+    free(tensors->parts);
     free(tensors->list);
     free(tensors->names);
     free(tensors->numbers);
 }
 
 // The name has been written to names[count].
-static void add_tensor(struct tensors *tensors, enum dtype dtype, const struct case_param *param, const float *numbers)
+static void add_tensor(struct tensors *tensors, enum dtype dtype, int shape_rank, const size_t shape[],
+                       const float *numbers)
 {
     struct safetensors_tensor *tensor = &tensors->list[tensors->count];
     *tensor = (struct safetensors_tensor){
-        .name = tensors->names[tensors->count], .type = safetensors_type_of(dtype), .shape_rank = param->shape_rank};
-    for (int i = 0; i < param->shape_rank; i++)
-        tensor->shape[i] = param->shape[i];
+        .name = tensors->names[tensors->count], .type = safetensors_type_of(dtype), .shape_rank = shape_rank};
+    for (int i = 0; i < shape_rank; i++)
+        tensor->shape[i] = shape[i];
     tensors->numbers[tensors->count++] = numbers;
 }
 
@@ -98,12 +104,33 @@ static int write_initial(const struct check_case *c, const struct case_values *v
         if (c->params[i].tied_to >= 0)
             continue;
         snprintf(tensors.names[tensors.count], CASE_TENSOR_BYTES, "%s", c->params[i].name);
-        add_tensor(&tensors, DTYPE_FP32, &c->params[i], case_initial(values, i));
+        add_tensor(&tensors, DTYPE_FP32, c->params[i].shape_rank, c->params[i].shape, case_initial(values, i));
     }
     if (rc == ERR_NONE)
         rc = write_tensors(folder, "init.safetensors", DTYPE_FP32, &tensors);
     close_tensors(&tensors);
     return rc;
+}
+
+// The gradient of a use on a rank, if the rank has one; on a mesh, its part of it.
+static int add_gradient(const struct check_case *c, const struct case_values *values, struct tensors *tensors, int step,
+                        int micro, int rank, int use)
+{
+    size_t shape[CASE_SHAPE_MAX];
+    if (!case_is_used(c, use) || !case_holds(c, rank, use))
+        return ERR_NONE;
+    float *part = NULL;
+    if (case_has_mesh(c)) {
+        part = tensors->parts[tensors->count] = malloc((case_part_count(c, use) + 1) * sizeof *part);
+        if (!part)
+            return err_set(ERR_MEMORY, "no memory for a gradient of %s", c->params[use].name);
+        case_part_gradient(c, values, step, micro, rank, use, part);
+    }
+    case_gradient_name(tensors->names[tensors->count], micro, rank, c->params[use].name);
+    case_part_shape(c, use, shape);
+    add_tensor(tensors, c->precision, c->params[use].shape_rank, shape,
+               part ? part : case_gradient(values, step, micro, rank, use));
+    return ERR_NONE;
 }
 
 static int write_gradients(const struct check_case *c, const struct case_values *values, const char *folder, int step)
@@ -113,13 +140,8 @@ static int write_gradients(const struct check_case *c, const struct case_values 
     int rc = open_tensors(&tensors, (size_t)(c->accumulation * c->world * c->param_count));
     for (int micro = 0; rc == ERR_NONE && micro < c->accumulation; micro++)
         for (int rank = 0; rank < c->world; rank++)
-            for (int i = 0; i < c->param_count; i++) {
-                const float *gradient = case_gradient(values, step, micro, rank, i);
-                if (!gradient)
-                    continue;
-                case_gradient_name(tensors.names[tensors.count], micro, rank, c->params[i].name);
-                add_tensor(&tensors, c->precision, &c->params[i], gradient);
-            }
+            for (int i = 0; rc == ERR_NONE && i < c->param_count; i++)
+                rc = add_gradient(c, values, &tensors, step, micro, rank, i);
     snprintf(name, sizeof name, "grads-%d.safetensors", step);
     if (rc == ERR_NONE)
         rc = write_tensors(folder, name, c->precision, &tensors);

@@ -46,12 +46,12 @@ void answer_close(struct answer *answer);
 int answer_read_step(const struct answer *answer, int step, struct answer_step *out);
 void answer_step_close(struct answer_step *step);
 
-// The parameter as the forward of (step, micro) used it on a rank, widened to fp32: [count]. Tied uses are read under
-// their own name. Only if has_seen.
+// The parameter as the forward of (step, micro) used it on a rank that holds it, widened to fp32: [case_part_count].
+// Tied uses are read under their own name. Only if has_seen.
 int answer_read_seen(const struct answer *answer, int step, int rank, int micro, int param, float *out);
 
 // Writing an answer, for the reference and for plug-ins. Each call makes one file; the folder must exist.
-// seen: [accumulation][param], in the case's precision.
+// seen: [accumulation][param], in the case's precision; on a mesh the rank's parts, and NULL for what it does not hold.
 int answer_write_step(const struct check_case *c, const char *folder, int step, const struct answer_step *state);
 int answer_write_seen(const struct check_case *c, const char *folder, int step, int rank,
                       const void *const *const seen[CASE_ACCUMULATION_MAX]);

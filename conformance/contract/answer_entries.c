@@ -161,13 +161,13 @@ static int look_at_ranks(const struct answer *answer, const struct entries *entr
 {
     struct answer_layout layout;
     struct entries of_rank;
-    TRY(answer_layout_of_seen(answer->c, &layout));
-    uint64_t bytes_max = layout.file_bytes_max;
-    answer_layout_close(&layout);
     for (int rank = 0; rank < answer->c->world; rank++) {
         if (!entries->ranks[rank])
             return err_set(ERR_USAGE, "%s/rank-%d: is missing; there are folders of all ranks, or of none",
                            answer->folder, rank);
+        TRY(answer_layout_of_seen(answer->c, rank, &layout));
+        uint64_t bytes_max = layout.file_bytes_max;
+        answer_layout_close(&layout);
         TRY(look_through(answer, rank, bytes_max, &of_rank));
     }
     return ERR_NONE;

@@ -2,6 +2,7 @@
 #include "conformance/contract/answer_layout.h"
 
 #include "base/err.h"
+#include "conformance/cases/case_mesh.h"
 #include "base/safe_text.h"
 
 #include <inttypes.h>
@@ -25,7 +26,7 @@ static void add(struct answer_layout *layout, enum answer_entry_kind kind, int p
         snprintf(entry->name, sizeof entry->name, "%s", scalars[kind]);
     } else if (kind == ENTRY_SEEN) {
         case_seen_name(entry->name, micro, layout->c->params[param].name);
-        bytes = layout->c->params[param].count * dtype_bytes(layout->c->precision);
+        bytes = case_part_count(layout->c, param) * dtype_bytes(layout->c->precision);
     } else {
         snprintf(entry->name, sizeof entry->name, "%s/%s", folders[kind], layout->c->params[param].name);
         bytes = layout->c->params[param].count * sizeof(float);
@@ -65,12 +66,12 @@ int answer_layout_of_step(const struct check_case *c, struct answer_layout *out)
     return ERR_NONE;
 }
 
-int answer_layout_of_seen(const struct check_case *c, struct answer_layout *out)
+int answer_layout_of_seen(const struct check_case *c, int rank, struct answer_layout *out)
 {
     TRY(begin(c, (size_t)c->param_count * (size_t)c->accumulation + 1, out));
     for (int micro = 0; micro < c->accumulation; micro++)
         for (int i = 0; i < c->param_count; i++)
-            if (c->params[i].used)
+            if (c->params[i].used && case_holds(c, rank, i))
                 add(out, ENTRY_SEEN, i, micro, true);
     return ERR_NONE;
 }
@@ -109,16 +110,27 @@ static int check_type(const struct answer_layout *layout, const struct answer_en
                    second == first ? "" : safetensors_type_name(second));
 }
 
+int answer_entry_shape(const struct answer_layout *layout, const struct answer_entry *entry,
+                       size_t shape[CASE_SHAPE_MAX])
+{
+    const struct case_param *param = &layout->c->params[entry->param];
+    if (entry->kind == ENTRY_SEEN)
+        case_part_shape(layout->c, entry->param, shape);
+    else
+        memcpy(shape, param->shape, sizeof param->shape);
+    return param->shape_rank;
+}
+
 static int check_shape(const struct answer_layout *layout, const struct answer_entry *entry, const char *path,
                        const struct safetensors_tensor *tensor)
 {
     int rank = 0;
     uint64_t shape[CASE_SHAPE_MAX] = {0};
     if (entry->param >= 0) {
-        const struct case_param *param = &layout->c->params[entry->param];
-        rank = param->shape_rank;
+        size_t expected[CASE_SHAPE_MAX];
+        rank = answer_entry_shape(layout, entry, expected);
         for (int i = 0; i < rank; i++)
-            shape[i] = param->shape[i];
+            shape[i] = expected[i];
     }
     if (tensor->shape_rank == rank && memcmp(tensor->shape, shape, (size_t)rank * sizeof shape[0]) == 0)
         return ERR_NONE;

@@ -33,10 +33,15 @@ struct answer_layout {
     uint64_t header_bytes_max, file_bytes_max;  // larger files are refused unread
 };
 
-// The layouts of step-K.safetensors and of rank-R/step-K.safetensors. The case must outlive the layout.
+// The layouts of step-K.safetensors and of rank-R/step-K.safetensors, which on a mesh has the rank's parts. The case
+// must outlive the layout.
 int answer_layout_of_step(const struct check_case *c, struct answer_layout *out);
-int answer_layout_of_seen(const struct check_case *c, struct answer_layout *out);
+int answer_layout_of_seen(const struct check_case *c, int rank, struct answer_layout *out);
 void answer_layout_close(struct answer_layout *layout);
+
+// The shape of a parameter's entry; returns its number of dimensions.
+int answer_entry_shape(const struct answer_layout *layout, const struct answer_entry *entry,
+                       size_t shape[CASE_SHAPE_MAX]);
 
 // Finds every entry in an open file: found[i] is the tensor of entries[i], or null if the file omits it. ERR_USAGE: a
 // required tensor is missing, has another type or shape, or is not in the list; the message names it.

@@ -101,10 +101,10 @@ static int fill(const char *path, const struct answer_layout *layout, const stru
         *tensor = (struct safetensors_tensor){.name = entry->name, .type = sources[i].type};
         if (entry->param < 0)
             continue;
-        const struct case_param *param = &layout->c->params[entry->param];
-        tensor->shape_rank = param->shape_rank;
-        for (int k = 0; k < param->shape_rank; k++)
-            tensor->shape[k] = param->shape[k];
+        size_t shape[CASE_SHAPE_MAX];
+        tensor->shape_rank = answer_entry_shape(layout, entry, shape);
+        for (int k = 0; k < tensor->shape_rank; k++)
+            tensor->shape[k] = shape[k];
     }
     return ERR_NONE;
 }
@@ -178,7 +178,7 @@ int answer_write_seen(const struct check_case *c, const char *folder, int step, 
     if (mkdir(rank_folder, 0777) != 0 && errno != EEXIST)
         return err_set(ERR_IO, "%s: cannot be created: %s", rank_folder, strerror(errno));
     TRY(step_path(rank_folder, step, path));
-    TRY(answer_layout_of_seen(c, &layout));
+    TRY(answer_layout_of_seen(c, rank, &layout));
     struct source *sources = calloc(layout.count + 1, sizeof *sources);
     int rc = sources ? ERR_NONE : err_set(ERR_MEMORY, "no memory to write %s", path);
     if (rc == ERR_NONE) {

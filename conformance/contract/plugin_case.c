@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "base/safe_text.h"
 #include "conformance/cases/case_folders.h"
+#include "conformance/cases/case_mesh.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -141,6 +142,10 @@ static int answer_case(struct plugin_run *run, int world)
     TRY(case_read(run->folder, &run->c));
     if (world > 0 && c->world != world)
         return err_set(ERR_USAGE, "is a case of world %d, in a run of world %d", c->world, world);
+    if (case_has_mesh(c)) {
+        TRY(case_folder_make(run->answer));
+        return answer_write_text(run->answer, ANSWER_UNSUPPORTED, "the plug-in interface has no meshes");
+    }
     TRY(plugin_view_open(c, run->folder, &run->view));
     TRY(plugin_arrays_open(run));
     TRY(case_folder_make(run->answer));

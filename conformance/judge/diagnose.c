@@ -7,9 +7,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-// The most elements that a vector loop or a block may leave at a tensor's end.
-enum { TAIL_COUNT = 16 };
-
 bool value_near(double a, double b)
 {
     return isfinite(a) && isfinite(b) && fabs(a - b) <= 1e-3 * fmax(fabs(a), fabs(b)) + 1e-30;
@@ -72,59 +69,6 @@ static void fill(struct row *row)
     }
 }
 
-// The wrong elements of one tensor, and the runs that they come in.
-struct positions {
-    size_t count, wrong, first, last, run_count, longest_run;
-};
-
-static struct positions positions_of(const struct row *row, int param)
-{
-    struct positions p = {.count = row->begin[param + 1] - row->begin[param]};
-    size_t run = 0;
-    for (size_t i = 0; i < p.count; i++) {
-        run = row->wrong[row->begin[param] + i] ? run + 1 : 0;
-        p.run_count += run == 1;
-        p.longest_run = run > p.longest_run ? run : p.longest_run;
-        if (run == 0)
-            continue;
-        p.first = p.wrong++ == 0 ? i : p.first;
-        p.last = i;
-    }
-    return p;
-}
-
-// True if only a tensor's end, or the ends of its shards, are wrong.
-static bool is_tail(const struct positions *p, size_t world)
-{
-    return p->first + TAIL_COUNT >= p->count ||
-           (p->last + 1 == p->count && p->longest_run < TAIL_COUNT && p->run_count <= world);
-}
-
-// The hint of the wrong elements' positions: the ends of tensors only; whole tensors; a range that cuts a few tensors.
-// NONE: nearly everywhere, or scattered.
-static enum hint hint_of_places(const struct row *row)
-{
-    size_t whole = 0, cut = 0;
-    bool tails = true, dense = true;
-    for (int param = 0; param < row->trial->c->param_count; param++) {
-        struct positions p = positions_of(row, param);
-        if (p.wrong == 0)
-            continue;
-        bool is_whole = p.wrong * 10 >= p.count * 9;
-        whole += is_whole;
-        cut += !is_whole;
-        tails &= is_tail(&p, (size_t)row->trial->c->world);
-        dense &= p.wrong * 10 >= (p.last - p.first + 1) * 9;
-    }
-    if (row->wrong_count * 10 >= row->count * 9)
-        return HINT_NONE;
-    if (tails && cut > 0)
-        return HINT_TAIL;
-    if (cut == 0)
-        return HINT_BUCKET;
-    return dense && cut <= whole + 2 ? HINT_SHARD : HINT_NONE;
-}
-
 static bool all_wrong(const struct row *row, bool (*is)(const struct trial *, int, size_t))
 {
     const struct trial *trial = row->trial;
@@ -165,10 +109,23 @@ static bool is_parameter_short(const struct trial *trial, int param, size_t i)
            unsharded_round(precision, trial->after.param[param][i]) == trial->after.param[param][i];
 }
 
+// Further than roundings of fp32 take it.
+static bool is_off(float expected, float actual)
+{
+    return fabsf(expected - actual) > fabsf(expected) * 0x1p-20f;
+}
+
 static bool is_short(float expected, float actual)
 {
     return value_same(expected, actual) || unsharded_round(DTYPE_BF16, actual) == actual ||
            unsharded_round(DTYPE_FP16, actual) == actual;
+}
+
+// Within the roundings of a 16-bit format; fp16 has no numbers below 2^-24.
+static bool is_near(float expected, float actual)
+{
+    float least = unsharded_round(DTYPE_FP16, actual) == actual ? 0x1p-24f : 0x1p-126f;
+    return fabsf(actual - expected) <= fabsf(expected) * 0x1p-7f + least;
 }
 
 // True if the moments are in a 16-bit format and near the right ones, or zeros.
@@ -176,9 +133,8 @@ static bool are_moments_short(const struct trial *trial, int param, size_t i)
 {
     float m = trial->after.exp_avg[param][i], v = trial->after.exp_avg_sq[param][i];
     float right_m = trial->expected.exp_avg[param][i], right_v = trial->expected.exp_avg_sq[param][i];
-    bool is_near = fabsf(m - right_m) <= fabsf(right_m) * 0x1p-7f + 0x1p-126f &&
-                   fabsf(v - right_v) <= right_v * 0x1p-7f + 0x1p-126f;
-    return !is_parameter_alone(trial, param, i) && is_near && is_short(right_m, m) && is_short(right_v, v);
+    return (is_off(right_m, m) || is_off(right_v, v)) && is_near(right_m, m) && is_near(right_v, v) &&
+           is_short(right_m, m) && is_short(right_v, v);
 }
 
 static bool are_moments_swapped(const struct trial *trial, int param, size_t i)
@@ -203,6 +159,41 @@ static bool is_unset(const struct trial *trial, int param, size_t i)
     return isnan(trial->after.exp_avg[param][i]) && isfinite(trial->expected.exp_avg[param][i]);
 }
 
+// True of most wrong elements, although a coefficient that is no number, which all elements have, is not the reason.
+static bool are_unset(const struct row *row)
+{
+    const struct trial *trial = row->trial;
+    size_t unset = 0;
+    for (int param = 0; param < trial->c->param_count; param++)
+        for (size_t i = 0; trial_compares(trial, param) && i < trial->c->params[param].count; i++)
+            unset += row->wrong[row->begin[param] + i] && is_unset(trial, param, i);
+    return unset * 2 > row->wrong_count && (row->wrong_count < row->count || trial->c->gradient_clipping == 0);
+}
+
+static bool is_right_or(float expected, float actual, double other)
+{
+    return !is_off(expected, actual) || value_near((double)actual, other) ||
+           fabs((double)actual - other) <= fabs((double)expected) * 0x1p-20;
+}
+
+// True if the moments that are wrong follow from the right gradient and from no earlier moment.
+static bool are_moments_lost(const struct row *row)
+{
+    const struct trial *trial = row->trial;
+    for (int param = 0; param < trial->c->param_count; param++) {
+        const struct case_group *group = &trial->c->groups[trial->c->params[param].group];
+        for (size_t i = 0; trial_compares(trial, param) && i < trial->c->params[param].count; i++) {
+            double g = row->expected[row->begin[param] + i];
+            if (!is_right_or(trial->expected.exp_avg[param][i], trial->after.exp_avg[param][i],
+                             (1 - group->beta1) * g) ||
+                !is_right_or(trial->expected.exp_avg_sq[param][i], trial->after.exp_avg_sq[param][i],
+                             (1 - group->beta2) * g * g))
+                return false;
+        }
+    }
+    return row->step > 1 && !all_wrong(row, is_parameter_alone);
+}
+
 static enum hint or_other(enum hint hint)
 {
     return hint == HINT_NONE ? HINT_OTHER : hint;
@@ -211,18 +202,21 @@ static enum hint or_other(enum hint hint)
 static enum hint guess(struct row *row, const struct unsharded_decision *decision, bool resumes)
 {
     if (all_wrong(row, is_unchanged)) {
-        enum hint hint = hint_of_places(row);
-        return hint == HINT_NONE ? HINT_NOT_UPDATED : hint;
+        enum hint hint = diagnose_places(row);
+        return hint == HINT_NONE || hint == HINT_BUCKET ? HINT_NOT_UPDATED : hint;
     }
     if (resumes)
         return HINT_RESUME;
-    if (row->wrong_count * 2 < row->count && all_wrong(row, is_unset))
+    if (are_unset(row))
         return HINT_UNSET;
-    if (all_wrong(row, are_moments_short) || all_wrong(row, are_moments_swapped))
+    if (all_wrong(row, are_moments_short) || all_wrong(row, are_moments_swapped) || are_moments_lost(row))
         return HINT_MOMENTS;
     if (all_wrong(row, is_parameter_short))
         return HINT_MASTER;
     enum hint hint = diagnose_update(row, decision);
+    // Counters that went on wrongly may show late.
+    if (row->trial->saved && (hint == HINT_LR || hint == HINT_STEP_COUNT))
+        return HINT_RESUME;
     if (hint != HINT_NONE)
         return hint;
     if (all_wrong(row, is_parameter_unchanged))
@@ -230,7 +224,12 @@ static enum hint guess(struct row *row, const struct unsharded_decision *decisio
     // A right v or m means a right gradient.
     if (row->wrong_moment_count > 0 && !all_wrong(row, is_second_moment_right))
         hint = diagnose_gradient(row);
-    return or_other(hint == HINT_NONE ? hint_of_places(row) : hint);
+    if (hint == HINT_NONE)
+        hint = diagnose_places(row);
+    // Other arithmetic is other everywhere.
+    if (hint == HINT_NONE && row->wrong_count * 10 < row->count * 9)
+        hint = HINT_OVERWRITTEN;
+    return or_other(hint);
 }
 
 static void fill_reported(struct row *row)
@@ -258,7 +257,7 @@ enum hint diagnose_reported_gradient(const struct trial *trial, const struct rul
     if (open_row(&row, trial, rule, difference->step) == 0) {
         fill_reported(&row);
         hint = diagnose_gradient(&row);
-        hint = hint == HINT_NONE ? hint_of_places(&row) : hint;
+        hint = hint == HINT_NONE ? diagnose_places(&row) : hint;
     }
     close_row(&row);
     return or_other(hint);

@@ -10,8 +10,7 @@
 // A guess that may hold in a different way for each element must explain at least this many.
 enum { TELLING_COUNT = 8 };
 
-// True if row->guess was used in every element whose m is wrong, and differs from the expected gradient.
-static bool guessed(const struct row *row)
+bool row_guessed(const struct row *row)
 {
     bool tells = false;
     for (size_t at = 0; at < row->count; at++) {
@@ -45,21 +44,29 @@ static bool is_chosen(uint64_t mask, int i)
     return mask >> i & 1;
 }
 
-// row->guess += weight x the sum over the ranks and micro-steps that are in the masks, of one step.
-static void add_sum(struct row *row, int step, uint64_t ranks, uint64_t micros, double weight)
+void row_add_use(struct row *row, int param, const struct addends *addends)
 {
     const struct trial *trial = row->trial;
     const struct check_case *c = trial->c;
-    for (int param = 0; param < c->param_count; param++) {
-        int owner = case_owner(c, param);
-        for (int rank = 0; trial_compares(trial, owner) && rank < c->world; rank++)
-            for (int micro = 0; micro < c->accumulation; micro++) {
-                bool chosen = is_chosen(ranks, rank) && is_chosen(micros, micro);
-                const float *g = chosen ? case_gradient(trial->values, step, micro, rank, param) : NULL;
-                for (size_t i = 0; g && i < c->params[param].count; i++)
-                    row->guess[row->begin[owner] + i] += weight * (double)g[i];
-            }
-    }
+    int owner = case_owner(c, param);
+    for (int rank = 0; trial_compares(trial, owner) && rank < c->world; rank++)
+        for (int micro = 0; micro < c->accumulation; micro++) {
+            bool chosen = is_chosen(addends->ranks, rank) && is_chosen(addends->micros, micro);
+            const float *g = chosen ? case_gradient(trial->values, addends->step, micro, rank, param) : NULL;
+            for (size_t i = 0; g && i < c->params[param].count; i++)
+                row->guess[row->begin[owner] + i] += addends->weight * (double)g[i];
+        }
+}
+
+void row_add(struct row *row, const struct addends *addends)
+{
+    for (int param = 0; param < row->trial->c->param_count; param++)
+        row_add_use(row, param, addends);
+}
+
+static void add_sum(struct row *row, int step, uint64_t ranks, uint64_t micros, double weight)
+{
+    row_add(row, &(struct addends){step, ranks, micros, weight});
 }
 
 static void guess_sum(struct row *row, int step, uint64_t ranks, uint64_t micros, double weight)
@@ -80,7 +87,7 @@ static bool is_one_rank(struct row *row)
         for (int kind = 0; kind < 3; kind++) {
             guess_sum(row, row->step, kind < 2 ? 1ull << rank : every & ~(1ull << rank), every,
                       kind == 1 ? 1.0 / c->accumulation : 1 / all);
-            if (guessed(row))
+            if (row_guessed(row))
                 return true;
             note(row);
         }
@@ -97,7 +104,7 @@ static bool is_one_micro_step(struct row *row)
         for (int kind = 0; kind < 3; kind++) {
             guess_sum(row, row->step, every, kind < 2 ? 1ull << micro : every & ~(1ull << micro),
                       kind == 1 ? 1.0 / c->world : 1 / all);
-            if (guessed(row))
+            if (row_guessed(row))
                 return true;
         }
     memset(row->fits, 0, row->count);
@@ -153,7 +160,7 @@ static enum hint guess_earlier_steps(struct row *row)
     double all = (double)c->world * c->accumulation;
     for (int step = row->step - 1; step >= 1 && step >= row->step - 3; step--) {
         guess_sum(row, step, ~0ull, ~0ull, 1 / all);
-        if (guessed(row))
+        if (row_guessed(row))
             return HINT_STALE_GRADIENT;
         if (is_left_over(row) || is_left_over_by_shard(row, step))
             return HINT_LEFT_OVER;
@@ -173,7 +180,7 @@ static bool is_shifted(struct row *row)
             row->guess[at] = is_inside ? row->expected[from] : row->used[at];
             inside += is_inside && row->wrong_moment[at];
         }
-        if (shift != 0 && inside * 2 >= row->wrong_moment_count && inside >= TELLING_COUNT && guessed(row))
+        if (shift != 0 && inside * 2 >= row->wrong_moment_count && inside >= TELLING_COUNT && row_guessed(row))
             return true;
     }
     return false;
@@ -217,8 +224,10 @@ enum hint diagnose_gradient(struct row *row)
         return of_factor;
     // The right sum with other roundings: a dtype problem.
     guess_sum(row, row->step, ~0ull, ~0ull, 1.0 / ((double)row->trial->c->world * row->trial->c->accumulation));
-    if (guessed(row))
-        return HINT_OTHER;
+    if (row_guessed(row))
+        return HINT_GRADIENT;
+    if (diagnose_use(row))
+        return HINT_ONE_USE;
     if (is_one_rank(row))
         return HINT_ONE_RANK;
     if (is_one_micro_step(row))
@@ -228,5 +237,7 @@ enum hint diagnose_gradient(struct row *row)
         return earlier;
     if (of_factor != HINT_NONE)
         return of_factor;
+    if (diagnose_weights(row))
+        return HINT_WEIGHTS;
     return is_shifted(row) || is_permuted(row) ? HINT_SHIFTED : HINT_NONE;
 }

@@ -24,6 +24,26 @@ struct row {
 // Near enough to be the same quantity, computed in another way.
 bool value_near(double a, double b);
 
+// True if row->guess was used in every element whose m is wrong, and differs from the expected gradient.
+bool row_guessed(const struct row *row);
+
+// Gradients of one step: bit R of `ranks` for rank R, bit K of `micros` for micro-step K, each times `weight`.
+struct addends {
+    int step;
+    uint64_t ranks, micros;
+    double weight;
+};
+
+// Adds those of one parameter, or of all, to row->guess, each to its owner's elements.
+void row_add_use(struct row *row, int param, const struct addends *addends);
+void row_add(struct row *row, const struct addends *addends);
+
+// True if a gradient that lacks one use of a tied parameter was used.
+bool diagnose_use(struct row *row);
+
+// True if ranks and micro-steps were added with other weights than equal ones.
+bool diagnose_weights(struct row *row);
+
 // Names the gradient that was used, where m is wrong.
 enum hint diagnose_gradient(struct row *row);
 
@@ -32,5 +52,9 @@ enum hint diagnose_factor(const struct row *row);
 
 // Which other t, learning rate, group or decay the update was made with, or whether it was made twice.
 enum hint diagnose_update(const struct row *row, const struct unsharded_decision *decision);
+
+// The hint of the wrong elements' positions: the ends of tensors only; whole tensors; a range that cuts a few tensors.
+// NONE: nearly everywhere, or scattered.
+enum hint diagnose_places(const struct row *row);
 
 #endif

@@ -131,6 +131,9 @@ static bool is_step_count(struct suspicion *s, uint64_t t)
     for (uint64_t other = 1; other <= most && other <= T_MAX; other++)
         if (other != t)
             guess(s, other, s->row->step, false);
+    for (int i = 0; i < s->c->group_count; i++)
+        s->c->groups[i].bias_correction = !s->c->groups[i].bias_correction;
+    guess(s, t, s->row->step, false);
     return all_explained(s);
 }
 

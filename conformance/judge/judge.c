@@ -3,6 +3,7 @@
 #include "conformance/judge/judge_internal.h"
 
 #include "base/err.h"
+#include "conformance/cases/case_mesh.h"
 
 #include <assert.h>
 #include <math.h>
@@ -178,12 +179,12 @@ static int keep_digests(struct trial *trial, struct kept *kept)
 
 static int judge_states(struct judge *judge, struct trial *trial, unsigned aspects, struct kept *kept)
 {
-    struct finding state = {.c = trial->c, .aspect = ASPECT_STATE};
+    struct finding state = {.c = trial->answer->c, .aspect = ASPECT_STATE};
     TRY(judge_state(trial, &state, &kept->explained));
     kept->follows_no_rule = state.verdict == VERDICT_BOUNDED;
     TRY(findings_add(judge->findings, &state));
     if (aspects & 1u << ASPECT_GRADIENT) {
-        struct finding finding = {.c = trial->c, .aspect = ASPECT_GRADIENT};
+        struct finding finding = {.c = trial->answer->c, .aspect = ASPECT_GRADIENT};
         TRY(judge_gradient(trial, &kept->explained, &finding));
         TRY(findings_add(judge->findings, &finding));
     }
@@ -198,7 +199,7 @@ static int judge_aspects(struct judge *judge, struct trial *trial, unsigned aspe
         [ASPECT_SEEN] = judge_seen,
     };
     for (int aspect = 0; aspect < ASPECT_COUNT; aspect++) {
-        struct finding finding = {.c = trial->c, .aspect = (enum aspect)aspect};
+        struct finding finding = {.c = trial->answer->c, .aspect = (enum aspect)aspect};
         bool of_usage =
             aspect == ASPECT_MEMORY || aspect == ASPECT_PADDING || aspect == ASPECT_TRAFFIC || aspect == ASPECT_CALLS;
         if (!(aspects >> aspect & 1) || (!judges[aspect] && !of_usage))
@@ -262,7 +263,11 @@ int judge_answer(struct judge *judge, const struct check_case *c, const struct c
     TRY(keep(judge, c, &kept));
     unsigned aspects = judge_aspects_of(c);
     size_t before = judge->findings->count;
-    struct trial trial = {.c = c, .values = values, .answer = answer, .saved = saved, .options = &judge->options};
+    struct check_case *logical = malloc(sizeof *logical);
+    if (!logical)
+        return err_set(ERR_MEMORY, "no memory to judge %s", c->name);
+    case_logical(c, logical);
+    struct trial trial = {.c = logical, .values = values, .answer = answer, .saved = saved, .options = &judge->options};
     int rc = open_trial(&trial);
     if (rc == ERR_NONE)
         rc = judge_states(judge, &trial, aspects, kept);
@@ -271,6 +276,7 @@ int judge_answer(struct judge *judge, const struct check_case *c, const struct c
     for (size_t i = before; i < judge->findings->count; i++)
         kept->is_convicted |= judge->findings->list[i].verdict >= VERDICT_FAIL;
     close_trial(&trial);
+    free(logical);
     return rc;
 }
 

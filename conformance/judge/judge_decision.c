@@ -43,7 +43,8 @@ int judge_decision(struct trial *trial, struct finding *out)
                    trial->saved && step == case_first_step(c) ? HINT_RESUME : HINT_STEP_COUNT);
         else if (c->loss_scale.kind != SCALE_NONE && actual->has_loss_scale &&
                  actual->loss_scale != decision->scale_after)
-            differ(out, step, "loss_scale", decision->scale_after, actual->loss_scale, HINT_LOSS_SCALE);
+            differ(out, step, "loss_scale", decision->scale_after, actual->loss_scale,
+                   trial->saved ? HINT_RESUME : HINT_LOSS_SCALE);
         if (out->has_difference)
             break;
     }

@@ -7,7 +7,7 @@
 
 // One answer, and the state of judging it.
 struct trial {
-    const struct check_case *c;
+    const struct check_case *c;  // as its data ranks see it: what is judged is unsharded. answer->c has the mesh
     const struct case_values *values;
     const struct answer *answer;
     const struct answer *saved;  // null: the answer begins with the case's own state

@@ -51,9 +51,11 @@ static bool is_broken(const struct link_result *result, enum link link)
 // both moments, while the parameter follows from them.
 static enum hint hint_of_links(const struct link_result *result, enum hint hint)
 {
-    bool gradient =
-        is_broken(result, LINK_GRADIENT) || (is_broken(result, LINK_EXP_AVG) && is_broken(result, LINK_EXP_AVG_SQ));
-    return hint == HINT_OTHER && gradient && !is_broken(result, LINK_PARAM) ? HINT_GRADIENT : hint;
+    bool gradient = result->worst[LINK_GRADIENT].was_checked
+                        ? is_broken(result, LINK_GRADIENT)
+                        : is_broken(result, LINK_EXP_AVG) && is_broken(result, LINK_EXP_AVG_SQ);
+    bool vague = hint == HINT_OTHER || hint == HINT_OVERWRITTEN;
+    return vague && gradient && !is_broken(result, LINK_PARAM) ? HINT_GRADIENT : hint;
 }
 
 int judge_by_links(struct trial *trial, struct finding *out)

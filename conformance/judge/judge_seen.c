@@ -4,6 +4,7 @@
 #include "conformance/judge/judge_internal.h"
 
 #include "base/err.h"
+#include "conformance/cases/case_mesh.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -89,24 +90,34 @@ static void note(struct sight *sight, int step, int rank, int micro, int param, 
     };
 }
 
-static int look_at_step(struct sight *sight, int step)
+// The part of a parameter that a rank holds.
+static int look_at_part(struct sight *sight, int step, int rank, int micro, int param)
 {
     struct trial *trial = sight->trial;
-    const struct check_case *c = trial->c;
+    const struct check_case *c = trial->answer->c;
+    const float *master = trial->before.param[case_owner(c, param)];
+    struct mesh mesh = case_mesh(c);
+    int tensor_rank = mesh_index_in(&mesh, MESH_TENSOR, rank);
+    TRY(answer_read_seen(trial->answer, step, rank, micro, param, sight->seen));
+    for (size_t i = 0; i < case_part_count(c, param); i++) {
+        size_t element = case_whole_element(c, tensor_rank, param, i);
+        float expected = unsharded_round(c->precision, master[element]);
+        if (!value_same(expected, sight->seen[i]))
+            note(sight, step, rank, micro, param, element, expected, sight->seen[i]);
+    }
+    sight->compared += case_part_count(c, param);
+    return ERR_NONE;
+}
+
+// A parameter that is not used is in no forward.
+static int look_at_step(struct sight *sight, int step)
+{
+    const struct check_case *c = sight->trial->answer->c;
     for (int rank = 0; rank < c->world; rank++)
         for (int micro = 0; micro < c->accumulation; micro++)
-            for (int param = 0; param < c->param_count; param++) {
-                const float *master = trial->before.param[case_owner(c, param)];
-                if (!c->params[param].used)
-                    continue;  // no forward uses it
-                TRY(answer_read_seen(trial->answer, step, rank, micro, param, sight->seen));
-                for (size_t i = 0; i < c->params[param].count; i++) {
-                    float expected = unsharded_round(c->precision, master[i]);
-                    if (!value_same(expected, sight->seen[i]))
-                        note(sight, step, rank, micro, param, i, expected, sight->seen[i]);
-                }
-                sight->compared += c->params[param].count;
-            }
+            for (int param = 0; param < c->param_count; param++)
+                if (c->params[param].used && case_holds(c, rank, param))
+                    TRY(look_at_part(sight, step, rank, micro, param));
     return ERR_NONE;
 }
 

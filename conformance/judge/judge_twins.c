@@ -83,9 +83,12 @@ static bool are_twins(const struct check_case *a, const struct check_case *b, en
     bool same_stage = a->stage == b->stage, same_world = a->world == b->world;
     if (a == b || !a->twin[0] || !meet || strcmp(a->twin, b->twin) != 0)
         return false;
-    return aspect == ASPECT_STAGES   ? !same_stage && same_world
-           : aspect == ASPECT_WORLDS ? same_stage && !same_world
-                                     : same_stage && same_world;
+    if (memcmp(&a->mesh, &b->mesh, sizeof a->mesh) != 0)
+        return aspect == ASPECT_LAYOUTS;
+    return aspect == ASPECT_STAGES    ? !same_stage && same_world
+           : aspect == ASPECT_WORLDS  ? same_stage && !same_world
+           : aspect == ASPECT_LAYOUTS ? false
+                                      : same_stage && same_world;
 }
 
 // The twin to compare an answer with: the first that is not convicted itself, or the first. Null: there is none.
@@ -126,6 +129,7 @@ int judge_twins(struct judge *judge)
         TRY(compare_twin(judge, kept, ASPECT_SAME));
         TRY(compare_twin(judge, kept, ASPECT_STAGES));
         TRY(compare_twin(judge, kept, ASPECT_WORLDS));
+        TRY(compare_twin(judge, kept, ASPECT_LAYOUTS));
     }
     return ERR_NONE;
 }

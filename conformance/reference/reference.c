@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "ref/checkpoint/export.h"
 #include "base/file.h"
+#include "conformance/reference/mesh_ranks.h"
 #include "conformance/reference/scripted_model.h"
 #include "ref/tier/nvme_folder.h"
 #include "ref/train/train.h"
@@ -201,6 +202,8 @@ static int answer(struct reference_run *run, const char *folder)
     TRY(rc);
     if (c->phase != PHASE_WHOLE)
         TRY(case_state_folder(c, run->state, run->store));
+    if (reference_cuts_model(c) || (c->phase == PHASE_RESUME && mesh_has_checkpoint(c, run->store)))
+        return is_first(run) ? mesh_answer(c, &run->config.config, folder, run->answer, run->store) : ERR_NONE;
     return train(run, folder);
 }
 

@@ -39,6 +39,9 @@ int answer_main(int argc, const char **argv);
 
 // --- the parts ---
 
+// True if tensor ranks, pipeline stages or experts cut the model: mesh_ranks.h answers it.
+bool reference_cuts_model(const struct check_case *c);
+
 // The reference's configuration for a case.
 struct reference_config {
     struct config config;

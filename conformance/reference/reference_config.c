@@ -3,6 +3,7 @@
 #include "conformance/reference/reference.h"
 
 #include "base/err.h"
+#include "conformance/cases/case_mesh.h"
 #include "ref/recipe/recipe.h"
 
 #include <jansson.h>
@@ -65,6 +66,11 @@ static json_t *zero_section(const struct check_case *c)
     return section;
 }
 
+bool reference_cuts_model(const struct check_case *c)
+{
+    return c->mesh.tensor > 1 || c->mesh.pipeline > 1 || c->mesh.expert > 1;
+}
+
 static json_t *own_section(const struct check_case *c, const char *recipe, const struct reference_options *options,
                            int before_steps)
 {
@@ -72,6 +78,10 @@ static json_t *own_section(const struct check_case *c, const char *recipe, const
                                 options->clip_form == CLIP_TORCH ? "torch" : "deepspeed");
     if (options->reduction_group > 0 && c->world % options->reduction_group == 0)
         json_object_set_new(section, "reduction_group", json_integer(options->reduction_group));
+    char mesh[MESH_TEXT_BYTES];
+    // Stage 0 partitions nothing: it is data parallelism over all ranks.
+    if (case_has_mesh(c) && c->stage > 0 && !reference_cuts_model(c))
+        json_object_set_new(section, "mesh", json_string(mesh_text(&c->mesh, mesh)));
     int start = c->delayed_update > before_steps ? c->delayed_update - before_steps : 1;
     if (c->delayed_update > 0)
         json_object_set_new(section, "delayed_update", json_pack("{s:i}", "start_step", start));

@@ -18,7 +18,8 @@ struct check_part {
     // Shell patterns of whole names, such as "@(adam|off)-*", and requirements, NULL at the end: only cases that match
     // one of the patterns and serve one of the requirements. Null: all.
     const char *const *case_patterns, *const *requirements;
-    int world;  // check_run alone: only cases, and pairs, of this many ranks; 0: all
+    unsigned options;  // 1 << enum case_option: cases that need others are left out
+    int world;         // check_run alone: only cases, and pairs, of this many ranks; 0: all
 };
 
 // Calls visit for every case of a part, as suite_cases does. ERR_USAGE: the requirement does not exist, or no case

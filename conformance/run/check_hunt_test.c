@@ -3,6 +3,7 @@
 // mutants of ref/one_file/zero.c, built here as plug-ins.
 #include "base/command_test.h"
 #include "base/folder_test.h"
+#include "conformance/cases/schema_valid_test.h"
 
 #include <jansson.h>
 #include <stdarg.h>
@@ -65,6 +66,33 @@ static int number(const json_t *c, const char *key)
     return (int)json_integer_value(json_object_get(c, key));
 }
 
+// The hunt's record has this many finds and an end, as its schema describes them.
+static void record_is_valid(int find_count)
+{
+    char path[PATH_MAX + 64], line[1 << 14];
+    const char *last = "";
+    int finds = 0;
+    json_t *schema = schema_load("hunt.schema.json"), *record = NULL;
+    snprintf(path, sizeof path, "%.4000s/out/hunt.jsonl", folder);
+    FILE *file = fopen(path, "r");
+    cr_assert_not_null(file, "%s", path);
+    while (fgets(line, sizeof line, file)) {
+        json_decref(record);
+        record = json_loads(line, 0, NULL);
+        cr_assert(record && schema_takes(schema, schema, record), "%s", line);
+        last = json_string_value(json_object_get(record, "record"));
+        finds += strcmp(last, "find") == 0;
+    }
+    cr_assert_eq(finds, find_count);
+    cr_assert_str_eq(last, "end");
+    // A key that is missing is noticed.
+    json_object_del(record, "launches");
+    cr_assert_not(schema_takes(schema, schema, record));
+    json_decref(record);
+    json_decref(schema);
+    fclose(file);
+}
+
 // The mutant is found, the case is small, fails again, and is answered right by the reference.
 static void is_found_and_shrunk(const char *name)
 {
@@ -75,6 +103,7 @@ static void is_found_and_shrunk(const char *name)
                  1, "%s", output);
     has("FIND 1: ");
     has("the reference answers this case right");
+    record_is_valid(1);
     json_t *c = found_case();
     cr_assert_leq(number(c, "world"), 2, "%s: %d ranks", name, number(c, "world"));
     cr_assert_leq(number(c, "steps"), 2, "%s: %d steps", name, number(c, "steps"));

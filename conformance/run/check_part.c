@@ -2,6 +2,7 @@
 // A part of the suite's cases: those of a level, of a name, of a requirement. And the files of one.
 #include "conformance/run/check_select.h"
 #include "base/digest.h"
+#include "conformance/cases/case_mesh.h"
 #include "base/err.h"
 #include "ref/arithmetic/random.h"
 
@@ -14,6 +15,8 @@ static bool is_selected(const struct check_part *part, const struct check_case *
 {
     char name[CASE_NAME_BYTES];
     bool matches = !part->case_patterns, serves = !part->requirements;
+    if (case_options(c) & ~part->options)
+        return false;
     check_whole_name(c, name);
     for (int i = 0; part->case_patterns && part->case_patterns[i] && !matches; i++)
         matches = fnmatch(part->case_patterns[i], name, FNM_EXTMATCH) == 0 ||

@@ -2,6 +2,7 @@
 #include "conformance/run/claims.h"
 
 #include "base/err.h"
+#include "conformance/cases/case_mesh.h"
 #include "base/strict_json.h"
 #include "base/safe_text.h"
 
@@ -83,7 +84,8 @@ static int read_set(const struct strict_object *root, const char *key, size_t ro
     char shown[TEXT_MESSAGE_BYTES];
     if (!json_object_get(root->value, key))
         return ERR_NONE;
-    TRY(strict_array(root, key, words == features || words == knobs ? 0 : 1, room, &list, &count));
+    TRY(strict_array(root, key, words == features || words == knobs || words == case_option_names ? 0 : 1, room, &list,
+                     &count));
     *set = 0;
     for (size_t i = 0; i < count; i++) {
         const json_t *element = json_array_get(list, i);
@@ -140,9 +142,21 @@ static int read_choice(const struct strict_object *root, const char *key, const 
 
 static int read_all(const struct strict_object *root, struct claims *out)
 {
-    static const char *const keys[] = {
-        "contract",       "name",      "version", "?stages",    "?worlds", "?precisions", "?offload_optimizer",
-        "?offload_param", "?features", "?knobs",  "?clip_form", "?scaler", "?unused",     NULL};
+    static const char *const keys[] = {"contract",
+                                       "name",
+                                       "version",
+                                       "?stages",
+                                       "?worlds",
+                                       "?precisions",
+                                       "?offload_optimizer",
+                                       "?offload_param",
+                                       "?features",
+                                       "?knobs",
+                                       "?clip_form",
+                                       "?scaler",
+                                       "?unused",
+                                       "?optional",
+                                       NULL};
     int contract, clip = CLAIMS_CLIP_EITHER, scaler = SCALER_DEEPSPEED, unused = CLAIMS_UNUSED_EITHER;
     uint64_t stages = out->stages;
     TRY(strict_keys(root, keys));
@@ -156,6 +170,7 @@ static int read_all(const struct strict_object *root, struct claims *out)
     TRY(read_words(root, "offload_param", TIER_COUNT, tiers, &out->offload_param));
     TRY(read_words(root, "features", FEATURE_COUNT, features, &out->features));
     TRY(read_words(root, "knobs", KNOB_COUNT, knobs, &out->knobs));
+    TRY(read_words(root, "optional", OPTION_COUNT, case_option_names, &out->options));
     TRY(read_choice(root, "clip_form", clip_forms, CLAIMS_CLIP_TORCH, &clip));
     TRY(read_choice(root, "scaler", scalers, SCALER_DEEPSPEED, &scaler));
     TRY(read_choice(root, "unused", unused_forms, CLAIMS_UNUSED_UNTOUCHED, &unused));

@@ -46,12 +46,13 @@ struct claims {
     // Bit sets. Bit w of `worlds` is a world of w + 1 ranks.
     uint64_t worlds;
     uint32_t stages, precisions, offload_optimizer, offload_param, features, knobs;
+    uint32_t options;  // of enum case_option
     enum claims_clip clip;
     enum scaler_form scaler;
     enum claims_unused unused;
 };
 
-// Every world, stage, precision and feature, with empty names: the claims if there is no file.
+// Every world, stage, precision and feature, and no option, with empty names: the claims if there is no file.
 void claims_whole(struct claims *out);
 
 // ERR_USAGE: the file cannot be read or breaks the format of CONTRACT.md; the message names file, line and key.

@@ -277,7 +277,7 @@ Test(claims, the_schema_says_what_the_reader_takes)
                                "{\"contract\": 1, \"name\": \"a\", \"version\": \"1\", \"stages\": [0], "
                                "\"worlds\": [1], \"precisions\": [\"fp32\"], \"offload_optimizer\": [\"none\"], "
                                "\"offload_param\": [\"cpu\"], \"features\": [\"tied\"], \"knobs\": [\"overlap\"], "
-                               "\"clip_form\": \"torch\", "
+                               "\"optional\": [\"tensor\"], \"clip_form\": \"torch\", "
                                "\"scaler\": \"torch\", \"unused\": \"untouched\"}",
                                read_claims);
     cr_expect_gt(changes, 100, "%d", changes);

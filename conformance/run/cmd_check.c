@@ -163,6 +163,7 @@ static int check(const struct check_options *a, const char *const *rest, int *st
         .case_patterns = (const char *const *)a->cases,
         .requirements = (const char *const *)a->requirements,
     };
+    part.options = CASE_OPTIONS_ALL;
     if (a->list)
         return list_cases(&part);
     interrupt_watch(on_interrupt);

@@ -3,6 +3,7 @@
 #include "conformance/run/cmd_check.h"
 
 #include "base/process/check_folder.h"
+#include "conformance/cases/case_mesh.h"
 #include "conformance/run/check_cover.h"
 #include "conformance/run/check_observe.h"
 #include "conformance/run/check_own.h"
@@ -63,7 +64,7 @@ static bool is_asked(const struct check_part *part, bool own, const struct check
         if (strcmp(part->requirements[i], requirement->id) == 0)
             return true;
     bool asked = !part->case_patterns && part->world == 0 && suite_version(&part->choice) == ZG_SUITE_VERSION && !own;
-    if (part->requirements)
+    if (part->requirements || requirement->options & ~part->options)
         return false;
     for (size_t i = 0; i < run->case_count && !asked; i++)
         asked = requirement_covers(requirement, run->cases[i]->name);
@@ -250,6 +251,24 @@ static int find_plugin(const char *name, char path[PATH_MAX])
     return realpath(name, path) ? ERR_NONE : err_set(ERR_USAGE, "--plugin %s: %s", name, strerror(errno));
 }
 
+// The options that are put to the program: those that it claims; all of them, if it is the reference, or if somebody
+// asks for a requirement that is one.
+static int choose_options(const struct check_options *a, const struct claims *claims, bool is_own,
+                          struct check_part *part)
+{
+    part->options = claims ? claims->options : is_own ? CASE_OPTIONS_ALL : 0;
+    for (int i = 0; a->requirements && a->requirements[i]; i++) {
+        const struct requirement *requirement = requirement_find(a->requirements[i]);
+        unsigned missing = requirement ? requirement->options & ~part->options : 0;
+        if (missing && claims)
+            return err_set(ERR_USAGE, "%s is optional: claims ask for it with \"%s\" in the list \"optional\"",
+                           requirement->id, case_option_names[__builtin_ctz(missing)]);
+        if (missing)
+            part->options = CASE_OPTIONS_ALL;
+    }
+    return ERR_NONE;
+}
+
 int check_and_report(const struct check_options *a, const struct check_part *part, const char *const *rest,
                      struct check_ranks *ranks, const volatile sig_atomic_t *interrupted, int *status)
 {
@@ -264,5 +283,8 @@ int check_and_report(const struct check_options *a, const struct check_part *par
     struct claims claims;
     if (a->claims)
         TRY(claims_read(a->claims, &claims));
-    return check_with(a, part, a->claims ? &claims : NULL, rest, rest[0] ? rest : command, ranks, interrupted, status);
+    struct check_part asked = *part;
+    TRY(choose_options(a, a->claims ? &claims : NULL, !a->plugin && !rest[0], &asked));
+    return check_with(a, &asked, a->claims ? &claims : NULL, rest, rest[0] ? rest : command, ranks, interrupted,
+                      status);
 }

@@ -14,6 +14,7 @@ enum aspect {
     ASPECT_SAME,      // its twins of the same stage and world end every step in the same bits
     ASPECT_STAGES,    // so do its twins of another stage
     ASPECT_WORLDS,    // and of another world
+    ASPECT_LAYOUTS,   // and of another mesh
     ASPECT_REPEAT,    // a case given twice is answered twice alike
     ASPECT_RULE,      // one rule explains all answers
     ASPECT_MEMORY,    // model states held, by kind

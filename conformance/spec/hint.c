@@ -26,6 +26,10 @@ static const struct {
     [HINT_ONE_MICRO_STEP] = {"one-micro-step",
                              "The gradient lacks micro-steps. Check whether they are added or overwritten, and"
                              " which of them are reduced."},
+    [HINT_WEIGHTS] = {"weights", "Ranks or micro-steps do not count equally in the mean. Check for a gradient that is "
+                                 "added twice, and for a mean of means."},
+    [HINT_ONE_USE] = {"one-use", "The gradient of a tied parameter lacks one of its uses. Check that the second use is "
+                                 "added to the first, and that the reduction waits for all of them."},
     [HINT_LEFT_OVER] = {"left-over", "The gradient still contains that of an earlier step. Check where gradients, "
                                      "buckets and counters are zeroed, also after a skipped step."},
     [HINT_STALE_GRADIENT] = {"stale-gradient",
@@ -45,7 +49,8 @@ static const struct {
     [HINT_UPDATED_TWICE] = {"updated-twice",
                             "Elements are updated twice in a step. Check for overlapping ranges: a vector "
                             "loop and its remainder, neighbouring shards, a tensor in two groups."},
-    [HINT_STEP_COUNT] = {"step-count", "Bias correction uses the wrong t. Check where t begins, that it advances once "
+    [HINT_STEP_COUNT] = {"step-count", "Bias correction uses the wrong t, or is made where it should not be. Check "
+                                       "where t begins, that it advances once "
                                        "per step and not once per tensor or sub-group, and how a skipped step and a "
                                        "checkpoint treat it."},
     [HINT_LR] = {"lr", "The learning rate belongs to another step or group. Check whether the schedule "
@@ -63,6 +68,10 @@ static const struct {
                                        "(`scaler`)."},
     [HINT_MOMENTS] = {"moments", "Moments are lost, swapped or of low precision. Check their dtype, and the order "
                                  "in which they are written and read back."},
+    [HINT_OVERWRITTEN] = {"overwritten",
+                          "The gradient is right, and some elements met other states than the step before left. Check "
+                          "the buffers and files that states go through: their sizes, their offsets, and what is still "
+                          "in use when one is used again."},
     [HINT_MASTER] = {"master", "The master parameters went through a 16-bit format. Check that the update reads "
                                "the master and not the 16-bit copy, and how the master is made after a start or "
                                "a load."},
@@ -75,17 +84,17 @@ static const struct {
                                      "are gathered, and which operations forward waits for."},
     [HINT_FOREIGN_COPY] = {"foreign-copy",
                            "Forward used values that were never parameters. Check for layers that are used "
-                           "without being gathered, and for buffers that are reused or written while they "
-                           "hold parameters."},
+                           "without being gathered, or before they are, and for buffers that are reused or "
+                           "written while they hold parameters."},
     [HINT_RESUME] = {"resume", "The state is right up to the checkpoint and wrong after it. Check the contents "
                                "of the checkpoint, and everything that is initialised after loading it."},
     [HINT_SETTING] = {"setting",
                       "Each answer is right by itself, but their bits depend on a setting that must not matter. Check "
                       "where the order of sums, the place of a division or the cut of a loop follows from it."},
-    [HINT_UNSET] = {"unset",
-                    "Some elements are no numbers, although their gradients are: memory that nothing has filled. "
-                    "Check that the last piece of a bucket is sent, and that every element of a buffer is "
-                    "written before it is read."},
+    [HINT_UNSET] =
+        {"unset", "Some elements are no numbers, although their gradients are: memory that nothing has filled, or that "
+                  "was given back. Check that the last piece of a bucket is sent, that every element of a "
+                  "buffer is written before it is read, and that no buffer is given back while it is in use."},
     [HINT_GRADIENT] = {"gradient",
                        "Both moments follow from another gradient than the mean, and the optimizer's step from them is "
                        "right. Check what is summed and in which dtype, where it is divided, and what else is added "

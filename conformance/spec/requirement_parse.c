@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum item { ITEM_SOURCE, ITEM_CHECK, ITEM_NEEDS, ITEM_VERSIONS, ITEM_MUTANTS, ITEM_COUNT };
+enum item { ITEM_SOURCE, ITEM_CHECK, ITEM_NEEDS, ITEM_OPTIONAL, ITEM_VERSIONS, ITEM_MUTANTS, ITEM_COUNT };
 static const char *const item_starts[ITEM_COUNT] = {
-    "- Source: ", "- Check: ", "- Needs: ", "- Versions: ", "- Mutants: "};
+    "- Source: ", "- Check: ", "- Needs: ", "- Optional: ", "- Versions: ", "- Mutants: "};
 
-enum { ITEM_BYTES = 1024 };
+enum { ITEM_BYTES = 4096 };
 
 struct parser {
     const char *name;
@@ -116,12 +116,14 @@ static int parse_check(const struct parser *p)
                        &p->block->pattern_count);
 }
 
-static int parse_need(const struct parser *p)
+static int parse_words(const struct parser *p)
 {
-    const char *word = p->items[ITEM_NEEDS];
-    while (p->block->need < NEED_COUNT && strcmp(word, need_name(p->block->need)) != 0)
-        p->block->need++;
-    return p->block->need < NEED_COUNT ? ERR_NONE : wrong(p, p->item_lines[ITEM_NEEDS], word, "there is no such need");
+    const char *need = p->items[ITEM_NEEDS], *option = p->items[ITEM_OPTIONAL];
+    if (!need_find(need, &p->block->need))
+        return wrong(p, p->item_lines[ITEM_NEEDS], need, "there is no such need");
+    return option_find(option, &p->block->options)
+               ? ERR_NONE
+               : wrong(p, p->item_lines[ITEM_OPTIONAL], option, "there is no such option");
 }
 
 // "from 2", or "MUST until 1".
@@ -140,7 +142,7 @@ static int parse_versions(struct parser *p)
 // Steps over the optional items that do not begin on this line.
 static void skip_optional_items(struct parser *p, const char *line)
 {
-    while ((p->item_count == ITEM_NEEDS || p->item_count == ITEM_VERSIONS) &&
+    while (p->item_count >= ITEM_NEEDS && p->item_count <= ITEM_VERSIONS &&
            !starts_with(line, item_starts[p->item_count]))
         p->item_count++;
 }
@@ -171,7 +173,7 @@ static int end_block(struct parser *p)
         return err_set(ERR_USAGE, "%s:%d: %s ends without a line '%s'", p->name, p->block_line, block->id,
                        item_starts[p->item_count]);
     TRY(parse_check(p));
-    TRY(parse_need(p));
+    TRY(parse_words(p));
     TRY(parse_versions(p));
     TRY(parse_names(p, ITEM_MUTANTS, p->items[ITEM_MUTANTS], "", REQUIREMENT_MUTANT_MAX, block->mutants,
                     &block->mutant_count));
@@ -206,7 +208,7 @@ static int begin_block(struct parser *p)
     p->block->text = p->text + p->line_start;
     p->block->text_bytes = strlen(p->line);
     p->block_line = p->line_number;
-    p->items[ITEM_NEEDS][0] = p->items[ITEM_VERSIONS][0] = '\0';
+    p->items[ITEM_NEEDS][0] = p->items[ITEM_OPTIONAL][0] = p->items[ITEM_VERSIONS][0] = '\0';
     p->item_count = 0;
     p->item_open = false;
     return ERR_NONE;
@@ -237,7 +239,7 @@ static int parse_block_line(struct parser *p)
         skip_optional_items(p, p->line);
         if (p->item_count == ITEM_COUNT || !starts_with(p->line, item_starts[p->item_count]))
             return wrong(p, p->line_number, p->line,
-                         "expected the items Source, Check, Needs, Versions and Mutants, in this order");
+                         "expected the items Source, Check, Needs, Optional, Versions and Mutants, in this order");
         p->item_lines[p->item_count] = p->line_number;
         p->items[p->item_count][0] = '\0';
         p->item_open = true;

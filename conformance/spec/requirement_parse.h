@@ -8,10 +8,12 @@
 //     - Source: where it comes from
 //     - Check: state, gradient of `red-rounding` `red-odd`
 //     - Needs: sharding
+//     - Optional: tensor
 //     - Versions: from 2
 //     - Mutants: `reduce-rank-weighed` `reduce-bf16-sum`
 //
-// whose list has these items in this order, Needs only where there is something, Versions where suite versions differ:
+// whose list has these items in this order, Needs only where there is something, Optional where
+// claims decide whether it is asked (enum case_option), Versions where suite versions differ:
 // 'from 2' did not exist before version 2, a SHOULD 'MUST until 1' was a MUST in version 1. Lines indented by two
 // spaces continue an item.
 #ifndef ZG_REQUIREMENT_PARSE_H
@@ -20,7 +22,7 @@
 #include "conformance/cases/case.h"
 #include "conformance/spec/aspect.h"
 
-enum { REQUIREMENT_PATTERN_MAX = 8, REQUIREMENT_MUTANT_MAX = 16 };
+enum { REQUIREMENT_PATTERN_MAX = 8, REQUIREMENT_MUTANT_MAX = 96 };
 
 // How many a SPEC.md may have.
 enum { REQUIREMENT_MAX = 128 };
@@ -35,7 +37,11 @@ enum need {
     NEED_COUNT
 };
 
-const char *need_name(enum need need);  // "sharding"; "" for NEED_NOTHING
+// The need of a name; "" is NEED_NOTHING. Returns whether there is one. And the set of a word of case_option_names; ""
+// is the empty one.
+bool need_find(const char *name, enum need *out);
+bool option_find(const char *word, unsigned *out);
+
 bool need_has(enum need need, const struct check_case *c);
 
 // "R-", capital letters, '-', two digits: how long that is at the start of a text; 0: it is not there.
@@ -50,8 +56,9 @@ struct requirement {
     size_t text_bytes;
     unsigned aspects;  // bits 1 << enum aspect
     enum need need;
-    int since;       // the first suite version that has it
-    int must_until;  // of a SHOULD: the last one in which it was a MUST; 0: none
+    unsigned options;  // 1 << enum case_option, one that must be claimed; 0: none
+    int since;         // the first suite version that has it
+    int must_until;    // of a SHOULD: the last one in which it was a MUST; 0: none
     int pattern_count, mutant_count;
     char patterns[REQUIREMENT_PATTERN_MAX][CASE_NAME_BYTES];  // of case names, as a shell's
     char mutants[REQUIREMENT_MUTANT_MAX][CASE_NAME_BYTES];

@@ -2,15 +2,34 @@
 // The words of a requirement: its identifier, and what it needs.
 #include "conformance/spec/requirement_parse.h"
 
+#include "conformance/cases/case_mesh.h"
+
 #include <assert.h>
 #include <ctype.h>
 #include <string.h>
 
-const char *need_name(enum need need)
+static const char *need_name(enum need need)
 {
     static const char *const names[NEED_COUNT] = {"", "sharding", "offload", "nvme", "checkpoint"};
     assert(need >= 0 && need < NEED_COUNT);
     return names[need];
+}
+
+bool need_find(const char *name, enum need *out)
+{
+    for (*out = NEED_NOTHING; *out < NEED_COUNT; ++*out)
+        if (strcmp(name, need_name(*out)) == 0)
+            return true;
+    return false;
+}
+
+bool option_find(const char *word, unsigned *out)
+{
+    *out = 0;
+    for (int i = 0; i < OPTION_COUNT; i++)
+        if (strcmp(word, case_option_names[i]) == 0)
+            *out = 1u << i;
+    return *out != 0 || !*word;
 }
 
 bool need_has(enum need need, const struct check_case *c)

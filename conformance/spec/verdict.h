@@ -34,6 +34,8 @@ enum hint {
     HINT_FACTOR_OTHER,         // ... by some other constant
     HINT_ONE_RANK,             // the gradient of one rank or of some ranks alone
     HINT_ONE_MICRO_STEP,       // micro-steps are missing
+    HINT_WEIGHTS,              // ranks or micro-steps count unequally
+    HINT_ONE_USE,              // a use of a tied parameter is missing
     HINT_LEFT_OVER,            // the gradient of an earlier step is added
     HINT_STALE_GRADIENT,       // it is the gradient of an earlier step
     HINT_SHIFTED,              // the values of other elements: an offset or padding is wrong
@@ -42,13 +44,14 @@ enum hint {
     HINT_SHARD,                // only one rank's shard
     HINT_NOT_UPDATED,          // elements keep their old state
     HINT_UPDATED_TWICE,
-    HINT_STEP_COUNT,    // bias correction with another t
+    HINT_STEP_COUNT,    // bias correction with another t, or where there should be none
     HINT_LR,            // the learning rate of another step, or group
     HINT_DECAY,         // weight decay: missing, of the other kind, of another group
     HINT_CLIP,          // the clip coefficient is missing, of another norm, or applied where it should not be
     HINT_OVERFLOW,      // a step is skipped that should not be, or the other way about
     HINT_LOSS_SCALE,    // the scale's growth, shrinking or hysteresis
     HINT_MOMENTS,       // moments are lost, swapped or of low precision
+    HINT_OVERWRITTEN,   // some elements met other states than the step before left
     HINT_MASTER,        // the master parameters went through a 16-bit format
     HINT_ROUNDING,      // the 16-bit copy is not rounded to nearest even
     HINT_STALE_COPY,    // forward used parameters of another step

@@ -45,19 +45,28 @@ static int emit(struct suite_visit *to, struct check_case *c, const char *name, 
     return to->visit(to->context, c);
 }
 
+static void take_mesh(struct check_case *c, struct mesh mesh)
+{
+    c->mesh = mesh;
+    suite_place_stages(c);
+}
+
 static int emit_halves(struct suite_visit *to, struct check_case *c, const struct suite_item *item, const char *name)
 {
     int world = c->world;
+    struct mesh mesh = c->mesh;
     c->phase = PHASE_SAVE;
     TRY(emit(to, c, name, ".save"));
     c->phase = PHASE_RESUME;
     c->world = item->resume_world ? item->resume_world : world;
+    take_mesh(c, item->resume_mesh);
     TRY(emit(to, c, name, ".resume"));
     if (c->twin[0] == '\0')
         return ERR_NONE;
     c->phase = PHASE_WHOLE;
     c->checkpoint_step = 0;
     c->world = world;
+    take_mesh(c, mesh);
     return emit(to, c, name, ".whole");
 }
 
@@ -193,5 +202,7 @@ int suite_cases(const struct suite_choice *choice, int (*visit)(void *context, c
     if (suite_version(choice) < 2)
         return ERR_NONE;
     TRY(make_table(&to, suite_edge));
+    TRY(make_table(&to, suite_mesh));
+    TRY(make_table(&to, suite_lora));
     return suite_pairs(choice, visit, context);
 }

@@ -112,6 +112,12 @@ int suite_tie(struct check_case *c, int owner)
     return index;
 }
 
+void suite_place_stages(struct check_case *c)
+{
+    for (int i = 0; i < c->param_count; i++)
+        c->params[i].placement.pipeline = i * c->mesh.pipeline / c->param_count;
+}
+
 void suite_lr(struct check_case *c, int group, const double *lr, int count)
 {
     c->groups[group].lr_by_step = true;

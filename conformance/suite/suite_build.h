@@ -11,8 +11,9 @@ struct suite_item {
     int world, stage;
     enum dtype precision;
     char variant[32];
-    bool own_data;     // its data differs from that of the row's other variants
-    int resume_world;  // ranks of the half that resumes; 0: the same
+    bool own_data;            // its data differs from that of the row's other variants
+    int resume_world;         // ranks of the half that resumes; 0: the same
+    struct mesh resume_mesh;  // of a case on a mesh: that of the half that resumes
 };
 
 // A grid is a list of "WORLDS:STAGES:PRECISIONS[:VARIANTS]", separated by blanks: "2,3:0123:fb:cpu,nvme". The
@@ -26,7 +27,7 @@ struct suite_row {
 // The tables; a row without a topic ends each.
 extern const struct suite_row suite_adam[], suite_partition[], suite_reduce[], suite_precision[], suite_clip[],
     suite_gather[], suite_tier[], suite_checkpoint[], suite_other[];
-extern const struct suite_row suite_edge[];  // from version 2 on
+extern const struct suite_row suite_edge[], suite_mesh[], suite_lora[];  // from version 2 on
 
 // A case with the settings that all have in common, unless they say otherwise: four steps of AdamW, and in fp16 a
 // static loss scale. Its numbers are drawn by the seed.
@@ -48,6 +49,9 @@ void suite_model(struct check_case *c);
 
 // Appends a parameter that is tied to an earlier one, `owner`. Returns its index.
 int suite_tie(struct check_case *c, int owner);
+
+// Gives the stages of the mesh's pipeline the parameters in their order, as evenly as it goes.
+void suite_place_stages(struct check_case *c);
 
 // Sets the group's learning rate by step; the last of `count` holds for all further steps.
 void suite_lr(struct check_case *c, int group, const double *lr, int count);

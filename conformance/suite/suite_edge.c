@@ -5,10 +5,11 @@
 #include <math.h>
 #include <string.h>
 
-// Any norm, three digits of a threshold: every coefficient rounds, and differs in fp32 and in double.
+// Any norm, three digits of a threshold: every coefficient rounds, and differs in fp32 and in double. The last is near
+// the norms, which are on both sides of it.
 static void make_rough(struct check_case *c, struct suite_item *item)
 {
-    static const double thresholds[] = {0.317, 0.0713, 0.00291};
+    static const double thresholds[] = {0.317, 0.0713, 0.00291, 127};
     suite_model(c);
     c->steps = 6;
     c->gradient_clipping = thresholds[suite_number(item, "c", 0)];
@@ -46,6 +47,19 @@ static void make_subnormal(struct check_case *c, struct suite_item *item)
     c->data.reach = 3;
     c->data.exponent_low = -129;
     c->data.exponent_high = -122;
+}
+
+// Either use of a tied parameter may overflow.
+static void make_tied_overflow(struct check_case *c, struct suite_item *item)
+{
+    suite_model(c);
+    c->steps = 5;
+    c->overflow_check = true;
+    if (item->precision == DTYPE_FP16)
+        suite_dynamic(c, 0x1p10, 1000, 1, 1);
+    int use = suite_tie(c, 0);
+    suite_poke(c, 2, 0, 0, 0, 3, INFINITY);
+    suite_poke(c, 4, 0, c->world - 1, use, 11, -INFINITY);
 }
 
 // bf16 has the range of fp32: gradients far above the largest number of fp16, whose squares fp32 still holds.
@@ -94,11 +108,12 @@ static void make_hints(struct check_case *c, struct suite_item *item)
 }
 
 const struct suite_row suite_edge[] = {
-    {"clip-rough", "Coefficients that are no powers of two.", make_rough, "2:0123:f:c0,c1 3:3:b:c2 1:0:f:c2",
-     "3,4:0123:fb:c0,c1,c2"},
+    {"clip-rough", "Coefficients that are no powers of two.", make_rough, "2:0123:f:c0,c1,c3 3:3:b:c2 1:0:f:c2",
+     "3,4:0123:fb:c0,c1,c2,c3"},
     {"mp-largest", "The largest finite number of fp16.", make_largest, "2:0123:h", "1,3,4:0123:h"},
     {"mp-subnormal", "Gradients that are subnormal numbers.", make_subnormal, "2:0123:h 2:13:b 2:0:f", "3,4:0123:hbf"},
     {"mp-range", "Gradients that bf16 holds and fp16 does not.", make_range, "2:0123:b", "1,3,4:0123:b"},
+    {"mp-overflow-tied", "inf in either use of a tied parameter.", make_tied_overflow, "2:0123:bh", "1,3,4:0123:bh"},
     {"ckpt-uneven", "Stopped and continued with sizes that no world divides.", make_uneven, "3:0123:f 4:3:b",
      "2,4,5:0123:fb"},
     {"ckpt-reshard-uneven", "Continued at a world that divides no size.", make_uneven_reshard, "4:0123:f:to3 3:3:b:to4",

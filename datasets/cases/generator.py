@@ -22,8 +22,10 @@ def integer(x, r):
 
 
 def generator(case, words):
-    """Two functions: an element of an initial parameter, and of a gradient; words are the settings of v1/cases.txt."""
-    world, params, family = case["world"], case["params"], words[0]
+    """Two functions: an element of an initial parameter, and of a gradient on a rank; words are the settings of
+    vN/cases.txt."""
+    mesh = case.get("mesh", {"replicate": 1, "shard": case["world"], "tensor": 1, "pipeline": 1, "expert": 1})
+    world, params, family = mesh["replicate"] * mesh["shard"], case["params"], words[0]
     slots, bits = world * case["accumulation"], {"fp32": 23, "bf16": 7, "fp16": 10}[case["precision"]]
     pairs = [(word + "=1").split("=")[:2] for word in words[1:]]
     have = {key: int(value, 16 if key == "seed" else 10) for key, value in pairs if key != "poke"}
@@ -97,4 +99,24 @@ def generator(case, words):
             return 0.0
         return number(draw(VALUE, step, 0, param, element), exponent_of(step, owner, element))
 
-    return names, initial, gradient
+    def whole_element(place, shape, tensor_rank, element):
+        if place["tensor"] != "cut":
+            return element
+        cut = place["dimension"]
+        run = shape[cut] // mesh["tensor"] * math.prod(shape[cut + 1:])
+        return (element // run * mesh["tensor"] + tensor_rank) * run + element % run
+
+    def part(step, micro, rank, param, element):
+        if "mesh" not in case:
+            return gradient(step, micro, rank, param, element)
+        place, tensor_rank, data = params[param]["placement"], rank % mesh["tensor"], rank // mesh["tensor"] % world
+        element = whole_element(place, params[param]["shape"], tensor_rank, element)
+        group = 1 if place["expert"] is None else mesh["expert"]
+        first = data // group * group
+        value = sum(gradient(step, micro, first + k, param, element) for k in range(group))
+        if place["tensor"] != "partial" or mesh["tensor"] == 1:
+            return value
+        turn = (tensor_rank + element) % mesh["tensor"]
+        return 2 * value if turn == 0 else -value if turn == 1 else 0.0
+
+    return names, initial, part

@@ -10,6 +10,7 @@
 #include "plan/planner/plan_html.h"
 #include "plan/planner/plan_print.h"
 #include "plan/planner/plan_search.h"
+#include "plan/planner/plan_write.h"
 #include "plan/planner/throughput.h"
 
 #include <stdio.h>
@@ -32,7 +33,7 @@ static int show_last(const struct plan_setting *setting, const struct plan *plan
 static int show(const struct plan_options *options, const struct plan_setting *setting, const struct plan *plan)
 {
     if (options->write)
-        TRY(plan_write(options->write, setting->config));
+        TRY(plan_write(options->write, setting));
     if (options->html)
         TRY(plan_html(setting, plan, options->html));
     if (options->json)

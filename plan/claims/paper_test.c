@@ -188,7 +188,7 @@ Test(paper, an_unknown_table_is_refused_with_a_list_of_the_known_ones)
     int rc;
     char *text = printed("zero-table-9", false, &rc);
     cr_assert_eq(rc, ERR_USAGE);
-    cr_assert_not_null(strstr(err_message(), "there are fsdp-section-3, infinity-table-1"), "%s", err_message());
+    cr_assert_not_null(strstr(err_message(), "there are fsdp-section-3, megatron-table-1"), "%s", err_message());
     free(text);
 }
 

@@ -25,7 +25,7 @@ static struct query_basis *basis_of(const struct query_scope *scope)
     return scope->basis ? scope->basis : &unused;
 }
 
-// Evaluates a plan or a printed number, in which "$NAME" denotes what is given for NAME.
+// Evaluates a plan, a printed number or a title, in which "$NAME" denotes what is given for NAME.
 static int object_value(const struct query_scope *scope, const struct strict_object *object, const char *path,
                         double *out)
 {
@@ -40,8 +40,11 @@ static int object_value(const struct query_scope *scope, const struct strict_obj
             json_object_set(copy, key, (json_t *)(uintptr_t)value);
     }
     filled.value = copy;
-    basis_of(scope)->plan |= !query_has(object, "printed");
-    int rc = query_has(object, "printed") ? query_printed_number(&filled, out) : query_plan_number(&filled, path, out);
+    bool is_printed = query_has(object, "printed"), is_title = query_has(object, "title");
+    basis_of(scope)->plan |= !is_printed && !is_title;
+    int rc = is_printed ? query_printed_number(&filled, out)
+             : is_title ? query_title_number(&filled, out)
+                        : query_plan_number(&filled, path, out);
     json_decref(copy);
     return rc;
 }
@@ -57,11 +60,12 @@ static int name_value(const struct expression_names *names, const struct express
     size_t length = strcspn(path, ".");
     snprintf(name, sizeof name, "%.*s", (int)length, path);
     const json_t *value = find(names->context, name, &by);
-    bool is_equation = json_object_get(value, "equation"), is_printed = json_object_get(value, "printed");
+    bool is_equation = json_object_get(value, "equation");
+    bool is_number = json_object_get(value, "printed") || json_object_get(value, "title");
     basis_of(names->context)->equation |= is_equation || !value;
     if (!value && !path[length])
         return query_equation_number(name, expression, names, out);
-    if (path[length] && (!json_is_object(value) || is_equation || is_printed))
+    if (path[length] && (!json_is_object(value) || is_equation || is_number))
         return strict_fail(expression->object, expression->key, "names %s, but %s is not given as a plan", path, name);
     TRY(strict_object_of(by->object, "given", &given));
     if (json_is_object(value))

@@ -5,13 +5,14 @@
 #include "base/err.h"
 #include "plan/claims/overlap.h"
 #include "plan/claims/opaque_model.h"
+#include "plan/planner/plan_llama.h"
 #include "plan/planner/plan_model.h"
 #include "plan/planner/plan_print.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { SET_MAX = 16, PRESET_MAX = 16, WORLD_MAX = 100000 };
+enum { SET_MAX = 16, PRESET_MAX = 16, WORLD_MAX = 100000, LORA_RANK_MAX = 65536 };
 
 // A plan and what it is made of.
 struct planned {
@@ -31,14 +32,24 @@ static int at_key(int rc, const struct strict_object *o, const char *key)
     return rc == ERR_USAGE ? strict_fail(o, key, "%s", why) : rc;
 }
 
+static int read_variant(const struct strict_object *o, struct plan_model_variant *out)
+{
+    if (query_has(o, "lora"))
+        TRY(strict_size(o, "lora", LORA_RANK_MAX, &out->lora_rank));
+    return query_has(o, "sequence_length") ? strict_size(o, "sequence_length", LLAMA_SIZE_MAX, &out->sequence_length)
+                                           : ERR_NONE;
+}
+
 static int read_model(const struct strict_object *o, struct planned *p)
 {
     char name[MODEL_NAME_BYTES];
     double params;
     int layers = 1;
     if (query_has(o, "model")) {
+        struct plan_model_variant variant = {.tiling_factor = p->config.tiling_factor};
         TRY(strict_string(o, "model", name, sizeof name));
-        return at_key(plan_model_find(name, 1, &p->setting.model), o, "model");
+        TRY(read_variant(o, &variant));
+        return at_key(plan_model_find_variant(name, &variant, &p->setting.model), o, "model");
     }
     TRY(strict_real(o, "params", &params));
     if (!(params >= 1 && params <= 1e15))
@@ -137,9 +148,8 @@ static int overlap_at(const struct plan *plan, const char *path, double *out)
 static int evaluate(const struct strict_object *o, const char *path, struct planned *p, double *out)
 {
     bool named = query_has(o, "model"), own = query_has(o, "config");
-    const char *const keys[] = {
-        "world", named ? "model" : "?params", own ? "config" : "preset", "?set", "?machine", named ? NULL : "?layers",
-        NULL};
+    const char *const keys[] = {"world",    named ? "model" : "?params", own ? "config" : "preset",         "?set",
+                                "?machine", named ? "?lora" : "?layers", named ? "?sequence_length" : NULL, NULL};
     TRY(strict_keys(o, keys));
     TRY(read_config(o, p));
     *out = p->accepted;

@@ -235,14 +235,51 @@ Test(query, a_printed_number_is_found_without_its_table_being_evaluated)
 #undef CELL
 }
 
+Test(query, a_title_is_that_of_the_papers_own_source)
+{
+#define CITED(TITLE, NUMBER) "{\"a\":{\"title\":\"" TITLE "\",\"arxiv\":\"" NUMBER "\"}}"
+    static const char zero[] = CITED("ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", "%s");
+    char given[256];
+    snprintf(given, sizeof given, zero, "1910.02054");
+    holds(given, "a == 1", 1);
+    snprintf(given, sizeof given, zero, "1909.08053");
+    fails(given, "a == 1");
+    fails(CITED("ZeRO: Memory Optimizations", "1910.02054"), "a == 1");
+    refused(CITED("ZeRO", "1234.56789"), "a == 1",
+            "q.json:1: given.a.arxiv: is '1234.56789', which no paper of datasets/papers has");
+    refused(CITED("ZeRO", "1910.02054"), "a.b == 1", "q.json:2: query: names a.b, but a is not given as a plan");
+#undef CITED
+}
+
+Test(query, adapters_and_sequences_change_a_model)
+{
+#define MODEL "{\"z\":{\"model\":\"gpt:layers=2,width=8,heads=2\",\"preset\":\"zero2\",\"world\":2"
+    double base, adapted;
+    bool out;
+    cr_assert_eq(ask(MODEL "}}", "z.params > 0", &out, &base), ERR_NONE, "%s", err_message());
+    cr_assert_eq(ask(MODEL ",\"lora\":2}}", "z.params > 0", &out, &adapted), ERR_NONE, "%s", err_message());
+    cr_expect_eq(adapted - base, 2 * 2 * ((8 + 24) + (8 + 8) + (8 + 32) + (32 + 8)), "%g, %g", base, adapted);
+    refused(MODEL ",\"sequence_length\":64}}", "z.params > 0",
+            "q.json:1: given.z.model: the model gpt:layers=2,width=8,heads=2 has its own sequence length");
+#undef MODEL
+#define LLAMA(LENGTH)                                                                                                  \
+    "{\"z\":{\"model\":\"llama-8b\",\"sequence_length\":" LENGTH                                                       \
+    ",\"preset\":\"zero2\",\"world\":2,\"machine\":\"dgx-h100\"}}"
+    // Logits in fp32 and their gradient.
+    holds(LLAMA("512"), "z.gpu.device.held_bytes.logits == 8 * 512 * 128256", 8.0 * 512 * 128256);
+    holds(LLAMA("1024"), "z.gpu.device.held_bytes.logits == 8 * 1024 * 128256", 8.0 * 1024 * 128256);
+#undef LLAMA
+}
+
 Test(query, a_plan_needs_a_model_a_configuration_and_a_world)
 {
     refused("{\"z\":{\"params\":10,\"preset\":\"zero1\"}}", "z.params == 10", "q.json:1: given.z.world: missing");
     refused("{\"z\":{\"preset\":\"zero1\",\"world\":2}}", "z.params == 10",
             "q.json:1: given.z.params: is missing, expected a number");
     refused("{\"z\":{\"params\":10,\"world\":2}}", "z.params == 10", "q.json:1: given.z.preset: missing");
-    refused("{\"z\":{\"params\":10,\"model\":\"gpt2\",\"preset\":\"zero1\",\"world\":2}}", "z.params == 10",
-            "q.json:1: given.z.params: unknown key, expected world, model, preset, set, machine");
+    refused(
+        "{\"z\":{\"params\":10,\"model\":\"gpt2\",\"preset\":\"zero1\",\"world\":2}}", "z.params == 10",
+        "q.json:1: given.z.params: unknown key, expected world, model, preset, set, machine, lora, sequence_length");
     refused("{\"z\":{\"params\":1e16,\"preset\":\"zero1\",\"world\":2}}", "z.params == 10",
             "q.json:1: given.z.params: is 1e+16, expected 1 to 1e15 parameters");
 }

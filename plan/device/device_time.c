@@ -16,29 +16,40 @@ static double product_s(const struct timing *t, double rows, double inner, doubl
     return 2 * rows * inner * columns / t->rates->product_flops_per_s + bytes / t->rates->memory_bytes_per_s;
 }
 
+static double attention_products_s(const struct timing *t, const struct transformer *m)
+{
+    double width = (double)m->width, query = (double)m->query_width, both = (double)(m->key_width + m->value_width);
+    double output = product_s(t, t->rows, (double)m->output_width, width, 1);
+    if (m->key_latent == 0)
+        return product_s(t, t->rows, width, query + both, 1) + output;
+    double latent = (double)m->query_latent, from = latent > 0 ? latent : width;
+    return product_s(t, t->rows, width, latent + (double)m->key_latent, 1) + product_s(t, t->rows, from, query, 1) +
+           product_s(t, t->rows, (double)m->key_latent, both, 1) + output;
+}
+
 static double products_s(const struct timing *t, const struct transformer *m)
 {
-    double width = (double)m->width, query = (double)m->query_width, hidden = (double)m->hidden;
+    double width = (double)m->width, hidden = (double)m->hidden, shared = (double)m->shared_hidden;
     double rows = t->rows * (double)m->experts_used, experts = (double)m->experts;
     double router_s = m->experts > 1 ? product_s(t, t->rows, width, experts, 1) : 0;
-    return product_s(t, t->rows, width, query + 2 * (double)m->key_width, 1) + product_s(t, t->rows, query, width, 1) +
-           (double)(m->mlp_matrices - 1) * product_s(t, rows, width, hidden, experts) +
-           product_s(t, rows, hidden, width, experts) + router_s;
+    double shared_s = shared > 0 ? (double)m->mlp_matrices * product_s(t, t->rows, width, shared, 1) : 0;
+    return attention_products_s(t, m) + (double)(m->mlp_matrices - 1) * product_s(t, rows, width, hidden, experts) +
+           product_s(t, rows, hidden, width, experts) + shared_s + router_s;
 }
 
 // Norms read and write the width, residual sums read it twice and write it, and the activation function reads and
 // writes the hidden values.
 static double passes_s(const struct timing *t, const struct transformer *m)
 {
-    double values =
-        2 * 2 * (double)m->width + 2 * 3 * (double)m->width + (double)(m->mlp_matrices * m->hidden * m->experts_used);
+    double values = 2 * 2 * (double)m->width + 2 * 3 * (double)m->width +
+                    (double)(m->mlp_matrices * (m->hidden * m->experts_used + m->shared_hidden));
     return t->rows * values * t->element_bytes / t->rates->memory_bytes_per_s;
 }
 
 // Flash attention computes two products of the causal half forward, and five backward (Dao, arXiv 2307.08691).
 static double attention_s(const struct timing *t, const struct transformer *m)
 {
-    return 2 * t->rows * (double)m->sequence_length * (double)m->query_width / t->rates->attention_flops_per_s;
+    return t->rows * m->attended_length * (double)(m->query_width + m->output_width) / t->rates->attention_flops_per_s;
 }
 
 void device_time_of(const struct transformer *m, const struct device_rates *rates, size_t sequence_count,

@@ -10,6 +10,9 @@ static const struct transformer small = {.blocks = 2,
                                          .width = 4,
                                          .query_width = 4,
                                          .key_width = 4,
+                                         .value_width = 4,
+                                         .output_width = 4,
+                                         .attended_length = 8,
                                          .vocabulary = 32,
                                          .sequence_length = 8,
                                          .hidden = 16,
@@ -40,6 +43,21 @@ Test(device_time, attention_computes_the_causal_half_and_five_products_backward)
     struct device_time time = time_of(&small, &rates);
     cr_expect_eq(time.forward_s, 2 * 2 * 24 * 8 * 4);
     cr_expect_eq(time.backward_s, 2.5 * time.forward_s);
+}
+
+// Queries from 2 latent channels, keys and values from 3, and an MLP of 8 beside the experts.
+Test(device_time, latent_attention_and_shared_experts_have_their_own_products)
+{
+    const struct device_rates rates = {1, INFINITY, INFINITY, 0};
+    struct transformer latent = small;
+    latent.query_latent = 2;
+    latent.key_latent = 3;
+    latent.shared_hidden = 8;
+    const double attention = 4 * (2 + 3) + 2 * 4 + 3 * (4 + 4) + 4 * 4, mlps = 2 * 4 * 16 + 2 * 4 * 8;
+    cr_expect_eq(time_of(&latent, &rates).forward_s, 2 * 2 * 24 * (attention + mlps) + 2 * 24 * 4 * 32);
+    latent.query_latent = 0;
+    cr_expect_eq(time_of(&latent, &rates).forward_s, 2 * 2 * 24 * (attention - 8 - 8 + 16 + mlps) + 2 * 24 * 4 * 32);
+    cr_expect_eq(transformer_kept_values(&latent), 4 * 4 + 3 + 3 * 4 + 4 + 2 * (16 + 8));
 }
 
 Test(device_time, memory_is_read_and_written_by_products_and_between_them)

@@ -4,5 +4,7 @@
 size_t transformer_kept_values(const struct transformer *t)
 {
     // x, norm(x), x2 and norm(x2); queries, keys and values; attention's output; the MLP's hidden values.
-    return 4 * t->width + 2 * t->query_width + 2 * t->key_width + t->mlp_matrices * t->hidden * t->experts_used;
+    size_t attention = t->query_latent + t->key_latent + t->query_width + t->key_width + t->value_width;
+    size_t hidden = t->hidden * t->experts_used + t->shared_hidden;
+    return 4 * t->width + attention + t->output_width + t->mlp_matrices * hidden;
 }

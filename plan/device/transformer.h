@@ -7,11 +7,17 @@
 #include <stddef.h>
 
 struct transformer {
-    size_t blocks, width, query_width, key_width, vocabulary, sequence_length;
-    size_t hidden;                 // of one MLP
-    size_t mlp_matrices;           // 2: up and down; 3: gate, up and down
-    size_t experts, experts_used;  // MLPs of a block, and those that one token uses; 1, 1: dense
-    bool is_frozen;                // adapters are trained: no gradients of the weights
+    size_t blocks, width, vocabulary, sequence_length;
+    size_t query_width, key_width, value_width;  // of all heads
+    size_t output_width;                         // attention's output, before its last product
+    size_t query_latent, key_latent;  // multi-head latent attention: widths from which queries, and keys and values,
+                                      // are projected; 0: from the block's own width
+    double attended_length;           // twice the keys of a token, on average over tokens and blocks
+    size_t hidden;                    // of one MLP
+    size_t mlp_matrices;              // 2: up and down; 3: gate, up and down
+    size_t experts, experts_used;     // MLPs of a block, and those that one token uses; 1, 1: dense
+    size_t shared_hidden;             // of the MLP that every token passes beside its experts
+    bool is_frozen;                   // adapters are trained: no gradients of the weights
 };
 
 // Values per token that a block keeps for backward, with flash attention: the inputs of its two norms, of its products,

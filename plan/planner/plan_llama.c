@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // A block is x2 = x + wo(attention(wq(n), wk(n), wv(n))), n = norm(x); x' = x2 + down(silu(gate(m)) * up(m)),
-// m = norm(x2); with experts, a router gives each token the MLPs of some of them. Working memory follows the
-// reference's layout for a GPT (ref/model/gpt_pass.c): x, q, k, v, the attention's output, x2, gate and up of every
-// block stay in fp32; scores exist for one head at a time.
-#include "plan/planner/plan_llama.h"
+// m = norm(x2); with experts, a router gives each token the MLPs of some of them.
+#include "plan/planner/plan_llama_shape.h"
 
 #include "base/err.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ATTENTION_PARAMS = 6, MLP_PARAMS = 3, OTHER_PARAMS = 3 };
+// The most parameters of a block beside its MLPs, of an MLP with its bias, and of the model beside its blocks.
+enum { BLOCK_PARAMS = 14, MLP_PARAMS = LLAMA_MLP_MATRICES + 1, OTHER_PARAMS = 3 };
 
 struct llama {
     struct model model;
@@ -20,77 +19,6 @@ struct llama {
     int *lists;
     char (*names)[24];
     size_t listed;
-};
-
-static size_t larger(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
-static size_t query_width(const struct llama_shape *s)
-{
-    return s->heads * s->head_width;
-}
-
-static size_t key_width(const struct llama_shape *s)
-{
-    return s->key_heads * s->head_width;
-}
-
-// Of the MLPs that one token passes.
-static size_t used_width(const struct llama_shape *s)
-{
-    return s->hidden * (s->experts > 0 ? s->experts_used : 1);
-}
-
-static double llama_layer_flops(const struct model *model, int layer, size_t sequence_count)
-{
-    const struct llama_shape *s = model->shape;
-    double rows = (double)(sequence_count * s->sequence_length), width = (double)s->width;
-    double query = (double)query_width(s), key = (double)key_width(s);
-    if (layer == 0)
-        return 0;
-    if (layer == model->layer_count - 1)
-        return rows * 2.0 * (double)s->vocabulary * width;
-    double attention = 2.0 * width * (2.0 * query + 2.0 * key) + 4.0 * (double)s->sequence_length * query;
-    double mlp = 2.0 * 3.0 * width * (double)used_width(s) + 2.0 * width * (double)s->experts;
-    return rows * (attention + mlp);
-}
-
-static size_t llama_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing)
-{
-    const struct llama_shape *s = model->shape;
-    size_t rows = sequence_count * s->sequence_length, largest_param = 0, largest_layer = 0, hidden = used_width(s);
-    for (int layer = 0; layer < model->layer_count; layer++) {
-        size_t count = 0;
-        for (int i = 0; i < model->layers[layer].param_count; i++) {
-            size_t param_count = model->params[model->layers[layer].params[i]].count;
-            largest_param = larger(largest_param, param_count);
-            count += param_count;
-        }
-        largest_layer = larger(largest_layer, count);
-    }
-    size_t block = rows * (2 * s->width + 2 * query_width(s) + 2 * key_width(s) + 2 * hidden + s->experts + 2);
-    size_t total = checkpointing ? block : block * s->blocks + rows * s->width;
-    total += rows * (1 + 2 * s->width + 2 * larger(hidden, query_width(s) + 2 * key_width(s)));
-    total += 2 * s->sequence_length * s->sequence_length + larger(hidden, s->width);
-    if (dtype == DTYPE_FP32)
-        total += larger(rows * s->vocabulary, largest_param);
-    else
-        total += rows * s->vocabulary + largest_param + largest_layer;
-    return total * sizeof(float);
-}
-
-static size_t llama_checkpoint_bytes(const struct model *model, int layer, size_t sequence_count)
-{
-    const struct llama_shape *s = model->shape;
-    return layer > 0 ? sequence_count * s->sequence_length * s->width * sizeof(float) : 0;
-}
-
-static const struct model_operations llama_operations = {
-    .layer_flops = llama_layer_flops,
-    .run_bytes = llama_run_bytes,
-    .checkpoint_bytes = llama_checkpoint_bytes,
 };
 
 static void use_param(struct llama *llama, int layer, int param)
@@ -132,35 +60,78 @@ static void add_matrix(struct llama *llama, int layer, const char *name, size_t 
     }
 }
 
-static void add_mlp(struct llama *llama, int layer, const char *prefix)
+// The biases of a block's matrices are one vector here, as their sizes alone matter.
+static void add_mlp(struct llama *llama, int layer, const char *prefix, size_t hidden)
 {
     const struct llama_shape *s = &llama->shape;
     char name[48];
     snprintf(name, sizeof name, "%sgate.weight", prefix);
-    add_matrix(llama, layer, name, s->hidden, s->width);
+    add_matrix(llama, layer, name, hidden, s->width);
     snprintf(name, sizeof name, "%sup.weight", prefix);
-    add_matrix(llama, layer, name, s->hidden, s->width);
+    add_matrix(llama, layer, name, hidden, s->width);
     snprintf(name, sizeof name, "%sdown.weight", prefix);
-    add_matrix(llama, layer, name, s->width, s->hidden);
+    add_matrix(llama, layer, name, s->width, hidden);
+    snprintf(name, sizeof name, "%sbias", prefix);
+    if (s->all_biases)
+        add_param(llama, layer, name, 0, 2 * hidden + s->width);
+}
+
+// Projections to the latent vectors, their norms, and from there to all heads.
+static void add_latent_attention(struct llama *llama, int layer)
+{
+    const struct llama_shape *s = &llama->shape;
+    if (s->query_latent > 0) {
+        add_matrix(llama, layer, "wq_a.weight", s->query_latent, s->width);
+        add_param(llama, layer, "q_norm.weight", 0, s->query_latent);
+        add_matrix(llama, layer, "wq_b.weight", llama_query_width(s), s->query_latent);
+    } else {
+        add_matrix(llama, layer, "wq.weight", llama_query_width(s), s->width);
+    }
+    add_matrix(llama, layer, "wkv_a.weight", s->key_latent + s->rope_width, s->width);
+    add_param(llama, layer, "kv_norm.weight", 0, s->key_latent);
+    add_matrix(llama, layer, "wkv_b.weight", s->heads * (s->head_width + s->value_width), s->key_latent);
+}
+
+static void add_attention(struct llama *llama, int layer)
+{
+    const struct llama_shape *s = &llama->shape;
+    size_t key = llama_key_width(s), biases = llama_query_width(s) + 2 * key;
+    if (s->key_latent > 0) {
+        add_latent_attention(llama, layer);
+    } else {
+        add_matrix(llama, layer, "wq.weight", llama_query_width(s), s->width);
+        add_matrix(llama, layer, "wk.weight", key, s->width);
+        add_matrix(llama, layer, "wv.weight", key, s->width);
+    }
+    add_matrix(llama, layer, "wo.weight", s->width, llama_output_width(s));
+    if (s->key_biases || s->all_biases)
+        add_param(llama, layer, "attention.bias", 0, biases + (s->all_biases ? s->width : 0));
+    if (s->head_norms)
+        add_param(llama, layer, "head_norms.weight", 0, 2 * s->head_width);
+    if (s->sinks)
+        add_param(llama, layer, "sinks", 0, s->heads);
 }
 
 static void add_block(struct llama *llama, int layer)
 {
     const struct llama_shape *s = &llama->shape;
+    size_t norms = s->block_norms > 0 ? s->block_norms : 2;
     add_param(llama, layer, "attention_norm.weight", 0, s->width);
-    add_matrix(llama, layer, "wq.weight", query_width(s), s->width);
-    add_matrix(llama, layer, "wk.weight", key_width(s), s->width);
-    add_matrix(llama, layer, "wv.weight", key_width(s), s->width);
-    add_matrix(llama, layer, "wo.weight", s->width, query_width(s));
-    add_param(llama, layer, "ffn_norm.weight", 0, s->width);
-    if (s->experts == 0)
-        add_mlp(llama, layer, "");
-    else
-        add_param(llama, layer, "router.weight", s->experts, s->width);
+    add_attention(llama, layer);
+    add_param(llama, layer, "ffn_norm.weight", 0, (norms - 1) * s->width);
+    if (llama_is_dense(s, (size_t)layer - 1)) {
+        add_mlp(llama, layer, "", llama_used_width(s, (size_t)layer - 1));
+        return;
+    }
+    add_param(llama, layer, "router.weight", s->experts, s->width);
+    if (s->router_bias)
+        add_param(llama, layer, "router.bias", 0, s->experts);
+    if (s->shared_hidden > 0)
+        add_mlp(llama, layer, "shared.", s->shared_hidden);
     for (size_t expert = 0; expert < s->experts; expert++) {
         char prefix[32];
         snprintf(prefix, sizeof prefix, "experts.%zu.", expert);
-        add_mlp(llama, layer, prefix);
+        add_mlp(llama, layer, prefix, s->hidden);
     }
 }
 
@@ -188,10 +159,9 @@ static void fill(struct llama *llama)
 
 int plan_llama_make(const char *name, const struct llama_shape *shape, struct model **out)
 {
-    size_t mlps = shape->experts > 0 ? shape->experts : 1;
+    size_t mlps = shape->experts > 0 ? shape->experts + 1 : 1;
     size_t layers = shape->blocks + 2;
-    size_t params =
-        shape->blocks * (ATTENTION_PARAMS + 1 + mlps * MLP_PARAMS) * (shape->lora_rank > 0 ? 3 : 1) + OTHER_PARAMS;
+    size_t params = shape->blocks * (BLOCK_PARAMS + mlps * MLP_PARAMS) * (shape->lora_rank > 0 ? 3 : 1) + OTHER_PARAMS;
     struct llama *llama = calloc(1, sizeof *llama);
     if (!llama)
         return err_set(ERR_MEMORY, "no memory for %s", name);
@@ -219,25 +189,4 @@ int plan_llama_make(const char *name, const struct llama_shape *shape, struct mo
     fill(llama);
     *out = &llama->model;
     return ERR_NONE;
-}
-
-bool plan_llama_transformer(const struct model *model, struct transformer *out)
-{
-    if (model->operations != &llama_operations)
-        return false;
-    const struct llama_shape *s = model->shape;
-    *out = (struct transformer){
-        .blocks = s->blocks,
-        .width = s->width,
-        .query_width = query_width(s),
-        .key_width = key_width(s),
-        .vocabulary = s->vocabulary,
-        .sequence_length = s->sequence_length,
-        .hidden = s->hidden,
-        .mlp_matrices = MLP_PARAMS,
-        .experts = s->experts > 0 ? s->experts : 1,
-        .experts_used = s->experts > 0 ? s->experts_used : 1,
-        .is_frozen = s->lora_rank > 0,
-    };
-    return true;
 }

@@ -13,9 +13,21 @@ enum { LLAMA_LAYERS_MAX = 1000, LLAMA_SIZE_MAX = 1 << 20, LLAMA_VOCABULARY_MAX =
 
 struct llama_shape {
     size_t blocks, width, heads, head_width, key_heads, hidden, vocabulary, sequence_length;
-    size_t experts, experts_used;  // experts of a block, and those that one token uses; 0, 0: a dense MLP
-    size_t lora_rank;              // of adapters at each matrix of a block, which alone are trained; 0: none
-    bool tied_head;                // the head uses the token embedding
+    size_t experts, experts_used;       // experts of a block, and those that one token uses; 0, 0: a dense MLP
+    size_t dense_blocks, dense_hidden;  // the first blocks of a model with experts that have a dense MLP, and its width
+    size_t shared_hidden;               // of the MLP that every token passes beside its experts; 0: none
+    // Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): keys and values come from a latent vector of
+    // key_latent channels, 0: none; queries from one of query_latent, 0: from the block's input. head_width is then a
+    // head's without its rope_width channels of positions, and value_width that of a head's values.
+    size_t key_latent, query_latent, rope_width, value_width;
+    size_t window, window_period;  // tokens that a block attends to; every window_period-th block, 0: none, to all
+    size_t block_norms;            // of the block's width; 0: 2
+    bool head_norms;               // norms of queries and keys over a head's width
+    bool key_biases, all_biases;   // of queries, keys and values; of every matrix of a block
+    bool sinks;                    // an attention sink for each head
+    bool router_bias;
+    size_t lora_rank;  // of adapters at each matrix of a block, which alone are trained; 0: none
+    bool tied_head;    // the head uses the token embedding
 };
 
 // *out lives as long as the process, and name must too. ERR_MEMORY.

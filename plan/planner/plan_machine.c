@@ -190,25 +190,40 @@ static int need(const struct plan_machine *machine, enum machine_figure figure, 
                                                 plan_machine_figure_name(figure), why);
 }
 
-// A ring through all ranks has the rate of its slowest link and one latency per step. Between nodes the latency is a
-// tree's, because large worlds do not use rings of thousands of steps.
-static int ring_of(const struct plan_machine *machine, int world, struct plan_lanes *out)
+struct ring {
+    double bytes_per_s, latency_s;
+};
+
+// A ring has the rate of its slowest link and one latency per step. Between nodes the latency is a tree's, because
+// large worlds do not use rings of thousands of steps. Ranks fill one node after the other, so a group whose ranks are
+// `stride` apart has some on each node that it touches; the groups on a node act at the same time and share its
+// network.
+static struct ring ring_of(const struct plan_machine *machine, int world, int ranks, int stride)
 {
-    int active = plan_machine_active(machine, world), nodes = plan_machine_nodes(machine, world);
-    out->bytes_per_s[LANE_COLLECTIVE] = INFINITY;
-    if (active > 1) {
-        TRY(need(machine, MACHINE_INTRA_NODE_RATE, "several devices of a node work together"));
-        out->bytes_per_s[LANE_COLLECTIVE] = value(machine, MACHINE_INTRA_NODE_RATE);
-        out->latency_s[LANE_COLLECTIVE] = (active - 1) * value(machine, MACHINE_INTRA_NODE_LATENCY_S);
+    int active = plan_machine_active(machine, world), of_node = active / stride > 1 ? active / stride : 1;
+    of_node = ranks < of_node ? ranks : of_node;
+    int nodes = (ranks + of_node - 1) / of_node;
+    struct ring ring = {.bytes_per_s = INFINITY};
+    if (of_node > 1) {
+        ring.bytes_per_s = value(machine, MACHINE_INTRA_NODE_RATE);
+        ring.latency_s = (of_node - 1) * value(machine, MACHINE_INTRA_NODE_LATENCY_S);
     }
     if (nodes > 1) {
-        TRY(need(machine, MACHINE_INTER_NODE_RATE, "it is one node, and the world is larger"));
-        out->bytes_per_s[LANE_COLLECTIVE] =
-            smaller(out->bytes_per_s[LANE_COLLECTIVE], value(machine, MACHINE_INTER_NODE_RATE));
-        out->latency_s[LANE_COLLECTIVE] += ceil(log2(nodes)) * value(machine, MACHINE_INTER_NODE_LATENCY_S);
+        double own = value(machine, MACHINE_INTER_NODE_RATE) * of_node / active;
+        ring.bytes_per_s = smaller(ring.bytes_per_s, own);
+        ring.latency_s += ceil(log2(nodes)) * value(machine, MACHINE_INTER_NODE_LATENCY_S);
     }
-    out->bytes_per_s[LANE_COLLECTIVE] *= share(machine, MACHINE_COLLECTIVE_SHARE);
-    return ERR_NONE;
+    ring.bytes_per_s *= share(machine, MACHINE_COLLECTIVE_SHARE);
+    return ring;
+}
+
+static int need_links(const struct plan_machine *machine, int world)
+{
+    if (plan_machine_active(machine, world) > 1)
+        TRY(need(machine, MACHINE_INTRA_NODE_RATE, "several devices of a node work together"));
+    return plan_machine_nodes(machine, world) > 1
+               ? need(machine, MACHINE_INTER_NODE_RATE, "it is one node, and the world is larger")
+               : ERR_NONE;
 }
 
 int plan_lanes_of(const struct plan_machine *machine, int world, enum dtype dtype, struct plan_lanes *out)
@@ -219,7 +234,7 @@ int plan_lanes_of(const struct plan_machine *machine, int world, enum dtype dtyp
     if (peak <= 0)
         return err_set(ERR_USAGE, "the machine %s has no %s matrices: it lacks device_%s_flops_per_s", machine->name,
                        dtype_name(dtype), dtype_name(dtype));
-    *out = (struct plan_lanes){0};
+    *out = (struct plan_lanes){.machine = machine, .world = world};
     out->forward_flops_per_s = out->backward_flops_per_s = peak * value(machine, MACHINE_DEVICE_FLOPS_SHARE);
     out->bytes_per_s[LANE_COMPUTE] = value(machine, MACHINE_DEVICE_MEMORY_RATE);
     out->bytes_per_s[LANE_CPU] =
@@ -231,7 +246,10 @@ int plan_lanes_of(const struct plan_machine *machine, int world, enum dtype dtyp
     out->latency_s[LANE_COMPUTE] = value(machine, MACHINE_OPERATION_LATENCY_S);
     out->latency_s[LANE_H2D] = out->latency_s[LANE_D2H] = value(machine, MACHINE_COPY_LATENCY_S);
     out->latency_s[LANE_NVME_READ] = out->latency_s[LANE_NVME_WRITE] = value(machine, MACHINE_NVME_LATENCY_S);
-    return ring_of(machine, world, out);
+    const struct ring ring = ring_of(machine, world, world, 1);
+    out->bytes_per_s[LANE_COLLECTIVE] = ring.bytes_per_s;
+    out->latency_s[LANE_COLLECTIVE] = ring.latency_s;
+    return need_links(machine, world);
 }
 
 void plan_lanes_compute(const struct plan_machine *machine, const struct transformer *transformer,
@@ -258,9 +276,12 @@ double plan_lanes_seconds(const void *context, const struct executor_operation *
     enum lane lane = operation->lane;
     bool works = lane == LANE_COMPUTE || lane == LANE_CPU || lane == LANE_COLLECTIVE;
     size_t bytes = works ? operation->work_bytes : operation->bytes;
-    double seconds = bytes > 0 ? (double)bytes / lanes->bytes_per_s[lane] : 0;
+    struct ring rates = {lanes->bytes_per_s[lane], lanes->latency_s[lane]};
+    if (lane == LANE_COLLECTIVE && lanes->machine && operation->ranks > 0 && operation->ranks < lanes->world)
+        rates = ring_of(lanes->machine, lanes->world, operation->ranks, operation->stride);
+    double seconds = bytes > 0 ? (double)bytes / rates.bytes_per_s : 0;
     bool backward = strcmp(operation->name, "backward") == 0;
     double flops_per_s = backward ? lanes->backward_flops_per_s : lanes->forward_flops_per_s;
     double computed = lane == LANE_COMPUTE ? operation->flops / flops_per_s : 0;
-    return (double)operation->times * lanes->latency_s[lane] + (computed > seconds ? computed : seconds);
+    return (double)operation->times * rates.latency_s + (computed > seconds ? computed : seconds);
 }

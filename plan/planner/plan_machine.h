@@ -84,12 +84,14 @@ struct plan_lanes {
     double forward_flops_per_s, backward_flops_per_s;  // sustained
     double bytes_per_s[LANE_COUNT];  // of memory traffic for compute and CPU; a ring's for collectives
     double latency_s[LANE_COUNT];
+    const struct plan_machine *machine;  // for collectives of part of the world; null: all are of the whole
+    int world;
 };
 
 // True for a machine whose figures describe a GPU's kernels. The others are measured with the reference itself.
 bool plan_machine_is_gpu(const struct plan_machine *machine);
 
-// ERR_USAGE names the figure that the machine lacks.
+// Keeps `machine`. ERR_USAGE names the figure that it lacks.
 int plan_lanes_of(const struct plan_machine *machine, int world, enum dtype dtype, struct plan_lanes *out);
 
 // Replaces the rates of computing by those of a GPU's kernels on one micro-batch (device_time.h) of a transformer, with

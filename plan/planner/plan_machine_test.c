@@ -49,6 +49,42 @@ Test(plan_machine, the_active_devices_share_the_rates_of_a_node)
     cr_expect(fabs(many.forward_flops_per_s - 70e12) < 1e6, "%g", many.forward_flops_per_s);
 }
 
+static double seconds(const struct plan_lanes *lanes, int ranks, int stride)
+{
+    return plan_lanes_seconds(lanes, &(struct executor_operation){.name = "all-gather",
+                                                                  .lane = LANE_COLLECTIVE,
+                                                                  .times = 1,
+                                                                  .work_bytes = 1000000000,
+                                                                  .ranks = ranks,
+                                                                  .stride = stride});
+}
+
+// 64 ranks of four nodes with 16 devices: 150 GB/s and 5 us within a node, 100 GB/s and 10 us between nodes.
+Test(plan_machine, a_group_has_the_links_that_its_ranks_use)
+{
+    struct plan_lanes lanes;
+    find("dgx-2");
+    cr_assert_eq(plan_lanes_of(&machine, 64, DTYPE_FP16, &lanes), ERR_NONE);
+    double whole = 1e9 / 100e9 + 15 * 5e-6 + 2 * 1e-5;
+    const struct {
+        const char *what;
+        int ranks, stride;
+        double expected;
+    } groups[] = {
+        {"all", 64, 1, whole},
+        {"all, by default", 0, 0, whole},
+        {"a node", 16, 1, 1e9 / 150e9 + 15 * 5e-6},
+        {"half a node", 8, 1, 1e9 / 150e9 + 7 * 5e-6},
+        {"two nodes", 32, 1, 1e9 / 100e9 + 15 * 5e-6 + 1e-5},
+        {"a device of each node, beside 15 other groups", 4, 16, 1e9 / (100e9 / 16) + 2 * 1e-5},
+        {"a device of every other node", 2, 32, 1e9 / (100e9 / 16) + 1e-5},
+        {"two devices of each node", 8, 8, 1e9 / (100e9 / 8) + 5e-6 + 2 * 1e-5},
+    };
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
+        cr_expect_float_eq(seconds(&lanes, groups[i].ranks, groups[i].stride), groups[i].expected, 1e-9, "%s: %.9g",
+                           groups[i].what, seconds(&lanes, groups[i].ranks, groups[i].stride));
+}
+
 Test(plan_machine, the_time_of_an_operation_follows_from_lane_and_size)
 {
     const struct plan_lanes lanes = {.forward_flops_per_s = 100,

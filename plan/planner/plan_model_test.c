@@ -128,7 +128,8 @@ Test(plan_model, a_hugging_face_configuration_gives_the_shape)
 Test(plan_model, a_hugging_face_configuration_of_no_llama_is_refused)
 {
     static const char *const texts[][2] = {
-        {CONFIG_FACE("deepseek_v3", "4", ", \"kv_lora_rank\": 512"), "model_type: is \"deepseek_v3\""},
+        {CONFIG_FACE("deepseek_v3", "4", ", \"kv_lora_rank\": 512"), "qk_nope_head_dim: "},
+        {CONFIG_FACE("mamba", "4", ""), "model_type: is \"mamba\""},
         {CONFIG_FACE("bert", "4", ""), "model_type: is \"bert\""},
         {CONFIG_FACE("llama", "128", ""), "128 heads of a width of 64"},
         {CONFIG_FACE("llama", "4", ", \"num_key_value_heads\": 8"), "num_key_value_heads: is 8"},

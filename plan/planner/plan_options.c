@@ -232,8 +232,14 @@ int plan_options_config(const struct plan_options *options, const char *const ch
     TRY(append(list, &count, changes, change_count));
     const struct config_options how = {
         .world = options->world, .set = list, .set_count = count, .nvme_paths = folder, .nvme_path_count = 1};
-    if (!options->preset)
+    if (!options->preset) {
+        // A path that the file gives stays; one that gives none can be planned all the same.
+        struct config_options own_paths = how;
+        own_paths.nvme_path_count = 0;
+        if (config_load_file(options->config_path, &own_paths, config, notes) == ERR_NONE)
+            return ERR_NONE;
         return config_load_file(options->config_path, &how, config, notes);
+    }
     TRY(config_load_preset(options->preset, &how, config, notes));
     // This key is only a limit, which a user raises for a large model; the buffers follow the model's own layers.
     config->offload_param.buffer_size = BUFFER_COUNT_MAX;

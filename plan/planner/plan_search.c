@@ -2,8 +2,8 @@
 #include "plan/planner/plan_search.h"
 
 #include "base/err.h"
-#include "base/file.h"
 #include "plan/planner/plan_print.h"
+#include "plan/planner/plan_write.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -144,19 +144,13 @@ static int search_lengths(const struct plan_options *options, const struct plan_
     return ERR_NONE;
 }
 
-int plan_write(const char *path, const struct config *config)
-{
-    FILE *file;
-    TRY(file_create(path, &file));
-    config_print(config, file);
-    return file_finish(file, path, ERR_NONE);
-}
-
 static int write_choice(const struct plan_options *options, const struct plan_choice *choice)
 {
     struct config config;
+    struct plan_setting setting = choice->setting;
+    setting.config = &config;
     TRY(plan_choice_config(options, choice, &config));
-    return plan_write(options->write, &config);
+    return plan_write(options->write, &setting);
 }
 
 static int finish(const struct plan_options *options, struct plan_choices *found, FILE *out)

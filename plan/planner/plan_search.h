@@ -19,7 +19,4 @@ int plan_search(const struct plan_options *options, const struct plan_machine *m
 // Prints what was found, sorted by the goal. In plan_search_print.c.
 int plan_search_print(const struct plan_choices *found, const struct plan_options *options, FILE *out);
 
-// Writes a configuration that `zerogauge train` and DeepSpeed read. ERR_IO, also if the file exists.
-int plan_write(const char *path, const struct config *config);
-
 #endif

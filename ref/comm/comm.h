@@ -38,12 +38,16 @@ struct comm_native {
 int comm_rank(const struct comm *comm);
 int comm_world(const struct comm *comm);
 
+// The distance between neighbours in a part (comm_split), in ranks of the world that was opened; 1 for that world.
+int comm_stride(const struct comm *comm);
+
 // Selects the ledger for this rank's traffic; null: none. It counts what the rank sends to others:
 //   all-to-all       the counts to other ranks
 //   reduce-scatter   the sum of the other ranks' counts
 //   all-gather       (world-1) x its own count
 //   all-reduce       as a reduce-scatter over near-equal shards and an all-gather of them
 //   broadcast        the root: (world-1) x bytes
+//   send             the bytes
 void comm_count_in(struct comm *comm, struct ledger *ledger);
 struct ledger *comm_ledger(const struct comm *comm);
 
@@ -93,6 +97,14 @@ int comm_all_reduce(struct comm *comm, const void *send, void *recv, size_t coun
 
 int comm_broadcast(struct comm *comm, void *buffer, size_t bytes, int root);
 int comm_barrier(struct comm *comm);
+
+// Sends a message to `peer`, and receives one from it; the other ranks do not take part. Messages from one rank to
+// another arrive in the order of the sends. A send copies its message and returns, unless the one before it to this
+// peer has not been received yet: then it may wait for that, so that memory of the transport holds one message from
+// each rank to each other at most. The receiver names the size and the tag that it expects; another message, or a peer
+// that fails or leaves, is an error on both ranks. ERR_USAGE: NCCL, whose ranks have no messages here.
+int comm_send(struct comm *comm, int peer, uint64_t tag, const void *buffer, size_t bytes);
+int comm_receive(struct comm *comm, int peer, uint64_t tag, void *buffer, size_t bytes);
 
 // Exchanges `bytes` in each direction between this rank and `peer`; the other ranks do not take part. Neither counts
 // nor compares the call. send and recv do not overlap. ERR_USAGE: the ranks are threads, which have no link.

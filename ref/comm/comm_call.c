@@ -71,6 +71,15 @@ void comm_signature_text(const struct comm_signature *s, char *text, size_t text
     add_group(s, text, text_bytes);
 }
 
+void comm_message_text(const struct comm *comm, const struct comm_message *expected,
+                       const struct comm_message_kind *sent, char *text, size_t text_bytes)
+{
+    snprintf(text, text_bytes,
+             "rank %d expects message %" PRIu64 " of %" PRIu64 " bytes from rank %d, which sends message %" PRIu64
+             " of %" PRIu64 " bytes",
+             comm->rank, expected->kind.tag, expected->kind.bytes, expected->peer, sent->tag, sent->bytes);
+}
+
 size_t comm_shard(size_t count, int world, int rank, size_t *offset)
 {
     assert(world > 0 && rank >= 0 && rank < world);

@@ -42,6 +42,16 @@ struct comm_call {
     const size_t *recv_counts, *recv_offsets;  // all-to-all
 };
 
+// A message between two ranks. Its kind: the tag and the size, which sender and receiver must agree on, compared as
+// bytes.
+struct comm_message {
+    struct comm_message_kind {
+        uint64_t tag, bytes;
+    } kind;
+    int peer;
+    void *buffer;  // a send only reads it
+};
+
 // A rank's part of a world that is split.
 struct comm_part {
     int rank, world;  // this rank's number in the part, and the ranks of the part
@@ -54,6 +64,8 @@ struct comm_ops {
     // Returns, with or without an error, only after all other ranks have finished with this rank's buffers.
     int (*run)(struct comm *comm, const struct comm_call *call);
     int (*exchange)(struct comm *comm, int peer, const void *send, void *recv, size_t bytes);  // null: not supported
+    int (*send)(struct comm *comm, const struct comm_message *message);  // null: not supported, nor receive
+    int (*receive)(struct comm *comm, const struct comm_message *message);
     // Collective, after all ranks have agreed on the parts.
     int (*split)(struct comm *comm, const struct comm_part *part, struct comm **out);
     // Returns the failure of a rank, if this rank knows of one; does not wait.
@@ -66,6 +78,7 @@ struct comm_ops {
 struct comm {
     const struct comm_ops *ops;
     int rank, world;
+    int stride;  // comm_stride; 0: not split
     uint64_t sequence;
     struct ledger *ledger;
     enum ledger_purpose purpose;
@@ -81,6 +94,10 @@ void comm_call_sign(struct comm_call *call, uint64_t sequence, int world);
 
 // Writes a text such as "reduce-scatter of 12 fp32 to bf16, adding, in shards with digest 1a2b3c4d".
 void comm_signature_text(const struct comm_signature *signature, char *text, size_t text_bytes);
+
+// "rank 1 expects message 7 of 64 bytes from rank 0, which sends message 8 of 64 bytes".
+void comm_message_text(const struct comm *comm, const struct comm_message *expected,
+                       const struct comm_message_kind *sent, char *text, size_t text_bytes);
 
 // Returns the elements and sets the offset of a rank's shard of count elements. Shards are nearly equal: the first
 // count % world are one element larger.

@@ -169,6 +169,7 @@ static void group_free(struct group *group)
     free(group->slots);
     free(group->numbers);
     free(group->positions);
+    comm_local_free_channels(group);
     free(group->handles);
     free(group);
 }
@@ -177,6 +178,7 @@ static void local_close(struct comm *comm)
 {
     struct group *group = ((struct comm_local *)comm)->group;
     int nobody = 0;
+    atomic_store(&group->positions[comm->rank].left, true);
     atomic_compare_exchange_strong(&group->leaver, &nobody, comm->rank + 1);
     for (int rank = 0; rank < comm->world; rank++) {
         uint64_t entered = atomic_load(&group->positions[rank].entered);
@@ -208,7 +210,8 @@ static struct group *group_open(int world)
     group->numbers = calloc(slots * numbers, sizeof *group->numbers);
     group->positions = zeroed_lines(ranks * sizeof *group->positions);
     group->handles = zeroed_lines(ranks * sizeof *group->handles);
-    if (!group->slots || !group->numbers || !group->positions || !group->handles) {
+    group->channels = calloc(ranks * ranks, sizeof *group->channels);
+    if (!group->slots || !group->numbers || !group->positions || !group->handles || !group->channels) {
         group_free(group);
         return NULL;
     }
@@ -226,6 +229,8 @@ static struct comm *handle_of(struct group *group, int rank)
 {
     static const struct comm_ops ops = {.name = "local",
                                         .run = local_run,
+                                        .send = comm_local_send,
+                                        .receive = comm_local_receive,
                                         .split = local_split,
                                         .check = local_check,
                                         .abort = local_abort,

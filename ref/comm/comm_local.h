@@ -29,6 +29,15 @@ struct slot {
 
 struct position {
     _Alignas(MEET_LINE_BYTES) _Atomic uint64_t entered;  // the sequence number of the rank's last call
+    _Atomic bool left;                                   // it has closed its handle
+};
+
+// Holds one message from one rank to another.
+struct channel {
+    _Alignas(MEET_LINE_BYTES) _Atomic uint32_t full;  // a futex: 1 from send to receive
+    struct comm_message_kind kind;
+    void *memory;
+    size_t room_bytes;
 };
 
 struct comm_local {
@@ -48,6 +57,7 @@ struct group {
     struct slot *slots;      // two for each rank
     size_t *numbers;         // the slots' arrays
     struct position *positions;
+    struct channel **channels;  // [sender x world + receiver], each made by its first message
     struct comm_local *handles;
 };
 
@@ -60,6 +70,11 @@ static inline bool has_shards_in_send(const struct comm_call *call)
 {
     return call->operation == COMM_ALL_TO_ALL || call->operation == COMM_REDUCE_SCATTER;
 }
+
+// Implement comm_send and comm_receive.
+int comm_local_send(struct comm *comm, const struct comm_message *message);
+int comm_local_receive(struct comm *comm, const struct comm_message *message);
+void comm_local_free_channels(struct group *group);
 
 // Moves the data of a call whose slots are published and agree. Accesses the buffers of other ranks.
 void comm_local_move(struct comm_local *local, const struct comm_call *call);

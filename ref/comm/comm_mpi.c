@@ -118,6 +118,7 @@ static void free_handle(struct comm_mpi *mpi)
 {
     pthread_mutex_destroy(&mpi->lock);
     comm_mpi_native_close(mpi);
+    comm_mpi_close_outboxes(mpi);
     free(mpi->stage);
     free(mpi->requests);
     free(mpi->pair_counts);
@@ -155,6 +156,7 @@ static void mpi_close(struct comm *comm)
     // After a failure MPI may still use this memory; the process is about to end.
     if (comm_mpi_failure(mpi))
         return;
+    comm_mpi_close_outboxes(mpi);
     MPI_Comm_free(&mpi->data);
     MPI_Comm_free(&mpi->control);
     free_handle(mpi);
@@ -179,6 +181,8 @@ static int open_world(MPI_Comm world, struct comm_mpi *parent, struct comm **out
                                         .has_native = true,
                                         .run = mpi_run,
                                         .split = mpi_split,
+                                        .send = comm_mpi_send_message,
+                                        .receive = comm_mpi_receive_message,
                                         .exchange = comm_mpi_exchange,
                                         .check = mpi_check,
                                         .abort = mpi_abort,
@@ -197,6 +201,7 @@ static int open_world(MPI_Comm world, struct comm_mpi *parent, struct comm **out
     mpi->stage_bytes = least > STAGE_BYTES ? least : STAGE_BYTES;
     mpi->stage = malloc(mpi->stage_bytes);
     mpi->requests = calloc(4 * ranks, sizeof(MPI_Request));
+    mpi->outboxes = calloc(ranks, sizeof *mpi->outboxes);
     mpi->pair_counts = calloc(2 * ranks, sizeof *mpi->pair_counts);
     mpi->signatures = calloc(ranks + 1, sizeof *mpi->signatures);
     mpi->left = calloc(ranks, sizeof *mpi->left);
@@ -205,8 +210,8 @@ static int open_world(MPI_Comm world, struct comm_mpi *parent, struct comm **out
     mpi->native_operations[0] = mpi->native_operations[1] = MPI_OP_NULL;
     atomic_init(&mpi->dead, -1);
     pthread_mutex_init(&mpi->lock, NULL);
-    bool enough =
-        mpi->stage && mpi->requests && mpi->pair_counts && mpi->signatures && mpi->left && mpi->gone && mpi->notices;
+    bool enough = mpi->stage && mpi->requests && mpi->outboxes && mpi->pair_counts && mpi->signatures && mpi->left &&
+                  mpi->gone && mpi->notices;
     int rc = enough ? open_communicators(world, mpi)
                     : err_set(ERR_MEMORY, "out of memory for the communication of %d ranks", size);
     if (rc != ERR_NONE) {

@@ -24,6 +24,15 @@ struct comm_mpi_notice {
     char text[COMM_MPI_TEXT_BYTES];
 };
 
+// A message to one rank, which is on its way until its requests are complete.
+struct comm_mpi_outbox {
+    struct comm_message_kind kind;
+    char *memory;
+    size_t room_bytes;
+    MPI_Request *requests;
+    int request_count;
+};
+
 struct comm_mpi {
     struct comm comm;
     struct comm_mpi *parent;  // of a part: the world that was split, which notices the death of ranks; null: none
@@ -33,6 +42,7 @@ struct comm_mpi {
     size_t stage_bytes;
     MPI_Request *requests;              // 4 for each rank
     uint64_t digests[4];                // compare_calls: this rank's digest and its complement, and their minima
+    struct comm_mpi_outbox *outboxes;   // by receiver
     uint64_t *pair_counts;              // all-to-all: elements sent to each rank, then received from each
     struct comm_signature *signatures;  // of all ranks, gathered when they differ, then this rank's
     enum comm_operation operation;      // of the current call
@@ -58,6 +68,9 @@ int comm_mpi_open(MPI_Comm world, struct comm **out);
 
 // Waits for sends and receives while watching for the failure of a rank, which cancels them.
 int comm_mpi_wait(struct comm_mpi *mpi, MPI_Request requests[], int count);
+
+// Gives up requests that may be in flight.
+void comm_mpi_cancel(MPI_Request requests[], int count);
 
 // Waits in the same way for a collective of MPI. It cannot be cancelled and may continue after a failure, so it reads
 // and writes only memory of the handle.
@@ -101,6 +114,11 @@ int comm_mpi_reduce_groups(struct comm_mpi *mpi, const struct comm_call *call, c
 
 // Moves the data of a call that all ranks agree on.
 int comm_mpi_move(struct comm_mpi *mpi, const struct comm_call *call);
+
+// Implement comm_send and comm_receive.
+int comm_mpi_send_message(struct comm *comm, const struct comm_message *message);
+int comm_mpi_receive_message(struct comm *comm, const struct comm_message *message);
+void comm_mpi_close_outboxes(struct comm_mpi *mpi);
 
 // Implements comm_exchange.
 int comm_mpi_exchange(struct comm *comm, int peer, const void *send, void *recv, size_t bytes);

@@ -5,6 +5,7 @@
 //   native SEED COUNT        the same with MPI's own sums, of small integers, whose sum is the same in every order
 //   pieces SEED COUNT        as `collectives`, with odd message sizes and little memory, so that every message is cut
 //   groups SEED COUNT        as `pieces`, with hierarchical sums
+//   messages SEED COUNT      messages around a ring, cut into many of MPI's, between collectives
 //   large                    single buffers beyond 2^31 bytes
 // The other words provoke failures; each rank prints its error message on one line.
 #include "ref/comm/comm_mpi.h"
@@ -322,6 +323,50 @@ static int native(struct comm *comm, uint64_t seed, int count)
     return ERR_NONE;
 }
 
+// Each rank sends to the next one and receives from the one before, `count` messages of random sizes, with two on their
+// way at times.
+static int messages(struct comm *comm, uint64_t seed, int count)
+{
+    int world = comm_world(comm), rank = comm_rank(comm), next = (rank + 1) % world,
+        before = (rank + world - 1) % world;
+    ((struct comm_mpi *)comm)->message_bytes = 4099;
+    for (int i = 0; world > 1 && i < count; i++) {
+        key = random_key(seed, (uint64_t)i);
+        position = 0;
+        size_t bytes = some_count();
+        char *out = malloc(bytes + 1);
+        struct guarded in = guarded_open(bytes);
+        make_input(DTYPE_BYTE, key, rank, bytes, out);
+        TRY(comm_send(comm, next, (uint64_t)i, out, bytes));
+        memset(out, POISON, bytes);
+        TRY(comm_receive(comm, before, (uint64_t)i, in.data, bytes));
+        make_input(DTYPE_BYTE, key, before, bytes, out);
+        if (!guarded_is(&in, out))
+            return err_set(ERR_CHECK, "message %d of %zu bytes is wrong", i, bytes);
+        free(in.base), free(out);
+        if (i % 7 == 0)
+            TRY(collectives(comm, seed, 2));
+    }
+    return comm_barrier(comm);
+}
+
+// Rank 1 sends nothing, or another message, and rank 0 receives.
+static int provoke_message(struct comm *comm, const char *word)
+{
+    char buffer[9] = {0};
+    bool odd = comm_rank(comm) == 1;
+    TRY(comm_barrier(comm));
+    if (odd && strcmp(word, "message-leave") == 0)
+        return ERR_NONE;
+    if (odd && strcmp(word, "message-die") == 0)
+        raise(SIGKILL);
+    if (odd)
+        TRY(comm_send(comm, 0, 6, buffer, strcmp(word, "message-size") == 0 ? 9 : 8));
+    else
+        TRY(comm_receive(comm, 1, strcmp(word, "message-tag") == 0 ? 7 : 6, buffer, 8));
+    return comm_barrier(comm);
+}
+
 // The collectives of parts: of the even and the odd ranks, and of neighbours in these.
 static int parts(struct comm *comm, uint64_t seed, int count)
 {
@@ -429,16 +474,18 @@ int main(int argc, char **argv)
     int rank = comm_rank(comm);
     const char *word = argv[1];
     bool seeded = argc == 4, plain = seeded || strcmp(word, "large") == 0;
-    int (*const trial)(struct comm *, uint64_t, int) = strcmp(word, "native") == 0   ? native
-                                                       : strcmp(word, "pieces") == 0 ? pieces
-                                                       : strcmp(word, "groups") == 0 ? groups
-                                                       : strcmp(word, "parts") == 0  ? parts
-                                                                                     : collectives;
-    int rc = seeded                    ? trial(comm, strtoull(argv[2], NULL, 10), atoi(argv[3]))
-             : plain                   ? large(comm)
-             : strstr(word, "-inside") ? provoke_inside_parts(comm)
-             : strstr(word, "-beside") ? provoke_beside_part(comm, word)
-                                       : provoke(comm, word);
+    int (*const trial)(struct comm *, uint64_t, int) = strcmp(word, "native") == 0     ? native
+                                                       : strcmp(word, "pieces") == 0   ? pieces
+                                                       : strcmp(word, "groups") == 0   ? groups
+                                                       : strcmp(word, "parts") == 0    ? parts
+                                                       : strcmp(word, "messages") == 0 ? messages
+                                                                                       : collectives;
+    int rc = seeded                     ? trial(comm, strtoull(argv[2], NULL, 10), atoi(argv[3]))
+             : plain                    ? large(comm)
+             : strstr(word, "-inside")  ? provoke_inside_parts(comm)
+             : strstr(word, "message-") ? provoke_message(comm, word)
+             : strstr(word, "-beside")  ? provoke_beside_part(comm, word)
+                                        : provoke(comm, word);
     printf("rank %d: %s\n", rank, rc == ERR_NONE ? "good" : err_message());
     fflush(stdout);
     launcher_close(comm, !plain || rc != ERR_NONE);

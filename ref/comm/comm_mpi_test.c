@@ -149,3 +149,28 @@ Test(comm_mpi, counts_that_do_not_match_in_pairs_are_named)
         "expects 1\n",
         "rank 1: the ranks disagree about collective 2", NULL);
 }
+
+Test(comm_mpi, messages_arrive_whole_and_in_order)
+{
+    MPI_OR_SKIP();
+    expect_good(2, "messages 3 200");
+    expect_good(5, "messages 4 100");
+}
+
+Test(comm_mpi, a_message_that_is_not_the_expected_one_or_never_comes_is_an_error)
+{
+    MPI_OR_SKIP();
+    char output[16384];
+    static const char *const words[][2] = {
+        {"message-size", "rank 0 expects message 6 of 8 bytes from rank 1, which sends message 6 of 9 bytes"},
+        {"message-tag", "rank 0 expects message 7 of 8 bytes from rank 1, which sends message 6 of 8 bytes"},
+    };
+    for (int i = 0; i < 2; i++) {
+        cr_expect_neq(start(2, words[i][0], output, sizeof output), 0, "%s", output);
+        cr_expect_eq(times_said(output, words[i][1]), 2, "%s", output);
+    }
+    cr_expect_neq(start(2, "message-leave", output, sizeof output), 0, "%s", output);
+    cr_expect_not_null(strstr(output, "rank 0: rank 1 left while rank 0 was in receive\n"), "%s", output);
+    cr_expect_neq(start(2, "message-die", output, sizeof output), 0, "%s", output);
+    cr_expect_not_null(strstr(output, "rank 0: rank 1 (host "), "%s", output);
+}

@@ -22,7 +22,7 @@ void comm_mpi_pause(unsigned tests)
         nanosleep(&(struct timespec){.tv_nsec = tests < 20000 ? 50000 : 1000000}, NULL);
 }
 
-static void cancel(MPI_Request requests[], int count)
+void comm_mpi_cancel(MPI_Request requests[], int count)
 {
     for (int i = 0; i < count; i++)
         if (requests[i] != MPI_REQUEST_NULL) {
@@ -71,7 +71,7 @@ int comm_mpi_wait(struct comm_mpi *mpi, MPI_Request requests[], int count)
 {
     int rc = wait_for(mpi, requests, count);
     if (rc != ERR_NONE)
-        cancel(requests, count);
+        comm_mpi_cancel(requests, count);
     return rc;
 }
 

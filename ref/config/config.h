@@ -18,6 +18,7 @@
 #include "ref/arithmetic/dtype.h"
 #include "ref/ledger/ledger.h"
 #include "ref/mesh/mesh.h"
+#include "ref/pipeline/schedule.h"
 #include "ref/recipe/recipe.h"
 #include "ref/tier/tier_nvme.h"
 
@@ -113,11 +114,12 @@ struct config {
     uint64_t delayed_update_start_step;  // first step with a delayed update; 0: never
     bool speculative_update;             // offloaded states are updated before the step is decided
     enum config_partitioning partitioning;
-    size_t reduction_group;        // ranks in a group of hierarchical sums; 0: sums in canonical order
-    size_t tiling_factor;          // parts that each large linear layer is cut into; 1: not cut
-    char lora[CONFIG_LORA_BYTES];  // "rank=8,alpha=16,targets=c_attn" (ref/model/lora.h); "": no adapters
-    struct mesh mesh;              // of as many ranks as the world; all 0: one shard group
-    int secondary_ranks;           // hpZ: ranks that hold a second copy of the parameters together; 0: there is none
+    size_t reduction_group;                // ranks in a group of hierarchical sums; 0: sums in canonical order
+    size_t tiling_factor;                  // parts that each large linear layer is cut into; 1: not cut
+    char lora[CONFIG_LORA_BYTES];          // "rank=8,alpha=16,targets=c_attn" (ref/model/lora.h); "": no adapters
+    struct mesh mesh;                      // of as many ranks as the world; all 0: one shard group
+    enum pipeline_kind pipeline_schedule;  // of a mesh with pipeline stages; micro-steps are the micro-batches
+    int secondary_ranks;  // hpZ: ranks that hold a second copy of the parameters together; 0: there is none
 };
 
 // Values from outside the file.
@@ -178,6 +180,9 @@ json_t *config_json(const struct config *config);
 
 // Prints the effective configuration as JSON. Loading it at the same world gives the same configuration.
 void config_print(const struct config *config, FILE *out);
+
+// Prints such an object, its numbers with the fewest digits that read back the same.
+void config_print_json(const json_t *json, FILE *out);
 
 // Prints one line for each note.
 void config_print_notes(const struct config_notes *notes, FILE *out);

@@ -108,6 +108,12 @@ static int check_mesh(const struct config_doc *doc, const char *key, const struc
                                "is %zu beside a mesh with expert=%d, expected one of them: a mesh sums in its own "
                                "groups",
                                config->reduction_group, mesh->expert);
+    if (mesh->pipeline > 1 && config->stage > 1)
+        return config_doc_fail(doc, key,
+                               "has pipeline=%d and zero_optimization.stage is %d, expected stage 0 or 1: stage %d "
+                               "reduces the gradients of every micro-batch by itself, and a pipeline accumulates those "
+                               "of all its micro-batches before it reduces them",
+                               mesh->pipeline, config->stage, config->stage);
     if (config->stage == 0 && mesh->shard > 1)
         return config_doc_fail(doc, key,
                                "has shard=%d and zero_optimization.stage is 0, which partitions nothing: "
@@ -147,6 +153,7 @@ static int resolve_mesh(struct config_doc *doc, struct config *out)
     }
     if (text || shard > 0)
         TRY(check_mesh(doc, text ? MESH_KEY : MICS, out));
+    TRY(pipeline_kind_parse(config_doc_string(doc, "zerogauge.pipeline_schedule", "1f1b"), &out->pipeline_schedule));
     if (out->stage == 0)
         out->mesh =
             (struct mesh){1, world / mesh_parts(&out->mesh), out->mesh.tensor, out->mesh.pipeline, out->mesh.expert};

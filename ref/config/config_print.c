@@ -18,8 +18,11 @@ static json_t *loss_scale_json(const struct config *config)
                      scale->consecutive_hysteresis, "min_loss_scale", (json_int_t)scale->min_scale);
 }
 
+// DeepSpeed reads one path, as a string.
 static json_t *paths_json(const struct config *config)
 {
+    if (config->nvme_path_count == 1)
+        return json_string(config->nvme_paths[0]);
     json_t *paths = json_array();
     for (int i = 0; i < config->nvme_path_count; i++)
         json_array_append_new(paths, json_string(config->nvme_paths[i]));
@@ -57,6 +60,7 @@ static json_t *offload_param_json(const struct config *config)
         json_object_set_new(json, "buffer_count", json_integer((json_int_t)offload->buffer_count));
         json_object_set_new(json, "buffer_size", json_integer((json_int_t)offload->buffer_size));
         json_object_set_new(json, "max_in_cpu", json_integer((json_int_t)offload->max_in_cpu));
+        json_object_set_new(json, "nvme_path", paths_json(config));
     }
     return json;
 }
@@ -86,6 +90,7 @@ static json_t *zero_json(const struct config *config)
     return zero;
 }
 
+// Null: there is none. DeepSpeed fails on "scheduler": null.
 static json_t *scheduler_json(const struct config_scheduler *s)
 {
     const char *warmup_type = s->warmup_linear ? "linear" : "log";
@@ -106,7 +111,7 @@ static json_t *scheduler_json(const struct config_scheduler *s)
                          s->warmup_min_ratio, "cos_min_ratio", s->cos_min_ratio, "warmup_num_steps", warmup,
                          "warmup_type", warmup_type, "total_num_steps", total);
     }
-    return json_null();
+    return NULL;
 }
 
 static json_t *optimizer_json(const struct adam_hyper *adam)
@@ -140,6 +145,8 @@ static json_t *own_json(const struct config *config)
     char mesh[MESH_TEXT_BYTES];
     if (config->mesh.replicate > 1 || config->mesh.expert > 1 || mesh_parts(&config->mesh) > 1)
         json_object_set_new(json, "mesh", json_string(mesh_text(&config->mesh, mesh)));
+    if (config->mesh.pipeline > 1)
+        json_object_set_new(json, "pipeline_schedule", json_string(pipeline_kind_name(config->pipeline_schedule)));
     if (config->delayed_update_start_step > 0)
         json_object_set_new(json, "delayed_update",
                             json_pack("{s:I}", "start_step", (json_int_t)config->delayed_update_start_step));
@@ -156,7 +163,7 @@ json_t *config_json(const struct config *config)
     if (config->precision == DTYPE_BF16)
         json_object_set_new(bf16, "check_grad_overflow", json_boolean(config->check_overflow));
     json_t *json = json_pack(
-        "{s:I, s:I, s:I, s:f, s:s, s:{s:s}, s:o, s:o, s:o, s:o, s:o, s:o}", "train_batch_size",
+        "{s:I, s:I, s:I, s:f, s:s, s:{s:s}, s:o, s:o, s:o, s:o*, s:o, s:o}", "train_batch_size",
         (json_int_t)config->train_batch, "train_micro_batch_size_per_gpu", (json_int_t)config->micro_batch,
         "gradient_accumulation_steps", (json_int_t)config->accumulation, "gradient_clipping", config->gradient_clipping,
         "communication_data_type", dtype_name(config->communication_dtype), "data_types", "grad_accum_dtype",
@@ -183,12 +190,17 @@ static char *shortest_text(const json_t *json, size_t flags)
     return json_dumps(json, flags | JSON_REAL_PRECISION(17));
 }
 
-void config_print(const struct config *config, FILE *out)
+void config_print_json(const json_t *json, FILE *out)
 {
-    json_t *json = config_json(config);
     char *text = shortest_text(json, JSON_INDENT(4));
     fprintf(out, "%s\n", text ? text : "");
     free(text);
+}
+
+void config_print(const struct config *config, FILE *out)
+{
+    json_t *json = config_json(config);
+    config_print_json(json, out);
     json_decref(json);
 }
 

@@ -58,6 +58,7 @@ struct executor_operation {
     double flops;       // floating-point operations
     size_t work_bytes;  // memory read and written, on a lane that computes; for a collective, the bytes that pass each
                         // rank in a ring algorithm
+    int ranks, stride;  // of a collective: its ranks, and the distance between them; 0: the whole world
 };
 
 // The time that an operation took, for timelines.

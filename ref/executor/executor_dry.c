@@ -102,7 +102,9 @@ static int dry_issue(struct executor *executor, struct operation *operation)
                                                 .bytes = operation->bytes,
                                                 .times = operation->times > 0 ? operation->times : 1,
                                                 .flops = operation->flops,
-                                                .work_bytes = operation->work_bytes};
+                                                .work_bytes = operation->work_bytes,
+                                                .ranks = operation->ranks,
+                                                .stride = operation->stride};
     long number = (long)dry->event_count, after;
     double seconds = dry->seconds ? dry->seconds(dry->context, &declared) : 0;
     assert(seconds >= 0);

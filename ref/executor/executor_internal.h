@@ -25,6 +25,7 @@ struct operation {
     size_t times;
     double flops;
     size_t work_bytes;
+    int ranks, stride;
     // It may start when each lane has completed this many operations. Lanes are first in, first out, so one number per
     // lane represents all dependencies on it.
     uint64_t after[LANE_COUNT];

@@ -69,7 +69,9 @@ struct operation *executor_copy(struct executor *executor, const struct executor
                                     .count = given->count,
                                     .times = given->times,
                                     .flops = given->flops,
-                                    .work_bytes = given->work_bytes};
+                                    .work_bytes = given->work_bytes,
+                                    .ranks = given->ranks,
+                                    .stride = given->stride};
     return operation;
 }
 

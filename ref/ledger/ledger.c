@@ -31,10 +31,13 @@ const char *ledger_lane_name(enum lane lane)
 
 const char *ledger_operation_name(enum ledger_operation operation)
 {
-    static const char *const names[OPERATION_COUNT] = {
-        [OPERATION_ALL_GATHER] = "all_gather", [OPERATION_REDUCE_SCATTER] = "reduce_scatter",
-        [OPERATION_ALL_REDUCE] = "all_reduce", [OPERATION_ALL_TO_ALL] = "all_to_all",
-        [OPERATION_BROADCAST] = "broadcast",   [OPERATION_COPY] = "copy"};
+    static const char *const names[OPERATION_COUNT] = {[OPERATION_ALL_GATHER] = "all_gather",
+                                                       [OPERATION_REDUCE_SCATTER] = "reduce_scatter",
+                                                       [OPERATION_ALL_REDUCE] = "all_reduce",
+                                                       [OPERATION_ALL_TO_ALL] = "all_to_all",
+                                                       [OPERATION_BROADCAST] = "broadcast",
+                                                       [OPERATION_SEND] = "send",
+                                                       [OPERATION_COPY] = "copy"};
     return names[operation];
 }
 

@@ -29,11 +29,12 @@ enum ledger_operation {
     OPERATION_ALL_REDUCE,
     OPERATION_ALL_TO_ALL,
     OPERATION_BROADCAST,
+    OPERATION_SEND,
     OPERATION_COPY,
     OPERATION_COUNT
 };
 
-// The cargo of a collective: gradients, parameters, or scalars such as the loss.
+// The cargo of a collective or a message: gradients, parameters, or anything else, such as activations and the loss.
 enum ledger_purpose { PURPOSE_OTHER, PURPOSE_REDUCE, PURPOSE_GATHER, PURPOSE_COUNT };
 
 struct ledger {
@@ -42,7 +43,7 @@ struct ledger {
     _Atomic uint64_t tier_peak_bytes[TIER_COUNT];  // maximum of tier_bytes
     _Atomic uint64_t moved_bytes[LANE_COUNT][OPERATION_COUNT];
     _Atomic uint64_t moved_count[LANE_COUNT][OPERATION_COUNT];  // calls
-    _Atomic uint64_t sent_bytes[PURPOSE_COUNT];                 // by collectives; moved_bytes includes them
+    _Atomic uint64_t sent_bytes[PURPOSE_COUNT];                 // between ranks; moved_bytes includes them
     _Atomic uint64_t sent_count[PURPOSE_COUNT];                 // calls
 };
 
@@ -62,7 +63,8 @@ void ledger_drop(struct ledger *ledger, enum ledger_tier tier, enum ledger_kind 
 // Counts one operation that sent `bytes` from this rank.
 void ledger_move(struct ledger *ledger, enum lane lane, enum ledger_operation operation, uint64_t bytes);
 
-// Counts a collective, by operation and by purpose. ledger_send_all: `count` of them, which sent `bytes` together.
+// Counts a collective or a message, by operation and by purpose. ledger_send_all: `count` of them, which sent `bytes`
+// together.
 void ledger_send(struct ledger *ledger, enum ledger_purpose purpose, enum ledger_operation operation, uint64_t bytes);
 void ledger_send_all(struct ledger *ledger, enum ledger_purpose purpose, enum ledger_operation operation,
                      uint64_t count, uint64_t bytes);

@@ -159,8 +159,9 @@ static void *caller_run(void *trial)
 // Different threads, addresses and neighbours; shapes that exercise the small and the large kernels of OpenBLAS.
 Test(gpt_bits, concurrent_callers_at_any_alignment_get_the_bits_of_one_caller)
 {
-    const struct gpt_shape shapes[] = {
-        odd_shape, {2, 64, 4, 64, 256, .tile_count = 1}, {1, 256, 4, 128, 256, .tile_count = 1}};
+    const struct gpt_shape shapes[] = {odd_shape,
+                                       {2, 64, 4, 64, 256, .tile_count = 1, .product_blocks = 1},
+                                       {1, 256, 4, 128, 256, .tile_count = 1, .product_blocks = 1}};
     for (int s = 0; s < 3; s++) {
         struct model *model = make(&shapes[s]);
         for (enum dtype dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++) {
@@ -187,10 +188,10 @@ Test(gpt_bits, concurrent_callers_at_any_alignment_get_the_bits_of_one_caller)
 Test(gpt_bits, every_build_of_the_kernels_gives_the_same_bits)
 {
     const struct gpt_shape shapes[] = {odd_shape,
-                                       {2, 64, 4, 64, 256, .tile_count = 1},
-                                       {1, 48, 3, 17, 50, .tile_count = 1},
-                                       {1, 3, 1, 1, 2, .tile_count = 1},
-                                       {2, 34, 2, 33, 19, .tile_count = 8}};
+                                       {2, 64, 4, 64, 256, .tile_count = 1, .product_blocks = 1},
+                                       {1, 48, 3, 17, 50, .tile_count = 1, .product_blocks = 1},
+                                       {1, 3, 1, 1, 2, .tile_count = 1, .product_blocks = 1},
+                                       {2, 34, 2, 33, 19, .tile_count = 8, .product_blocks = 1}};
     int builds = 0;
     for (int s = 0; s < 5; s++) {
         struct model *model = make(&shapes[s]);
@@ -219,9 +220,27 @@ Test(gpt_bits, every_build_of_the_kernels_gives_the_same_bits)
 Test(gpt_bits, a_pass_stays_inside_its_memory_and_reads_no_uninitialised_bytes)
 {
     const struct gpt_shape shapes[] = {odd_shape,
-                                       {2, 64, 4, 64, 256, .tile_count = 1},
-                                       {1, 48, 3, 17, 50, .tile_count = 1},
-                                       {2, 21, 3, 5, 11, .tile_count = 4}};
+                                       {.block_count = 2,
+                                        .width = 64,
+                                        .head_count = 4,
+                                        .sequence_length = 64,
+                                        .vocabulary = 256,
+                                        .tile_count = 1,
+                                        .product_blocks = 1},
+                                       {.block_count = 1,
+                                        .width = 48,
+                                        .head_count = 3,
+                                        .sequence_length = 17,
+                                        .vocabulary = 50,
+                                        .tile_count = 1,
+                                        .product_blocks = 1},
+                                       {.block_count = 2,
+                                        .width = 21,
+                                        .head_count = 3,
+                                        .sequence_length = 5,
+                                        .vocabulary = 11,
+                                        .tile_count = 4,
+                                        .product_blocks = 1}};
     for (int s = 0; s < 4; s++) {
         struct model *model = make(&shapes[s]);
         for (enum dtype dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++) {

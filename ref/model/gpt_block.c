@@ -29,7 +29,7 @@ static int mlp_index(const struct gpt_pass *pass, int role)
 // The input of the block after this one, or of the head.
 static float *block_output(const struct gpt_pass *pass)
 {
-    bool last = pass->layer.block + 1 == pass->shape->block_count;
+    bool last = pass->layer.block + 1 == gpt_block_count(pass->run->model);
     return pass->memory + (last ? pass->at.output : (pass->layer.block + 1) * pass->at.block + pass->at.input);
 }
 

@@ -106,7 +106,7 @@ struct gpt_layout gpt_layout_of(const struct model *model, size_t sequence_count
     layout_block(&l, shape, &own, rows, checkpointing);
     if (!checkpointing) {
         l.block = l.total;
-        l.total *= shape->block_count;
+        l.total *= gpt_block_count(model);
         l.output = take(&l, rows * width);
     } else {
         l.output = l.input;
@@ -119,7 +119,7 @@ struct gpt_layout gpt_layout_of(const struct model *model, size_t sequence_count
     l.narrow = take(&l, rows * width);
     l.vectors = take(&l, larger(larger(tile_width, qkv_width), 2 * width));
     l.logits_stride = (own.vocabulary + 15) / 16 * 16;
-    size_t logits = rows * l.logits_stride;
+    size_t logits = gpt_has_head(model) ? rows * l.logits_stride : 0;
     if (dtype == DTYPE_FP32) {
         l.logits = l.weight_gradient = take(&l, larger(logits, largest_param));
     } else {

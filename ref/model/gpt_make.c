@@ -43,11 +43,6 @@ static double gpt_layer_flops(const struct model *model, int layer, size_t seque
     return rows * row / (double)gpt_widths_of(model).parts;
 }
 
-static int block_layers(const struct gpt_shape *shape)
-{
-    return shape->tile_count == 1 ? 1 : 1 + (int)shape->tile_count;
-}
-
 static const struct model_operations gpt_operations = {
     .initialise = gpt_initialise,
     .layer_flops = gpt_layer_flops,
@@ -57,6 +52,7 @@ static const struct model_operations gpt_operations = {
     .backward = gpt_backward,
     .place = gpt_place,
     .slice = gpt_slice,
+    .border = gpt_border,
     .exchange = gpt_exchange,
     .token_bytes = gpt_token_bytes,
     .multiplies_matrices = true,
@@ -72,7 +68,7 @@ static void params_set(struct gpt *gpt)
     gpt_param_set(++param, "wpe.weight", shape->sequence_length, shape->width, 0);
     param++;
     for (int block_index = 0; block_index < (int)shape->block_count; block_index++)
-        param = gpt_block_params_set(shape, block_index, 1 + block_index * block_layers(shape), param);
+        param = gpt_block_params_set(shape, block_index, 1 + block_index * gpt_layers_a_block(shape), param);
     gpt_param_set(param++, "ln_f.weight", 0, shape->width, head);
     gpt_param_set(param, "ln_f.bias", 0, shape->width, head);
     for (int i = 0; i < FIRST_BLOCK_PARAM && shape->lora.rank > 0; i++)
@@ -152,7 +148,7 @@ int gpt_make(const char *name, const struct gpt_shape *shape, struct model **out
     if (!gpt)
         return err_set(ERR_MEMORY, "no memory for the model %s", name);
     size_t params = 4 + (size_t)gpt_block_params(shape) * shape->block_count;
-    size_t layers = 2 + (size_t)block_layers(shape) * shape->block_count;
+    size_t layers = 2 + (size_t)gpt_layers_a_block(shape) * shape->block_count;
     gpt->shape = *shape;
     snprintf(gpt->name, sizeof gpt->name, "%s", name);
     gpt->params = calloc(params, sizeof *gpt->params);

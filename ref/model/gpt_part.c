@@ -5,6 +5,7 @@
 #include "ref/model/gpt_pass.h"
 
 #include "base/err.h"
+#include "ref/mesh/mesh.h"
 
 int gpt_check_blocks(const char *name, const struct gpt_shape *shape)
 {
@@ -39,19 +40,17 @@ struct gpt_widths gpt_widths_of(const struct model *model)
 int gpt_place(const struct model *whole, const struct model_place *place, int *first_layer, int *layer_count)
 {
     const struct gpt_shape *shape = whole->shape;
-    *first_layer = 0;
-    *layer_count = whole->layer_count;
+    const struct mesh mesh = {1, 1, place->tensor_parts, place->pipeline_parts, place->expert_parts};
+    int blocks = (int)shape->block_count / place->pipeline_parts, each = gpt_layers_a_block(shape);
+    bool first = place->pipeline == 0, last = place->pipeline == place->pipeline_parts - 1;
+    *first_layer = first ? 0 : 1 + place->pipeline * blocks * each;
+    *layer_count = blocks * each + first + last;
     if (shape->product_blocks % (size_t)place->tensor_parts != 0)
         return err_set(ERR_USAGE,
                        "mesh tensor=%d does not divide the %zu blocks of the model %s: a model with blocks=%d has "
                        "products that can be cut so",
                        place->tensor_parts, shape->product_blocks, whole->name, place->tensor_parts);
-    if (place->expert_parts > 1 && whole->expert_count % place->expert_parts != 0)
-        return err_set(ERR_USAGE, "mesh expert=%d does not divide the %d experts of the model %s", place->expert_parts,
-                       whole->expert_count, whole->name);
-    if (place->pipeline_parts > 1)
-        return err_set(ERR_USAGE, "the model %s cannot be cut over pipeline parallelism", whole->name);
-    return ERR_NONE;
+    return mesh_check_model(&mesh, (int)shape->block_count, (int)shape->head_count, whole->expert_count);
 }
 
 // `count` blocks of columns, or of rows, each of which loses all but one of `parts` equal parts.

@@ -17,21 +17,6 @@ static const struct gpt_shape *shape_of(const struct model *model)
     return model->shape;
 }
 
-struct gpt_layer gpt_layer_of(const struct model *model, int layer)
-{
-    size_t tiles = shape_of(model)->tile_count, layers_a_block = tiles == 1 ? 1 : 1 + tiles;
-    if (layer == 0)
-        return (struct gpt_layer){.kind = GPT_EMBEDDING};
-    if (layer == model->layer_count - 1)
-        return (struct gpt_layer){.kind = GPT_HEAD};
-    size_t block = ((size_t)layer - 1) / layers_a_block, part = ((size_t)layer - 1) % layers_a_block;
-    return (struct gpt_layer){.kind = GPT_BLOCK,
-                              .block = block,
-                              .attention = part == 0,
-                              .mlp = tiles == 1 || part > 0,
-                              .tile = part > 0 ? part - 1 : 0};
-}
-
 // Parameters have the format of an accelerator's operands. On the host operands are floats, except for the embedding's
 // tables, which are read by row.
 static void pass_weights(struct gpt_pass *pass, const void *const params[])

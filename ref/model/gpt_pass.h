@@ -47,11 +47,18 @@ enum { HEAD_TOKEN_WEIGHT = 2 };
 // attention and one for each tile of the MLP.
 struct gpt_layer {
     enum { GPT_EMBEDDING, GPT_BLOCK, GPT_HEAD } kind;
-    size_t block;
+    size_t block;  // of the model's, or of the part's
     bool attention, mlp;
     size_t tile;
 };
 struct gpt_layer gpt_layer_of(const struct model *model, int layer);
+
+// 1, or with tiles attention and each tile.
+int gpt_layers_a_block(const struct gpt_shape *shape);
+
+// The blocks of a model, or of a part; and whether it has the head.
+size_t gpt_block_count(const struct model *model);
+bool gpt_has_head(const struct model *model);
 
 // Offsets in a run's memory, in floats. The fields from input to normed repeat for each block, `block` apart, and fc
 // repeats for each tile, `fc_tile` apart. With checkpointing these distances are 0, and a block's output overwrites its
@@ -209,6 +216,9 @@ int gpt_slice(const struct model *whole, const struct model_place *place, struct
 struct model_exchange gpt_exchange(const struct model *model, int layer, size_t sequence_count, bool backward,
                                    bool checkpointing);
 int gpt_place(const struct model *whole, const struct model_place *place, int *first_layer, int *layer_count);
+int gpt_slice(const struct model *whole, const struct model_place *place, struct model_slice *slice,
+              struct model_param *param);
+void gpt_border(const struct model_run *run, struct model_border *out);
 
 size_t gpt_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing);
 size_t gpt_checkpoint_bytes(const struct model *model, int layer, size_t sequence_count);

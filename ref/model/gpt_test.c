@@ -51,11 +51,16 @@ Test(gpt, a_token_outside_the_vocabulary_is_refused)
 
 Test(gpt, an_impossible_shape_is_refused)
 {
-    const struct gpt_shape bad[] = {{1, 10, 3, 4, 5, .tile_count = 1},    {1, 0, 1, 4, 5, .tile_count = 1},
-                                    {1, 4, 0, 4, 5, .tile_count = 1},     {1, 4, 2, 0, 5, .tile_count = 1},
-                                    {0, 4, 2, 4, 5, .tile_count = 1},     {1, 4, 2, 4, 0, .tile_count = 1},
-                                    {1, 4, 2, 4, 70000, .tile_count = 1}, {1, 4, 2, 4, 5, .tile_count = 0},
-                                    {1, 4, 2, 4, 5, .tile_count = 3},     {1, 4, 2, 4, 5, .tile_count = 32}};
+    const struct gpt_shape bad[] = {{1, 10, 3, 4, 5, .tile_count = 1, .product_blocks = 1},
+                                    {1, 0, 1, 4, 5, .tile_count = 1, .product_blocks = 1},
+                                    {1, 4, 0, 4, 5, .tile_count = 1, .product_blocks = 1},
+                                    {1, 4, 2, 0, 5, .tile_count = 1, .product_blocks = 1},
+                                    {0, 4, 2, 4, 5, .tile_count = 1, .product_blocks = 1},
+                                    {1, 4, 2, 4, 0, .tile_count = 1, .product_blocks = 1},
+                                    {1, 4, 2, 4, 70000, .tile_count = 1, .product_blocks = 1},
+                                    {1, 4, 2, 4, 5, .tile_count = 0, .product_blocks = 1},
+                                    {1, 4, 2, 4, 5, .tile_count = 3, .product_blocks = 1},
+                                    {1, 4, 2, 4, 5, .tile_count = 32, .product_blocks = 1}};
     struct model *model;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         cr_assert(gpt_make("bad", &bad[i], &model) == ERR_USAGE, "shape %zu", i);

@@ -31,6 +31,7 @@ struct model_param {
 struct comm;
 struct lora;
 struct model_part;
+struct model_border;
 struct model_place;
 struct model_slice;
 
@@ -164,6 +165,7 @@ struct model_operations {
     int (*place)(const struct model *whole, const struct model_place *place, int *first_layer, int *layer_count);
     int (*slice)(const struct model *whole, const struct model_place *place, struct model_slice *slice,
                  struct model_param *param);
+    void (*border)(const struct model_run *run, struct model_border *out);  // null: layers cannot be divided
     // Of a part of tensor parallelism; null: nothing is exchanged.
     struct model_exchange (*exchange)(const struct model *model, int layer, size_t sequence_count, bool backward,
                                       bool checkpointing);

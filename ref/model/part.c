@@ -33,6 +33,11 @@ struct model_slice model_slice_whole(const struct model *whole, int param)
         .param = param, .block_count = 1, .block_size = whole->params[param].count, .counted = true};
 }
 
+void model_run_border(const struct model_run *run, struct model_border *out)
+{
+    run->model->operations->border(run, out);
+}
+
 // `put`: from the slice's elements to the whole parameter; otherwise the other way.
 static void copy(const struct model_slice *slice, char *whole, char *part, size_t element_bytes, bool put)
 {
@@ -95,6 +100,12 @@ static int add_param(struct model_part *part, int param)
         TRY(part->whole->operations->slice(part->whole, &part->place, slice, p));
     if (slice->block_count == 0)
         return ERR_NONE;
+    // A parameter of several parts of a pipeline, a tied weight, belongs to the first. Later ones have copies of it,
+    // which their stages of ZeRO do not update (train_pipeline.h).
+    if (part->whole->params[param].first_layer < part->first_layer) {
+        slice->counted = false;
+        p->frozen = true;
+    }
     p->count = model_slice_count(slice);
     p->duplicate = !slice->counted;
     part->model.param_count++;

@@ -155,7 +155,9 @@ static int issue_pieces(const struct exchange *exchange, const struct collective
                                                         .bytes = collective->sent_bytes(&a),
                                                         .count = collective->count,
                                                         .times = times,
-                                                        .work_bytes = passing_bytes(&a, piece_count(&a))}));
+                                                        .work_bytes = passing_bytes(&a, piece_count(&a)),
+                                                        .ranks = comm_world(exchange->comm),
+                                                        .stride = comm_stride(exchange->comm)}));
     }
     return ERR_NONE;
 }
@@ -227,6 +229,8 @@ int exchange_all_reduce(const struct exchange *exchange, void *memory, size_t co
                                                    .count = count_all_reduce,
                                                    .times = times,
                                                    .work_bytes = 2 * times * passing_bytes(&a, a.length),
+                                                   .ranks = comm_world(exchange->comm),
+                                                   .stride = comm_stride(exchange->comm),
                                                }));
     }
     return ERR_NONE;

@@ -38,6 +38,8 @@ struct offload_trial {
     bool speculative;
     int replicas;   // of the states; 0: one shard group
     int tensor;     // ranks that cut each layer; 0: none do
+    int pipeline;   // stages of a pipeline; 0: none
+    bool gpipe;     // the schedule of its micro-batches
     int experts;    // ranks that hold all experts together; 0: each does
     int secondary;  // ranks that hold a second copy of the parameters; 0: none
     int tiles;
@@ -82,13 +84,15 @@ static inline const char *offload_text(const struct offload_trial *t, char out[O
 {
     static const char *const flags[] = {"false", "true"};
     size_t least = offload_least_buffers(t), buffers = t->buffers ? t->buffers : least ? least : 1;
-    char mesh[64] = "", delay[64] = "", fp16[160] = "", bf16[64] = "";
+    char mesh[128] = "", delay[64] = "", fp16[160] = "", bf16[64] = "";
     if (t->delay)
         snprintf(delay, sizeof delay, "\"delayed_update\": {\"start_step\": %d}, ", (int)t->delay);
     int tensor = t->tensor ? t->tensor : 1, replicas = t->replicas ? t->replicas : 1;
-    if (t->replicas || t->tensor)
-        snprintf(mesh, sizeof mesh, "\"mesh\": \"replicate=%d,shard=%d,tensor=%d\", ", replicas,
-                 t->world / replicas / tensor, tensor);
+    int stages = t->pipeline ? t->pipeline : 1;
+    if (t->replicas || t->tensor || t->pipeline)
+        snprintf(mesh, sizeof mesh,
+                 "\"mesh\": \"replicate=%d,shard=%d,tensor=%d,pipeline=%d\", \"pipeline_schedule\": \"%s\", ", replicas,
+                 t->world / replicas / tensor / stages, tensor, stages, t->gpipe ? "gpipe" : "1f1b");
     if (t->experts)
         snprintf(mesh, sizeof mesh, "\"mesh\": \"%s=%d,expert=%d\", ", t->stage ? "shard" : "replicate", t->world,
                  t->experts);

@@ -151,7 +151,7 @@ Test(tensor_train, checkpoints_continue_on_any_other_mesh)
     enum { MESHES = 3 };
     static const char *const meshes_of[MESHES] = {"shard=2", "tensor=2,shard=2", "tensor=4,shard=2"};
     static char output[1 << 16];
-    char folder[PATH_MAX], command[3 * PATH_MAX], digest[33], whole[33];
+    char folder[PATH_MAX], command[4 * PATH_MAX], digest[33], whole[33];
     const char *train = ZG_BINARY_DIR "/zerogauge train --model gpt-nano:blocks=4,heads=4 --verify --json";
     folder_make(folder);
     snprintf(command, sizeof command, "%s --preset zero2 --mesh shard=2 --steps 4 2>&1", train);

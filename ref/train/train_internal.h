@@ -4,6 +4,7 @@
 #define ZG_TRAIN_INTERNAL_H
 
 #include "ref/train/activation.h"
+#include "ref/train/train_pipeline.h"
 #include "ref/mesh/mesh.h"
 #include "ref/model/part.h"
 #include "ref/oracle/oracle.h"
@@ -39,7 +40,9 @@ struct train_rank {
     struct inject inject;
     struct executor *executor;
     struct stage stage;
-    struct model_run *run;
+    struct train_pipeline pipeline;
+    struct model_run **runs;  // [run_count]; a micro-batch in flight has one of its own, unless it keeps checkpoints
+    int run_count;
     struct activations activations;
     struct model_batch *batches;             // by micro-step
     uint64_t resumed_step, resumed_applied;  // of the checkpoint that the run continues

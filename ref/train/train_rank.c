@@ -68,6 +68,24 @@ static int open_tiers(struct train_rank *rank)
     return tier_nvme_open(&nvme, &rank->ledger, &rank->nvme);
 }
 
+// Working memory for the micro-batches in flight. Those that keep checkpoints share it.
+static int open_runs(struct train_rank *rank)
+{
+    const struct config *config = rank->setting->config;
+    int in_flight = pipeline_in_flight(&rank->pipeline.schedule, rank->pipeline.stage);
+    rank->run_count = config->activation_checkpointing ? 1 : in_flight;
+    rank->runs = calloc((size_t)rank->run_count, sizeof(struct model_run *));
+    if (!rank->runs)
+        return err_set(ERR_MEMORY, "no memory for %d micro-batches in flight", rank->run_count);
+    for (int i = 0; i < rank->run_count; i++) {
+        TRY(model_run_open(rank->model, config->micro_batch, config->precision, config->activation_checkpointing,
+                           rank->tier, &rank->runs[i]));
+        rank->runs[i]->tensor_comm = rank->tensor_comm;
+        rank->runs[i]->expert_comm = rank->stage.expert_comm;
+    }
+    return activations_open(rank->model, config, in_flight, &rank->stage.move, rank->tier, &rank->activations);
+}
+
 int train_rank_open(struct train_rank *rank)
 {
     const struct train_setting *setting = rank->setting;
@@ -75,6 +93,7 @@ int train_rank_open(struct train_rank *rank)
     const struct stage_operations *operations;
     TRY(stage_find(config->stage, &operations));
     TRY(train_part_open(rank));
+    train_pipeline_place(rank);
     TRY(open_batches(rank));
     TRY(open_tiers(rank));
     TRY(executor_open(setting->schedule, rank->rank, rank->tier, abort_peers, rank->comm, &rank->executor));
@@ -96,16 +115,14 @@ int train_rank_open(struct train_rank *rank)
                                             : 1,
     };
     TRY((is_dry(rank) ? stage_plan : stage_open)(operations, &stage_setting, &rank->stage));
-    TRY(model_run_open(rank->model, config->micro_batch, config->precision, config->activation_checkpointing,
-                       rank->tier, &rank->run));
-    rank->run->tensor_comm = rank->tensor_comm;
-    rank->run->expert_comm = rank->stage.expert_comm;
+    TRY(open_runs(rank));
     size_t run_bytes =
         model_run_bytes(rank->model, config->micro_batch, config->precision, config->activation_checkpointing);
-    TRY(activations_open(rank->model, config, &rank->stage.move, rank->tier, &rank->activations));
+    TRY(train_pipeline_open(rank));
     uint64_t report_bytes = (uint64_t)(setting->world - 1) * sizeof(struct train_report_of_rank);
-    formula_of(&rank->stage, rank->data_rank, run_bytes, report_bytes, &rank->formula);
+    formula_of(&rank->stage, rank->data_rank, (uint64_t)rank->run_count * run_bytes, report_bytes, &rank->formula);
     activations_formula(&rank->activations, &rank->formula);
+    train_pipeline_formula(rank, &rank->formula);
     train_part_formula(rank, &rank->formula);
     if (!is_dry(rank))
         TRY(verify_open(rank));
@@ -117,7 +134,9 @@ void train_rank_close(struct train_rank *rank)
 {
     executor_close(rank->executor);
     verify_close(rank);
-    model_run_close(rank->run);
+    for (int i = 0; rank->runs && i < rank->run_count; i++)
+        model_run_close(rank->runs[i]);
+    free(rank->runs);
     activations_close(&rank->activations);
     if (rank->stage.operations)
         stage_close(&rank->stage);

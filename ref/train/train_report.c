@@ -122,6 +122,20 @@ static void print_native(const struct comm_native *n, FILE *out)
                 n->native_bits);
 }
 
+static void print_pipeline(const struct config *config, FILE *out)
+{
+    const struct pipeline_schedule schedule = {config->pipeline_schedule, config->mesh.pipeline,
+                                               (int)config->accumulation};
+    if (schedule.stage_count > 1)
+        fprintf(
+            out,
+            "  pipeline %s: %d stages, %d micro-batches, bubble (P-1)/(M+P-1) = %.1f %%; in flight at most %d in the "
+            "first stage, %d in the last\n",
+            pipeline_kind_name(schedule.kind), schedule.stage_count, schedule.micro_count,
+            100 * pipeline_bubble(&schedule), pipeline_in_flight(&schedule, 0),
+            pipeline_in_flight(&schedule, schedule.stage_count - 1));
+}
+
 // Facts without which the figures of a run would mislead.
 static void print_marks(const struct train_setting *setting, const struct train_result *result, FILE *out)
 {
@@ -140,6 +154,7 @@ static void print_marks(const struct train_setting *setting, const struct train_
     if (mesh_parts(&setting->config->mesh) > 1)
         fprintf(out, "  mesh %s: %d parts, of which Psi is one\n", mesh_text(&setting->config->mesh, mesh),
                 mesh_parts(&setting->config->mesh));
+    print_pipeline(setting->config, out);
     if (setting->config->reduction_group > 0)
         fprintf(out, "  HIERARCHICAL sums, in groups of %zu ranks\n", setting->config->reduction_group);
     if (setting->native_reduction)

@@ -68,17 +68,17 @@ static void count_exchanges(const void *arguments)
                         a->pass == PASS_BACKWARD && a->run->checkpointing ? 4 : 2, a->exchanged_bytes);
 }
 
-static int issue_compute(struct train_rank *rank, int layer, enum pass pass, const struct model_batch *batch,
-                         void *checkpoint)
+static int issue_compute(struct train_rank *rank, int layer, enum pass pass, int micro, void *checkpoint)
 {
+    struct model_run *run = rank->runs[micro % rank->run_count];
     const struct model *model = rank->model;
     const struct model_layer *u = &model->layers[layer];
     size_t params_bytes = (size_t)model->param_count * sizeof(void *);
     size_t gradients_bytes = (size_t)model->param_count * sizeof(struct model_gradient);
     struct compute_arguments *a = rank->arguments;
     *a = (struct compute_arguments){
-        .run = rank->run,
-        .batch = batch,
+        .run = run,
+        .batch = &rank->batches[micro],
         .checkpoint = checkpoint,
         .layer = layer,
         .param_count = model->param_count,
@@ -95,7 +95,7 @@ static int issue_compute(struct train_rank *rank, int layer, enum pass pass, con
     struct executor_span spans[2 + 2 * u->param_count];
     size_t count = 0;
     spans[count++] = (struct executor_span){
-        model_run_memory(rank->run),
+        model_run_memory(run),
         model_run_bytes(model, config->micro_batch, config->precision, config->activation_checkpointing),
         EXECUTOR_READ_WRITE};
     spans[count++] = (struct executor_span){checkpoint, checkpoint ? activations_bytes(&rank->activations, layer) : 0,
@@ -126,32 +126,59 @@ static int issue_compute(struct train_rank *rank, int layer, enum pass pass, con
                                           });
 }
 
+static int forward(struct train_rank *rank, uint64_t step, int micro)
+{
+    struct stage *stage = &rank->stage;
+    struct model_batch *batch = &rank->batches[micro];
+    TRY(train_batch(rank->setting, step, micro, rank->data_rank, (uint16_t *)(uintptr_t)batch->tokens, batch));
+    for (int layer = 0; layer < rank->model->layer_count; layer++) {
+        TRY(stage_acquire(stage, layer, PASS_FORWARD));
+        void *checkpoint = activations_room(&rank->activations, micro, layer);
+        TRY(issue_compute(rank, layer, PASS_FORWARD, micro, checkpoint));
+        TRY(activations_keep(&rank->activations, micro, layer, checkpoint));
+        TRY(stage_release(stage, layer));
+    }
+    return ERR_NONE;
+}
+
+static int backward(struct train_rank *rank, int micro)
+{
+    struct stage *stage = &rank->stage;
+    for (int layer = rank->model->layer_count - 1; layer >= 0; layer--) {
+        void *checkpoint;
+        TRY(activations_restore(&rank->activations, micro, layer, &checkpoint));
+        TRY(stage_acquire(stage, layer, PASS_BACKWARD));
+        TRY(train_pipeline_receive_tied(rank, micro, layer));
+        TRY(issue_compute(rank, layer, PASS_BACKWARD, micro, checkpoint));
+        TRY(stage_release(stage, layer));
+        TRY(stage_reduce(stage, layer));
+    }
+    return ERR_NONE;
+}
+
+static int act(struct train_rank *rank, uint64_t step, struct pipeline_action action)
+{
+    stage_begin_micro_step(&rank->stage, action.micro);
+    if (action.verb == PIPELINE_FORWARD)
+        return forward(rank, step, action.micro);
+    if (action.verb == PIPELINE_BACKWARD)
+        return backward(rank, action.micro);
+    TRY(train_pipeline_message(rank, action));
+    return action.verb == PIPELINE_SEND_GRADIENTS ? train_pipeline_send_tied(rank, action.micro) : ERR_NONE;
+}
+
+// The schedule of one stage, without pipeline parallelism, is forward and backward of one micro-batch after the other.
 int train_step(struct train_rank *rank, uint64_t step, bool *applied)
 {
-    const struct model *model = rank->model;
-    struct stage *stage = &rank->stage;
+    const struct optimizer *optimizer = &rank->stage.optimizer;
+    struct pipeline_action action;
+    uint64_t returned = optimizer->returned;
     rank->loss = 0.0;
-    for (int micro = 0; micro < (int)rank->setting->config->accumulation; micro++) {
-        struct model_batch *batch = &rank->batches[micro];
-        TRY(train_batch(rank->setting, step, micro, rank->data_rank, (uint16_t *)(uintptr_t)batch->tokens, batch));
-        stage_begin_micro_step(stage, micro);
-        for (int layer = 0; layer < model->layer_count; layer++) {
-            TRY(stage_acquire(stage, layer, PASS_FORWARD));
-            void *checkpoint = activations_room(&rank->activations, layer);
-            TRY(issue_compute(rank, layer, PASS_FORWARD, batch, checkpoint));
-            TRY(activations_keep(&rank->activations, layer, checkpoint));
-            TRY(stage_release(stage, layer));
-        }
-        for (int layer = model->layer_count - 1; layer >= 0; layer--) {
-            void *checkpoint;
-            TRY(activations_restore(&rank->activations, layer, &checkpoint));
-            TRY(stage_acquire(stage, layer, PASS_BACKWARD));
-            TRY(issue_compute(rank, layer, PASS_BACKWARD, batch, checkpoint));
-            TRY(stage_release(stage, layer));
-            TRY(stage_reduce(stage, layer));
-        }
-    }
-    TRY(stage_step(stage, applied));
+    for (int next = 0; pipeline_next(&rank->pipeline.schedule, rank->pipeline.stage, &next, &action);)
+        TRY(act(rank, step, action));
+    TRY(stage_step(&rank->stage, applied));
+    if (optimizer->returned != returned)
+        TRY(train_pipeline_share_tied(rank));
     // A delayed update goes on beside the next step's forward and backward. All else of this step is complete.
-    return stage->optimizer.waiting ? ERR_NONE : executor_wait(rank->executor);
+    return optimizer->waiting ? ERR_NONE : executor_wait(rank->executor);
 }

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from zerogauge.tensors import widened
+
 
 @dataclass
 class Shard:
@@ -22,7 +24,7 @@ def merged(case, ranks):
         shape = shapes[name.partition("/")[2]]
         flat, known = np.zeros(shape, np.float32).reshape(-1), np.zeros(int(np.prod(shape)), bool)
         for offset, part in (part for rank in ranks for part in rank.get(name, [])):
-            values = part.reshape(-1)[:flat.size - (offset or 0)]
+            values = widened(part).reshape(-1)[:flat.size - (offset or 0)]
             flat[offset or 0:][:values.size] = values
             known[offset or 0:][:values.size] = True
         if not known.all():

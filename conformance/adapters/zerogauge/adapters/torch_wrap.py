@@ -19,6 +19,14 @@ def refuse(case, mode):
         raise Unsupported("fully_shard fails on empty parameters: _chunk_cat expects non-empty tensor")
 
 
+def refuse_load(case, weights_only):
+    """What checkpoints by torch.distributed.checkpoint, as Accelerate and Fabric write them, cannot give back."""
+    if weights_only:
+        raise Unsupported("weights are loaded together with the optimizer's states")
+    if not all(p["used"] or p["frozen"] for p in case.params):
+        raise Unsupported("a checkpoint without the optimizer state of an unused parameter cannot be loaded")
+
+
 def wrap(case, mode, model):
     send = case.communication_dtype
     low = {"param_dtype": DTYPES[case.precision], "reduce_dtype": DTYPES[send], "cast_forward_inputs": False}

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Megatron-core's distributed optimizer, with its DistributedDataParallel: stage 2. It is written for CUDA alone."""
+import numpy as np
+import torch
+from megatron.core import parallel_state
+from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
+from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
+from megatron.core.transformer import TransformerConfig
+from torch.overrides import TorchFunctionMode
+
+from zerogauge import MOMENTS, Shard, Unsupported
+from zerogauge.pytorch import DTYPES, Model, TorchAdapter, hyper_parameters
+
+torch.cuda.current_device = lambda: torch.device("cpu")
+
+
+class OnCPU(TorchFunctionMode):
+    """Makes tensors for CUDA on the CPU, and names CUDA's type for the CPU's; Megatron asks for both."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        if kwargs.get("device") == "cuda":
+            kwargs["device"] = "cpu"
+        if function is torch.Tensor.type and len(args) == 1:
+            return function(*args).replace("torch.", "torch.cuda.", 1)
+        return function(*args, **kwargs)
+
+
+class Megatron(TorchAdapter):
+    @classmethod
+    def join(cls, rank, arguments, folder):
+        super().join(rank, arguments, folder)
+        parallel_state.initialize_model_parallel()
+        OnCPU().__enter__()
+
+    def build(self, case):
+        if case.accumulation_dtype != case.communication_dtype:
+            raise Unsupported("gradients are sent in the dtype in which they are accumulated")
+        self.model, adam = Model(case, DTYPES[case.precision]), hyper_parameters(case, 0)
+        self.wrapped = DistributedDataParallel(
+            TransformerConfig(num_layers=1, hidden_size=1, num_attention_heads=1), DistributedDataParallelConfig(
+                grad_reduce_in_fp32=case.accumulation_dtype == "fp32", use_distributed_optimizer=True,
+                overlap_grad_reduce=case.hints["overlap"], bucket_size=case.buckets["reduce"]), self.model)
+        self.optimizer = get_megatron_optimizer(OptimizerConfig(
+            lr=adam["lr"], weight_decay=adam["weight_decay"], adam_beta1=adam["betas"][0], adam_beta2=adam["betas"][1],
+            adam_eps=adam["eps"], bf16=case.precision == "bf16", use_distributed_optimizer=True,
+            clip_grad=case.gradient_clipping, decoupled_weight_decay=case.groups[0]["optimizer"] == "AdamW"),
+            [self.wrapped], config_overrides={})  # by default, parameters of one dimension do not decay
+        self.wrapped.zero_grad_buffer()
+
+    def micro_step(self, gradients):
+        with self.wrapped.no_sync():
+            super().micro_step(gradients)
+
+    def forward(self, gradients):
+        return self.wrapped(gradients)
+
+    def step(self):
+        self.wrapped.finish_grad_sync()
+        _, norm, _ = self.optimizer.step()
+        self.wrapped.zero_grad_buffer()
+        self.optimizer.zero_grad()
+        return False, None, norm if self.case.gradient_clipping else None
+
+    def state(self):
+        held, t = self.optimizer.chained_optimizers[0], 0
+        tensors = {f"param/{name}": p for name, p in self.model.by_name.items() if not p.requires_grad}
+        for p in held.model_param_group_index_map:
+            mine = held._get_main_param_and_optimizer_states(p)
+            begin = held._get_model_param_range_map(p)["param"].start
+            t = max(t, int(mine.get("step", 0)))
+            tensors |= {f"{kind}/{self.model.name_of[p]}": Shard(mine[kind], begin) for kind in ("param", *MOMENTS)
+                        if kind in mine}
+        return self.gathered(tensors), max(self.gather(np.array(t)))
+
+
+if __name__ == "__main__":
+    Megatron.main()

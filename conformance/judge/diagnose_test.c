@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hints for kinds of bugs that need more than one factor to describe them.
+#include "conformance/judge/judge_trial.h"
+
+#include <math.h>
+
+static void counts_the_last_rank_twice(const struct check_case *c, const struct case_values *values, int step,
+                                       float *const g[])
+{
+    for (int i = 0; i < c->param_count; i++)
+        for (size_t k = 0; k < c->params[i].count; k++)
+            g[i][k] += case_gradient(values, step, 0, c->world - 1, i)[k] / (float)c->world;
+}
+
+Test(diagnose, a_rank_that_counts_twice_is_a_weight)
+{
+    struct check_case c = trial_case(3, 1, DTYPE_FP32, false);
+    assert_fails(state_finding(&c, NULL, &(struct wrong){.gradient = counts_the_last_rank_twice}), HINT_WEIGHTS);
+}
+
+// Parameters 3 and 4 become second uses of parameters 2 and 1.
+static struct check_case tied_case(int accumulation)
+{
+    struct check_case c = trial_case(2, accumulation, DTYPE_FP32, false);
+    for (int use = 3; use <= 4; use++) {
+        c.params[use] = c.params[5 - use];
+        c.params[use].tied_to = 5 - use;
+        snprintf(c.params[use].name, sizeof c.params[use].name, "p%d", use);
+    }
+    c.param_count = 5;
+    return c;
+}
+
+// From the second micro-step on.
+static void lacks_a_use(const struct check_case *c, const struct case_values *values, int step, float *const g[])
+{
+    for (int micro = c->accumulation > 1; micro < c->accumulation; micro++)
+        for (int rank = 0; rank < c->world; rank++)
+            for (int use = 3; use <= 4; use++)
+                for (size_t k = 0; k < c->params[use].count; k++)
+                    g[5 - use][k] -=
+                        case_gradient(values, step, micro, rank, use)[k] / (float)(c->world * c->accumulation);
+}
+
+Test(diagnose, a_tied_gradient_without_a_use_is_recognised)
+{
+    for (int accumulation = 1; accumulation <= 3; accumulation += 2) {
+        struct check_case c = tied_case(accumulation);
+        assert_fails(state_finding(&c, NULL, &(struct wrong){.gradient = lacks_a_use}), HINT_ONE_USE);
+    }
+}
+
+static void fp16_moments(const struct check_case *c, int step, const struct unsharded_state *before,
+                         struct unsharded_state *after)
+{
+    (void)step, (void)before;
+    for (int i = 0; i < c->param_count; i++)
+        for (size_t k = 0; k < c->params[i].count; k++) {
+            after->exp_avg[i][k] = unsharded_round(DTYPE_FP16, after->exp_avg[i][k]);
+            after->exp_avg_sq[i][k] = unsharded_round(DTYPE_FP16, after->exp_avg_sq[i][k]);
+        }
+}
+
+Test(diagnose, second_moments_that_fp16_does_not_hold_are_short)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, false);
+    assert_fails(state_finding(&c, NULL, &(struct wrong){.state = fp16_moments}), HINT_MOMENTS);
+}
+
+// Beta1 is 0.9: a tenth of the gradient is what is left without the first moment.
+static void forgets_first_moments(const struct check_case *c, int step, const struct unsharded_state *before,
+                                  struct unsharded_state *after)
+{
+    for (int i = 0; i < c->param_count && step == 3; i++)
+        for (size_t k = 0; k < c->params[i].count; k++)
+            after->exp_avg[i][k] -= 0.9F * before->exp_avg[i][k];
+}
+
+Test(diagnose, first_moments_that_begin_anew_are_lost)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
+    assert_fails(state_finding(&c, NULL, &(struct wrong){.state = forgets_first_moments}), HINT_MOMENTS);
+}
+
+// Some first moments are another element's, as if a buffer was written over between the steps.
+static void loses_moments(const struct check_case *c, int step, const struct unsharded_state *before,
+                          struct unsharded_state *after)
+{
+    (void)c;
+    for (size_t k = 0; step == 2 && k < 100; k += 1 + k % 3) {
+        after->exp_avg[0][k] += 0.5F * (before->param[0][k] - before->exp_avg[0][k]);
+        after->exp_avg_sq[0][k] += fabsf(before->param[0][k]);
+    }
+}
+
+Test(diagnose, states_that_are_wrong_here_and_there_are_overwritten)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
+    assert_fails(state_finding(&c, NULL, &(struct wrong){.state = loses_moments}), HINT_OVERWRITTEN);
+}
+
+static void is_poison_in_parts(const struct check_case *c, const struct case_values *values, int step, float *const g[])
+{
+    (void)values, (void)step;
+    for (int i = 0; i < c->param_count; i++)
+        for (size_t k = 0; k < c->params[i].count; k++)
+            g[i][k] = k % 3 ? NAN : 2 * g[i][k];
+}
+
+Test(diagnose, elements_that_are_mostly_no_numbers_are_unset)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
+    assert_fails(state_finding(&c, NULL, &(struct wrong){.gradient = is_poison_in_parts}), HINT_UNSET);
+}
+
+static float *const *gradients;
+
+static void keeps_them(const struct check_case *c, const struct case_values *values, int step, float *const g[])
+{
+    (void)c, (void)values, (void)step;
+    gradients = g;
+}
+
+static void corrects_all_the_same(const struct check_case *c, int step, const struct unsharded_state *before,
+                                  struct unsharded_state *after)
+{
+    struct check_case corrected = *c;
+    struct rule rule = rule_canonical(c);
+    struct unsharded_update update = {.t = (uint64_t)step, .lr_step = step, .coefficient = 1, .leaves_unused = true};
+    for (int i = 0; i < c->group_count; i++)
+        corrected.groups[i].bias_correction = true;
+    const float *const *g = (const float *const *)gradients;
+    cr_assert(unsharded_adam(&corrected, &rule, &update, g, before, after) == ERR_NONE, "%s", err_message());
+}
+
+Test(diagnose, a_correction_of_bias_that_is_turned_off_is_recognised)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, false);
+    c.groups[0].bias_correction = c.groups[1].bias_correction = false;
+    struct wrong wrong = {.gradient = keeps_them, .state = corrects_all_the_same};
+    assert_fails(state_finding(&c, NULL, &wrong), HINT_STEP_COUNT);
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases of LoRA: products whose matrices are frozen, with two small factors beside each that are trained.
+#include "conformance/suite/suite_build.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { RANK = 2, FROZEN_GROUP = 0, ADAPTER_GROUP = 1, SCALAR_GROUP = 2 };
+
+static int frozen(struct check_case *c, size_t rows, size_t columns)
+{
+    int base = suite_tensor(c, rows, columns);
+    c->params[base].frozen = true;
+    return base;
+}
+
+static int adapter(struct check_case *c, int base, size_t rows, size_t columns)
+{
+    int index = suite_tensor(c, rows, columns);
+    c->params[index].is_adapter = true;
+    c->params[index].adapts = base;
+    c->params[index].group = ADAPTER_GROUP;
+    return index;
+}
+
+// Frozen matrices and norms are a group, whose every setting would show on them; A and B of each matrix are another.
+static void make_lora(struct check_case *c, struct suite_item *item)
+{
+    static const size_t shapes[][2] = {{11, 13}, {7, 9}, {16, 5}};
+    (void)item;
+    c->group_count = 2;
+    c->groups[FROZEN_GROUP].weight_decay = 0.5;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        frozen(c, shapes[i][0], 0);
+        int base = frozen(c, shapes[i][0], shapes[i][1]);
+        adapter(c, base, RANK, shapes[i][1]);
+        adapter(c, base, shapes[i][0], RANK);
+    }
+}
+
+// A third group has one element, so that it is empty on all ranks but one.
+static void make_empty(struct check_case *c, struct suite_item *item)
+{
+    make_lora(c, item);
+    c->group_count = 3;
+    c->groups[SCALAR_GROUP].weight_decay = 0;
+    c->params[adapter(c, 1, 1, 0)].group = SCALAR_GROUP;
+}
+
+static void make_micro(struct check_case *c, struct suite_item *item)
+{
+    make_lora(c, item);
+    c->accumulation = 3;
+}
+
+static void make_clip(struct check_case *c, struct suite_item *item)
+{
+    make_lora(c, item);
+    c->gradient_clipping = 0.5;
+}
+
+static void make_overflow(struct check_case *c, struct suite_item *item)
+{
+    make_lora(c, item);
+    suite_dynamic(c, 0x1p8, 1000, 1, 1);
+    suite_poke(c, 2, 0, c->world - 1, 2, 3, INFINITY);
+}
+
+static void make_checkpoint(struct check_case *c, struct suite_item *item)
+{
+    make_lora(c, item);
+    c->steps = 5;
+    c->checkpoint_step = 3;
+}
+
+const struct suite_row suite_lora[] = {
+    {"lora-exact", "Frozen matrices with trained adapters.", make_lora, "2:0123:fb 4:13:f", "3,4,8:0123:f 4:0123:b"},
+    {"lora-empty", "A group without trained parameters, and one that is empty on most ranks.", make_empty,
+     "2:0123:f 4:0123:f", "3,8:0123:f 4:0123:b"},
+    {"lora-micro", "Adapters and three micro-steps.", make_micro, "2:0123:f", "4:0123:b"},
+    {"lora-clip", "A norm above the threshold, of adapters alone.", make_clip, "2:0123:f", "4:0123:b"},
+    {"lora-overflow", "inf in an adapter of the last rank.", make_overflow, "2:13:h", "4:0123:h"},
+    {"lora-ckpt", "Adapters and their base, stopped and continued.", make_checkpoint, "2:0123:f 2:23:b", "4:0123:f"},
+    {0},
+};

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training in pipelines: with both schedules, every stage of ZeRO that a pipeline allows, tier, dtype, accumulation and
+// executor, every bit is unsharded Adam's, the bytes held and sent are the formulas', and the digest is that of the
+// same ranks of data parallelism without a pipeline.
+#include "base/folder_test.h"
+#include "ref/comm/mpirun_test.h"
+#include "ref/train/offload_trial.h"
+
+#include <limits.h>
+
+static const char MODEL[] = "gpt:layers=4,width=16,heads=2,length=16,vocabulary=256";
+
+static const struct executor_schedule schedules[] = {
+    {EXECUTOR_SERIAL, 0}, {EXECUTOR_OVERLAP, 0}, {EXECUTOR_CHAOS, 1}, {EXECUTOR_CHAOS, 2}};
+
+// Precision, communication and accumulation of gradients.
+static const enum dtype dtypes[][3] = {{DTYPE_FP32, DTYPE_FP32, DTYPE_FP32},
+                                       {DTYPE_BF16, DTYPE_BF16, DTYPE_BF16},
+                                       {DTYPE_BF16, DTYPE_FP32, DTYPE_FP32},
+                                       {DTYPE_FP16, DTYPE_FP16, DTYPE_FP32},
+                                       {DTYPE_FP32, DTYPE_BF16, DTYPE_FP32}};
+
+// Stages of the pipeline, shards, replicas.
+static const int meshes[][3] = {{2, 1, 1}, {4, 1, 1}, {2, 2, 1}, {2, 3, 1}, {4, 2, 1}, {2, 2, 2}, {2, 1, 2}};
+
+static struct offload_trial trial_of(int number, int stage)
+{
+    const int *mesh = meshes[number % 7];
+    const enum dtype *dtype = dtypes[number % 5];
+    struct offload_trial trial =
+        OFFLOAD_TRIAL(.model = MODEL, .stage = stage, .accumulation = 1 + (size_t)(number * 3) % 5, .steps = 2);
+    trial.pipeline = mesh[0];
+    // Stage 0 partitions nothing: its ranks of data parallelism are replicas.
+    trial.replicas = stage == 0 ? mesh[1] * mesh[2] : mesh[2];
+    trial.world = mesh[0] * mesh[1] * mesh[2];
+    trial.gpipe = number % 2;
+    trial.schedule = schedules[number % 4];
+    trial.precision = dtype[0];
+    trial.communication = dtype[1];
+    trial.sum = dtype[2];
+    trial.bucket = number % 3 ? 5000 : 64;
+    trial.overlap_comm = number % 4 < 2;
+    trial.contiguous = number % 3 != 0;
+    trial.clip = number % 2 ? 0.05 : 0;
+    trial.checkpointing = number % 3 == 1;
+    trial.tiles = number % 6 == 2 ? 2 : 1;
+    return trial;
+}
+
+// Sanitizers look at memory and threads, for which fewer trials do.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { TRIALS = 6 };
+#else
+enum { TRIALS = 21 };
+#endif
+
+static void expect_unsharded_adam(int stage)
+{
+    for (int number = 0; number < TRIALS; number++) {
+        struct offload_trial trial = trial_of(number, stage);
+        struct train_result result;
+        offload_demand(&trial, &result);
+    }
+}
+
+Test(pipeline_train, ddp_concurrent_in_pipelines_is_unsharded_adam)
+{
+    expect_unsharded_adam(0);
+}
+
+Test(pipeline_train, zero1_concurrent_in_pipelines_is_unsharded_adam)
+{
+    expect_unsharded_adam(1);
+}
+
+Test(pipeline_train, offloaded_states_in_pipelines_are_unsharded_adams)
+{
+    static const enum ledger_tier tiers[][3] = {
+        // optimizer, gradient, activation checkpoints
+        {TIER_HOST, TIER_HOST, TIER_DEVICE},
+        {TIER_HOST, TIER_HOST, TIER_HOST},
+        {TIER_DEVICE, TIER_DEVICE, TIER_NVME},
+    };
+    for (int number = 0; number < 9; number++) {
+        struct offload_trial trial = trial_of(number * 4 + 1, 1);
+        struct train_result result;
+        trial.optimizer = tiers[number % 3][0];
+        trial.gradient = tiers[number % 3][1];
+        trial.activation = tiers[number % 3][2];
+        trial.checkpointing = true;
+        trial.delay = number % 3 == 0 && number % 2 ? 2 : 0;
+        trial.steps = 3;
+        offload_demand(&trial, &result);
+    }
+}
+
+// fp16 with a loss scale so high that steps overflow, in one stage of the pipeline or the other.
+Test(pipeline_train, an_overflow_anywhere_skips_the_step_everywhere)
+{
+    struct train_result result;
+    struct offload_trial trial = trial_of(3, 1);
+    trial.precision = trial.communication = DTYPE_FP16;
+    trial.pipeline = 2;
+    trial.world = 4;
+    trial.replicas = 1;
+    trial.overflows = true;
+    trial.steps = 16;
+    trial.schedule = schedules[0];
+    offload_demand(&trial, &result);
+    cr_expect_gt(result.skipped_steps, 0);
+    cr_expect_lt(result.skipped_steps, 16);
+}
+
+static const char *digest_of(struct offload_trial trial, char digest[FILE_DIGEST_BYTES])
+{
+    struct train_result result;
+    offload_demand(&trial, &result);
+    return strcpy(digest, result.digest);
+}
+
+Test(pipeline_train, the_digest_is_that_of_the_same_data_ranks_without_a_pipeline)
+{
+    char pipeline[FILE_DIGEST_BYTES], plain[FILE_DIGEST_BYTES];
+    for (int stage = 0; stage <= 1; stage++)
+        for (int dtype = 0; dtype < 5; dtype++) {
+            struct offload_trial one = OFFLOAD_TRIAL(.model = MODEL, .stage = stage, .world = 2, .accumulation = 3);
+            one.precision = dtypes[dtype][0];
+            one.communication = dtypes[dtype][1];
+            one.sum = dtypes[dtype][2];
+            digest_of(one, plain);
+            for (int stages = 2; stages <= 4; stages += 2) {
+                struct offload_trial trial = one;
+                trial.pipeline = stages;
+                trial.replicas = stage == 0 ? 2 : 1;
+                trial.world = 2 * stages;
+                trial.gpipe = stages == 4;
+                cr_expect_str_eq(digest_of(trial, pipeline), plain, "%s", offload_name(&trial));
+            }
+        }
+}
+
+// Of one GPT with frozen weights the ends share no gradient.
+Test(pipeline_train, adapters_in_a_pipeline_are_unsharded_adams)
+{
+    struct offload_trial trial = trial_of(2, 1);
+    struct train_result result;
+    trial.model = "gpt-nano:rank=4";
+    trial.tiles = 1;
+    offload_demand(&trial, &result);
+}
+
+static int refused(struct offload_trial trial)
+{
+    struct train_result result;
+    return offload_run(&trial, &result);
+}
+
+Test(pipeline_train, what_a_pipeline_cannot_do_is_refused_with_the_reason)
+{
+    struct offload_trial trial = trial_of(0, 2);
+    cr_expect_eq(refused(trial), ERR_USAGE);
+    cr_expect_not_null(strstr(err_message(), "has pipeline=2 and zero_optimization.stage is 2, expected stage 0 or 1"),
+                       "%s", err_message());
+    trial = trial_of(0, 1);
+    trial.model = "gpt:layers=3,width=16,heads=2,length=16,vocabulary=256";
+    cr_expect_eq(refused(trial), ERR_USAGE);
+    cr_expect_not_null(strstr(err_message(), "pipeline=2 does not divide the model's 3 layers"), "%s", err_message());
+    trial.model = "linear";
+    cr_expect_eq(refused(trial), ERR_USAGE);
+    cr_expect_not_null(strstr(err_message(), "cannot be cut"), "%s", err_message());
+}
+
+Test(pipeline_train, processes_have_the_bits_of_threads_in_a_pipeline)
+{
+    MPI_OR_SKIP();
+    static char output[1 << 16];
+    static const char *const runs[] = {
+        "--preset zero1 --mesh pipeline=2,shard=2 --model gpt-nano --steps 3 --set gradient_accumulation_steps=4",
+        "--preset zero1 --mesh pipeline=2,shard=2 --model gpt-nano --steps 2 --set gradient_accumulation_steps=3 "
+        "--set zerogauge.pipeline_schedule=gpipe --schedule chaos:3",
+    };
+    for (int i = 0; i < 2; i++) {
+        char command[PATH_MAX + 512], threads[33], processes[33];
+        snprintf(command, sizeof command, "'%s/zerogauge' train %s --verify --json 2>&1", ZG_BINARY_DIR, runs[i]);
+        cr_assert_eq(command_run(command, output, sizeof output), 0, "%s", output);
+        digest_in(output, threads);
+        char words[512];
+        snprintf(words, sizeof words, "train %s --verify --json", runs[i]);
+        cr_assert_eq(mpirun(4, "zerogauge", words, output, sizeof output), 0, "%s", output);
+        digest_in(output, processes);
+        cr_expect_eq(strlen(threads), 32);
+        cr_expect_str_eq(processes, threads, "%s", runs[i]);
+    }
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ref/train/train_internal.h"
+
+#include "base/err.h"
+
+// What a message carries: the upper half of its tag; the micro-batch is the lower half.
+enum { TAG_ACTIVATIONS, TAG_GRADIENTS, TAG_TIED_GRADIENT, TAG_TIED_WEIGHT };
+
+struct message {
+    struct comm *comm;
+    int peer;
+    bool sends;
+    uint64_t tag;
+    void *buffer;
+    size_t bytes;
+    enum ledger_purpose purpose;
+};
+
+static int run_message(void *arguments)
+{
+    const struct message *m = arguments;
+    if (!m->sends)
+        return comm_receive(m->comm, m->peer, m->tag, m->buffer, m->bytes);
+    comm_count_as(m->comm, m->purpose);
+    int rc = comm_send(m->comm, m->peer, m->tag, m->buffer, m->bytes);
+    comm_count_as(m->comm, PURPOSE_OTHER);
+    return rc;
+}
+
+static void count_message(const void *arguments)
+{
+    const struct message *m = arguments;
+    if (m->sends)
+        ledger_send(comm_ledger(m->comm), m->purpose, OPERATION_SEND, m->bytes);
+}
+
+static int issue(struct train_rank *rank, const char *name, uint64_t kind, int micro, struct message m)
+{
+    const struct executor_span span = {m.buffer, m.bytes, m.sends ? EXECUTOR_READ : EXECUTOR_WRITE};
+    m.comm = rank->parts_comm;
+    m.tag = kind << 32 | (uint64_t)micro;
+    return executor_issue(rank->executor, &(struct executor_operation){.name = name,
+                                                                       .lane = LANE_COLLECTIVE,
+                                                                       .run = run_message,
+                                                                       .arguments = &m,
+                                                                       .arguments_bytes = sizeof m,
+                                                                       .spans = &span,
+                                                                       .span_count = 1,
+                                                                       .bytes = m.sends ? m.bytes : 0,
+                                                                       .count = count_message,
+                                                                       .work_bytes = m.bytes});
+}
+
+static bool is_first(const struct train_pipeline *p)
+{
+    return p->stage == 0;
+}
+
+static bool is_last(const struct train_pipeline *p)
+{
+    return p->stage == p->schedule.stage_count - 1;
+}
+
+void train_pipeline_place(struct train_rank *rank)
+{
+    const struct mesh *mesh = &rank->mesh;
+    const struct config *config = rank->setting->config;
+    int stages = mesh->pipeline, stage = mesh_index_in(mesh, MESH_PIPELINE, rank->rank);
+    int tensor = mesh_index_in(mesh, MESH_TENSOR, rank->rank);
+    // parts_comm has the ranks of all parts as the world does, tensor faster than pipeline.
+    rank->pipeline = (struct train_pipeline){
+        .schedule = {config->pipeline_schedule, stages, (int)config->accumulation},
+        .stage = stage,
+        .before = (stage - 1) * mesh->tensor + tensor,
+        .after = (stage + 1) * mesh->tensor + tensor,
+        .first = tensor,
+        .last = (stages - 1) * mesh->tensor + tensor,
+        .tied = -1,
+    };
+}
+
+// The last stage finds the copies among its parameters; the first one has the same whole parameter.
+static void find_tied(struct train_rank *rank)
+{
+    struct train_pipeline *p = &rank->pipeline;
+    const struct model *whole = rank->setting->model;
+    for (int i = 0; i < rank->model->param_count; i++) {
+        int param = rank->part->slices[i].param;
+        // Its uses are not all here.
+        if (!whole->params[param].frozen && rank->model->params[i].layer_count < whole->params[param].layer_count) {
+            p->tied = i;
+            p->tied_bytes = rank->model->params[i].count * dtype_bytes(rank->setting->config->precision);
+        }
+    }
+}
+
+int train_pipeline_open(struct train_rank *rank)
+{
+    struct train_pipeline *p = &rank->pipeline;
+    if (p->schedule.stage_count == 1)
+        return ERR_NONE;
+    find_tied(rank);
+    if (!is_last(p) || p->tied < 0)
+        return ERR_NONE;
+    TRY(tier_allocate(rank->tier, TIER_DEVICE, KIND_STAGING, "gradient of a tied weight", p->tied_bytes, 0,
+                      &p->tied_gradient));
+    // The copy is frozen for the stage of ZeRO, which leaves its gradient alone.
+    rank->stage.gradients[p->tied] = (struct model_gradient){.data = p->tied_gradient};
+    return ERR_NONE;
+}
+
+int train_pipeline_message(struct train_rank *rank, struct pipeline_action action)
+{
+    const struct train_pipeline *p = &rank->pipeline;
+    struct model_border border;
+    model_run_border(rank->runs[action.micro % rank->run_count], &border);
+    switch (action.verb) {
+    case PIPELINE_RECEIVE_ACTIVATIONS:
+        return issue(rank, "receive activations", TAG_ACTIVATIONS, action.micro,
+                     (struct message){.peer = p->before, .buffer = border.input, .bytes = border.bytes});
+    case PIPELINE_SEND_ACTIVATIONS:
+        return issue(rank, "send activations", TAG_ACTIVATIONS, action.micro,
+                     (struct message){.peer = p->after, .sends = true, .buffer = border.output, .bytes = border.bytes});
+    case PIPELINE_RECEIVE_GRADIENTS:
+        return issue(rank, "receive gradients", TAG_GRADIENTS, action.micro,
+                     (struct message){.peer = p->after, .buffer = border.gradient, .bytes = border.bytes});
+    case PIPELINE_SEND_GRADIENTS:
+        return issue(
+            rank, "send gradients", TAG_GRADIENTS, action.micro,
+            (struct message){.peer = p->before, .sends = true, .buffer = border.gradient, .bytes = border.bytes});
+    default:
+        return err_set(ERR_INTERNAL, "the pipeline's action %d is no message", (int)action.verb);
+    }
+}
+
+int train_pipeline_receive_tied(struct train_rank *rank, int micro, int layer)
+{
+    const struct train_pipeline *p = &rank->pipeline;
+    if (p->tied < 0 || !is_first(p) || layer != rank->model->params[p->tied].first_layer)
+        return ERR_NONE;
+    struct model_gradient *gradient = &rank->stage.gradients[p->tied];
+    gradient->accumulate = true;
+    return issue(rank, "receive tied gradient", TAG_TIED_GRADIENT, micro,
+                 (struct message){.peer = p->last, .buffer = gradient->data, .bytes = p->tied_bytes});
+}
+
+int train_pipeline_send_tied(struct train_rank *rank, int micro)
+{
+    const struct train_pipeline *p = &rank->pipeline;
+    if (p->tied < 0 || !is_last(p))
+        return ERR_NONE;
+    return issue(rank, "send tied gradient", TAG_TIED_GRADIENT, micro,
+                 (struct message){.peer = p->first,
+                                  .sends = true,
+                                  .buffer = p->tied_gradient,
+                                  .bytes = p->tied_bytes,
+                                  .purpose = PURPOSE_REDUCE});
+}
+
+int train_pipeline_share_tied(struct train_rank *rank)
+{
+    const struct train_pipeline *p = &rank->pipeline;
+    if (p->tied < 0)
+        return ERR_NONE;
+    return issue(rank, is_first(p) ? "send tied weight" : "receive tied weight", TAG_TIED_WEIGHT, 0,
+                 (struct message){.peer = is_first(p) ? p->last : p->first,
+                                  .sends = is_first(p),
+                                  .buffer = (void *)(uintptr_t)rank->stage.params[p->tied],
+                                  .bytes = p->tied_bytes,
+                                  .purpose = PURPOSE_GATHER});
+}
+
+void train_pipeline_formula(const struct train_rank *rank, struct formula *formula)
+{
+    const struct train_pipeline *p = &rank->pipeline;
+    uint64_t micros = (uint64_t)p->schedule.micro_count;
+    struct model_border border;
+    if (p->schedule.stage_count == 1)
+        return;
+    model_run_border(rank->runs[0], &border);
+    formula->step_bytes[LANE_COLLECTIVE][OPERATION_SEND] +=
+        micros * border.bytes * (uint64_t)(!is_first(p) + !is_last(p));
+    if (p->tied < 0)
+        return;
+    if (is_first(p)) {
+        formula->returned_bytes[LANE_COLLECTIVE][OPERATION_SEND] += p->tied_bytes;
+    } else {
+        formula->step_bytes[LANE_COLLECTIVE][OPERATION_SEND] += micros * p->tied_bytes;
+        formula->held_bytes[TIER_DEVICE][KIND_STAGING] += p->tied_bytes;
+    }
+}
