@@ -262,8 +262,8 @@ bool plan_model_transformer(const struct model *model, struct transformer *out)
         .sequence_length = s->sequence_length,
         .hidden = 4 * s->width,
         .mlp_matrices = 2,
-        .experts = 1,
-        .experts_used = 1,
+        .experts = s->experts.count > 0 ? s->experts.count : 1,
+        .experts_used = s->experts.count > 0 ? s->experts.top : 1,
         .is_frozen = s->lora.rank > 0,
     };
     return true;

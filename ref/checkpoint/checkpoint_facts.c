@@ -65,7 +65,9 @@ static void add_gradient_sum(const struct config *config, bool reduces_each_micr
     const char *plain = config->accumulation == 1 ? "over ranks"
                         : each                    ? "over ranks, then over micro-steps"
                                                   : "over micro-steps, then over ranks";
-    if (!replicas || mesh->shard == 1)
+    if (mesh->expert > 1)
+        add(facts, FACT_MAY, "gradient_sum", "%s; of experts over groups of %d first", plain, mesh->expert);
+    else if (!replicas || mesh->shard == 1)
         add(facts, FACT_MAY, "gradient_sum", "%s", plain);
     else
         add(facts, FACT_MAY, "gradient_sum", "%s, in groups of %d; then over groups", plain, mesh->shard);

@@ -26,11 +26,11 @@ struct shard_file {
 };
 
 // True if this rank writes the bucket: its shard of it, or a whole replicated bucket, which one rank writes. Replicas
-// take turns. Nobody writes the base under adapters.
+// take turns; there are none beside expert parallelism. Nobody writes the base under adapters.
 static bool writes(const struct stage *stage, int bucket)
 {
     const struct bucket *b = &stage->layout.buckets[bucket];
-    struct comm *comm = stage->setting.comm;
+    struct comm *comm = b->expert ? stage->expert_data_comm : stage->setting.comm;
     if (!checkpoint_holds(stage->setting.model, b->frozen))
         return false;
     if (bucket_is_replicated(b))

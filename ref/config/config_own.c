@@ -97,8 +97,17 @@ struct mesh config_mesh(const struct config *config, int world)
 static int check_mesh(const struct config_doc *doc, const char *key, const struct config *config)
 {
     const struct mesh *mesh = &config->mesh;
-    if (mesh->expert > 1)
-        return config_doc_fail(doc, key, "training supports the degrees replicate, shard, tensor and pipeline");
+    if (mesh->expert > 1 && mesh_parts(mesh) > 1)
+        return config_doc_fail(doc, key, "has expert=%d beside tensor=%d and pipeline=%d, expected one kind of them",
+                               mesh->expert, mesh->tensor, mesh->pipeline);
+    if (mesh->expert > 1 && mesh->replicate > 1 && config->stage > 0)
+        return config_doc_fail(doc, key, "has replicate=%d beside expert=%d, expected one of them to be 1",
+                               mesh->replicate, mesh->expert);
+    if (mesh->expert > 1 && config->reduction_group > 0)
+        return config_doc_fail(doc, "zerogauge.reduction_group",
+                               "is %zu beside a mesh with expert=%d, expected one of them: a mesh sums in its own "
+                               "groups",
+                               config->reduction_group, mesh->expert);
     if (mesh->pipeline > 1 && config->stage > 1)
         return config_doc_fail(doc, key,
                                "has pipeline=%d and zero_optimization.stage is %d, expected stage 0 or 1: stage %d "
@@ -146,7 +155,8 @@ static int resolve_mesh(struct config_doc *doc, struct config *out)
         TRY(check_mesh(doc, text ? MESH_KEY : MICS, out));
     TRY(pipeline_kind_parse(config_doc_string(doc, "zerogauge.pipeline_schedule", "1f1b"), &out->pipeline_schedule));
     if (out->stage == 0)
-        out->mesh = (struct mesh){1, world / mesh_parts(&out->mesh), out->mesh.tensor, out->mesh.pipeline, 1};
+        out->mesh =
+            (struct mesh){1, world / mesh_parts(&out->mesh), out->mesh.tensor, out->mesh.pipeline, out->mesh.expert};
     return ERR_NONE;
 }
 
@@ -163,6 +173,9 @@ static int resolve_secondary(struct config_doc *doc, struct config *out)
     if (out->mesh.shard % ranks != 0)
         return config_doc_fail(doc, KEY, "is %lld, expected a divisor of the %d ranks of a shard group",
                                (long long)ranks, out->mesh.shard);
+    if (out->mesh.expert > 1)
+        return config_doc_fail(doc, KEY, "is %lld beside a mesh with expert=%d, expected one of them to be 1",
+                               (long long)ranks, out->mesh.expert);
     if (out->partitioning == PARTITION_OWNER_BROADCAST)
         return config_doc_fail(doc, KEY,
                                "is %lld and zerogauge.partitioning is \"owner_broadcast\", expected "

@@ -143,7 +143,7 @@ static json_t *own_json(const struct config *config)
     if (config->reduction_group > 0)
         json_object_set_new(json, "reduction_group", json_integer((json_int_t)config->reduction_group));
     char mesh[MESH_TEXT_BYTES];
-    if (config->mesh.replicate > 1 || mesh_parts(&config->mesh) > 1)
+    if (config->mesh.replicate > 1 || config->mesh.expert > 1 || mesh_parts(&config->mesh) > 1)
         json_object_set_new(json, "mesh", json_string(mesh_text(&config->mesh, mesh)));
     if (config->mesh.pipeline > 1)
         json_object_set_new(json, "pipeline_schedule", json_string(pipeline_kind_name(config->pipeline_schedule)));

@@ -17,6 +17,9 @@ static struct terms terms_of(const struct stage *stage, int rank)
         .ranks = (uint64_t)stage->mesh.shard,
         .micro_steps = config->accumulation,
         .rank = mesh_index_in(&stage->mesh, MESH_SHARD, rank),
+        .experts = (uint64_t)stage->mesh.expert,
+        .expert_ranks = (uint64_t)mesh_group_size(&stage->mesh, MESH_EXPERT_DATA),
+        .expert_rank = mesh_index_in(&stage->mesh, MESH_EXPERT_DATA, rank),
         .replicas = (uint64_t)stage->mesh.replicate,
         .secondary_ranks = (uint64_t)config->secondary_ranks,
         .replica = (uint64_t)mesh_index_in(&stage->mesh, MESH_REPLICATE, rank),
@@ -46,6 +49,7 @@ void formula_of(const struct stage *stage, int rank, uint64_t activation_bytes, 
     out->held_bytes[TIER_DEVICE][KIND_ACTIVATION] = activation_bytes;
     formulas[number].move(&t, out);
     formula_move_norm(&t, out);
+    formula_move_tokens(&t, out);
     out->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += report_bytes;
 }
 
@@ -88,7 +92,7 @@ const char *formula_memory_text(const struct config *config, enum ledger_tier ti
             shards[shard_count++] = states[i].name;
     }
     const char *second = "p";
-    append_terms(out, full, full_count, "Psi");
+    append_terms(out, full, full_count, config->mesh.expert > 1 ? "Psi_r" : "Psi");
     append_terms(out, shards, shard_count, config->mesh.replicate > 1 ? "Psi/S" : "Psi/N");
     append_terms(out, &second, tier == TIER_DEVICE && config->secondary_ranks > 1, "Psi/P");
     return out;
@@ -96,12 +100,14 @@ const char *formula_memory_text(const struct config *config, enum ledger_tier ti
 
 const char *formula_traffic_text(const struct stage *stage)
 {
-    // By stage 3 and hpZ, without replicas and with them.
-    static const char *const texts[2][3] = {
+    // By stage 3 and hpZ, without replicas, with them, and with expert parallelism.
+    static const char *const texts[3][3] = {
         {"2 Psi (N-1)/N elements", "3 Psi (N-1)/N elements", "2 Psi (N-1)/N + Psi (P-1)/P elements"},
         {"2 Psi (S-1)/S + 2 Psi/S (R-1)/R elements", "3 Psi (S-1)/S + 2 Psi/S (R-1)/R elements",
          "2 Psi (S-1)/S + Psi (P-1)/P + 2 Psi/S (R-1)/R elements"},
+        {"2 Psi_d (N-1)/N + 2 Psi_e (1/E-1/N) elements", "3 Psi_d (N-1)/N + 3 Psi_e (1/E-1/N) elements", NULL},
     };
     const struct config *config = stage->setting.config;
-    return texts[stage->mesh.replicate > 1][(config->stage == 3) + (config->secondary_ranks > 1)];
+    return texts[stage->mesh.expert > 1 ? 2 : stage->mesh.replicate > 1]
+                [(config->stage == 3) + (config->secondary_ranks > 1)];
 }

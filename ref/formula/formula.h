@@ -25,7 +25,8 @@ void formula_of(const struct stage *stage, int rank, uint64_t activation_bytes, 
 
 // The paper's formula, for tables: bytes of parameters, gradients and optimizer states of a rank on one tier, without
 // padding and staging, as in "(p + g) Psi + K Psi/N"; "" if there are none, or if a ratio splits them over tiers. On a
-// mesh of R replicas of S shards S takes the place of N; P ranks hold hpZ's second copy together.
+// mesh of R replicas of S shards S takes the place of N; P ranks hold hpZ's second copy together. With experts cut over
+// E ranks, Psi_e of the Psi parameters are experts' and Psi_d are not, and a rank has Psi_r = Psi_d + Psi_e/E of them.
 enum { FORMULA_TEXT_BYTES = 64 };
 const char *formula_memory_text(const struct config *config, enum ledger_tier tier, char out[FORMULA_TEXT_BYTES]);
 const char *formula_traffic_text(const struct stage *stage);

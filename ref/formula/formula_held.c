@@ -15,7 +15,7 @@ static void hold_shard(const struct terms *t, const struct bucket *bucket, enum 
                        uint64_t element_bytes, struct formula *f)
 {
     uint64_t own_bytes = element_bytes * own_elements(t, bucket);
-    uint64_t shard_bytes = element_bytes * bucket_shard_room(bucket, bucket_is_replicated(bucket) ? 0 : t->rank);
+    uint64_t shard_bytes = element_bytes * bucket_shard_room(bucket, own_shard(t, bucket));
     f->held_bytes[tier][kind] += own_bytes;
     f->held_bytes[tier][KIND_PADDING] += (tier == TIER_NVME ? blocks(shard_bytes) : shard_bytes) - own_bytes;
 }

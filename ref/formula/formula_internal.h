@@ -13,8 +13,11 @@ struct terms {
     uint64_t p, g, c;
     uint64_t ranks, micro_steps;  // ranks: N, or the S of a shard group
     int rank;                     // in the shard group
-    uint64_t replicas, replica;   // R groups, and this rank's one
-    uint64_t secondary_ranks;     // P of hpZ; 0: there is no second copy
+    uint64_t experts;             // E: ranks that hold all experts together
+    uint64_t expert_ranks;        // ranks with this rank's experts, and this rank among them
+    int expert_rank;
+    uint64_t replicas, replica;  // R groups, and this rank's one
+    uint64_t secondary_ranks;    // P of hpZ; 0: there is no second copy
 };
 
 // A stage's part: the bytes that it holds of a bucket, and those that it moves in a step.
@@ -29,9 +32,28 @@ extern formula_move ddp_move, zero1_move, zero2_move, zero3_move;
 void formula_hold_staging(const struct stage *stage, struct formula *f);
 void formula_move_norm(const struct terms *t, struct formula *f);
 
+// Tokens on their way to experts and back.
+void formula_move_tokens(const struct terms *t, struct formula *f);
+
+// The ranks over which a bucket is partitioned and summed, and this rank's shard of it.
+static inline uint64_t bucket_ranks(const struct terms *t, const struct bucket *bucket)
+{
+    return bucket->expert ? t->expert_ranks : t->ranks;
+}
+
+static inline int bucket_rank(const struct terms *t, const struct bucket *bucket)
+{
+    return bucket->expert ? t->expert_rank : t->rank;
+}
+
+static inline int own_shard(const struct terms *t, const struct bucket *bucket)
+{
+    return bucket_is_replicated(bucket) ? 0 : bucket_rank(t, bucket);
+}
+
 static inline uint64_t own_elements(const struct terms *t, const struct bucket *bucket)
 {
-    return bucket_shard_real(bucket, bucket_is_replicated(bucket) ? 0 : t->rank);
+    return bucket_shard_real(bucket, own_shard(t, bucket));
 }
 
 // Elements of a bucket that this rank holds of hpZ's second copy.

@@ -80,7 +80,7 @@ static void update_traffic(const struct terms *t, int bucket, struct formula *f)
 
 static uint64_t gather_bytes(const struct terms *t, const struct bucket *bucket)
 {
-    return (t->ranks - 1) * t->p * own_elements(t, bucket);
+    return (bucket_ranks(t, bucket) - 1) * t->p * own_elements(t, bucket);
 }
 
 static uint64_t scatter_bytes(const struct terms *t, const struct bucket *bucket)
@@ -108,8 +108,10 @@ static void all_reduce_traffic(const struct terms *t, uint64_t count, uint64_t r
 // Traffic 2 Psi (N-1)/N: one all-reduce.
 void ddp_move(const struct terms *t, struct formula *f)
 {
-    for (int i = 0; i < t->stage->layout.trainable_count; i++)
-        all_reduce_traffic(t, t->stage->layout.buckets[i].count, t->ranks, (uint64_t)t->rank, f);
+    for (int i = 0; i < t->stage->layout.trainable_count; i++) {
+        const struct bucket *bucket = &t->stage->layout.buckets[i];
+        all_reduce_traffic(t, bucket->count, bucket_ranks(t, bucket), (uint64_t)bucket_rank(t, bucket), f);
+    }
 }
 
 // Between groups, once a step: 2 (Psi/S) (R-1)/R, an all-reduce of the rank's shard over the replicas, the second hop
@@ -250,12 +252,24 @@ void zero3_move(const struct terms *t, struct formula *f)
     }
 }
 
-// The largest gradient of each rank, and unless it overflows its sum of squares: among the shards, then among parts.
+// The largest gradient of each rank, and unless it overflows its sum of squares: among the shards, or where every rank
+// has all gradients but those of others' experts, within an expert group; then among parts.
 void formula_move_norm(const struct terms *t, struct formula *f)
 {
     const struct stage *stage = t->stage;
-    uint64_t shards = stage->operations->replicates_update ? 0 : t->ranks - 1;
+    uint64_t shards = (stage->operations->replicates_update ? t->experts : t->ranks) - 1;
     uint64_t parts = stage->setting.parts_comm ? (uint64_t)comm_world(stage->setting.parts_comm) - 1 : 0;
     f->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += (shards + parts) * sizeof(uint32_t);
     f->applied_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += (shards + parts) * sizeof(struct norm_sum);
+}
+
+// Four exchanges of capacity x top x tokens in each micro-step and mixture of experts: tokens to their experts and the
+// answers back, their gradients to the experts and back. Where forward is computed again, its two are made again.
+void formula_move_tokens(const struct terms *t, struct formula *f)
+{
+    const struct model *model = t->stage->setting.model;
+    uint64_t times = t->micro_steps * (t->config->activation_checkpointing ? 6 : 4);
+    for (int layer = 0; layer < model->layer_count; layer++)
+        f->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_TO_ALL] +=
+            times * (t->experts - 1) * model_token_bytes(model, layer, t->config->micro_batch);
 }

@@ -8,7 +8,20 @@
 
 #include <stddef.h>
 
-enum { GPT_NAME_BYTES = 160, GPT_LAYERS_MAX = 1000, GPT_SIZE_MAX = 1 << 18, GPT_TILES_MAX = 1024 };
+enum {
+    GPT_NAME_BYTES = 160,
+    GPT_LAYERS_MAX = 1000,
+    GPT_SIZE_MAX = 1 << 18,
+    GPT_TILES_MAX = 1024,
+    GPT_EXPERTS_MAX = 128
+};
+
+// A mixture of experts in the place of each block's MLP (gpt_experts.c).
+struct gpt_experts {
+    size_t count;                 // 0: a plain MLP
+    size_t top;                   // experts of a token: 1 or 2
+    size_t capacity_thousandths;  // slots of an expert: capacity x top x tokens / experts
+};
 
 struct gpt_shape {
     size_t block_count;
@@ -20,6 +33,7 @@ struct gpt_shape {
     size_t
         product_blocks;  // blocks of heads, of the MLP's hidden channels and of the vocabulary; 1: products are whole
     struct lora lora;    // adapters of a block's modules: attn.c_attn, attn.c_proj, mlp.c_fc, mlp.c_proj
+    struct gpt_experts experts;
 };
 
 // Makes a model with the layers "embedding", "h.0" ..., "head". Parameters have the names, shapes and order of GPT-2's
@@ -30,6 +44,10 @@ struct gpt_shape {
 // block is several layers, "h.0.attn", "h.0.mlp.tile.0", ...; tile t has the columns h.0.mlp.tile.t.c_fc.{weight,bias}
 // of c_fc, and the rows h.0.mlp.tile.t.c_proj.weight of c_proj, whose bias the first tile adds. Initial values equal
 // the whole matrices', so that training begins with the same function for any number of tiles.
+//
+// With experts a block's MLP is h.0.mlp.router.weight and, for each expert, h.0.mlp.experts.0.c_fc.{weight,bias} and
+// h.0.mlp.experts.0.c_proj.{weight,bias}. A part of expert parallelism (part.h) has some of the experts. ERR_USAGE for
+// experts beside tiles, blocks or adapters.
 //
 // With more than one product block, a power of two, products are made block by block (gpt_cut.h): c_attn by blocks of
 // heads, c_fc of hidden channels, the head of the vocabulary, each block's columns by themselves; and the products over

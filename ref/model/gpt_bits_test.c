@@ -159,7 +159,9 @@ static void *caller_run(void *trial)
 // Different threads, addresses and neighbours; shapes that exercise the small and the large kernels of OpenBLAS.
 Test(gpt_bits, concurrent_callers_at_any_alignment_get_the_bits_of_one_caller)
 {
-    const struct gpt_shape shapes[] = {odd_shape, {2, 64, 4, 64, 256, 1, 1, {0}}, {1, 256, 4, 128, 256, 1, 1, {0}}};
+    const struct gpt_shape shapes[] = {odd_shape,
+                                       {2, 64, 4, 64, 256, .tile_count = 1, .product_blocks = 1},
+                                       {1, 256, 4, 128, 256, .tile_count = 1, .product_blocks = 1}};
     for (int s = 0; s < 3; s++) {
         struct model *model = make(&shapes[s]);
         for (enum dtype dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++) {
@@ -186,10 +188,10 @@ Test(gpt_bits, concurrent_callers_at_any_alignment_get_the_bits_of_one_caller)
 Test(gpt_bits, every_build_of_the_kernels_gives_the_same_bits)
 {
     const struct gpt_shape shapes[] = {odd_shape,
-                                       {2, 64, 4, 64, 256, 1, 1, {0}},
-                                       {1, 48, 3, 17, 50, 1, 1, {0}},
-                                       {1, 3, 1, 1, 2, 1, 1, {0}},
-                                       {2, 34, 2, 33, 19, 8, 1, {0}}};
+                                       {2, 64, 4, 64, 256, .tile_count = 1, .product_blocks = 1},
+                                       {1, 48, 3, 17, 50, .tile_count = 1, .product_blocks = 1},
+                                       {1, 3, 1, 1, 2, .tile_count = 1, .product_blocks = 1},
+                                       {2, 34, 2, 33, 19, .tile_count = 8, .product_blocks = 1}};
     int builds = 0;
     for (int s = 0; s < 5; s++) {
         struct model *model = make(&shapes[s]);

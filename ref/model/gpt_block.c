@@ -7,6 +7,7 @@
 // the tiles, in reverse, sum the gradient of the MLP's input, and attention's backward takes it through the layer norm.
 #include "ref/model/gpt_pass.h"
 
+#include "base/err.h"
 #include "ref/arithmetic/gpt_math.h"
 
 static struct attention_shape attention_of(const struct gpt_pass *pass)
@@ -135,28 +136,37 @@ static void tile_gradients(const struct gpt_pass *pass)
     pass_adapt_gradients(pass, MODULE_FC, pass->normed, width, gradient, tile_width);
 }
 
-void gpt_block_activations(const struct gpt_pass *pass)
+int gpt_block_activations(const struct gpt_pass *pass)
 {
     if (pass->layer.attention)
         attention_activations(pass);
+    if (pass->shape->experts.count > 0)
+        return gpt_experts_activations(pass);
     if (pass->layer.mlp)
         tile_activations(pass);
+    return ERR_NONE;
 }
 
-void gpt_block_forward(const struct gpt_pass *pass)
+int gpt_block_forward(const struct gpt_pass *pass)
 {
-    gpt_block_activations(pass);
-    if (pass->layer.mlp)
+    TRY(gpt_block_activations(pass));
+    if (pass->shape->experts.count > 0)
+        gpt_experts_output(pass, block_output(pass));
+    else if (pass->layer.mlp)
         tile_output(pass);
+    return ERR_NONE;
 }
 
-void gpt_block_backward(const struct gpt_pass *pass)
+int gpt_block_backward(const struct gpt_pass *pass)
 {
     const struct gpt_layout *at = &pass->at;
     if (pass->layer.attention && pass->layer.mlp)
         pass_norm(pass, LN_2_WEIGHT, pass->kept + at->middle, pass->kept + at->stats_2, pass->normed);
-    if (pass->layer.mlp)
+    if (pass->shape->experts.count > 0)
+        TRY(gpt_experts_gradients(pass));
+    else if (pass->layer.mlp)
         tile_gradients(pass);
     if (pass->layer.attention)
         attention_gradients(pass);
+    return ERR_NONE;
 }

@@ -8,10 +8,11 @@
 
 static const struct placing plain = {0};
 
-static const struct gpt_shape shapes[] = {{2, 21, 3, 5, 11, 1, 1, {0}},   {1, 48, 3, 17, 50, 1, 1, {0}},
-                                          {3, 64, 4, 64, 256, 1, 1, {0}}, {5, 16, 2, 1, 7, 1, 1, {0}},
-                                          {2, 21, 3, 5, 11, 3, 1, {0}},   {1, 48, 3, 17, 50, 2, 1, {0}},
-                                          {3, 64, 4, 64, 256, 4, 1, {0}}, {2, 5, 1, 3, 5, 20, 1, {0}}};
+static const struct gpt_shape shapes[] = {
+    {2, 21, 3, 5, 11, .tile_count = 1, .product_blocks = 1},   {1, 48, 3, 17, 50, .tile_count = 1, .product_blocks = 1},
+    {3, 64, 4, 64, 256, .tile_count = 1, .product_blocks = 1}, {5, 16, 2, 1, 7, .tile_count = 1, .product_blocks = 1},
+    {2, 21, 3, 5, 11, .tile_count = 3, .product_blocks = 1},   {1, 48, 3, 17, 50, .tile_count = 2, .product_blocks = 1},
+    {3, 64, 4, 64, 256, .tile_count = 4, .product_blocks = 1}, {2, 5, 1, 3, 5, .tile_count = 20, .product_blocks = 1}};
 enum { SHAPE_COUNT = sizeof shapes / sizeof *shapes, SEQUENCES = 3 };
 
 static void tokens_draw(struct trial *trial, uint64_t seed)

@@ -16,9 +16,12 @@ static const struct {
     const char *name;
     struct gpt_shape shape;
 } known[] = {
-    {"gpt-nano", {2, 16, 2, 16, 256, 1, 1, {0}}},         {"gpt-tiny", {4, 64, 4, 64, 256, 1, 1, {0}}},
-    {"gpt-3m", {4, 256, 4, 128, 256, 1, 1, {0}}},         {"gpt-10m", {6, 384, 6, 256, 256, 1, 1, {0}}},
-    {"gpt2-124m", {12, 768, 12, 1024, 50257, 1, 1, {0}}}, {"gpt2-1.5b", {48, 1600, 25, 1024, 50257, 1, 1, {0}}},
+    {"gpt-nano", {2, 16, 2, 16, 256, .tile_count = 1, .product_blocks = 1}},
+    {"gpt-tiny", {4, 64, 4, 64, 256, .tile_count = 1, .product_blocks = 1}},
+    {"gpt-3m", {4, 256, 4, 128, 256, .tile_count = 1, .product_blocks = 1}},
+    {"gpt-10m", {6, 384, 6, 256, 256, .tile_count = 1, .product_blocks = 1}},
+    {"gpt2-124m", {12, 768, 12, 1024, 50257, .tile_count = 1, .product_blocks = 1}},
+    {"gpt2-1.5b", {48, 1600, 25, 1024, 50257, .tile_count = 1, .product_blocks = 1}},
 };
 enum { KNOWN_COUNT = sizeof known / sizeof *known };
 
@@ -29,9 +32,10 @@ static const struct {
     {"layers", offsetof(struct gpt_shape, block_count)},    {"width", offsetof(struct gpt_shape, width)},
     {"heads", offsetof(struct gpt_shape, head_count)},      {"length", offsetof(struct gpt_shape, sequence_length)},
     {"vocabulary", offsetof(struct gpt_shape, vocabulary)}, {"tiles", offsetof(struct gpt_shape, tile_count)},
-    {"blocks", offsetof(struct gpt_shape, product_blocks)},
+    {"blocks", offsetof(struct gpt_shape, product_blocks)}, {"experts", offsetof(struct gpt_shape, experts.count)},
+    {"top", offsetof(struct gpt_shape, experts.top)},
 };
-enum { KEY_COUNT = sizeof keys / sizeof *keys };
+enum { KEY_COUNT = sizeof keys / sizeof *keys, CAPACITY_MAX = 1000 * GPT_EXPERTS_MAX };
 
 const char *gpt_name(int index)
 {
@@ -55,6 +59,32 @@ bool gpt_is_name(const char *name)
     return base_of(name) != NULL;
 }
 
+// Parses capacity=FACTOR, with at most three decimals, as thousandths.
+static int parse_capacity(const char *name, const char *text, size_t length, size_t *thousandths)
+{
+    const char *at = text + sizeof "capacity", *end = text + length;
+    size_t value = 0, decimals = 0;
+    bool point = false, good = at < end;
+    if (*thousandths)
+        return err_set(ERR_USAGE, "model %s: capacity is given twice", name);
+    for (; at < end && good; at++) {
+        if (*at == '.' && !point) {
+            point = true;
+            continue;
+        }
+        decimals += point;
+        good = isdigit((unsigned char)*at) && decimals <= 3 && value <= CAPACITY_MAX;
+        value = 10 * value + (size_t)(*at - '0');
+    }
+    for (; decimals < 3; decimals++)
+        value *= 10;
+    if (!good || value == 0 || value > CAPACITY_MAX)
+        return err_set(ERR_USAGE, "model %s: %.*s: expected capacity=FACTOR, from 0.001 to %d, such as 1.25", name,
+                       (int)length, text, CAPACITY_MAX / 1000);
+    *thousandths = value;
+    return ERR_NONE;
+}
+
 // Parses one KEY=NUMBER of `length` characters; *seen has a bit for each key given so far.
 static int parse_key(const char *name, const char *text, size_t length, unsigned *seen, struct gpt_shape *shape)
 {
@@ -63,6 +93,8 @@ static int parse_key(const char *name, const char *text, size_t length, unsigned
     TRY(lora_parse(name, text, length, &adapters, &shape->lora));
     if (adapters)
         return ERR_NONE;
+    if (key_length == strlen("capacity") && strncmp(text, "capacity", key_length) == 0)
+        return parse_capacity(name, text, length, &shape->experts.capacity_thousandths);
     for (int i = 0; i < KEY_COUNT; i++) {
         if (strlen(keys[i].name) != key_length || strncmp(keys[i].name, text, key_length) != 0)
             continue;
@@ -81,7 +113,7 @@ static int parse_key(const char *name, const char *text, size_t length, unsigned
     }
     return err_set(ERR_USAGE,
                    "model %s: unknown key '%.*s', expected KEY=NUMBER,... with keys of layers, width, heads, "
-                   "length, vocabulary, tiles, blocks, rank, alpha, targets",
+                   "length, vocabulary, tiles, blocks, experts, top, capacity, rank, alpha, targets",
                    name, (int)key_length, text);
 }
 

@@ -27,13 +27,14 @@ static void cr_shape(const char *name, struct gpt_shape expected)
 
 Test(gpt_find, missing_sizes_come_from_the_base_model)
 {
-    cr_shape("gpt", (struct gpt_shape){4, 64, 4, 64, 256, 1, 1, {0}});
-    cr_shape("gpt:layers=24", (struct gpt_shape){24, 64, 4, 64, 256, 1, 1, {0}});
+    cr_shape("gpt", (struct gpt_shape){4, 64, 4, 64, 256, .tile_count = 1, .product_blocks = 1});
+    cr_shape("gpt:layers=24", (struct gpt_shape){24, 64, 4, 64, 256, .tile_count = 1, .product_blocks = 1});
     cr_shape("gpt:layers=24,width=512,heads=8,length=32,vocabulary=257",
-             (struct gpt_shape){24, 512, 8, 32, 257, 1, 1, {0}});
-    cr_shape("gpt:vocabulary=300,tiles=8,heads=2", (struct gpt_shape){4, 64, 2, 64, 300, 8, 1, {0}});
-    cr_shape("gpt-nano:layers=3", (struct gpt_shape){3, 16, 2, 16, 256, 1, 1, {0}});
-    cr_shape("gpt2-124m:tiles=4", (struct gpt_shape){12, 768, 12, 1024, 50257, 4, 1, {0}});
+             (struct gpt_shape){24, 512, 8, 32, 257, .tile_count = 1, .product_blocks = 1});
+    cr_shape("gpt:vocabulary=300,tiles=8,heads=2",
+             (struct gpt_shape){4, 64, 2, 64, 300, .tile_count = 8, .product_blocks = 1});
+    cr_shape("gpt-nano:layers=3", (struct gpt_shape){3, 16, 2, 16, 256, .tile_count = 1, .product_blocks = 1});
+    cr_shape("gpt2-124m:tiles=4", (struct gpt_shape){12, 768, 12, 1024, 50257, .tile_count = 4, .product_blocks = 1});
 }
 
 Test(gpt_find, equal_names_find_the_same_model)
@@ -67,6 +68,18 @@ Test(gpt_find, concurrent_callers_find_one_model)
     }
 }
 
+Test(gpt_find, experts_have_a_count_choices_and_a_capacity)
+{
+    const struct gpt_shape *plain = find("gpt:experts=4")->shape,
+                           *full = find("gpt:experts=8,top=2,capacity=1.25")->shape;
+    cr_expect(plain->experts.count == 4 && plain->experts.top == 1 && plain->experts.capacity_thousandths == 1000);
+    cr_expect(full->experts.count == 8 && full->experts.top == 2 && full->experts.capacity_thousandths == 1250);
+    cr_expect_eq(find("gpt:experts=8,top=2,capacity=1.25")->expert_count, 8);
+    const struct gpt_shape *small = find("gpt:experts=4,capacity=0.7")->shape;
+    cr_expect_eq(small->experts.capacity_thousandths, 700);
+    cr_expect_eq(find("gpt")->expert_count, 0);
+}
+
 Test(gpt_find, a_bad_name_is_refused_with_its_error)
 {
     static const struct {
@@ -94,6 +107,22 @@ Test(gpt_find, a_bad_name_is_refused_with_its_error)
         {"gpt:vocabulary=65537", "vocabulary of at most 65536"},
         {"gpt:tiles=3", "3 tiles: expected a divisor of 4 x width = 256"},
         {"gpt:width=4096,tiles=2048", "2048 tiles"},
+        {"gpt:experts=0", "expected experts=NUMBER, a whole number from 1"},
+        {"gpt:experts=200", "at most 128 experts"},
+        {"gpt:experts=4,top=3", "top=1 or top=2"},
+        {"gpt:experts=1,top=2", "top=1 or top=2 of them"},
+        {"gpt:top=2", "has no experts that top and capacity could belong to"},
+        {"gpt:capacity=1.25", "has no experts"},
+        {"gpt:experts=4,capacity=", "expected capacity=FACTOR, from 0.001 to 128, such as 1.25"},
+        {"gpt:experts=4,capacity=0", "capacity=0: expected capacity=FACTOR"},
+        {"gpt:experts=4,capacity=1.2345", "expected capacity=FACTOR"},
+        {"gpt:experts=4,capacity=1.2.5", "expected capacity=FACTOR"},
+        {"gpt:experts=4,capacity=129", "expected capacity=FACTOR"},
+        {"gpt:experts=4,capacity=99999999999999999999", "expected capacity=FACTOR"},
+        {"gpt:experts=4,capacity=1,capacity=1", "capacity is given twice"},
+        {"gpt:experts=4,tiles=2", "experts beside tiles, blocks or adapters"},
+        {"gpt:experts=4,blocks=2", "experts beside tiles, blocks or adapters"},
+        {"gpt:experts=4,rank=2", "experts beside tiles, blocks or adapters"},
         {"gpt-huge:layers=2", "unknown model \"gpt-huge:layers=2\""},
         {"gp:layers=2", "unknown model"},
         {"linear:layers=2", "unknown key 'layers'"},

@@ -36,13 +36,30 @@ static void layout_block(struct gpt_layout *l, const struct gpt_shape *shape, co
     l->attention = take(l, rows * own->heads_width);
     l->middle = take(l, rows * width);
     l->stats_2 = take(l, rows * 2);
-    l->fc = take(l, rows * own->tile_width);
+    size_t slots = shape->experts.count * gpt_expert_slots(shape, rows);
+    l->fc = take(l, (slots > 0 ? slots : rows) * own->tile_width);
+    l->probabilities = take(l, rows * shape->experts.count);
+    l->gates = take(l, rows * shape->experts.top);
+    l->slots = take(l, rows * shape->experts.top);
+    l->received = take(l, slots * width);
+    l->answers = take(l, slots * width);
     if (!checkpointing) {
         l->fc_tile = l->total - l->fc;
         l->total += (shape->tile_count - 1) * l->fc_tile;
     }
     if (shape->tile_count > 1)
         l->normed = take(l, rows * width);
+}
+
+// The memory of experts that no block keeps.
+static void layout_experts(struct gpt_layout *l, const struct gpt_shape *shape, size_t rows)
+{
+    size_t slots = shape->experts.count * gpt_expert_slots(shape, rows), width = shape->width;
+    l->sent = take(l, slots * width);
+    l->returned = take(l, slots * width);
+    l->gate_gradients = take(l, rows * shape->experts.top);
+    l->logit_gradients = take(l, rows * shape->experts.count);
+    l->expert_sum = take(l, slots > 0 ? 8 * width * width + 5 * width : 0);
 }
 
 // Attention's scores and their gradient lie where logits and a gradient do at other times. Where that is little memory,
@@ -110,6 +127,7 @@ struct gpt_layout gpt_layout_of(const struct model *model, size_t sequence_count
         l.weight_gradient = take(&l, largest_param);
     }
     layout_scores(&l, shape, &own, sequence_count);
+    layout_experts(&l, shape, rows);
     l.low = take(&l, rows * shape->lora.rank);
     l.low_gradient = take(&l, rows * shape->lora.rank);
     if (dtype != DTYPE_FP32)

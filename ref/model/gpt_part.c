@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a GPT is cut into parts. Tensor parallelism (Megatron-LM, arXiv:1909.08053, section 3) gives each rank as many of
 // the model's blocks: columns of c_attn and c_fc with their biases, rows of the c_proj, rows of the token embedding.
-// Everything else every rank has, and the first one counts it.
+// Everything else every rank has, and the first one counts it. Expert parallelism gives each rank as many experts.
 #include "ref/model/gpt_pass.h"
 
 #include "base/err.h"
@@ -40,7 +40,7 @@ struct gpt_widths gpt_widths_of(const struct model *model)
 int gpt_place(const struct model *whole, const struct model_place *place, int *first_layer, int *layer_count)
 {
     const struct gpt_shape *shape = whole->shape;
-    const struct mesh mesh = {1, 1, place->tensor_parts, place->pipeline_parts, 1};
+    const struct mesh mesh = {1, 1, place->tensor_parts, place->pipeline_parts, place->expert_parts};
     int blocks = (int)shape->block_count / place->pipeline_parts, each = gpt_layers_a_block(shape);
     bool first = place->pipeline == 0, last = place->pipeline == place->pipeline_parts - 1;
     *first_layer = first ? 0 : 1 + place->pipeline * blocks * each;
@@ -50,7 +50,7 @@ int gpt_place(const struct model *whole, const struct model_place *place, int *f
                        "mesh tensor=%d does not divide the %zu blocks of the model %s: a model with blocks=%d has "
                        "products that can be cut so",
                        place->tensor_parts, shape->product_blocks, whole->name, place->tensor_parts);
-    return mesh_check_model(&mesh, (int)shape->block_count, (int)shape->head_count, 0);
+    return mesh_check_model(&mesh, (int)shape->block_count, (int)shape->head_count, whole->expert_count);
 }
 
 // `count` blocks of columns, or of rows, each of which loses all but one of `parts` equal parts.
@@ -71,6 +71,9 @@ int gpt_slice(const struct model *whole, const struct model_place *place, struct
     bool in_block = slice->param >= FIRST_BLOCK_PARAM && slice->param < whole->param_count - 2;
     int role = in_block ? (slice->param - FIRST_BLOCK_PARAM) % BLOCK_PARAMS : -1;
     slice->counted = place->tensor == 0;
+    if (param->expert &&
+        gpt_expert_of(shape, slice->param) / (whole->expert_count / place->expert_parts) != place->expert)
+        slice->block_count = 0;
     if (parts == 1)
         return ERR_NONE;
     if (slice->param == TOKEN_WEIGHT || role == PROJ_WEIGHT || role == OUT_WEIGHT)

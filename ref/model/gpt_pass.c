@@ -186,7 +186,7 @@ int gpt_forward(struct model_run *run, int layer, const struct model_batch *batc
         TRY(gpt_embedding_forward(&pass, batch));
         break;
     case GPT_BLOCK:
-        gpt_block_forward(&pass);
+        TRY(gpt_block_forward(&pass));
         break;
     case GPT_HEAD:
         gpt_head_forward(&pass, batch);
@@ -206,8 +206,8 @@ int gpt_backward(struct model_run *run, int layer, const struct model_batch *bat
         return gpt_embedding_backward(&pass, batch);
     case GPT_BLOCK:
         if (run->checkpointing)
-            gpt_block_activations(&pass);
-        gpt_block_backward(&pass);
+            TRY(gpt_block_activations(&pass));
+        TRY(gpt_block_backward(&pass));
         return run->code;
     case GPT_HEAD:
         if (run->checkpointing)

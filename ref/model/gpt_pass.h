@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared by a GPT's description (gpt_make.c) and the parts of its passes: the indices of parameters, the layout of a
-// run's memory (gpt_layout.c), and the steps of every layer. gpt_block.c has the blocks, gpt_ends.c the embedding and
-// the head, gpt_pass.c the rest.
+// run's memory (gpt_layout.c), and the steps of every layer. gpt_block.c has the blocks, gpt_experts.c their
+// mixtures of experts, gpt_ends.c the embedding and the head, gpt_pass.c the rest.
 #ifndef ZG_GPT_PASS_H
 #define ZG_GPT_PASS_H
 
@@ -28,6 +28,9 @@ enum {
     BLOCK_PARAMS
 };
 enum { ATTENTION_PARAMS = FC_WEIGHT, FURTHER_TILE_PARAMS = OUT_BIAS - FC_WEIGHT };
+// With experts a block has these parameters after attention's: the router's weight, then FC_WEIGHT to OUT_BIAS of each
+// expert that the model or the part has.
+enum { ROUTER_WEIGHT = ATTENTION_PARAMS, EXPERT_PARAMS = BLOCK_PARAMS - FC_WEIGHT };
 // The modules of a block that adapters can have, in this order after its own parameters: A, then B.
 enum gpt_module { MODULE_QKV, MODULE_PROJ, MODULE_FC, MODULE_OUT, MODULE_COUNT };
 extern const char *const gpt_modules[MODULE_COUNT + 1];  // their names in a block; then NULL
@@ -76,6 +79,12 @@ struct gpt_layout {
     size_t low, low_gradient;                      // u and its gradient (gpt_lora.c), operands
     size_t partials, slices;  // of sums over blocks (gpt_cut.c): a subtree's on each level; the slices that arrive
     size_t vocabulary_rows;   // numbers that ranks exchange for each row of logits (gpt_cut_ends.c)
+    // Of a mixture of experts (gpt_experts.c). These are kept of each block: the routes of its tokens, what the experts
+    // received, and their answers. fc has a row for each slot.
+    size_t probabilities, gates, slots, received, answers;
+    size_t sent, returned;  // values of all slots, on their way
+    size_t gate_gradients, logit_gradients;
+    size_t expert_sum;  // the gradient of one expert's parameters, a sum over source ranks
     size_t total;
 };
 
@@ -85,9 +94,10 @@ struct gpt_layout gpt_layout_of(const struct model *model, size_t sequence_count
 struct gpt_pass {
     struct model_run *run;
     const struct gpt_shape *shape;
-    const struct model_layer *list;                        // of the parameters that `index` below counts
-    const struct model_gradient *gradients;                // backward only
-    const void *weights[BLOCK_PARAMS + 2 * MODULE_COUNT];  // the layer's parameters as operands, tables as they are
+    const struct model_layer *list;          // of the parameters that `index` below counts
+    const struct model_gradient *gradients;  // backward only
+    // The layer's parameters as operands, tables as they are.
+    const void *weights[ROUTER_WEIGHT + 1 + EXPERT_PARAMS * GPT_EXPERTS_MAX];
     struct gpt_layer layer;
     struct gpt_layout at;
     float *memory;
@@ -157,16 +167,42 @@ void pass_adapt_gradients(const struct gpt_pass *pass, enum gpt_module module, c
                           const void *out_gradient, size_t out_width);
 
 // Blocks. gpt_block_activations computes what backward needs from the layer's input; gpt_block_forward also computes
-// the layer's output.
-void gpt_block_activations(const struct gpt_pass *pass);
-void gpt_block_forward(const struct gpt_pass *pass);
-void gpt_block_backward(const struct gpt_pass *pass);
+// the layer's output. An exchange between ranks may fail.
+int gpt_block_activations(const struct gpt_pass *pass);
+int gpt_block_forward(const struct gpt_pass *pass);
+int gpt_block_backward(const struct gpt_pass *pass);
+
+// A mixture of experts in the place of a block's MLP. activations leaves the experts' answers in the run's memory,
+// output writes the stream behind them, gradients makes the parameters' gradients and that of the MLP's input.
+int gpt_experts_activations(const struct gpt_pass *pass);
+void gpt_experts_output(const struct gpt_pass *pass, float *out);
+int gpt_experts_gradients(const struct gpt_pass *pass);
+
+// One expert's slots for the rows of one micro-batch: capacity x top x rows / experts, rounded up, and at most one for
+// each row; 0 without experts.
+size_t gpt_expert_slots(const struct gpt_shape *shape, size_t rows);
+
+// Experts that each rank of an expert group has.
+size_t gpt_experts_held(const struct model *model);
+size_t gpt_token_bytes(const struct model *model, int layer, size_t sequence_count);
 
 int gpt_embedding_forward(const struct gpt_pass *pass, const struct model_batch *batch);
 int gpt_embedding_backward(const struct gpt_pass *pass, const struct model_batch *batch);
 void gpt_head_forward(const struct gpt_pass *pass, const struct model_batch *batch);
 int gpt_head_backward(const struct gpt_pass *pass, const struct model_batch *batch, float loss_scale);
 
+// Of a description (gpt_params.c): the parameters of one block; a matrix of rows x columns, or a vector if rows is 0,
+// that one layer uses; the parameters of one block, which returns the entry after the last.
+int gpt_block_params(const struct gpt_shape *shape);
+
+// The expert, from 0, that a parameter of a block belongs to.
+int gpt_expert_of(const struct gpt_shape *shape, int param);
+void gpt_param_set(struct model_param *param, const char *name, size_t rows, size_t columns, int layer);
+struct model_param *gpt_block_params_set(const struct gpt_shape *shape, int block_index, int layer,
+                                         struct model_param *param);
+
+// For model_operations (model.h).
+void gpt_initialise(const struct model *model, int param, uint64_t seed, float *out);
 // The widths that a rank has: the whole model's, or those of its part of tensor parallelism.
 struct gpt_widths {
     size_t parts, part, blocks, heads, heads_width, tile_width, vocabulary;
@@ -184,7 +220,6 @@ int gpt_slice(const struct model *whole, const struct model_place *place, struct
               struct model_param *param);
 void gpt_border(const struct model_run *run, struct model_border *out);
 
-// The passes for model_operations (model.h).
 size_t gpt_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing);
 size_t gpt_checkpoint_bytes(const struct model *model, int layer, size_t sequence_count);
 int gpt_forward(struct model_run *run, int layer, const struct model_batch *batch, const void *const params[],

@@ -90,6 +90,13 @@ void model_run_close(struct model_run *run)
     free(run);
 }
 
+size_t model_token_bytes(const struct model *model, int layer, size_t sequence_count)
+{
+    assert(layer >= 0 && layer < model->layer_count);
+    const struct model_operations *operations = model->operations;
+    return operations->token_bytes ? operations->token_bytes(model, layer, sequence_count) : 0;
+}
+
 void *model_run_memory(const struct model_run *run)
 {
     return run->memory;

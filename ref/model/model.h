@@ -25,6 +25,7 @@ struct model_param {
     int first_layer;  // the lowest layer that uses it: its backward completes the gradient
     int layer_count;  // layers that use it; 2 for a tied weight
     bool duplicate;   // another part of the model (part.h) has the same elements and counts them in the norm
+    bool expert;      // an expert's: tokens of other ranks reach it as well
 };
 
 struct comm;
@@ -52,6 +53,7 @@ struct model {
     const struct model_part *part;  // of which it is the model (part.h); null: it is a whole model
     size_t sequence_length;         // tokens per sequence; 1 for a model without sequences
     bool wants_text;                // a micro-batch has tokens
+    int expert_count;               // of each mixture of experts; 0: there is none
     const struct model_operations *operations;
     const void *shape;  // owned and read only by the model
 };
@@ -109,6 +111,11 @@ int model_run_open(const struct model *model, size_t sequence_count, enum dtype 
                    struct tier *tier, struct model_run **out);
 void model_run_close(struct model_run *run);
 
+// The bytes that one exchange of tokens in a layer sends to each other rank; 0: the layer has no experts. Forward has
+// two exchanges (to the experts and back), backward two (gradients to the experts and back), and two more where it
+// computes forward again.
+size_t model_token_bytes(const struct model *model, int layer, size_t sequence_count);
+
 // The bytes that model_run_open allocates, and their address.
 size_t model_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing);
 void *model_run_memory(const struct model_run *run);
@@ -151,9 +158,10 @@ struct model_operations {
                    void *checkpoint);
     int (*backward)(struct model_run *run, int layer, const struct model_batch *batch, const void *const params[],
                     const struct model_gradient gradients[], float loss_scale, const void *checkpoint);
+    size_t (*token_bytes)(const struct model *model, int layer, size_t sequence_count);  // null: 0
     // For parts (part.h); null: the model has none. place sets the layers of a part; ERR_USAGE: there is no such part.
     // slice, of a parameter that the part uses and that *slice and *param describe as a whole, cuts both; the count is
-    // the caller's. Null: no parameter is cut.
+    // the caller's; no blocks: the part has nothing of it. Null: no parameter is cut.
     int (*place)(const struct model *whole, const struct model_place *place, int *first_layer, int *layer_count);
     int (*slice)(const struct model *whole, const struct model_place *place, struct model_slice *slice,
                  struct model_param *param);
@@ -172,6 +180,8 @@ struct model_run {
     struct tier *tier;
     void *memory;
     double loss;
+    struct comm *expert_comm;  // of the ranks that have all experts together, set by the caller of model_run_open, as
+                               // tensor_comm is; null: this one has all
     struct comm *tensor_comm;  // of the ranks that cut each layer, set by the caller of model_run_open; null: there are
                                // none. Passes of all these ranks meet there.
     int code;                  // of the first exchange that failed

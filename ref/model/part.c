@@ -81,7 +81,7 @@ static bool layer_uses(const struct model_layer *layer, int param)
     return false;
 }
 
-// Adds the whole model's parameter if a layer of the part uses it.
+// Adds the whole model's parameter if a layer of the part uses it and its slice is not empty.
 static int add_param(struct model_part *part, int param)
 {
     struct model_param *p = &part->params[part->model.param_count];
@@ -98,6 +98,8 @@ static int add_param(struct model_part *part, int param)
     *slice = model_slice_whole(part->whole, param);
     if (part->whole->operations->slice)
         TRY(part->whole->operations->slice(part->whole, &part->place, slice, p));
+    if (slice->block_count == 0)
+        return ERR_NONE;
     // A parameter of several parts of a pipeline, a tied weight, belongs to the first. Later ones have copies of it,
     // which their stages of ZeRO do not update (train_pipeline.c).
     if (part->whole->params[param].first_layer < part->first_layer) {
@@ -110,12 +112,13 @@ static int add_param(struct model_part *part, int param)
     return ERR_NONE;
 }
 
+// The part's index of a whole parameter; -1: it has nothing of it.
 static int index_of(const struct model_part *part, int param)
 {
-    int i = 0;
-    while (part->slices[i].param != param)
-        i++;
-    return i;
+    for (int i = 0; i < part->model.param_count; i++)
+        if (part->slices[i].param == param)
+            return i;
+    return -1;
 }
 
 static void add_layer(struct model_part *part, int layer, int *list)
@@ -123,8 +126,12 @@ static void add_layer(struct model_part *part, int layer, int *list)
     const struct model_layer *from = &part->whole->layers[part->first_layer + layer];
     part->layers[layer] = *from;
     part->layers[layer].params = list;
-    for (int i = 0; i < from->param_count; i++)
-        list[i] = index_of(part, from->params[i]);
+    part->layers[layer].param_count = 0;
+    for (int i = 0; i < from->param_count; i++) {
+        int index = index_of(part, from->params[i]);
+        if (index >= 0)
+            list[part->layers[layer].param_count++] = index;
+    }
 }
 
 static int make(struct model_part *part)

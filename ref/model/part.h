@@ -13,6 +13,7 @@
 struct model_place {
     int tensor, tensor_parts;
     int pipeline, pipeline_parts;
+    int expert, expert_parts;  // that divide the experts of each mixture
 };
 
 // The elements of a whole parameter that a part's parameter has, in its order: blocks of consecutive elements, a stride

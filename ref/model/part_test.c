@@ -55,7 +55,7 @@ static void expect_all_elements(const struct model *whole, int tensor_parts, int
     for (int i = 0; i < whole->param_count; i++)
         seen[i] = calloc(whole->params[i].count + 1, 1);
     for (int at = 0; at < tensor_parts * pipeline_parts; at++) {
-        const struct model_place p = {at % tensor_parts, tensor_parts, at / tensor_parts, pipeline_parts};
+        const struct model_place p = {at % tensor_parts, tensor_parts, at / tensor_parts, pipeline_parts, 0, 1};
         struct model_part *part;
         cr_assert_eq(model_part_open(whole, &p, &part), ERR_NONE, "%s", err_message());
         cr_assert_eq(part->model.part, part);
@@ -109,7 +109,7 @@ Test(part, layers_of_a_part_use_its_parameters)
     const struct cut_model cut = cut_model();
     struct model whole = cut.model;
     whole.operations = &cut.operations;
-    const struct model_place p = {0, 1, 1, 2};
+    const struct model_place p = {0, 1, 1, 2, 0, 1};
     struct model_part *part;
     cr_assert_eq(model_part_open(&whole, &p, &part), ERR_NONE, "%s", err_message());
     // The second block and the head: 12 parameters, the last layer norm and the tied embedding, which comes first.
@@ -132,7 +132,7 @@ Test(part, layers_of_a_part_use_its_parameters)
 Test(part, a_model_without_cuts_is_refused)
 {
     const struct model *linear;
-    const struct model_place p = {0, 2, 0, 1};
+    const struct model_place p = {0, 2, 0, 1, 0, 1};
     struct model_part *part;
     cr_assert_eq(model_find("linear", &linear), ERR_NONE);
     cr_assert_eq(model_part_open(linear, &p, &part), ERR_USAGE);

@@ -119,7 +119,7 @@ int optimizer_scan(struct optimizer *o, int bucket, enum ledger_tier tier, const
     assert(bucket >= 0 && bucket < o->layout->trainable_count && tier != TIER_NVME);
     struct scan_arguments a = {
         .gradient = gradient,
-        .count = bucket_shard_real(&o->layout->buckets[bucket], o->shard),
+        .count = bucket_shard_real(&o->layout->buckets[bucket], o->placements[bucket].shard),
         .dtype = o->config->accumulation_dtype,
         .max_out = &o->max_bits[bucket],
     };
@@ -134,7 +134,7 @@ static int issue_squares(struct optimizer *o, int bucket, enum ledger_tier tier,
     const char *gradient = a.gradient;
     size_t end = from + a.count, begin = from, counted_end = from;
     struct piece piece;
-    for (int next = 0; bucket_next_piece(o->layout, o->model, bucket, o->shard, &next, &piece);) {
+    for (int next = 0; bucket_next_piece(o->layout, o->model, bucket, o->placements[bucket].shard, &next, &piece);) {
         size_t piece_begin = piece.shard_index > from ? piece.shard_index : from;
         size_t piece_end = piece.shard_index + piece.count < end ? piece.shard_index + piece.count : end;
         if (piece_begin >= piece_end || o->model->params[piece.param].duplicate)
@@ -152,7 +152,7 @@ static int issue_squares(struct optimizer *o, int bucket, enum ledger_tier tier,
 static int scan_squares(struct optimizer *o, int bucket, uint32_t max_bits)
 {
     const struct placement *placement = &o->placements[bucket];
-    size_t count = bucket_shard_real(&o->layout->buckets[bucket], o->shard);
+    size_t count = bucket_shard_real(&o->layout->buckets[bucket], o->placements[bucket].shard);
     size_t element_bytes = dtype_bytes(o->config->accumulation_dtype);
     bool on_nvme = placement->gradient_tier == TIER_NVME;
     size_t length = on_nvme ? optimizer_sub_group_count(o, bucket) : count;
@@ -174,6 +174,19 @@ static int scan_squares(struct optimizer *o, int bucket, uint32_t max_bits)
         TRY(issue_squares(o, bucket, on_nvme ? TIER_HOST : placement->gradient_tier, a, from));
     }
     return ERR_NONE;
+}
+
+// The ranks that must agree about all gradients. Where every rank has those of all dense parameters, the ranks of an
+// expert group have different experts. Null: this rank has all.
+static struct comm *comm_of_norm(const struct optimizer *o)
+{
+    return o->replicated ? o->expert_comm : o->comm;
+}
+
+// True if this rank adds the bucket to the norm: every element counts once.
+static bool counts(const struct optimizer *o, int bucket)
+{
+    return !o->replicated || !o->expert_comm || o->layout->buckets[bucket].expert || comm_rank(o->expert_comm) == 0;
 }
 
 // Replaces each rank's value by that of all of them together.
@@ -209,8 +222,8 @@ static int global_maximum(struct optimizer *o, uint32_t *out)
         if (o->max_bits[i] > mine)
             mine = o->max_bits[i];
     *out = mine;
-    if (!o->replicated)
-        TRY(agree_on_maximum(o->comm, out));
+    if (comm_of_norm(o))
+        TRY(agree_on_maximum(comm_of_norm(o), out));
     return o->parts_comm ? agree_on_maximum(o->parts_comm, out) : ERR_NONE;
 }
 
@@ -221,10 +234,11 @@ static int global_sum(struct optimizer *o, uint32_t max_bits, struct norm_sum *o
     TRY(executor_wait(o->move.executor));
     struct norm_sum mine = {0};
     for (int i = 0; i < o->layout->trainable_count; i++)
-        norm_add(&mine, o->sums[i]);
+        if (counts(o, i))
+            norm_add(&mine, o->sums[i]);
     *out = mine;
-    if (!o->replicated)
-        TRY(agree_on_sum(o->comm, out));
+    if (comm_of_norm(o))
+        TRY(agree_on_sum(comm_of_norm(o), out));
     return o->parts_comm ? agree_on_sum(o->parts_comm, out) : ERR_NONE;
 }
 

@@ -19,6 +19,7 @@
 // the bytes there (tier_nvme.h).
 struct placement {
     enum ledger_tier gradient_tier, optimizer_tier, parameter_tier;
+    int shard;                    // that this rank owns of the bucket
     void *gradient_shard;         // the sum over ranks and micro-steps, in the accumulation dtype
     float *master;                // the parameters that Adam updates
     float *exp_avg, *exp_avg_sq;  // moments
@@ -37,13 +38,13 @@ struct optimizer {
     const struct config *config;
     const struct layout *layout;
     struct placement *placements;  // by bucket
-    struct comm *comm;             // of the ranks that hold all shards together
+    struct comm *comm;             // of the ranks that hold all shards together, those of all experts included
     struct comm *parts_comm;       // of the ranks that hold the model's other parts (part.h); null: it has none
     int ranks;                     // whose gradients are summed: those of all replicas
     struct move move;
     struct buffer_pool device_buffers, host_buffers;  // states on their way to Adam and back
     bool replicated;                                  // every rank holds, and updates, everything
-    int shard;                                        // that this rank owns: its rank, or 0 if replicated
+    struct comm *expert_comm;                         // of the ranks that hold all experts together; null: each does
     int threads;                                      // of the update
     const struct recipe *recipe;
     struct recipe_state *states;         // by group

@@ -61,7 +61,8 @@ static int run_update(void *arguments)
     const struct config *config = o->config;
     size_t gradient_bytes = dtype_bytes(config->accumulation_dtype), model_bytes = dtype_bytes(config->precision);
     struct piece piece;
-    for (int next = 0; bucket_next_piece(o->layout, o->model, g->bucket, o->shard, &next, &piece);) {
+    for (int next = 0;
+         bucket_next_piece(o->layout, o->model, g->bucket, o->placements[g->bucket].shard, &next, &piece);) {
         size_t begin = piece.shard_index > g->from ? piece.shard_index : g->from;
         size_t piece_end = piece.shard_index + piece.count, end = g->from + g->count;
         end = end < piece_end ? end : piece_end;
@@ -215,7 +216,7 @@ static int update_sub_group(struct optimizer *o, int bucket, size_t from, size_t
 
 int optimizer_issue_update(struct optimizer *o, int bucket, bool speculative)
 {
-    size_t count = bucket_shard_real(&o->layout->buckets[bucket], o->shard);
+    size_t count = bucket_shard_real(&o->layout->buckets[bucket], o->placements[bucket].shard);
     size_t length = optimizer_sub_group_count(o, bucket);
     for (size_t from = 0; from < count; from += length)
         TRY(update_sub_group(o, bucket, from, count - from < length ? count - from : length, speculative));
@@ -236,7 +237,7 @@ int optimizer_update(struct optimizer *o, int bucket)
 int optimizer_show_pending(struct optimizer *o, int bucket)
 {
     struct placement *placement = &o->placements[bucket];
-    size_t count = bucket_shard_real(&o->layout->buckets[bucket], o->shard);
+    size_t count = bucket_shard_real(&o->layout->buckets[bucket], o->placements[bucket].shard);
     if (placement->parameter_tier == TIER_DEVICE)
         return move_copy(&o->move, "updated parameters", (struct location){TIER_DEVICE, placement->parameter},
                          (struct location){TIER_HOST, placement->pending}, count * dtype_bytes(o->config->precision),

@@ -28,11 +28,13 @@ static int open_tensor(struct oracle *o, int param)
     struct oracle_tensor *tensor = &o->tensors[param];
     tensor->count = p->count;
     tensor->trainable = !p->frozen;
+    tensor->expert = p->expert;
     for (int layer = 0; layer < setting->model->layer_count; layer++)
         for (int i = 0; i < setting->model->layers[layer].param_count; i++)
             if (setting->model->layers[layer].params[i] == param)
                 tensor->high_layer = layer;
-    bool hierarchical = setting->config->reduction_group > 0 || setting->config->mesh.replicate > 1;
+    bool hierarchical =
+        setting->config->reduction_group > 0 || setting->config->mesh.replicate > 1 || setting->config->mesh.expert > 1;
     TRY(open_floats(tensor, hierarchical, p->name));
     TRY(oracle_array_open(o->tier, model_bytes, p->name, &tensor->model_params));
     if (tensor->trainable)

@@ -74,11 +74,12 @@ static void add_rank(const struct oracle *o, struct oracle_tensor *a, float *int
 }
 
 // A sum as it is kept: rounded to the communication dtype, in which it arrives, and then to the accumulation dtype.
-static void round_sums(struct oracle *o)
+static void round_sums(struct oracle *o, bool experts_alone)
 {
     const struct config *config = o->setting.config;
     for (int i = 0; i < o->setting.model->param_count; i++)
-        for (size_t k = 0; o->tensors[i].trainable && k < o->tensors[i].count; k++)
+        for (size_t k = 0;
+             o->tensors[i].trainable && (o->tensors[i].expert || !experts_alone) && k < o->tensors[i].count; k++)
             o->tensors[i].sum[k] =
                 rounded(config->accumulation_dtype, rounded(config->communication_dtype, o->tensors[i].sum[k]));
 }
@@ -105,7 +106,7 @@ static int accumulate_then_reduce(struct oracle *o, uint64_t step, double losses
                 add_rank(o, a, a->sum, a->partial, DTYPE_FP32, rank);
         }
     }
-    round_sums(o);
+    round_sums(o, false);
     return ERR_NONE;
 }
 
@@ -172,15 +173,88 @@ static int reduce_then_accumulate_in_groups(struct oracle *o, uint64_t step, dou
                 add(a->sum, DTYPE_FP32, a->group, DTYPE_FP32, config->communication_dtype, a->count, first == 0);
         }
     }
-    round_sums(o);
+    round_sums(o, false);
     return ERR_NONE;
 }
 
-int oracle_sum_gradients(struct oracle *o, uint64_t step, double losses[])
+static bool is_expert(const struct oracle_tensor *a)
+{
+    return a->trainable && a->expert;
+}
+
+// One micro-step of the expert group that begins with rank `first`: the experts' gradients are sums over its ranks.
+static int fold_sources(struct oracle *o, uint64_t step, int micro, int first)
+{
+    const struct config *config = o->setting.config;
+    for (int rank = first; rank < first + config->mesh.expert; rank++) {
+        double loss;
+        TRY(make_gradients(o, step, micro, rank, &loss));
+        for (int i = 0; i < o->setting.model->param_count; i++) {
+            struct oracle_tensor *a = &o->tensors[i];
+            if (is_expert(a))
+                add(a->group, DTYPE_FP32, a->gradient.here, config->precision, config->precision, a->count,
+                    rank == first);
+        }
+    }
+    for (int i = 0; i < o->setting.model->param_count; i++)
+        for (size_t k = 0; is_expert(&o->tensors[i]) && k < o->tensors[i].count; k++)
+            o->tensors[i].group[k] = rounded(config->precision, o->tensors[i].group[k]);
+    return ERR_NONE;
+}
+
+// Adds what a group of sources has folded to a larger sum: over micro-steps, or over groups.
+static void add_sources(struct oracle *o, enum dtype into, enum dtype term, bool first)
+{
+    for (int i = 0; i < o->setting.model->param_count; i++) {
+        struct oracle_tensor *a = &o->tensors[i];
+        if (is_expert(a))
+            add(a->partial, into, a->group, DTYPE_FP32, term, a->count, first);
+    }
+}
+
+static void add_partials(struct oracle *o, enum dtype into, bool first)
+{
+    for (int i = 0; i < o->setting.model->param_count; i++) {
+        struct oracle_tensor *a = &o->tensors[i];
+        if (is_expert(a))
+            add(a->sum, into, a->partial, DTYPE_FP32, o->setting.config->communication_dtype, a->count, first);
+    }
+}
+
+// The experts' sums take the place of those in the plain order.
+static int sum_experts(struct oracle *o, uint64_t step)
+{
+    const struct config *config = o->setting.config;
+    bool each = o->setting.reduces_each_micro_step;
+    int groups = o->setting.world / config->mesh.expert, micro_steps = (int)config->accumulation;
+    for (int outer = 0; outer < (each ? micro_steps : groups); outer++) {
+        for (int inner = 0; inner < (each ? groups : micro_steps); inner++) {
+            int group = each ? inner : outer, micro = each ? outer : inner;
+            TRY(fold_sources(o, step, micro, group * config->mesh.expert));
+            add_sources(o, each ? DTYPE_FP32 : config->accumulation_dtype,
+                        each ? config->communication_dtype : DTYPE_FP32, inner == 0);
+        }
+        add_partials(o, each ? config->accumulation_dtype : DTYPE_FP32, outer == 0);
+    }
+    return ERR_NONE;
+}
+
+static int sum_dense(struct oracle *o, uint64_t step, double losses[])
 {
     const struct mesh *mesh = &o->setting.config->mesh;
     bool replicas = mesh->replicate > 1;
     if (!o->setting.reduces_each_micro_step || (replicas && mesh->shard == 1))
         return accumulate_then_reduce(o, step, losses);
     return replicas ? reduce_then_accumulate_in_groups(o, step, losses) : reduce_then_accumulate(o, step, losses);
+}
+
+int oracle_sum_gradients(struct oracle *o, uint64_t step, double losses[])
+{
+    TRY(sum_dense(o, step, losses));
+    if (o->setting.config->mesh.expert <= 1)
+        return ERR_NONE;
+    TRY(sum_experts(o, step));
+    if (!o->setting.reduces_each_micro_step)
+        round_sums(o, true);
+    return ERR_NONE;
 }

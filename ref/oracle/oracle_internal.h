@@ -10,6 +10,7 @@
 struct oracle_tensor {
     size_t count;
     bool trainable;
+    bool expert;
     int high_layer;  // the layer whose backward makes its gradient first
     float *parameter, *exp_avg, *exp_avg_sq;
     struct oracle_array model_params;  // the parameter in the model's dtype

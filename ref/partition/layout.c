@@ -70,16 +70,22 @@ struct builder {
     int listed;
 };
 
-static void begin_bucket(struct builder *b, bool frozen, bool tied, bool persistent)
+// The properties that all parameters of a bucket share.
+struct alike {
+    bool frozen, persistent, expert;
+};
+
+static void begin_bucket(struct builder *b, struct alike alike, bool tied)
 {
     struct layout *layout = b->layout;
     layout->buckets[layout->bucket_count++] = (struct bucket){
         .params = layout->params + b->listed,
         .low_layer = b->model->layer_count,
         .high_layer = -1,
-        .frozen = frozen,
+        .frozen = alike.frozen,
         .tied = tied,
-        .persistent = persistent,
+        .persistent = alike.persistent,
+        .expert = alike.expert,
     };
 }
 
@@ -99,18 +105,25 @@ static void append(struct builder *b, int param, int high_layer)
         bucket->high_layer = high_layer;
 }
 
-// The untied parameters of one layer that are alike in `frozen` and `persistent`. They join the open bucket (*open) if
-// it may hold several layers and has room for all of them.
-static void add_layer(struct builder *b, int layer, bool frozen, bool persistent, const bool *is_persistent, bool *open)
+static bool is_alike(const struct builder *b, int param, struct alike alike, const bool *is_persistent)
+{
+    const struct model_param *p = &b->model->params[param];
+    bool expert = p->expert && b->rule->expert_shards > 0;
+    return p->layer_count == 1 && p->frozen == alike.frozen && is_persistent[param] == alike.persistent &&
+           expert == alike.expert;
+}
+
+// The untied parameters of one layer that are alike. They join the open bucket (*open) if it may hold several layers
+// and has room for all of them.
+static void add_layer(struct builder *b, int layer, struct alike alike, const bool *is_persistent, bool *open)
 {
     const struct model *model = b->model;
     size_t count = 0;
     int found = 0;
     for (int i = 0; i < model->layers[layer].param_count; i++) {
         int param = model->layers[layer].params[i];
-        const struct model_param *p = &model->params[param];
-        if (p->layer_count == 1 && p->frozen == frozen && is_persistent[param] == persistent) {
-            count += p->count;
+        if (is_alike(b, param, alike, is_persistent)) {
+            count += model->params[param].count;
             found++;
         }
     }
@@ -118,12 +131,11 @@ static void add_layer(struct builder *b, int layer, bool frozen, bool persistent
         return;
     const struct bucket *last = &b->layout->buckets[b->layout->bucket_count - 1];
     if (!*open || !b->rule->merge_layers || last->count + count > b->rule->bucket_elements)
-        begin_bucket(b, frozen, false, persistent);
+        begin_bucket(b, alike, false);
     *open = true;
     for (int i = 0; i < model->layers[layer].param_count; i++) {
         int param = model->layers[layer].params[i];
-        const struct model_param *p = &model->params[param];
-        if (p->layer_count == 1 && p->frozen == frozen && is_persistent[param] == persistent)
+        if (is_alike(b, param, alike, is_persistent))
             append(b, param, layer);
     }
 }
@@ -141,7 +153,7 @@ static void add_tied(struct builder *b, int layer, bool frozen)
             for (int k = 0; k < model->layers[u].param_count; k++)
                 if (model->layers[u].params[k] == param)
                     high = u;
-        begin_bucket(b, frozen, true, false);
+        begin_bucket(b, (struct alike){.frozen = frozen}, true);
         append(b, param, high);
     }
 }
@@ -161,10 +173,11 @@ static void choose_persistent(const struct builder *b, bool *is_persistent)
 
 static void add_all(struct builder *b, bool frozen, const bool *is_persistent)
 {
-    for (int persistent = 0; persistent < 2; persistent++) {
+    for (int kind = 0; kind < 4; kind++) {
+        const struct alike alike = {.frozen = frozen, .persistent = kind / 2, .expert = kind % 2};
         bool open = false;
         for (int layer = b->model->layer_count - 1; layer >= 0; layer--)
-            add_layer(b, layer, frozen, persistent, is_persistent, &open);
+            add_layer(b, layer, alike, is_persistent, &open);
     }
     for (int layer = b->model->layer_count - 1; layer >= 0; layer--)
         add_tied(b, layer, frozen);
@@ -175,8 +188,9 @@ static void cut(struct layout *layout, const struct layout_rule *rule)
     for (int i = 0; i < layout->bucket_count; i++) {
         struct bucket *bucket = &layout->buckets[i];
         bool replicated = bucket->frozen && !rule->cut_frozen;
-        bucket->owner = rule->owners_in_turn && !replicated ? i % layout->shards : -1;
-        size_t shards = replicated || bucket->owner >= 0 ? 1 : (size_t)layout->shards;
+        int ranks = bucket->expert ? rule->expert_shards : layout->shards;
+        bucket->owner = rule->owners_in_turn && !replicated ? i % ranks : -1;
+        size_t shards = replicated || bucket->owner >= 0 ? 1 : (size_t)ranks;
         bucket->shard_elements = (bucket->count + shards - 1) / shards;
         bucket->padded_count = bucket->shard_elements * shards;
         bucket->offset = layout->padded_count;

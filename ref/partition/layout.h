@@ -6,7 +6,8 @@
 // Buckets follow the order in which backward completes gradients. Small layers are merged up to the bucket size. A
 // larger layer is a bucket of its own, whose collectives are cut into pieces (exchange.h). So is a tied parameter,
 // whose gradient stays incomplete from its last use in the model to its first. Frozen and persistent parameters share
-// no bucket with others. Optimizer groups may share one: a shard is updated piece by piece.
+// no bucket with others, and neither do experts that have shards of their own number. Optimizer groups may share one: a
+// shard is updated piece by piece.
 #ifndef ZG_LAYOUT_H
 #define ZG_LAYOUT_H
 
@@ -26,10 +27,11 @@ struct bucket {
     int low_layer, high_layer;  // the first and the last layer that use it
     int owner;                  // the rank whose shard is the full bucket, unpadded; -1: every rank has a shard
     bool frozen, tied, persistent;
+    bool expert;  // of experts, cut over the ranks that hold these
 };
 
 struct layout {
-    int shards;        // of every trainable bucket, and of frozen ones if the rule cuts them
+    int shards;        // of every trainable bucket but those of experts, and of frozen ones if the rule cuts them
     int bucket_count;  // trainable ones first
     int trainable_count;
     struct bucket *buckets;
@@ -48,6 +50,7 @@ struct layout_rule {
     size_t persistence_threshold;  // parameters of at most this many elements are persistent; 0: none
     size_t persistence_budget;     // elements that may be persistent, all together
     bool owners_in_turn;           // full buckets go to the ranks in turn
+    int expert_shards;             // of buckets of experts; 0: experts are parameters like others
 };
 
 // The layout refers to nothing of the model. ERR_MEMORY.

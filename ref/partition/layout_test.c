@@ -53,7 +53,8 @@ Test(layout, every_element_has_one_owner)
             for (int b = 0; b < 4; b++)
                 for (int merge = 0; merge < 2; merge++) {
                     const struct model *model = find(models[m]);
-                    struct layout_rule rule = {worlds[w], !merge, merge, buckets[b], merge ? 0 : 64, 100, false};
+                    struct layout_rule rule = {
+                        worlds[w], !merge, merge, buckets[b], merge ? 0 : 64, 100, .owners_in_turn = false};
                     struct layout layout;
                     cr_assert_eq(layout_open(model, &rule, &layout), ERR_NONE);
                     check_cover(model, &layout, worlds[w]);
@@ -78,7 +79,7 @@ Test(layout, every_element_has_one_owner)
 Test(layout, buckets_follow_the_rules)
 {
     const struct model *model = find("linear");
-    struct layout_rule rule = {3, true, true, 1500, 0, 0, false};
+    struct layout_rule rule = {3, true, true, 1500, 0, 0, .owners_in_turn = false};
     struct layout layout;
     cr_assert_eq(layout_open(model, &rule, &layout), ERR_NONE);
     int several = 0;
@@ -119,7 +120,7 @@ Test(layout, persistence_has_a_budget)
 Test(layout, cache_buffers_take_turns)
 {
     const struct model *model = find("gpt-nano");
-    struct layout_rule rule = {2, true, false, 0, 0, 0, false};
+    struct layout_rule rule = {2, true, false, 0, 0, 0, .owners_in_turn = false};
     struct layout layout;
     struct ledger ledger = {0};
     struct tier *tier;
@@ -157,4 +158,30 @@ Test(layout, cache_buffers_take_turns)
     buffer_cache_close(&cache);
     tier_close(tier);
     layout_close(&layout);
+}
+
+// Experts share no bucket with others, and have shards of their own number; without expert parallelism they are
+// parameters like others.
+Test(layout, experts_are_cut_over_the_ranks_that_hold_them)
+{
+    const struct model *model;
+    cr_assert_eq(model_find("gpt-nano:experts=4", &model), ERR_NONE);
+    struct layout layout;
+    for (int experts = 0; experts <= 3; experts++)
+        for (int merge = 0; merge < 2; merge++) {
+            const struct layout_rule rule = {
+                .shards = 6, .merge_layers = merge, .bucket_elements = 100000, .expert_shards = experts};
+            size_t count = 0;
+            cr_assert_eq(layout_open(model, &rule, &layout), ERR_NONE);
+            for (int i = 0; i < layout.bucket_count; i++) {
+                const struct bucket *b = &layout.buckets[i];
+                cr_expect_eq(b->padded_count / b->shard_elements, b->expert ? (size_t)experts : 6u);
+                for (int k = 0; k < b->param_count; k++)
+                    cr_expect_eq(b->expert, experts > 0 && model->params[b->params[k]].expert, "%s",
+                                 model->params[b->params[k]].name);
+                count += b->count;
+            }
+            cr_expect_eq(count, model_param_elements(model, false));
+            layout_close(&layout);
+        }
 }

@@ -24,7 +24,7 @@ static int ddp_reduce(struct stage *stage, int bucket)
     void *gradient = stage_full_gradient(stage, bucket);
     void *comm_buffer;
     TRY(stage_to_comm_buffer(stage, bucket, gradient, dtype, &comm_buffer));
-    TRY(exchange_all_reduce(&stage->exchange, comm_buffer, b->count, communication));
+    TRY(exchange_all_reduce(stage_exchange(stage, bucket), comm_buffer, b->count, communication));
     if (comm_buffer == gradient)
         return ERR_NONE;
     return move_cast(&stage->move, TIER_DEVICE, comm_buffer, communication, gradient, dtype, b->count, false);

@@ -114,7 +114,7 @@ int prefetcher_fetch(struct prefetcher *p, int bucket, void *full)
 {
     const struct bucket *b = &p->setting.layout->buckets[bucket];
     const struct placement *placement = &p->setting.placements[bucket];
-    const struct exchange *exchange = p->setting.exchange;
+    const struct exchange *exchange = b->expert ? p->setting.experts : p->setting.exchange;
     enum dtype precision = p->setting.config->precision;
     if (placement->parameter_tier == TIER_DEVICE)
         return exchange_all_gather(exchange, b, placement->parameter, full, precision);

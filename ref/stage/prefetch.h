@@ -31,6 +31,7 @@ struct prefetcher_setting {
     const struct layout *layout;
     const struct placement *placements;  // by bucket: the rank's shards of parameters, on any tier
     const struct exchange *exchange;
+    const struct exchange *experts;    // among the ranks that share a bucket of experts
     const struct exchange *secondary;  // hpZ: among the ranks that hold a second copy together; null: there is none
     const struct move *move;
     struct tier *tier;

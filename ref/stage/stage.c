@@ -40,10 +40,12 @@ int stage_plan(const struct stage_operations *operations, const struct stage_set
         .ranks = comm_world(setting->comm),
         .move = out->move,
         .replicated = operations->replicates_update,
-        .shard = operations->replicates_update ? 0 : comm_rank(out->shard_comm),
+        .expert_comm = out->expert_comm,
         .threads = setting->threads,
     };
     TRY(operations->open(out));
+    for (int i = 0; i < out->layout.bucket_count; i++)
+        out->placements[i].shard = stage_shard(out, i);
     return optimizer_open(&out->optimizer);
 }
 

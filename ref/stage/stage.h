@@ -74,13 +74,16 @@ struct stage {
     struct comm *shard_comm;    // the ranks over which states are partitioned: the whole world, or a group of it
     struct comm *replica_comm;  // the ranks with this rank's shards; null: there are none but this one
     struct comm
-        *secondary_comm;   // hpZ: the ranks of the shard group that hold a second copy of the parameters; null: none
-    struct layout layout;  // the parameters in buckets, and the buckets' shards
-    struct placement *placements;  // by bucket: where each of its states lives
+        *secondary_comm;  // hpZ: the ranks of the shard group that hold a second copy of the parameters; null: none
+    struct comm *expert_comm;       // the ranks that hold all experts together; null: every rank holds all
+    struct comm *expert_data_comm;  // then: the ranks with this rank's experts
+    struct layout layout;           // the parameters in buckets, and the buckets' shards
+    struct placement *placements;   // by bucket: where each of its states lives
     struct optimizer optimizer;
     struct exchange exchange;   // collectives over buckets, among the ranks of the shard group,
     struct exchange replicas;   // among the replicas,
-    struct exchange secondary;  // and among the ranks of the secondary partition
+    struct exchange secondary;  // among the ranks of the secondary partition,
+    struct exchange experts;    // and, for experts, among the ranks that hold the same ones
     struct move move;           // copies between tiers
     int micro;                  // micro-step of the present step, from 0
 
@@ -103,6 +106,9 @@ struct stage {
     size_t name_count;
 };
 
+// With expert parallelism a rank's model is a part (part.h): it has some of the experts. These lie in
+// buckets of their own, whose "rank" and "world" mean the ranks with the same experts (stage_mesh.c).
+//
 // With a mesh of replicas (config.mesh) a shard group partitions the states: for shards and buckets, "rank" and "world"
 // mean the group's. Replicas hold the same states bit by bit (stage_mesh.c).
 
@@ -135,8 +141,13 @@ int stage_step(struct stage *stage, bool *applied);
 // The buckets in which a layer's parameters lie; *next starts as 0. False when there are no more.
 bool stage_next_bucket(const struct stage *stage, int layer, int *next, int *bucket);
 
-// The shard that this rank owns of a bucket: its rank in the shard group, or 0 where every rank owns everything.
+// The shard that this rank owns of a bucket: its rank among those that share the bucket, or 0 where every rank owns
+// everything.
 int stage_shard(const struct stage *stage, int bucket);
+
+// The ranks over which a bucket is partitioned and its gradient summed: those of the shard group, or for experts those
+// that hold them; and the collectives among them.
+const struct exchange *stage_exchange(const struct stage *stage, int bucket);
 
 // --- For checks and checkpoints: outside the executor, which must be idle, and uncounted ---
 

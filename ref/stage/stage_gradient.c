@@ -131,6 +131,7 @@ int stage_scatter_gradient(struct stage *stage, int bucket)
     const struct bucket *b = &stage->layout.buckets[bucket];
     const struct config *config = stage->setting.config;
     const struct placement *placement = &stage->placements[bucket];
+    const struct exchange *exchange = stage_exchange(stage, bucket);
     enum dtype dtype = config->communication_dtype;
     bool add = stage->micro > 0, sums_replicas = stage_sums_replicas(stage) && !add;
     void *gradient = close_gradient_buffer(stage, bucket), *comm_buffer;
@@ -140,8 +141,8 @@ int stage_scatter_gradient(struct stage *stage, int bucket)
     bool direct = !add && dtype == config->accumulation_dtype && placement->gradient_tier == TIER_DEVICE;
     char *reduced_shard =
         direct ? placement->gradient_shard
-               : (char *)comm_buffer + bucket_shard_begin(b, comm_rank(stage->shard_comm)) * dtype_bytes(dtype);
-    TRY(exchange_reduce_scatter(&stage->exchange, b, comm_buffer, reduced_shard, dtype));
+               : (char *)comm_buffer + bucket_shard_begin(b, comm_rank(exchange->comm)) * dtype_bytes(dtype);
+    TRY(exchange_reduce_scatter(exchange, b, comm_buffer, reduced_shard, dtype));
     // With one micro-step the second hop follows the first; with more, all additions to the shard come between.
     if (sums_replicas)
         TRY(stage_sum_replicas(stage, bucket, reduced_shard));

@@ -9,6 +9,9 @@
 int stage_open_groups(struct stage *stage);
 void stage_close_groups(struct stage *stage);
 
+// Shards of buckets of experts where all others have `shards`; 0: experts are parameters like others.
+int stage_expert_shards(const struct stage *stage, int shards);
+
 // True in the micro-step that sums gradients over replicas.
 bool stage_sums_replicas(const struct stage *stage);
 

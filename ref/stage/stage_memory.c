@@ -122,6 +122,7 @@ int stage_open_full_params(struct stage *stage, int shards)
 {
     const struct layout_rule rule = {
         .shards = shards,
+        .expert_shards = stage_expert_shards(stage, shards),
         .merge_layers = true,
         .bucket_elements = stage->setting.config->reduce_bucket_size,
     };

@@ -10,6 +10,11 @@
 // hpZ (ZeRO++, section 3.2) is another use of groups: states are partitioned over the whole shard group, and
 // consecutive ranks of it hold a second copy of the parameters together, from which backward gathers (zero3.c).
 
+// Expert parallelism is a third: the ranks of data parallelism are expert x expert data. An expert group holds all
+// experts together, and exchanges tokens in forward and backward, so that a rank's gradient of its experts is already a
+// sum over the group. It is reduced, and its states are partitioned, among the ranks with the same experts. It is a sum
+// over all ranks of data parallelism all the same, by whose number the update divides it.
+
 // Makes a world of the ranks that share this rank's group of that kind.
 static int split(struct stage *stage, enum mesh_kind kind, struct comm **out)
 {
@@ -48,18 +53,37 @@ int stage_open_groups(struct stage *stage)
                                         config->allgather_bucket_size};
     if (config->secondary_ranks > 1)
         TRY(split_secondary(stage, config->secondary_ranks));
-    stage->replicas = stage->secondary = stage->exchange;
+    stage->replicas = stage->secondary = stage->experts = stage->exchange;
     stage->replicas.comm = stage->replica_comm;
     stage->secondary.comm = stage->secondary_comm;
+    if (stage->mesh.expert > 1) {
+        TRY(split(stage, MESH_EXPERT, &stage->expert_comm));
+        TRY(split(stage, MESH_EXPERT_DATA, &stage->expert_data_comm));
+    }
+    stage->experts.comm = stage->expert_data_comm;
     return ERR_NONE;
 }
 
 void stage_close_groups(struct stage *stage)
 {
     comm_close(stage->secondary_comm);
+    comm_close(stage->expert_data_comm);
+    comm_close(stage->expert_comm);
     if (stage->shard_comm != stage->setting.comm)
         comm_close(stage->shard_comm);
     comm_close(stage->replica_comm);
+}
+
+const struct exchange *stage_exchange(const struct stage *stage, int bucket)
+{
+    return stage->layout.buckets[bucket].expert ? &stage->experts : &stage->exchange;
+}
+
+int stage_expert_shards(const struct stage *stage, int shards)
+{
+    if (!stage->expert_data_comm)
+        return 0;
+    return shards > 1 ? comm_world(stage->expert_data_comm) : 1;
 }
 
 bool stage_sums_replicas(const struct stage *stage)

@@ -11,7 +11,7 @@
 static int collect(struct stage *stage, int bucket, const void *shard, void *full, enum dtype dtype)
 {
     const struct bucket *b = &stage->layout.buckets[bucket];
-    struct comm *comm = stage->shard_comm;
+    struct comm *comm = stage_exchange(stage, bucket)->comm;
     if (bucket_is_replicated(b)) {
         if (full != shard)
             TRY(bytes_copy(full, shard, b->count * dtype_bytes(dtype)));
@@ -31,7 +31,7 @@ static int collect(struct stage *stage, int bucket, const void *shard, void *ful
 
 int stage_shard(const struct stage *stage, int bucket)
 {
-    return bucket_is_replicated(&stage->layout.buckets[bucket]) ? 0 : comm_rank(stage->shard_comm);
+    return bucket_is_replicated(&stage->layout.buckets[bucket]) ? 0 : comm_rank(stage_exchange(stage, bucket)->comm);
 }
 
 // Copies between memory and a state's location; through a buffer if that is on NVMe.

@@ -8,7 +8,7 @@
 
 int stage_gather_full(struct stage *stage, int bucket)
 {
-    return exchange_all_gather(&stage->exchange, &stage->layout.buckets[bucket], NULL,
+    return exchange_all_gather(stage_exchange(stage, bucket), &stage->layout.buckets[bucket], NULL,
                                stage->placements[bucket].full_params, stage->setting.config->precision);
 }
 

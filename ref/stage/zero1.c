@@ -21,11 +21,11 @@ static int zero1_reduce(struct stage *stage, int bucket)
     const struct bucket *b = &stage->layout.buckets[bucket];
     enum dtype dtype = stage->setting.config->accumulation_dtype;
     enum dtype communication = stage->setting.config->communication_dtype;
-    int rank = comm_rank(stage->shard_comm);
+    int rank = stage_shard(stage, bucket);
     void *gradient = stage_full_gradient(stage, bucket);
     void *comm_buffer;
     TRY(stage_to_comm_buffer(stage, bucket, gradient, dtype, &comm_buffer));
-    TRY(exchange_reduce_scatter(&stage->exchange, b, comm_buffer, NULL, communication));
+    TRY(exchange_reduce_scatter(stage_exchange(stage, bucket), b, comm_buffer, NULL, communication));
     char *reduced_shard = (char *)comm_buffer + bucket_shard_begin(b, rank) * dtype_bytes(communication);
     if (stage_sums_replicas(stage))
         TRY(stage_sum_replicas(stage, bucket, reduced_shard));

@@ -12,6 +12,7 @@ static int zero3_open(struct stage *stage)
     const struct config *config = stage->setting.config;
     const struct layout_rule rule = {
         .shards = comm_world(stage->shard_comm),
+        .expert_shards = stage_expert_shards(stage, comm_world(stage->shard_comm)),
         .cut_frozen = true,
         .owners_in_turn = config->partitioning == PARTITION_OWNER_BROADCAST,
         .persistence_threshold = config->param_persistence_threshold,
@@ -28,6 +29,7 @@ static int zero3_open(struct stage *stage)
         .layout = &stage->layout,
         .placements = stage->placements,
         .exchange = &stage->exchange,
+        .experts = &stage->experts,
         .secondary = stage->secondary_comm ? &stage->secondary : NULL,
         .move = &stage->move,
         .tier = stage->setting.tier,

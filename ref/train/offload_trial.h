@@ -40,6 +40,7 @@ struct offload_trial {
     int tensor;     // ranks that cut each layer; 0: none do
     int pipeline;   // stages of a pipeline; 0: none
     bool gpipe;     // the schedule of its micro-batches
+    int experts;    // ranks that hold all experts together; 0: each does
     int secondary;  // ranks that hold a second copy of the parameters; 0: none
     int tiles;
     double clip;
@@ -92,6 +93,9 @@ static inline const char *offload_text(const struct offload_trial *t, char out[O
         snprintf(mesh, sizeof mesh,
                  "\"mesh\": \"replicate=%d,shard=%d,tensor=%d,pipeline=%d\", \"pipeline_schedule\": \"%s\", ", replicas,
                  t->world / replicas / tensor / stages, tensor, stages, t->gpipe ? "gpipe" : "1f1b");
+    if (t->experts)
+        snprintf(mesh, sizeof mesh, "\"mesh\": \"%s=%d,expert=%d\", ", t->stage ? "shard" : "replicate", t->world,
+                 t->experts);
     if (t->precision == DTYPE_FP16)
         snprintf(fp16, sizeof fp16,
                  "\"fp16\": {\"enabled\": true, \"initial_scale_power\": %d, "

@@ -55,7 +55,9 @@ static int parse(int argc, const char **argv, struct train_options *a)
         {"world", 'w', POPT_ARG_INT, &a->world, 0,
          "ranks: threads of this process, or the processes of mpirun or srun (default: 2, or the launcher's)", "N"},
         {"mesh", '\0', TEXT, &a->mesh, 0,
-         "replicate the shards of the states: replicate=R,shard=S, which is R x S ranks (default: one shard group)",
+         "replicate the shards of the states: replicate=R,shard=S, which is R x S ranks; or cut experts over E of S "
+         "ranks: "
+         "shard=S,expert=E (default: one shard group)",
          "MESH"},
         {"native-reduction", '\0', FLAG, &a->native_reduction, 0,
          "let MPI sum in its own order, and compare every bit with the canonical sum; needs a launcher", NULL},

@@ -62,6 +62,17 @@ int train_data_ranks(const struct train_setting *setting)
     return mesh_group_size(&mesh, MESH_DATA);
 }
 
+// The ranks of an expert group have different experts, and are ranks of data parallelism all the same.
+static int open_experts(struct train_rank *rank)
+{
+    const struct mesh *mesh = &rank->mesh;
+    TRY(mesh_check_model(mesh, 0, 0, rank->model->expert_count));
+    const struct model_place place = {0, 1, 0, 1, mesh_index_in(mesh, MESH_EXPERT, rank->rank), mesh->expert};
+    TRY(model_part_open(rank->setting->model, &place, &rank->part));
+    rank->model = &rank->part->model;
+    return ERR_NONE;
+}
+
 int train_part_open(struct train_rank *rank)
 {
     const struct train_setting *setting = rank->setting;
@@ -70,13 +81,20 @@ int train_part_open(struct train_rank *rank)
     rank->data_rank = mesh_index_in(mesh, MESH_DATA, rank->rank);
     rank->model = setting->model;
     rank->data_comm = rank->comm;
+    if (setting->model->expert_count > 0 && setting->accelerator)
+        return err_set(ERR_USAGE, "the model %s: mixtures of experts run in host memory alone: leave out the device",
+                       setting->model->name);
     if (mesh_parts(mesh) == 1)
-        return ERR_NONE;
+        return mesh->expert > 1 ? open_experts(rank) : ERR_NONE;
     if (setting->schedule.mode == EXECUTOR_DRY)
         return err_set(ERR_USAGE, "plans and dry runs support meshes of replicate and shard alone");
     TRY(check_recipe(rank));
-    const struct model_place place = {mesh_index_in(mesh, MESH_TENSOR, rank->rank), mesh->tensor,
-                                      mesh_index_in(mesh, MESH_PIPELINE, rank->rank), mesh->pipeline};
+    const struct model_place place = {mesh_index_in(mesh, MESH_TENSOR, rank->rank),
+                                      mesh->tensor,
+                                      mesh_index_in(mesh, MESH_PIPELINE, rank->rank),
+                                      mesh->pipeline,
+                                      0,
+                                      1};
     TRY(model_part_open(setting->model, &place, &rank->part));
     rank->model = &rank->part->model;
     TRY(split(rank, data_of, &rank->parts_comm));
@@ -154,8 +172,25 @@ static int visit_bucket(struct train_rank *rank, struct train_bucket *b, train_v
     return code;
 }
 
+// Every rank has all buckets but those of other ranks' experts, which lie in the same places.
+static int each_bucket_of_experts(struct train_rank *rank, train_visit *visit, void *context)
+{
+    const struct layout *layout = &rank->stage.layout;
+    for (int i = 0; i < layout->bucket_count; i++) {
+        bool expert = layout->buckets[i].expert;
+        for (int part = 0; part < (expert ? rank->mesh.expert : 1); part++) {
+            struct train_bucket b = {
+                .first_rank = part, .index = i, .mine = !expert || part == rank->part->place.expert};
+            TRY(visit_bucket(rank, &b, visit, context));
+        }
+    }
+    return ERR_NONE;
+}
+
 int train_each_bucket(struct train_rank *rank, train_visit *visit, void *context)
 {
+    if (rank->mesh.expert > 1)
+        return each_bucket_of_experts(rank, visit, context);
     int own_part = part_of(&rank->mesh, rank->rank);
     for (int part = 0; part < mesh_parts(&rank->mesh); part++) {
         struct train_bucket b = {.first_rank = first_rank_of(&rank->mesh, part), .mine = part == own_part};

@@ -81,6 +81,7 @@ static int open_runs(struct train_rank *rank)
         TRY(model_run_open(rank->model, config->micro_batch, config->precision, config->activation_checkpointing,
                            rank->tier, &rank->runs[i]));
         rank->runs[i]->tensor_comm = rank->tensor_comm;
+        rank->runs[i]->expert_comm = rank->stage.expert_comm;
     }
     return activations_open(rank->model, config, in_flight, &rank->stage.move, rank->tier, &rank->activations);
 }

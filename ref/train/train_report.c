@@ -145,7 +145,10 @@ static void print_marks(const struct train_setting *setting, const struct train_
     if (setting->buffered && config_uses_nvme(setting->config))
         fprintf(out, "  BUFFERED: NVMe through the page cache, not the disk's speed\n");
     char mesh[MESH_TEXT_BYTES];
-    if (setting->config->mesh.replicate > 1)
+    if (setting->config->mesh.expert > 1)
+        fprintf(out, "  mesh %s: sums of experts within expert groups, then over the ranks with the same experts\n",
+                mesh_text(&setting->config->mesh, mesh));
+    else if (setting->config->mesh.replicate > 1)
         fprintf(out, "  mesh %s: sums within shard groups, then over replicas\n",
                 mesh_text(&setting->config->mesh, mesh));
     if (mesh_parts(&setting->config->mesh) > 1)

@@ -33,6 +33,7 @@ struct compute_arguments {
     int layer, param_count;
     enum pass pass;
     float loss_scale;
+    size_t exchanged_bytes;
     double *loss;  // the last layer's forward adds to it
 };
 
@@ -47,6 +48,24 @@ static int run_compute(void *arguments)
     if (a->loss)
         *a->loss += model_loss(a->run);
     return ERR_NONE;
+}
+
+// The bytes that the layer's exchanges of tokens send: two exchanges, and two more where forward is computed again.
+static size_t exchanged_bytes(const struct train_rank *rank, int layer, enum pass pass)
+{
+    const struct config *config = rank->setting->config;
+    struct comm *comm = rank->stage.expert_comm;
+    size_t times = pass == PASS_BACKWARD && config->activation_checkpointing ? 4 : 2;
+    size_t others = comm ? (size_t)comm_world(comm) - 1 : 0;
+    return times * others * model_token_bytes(rank->model, layer, config->micro_batch);
+}
+
+static void count_exchanges(const void *arguments)
+{
+    const struct compute_arguments *a = arguments;
+    if (a->exchanged_bytes > 0)
+        ledger_send_all(comm_ledger(a->run->expert_comm), PURPOSE_OTHER, OPERATION_ALL_TO_ALL,
+                        a->pass == PASS_BACKWARD && a->run->checkpointing ? 4 : 2, a->exchanged_bytes);
 }
 
 static int issue_compute(struct train_rank *rank, int layer, enum pass pass, int micro, void *checkpoint)
@@ -65,6 +84,7 @@ static int issue_compute(struct train_rank *rank, int layer, enum pass pass, int
         .param_count = model->param_count,
         .pass = pass,
         .loss_scale = (float)scaler_scale(&rank->stage.optimizer.scaler),
+        .exchanged_bytes = exchanged_bytes(rank, layer, pass),
         .loss = layer == model->layer_count - 1 ? &rank->loss : NULL,
     };
     memcpy(a + 1, rank->stage.params, params_bytes);
@@ -94,12 +114,13 @@ static int issue_compute(struct train_rank *rank, int layer, enum pass pass, int
     return executor_issue(rank->executor, &(struct executor_operation){
                                               .name = pass == PASS_FORWARD ? "forward" : "backward",
                                               .lane = LANE_COMPUTE,
-                                              .meets = rank->tensor_comm != NULL,
+                                              .meets = rank->tensor_comm || a->exchanged_bytes > 0,
                                               .run = run_compute,
                                               .arguments = a,
                                               .arguments_bytes = sizeof *a + params_bytes + gradients_bytes,
                                               .spans = spans,
                                               .span_count = count,
+                                              .count = count_exchanges,
                                               .flops = passes * model_layer_flops(model, layer, config->micro_batch),
                                               .work_bytes = executor_span_bytes(spans + 2, count - 2),
                                           });

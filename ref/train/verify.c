@@ -127,13 +127,13 @@ static void lay_out(const struct train_rank *rank, const struct train_bucket *b,
     }
 }
 
-// Rank 0 collects and compares fp32 states, and so does the first rank of every replica and of every part. Every rank
+// Rank 0 collects and compares fp32 states, and so does the first rank of every replica, part and expert. Every rank
 // compares its parameters in the model's dtype with those that rank 0 sends.
 static int compare_bucket(struct train_rank *rank, const struct train_bucket *b, void *context)
 {
     static const char *const names[] = {"parameter", "exp_avg", "exp_avg_sq"};
     bool sends = rank->stage.replica_comm || rank->part;
-    bool first = sends ? comm_rank(rank->stage.shard_comm) == 0 : rank->rank == 0;
+    bool first = b->mine && comm_rank(stage_exchange(&rank->stage, b->index)->comm) == 0 && (sends || rank->rank == 0);
     for (int state = 0; state < STATE_COUNT && !b->frozen; state++) {
         if (b->mine)
             TRY(stage_collect(&rank->stage, b->index, (enum state)state, rank->full));
@@ -141,7 +141,7 @@ static int compare_bucket(struct train_rank *rank, const struct train_bucket *b,
             lay_out(rank, b, state, sizeof(float));
         if (sends)
             TRY(comm_broadcast(rank->comm, rank->expected, b->count * sizeof(float), 0));
-        if (b->mine && first)
+        if (first)
             compare(rank, b, names[state], sizeof(float), context);
     }
     size_t element_bytes = dtype_bytes(rank->setting->config->precision);
