@@ -10,7 +10,8 @@
 // A guess that may hold in a different way for each element must explain at least this many.
 enum { TELLING_COUNT = 8 };
 
-bool row_guessed(const struct row *row)
+// True if row->guess was used in every element whose m is wrong, and differs from the expected gradient.
+static bool row_guessed(const struct row *row)
 {
     bool tells = false;
     for (size_t at = 0; at < row->count; at++) {

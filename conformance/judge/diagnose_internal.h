@@ -24,9 +24,6 @@ struct row {
 // Near enough to be the same quantity, computed in another way.
 bool value_near(double a, double b);
 
-// True if row->guess was used in every element whose m is wrong, and differs from the expected gradient.
-bool row_guessed(const struct row *row);
-
 // Gradients of one step: bit R of `ranks` for rank R, bit K of `micros` for micro-step K, each times `weight`.
 struct addends {
     int step;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A weight is believed if so many elements speak for each.
+// A weight is believed if at least this many elements speak for each.
 enum { ELEMENTS_PER_WEIGHT = 4, WEIGHT_COUNT_MAX = 32 };
 
 // True if gradients have gone through a 16-bit format on their way.

@@ -15,7 +15,7 @@
 // Apart from those of collectives, whose tag is 0.
 enum { MESSAGE_TAG = 1 };
 
-// What a rank sent before it left may arrive this long after the notice of that.
+// A message that a rank sent before it left may arrive this long after the notice.
 static const uint64_t left_limit_ns = 500000000u;
 
 // As comm_mpi_wait, for transfers between this rank and one peer: its departure is an error as well.

@@ -43,8 +43,9 @@ int model_part_open(const struct model *whole, const struct model_place *place, 
 // Null-safe.
 void model_part_close(struct model_part *part);
 
-// What crosses the borders of pipeline parts, in a run's memory: the activations that the part's first layer reads and
-// its last layer writes, and the gradient, first of what was written, then of what was read. All fp32, of one size.
+// The values that cross the borders of pipeline parts, in a run's memory: the activations that the part's first layer
+// reads and its last layer writes, and the gradient, first of what was written, then of what was read. All fp32, of one
+// size.
 struct model_border {
     void *input, *output, *gradient;
     size_t bytes;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training in pipelines: with both schedules, every stage of ZeRO that a pipeline allows, tier, dtype, accumulation and
-// executor, every bit is unsharded Adam's, the bytes held and sent are the formulas', and the digest is that of the
-// same ranks of data parallelism without a pipeline.
+// executor, every bit is unsharded Adam's, the bytes held and sent are the formulas', and the digest equals
+// that of data parallelism without a pipeline.
 #include "base/folder_test.h"
 #include "ref/comm/mpirun_test.h"
 #include "ref/train/offload_trial.h"

@@ -12,7 +12,7 @@
 
 #include "base/err.h"
 
-// What a message carries: the upper half of its tag; the micro-batch is the lower half.
+// The kind of value that a message carries: the upper half of its tag; the micro-batch is the lower half.
 enum { TAG_ACTIVATIONS, TAG_GRADIENTS, TAG_TIED_GRADIENT, TAG_TIED_WEIGHT };
 
 struct message {
