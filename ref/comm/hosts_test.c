@@ -105,22 +105,26 @@ Test(hosts, the_host_with_a_slow_link_is_named)
 }
 
 // Of four hosts, two have a slow link between them and fast ones to the others: neither is named as slow.
+// Other programs on the processors slow a link as well, so that a run in which they did may be followed by another.
 Test(hosts, a_slow_link_between_two_hosts_is_told_from_a_slow_host)
 {
+    enum { ATTEMPTS = 3 };
     char command[PATH_MAX + 128];
-    int status;
+    bool told = false;
     MPI_OR_SKIP();
     snprintf(command, sizeof command, "mpirun -n 4 '%s/zerogauge' bench links --quick --repeat 3 --sizes 128K",
              ZG_BINARY_DIR);
-    if (!hosts("4 --rate 10 --slow 2:4", command, &status))
-        return;
-    cr_expect_eq(status, 0, "%s", output);
-    const char *bandwidth = strstr(output, "lane=bandwidth");
-    cr_assert_not_null(bandwidth, "%s", output);
-    cr_expect_not_null(strstr(bandwidth, "SLOW     the link between hosts host2 (rank 1) and host4 (rank 3) takes "),
-                       "%s", output);
-    cr_expect_null(strstr(bandwidth, "the link of host host2"), "%s", output);
-    cr_expect_null(strstr(bandwidth, "the link of host host4"), "%s", output);
+    for (int i = 0; i < ATTEMPTS && !told; i++) {
+        int status;
+        if (!hosts("4 --rate 10 --slow 2:4", command, &status))
+            return;
+        cr_expect_eq(status, 0, "%s", output);
+        const char *bandwidth = strstr(output, "lane=bandwidth");
+        cr_assert_not_null(bandwidth, "%s", output);
+        told = strstr(bandwidth, "SLOW     the link between hosts host2 (rank 1) and host4 (rank 3) takes ") &&
+               !strstr(bandwidth, "the link of host host2") && !strstr(bandwidth, "the link of host host4");
+    }
+    cr_expect(told, "%s", output);
 }
 
 Test(hosts, the_host_with_a_delayed_link_is_named)
