@@ -102,7 +102,8 @@ int comm_barrier(struct comm *comm);
 // another arrive in the order of the sends. A send copies its message and returns, unless the one before it to this
 // peer has not been received yet: then it may wait for that, so that memory of the transport holds one message from
 // each rank to each other at most. The receiver names the size and the tag that it expects; another message, or a peer
-// that fails or leaves, is an error on both ranks. ERR_USAGE: NCCL, whose ranks have no messages here.
+// that fails or leaves, is an error on both ranks. Supports host memory only. ERR_USAGE: NCCL, whose ranks have no
+// messages here.
 int comm_send(struct comm *comm, int peer, uint64_t tag, const void *buffer, size_t bytes);
 int comm_receive(struct comm *comm, int peer, uint64_t tag, void *buffer, size_t bytes);
 

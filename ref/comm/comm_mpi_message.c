@@ -3,7 +3,6 @@
 // while the rank does other work; its kind goes first, in a message of its own.
 #include "ref/comm/comm_mpi.h"
 
-#include "ref/arithmetic/accelerator.h"
 #include "base/clock.h"
 #include "base/err.h"
 
@@ -87,8 +86,8 @@ int comm_mpi_send_message(struct comm *comm, const struct comm_message *message)
     comm_mpi_take_notices(mpi);
     TRY(comm_mpi_check(mpi));
     TRY(prepare(mpi, box, message));
-    TRY(bytes_copy(box->memory, message->buffer, bytes));
-    TRY(accelerator_wait());
+    if (bytes > 0)
+        memcpy(box->memory, message->buffer, bytes);
     box->kind = message->kind;
     TRY(comm_mpi_code(MPI_Isend(&box->kind, (int)sizeof box->kind, MPI_BYTE, message->peer, MESSAGE_TAG, mpi->data,
                                 &box->requests[box->request_count++]),

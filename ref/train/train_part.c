@@ -88,6 +88,8 @@ int train_part_open(struct train_rank *rank)
         return mesh->expert > 1 ? open_experts(rank) : ERR_NONE;
     if (setting->schedule.mode == EXECUTOR_DRY)
         return err_set(ERR_USAGE, "plans and dry runs support meshes of replicate and shard alone");
+    if (setting->accelerator)
+        return err_set(ERR_USAGE, "tensor and pipeline parallelism run in host memory alone: leave out the device");
     TRY(check_recipe(rank));
     const struct model_place place = {mesh_index_in(mesh, MESH_TENSOR, rank->rank),
                                       mesh->tensor,
@@ -101,9 +103,6 @@ int train_part_open(struct train_rank *rank)
     TRY(split(rank, part_of, &rank->data_comm));
     if (mesh->tensor == 1)
         return ERR_NONE;
-    if (setting->accelerator)
-        return err_set(ERR_USAGE, "tensor parallelism runs in host memory alone: leave out the device, or tensor=%d",
-                       mesh->tensor);
     return split(rank, tensor_group_of, &rank->tensor_comm);
 }
 

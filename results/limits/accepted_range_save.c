@@ -170,7 +170,9 @@ static int write_new(const char *path, json_t *root)
 {
     FILE *file;
     char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) : NULL;
-    int rc = text ? file_create(path, &file) : err_set(ERR_MEMORY, "no memory for accepted ranges");
+    if (!text)
+        return err_set(ERR_MEMORY, "--save-ranges: no memory for accepted ranges");
+    int rc = file_create(path, &file);
     if (rc == ERR_NONE) {
         fprintf(file, "%s\n", text);
         rc = file_finish(file, path, ERR_NONE);
