@@ -98,7 +98,8 @@ static int check_mesh(const struct config_doc *doc, const char *key, const struc
 {
     const struct mesh *mesh = &config->mesh;
     if (mesh->expert > 1 && mesh_parts(mesh) > 1)
-        return config_doc_fail(doc, key, "has expert=%d beside tensor=%d and pipeline=%d, expected one kind of them",
+        return config_doc_fail(doc, key,
+                               "has expert=%d beside tensor=%d and pipeline=%d, expected only one of the three above 1",
                                mesh->expert, mesh->tensor, mesh->pipeline);
     if (mesh->expert > 1 && mesh->replicate > 1 && config->stage > 0)
         return config_doc_fail(doc, key, "has replicate=%d beside expert=%d, expected one of them to be 1",

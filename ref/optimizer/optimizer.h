@@ -15,6 +15,11 @@
 
 #include <stdbool.h>
 
+// Adam's states of a bucket: the parameters that it updates, and the moments.
+struct adam_states {
+    float *master, *exp_avg, *exp_avg_sq;
+};
+
 // Where a bucket's states live on this rank: this rank's shard, unless said otherwise. An address on NVMe only names
 // the bytes there (tier_nvme.h).
 struct placement {
@@ -28,9 +33,7 @@ struct placement {
     void *secondary;              // hpZ: this rank's part of the second copy of the parameters, on the device
     void *pending;                // delayed or speculative update: updated parameters that forward may not see yet
     void *other_gradient_shard;   // delayed update: the gradient of the other step
-    struct speculated {
-        float *master, *exp_avg, *exp_avg_sq;
-    } speculated;  // speculative update: the states after the step, until it is decided
+    struct adam_states speculated;  // speculative update: the states after the step, until it is decided
 };
 
 struct optimizer {

@@ -9,8 +9,8 @@
 //   skipped                what was written is forgotten
 //
 // The states before the step stay as they are until the commit, so that nothing is ever undone by arithmetic: no bit
-// differs from an update after the decision. (SuperOffload, arXiv 2509.21271, section 4.4,
-// "speculation-then-validation", updates in place and undoes a step by an inverse of Adam, which rounds.) The price is
+// differs from an update after the decision. (The speculation-then-validation of
+// SuperOffload, arXiv 2509.21271, updates in place and undoes a step by an inverse of Adam, which rounds.) The price is
 // room for the states twice, where they are offloaded: on NVMe a second range that costs no transfer, on the host a
 // copy of the states in memory.
 #include "ref/optimizer/optimizer_internal.h"

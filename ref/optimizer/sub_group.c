@@ -188,8 +188,8 @@ static int update_sub_group(struct optimizer *o, int bucket, size_t from, size_t
     const struct placement *placement = &o->placements[bucket];
     enum ledger_tier here = optimizer_tier(placement), states = placement->optimizer_tier;
     size_t gradient_bytes = dtype_bytes(o->config->accumulation_dtype), model_bytes = dtype_bytes(o->config->precision);
-    struct speculated present = {placement->master, placement->exp_avg, placement->exp_avg_sq};
-    struct speculated goal = speculative ? placement->speculated : present;
+    struct adam_states present = {placement->master, placement->exp_avg, placement->exp_avg_sq};
+    struct adam_states goal = speculative ? placement->speculated : present;
     struct location target = target_of(placement, o->delays || speculative);
     bool copies = target.address != (void *)placement->master;
     target.address = element(target.address, from, model_bytes);

@@ -54,7 +54,7 @@ static int allocate_waiting(struct stage *stage)
 // Moments and master parameters: those that tier_of gives, of every bucket.
 static int allocate_states(struct stage *stage, enum ledger_tier (*moments)(const struct stage *stage, int bucket),
                            enum ledger_tier (*masters)(const struct stage *stage, int bucket),
-                           struct speculated states[])
+                           struct adam_states states[])
 {
     int trainable_count = stage->layout.trainable_count;
     const struct stage_shards shards[] = {
@@ -67,14 +67,14 @@ static int allocate_states(struct stage *stage, enum ledger_tier (*moments)(cons
     TRY(stage_allocate_shards(stage, &shards[1], exp_avg_sq));
     TRY(stage_allocate_shards(stage, &shards[2], master));
     for (int i = 0; i < trainable_count; i++)
-        states[i] = (struct speculated){master[i], exp_avg[i], exp_avg_sq[i]};
+        states[i] = (struct adam_states){master[i], exp_avg[i], exp_avg_sq[i]};
     return ERR_NONE;
 }
 
 int stage_allocate_optimizer(struct stage *stage)
 {
     int trainable_count = stage->layout.trainable_count;
-    struct speculated states[trainable_count + 1], speculated[trainable_count + 1];
+    struct adam_states states[trainable_count + 1], speculated[trainable_count + 1];
     TRY(allocate_states(stage, moment_tier, master_tier, states));
     TRY(allocate_states(stage, speculated_tier, speculated_tier, speculated));
     for (int i = 0; i < trainable_count; i++) {

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training with expert parallelism: on every mesh, stage, tier, dtype, accumulation and schedule, every bit of every
 // expert on every rank is unsharded Adam's, and the bytes held and moved are the formulas'.
-#include "base/folder_test.h"
-#include "ref/comm/mpirun_test.h"
-#include "ref/train/offload_trial.h"
-
-#include <limits.h>
+#include "ref/train/mesh_trial.h"
 
 static const char *const models[] = {"gpt-nano:layers=1,experts=4,top=2,capacity=1.25", "gpt-nano:experts=4",
                                      "gpt-nano:layers=1,experts=8,top=2,capacity=0.7",
@@ -15,14 +11,6 @@ static const struct {
     int world, experts;
 } meshes[] = {{2, 2}, {4, 2}, {4, 4}, {6, 2}, {4, 1}, {2, 2}, {4, 2}};
 
-static const struct executor_schedule schedules[] = {
-    {EXECUTOR_SERIAL, 0}, {EXECUTOR_OVERLAP, 0}, {EXECUTOR_CHAOS, 1}, {EXECUTOR_CHAOS, 2}};
-
-// Precision, communication and accumulation of gradients.
-static const enum dtype dtypes[][3] = {{DTYPE_FP32, DTYPE_FP32, DTYPE_FP32}, {DTYPE_BF16, DTYPE_BF16, DTYPE_BF16},
-                                       {DTYPE_BF16, DTYPE_FP32, DTYPE_FP32}, {DTYPE_FP16, DTYPE_FP16, DTYPE_FP32},
-                                       {DTYPE_FP32, DTYPE_BF16, DTYPE_FP32}, {DTYPE_BF16, DTYPE_BF16, DTYPE_FP32}};
-
 static struct offload_trial trial_of(int number, int stage)
 {
     const int mesh = number % 7, dtype = number % 6;
@@ -30,9 +18,7 @@ static struct offload_trial trial_of(int number, int stage)
     trial.world = meshes[mesh].world;
     trial.experts = meshes[mesh].experts;
     trial.schedule = schedules[number / 3 % 4];
-    trial.precision = dtypes[dtype][0];
-    trial.communication = dtypes[dtype][1];
-    trial.sum = dtypes[dtype][2];
+    set_dtypes(&trial, dtypes[dtype]);
     trial.bucket = number % 3 ? 5000 : 640;
     trial.overlap_comm = number % 4 < 2;
     trial.contiguous = number % 5 != 0;
@@ -45,40 +31,26 @@ static struct offload_trial trial_of(int number, int stage)
     return trial;
 }
 
-// Sanitizers look at memory and threads, for which fewer trials do.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { TRIALS = 6 };
-#else
-enum { TRIALS = 28 };
-#endif
-
-static void expect_unsharded_adam(int stage)
-{
-    for (int number = 0; number < TRIALS; number++) {
-        struct offload_trial trial = trial_of(number, stage);
-        struct train_result result;
-        offload_demand(&trial, &result);
-    }
-}
+enum { TRIALS = SANITIZED ? 6 : 28 };
 
 Test(experts_train, data_parallel_concurrent_experts_are_unsharded_adams)
 {
-    expect_unsharded_adam(0);
+    demand_trials(trial_of, 0, TRIALS);
 }
 
 Test(experts_train, zero1_concurrent_experts_are_unsharded_adams)
 {
-    expect_unsharded_adam(1);
+    demand_trials(trial_of, 1, TRIALS);
 }
 
 Test(experts_train, zero2_concurrent_experts_are_unsharded_adams)
 {
-    expect_unsharded_adam(2);
+    demand_trials(trial_of, 2, TRIALS);
 }
 
 Test(experts_train, zero3_concurrent_experts_are_unsharded_adams)
 {
-    expect_unsharded_adam(3);
+    demand_trials(trial_of, 3, TRIALS);
 }
 
 Test(experts_train, offloaded_experts_are_unsharded_adams)
@@ -100,17 +72,11 @@ Test(experts_train, offloaded_experts_are_unsharded_adams)
         trial.parameter = tiers[tier][2];
         trial.owner_broadcast = false;
         trial.delay = number % 6 == 5 ? 2 : 0;
+        trial.speculative = !trial.delay && number % 2;
         trial.unchecked = number % 5 == 2;
         trial.activation = trial.checkpointing ? TIER_HOST : TIER_DEVICE;
         offload_demand(&trial, &result);
     }
-}
-
-static const char *digest_of(struct offload_trial trial, char digest[FILE_DIGEST_BYTES])
-{
-    struct train_result result;
-    offload_demand(&trial, &result);
-    return strcpy(digest, result.digest);
 }
 
 // An expert group of one rank is the plain stage. One of all ranks folds all sources in their order: where sums are not
@@ -136,55 +102,27 @@ Test(experts_train, groups_of_one_and_of_all_have_the_bits_of_plain_stages)
 // A run on one mesh, saved, and continued on another. Two ranks, where every mesh has the plain order.
 Test(experts_train, checkpoints_continue_on_any_other_mesh)
 {
-    static char output[1 << 16];
     static const char *const meshes_of[] = {"shard=2", "shard=2,expert=2"};
-    char folder[PATH_MAX], command[3 * PATH_MAX], digest[33], whole[33];
-    const char *train =
-        ZG_BINARY_DIR "/zerogauge train --model gpt-nano:experts=4,top=2 --set bf16.enabled=false --json";
-    folder_make(folder);
-    snprintf(command, sizeof command, "%s --preset zero2 --world 2 --steps 4 2>&1", train);
-    cr_assert_eq(command_run(command, output, sizeof output), 0, "%s", output);
-    digest_in(output, whole);
+    static const char words[] = "--model gpt-nano:experts=4,top=2 --set bf16.enabled=false";
+    char first[256], second[256], whole[33];
+    snprintf(first, sizeof first, "%s --preset zero2 --world 2 --steps 4", words);
+    train_digest(first, whole);
     for (int from = 0; from < 2; from++)
         for (int to = 0; to < 2; to++)
             for (int stage = 1; stage <= 3; stage += 2) {
-                snprintf(command, sizeof command,
-                         "%s --preset zero%d --mesh %s --steps 2 --save %s/%d%d%d 2>&1 && %s --preset zero%d --mesh %s "
-                         "--steps 4 --resume %s/%d%d%d 2>&1",
-                         train, stage, meshes_of[from], folder, from, to, stage, train, 4 - stage, meshes_of[to],
-                         folder, from, to, stage);
-                cr_assert_eq(command_run(command, output, sizeof output), 0, "%s: %s", command, output);
-                const char *last = strstr(output, "\"resumed_step\":2");
-                cr_assert_not_null(last, "%s", output);
-                while (last > output && last[-1] != '\n')
-                    last--;
-                digest_in(last, digest);
-                cr_expect_str_eq(digest, whole, "from %s to %s", meshes_of[from], meshes_of[to]);
+                snprintf(first, sizeof first, "--preset zero%d --mesh %s", stage, meshes_of[from]);
+                snprintf(second, sizeof second, "--preset zero%d --mesh %s", 4 - stage, meshes_of[to]);
+                expect_continuation(words, first, second, whole);
             }
-    folder_remove(folder);
 }
 
 Test(experts_train, processes_have_the_bits_of_threads)
 {
     MPI_OR_SKIP();
-    static char output[1 << 16];
-    static const char *const runs[] = {
-        "--preset zero3 --mesh shard=4,expert=2 --model gpt-nano:experts=4,top=2 --steps 3 --schedule chaos:3",
-        "--preset zero2 --mesh shard=4,expert=4 --model gpt-nano:experts=4 --steps 2 --set "
-        "gradient_accumulation_steps=2",
-    };
-    for (int i = 0; i < 2; i++) {
-        char command[PATH_MAX + 512], threads[33], processes[33];
-        snprintf(command, sizeof command, "'%s/zerogauge' train %s --verify --json 2>&1", ZG_BINARY_DIR, runs[i]);
-        cr_assert_eq(command_run(command, output, sizeof output), 0, "%s", output);
-        digest_in(output, threads);
-        char words[512];
-        snprintf(words, sizeof words, "train %s --verify --json", runs[i]);
-        cr_assert_eq(mpirun(4, "zerogauge", words, output, sizeof output), 0, "%s", output);
-        digest_in(output, processes);
-        cr_expect_eq(strlen(threads), 32);
-        cr_expect_str_eq(processes, threads, "%s", runs[i]);
-    }
+    expect_processes_as_threads("--preset zero3 --mesh shard=4,expert=2 --model gpt-nano:experts=4,top=2 --steps 3 "
+                                "--schedule chaos:3");
+    expect_processes_as_threads("--preset zero2 --mesh shard=4,expert=4 --model gpt-nano:experts=4 --steps 2 "
+                                "--set gradient_accumulation_steps=2");
 }
 
 // An expert that overflows on one rank stops the step of all. 2^40 overflows any gradient in fp16, 2^14 none.

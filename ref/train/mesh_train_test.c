@@ -1,24 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training on meshes of replicas: on every mesh, stage, tier, dtype, accumulation and schedule, every bit of every
 // replica is unsharded Adam's, and the bytes held and moved are the formulas'. Every rank has micro-batches of its own.
-#include "base/folder_test.h"
-#include "ref/comm/mpirun_test.h"
-#include "ref/train/offload_trial.h"
-
-#include <limits.h>
+#include "ref/train/mesh_trial.h"
 
 enum { MESH_COUNT = 10 };
 static const struct {
     int replicas, shards;
 } meshes[MESH_COUNT] = {{2, 2}, {3, 2}, {2, 3}, {4, 2}, {2, 4}, {6, 2}, {1, 4}, {4, 1}, {6, 1}, {1, 6}};
-
-static const struct executor_schedule schedules[] = {
-    {EXECUTOR_SERIAL, 0}, {EXECUTOR_OVERLAP, 0}, {EXECUTOR_CHAOS, 1}, {EXECUTOR_CHAOS, 2}};
-
-// Precision, communication and accumulation of gradients.
-static const enum dtype dtypes[][3] = {{DTYPE_FP32, DTYPE_FP32, DTYPE_FP32}, {DTYPE_BF16, DTYPE_BF16, DTYPE_BF16},
-                                       {DTYPE_BF16, DTYPE_FP32, DTYPE_FP32}, {DTYPE_FP16, DTYPE_FP16, DTYPE_FP32},
-                                       {DTYPE_FP32, DTYPE_BF16, DTYPE_FP32}, {DTYPE_BF16, DTYPE_BF16, DTYPE_FP32}};
 
 static struct offload_trial trial_of(int number, int stage)
 {
@@ -27,9 +15,7 @@ static struct offload_trial trial_of(int number, int stage)
     trial.replicas = meshes[mesh].replicas;
     trial.world = meshes[mesh].replicas * meshes[mesh].shards;
     trial.schedule = schedules[number / 3 % 4];
-    trial.precision = dtypes[dtype][0];
-    trial.communication = dtypes[dtype][1];
-    trial.sum = dtypes[dtype][2];
+    set_dtypes(&trial, dtypes[dtype]);
     trial.bucket = number % 3 ? 5000 : 64;
     trial.overlap_comm = number % 4 < 2;
     trial.contiguous = number % 5 != 0;
@@ -39,35 +25,21 @@ static struct offload_trial trial_of(int number, int stage)
     return trial;
 }
 
-// Sanitizers look at memory and threads, for which fewer trials do.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { TRIALS = 12 };
-#else
-enum { TRIALS = 60 };
-#endif
-
-static void expect_unsharded_adam(int stage)
-{
-    for (int number = 0; number < TRIALS; number++) {
-        struct offload_trial trial = trial_of(number, stage);
-        struct train_result result;
-        offload_demand(&trial, &result);
-    }
-}
+enum { TRIALS = SANITIZED ? 12 : 60 };
 
 Test(mesh_train, zero1_concurrent_on_meshes_is_unsharded_adam)
 {
-    expect_unsharded_adam(1);
+    demand_trials(trial_of, 1, TRIALS);
 }
 
 Test(mesh_train, zero2_concurrent_on_meshes_is_unsharded_adam)
 {
-    expect_unsharded_adam(2);
+    demand_trials(trial_of, 2, TRIALS);
 }
 
 Test(mesh_train, zero3_concurrent_on_meshes_is_unsharded_adam)
 {
-    expect_unsharded_adam(3);
+    demand_trials(trial_of, 3, TRIALS);
 }
 
 Test(mesh_train, offloaded_states_on_meshes_are_unsharded_adams)
@@ -88,6 +60,7 @@ Test(mesh_train, offloaded_states_on_meshes_are_unsharded_adams)
         trial.gradient = tiers[tier][1];
         trial.parameter = tiers[tier][2];
         trial.delay = number % 6 == 5 ? 2 : 0;
+        trial.speculative = !trial.delay && number % 2;
         trial.unchecked = number % 5 == 2;
         offload_demand(&trial, &result);
     }
@@ -108,6 +81,7 @@ Test(mesh_train, a_secondary_partition_has_the_bits_of_unsharded_adam)
         trial.parameter = tiers[number % 5 % 3];
         trial.optimizer = trial.gradient = trial.parameter;
         trial.delay = number % 4 == 3 && trial.optimizer != TIER_DEVICE ? 2 : 0;
+        trial.speculative = number % 4 == 1 && trial.optimizer != TIER_DEVICE;
         trial.max_in_cpu = number % 3 ? 0 : 3000;
         trial.prefetch = number % 4 ? 5000 : 0;
         trial.reuse = number % 6 == 2 ? 100000 : number % 6 == 3 ? 3000 : 0;
@@ -128,13 +102,6 @@ Test(mesh_train, gpts_on_meshes_are_unsharded_adams)
     }
 }
 
-static const char *digest_of(struct offload_trial trial, char digest[FILE_DIGEST_BYTES])
-{
-    struct train_result result;
-    offload_demand(&trial, &result);
-    return strcpy(digest, result.digest);
-}
-
 Test(mesh_train, groups_of_one_have_the_bits_of_plain_stages)
 {
     char mesh[FILE_DIGEST_BYTES], plain[FILE_DIGEST_BYTES];
@@ -143,9 +110,7 @@ Test(mesh_train, groups_of_one_have_the_bits_of_plain_stages)
             for (int dtype = 0; dtype < 5; dtype++) {
                 struct offload_trial trial =
                     OFFLOAD_TRIAL(.stage = stage, .world = 4, .accumulation = accumulation, .replicas = 1);
-                trial.precision = dtypes[dtype][0];
-                trial.communication = dtypes[dtype][1];
-                trial.sum = dtypes[dtype][2];
+                set_dtypes(&trial, dtypes[dtype]);
                 struct offload_trial one = trial;
                 one.replicas = 0;
                 cr_expect_str_eq(digest_of(trial, mesh), digest_of(one, plain), "replicate=1, %s",
@@ -178,50 +143,24 @@ Test(mesh_train, exact_sums_have_one_digest_on_every_mesh)
 // A run on one mesh, saved, and continued on another: with exact sums, the bits of a run on either.
 Test(mesh_train, checkpoints_continue_on_any_other_mesh)
 {
-    static char output[1 << 16];
     static const char *const meshes_of[] = {"replicate=2,shard=2", "replicate=4", "shard=4"};
-    char folder[PATH_MAX], command[3 * PATH_MAX], digest[33], whole[33];
-    const char *train = ZG_BINARY_DIR "/zerogauge train --model linear-exact --set bf16.enabled=false --json";
-    folder_make(folder);
-    snprintf(command, sizeof command, "%s --preset zero2 --world 4 --steps 4 2>&1", train);
-    cr_assert_eq(command_run(command, output, sizeof output), 0, "%s", output);
-    digest_in(output, whole);
+    static const char words[] = "--model linear-exact --set bf16.enabled=false";
+    char first[256], second[256], whole[33];
+    snprintf(first, sizeof first, "%s --preset zero2 --world 4 --steps 4", words);
+    train_digest(first, whole);
     for (int from = 0; from < 3; from++)
         for (int to = 0; to < 3; to++) {
-            snprintf(
-                command, sizeof command,
-                "%s --preset zero%d --mesh %s --steps 2 --save %s/%d%d 2>&1 && %s --preset zero%d --mesh %s --steps "
-                "4 --resume %s/%d%d 2>&1",
-                train, 1 + from, meshes_of[from], folder, from, to, train, 3 - to, meshes_of[to], folder, from, to);
-            cr_assert_eq(command_run(command, output, sizeof output), 0, "%s: %s", command, output);
-            const char *last = strstr(output, "\"resumed_step\":2");
-            cr_assert_not_null(last, "%s", output);
-            while (last > output && last[-1] != '\n')
-                last--;
-            digest_in(last, digest);
-            cr_expect_str_eq(digest, whole, "from %s to %s", meshes_of[from], meshes_of[to]);
+            snprintf(first, sizeof first, "--preset zero%d --mesh %s", 1 + from, meshes_of[from]);
+            snprintf(second, sizeof second, "--preset zero%d --mesh %s", 3 - to, meshes_of[to]);
+            expect_continuation(words, first, second, whole);
         }
-    folder_remove(folder);
 }
 
 Test(mesh_train, processes_have_the_bits_of_threads_on_a_mesh)
 {
     MPI_OR_SKIP();
-    static char output[1 << 16];
-    static const char *const runs[] = {
-        "--preset zero3 --mesh replicate=2,shard=2 --model linear --steps 3 --schedule chaos:3",
-        "--preset zero2 --mesh replicate=4 --model linear --steps 2 --set gradient_accumulation_steps=2",
-    };
-    for (int i = 0; i < 2; i++) {
-        char command[PATH_MAX + 512], threads[33], processes[33];
-        snprintf(command, sizeof command, "'%s/zerogauge' train %s --verify --json 2>&1", ZG_BINARY_DIR, runs[i]);
-        cr_assert_eq(command_run(command, output, sizeof output), 0, "%s", output);
-        digest_in(output, threads);
-        char words[512];
-        snprintf(words, sizeof words, "train %s --verify --json", runs[i]);
-        cr_assert_eq(mpirun(4, "zerogauge", words, output, sizeof output), 0, "%s", output);
-        digest_in(output, processes);
-        cr_expect_eq(strlen(threads), 32);
-        cr_expect_str_eq(processes, threads, "%s", runs[i]);
-    }
+    expect_processes_as_threads(
+        "--preset zero3 --mesh replicate=2,shard=2 --model linear --steps 3 --schedule chaos:3");
+    expect_processes_as_threads("--preset zero2 --mesh replicate=4 --model linear --steps 2 "
+                                "--set gradient_accumulation_steps=2");
 }

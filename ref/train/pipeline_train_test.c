@@ -2,23 +2,9 @@
 // Training in pipelines: with both schedules, every stage of ZeRO that a pipeline allows, tier, dtype, accumulation and
 // executor, every bit is unsharded Adam's, the bytes held and sent are the formulas', and the digest equals
 // that of data parallelism without a pipeline.
-#include "base/folder_test.h"
-#include "ref/comm/mpirun_test.h"
-#include "ref/train/offload_trial.h"
-
-#include <limits.h>
+#include "ref/train/mesh_trial.h"
 
 static const char MODEL[] = "gpt:layers=4,width=16,heads=2,length=16,vocabulary=256";
-
-static const struct executor_schedule schedules[] = {
-    {EXECUTOR_SERIAL, 0}, {EXECUTOR_OVERLAP, 0}, {EXECUTOR_CHAOS, 1}, {EXECUTOR_CHAOS, 2}};
-
-// Precision, communication and accumulation of gradients.
-static const enum dtype dtypes[][3] = {{DTYPE_FP32, DTYPE_FP32, DTYPE_FP32},
-                                       {DTYPE_BF16, DTYPE_BF16, DTYPE_BF16},
-                                       {DTYPE_BF16, DTYPE_FP32, DTYPE_FP32},
-                                       {DTYPE_FP16, DTYPE_FP16, DTYPE_FP32},
-                                       {DTYPE_FP32, DTYPE_BF16, DTYPE_FP32}};
 
 // Stages of the pipeline, shards, replicas.
 static const int meshes[][3] = {{2, 1, 1}, {4, 1, 1}, {2, 2, 1}, {2, 3, 1}, {4, 2, 1}, {2, 2, 2}, {2, 1, 2}};
@@ -26,7 +12,6 @@ static const int meshes[][3] = {{2, 1, 1}, {4, 1, 1}, {2, 2, 1}, {2, 3, 1}, {4, 
 static struct offload_trial trial_of(int number, int stage)
 {
     const int *mesh = meshes[number % 7];
-    const enum dtype *dtype = dtypes[number % 5];
     struct offload_trial trial =
         OFFLOAD_TRIAL(.model = MODEL, .stage = stage, .accumulation = 1 + (size_t)(number * 3) % 5, .steps = 2);
     trial.pipeline = mesh[0];
@@ -35,9 +20,7 @@ static struct offload_trial trial_of(int number, int stage)
     trial.world = mesh[0] * mesh[1] * mesh[2];
     trial.gpipe = number % 2;
     trial.schedule = schedules[number % 4];
-    trial.precision = dtype[0];
-    trial.communication = dtype[1];
-    trial.sum = dtype[2];
+    set_dtypes(&trial, dtypes[number % 5]);
     trial.bucket = number % 3 ? 5000 : 64;
     trial.overlap_comm = number % 4 < 2;
     trial.contiguous = number % 3 != 0;
@@ -47,30 +30,16 @@ static struct offload_trial trial_of(int number, int stage)
     return trial;
 }
 
-// Sanitizers look at memory and threads, for which fewer trials do.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { TRIALS = 6 };
-#else
-enum { TRIALS = 21 };
-#endif
-
-static void expect_unsharded_adam(int stage)
-{
-    for (int number = 0; number < TRIALS; number++) {
-        struct offload_trial trial = trial_of(number, stage);
-        struct train_result result;
-        offload_demand(&trial, &result);
-    }
-}
+enum { TRIALS = SANITIZED ? 6 : 21 };
 
 Test(pipeline_train, ddp_concurrent_in_pipelines_is_unsharded_adam)
 {
-    expect_unsharded_adam(0);
+    demand_trials(trial_of, 0, TRIALS);
 }
 
 Test(pipeline_train, zero1_concurrent_in_pipelines_is_unsharded_adam)
 {
-    expect_unsharded_adam(1);
+    demand_trials(trial_of, 1, TRIALS);
 }
 
 Test(pipeline_train, offloaded_states_in_pipelines_are_unsharded_adams)
@@ -89,6 +58,7 @@ Test(pipeline_train, offloaded_states_in_pipelines_are_unsharded_adams)
         trial.activation = tiers[number % 3][2];
         trial.checkpointing = true;
         trial.delay = number % 3 == 0 && number % 2 ? 2 : 0;
+        trial.speculative = !trial.delay && trial.optimizer != TIER_DEVICE;
         trial.steps = 3;
         offload_demand(&trial, &result);
     }
@@ -111,22 +81,13 @@ Test(pipeline_train, an_overflow_anywhere_skips_the_step_everywhere)
     cr_expect_lt(result.skipped_steps, 16);
 }
 
-static const char *digest_of(struct offload_trial trial, char digest[FILE_DIGEST_BYTES])
-{
-    struct train_result result;
-    offload_demand(&trial, &result);
-    return strcpy(digest, result.digest);
-}
-
 Test(pipeline_train, the_digest_is_that_of_the_same_data_ranks_without_a_pipeline)
 {
     char pipeline[FILE_DIGEST_BYTES], plain[FILE_DIGEST_BYTES];
     for (int stage = 0; stage <= 1; stage++)
         for (int dtype = 0; dtype < 5; dtype++) {
             struct offload_trial one = OFFLOAD_TRIAL(.model = MODEL, .stage = stage, .world = 2, .accumulation = 3);
-            one.precision = dtypes[dtype][0];
-            one.communication = dtypes[dtype][1];
-            one.sum = dtypes[dtype][2];
+            set_dtypes(&one, dtypes[dtype]);
             digest_of(one, plain);
             for (int stages = 2; stages <= 4; stages += 2) {
                 struct offload_trial trial = one;
@@ -173,52 +134,24 @@ Test(pipeline_train, what_a_pipeline_cannot_do_is_refused_with_the_reason)
 // A run in one pipeline, saved, and continued in another or in none: the bits of a run without interruption.
 Test(pipeline_train, checkpoints_continue_in_any_other_pipeline)
 {
-    static char output[1 << 16];
-    static const char *const meshes_of[] = {"pipeline=2,shard=2", "shard=2", "pipeline=4,shard=2"};
-    char folder[PATH_MAX], command[3 * PATH_MAX], digest[33], whole[33];
-    const char *train = ZG_BINARY_DIR "/zerogauge train --preset zero1 --json --verify --model "
-                                      "gpt:layers=4,width=16,heads=2,length=16,vocabulary=256 "
-                                      "--set gradient_accumulation_steps=3 --set zerogauge.delayed_update.start_step=2 "
-                                      "--set zero_optimization.offload_optimizer.device=cpu";
-    folder_make(folder);
-    snprintf(command, sizeof command, "%s --mesh shard=2 --steps 4 2>&1", train);
-    cr_assert_eq(command_run(command, output, sizeof output), 0, "%s", output);
-    digest_in(output, whole);
-    for (int from = 0; from < 3; from++) {
-        int to = (from + 1) % 3;
-        snprintf(command, sizeof command,
-                 "%s --mesh %s --steps 2 --save %s/%d 2>&1 && %s --mesh %s --steps 4 --resume %s/%d 2>&1", train,
-                 meshes_of[from], folder, from, train, meshes_of[to], folder, from);
-        cr_assert_eq(command_run(command, output, sizeof output), 0, "%s: %s", command, output);
-        const char *last = strstr(output, "\"resumed_step\":2");
-        cr_assert_not_null(last, "%s", output);
-        while (last > output && last[-1] != '\n')
-            last--;
-        digest_in(last, digest);
-        cr_expect_str_eq(digest, whole, "from %s to %s", meshes_of[from], meshes_of[to]);
-    }
-    folder_remove(folder);
+    static const char *const meshes_of[] = {"--mesh pipeline=2,shard=2", "--mesh shard=2", "--mesh pipeline=4,shard=2"};
+    static const char words[] =
+        "--preset zero1 --verify --model gpt:layers=4,width=16,heads=2,length=16,vocabulary=256 "
+        "--set gradient_accumulation_steps=3 --set zerogauge.delayed_update.start_step=2 "
+        "--set zero_optimization.offload_optimizer.device=cpu";
+    char command[512], whole[33];
+    snprintf(command, sizeof command, "%s --mesh shard=2 --steps 4", words);
+    train_digest(command, whole);
+    for (int from = 0; from < 3; from++)
+        expect_continuation(words, meshes_of[from], meshes_of[(from + 1) % 3], whole);
 }
 
 Test(pipeline_train, processes_have_the_bits_of_threads_in_a_pipeline)
 {
     MPI_OR_SKIP();
-    static char output[1 << 16];
-    static const char *const runs[] = {
-        "--preset zero1 --mesh pipeline=2,shard=2 --model gpt-nano --steps 3 --set gradient_accumulation_steps=4",
-        "--preset zero1 --mesh pipeline=2,shard=2 --model gpt-nano --steps 2 --set gradient_accumulation_steps=3 "
-        "--set zerogauge.pipeline_schedule=gpipe --schedule chaos:3",
-    };
-    for (int i = 0; i < 2; i++) {
-        char command[PATH_MAX + 512], threads[33], processes[33];
-        snprintf(command, sizeof command, "'%s/zerogauge' train %s --verify --json 2>&1", ZG_BINARY_DIR, runs[i]);
-        cr_assert_eq(command_run(command, output, sizeof output), 0, "%s", output);
-        digest_in(output, threads);
-        char words[512];
-        snprintf(words, sizeof words, "train %s --verify --json", runs[i]);
-        cr_assert_eq(mpirun(4, "zerogauge", words, output, sizeof output), 0, "%s", output);
-        digest_in(output, processes);
-        cr_expect_eq(strlen(threads), 32);
-        cr_expect_str_eq(processes, threads, "%s", runs[i]);
-    }
+    expect_processes_as_threads("--preset zero1 --mesh pipeline=2,shard=2 --model gpt-nano --steps 3 "
+                                "--set gradient_accumulation_steps=4");
+    expect_processes_as_threads("--preset zero1 --mesh pipeline=2,shard=2 --model gpt-nano --steps 2 "
+                                "--set gradient_accumulation_steps=3 --set zerogauge.pipeline_schedule=gpipe "
+                                "--schedule chaos:3");
 }

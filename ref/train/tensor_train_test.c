@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training on meshes with tensor parallelism: at every stage, tier, dtype, accumulation and schedule, every bit of
 // every part is unsharded Adam's, the bytes held and moved are the formulas', and the digest is the uncut model's.
-#include "base/folder_test.h"
-#include "ref/comm/mpirun_test.h"
-#include "ref/train/offload_trial.h"
-
-#include <limits.h>
+#include "ref/train/mesh_trial.h"
 
 static const struct {
     const char *model;
@@ -19,39 +15,22 @@ static const struct {
 };
 enum { MESH_COUNT = sizeof meshes / sizeof meshes[0] };
 
-static const struct executor_schedule schedules[] = {{EXECUTOR_OVERLAP, 0}, {EXECUTOR_CHAOS, 1}, {EXECUTOR_SERIAL, 0}};
-
-// Precision, communication and accumulation of gradients.
-static const enum dtype dtypes[][3] = {{DTYPE_FP32, DTYPE_FP32, DTYPE_FP32},
-                                       {DTYPE_BF16, DTYPE_BF16, DTYPE_FP32},
-                                       {DTYPE_FP16, DTYPE_FP16, DTYPE_FP32},
-                                       {DTYPE_BF16, DTYPE_BF16, DTYPE_BF16}};
-
 static struct offload_trial trial_of(int number, int stage)
 {
-    const int mesh = number % MESH_COUNT, dtype = number % 4;
+    const int mesh = number % MESH_COUNT, dtype = number % 6;
     struct offload_trial trial = OFFLOAD_TRIAL(.stage = stage, .accumulation = 1 + (size_t)number / 2 % 2);
     trial.model = meshes[mesh].model;
     // Stage 0 has replicas alone.
     trial.replicas = stage == 0 ? meshes[mesh].replicas * meshes[mesh].shards : meshes[mesh].replicas;
     trial.tensor = meshes[mesh].tensor;
     trial.world = meshes[mesh].replicas * meshes[mesh].shards * meshes[mesh].tensor;
-    trial.schedule = schedules[number % 3];
-    trial.precision = dtypes[dtype][0];
-    trial.communication = dtypes[dtype][1];
-    trial.sum = dtypes[dtype][2];
+    trial.schedule = schedules[number % 4];
+    set_dtypes(&trial, dtypes[dtype]);
     trial.bucket = number % 3 ? 5000 : 300;
     trial.clip = number % 2 ? 0.05 : 0;
     trial.persistence = number % 5 == 0 ? 100 : 0;
     trial.checkpointing = number % 3 == 1;
     return trial;
-}
-
-static const char *digest_of(struct offload_trial trial, char digest[FILE_DIGEST_BYTES])
-{
-    struct train_result result;
-    offload_demand(&trial, &result);
-    return strcpy(digest, result.digest);
 }
 
 // The same ranks of data parallelism, each with the whole model.
@@ -121,6 +100,7 @@ Test(tensor_train, an_overflow_in_one_part_skips_the_step_of_all)
 {
     struct offload_trial trial = trial_of(2, 2);
     struct train_result result;
+    set_dtypes(&trial, dtypes[3]);
     cr_assert_eq(trial.precision, DTYPE_FP16);
     trial.steps = 4;
     trial.overflows = true;
@@ -132,17 +112,8 @@ Test(tensor_train, an_overflow_in_one_part_skips_the_step_of_all)
 Test(tensor_train, processes_have_the_bits_of_threads)
 {
     MPI_OR_SKIP();
-    static char output[1 << 16];
-    const char *run = "--preset zero2 --mesh tensor=2,shard=2 --model gpt-nano:blocks=2 --steps 3 --schedule chaos:3";
-    char command[PATH_MAX + 512], words[512], threads[33], processes[33];
-    snprintf(command, sizeof command, "'%s/zerogauge' train %s --verify --json 2>&1", ZG_BINARY_DIR, run);
-    cr_assert_eq(command_run(command, output, sizeof output), 0, "%s", output);
-    digest_in(output, threads);
-    snprintf(words, sizeof words, "train %s --verify --json", run);
-    cr_assert_eq(mpirun(4, "zerogauge", words, output, sizeof output), 0, "%s", output);
-    digest_in(output, processes);
-    cr_expect_eq(strlen(threads), 32);
-    cr_expect_str_eq(processes, threads);
+    expect_processes_as_threads("--preset zero2 --mesh tensor=2,shard=2 --model gpt-nano:blocks=2 --steps 3 "
+                                "--schedule chaos:3");
 }
 
 // A run on one mesh, saved, and continued on another, has the bits of a run on either.
@@ -150,26 +121,16 @@ Test(tensor_train, checkpoints_continue_on_any_other_mesh)
 {
     enum { MESHES = 3 };
     static const char *const meshes_of[MESHES] = {"shard=2", "tensor=2,shard=2", "tensor=4,shard=2"};
-    static char output[1 << 16];
-    char folder[PATH_MAX], command[4 * PATH_MAX], digest[33], whole[33];
-    const char *train = ZG_BINARY_DIR "/zerogauge train --model gpt-nano:blocks=4,heads=4 --verify --json";
-    folder_make(folder);
-    snprintf(command, sizeof command, "%s --preset zero2 --mesh shard=2 --steps 4 2>&1", train);
-    cr_assert_eq(command_run(command, output, sizeof output), 0, "%s", output);
-    digest_in(output, whole);
-    cr_assert_eq(strlen(whole), 32);
+    static const char words[] = "--model gpt-nano:blocks=4,heads=4 --verify";
+    char first[256], second[256], whole[33];
+    snprintf(first, sizeof first, "%s --preset zero2 --mesh shard=2 --steps 4", words);
+    train_digest(first, whole);
     for (int from = 0; from < MESHES; from++)
         for (int to = 0; to < MESHES; to++) {
-            snprintf(command, sizeof command,
-                     "%s --preset zero%d --mesh %s --steps 2 --save %s/%d%d >%s/log 2>&1 && %s --preset zero%d --mesh "
-                     "%s --steps 4 --resume %s/%d%d 2>&1",
-                     train, 1 + from, meshes_of[from], folder, from, to, folder, train, 3 - to, meshes_of[to], folder,
-                     from, to);
-            cr_assert_eq(command_run(command, output, sizeof output), 0, "%s", output);
-            digest_in(output, digest);
-            cr_expect_str_eq(digest, whole, "from %s to %s", meshes_of[from], meshes_of[to]);
+            snprintf(first, sizeof first, "--preset zero%d --mesh %s", 1 + from, meshes_of[from]);
+            snprintf(second, sizeof second, "--preset zero%d --mesh %s", 3 - to, meshes_of[to]);
+            expect_continuation(words, first, second, whole);
         }
-    folder_remove(folder);
 }
 
 static void expect_refusal(const char *arguments, const char *expected)
