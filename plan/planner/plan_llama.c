@@ -34,14 +34,9 @@ static void use_param(struct llama *llama, int layer, int param)
 static void add_param(struct llama *llama, int layer, const char *name, size_t rows, size_t columns)
 {
     struct model_param *param = &llama->params[llama->model.param_count];
-    snprintf(param->name, sizeof param->name, "%s.%s", llama->names[layer], name);
-    param->shape_rank = rows ? 2 : 1;
-    param->shape[0] = rows ? rows : columns;
-    param->shape[1] = rows ? columns : 0;
-    param->count = rows ? rows * columns : columns;
-    param->used = true;
-    param->first_layer = layer;
-    param->layer_count = 1;
+    char full_name[MODEL_NAME_BYTES];
+    snprintf(full_name, sizeof full_name, "%s.%s", llama->names[layer], name);
+    model_param_set(param, full_name, rows, columns, layer);
     param->frozen = llama->shape.lora_rank > 0;
     use_param(llama, layer, llama->model.param_count);
     llama->model.param_count++;

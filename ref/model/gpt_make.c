@@ -63,14 +63,14 @@ static void params_set(struct gpt *gpt)
     const struct gpt_shape *shape = &gpt->shape;
     struct model_param *param = gpt->params;
     int head = gpt->model.layer_count - 1;
-    gpt_param_set(param, "wte.weight", shape->vocabulary, shape->width, 0);
+    model_param_set(param, "wte.weight", shape->vocabulary, shape->width, 0);
     param->layer_count = 2;
-    gpt_param_set(++param, "wpe.weight", shape->sequence_length, shape->width, 0);
+    model_param_set(++param, "wpe.weight", shape->sequence_length, shape->width, 0);
     param++;
     for (int block_index = 0; block_index < (int)shape->block_count; block_index++)
         param = gpt_block_params_set(shape, block_index, 1 + block_index * gpt_layers_a_block(shape), param);
-    gpt_param_set(param++, "ln_f.weight", 0, shape->width, head);
-    gpt_param_set(param, "ln_f.bias", 0, shape->width, head);
+    model_param_set(param++, "ln_f.weight", 0, shape->width, head);
+    model_param_set(param, "ln_f.bias", 0, shape->width, head);
     for (int i = 0; i < FIRST_BLOCK_PARAM && shape->lora.rank > 0; i++)
         gpt->params[i].frozen = param[-i].frozen = true;
 }

@@ -91,18 +91,6 @@ void gpt_initialise(const struct model *model, int param, uint64_t seed, float *
     }
 }
 
-void gpt_param_set(struct model_param *param, const char *name, size_t rows, size_t columns, int layer)
-{
-    snprintf(param->name, sizeof param->name, "%s", name);
-    param->shape_rank = rows ? 2 : 1;
-    param->shape[0] = rows ? rows : columns;
-    param->shape[1] = rows ? columns : 0;
-    param->count = rows ? rows * columns : columns;
-    param->used = true;
-    param->first_layer = layer;
-    param->layer_count = 1;
-}
-
 struct model_param *gpt_block_params_set(const struct gpt_shape *shape, int block_index, int layer,
                                          struct model_param *param)
 {
@@ -129,7 +117,7 @@ struct model_param *gpt_block_params_set(const struct gpt_shape *shape, int bloc
         char name[MODEL_NAME_BYTES];
         if (b.role == ROLE_ROUTER) {
             snprintf(name, sizeof name, "h.%d.mlp.router.weight", block_index);
-            gpt_param_set(param++, name, width, shape->experts.count, layer);
+            model_param_set(param++, name, width, shape->experts.count, layer);
             continue;
         }
         if (b.role >= BLOCK_PARAMS) {
@@ -149,7 +137,7 @@ struct model_param *gpt_block_params_set(const struct gpt_shape *shape, int bloc
         else
             snprintf(name, sizeof name, "h.%d.mlp.tile.%d.%s", block_index, b.tile, block[b.role].name);
         bool own_layer = shape->tile_count > 1 && b.role >= ATTENTION_PARAMS;
-        gpt_param_set(param, name, block[b.role].rows, block[b.role].columns, own_layer ? layer + 1 + b.tile : layer);
+        model_param_set(param, name, block[b.role].rows, block[b.role].columns, own_layer ? layer + 1 + b.tile : layer);
         param->expert = b.expert > 0;
         param++->frozen = shape->lora.rank > 0;
     }

@@ -197,7 +197,6 @@ int gpt_block_params(const struct gpt_shape *shape);
 
 // The expert, from 0, that a parameter of a block belongs to.
 int gpt_expert_of(const struct gpt_shape *shape, int param);
-void gpt_param_set(struct model_param *param, const char *name, size_t rows, size_t columns, int layer);
 struct model_param *gpt_block_params_set(const struct gpt_shape *shape, int block_index, int layer,
                                          struct model_param *param);
 

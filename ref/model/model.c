@@ -7,12 +7,25 @@
 
 #include <assert.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 void model_initialise(const struct model *model, int param, uint64_t seed, float *out)
 {
     assert(param >= 0 && param < model->param_count);
     model->operations->initialise(model, param, seed, out);
+}
+
+void model_param_set(struct model_param *param, const char *name, size_t rows, size_t columns, int layer)
+{
+    snprintf(param->name, sizeof param->name, "%s", name);
+    param->shape_rank = rows ? 2 : 1;
+    param->shape[0] = rows ? rows : columns;
+    param->shape[1] = rows ? columns : 0;
+    param->count = rows ? rows * columns : columns;
+    param->used = true;
+    param->first_layer = layer;
+    param->layer_count = 1;
 }
 
 uint64_t model_param_elements(const struct model *model, bool trainable_only)

@@ -91,6 +91,10 @@ int model_find_changed(const char *name, size_t tiling_factor, const char *lora,
 // Writes the initial values of one parameter, [count] in fp32; they depend only on the seed and the index.
 void model_initialise(const struct model *model, int param, uint64_t seed, float *out);
 
+// Describes a trainable parameter that one layer uses: a matrix of rows x columns, or a vector of `columns` if rows is
+// 0.
+void model_param_set(struct model_param *param, const char *name, size_t rows, size_t columns, int layer);
+
 // The elements of all parameters (trainable_only: of those that are not frozen); a tied weight counts once.
 uint64_t model_param_elements(const struct model *model, bool trainable_only);
 

@@ -55,21 +55,9 @@ Test(experts_train, zero3_concurrent_experts_are_unsharded_adams)
 
 Test(experts_train, offloaded_experts_are_unsharded_adams)
 {
-    static const enum ledger_tier tiers[][3] = {
-        // optimizer, gradient, parameter
-        {TIER_HOST, TIER_HOST, TIER_DEVICE},
-        {TIER_HOST, TIER_HOST, TIER_HOST},
-        {TIER_NVME, TIER_NVME, TIER_NVME},
-        {TIER_NVME, TIER_HOST, TIER_DEVICE},
-    };
     for (int number = 0; number < TRIALS / 2; number++) {
-        int tier = number % 4,
-            stage = tiers[tier][0] == TIER_NVME || tiers[tier][2] != TIER_DEVICE ? 3 : 1 + number % 3;
-        struct offload_trial trial = trial_of(number * 5 + 1 + number % 7, stage);
+        struct offload_trial trial = offloaded(trial_of(number * 5 + 1 + number % 7, offloaded_stage(number)), number);
         struct train_result result;
-        trial.optimizer = tiers[tier][0];
-        trial.gradient = tiers[tier][1];
-        trial.parameter = tiers[tier][2];
         trial.owner_broadcast = false;
         trial.delay = number % 6 == 5 ? 2 : 0;
         trial.speculative = !trial.delay && number % 2;

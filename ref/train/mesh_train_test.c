@@ -44,21 +44,9 @@ Test(mesh_train, zero3_concurrent_on_meshes_is_unsharded_adam)
 
 Test(mesh_train, offloaded_states_on_meshes_are_unsharded_adams)
 {
-    static const enum ledger_tier tiers[][3] = {
-        // optimizer, gradient, parameter
-        {TIER_HOST, TIER_HOST, TIER_DEVICE},
-        {TIER_HOST, TIER_HOST, TIER_HOST},
-        {TIER_NVME, TIER_NVME, TIER_NVME},
-        {TIER_NVME, TIER_HOST, TIER_DEVICE},
-    };
     for (int number = 0; number < 24; number++) {
-        int tier = number % 4,
-            stage = tiers[tier][0] == TIER_NVME || tiers[tier][2] != TIER_DEVICE ? 3 : 1 + number % 3;
-        struct offload_trial trial = trial_of(number * 5 + 1 + number % 7, stage);
+        struct offload_trial trial = offloaded(trial_of(number * 5 + 1 + number % 7, offloaded_stage(number)), number);
         struct train_result result;
-        trial.optimizer = tiers[tier][0];
-        trial.gradient = tiers[tier][1];
-        trial.parameter = tiers[tier][2];
         trial.delay = number % 6 == 5 ? 2 : 0;
         trial.speculative = !trial.delay && number % 2;
         trial.unchecked = number % 5 == 2;

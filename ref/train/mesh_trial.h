@@ -31,6 +31,27 @@ static inline void set_dtypes(struct offload_trial *trial, const enum dtype dtyp
     trial->sum = dtype[2];
 }
 
+// Where optimizer, gradients and parameters live in the number-th trial with offloaded states; its stage, which allows
+// it.
+static const enum ledger_tier placements[][3] = {{TIER_HOST, TIER_HOST, TIER_DEVICE},
+                                                 {TIER_HOST, TIER_HOST, TIER_HOST},
+                                                 {TIER_NVME, TIER_NVME, TIER_NVME},
+                                                 {TIER_NVME, TIER_HOST, TIER_DEVICE}};
+
+static inline int offloaded_stage(int number)
+{
+    const enum ledger_tier *tiers = placements[number % 4];
+    return tiers[0] == TIER_NVME || tiers[2] != TIER_DEVICE ? 3 : 1 + number % 3;
+}
+
+static inline struct offload_trial offloaded(struct offload_trial trial, int number)
+{
+    trial.optimizer = placements[number % 4][0];
+    trial.gradient = placements[number % 4][1];
+    trial.parameter = placements[number % 4][2];
+    return trial;
+}
+
 // Trials 0 to count - 1 of a stage.
 static inline void demand_trials(struct offload_trial (*trial_of)(int number, int stage), int stage, int count)
 {

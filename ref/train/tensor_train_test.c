@@ -73,21 +73,9 @@ Test(tensor_train, zero3_concurrent_on_parts_is_unsharded_adam)
 
 Test(tensor_train, offloaded_states_of_parts_are_unsharded_adams)
 {
-    static const enum ledger_tier tiers[][3] = {
-        // optimizer, gradient, parameter
-        {TIER_HOST, TIER_HOST, TIER_DEVICE},
-        {TIER_HOST, TIER_HOST, TIER_HOST},
-        {TIER_NVME, TIER_NVME, TIER_NVME},
-        {TIER_NVME, TIER_HOST, TIER_DEVICE},
-    };
     for (int number = 0; number < 8; number++) {
-        int tier = number % 4,
-            stage = tiers[tier][0] == TIER_NVME || tiers[tier][2] != TIER_DEVICE ? 3 : 1 + number % 3;
-        struct offload_trial trial = trial_of(number * 3 + 1, stage);
+        struct offload_trial trial = offloaded(trial_of(number * 3 + 1, offloaded_stage(number)), number);
         struct train_result result;
-        trial.optimizer = tiers[tier][0];
-        trial.gradient = tiers[tier][1];
-        trial.parameter = tiers[tier][2];
         trial.activation = trial.checkpointing && number % 2 ? TIER_HOST : TIER_DEVICE;
         trial.delay = number % 4 == 1 ? 2 : 0;
         trial.speculative = !trial.delay && number >= 4;
