@@ -66,8 +66,9 @@ static int send_params(const struct run *run)
         float *values = malloc(count * sizeof *values + 1);
         if (!values)
             return err_set(ERR_MEMORY, "no memory for %s", run->model->params[i].name);
-        model_initialise(run->model, i, SEED, values);
-        int code = peer_send(run->peer, values, count * sizeof *values);
+        int code = model_initialise(run->model, i, SEED, values);
+        if (code == ERR_NONE)
+            code = peer_send(run->peer, values, count * sizeof *values);
         free(values);
         TRY(code);
     }

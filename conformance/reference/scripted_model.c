@@ -132,11 +132,12 @@ static double scripted_layer_flops(const struct model *model, int layer, size_t 
     return 0;
 }
 
-static void scripted_initialise(const struct model *model, int param, uint64_t seed, float *out)
+static int scripted_initialise(const struct model *model, int param, uint64_t seed, float *out)
 {
     (void)seed;
     const struct scripted *scripted = model->shape;
     memcpy(out, scripted->initial[param], model->params[param].count * sizeof *out);
+    return ERR_NONE;
 }
 
 const struct model_operations scripted_operations = {

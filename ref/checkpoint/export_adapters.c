@@ -166,7 +166,7 @@ static int read_merged(void *context, size_t tensor, uint64_t first, size_t coun
     struct adapters *a = context;
     int param = (int)a->params[tensor];
     if (a->open != tensor) {
-        model_initialise(a->base, param, a->seed, a->merged);
+        TRY(model_initialise(a->base, param, a->seed, a->merged));
         round_base(a->precision, a->model->params[param].count, a->merged);
         TRY(add_adapters(a, &a->model->params[param], a->merged));
         a->open = tensor;

@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void initialise(const struct model *model, int param, uint64_t seed, float *out)
+static int initialise(const struct model *model, int param, uint64_t seed, float *out)
 {
     const struct weights *weights = (const struct weights *)model;
-    if (weights->values[param])
-        memcpy(out, weights->values[param], model->params[param].count * sizeof *out);
-    else
-        weights->initialise(model, param, seed, out);
+    if (!weights->values[param])
+        return weights->initialise(model, param, seed, out);
+    memcpy(out, weights->values[param], model->params[param].count * sizeof *out);
+    return ERR_NONE;
 }
 
 static int check_shape(const struct safetensors *file, const struct safetensors_tensor *tensor,

@@ -12,7 +12,7 @@ struct weights {
     char digest[FILE_DIGEST_BYTES];
     struct model_operations operations;
     float **values;  // by parameter; null: by the seed
-    void (*initialise)(const struct model *model, int param, uint64_t seed, float *out);  // the model's own
+    int (*initialise)(const struct model *model, int param, uint64_t seed, float *out);  // the model's own
 };
 
 // Opens a file with exactly one tensor for each of the model's parameters, of its name and shape, in F32, BF16 or F16.

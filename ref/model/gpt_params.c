@@ -2,6 +2,7 @@
 // A GPT's parameters: their names and shapes, and their initial values.
 #include "ref/model/gpt_pass.h"
 
+#include "base/err.h"
 #include "ref/arithmetic/random.h"
 
 #include <math.h>
@@ -55,7 +56,7 @@ int gpt_expert_of(const struct gpt_shape *shape, int param)
 
 // GPT-2's initial values: normal with deviation 0.02, less for the matrices that add to the stream; norms 1 and 0,
 // biases 0. A tile's elements equal those of the whole matrix.
-void gpt_initialise(const struct model *model, int param, uint64_t seed, float *out)
+int gpt_initialise(const struct model *model, int param, uint64_t seed, float *out)
 {
     const struct gpt_shape *shape = model->shape;
     const struct model_param *p = &model->params[param];
@@ -71,7 +72,7 @@ void gpt_initialise(const struct model *model, int param, uint64_t seed, float *
                                   (uint64_t)(b.role + ROLE_ROUTER * b.expert));
         if (b.role >= BLOCK_PARAMS && b.role != ROLE_ROUTER) {
             lora_initialise(p, b.role % 2 != BLOCK_PARAMS % 2, own, out);
-            return;
+            return ERR_NONE;
         }
         own_key = b.role == ROLE_ROUTER || b.expert > 0 ? own : 0;
         norm = b.role == LN_1_WEIGHT || b.role == LN_2_WEIGHT;
@@ -89,6 +90,7 @@ void gpt_initialise(const struct model *model, int param, uint64_t seed, float *
         else
             out[i] = norm ? 1.0f : 0.0f;
     }
+    return ERR_NONE;
 }
 
 struct model_param *gpt_block_params_set(const struct gpt_shape *shape, int block_index, int layer,

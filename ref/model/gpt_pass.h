@@ -201,7 +201,7 @@ struct model_param *gpt_block_params_set(const struct gpt_shape *shape, int bloc
                                          struct model_param *param);
 
 // For model_operations (model.h).
-void gpt_initialise(const struct model *model, int param, uint64_t seed, float *out);
+int gpt_initialise(const struct model *model, int param, uint64_t seed, float *out);
 // The widths that a rank has: the whole model's, or those of its part of tensor parallelism.
 struct gpt_widths {
     size_t parts, part, blocks, heads, heads_width, tile_width, vocabulary;

@@ -213,13 +213,14 @@ static double linear_layer_flops(const struct model *model, int layer, size_t se
 }
 
 // Normal values over 8 octaves; the gradients do not depend on them.
-static void linear_initialise(const struct model *model, int param, uint64_t seed, float *out)
+static int linear_initialise(const struct model *model, int param, uint64_t seed, float *out)
 {
     uint64_t key = random_key(seed, (uint64_t)param);
     for (size_t i = 0; i < model->params[param].count; i++) {
         uint64_t bits = random_at(key, i);
         out[i] = ldexpf(random_normal(bits), -(int)(random_mix(bits) & 7));
     }
+    return ERR_NONE;
 }
 
 static const struct model_operations linear_operations = {

@@ -10,10 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-void model_initialise(const struct model *model, int param, uint64_t seed, float *out)
+int model_initialise(const struct model *model, int param, uint64_t seed, float *out)
 {
     assert(param >= 0 && param < model->param_count);
-    model->operations->initialise(model, param, seed, out);
+    return model->operations->initialise(model, param, seed, out);
 }
 
 void model_param_set(struct model_param *param, const char *name, size_t rows, size_t columns, int layer)

@@ -88,8 +88,9 @@ int model_find(const char *name, const struct model **out);
 int model_find_tiled(const char *name, size_t tiling_factor, const struct model **out);
 int model_find_changed(const char *name, size_t tiling_factor, const char *lora, const struct model **out);
 
-// Writes the initial values of one parameter, [count] in fp32; they depend only on the seed and the index.
-void model_initialise(const struct model *model, int param, uint64_t seed, float *out);
+// Writes the initial values of one parameter, [count] in fp32; they depend only on the seed and the index. ERR_MEMORY:
+// of a part (part.h), which makes the whole parameter first.
+int model_initialise(const struct model *model, int param, uint64_t seed, float *out);
 
 // Describes a trainable parameter that one layer uses: a matrix of rows x columns, or a vector of `columns` if rows is
 // 0.
@@ -154,7 +155,7 @@ struct model_exchange model_exchange(const struct model *model, int layer, size_
 
 // One model's implementation of the functions above.
 struct model_operations {
-    void (*initialise)(const struct model *model, int param, uint64_t seed, float *out);
+    int (*initialise)(const struct model *model, int param, uint64_t seed, float *out);
     double (*layer_flops)(const struct model *model, int layer, size_t sequence_count);
     size_t (*run_bytes)(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing);
     size_t (*checkpoint_bytes)(const struct model *model, int layer, size_t sequence_count);

@@ -58,19 +58,19 @@ void model_slice_put(const struct model_slice *slice, const void *from, size_t e
     copy(slice, whole, (char *)(uintptr_t)from, element_bytes, true);
 }
 
-// The whole parameter's initial values, cut. Out of memory they are NaN, which no check accepts.
-static void initialise(const struct model *model, int param, uint64_t seed, float *out)
+// The whole parameter's initial values, cut.
+static int initialise(const struct model *model, int param, uint64_t seed, float *out)
 {
     const struct model_part *part = model->part;
     const struct model_slice *slice = &part->slices[param];
     float *whole = malloc((part->whole->params[slice->param].count + 1) * sizeof *whole);
-    if (!whole) {
-        memset(out, 0xff, model->params[param].count * sizeof *out);
-        return;
-    }
-    model_initialise(part->whole, slice->param, seed, whole);
-    model_slice_take(slice, whole, sizeof *whole, out);
+    if (!whole)
+        return err_set(ERR_MEMORY, "no memory for the initial values of %s", model->params[param].name);
+    int code = model_initialise(part->whole, slice->param, seed, whole);
+    if (code == ERR_NONE)
+        model_slice_take(slice, whole, sizeof *whole, out);
     free(whole);
+    return code;
 }
 
 static bool layer_uses(const struct model_layer *layer, int param)

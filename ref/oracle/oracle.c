@@ -40,7 +40,7 @@ static int open_tensor(struct oracle *o, int param)
     if (tensor->trainable)
         TRY(oracle_array_open(o->tier, model_bytes, p->name, &tensor->gradient));
     // The master begins as the rounded parameter, widened: both hold one value.
-    model_initialise(setting->model, param, setting->seed, tensor->parameter);
+    TRY(model_initialise(setting->model, param, setting->seed, tensor->parameter));
     for (size_t i = 0; i < p->count; i++) {
         oracle_set_element(precision, tensor->model_params.here, i, tensor->parameter[i]);
         tensor->parameter[i] = oracle_element(precision, tensor->model_params.here, i);

@@ -24,7 +24,7 @@ static int initialise_bucket(struct stage *stage, int bucket, const struct initi
     for (int i = 0; i < b->param_count; i++) {
         int param = b->params[i];
         size_t count = model->params[param].count;
-        model_initialise(model, param, stage->setting.seed, room->tensor);
+        TRY(model_initialise(model, param, stage->setting.seed, room->tensor));
         // The master begins as the rounded parameter, widened: both hold one value.
         dtype_narrow(precision, room->tensor, room->rounded, count);
         dtype_widen(precision, room->rounded, room->tensor, count);
