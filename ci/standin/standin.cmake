@@ -45,6 +45,7 @@ endfunction()
 
 file(MAKE_DIRECTORY ${ZG_STANDIN})
 file(GLOB sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/*/*/*.cu)
+list(FILTER sources EXCLUDE REGEX "^build")
 list(REMOVE_ITEM sources ref/cuda/isa_host.cu)
 zg_standin_kernels(standin_kernels ${sources})
 zg_standin_kernels(standin_isa_host ref/cuda/isa_host.cu)

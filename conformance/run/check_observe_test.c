@@ -46,10 +46,6 @@ Test(check_observe, sharded_states_show_in_memory)
 {
     char path[PATH_MAX], options[PATH_MAX + 32];
     json_error_t error;
-#if defined(__SANITIZE_ADDRESS__)
-    printf("TEST SKIPPED: the address sanitizer keeps freed memory, so that a peak shows no sharding\n");
-    return;
-#endif
     snprintf(options, sizeof options, "--out %.4000s/out", folder);
     cr_assert_eq(observe(options, ""), 0, "%s", output);
     has("  observed: stage 3, 4 ranks: ");
