@@ -1,105 +1,223 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judges releases of DeepSpeed that shipped a known bug, and a release without it, by the same adapter, three times:
-python time_machine.py ZEROGAUGE OUT [NAME...]. The table is releases.txt. The last line is `N passed, N failed, N
-skipped`; a bug is skipped whose releases cannot be installed or imported, with the reason."""
+"""Judges releases of DeepSpeed that shipped a known bug, and a release without it, by the same adapter and cases:
+
+    python time_machine.py ZEROGAUGE OUT [--times N] [NAME...]
+
+The table is releases.txt. A verdict stays in OUT, and is not asked for again until its row changes; an interrupted run
+goes on there. OUT/table.md is the table that is printed. The last line is `N passed, N failed, N skipped`; a bug is
+skipped whose releases cannot be installed, or answer nothing, with the reason."""
+import argparse
 import json
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-TIMES = 3
+ADAPTER = HERE / "zerogauge" / "adapters" / "deepspeed_zero.py"
 NEEDS = "numpy setuptools ninja hjson msgpack psutil py-cpuinfo pydantic tqdm einops packaging".split()
+INSTALLER = "setuptools wheel packaging hjson ninja psutil py-cpuinfo pydantic".split()
+START_LIMIT_S = 1200  # of importing a release, and of compiling its operators
+SERVERS = {}  # processes, by release and tier of offload
+STARTING = threading.Lock()
+RUNNING = set()  # runs of zerogauge, to end if this process is interrupted
 
 
 def read_table():
-    keys = "name", "broken", "control", "torch", "adapter", "claims", "cases", "requirement", "text"
-    lines = [line.split() for line in (HERE / "releases.txt").read_text().splitlines() if line and line[0] != "#"]
-    if any(len(line) != len(keys) + 1 or line[0] != "bug" for line in lines):
-        sys.exit(f"ci/time-machine: releases.txt: a line is not `bug {' '.join(keys).upper()}`")
-    return [dict(zip(keys, line[1:])) for line in lines]
+    """Returns the version of PyTorch, and the bugs."""
+    bugs, torch = {}, None
+    for line in (HERE / "releases.txt").read_text().splitlines():
+        kind, *words = line.split() or ["#"]
+        if kind == "torch" and len(words) == 1:
+            torch = words[0]
+        elif kind == "bug" and len(words) > 4:
+            name, broken, control, requirement, *what = words
+            bugs[name] = {"name": name, "torch": torch, "broken": broken, "control": control,
+                          "requirement": requirement, "what": " ".join(what)}
+        elif kind == "run" and len(words) > 3 and words[0] in bugs:
+            bugs[words[0]] |= {"claims": words[1], "cases": words[2].split(","), "text": words[3], "options": words[4:]}
+        elif not kind.startswith("#"):
+            sys.exit(f"ci/time-machine: releases.txt: cannot read {line!r}")
+    without = [name for name, bug in bugs.items() if "cases" not in bug]
+    if without:
+        sys.exit(f"ci/time-machine: releases.txt: no `run` for {', '.join(without)}")
+    return bugs
 
 
 def run(command, log, **options):
-    """Returns whether the command succeeds; its output is in `log`."""
+    """Raises RuntimeError with the log's name unless the command succeeds."""
     with log.open("w") as file:
-        return subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, **options).returncode == 0
+        if subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, **options).returncode:
+            raise RuntimeError(f"cannot install, see {log}")
+
+
+def pip_of(folder, packages, log):
+    """An environment with these packages, made once. Returns the command of its pip."""
+    if not (folder / "finished").exists():
+        run([sys.executable, "-m", "venv", folder], log)
+        run([folder / "bin" / "python", "-m", "pip", "install", "--no-cache-dir", "--no-compile", *packages], log)
+        (folder / "finished").touch()
+    return [folder / "bin" / "python", "-m", "pip", "install", "--no-cache-dir", "--no-compile"]
 
 
 def installed(out, torch, release):
-    """Returns the Python that imports the release, and its folder; or None, and why not. A PyTorch has an environment,
-    in which each release of DeepSpeed is a folder of its own."""
-    home, folder = out / f"torch-{torch}", out / f"deepspeed-{release}"
-    python, log = home / "bin" / "python", out / f"deepspeed-{release}.log"
-    pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "--no-cache-dir", "--no-compile"]
-    if not (home / "finished").exists():
-        if not (run([sys.executable, "-m", "venv", home], log) and run([*pip, f"torch=={torch}", *NEEDS], log)):
-            return None, f"PyTorch {torch} cannot be installed: {log}"
-        (home / "finished").touch()
-    if not (folder / "deepspeed").exists() and not run(
-            [*pip, "--no-deps", "--no-build-isolation", "--target", folder, f"deepspeed=={release}"], log,
-            env={**os.environ, "DS_BUILD_OPS": "0", "DS_ACCELERATOR": "cpu"}):
-        return None, f"DeepSpeed {release} cannot be installed: {log}"
-    return python, folder
+    """Returns the Python with PyTorch, and the release's folder, which has DeepSpeed alone. The environment that
+    installs it has no PyTorch: setup.py would import it."""
+    log = out / f"deepspeed-{release}.log"
+    pip_of(out / f"torch-{torch}", [f"torch=={torch}", *NEEDS], log)
+    pip, folder = pip_of(out / "installer", INSTALLER, log), out / f"deepspeed-{release}"
+    if not (folder / "deepspeed").exists():
+        run([*pip, "--no-deps", "--no-build-isolation", "--target", folder, f"deepspeed=={release}"], log,
+            env={**os.environ, "DS_BUILD_OPS": "0"})
+    return out / f"torch-{torch}" / "bin" / "python", folder
 
 
 def environment_of(out, python, folder, release):
-    """Builds DeepSpeed's operators, for which a launch has not the time. A lock is an interrupted build's, and for
-    ever."""
+    """A lock among the operators is an interrupted build's, and for ever."""
     extensions = out / f"extensions-{release}"
     for lock in extensions.glob("*/lock"):
         lock.unlink()
-    environment = {**os.environ, "PYTHONPATH": f"{folder}:{HERE}", "TORCH_EXTENSIONS_DIR": str(extensions),
-                   "PATH": f"{python.parent}:{os.environ['PATH']}", "DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1",
-                   "CCACHE_DISABLE": "1", "CXX": str(HERE / "operators_cxx")}
-    run([python, "-c", "import zerogauge.adapters.deepspeed_start"], out / f"extensions-{release}.log", env=environment)
-    return environment
+    return {**os.environ, "PYTHONPATH": f"{folder}:{HERE}", "TORCH_EXTENSIONS_DIR": str(extensions),
+            "PATH": f"{python.parent}:{os.environ['PATH']}", "DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1",
+            "DS_IGNORE_CUDA_DETECTION": "1", "CCACHE_DISABLE": "1", "CXX": str(HERE / "operators_cxx")}
 
 
-def judge(zerogauge, out, bug, release):
-    """Returns the failing checks of the bug's requirement whose text matches, or a line that says why there are none to
-    be had."""
-    python, folder = installed(out, bug["torch"], release)
-    if python is None:
-        return folder
-    report, home = out / f"{bug['name']}-{release}", HERE / "zerogauge" / "adapters"
-    line = [zerogauge, "check", "--level", "quick", "--claims", home / "claims" / f"{bug['claims']}.json",
-            "--case", bug["cases"], "--out", report, "--", python, home / bug["adapter"],
-            "{cases}", "{answers}", "{world}", "{state}"]
+def started(out, torch, release, options):
+    """Starts one process that imports the release, from which all launches are forked. Returns its name, and the
+    environment of launches. Operators are loaded for the tier that --offload names."""
+    tier = options[options.index("--offload"):][:2] if "--offload" in options else []
+    python, folder = installed(out, torch, release)
     environment = environment_of(out, python, folder, release)
-    subprocess.run(["rm", "-rf", report], check=True)
-    run(line, Path(f"{report}.txt"), env=environment)
+    name = "-".join([release, *tier[1:]])
+    if name not in SERVERS:
+        socket = out / f"{name}.socket"
+        socket.unlink(missing_ok=True)
+        with (out / f"{name}.log").open("w") as file:
+            SERVERS[name] = subprocess.Popen([python, HERE / "warm.py", "serve", socket, ADAPTER, *tier],
+                                             env=environment, stdout=file, stderr=subprocess.STDOUT,
+                                             start_new_session=True)
+    return name, environment
+
+
+def launcher(out, name, options):
+    """Waits until the server listens. Returns the command that launches."""
+    socket, end = out / f"{name}.socket", time.monotonic() + START_LIMIT_S
+    while not socket.exists() and SERVERS[name].poll() is None and time.monotonic() < end:
+        time.sleep(0.2)
+    if not socket.exists():
+        raise RuntimeError(f"DeepSpeed {name} cannot be imported, see {out / name}.log")
+    return [sys.executable, "-S", HERE / "warm.py", "launch", socket, *options]
+
+
+def stop():
+    for process in [*RUNNING, *SERVERS.values()]:
+        process.terminate()  # zerogauge then ends its ranks
+
+
+def check(zerogauge, out, bug, release, report):
+    """Runs the bug's cases. Returns the failing checks of its requirement whose text matches."""
+    with STARTING:
+        name, environment = started(out, bug["torch"], release, bug["options"])
+    command = launcher(out, name, bug["options"])
+    shutil.rmtree(report, ignore_errors=True)
+    report.parent.mkdir(exist_ok=True)
+    cases = [word for case in bug["cases"] for word in ("--case", case)]
+    line = [zerogauge, "check", "--claims", ADAPTER.parent / "claims" / f"{bug['claims']}.json", *cases,
+            "--out", report, "--", *command, "{cases}", "{answers}", "{world}", "{state}"]
+    with (Path(f"{report}.txt").open("w") as file,
+          subprocess.Popen(line, stdout=file, stderr=subprocess.STDOUT, env=environment) as process):
+        RUNNING.add(process)
+        status = process.wait()
+        RUNNING.discard(process)
+    if status < 0 or status > 127:
+        raise RuntimeError("interrupted")
     path = report / "report.jsonl"
     records = [json.loads(text) for text in path.read_text().splitlines()] if path.exists() else []
-    end = [record for record in records if record["record"] == "end"]
-    if not end or end[0]["command_failed"] or not end[0]["case_counts"]["answered"]:
-        return f"DeepSpeed {release} answers nothing: {end[0]['command_text'] if end else f'{report}.txt'}"
-    return [record for record in records if record["record"] == "check" and record["verdict"] == "FAIL" and
+    if not records or records[-1]["record"] != "end" or not records[-1]["case_counts"]["answered"]:
+        raise RuntimeError(f"DeepSpeed {release} answers nothing: {records[-1]['command_text'] if records else report}")
+    return [record for record in records if record["record"] == "check" and record["verdict"] in ("FAIL", "BROKEN") and
             bug["requirement"] in record["requirements"] and re.search(bug["text"], record["text"].replace(" ", "_"))]
 
 
-def main(zerogauge, out, *names):
-    out, counts, bugs = Path(out).resolve(), [0, 0, 0], read_table()
-    unknown = set(names) - {bug["name"] for bug in bugs}
+def judged(zerogauge, out, bug, release, number):
+    """Returns what check() returns, from an earlier run if the row is the same; or a line that says why there is
+    nothing."""
+    report = out / "results" / f"{bug['name']}-{release}-{number}"
+    path, row = Path(f"{report}.json"), {key: bug[key] for key in bug if key != "what"}
+    if path.exists():
+        kept = json.loads(path.read_text())
+        if kept["row"] == row:
+            return kept["found"]
+    try:
+        found = check(zerogauge, out, bug, release, report)
+    except RuntimeError as error:
+        return str(error)
+    path.write_text(json.dumps({"row": row, "found": found}))
+    return found
+
+
+def row_of(bug, with_bug, without):
+    """A row of the table; with_bug, without: what each of the repeated runs found."""
+    first = with_bug[0][0] if with_bug[0] and isinstance(with_bug[0], list) else None
+    cases = sorted({check["case"] for check in with_bug[0]}) if first else []
+    seen = f"`{cases[0]}`" + f" and {len(cases) - 1} more" * (len(cases) > 1) if first else "not found"
+    control = "not run" if isinstance(without[0], str) else "reported, too" if any(without) else "right"
+    return (f"| {bug['what']} | {bug['broken']} | {bug['requirement']}, {seen} | "
+            f"{first['text'] if first else ''} | {first['hint'] or '' if first else ''} | "
+            f"{bug['control']}: {control} |")
+
+
+def judge_all(zerogauge, out, bugs, times):
+    """Judges the bugs, as many at a time as there are processors, and prints the results in the order of the table.
+    Returns rows of the table, and how many bugs were found in their release alone, how many not, and how many have no
+    verdict."""
+    rows, counts = [], [0, 0, 0]
+    with ThreadPoolExecutor(os.cpu_count() + 1) as pool:
+        try:
+            futures = [[pool.submit(judged, zerogauge, out, bug, bug[which], number)
+                        for which in ("broken", "control") for number in range(times)] for bug in bugs]
+            for bug, results in zip(bugs, ([future.result() for future in each] for each in futures)):
+                with_bug, without = results[:times], results[times:]
+                reason = next((found for found in results if isinstance(found, str)), None)
+                right = all(with_bug) and not any(without)
+                counts[2 if reason else 0 if right else 1] += 1
+                rows.append(row_of(bug, with_bug, without))
+                print("SKIP" if reason else "PASS" if right else "FAIL", bug["name"], reason or rows[-1], flush=True)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            stop()
+    return rows, counts
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="ci/time-machine")
+    parser.add_argument("--times", type=int, default=1)
+    parser.add_argument("zerogauge")
+    parser.add_argument("out", type=Path)
+    parser.add_argument("names", nargs="*")
+    arguments, bugs = parser.parse_args(), read_table()
+    unknown = set(arguments.names) - set(bugs)
     if unknown:
-        sys.exit(f"ci/time-machine: no such bug: {', '.join(sorted(unknown))}")
-    for bug in (bug for bug in bugs if not names or bug["name"] in names):
-        for release, buggy in (bug["broken"], True), (bug["control"], False):
-            found = [judge(zerogauge, out, bug, release) for _ in range(TIMES)]
-            reason = next((checks for checks in found if isinstance(checks, str)), None)
-            right = reason is None and all(bool(checks) == buggy for checks in found)
-            counts[2 if reason else 0 if right else 1] += 1
-            seen = reason or (f"{bug['requirement']} fails in {', '.join(sorted({c['case'] for c in found[0]}))}"
-                              if found[0] else f"{bug['requirement']}: not found")
-            print(f"{'SKIP' if reason else 'PASS' if right else 'FAIL'} {bug['name']}: DeepSpeed {release}, "
-                  f"{'with' if buggy else 'without'} the bug: {seen}", flush=True)
-            if reason is None and found[0]:
-                print(f"     {found[0][0]['text']}", flush=True)
-    print("{} passed, {} failed, {} skipped".format(*counts))
+        sys.exit(f"ci/time-machine: no such bug: {', '.join(sorted(unknown))}; there are {', '.join(bugs)}")
+    out = arguments.out.resolve()
+    rows, counts = judge_all(arguments.zerogauge, out, [bugs[name] for name in arguments.names or bugs],
+                             arguments.times)
+    table = "\n".join(["| bug | release | requirement and case | what the suite says | hint | without it |",
+                       "| --- | --- | --- | --- | --- | --- |", *rows])
+    (out / "table.md").write_text(table + "\n")
+    print(table, "{} passed, {} failed, {} skipped".format(*counts), sep="\n")
     return 77 if counts[2] == sum(counts) else counts[1] > 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

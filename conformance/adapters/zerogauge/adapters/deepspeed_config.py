@@ -8,6 +8,18 @@ from zerogauge import Unsupported
 from zerogauge.pytorch import hyper_parameters
 
 
+# Options of the adapter, the default first.
+CHOICES = {
+    "reduce_scatter": ["", "off"],        # "": as the case's hint says
+    "contiguous_gradients": ["", "off"],  # likewise
+    "gather": ["all-gather", "all-reduce"],          # of parameters, at stage 3
+    "persistence": ["0", "40", "100000"],  # parameters with fewer elements are not sharded at stage 3
+    "cpu_adam": ["deepspeed", "torch"],  # the optimizer of offloaded states
+    "micro": ["steps", "backwards"],      # micro-steps: as accumulation, or as several backward calls of one step
+    "checkpoint": ["plain", "elastic", "universal"],  # the last two may be resumed at another world
+}
+
+
 def refuse(case):
     precision, scale = case.precision, case.loss_scale["kind"]
     if len({group["optimizer"] for group in case.groups}) > 1:
@@ -46,27 +58,35 @@ def add_ballast(case, model, groups):
     case.buckets["sub_group"] += BALLAST
 
 
-def config_of(case, scratch):
+def config_of(case, arguments):
     """Sets every key that affects bits; gradient_clipping, for example, defaults to 1.0."""
     scale, sizes, hints = case.loss_scale, case.buckets, case.hints
     decoupled = case.groups[0]["optimizer"] == "AdamW"
-    offload = {f"offload_{what}": {"device": device, "nvme_path": str(scratch)}
+    offload = {f"offload_{what}": {"device": device, "nvme_path": str(arguments.scratch)}
                for what, device in case.offload.items() if device != "none"}
     if "offload_param" in offload:
         offload["offload_param"]["buffer_size"] = 1 << 20  # elements; the default is 10^8, in each of five buffers
     adam = {**hyper_parameters(case, 0), "adam_w_mode": decoupled}
     # Offload selects DeepSpeedCPUAdam. Otherwise torch_adam avoids FusedAdam, which needs CUDA.
-    adam |= {"bias_correction": case.groups[0]["bias_correction"]} if offload else {"torch_adam": True}
+    own = offload and arguments.cpu_adam == "deepspeed"
+    adam |= {"bias_correction": case.groups[0]["bias_correction"]} if own else {"torch_adam": True}
     config = {
-        "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": case.accumulation,
+        "train_micro_batch_size_per_gpu": 1,
+        "gradient_accumulation_steps": case.accumulation if arguments.micro == "steps" else 1,
         "gradient_clipping": case.gradient_clipping, "communication_data_type": case.communication_dtype,
+        "zero_force_ds_cpu_optimizer": arguments.cpu_adam == "deepspeed",
         "optimizer": {"type": "AdamW" if decoupled else "Adam", "params": adam},
         "zero_optimization": {
             "stage": case.stage, "reduce_bucket_size": sizes["reduce"], "allgather_bucket_size": sizes["allgather"],
             "stage3_prefetch_bucket_size": sizes["prefetch"], "sub_group_size": sizes["sub_group"],
-            "stage3_param_persistence_threshold": 0, "overlap_comm": hints["overlap"],
-            "contiguous_gradients": hints["contiguous_gradients"], "reduce_scatter": hints["reduce_scatter"],
+            "stage3_param_persistence_threshold": int(arguments.persistence), "overlap_comm": hints["overlap"],
+            "contiguous_gradients": hints["contiguous_gradients"] and not arguments.contiguous_gradients,
+            "reduce_scatter": hints["reduce_scatter"] and not arguments.reduce_scatter,
+            "stage3_use_all_reduce_for_fetch_params": arguments.gather == "all-reduce",
+            "elastic_checkpoint": arguments.checkpoint == "elastic",
             **offload}}
+    if arguments.checkpoint == "universal" and case.resume:
+        config["checkpoint"] = {"load_universal": True}
     if case.stage > 0:
         config["data_types"] = {"grad_accum_dtype": case.accumulation_dtype}
     if case.precision == "bf16":

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DeepSpeed: stages 0 to 3, offload to CPU and NVMe. --offload TIER offloads the optimizer states in every case."""
+"""DeepSpeed: stages 0 to 3, offload to CPU and NVMe. --offload TIER offloads the optimizer states in every case. The
+other options choose among what DeepSpeed offers for the same result; deepspeed_config.py explains them."""
 import zerogauge.adapters.deepspeed_start  # noqa: F401  first: it selects the accelerator
 import deepspeed
 from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
 
-from zerogauge.adapters.deepspeed_config import add_ballast, config_of, refuse
+from zerogauge.adapters.deepspeed_config import CHOICES, add_ballast, config_of, refuse
+from zerogauge.adapters.deepspeed_universal import converted, described
 from zerogauge.pytorch import DTYPES, MOMENTS, Model, TorchAdapter
 
 
 class DeepSpeed(TorchAdapter):
-    options = {"offload": ["", "cpu", "nvme"]}
+    options = {"offload": ["", "cpu", "nvme"], **CHOICES}
 
     def build(self, case):
         case.offload["optimizer"] = self.arguments.offload or case.offload["optimizer"]
@@ -21,12 +23,15 @@ class DeepSpeed(TorchAdapter):
         if case.offload["optimizer"] == "nvme":
             add_ballast(case, self.model, groups)
         self.engine, self.optimizer, _, _ = deepspeed.initialize(
-            model=self.model, model_parameters=groups, config=config_of(case, self.arguments.scratch))
+            model=self.model, model_parameters=groups, config=config_of(case, self.arguments))
 
     def forward(self, gradients):
         return self.engine(gradients)
 
     def backward(self, loss):
+        if self.arguments.micro == "backwards":
+            self.engine.set_gradient_accumulation_boundary(self.is_last)
+            return self.engine.backward(loss / self.case.accumulation)
         self.engine.backward(loss)
         if not self.is_last:
             self.engine.step()
@@ -59,12 +64,13 @@ class DeepSpeed(TorchAdapter):
             return [p.float().clone(), *(self.optimizer.state.get(p, {}).get(kind) for kind in MOMENTS)]
 
     def save(self, path):
-        self.engine.save_checkpoint(str(path), tag="zerogauge")
+        self.engine.save_checkpoint(str(path), tag="zerogauge", client_state=described(self.arguments.checkpoint))
 
     def load(self, path, weights_only):
         # In stage 3, load_module_only alone silently leaves the parameters unchanged.
         whole = {"load_module_only": weights_only, "load_optimizer_states": not weights_only}
-        self.engine.load_checkpoint(str(path), tag="zerogauge", **whole)
+        tag = converted(path, "zerogauge", self.meet) if self.arguments.checkpoint == "universal" else "zerogauge"
+        self.engine.load_checkpoint(str(path), tag=tag, **whole)
 
     def close(self):
         self.engine.destroy()
