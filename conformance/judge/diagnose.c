@@ -143,6 +143,14 @@ static bool are_moments_swapped(const struct trial *trial, int param, size_t i)
            value_same(trial->after.exp_avg_sq[param][i], trial->expected.exp_avg[param][i]);
 }
 
+// True if a moment that the update used is not the one that is kept: the other one and the parameter are right.
+static bool is_moment_alone(const struct trial *trial, int param, size_t i)
+{
+    bool m_is_right = value_same(trial->after.exp_avg[param][i], trial->expected.exp_avg[param][i]);
+    bool v_is_right = value_same(trial->after.exp_avg_sq[param][i], trial->expected.exp_avg_sq[param][i]);
+    return m_is_right != v_is_right && value_same(trial->after.param[param][i], trial->expected.param[param][i]);
+}
+
 static bool is_second_moment_right(const struct trial *trial, int param, size_t i)
 {
     return trial->after.exp_avg_sq[param][i] == trial->expected.exp_avg_sq[param][i];
@@ -203,20 +211,18 @@ static enum hint guess(struct row *row, const struct unsharded_decision *decisio
 {
     if (all_wrong(row, is_unchanged)) {
         enum hint hint = diagnose_places(row);
-        return hint == HINT_NONE || hint == HINT_BUCKET ? HINT_NOT_UPDATED : hint;
+        return hint == HINT_TAIL ? HINT_TAIL : HINT_NOT_UPDATED;
     }
     if (resumes)
         return HINT_RESUME;
     if (are_unset(row))
         return HINT_UNSET;
-    if (all_wrong(row, are_moments_short) || all_wrong(row, are_moments_swapped) || are_moments_lost(row))
+    if (all_wrong(row, are_moments_short) || all_wrong(row, are_moments_swapped) || all_wrong(row, is_moment_alone) ||
+        are_moments_lost(row))
         return HINT_MOMENTS;
     if (all_wrong(row, is_parameter_short))
         return HINT_MASTER;
     enum hint hint = diagnose_update(row, decision);
-    // Counters that went on wrongly may show late.
-    if (row->trial->saved && (hint == HINT_LR || hint == HINT_STEP_COUNT))
-        return HINT_RESUME;
     if (hint != HINT_NONE)
         return hint;
     if (all_wrong(row, is_parameter_unchanged))

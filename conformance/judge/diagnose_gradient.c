@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the gradient that was used: the expected one times a factor; the gradient of some ranks, micro-steps or earlier
 // steps; or the gradients of other elements.
+#include "conformance/cases/case_mesh.h"
 #include "conformance/judge/diagnose_internal.h"
 
 #include <math.h>
@@ -8,7 +9,7 @@
 #include <string.h>
 
 // A guess that may hold in a different way for each element must explain at least this many.
-enum { TELLING_COUNT = 8 };
+enum { TELLING_COUNT = 8, MASK_MAX = 4 * CASE_WORLD_MAX };
 
 // True if row->guess was used in every element whose m is wrong, and differs from the expected gradient.
 static bool row_guessed(const struct row *row)
@@ -76,18 +77,50 @@ static void guess_sum(struct row *row, int step, uint64_t ranks, uint64_t micros
     add_sum(row, step, ranks, micros, weight);
 }
 
-// True if one rank's gradient was used, weighted as all ranks or as the mean; or all but one rank's. The rank may
-// differ from element to element, as it does where each rank has its own shard.
+// The ranks, as masks, that a reduction may have ended with instead of all: each alone, and on a mesh the groups of
+// data ranks. Returns how many.
+static int list_ranks(const struct row *row, uint64_t masks[MASK_MAX])
+{
+    static const enum mesh_kind kinds[] = {MESH_SHARD, MESH_REPLICATE, MESH_EXPERT};
+    const struct check_case *c = row->trial->c;
+    struct mesh whole = case_mesh(row->trial->answer->c), mesh = mesh_of_data(&whole);
+    int count = 0;
+    while (count < c->world) {
+        masks[count] = 1ull << count;
+        count++;
+    }
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        int size = mesh_group_size(&mesh, kinds[i]);
+        for (int group = 0; size > 1 && size < c->world && group < mesh_group_count(&mesh, kinds[i]); group++) {
+            masks[count] = 0;
+            for (int k = 0; k < size; k++)
+                masks[count] |= 1ull << mesh_rank_at(&mesh, kinds[i], group, k);
+            count++;
+        }
+    }
+    return count;
+}
+
+static int mask_size(uint64_t mask)
+{
+    int size = 0;
+    for (; mask; mask &= mask - 1)
+        size++;
+    return size;
+}
+
+// True if the gradient of one rank or group was used, weighted as all ranks' or as the mean; or that of all but these.
+// They may differ from element to element, as they do where each rank has its own shard.
 static bool is_one_rank(struct row *row)
 {
     const struct check_case *c = row->trial->c;
-    uint64_t every = ~0ull;
+    uint64_t every = ~0ull, masks[MASK_MAX];
     double all = (double)c->world * c->accumulation;
     memset(row->fits, 0, row->count);
-    for (int rank = 0; rank < c->world && c->world > 1; rank++)
+    for (int i = 0, count = c->world > 1 ? list_ranks(row, masks) : 0; i < count; i++)
         for (int kind = 0; kind < 3; kind++) {
-            guess_sum(row, row->step, kind < 2 ? 1ull << rank : every & ~(1ull << rank), every,
-                      kind == 1 ? 1.0 / c->accumulation : 1 / all);
+            guess_sum(row, row->step, kind < 2 ? masks[i] : every & ~masks[i], every,
+                      kind == 1 ? 1.0 / (mask_size(masks[i]) * c->accumulation) : 1 / all);
             if (row_guessed(row))
                 return true;
             note(row);
@@ -95,11 +128,11 @@ static bool is_one_rank(struct row *row)
     return c->world > 1 && noted_all(row);
 }
 
-// True if one micro-step was used, or all but one; or if one was not summed over ranks.
+// True if one micro-step was used, or all but one; or if one, or all but one, did not leave its rank or group.
 static bool is_one_micro_step(struct row *row)
 {
     const struct check_case *c = row->trial->c;
-    uint64_t every = ~0ull;
+    uint64_t every = ~0ull, masks[MASK_MAX];
     double all = (double)c->world * c->accumulation;
     for (int micro = 0; micro < c->accumulation && c->accumulation > 1; micro++)
         for (int kind = 0; kind < 3; kind++) {
@@ -108,14 +141,19 @@ static bool is_one_micro_step(struct row *row)
             if (row_guessed(row))
                 return true;
         }
-    memset(row->fits, 0, row->count);
-    for (int micro = 0; micro < c->accumulation && c->accumulation > 1; micro++)
-        for (int rank = 0; rank < c->world; rank++) {
-            guess_sum(row, row->step, every, every & ~(1ull << micro), 1 / all);
-            add_sum(row, row->step, 1ull << rank, 1ull << micro, 1 / all);
-            note(row);
-        }
-    return c->accumulation > 1 && noted_all(row);
+    for (int inside = 0; inside < 2; inside++) {
+        memset(row->fits, 0, row->count);
+        for (int micro = 0; micro < c->accumulation && c->accumulation > 1; micro++)
+            for (int i = 0, count = list_ranks(row, masks); i < count; i++) {
+                uint64_t within = inside ? every & ~(1ull << micro) : 1ull << micro;
+                guess_sum(row, row->step, every, ~within, 1 / all);
+                add_sum(row, row->step, masks[i], within, 1 / all);
+                note(row);
+            }
+        if (c->accumulation > 1 && noted_all(row))
+            return true;
+    }
+    return false;
 }
 
 // True if an earlier step's gradient is added by shard: all ranks' in the rank's own shard, the rank's own elsewhere.
