@@ -9,9 +9,8 @@ static const struct {
 } hints[HINT_COUNT] = {
     [HINT_NONE] = {"none", ""},
     [HINT_FACTOR_WORLD] = {"factor-world",
-                           "The gradient is off by the number of ranks, of all or of a group. Check the division of "
-                           "the sum over ranks: it may be missing, of another group, or done twice because the "
-                           "collective averages already."},
+                           "The gradient is off by the number of ranks. Check the division of the sum over "
+                           "ranks: it may be missing, or done twice because the collective averages already."},
     [HINT_FACTOR_ACCUMULATION] = {"factor-accumulation",
                                   "The gradient is off by the number of micro-steps. Check the division of the loss"
                                   " or gradient by it: it may be missing, or done twice because the engine divides "
