@@ -139,8 +139,9 @@ static bool are_moments_short(const struct trial *trial, int param, size_t i)
 
 static bool are_moments_swapped(const struct trial *trial, int param, size_t i)
 {
-    return value_same(trial->after.exp_avg[param][i], trial->expected.exp_avg_sq[param][i]) &&
-           value_same(trial->after.exp_avg_sq[param][i], trial->expected.exp_avg[param][i]);
+    float m = trial->expected.exp_avg[param][i], v = trial->expected.exp_avg_sq[param][i];
+    return !value_same(m, v) && value_same(trial->after.exp_avg[param][i], v) &&
+           value_same(trial->after.exp_avg_sq[param][i], m);
 }
 
 // True if a moment that the update used is not the one that is kept: the other one and the parameter are right.
@@ -229,9 +230,9 @@ static enum hint guess(struct row *row, const struct unsharded_decision *decisio
         return HINT_NOT_UPDATED;
     // A right v or m means a right gradient.
     if (row->wrong_moment_count > 0 && !all_wrong(row, is_second_moment_right))
-        hint = diagnose_gradient(row);
+        hint = diagnose_used_gradient(row);
     if (hint == HINT_NONE)
-        hint = diagnose_places(row);
+        hint = diagnose_states(row) ? HINT_OVERWRITTEN : diagnose_places(row);
     // Other arithmetic is other everywhere.
     if (hint == HINT_NONE && row->wrong_count * 10 < row->count * 9)
         hint = HINT_OVERWRITTEN;

@@ -103,3 +103,30 @@ enum hint diagnose_factor(const struct row *row)
         return HINT_CLIP;
     return hint;
 }
+
+bool diagnose_unclip(struct row *row)
+{
+    const struct trial *trial = row->trial;
+    float coefficient = trial->step.has_norm ? unsharded_coefficient(trial->c, row->rule, trial->step.norm) : 0;
+    // Under the delayed update the step at hand reports the norm of another gradient.
+    if (trial->c->gradient_clipping == 0 || trial->c->delayed_update > 0 || !(row->coefficient > 0) ||
+        !(coefficient > 0) || (coefficient == 1 && row->coefficient == 1))
+        return false;
+    row->wrong_count = 0;
+    for (int param = 0; param < trial->c->param_count; param++)
+        for (size_t i = 0; trial_compares(trial, param) && i < trial->c->params[param].count; i++) {
+            size_t at = row->begin[param] + i;
+            double beta1 = trial->c->groups[trial->c->params[param].group].beta1;
+            double moments =
+                fabs((double)trial->before.exp_avg[param][i]) + fabs((double)trial->after.exp_avg[param][i]);
+            row->used[at] /= (double)coefficient;
+            row->expected[at] /= (double)row->coefficient;
+            double error = 0x1p-16 * fabs(row->expected[at]) + 0x1p-22 * moments / (1 - beta1) / (double)coefficient;
+            row->wrong_moment[at] &= !(fabs(row->used[at] - row->expected[at]) <= error);
+            row->wrong[at] = row->wrong_moment[at];
+            row->wrong_count += row->wrong[at];
+        }
+    row->wrong_moment_count = row->wrong_count;
+    row->coefficient = 1;
+    return true;
+}

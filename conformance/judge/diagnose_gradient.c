@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the gradient that was used: the expected one times a factor; the gradient of some ranks, micro-steps or earlier
 // steps; or the gradients of other elements.
-#include "conformance/cases/case_mesh.h"
 #include "conformance/judge/diagnose_internal.h"
 
 #include <math.h>
@@ -9,7 +8,13 @@
 #include <string.h>
 
 // A guess that may hold in a different way for each element must explain at least this many.
-enum { TELLING_COUNT = 8, MASK_MAX = 4 * CASE_WORLD_MAX };
+enum { TELLING_COUNT = 8 };
+
+// The same gradient, but for the roundings of a sum in 16 bits where row->is_short allows for them.
+static bool is_near(const struct row *row, double a, double b)
+{
+    return value_near(a, b) || (row->is_short && fabs(a - b) <= 0x1p-6 * fmax(fabs(a), fabs(b)));
+}
 
 // True if row->guess was used in every element whose m is wrong, and differs from the expected gradient.
 static bool row_guessed(const struct row *row)
@@ -18,9 +23,9 @@ static bool row_guessed(const struct row *row)
     for (size_t at = 0; at < row->count; at++) {
         if (!row->wrong_moment[at])
             continue;
-        if (!value_near(row->guess[at], row->used[at]))
+        if (!is_near(row, row->guess[at], row->used[at]))
             return false;
-        tells |= !value_near(row->guess[at], row->expected[at]);
+        tells |= !is_near(row, row->guess[at], row->expected[at]);
     }
     return tells;
 }
@@ -29,7 +34,7 @@ static bool row_guessed(const struct row *row)
 static void note(const struct row *row)
 {
     for (size_t at = 0; at < row->count; at++)
-        row->fits[at] |= value_near(row->guess[at], row->used[at]);
+        row->fits[at] |= is_near(row, row->guess[at], row->used[at]);
 }
 
 // True if the noted guesses together explain every wrong element.
@@ -77,30 +82,6 @@ static void guess_sum(struct row *row, int step, uint64_t ranks, uint64_t micros
     add_sum(row, step, ranks, micros, weight);
 }
 
-// The ranks, as masks, that a reduction may have ended with instead of all: each alone, and on a mesh the groups of
-// data ranks. Returns how many.
-static int list_ranks(const struct row *row, uint64_t masks[MASK_MAX])
-{
-    static const enum mesh_kind kinds[] = {MESH_SHARD, MESH_REPLICATE, MESH_EXPERT};
-    const struct check_case *c = row->trial->c;
-    struct mesh whole = case_mesh(row->trial->answer->c), mesh = mesh_of_data(&whole);
-    int count = 0;
-    while (count < c->world) {
-        masks[count] = 1ull << count;
-        count++;
-    }
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        int size = mesh_group_size(&mesh, kinds[i]);
-        for (int group = 0; size > 1 && size < c->world && group < mesh_group_count(&mesh, kinds[i]); group++) {
-            masks[count] = 0;
-            for (int k = 0; k < size; k++)
-                masks[count] |= 1ull << mesh_rank_at(&mesh, kinds[i], group, k);
-            count++;
-        }
-    }
-    return count;
-}
-
 static int mask_size(uint64_t mask)
 {
     int size = 0;
@@ -114,10 +95,10 @@ static int mask_size(uint64_t mask)
 static bool is_one_rank(struct row *row)
 {
     const struct check_case *c = row->trial->c;
-    uint64_t every = ~0ull, masks[MASK_MAX];
+    uint64_t every = ~0ull, masks[RANK_MASK_MAX];
     double all = (double)c->world * c->accumulation;
     memset(row->fits, 0, row->count);
-    for (int i = 0, count = c->world > 1 ? list_ranks(row, masks) : 0; i < count; i++)
+    for (int i = 0, count = c->world > 1 ? row_rank_masks(row, masks) : 0; i < count; i++)
         for (int kind = 0; kind < 3; kind++) {
             guess_sum(row, row->step, kind < 2 ? masks[i] : every & ~masks[i], every,
                       kind == 1 ? 1.0 / (mask_size(masks[i]) * c->accumulation) : 1 / all);
@@ -132,7 +113,7 @@ static bool is_one_rank(struct row *row)
 static bool is_one_micro_step(struct row *row)
 {
     const struct check_case *c = row->trial->c;
-    uint64_t every = ~0ull, masks[MASK_MAX];
+    uint64_t every = ~0ull, masks[RANK_MASK_MAX];
     double all = (double)c->world * c->accumulation;
     for (int micro = 0; micro < c->accumulation && c->accumulation > 1; micro++)
         for (int kind = 0; kind < 3; kind++) {
@@ -144,7 +125,7 @@ static bool is_one_micro_step(struct row *row)
     for (int inside = 0; inside < 2; inside++) {
         memset(row->fits, 0, row->count);
         for (int micro = 0; micro < c->accumulation && c->accumulation > 1; micro++)
-            for (int i = 0, count = list_ranks(row, masks); i < count; i++) {
+            for (int i = 0, count = row_rank_masks(row, masks); i < count; i++) {
                 uint64_t within = inside ? every & ~(1ull << micro) : 1ull << micro;
                 guess_sum(row, row->step, every, ~within, 1 / all);
                 add_sum(row, row->step, masks[i], within, 1 / all);
@@ -279,4 +260,13 @@ enum hint diagnose_gradient(struct row *row)
     if (diagnose_weights(row))
         return HINT_WEIGHTS;
     return is_shifted(row) || is_permuted(row) ? HINT_SHIFTED : HINT_NONE;
+}
+
+enum hint diagnose_used_gradient(struct row *row)
+{
+    enum hint hint = diagnose_gradient(row);
+    if (hint == HINT_NONE && diagnose_unclip(row))
+        hint = row->wrong_count == 0 ? HINT_CLIP : diagnose_gradient(row);
+    row->is_short = row_is_short(row);
+    return hint == HINT_NONE && row->is_short ? diagnose_gradient(row) : hint;
 }

@@ -232,3 +232,44 @@ Test(diagnose, the_size_of_a_group_is_a_number_of_ranks)
     c.mesh = (struct mesh){2, 3, 1, 1, 1};
     assert_fails(state_finding(&c, NULL, &wrong), HINT_FACTOR_WORLD);
 }
+
+// From element 48 of the first tensor on, the first moment is read from where that of the tensor's begin lies.
+static void reads_the_first_sub_group(const struct check_case *c, int step, const struct unsharded_state *before,
+                                      struct unsharded_state *after)
+{
+    for (size_t k = 48; step > 1 && k < c->params[0].count; k++) {
+        float difference = 0.9F * (before->exp_avg[0][k % 48] - before->exp_avg[0][k]);
+        after->exp_avg[0][k] += difference;
+        after->param[0][k] -= difference;
+    }
+}
+
+Test(diagnose, moments_of_other_elements_are_overwritten)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, false);
+    assert_fails(state_finding(&c, NULL, &(struct wrong){.state = reads_the_first_sub_group}), HINT_OVERWRITTEN);
+}
+
+static void says_its_norm(const struct check_case *c, int step, struct answer_step *says)
+{
+    (void)step;
+    says->has_norm = true;
+    says->norm = unsharded_norm(c, (const float *const *)gradients);
+}
+
+// The first of three micro-steps; what it is clipped by is its own norm.
+static void has_one_micro_step(const struct check_case *c, const struct case_values *values, int step, float *const g[])
+{
+    gradients = g;
+    for (int i = 0; i < c->param_count; i++)
+        for (size_t k = 0; k < c->params[i].count; k++)
+            g[i][k] = (case_gradient(values, step, 0, 0, i)[k] + case_gradient(values, step, 0, 1, i)[k]) / 6;
+}
+
+Test(diagnose, a_gradient_that_is_clipped_by_its_own_norm_is_recognised)
+{
+    struct check_case c = trial_case(2, 3, DTYPE_FP32, false);
+    c.gradient_clipping = 0x1p-8;
+    struct wrong wrong = {.gradient = has_one_micro_step, .says = says_its_norm};
+    assert_fails(state_finding(&c, NULL, &wrong), HINT_ONE_MICRO_STEP);
+}
