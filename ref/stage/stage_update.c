@@ -12,6 +12,14 @@ int stage_gather_full(struct stage *stage, int bucket)
                                stage->placements[bucket].full_params, stage->setting.config->precision);
 }
 
+bool stage_updates_beside(const struct stage *stage)
+{
+    for (int i = 0; i < stage->layout.trainable_count; i++)
+        if (optimizer_tier(&stage->placements[i]) != TIER_DEVICE)
+            return true;
+    return false;
+}
+
 int stage_step(struct stage *stage, bool *applied)
 {
     int (*publish)(struct stage * stage, int bucket) = stage->operations->publish;
