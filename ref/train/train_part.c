@@ -130,10 +130,14 @@ static void add_exchange(const struct train_rank *rank, int layer, bool backward
         model_exchange(rank->model, layer, config->micro_batch, backward, config->activation_checkpointing);
     size_t ranks = (size_t)rank->mesh.tensor, index = (size_t)rank->part->place.tensor;
     uint64_t *step_bytes = formula->step_bytes[LANE_COLLECTIVE];
-    uint64_t own = e.sum_elements / ranks + (index < e.sum_elements % ranks),
-             bytes = config->accumulation * sizeof(float);
-    step_bytes[OPERATION_ALL_TO_ALL] += bytes * e.sums * (e.sum_elements - own);
-    step_bytes[OPERATION_ALL_GATHER] += bytes * (ranks - 1) * (e.sums * own + e.gathered_elements);
+    uint64_t bytes = config->accumulation * sizeof(float);
+    step_bytes[OPERATION_ALL_GATHER] += bytes * (ranks - 1) * e.gathered_elements;
+    for (int kind = 0; kind < MODEL_SUM_KINDS; kind++) {
+        struct model_sum sum = e.sums[kind];
+        uint64_t own = sum.elements / ranks + (index < sum.elements % ranks);
+        step_bytes[OPERATION_ALL_TO_ALL] += bytes * sum.count * (sum.elements - own);
+        step_bytes[OPERATION_ALL_GATHER] += bytes * sum.count * (ranks - 1) * own;
+    }
 }
 
 void train_part_formula(const struct train_rank *rank, struct formula *formula)
