@@ -124,6 +124,8 @@ class Model(torch.nn.Module):
     """Units of about a bucket each, in model order. Tied parameters belong to the root, as FSDP requires. On a mesh, what
     this rank holds."""
 
+    input_requires_grad = False
+
     def __init__(self, case, dtype, apart=()):
         """apart: names of parameters that a subclass puts into modules of its own."""
         super().__init__()
@@ -161,7 +163,7 @@ class Model(torch.nn.Module):
 
     def forward(self, gradients):
         self.gradients, self.seen = {name: tensor_of(array) for name, array in gradients.items()}, {}
-        loss = self.own(torch.zeros(()))
+        loss = self.own(torch.zeros((), requires_grad=self.input_requires_grad))
         for unit in self.units:
             loss = unit(loss)
         return loss

@@ -12,15 +12,15 @@ class Cut(Uses):
     """A parameter as the weight of a linear layer; a vector is a matrix of one column."""
 
     def __init__(self, model, name, whole, dimension):
-        super().__init__(model, [name])
+        super().__init__(model, [])
+        self.name, self.kind = name, ["column", "row"][dimension]
         matrix = tensor_of(whole).to(model.dtype).reshape(len(whole), -1)
         layer = torch.nn.Linear(*reversed(matrix.shape), bias=False)
         layer.weight = torch.nn.Parameter(matrix)
-        self.kind = ["column", "row"][dimension]
         setattr(self, self.kind, layer)
 
     def forward(self, loss):
-        model, layer, name = self.model[0], getattr(self, self.kind), self.names[0]
+        model, layer, name = self.model[0], getattr(self, self.kind), self.name
         shape = model.part_shape[name]
         model.seen[name] = layer.weight.detach().clone().reshape(shape)
         gradient = model.gradients[name].reshape(layer.weight.shape)

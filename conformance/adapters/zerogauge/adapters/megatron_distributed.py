@@ -14,6 +14,7 @@ from zerogauge import MOMENTS, Shard, Unsupported
 from zerogauge.pytorch import DTYPES, Model, TorchAdapter, hyper_parameters
 
 torch.cuda.current_device = lambda: torch.device("cpu")
+torch.cuda.Stream = lambda device: None  # several instances make one, and use it where reduction overlaps
 
 
 class OnCPU(TorchFunctionMode):
@@ -69,7 +70,8 @@ class Megatron(TorchAdapter):
         self.wrapped = DistributedDataParallel(self.config(), DistributedDataParallelConfig(
             grad_reduce_in_fp32=case.accumulation_dtype == "fp32", use_distributed_optimizer=True,
             num_distributed_optimizer_instances=case.mesh.replicate,
-            overlap_grad_reduce=case.hints["overlap"], bucket_size=case.buckets["reduce"]), self.model)
+            overlap_grad_reduce=case.hints["overlap"] and case.mesh.replicate == 1,
+            bucket_size=case.buckets["reduce"]), self.model)
         self.optimizer = get_megatron_optimizer(OptimizerConfig(
             lr=adam["lr"], weight_decay=adam["weight_decay"], adam_beta1=adam["betas"][0], adam_beta2=adam["betas"][1],
             adam_eps=adam["eps"], bf16=case.precision == "bf16", use_distributed_optimizer=True,

@@ -22,6 +22,8 @@ class Adapted(Uses):
 
 
 class LoraModel(Model):
+    input_requires_grad = True  # as enable_input_require_grads of Transformers makes it
+
     def __init__(self, case, dtype):
         layers = {}
         for p in case.params:
