@@ -141,7 +141,7 @@ Test(speculation, the_next_forward_begins_when_its_first_layers_are_updated)
 Test(speculation, a_checkpoint_waits_for_the_update_that_runs_beside_it)
 {
     struct offload_trial t = OFFLOAD_TRIAL(.model = "gpt-nano", .steps = 3, .stage = 2, .optimizer = TIER_HOST,
-                                           .gradient = TIER_HOST, .bucket = 5000, .speculative = true);
+                                           .gradient = TIER_HOST, .bucket = 5000);
     char path[] = "/tmp/zg-run-on-XXXXXX", notes[NOTES_BYTES];
     struct config config;
     const struct model *model;
@@ -150,7 +150,7 @@ Test(speculation, a_checkpoint_waits_for_the_update_that_runs_beside_it)
     cr_assert_eq(offload_config(&t, &config), ERR_NONE);
     cr_assert_eq(model_find(t.model, &model), ERR_NONE);
     struct text *text = offload_words();
-    struct train_setting setting = {.text = text, .emulation = {{[LANE_H2D] = 1e6}}};
+    struct train_setting setting = {.text = text, .emulation = {{[LANE_H2D] = 1e5}}};
     run_on(&t, setting, &whole);
     const struct train_checkpoint_options options = {.checkpoint = path, .every = 1};
     // Two runs: the second continues from the checkpoint of the first.
