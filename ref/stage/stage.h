@@ -76,7 +76,7 @@ struct stage {
     struct comm
         *secondary_comm;  // hpZ: the ranks of the shard group that hold a second copy of the parameters; null: none
     struct comm *expert_comm;       // the ranks that hold all experts together; null: every rank holds all
-    struct comm *expert_data_comm;  // then: the ranks with this rank's experts
+    struct comm *expert_data_comm;  // then: the ranks of the shard group with this rank's experts
     struct layout layout;           // the parameters in buckets, and the buckets' shards
     struct placement *placements;   // by bucket: where each of its states lives
     struct optimizer optimizer;

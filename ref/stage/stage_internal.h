@@ -15,9 +15,9 @@ int stage_expert_shards(const struct stage *stage, int shards);
 // True in the micro-step that sums gradients over replicas.
 bool stage_sums_replicas(const struct stage *stage);
 
-// True if a shard group is one rank among replicas. It has nothing to exchange, so that its gradients do not take the
-// communication dtype before they are summed over replicas: data parallelism.
-bool stage_is_in_group_of_one(const struct stage *stage);
+// True if one rank among replicas has all of the bucket. It has nothing to exchange, so that its gradients do not take
+// the communication dtype before they are summed over replicas: data parallelism.
+bool stage_is_in_group_of_one(const struct stage *stage, int bucket);
 
 // shard = its sum over replicas, in the communication dtype.
 int stage_sum_replicas(struct stage *stage, int bucket, void *shard);

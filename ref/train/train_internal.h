@@ -57,6 +57,7 @@ struct train_rank {
     struct model_batch *batches;                   // by micro-step
     uint64_t resumed_step, resumed_applied;        // of the checkpoint that the run continues
     double loss;                                   // of this rank's micro-batches, summed
+    size_t run_bytes;                              // of each run's memory
     struct train_report_of_rank report, *reports;  // of this step: this rank's, and [world] all ranks'
     void *arguments;                               // of the compute operation being issued
     struct oracle *oracle;                         // rank 0

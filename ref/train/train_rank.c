@@ -117,11 +117,12 @@ int train_rank_open(struct train_rank *rank)
     };
     TRY((is_dry(rank) ? stage_plan : stage_open)(operations, &stage_setting, &rank->stage));
     TRY(open_runs(rank));
-    size_t run_bytes =
+    rank->run_bytes =
         model_run_bytes(rank->model, config->micro_batch, config->precision, config->activation_checkpointing);
     TRY(train_pipeline_open(rank));
     uint64_t report_bytes = (uint64_t)(setting->world - 1) * sizeof(struct train_report_of_rank);
-    formula_of(&rank->stage, rank->data_rank, (uint64_t)rank->run_count * run_bytes, report_bytes, &rank->formula);
+    formula_of(&rank->stage, rank->data_rank, (uint64_t)rank->run_count * rank->run_bytes, report_bytes,
+               &rank->formula);
     activations_formula(&rank->activations, &rank->formula);
     train_pipeline_formula(rank, &rank->formula);
     train_part_formula(rank, &rank->formula);

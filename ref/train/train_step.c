@@ -101,10 +101,7 @@ static int issue_compute(struct train_rank *rank, int layer, enum pass pass, int
     size_t element_bytes = dtype_bytes(config->precision);
     struct executor_span spans[4 + 2 * u->param_count];
     size_t count = 0;
-    spans[count++] = (struct executor_span){
-        model_run_memory(run),
-        model_run_bytes(model, config->micro_batch, config->precision, config->activation_checkpointing),
-        EXECUTOR_READ_WRITE};
+    spans[count++] = (struct executor_span){model_run_memory(run), rank->run_bytes, EXECUTOR_READ_WRITE};
     spans[count++] = (struct executor_span){checkpoint, checkpoint ? activations_bytes(&rank->activations, layer) : 0,
                                             pass == PASS_FORWARD ? EXECUTOR_WRITE : EXECUTOR_READ};
     for (int i = 0; i < u->param_count; i++) {
