@@ -287,10 +287,14 @@ enum hint diagnose_state(const struct trial *trial, const struct rule *rule, con
     enum hint hint = HINT_OTHER;
     if (open_row(&row, trial, rule, decision->applies) == 0) {
         fill(&row);
-        if (decision->applies == 0 || trial->step.skipped != decision->skipped)
+        bool resumes = trial->saved && difference->step == case_first_step(trial->c);
+        bool decides_otherwise = trial->step.skipped != decision->skipped;
+        if (decision->applies == 0 && resumes && !decides_otherwise)
+            hint = HINT_RESUME;
+        else if (decision->applies == 0 || decides_otherwise)
             hint = guess_of_skipped(&row, decision, difference->step);
         else
-            hint = guess(&row, decision, trial->saved && difference->step == case_first_step(trial->c));
+            hint = guess(&row, decision, resumes);
     }
     close_row(&row);
     return hint;

@@ -69,9 +69,12 @@ static enum hint hint_of_factor(const struct row *row, double factor)
     bool of_micro = micro > 1 && (value_near(either, micro) || value_near(either, micro * micro));
     bool of_world = world > 1 &&
                     (value_near(either, world) || value_near(either, sqrt(world)) || value_near(either, world * world));
-    if (of_micro && !value_near(micro, world))
+    bool of_group = is_degree(row->trial->answer->c, either);
+    // Micro-steps are those of all tensors; a group of as many ranks may hold some alone.
+    bool of_some = of_group && row->wrong_moment_count * 10 < row->count * 9;
+    if (of_micro && !value_near(micro, world) && !of_some)
         return HINT_FACTOR_ACCUMULATION;
-    if (of_world || is_degree(row->trial->answer->c, either))
+    if (of_world || of_group)
         return HINT_FACTOR_WORLD;
     return c->gradient_clipping > 0 ? HINT_CLIP : HINT_FACTOR_OTHER;
 }

@@ -119,7 +119,7 @@ static bool is_decay(struct suspicion *s, uint64_t t)
     return all_explained(s);
 }
 
-// Another step's learning rate, another group's, or all that another group has.
+// Another step's learning rate, or another group's.
 static bool is_lr(struct suspicion *s, uint64_t t)
 {
     const struct check_case *real = s->row->trial->c;
@@ -127,17 +127,24 @@ static bool is_lr(struct suspicion *s, uint64_t t)
     for (int step = 1; step <= real->steps; step++)
         if (step != s->row->step)
             guess(s, t, step, false);
-    for (int other = 0; other < real->group_count; other++)
-        for (int whole = 0; whole < 2; whole++) {
-            *s->c = *real;
-            for (int i = 0; i < real->group_count; i++) {
-                if (whole)
-                    s->c->groups[i] = real->groups[other];
-                else
-                    memcpy(s->c->groups[i].lr, real->groups[other].lr, sizeof s->c->groups[i].lr);
-            }
-            guess(s, t, s->row->step, false);
-        }
+    for (int other = 0; other < real->group_count; other++) {
+        for (int i = 0; i < real->group_count; i++)
+            memcpy(s->c->groups[i].lr, real->groups[other].lr, sizeof s->c->groups[i].lr);
+        guess(s, t, s->row->step, false);
+    }
+    return all_explained(s);
+}
+
+// All that another group has.
+static bool is_group(struct suspicion *s, uint64_t t)
+{
+    const struct check_case *real = s->row->trial->c;
+    begin_kind(s);
+    for (int other = 0; other < real->group_count; other++) {
+        for (int i = 0; i < real->group_count; i++)
+            s->c->groups[i] = real->groups[other];
+        guess(s, t, s->row->step, false);
+    }
     return all_explained(s);
 }
 
@@ -190,6 +197,8 @@ enum hint diagnose_update(const struct row *row, const struct unsharded_decision
             hint = goes_on ? HINT_RESUME : HINT_LR;
         else if (is_decay(&s, decision->t))
             hint = HINT_DECAY;
+        else if (is_group(&s, decision->t))
+            hint = goes_on ? HINT_RESUME : HINT_LR;
         else if (is_twice(&s, decision->t))
             hint = HINT_UPDATED_TWICE;
     }
