@@ -39,7 +39,7 @@ static void gradient_traffic(const struct terms *t, int bucket, uint64_t times, 
         return;
     copy(f->step_bytes, LANE_NVME_WRITE, times * blocks(t->g * own));
     copy(f->step_bytes, LANE_NVME_READ, (times - 1) * blocks(t->g * own));
-    copy(f->applied_bytes, LANE_NVME_READ, sub_group_blocks(t, bucket, t->g));  // for the norm
+    copy(f->rescanned_bytes, LANE_NVME_READ, sub_group_blocks(t, bucket, t->g));
 }
 
 // States on NVMe on their way to Adam and back, with gradients and parameters there.

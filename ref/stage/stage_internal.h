@@ -32,6 +32,10 @@ int stage_lay_out(struct stage *stage, const struct layout_rule *rule);
 // and have `shards` shards.
 int stage_open_full_params(struct stage *stage, int shards);
 
+// The trainable buckets that no layer before this one uses; *next starts as 0. Their gradients are complete after the
+// layer's backward, and the next forward needs them from this layer on.
+bool stage_next_of_first_layer(const struct stage *stage, int layer, int *next, int *bucket);
+
 // Gives every state its initial value.
 int stage_initialise(struct stage *stage);
 
