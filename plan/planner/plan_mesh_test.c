@@ -100,7 +100,7 @@ Test(plan_mesh, a_pipeline_has_its_bubble_and_the_activations_of_micro_batches_i
 }
 
 // Eight ranks of a node cut each layer: an eighth of the parameters but for what is not cut, a padded vocabulary, and
-// sums within the node, of which the parts' times are told.
+// sums within the node, whose times the plan has.
 Test(plan_mesh, tensor_parallelism_divides_states_and_times_its_sums)
 {
     struct plan whole, cut;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The times of a plan, from the virtual clock of its dry run.
-#include "plan/planner/plan_dry.h"
+#include "plan/planner/plan_internal.h"
 
 #include "base/err.h"
 

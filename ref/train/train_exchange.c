@@ -23,11 +23,15 @@ static void add_sums(const struct train_rank *rank, int layer, enum pass pass, s
     struct model_exchange e = model_exchange(rank->model, layer, config->micro_batch, pass == PASS_BACKWARD,
                                              config->activation_checkpointing);
     size_t ranks = (size_t)rank->mesh.tensor, index = (size_t)rank->part->place.tensor;
-    uint64_t own = e.sum_elements / ranks + (index < e.sum_elements % ranks);
-    out[SUM_SCATTERS].count = e.sums;
-    out[SUM_SCATTERS].bytes = sizeof(float) * e.sums * (e.sum_elements - own);
-    out[SUM_GATHERS].count = e.sums + (e.gathered_elements > 0 ? 2 : 0);
-    out[SUM_GATHERS].bytes = sizeof(float) * (ranks - 1) * (e.sums * own + e.gathered_elements);
+    for (int kind = 0; kind < MODEL_SUM_KINDS; kind++) {
+        struct model_sum sum = e.sums[kind];
+        uint64_t own = sum.elements / ranks + (index < sum.elements % ranks);
+        out[SUM_SCATTERS].count += sum.count;
+        out[SUM_SCATTERS].bytes += sizeof(float) * sum.count * (sum.elements - own);
+        out[SUM_GATHERS].bytes += sizeof(float) * sum.count * (ranks - 1) * own;
+    }
+    out[SUM_GATHERS].count = out[SUM_SCATTERS].count + (e.gathered_elements > 0 ? 2 : 0);
+    out[SUM_GATHERS].bytes += sizeof(float) * (ranks - 1) * e.gathered_elements;
 }
 
 // Two exchanges of tokens, and two more where forward is computed again.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The dry run behind a plan, and the times of its last step.
-#ifndef ZG_PLAN_DRY_H
-#define ZG_PLAN_DRY_H
+#ifndef ZG_PLAN_INTERNAL_H
+#define ZG_PLAN_INTERNAL_H
 
 #include "plan/planner/plan.h"
 #include "ref/train/train_internal.h"
@@ -14,7 +14,6 @@ struct plan_dry {
     struct train_result result;
     struct train_rank rank;
     struct plan_lanes lanes;
-    bool is_timed;  // the rank is open: what it does is part of a step
     uint64_t step_begin_ns;
     size_t step_first_event;
 };
