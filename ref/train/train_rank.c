@@ -19,7 +19,8 @@ static int open_batches(struct train_rank *rank)
     rank->batches = calloc(setting->config->accumulation, sizeof *rank->batches);
     size_t pointers = (size_t)rank->model->param_count * (sizeof(void *) + sizeof(struct model_gradient));
     rank->arguments = malloc(256 + pointers);
-    if (!rank->batches || !rank->arguments)
+    rank->reports = calloc((size_t)setting->world, sizeof *rank->reports);
+    if (!rank->batches || !rank->arguments || !rank->reports)
         return err_set(ERR_MEMORY, "no memory for %zu micro-batches", setting->config->accumulation);
     for (size_t i = 0; i < setting->config->accumulation; i++)
         if (!(rank->batches[i].tokens = malloc(token_count * sizeof(uint16_t))))
@@ -148,4 +149,5 @@ void train_rank_close(struct train_rank *rank)
         free((void *)(uintptr_t)rank->batches[i].tokens);
     free(rank->batches);
     free(rank->arguments);
+    free(rank->reports);
 }
