@@ -21,6 +21,7 @@ struct gpt_experts {
     size_t count;                 // 0: a plain MLP
     size_t top;                   // experts of a token: 1 or 2
     size_t capacity_thousandths;  // slots of an expert: capacity x top x tokens / experts
+    size_t aux_loss_thousandths;  // coefficient of the loss that balances them (gpt_route.h); 0: there is none
 };
 
 struct gpt_shape {

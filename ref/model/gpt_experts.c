@@ -259,6 +259,9 @@ static void receive_gradients(const struct gpt_pass *pass, const float *returned
             to[j] += from[j];
     }
     gpt_route_back(&routes, pass->memory + pass->at.gate_gradients, logit_gradients);
+    if (pass->shape->experts.aux_loss_thousandths > 0)
+        gpt_route_balance(&routes, pass->loss_scale * (float)pass->shape->experts.aux_loss_thousandths / 1000.0f,
+                          logit_gradients);
     operand_round(pass->dtype, routes.rows * routes.expert_count, logit_gradients, logit_gradients);
     pass_weight_gradient(pass, ROUTER_WEIGHT, pass->normed, width, logit_gradients, routes.expert_count);
     pass_multiply_back(pass, ROUTER_WEIGHT, logit_gradients, routes.expert_count,

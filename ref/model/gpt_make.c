@@ -101,8 +101,10 @@ static void layers_set(struct gpt *gpt)
 static int experts_complete(const char *name, struct gpt_shape *shape)
 {
     struct gpt_experts *experts = &shape->experts;
-    if (experts->count == 0 && (experts->top > 0 || experts->capacity_thousandths > 0))
-        return err_set(ERR_USAGE, "%s has no experts that top and capacity could belong to: add experts=N", name);
+    if (experts->count == 0 &&
+        (experts->top > 0 || experts->capacity_thousandths > 0 || experts->aux_loss_thousandths > 0))
+        return err_set(ERR_USAGE, "%s has no experts that top, capacity and aux_loss could belong to: add experts=N",
+                       name);
     if (experts->count == 0)
         return ERR_NONE;
     if (experts->top == 0)

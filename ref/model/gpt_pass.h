@@ -107,6 +107,7 @@ struct gpt_pass {
     size_t heads_width, tile_width, vocabulary;  // that this rank has: of attention, of the tile, of the logits
     size_t blocks;                               // that this rank has of product_blocks
     size_t part, parts;                          // of tensor parallelism
+    float loss_scale;                            // backward only
     enum dtype dtype;                            // of operands
     size_t operand_bytes;                        // of an operand's element
 };

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Experts beside replicas and pipelines: at every stage that the mesh allows, tier, dtype, accumulation and
-// schedule, every bit of every expert on every rank is unsharded Adam's, and the bytes held and moved are the
-// formulas'.
+// Experts beside replicas, pipelines and tensor parallelism: at every stage that the mesh allows, tier, dtype,
+// accumulation and schedule, every bit of every expert on every rank is unsharded Adam's, and the bytes held and moved
+// are the formulas'.
 #include "ref/train/mesh_trial.h"
 
-static const char *const models[] = {"gpt-nano:layers=2,experts=4,top=2,capacity=0.9", "gpt-nano:layers=2,experts=8"};
+static const char *const models[] = {"gpt-nano:layers=2,experts=4,top=2,capacity=0.9",
+                                     "gpt-nano:layers=2,experts=8,aux_loss=0.02"};
 
 // Replicas, shards, ranks of an expert group. A group of one rank and one of all ranks have orders of their own.
 static const int replica_meshes[][3] = {{2, 2, 2}, {2, 4, 2}, {3, 2, 2}, {2, 4, 4}, {2, 2, 1}};
@@ -49,6 +50,25 @@ static struct offload_trial beside_pipeline(int number, int stage)
     return trial;
 }
 
+// Tensor ranks, stages of the pipeline, replicas, shards, ranks of an expert group. 20 slots are no multiple of 8 rows.
+static const int tensor_meshes[][5] = {
+    {2, 1, 1, 2, 2}, {4, 1, 1, 2, 2}, {2, 1, 1, 4, 2}, {2, 1, 2, 2, 2}, {2, 2, 1, 2, 2}};
+
+static struct offload_trial beside_tensor(int number, int stage)
+{
+    static const char *const cut[] = {"gpt-nano:layers=2,experts=4,top=2,capacity=0.9,aux_loss=0.1,blocks=4,heads=4",
+                                      "gpt-nano:layers=2,experts=4,blocks=4,heads=4,rank=3,targets=c_attn+attn.c_proj"};
+    const int *mesh = tensor_meshes[number % (stage < 2 ? 5 : 4)];
+    struct offload_trial trial = trial_of(number, stage);
+    trial.model = cut[number % 2];
+    trial.tensor = mesh[0];
+    trial.pipeline = mesh[1];
+    trial.replicas = stage == 0 ? mesh[2] * mesh[3] : mesh[2];
+    trial.world = mesh[0] * mesh[1] * mesh[2] * mesh[3];
+    trial.experts = mesh[4];
+    return trial;
+}
+
 enum { TRIALS = SANITIZED ? 2 : 5 };
 
 Test(experts_mesh_train, zero1_concurrent_experts_of_replicas_are_unsharded_adams)
@@ -79,6 +99,18 @@ Test(experts_mesh_train, concurrent_experts_in_pipelines_have_the_bits_of_plain_
     }
 }
 
+Test(experts_mesh_train, concurrent_experts_cut_by_tensor_parallelism_have_the_bits_of_whole_ones)
+{
+    for (int number = 0; number < 2 * TRIALS; number++) {
+        char digest[FILE_DIGEST_BYTES], plain[FILE_DIGEST_BYTES];
+        struct offload_trial trial = beside_tensor(number / 2, number % 4);
+        digest_of(trial, digest);
+        trial.world /= trial.tensor * trial.pipeline;
+        trial.tensor = trial.pipeline = 0;
+        cr_expect_str_eq(digest, digest_of(trial, plain), "%s", offload_name(&trial));
+    }
+}
+
 Test(experts_mesh_train, offloaded_experts_are_unsharded_adams)
 {
     for (int number = 0; number < TRIALS; number++) {
@@ -87,6 +119,8 @@ Test(experts_mesh_train, offloaded_experts_are_unsharded_adams)
         if (number % 3 == 2) {
             trial = beside_pipeline(number, 1);
             trial.optimizer = trial.gradient = TIER_HOST;
+        } else if (number % 3 == 1) {
+            trial = offloaded(beside_tensor(number, offloaded_stage(number)), number);
         }
         trial.delay = number % 4 == 1 ? 2 : 0;
         trial.speculative = !trial.delay && number % 2 == 0;
@@ -113,8 +147,9 @@ Test(experts_mesh_train, an_overflow_skips_the_step_of_every_replica_and_stage_o
 Test(experts_mesh_train, checkpoints_continue_on_any_other_mesh)
 {
     static const char *const meshes_of[] = {"replicate=2,shard=2,expert=2", "pipeline=2,replicate=2,shard=2,expert=2",
-                                            "shard=4,expert=4"};
-    static const char words[] = "--preset zero1 --model gpt-nano:layers=2,experts=4,top=2 --set bf16.enabled=false";
+                                            "tensor=2,shard=4,expert=4"};
+    static const char words[] =
+        "--preset zero1 --model gpt-nano:layers=2,experts=4,top=2,blocks=2 --set bf16.enabled=false";
     char folder[PATH_MAX], command[2 * PATH_MAX], saved[33], loaded[33], first[256], second[256];
     for (int from = 0; from < 3; from++) {
         folder_make(folder);

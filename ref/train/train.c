@@ -45,6 +45,7 @@ static void note_step(struct train_rank *rank, uint64_t step, bool applied, doub
     result->steps = step;
     result->skipped_steps += !applied;
     result->redone_steps = rank->stage.optimizer.redone;
+    result->rescanned_steps = rank->stage.optimizer.rescanned;
     result->first_loss = step == rank->resumed_step + 1 ? loss : result->first_loss;
     result->loss = loss;
     result->step_ns[step - rank->resumed_step - 1] = took_ns;
