@@ -14,8 +14,8 @@
 #include <tuple>
 #include <type_traits>
 
-// For other compilers than nvcc, CUDA's headers define most words without effect; shared memory needs one. A block runs in
-// one thread of the host.
+// For other compilers than nvcc, CUDA's headers define most words without effect; shared memory needs one. A block runs
+// in one thread of the host.
 #undef __shared__
 #define __shared__ static thread_local
 #define __launch_bounds__(threads)

@@ -114,7 +114,7 @@ template <enum dtype D> struct attention_forward_operation {
             s.each([&](unsigned r, unsigned c, float x) { shared.s[r * TILE_OTHER + c] = x * t.scale; });
             block.sync();
             tile_fill(block, shared.other, t.source(2, key, t.column), key_count, t.columns);
-            softmax(block, t, key, shared);
+            block.rows(TILE_OWN, [&](const auto &team, unsigned r) { softmax_row(team, t, key, r, shared); });
             block.sync();
             o.each([&](unsigned r, unsigned, float &x) { x *= shared.rescale[r]; });
             o.template add<false>(shared.p, shared.other, (unsigned)key_count);
@@ -131,27 +131,25 @@ template <enum dtype D> struct attention_forward_operation {
             });
     }
 
-    // Of the rows with one block of keys: p, the statistics, and the factor for what there is of out.
+    // Of row r with one block of keys: p, the statistics, and the factor for what there is of out.
 #pragma nv_exec_check_disable
-    template <typename block_type>
-    __host__ __device__ static void softmax(const block_type &block, const attention_task<D> &t, size_t key,
-                                            struct memory &shared)
+    template <typename team_type>
+    __host__ __device__ static void softmax_row(const team_type &team, const attention_task<D> &t, size_t key,
+                                                unsigned r, struct memory &shared)
     {
-        block.rows(TILE_OWN, [&](auto team, unsigned r) {
-            const float *from = shared.s + r * TILE_OTHER;
-            size_t covered = r < t.count ? t.least(t.first + r + 1 - key, ATTENTION_BLOCK) : 0;
-            float before = shared.stats[2 * r], most = covered > 0 ? team.largest(covered, from) : before;
-            float top = most > before ? most : before;
-            float sum = sum_of(team, covered, [&](size_t j) { return exp_within(from[j] - top); });
-            team.each(0, ATTENTION_BLOCK,
-                      [&](size_t j) { shared.p.put(r, (unsigned)j, j < covered ? exp_within(from[j] - top) : 0.0f); });
-            if (team.is_first()) {
-                float rescale = exp_within(before - top);
-                shared.rescale[r] = rescale;
-                shared.stats[2 * r] = top;
-                shared.stats[2 * r + 1] = rescale * shared.stats[2 * r + 1] + sum;
-            }
-        });
+        const float *from = shared.s + r * TILE_OTHER;
+        size_t covered = r < t.count ? t.least(t.first + r + 1 - key, ATTENTION_BLOCK) : 0;
+        float before = shared.stats[2 * r], most = covered > 0 ? team.largest(covered, from) : before;
+        float top = most > before ? most : before;
+        float sum = sum_of(team, covered, [&](size_t j) { return exp_within(from[j] - top); });
+        team.each(0, ATTENTION_BLOCK,
+                  [&](size_t j) { shared.p.put(r, (unsigned)j, j < covered ? exp_within(from[j] - top) : 0.0f); });
+        if (team.is_first()) {
+            float rescale = exp_within(before - top);
+            shared.rescale[r] = rescale;
+            shared.stats[2 * r] = top;
+            shared.stats[2 * r + 1] = rescale * shared.stats[2 * r + 1] + sum;
+        }
     }
 };
 
