@@ -21,7 +21,7 @@ template <enum dtype D> struct attention_arrays {
     bool is_wide;
 };
 
-// What a block of threads computes: the rows, or keys, from `first` on, and the columns from `column` on.
+// The rows, or keys, from `first` on, and the columns from `column` on, which a block of threads computes.
 template <enum dtype D> struct attention_task : attention_arrays<D> {
     size_t first, count, column, columns;
     size_t row;    // of the sequence's beginning
