@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { PLAN_WORLD_MAX = 32 };
+enum { PLAN_WORLD_MAX = 32, PLAN_RANKS_MAX = 100000 };  // worlds of a search, ranks of a world
 
 // The aim of a search.
 enum plan_goal {
@@ -23,7 +23,7 @@ struct plan_options {
     char *preset, *config_path, *model, *machine, *write, *html, *against, *paper, *claim, *throughput;
     char **set;
     int world;
-    char *world_list, *goal_name;
+    char *world_list, *goal_name, *mesh;
     enum plan_goal goal;
     double price;                               // of a device and hour; 0: not given
     double host_memory_gib, device_memory_gib;  // in place of the machine's; 0: not given

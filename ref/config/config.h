@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A DeepSpeed JSON configuration, checked key by key: an unknown, mistyped, out-of-range, contradictory or repeated key
 // is an error with file, line and key; a key without effect here is accepted and reported. Differences from DeepSpeed:
-//   - refuses unknown keys at the top level, which DeepSpeed ignores; numbers and booleans written as strings; and of
-//     hjson, which DeepSpeed reads, keys without quotes and values without commas
-//   - data_types.grad_accum_dtype defaults to fp32 when 16-bit gradients are accumulated over micro-steps, where
-//     DeepSpeed adds them in 16 bits
+//   - refuses unknown keys at the top level, which DeepSpeed ignores, and numbers and booleans written as strings
 //   - refuses "nvme" for the optimizer in stages 1 and 2, where DeepSpeed silently uses "cpu"
 //   - offload_optimizer.buffer_count on NVMe defaults to 5 where gradients are not on the host, as 4 may be too few
 //   - activation_checkpointing.cpu_checkpointing also turns checkpoints on; unknown keys of that section are refused
@@ -138,6 +135,7 @@ enum config_note_kind {
     CONFIG_IGNORED,  // it has no effect here
     CONFIG_AUTO,     // it is "auto"
     CONFIG_OLD,      // it is an old name of another key
+    CONFIG_FOREIGN,  // it is a key of another program's configuration that has no meaning here
 };
 
 enum { CONFIG_NOTE_MAX = 256, CONFIG_VALUE_BYTES = 64 };
@@ -145,7 +143,8 @@ enum { CONFIG_NOTE_MAX = 256, CONFIG_VALUE_BYTES = 64 };
 struct config_note {
     enum config_note_kind kind;
     const char *key;                 // static
-    char value[CONFIG_VALUE_BYTES];  // the value that replaces "auto", as JSON; or the new form of an old name
+    char value[CONFIG_VALUE_BYTES];  // the value that replaces "auto", as JSON; the new form of an old name; or a
+                                     // foreign key
 };
 
 struct config_notes {
@@ -153,7 +152,8 @@ struct config_notes {
     struct config_note notes[CONFIG_NOTE_MAX];
 };
 
-// Returns ERR_USAGE with one line, `FILE:LINE: key.path: what is wrong, what was expected`. notes may be null.
+// A file whose name ends in .yaml or .yml is Accelerate's (config_accelerate.h). Returns ERR_USAGE with one line,
+// `FILE:LINE: key.path: what is wrong, what was expected`. notes may be null.
 int config_load_file(const char *file, const struct config_options *options, struct config *out,
                      struct config_notes *notes);
 int config_load_preset(const char *name, const struct config_options *options, struct config *out,

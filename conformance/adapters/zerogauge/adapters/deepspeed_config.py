@@ -10,12 +10,12 @@ from zerogauge.pytorch import hyper_parameters
 
 # Options of the adapter, the default first.
 CHOICES = {
-    "reduce_scatter": ["", "off"],        # "": as the case's hint says
+    "reduce_scatter": ["", "off"],  # "": as the case's hint says
     "contiguous_gradients": ["", "off"],  # likewise
-    "gather": ["all-gather", "all-reduce"],          # of parameters, at stage 3
+    "gather": ["all-gather", "all-reduce"],  # of parameters, at stage 3
     "persistence": ["0", "40", "100000"],  # parameters with fewer elements are not sharded at stage 3
     "cpu_adam": ["deepspeed", "torch"],  # the optimizer of offloaded states
-    "micro": ["steps", "backwards"],      # micro-steps: as accumulation, or as several backward calls of one step
+    "micro": ["steps", "backwards"],  # micro-steps: as accumulation, or as several backward calls of one step
     "checkpoint": ["plain", "elastic", "universal"],  # the last two may be resumed at another world
 }
 
@@ -97,4 +97,6 @@ def config_of(case, arguments):
         config["fp16"] = {"enabled": True, "initial_scale_power": int(math.log2(scale["initial_scale"])),
                           "loss_scale_window": scale["window"], "hysteresis": scale["hysteresis"],
                           "min_loss_scale": scale["min_scale"]}
-    return config
+    if case.mesh.is_given and case.stage == 3 and case.mesh.tensor == 1:  # hpZ
+        config["zero_optimization"]["zero_hpz_partition_size"] = case.mesh.shard
+    return config | getattr(case, "deepspeed_keys", {})
