@@ -29,7 +29,7 @@ static struct offload_trial trial_of(int number, int stage)
 
 static struct offload_trial beside_replicas(int number, int stage)
 {
-    const int *mesh = replica_meshes[number % 5];
+    const int *mesh = replica_meshes[(number + stage) % 5];
     struct offload_trial trial = trial_of(number, stage);
     trial.replicas = mesh[0];
     trial.world = mesh[0] * mesh[1];
