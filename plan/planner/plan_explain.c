@@ -61,6 +61,9 @@ static void explain_time(const struct plan_setting *setting, FILE *out)
         if (lanes.bytes_per_s[lane] > 0)
             fprintf(out, "  %-12s bytes / %.4g per s, plus %g s\n", ledger_lane_name(lane), lanes.bytes_per_s[lane],
                     lanes.latency_s[lane]);
+    if (setting->config->mesh.pipeline > 1)
+        fprintf(out, "  bubble       P-1 times the passes of one micro-batch of the P = %d stages (arXiv 2104.04473)\n",
+                setting->config->mesh.pipeline);
     fprintf(out, "  operations of the model: 2 for each matrix element and token, 4 x length x width for attention; "
                  "backward\n  has twice as many, and with checkpoints forward once more\n");
 }

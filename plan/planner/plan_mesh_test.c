@@ -19,6 +19,8 @@ static const struct {
     {LAYERS, 1, 2, 2, 2, 0, 1},
     {"gpt-nano:experts=4,top=2", 1, 2, 1, 1, 2, 3},
     {"gpt-nano:layers=1,experts=8,capacity=0.7", 1, 4, 1, 1, 2, 3},
+    {"gpt-nano:experts=4,blocks=2", 1, 2, 2, 1, 2, 3},
+    {"gpt-nano:experts=4", 1, 2, 1, 2, 2, 1},
 };
 enum { MESH_COUNT = sizeof meshes / sizeof meshes[0] };
 

@@ -36,7 +36,7 @@ static inline int observe(void *context, const struct train_moment *moment)
             l->moved_count[rank][lane][i] = ledger->moved_count[lane][i];
         }
     struct formula formula;
-    formula_of(moment->stage, rank, 0, 0, &formula);
+    formula_of(moment->stage, comm_rank(moment->stage->setting.comm), 0, 0, &formula);
     l->rescanned[rank] = moment->stage->optimizer.rescanned;
     memcpy(l->rescanned_bytes[rank], formula.rescanned_bytes, sizeof formula.rescanned_bytes);
     for (int purpose = 0; purpose < PURPOSE_COUNT; purpose++)
