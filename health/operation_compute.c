@@ -88,14 +88,16 @@ int health_formats(const struct health_operation *operation, const struct health
     return ERR_NONE;
 }
 
-// Layer norm and GELU of each row, and a softmax over the first rows x rows values.
+// Layer norm and GELU of each row, and attention of the rows, a third of which are queries, keys and values.
 int health_rows(const struct health_operation *operation, const struct health_place *place, uint64_t seed, void *result)
 {
     const size_t rows = HEALTH_ROWS, width = HEALTH_WIDTH;
-    float *x = malloc((rows * width + 2 * rows + 2 * width) * sizeof *x);
+    const struct attention_shape attention = {1, rows, width / 3, 1, DTYPE_FP32};
+    size_t stats_count = 2 * rows, scratch_count = attention_scratch_count(&attention);
+    float *x = malloc((rows * width + stats_count + 2 * width + scratch_count) * sizeof *x);
     if (!x)
         return err_set(ERR_MEMORY, "out of memory for %zu rows", rows);
-    float *stats = x + rows * width, *weight = stats + 2 * rows;
+    float *stats = x + rows * width, *weight = stats + stats_count, *scratch = weight + 2 * width;
     fill(x, rows * width, random_key(seed, 1), 2);
     fill(weight, 2 * width, random_key(seed, 2), 1);
     const struct isa_kernels *kernels = isa_kernels_of((enum isa)operation->variant);
@@ -103,7 +105,7 @@ int health_rows(const struct health_operation *operation, const struct health_pl
     kernels->layernorm_apply(rows, width, x, stats, DTYPE_FP32, weight, weight + width, result);
     kernels->gelu_forward(rows, width, result, DTYPE_FP32, weight, x);
     memcpy(result, x, rows * width * sizeof *x);
-    kernels->softmax_causal(1, rows, result, DTYPE_FP32, result);
+    kernels->attention_forward(&attention, x, result, stats, scratch);
     free(x);
     health_spoil(operation, place, result, operation->result_bytes);
     return ERR_NONE;

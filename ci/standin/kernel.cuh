@@ -14,10 +14,11 @@
 #include <tuple>
 #include <type_traits>
 
-// For other compilers than nvcc, CUDA's headers define words without effect; shared memory needs one. A block runs in
-// one thread of the host.
+// For other compilers than nvcc, CUDA's headers define most words without effect; shared memory needs one. A block runs
+// in one thread of the host.
 #undef __shared__
 #define __shared__ static thread_local
+#define __launch_bounds__(threads)
 #define __CUDACC__
 
 #define threadIdx (uint3{standin_thread()->index, 0, 0})

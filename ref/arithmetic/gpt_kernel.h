@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loops of a GPT over rows, written for the compiler to vectorise. Each isa_*.c file compiles this text for its
 // instruction set; the functions are private to it.
+#ifndef ZG_GPT_KERNEL_H
+#define ZG_GPT_KERNEL_H
+
 #include "ref/arithmetic/dtype_kernel.h"
 #include "ref/arithmetic/gpt_math.h"
 
@@ -196,45 +199,6 @@ static float largest_of(size_t count, const float *row)
     return most;
 }
 
-// `count` matrices of length x length. Causal: row i of each covers the positions 0 .. i; those behind, up to
-// causal_end, become 0.
-static void kernel_softmax_causal(size_t count, size_t length, float *scores, enum dtype dtype, void *operand)
-{
-    float *out = operand;
-    for (size_t r = 0; r < count * length; r++, scores += length, out += length) {
-        size_t covered = r % length + 1;
-        float largest = largest_of(covered, scores), lane[ROW_LANES] = {0};
-        for (size_t j = 0; j < covered; j++)
-            scores[j] = exp_within(scores[j] - largest);
-        LANES_ADD(lane, covered, scores[j]);
-        float inverse = 1.0f / lanes_sum(lane);
-        IVDEP
-        for (size_t j = 0; j < covered; j++)
-            out[j] = scores[j] * inverse;
-        kernel_operand_round(dtype, covered, out, out);
-        memset(out + covered, 0, (causal_end(r % length, length) - covered) * sizeof *out);
-    }
-}
-
-// Turns the gradient g of the softmax p into the gradient of its input, p (g - sum(p g)).
-static void kernel_softmax_causal_backward(size_t count, size_t length, const void *softmax_operand,
-                                           const float *gradient, enum dtype dtype, void *operand)
-{
-    const float *restrict softmax = softmax_operand;
-    float *out = operand;
-    for (size_t r = 0; r < count * length; r++, softmax += length, gradient += length, out += length) {
-        size_t covered = r % length + 1;
-        float lane[ROW_LANES] = {0};
-        LANES_ADD(lane, covered, softmax[j] * gradient[j]);
-        float common = lanes_sum(lane);
-        IVDEP
-        for (size_t j = 0; j < covered; j++)
-            out[j] = softmax[j] * (gradient[j] - common);
-        kernel_operand_round(dtype, covered, out, out);
-        memset(out + covered, 0, (causal_end(r % length, length) - covered) * sizeof *out);
-    }
-}
-
 static void kernel_embedding_forward(const struct token_rows *rows, size_t width, enum dtype dtype,
                                      const void *token_weight, const void *position_weight, float *out)
 {
@@ -292,3 +256,5 @@ static void kernel_crossentropy_backward(const struct token_rows *rows, size_t w
         kernel_operand_round(dtype, width, logits, logits);
     }
 }
+
+#endif

@@ -95,35 +95,25 @@ void gelu_forward(size_t row_count, size_t width, const float *in, enum dtype dt
 void gelu_backward(size_t row_count, size_t width, const float *in, const float *gradient, enum dtype dtype,
                    const void *bias, void *out, void *in_gradient);
 
-// qkv has rows of query, key and value (3 x width), sequence after sequence; out has rows of width. These and their
-// gradients are operands, and so are the softmax and the gradient of the scores. scores and scores_gradient are scratch
-// of scores_count floats each, at least the scores of one head, sequence_length^2; an accelerator computes as many
-// heads at once as fit. Backward recomputes the scores. head_count divides width.
-//
-// A position attends to those up to its own. Scores and their products are computed in blocks of CAUSAL_ROWS positions,
-// each up to its last one's; of the scores behind a position's own, those in its block are 0, and the others have no
-// value.
-enum { CAUSAL_ROWS = 256 };
-DTYPE_INLINE size_t causal_end(size_t position, size_t length)
-{
-    size_t end = (position / CAUSAL_ROWS + 1) * CAUSAL_ROWS;
-    return end < length ? end : length;
-}
-
+// Causal attention, whose scores exist in blocks of ATTENTION_BLOCK rows and keys alone (FlashAttention; the definition
+// of its bits is in gpt_attention_kernel.h). qkv has rows of query, key and value (3 x width), sequence after sequence;
+// out has rows of width. These and their gradients are operands, and so are the softmax and the gradient of the scores
+// in their products. Forward writes stats, attention_stats_count floats, which backward reads: for each sequence, head
+// and row the largest score and 1 / the sum of the exponentials relative to it. scratch has attention_scratch_count
+// floats. head_count divides width. Out and every gradient share no memory with anything else.
+enum { ATTENTION_BLOCK = 64 };
 struct attention_shape {
     size_t sequence_count;
     size_t sequence_length;
     size_t width;
     size_t head_count;
     enum dtype dtype;
-    size_t scores_count;
 };
-// Returns the scores_count beyond which more is of no use: for all heads, or for 256 MiB.
-size_t attention_scores_most(const struct attention_shape *shape);
-void attention_forward(const struct attention_shape *shape, const void *qkv, void *out, float *scores,
-                       float *scores_gradient);
-void attention_backward(const struct attention_shape *shape, const void *qkv, const void *out_gradient,
-                        void *qkv_gradient, float *scores, float *scores_gradient);
+size_t attention_stats_count(const struct attention_shape *shape);
+size_t attention_scratch_count(const struct attention_shape *shape);
+void attention_forward(const struct attention_shape *shape, const void *qkv, void *out, float *stats, float *scratch);
+void attention_backward(const struct attention_shape *shape, const void *qkv, const void *out, float *stats,
+                        const void *out_gradient, void *qkv_gradient, float *scratch);
 
 // The tokens of a micro-batch, [sequence_count][length + 1] in host memory. A row r is a position of a sequence, r /
 // length and r mod length; its target is the next token.

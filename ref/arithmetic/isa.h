@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels over arrays, in one build per instruction set: isa_scalar.c and isa_avx2.c, isa_avx512.c (x86-64) or
-// isa_neon.c, isa_sve.c (aarch64) compile the same source text, dtype_kernel.h, adam_kernel.h, norm_kernel.h and
-// gpt_kernel.h. All builds give the same bits, except that of two NaN operands either may survive, and that a NaN which
-// an operation makes is negative on x86-64 and positive on aarch64. The process chooses one build at run time.
+// isa_neon.c, isa_sve.c (aarch64) compile the same source text, dtype_kernel.h, adam_kernel.h, norm_kernel.h,
+// gpt_kernel.h and gpt_attention_kernel.h. All builds give the same bits, except that of two NaN operands either may
+// survive, and that a NaN which an operation makes is negative on x86-64 and positive on aarch64. The process chooses
+// one build at run time.
 #ifndef ZG_ISA_H
 #define ZG_ISA_H
 
 #include "ref/arithmetic/dtype_element.h"
 
 struct adam_step;
+struct attention_shape;
 struct norm_sum;
 struct token_rows;
 
@@ -46,7 +48,7 @@ struct isa_kernels {
     uint32_t (*norm_max)(enum dtype dtype, const void *values, size_t count);
     void (*norm_accumulate)(struct norm_sum *sum, enum dtype dtype, const void *values, size_t count,
                             uint32_t max_bits);
-    // gpt_math.h, and the softmaxes inside its attention.
+    // gpt_math.h
     void (*operand_round)(enum dtype dtype, size_t count, const float *in, void *out);
     void (*bias_rows)(size_t row_count, size_t width, enum dtype dtype, const void *bias, void *out);
     void (*bias_add)(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias, float *out);
@@ -61,11 +63,10 @@ struct isa_kernels {
                          void *out);
     void (*gelu_backward)(size_t row_count, size_t width, const float *in, const float *gradient, enum dtype dtype,
                           const void *bias, void *out, void *in_gradient);
-    // out and in_gradient are operands, and may be scores and gradient where an operand's elements have 4 bytes. Scores
-    // that are not out have no value afterwards.
-    void (*softmax_causal)(size_t count, size_t length, float *scores, enum dtype dtype, void *out);
-    void (*softmax_causal_backward)(size_t count, size_t length, const void *softmax, const float *gradient,
-                                    enum dtype dtype, void *in_gradient);
+    void (*attention_forward)(const struct attention_shape *shape, const void *qkv, void *out, float *stats,
+                              float *scratch);
+    void (*attention_backward)(const struct attention_shape *shape, const void *qkv, const void *out, float *stats,
+                               const void *out_gradient, void *qkv_gradient, float *scratch);
     void (*embedding_forward)(const struct token_rows *rows, size_t width, enum dtype dtype, const void *token_weight,
                               const void *position_weight, float *out);
     void (*token_backward)(const struct token_rows *rows, size_t width, const float *in, float *gradient);
@@ -85,8 +86,8 @@ struct isa_kernels {
         .bias_rows = kernel_bias_rows, .bias_add = kernel_bias_add, .rows_sum = kernel_rows_sum,                       \
         .layernorm_stats = kernel_layernorm_stats, .layernorm_apply = kernel_layernorm_apply,                          \
         .layernorm_backward = kernel_layernorm_backward, .gelu_forward = kernel_gelu_forward,                          \
-        .gelu_backward = kernel_gelu_backward, .softmax_causal = kernel_softmax_causal,                                \
-        .softmax_causal_backward = kernel_softmax_causal_backward, .embedding_forward = kernel_embedding_forward,      \
+        .gelu_backward = kernel_gelu_backward, .attention_forward = kernel_attention_forward,                          \
+        .attention_backward = kernel_attention_backward, .embedding_forward = kernel_embedding_forward,                \
         .token_backward = kernel_token_backward, .position_backward = kernel_position_backward,                        \
         .crossentropy_forward = kernel_crossentropy_forward, .crossentropy_backward = kernel_crossentropy_backward     \
     }

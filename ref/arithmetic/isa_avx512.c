@@ -2,6 +2,7 @@
 // The kernels' build for processors with AVX-512 (F, BW, DQ, VL).
 #include "ref/arithmetic/adam_kernel.h"
 #include "ref/arithmetic/dtype_kernel.h"
+#include "ref/arithmetic/gpt_attention_kernel.h"
 #include "ref/arithmetic/gpt_kernel.h"
 #include "ref/arithmetic/isa.h"
 #include "ref/arithmetic/norm_kernel.h"

@@ -2,6 +2,7 @@
 // The kernels' build for any aarch64 processor, with its vectors of 128 bits.
 #include "ref/arithmetic/adam_kernel.h"
 #include "ref/arithmetic/dtype_kernel.h"
+#include "ref/arithmetic/gpt_attention_kernel.h"
 #include "ref/arithmetic/gpt_kernel.h"
 #include "ref/arithmetic/isa.h"
 #include "ref/arithmetic/norm_kernel.h"

@@ -149,21 +149,33 @@ static void shadow_gelu_backward(size_t row_count, size_t width, const float *in
     shadow_close(&product, true);
 }
 
-static void shadow_softmax_causal(size_t count, size_t length, float *scores, enum dtype dtype, void *out)
+static size_t shadow_attention_rows(const struct attention_shape *shape)
 {
-    struct shadow_operand operand = shadow_open(dtype, out, count * length * length);
-    isa_scalar.softmax_causal(count, length, at(scores), dtype, operand.floats);
-    shadow_close(&operand, true);
+    return shape->sequence_count * shape->sequence_length * shape->width;
 }
 
-static void shadow_softmax_causal_backward(size_t count, size_t length, const void *softmax, const float *gradient,
-                                           enum dtype dtype, void *in_gradient)
+static void shadow_attention_forward(const struct attention_shape *shape, const void *qkv, void *out, float *stats,
+                                     float *scratch)
 {
-    struct shadow_operand p = shadow_open(dtype, softmax, count * length * length);
-    struct shadow_operand product = shadow_open(dtype, in_gradient, count * length * length);
-    isa_scalar.softmax_causal_backward(count, length, p.floats, at(gradient), dtype, product.floats);
-    shadow_close(&p, false);
-    shadow_close(&product, true);
+    size_t count = shadow_attention_rows(shape);
+    struct shadow_operand in = shadow_open(shape->dtype, qkv, 3 * count), to = shadow_open(shape->dtype, out, count);
+    isa_scalar.attention_forward(shape, in.floats, to.floats, at(stats), at(scratch));
+    shadow_close(&in, false);
+    shadow_close(&to, true);
+}
+
+static void shadow_attention_backward(const struct attention_shape *shape, const void *qkv, const void *out,
+                                      float *stats, const void *out_gradient, void *qkv_gradient, float *scratch)
+{
+    size_t count = shadow_attention_rows(shape);
+    struct shadow_operand in = shadow_open(shape->dtype, qkv, 3 * count), of = shadow_open(shape->dtype, out, count);
+    struct shadow_operand g = shadow_open(shape->dtype, out_gradient, count);
+    struct shadow_operand to = shadow_open(shape->dtype, qkv_gradient, 3 * count);
+    isa_scalar.attention_backward(shape, in.floats, of.floats, at(stats), g.floats, to.floats, at(scratch));
+    shadow_close(&in, false);
+    shadow_close(&of, false);
+    shadow_close(&g, false);
+    shadow_close(&to, true);
 }
 
 static void shadow_embedding_forward(const struct token_rows *rows, size_t width, enum dtype dtype,

@@ -182,50 +182,64 @@ Test(gpt_cuda, rows_on_the_device_have_the_scalar_builds_bits_gpu)
     try_rows(true);
 }
 
-static void try_softmax(bool is_gpu)
+// Of a kernel whose sums have an order of their own on a GPU: within some units of its format.
+static void expect_close(struct bench *b, int array, size_t length)
+{
+    float *found = malloc((b->counts[array] + 1) * sizeof *found),
+          *back = malloc((b->counts[array] + 1) * sizeof *back);
+    const double unit = b->dtype == DTYPE_BF16 ? 0x1p-9 : 0x1p-12;
+    cr_assert_eq(accelerator_wait(), ERR_NONE, "%s", err_message());
+    cr_assert_eq(bytes_copy(back, b->there[array], b->counts[array] * sizeof *back), ERR_NONE);
+    isa_scalar.widen(b->is_operand[array] ? b->dtype : DTYPE_FP32, back, found, b->counts[array]);
+    for (size_t i = 0; i < b->counts[array]; i++) {
+        double expected = (double)b->here[array][i];
+        cr_assert_float_eq((double)found[i], expected, 64 * unit * (1 + fabs(expected)),
+                           "array %d of length %zu, element %zu in %s: %g, not %g", array, length, i,
+                           dtype_name(b->dtype), (double)found[i], expected);
+    }
+    memcpy(b->here[array], found, b->counts[array] * sizeof *found);
+    free(found);
+    free(back);
+}
+
+// At lengths and head widths within a tile, of one and of several; on a GPU, 16 bits go to the tensor cores.
+static void try_attention(bool is_gpu)
 {
     struct bench b;
     if (!open_bench(&b, is_gpu))
         return;
-    const size_t lengths[] = {1, 3, 16, 31, 67, CAUSAL_ROWS + 40};
-    for (size_t i = 0; i < 3 * sizeof lengths / sizeof *lengths; i++) {
-        size_t length = lengths[i / 3];
+    const size_t lengths[] = {1, 31, ATTENTION_BLOCK, ATTENTION_BLOCK + 3, 2 * ATTENTION_BLOCK + 33};
+    const size_t head_widths[] = {64, 3, 24, 72, 17};
+    for (size_t i = 0; i < 15; i++) {
+        enum { QKV, OUT_GRADIENT, OUT, QKV_GRADIENT, STATS, SCRATCH };
         b.dtype = (enum dtype)(i % 3);
-        for (int array = 0; array < 4; array++)
-            add(&b, 3 * length * length);
-        // Elements that have no value are the same in both places.
-        operand_there(&b, 2);
-        operand_there(&b, 3);
-        IN_BOTH(&b, softmax_causal(3, length, a[0], b.dtype, a[2]));
-        IN_BOTH(&b, softmax_causal_backward(3, length, a[2], a[1], b.dtype, a[3]));
-        cr_assert_eq(bytes_copy(b.here[0], b.there[0], b.counts[0] * sizeof(float)), ERR_NONE);
-        IN_BOTH(&b, softmax_causal(3, length, a[1], DTYPE_FP32, a[1]));
-        compare(&b, "a softmax", length, length);
-    }
-    // An overflow stays visible at every position.
-    for (size_t at = 0; at < 20; at += 19) {
-        add(&b, 400);
-        for (size_t row = 0; row < 20; row++)
-            b.here[0][row * 20 + at] = row % 2 ? NAN : INFINITY;
-        cr_assert_eq(bytes_copy(b.there[0], b.here[0], 400 * sizeof(float)), ERR_NONE);
-        IN_BOTH(&b, softmax_causal(1, 20, a[0], DTYPE_FP32, a[0]));
-        float back[400];
-        cr_assert_eq(bytes_copy(back, b.there[0], sizeof back), ERR_NONE);
-        for (int i = 0; i < 400; i++)
-            cr_expect_eq(isnan(back[i]) != 0, isnan(b.here[0][i]) != 0, "element %d, odd one at %zu", i, at);
-        cr_assert_eq(bytes_copy(b.there[0], b.here[0], sizeof back), ERR_NONE);
-        compare(&b, "a softmax of NaN", 20, 20);
+        const struct attention_shape shape = {2, lengths[i / 3], 2 * head_widths[i / 3], 2, b.dtype};
+        size_t count = shape.sequence_count * shape.sequence_length * shape.width;
+        const size_t counts[] = {
+            3 * count, count, count, 3 * count, attention_stats_count(&shape), attention_scratch_count(&shape)};
+        for (int array = QKV; array <= SCRATCH; array++) {
+            add(&b, counts[array]);
+            if (array < STATS)
+                operand_there(&b, array);
+        }
+        IN_BOTH(&b, attention_forward(&shape, a[QKV], a[OUT], a[STATS], a[SCRATCH]));
+        IN_BOTH(&b, attention_backward(&shape, a[QKV], a[OUT], a[STATS], a[OUT_GRADIENT], a[QKV_GRADIENT], a[SCRATCH]));
+        for (int array = OUT; is_gpu && b.dtype != DTYPE_FP32 && array <= STATS; array++)
+            expect_close(&b, array, shape.sequence_length);
+        cr_assert_eq(accelerator_wait(), ERR_NONE, "%s", err_message());
+        cr_assert_eq(bytes_copy(b.here[SCRATCH], b.there[SCRATCH], counts[SCRATCH] * sizeof(float)), ERR_NONE);
+        compare(&b, "attention", shape.sequence_length, shape.width);
     }
 }
 
-Test(gpt_cuda, softmaxes_have_the_scalar_builds_bits)
+Test(gpt_cuda, attention_has_the_scalar_builds_bits)
 {
-    try_softmax(false);
+    try_attention(false);
 }
 
-Test(gpt_cuda, softmaxes_on_the_device_have_the_scalar_builds_bits_gpu)
+Test(gpt_cuda, attention_on_the_device_has_the_scalar_builds_bits_or_values_gpu)
 {
-    try_softmax(true);
+    try_attention(true);
 }
 
 // Rows of logits that are not next to each other; an operand takes the beginning of each.

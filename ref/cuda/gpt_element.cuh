@@ -204,46 +204,4 @@ struct gelu_backward_operation {
     }
 };
 
-struct softmax_causal_operation {
-    size_t length;
-    const float *scores;
-    struct operand out;
-
-#pragma nv_exec_check_disable
-    ROW
-    {
-        size_t count = r % length + 1;
-        const float *from = scores + r * length;
-        float largest = team.largest(count, from);
-        // Exponentials are computed twice rather than written and read.
-        float inverse = 1.0f / sum_of(team, count, [&](size_t j) { return exp_within(from[j] - largest); });
-        team.map(
-            count, [&](size_t j) { return from[j]; },
-            [&](size_t j, float x) { out.put(r * length + j, exp_within(x - largest) * inverse); });
-        team.each(count, causal_end(count - 1, length), [&](size_t j) { out.put(r * length + j, 0); });
-    }
-};
-
-struct softmax_causal_backward_operation {
-    size_t length;
-    struct operand softmax;
-    const float *gradient;
-    struct operand out;
-
-#pragma nv_exec_check_disable
-    ROW
-    {
-        const float *g = gradient + r * length;
-        size_t count = r % length + 1;
-        float common = sum_of(team, count, [&](size_t j) { return softmax.get(r * length + j) * g[j]; });
-        team.map(
-            count,
-            [&](size_t j) {
-                return float2{softmax.get(r * length + j), g[j]};
-            },
-            [&](size_t j, float2 v) { out.put(r * length + j, v.x * (v.y - common)); });
-        team.each(count, causal_end(count - 1, length), [&](size_t j) { out.put(r * length + j, 0); });
-    }
-};
-
 #endif

@@ -3,6 +3,7 @@
 // `where` runs them:
 //   run(operation, count, wide, what)      for elements or columns
 //   rows(operation, count, what)           for rows
+//   tasks(operation, count, what)          for tasks of whole blocks of threads (gpt_tile.cuh)
 //   scratch(bytes) -> void *               returns memory for the next operations, until the next call; null: an error
 //                                          is noted
 //   give(to, from, bytes, what) -> int     copies from the host, whose memory the caller may change at once
@@ -11,6 +12,7 @@
 #define ZG_GPT_KERNELS_CUH
 
 #include "ref/cuda/array_kernels.cuh"
+#include "ref/cuda/gpt_attention.cuh"
 #include "ref/cuda/gpt_element.cuh"
 #include "ref/cuda/gpt_token_element.cuh"
 
@@ -89,16 +91,30 @@ template <typename where> struct gpt_kernels {
                     row_count, "a GELU's gradients");
     }
 
-    static void softmax_causal(size_t count, size_t length, float *scores, enum dtype dtype, void *out)
+    static void attention_forward(const struct attention_shape *shape, const void *qkv, void *out, float *stats,
+                                  float *scratch)
     {
-        where::rows(softmax_causal_operation{length, scores, {dtype, out}}, count * length, "a softmax");
+        if (shape->dtype == DTYPE_FP32)
+            attention_output<DTYPE_FP32>(shape, qkv, out, stats, scratch);
+        else if (shape->dtype == DTYPE_BF16)
+            attention_output<DTYPE_BF16>(shape, qkv, out, stats, scratch);
+        else
+            attention_output<DTYPE_FP16>(shape, qkv, out, stats, scratch);
     }
 
-    static void softmax_causal_backward(size_t count, size_t length, const void *softmax, const float *gradient,
-                                        enum dtype dtype, void *in_gradient)
+    static void attention_backward(const struct attention_shape *shape, const void *qkv, const void *out, float *stats,
+                                   const void *out_gradient, void *qkv_gradient, float *scratch)
     {
-        where::rows(softmax_causal_backward_operation{length, in(dtype, softmax), gradient, {dtype, in_gradient}},
-                    count * length, "a softmax' gradients");
+        where::rows(attention_sums_operation{shape->sequence_length, shape->head_count, shape->width,
+                                             shape->width / shape->head_count, in(shape->dtype, out),
+                                             in(shape->dtype, out_gradient), scratch},
+                    shape->sequence_count * shape->head_count * shape->sequence_length, "attention's gradients");
+        if (shape->dtype == DTYPE_FP32)
+            attention_gradients<DTYPE_FP32>(shape, qkv, stats, out_gradient, qkv_gradient, scratch);
+        else if (shape->dtype == DTYPE_BF16)
+            attention_gradients<DTYPE_BF16>(shape, qkv, stats, out_gradient, qkv_gradient, scratch);
+        else
+            attention_gradients<DTYPE_FP16>(shape, qkv, stats, out_gradient, qkv_gradient, scratch);
     }
 
     // The host computes the logarithms and the sum over rows.
@@ -162,6 +178,51 @@ template <typename where> struct gpt_kernels {
     }
 
   private:
+    template <enum dtype D>
+    static attention_arrays<D> attention_of(const struct attention_shape *shape, const void *qkv,
+                                            const void *out_gradient, float *stats, float *sums)
+    {
+        typedef typename attention_arrays<D>::element element;
+        size_t head_width = shape->width / shape->head_count, length = shape->sequence_length;
+        bool wide = head_width % tile<D, TILE_OWN>::WIDE_COLUMNS == 0 &&
+                    ((uintptr_t)qkv | (uintptr_t)out_gradient) % sizeof(uint4) == 0;
+        return {length,
+                shape->head_count,
+                shape->width,
+                head_width,
+                length / TILE_OWN + (length % TILE_OWN > 0),
+                head_width / TILE_COLUMNS + (head_width % TILE_COLUMNS > 0),
+                (const element *)qkv,
+                (const element *)out_gradient,
+                {D, NULL},
+                {D, NULL},
+                stats,
+                sums,
+                1.0f / sqrtf((float)head_width),
+                wide};
+    }
+
+    template <enum dtype D>
+    static void attention_output(const struct attention_shape *shape, const void *qkv, void *out, float *stats,
+                                 float *scratch)
+    {
+        attention_arrays<D> arrays = attention_of<D>(shape, qkv, NULL, stats, scratch);
+        arrays.out.data = out;
+        where::tasks(attention_forward_operation<D>{arrays},
+                     shape->sequence_count * shape->head_count * arrays.tiles * arrays.panels, "attention");
+    }
+
+    template <enum dtype D>
+    static void attention_gradients(const struct attention_shape *shape, const void *qkv, float *stats,
+                                    const void *out_gradient, void *qkv_gradient, float *sums)
+    {
+        attention_arrays<D> arrays = attention_of<D>(shape, qkv, out_gradient, stats, sums);
+        size_t count = shape->sequence_count * shape->head_count * arrays.tiles * arrays.panels;
+        arrays.qkv_gradient.data = qkv_gradient;
+        where::tasks(attention_queries_operation<D>{arrays}, count, "attention's gradients");
+        where::tasks(attention_keys_operation<D>{arrays}, count, "attention's gradients");
+    }
+
     // An operand that is only read.
     static struct operand in(enum dtype dtype, const void *data)
     {

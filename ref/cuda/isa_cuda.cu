@@ -48,6 +48,14 @@ template <typename operation> __global__ void row_kernel(const __grid_constant__
         o.row(team, row);
 }
 
+// A block of threads for each task.
+template <typename operation>
+__global__ void __launch_bounds__(TILE_THREADS) task_kernel(const __grid_constant__ operation o)
+{
+    __shared__ typename operation::memory shared;
+    o.task(device_block(), blockIdx.x, shared);
+}
+
 static size_t group_count(size_t count, bool wide)
 {
     return wide ? count / WIDE + count % WIDE : count;
@@ -70,6 +78,14 @@ struct on_device {
             return;
         row_kernel<operation>
             <<<grid_blocks(count * ROW_LANES, GRID_ROUNDS), GRID_THREADS, 0, cuda_lane_stream()>>>(o, count);
+        cuda_lane_launched(what);
+    }
+
+    template <typename operation> static void tasks(const operation &o, size_t count, const char *what)
+    {
+        if (count == 0)
+            return;
+        task_kernel<operation><<<(unsigned)count, TILE_THREADS, 0, cuda_lane_stream()>>>(o);
         cuda_lane_launched(what);
     }
 

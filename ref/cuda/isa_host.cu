@@ -24,6 +24,13 @@ struct on_host {
             o.row(team, row);
     }
 
+    template <typename operation> static void tasks(const operation &o, size_t count, const char *)
+    {
+        typename operation::memory shared;
+        for (size_t index = 0; index < count; index++)
+            o.task(host_block(), index, shared);
+    }
+
     static void *scratch(size_t bytes)
     {
         static void *memory;

@@ -12,12 +12,8 @@
 
 static struct attention_shape attention_of(const struct gpt_pass *pass)
 {
-    return (struct attention_shape){pass->run->sequence_count,
-                                    pass->shape->sequence_length,
-                                    pass->heads_width,
-                                    pass->heads_width / (pass->width / pass->shape->head_count),
-                                    pass->dtype,
-                                    pass->at.scores_count};
+    return (struct attention_shape){pass->run->sequence_count, pass->shape->sequence_length, pass->heads_width,
+                                    pass->heads_width / (pass->width / pass->shape->head_count), pass->dtype};
 }
 
 // The index of an MLP parameter in the layer's list.
@@ -48,7 +44,7 @@ static void attention_activations(const struct gpt_pass *pass)
                   (struct gpt_result){.data = qkv, .width = 3 * heads_width, .add = true, .is_operand = true});
     pass_adapt(pass, MODULE_QKV, normed, width,
                (struct gpt_result){.data = qkv, .width = 3 * heads_width, .is_operand = true});
-    attention_forward(&shape, qkv, attention, memory + at->scores, memory + at->scores_gradient);
+    attention_forward(&shape, qkv, attention, kept + at->attention_stats, memory + at->attention_scratch);
     bias_add(rows, width, input, pass->dtype, pass->weights[PROJ_BIAS], middle);
     pass_multiply(pass, PROJ_WEIGHT, attention, heads_width,
                   (struct gpt_result){.data = middle, .width = width, .add = true});
@@ -74,7 +70,8 @@ static void attention_gradients(const struct gpt_pass *pass)
     pass_adapt_back(pass, MODULE_PROJ, stream, width,
                     (struct gpt_result){.data = wide_1, .width = heads_width, .is_operand = true});
     pass_adapt_gradients(pass, MODULE_PROJ, kept + at->attention, heads_width, stream, width);
-    attention_backward(&shape, kept + at->qkv, wide_1, wide_2, memory + at->scores, memory + at->scores_gradient);
+    attention_backward(&shape, kept + at->qkv, kept + at->attention, kept + at->attention_stats, wide_1, wide_2,
+                       memory + at->attention_scratch);
     pass_norm(pass, LN_1_WEIGHT, input, kept + at->stats_1, normed);
     pass_weight_gradient(pass, QKV_WEIGHT, normed, width, wide_2, 3 * heads_width);
     pass_bias_gradient(pass, QKV_BIAS, wide_2, 3 * heads_width);

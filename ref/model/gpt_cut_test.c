@@ -19,7 +19,7 @@ static struct model *with_blocks(size_t blocks, enum more more)
     if (more == ADAPTERS)
         shape.lora = (struct lora){5, 7, "all-linear"};
     if (more == EXPERTS)
-        shape.experts = (struct gpt_experts){4, 2, 800};
+        shape.experts = (struct gpt_experts){4, 2, 800, 0};
     return make(&shape);
 }
 

@@ -6,7 +6,7 @@
 static struct gpt_shape shape_of(size_t experts, size_t top, size_t capacity_thousandths)
 {
     struct gpt_shape shape = odd_shape;
-    shape.experts = (struct gpt_experts){experts, top, capacity_thousandths};
+    shape.experts = (struct gpt_experts){experts, top, capacity_thousandths, 0};
     return shape;
 }
 

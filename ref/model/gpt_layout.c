@@ -25,15 +25,26 @@ static size_t layer_elements(const struct model *model, int layer)
     return count;
 }
 
-// The activations that are kept of one block.
-static void layout_block(struct gpt_layout *l, const struct gpt_shape *shape, const struct gpt_widths *own, size_t rows,
-                         bool checkpointing)
+static struct attention_shape attention_of(const struct gpt_shape *shape, const struct gpt_widths *own,
+                                           size_t sequence_count)
 {
-    size_t width = shape->width;
+    return (struct attention_shape){.sequence_count = sequence_count,
+                                    .sequence_length = shape->sequence_length,
+                                    .width = own->heads_width,
+                                    .head_count = own->heads};
+}
+
+// The activations that are kept of one block.
+static void layout_block(struct gpt_layout *l, const struct gpt_shape *shape, const struct gpt_widths *own,
+                         size_t sequence_count, bool checkpointing)
+{
+    size_t rows = sequence_count * shape->sequence_length, width = shape->width;
+    const struct attention_shape attention = attention_of(shape, own, sequence_count);
     l->input = take(l, rows * width);
     l->stats_1 = take(l, rows * 2);
     l->qkv = take(l, rows * 3 * own->heads_width);
     l->attention = take(l, rows * own->heads_width);
+    l->attention_stats = take(l, attention_stats_count(&attention));
     l->middle = take(l, rows * width);
     l->stats_2 = take(l, rows * 2);
     size_t slots = shape->experts.count * gpt_expert_slots(shape, rows);
@@ -63,23 +74,6 @@ static void layout_experts(struct gpt_layout *l, const struct gpt_shape *shape, 
     l->expert_sum = take(l, slots > 0 ? (2 * width + 1) * own->tile_width + width : 0);
 }
 
-// Attention's scores and their gradient lie where logits and a gradient do at other times. Where that is little memory,
-// each may have a sixteenth of the rest.
-static void layout_scores(struct gpt_layout *l, const struct gpt_shape *shape, const struct gpt_widths *own,
-                          size_t sequence_count)
-{
-    const struct attention_shape attention = {.sequence_count = sequence_count,
-                                              .sequence_length = shape->sequence_length,
-                                              .width = own->heads_width,
-                                              .head_count = own->heads};
-    size_t head = shape->sequence_length * shape->sequence_length, most = attention_scores_most(&attention);
-    size_t room = larger(larger((l->total - l->logits) / 2, l->total / 16), head);
-    l->scores_count = room < most ? room : most;
-    l->scores = l->logits;
-    l->scores_gradient = l->scores + (l->scores_count + 15) / 16 * 16;
-    l->total = larger(l->total, l->scores_gradient + (l->scores_count + 15) / 16 * 16);
-}
-
 // A partial sum for each level of the tree over this rank's blocks.
 static void layout_sums(struct gpt_layout *l, const struct gpt_widths *own, size_t rows, size_t width)
 {
@@ -105,7 +99,7 @@ struct gpt_layout gpt_layout_of(const struct model *model, size_t sequence_count
         largest_layer = larger(largest_layer, layer_elements(model, i));
 
     struct gpt_layout l = {0};
-    layout_block(&l, shape, &own, rows, checkpointing);
+    layout_block(&l, shape, &own, sequence_count, checkpointing);
     if (!checkpointing) {
         l.block = l.total;
         l.total *= gpt_block_count(model);
@@ -128,7 +122,8 @@ struct gpt_layout gpt_layout_of(const struct model *model, size_t sequence_count
         l.logits = l.rounded = take(&l, larger(logits, rows * width));
         l.weight_gradient = take(&l, largest_param);
     }
-    layout_scores(&l, shape, &own, sequence_count);
+    const struct attention_shape attention = attention_of(shape, &own, sequence_count);
+    l.attention_scratch = take(&l, attention_scratch_count(&attention));
     layout_experts(&l, shape, &own, rows);
     l.low = take(&l, rows * shape->lora.rank);
     l.low_gradient = take(&l, rows * shape->lora.rank);

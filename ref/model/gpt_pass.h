@@ -65,7 +65,7 @@ bool gpt_has_head(const struct model *model);
 // input, which is no more needed then. normed, the MLP's input, is kept only with tiles; without tiles backward
 // recomputes it. qkv, attention, normed and rounded are operands (gpt_math.h), with room for floats.
 struct gpt_layout {
-    size_t input, stats_1, qkv, attention, middle, stats_2, fc, normed, block, fc_tile;
+    size_t input, stats_1, qkv, attention, attention_stats, middle, stats_2, fc, normed, block, fc_tile;
     size_t output, output_stats;  // of the last block
     size_t gradient;              // with respect to the block's output, then to its input
     size_t wide_1, wide_2, narrow;
@@ -75,8 +75,8 @@ struct gpt_layout {
     size_t rounded;                // the gradient of the block's output as an operand, where the logits were
     size_t weights;                // a layer's parameters as floats (16-bit only)
     size_t weight_gradient;        // a gradient not written in place; in fp32 the same offset as the logits
-    size_t scores, scores_gradient, scores_count;  // of attention, from the logits on
-    size_t low, low_gradient;                      // u and its gradient (gpt_lora.c), operands
+    size_t attention_scratch;
+    size_t low, low_gradient;          // u and its gradient (gpt_lora.c), operands
     size_t partials, partial, slices;  // of sums over blocks (gpt_cut.c): a subtree's on each level, and the elements
                                        // of one; the slices that arrive
     size_t vocabulary_rows;            // numbers that ranks exchange for each row of logits (gpt_cut_ends.c)
@@ -152,8 +152,7 @@ void pass_scaled_product(const struct gpt_pass *pass, float alpha, size_t m, siz
 void pass_weight_product(const struct gpt_pass *pass, int index, size_t height, struct matmul_operand in_transposed,
                          const void *out_gradient, size_t out_width);
 
-// The gradient of the block's output as an operand: itself in fp32, else a rounded copy, valid until the scores are
-// computed.
+// The gradient of the block's output as an operand: itself in fp32, else a rounded copy, valid until the next call.
 const void *pass_stream_gradient(const struct gpt_pass *pass);
 
 // A layer norm; its weight is the index-th parameter, its bias the next; out is an operand. Backward adds the gradient

@@ -233,9 +233,10 @@ int optimizer_global_maximum(struct optimizer *o, uint32_t *out)
 // The index of this step's exponent among those of the guesses; -1: it is none of them.
 static int find_guess(const struct optimizer *o, uint32_t max_bits)
 {
+    if (!o->guesses_exponent || max_bits >= f32_bits(INFINITY))
+        return -1;
     int i = exponent_of(max_bits) - o->exponent + OPTIMIZER_GUESSES / 2;
-    bool finite = max_bits < f32_bits(INFINITY);
-    return o->guesses_exponent && finite && i >= 0 && i < OPTIMIZER_GUESSES ? i : -1;
+    return i >= 0 && i < OPTIMIZER_GUESSES ? i : -1;
 }
 
 int optimizer_global_sum(struct optimizer *o, uint32_t max_bits, struct norm_sum *out)

@@ -153,18 +153,23 @@ Test(speculation, a_checkpoint_waits_for_the_update_that_runs_beside_it)
     struct train_setting setting = {.text = text, .emulation = {{[LANE_H2D] = 1e5}}};
     run_on(&t, setting, &whole);
     const struct train_checkpoint_options options = {.checkpoint = path, .every = 1};
-    // Two runs: the second continues from the checkpoint of the first.
-    for (uint64_t steps = 2; steps <= 3; steps++) {
+    const struct train_setting facts = {
+        .config = &config, .model = model, .text = text, .world = t.world, .steps = t.steps, .seed = 7};
+    // The first run dies in step 3; the second continues from the checkpoint of step 2.
+    for (int again = 0; again < 2; again++) {
         struct train_checkpoints checkpoints;
-        struct train_setting facts = {
-            .config = &config, .model = model, .text = text, .world = t.world, .steps = steps, .seed = 7};
         cr_assert_eq(train_checkpoints_open(&options, &facts, &checkpoints, notes), ERR_NONE, "%s", err_message());
-        t.steps = steps;
         setting.checkpoints = &checkpoints;
-        run_on(&t, setting, &result);
-        cr_expect_eq(result.saved_step, steps);
+        setting.inject = (struct inject_plan){0};
+        if (again)
+            run_on(&t, setting, &result);
+        else {
+            cr_assert_eq(inject_parse("rank:0:die@3", &setting.inject), ERR_NONE, "%s", err_message());
+            cr_assert_neq(offload_run_with(&t, setting, &result), ERR_NONE);
+        }
         train_checkpoints_close(&checkpoints);
     }
+    cr_expect_eq(result.resumed_step, 2);
     cr_expect_str_eq(result.digest, whole.digest);
     text_close(text);
     char command[64];

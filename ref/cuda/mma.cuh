@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The product of a warp on tensor cores, c (16 x 8) += a (16 x 16) b (16 x 8), of 16-bit operands with fp32 sums: PTX'
+// mma.m16n8k16. Lane l = 4 g + t holds
+//   c    (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1)
+//   a    (g, 2t ..), (g + 8, 2t ..), (g, 2t + 8 ..), (g + 8, 2t + 8 ..)    two elements of a row each, the first one
+//   low b    (2t .., g), (2t + 8 .., g)                                       two elements of a column each
+#ifndef ZG_MMA_CUH
+#define ZG_MMA_CUH
+
+#include "ref/cuda/array_element.cuh"
+
+#ifdef __CUDACC__
+#ifdef __CUDA_ARCH__
+template <enum dtype D> __device__ static inline void mma_16x8x16(float c[4], const uint32_t a[4], const uint32_t b[2])
+{
+    static_assert(D == DTYPE_BF16 || D == DTYPE_FP16, "operands have 16 bits");
+    if constexpr (D == DTYPE_BF16)
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    else
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+#else
+template <enum dtype D> __device__ static inline float mma_half(uint64_t pairs, int half)
+{
+    uint16_t bits = (uint16_t)(pairs >> 16 * half);
+    float x[1];
+    load<1>(D, &bits, 0, x);
+    return x[0];
+}
+
+// Without tensor cores, from the same registers: a chain over the shared dimension, ascending.
+template <enum dtype D> __device__ static inline void mma_16x8x16(float c[4], const uint32_t a[4], const uint32_t b[2])
+{
+    const unsigned all = 0xffffffffu, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    for (int upper = 0; upper < 2; upper++)
+        for (unsigned from = 0; from < 4; from++) {
+            // Low halves are of row g or of the lower 8 rows, high ones of row g + 8 or of the upper 8 rows.
+            uint64_t rows = __shfl_sync(all, (uint64_t)a[2 * upper] | (uint64_t)a[2 * upper + 1] << 32, 4 * g + from);
+            uint64_t first = __shfl_sync(all, (uint64_t)b[0] | (uint64_t)b[1] << 32, 4 * (2 * t) + from);
+            uint64_t second = __shfl_sync(all, (uint64_t)b[0] | (uint64_t)b[1] << 32, 4 * (2 * t + 1) + from);
+            for (int half = 0; half < 2; half++)
+                for (int i = 0; i < 4; i++)
+                    c[i] = fmaf(mma_half<D>(rows, 2 * (i / 2) + half),
+                                mma_half<D>(i % 2 ? second : first, 2 * upper + half), c[i]);
+        }
+}
+#endif
+#endif
+
+#endif
