@@ -19,8 +19,8 @@ enum { CHANGE_BYTES = CONFIG_PATH_NAME_BYTES + 64 };
 #define GRAD_OP STAGE(2), "data_types.grad_accum_dtype=fp32"
 #define HYBRID "expected FULL_SHARD, with --set zerogauge.mesh=replicate=NODES,shard=DEVICES_OF_A_NODE"
 
-// What a value of a key changes; %s is the value. The first row of a key and value counts, and a row without a value is
-// for all others. A row without changes has no meaning here; `refused` says what to do instead.
+// A row says which keys a value changes; %s is the value. The first row of a key and value counts, and a row without a
+// value is for all others. A row without changes has no meaning here; `refused` says what to do instead.
 static const struct accelerate_row {
     const char *key, *value, *changes[4], *refused;
 } rows[] = {

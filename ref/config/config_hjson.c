@@ -289,7 +289,7 @@ char *config_json_of_hjson(const char *text, size_t bytes, size_t *out_bytes)
     skip(&r, true);
     if (is_read && !has_braces)
         fputc('}', file);
-    // What is not hjson stays as it is, and is refused as JSON.
+    // The rest is not hjson: it stays as it is, and is refused as JSON.
     fwrite(copy + r.at, 1, bytes - r.at, file);
     bool failed = ferror(file);
     failed |= fclose(file) != 0;
