@@ -59,7 +59,8 @@ def describe(case):
         return f"NVMe {case['direction']}, {case['block_bytes'] >> 10} KiB, depth {case['depth']}"
     if case["part"] == "comm":
         return f"{case['operation']}, {case['world']} ranks, {case['buffer_bytes'] >> 20} MiB"
-    return f"step {case['model']}, {case['world']} ranks, {case['dtype']}, {case['preset']}"
+    return f"step {case['model']}, {case['world']} ranks, {case['dtype']}, {case['preset']}" + (
+        f", {case['mesh']}" if "mesh" in case else "")
 
 
 def line_of(form, name, record):

@@ -142,6 +142,16 @@ Test(bench_peer, a_training_step_is_compared_loss_by_loss)
     cr_expect_eq(detail_number(record, "losses_compared"), 8);
     json_decref(record);
     cr_expect_eq(run(path, "step loss", options), 1);
+    const char *const mesh[] = {"--part=step", "--model=gpt-nano",
+                                "--steps=2",   "--preset=zero3",
+                                "--world=4",   "--set=zerogauge.mesh=replicate=2,shard=2",
+                                NULL};
+    unlink(path);
+    cr_assert_eq(run(path, "step", mesh), 0, "%s", err_message());
+    record = expect_record(path, "stand-in training");
+    cr_expect_str_eq(json_string_value(json_object_get(json_object_get(record, "case"), "mesh")),
+                     "replicate=2,shard=2");
+    json_decref(record);
 }
 
 Test(bench_peer, a_missing_option_is_a_usage_error_and_a_missing_peer_a_skip)

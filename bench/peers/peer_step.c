@@ -2,9 +2,9 @@
 // Training steps in turn with a peer's. Both train one GPT in fp32 from the same weights on the same text, rank for
 // rank, in one run each, and take turns of some steps; the waiting side sleeps. The setting has "preset", "world",
 // "steps" per turn, "turns", "sequences" per rank, the model's "layers", "heads", "length" and "params" (names and
-// shapes), the hyperparameters, "clip" and "nvme_path". The parameters in fp32 follow, then the tokens of all steps as
-// uint16, [turns x steps][world][sequences][length + 1]. The answer to a turn has "step_ns" and "losses" of each step,
-// the mean over ranks.
+// shapes), the hyperparameters, "clip", "nvme_path", and "replicate" and "shard" of the mesh. The parameters in fp32
+// follow, then the tokens of all steps as uint16, [turns x steps][world][sequences][length + 1]. The answer to a turn
+// has "step_ns" and "losses" of each step, the mean over ranks.
 #include "bench/peers/bench_peer.h"
 #include "ref/model/gpt.h"
 #include "ref/train/train.h"
@@ -15,17 +15,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SEED = 1, TURN_STEPS_MAX = 64 };
+enum { SEED = 1, TURN_STEPS_MAX = 64, SET_MAX = 32 };
 
 struct run {
     const struct peer_options *options;
     struct peer *peer;
     struct config config;
+    struct mesh mesh;
     const struct model *model;
     struct text *text;
     struct executor_schedule schedule;
     size_t turn_steps, turns;
-    double *losses;                     // [turns x turn_steps], ours
+    double *losses;                     // [turns x turn_steps], ours; owned, with those below
     double *verified_losses;            // of the first turn, in a run compared with unsharded Adam
     double worst;                       // largest relative difference of a loss from the peer's
     struct bench_samples ours, theirs;  // of all turns
@@ -49,14 +50,15 @@ static json_t *setting_json(const struct run *run)
 {
     const struct gpt_shape *shape = run->model->shape;
     const struct config *config = &run->config;
-    return json_pack("{s:s, s:s?, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:f, s:[f, f], s:f, s:f, s:f, s:s}", "part",
-                     "step", "preset", run->options->preset, "world", run->options->world, "steps",
+    return json_pack("{s:s, s:s?, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:f, s:[f, f], s:f, s:f, s:f, s:s, s:i, s:i}",
+                     "part", "step", "preset", run->options->preset, "world", run->options->world, "steps",
                      (json_int_t)run->turn_steps, "turns", (json_int_t)run->turns, "sequences",
                      (json_int_t)config->micro_batch, "layers", (json_int_t)shape->block_count, "heads",
                      (json_int_t)shape->head_count, "length", (json_int_t)shape->sequence_length, "params",
                      params_json(run->model), "lr", config->adam.lr, "betas", config->adam.beta1, config->adam.beta2,
                      "eps", config->adam.eps, "weight_decay", config->adam.weight_decay, "clip",
-                     config->gradient_clipping, "nvme_path", run->options->shared.storage.paths[0]);
+                     config->gradient_clipping, "nvme_path", run->options->shared.storage.paths[0], "replicate",
+                     run->mesh.replicate, "shard", run->mesh.shard);
 }
 
 static int send_params(const struct run *run)
@@ -219,10 +221,11 @@ static int print(struct run *run, uint64_t begin_ns)
     struct bench_record record = {
         .name = "peer",
         .description =
-            json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:I}", "part", "step", "peer",
+            json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:s*}", "part", "step", "peer",
                       options->label ? options->label : run->peer->name, "preset", options->preset, "model",
                       run->model->name, "dtype", "fp32", "world", options->world, "sequences_a_rank",
-                      (json_int_t)run->config.micro_batch, "sequence_tokens", (json_int_t)run->model->sequence_length),
+                      (json_int_t)run->config.micro_batch, "sequence_tokens", (json_int_t)run->model->sequence_length,
+                      "mesh", run->mesh.replicate > 1 ? mesh_text(&run->mesh, (char[MESH_TEXT_BYTES]){0}) : NULL),
         .detail = json_pack("{s:I, s:f}", "losses_compared", (json_int_t)(run->turns * run->turn_steps),
                             "most_loss_difference", run->worst),
         .unit = "ms_per_step",
@@ -238,16 +241,13 @@ static int print(struct run *run, uint64_t begin_ns)
 
 static int load(const struct peer_options *options, struct config *out)
 {
-    enum { SET_MAX = 32 };
     const char *set[SET_MAX] = {"bf16.enabled=false"};
     size_t count = 1;
     for (int i = 0; options->set && options->set[i] && count < SET_MAX; i++)
         set[count++] = options->set[i];
-    const struct config_options loaded = {.world = options->world,
-                                          .set = set,
-                                          .set_count = count,
-                                          .nvme_paths = options->shared.storage.paths,
-                                          .nvme_path_count = (size_t)options->shared.storage.path_count};
+    struct config_options loaded = {.world = options->world, .set = set, .set_count = count};
+    loaded.nvme_paths = options->shared.storage.paths;
+    loaded.nvme_path_count = (size_t)options->shared.storage.path_count;
     TRY(config_load_preset(options->preset, &loaded, out, NULL));
     return out->accumulation == 1 ? ERR_NONE : err_set(ERR_USAGE, "--set: peers support one micro-step per step only");
 }
@@ -258,15 +258,18 @@ static int complete(struct run *run)
     run->turn_steps = (size_t)options->steps;
     run->turns = options->shared.warmup + options->shared.repeat;
     TRY(load(options, &run->config));
+    run->mesh = config_mesh(&run->config, options->world);
+    if (mesh_parts(&run->mesh) > 1 || run->mesh.expert > 1)
+        return err_set(ERR_USAGE, "--set: peers support meshes of replicate and shard alone");
     TRY(model_find(options->model ? options->model : "gpt-3m", &run->model));
     if (!run->model->wants_text)
         return err_set(ERR_USAGE, "--model %s: expected a GPT", options->model);
     TRY(executor_schedule_parse(options->schedule ? options->schedule : "serial", &run->schedule));
     TRY(text_open(NULL, &run->text));
-    run->losses = calloc(run->turns * run->turn_steps, sizeof *run->losses);
-    run->verified_losses = calloc(run->turn_steps, sizeof *run->losses);
-    if (!run->losses || !run->verified_losses)
+    run->losses = calloc((run->turns + 1) * run->turn_steps, sizeof *run->losses);
+    if (!run->losses)
         return err_set(ERR_MEMORY, "no memory for the losses");
+    run->verified_losses = run->losses + run->turns * run->turn_steps;
     return ERR_NONE;
 }
 
@@ -292,7 +295,6 @@ int peer_step(const struct peer_options *given, struct peer *peer)
     text_close(run->text);
     free(run->result.step_ns);
     free(run->losses);
-    free(run->verified_losses);
     free(run);
     return code;
 }

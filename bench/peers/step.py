@@ -12,14 +12,19 @@ from peer import main, ranks, serve_ranks
 class Torch:
     def __init__(self, options, setting, model):
         import torch
+        from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
         from torch.nn.parallel import DistributedDataParallel
-        self.name = f"PyTorch {torch.__version__.split('+')[0]} {options.trainer.upper()}"
+        hybrid = setting["replicate"] > 1
+        trainer = "FSDP2, HSDP" if hybrid else options.trainer.upper()
+        self.name = f"PyTorch {torch.__version__.split('+')[0]} {trainer}"
         if options.trainer == "ddp":
             model = DistributedDataParallel(model)
         else:
+            shape, names = (setting["replicate"], setting["shard"]), ("replicate", "shard")
+            mesh = init_device_mesh("cpu", shape, mesh_dim_names=names) if hybrid else None
             for module in [*model.h, model]:
-                fully_shard(module)
+                fully_shard(module, mesh=mesh)
         self.model, self.clip = model, setting["clip"]
         self.optimizer = torch.optim.AdamW(model.parameters(), fused=True, **hyper(setting))
 

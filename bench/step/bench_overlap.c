@@ -19,7 +19,8 @@ const struct benchmark bench_overlap = {
     .run = run_overlap,
     .uses = BENCH_USES_STATES,
     .summary = "a training step with every state on NVMe against its busiest lane",
-    .examples = {"zerogauge bench overlap --emulate dgx-2", "zerogauge bench overlap --world 2 --trace timeline.json"},
+    .examples = {"zerogauge bench overlap --emulate dgx-2", "zerogauge bench overlap --speculative",
+                 "zerogauge bench overlap --world 2 --trace timeline.json"},
 };
 
 // A DGX-2's links per GPU with all 16 GPUs at work, in bytes/s, and the rate of a V100 in large matrix products:
@@ -90,6 +91,10 @@ static int print(const struct overlap_bench *bench, const struct overlap_run *ru
         .baseline_name = baseline,
         .baseline = &table->busy_ms[busiest],
     };
+    if (bench->options->speculative) {
+        json_object_set_new(record.description, "speculative", json_true());
+        json_object_set_new(record.detail, "redone_steps", json_integer((json_int_t)run->redone_steps));
+    }
     bench_device_describe(&bench->device, record.description);
     TRY(bench_print(&bench->options->shared, &record));
     if (bench->options->shared.json)
@@ -98,6 +103,9 @@ static int print(const struct overlap_bench *bench, const struct overlap_run *ru
     printf("         serial schedule %.4g ms, %.2f times as long; a rank computes %.1f Gflop/s%s%s\n", serial_ms, gain,
            flops * 1e-9, bench->device.accelerator ? " on " : "",
            bench->device.accelerator ? bench_device_name(&bench->device) : "");
+    if (bench->options->speculative)
+        printf("         %llu of %llu steps updated again, because they were clipped\n",
+               (unsigned long long)run->redone_steps, (unsigned long long)run->steps);
     if (*emulated)
         printf("         EMULATED %s\n", emulated);
     return ERR_NONE;
@@ -225,6 +233,7 @@ static int overlap_main(const struct bench_device *device, int argc, const char 
         {"sequences", '\0', INT, &given.sequences, 0, "sequences of a rank in each micro-step", "N"},
         {"eager", '\0', FLAG, &given.eager, 0, "no clipping, no overflow check: updates do not wait for all gradients",
          NULL},
+        {"speculative", '\0', FLAG, &given.speculative, 0, "updates begin before the step is decided", NULL},
         {"text", '\0', TEXT, &given.text_path, 0, "train on this file instead of the King James Bible", "FILE"},
         {"trace", '\0', TEXT, &given.trace_path, 0, "write the last case's timeline for Chrome or Perfetto", "FILE"},
         POPT_TABLEEND,

@@ -2,7 +2,8 @@
 // `zerogauge bench step`: one training step of a small GPT at world 2, at every stage and with states on every tier,
 // against half the time that one process with one thread needs for both micro-batches: at 1.0 communication,
 // partitioning, offloading and sharing the machine cost nothing. Two ranks that do not communicate show the cost of
-// sharing the machine. With --world 1 it is that process alone, for comparisons with other programs. Then the
+// sharing the machine. With --world 1 it is that process alone, for comparisons with other programs, and with --mesh as
+// many ranks as the mesh has, against that part of the time of one process that does the work of all. Then the
 // operations against matrix products, each lane's bytes against the lane alone, and the efficiency against the one that
 // ZeRO-Infinity's model predicts.
 #include "bench/step/step_bench.h"
@@ -25,7 +26,8 @@ const struct benchmark bench_step = {
             "against matrix products, each lane against the lane alone, and its efficiency against the one that "
             "ZeRO-Infinity's model predicts. --sizes are sequences of each rank's micro-batch.",
     .examples = {"zerogauge bench step --model gpt-10m", "zerogauge bench step --quick --schedule overlap --json",
-                 "zerogauge bench step --device cuda --world 1 --model gpt2-124m --sizes 8 --dtype bf16"},
+                 "zerogauge bench step --device cuda --world 1 --model gpt2-124m --sizes 8 --dtype bf16",
+                 "zerogauge bench step --mesh pipeline=2,shard=2 --model gpt-3m"},
 };
 
 // The default model and micro-batch; quick runs use the second row. On a GPU the products of a small model take less
@@ -43,17 +45,6 @@ static const struct workload *workload_of(const struct step_bench *bench)
 {
     return (bench->setting.device.accelerator ? WIDE : SMALL) + (bench->options.quick ? 1 : 0);
 }
-
-static const char *const WHATS[][2] = {
-    {"zero0", "DDP"},
-    {"zero1", "ZeRO-1"},
-    {"zero2", "ZeRO-2"},
-    {"zero3", "ZeRO-3"},
-    {"zero2_offload", "ZeRO-Offload"},
-    {"zero3_offload", "ZeRO-3, states on the host"},
-    {"zero_infinity", "ZeRO-Infinity, states on NVMe"},
-};
-enum { PRESET_COUNT = sizeof WHATS / sizeof WHATS[0] };
 
 static int open_baselines(struct step_bench *bench)
 {
@@ -115,28 +106,11 @@ static void close_cases(struct step_bench *bench)
     bench->peak_gflops.count = bench->square_gflops.count = 0;
 }
 
-static int run_size(struct step_bench *bench, const bool chosen[PRESET_COUNT], size_t sequences)
+static int run_size(struct step_bench *bench, const bool chosen[STEP_PRESET_COUNT], size_t sequences)
 {
     bench->setting.sequences = sequences;
     bench->begin_ns = clock_now_ns();
-    bench->case_count = 0;
-    int world = bench->setting.world;
-    bench->cases[bench->case_count++] =
-        (struct step_case){.what = world == 1 ? "one process" : "one process, both micro-batches",
-                           .preset = "zero0",
-                           .world = 1,
-                           .accumulation = (size_t)world};
-    bench->alone = world == 1 ? 0 : 1;
-    if (world > 1)
-        bench->cases[bench->case_count++] = (struct step_case){.what = "two ranks, no communication",
-                                                               .preset = "zero0",
-                                                               .world = 1,
-                                                               .ranks_alone = world,
-                                                               .accumulation = 1};
-    for (int i = 0; i < PRESET_COUNT; i++)
-        if (chosen[i] && (world > 1 || i > 0))
-            bench->cases[bench->case_count++] =
-                (struct step_case){.what = WHATS[i][1], .preset = WHATS[i][0], .world = world, .accumulation = 1};
+    step_choose_cases(bench, chosen);
     int rc = measure(bench);
     if (rc == ERR_NONE)
         rc = step_bench_print(bench);
@@ -144,7 +118,7 @@ static int run_size(struct step_bench *bench, const bool chosen[PRESET_COUNT], s
     return rc;
 }
 
-static int run(struct step_bench *bench, const bool chosen[PRESET_COUNT])
+static int run(struct step_bench *bench, const bool chosen[STEP_PRESET_COUNT])
 {
     struct bench_options *options = &bench->options;
     bench_default_sizes(options, &workload_of(bench)->sequences, 1);
@@ -154,47 +128,23 @@ static int run(struct step_bench *bench, const bool chosen[PRESET_COUNT])
     return ERR_NONE;
 }
 
-// Parses a list such as "zero1,zero_infinity"; null: all, at world 1 only the process itself.
-static int choose(const char *list, int world, bool chosen[PRESET_COUNT])
-{
-    for (int i = 0; i < PRESET_COUNT; i++)
-        chosen[i] = !list && world > 1;
-    char *copy = strdup(list ? list : ""), *rest = copy, *name;
-    int rc = copy ? ERR_NONE : err_set(ERR_MEMORY, "no memory for names");
-    while (list && rc == ERR_NONE && (name = strsep(&rest, ","))) {
-        int at = 0;
-        while (at < PRESET_COUNT && strcmp(WHATS[at][0], name) != 0)
-            at++;
-        if (at == PRESET_COUNT)
-            rc = err_set(ERR_USAGE,
-                         "--preset %.64s: expected zero0, zero1, zero2, zero3, zero2_offload, "
-                         "zero3_offload or zero_infinity, separated by commas",
-                         name);
-        else
-            chosen[at] = true;
-    }
-    free(copy);
-    return rc;
-}
-
 struct step_texts {
-    char *model, *schedule, *text_path, *presets, *emulate, *device, *dtype;
+    char *model, *schedule, *text_path, *presets, *emulate, *device, *dtype, *mesh;
 };
 
 // Parses the texts and refuses options that cannot be measured.
-static int parse_texts(struct step_bench *bench, const struct step_texts *texts, bool chosen[PRESET_COUNT])
+static int parse_texts(struct step_bench *bench, const struct step_texts *texts, bool chosen[STEP_PRESET_COUNT])
 {
     struct step_setting *setting = &bench->setting;
     if (bench->options.thread_count > 0)
         return err_set(ERR_USAGE, "--threads has no effect here: each rank has one");
     if (bench->options.storage.inject)
         return err_set(ERR_USAGE, "--inject: only `bench swap` and `bench overlap` inject faults");
-    if (setting->world != 1 && setting->world != STEP_WORLD)
-        return err_set(ERR_USAGE, "--world %d: expected 1 or %d", setting->world, STEP_WORLD);
+    TRY(step_place_ranks(setting, texts->mesh));
     if (texts->dtype && strcmp(texts->dtype, "fp32") != 0 && strcmp(texts->dtype, "bf16") != 0)
         return err_set(ERR_USAGE, "--dtype %.32s: expected fp32 or bf16", texts->dtype);
     setting->dtype = texts->dtype;
-    TRY(choose(texts->presets, setting->world, chosen));
+    TRY(step_choose_presets(texts->presets, setting, chosen));
     TRY(executor_schedule_parse(texts->schedule ? texts->schedule : "serial", &setting->schedule));
     if (setting->schedule.mode == EXECUTOR_CHAOS)
         return err_set(ERR_USAGE, "--schedule %s: expected serial or overlap", texts->schedule);
@@ -205,7 +155,7 @@ static int parse_texts(struct step_bench *bench, const struct step_texts *texts,
 static int prepare_and_run(struct step_bench *bench, const struct step_texts *texts, const struct bench_device *device)
 {
     struct step_setting *setting = &bench->setting;
-    bool chosen[PRESET_COUNT], absent = false;
+    bool chosen[STEP_PRESET_COUNT], absent = false;
     TRY(parse_texts(bench, texts, chosen));
     if (device)
         setting->device = *device;
@@ -224,7 +174,6 @@ static int prepare_and_run(struct step_bench *bench, const struct step_texts *te
 static int step_main(const struct bench_device *device, int argc, const char **argv, struct step_bench *bench)
 {
     struct step_texts texts = {0};
-    bench->setting.world = STEP_WORLD;
     const struct poptOption own[] = {
         {"preset", '\0', POPT_ARG_STRING, &texts.presets, 0, "presets to measure (default: all)", "PRESET,..."},
         {"model", '\0', POPT_ARG_STRING, &texts.model, 0, "a GPT (default: gpt-3m; another with --quick or on a GPU)",
@@ -233,6 +182,8 @@ static int step_main(const struct bench_device *device, int argc, const char **a
          "the device that trains (default: cpu); cuda has a larger model", "cpu|cuda"},
         {"world", '\0', POPT_ARG_INT, &bench->setting.world, 0,
          "ranks (default: 2); 1: one process, with no communication", "1|2"},
+        {"mesh", '\0', POPT_ARG_STRING, &texts.mesh, 0,
+         "ranks on a mesh, as in train; a pipeline has twice as many micro-batches as stages", "DEGREE=N,..."},
         {"dtype", '\0', POPT_ARG_STRING, &texts.dtype, 0, "the model's parameters and gradients (default: bf16)",
          "fp32|bf16"},
         {"schedule", '\0', POPT_ARG_STRING, &texts.schedule, 0, "schedule of operations (default: serial)",
@@ -249,7 +200,7 @@ static int step_main(const struct bench_device *device, int argc, const char **a
     text_close(bench->setting.text);
     bench_release(&bench->options);
     char *const all[] = {texts.model,   texts.schedule, texts.text_path, texts.presets,
-                         texts.emulate, texts.device,   texts.dtype};
+                         texts.emulate, texts.device,   texts.dtype,     texts.mesh};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         free(all[i]);
     return rc;

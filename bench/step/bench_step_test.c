@@ -170,6 +170,41 @@ Test(bench_step, all_figures_follow_from_the_step)
     free(text);
 }
 
+// A pipeline has two micro-batches for each of its stages, and a rank of it a part of the model.
+Test(bench_step, a_mesh_is_named_and_its_ranks_share_the_work)
+{
+    static const struct {
+        const char *mesh, *presets;
+        double world, micro_batches, data_ranks, parts;
+    } meshes[] = {{"replicate=2,shard=2", "zero3", 4, 1, 4, 1}, {"pipeline=2,shard=2", "zero1", 4, 4, 2, 2}};
+    const struct model *model;
+    cr_assert_eq(model_find("gpt-nano", &model), ERR_NONE);
+    for (size_t m = 0; m < sizeof meshes / sizeof meshes[0]; m++) {
+        const char *const arguments[] = {"--json", "--mesh", meshes[m].mesh, "--preset", meshes[m].presets, NULL};
+        double flops = model_flops(model, 2) * meshes[m].micro_batches / meshes[m].parts;
+        int steps = 0;
+        char *text;
+        cr_assert_eq(run(arguments, &text), 0, "%s", meshes[m].mesh);
+        json_t *records = records_of(text), *record;
+        size_t i;
+        json_array_foreach (records, i, record) {
+            const json_t *detail = json_object_get(record, "detail");
+            cr_expect_str_eq(case_text(record, "mesh"), meshes[m].mesh);
+            cr_expect_eq(number(json_object_get(record, "case"), "world"), meshes[m].world);
+            if (strcmp(json_string_value(json_object_get(record, "name")), "step") != 0)
+                continue;
+            double tokens = meshes[m].data_ranks * meshes[m].micro_batches * 2 * 16 / number(record, "median") * 1e3;
+            cr_expect_float_eq(number(detail, "tokens_per_s"), tokens, 1e-3 * tokens, "%s", meshes[m].mesh);
+            cr_expect_float_eq(number(json_object_get(detail, "efficiency"), "flops_a_rank"), flops, 1e-4 * flops, "%s",
+                               meshes[m].mesh);
+            steps++;
+        }
+        cr_expect_eq(steps, 2, "ranks that do not communicate, and the preset: %d", steps);
+        json_decref(records);
+        free(text);
+    }
+}
+
 Test(bench_step, the_text_output_has_the_chosen_presets)
 {
     static const char *const arguments[] = {"--preset", "zero3,zero1", "--emulate", "collective=0.5", NULL};
@@ -188,7 +223,8 @@ Test(bench_step, the_text_output_has_the_chosen_presets)
 Test(bench_step, the_products_have_the_operations_of_the_model)
 {
     const struct step_peak_setting peak_setting = {.sequences = 2, .threads = 2, .side = 7, .seconds = 0.001};
-    static const char *const names[] = {"gpt-nano", "gpt-3m", "gpt:layers=3,width=48,heads=3,length=37,vocabulary=300"};
+    static const char *const names[] = {"gpt-nano", "gpt-3m", "gpt:layers=3,width=48,heads=3,length=37,vocabulary=300",
+                                        "gpt-nano:experts=4,top=2,capacity=1.25"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const struct model *model;
         struct step_peak *peak;
@@ -227,9 +263,10 @@ Test(bench_step, links_without_bytes_are_not_measured)
 
 Test(bench_step, bad_input_is_refused)
 {
-    static const char *const bad[][3] = {{"--threads", "2"},        {"--preset", "zero4"},     {"--preset", ""},
-                                         {"--sizes", "0"},          {"--schedule", "chaos:1"}, {"--emulate", "cpu=1"},
-                                         {"--inject", "nvme:eio@1"}};
+    static const char *const bad[][3] = {{"--threads", "2"},         {"--preset", "zero4"},     {"--preset", ""},
+                                         {"--sizes", "0"},           {"--schedule", "chaos:1"}, {"--emulate", "cpu=1"},
+                                         {"--inject", "nvme:eio@1"}, {"--world", "3"},          {"--mesh", "shard=1"},
+                                         {"--mesh", "shards=2"}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         char *text;
         cr_expect_eq(run(bad[i], &text), 2, "%s %s", bad[i][0], bad[i][1]);

@@ -30,7 +30,8 @@ static int threads(const struct overlap_bench *bench)
 }
 
 // Prefetches two layers, and keeps no other parameters in memory. The update waits for all gradients, to clip them and
-// to detect overflow; an eager one updates a layer as soon as its gradient is complete.
+// to detect overflow; an eager one updates a layer as soon as its gradient is complete, and so does a
+// speculative one, which makes the update again where the step is clipped.
 static int load(const struct overlap_bench *bench, bool infinity, struct config *config)
 {
     const struct overlap_options *given = bench->options;
@@ -51,6 +52,8 @@ static int load(const struct overlap_bench *bench, bool infinity, struct config 
                                sub_group,
                                "zerogauge.activation_checkpointing.enabled=false",
                                "zerogauge.activation_checkpointing.device=none",
+                               given->speculative ? "zerogauge.speculative_update=true"
+                                                  : "zerogauge.speculative_update=false",
                                "zero_optimization.offload_param.max_in_cpu=0"};
     enum { COMMON_SET = 3 };
     const struct config_options options = {
@@ -92,6 +95,7 @@ int overlap_train(const struct overlap_bench *bench, struct overlap_run *run)
     if (code == ERR_NONE && !result.accounting_equal)
         code = err_set(ERR_CHECK, "bytes held or moved differ from the formulas");
     memcpy(run->digest, result.digest, sizeof run->digest);
+    run->redone_steps = result.redone_steps;
     run->unlocked_bytes = result.unlocked_bytes;
     return code;
 }

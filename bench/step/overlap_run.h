@@ -11,7 +11,7 @@
 // The user's choices; null and 0: not given.
 struct overlap_options {
     char *model, *emulate, *text_path, *trace_path, *device;
-    int world, sequences, eager;
+    int world, sequences, eager, speculative;
     struct bench_options shared;
 };
 
@@ -33,6 +33,7 @@ struct overlap_run {
     uint64_t begin_ns, steps;
     struct trace trace;
     char digest[33];
+    uint64_t redone_steps;    // of `steps`: updates made before the decision were dropped and made again
     uint64_t unlocked_bytes;  // host memory of all ranks that should be pinned and is not
 };
 

@@ -24,6 +24,18 @@ struct step_bench {
     uint64_t begin_ns;
 };
 
+// Sets the setting's ranks from --world and --mesh; 0 and null: not given. A pipeline has twice as many micro-batches
+// as stages. Keeps mesh_text. ERR_USAGE.
+int step_place_ranks(struct step_setting *setting, const char *mesh_text);
+
+// Parses a list such as "zero1,zero_infinity"; null: all that are possible, at world 1 only the process itself.
+// ERR_USAGE.
+enum { STEP_PRESET_COUNT = 7 };
+int step_choose_presets(const char *list, const struct step_setting *setting, bool chosen[STEP_PRESET_COUNT]);
+
+// Sets the cases: the process that does all the work, ranks that do not communicate, and the presets.
+void step_choose_cases(struct step_bench *bench, const bool chosen[STEP_PRESET_COUNT]);
+
 // Prints the step and its flops for each case from the one alone on, and the lanes of those after it. All cases have
 // samples.
 int step_bench_print(struct step_bench *bench);

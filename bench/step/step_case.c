@@ -43,11 +43,15 @@ static void take_passes(const struct trace *trace, struct bench_samples *out)
 
 static int load(const struct step_setting *setting, const struct step_case *c, struct config *config)
 {
-    char accumulation[48], sequences[64];
+    char accumulation[48], sequences[64], mesh[32 + MESH_TEXT_BYTES];
     snprintf(accumulation, sizeof accumulation, "gradient_accumulation_steps=%zu", c->accumulation);
     snprintf(sequences, sizeof sequences, "train_micro_batch_size_per_gpu=%zu", setting->sequences);
-    const char *set[6] = {accumulation, sequences};
+    const char *set[7] = {accumulation, sequences};
     size_t set_count = 2;
+    if (c->on_mesh && setting->mesh_text) {
+        snprintf(mesh, sizeof mesh, "zerogauge.mesh=%s", setting->mesh_text);
+        set[set_count++] = mesh;
+    }
     if (setting->dtype)
         set[set_count++] = strcmp(setting->dtype, "fp32") == 0 ? "bf16.enabled=false" : "bf16.enabled=true";
     if (setting->device.accelerator) {
@@ -78,7 +82,8 @@ static void note_bytes(const struct config *config, const struct step_setting *s
         for (int operation = 0; operation < OPERATION_COUNT; operation++)
             c->bytes[lanes[i]] += (double)result->moved_bytes[lanes[i]][operation] / c->world / (double)setting->steps;
     bool on_nvme = config->offload_optimizer.tier == TIER_NVME;
-    c->optimizer_bytes = on_nvme ? STATES * WAYS * sizeof(float) * (double)result->param_elements / c->world : 0;
+    int partitions = c->world / config_mesh(config, c->world).replicate;
+    c->optimizer_bytes = on_nvme ? STATES * WAYS * sizeof(float) * (double)result->param_elements / partitions : 0;
     c->activation_bytes = 0;
     for (int layer = 0; config->activation_tier != TIER_DEVICE && layer < setting->model->layer_count; layer++)
         c->activation_bytes += (double)model_checkpoint_bytes(setting->model, layer, setting->sequences);
@@ -125,8 +130,10 @@ static int train(const struct step_setting *setting, const struct step_case *c, 
         take_passes(&trace, &out->passes_ms);
         out->timeline = lane_table_timeline(&trace);
         memcpy(out->digest, result.digest, sizeof out->digest);
-        if (noted)
+        if (noted) {
             note_bytes(&config, setting, &result, noted);
+            memcpy(noted->lane_bytes, out->table.bytes, sizeof noted->lane_bytes);
+        }
     }
     trace_close(&trace);
     return rc;
@@ -210,7 +217,7 @@ int step_case_measure(const struct step_setting *setting, struct step_case *c, b
                        run.digest, c->digest);
     if (!counted)
         return ERR_NONE;
-    c->step_ms.values[c->step_ms.count++] = bench_median(&run.table.step_ms) / (double)c->accumulation;
+    c->step_ms.values[c->step_ms.count++] = bench_median(&run.table.step_ms) / c->shares;
     c->passes_ms.values[c->passes_ms.count++] = bench_median(&run.passes_ms);
     for (int lane = 0; lane < LANE_COUNT; lane++)
         c->busy_ms[lane].values[c->busy_ms[lane].count++] = bench_median(&run.table.busy_ms[lane]);

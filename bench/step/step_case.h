@@ -8,10 +8,11 @@
 #include "bench/harness/bench_device.h"
 #include "ref/executor/emulation.h"
 #include "ref/executor/executor.h"
+#include "ref/mesh/mesh.h"
 #include "ref/model/model.h"
 #include "ref/model/text.h"
 
-enum { STEP_WORLD = 2 };
+enum { STEP_WORLD = 2, STEP_MESH_MAX = 64 };  // ranks, without a mesh and with one
 
 // The settings that all cases share.
 struct step_setting {
@@ -21,7 +22,10 @@ struct step_setting {
     struct emulation emulation;
     const struct bench_storage *storage;
     struct bench_device device;  // that trains; ranks take its devices round-robin
-    int world;                   // ranks of the measured cases: STEP_WORLD, or 1
+    int world;                   // ranks of the measured cases: STEP_WORLD, 1, or the mesh's
+    const char *mesh_text;       // as in mesh_parse; null: none
+    struct mesh mesh;            // of `world` ranks
+    size_t micro_batches;        // of a rank of data parallelism in a step; above 1 in a pipeline
     const char *dtype;           // of the model: "fp32" or "bf16"; null: the preset's
     size_t sequences;            // of a rank's micro-batch
     uint64_t steps;              // per run, including the unmeasured first ones
@@ -30,17 +34,20 @@ struct step_setting {
 struct step_case {
     const char *what, *preset;
     int world, ranks_alone;  // ranks_alone: this many concurrent runs of one rank each; 0: one run
-    size_t accumulation;
+    bool on_mesh;            // of the setting
+    size_t accumulation;     // micro-batches of a rank of data parallelism in a step
+    double shares;           // divides the step's time: ranks that would share its work, if sharing cost nothing
     // Set by step_case_verify:
     char digest[33];
-    int tier;                  // the farthest tier that holds states
-    bool recomputes;           // backward recomputes the forward
-    double bytes[LANE_COUNT];  // that a rank moves per step between tiers and among ranks
-    double optimizer_bytes;    // of these, optimizer states to and from NVMe
-    double activation_bytes;   // of these, activations from the device to the host; as many return
-    uint64_t unlocked_bytes;   // host memory of all ranks that should be pinned and is not
+    int tier;                       // the farthest tier that holds states
+    bool recomputes;                // backward recomputes the forward
+    double bytes[LANE_COUNT];       // that a rank moves per step between tiers and among ranks
+    double lane_bytes[LANE_COUNT];  // of these, by operations of the lane: not those that a layer's pass exchanges
+    double optimizer_bytes;         // of these, optimizer states to and from NVMe
+    double activation_bytes;        // of these, activations from the device to the host; as many return
+    uint64_t unlocked_bytes;        // host memory of all ranks that should be pinned and is not
     // Each timed run adds one sample, its median step's:
-    struct bench_samples step_ms;              // per micro-batch of a rank
+    struct bench_samples step_ms;              // over shares
     struct bench_samples busy_ms[LANE_COUNT];  // per step, on the busiest rank
     struct bench_samples passes_ms;            // forward and backward, on rank 0
     json_t *timeline;                          // of the last run's last step; null before. The caller releases it

@@ -11,7 +11,7 @@
 struct step_links {
     double seconds;  // per measurement
     int ranks;
-    struct lane_load **loads[LANE_COUNT];       // one per rank; one in all for the collective. Null: not measured
+    struct lane_load **loads[LANE_COUNT];       // one per rank, or per pair for collectives. Null: not measured
     struct bench_samples gb_per_s[LANE_COUNT];  // of one rank: bytes as the ledger counts them
     double items[LANE_COUNT];                   // bytes of the shortest measurement
 };

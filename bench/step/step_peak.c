@@ -6,12 +6,13 @@
 #include "base/err.h"
 #include "ref/model/gpt.h"
 #include "ref/model/gpt_find.h"
+#include "ref/model/gpt_pass.h"
 #include "ref/arithmetic/gpt_math.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { PRODUCT_MAX = 17 };
+enum { PRODUCT_MAX = 20 };
 
 // c (m x n) = a (m x k) b (k x n), `count` times.
 struct product {
@@ -58,6 +59,19 @@ static void add_layer(struct program *program, size_t rows, size_t in, size_t ou
     add(program, (struct product){in, out, rows, count, true, false});
 }
 
+// An expert multiplies all its slots, empty ones as well.
+static void add_mlp(struct program *program, const struct gpt_shape *shape, size_t rows)
+{
+    size_t width = shape->width, experts = shape->experts.count, count = shape->block_count;
+    if (experts > 0) {
+        add_layer(program, rows, width, experts, count);  // the router
+        rows = gpt_expert_slots(shape, rows);
+        count *= experts;
+    }
+    add_layer(program, rows, width, 4 * width, count);
+    add_layer(program, rows, 4 * width, width, count);
+}
+
 static void add_products(struct program *program, const struct gpt_shape *shape, size_t sequence_count)
 {
     size_t rows = sequence_count * shape->sequence_length, width = shape->width, blocks = shape->block_count;
@@ -65,8 +79,7 @@ static void add_products(struct program *program, const struct gpt_shape *shape,
     size_t heads = blocks * sequence_count * shape->head_count;
     add_layer(program, rows, width, 3 * width, blocks);
     add_layer(program, rows, width, width, blocks);
-    add_layer(program, rows, width, 4 * width, blocks);
-    add_layer(program, rows, 4 * width, width, blocks);
+    add_mlp(program, shape, rows);
     add_layer(program, rows, width, shape->vocabulary, 1);
     // Attention: scores and weighted values, each with two gradients.
     add(program, (struct product){length, length, head, 2 * heads, false, true});

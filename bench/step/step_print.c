@@ -19,6 +19,10 @@ static json_t *case_json(const struct step_bench *bench, const struct step_case 
                              "sequences_a_rank", (json_int_t)bench->setting.sequences, "sequence_tokens",
                              (json_int_t)bench->setting.model->sequence_length, "schedule",
                              bench->setting.schedule.mode == EXECUTOR_SERIAL ? "serial" : "overlap");
+    if (bench->setting.mesh_text)
+        json_object_set_new(json, "mesh", json_string(bench->setting.mesh_text));
+    if (bench->setting.micro_batches > 1)
+        json_object_set_new(json, "micro_batches", json_integer((json_int_t)bench->setting.micro_batches));
     bench_device_describe(&bench->setting.device, json);
     if (bench->setting.dtype)
         json_object_set_new(json, "dtype", json_string(bench->setting.dtype));
@@ -32,13 +36,21 @@ static json_t *case_json(const struct step_bench *bench, const struct step_case 
     return json;
 }
 
+// The operations of one rank in a step, without recomputation, where all have an equal part of the model.
+static double rank_flops(const struct step_bench *bench)
+{
+    const struct step_setting *setting = &bench->setting;
+    return model_flops(setting->model, setting->sequences) * (double)setting->micro_batches /
+           mesh_parts(&setting->mesh);
+}
+
 // The peak is the rate of forward and backward of ranks that do not communicate.
 static struct efficiency_step efficiency_of(const struct step_bench *bench, const struct step_case *c)
 {
-    double flops = model_flops(bench->setting.model, bench->setting.sequences);
+    double flops = rank_flops(bench), micro_batch_flops = model_flops(bench->setting.model, bench->setting.sequences);
     struct efficiency_step step = {
         .flops = c->recomputes ? flops * 4 / 3 : flops,  // one more forward, a third
-        .flops_per_s = flops / (bench_median(&bench->cases[bench->alone].passes_ms) * 1e-3),
+        .flops_per_s = micro_batch_flops / (bench_median(&bench->cases[bench->alone].passes_ms) * 1e-3),
         .optimizer_bytes = c->optimizer_bytes,
         .activation_bytes = c->activation_bytes,
     };
@@ -51,7 +63,9 @@ static struct efficiency_step efficiency_of(const struct step_bench *bench, cons
 
 static double tokens_of(const struct step_bench *bench)
 {
-    return (double)bench->setting.world * (double)(bench->setting.sequences * bench->setting.model->sequence_length);
+    const struct step_setting *setting = &bench->setting;
+    double micro_batches = (double)setting->micro_batches * mesh_group_size(&setting->mesh, MESH_DATA);
+    return micro_batches * (double)(setting->sequences * setting->model->sequence_length);
 }
 
 static int print_step(struct step_bench *bench, struct step_case *c)
@@ -72,8 +86,9 @@ static int print_step(struct step_bench *bench, struct step_case *c)
         .items = 1,
         .begin_ns = bench->begin_ns,
         .samples = &c->step_ms,
-        .baseline_name = bench->setting.world == 1 ? "one process, every state there"
-                                                   : "half of one process doing both micro-batches",
+        .baseline_name = bench->setting.mesh_text    ? "a rank's share of one process doing all micro-batches"
+                         : bench->setting.world == 1 ? "one process, every state there"
+                                                     : "half of one process doing both micro-batches",
         .baseline = c == &bench->cases[STEP_BASELINE] ? NULL : &bench->cases[STEP_BASELINE].step_ms,
     };
     TRY(bench_print(&bench->options, &record));
@@ -98,7 +113,7 @@ static struct bench_samples *new_samples(void)
 // Prints the model's operations, without recomputation, over the step's time.
 static int print_flops_of(struct step_bench *bench, const struct step_case *c, struct bench_samples *gflops)
 {
-    double flops = bench->setting.world * model_flops(bench->setting.model, bench->setting.sequences);
+    double flops = bench->setting.world * rank_flops(bench);
     double square = bench_median(&bench->square_gflops);
     for (; gflops->count < c->step_ms.count; gflops->count++)
         gflops->values[gflops->count] = flops / c->step_ms.values[gflops->count] * 1e-6;
@@ -142,13 +157,13 @@ static int print_lane_of(struct step_bench *bench, const struct step_case *c, en
     json_t *description = case_json(bench, c);
     json_object_set_new(description, "lane", json_string(ledger_lane_name(lane)));
     for (; rate->count < busy->count; rate->count++)
-        rate->values[rate->count] = c->bytes[lane] / busy->values[rate->count] * 1e-6;
+        rate->values[rate->count] = c->lane_bytes[lane] / busy->values[rate->count] * 1e-6;
     struct bench_record record = {
         .name = "step_lane",
         .description = description,
         .unit = "GB/s",
         .verified = true,
-        .items = c->bytes[lane],
+        .items = c->lane_bytes[lane],
         .baseline_items = bench->links.items[lane],
         .begin_ns = bench->begin_ns,
         .samples = rate,
@@ -159,7 +174,7 @@ static int print_lane_of(struct step_bench *bench, const struct step_case *c, en
     TRY(bench_print(&bench->options, &record));
     if (!bench->options.json)
         printf("         %-10s %8.3f MB per step in %8.2f ms: %8.3f GB/s, %5.1f %% of the lane alone (%.3f)\n",
-               ledger_lane_name(lane), c->bytes[lane] * 1e-6, bench_median(busy), bench_median(rate),
+               ledger_lane_name(lane), c->lane_bytes[lane] * 1e-6, bench_median(busy), bench_median(rate),
                100 * bench_ratio(&record), bench_median(link));
     return ERR_NONE;
 }
@@ -178,7 +193,7 @@ int step_bench_print(struct step_bench *bench)
         TRY(print_step(bench, &bench->cases[i]));
         TRY(print_flops(bench, &bench->cases[i]));
         for (int lane = 0; lane < LANE_COUNT; lane++)
-            if (i > bench->alone && bench->cases[i].bytes[lane] > 0)
+            if (i > bench->alone && bench->cases[i].lane_bytes[lane] > 0 && lane != LANE_COMPUTE && lane != LANE_CPU)
                 TRY(print_lane(bench, &bench->cases[i], (enum lane)lane));
     }
     return ERR_NONE;

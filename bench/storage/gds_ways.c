@@ -51,7 +51,7 @@ static void locate(void *context, uint64_t at, struct io_location *out)
 
 static int move_part(struct io_pool *pool, struct part part, size_t bytes)
 {
-    return io_pool_transfer(pool, &(struct io_transfer){bytes, locate, NULL, &part});
+    return io_pool_transfer(pool, &(struct io_transfer){bytes, locate, NULL, &part, NULL});
 }
 
 static size_t bytes_at(const struct gds_ways *ways, size_t at)

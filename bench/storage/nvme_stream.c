@@ -213,7 +213,7 @@ static int activity_run(struct activity *activity)
     struct io_pool *pool;
     TRY(io_pool_open(io_engine_of(stream->engine), &aio, NULL, &pool));
     uint64_t blocks = stream->block_max ? stream->block_max : UINT64_MAX / 4 / stream->block_bytes;
-    struct io_transfer transfer = {blocks * stream->block_bytes, locate, finish, activity};
+    struct io_transfer transfer = {blocks * stream->block_bytes, locate, finish, activity, NULL};
     activity->start_ns = clock_now_ns();
     activity->deadline_ns = activity->start_ns + (uint64_t)(stream->seconds * 1e9);
     int code = io_pool_transfer(pool, &transfer);

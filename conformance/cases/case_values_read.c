@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -26,24 +27,27 @@ static int check_size(const struct check_case *c, const char *folder)
                    folder, (unsigned long long)numbers, (unsigned long long)NUMBERS_MAX);
 }
 
-static bool same_shape(const struct case_param *param, const struct safetensors_tensor *tensor)
+static bool same_shape(const struct safetensors_tensor *tensor, int shape_rank, const size_t *shape)
 {
-    bool same = tensor->shape_rank == param->shape_rank;
-    for (int i = 0; same && i < param->shape_rank; i++)
-        same = tensor->shape[i] == param->shape[i];
+    bool same = tensor->shape_rank == shape_rank;
+    for (int i = 0; same && i < shape_rank; i++)
+        same = tensor->shape[i] == shape[i];
     return same;
 }
 
-static int read_tensor(const struct safetensors *file, const char *name, const struct case_param *param,
+static int read_tensor(const struct safetensors *file, const char *name, int shape_rank, const size_t *shape,
                        enum dtype dtype, float *out)
 {
     const struct safetensors_tensor *tensor = safetensors_find(file, name);
+    size_t count = 1;
+    for (int i = 0; i < shape_rank; i++)
+        count *= shape[i];
     if (!tensor)
         return err_set(ERR_USAGE, "%s: has no tensor \"%s\"", file->path, name);
-    if (tensor->type != safetensors_type_of(dtype) || !same_shape(param, tensor))
+    if (tensor->type != safetensors_type_of(dtype) || !same_shape(tensor, shape_rank, shape))
         return err_set(ERR_USAGE, "%s: tensor \"%s\" has another type or shape than case.json says (%s)", file->path,
                        name, safetensors_type_name(safetensors_type_of(dtype)));
-    return safetensors_read_fp32(file, tensor, 0, param->count, out);
+    return safetensors_read_fp32(file, tensor, 0, count, out);
 }
 
 static float rounded(enum dtype dtype, float x)
@@ -69,25 +73,65 @@ static int read_initial(const struct check_case *c, const struct safetensors *fi
         float *out = case_values_initial(values, i);
         if (!out)
             continue;
-        TRY(read_tensor(file, c->params[i].name, &c->params[i], DTYPE_FP32, out));
+        TRY(read_tensor(file, c->params[i].name, c->params[i].shape_rank, c->params[i].shape, DTYPE_FP32, out));
         TRY(check_initial(file, &c->params[i], c->precision, out));
     }
     return ERR_NONE;
 }
 
+// Puts a rank's part of a gradient into the whole one of its data rank: the inverse of case_part_gradient.
+static int take_part(const struct check_case *c, const char *path, int rank, int use, const float *part, float *whole)
+{
+    struct mesh mesh = case_mesh(c);
+    int tensor_rank = mesh_index_in(&mesh, MESH_TENSOR, rank);
+    enum case_part kind = c->params[use].placement.part;
+    for (size_t i = 0; i < case_part_count(c, use); i++) {
+        size_t element = case_whole_element(c, tensor_rank, use, i);
+        float *to = &whole[element];
+        if (kind == PART_WHOLE && tensor_rank > 0 && memcmp(to, &part[i], sizeof *to) != 0)
+            return err_set(ERR_USAGE, "%s: rank %d has another element %zu of \"%s\" than its first tensor rank", path,
+                           rank, element, c->params[use].name);
+        *to = kind == PART_PARTIAL && tensor_rank > 0 ? *to + part[i] : part[i];
+        if (kind == PART_PARTIAL && tensor_rank == mesh.tensor - 1 && !isnan(*to) && rounded(c->precision, *to) != *to)
+            return err_set(ERR_USAGE,
+                           "%s: the shares of element %zu of \"%s\" have the sum %.9g, which %s does not "
+                           "represent",
+                           path, element, c->params[use].name, (double)*to, dtype_name(c->precision));
+    }
+    return ERR_NONE;
+}
+
+// An expert's gradient is of its whole expert group: the group's first data rank gets it, the others have zeros.
+static int read_part(const struct check_case *c, const struct safetensors *file, int step, int micro, int rank, int use,
+                     struct case_values *values)
+{
+    char name[CASE_TENSOR_BYTES];
+    size_t shape[CASE_SHAPE_MAX];
+    struct mesh mesh = case_mesh(c);
+    int group = c->params[use].placement.is_expert ? mesh.expert : 1;
+    float *whole =
+        case_values_gradient(values, step, micro, mesh_index_in(&mesh, MESH_DATA, rank) / group * group, use);
+    if (!whole || !case_holds(c, rank, use))
+        return ERR_NONE;
+    float *part = malloc((case_part_count(c, use) + 1) * sizeof *part);
+    if (!part)
+        return err_set(ERR_MEMORY, "no memory for a gradient of %s", c->params[use].name);
+    case_gradient_name(name, micro, rank, c->params[use].name);
+    case_part_shape(c, use, shape);
+    int rc = read_tensor(file, name, c->params[use].shape_rank, shape, c->precision, part);
+    if (rc == ERR_NONE)
+        rc = take_part(c, file->path, rank, use, part, whole);
+    free(part);
+    return rc;
+}
+
 static int read_gradients(const struct check_case *c, const struct safetensors *file, int step,
                           struct case_values *values)
 {
-    char name[CASE_TENSOR_BYTES];
     for (int micro = 0; micro < c->accumulation; micro++)
         for (int rank = 0; rank < c->world; rank++)
-            for (int i = 0; i < c->param_count; i++) {
-                float *out = case_values_gradient(values, step, micro, rank, i);
-                if (!out)
-                    continue;
-                case_gradient_name(name, micro, rank, c->params[i].name);
-                TRY(read_tensor(file, name, &c->params[i], c->precision, out));
-            }
+            for (int i = 0; i < c->param_count; i++)
+                TRY(read_part(c, file, step, micro, rank, i, values));
     return ERR_NONE;
 }
 
@@ -108,8 +152,6 @@ static int read_file(const struct check_case *c, const char *folder, int step, s
 int case_values_read(const struct check_case *c, const char *folder, struct case_values **out)
 {
     *out = NULL;
-    if (case_has_mesh(c))
-        return err_set(ERR_USAGE, "%s/case.json: has a mesh, and only cases without one can be read back", folder);
     TRY(check_size(c, folder));
     TRY(case_values_blank(c, out));
     int rc = read_file(c, folder, 0, *out);
@@ -132,14 +174,16 @@ static void precede(const struct check_case *save, struct case_values *saved, co
                     struct case_values *resumed, int step, int micro, int param)
 {
     size_t count = save->params[param].count;
-    for (int rank = 0; rank < save->world; rank++) {
+    int ranks = case_data_ranks(save);
+    bool same = ranks == case_data_ranks(resume);
+    for (int rank = 0; rank < ranks; rank++) {
         const float *from = case_values_gradient(saved, step, micro, rank, param);
-        float *to = case_values_gradient(resumed, step, micro, save->world == resume->world ? rank : 0, param);
+        float *to = case_values_gradient(resumed, step, micro, same ? rank : 0, param);
         for (size_t i = 0; from && to && i < count; i++)
-            if (save->world == resume->world || rank == 0 || is_larger(from[i], to[i]))
+            if (same || rank == 0 || is_larger(from[i], to[i]))
                 to[i] = from[i];
     }
-    for (int rank = 1; rank < resume->world && save->world != resume->world; rank++) {
+    for (int rank = 1; rank < case_data_ranks(resume) && !same; rank++) {
         float *rest = case_values_gradient(resumed, step, micro, rank, param);
         if (rest)
             memset(rest, 0, count * sizeof *rest);

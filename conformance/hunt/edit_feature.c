@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PLAIN_BUCKET = 1000000 };  // elements: everything fits
+// Elements: everything fits; next to nothing does. Of two plain values neither takes the other's place.
+enum { PLAIN_BUCKET = 1000000, TIGHT_BUCKET = 2, WIDE_WINDOW = 1000, TIGHT_WINDOW = 1 };
 
 static void no_param_offload(struct check_case *c)
 {
@@ -74,8 +75,15 @@ static void plain_scaler(struct check_case *c)
 
 static void wide_window(struct check_case *c)
 {
-    if (c->loss_scale.kind == SCALE_DYNAMIC)
-        c->loss_scale.window = 1000;
+    if (c->loss_scale.kind == SCALE_DYNAMIC && c->loss_scale.window != TIGHT_WINDOW)
+        c->loss_scale.window = WIDE_WINDOW;
+}
+
+// Where the scale must grow, it grows after the first step.
+static void tight_window(struct check_case *c)
+{
+    if (c->loss_scale.kind == SCALE_DYNAMIC && c->loss_scale.window != WIDE_WINDOW)
+        c->loss_scale.window = TIGHT_WINDOW;
 }
 
 static void no_overflow_check(struct check_case *c)
@@ -135,14 +143,37 @@ static void reduce_scatter(struct check_case *c)
     c->reduce_scatter = true;
 }
 
+static void plain_size(size_t *elements)
+{
+    if (*elements != TIGHT_BUCKET)
+        *elements = PLAIN_BUCKET;
+}
+
+// Where several buckets matter, one small tensor fills them.
+static void tight_size(size_t *elements)
+{
+    if (*elements > TIGHT_BUCKET && *elements < PLAIN_BUCKET)
+        *elements = TIGHT_BUCKET;
+}
+
 static void plain_reduce_bucket(struct check_case *c)
 {
-    c->reduce_bucket = PLAIN_BUCKET;
+    plain_size(&c->reduce_bucket);
+}
+
+static void tight_reduce_bucket(struct check_case *c)
+{
+    tight_size(&c->reduce_bucket);
 }
 
 static void plain_allgather_bucket(struct check_case *c)
 {
-    c->allgather_bucket = PLAIN_BUCKET;
+    plain_size(&c->allgather_bucket);
+}
+
+static void tight_allgather_bucket(struct check_case *c)
+{
+    tight_size(&c->allgather_bucket);
 }
 
 static void plain_prefetch_bucket(struct check_case *c)
@@ -152,7 +183,12 @@ static void plain_prefetch_bucket(struct check_case *c)
 
 static void plain_sub_group(struct check_case *c)
 {
-    c->sub_group = PLAIN_BUCKET;
+    plain_size(&c->sub_group);
+}
+
+static void tight_sub_group(struct check_case *c)
+{
+    tight_size(&c->sub_group);
 }
 
 static void all_of_a_checkpoint(struct check_case *c)
@@ -174,6 +210,7 @@ static void (*const features[])(struct check_case *c) = {
     static_scale,
     plain_scaler,
     wide_window,
+    tight_window,
     no_overflow_check,
     stage_0,
     stage_1,
@@ -185,6 +222,9 @@ static void (*const features[])(struct check_case *c) = {
     plain_allgather_bucket,
     plain_prefetch_bucket,
     plain_sub_group,
+    tight_reduce_bucket,
+    tight_allgather_bucket,
+    tight_sub_group,
     all_of_a_checkpoint,
     tight_clipping,
     plain_clipping,

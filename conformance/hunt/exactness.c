@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether a case is exact, found by trying: every rule that permits another order, division or scaling computes the
-// same gradients.
+// same gradients. On a mesh, those of its data ranks.
 #include "conformance/hunt/hunt_case.h"
 
 #include "base/err.h"
+#include "conformance/cases/case_mesh.h"
 #include "conformance/judge/unsharded.h"
 
 #include <math.h>
@@ -88,7 +89,13 @@ static int find_exact(struct check_case *c, const struct case_values *values)
 
 int hunt_case_find_exact(struct hunt_case *h)
 {
-    for (int i = 0; i < h->part_count; i++)
-        TRY(find_exact(h->parts[i], h->values[i]));
-    return ERR_NONE;
+    struct check_case *logical = malloc(sizeof *logical);
+    int rc = logical ? ERR_NONE : err_set(ERR_MEMORY, "no memory for a case");
+    for (int i = 0; i < h->part_count && rc == ERR_NONE; i++) {
+        case_logical(h->parts[i], logical);
+        rc = find_exact(logical, h->values[i]);
+        h->parts[i]->exact = logical->exact;
+    }
+    free(logical);
+    return rc;
 }

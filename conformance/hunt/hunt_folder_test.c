@@ -4,7 +4,9 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/folder_test.h"
+#include "conformance/cases/case_mesh.h"
 #include "conformance/hunt/hunt_draw.h"
+#include "conformance/suite/suite.h"
 #include "ref/checkpoint/safetensors.h"
 
 #include <math.h>
@@ -93,6 +95,39 @@ Test(hunt_folder, what_is_written_is_read_again)
 Test(hunt_folder, both_halves_are_read_and_know_the_steps_before_the_checkpoint)
 {
     same_as_written(true);
+}
+
+struct meshes {
+    struct hunt_case list[64];
+    int count;
+};
+
+// Keeps the exact chapters' cases of the suite: cut, shared, owned by experts, on stages.
+static int keep_mesh(void *context, const struct check_case *c)
+{
+    struct meshes *meshes = context;
+    if (!case_has_mesh(c) || !strstr(c->name, "-exact.") || meshes->count == 64)
+        return ERR_NONE;
+    cr_assert_eq(hunt_case_open(c, NULL, &meshes->list[meshes->count]), ERR_NONE, "%s", err_message());
+    meshes->count++;
+    return ERR_NONE;
+}
+
+Test(hunt_folder, cases_on_meshes_are_read_and_found_exact)
+{
+    static struct meshes meshes;
+    struct hunt_cases read;
+    cr_assert_eq(suite_cases(&(struct suite_choice){.level = LEVEL_QUICK}, keep_mesh, &meshes), ERR_NONE);
+    cr_assert_gt(meshes.count, 20);
+    cr_assert_eq(hunt_folder_write(meshes.list, meshes.count, folder), ERR_NONE, "%s", err_message());
+    cr_assert_eq(hunt_folder_read(folder, &read), ERR_NONE, "%s", err_message());
+    cr_assert_eq(read.count, meshes.count);
+    for (int i = 0; i < read.count; i++) {
+        cr_expect_str_eq(read.list[i].parts[0]->name, meshes.list[i].parts[0]->name);
+        cr_expect(read.list[i].parts[0]->exact, "%s", read.list[i].parts[0]->name);
+        hunt_case_close(&meshes.list[i]);
+    }
+    hunt_cases_close(&read);
 }
 
 static void in_case(const struct hunt_case *h, const char *name, char out[PATH_MAX])

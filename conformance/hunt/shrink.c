@@ -157,6 +157,49 @@ static int try_pass(struct shrinking *s, const enum edit_kind kinds[], bool *sma
     return rc;
 }
 
+// Makes a candidate of two edits, one after the other.
+static int make_pair(struct shrinking *s, struct edit first, struct edit second)
+{
+    struct hunt_case once;
+    bool done;
+    if (s->count == SHRINK_CANDIDATE_MAX)
+        return ERR_NONE;
+    TRY(edit_apply(s->best, first, &once, &done));
+    if (!done)
+        return ERR_NONE;
+    int rc = edit_apply(&once, second, &s->candidates[s->count], &done);
+    hunt_case_close(&once);
+    s->count += rc == ERR_NONE && done;
+    return rc;
+}
+
+// Where no edit alone leaves a failing case, two may: a step and a feature that the other steps made up for, one rank
+// and one tensor. Only what makes the case smaller by a step, a rank or a tensor is worth the search.
+static int try_pairs(struct shrinking *s, bool *smaller)
+{
+    static const enum edit_kind cut_kinds[] = {EDIT_STEP, EDIT_RANK, EDIT_PARAM, EDIT_KIND_COUNT};
+    static const enum edit_kind other_kinds[] = {EDIT_MICRO, EDIT_FEATURE, EDIT_KIND_COUNT};
+    struct edit cuts[SHRINK_CANDIDATE_MAX], others[SHRINK_CANDIDATE_MAX];
+    int cut_count = list_pass(s->best, cut_kinds, cuts), other_count = list_pass(s->best, other_kinds, others);
+    int rc = ERR_NONE;
+    for (int i = 0; i < cut_count && rc == ERR_NONE; i++)
+        for (int k = i + 1; k < cut_count && rc == ERR_NONE; k++)
+            rc = make_pair(s, cuts[i], cuts[k]);
+    // The feature first: without it, a step or a rank may be one too many.
+    for (int i = 0; i < cut_count && rc == ERR_NONE; i++)
+        for (int k = 0; k < other_count && rc == ERR_NONE; k++)
+            rc = make_pair(s, others[k], cuts[i]);
+    if (rc == ERR_NONE && s->count > 0)
+        rc = judge(s);
+    for (int i = 0; i < s->count && rc == ERR_NONE && !*smaller; i++)
+        if (s->fails[i]) {
+            take(s, i);
+            *smaller = true;
+        }
+    drop_candidates(s);
+    return rc;
+}
+
 int shrink(const struct shrink_setting *setting, struct hunt_case *h, struct shrink_result *out)
 {
     *out = (struct shrink_result){0};
@@ -175,6 +218,8 @@ int shrink(const struct shrink_setting *setting, struct hunt_case *h, struct shr
             if (!over)
                 rc = try_pass(s, passes[i], &smaller);
         }
+        if (!smaller && rc == ERR_NONE && !over && !(over = is_over(s)))
+            rc = try_pairs(s, &smaller);
     }
     free(s);
     out->complete = rc == ERR_NONE && !over;

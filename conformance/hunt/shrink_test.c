@@ -171,6 +171,45 @@ Test(shrink, the_number_that_matters_is_found)
     hunt_case_close(&h);
 }
 
+// As many steps more than ranks as the first case has that this is asked of.
+static int more_steps = -1;
+static bool keeps_its_steps_per_rank(const struct hunt_case *h)
+{
+    const struct check_case *c = h->parts[0];
+    if (more_steps < 0 && h->part_count == 1 && c->world > 1 && c->steps > c->world)
+        more_steps = c->steps - c->world;
+    return h->part_count == 1 && c->steps - c->world == more_steps;
+}
+
+Test(shrink, two_cuts_that_only_go_together_are_made)
+{
+    struct hunt_case h;
+    shrink_for(keeps_its_steps_per_rank, &h);
+    cr_assert_eq(h.parts[0]->world, 1);
+    cr_assert_eq(h.parts[0]->steps, more_steps + 1);
+    hunt_case_close(&h);
+}
+
+static bool fills_two_buckets_and_grows(const struct hunt_case *h)
+{
+    const struct check_case *c = h->parts[0];
+    size_t count = 0;
+    for (int i = 0; i < c->param_count; i++)
+        count += case_is_trained(c, i) ? c->params[i].count : 0;
+    return c->loss_scale.kind == SCALE_DYNAMIC && c->loss_scale.window <= (uint64_t)c->steps &&
+           count > c->reduce_bucket && count > c->sub_group;
+}
+
+Test(shrink, small_buckets_and_windows_take_the_place_of_tensors_and_steps)
+{
+    struct hunt_case h;
+    shrink_for(fills_two_buckets_and_grows, &h);
+    cr_assert_eq(h.parts[0]->steps, 1);
+    cr_assert_eq(h.parts[0]->param_count, 1);
+    cr_assert_eq(h.parts[0]->params[0].count, 3);
+    hunt_case_close(&h);
+}
+
 static uint64_t digest(const struct hunt_case *h)
 {
     char *text;

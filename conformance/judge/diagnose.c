@@ -139,8 +139,17 @@ static bool are_moments_short(const struct trial *trial, int param, size_t i)
 
 static bool are_moments_swapped(const struct trial *trial, int param, size_t i)
 {
-    return value_same(trial->after.exp_avg[param][i], trial->expected.exp_avg_sq[param][i]) &&
-           value_same(trial->after.exp_avg_sq[param][i], trial->expected.exp_avg[param][i]);
+    float m = trial->expected.exp_avg[param][i], v = trial->expected.exp_avg_sq[param][i];
+    return !value_same(m, v) && value_same(trial->after.exp_avg[param][i], v) &&
+           value_same(trial->after.exp_avg_sq[param][i], m);
+}
+
+// True if a moment that the update used is not the one that is kept: the other one and the parameter are right.
+static bool is_moment_alone(const struct trial *trial, int param, size_t i)
+{
+    bool m_is_right = value_same(trial->after.exp_avg[param][i], trial->expected.exp_avg[param][i]);
+    bool v_is_right = value_same(trial->after.exp_avg_sq[param][i], trial->expected.exp_avg_sq[param][i]);
+    return m_is_right != v_is_right && value_same(trial->after.param[param][i], trial->expected.param[param][i]);
 }
 
 static bool is_second_moment_right(const struct trial *trial, int param, size_t i)
@@ -203,29 +212,27 @@ static enum hint guess(struct row *row, const struct unsharded_decision *decisio
 {
     if (all_wrong(row, is_unchanged)) {
         enum hint hint = diagnose_places(row);
-        return hint == HINT_NONE || hint == HINT_BUCKET ? HINT_NOT_UPDATED : hint;
+        return hint == HINT_TAIL ? HINT_TAIL : HINT_NOT_UPDATED;
     }
     if (resumes)
         return HINT_RESUME;
     if (are_unset(row))
         return HINT_UNSET;
-    if (all_wrong(row, are_moments_short) || all_wrong(row, are_moments_swapped) || are_moments_lost(row))
+    if (all_wrong(row, are_moments_short) || all_wrong(row, are_moments_swapped) || all_wrong(row, is_moment_alone) ||
+        are_moments_lost(row))
         return HINT_MOMENTS;
     if (all_wrong(row, is_parameter_short))
         return HINT_MASTER;
     enum hint hint = diagnose_update(row, decision);
-    // Counters that went on wrongly may show late.
-    if (row->trial->saved && (hint == HINT_LR || hint == HINT_STEP_COUNT))
-        return HINT_RESUME;
     if (hint != HINT_NONE)
         return hint;
     if (all_wrong(row, is_parameter_unchanged))
         return HINT_NOT_UPDATED;
     // A right v or m means a right gradient.
     if (row->wrong_moment_count > 0 && !all_wrong(row, is_second_moment_right))
-        hint = diagnose_gradient(row);
+        hint = diagnose_used_gradient(row);
     if (hint == HINT_NONE)
-        hint = diagnose_places(row);
+        hint = diagnose_states(row) ? HINT_OVERWRITTEN : diagnose_places(row);
     // Other arithmetic is other everywhere.
     if (hint == HINT_NONE && row->wrong_count * 10 < row->count * 9)
         hint = HINT_OVERWRITTEN;
@@ -280,10 +287,14 @@ enum hint diagnose_state(const struct trial *trial, const struct rule *rule, con
     enum hint hint = HINT_OTHER;
     if (open_row(&row, trial, rule, decision->applies) == 0) {
         fill(&row);
-        if (decision->applies == 0 || trial->step.skipped != decision->skipped)
+        bool resumes = trial->saved && difference->step == case_first_step(trial->c);
+        bool decides_otherwise = trial->step.skipped != decision->skipped;
+        if (decision->applies == 0 && resumes && !decides_otherwise)
+            hint = HINT_RESUME;
+        else if (decision->applies == 0 || decides_otherwise)
             hint = guess_of_skipped(&row, decision, difference->step);
         else
-            hint = guess(&row, decision, trial->saved && difference->step == case_first_step(trial->c));
+            hint = guess(&row, decision, resumes);
     }
     close_row(&row);
     return hint;

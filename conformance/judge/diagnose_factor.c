@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Names the factor between the expected gradient and the one that was used.
+#include "conformance/cases/case_mesh.h"
 #include "conformance/judge/diagnose_internal.h"
 
 #include <math.h>
@@ -36,6 +37,17 @@ static bool is_clipped(const struct row *row)
     return row->trial->c->gradient_clipping > 0 && row->coefficient < 1;
 }
 
+// True if a factor is the size of a group of ranks on a mesh.
+static bool is_degree(const struct check_case *c, double either)
+{
+    struct mesh mesh = case_mesh(c);
+    const int degrees[] = {mesh.replicate, mesh.shard, mesh.tensor, mesh.pipeline, mesh.expert};
+    for (size_t i = 0; case_has_mesh(c) && i < sizeof degrees / sizeof *degrees; i++)
+        if (degrees[i] > 1 && value_near(either, degrees[i]))
+            return true;
+    return false;
+}
+
 static enum hint hint_of_factor(const struct row *row, double factor)
 {
     const struct check_case *c = row->trial->c;
@@ -43,23 +55,26 @@ static enum hint hint_of_factor(const struct row *row, double factor)
     double scale_after = row->trial->decisions[row->step - 1].scale_after;
     if (isnan(factor) || value_near(factor, 1.0))
         return HINT_NONE;
+    double either = factor > 1 ? factor : 1 / factor;
+    if (scale != scale_after && (value_near(factor, scale / scale_after) || value_near(factor, scale_after / scale)))
+        return HINT_FACTOR_SCALE;
     // A threshold of zero, or a NaN norm, makes the coefficient zero.
     if (is_clipped(row) || (factor == 0.0 && is_about(c, "R-CLIP-")))
         return HINT_CLIP;
     // For a gradient that is missing, the positions say more.
     if (factor == 0.0)
         return HINT_NONE;
-    double either = factor > 1 ? factor : 1 / factor;
-    if (scale != scale_after && (value_near(factor, scale / scale_after) || value_near(factor, scale_after / scale)))
-        return HINT_FACTOR_SCALE;
     if (scale > 1 && value_near(either, scale))
         return HINT_FACTOR_SCALE;
     bool of_micro = micro > 1 && (value_near(either, micro) || value_near(either, micro * micro));
     bool of_world = world > 1 &&
                     (value_near(either, world) || value_near(either, sqrt(world)) || value_near(either, world * world));
-    if (of_micro && !value_near(micro, world))
+    bool of_group = is_degree(row->trial->answer->c, either);
+    // Micro-steps are those of all tensors; a group of as many ranks may hold some alone.
+    bool of_some = of_group && row->wrong_moment_count * 10 < row->count * 9;
+    if (of_micro && !value_near(micro, world) && !of_some)
         return HINT_FACTOR_ACCUMULATION;
-    if (of_world)
+    if (of_world || of_group)
         return HINT_FACTOR_WORLD;
     return c->gradient_clipping > 0 ? HINT_CLIP : HINT_FACTOR_OTHER;
 }
@@ -90,4 +105,31 @@ enum hint diagnose_factor(const struct row *row)
     if ((hint == HINT_NONE || hint == HINT_FACTOR_OTHER) && has_coefficients_by_rank(row))
         return HINT_CLIP;
     return hint;
+}
+
+bool diagnose_unclip(struct row *row)
+{
+    const struct trial *trial = row->trial;
+    float coefficient = trial->step.has_norm ? unsharded_coefficient(trial->c, row->rule, trial->step.norm) : 0;
+    // Under the delayed update the step at hand reports the norm of another gradient.
+    if (trial->c->gradient_clipping == 0 || trial->c->delayed_update > 0 || !(row->coefficient > 0) ||
+        !(coefficient > 0) || (coefficient == 1 && row->coefficient == 1))
+        return false;
+    row->wrong_count = 0;
+    for (int param = 0; param < trial->c->param_count; param++)
+        for (size_t i = 0; trial_compares(trial, param) && i < trial->c->params[param].count; i++) {
+            size_t at = row->begin[param] + i;
+            double beta1 = trial->c->groups[trial->c->params[param].group].beta1;
+            double moments =
+                fabs((double)trial->before.exp_avg[param][i]) + fabs((double)trial->after.exp_avg[param][i]);
+            row->used[at] /= (double)coefficient;
+            row->expected[at] /= (double)row->coefficient;
+            double error = 0x1p-16 * fabs(row->expected[at]) + 0x1p-22 * moments / (1 - beta1) / (double)coefficient;
+            row->wrong_moment[at] &= !(fabs(row->used[at] - row->expected[at]) <= error);
+            row->wrong[at] = row->wrong_moment[at];
+            row->wrong_count += row->wrong[at];
+        }
+    row->wrong_moment_count = row->wrong_count;
+    row->coefficient = 1;
+    return true;
 }

@@ -10,6 +10,12 @@
 // A guess that may hold in a different way for each element must explain at least this many.
 enum { TELLING_COUNT = 8 };
 
+// The same gradient, but for the roundings of a sum in 16 bits where row->is_short allows for them.
+static bool is_near(const struct row *row, double a, double b)
+{
+    return value_near(a, b) || (row->is_short && fabs(a - b) <= 0x1p-6 * fmax(fabs(a), fabs(b)));
+}
+
 // True if row->guess was used in every element whose m is wrong, and differs from the expected gradient.
 static bool row_guessed(const struct row *row)
 {
@@ -17,9 +23,9 @@ static bool row_guessed(const struct row *row)
     for (size_t at = 0; at < row->count; at++) {
         if (!row->wrong_moment[at])
             continue;
-        if (!value_near(row->guess[at], row->used[at]))
+        if (!is_near(row, row->guess[at], row->used[at]))
             return false;
-        tells |= !value_near(row->guess[at], row->expected[at]);
+        tells |= !is_near(row, row->guess[at], row->expected[at]);
     }
     return tells;
 }
@@ -28,7 +34,7 @@ static bool row_guessed(const struct row *row)
 static void note(const struct row *row)
 {
     for (size_t at = 0; at < row->count; at++)
-        row->fits[at] |= value_near(row->guess[at], row->used[at]);
+        row->fits[at] |= is_near(row, row->guess[at], row->used[at]);
 }
 
 // True if the noted guesses together explain every wrong element.
@@ -76,18 +82,26 @@ static void guess_sum(struct row *row, int step, uint64_t ranks, uint64_t micros
     add_sum(row, step, ranks, micros, weight);
 }
 
-// True if one rank's gradient was used, weighted as all ranks or as the mean; or all but one rank's. The rank may
-// differ from element to element, as it does where each rank has its own shard.
+static int mask_size(uint64_t mask)
+{
+    int size = 0;
+    for (; mask; mask &= mask - 1)
+        size++;
+    return size;
+}
+
+// True if the gradient of one rank or group was used, weighted as all ranks' or as the mean; or that of all but these.
+// They may differ from element to element, as they do where each rank has its own shard.
 static bool is_one_rank(struct row *row)
 {
     const struct check_case *c = row->trial->c;
-    uint64_t every = ~0ull;
+    uint64_t every = ~0ull, masks[RANK_MASK_MAX];
     double all = (double)c->world * c->accumulation;
     memset(row->fits, 0, row->count);
-    for (int rank = 0; rank < c->world && c->world > 1; rank++)
+    for (int i = 0, count = c->world > 1 ? row_rank_masks(row, masks) : 0; i < count; i++)
         for (int kind = 0; kind < 3; kind++) {
-            guess_sum(row, row->step, kind < 2 ? 1ull << rank : every & ~(1ull << rank), every,
-                      kind == 1 ? 1.0 / c->accumulation : 1 / all);
+            guess_sum(row, row->step, kind < 2 ? masks[i] : every & ~masks[i], every,
+                      kind == 1 ? 1.0 / (mask_size(masks[i]) * c->accumulation) : 1 / all);
             if (row_guessed(row))
                 return true;
             note(row);
@@ -95,11 +109,11 @@ static bool is_one_rank(struct row *row)
     return c->world > 1 && noted_all(row);
 }
 
-// True if one micro-step was used, or all but one; or if one was not summed over ranks.
+// True if one micro-step was used, or all but one; or if one, or all but one, did not leave its rank or group.
 static bool is_one_micro_step(struct row *row)
 {
     const struct check_case *c = row->trial->c;
-    uint64_t every = ~0ull;
+    uint64_t every = ~0ull, masks[RANK_MASK_MAX];
     double all = (double)c->world * c->accumulation;
     for (int micro = 0; micro < c->accumulation && c->accumulation > 1; micro++)
         for (int kind = 0; kind < 3; kind++) {
@@ -108,14 +122,19 @@ static bool is_one_micro_step(struct row *row)
             if (row_guessed(row))
                 return true;
         }
-    memset(row->fits, 0, row->count);
-    for (int micro = 0; micro < c->accumulation && c->accumulation > 1; micro++)
-        for (int rank = 0; rank < c->world; rank++) {
-            guess_sum(row, row->step, every, every & ~(1ull << micro), 1 / all);
-            add_sum(row, row->step, 1ull << rank, 1ull << micro, 1 / all);
-            note(row);
-        }
-    return c->accumulation > 1 && noted_all(row);
+    for (int inside = 0; inside < 2; inside++) {
+        memset(row->fits, 0, row->count);
+        for (int micro = 0; micro < c->accumulation && c->accumulation > 1; micro++)
+            for (int i = 0, count = row_rank_masks(row, masks); i < count; i++) {
+                uint64_t within = inside ? every & ~(1ull << micro) : 1ull << micro;
+                guess_sum(row, row->step, every, ~within, 1 / all);
+                add_sum(row, row->step, masks[i], within, 1 / all);
+                note(row);
+            }
+        if (c->accumulation > 1 && noted_all(row))
+            return true;
+    }
+    return false;
 }
 
 // True if an earlier step's gradient is added by shard: all ranks' in the rank's own shard, the rank's own elsewhere.
@@ -241,4 +260,13 @@ enum hint diagnose_gradient(struct row *row)
     if (diagnose_weights(row))
         return HINT_WEIGHTS;
     return is_shifted(row) || is_permuted(row) ? HINT_SHIFTED : HINT_NONE;
+}
+
+enum hint diagnose_used_gradient(struct row *row)
+{
+    enum hint hint = diagnose_gradient(row);
+    if (hint == HINT_NONE && diagnose_unclip(row))
+        hint = row->wrong_count == 0 ? HINT_CLIP : diagnose_gradient(row);
+    row->is_short = row_is_short(row);
+    return hint == HINT_NONE && row->is_short ? diagnose_gradient(row) : hint;
 }

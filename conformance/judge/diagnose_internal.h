@@ -11,6 +11,7 @@ struct row {
     const struct rule *rule;
     int step;           // whose gradient is applied
     float coefficient;  // of the clip
+    bool is_short;      // guesses need be no nearer than sums in a 16-bit format are
     size_t count, wrong_count, wrong_moment_count;
     double *expected;  // the gradient that should have been used
     double *used;      // that the answer's m follows from
@@ -35,6 +36,14 @@ struct addends {
 void row_add_use(struct row *row, int param, const struct addends *addends);
 void row_add(struct row *row, const struct addends *addends);
 
+// True if gradients have gone through a 16-bit format on their way.
+bool row_is_short(const struct row *row);
+
+// The ranks, as masks, that a reduction may have ended with instead of all: each alone, and on a mesh the groups of
+// data ranks. Returns how many.
+enum { RANK_MASK_MAX = 4 * CASE_WORLD_MAX };
+int row_rank_masks(const struct row *row, uint64_t masks[RANK_MASK_MAX]);
+
 // True if a gradient that lacks one use of a tied parameter was used.
 bool diagnose_use(struct row *row);
 
@@ -44,11 +53,22 @@ bool diagnose_weights(struct row *row);
 // Names the gradient that was used, where m is wrong.
 enum hint diagnose_gradient(struct row *row);
 
+// The same where the answer tells m alone: also without clipping, and with the roundings of 16 bits.
+enum hint diagnose_used_gradient(struct row *row);
+
 // The part of it that tries constant factors: NONE if there is no common factor, or nothing to say of it.
 enum hint diagnose_factor(const struct row *row);
 
+// Takes clipping off both gradients: the right coefficient, and the one that follows from the answer's own norm. Sums
+// are recognised only without it. What is wrong by the coefficient alone is wrong no more. False: there is nothing to
+// take off, or the answer does not tell.
+bool diagnose_unclip(struct row *row);
+
 // Which other t, learning rate, group or decay the update was made with, or whether it was made twice.
 enum hint diagnose_update(const struct row *row, const struct unsharded_decision *decision);
+
+// True if nearly all wrong first moments were the states of other elements, or other states.
+bool diagnose_states(const struct row *row);
 
 // The hint of the wrong elements' positions: the ends of tensors only; whole tensors; a range that cuts a few tensors.
 // NONE: nearly everywhere, or scattered.

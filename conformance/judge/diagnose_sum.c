@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds sums with the right gradients in them, but too few or too often: without one use of a tied parameter, or with
 // weights that differ between ranks or micro-steps.
+#include "conformance/cases/case_mesh.h"
 #include "conformance/judge/diagnose_internal.h"
 
 #include <math.h>
@@ -10,17 +11,39 @@
 // A weight is believed if at least this many elements speak for each.
 enum { ELEMENTS_PER_WEIGHT = 4, WEIGHT_COUNT_MAX = 32 };
 
-// True if gradients have gone through a 16-bit format on their way.
-static bool is_short(const struct check_case *c)
+bool row_is_short(const struct row *row)
 {
+    const struct check_case *c = row->trial->c;
     return c->communication_dtype != DTYPE_FP32 || c->accumulation_dtype != DTYPE_FP32;
+}
+
+int row_rank_masks(const struct row *row, uint64_t masks[RANK_MASK_MAX])
+{
+    static const enum mesh_kind kinds[] = {MESH_SHARD, MESH_REPLICATE, MESH_EXPERT};
+    const struct check_case *c = row->trial->c;
+    struct mesh whole = case_mesh(row->trial->answer->c), mesh = mesh_of_data(&whole);
+    int count = 0;
+    while (count < c->world) {
+        masks[count] = 1ull << count;
+        count++;
+    }
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        int size = mesh_group_size(&mesh, kinds[i]);
+        for (int group = 0; size > 1 && size < c->world && group < mesh_group_count(&mesh, kinds[i]); group++) {
+            masks[count] = 0;
+            for (int k = 0; k < size; k++)
+                masks[count] |= 1ull << mesh_rank_at(&mesh, kinds[i], group, k);
+            count++;
+        }
+    }
+    return count;
 }
 
 // Notes the elements of a parameter that its mean explains, without the gradients of one use in these micro-steps.
 static void note_without(struct row *row, int owner, int use, uint64_t micros)
 {
     const struct check_case *c = row->trial->c;
-    double each = 1.0 / ((double)c->world * c->accumulation), limit = is_short(c) ? 0x1p-6 : 0x1p-16;
+    double each = 1.0 / ((double)c->world * c->accumulation), limit = row_is_short(row) ? 0x1p-6 : 0x1p-16;
     memset(row->guess, 0, row->count * sizeof *row->guess);
     for (int i = owner; i < c->param_count; i++)
         if (case_owner(c, i) == owner)
@@ -114,7 +137,7 @@ static bool are_unequal(const struct equations *e)
 // True if the weights give every gradient that was used, up to roundings of the dtypes that it went through.
 static bool explains(const struct equations *e, const struct row *row, const double *columns)
 {
-    double limit = is_short(row->trial->c) ? 0x1p-6 : 0x1p-16;
+    double limit = row_is_short(row) ? 0x1p-6 : 0x1p-16;
     for (size_t at = 0; at < row->count; at++) {
         double sum = 0, size = 0;
         for (int i = 0; i < e->count; i++) {

@@ -140,3 +140,136 @@ Test(diagnose, a_correction_of_bias_that_is_turned_off_is_recognised)
     struct wrong wrong = {.gradient = keeps_them, .state = corrects_all_the_same};
     assert_fails(state_finding(&c, NULL, &wrong), HINT_STEP_COUNT);
 }
+
+// From element 48 of the first tensor on, t is one more, as where each sub-group counts a step.
+static void counts_in_each_sub_group(const struct check_case *c, int step, const struct unsharded_state *before,
+                                     struct unsharded_state *after)
+{
+    struct unsharded_state other;
+    struct rule rule = rule_canonical(c);
+    struct unsharded_update update = {.t = (uint64_t)step + 1, .lr_step = step, .coefficient = 1};
+    cr_assert_eq(unsharded_state_open(c, &other), ERR_NONE);
+    cr_assert_eq(unsharded_adam(c, &rule, &update, (const float *const *)gradients, before, &other), ERR_NONE);
+    for (size_t k = 48; k < c->params[0].count; k++)
+        after->param[0][k] = other.param[0][k];
+    unsharded_state_close(&other);
+}
+
+Test(diagnose, a_t_that_counts_sub_groups_is_recognised_within_a_tensor)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
+    struct wrong wrong = {.gradient = keeps_them, .state = counts_in_each_sub_group};
+    assert_fails(state_finding(&c, NULL, &wrong), HINT_STEP_COUNT);
+}
+
+static void keeps_a_range(const struct check_case *c, int step, const struct unsharded_state *before,
+                          struct unsharded_state *after)
+{
+    (void)c, (void)step;
+    memcpy(after->param[0] + 30, before->param[0] + 30, 40 * sizeof(float));
+    memcpy(after->exp_avg[0] + 30, before->exp_avg[0] + 30, 40 * sizeof(float));
+    memcpy(after->exp_avg_sq[0] + 30, before->exp_avg_sq[0] + 30, 40 * sizeof(float));
+}
+
+Test(diagnose, a_range_that_keeps_its_state_is_not_updated)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
+    assert_fails(state_finding(&c, NULL, &(struct wrong){.state = keeps_a_range}), HINT_NOT_UPDATED);
+}
+
+static void does_not_write_moments_back(const struct check_case *c, int step, const struct unsharded_state *before,
+                                        struct unsharded_state *after)
+{
+    (void)step;
+    for (int i = 0; i < c->param_count; i++)
+        memcpy(after->exp_avg[i], before->exp_avg[i], c->params[i].count * sizeof(float));
+}
+
+Test(diagnose, moments_that_are_used_and_not_kept_are_lost)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
+    assert_fails(state_finding(&c, NULL, &(struct wrong){.state = does_not_write_moments_back}), HINT_MOMENTS);
+}
+
+// Two replicas of two shards. In the micro-steps before `summed_from` the first replica's ranks alone are summed.
+static int summed_from;
+static void sums_within_a_replica(const struct check_case *c, const struct case_values *values, int step,
+                                  float *const g[])
+{
+    for (int i = 0; i < c->param_count; i++)
+        for (size_t k = 0; k < c->params[i].count; k++) {
+            float sum = 0;
+            for (int micro = 0; micro < c->accumulation; micro++)
+                for (int rank = 0; rank < (micro < summed_from ? 2 : 4); rank++)
+                    sum += case_gradient(values, step, micro, rank, i)[k];
+            g[i][k] = sum / (float)(4 * c->accumulation);
+        }
+}
+
+Test(diagnose, ranks_of_a_group_are_some_ranks_alone)
+{
+    struct check_case c = trial_case(4, 3, DTYPE_FP32, false);
+    c.mesh = (struct mesh){2, 2, 1, 1, 1};
+    summed_from = 3;
+    assert_fails(state_finding(&c, NULL, &(struct wrong){.gradient = sums_within_a_replica}), HINT_ONE_RANK);
+    summed_from = 2;
+    assert_fails(state_finding(&c, NULL, &(struct wrong){.gradient = sums_within_a_replica}), HINT_ONE_MICRO_STEP);
+}
+
+static void divides_by_three(const struct check_case *c, const struct case_values *values, int step, float *const g[])
+{
+    (void)values, (void)step;
+    for (int i = 0; i < c->param_count; i++)
+        for (size_t k = 0; k < c->params[i].count; k++)
+            g[i][k] /= 3;
+}
+
+Test(diagnose, the_size_of_a_group_is_a_number_of_ranks)
+{
+    struct check_case c = trial_case(6, 1, DTYPE_FP32, false);
+    struct wrong wrong = {.gradient = divides_by_three};
+    assert_fails(state_finding(&c, NULL, &wrong), HINT_FACTOR_OTHER);
+    c.mesh = (struct mesh){2, 3, 1, 1, 1};
+    assert_fails(state_finding(&c, NULL, &wrong), HINT_FACTOR_WORLD);
+}
+
+// From element 48 of the first tensor on, the first moment is read from where that of the tensor's begin lies.
+static void reads_the_first_sub_group(const struct check_case *c, int step, const struct unsharded_state *before,
+                                      struct unsharded_state *after)
+{
+    for (size_t k = 48; step > 1 && k < c->params[0].count; k++) {
+        float difference = 0.9F * (before->exp_avg[0][k % 48] - before->exp_avg[0][k]);
+        after->exp_avg[0][k] += difference;
+        after->param[0][k] -= difference;
+    }
+}
+
+Test(diagnose, moments_of_other_elements_are_overwritten)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, false);
+    assert_fails(state_finding(&c, NULL, &(struct wrong){.state = reads_the_first_sub_group}), HINT_OVERWRITTEN);
+}
+
+static void says_its_norm(const struct check_case *c, int step, struct answer_step *says)
+{
+    (void)step;
+    says->has_norm = true;
+    says->norm = unsharded_norm(c, (const float *const *)gradients);
+}
+
+// The first of three micro-steps; what it is clipped by is its own norm.
+static void has_one_micro_step(const struct check_case *c, const struct case_values *values, int step, float *const g[])
+{
+    gradients = g;
+    for (int i = 0; i < c->param_count; i++)
+        for (size_t k = 0; k < c->params[i].count; k++)
+            g[i][k] = (case_gradient(values, step, 0, 0, i)[k] + case_gradient(values, step, 0, 1, i)[k]) / 6;
+}
+
+Test(diagnose, a_gradient_that_is_clipped_by_its_own_norm_is_recognised)
+{
+    struct check_case c = trial_case(2, 3, DTYPE_FP32, false);
+    c.gradient_clipping = 0x1p-8;
+    struct wrong wrong = {.gradient = has_one_micro_step, .says = says_its_norm};
+    assert_fails(state_finding(&c, NULL, &wrong), HINT_ONE_MICRO_STEP);
+}

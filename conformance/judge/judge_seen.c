@@ -23,6 +23,7 @@ struct sight {
     // Differing ones that are the older value; the value after this step; one 16-bit step away; another element's.
     // And those that are the same as the differing one before: what is everywhere has not moved.
     uint64_t older_count, newer_count, neighbour_count, moved_count, repeated_count;
+    bool has_partial_rank;  // some rank saw right values and wrong ones
     float last;
     float *sorted;  // all values that forward should use in this step
     size_t sorted_count;
@@ -113,11 +114,16 @@ static int look_at_part(struct sight *sight, int step, int rank, int micro, int 
 static int look_at_step(struct sight *sight, int step)
 {
     const struct check_case *c = sight->trial->answer->c;
-    for (int rank = 0; rank < c->world; rank++)
+    sight->has_partial_rank = false;
+    for (int rank = 0; rank < c->world; rank++) {
+        uint64_t differing = sight->differing, compared = sight->compared;
         for (int micro = 0; micro < c->accumulation; micro++)
             for (int param = 0; param < c->param_count; param++)
                 if (c->params[param].used && case_holds(c, rank, param))
                     TRY(look_at_part(sight, step, rank, micro, param));
+        differing = sight->differing - differing;
+        sight->has_partial_rank |= differing > 0 && differing * 10 < (sight->compared - compared) * 9;
+    }
     return ERR_NONE;
 }
 
@@ -125,6 +131,15 @@ static int look_at_step(struct sight *sight, int step)
 static bool is_most(const struct sight *sight, uint64_t count)
 {
     return count * 10 >= sight->differing * 9;
+}
+
+// True if what a checkpoint brought back is the likeliest reason: values are wrong from the first step, or after the
+// first update all values of some ranks, whose moments nobody else shows.
+static bool is_of_resume(const struct sight *sight)
+{
+    const struct check_case *c = sight->trial->c;
+    int steps = sight->finding->difference.step - case_first_step(c);
+    return c->phase == PHASE_RESUME && (steps == 0 || (steps == 1 && !sight->has_partial_rank));
 }
 
 static void conclude(struct sight *sight)
@@ -142,7 +157,7 @@ static void conclude(struct sight *sight)
         finding->hint = HINT_SHIFTED;
     else if (is_most(sight, 2 * sight->older_count))
         finding->hint = HINT_TORN_COPY;
-    else if (sight->trial->c->phase == PHASE_RESUME && finding->difference.step == case_first_step(sight->trial->c))
+    else if (is_of_resume(sight))
         finding->hint = HINT_RESUME;
     else if (is_most(sight, sight->newer_count))
         finding->hint = HINT_STALE_COPY;

@@ -47,7 +47,7 @@ static int describe(struct search *search, struct finding *out)
     if (search->frozen_changed) {
         out->verdict = VERDICT_FAIL;
         out->has_difference = true;
-        out->hint = HINT_DECAY;
+        out->hint = trial->saved && search->step == case_first_step(c) ? HINT_RESUME : HINT_DECAY;
         snprintf(out->text, sizeof out->text, "a frozen parameter changed");
         return ERR_NONE;
     }

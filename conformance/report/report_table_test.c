@@ -61,6 +61,24 @@ Test(report_table, the_command_that_ended_badly_is_reported_and_fails_the_run)
     reported_close(reported);
 }
 
+Test(report_table, what_two_requirements_fail_by_is_printed_once)
+{
+    struct reported *reported = reported_open(false);
+    int first = 0, second = 0;
+    for (int i = 0; i < REPORTED_COUNT; i++) {
+        first = strcmp(reported->verdicts[i].requirement->id, "R-COP-01") == 0 ? i : first;
+        second = strcmp(reported->verdicts[i].requirement->id, "R-COP-05") == 0 ? i : second;
+    }
+    cr_assert_lt(first, second);
+    reported->verdicts[second].worst = reported->verdicts[first].worst;
+    char *table = reported_print(reported, report_table);
+    cr_assert_not_null(strstr(table, "\nFAIL R-COP-05 MUST: t is the number of updates\n"
+                                     "  as      R-COP-01: the same finding\n\n"),
+                       "%s", table);
+    free(table);
+    reported_close(reported);
+}
+
 Test(report_table, hostile_texts_begin_no_line_and_hide_nothing)
 {
     struct reported *reported = reported_open(true);

@@ -215,6 +215,14 @@ Test(check, cases_and_requirements_may_be_given_several_times)
     has("--requirement R-OPT-05 --requirement R-CLIP-05 --case '*.w2.s1.fp32'");
 }
 
+// Requirements that speak of all cases are judged in those that were asked for.
+Test(check, what_concerns_every_case_may_be_asked_of_a_few)
+{
+    cr_assert_eq(check("--requirement R-DET-03 --requirement R-ANS-01 --case 'adam-eps.w2.s1.*'"), 0, "%s", output);
+    has("PASS         R-ANS-01    The answer is complete (4 PASS)");
+    has("PASS         R-DET-03    One recipe explains everything (4 PASS)");
+}
+
 Test(check, a_program_that_takes_too_long_is_ended)
 {
     cr_assert_eq(check("--time-limit 1 --requirement R-OPT-05 --json -- sh -c 'sleep 100' {cases} {answers}"), 1, "%s",

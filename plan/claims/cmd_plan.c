@@ -40,7 +40,7 @@ static int show(const struct plan_options *options, const struct plan_setting *s
         return plan_print_record(plan_json(setting, plan), stdout);
     plan_print(setting, plan, stdout);
     TRY(show_last(setting, plan));
-    TRY(plan_advise(options, setting->machine, plan, stdout));
+    TRY(plan_advise(options, setting, plan, stdout));
     if (options->tbw > 0)
         plan_print_endurance(setting, plan, options->tbw, stdout);
     if (options->explain)

@@ -87,11 +87,36 @@ Test(cmd_plan, advised_changes_fit)
     cr_expect(strstr(output, "fits: yes"), "%s: %s", arguments, output);
 }
 
+// The options that follow the name of one in the advice fit, and a little less of them does not.
+static void advised(const char *arguments, const char *option, int less)
+{
+    char with[300];
+    cr_assert_eq(plan(arguments), 0, "%s", output);
+    char *value = strstr(output, option);
+    cr_assert_not_null(value, "%s: %s", arguments, output);
+    int least = atoi(value + strlen(option));
+    for (int i = 0; i < 2; i++) {
+        snprintf(with, sizeof with, "%s %s%d", arguments, option, least + i * less);
+        cr_assert_eq(plan(with), 0, "%s: %s", with, output);
+        cr_expect(strstr(output, i == 0 ? "fits: yes" : "fits: no"), "%s: %s", with, output);
+    }
+}
+
+Test(cmd_plan, the_fewest_devices_and_the_longest_sequence_that_fit_are_advised)
+{
+    const char *base =
+        "--preset zero3 --model llama-8b --machine dgx-a100 --world 1 --sequences 1 --sequence-length 2048";
+    advised(base, "--world ", -1);
+    advised("--preset zero3 --model llama-8b --machine dgx-a100 --world 2 --sequences 1", "--sequence-length ", 256);
+    cr_assert_eq(plan(base), 0, "%s", output);
+    cr_expect(strstr(output, ", or --lora 16"), "%s", output);
+}
+
 // The sanitizers see an empty list sorted.
 Test(cmd_plan, where_no_change_fits_that_is_said)
 {
     cr_assert_eq(plan("--preset zero1 --model gpt-1t --machine workstation"), 0, "%s", output);
-    cr_expect(strstr(output, "no single change makes it fit"), "%s", output);
+    cr_expect(strstr(output, "no change makes it fit"), "%s", output);
 }
 
 Test(cmd_plan, a_search_writes_the_fastest_that_fits_and_keeps_the_batch)
@@ -120,7 +145,7 @@ Test(cmd_plan, a_search_writes_the_fastest_that_fits_and_keeps_the_batch)
     json_decref(again);
     cr_expect_eq(plan("--preset zero3 --model llama-405b --machine workstation --sequences 1 --search"), 1);
     cr_expect(strstr(output, "none of"), "%s", output);
-    cr_expect(strstr(output, "the closest, on 1 devices, zero3, all on nvme"), "%s", output);
+    cr_expect(strstr(output, "the closest, on 1 device, zero3, all on nvme"), "%s", output);
     folder_remove(folder);
 }
 

@@ -19,24 +19,9 @@ struct dry_run {
     struct train_result result;
     struct train_rank rank;
     struct plan_lanes lanes;
-    bool is_timed;  // the rank is open: what it does is part of a step
     uint64_t step_begin_ns;
     size_t step_first_event;
 };
-
-// Collectives outside the executor take their time on its clock, after everything before them has finished except a
-// delayed update, which runs beside the next step.
-static int pass_numbers(void *context, size_t bytes)
-{
-    struct dry_run *run = context;
-    bool waits = !run->rank.stage.optimizer.waiting;
-    if (!run->is_timed)
-        return ERR_NONE;
-    TRY(waits ? executor_wait(run->rank.executor) : ERR_NONE);
-    TRY(executor_issue(run->rank.executor,
-                       &(struct executor_operation){.name = "numbers", .lane = LANE_COLLECTIVE, .work_bytes = bytes}));
-    return waits ? executor_wait(run->rank.executor) : ERR_NONE;
-}
 
 // Replaces each count by the ledger's count minus it: a call at the start and one at the end leave the difference.
 static void note_ledger(const struct ledger *ledger, uint64_t bytes[LANE_COUNT][OPERATION_COUNT],
@@ -55,15 +40,13 @@ static int run_steps(struct dry_run *run, uint64_t steps, struct plan *out)
 {
     struct train_rank *rank = &run->rank;
     for (uint64_t step = 1; step <= steps; step++) {
-        bool applied, stop;
-        double loss;
+        struct train_outcome outcome;
         if (step == steps) {
             run->step_begin_ns = executor_dry_now(rank->executor);
             executor_dry_events(rank->executor, &run->step_first_event);
             note_ledger(&rank->ledger, out->step_bytes, out->step_count, out->step_sent_bytes);
         }
-        TRY(train_step(rank, step, &applied));
-        TRY(train_agree(rank, &loss, &stop));
+        TRY(train_step(rank, step, &outcome));
     }
     note_ledger(&rank->ledger, out->step_bytes, out->step_count, out->step_sent_bytes);
     note_ledger(&rank->ledger, out->run_bytes, out->run_count, out->run_sent_bytes);
@@ -242,17 +225,16 @@ static int run_rank(struct dry_run *run, struct plan *out)
 {
     const struct plan_setting *setting = run->setting;
     uint64_t steps = setting->steps;
-    TRY(comm_dry_open(setting->rank, setting->world, setting->machine ? pass_numbers : NULL, run, &run->rank.comm));
+    TRY(comm_dry_open(setting->rank, setting->world, &run->rank.comm));
     TRY(train_rank_open(&run->rank));
     if (setting->machine) {
         TRY(plan_lanes_of(setting->machine, setting->world, setting->config->precision, &run->lanes));
         note_kernels(setting, &run->lanes);
         executor_dry_time(run->rank.executor, plan_lanes_seconds, &run->lanes);
-        run->is_timed = true;
     }
-    // The first step records the access trace; a delayed update takes effect one step later.
+    // The first step records the access trace; an update that runs beside the next step shows one step later.
     if (steps == 0)
-        steps = run->config.delayed_update_start_step > 0 ? 3 : 2;
+        steps = stage_updates_beside(&run->rank.stage) ? 3 : 2;
     TRY(run_steps(run, steps, out));
     note_memory(run, out);
     note_work(run, out);

@@ -11,11 +11,12 @@ enum { CHOICE_CHANGE_MAX = 16, CHOICE_CHANGE_BYTES = 96 };
 // Changes of keys, such as "zero_optimization.stage=3".
 struct plan_changes {
     const char *name;     // may be null
-    const char *list[6];  // null at the end
+    const char *list[8];  // null at the end
 };
 
 #define STAGE(n) "zero_optimization.stage=" #n
 #define OPTIMIZER(tier) "zero_optimization.offload_optimizer.device=" tier
+#define RATIO(part) "zero_optimization.offload_optimizer.ratio=" part
 #define PARAMETERS(tier) "zero_optimization.offload_param.device=" tier
 #define GRADIENTS(tier) "zerogauge.offload_gradient.device=" tier
 

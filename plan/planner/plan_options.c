@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORLD_MAX = 100000, CHANGE_MAX = 256 };
+enum { CHANGE_MAX = 256 };
 // The largest buffer_size that configurations accept, elements.
 #define BUFFER_COUNT_MAX 1000000000000000
 
@@ -121,9 +121,9 @@ static int read_worlds(struct plan_options *a)
     while (rest) {
         char *end;
         long world = strtol(rest, &end, 10);
-        if (end == rest || (*end && *end != ',') || world < 1 || world > WORLD_MAX)
+        if (end == rest || (*end && *end != ',') || world < 1 || world > PLAN_RANKS_MAX)
             return err_set(ERR_USAGE, "--worlds %s: expected numbers from 1 to %d with commas between them",
-                           a->world_list, WORLD_MAX);
+                           a->world_list, PLAN_RANKS_MAX);
         if (a->world_count == PLAN_WORLD_MAX)
             return err_set(ERR_USAGE, "--worlds %s: expected at most %d numbers", a->world_list, PLAN_WORLD_MAX);
         a->worlds[a->world_count++] = (int)world;
@@ -164,8 +164,8 @@ static int check(const struct plan_options *a)
                    : ERR_NONE;
     if (!a->preset == !a->config_path)
         return err_set(ERR_USAGE, "give one of --preset NAME and --config FILE");
-    if (a->world < 0 || a->world > WORLD_MAX)
-        return err_set(ERR_USAGE, "--world %d: expected 1 to %d", a->world, WORLD_MAX);
+    if (a->world < 0 || a->world > PLAN_RANKS_MAX)
+        return err_set(ERR_USAGE, "--world %d: expected 1 to %d", a->world, PLAN_RANKS_MAX);
     if (a->world_list && !a->search)
         return err_set(ERR_USAGE, "--worlds needs --search; --world is for one plan");
     if (a->sequences < 0)

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { PLAN_WORLD_MAX = 32 };
+enum { PLAN_WORLD_MAX = 32, PLAN_RANKS_MAX = 100000 };  // worlds of a search, ranks of a world
 
 // The aim of a search.
 enum plan_goal {

@@ -2,6 +2,7 @@
 #include "plan/planner/plan_search.h"
 
 #include "base/err.h"
+#include "plan/planner/plan_advise.h"
 #include "plan/planner/plan_print.h"
 #include "plan/planner/plan_write.h"
 
@@ -9,6 +10,8 @@
 #include <string.h>
 
 enum { WORLD_TRIED_MAX = 1024, SEQUENCE_TRIED_MAX = 1 << 18 };
+
+static const char within_nodes[] = "zero3 within each node";
 
 // Where each state lives.
 static const struct plan_changes placements[] = {
@@ -18,6 +21,9 @@ static const struct plan_changes placements[] = {
     {"zero3", {STAGE(3), OPTIMIZER("none"), GRADIENTS("none"), PARAMETERS("none")}},
     {"zero2, optimizer on cpu", {STAGE(2), OPTIMIZER("cpu"), GRADIENTS("cpu"), PARAMETERS("none")}},
     {"zero3, optimizer on cpu", {STAGE(3), OPTIMIZER("cpu"), GRADIENTS("cpu"), PARAMETERS("none")}},
+    {within_nodes, {STAGE(3), OPTIMIZER("none"), GRADIENTS("none"), PARAMETERS("none")}},
+    {"zero3, half of the optimizer on cpu",
+     {STAGE(3), OPTIMIZER("cpu"), GRADIENTS("cpu"), PARAMETERS("none"), RATIO("0.5")}},
     {"zero3, all on cpu", {STAGE(3), OPTIMIZER("cpu"), GRADIENTS("cpu"), PARAMETERS("cpu")}},
     {"zero3, optimizer on nvme", {STAGE(3), OPTIMIZER("nvme"), GRADIENTS("nvme"), PARAMETERS("none")}},
     {"zero3, all on nvme", {STAGE(3), OPTIMIZER("nvme"), GRADIENTS("nvme"), PARAMETERS("nvme")}},
@@ -33,21 +39,38 @@ enum { CHECKPOINT_COUNT = sizeof checkpoints / sizeof checkpoints[0] };
 
 #define BUCKETS(n) "zero_optimization.reduce_bucket_size=" #n, "zero_optimization.allgather_bucket_size=" #n
 #define PREFETCH(n) "zero_optimization.stage3_prefetch_bucket_size=" #n
+#define TILES(n) "zerogauge.tiling.factor=" #n
 #define LIVE(n) "zero_optimization.stage3_max_live_parameters=" #n
 
-// Sizes of buckets, and how far stage 3 gathers ahead: DeepSpeed's defaults, and room for the next layer.
+// Sizes of buckets, and how far stage 3 gathers ahead: DeepSpeed's defaults, room for the next layer, and what needs
+// least memory.
 static const struct plan_changes sizes[] = {
     {"buckets 5e8", {BUCKETS(500000000)}},
     {"buckets 5e7", {BUCKETS(50000000)}},
     {"buckets 5e8, next layer prefetched", {BUCKETS(500000000), PREFETCH(1500000000), LIVE(3000000000)}},
+    {"16 tiles, nothing prefetched", {BUCKETS(50000000), PREFETCH(0), LIVE(0), TILES(16)}},
 };
-enum { SIZE_COUNT = sizeof sizes / sizeof sizes[0] };
+enum { SIZE_COUNT = sizeof sizes / sizeof sizes[0], SIZE_LEAST = SIZE_COUNT - 1 };
 
 // The sizes that make a difference: prefetching in stage 3 alone, smaller buckets in the others.
 static bool has_sizes(int placement, int size)
 {
     bool is_stage_3 = strncmp(placements[placement].name, "zero3", strlen("zero3")) == 0;
     return size == 0 || (size == 2) == is_stage_3;
+}
+
+// Replicas of shard groups that fill a node each; false where the world has no two whole nodes, or has its own mesh.
+static bool change_mesh(const struct plan_options *options, const struct plan_machine *machine,
+                        struct plan_choice *choice)
+{
+    char text[CHOICE_CHANGE_BYTES];
+    int shard = machine->devices_per_node, replicate = options->world / shard;
+    for (char **set = options->set; set && *set; set++)
+        if (strncmp(*set, "zerogauge.mesh=", strlen("zerogauge.mesh=")) == 0)
+            return false;
+    snprintf(text, sizeof text, "zerogauge.mesh=replicate=%d,shard=%d", replicate, shard);
+    plan_choice_change(choice, text);
+    return shard > 1 && replicate > 1 && replicate * shard == options->world;
 }
 
 static int try_one(const struct plan_options *options, const struct plan_machine *machine, const int index[3],
@@ -58,6 +81,8 @@ static int try_one(const struct plan_options *options, const struct plan_machine
     char text[CHOICE_CHANGE_BYTES];
     for (int i = 0; i < 3; i++)
         plan_choice_change_all(&choice, of[i]);
+    if (choice.placement == within_nodes && !change_mesh(options, machine, &choice))
+        return ERR_NONE;
     snprintf(choice.label, sizeof choice.label, "%s; %s; %s; %zu x %zu sequences", of[0]->name, of[1]->name,
              of[2]->name, accumulation, micro_batch);
     snprintf(text, sizeof text, "train_micro_batch_size_per_gpu=%zu", micro_batch);
@@ -76,18 +101,27 @@ static bool fits_in_less(const struct plan_choices *found, const char *placement
     return false;
 }
 
-static int search_batch(const struct plan_options *options, const struct plan_machine *machine, size_t micro_batch,
-                        size_t accumulation, struct plan_choices *found)
+static int search_sizes(const struct plan_options *options, const struct plan_machine *machine, bool least,
+                        size_t micro_batch, size_t accumulation, struct plan_choices *found)
 {
     for (int p = 0; p < PLACEMENT_COUNT; p++) {
         if (options->goal == GOAL_SMALLEST && fits_in_less(found, placements[p].name, options->world))
             continue;
         for (int c = 0; c < CHECKPOINT_COUNT; c++)
             for (int s = 0; s < SIZE_COUNT; s++)
-                if (has_sizes(p, s))
+                if (s == SIZE_LEAST ? least : !least && has_sizes(p, s))
                     TRY(try_one(options, machine, (const int[]){p, c, s}, micro_batch, accumulation, found));
     }
     return ERR_NONE;
+}
+
+// The sizes that need least memory are slow: they are tried where no others fit.
+static int search_batch(const struct plan_options *options, const struct plan_machine *machine, size_t micro_batch,
+                        size_t accumulation, struct plan_choices *found)
+{
+    size_t fitting = found->count;
+    TRY(search_sizes(options, machine, false, micro_batch, accumulation, found));
+    return found->count > fitting ? ERR_NONE : search_sizes(options, machine, true, micro_batch, accumulation, found);
 }
 
 // Tries all batches with which this world processes at least the step's sequences. Once a micro-batch does not fit in
@@ -153,17 +187,26 @@ static int write_choice(const struct plan_options *options, const struct plan_ch
     return plan_write(options->write, &setting);
 }
 
-static int finish(const struct plan_options *options, struct plan_choices *found, FILE *out)
+// Says what the closest one lacks, and what would make it fit.
+static int refuse(const struct plan_options *options, const struct plan_machine *machine,
+                  const struct plan_choices *found)
 {
-    char reason[PLAN_REASON_BYTES];
-    if (found->count == 0 && found->closest_lack > 0)
-        return err_set(ERR_CHECK,
-                       "none of %zu configurations fits; the closest, on %d devices, %s: %s; --goal smallest finds the "
-                       "fewest devices",
-                       found->tried, found->closest.setting.world, found->closest.label,
-                       plan_reason(&found->closest.plan, reason));
-    if (found->count == 0)
+    char reason[PLAN_REASON_BYTES], shape[ADVICE_BYTES];
+    const struct plan_choice *closest = &found->closest;
+    if (found->closest_lack == 0)
         return err_set(ERR_CHECK, "none of %zu configurations is possible on this machine", found->tried);
+    TRY(plan_advise_shape(options, machine, closest, shape));
+    return err_set(ERR_CHECK, "none of %zu configurations fits; the closest, on %d device%s, %s: %s; %s%s",
+                   found->tried, closest->setting.world, closest->setting.world > 1 ? "s" : "", closest->label,
+                   plan_reason(&closest->plan, reason), shape[0] ? "it fits with " : "no more devices make it fit",
+                   shape);
+}
+
+static int finish(const struct plan_options *options, const struct plan_machine *machine, struct plan_choices *found,
+                  FILE *out)
+{
+    if (found->count == 0)
+        return refuse(options, machine, found);
     plan_choices_sort(found, options->goal);
     if (options->write)
         TRY(write_choice(options, &found->list[0]));
@@ -187,7 +230,7 @@ int plan_search(const struct plan_options *options, const struct plan_machine *m
         code = search_world(&in_world, machine, sequences, &found);
     }
     if (code == ERR_NONE)
-        code = finish(options, &found, out);
+        code = finish(options, machine, &found, out);
     free(found.list);
     return code;
 }

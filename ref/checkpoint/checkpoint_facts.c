@@ -65,12 +65,12 @@ static void add_gradient_sum(const struct config *config, bool reduces_each_micr
     const char *plain = config->accumulation == 1 ? "over ranks"
                         : each                    ? "over ranks, then over micro-steps"
                                                   : "over micro-steps, then over ranks";
+    char groups[64] = "", experts[64] = "";
+    if (replicas && mesh->shard > 1)
+        snprintf(groups, sizeof groups, ", in groups of %d; then over groups", mesh->shard);
     if (mesh->expert > 1)
-        add(facts, FACT_MAY, "gradient_sum", "%s; of experts over groups of %d first", plain, mesh->expert);
-    else if (!replicas || mesh->shard == 1)
-        add(facts, FACT_MAY, "gradient_sum", "%s", plain);
-    else
-        add(facts, FACT_MAY, "gradient_sum", "%s, in groups of %d; then over groups", plain, mesh->shard);
+        snprintf(experts, sizeof experts, "; of experts over groups of %d first", mesh->expert);
+    add(facts, FACT_MAY, "gradient_sum", "%s%s%s", plain, groups, experts);
 }
 
 int facts_of(const struct facts_setting *setting, struct facts *out)

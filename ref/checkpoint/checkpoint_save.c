@@ -26,16 +26,15 @@ struct shard_file {
 };
 
 // True if this rank writes the bucket: its shard of it, or a whole replicated bucket, which one rank writes. Replicas
-// take turns; there are none beside expert parallelism. Nobody writes the base under adapters.
+// take turns. Nobody writes the base under adapters.
 static bool writes(const struct stage *stage, int bucket)
 {
     const struct bucket *b = &stage->layout.buckets[bucket];
-    struct comm *comm = b->expert ? stage->expert_data_comm : stage->setting.comm;
-    if (!checkpoint_holds(stage->setting.model, b->frozen))
+    struct comm *world = stage->setting.comm, *holders = stage_exchange(stage, bucket)->comm;
+    if (!checkpoint_holds(stage->setting.model, b->frozen) ||
+        bucket % stage->mesh.replicate != mesh_index_in(&stage->mesh, MESH_REPLICATE, comm_rank(world)))
         return false;
-    if (bucket_is_replicated(b))
-        return bucket % comm_world(comm) == comm_rank(comm);
-    return bucket % stage->mesh.replicate == mesh_index_in(&stage->mesh, MESH_REPLICATE, comm_rank(comm));
+    return !bucket_is_replicated(b) || bucket % comm_world(holders) == comm_rank(holders);
 }
 
 static int state_count(const struct stage *stage, int bucket)

@@ -7,15 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct comm_dry {
-    struct comm comm;
-    comm_dry_call *call;
-    void *context;
-};
-
 static int dry_run(struct comm *comm, const struct comm_call *call)
 {
-    const struct comm_dry *dry = (const struct comm_dry *)comm;
     size_t element_bytes = dtype_bytes(call->send_dtype);
     if (call->operation != COMM_ALL_GATHER && call->operation != COMM_BARRIER)
         return err_set(ERR_INTERNAL, "%s: a plan supports only all-gathers and barriers",
@@ -27,8 +20,7 @@ static int dry_run(struct comm *comm, const struct comm_call *call)
         memmove((char *)call->recv + call->offsets[rank] * element_bytes, call->send,
                 call->counts[rank] * element_bytes);
     }
-    size_t passing_bytes = call->count * element_bytes / (size_t)comm->world * (size_t)(comm->world - 1);
-    return dry->call ? dry->call(dry->context, passing_bytes) : ERR_NONE;
+    return ERR_NONE;
 }
 
 static void dry_abort(struct comm *comm, const char *message)
@@ -43,22 +35,20 @@ static void dry_close(struct comm *comm)
 
 static int dry_split(struct comm *comm, const struct comm_part *part, struct comm **out)
 {
-    const struct comm_dry *dry = (const struct comm_dry *)comm;
-    return comm_dry_open(part->rank, part->world, dry->call, dry->context, out);
+    (void)comm;
+    return comm_dry_open(part->rank, part->world, out);
 }
 
-int comm_dry_open(int rank, int world, comm_dry_call *call, void *context, struct comm **out)
+int comm_dry_open(int rank, int world, struct comm **out)
 {
     static const struct comm_ops ops = {
         .name = "dry", .run = dry_run, .split = dry_split, .abort = dry_abort, .close = dry_close};
     if (world < 1 || rank < 0 || rank >= world)
         return err_set(ERR_USAGE, "rank %d of %d: expected a rank from 0 to %d", rank, world, world - 1);
-    struct comm_dry *dry = calloc(1, sizeof *dry);
-    if (!dry)
+    struct comm *comm = calloc(1, sizeof *comm);
+    if (!comm)
         return err_set(ERR_MEMORY, "out of memory for a rank of a plan");
-    dry->comm = (struct comm){.ops = &ops, .rank = rank, .world = world};
-    dry->call = call;
-    dry->context = context;
-    *out = &dry->comm;
+    *comm = (struct comm){.ops = &ops, .rank = rank, .world = world};
+    *out = comm;
     return ERR_NONE;
 }

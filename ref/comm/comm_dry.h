@@ -6,11 +6,7 @@
 
 #include "ref/comm/comm.h"
 
-// Called for each collective before it returns, with the bytes that pass each rank in a ring. The collective returns
-// its error. May be null.
-typedef int comm_dry_call(void *context, size_t bytes);
-
 // Supports all-gathers and barriers; other collectives return ERR_INTERNAL.
-int comm_dry_open(int rank, int world, comm_dry_call *call, void *context, struct comm **out);
+int comm_dry_open(int rank, int world, struct comm **out);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 
+#include <inttypes.h>
 #include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,17 +38,25 @@ static int find_channel(struct group *group, int from, int to, struct channel **
     return *out ? ERR_NONE : err_set(ERR_MEMORY, "no memory for messages from rank %d to rank %d", from, to);
 }
 
-// Waits until the channel is full, or empty. A peer that has left does not change that any more.
+// Waits until the channel is full, or empty. A peer that has left does not change that any more, and neither does one
+// in a collective that this rank has not begun, which waits for this rank.
 static int wait_until(struct comm_local *local, struct channel *channel, uint32_t full, int peer, const char *what)
 {
     struct group *group = local->group;
     for (;;) {
         bool left = atomic_load(&group->positions[peer].left);
+        uint64_t entered = atomic_load(&group->positions[peer].entered);
         TRY(meet_check(&group->meet));
         if (atomic_load(&channel->full) == full && !(left && !full))
             return ERR_NONE;
         if (left)
             meet_fail(&group->meet, ERR_PEER, "rank %d left while rank %d was in %s", peer, local->comm.rank, what);
+        else if (entered > atomic_load(&group->positions[local->comm.rank].entered))
+            meet_fail(&group->meet, ERR_INTERNAL,
+                      "the ranks disagree about collective %" PRIu64 ": rank %d calls %s, while rank %d is in %s and "
+                      "waits for it",
+                      entered, peer, comm_operation_name(slot_of(group, peer, entered)->signature.operation),
+                      local->comm.rank, what);
         else
             syscall(SYS_futex, &channel->full, FUTEX_WAIT_PRIVATE, !full, &look_again, NULL, 0);
     }

@@ -127,7 +127,7 @@ static void go_wrong(struct rank *rank)
     int rc = ERR_NONE;
     if (strcmp(what, "abort") == 0)
         comm_abort(rank->comm, "the disk is full");
-    else
+    else if (strcmp(what, "collective") != 0)
         rc = comm_send(rank->comm, 0, strcmp(what, "tag") == 0 ? 7 : 6, buffer, strcmp(what, "size") == 0 ? 9 : 8);
     if (rc == ERR_NONE)
         rc = comm_barrier(rank->comm);
@@ -153,6 +153,10 @@ Test(comm_message, concurrent_what_goes_wrong_is_an_error_on_both_ranks)
     expect_failure("size", "rank 0 expects message 6 of 8 bytes from rank 1, which sends message 6 of 9 bytes",
                    ERR_INTERNAL);
     expect_failure("abort", "rank 1 failed: the disk is full", ERR_PEER);
+    expect_failure("collective",
+                   "the ranks disagree about collective 1: rank 1 calls barrier, while rank 0 is in receive and waits "
+                   "for it",
+                   ERR_INTERNAL);
     expect_failure("leave", "rank 1 left while rank 0 was in receive", ERR_PEER);
 }
 

@@ -207,6 +207,7 @@ static int open_world(MPI_Comm world, struct comm_mpi *parent, struct comm **out
     mpi->left = calloc(ranks, sizeof *mpi->left);
     mpi->gone = calloc(ranks, sizeof *mpi->gone);
     mpi->notices = calloc(2 * ranks, sizeof(MPI_Request));
+    mpi->waits_request = MPI_REQUEST_NULL;
     mpi->native_operations[0] = mpi->native_operations[1] = MPI_OP_NULL;
     atomic_init(&mpi->dead, -1);
     pthread_mutex_init(&mpi->lock, NULL);

@@ -14,18 +14,23 @@
 
 enum { COMM_MPI_TEXT_BYTES = 2048 };
 
-enum comm_mpi_notice_kind { NOTICE_FAILED, NOTICE_LEFT };
+enum comm_mpi_notice_kind { NOTICE_FAILED, NOTICE_LEFT, NOTICE_WAITS };
 
-// A notice to every other rank, outside the collectives: the sender has failed, or it leaves at the end.
+// A notice to every other rank, outside the collectives: the sender has failed, or it leaves at the end. Or to one
+// rank: the sender waits for a message from it.
 struct comm_mpi_notice {
     uint64_t sequence;  // collectives that the sender has begun
+    uint64_t received;  // of one that waits: messages from that rank so far
     uint32_t kind;
     int32_t dead;  // the rank whose death is the failure; -1: none
     char text[COMM_MPI_TEXT_BYTES];
 };
 
-// A message to one rank, which is on its way until its requests are complete.
+// Messages to one rank and from it: the last one sent, which is on its way until its requests are complete; how many so
+// far; and what the rank has said about its waiting.
 struct comm_mpi_outbox {
+    uint64_t sent, received;
+    uint64_t waits_sequence, waits_received;  // of its last notice, the sequence + 1; 0: there was none
     struct comm_message_kind kind;
     char *memory;
     size_t room_bytes;
@@ -54,7 +59,9 @@ struct comm_mpi {
     atomic_int failed;        // an error code
     pthread_mutex_t lock;     // protects message and notices, which any thread may write
     char message[COMM_MPI_TEXT_BYTES];
-    struct comm_mpi_notice sent[2];  // at most one of each kind
+    struct comm_mpi_notice sent[2];  // at most one of each kind to all
+    struct comm_mpi_notice waits;    // to one rank, on its way until the request is complete
+    MPI_Request waits_request;
     MPI_Request *notices;
     int notice_count;
     unsigned char *native_memory;  // native sums: the values sent, MPI's sum, and the canonical sum
@@ -102,6 +109,13 @@ void comm_mpi_find_deaths(struct comm_mpi *mpi);
 
 // Records a failure if a rank left before the current collective.
 void comm_mpi_find_leavers(struct comm_mpi *mpi);
+
+// Tells a peer that this rank waits for a message from it, unless an earlier notice is still on its way.
+void comm_mpi_send_waits(struct comm_mpi *mpi, int peer);
+
+// Records a failure if a rank that has not begun the current collective waits for a message that this rank has not
+// sent: neither can go on.
+void comm_mpi_find_waiters(struct comm_mpi *mpi);
 
 // Begin to send one message to a peer, or to receive one from it; bytes is at most INT_MAX.
 int comm_mpi_send(struct comm_mpi *mpi, const void *from, size_t bytes, int peer, MPI_Request *out);

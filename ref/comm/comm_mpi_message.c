@@ -14,15 +14,21 @@
 // Apart from those of collectives, whose tag is 0.
 enum { MESSAGE_TAG = 1 };
 
+// A rank that waits this long for a message tells its peer, which may be waiting for this rank.
+enum { PATIENCE_TESTS = 2000 };
+
 // A message that a rank sent before it left may arrive this long after the notice.
 static const uint64_t left_limit_ns = 500000000u;
 
 // As comm_mpi_wait, for transfers between this rank and one peer: its departure is an error as well.
-static int wait_for_peer(struct comm_mpi *mpi, MPI_Request requests[], int count, int peer, const char *what)
+static int wait_for_peer(struct comm_mpi *mpi, MPI_Request requests[], int count, int peer, bool receives)
 {
+    const char *what = receives ? "receive" : "send";
     uint64_t limit_ns = 0;
     for (unsigned tests = 0;; tests++) {
         int done = 0;
+        if (tests == PATIENCE_TESTS && receives)
+            comm_mpi_send_waits(mpi, peer);
         TRY(comm_mpi_code(MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE), "a message"));
         if (done)
             return ERR_NONE;
@@ -40,9 +46,9 @@ static int wait_for_peer(struct comm_mpi *mpi, MPI_Request requests[], int count
     }
 }
 
-static int wait_or_fail(struct comm_mpi *mpi, MPI_Request requests[], int count, int peer, const char *what)
+static int wait_or_fail(struct comm_mpi *mpi, MPI_Request requests[], int count, int peer, bool receives)
 {
-    int rc = wait_for_peer(mpi, requests, count, peer, what);
+    int rc = wait_for_peer(mpi, requests, count, peer, receives);
     if (rc == ERR_NONE)
         return ERR_NONE;
     char message[ERR_MESSAGE_BYTES];
@@ -65,7 +71,7 @@ static int prepare(struct comm_mpi *mpi, struct comm_mpi_outbox *box, const stru
     size_t bytes = message->kind.bytes, pieces = bytes / mpi->message_bytes + 2;
     int count = box->request_count;
     box->request_count = 0;
-    TRY(wait_or_fail(mpi, box->requests, count, message->peer, "send"));
+    TRY(wait_or_fail(mpi, box->requests, count, message->peer, false));
     if (bytes <= box->room_bytes && box->memory)
         return ERR_NONE;
     free(box->memory);
@@ -83,6 +89,7 @@ int comm_mpi_send_message(struct comm *comm, const struct comm_message *message)
     struct comm_mpi *mpi = (struct comm_mpi *)comm;
     struct comm_mpi_outbox *box = &mpi->outboxes[message->peer];
     size_t bytes = message->kind.bytes;
+    box->sent++;
     comm_mpi_take_notices(mpi);
     TRY(comm_mpi_check(mpi));
     TRY(prepare(mpi, box, message));
@@ -103,7 +110,7 @@ static int receive_bytes(struct comm_mpi *mpi, void *to, int bytes, int peer)
 {
     MPI_Request request;
     TRY(comm_mpi_code(MPI_Irecv(to, bytes, MPI_BYTE, peer, MESSAGE_TAG, mpi->data, &request), "MPI_Irecv"));
-    return wait_or_fail(mpi, &request, 1, peer, "receive");
+    return wait_or_fail(mpi, &request, 1, peer, true);
 }
 
 int comm_mpi_receive_message(struct comm *comm, const struct comm_message *message)
@@ -120,6 +127,7 @@ int comm_mpi_receive_message(struct comm *comm, const struct comm_message *messa
     }
     for (size_t at = 0; at < bytes; at += mpi->message_bytes)
         TRY(receive_bytes(mpi, (char *)message->buffer + at, piece_bytes(mpi, bytes, at), message->peer));
+    mpi->outboxes[message->peer].received++;
     return ERR_NONE;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 int comm_mpi_keep_failure(struct comm_mpi *mpi, int code, const char *message)
@@ -43,12 +44,22 @@ void comm_mpi_send_notice(struct comm_mpi *mpi, enum comm_mpi_notice_kind kind)
 {
     struct comm_mpi_notice *notice = &mpi->sent[kind];
     pthread_mutex_lock(&mpi->lock);
-    *notice = (struct comm_mpi_notice){mpi->comm.sequence, kind, atomic_load(&mpi->dead), ""};
+    *notice = (struct comm_mpi_notice){.sequence = mpi->comm.sequence, .kind = kind, .dead = atomic_load(&mpi->dead)};
     snprintf(notice->text, sizeof notice->text, "%s", mpi->message);
     for (int rank = 0; rank < mpi->comm.world; rank++)
         if (rank != mpi->comm.rank && rank != notice->dead)
             MPI_Isend(notice, sizeof *notice, MPI_BYTE, rank, 0, mpi->control, &mpi->notices[mpi->notice_count++]);
     pthread_mutex_unlock(&mpi->lock);
+}
+
+void comm_mpi_send_waits(struct comm_mpi *mpi, int peer)
+{
+    int done = 0;
+    if (MPI_Test(&mpi->waits_request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || !done)
+        return;
+    mpi->waits = (struct comm_mpi_notice){
+        .sequence = mpi->comm.sequence, .received = mpi->outboxes[peer].received, .kind = NOTICE_WAITS, .dead = -1};
+    MPI_Isend(&mpi->waits, sizeof mpi->waits, MPI_BYTE, peer, 0, mpi->control, &mpi->waits_request);
 }
 
 void comm_mpi_fail_everywhere(struct comm_mpi *mpi, int code, const char *message)
@@ -90,6 +101,11 @@ void comm_mpi_take_notices(struct comm_mpi *mpi)
             return;
         if (MPI_Mrecv(&notice, sizeof notice, MPI_BYTE, &message, MPI_STATUS_IGNORE) != MPI_SUCCESS)
             return;
+        if (notice.kind == NOTICE_WAITS) {
+            mpi->outboxes[status.MPI_SOURCE].waits_sequence = notice.sequence + 1;
+            mpi->outboxes[status.MPI_SOURCE].waits_received = notice.received;
+            continue;
+        }
         (notice.kind == NOTICE_LEFT ? note_leaving : note_failing)(mpi, status.MPI_SOURCE, notice.sequence);
         if (notice.dead >= 0 && notice.dead < mpi->comm.world && notice.dead != mpi->comm.rank)
             note_death(mpi, notice.dead);
@@ -119,4 +135,20 @@ void comm_mpi_find_leavers(struct comm_mpi *mpi)
                      comm_operation_name(mpi->operation));
             comm_mpi_fail_everywhere(mpi, ERR_PEER, text);
         }
+}
+
+void comm_mpi_find_waiters(struct comm_mpi *mpi)
+{
+    char text[192];
+    for (int rank = 0; rank < mpi->comm.world; rank++) {
+        const struct comm_mpi_outbox *box = &mpi->outboxes[rank];
+        if (box->waits_sequence == 0 || box->waits_sequence > mpi->comm.sequence || box->waits_received != box->sent)
+            continue;
+        snprintf(text, sizeof text,
+                 "the ranks disagree about collective %" PRIu64
+                 ": rank %d calls %s, while rank %d is in receive and waits for it",
+                 mpi->comm.sequence, mpi->comm.rank, comm_operation_name(mpi->operation), rank);
+        comm_mpi_fail_everywhere(mpi, ERR_INTERNAL, text);
+        return;
+    }
 }

@@ -360,6 +360,8 @@ static int provoke_message(struct comm *comm, const char *word)
         return ERR_NONE;
     if (odd && strcmp(word, "message-die") == 0)
         raise(SIGKILL);
+    if (odd && strcmp(word, "message-collective") == 0)
+        return comm_barrier(comm);
     if (odd)
         TRY(comm_send(comm, 0, 6, buffer, strcmp(word, "message-size") == 0 ? 9 : 8));
     else

@@ -163,9 +163,11 @@ Test(comm_mpi, a_message_that_is_not_the_expected_one_or_never_comes_is_an_error
     char output[16384];
     static const char *const words[][2] = {
         {"message-size", "rank 0 expects message 6 of 8 bytes from rank 1, which sends message 6 of 9 bytes"},
+        {"message-collective",
+         "the ranks disagree about collective 2: rank 1 calls barrier, while rank 0 is in receive and waits for it"},
         {"message-tag", "rank 0 expects message 7 of 8 bytes from rank 1, which sends message 6 of 8 bytes"},
     };
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         cr_expect_neq(start(2, words[i][0], output, sizeof output), 0, "%s", output);
         cr_expect_eq(times_said(output, words[i][1]), 2, "%s", output);
     }

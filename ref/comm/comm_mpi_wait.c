@@ -59,6 +59,7 @@ static int wait_for(struct comm_mpi *mpi, MPI_Request requests[], int count)
         if (tests % 16 == 15) {
             comm_mpi_take_notices(mpi);
             comm_mpi_find_leavers(mpi);
+            comm_mpi_find_waiters(mpi);
         }
         if (tests % 256 == 255)
             comm_mpi_find_deaths(mpi);

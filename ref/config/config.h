@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A DeepSpeed JSON configuration, checked key by key: an unknown, mistyped, out-of-range, contradictory or repeated key
 // is an error with file, line and key; a key without effect here is accepted and reported. Differences from DeepSpeed:
-//   - refuses unknown keys at the top level, which DeepSpeed ignores; numbers and booleans written as strings; and of
-//     hjson, which DeepSpeed reads, keys without quotes and values without commas
-//   - data_types.grad_accum_dtype defaults to fp32 when 16-bit gradients are accumulated over micro-steps, where
-//     DeepSpeed adds them in 16 bits
+//   - refuses unknown keys at the top level, which DeepSpeed ignores, and numbers and booleans written as strings
 //   - refuses "nvme" for the optimizer in stages 1 and 2, where DeepSpeed silently uses "cpu"
 //   - offload_optimizer.buffer_count on NVMe defaults to 5 where gradients are not on the host, as 4 may be too few
 //   - activation_checkpointing.cpu_checkpointing also turns checkpoints on; unknown keys of that section are refused

@@ -5,10 +5,10 @@
 
 #include <stddef.h>
 
-// Returns the text as JSON, with a zero behind it: comments (#, //, /* */) and commas before a closing bracket become
-// spaces, and a text that starts with a key gets the braces that hjson lets one omit. Values stay on their lines. Keys
-// without quotes and values without commas between them stay as they are, and are then refused as JSON. The caller
-// frees the result; null: no memory.
+// Returns the text as JSON, with a zero behind it: comments become spaces; keys and strings get their quotes, values
+// the commas between them, and the whole text its braces, where hjson (https://hjson.github.io/syntax.html, and the
+// Python package that DeepSpeed reads with) lets one omit them. Values stay on their lines. What hjson refuses stays as
+// it is from there on, and is then refused as JSON. The caller frees the result; null: no memory.
 char *config_json_of_hjson(const char *text, size_t bytes, size_t *out_bytes);
 
 #endif

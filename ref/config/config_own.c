@@ -97,13 +97,12 @@ struct mesh config_mesh(const struct config *config, int world)
 static int check_mesh(const struct config_doc *doc, const char *key, const struct config *config)
 {
     const struct mesh *mesh = &config->mesh;
-    if (mesh->expert > 1 && mesh_parts(mesh) > 1)
-        return config_doc_fail(doc, key,
-                               "has expert=%d beside tensor=%d and pipeline=%d, expected only one of the three above 1",
-                               mesh->expert, mesh->tensor, mesh->pipeline);
-    if (mesh->expert > 1 && mesh->replicate > 1 && config->stage > 0)
-        return config_doc_fail(doc, key, "has replicate=%d beside expert=%d, expected one of them to be 1",
-                               mesh->replicate, mesh->expert);
+    if (mesh->replicate > 1 && mesh->shard % mesh->expert != 0 && config->stage > 0)
+        return config_doc_fail(
+            doc, key,
+            "has expert=%d beside replicate=%d and shard=%d, expected a divisor of the shard group's "
+            "ranks: every replica has all experts",
+            mesh->expert, mesh->replicate, mesh->shard);
     if (mesh->expert > 1 && config->reduction_group > 0)
         return config_doc_fail(doc, "zerogauge.reduction_group",
                                "is %zu beside a mesh with expert=%d, expected one of them: a mesh sums in its own "
@@ -126,10 +125,13 @@ static int check_mesh(const struct config_doc *doc, const char *key, const struc
                                "groups",
                                config->reduction_group, mesh->replicate);
     bool kept = config->accumulation_dtype == config->precision || config->accumulation_dtype == DTYPE_FP32;
-    if (mesh->replicate > 1 && mesh->shard == 1 && !kept)
+    // A group of one rounds nothing.
+    bool alone = mesh->shard == 1 || mesh->shard == mesh->expert;
+    if (mesh->replicate > 1 && alone && !kept)
         return config_doc_fail(doc, "data_types.grad_accum_dtype",
-                               "is \"%s\", expected \"%s\" or \"fp32\" with shard=1",
-                               dtype_name(config->accumulation_dtype), dtype_name(config->precision));
+                               "is \"%s\", expected \"%s\" or \"fp32\" with shard=%d%s",
+                               dtype_name(config->accumulation_dtype), dtype_name(config->precision), mesh->shard,
+                               mesh->shard > 1 ? " and as many ranks that share the experts" : "");
     return ERR_NONE;
 }
 

@@ -108,10 +108,9 @@ static int resolve_precision(const struct config_doc *doc, struct config *out)
     if (param != model)
         return config_doc_fail(doc, PARAM, "is \"%s\", expected \"%s\", as fp16.enabled and bf16.enabled say",
                                dtype_name(param), dtype_name(model));
-    enum dtype sums = out->accumulation > 1 ? DTYPE_FP32 : model;
     out->precision = model;
     out->communication_dtype = dtype_at(doc, "communication_data_type", model);
-    out->accumulation_dtype = dtype_at(doc, ACCUMULATE, sums);
+    out->accumulation_dtype = dtype_at(doc, ACCUMULATE, model);
     if (out->stage == 0 && out->accumulation_dtype != model && out->accumulation_dtype != DTYPE_FP32)
         return config_doc_fail(doc, ACCUMULATE, "is \"%s\", expected \"%s\" or \"fp32\" in stage 0",
                                dtype_name(out->accumulation_dtype), dtype_name(model));

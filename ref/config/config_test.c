@@ -119,7 +119,7 @@ Test(config, overlap_is_on_by_default_only_in_stage_3)
     cr_expect(load_body("'zero_optimization': {'stage': 1, 'overlap_comm': true}").overlap_comm);
 }
 
-Test(config, dtypes_follow_the_model_and_accumulation_is_fp32_over_micro_steps)
+Test(config, dtypes_follow_the_model_over_micro_steps_too)
 {
     struct config one = load_body("'bf16': {'enabled': true}");
     cr_expect_eq(one.precision, DTYPE_BF16);
@@ -127,14 +127,14 @@ Test(config, dtypes_follow_the_model_and_accumulation_is_fp32_over_micro_steps)
     cr_expect_eq(one.accumulation_dtype, DTYPE_BF16);
     cr_expect(one.check_overflow);
     struct config two = load_body("'bf16': {'enabled': true}, 'gradient_accumulation_steps': 2");
-    cr_expect_eq(two.accumulation_dtype, DTYPE_FP32);
+    cr_expect_eq(two.accumulation_dtype, DTYPE_BF16);
     cr_expect_eq(two.communication_dtype, DTYPE_BF16);
     struct config written = load_body("'bf16': {'enabled': true, 'check_grad_overflow': false}, "
                                       "'zero_optimization': {'stage': 2}, 'communication_data_type': 'fp32', "
                                       "'gradient_accumulation_steps': 2, "
-                                      "'data_types': {'grad_accum_dtype': 'bf16', 'param_dtype': 'bf16'}");
+                                      "'data_types': {'grad_accum_dtype': 'fp32', 'param_dtype': 'bf16'}");
     cr_expect_eq(written.communication_dtype, DTYPE_FP32);
-    cr_expect_eq(written.accumulation_dtype, DTYPE_BF16);
+    cr_expect_eq(written.accumulation_dtype, DTYPE_FP32);
     cr_expect_not(written.check_overflow);
 }
 

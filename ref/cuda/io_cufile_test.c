@@ -102,7 +102,7 @@ static struct io_pool *open_pool(int thread_count, int depth, size_t block_bytes
 static int transfer(struct io_pool *pool, struct trial *trial, bool write)
 {
     trial->write = write;
-    return io_pool_transfer(pool, &(struct io_transfer){trial->bytes, locate, NULL, trial});
+    return io_pool_transfer(pool, &(struct io_transfer){trial->bytes, locate, NULL, trial, NULL});
 }
 
 // Expects each block of the files where `place` locates it, read through the host.

@@ -136,13 +136,18 @@ static int serial_issue(struct executor *executor, struct operation *operation)
     return code;
 }
 
-static void serial_nothing(struct executor *executor)
+static void serial_wait(struct executor *executor, const struct executor_span spans[], size_t span_count)
+{
+    (void)executor, (void)spans, (void)span_count;
+}
+
+static void serial_close(struct executor *executor)
 {
     (void)executor;
 }
 
-static const struct executor_mode_operations executor_mode_serial = {serial_open, serial_issue, serial_nothing,
-                                                                     serial_nothing};
+static const struct executor_mode_operations executor_mode_serial = {serial_open, serial_issue, serial_wait,
+                                                                     serial_close};
 
 int executor_open(struct executor_schedule schedule, int rank, struct tier *tier, executor_failed *failed,
                   void *context, struct executor **out)
@@ -194,9 +199,16 @@ int executor_issue(struct executor *executor, const struct executor_operation *o
 
 int executor_wait(struct executor *executor)
 {
-    executor->mode->wait(executor);
+    executor->mode->wait(executor, NULL, 0);
     assert(executor->pending_count == 0);
     executor_arena_reset(executor);
+    return first_error(executor);
+}
+
+int executor_wait_for(struct executor *executor, const struct executor_span spans[], size_t span_count)
+{
+    assert(spans);
+    executor->mode->wait(executor, spans, span_count);
     return first_error(executor);
 }
 
@@ -204,7 +216,7 @@ void executor_close(struct executor *executor)
 {
     if (!executor)
         return;
-    executor->mode->wait(executor);
+    executor->mode->wait(executor, NULL, 0);
     executor->mode->close(executor);
     executor_arena_reset(executor);
     free(executor->arena);

@@ -14,7 +14,7 @@
 //   dry        touches no data and takes no time: it counts the bytes that each operation would move, and a simulated
 //              clock gives each its begin and end (executor_dry.h)
 //
-// From an operation's issue to the next wait the executor owns its spans. Operations issue no operations.
+// From an operation's issue to the wait that includes it the executor owns its spans. Operations issue no operations.
 #ifndef ZG_EXECUTOR_H
 #define ZG_EXECUTOR_H
 
@@ -103,6 +103,10 @@ int executor_issue(struct executor *executor, const struct executor_operation *o
 
 // Returns when all issued operations are complete; returns the error of the first that failed.
 int executor_wait(struct executor *executor);
+
+// The same for the operations that an operation with these spans, issued now, would run after: when it returns, the
+// caller may access them. All others go on.
+int executor_wait_for(struct executor *executor, const struct executor_span spans[], size_t span_count);
 
 // Waits, then frees. Null-safe.
 void executor_close(struct executor *executor);

@@ -77,10 +77,12 @@ static void delay(struct chaos *chaos)
     nanosleep(&duration, NULL);
 }
 
-static void chaos_wait(struct executor *executor)
+static void chaos_wait(struct executor *executor, const struct executor_span spans[], size_t span_count)
 {
     struct chaos *chaos = executor->state;
-    while (executor->pending_count > 0) {
+    uint64_t after[LANE_COUNT];
+    executor_find_after(executor, spans, span_count, after);
+    while (!executor_reached(executor, after)) {
         enum lane lane = choose(executor, chaos);
         if (executor->code == ERR_NONE) {
             delay(chaos);

@@ -45,21 +45,19 @@ static long later(const struct dry *dry, long a, long b)
     return end_of(dry, b) > end_of(dry, a) ? b : a;
 }
 
-// Finds the last to end of the events that the operation waits for.
-static int find_after(struct dry *dry, const struct operation *operation, long *out)
+// Replaces *after by the last to end of it and the events that an operation with these spans waits for.
+static int find_after(struct dry *dry, const struct executor_span spans[], size_t span_count, long *after)
 {
-    long after = later(dry, dry->last, dry->newest[operation->lane]);
-    for (size_t i = 0; i < operation->span_count; i++) {
-        const struct executor_span *span = &operation->spans[i];
+    for (size_t i = 0; i < span_count; i++) {
+        const struct executor_span *span = &spans[i];
         struct reach_range *range;
         TRY(reach_cover(&dry->reach, span, &range));
         for (; range && range->begin < (uintptr_t)span->address + span->bytes; range = range->next[0]) {
-            after = later(dry, after, range->writer);
+            *after = later(dry, *after, range->writer);
             if (span->access & EXECUTOR_WRITE)
-                after = later(dry, after, range->reader);
+                *after = later(dry, *after, range->reader);
         }
     }
-    *out = after;
     return ERR_NONE;
 }
 
@@ -105,10 +103,10 @@ static int dry_issue(struct executor *executor, struct operation *operation)
                                                 .work_bytes = operation->work_bytes,
                                                 .ranks = operation->ranks,
                                                 .stride = operation->stride};
-    long number = (long)dry->event_count, after;
+    long number = (long)dry->event_count, after = later(dry, dry->last, dry->newest[operation->lane]);
     double seconds = dry->seconds ? dry->seconds(dry->context, &declared) : 0;
     assert(seconds >= 0);
-    TRY(find_after(dry, operation, &after));
+    TRY(find_after(dry, operation->spans, operation->span_count, &after));
     uint64_t begin_ns = end_of(dry, after);
     const struct executor_event event = {.name = operation->name,
                                          .lane = operation->lane,
@@ -127,10 +125,13 @@ static int dry_issue(struct executor *executor, struct operation *operation)
     return ERR_NONE;
 }
 
-static void dry_wait(struct executor *executor)
+static void dry_wait(struct executor *executor, const struct executor_span spans[], size_t span_count)
 {
     struct dry *dry = executor->state;
-    for (int lane = 0; lane < LANE_COUNT; lane++)
+    int code = find_after(dry, spans, span_count, &dry->last);
+    if (code != ERR_NONE)
+        executor_fail(executor, code);
+    for (int lane = 0; !spans && lane < LANE_COUNT; lane++)
         dry->last = later(dry, dry->last, dry->newest[lane]);
 }
 

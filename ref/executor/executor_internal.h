@@ -9,8 +9,11 @@
 
 enum { EXECUTOR_MESSAGE_BYTES = 2048 };
 
-// An issued operation. It, its arguments and its spans stay in the executor's arena until the next wait.
+struct executor_chunk;
+
+// An issued operation. It, its arguments and its spans lie in a chunk of the executor's arena.
 struct operation {
+    struct executor_chunk *chunk;
     struct operation *later;    // on the same lane
     struct operation *earlier;  // on the same lane; null when that is complete
     const char *name;
@@ -42,14 +45,13 @@ struct executor_lane {
     size_t interval_count, interval_capacity;
 };
 
-struct executor_chunk;
-
-// The functions of a mode. issue takes an operation in the arena; wait returns when no operation is pending; close,
-// after a wait, frees what open allocated.
+// The functions of a mode. issue takes an operation in the arena; wait returns when no operation is pending that an
+// operation with these spans would run after, or with null spans when none is pending; close, after such a wait, frees
+// what open allocated.
 struct executor_mode_operations {
     int (*open)(struct executor *executor, uint64_t seed);
     int (*issue)(struct executor *executor, struct operation *operation);
-    void (*wait)(struct executor *executor);
+    void (*wait)(struct executor *executor, const struct executor_span spans[], size_t span_count);
     void (*close)(struct executor *executor);
 };
 
@@ -79,6 +81,13 @@ struct operation *executor_copy(struct executor *executor, const struct executor
 // Derives the operation's dependencies on the pending ones, and appends it to its lane. Where threads share the
 // executor, the caller holds the lock for this, executor_ready and executor_complete.
 void executor_enqueue(struct executor *executor, struct operation *operation);
+
+// How many operations each lane must have completed before one with these spans may run; with null spans: all.
+void executor_find_after(const struct executor *executor, const struct executor_span spans[], size_t span_count,
+                         uint64_t after[LANE_COUNT]);
+
+// True if each lane has completed that many operations.
+bool executor_reached(const struct executor *executor, const uint64_t after[LANE_COUNT]);
 
 // The lane's oldest operation if its dependencies are complete; null otherwise.
 struct operation *executor_ready(const struct executor *executor, enum lane lane);

@@ -21,7 +21,8 @@ struct overlap_lane {
 
 struct overlap {
     pthread_mutex_t lock;  // guards the executor's lanes and all fields below
-    pthread_cond_t drained;
+    pthread_cond_t reached;
+    const uint64_t *awaited;  // by lane: completed operations that the owner waits for; null: it does not wait
     bool closing;
     struct overlap_lane lanes[LANE_COUNT];
 };
@@ -33,7 +34,7 @@ static int overlap_open(struct executor *executor, uint64_t seed)
     if (!overlap)
         return err_set(ERR_MEMORY, "executor: no memory for its bookkeeping");
     pthread_mutex_init(&overlap->lock, NULL);
-    pthread_cond_init(&overlap->drained, NULL);
+    pthread_cond_init(&overlap->reached, NULL);
     for (int lane = 0; lane < LANE_COUNT; lane++) {
         overlap->lanes[lane] = (struct overlap_lane){.executor = executor, .lane = (enum lane)lane};
         pthread_cond_init(&overlap->lanes[lane].ready, NULL);
@@ -81,8 +82,8 @@ static void *run_lane(void *argument)
         pthread_mutex_lock(&overlap->lock);
         executor_complete(executor, self->lane);
         wake_ready(executor);
-        if (executor->pending_count == 0)
-            pthread_cond_signal(&overlap->drained);
+        if (overlap->awaited && executor_reached(executor, overlap->awaited))
+            pthread_cond_signal(&overlap->reached);
     }
     pthread_mutex_unlock(&overlap->lock);
     return NULL;
@@ -107,12 +108,16 @@ static int overlap_issue(struct executor *executor, struct operation *operation)
     return ERR_NONE;
 }
 
-static void overlap_wait(struct executor *executor)
+static void overlap_wait(struct executor *executor, const struct executor_span spans[], size_t span_count)
 {
     struct overlap *overlap = executor->state;
+    uint64_t after[LANE_COUNT];
     pthread_mutex_lock(&overlap->lock);
-    while (executor->pending_count > 0)
-        pthread_cond_wait(&overlap->drained, &overlap->lock);
+    executor_find_after(executor, spans, span_count, after);
+    overlap->awaited = after;
+    while (!executor_reached(executor, after))
+        pthread_cond_wait(&overlap->reached, &overlap->lock);
+    overlap->awaited = NULL;
     pthread_mutex_unlock(&overlap->lock);
 }
 
@@ -129,7 +134,7 @@ static void overlap_close(struct executor *executor)
             pthread_join(overlap->lanes[lane].thread, NULL);
         pthread_cond_destroy(&overlap->lanes[lane].ready);
     }
-    pthread_cond_destroy(&overlap->drained);
+    pthread_cond_destroy(&overlap->reached);
     pthread_mutex_destroy(&overlap->lock);
     free(overlap);
 }

@@ -2,6 +2,8 @@
 // Programs of operations give the same bits and keep the order of their lanes in every mode.
 #include "ref/executor/executor_trial.h"
 
+#include "base/clock.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,7 +73,21 @@ static int mix(void *arguments)
     return ERR_NONE;
 }
 
-// Issues the program of this seed, with a wait now and then. Pauses only bring out more of the possible orders.
+// Waits until a region may be written, and writes it.
+static void take_turn(const struct machine *machine, struct executor *executor, unsigned *seed)
+{
+    int region = rand_r(seed) % REGIONS;
+    size_t from = (size_t)rand_r(seed) % REGION_WORDS[region];
+    size_t count = 1 + (size_t)rand_r(seed) % (REGION_WORDS[region] - from);
+    uint32_t *words = machine->regions[region] + from;
+    const struct executor_span span = {words, count * sizeof *words, EXECUTOR_READ_WRITE};
+    cr_assert_eq(executor_wait_for(executor, &span, 1), ERR_NONE, "%s", err_message());
+    for (size_t i = 0; i < count; i++)
+        words[i] = words[i] * 16777619u + (uint32_t)i;
+}
+
+// Issues the program of this seed, with a wait now and then, for everything or for a region. Pauses only bring out more
+// of the possible orders.
 static void play(const struct machine *machine, struct executor *executor, unsigned seed, int length, bool pauses)
 {
     for (int i = 0; i < length; i++) {
@@ -89,6 +105,8 @@ static void play(const struct machine *machine, struct executor *executor, unsig
             self.pause_us = 1 + (unsigned)i % 300;
         cr_assert_eq(executor_issue(executor, &operation), ERR_NONE, "%s", err_message());
         memset(&self, 0xdd, sizeof self);
+        if (rand_r(&seed) % 8 == 0)
+            take_turn(machine, executor, &seed);
         if (rand_r(&seed) % 40 == 0)
             cr_assert_eq(executor_wait(executor), ERR_NONE, "%s", err_message());
     }
@@ -110,6 +128,39 @@ static bool same_bits_as_serial(struct executor_schedule schedule, unsigned seed
     machine_close(&expected);
     machine_close(&machine);
     return equal;
+}
+
+static int run_sleep(void *arguments)
+{
+    usleep(*(useconds_t *)arguments);
+    return ERR_NONE;
+}
+
+// A wait for memory does not wait for operations that leave it alone: one of them goes on for a second.
+Test(executor, a_wait_for_spans_leaves_other_operations_running)
+{
+    char mine, others;
+    struct executor *executor = open_executor(OVERLAP, 0, NULL);
+    const struct executor_span spans[] = {{&mine, 1, EXECUTOR_READ}, {&others, 1, EXECUTOR_WRITE}};
+    const useconds_t pauses[] = {1000, 1000000};
+    for (int i = 0; i < 2; i++) {
+        const struct executor_operation sleep = {.name = "sleep",
+                                                 .lane = i ? LANE_NVME_WRITE : LANE_CPU,
+                                                 .run = run_sleep,
+                                                 .arguments = &pauses[i],
+                                                 .arguments_bytes = sizeof pauses[i],
+                                                 .spans = &spans[i],
+                                                 .span_count = 1};
+        cr_assert_eq(executor_issue(executor, &sleep), ERR_NONE);
+    }
+    uint64_t begin_ns = clock_now_ns();
+    const struct executor_span read = {&mine, 1, EXECUTOR_READ}, write = {&mine, 1, EXECUTOR_WRITE};
+    cr_assert_eq(executor_wait_for(executor, &read, 1), ERR_NONE);
+    cr_assert_eq(executor_wait_for(executor, &write, 1), ERR_NONE);
+    cr_expect_lt(clock_now_ns() - begin_ns, 900000000u);
+    cr_assert_eq(executor_wait(executor), ERR_NONE);
+    cr_expect_geq(clock_now_ns() - begin_ns, 900000000u);
+    executor_close(executor);
 }
 
 Test(executor, concurrent_lanes_give_the_bits_of_serial)

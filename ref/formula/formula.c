@@ -18,8 +18,8 @@ static struct terms terms_of(const struct stage *stage, int rank)
         .micro_steps = config->accumulation,
         .rank = mesh_index_in(&stage->mesh, MESH_SHARD, rank),
         .experts = (uint64_t)stage->mesh.expert,
-        .expert_ranks = (uint64_t)mesh_group_size(&stage->mesh, MESH_EXPERT_DATA),
-        .expert_rank = mesh_index_in(&stage->mesh, MESH_EXPERT_DATA, rank),
+        .expert_ranks = (uint64_t)(stage->mesh.shard / stage->mesh.expert),
+        .expert_rank = mesh_index_in(&stage->mesh, MESH_SHARD, rank) / stage->mesh.expert,
         .replicas = (uint64_t)stage->mesh.replicate,
         .secondary_ranks = (uint64_t)config->secondary_ranks,
         .replica = (uint64_t)mesh_index_in(&stage->mesh, MESH_REPLICATE, rank),
@@ -100,14 +100,16 @@ const char *formula_memory_text(const struct config *config, enum ledger_tier ti
 
 const char *formula_traffic_text(const struct stage *stage)
 {
-    // By stage 3 and hpZ, without replicas, with them, and with expert parallelism.
-    static const char *const texts[3][3] = {
+    // By stage 3 and hpZ, without replicas and with them, and the same with expert parallelism.
+    static const char *const texts[4][3] = {
         {"2 Psi (N-1)/N elements", "3 Psi (N-1)/N elements", "2 Psi (N-1)/N + Psi (P-1)/P elements"},
         {"2 Psi (S-1)/S + 2 Psi/S (R-1)/R elements", "3 Psi (S-1)/S + 2 Psi/S (R-1)/R elements",
          "2 Psi (S-1)/S + Psi (P-1)/P + 2 Psi/S (R-1)/R elements"},
         {"2 Psi_d (N-1)/N + 2 Psi_e (1/E-1/N) elements", "3 Psi_d (N-1)/N + 3 Psi_e (1/E-1/N) elements", NULL},
+        {"2 Psi_d (S-1)/S + 2 Psi_e (1/E-1/S) + 2 Psi/S (R-1)/R elements",
+         "3 Psi_d (S-1)/S + 3 Psi_e (1/E-1/S) + 2 Psi/S (R-1)/R elements", NULL},
     };
     const struct config *config = stage->setting.config;
-    return texts[stage->mesh.expert > 1 ? 2 : stage->mesh.replicate > 1]
+    return texts[2 * (stage->mesh.expert > 1) + (stage->mesh.replicate > 1)]
                 [(config->stage == 3) + (config->secondary_ranks > 1)];
 }

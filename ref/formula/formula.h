@@ -12,10 +12,11 @@
 
 struct formula {
     uint64_t held_bytes[TIER_COUNT][KIND_COUNT];
-    uint64_t step_bytes[LANE_COUNT][OPERATION_COUNT];      // moved by this rank in every step,
-    uint64_t applied_bytes[LANE_COUNT][OPERATION_COUNT];   // in every step that is not skipped,
-    uint64_t redone_bytes[LANE_COUNT][OPERATION_COUNT];    // where speculative updates are made again,
-    uint64_t returned_bytes[LANE_COUNT][OPERATION_COUNT];  // and whenever an update's parameters reach the model
+    uint64_t step_bytes[LANE_COUNT][OPERATION_COUNT];       // moved by this rank in every step,
+    uint64_t applied_bytes[LANE_COUNT][OPERATION_COUNT];    // in every step that is not skipped,
+    uint64_t rescanned_bytes[LANE_COUNT][OPERATION_COUNT];  // where the norm reads gradients on NVMe,
+    uint64_t redone_bytes[LANE_COUNT][OPERATION_COUNT];     // where speculative updates are made again,
+    uint64_t returned_bytes[LANE_COUNT][OPERATION_COUNT];   // and whenever an update's parameters reach the model
 };
 
 // For rank `rank` of the stage's world, which holds activation_bytes for the model's run and sends report_bytes

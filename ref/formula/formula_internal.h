@@ -14,7 +14,7 @@ struct terms {
     uint64_t ranks, micro_steps;  // ranks: N, or the S of a shard group
     int rank;                     // in the shard group
     uint64_t experts;             // E: ranks that hold all experts together
-    uint64_t expert_ranks;        // ranks with this rank's experts, and this rank among them
+    uint64_t expert_ranks;        // ranks of a shard group with this rank's experts, and this rank among them
     int expert_rank;
     uint64_t replicas, replica;  // R groups, and this rank's one
     uint64_t secondary_ranks;    // P of hpZ; 0: there is no second copy

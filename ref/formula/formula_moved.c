@@ -21,10 +21,10 @@ static uint64_t sub_group_blocks(const struct terms *t, int bucket, uint64_t ele
 
 // Bytes of an element of a gradient that leaves the device: c, or p where a shard group of one keeps its micro-steps'
 // gradients as they are until it adds those of the replicas.
-static uint64_t leaving_bytes(const struct terms *t)
+static uint64_t leaving_bytes(const struct terms *t, const struct bucket *bucket)
 {
     bool kept = t->stage->operations->reduces_each_micro_step && t->micro_steps > 1;
-    return kept && t->ranks == 1 && t->replicas > 1 ? t->p : t->c;
+    return kept && bucket_ranks(t, bucket) == 1 && t->replicas > 1 ? t->p : t->c;
 }
 
 // Gradients on their way to where they are kept. On NVMe g bytes are written, and read again to add to them.
@@ -34,12 +34,12 @@ static void gradient_traffic(const struct terms *t, int bucket, uint64_t times, 
     uint64_t own = own_elements(t, &t->stage->layout.buckets[bucket]);
     if (placement->gradient_tier == TIER_DEVICE)
         return;
-    copy(f->step_bytes, LANE_D2H, times * leaving_bytes(t) * own);
+    copy(f->step_bytes, LANE_D2H, times * leaving_bytes(t, &t->stage->layout.buckets[bucket]) * own);
     if (placement->gradient_tier != TIER_NVME)
         return;
     copy(f->step_bytes, LANE_NVME_WRITE, times * blocks(t->g * own));
     copy(f->step_bytes, LANE_NVME_READ, (times - 1) * blocks(t->g * own));
-    copy(f->applied_bytes, LANE_NVME_READ, sub_group_blocks(t, bucket, t->g));  // for the norm
+    copy(f->rescanned_bytes, LANE_NVME_READ, sub_group_blocks(t, bucket, t->g));
 }
 
 // States on NVMe on their way to Adam and back, with gradients and parameters there.

@@ -21,6 +21,7 @@ struct gpt_experts {
     size_t count;                 // 0: a plain MLP
     size_t top;                   // experts of a token: 1 or 2
     size_t capacity_thousandths;  // slots of an expert: capacity x top x tokens / experts
+    size_t aux_loss_thousandths;  // coefficient of the loss that balances them (gpt_route.h); 0: there is none
 };
 
 struct gpt_shape {
@@ -46,8 +47,8 @@ struct gpt_shape {
 // the whole matrices', so that training begins with the same function for any number of tiles.
 //
 // With experts a block's MLP is h.0.mlp.router.weight and, for each expert, h.0.mlp.experts.0.c_fc.{weight,bias} and
-// h.0.mlp.experts.0.c_proj.{weight,bias}. A part of expert parallelism (part.h) has some of the experts. ERR_USAGE for
-// experts beside tiles, blocks or adapters.
+// h.0.mlp.experts.0.c_proj.{weight,bias}. A part of expert parallelism (part.h) has some of the experts. Adapters
+// belong to attention's modules alone. ERR_USAGE for experts beside tiles, and for adapters of experts.
 //
 // With more than one product block, a power of two, products are made block by block (gpt_cut.h): c_attn by blocks of
 // heads, c_fc of hidden channels, the head of the vocabulary, each block's columns by themselves; and the products over

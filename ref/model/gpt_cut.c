@@ -10,6 +10,7 @@
 #include "ref/model/gpt_cut.h"
 
 #include "base/err.h"
+#include "ref/arithmetic/accelerator.h"
 #include "ref/comm/comm.h"
 
 #include <assert.h>
@@ -19,16 +20,30 @@ bool pass_is_cut(const struct gpt_pass *pass)
     return pass->shape->product_blocks > 1;
 }
 
-// Matrices of a block whose columns are cut; the others' rows are.
-static bool has_columns_cut(int index)
+// A matrix's role in a block; an expert's is that of the MLP's. BLOCK_PARAMS: the router, whose products are whole.
+static int role_of(const struct gpt_pass *pass, int index)
 {
-    return index == QKV_WEIGHT || index == FC_WEIGHT;
+    if (pass->shape->experts.count == 0 || index < ROUTER_WEIGHT)
+        return index;
+    return index == ROUTER_WEIGHT ? BLOCK_PARAMS : FC_WEIGHT + (index - ROUTER_WEIGHT - 1) % EXPERT_PARAMS;
 }
 
-// The blocks of columns of a matrix: QKV has three for each block of heads, in the order of its columns.
-static size_t column_blocks(const struct gpt_pass *pass, int index)
+static bool is_over_blocks(const struct gpt_pass *pass, int index)
 {
-    return (index == QKV_WEIGHT ? 3 : 1) * pass->blocks;
+    return pass_is_cut(pass) && role_of(pass, index) < BLOCK_PARAMS;
+}
+
+// Matrices of a block whose columns are cut; the others' rows are.
+static bool has_columns_cut(const struct gpt_pass *pass, int index)
+{
+    int role = role_of(pass, index);
+    return role == QKV_WEIGHT || role == FC_WEIGHT;
+}
+
+// The runs of columns that a block has of a matrix: QKV has three, in the order of its columns.
+static size_t runs_of(const struct gpt_pass *pass, int index)
+{
+    return role_of(pass, index) == QKV_WEIGHT ? 3 : 1;
 }
 
 struct matmul_operand pass_operand(const struct gpt_pass *pass, const void *data, size_t element, size_t stride,
@@ -37,8 +52,7 @@ struct matmul_operand pass_operand(const struct gpt_pass *pass, const void *data
     return (struct matmul_operand){(const char *)data + element * pass->operand_bytes, stride, transposed};
 }
 
-// `width` columns of a result from `column` on.
-static struct gpt_result columns(const struct gpt_pass *pass, struct gpt_result result, size_t column, size_t width)
+struct gpt_result pass_columns(const struct gpt_pass *pass, struct gpt_result result, size_t column, size_t width)
 {
     size_t bytes = result.is_operand ? pass->operand_bytes : sizeof(float);
     result.data = (char *)result.data + column * bytes;
@@ -49,21 +63,21 @@ static struct gpt_result columns(const struct gpt_pass *pass, struct gpt_result 
 
 static float *partial(const struct gpt_pass *pass, size_t level)
 {
-    return pass->memory + pass->at.partials + level * pass->rows * pass->width;
+    return pass->memory + pass->at.partials + level * pass->at.partial;
 }
 
 // Leaves the sum of a subtree in the level's partial sum; higher levels are scratch.
-static void sum_subtree(const struct gpt_pass *pass, const struct gpt_blocks *blocks, size_t first, size_t count,
-                        size_t level)
+static void sum_subtree(const struct gpt_pass *pass, const struct gpt_blocks *blocks, size_t out_width, size_t first,
+                        size_t count, size_t level)
 {
     float *sum = partial(pass, level), *other = partial(pass, level + 1);
     if (count == 1) {
-        blocks->make(pass, blocks, first, (struct gpt_result){.data = sum, .width = pass->width});
+        blocks->make(pass, blocks, first, (struct gpt_result){.data = sum, .width = out_width});
         return;
     }
-    sum_subtree(pass, blocks, first, count / 2, level);
-    sum_subtree(pass, blocks, first + count / 2, count / 2, level + 1);
-    for (size_t i = 0; i < pass->rows * pass->width; i++)
+    sum_subtree(pass, blocks, out_width, first, count / 2, level);
+    sum_subtree(pass, blocks, out_width, first + count / 2, count / 2, level + 1);
+    for (size_t i = 0; i < pass->rows * out_width; i++)
         sum[i] += other[i];
 }
 
@@ -75,10 +89,10 @@ void pass_fold_tree(float *slices, size_t slice_count, size_t stride)
                 slices[i * stride + k] += slices[(i + apart) * stride + k];
 }
 
-static int exchange(const struct gpt_pass *pass, float *sum)
+static int exchange(const struct gpt_pass *pass, float *sum, size_t total)
 {
     struct comm *comm = pass->run->tensor_comm;
-    size_t world = (size_t)comm_world(comm), rank = (size_t)comm_rank(comm), total = pass->rows * pass->width;
+    size_t world = (size_t)comm_world(comm), rank = (size_t)comm_rank(comm);
     size_t counts[world], offsets[world], own_counts[world], own_offsets[world], used = 0;
     for (size_t i = 0; i < world; i++) {
         counts[i] = total / world + (i < total % world);
@@ -95,28 +109,32 @@ static int exchange(const struct gpt_pass *pass, float *sum)
     return comm_all_gather(comm, slices, sum, counts, offsets, DTYPE_FP32);
 }
 
-float *pass_sum_parts(const struct gpt_pass *pass)
+float *pass_sum_parts(const struct gpt_pass *pass, size_t out_width)
 {
     struct model_run *run = pass->run;
     float *sum = partial(pass, 0);
     if (pass->parts > 1 && run->code == ERR_NONE)
-        run->code = run->tensor_comm ? exchange(pass, sum)
+        run->code = run->tensor_comm ? exchange(pass, sum, pass->rows * out_width)
                                      : err_set(ERR_INTERNAL, "a part of %s runs without the others", run->model->name);
     return sum;
 }
 
-float *pass_sum_blocks(const struct gpt_pass *pass, const struct gpt_blocks *blocks)
+float *pass_sum_blocks(const struct gpt_pass *pass, const struct gpt_blocks *blocks, size_t out_width)
 {
-    sum_subtree(pass, blocks, 0, pass->blocks, 0);
-    return pass_sum_parts(pass);
+    assert(pass->rows * out_width <= pass->at.partial);
+    sum_subtree(pass, blocks, out_width, 0, pass->blocks, 0);
+    return pass_sum_parts(pass, out_width);
 }
 
-static void sum_into(const struct gpt_pass *pass, const struct gpt_blocks *blocks, struct gpt_result out)
+void pass_sum_into(const struct gpt_pass *pass, const struct gpt_blocks *blocks, struct gpt_result out)
 {
-    assert(!out.is_operand && out.width == pass->width);
-    const float *sum = pass_sum_blocks(pass, blocks);
+    assert(!out.stride && !(out.is_operand && out.add));
+    size_t count = pass->rows * out.width;
+    const float *sum = pass_sum_blocks(pass, blocks, out.width);
     float *to = out.data;
-    for (size_t i = 0; i < pass->rows * pass->width; i++)
+    if (out.is_operand)
+        operand_round(pass->dtype, count, sum, out.data);
+    for (size_t i = 0; i < count && !out.is_operand; i++)
         to[i] = out.add ? to[i] + sum[i] : sum[i];
 }
 
@@ -133,7 +151,7 @@ static void make_rows_product(const struct gpt_pass *pass, const struct gpt_bloc
 static void make_columns_back(const struct gpt_pass *pass, const struct gpt_blocks *s, size_t block,
                               struct gpt_result out)
 {
-    size_t k = s->width / column_blocks(pass, s->index);
+    size_t k = s->width / (s->runs * pass->blocks);
     for (size_t column = block * k; column < s->width; column += k * pass->blocks) {
         pass_product(pass, pass->rows, k, pass_operand(pass, s->in, column, s->width, false),
                      pass_operand(pass, pass->weights[s->index], column, s->width, true), out);
@@ -144,51 +162,55 @@ static void make_columns_back(const struct gpt_pass *pass, const struct gpt_bloc
 static void multiply_blocks(const struct gpt_pass *pass, int index, const void *in, size_t in_width,
                             struct gpt_result out)
 {
-    if (!has_columns_cut(index)) {
-        sum_into(pass, &(struct gpt_blocks){make_rows_product, index, in, in_width}, out);
+    if (!has_columns_cut(pass, index)) {
+        pass_sum_into(pass, &(struct gpt_blocks){make_rows_product, index, in, in_width, 1}, out);
         return;
     }
-    size_t n = out.width / column_blocks(pass, index);
+    size_t n = out.width / (runs_of(pass, index) * pass->blocks);
     for (size_t column = 0; column < out.width; column += n)
         pass_product(pass, pass->rows, in_width, pass_operand(pass, in, 0, in_width, false),
-                     pass_operand(pass, pass->weights[index], column, out.width, false), columns(pass, out, column, n));
+                     pass_operand(pass, pass->weights[index], column, out.width, false),
+                     pass_columns(pass, out, column, n));
 }
 
 static void multiply_back_blocks(const struct gpt_pass *pass, int index, const void *out_gradient, size_t out_width,
                                  struct gpt_result in_gradient)
 {
-    if (has_columns_cut(index)) {
-        sum_into(pass, &(struct gpt_blocks){make_columns_back, index, out_gradient, out_width}, in_gradient);
+    if (has_columns_cut(pass, index)) {
+        const struct gpt_blocks blocks = {make_columns_back, index, out_gradient, out_width, runs_of(pass, index)};
+        pass_sum_into(pass, &blocks, in_gradient);
         return;
     }
     size_t n = in_gradient.width / pass->blocks;
     for (size_t column = 0; column < in_gradient.width; column += n)
         pass_product(pass, pass->rows, out_width, pass_operand(pass, out_gradient, 0, out_width, false),
                      pass_operand(pass, pass->weights[index], column * out_width, out_width, true),
-                     columns(pass, in_gradient, column, n));
+                     pass_columns(pass, in_gradient, column, n));
 }
 
-static void weight_gradient_blocks(const struct gpt_pass *pass, int index, const void *in, size_t in_width,
-                                   const void *out_gradient, size_t out_width)
+void pass_block_gradient(const struct gpt_pass *pass, const void *left, size_t left_width, size_t row_blocks,
+                         const void *right, size_t right_width, size_t column_blocks, float *target)
 {
-    if (!pass_wants(pass, index))
-        return;
-    float *target = pass_gradient(pass, index);
-    bool by_column = has_columns_cut(index);
-    size_t blocks = by_column ? column_blocks(pass, index) : pass->blocks;
-    size_t m = by_column ? in_width : in_width / blocks, n = by_column ? out_width / blocks : out_width;
-    for (size_t block = 0; block < blocks; block++) {
-        size_t row = by_column ? 0 : block * m, column = by_column ? block * n : 0;
-        pass_product(pass, m, pass->rows, pass_operand(pass, in, row, in_width, true),
-                     pass_operand(pass, out_gradient, column, out_width, false),
-                     (struct gpt_result){.data = target + row * out_width + column, .width = n, .stride = out_width});
-    }
-    pass_hand_over(pass, index, target);
+    size_t m = left_width / row_blocks, n = right_width / column_blocks;
+    for (size_t row = 0; row < left_width; row += m)
+        for (size_t column = 0; column < right_width; column += n)
+            pass_product(
+                pass, m, pass->rows, pass_operand(pass, left, row, left_width, true),
+                pass_operand(pass, right, column, right_width, false),
+                (struct gpt_result){.data = target + row * right_width + column, .width = n, .stride = right_width});
+}
+
+void pass_weight_gradient_into(const struct gpt_pass *pass, int index, const void *in, size_t in_width,
+                               const void *out_gradient, size_t out_width, float *target)
+{
+    bool is_cut = is_over_blocks(pass, index), by_column = is_cut && has_columns_cut(pass, index);
+    pass_block_gradient(pass, in, in_width, is_cut && !by_column ? pass->blocks : 1, out_gradient, out_width,
+                        by_column ? runs_of(pass, index) * pass->blocks : 1, target);
 }
 
 void pass_multiply(const struct gpt_pass *pass, int index, const void *in, size_t in_width, struct gpt_result out)
 {
-    if (pass_is_cut(pass)) {
+    if (is_over_blocks(pass, index)) {
         multiply_blocks(pass, index, in, in_width, out);
         return;
     }
@@ -199,7 +221,7 @@ void pass_multiply(const struct gpt_pass *pass, int index, const void *in, size_
 void pass_multiply_back(const struct gpt_pass *pass, int index, const void *out_gradient, size_t out_width,
                         struct gpt_result in_gradient)
 {
-    if (pass_is_cut(pass)) {
+    if (is_over_blocks(pass, index)) {
         multiply_back_blocks(pass, index, out_gradient, out_width, in_gradient);
         return;
     }
@@ -210,8 +232,12 @@ void pass_multiply_back(const struct gpt_pass *pass, int index, const void *out_
 void pass_weight_gradient(const struct gpt_pass *pass, int index, const void *in, size_t in_width,
                           const void *out_gradient, size_t out_width)
 {
-    if (pass_is_cut(pass)) {
-        weight_gradient_blocks(pass, index, in, in_width, out_gradient, out_width);
+    if (is_over_blocks(pass, index)) {
+        if (!pass_wants(pass, index))
+            return;
+        float *target = pass_gradient(pass, index);
+        pass_weight_gradient_into(pass, index, in, in_width, out_gradient, out_width, target);
+        pass_hand_over(pass, index, target);
         return;
     }
     pass_weight_product(pass, index, in_width, (struct matmul_operand){in, in_width, true}, out_gradient, out_width);

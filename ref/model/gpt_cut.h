@@ -9,20 +9,32 @@
 // True if the model has blocks.
 bool pass_is_cut(const struct gpt_pass *pass);
 
-// A sum over blocks of products of [rows][width]: make overwrites out with this rank's block-th term. The other fields
-// are make's.
+// A sum over blocks of products with rows of out_width floats: make overwrites out with this rank's block-th term. The
+// other fields are make's.
 struct gpt_blocks {
     void (*make)(const struct gpt_pass *pass, const struct gpt_blocks *blocks, size_t block, struct gpt_result out);
     int index;
     const void *in;
     size_t width;  // of in, all blocks of this rank
+    size_t runs;   // of columns that a block has of in, as far apart as its columns in all blocks; 3 for QKV
 };
 
 // Returns the sum over all blocks of all ranks. It lies in scratch memory, valid until the next sum.
-float *pass_sum_blocks(const struct gpt_pass *pass, const struct gpt_blocks *blocks);
+float *pass_sum_blocks(const struct gpt_pass *pass, const struct gpt_blocks *blocks, size_t out_width);
 
-// The same for this rank's partial sum, which is in that memory: [rows][width] floats at at.partials.
-float *pass_sum_parts(const struct gpt_pass *pass);
+// The same, written to out or added to it.
+void pass_sum_into(const struct gpt_pass *pass, const struct gpt_blocks *blocks, struct gpt_result out);
+
+// The same for this rank's partial sum, which is in that memory: [rows][out_width] floats at at.partials.
+float *pass_sum_parts(const struct gpt_pass *pass, size_t out_width);
+
+// target = left^T right, both with the pass's rows, block by block: left's columns in row_blocks, right's in
+// column_blocks.
+void pass_block_gradient(const struct gpt_pass *pass, const void *left, size_t left_width, size_t row_blocks,
+                         const void *right, size_t right_width, size_t column_blocks, float *target);
+
+// `width` columns of a result from `column` on.
+struct gpt_result pass_columns(const struct gpt_pass *pass, struct gpt_result result, size_t column, size_t width);
 
 // slices[0] = the sum of slice_count slices, a power of two, of `stride` floats, as a balanced tree. Overwrites them.
 void pass_fold_tree(float *slices, size_t slice_count, size_t stride);

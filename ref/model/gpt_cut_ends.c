@@ -42,7 +42,7 @@ void gpt_cut_embedding_forward(const struct gpt_pass *pass, const struct token_r
         for (size_t i = 0; i < width; i++)
             sum[r * width + i] += 0.0f;
     }
-    sum = pass_sum_parts(pass);
+    sum = pass_sum_parts(pass, width);
     for (size_t r = 0; r < pass->rows; r++) {
         size_t position = r % rows->length;
         dtype_widen(pass->dtype, (const char *)pass->weights[POSITION_WEIGHT] + position * width * bytes,
@@ -200,7 +200,7 @@ void gpt_cut_head_backward(const struct gpt_pass *pass, const struct token_rows 
                          (struct gpt_result){.data = target + row * width, .width = width});
         pass_hand_over(pass, HEAD_TOKEN_WEIGHT, target);
     }
-    const float *sum =
-        pass_sum_blocks(pass, &(struct gpt_blocks){make_normed_gradient, HEAD_TOKEN_WEIGHT, logits, pass->vocabulary});
+    const struct gpt_blocks blocks = {make_normed_gradient, HEAD_TOKEN_WEIGHT, logits, pass->vocabulary, 1};
+    const float *sum = pass_sum_blocks(pass, &blocks, width);
     memcpy(normed_gradient, sum, pass->rows * width * sizeof *sum);
 }

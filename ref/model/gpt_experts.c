@@ -9,6 +9,9 @@
 // rank by themselves, so that an answer, and a source's gradient of the expert's parameters, has the bits that the
 // source would compute itself. The gradient is the sum over sources: each rounded to the run's dtype, ranks ascending,
 // a left fold in fp32, one rounding.
+//
+// Tensor parallelism cuts every expert as it cuts an MLP: its ranks route the same tokens alike, and sum the partial
+// products of their blocks of an expert's hidden channels (gpt_cut.c).
 #include "ref/model/gpt_pass.h"
 #include "ref/model/gpt_route.h"
 
@@ -213,9 +216,9 @@ static void add_products(const struct expert_rows *rows, int weight, const float
 {
     const struct gpt_pass *pass = &rows->pass;
     float *product = pass->memory + pass->at.weight_gradient, *vector = pass->memory + pass->at.vectors;
-    pass_product(pass, in_width, pass->rows, (struct matmul_operand){in, in_width, true},
-                 (struct matmul_operand){out_gradient, out_width, false},
-                 (struct gpt_result){.data = product, .width = out_width});
+    if (!pass_wants(pass, index_of(rows, weight)))
+        return;
+    pass_weight_gradient_into(pass, index_of(rows, weight), in, in_width, out_gradient, out_width, product);
     add_source(rows, weight, in_width * out_width, product);
     rows_sum(pass->rows, out_width, pass->dtype, out_gradient, vector);
     add_source(rows, weight + 1, out_width, vector);
@@ -256,6 +259,9 @@ static void receive_gradients(const struct gpt_pass *pass, const float *returned
             to[j] += from[j];
     }
     gpt_route_back(&routes, pass->memory + pass->at.gate_gradients, logit_gradients);
+    if (pass->shape->experts.aux_loss_thousandths > 0)
+        gpt_route_balance(&routes, pass->loss_scale * (float)pass->shape->experts.aux_loss_thousandths / 1000.0f,
+                          logit_gradients);
     operand_round(pass->dtype, routes.rows * routes.expert_count, logit_gradients, logit_gradients);
     pass_weight_gradient(pass, ROUTER_WEIGHT, pass->normed, width, logit_gradients, routes.expert_count);
     pass_multiply_back(pass, ROUTER_WEIGHT, logit_gradients, routes.expert_count,

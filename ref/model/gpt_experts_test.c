@@ -6,7 +6,7 @@
 static struct gpt_shape shape_of(size_t experts, size_t top, size_t capacity_thousandths)
 {
     struct gpt_shape shape = odd_shape;
-    shape.experts = (struct gpt_experts){experts, top, capacity_thousandths};
+    shape.experts = (struct gpt_experts){experts, top, capacity_thousandths, 0};
     return shape;
 }
 
@@ -22,9 +22,13 @@ Test(gpt_experts, loss_agrees_with_a_plain_loop_in_double)
 
 Test(gpt_experts, gradients_agree_with_central_differences_in_double)
 {
-    const struct gpt_shape shapes[] = {shape_of(3, 1, 700), shape_of(3, 2, 1250), shape_of(4, 2, 700)};
+    struct gpt_shape shapes[] = {shape_of(3, 1, 700), shape_of(3, 2, 1250), shape_of(4, 2, 700), shape_of(3, 1, 1250),
+                                 shape_of(4, 2, 700)};
+    // The loss that is reported has no part of it.
+    shapes[3].experts.aux_loss_thousandths = 1000;
+    shapes[4].experts.aux_loss_thousandths = 300;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        cr_assert(i == 1 || cr_loss_of(&shapes[i]) > 0, "shape %zu drops no token", i);
+        cr_assert(i % 2 == 1 || cr_loss_of(&shapes[i]) > 0, "shape %zu drops no token", i);
         cr_gradients_of(&shapes[i]);
     }
 }
@@ -111,5 +115,25 @@ Test(gpt_experts, checkpointing_keeps_every_bit)
         trial_free(&kept);
         trial_free(&again);
     }
+    gpt_free(model);
+}
+
+// A power of two as loss scale multiplies every gradient exactly, that of the auxiliary loss included.
+Test(gpt_experts, gradients_scale_with_the_loss)
+{
+    struct gpt_shape shape = shape_of(4, 2, 900);
+    shape.experts.aux_loss_thousandths = 500;
+    struct model *model = make(&shape);
+    struct trial once = trial_make(model, ODD_SEQUENCES, DTYPE_FP32, (struct placing){0});
+    struct trial scaled = trial_make(model, ODD_SEQUENCES, DTYPE_FP32, (struct placing){0});
+    trial_pass(&once, 1.0f);
+    trial_pass(&scaled, 8.0f);
+    for (int i = 0; i < model->param_count; i++) {
+        const float *a = once.gradients[i].data, *b = scaled.gradients[i].data;
+        for (size_t k = 0; k < model->params[i].count; k++)
+            cr_assert_eq(8.0f * a[k], b[k], "%s[%zu]", model->params[i].name, k);
+    }
+    trial_free(&once);
+    trial_free(&scaled);
     gpt_free(model);
 }

@@ -35,7 +35,17 @@ static const struct {
     {"blocks", offsetof(struct gpt_shape, product_blocks)}, {"experts", offsetof(struct gpt_shape, experts.count)},
     {"top", offsetof(struct gpt_shape, experts.top)},
 };
-enum { KEY_COUNT = sizeof keys / sizeof *keys, CAPACITY_MAX = 1000 * GPT_EXPERTS_MAX };
+enum { KEY_COUNT = sizeof keys / sizeof *keys };
+
+// Keys with decimals, and the largest whole number of each.
+static const struct {
+    const char *name, *example;
+    size_t most, at;
+} factors[] = {
+    {"capacity", "1.25", GPT_EXPERTS_MAX, offsetof(struct gpt_shape, experts.capacity_thousandths)},
+    {"aux_loss", "0.01", 1, offsetof(struct gpt_shape, experts.aux_loss_thousandths)},
+};
+enum { FACTOR_COUNT = sizeof factors / sizeof *factors };
 
 const char *gpt_name(int index)
 {
@@ -59,28 +69,29 @@ bool gpt_is_name(const char *name)
     return base_of(name) != NULL;
 }
 
-// Parses capacity=FACTOR, with at most three decimals, as thousandths.
-static int parse_capacity(const char *name, const char *text, size_t length, size_t *thousandths)
+// Parses KEY=FACTOR, with at most three decimals, as thousandths.
+static int parse_factor(const char *name, int key, const char *text, size_t length, struct gpt_shape *shape)
 {
-    const char *at = text + sizeof "capacity", *end = text + length;
-    size_t value = 0, decimals = 0;
+    const char *at = text + strlen(factors[key].name) + 1, *end = text + length;
+    size_t value = 0, decimals = 0, most = 1000 * factors[key].most;
+    size_t *thousandths = (size_t *)(void *)((char *)shape + factors[key].at);
     bool point = false, good = at < end;
     if (*thousandths)
-        return err_set(ERR_USAGE, "model %s: capacity is given twice", name);
+        return err_set(ERR_USAGE, "model %s: %s is given twice", name, factors[key].name);
     for (; at < end && good; at++) {
         if (*at == '.' && !point) {
             point = true;
             continue;
         }
         decimals += point;
-        good = isdigit((unsigned char)*at) && decimals <= 3 && value <= CAPACITY_MAX;
+        good = isdigit((unsigned char)*at) && decimals <= 3 && value <= most;
         value = 10 * value + (size_t)(*at - '0');
     }
     for (; decimals < 3; decimals++)
         value *= 10;
-    if (!good || value == 0 || value > CAPACITY_MAX)
-        return err_set(ERR_USAGE, "model %s: %.*s: expected capacity=FACTOR, from 0.001 to %d, such as 1.25", name,
-                       (int)length, text, CAPACITY_MAX / 1000);
+    if (!good || value == 0 || value > most)
+        return err_set(ERR_USAGE, "model %s: %.*s: expected %s=FACTOR, from 0.001 to %zu, such as %s", name,
+                       (int)length, text, factors[key].name, factors[key].most, factors[key].example);
     *thousandths = value;
     return ERR_NONE;
 }
@@ -93,8 +104,9 @@ static int parse_key(const char *name, const char *text, size_t length, unsigned
     TRY(lora_parse(name, text, length, &adapters, &shape->lora));
     if (adapters)
         return ERR_NONE;
-    if (key_length == strlen("capacity") && strncmp(text, "capacity", key_length) == 0)
-        return parse_capacity(name, text, length, &shape->experts.capacity_thousandths);
+    for (int i = 0; i < FACTOR_COUNT; i++)
+        if (strlen(factors[i].name) == key_length && strncmp(factors[i].name, text, key_length) == 0)
+            return parse_factor(name, i, text, length, shape);
     for (int i = 0; i < KEY_COUNT; i++) {
         if (strlen(keys[i].name) != key_length || strncmp(keys[i].name, text, key_length) != 0)
             continue;
@@ -113,7 +125,7 @@ static int parse_key(const char *name, const char *text, size_t length, unsigned
     }
     return err_set(ERR_USAGE,
                    "model %s: unknown key '%.*s', expected KEY=NUMBER,... with keys of layers, width, heads, "
-                   "length, vocabulary, tiles, blocks, experts, top, capacity, rank, alpha, targets",
+                   "length, vocabulary, tiles, blocks, experts, top, capacity, aux_loss, rank, alpha, targets",
                    name, (int)key_length, text);
 }
 

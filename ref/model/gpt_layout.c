@@ -63,20 +63,22 @@ static void layout_block(struct gpt_layout *l, const struct gpt_shape *shape, co
 }
 
 // The memory of experts that no block keeps.
-static void layout_experts(struct gpt_layout *l, const struct gpt_shape *shape, size_t rows)
+static void layout_experts(struct gpt_layout *l, const struct gpt_shape *shape, const struct gpt_widths *own,
+                           size_t rows)
 {
     size_t slots = shape->experts.count * gpt_expert_slots(shape, rows), width = shape->width;
     l->sent = take(l, slots * width);
     l->returned = take(l, slots * width);
     l->gate_gradients = take(l, rows * shape->experts.top);
     l->logit_gradients = take(l, rows * shape->experts.count);
-    l->expert_sum = take(l, slots > 0 ? 8 * width * width + 5 * width : 0);
+    l->expert_sum = take(l, slots > 0 ? (2 * width + 1) * own->tile_width + width : 0);
 }
 
 // A partial sum for each level of the tree over this rank's blocks.
 static void layout_sums(struct gpt_layout *l, const struct gpt_widths *own, size_t rows, size_t width)
 {
     size_t levels = 1;
+    l->partial = rows * width;
     while ((size_t)1 << (levels - 1) < own->blocks)
         levels++;
     l->partials = take(l, levels * rows * width);
@@ -122,12 +124,12 @@ struct gpt_layout gpt_layout_of(const struct model *model, size_t sequence_count
     }
     const struct attention_shape attention = attention_of(shape, &own, sequence_count);
     l.attention_scratch = take(&l, attention_scratch_count(&attention));
-    layout_experts(&l, shape, rows);
+    layout_experts(&l, shape, &own, rows);
     l.low = take(&l, rows * shape->lora.rank);
     l.low_gradient = take(&l, rows * shape->lora.rank);
     if (dtype != DTYPE_FP32)
         l.weights = take(&l, largest_layer);
     if (shape->product_blocks > 1)
-        layout_sums(&l, &own, rows, width);
+        layout_sums(&l, &own, rows, larger(width, shape->lora.rank));
     return l;
 }

@@ -101,8 +101,10 @@ static void layers_set(struct gpt *gpt)
 static int experts_complete(const char *name, struct gpt_shape *shape)
 {
     struct gpt_experts *experts = &shape->experts;
-    if (experts->count == 0 && (experts->top > 0 || experts->capacity_thousandths > 0))
-        return err_set(ERR_USAGE, "%s has no experts that top and capacity could belong to: add experts=N", name);
+    if (experts->count == 0 &&
+        (experts->top > 0 || experts->capacity_thousandths > 0 || experts->aux_loss_thousandths > 0))
+        return err_set(ERR_USAGE, "%s has no experts that top, capacity and aux_loss could belong to: add experts=N",
+                       name);
     if (experts->count == 0)
         return ERR_NONE;
     if (experts->top == 0)
@@ -111,8 +113,15 @@ static int experts_complete(const char *name, struct gpt_shape *shape)
         experts->capacity_thousandths = 1000;
     if (experts->count > GPT_EXPERTS_MAX || experts->top > ROUTE_TOP_MAX || experts->top > experts->count)
         return err_set(ERR_USAGE, "%s: expected at most %d experts, and top=1 or top=2 of them", name, GPT_EXPERTS_MAX);
-    if (shape->tile_count > 1 || shape->lora.rank > 0 || shape->product_blocks > 1)
-        return err_set(ERR_USAGE, "%s has experts beside tiles, blocks or adapters: leave out one of them", name);
+    if (shape->tile_count > 1)
+        return err_set(ERR_USAGE, "%s has experts beside tiles: leave out one of them", name);
+    for (int i = MODULE_FC; i < MODULE_COUNT; i++)
+        if (lora_adapts(&shape->lora, gpt_modules[i]))
+            return err_set(
+                ERR_USAGE,
+                "%s: the targets name %s, in whose place there are experts, which have no adapters: expected "
+                "%s or %s",
+                name, gpt_modules[i], gpt_modules[MODULE_QKV], gpt_modules[MODULE_PROJ]);
     return ERR_NONE;
 }
 

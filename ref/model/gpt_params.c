@@ -8,50 +8,43 @@
 #include <math.h>
 #include <stdio.h>
 
-int gpt_block_params(const struct gpt_shape *shape)
+// Those of a block without its adapters.
+static int base_params(const struct gpt_shape *shape)
 {
     if (shape->experts.count > 0)
         return ROUTER_WEIGHT + 1 + (int)shape->experts.count * EXPERT_PARAMS;
-    int count = BLOCK_PARAMS + ((int)shape->tile_count - 1) * FURTHER_TILE_PARAMS;
+    return BLOCK_PARAMS + ((int)shape->tile_count - 1) * FURTHER_TILE_PARAMS;
+}
+
+int gpt_block_params(const struct gpt_shape *shape)
+{
+    int count = base_params(shape);
     for (int i = 0; i < MODULE_COUNT; i++)
         count += lora_adapts(&shape->lora, gpt_modules[i]) ? 2 : 0;
     return count;
 }
 
-// A block's parameter: its role in the block without tiles, and its tile. The roles of A and B of module i are
-// BLOCK_PARAMS + 2 i and the next. An expert's parameters have the MLP's roles and its number among all experts,
-// from 1.
-struct block_param {
-    int block_index, role, tile, expert;
-};
-enum { ROLE_ROUTER = BLOCK_PARAMS + 2 * MODULE_COUNT };
-
-static struct block_param block_param_of(const struct gpt_shape *shape, int param)
+struct gpt_block_param gpt_block_param_of(const struct gpt_shape *shape, int param)
 {
-    int at = (param - FIRST_BLOCK_PARAM) % gpt_block_params(shape);
-    struct block_param b = {.block_index = (param - FIRST_BLOCK_PARAM) / gpt_block_params(shape), .role = at};
-    if (shape->experts.count > 0 && at >= ROUTER_WEIGHT) {
-        int behind = at - ROUTER_WEIGHT - 1;
-        b.role = behind < 0 ? ROLE_ROUTER : FC_WEIGHT + behind % EXPERT_PARAMS;
-        b.expert = behind < 0 ? 0 : 1 + behind / EXPERT_PARAMS;
-    } else if (at >= BLOCK_PARAMS && shape->lora.rank > 0) {
+    int at = (param - FIRST_BLOCK_PARAM) % gpt_block_params(shape), base = base_params(shape);
+    struct gpt_block_param b = {.block_index = (param - FIRST_BLOCK_PARAM) / gpt_block_params(shape), .role = at};
+    if (at >= base) {
         int module = 0;
-        for (int before = BLOCK_PARAMS; module < MODULE_COUNT; module++) {
+        for (int before = base; module < MODULE_COUNT; module++) {
             before += lora_adapts(&shape->lora, gpt_modules[module]) ? 2 : 0;
             if (at < before)
                 break;
         }
-        b.role = BLOCK_PARAMS + 2 * module + (at - BLOCK_PARAMS) % 2;
+        b.role = BLOCK_PARAMS + 2 * module + (at - base) % 2;
+    } else if (shape->experts.count > 0 && at >= ROUTER_WEIGHT) {
+        int behind = at - ROUTER_WEIGHT - 1;
+        b.role = behind < 0 ? ROUTER_ROLE : FC_WEIGHT + behind % EXPERT_PARAMS;
+        b.expert = behind < 0 ? 0 : 1 + behind / EXPERT_PARAMS;
     } else if (at >= BLOCK_PARAMS) {
         b.role = FC_WEIGHT + (at - BLOCK_PARAMS) % FURTHER_TILE_PARAMS;
         b.tile = 1 + (at - BLOCK_PARAMS) / FURTHER_TILE_PARAMS;
     }
     return b;
-}
-
-int gpt_expert_of(const struct gpt_shape *shape, int param)
-{
-    return block_param_of(shape, param).expert - 1;
 }
 
 // GPT-2's initial values: normal with deviation 0.02, less for the matrices that add to the stream; norms 1 and 0,
@@ -66,15 +59,15 @@ int gpt_initialise(const struct model *model, int param, uint64_t seed, float *o
     uint64_t whole_param = (uint64_t)param, own_key = 0;
     float deviation = 0.02f;
     if (in_block) {
-        struct block_param b = block_param_of(shape, param);
+        struct gpt_block_param b = gpt_block_param_of(shape, param);
         // A key of its own for each block, expert and role, beside those of the base.
         uint64_t own = random_key(random_key(seed, UINT64_MAX - (uint64_t)b.block_index),
-                                  (uint64_t)(b.role + ROLE_ROUTER * b.expert));
-        if (b.role >= BLOCK_PARAMS && b.role != ROLE_ROUTER) {
+                                  (uint64_t)(b.role + ROUTER_ROLE * b.expert));
+        if (b.role >= BLOCK_PARAMS && b.role != ROUTER_ROLE) {
             lora_initialise(p, b.role % 2 != BLOCK_PARAMS % 2, own, out);
             return ERR_NONE;
         }
-        own_key = b.role == ROLE_ROUTER || b.expert > 0 ? own : 0;
+        own_key = b.role == ROUTER_ROLE || b.expert > 0 ? own : 0;
         norm = b.role == LN_1_WEIGHT || b.role == LN_2_WEIGHT;
         whole_param = (uint64_t)(FIRST_BLOCK_PARAM + b.block_index * BLOCK_PARAMS + b.role);
         if (b.role == PROJ_WEIGHT || b.role == OUT_WEIGHT)
@@ -115,11 +108,12 @@ struct model_param *gpt_block_params_set(const struct gpt_shape *shape, int bloc
         [OUT_BIAS] = {"c_proj.bias", 0, width},
     };
     for (int i = 0; i < gpt_block_params(shape); i++) {
-        struct block_param b = block_param_of(shape, FIRST_BLOCK_PARAM + i);
+        struct gpt_block_param b = gpt_block_param_of(shape, FIRST_BLOCK_PARAM + i);
         char name[MODEL_NAME_BYTES];
-        if (b.role == ROLE_ROUTER) {
+        if (b.role == ROUTER_ROLE) {
             snprintf(name, sizeof name, "h.%d.mlp.router.weight", block_index);
-            model_param_set(param++, name, width, shape->experts.count, layer);
+            model_param_set(param, name, width, shape->experts.count, layer);
+            param++->frozen = shape->lora.rank > 0;
             continue;
         }
         if (b.role >= BLOCK_PARAMS) {

@@ -16,9 +16,8 @@ int gpt_check_blocks(const char *name, const struct gpt_shape *shape)
                        "%s cannot have %zu blocks: expected a power of two that divides the %zu heads and the "
                        "vocabulary of %zu",
                        name, blocks, shape->head_count, shape->vocabulary);
-    if (blocks > 1 && (shape->tile_count > 1 || shape->lora.rank > 0))
-        return err_set(ERR_USAGE, "%s has blocks beside %s: leave out one of them", name,
-                       shape->tile_count > 1 ? "tiles" : "adapters");
+    if (blocks > 1 && shape->tile_count > 1)
+        return err_set(ERR_USAGE, "%s has blocks beside tiles: leave out one of them", name);
     return ERR_NONE;
 }
 
@@ -63,19 +62,25 @@ static void cut(const struct model_place *place, size_t count, size_t block_size
     slice->stride = block_size;
 }
 
-int gpt_slice(const struct model *whole, const struct model_place *place, struct model_slice *slice,
-              struct model_param *param)
+// Of a matrix whose columns are cut, A is whole and B has as many rows; of one whose rows are cut, A has as many
+// columns and B is whole. Returns the dimension that is cut; -1: none.
+static int cut_adapter(const struct model_place *place, int role, struct model_slice *slice,
+                       const struct model_param *param)
 {
-    const struct gpt_shape *shape = whole->shape;
-    size_t parts = (size_t)place->tensor_parts, rows = param->shape[0];
-    bool in_block = slice->param >= FIRST_BLOCK_PARAM && slice->param < whole->param_count - 2;
-    int role = in_block ? (slice->param - FIRST_BLOCK_PARAM) % BLOCK_PARAMS : -1;
-    slice->counted = place->tensor == 0;
-    if (param->expert &&
-        gpt_expert_of(shape, slice->param) / (whole->expert_count / place->expert_parts) != place->expert)
-        slice->block_count = 0;
-    if (parts == 1)
-        return ERR_NONE;
+    int module = (role - BLOCK_PARAMS) / 2;
+    bool is_b = (role - BLOCK_PARAMS) % 2, by_column = module == MODULE_QKV || module == MODULE_FC;
+    if (is_b != by_column)
+        return -1;
+    size_t count = !is_b ? param->shape[0] : module == MODULE_QKV ? 3 : 1;
+    cut(place, count, param->count / count, slice);
+    return is_b ? 0 : 1;
+}
+
+// The same for any parameter of a GPT; role -1: it is in no block.
+static int cut_param(const struct gpt_shape *shape, const struct model_place *place, int role,
+                     struct model_slice *slice, const struct model_param *param)
+{
+    size_t rows = param->shape[0];
     if (slice->param == TOKEN_WEIGHT || role == PROJ_WEIGHT || role == OUT_WEIGHT)
         cut(place, 1, param->count, slice);
     else if (role == QKV_WEIGHT || role == QKV_BIAS)
@@ -83,10 +88,45 @@ int gpt_slice(const struct model *whole, const struct model_place *place, struct
     else if (role == FC_WEIGHT || role == FC_BIAS)
         cut(place, role == FC_BIAS ? 1 : rows, 4 * shape->width, slice);
     else
+        return role >= BLOCK_PARAMS && role != ROUTER_ROLE ? cut_adapter(place, role, slice, param) : -1;
+    return role == QKV_WEIGHT || role == FC_WEIGHT;
+}
+
+int gpt_slice(const struct model *whole, const struct model_place *place, struct model_slice *slice,
+              struct model_param *param)
+{
+    bool in_block = slice->param >= FIRST_BLOCK_PARAM && slice->param < whole->param_count - 2;
+    struct gpt_block_param b = {.role = -1};
+    if (in_block)
+        b = gpt_block_param_of(whole->shape, slice->param);
+    slice->counted = place->tensor == 0;
+    if (b.expert > 0 && (b.expert - 1) / (whole->expert_count / place->expert_parts) != place->expert) {
+        slice->block_count = 0;
         return ERR_NONE;
-    param->shape[role == QKV_WEIGHT || role == FC_WEIGHT ? 1 : 0] /= parts;
-    slice->counted = true;
+    }
+    int dimension = place->tensor_parts > 1 ? cut_param(whole->shape, place, b.role, slice, param) : -1;
+    if (dimension >= 0) {
+        param->shape[dimension] /= (size_t)place->tensor_parts;
+        slice->counted = true;
+    }
     return ERR_NONE;
+}
+
+// A block's sums over ranks. Recomputation ends before the MLP's output, and behind the answers of experts.
+static void block_exchange(const struct gpt_shape *shape, size_t rows, bool backward, bool again,
+                           struct model_exchange *e)
+{
+    size_t experts = shape->experts.count, mlps = experts > 0 ? 0 : 1, adapted[MODULE_COUNT];
+    for (int i = 0; i < MODULE_COUNT; i++)
+        adapted[i] = lora_adapts(&shape->lora, gpt_modules[i]);
+    e->sums[MODEL_SUM_STREAM] = (struct model_sum){1 + mlps + again, rows * shape->width};
+    e->sums[MODEL_SUM_SLOTS] = (struct model_sum){experts * (1 + again), gpt_expert_slots(shape, rows) * shape->width};
+    // Forward and backward sum u of matrices whose rows are cut, and backward du of the others.
+    e->sums[MODEL_SUM_ADAPTERS] = (struct model_sum){
+        adapted[MODULE_PROJ] * (1 + again) + adapted[MODULE_OUT] +
+            (backward ? adapted[MODULE_QKV] + adapted[MODULE_FC] : 0),
+        rows * shape->lora.rank,
+    };
 }
 
 struct model_exchange gpt_exchange(const struct model *model, int layer, size_t sequence_count, bool backward,
@@ -95,16 +135,16 @@ struct model_exchange gpt_exchange(const struct model *model, int layer, size_t 
     const struct gpt_shape *shape = model->shape;
     size_t rows = sequence_count * shape->sequence_length;
     bool again = backward && checkpointing;
-    struct model_exchange e = {.sum_elements = rows * shape->width};
+    struct model_exchange e = {0};
     switch (gpt_layer_of(model, layer).kind) {
     case GPT_EMBEDDING:
-        e.sums = backward ? 0 : 1;
+        e.sums[MODEL_SUM_STREAM] = (struct model_sum){backward ? 0 : 1, rows * shape->width};
         break;
     case GPT_BLOCK:
-        e.sums = 2 + again;  // recomputation ends before the MLP's output
+        block_exchange(shape, rows, backward, again, &e);
         break;
     case GPT_HEAD:
-        e.sums = backward;
+        e.sums[MODEL_SUM_STREAM] = (struct model_sum){backward, rows * shape->width};
         e.gathered_elements = !backward || again ? 3 * rows : 0;
         break;
     }

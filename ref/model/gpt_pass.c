@@ -199,6 +199,7 @@ int gpt_backward(struct model_run *run, int layer, const struct model_batch *bat
                  const struct model_gradient gradients[], float loss_scale, const void *checkpoint)
 {
     struct gpt_pass pass = pass_make(run, layer, params, gradients);
+    pass.loss_scale = loss_scale;
     if (checkpoint)
         TRY(bytes_copy(checkpoint_source(&pass), checkpoint, pass.rows * pass.width * sizeof(float)));
     switch (pass.layer.kind) {

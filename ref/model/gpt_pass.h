@@ -29,7 +29,7 @@ enum {
 };
 enum { ATTENTION_PARAMS = FC_WEIGHT, FURTHER_TILE_PARAMS = OUT_BIAS - FC_WEIGHT };
 // With experts a block has these parameters after attention's: the router's weight, then FC_WEIGHT to OUT_BIAS of each
-// expert that the model or the part has.
+// expert that the model or the part has, then adapters.
 enum { ROUTER_WEIGHT = ATTENTION_PARAMS, EXPERT_PARAMS = BLOCK_PARAMS - FC_WEIGHT };
 // The modules of a block that adapters can have, in this order after its own parameters: A, then B.
 enum gpt_module { MODULE_QKV, MODULE_PROJ, MODULE_FC, MODULE_OUT, MODULE_COUNT };
@@ -76,9 +76,10 @@ struct gpt_layout {
     size_t weights;                // a layer's parameters as floats (16-bit only)
     size_t weight_gradient;        // a gradient not written in place; in fp32 the same offset as the logits
     size_t attention_scratch;
-    size_t low, low_gradient;  // u and its gradient (gpt_lora.c), operands
-    size_t partials, slices;   // of sums over blocks (gpt_cut.c): a subtree's on each level; the slices that arrive
-    size_t vocabulary_rows;    // numbers that ranks exchange for each row of logits (gpt_cut_ends.c)
+    size_t low, low_gradient;          // u and its gradient (gpt_lora.c), operands
+    size_t partials, partial, slices;  // of sums over blocks (gpt_cut.c): a subtree's on each level, and the elements
+                                       // of one; the slices that arrive
+    size_t vocabulary_rows;            // numbers that ranks exchange for each row of logits (gpt_cut_ends.c)
     // Of a mixture of experts (gpt_experts.c). These are kept of each block: the routes of its tokens, what the experts
     // received, and their answers. fc has a row for each slot.
     size_t probabilities, gates, slots, received, answers;
@@ -97,7 +98,7 @@ struct gpt_pass {
     const struct model_layer *list;          // of the parameters that `index` below counts
     const struct model_gradient *gradients;  // backward only
     // The layer's parameters as operands, tables as they are.
-    const void *weights[ROUTER_WEIGHT + 1 + EXPERT_PARAMS * GPT_EXPERTS_MAX];
+    const void *weights[ROUTER_WEIGHT + 1 + EXPERT_PARAMS * GPT_EXPERTS_MAX + 2 * MODULE_COUNT];
     struct gpt_layer layer;
     struct gpt_layout at;
     float *memory;
@@ -106,6 +107,7 @@ struct gpt_pass {
     size_t heads_width, tile_width, vocabulary;  // that this rank has: of attention, of the tile, of the logits
     size_t blocks;                               // that this rank has of product_blocks
     size_t part, parts;                          // of tensor parallelism
+    float loss_scale;                            // backward only
     enum dtype dtype;                            // of operands
     size_t operand_bytes;                        // of an operand's element
 };
@@ -137,6 +139,10 @@ void pass_multiply_back(const struct gpt_pass *pass, int index, const void *out_
 void pass_weight_gradient(const struct gpt_pass *pass, int index, const void *in, size_t in_width,
                           const void *out_gradient, size_t out_width);
 void pass_bias_gradient(const struct gpt_pass *pass, int index, const void *out_gradient, size_t width);
+
+// The same product as pass_weight_gradient's, in fp32, which is not handed over.
+void pass_weight_gradient_into(const struct gpt_pass *pass, int index, const void *in, size_t in_width,
+                               const void *out_gradient, size_t out_width, float *target);
 
 // c = alpha x op(a) op(b).
 void pass_scaled_product(const struct gpt_pass *pass, float alpha, size_t m, size_t k, struct matmul_operand a,
@@ -194,8 +200,14 @@ int gpt_head_backward(const struct gpt_pass *pass, const struct model_batch *bat
 // that one layer uses; the parameters of one block, which returns the entry after the last.
 int gpt_block_params(const struct gpt_shape *shape);
 
-// The expert, from 0, that a parameter of a block belongs to.
-int gpt_expert_of(const struct gpt_shape *shape, int param);
+// A block's parameter: its role in the block without tiles, and its tile. The roles of A and B of module i are
+// BLOCK_PARAMS + 2 i and the next. An expert's parameters have the MLP's roles and its number among all experts,
+// from 1.
+struct gpt_block_param {
+    int block_index, role, tile, expert;
+};
+enum { ROUTER_ROLE = BLOCK_PARAMS + 2 * MODULE_COUNT };
+struct gpt_block_param gpt_block_param_of(const struct gpt_shape *shape, int param);
 struct model_param *gpt_block_params_set(const struct gpt_shape *shape, int block_index, int layer,
                                          struct model_param *param);
 
@@ -214,8 +226,6 @@ int gpt_slice(const struct model *whole, const struct model_place *place, struct
 struct model_exchange gpt_exchange(const struct model *model, int layer, size_t sequence_count, bool backward,
                                    bool checkpointing);
 int gpt_place(const struct model *whole, const struct model_place *place, int *first_layer, int *layer_count);
-int gpt_slice(const struct model *whole, const struct model_place *place, struct model_slice *slice,
-              struct model_param *param);
 void gpt_border(const struct model_run *run, struct model_border *out);
 
 size_t gpt_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing);

@@ -14,6 +14,7 @@ struct reference {
     double **params;
     double x[ODD_SEQUENCES][8][32];  // sequence, position, channel
     int dropped;                     // choices of tokens that found no slot, in the last loss
+    double auxiliary;                // the loss that balances experts, beside the last loss
 };
 
 static inline void reference_norm(const double *in, size_t width, const double *weight, const double *bias, double *out)
@@ -97,6 +98,7 @@ static inline void reference_choice(struct reference *r, size_t choice, double *
 {
     const struct gpt_experts *experts = &r->shape->experts;
     size_t width = r->shape->width, rows = ODD_SEQUENCES * r->shape->sequence_length;
+    double mean[8] = {0}, first[8] = {0}, count = (double)rows;
     double most = (double)experts->capacity_thousandths / 1000 * (double)(experts->top * rows) / (double)experts->count;
     for (size_t row = 0; row < rows; row++) {
         size_t s = row / r->shape->sequence_length, t = row % r->shape->sequence_length, best[2] = {0, 0};
@@ -110,6 +112,9 @@ static inline void reference_choice(struct reference *r, size_t choice, double *
         best[1] = best[0] == 0 ? 1 : 0;
         for (size_t e = 0; e < experts->count; e++)
             best[1] = e != best[0] && probability[e] > probability[best[1]] ? e : best[1];
+        for (size_t e = 0; e < experts->count; e++)
+            mean[e] += probability[e] / sum / count;
+        first[best[0]] += 1 / count;
         double whole = experts->top == 1 ? sum : probability[best[0]] + probability[best[1]];
         if ((double)used[best[choice]]++ >= most - 1e-9) {
             r->dropped++;
@@ -119,6 +124,8 @@ static inline void reference_choice(struct reference *r, size_t choice, double *
         for (size_t j = 0; j < width; j++)
             r->x[s][t][j] += probability[best[choice]] / whole * out[j];
     }
+    for (size_t e = 0; e < experts->count && choice == 0; e++)
+        r->auxiliary += (double)experts->aux_loss_thousandths / 1000 * (double)experts->count * first[e] * mean[e];
 }
 
 static inline void reference_experts(struct reference *r, double **p)
@@ -135,6 +142,7 @@ static inline double reference_loss(struct reference *r, const struct model_batc
     size_t width = r->shape->width, length = r->shape->sequence_length, in_block = (size_t)gpt_block_params(r->shape);
     double loss = 0, **last = r->params + 2 + in_block * r->shape->block_count;
     r->dropped = 0;
+    r->auxiliary = 0;
     for (size_t s = 0; s < ODD_SEQUENCES; s++)
         for (size_t t = 0; t < length; t++)
             for (size_t j = 0; j < width; j++)
@@ -186,7 +194,7 @@ static inline double difference(struct reference *r, const struct trial *trial, 
     for (int side = 0; side < 2; side++) {
         for (size_t j = 0; j < count; j++)
             r->params[param][j] = (double)trial->values[param][j] + (side ? -h : h) * direction[j];
-        loss[side] = reference_loss(r, &trial->batch);
+        loss[side] = reference_loss(r, &trial->batch) + r->auxiliary;
     }
     for (size_t j = 0; j < count; j++)
         r->params[param][j] = (double)trial->values[param][j];

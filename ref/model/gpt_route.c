@@ -95,3 +95,23 @@ void gpt_route_back(const struct gpt_routes *routes, const float *gate_gradients
         out[expert_of(routes, row, 1)] = -out[first];
     }
 }
+
+// With d_i = a E f_i / T the gradient of p_i, dz_j = p_j (d_j - the sum over i of d_i p_i).
+void gpt_route_balance(const struct gpt_routes *routes, float scaled_coefficient, float *logit_gradients)
+{
+    size_t count = routes->expert_count;
+    float gradients[count], rows = (float)routes->rows;
+    memset(gradients, 0, sizeof gradients);
+    for (size_t row = 0; row < routes->rows; row++)
+        gradients[expert_of(routes, row, 0)] += 1.0f;
+    for (size_t i = 0; i < count; i++)
+        gradients[i] = scaled_coefficient * (float)count * (gradients[i] / rows) / rows;
+    for (size_t row = 0; row < routes->rows; row++) {
+        const float *p = routes->probabilities + row * count;
+        float *out = logit_gradients + row * count, mean = 0.0f;
+        for (size_t i = 0; i < count; i++)
+            mean += gradients[i] * p[i];
+        for (size_t j = 0; j < count; j++)
+            out[j] += p[j] * (gradients[j] - mean);
+    }
+}

@@ -9,8 +9,15 @@
 //
 // Of equal probabilities that of the lower index is larger. An expert has slot_count slots for the tokens of one rank's
 // micro-batch. Tokens take them in their order, all first choices before all second ones; a token without a slot is
-// dropped: this gate is 0, the other one is what it was, and the token passes through the residual stream. No auxiliary
-// loss balances the experts.
+// dropped: this gate is 0, the other one is what it was, and the token passes through the residual stream.
+//
+// An auxiliary loss may balance the experts (Switch Transformers, equations 4 to 6; GShard's with c_e and m_e):
+//
+//   L = a x E x the sum over experts of f_i x P_i,  for one rank's micro-batch of T tokens
+//   f_i   the part of the tokens whose first choice is expert i, dropped or not; it has no gradient
+//   P_i   the mean over tokens of p_i
+//
+// It adds a x E x f_i / T to the gradient of every p_i.
 #ifndef ZG_GPT_ROUTE_H
 #define ZG_GPT_ROUTE_H
 
@@ -32,5 +39,8 @@ void gpt_route(const struct gpt_routes *routes, const float *logits);
 
 // The gates' gradients, 0 for dropped choices, to the logits'.
 void gpt_route_back(const struct gpt_routes *routes, const float *gate_gradients, float *logit_gradients);
+
+// Adds the gradient of the auxiliary loss with coefficient a, times the loss scale, to the logits'.
+void gpt_route_balance(const struct gpt_routes *routes, float scaled_coefficient, float *logit_gradients);
 
 #endif

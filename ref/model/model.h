@@ -144,11 +144,17 @@ int model_backward(struct model_run *run, int layer, const struct model_batch *b
 // The micro-batch's unscaled mean loss, after the last layer's forward.
 double model_loss(const struct model_run *run);
 
-// The exchange of the ranks that cut a layer, in its forward or in its backward with recomputation: sums of
-// sum_elements floats, in which each of T ranks sends a slice to each other one and its slice of the sum to all; and
-// all-gathers of gathered_elements floats from each rank, all together.
+// The exchange of the ranks that cut a layer, in its forward or in its backward with recomputation: sums of floats, in
+// which each of T ranks sends a slice to each other one and its slice of the sum to all; and all-gathers of
+// gathered_elements floats from each rank, all together.
+struct model_sum {
+    size_t count, elements;  // of one
+};
+// Of the values between layers, of one expert's slots, and of adapters' values between A and B.
+enum { MODEL_SUM_STREAM, MODEL_SUM_SLOTS, MODEL_SUM_ADAPTERS, MODEL_SUM_KINDS };
 struct model_exchange {
-    size_t sums, sum_elements, gathered_elements;
+    struct model_sum sums[MODEL_SUM_KINDS];
+    size_t gathered_elements;
 };
 struct model_exchange model_exchange(const struct model *model, int layer, size_t sequence_count, bool backward,
                                      bool checkpointing);

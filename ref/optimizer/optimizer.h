@@ -36,6 +36,10 @@ struct placement {
     struct adam_states speculated;  // speculative update: the states after the step, until it is decided
 };
 
+// The exponents at which squares are summed before the largest is known (gradient_norm.c): in this step it is up to
+// twice the last one, or down to half of it.
+enum { OPTIMIZER_GUESSES = 5 };
+
 struct optimizer {
     const struct model *model;
     const struct config *config;
@@ -58,15 +62,20 @@ struct optimizer {
     bool *updated;                       // by bucket: this step's update is issued
     bool *speculated;                    // by bucket: this step's speculative update is issued, and not yet decided
     struct norm_sum *sums;               // by bucket
+    struct norm_sum *guesses;            // by bucket, OPTIMIZER_GUESSES of them: at exponents around `exponent`
+    int exponent;                        // of the largest square of the last norm (norm.h),
+    bool guesses_exponent;               // which this step's may be near; false: there was none, or it was not finite
+    bool reads_for_norm;                 // this step's norm reads gradients on NVMe
     struct scaler scaler;
-    uint64_t step;      // t: updates applied so far
-    uint64_t skipped;   // steps not applied
-    uint64_t returned;  // updates whose parameters forward has seen: t, or with the delayed update one less
-    uint64_t redone;    // applied steps whose speculative updates were dropped, because they were clipped
-    bool began;         // this step's t and scalars are made, although its gradients are not complete
-    bool delays;        // forward sees the present step's update one step late
-    bool waiting;       // forward has not seen the last update's parameters
-    double lr;          // of group 0 in the last applied step
+    uint64_t step;       // t: updates applied so far
+    uint64_t skipped;    // steps not applied
+    uint64_t returned;   // updates whose parameters forward has seen: t, or with the delayed update one less
+    uint64_t rescanned;  // norms that were summed in a second pass over gradients on NVMe
+    uint64_t redone;     // applied steps whose speculative updates were dropped, because they were clipped
+    bool began;          // this step's t and scalars are made, although its gradients are not complete
+    bool delays;         // forward sees the present step's update one step late
+    bool waiting;        // forward has not seen the last update's parameters
+    double lr;           // of group 0 in the last applied step
     double lr_before;
     double norm;  // of the last step's unscaled mean gradient over ranks and micro-steps, before clipping
     float divisor, coefficient;    // of the summed gradient: / divisor, then x coefficient (clip.h)
@@ -89,8 +98,8 @@ bool placement_is_speculative(const struct config *config, const struct placemen
 // speculative.
 bool placement_is_shared(const struct config *config, const struct placement *placement);
 
-// Issues the scan of a bucket's complete gradient for its largest magnitude. `gradient` is this rank's shard in memory,
-// so that optimizer_begin need not read it from NVMe.
+// Issues the scan of a bucket's complete gradient for its largest magnitude, and if it goes to NVMe for the sum of its
+// squares. `gradient` is this rank's shard in memory, so that optimizer_begin need not read it there.
 int optimizer_scan(struct optimizer *optimizer, int bucket, enum ledger_tier tier, const void *gradient);
 
 // Issues the update of a bucket whose gradient is complete while others are not, beside the rest of backward, if that

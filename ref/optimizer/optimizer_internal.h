@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the decision about a step (optimizer.c), the update (sub_group.c) and speculation (speculation.c) share.
+// What the decision about a step (optimizer.c), the norm (gradient_norm.c), the update (sub_group.c) and speculation
+// (speculation.c) share.
 #ifndef ZG_OPTIMIZER_INTERNAL_H
 #define ZG_OPTIMIZER_INTERNAL_H
 
 #include "ref/optimizer/optimizer.h"
+
+// Collective: the largest magnitude of all gradients, complete when all scans are; and the sum of their squares, of
+// which every element counts once.
+int optimizer_global_maximum(struct optimizer *optimizer, uint32_t *max_bits);
+int optimizer_global_sum(struct optimizer *optimizer, uint32_t max_bits, struct norm_sum *sum);
 
 // Begins update t + 1 with gradients that were made with that loss scale.
 int optimizer_advance(struct optimizer *optimizer, double scale);

@@ -37,7 +37,6 @@ int optimizer_update_early(struct optimizer *o, int bucket)
     if (!certain && !placement_is_speculative(o->config, &o->placements[bucket]))
         return ERR_NONE;
     if (!o->began) {
-        // No operation of the previous step is left that reads these fields.
         TRY(optimizer_advance(o, scaler_scale(&o->scaler)));
         o->coefficient = 1.0f;
         o->began = true;

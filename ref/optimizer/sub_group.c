@@ -8,11 +8,14 @@
 #include "ref/arithmetic/adam.h"
 
 #include <assert.h>
+#include <string.h>
 
-// Elements [from, from + count) of this rank's shard of a bucket, in the memory where Adam runs.
+// Elements [from, from + count) of this rank's shard of a bucket, in the memory where Adam runs, and the step's
+// factors: the next step's may be decided before Adam has run. The scalars of all groups follow.
 struct sub_group {
-    struct optimizer *optimizer;
+    const struct optimizer *optimizer;
     int bucket;
+    float divisor, coefficient;
     size_t from, count;
     const void *gradient;
     float *master, *exp_avg, *exp_avg_sq;
@@ -57,7 +60,8 @@ size_t optimizer_buffer_bytes(const struct optimizer *o)
 static int run_update(void *arguments)
 {
     const struct sub_group *g = arguments;
-    struct optimizer *o = g->optimizer;
+    const struct adam_scalars *scalars = (const struct adam_scalars *)(g + 1);
+    const struct optimizer *o = g->optimizer;
     const struct config *config = o->config;
     size_t gradient_bytes = dtype_bytes(config->accumulation_dtype), model_bytes = dtype_bytes(config->precision);
     struct piece piece;
@@ -71,11 +75,11 @@ static int run_update(void *arguments)
         size_t at = begin - g->from;
         struct adam_step step = {
             .recipe = o->recipe,
-            .scalars = o->scalars[o->model->params[piece.param].group],
+            .scalars = scalars[o->model->params[piece.param].group],
             .grad = (const char *)g->gradient + at * gradient_bytes,
             .grad_dtype = config->accumulation_dtype,
-            .grad_divisor = o->divisor,
-            .grad_coefficient = o->coefficient,
+            .grad_divisor = g->divisor,
+            .grad_coefficient = g->coefficient,
             .param = g->master + at,
             .exp_avg = g->exp_avg + at,
             .exp_avg_sq = g->exp_avg_sq + at,
@@ -132,9 +136,12 @@ static int take_away(struct optimizer *o, const char *name, enum ledger_tier her
     return move_copy(&o->move, name, there, (struct location){here, address}, bytes, overlaps ? NULL : &after);
 }
 
-static int issue_update(struct sub_group *g, enum ledger_tier here)
+static int issue_update(struct optimizer *o, const struct sub_group *g, enum ledger_tier here)
 {
-    struct optimizer *o = g->optimizer;
+    size_t scalars_bytes = (size_t)o->model->group_count * sizeof *o->scalars;
+    char arguments[sizeof *g + scalars_bytes];
+    memcpy(arguments, g, sizeof *g);
+    memcpy(arguments + sizeof *g, o->scalars, scalars_bytes);
     size_t state_bytes = g->count * sizeof(float);
     struct executor_span spans[7] = {
         {g->gradient, g->count * dtype_bytes(o->config->accumulation_dtype), EXECUTOR_READ},
@@ -152,8 +159,8 @@ static int issue_update(struct sub_group *g, enum ledger_tier here)
                           &(struct executor_operation){.name = "Adam",
                                                        .lane = here == TIER_DEVICE ? LANE_COMPUTE : LANE_CPU,
                                                        .run = run_update,
-                                                       .arguments = g,
-                                                       .arguments_bytes = sizeof *g,
+                                                       .arguments = arguments,
+                                                       .arguments_bytes = sizeof arguments,
                                                        .spans = spans,
                                                        .span_count = span_count,
                                                        .work_bytes = work_bytes});
@@ -193,7 +200,12 @@ static int update_sub_group(struct optimizer *o, int bucket, size_t from, size_t
     struct location target = target_of(placement, o->delays || speculative);
     bool copies = target.address != (void *)placement->master;
     target.address = element(target.address, from, model_bytes);
-    struct sub_group g = {.optimizer = o, .bucket = bucket, .from = from, .count = count};
+    struct sub_group g = {.optimizer = o,
+                          .bucket = bucket,
+                          .divisor = o->divisor,
+                          .coefficient = o->coefficient,
+                          .from = from,
+                          .count = count};
     size_t state_bytes = count * sizeof(float);
     TRY(bring_state(o, "read master", here, (struct location){states, present.master + from}, goal.master + from, count,
                     &g.master));
@@ -206,7 +218,7 @@ static int update_sub_group(struct optimizer *o, int bucket, size_t from, size_t
               count * gradient_bytes, &g.gradient));
     if (copies)
         g.model_params = target.tier == here ? target.address : buffer_pool_take(buffers(o, here));
-    TRY(issue_update(&g, here));
+    TRY(issue_update(o, &g, here));
     TRY(take_away(o, "write master", here, g.master, (struct location){states, goal.master + from}, state_bytes));
     TRY(take_away(o, "write exp_avg", here, g.exp_avg, (struct location){states, goal.exp_avg + from}, state_bytes));
     TRY(take_away(o, "write exp_avg_sq", here, g.exp_avg_sq, (struct location){states, goal.exp_avg_sq + from},

@@ -8,11 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int open_floats(struct oracle_tensor *tensor, bool hierarchical, const char *name)
+static int open_floats(struct oracle_tensor *tensor, const struct config *config, const char *name)
 {
-    float **const floats[] = {&tensor->parameter, &tensor->exp_avg, &tensor->exp_avg_sq,
-                              &tensor->partial,   &tensor->sum,     &tensor->group};
-    size_t count = !tensor->trainable ? 1 : hierarchical ? 6 : 5;
+    float **const floats[] = {&tensor->parameter, &tensor->exp_avg, &tensor->exp_avg_sq, &tensor->partial,
+                              &tensor->sum,       &tensor->group,   &tensor->sources};
+    bool hierarchical = config->reduction_group > 0 || config->mesh.replicate > 1;
+    size_t count = !tensor->trainable ? 1 : config->mesh.expert > 1 ? 7 : hierarchical ? 6 : 5;
     for (size_t i = 0; i < count; i++)
         if (!(*floats[i] = calloc(tensor->count + 1, sizeof(float))))
             return err_set(ERR_MEMORY, "no memory for the unsharded state of %s", name);
@@ -33,9 +34,7 @@ static int open_tensor(struct oracle *o, int param)
         for (int i = 0; i < setting->model->layers[layer].param_count; i++)
             if (setting->model->layers[layer].params[i] == param)
                 tensor->high_layer = layer;
-    bool hierarchical =
-        setting->config->reduction_group > 0 || setting->config->mesh.replicate > 1 || setting->config->mesh.expert > 1;
-    TRY(open_floats(tensor, hierarchical, p->name));
+    TRY(open_floats(tensor, setting->config, p->name));
     TRY(oracle_array_open(o->tier, model_bytes, p->name, &tensor->model_params));
     if (tensor->trainable)
         TRY(oracle_array_open(o->tier, model_bytes, p->name, &tensor->gradient));
@@ -87,6 +86,7 @@ void oracle_close(struct oracle *o)
         free(tensor->partial);
         free(tensor->sum);
         free(tensor->group);
+        free(tensor->sources);
     }
     model_run_close(o->run);
     tier_close(o->tier);

@@ -37,8 +37,8 @@
 // With experts cut over E ranks, rank r being in expert group g = r / E, a gradient of an expert is made where the
 // tokens of a group meet:
 //   S_m,g = ((g_gE,m + g_gE+1,m) + ...) over the group's ranks, folded in fp32, rounded to the model's dtype
-// S_m,g is then the gradient of "rank" g in the two definitions above. E = 1 is the plain stage. All ranks' gradients
-// are in the sum, which the update divides by their number.
+// S_m,g is then the gradient of "rank" g in the definitions above, for N/E ranks, and beside replicas for R replicas of
+// S/E shards. E = 1 is the plain stage. All ranks' gradients are in the sum, which the update divides by their number.
 //
 // With the delayed update (ZeRO-Offload, section 5.2), from step `start_step` on, the parameters that step i's update
 // makes are first seen by the forward of step i + 2:

@@ -4,6 +4,19 @@
 
 #include "base/err.h"
 
+// What one definition sums, and over which ranks. Expert groups take the place of ranks where a gradient of experts is
+// made where their tokens meet.
+struct sum {
+    enum { ALL_TENSORS, DENSE, EXPERTS } kind;
+    int ranks, shard;  // in all, and of a shard group
+    int sources;       // ranks that have the tokens of one of these ranks
+};
+
+static bool takes(const struct sum *sum, const struct oracle_tensor *a)
+{
+    return a->trainable && (sum->kind == ALL_TENSORS || a->expert == (sum->kind == EXPERTS));
+}
+
 // x rounded to dtype, as fp32.
 static inline float rounded(enum dtype dtype, float x)
 {
@@ -51,20 +64,50 @@ static void add(float *into, enum dtype into_dtype, const void *from, enum dtype
     }
 }
 
+// The experts' gradients of one micro-step of an expert group are sums over its ranks, in the model's dtype.
+static int fold_sources(struct oracle *o, const struct sum *sum, uint64_t step, int micro, int group)
+{
+    enum dtype precision = o->setting.config->precision;
+    for (int source = 0; source < sum->sources; source++) {
+        double loss;
+        TRY(make_gradients(o, step, micro, group * sum->sources + source, &loss));
+        for (int i = 0; i < o->setting.model->param_count; i++) {
+            struct oracle_tensor *a = &o->tensors[i];
+            if (takes(sum, a))
+                add(a->sources, DTYPE_FP32, a->gradient.here, precision, precision, a->count, source == 0);
+        }
+    }
+    for (int i = 0; i < o->setting.model->param_count; i++)
+        for (size_t k = 0; takes(sum, &o->tensors[i]) && k < o->tensors[i].count; k++)
+            oracle_set_element(precision, o->tensors[i].gradient.here, k, o->tensors[i].sources[k]);
+    return ERR_NONE;
+}
+
+// The terms of one rank and micro-step, in tensor->gradient. Losses are those of the dense tensors' ranks.
+static int make_terms(struct oracle *o, const struct sum *sum, uint64_t step, int micro, int rank, double losses[])
+{
+    double loss;
+    if (sum->kind == EXPERTS)
+        return fold_sources(o, sum, step, micro, rank);
+    TRY(make_gradients(o, step, micro, rank, &loss));
+    losses[rank] += loss;
+    return ERR_NONE;
+}
+
 // Ranks of a group in a hierarchical sum, or of a shard group beside replicas; 0: neither.
-static int group_size(const struct oracle *o)
+static int group_size(const struct oracle *o, const struct sum *sum)
 {
     const struct config *config = o->setting.config;
-    return config->mesh.replicate > 1 ? config->mesh.shard : (int)config->reduction_group;
+    return config->mesh.replicate > 1 ? sum->shard : (int)config->reduction_group;
 }
 
 // One rank's term of a sum over ranks, in fp32: all in a row, or those of a group first. Groups that are replicas
 // exchange their sums in the communication dtype.
-static void add_rank(const struct oracle *o, struct oracle_tensor *a, float *into, const void *from,
-                     enum dtype from_dtype, int rank)
+static void add_rank(const struct oracle *o, const struct sum *sum, struct oracle_tensor *a, float *into,
+                     const void *from, enum dtype from_dtype, int rank)
 {
     const struct config *config = o->setting.config;
-    int group = group_size(o);
+    int group = group_size(o, sum);
     bool whole = group == 0;
     add(whole ? into : a->group, DTYPE_FP32, from, from_dtype, config->communication_dtype, a->count,
         whole ? rank == 0 : rank % group == 0);
@@ -74,60 +117,55 @@ static void add_rank(const struct oracle *o, struct oracle_tensor *a, float *int
 }
 
 // A sum as it is kept: rounded to the communication dtype, in which it arrives, and then to the accumulation dtype.
-static void round_sums(struct oracle *o, bool experts_alone)
+static void round_sums(struct oracle *o, const struct sum *sum)
 {
     const struct config *config = o->setting.config;
     for (int i = 0; i < o->setting.model->param_count; i++)
-        for (size_t k = 0;
-             o->tensors[i].trainable && (o->tensors[i].expert || !experts_alone) && k < o->tensors[i].count; k++)
+        for (size_t k = 0; takes(sum, &o->tensors[i]) && k < o->tensors[i].count; k++)
             o->tensors[i].sum[k] =
                 rounded(config->accumulation_dtype, rounded(config->communication_dtype, o->tensors[i].sum[k]));
 }
 
-static int accumulate_then_reduce(struct oracle *o, uint64_t step, double losses[])
+static int accumulate_then_reduce(struct oracle *o, const struct sum *sum, uint64_t step, double losses[])
 {
     const struct config *config = o->setting.config;
     enum dtype accumulation = config->accumulation_dtype;
-    for (int rank = 0; rank < o->setting.world; rank++) {
+    for (int rank = 0; rank < sum->ranks; rank++) {
         for (int micro = 0; micro < (int)config->accumulation; micro++) {
-            double loss;
-            TRY(make_gradients(o, step, micro, rank, &loss));
-            losses[rank] += loss;
+            TRY(make_terms(o, sum, step, micro, rank, losses));
             for (int i = 0; i < o->setting.model->param_count; i++) {
                 struct oracle_tensor *a = &o->tensors[i];
-                if (a->trainable)
+                if (takes(sum, a))
                     add(a->partial, accumulation, a->gradient.here, config->precision, config->precision, a->count,
                         micro == 0);
             }
         }
         for (int i = 0; i < o->setting.model->param_count; i++) {
             struct oracle_tensor *a = &o->tensors[i];
-            if (a->trainable)
-                add_rank(o, a, a->sum, a->partial, DTYPE_FP32, rank);
+            if (takes(sum, a))
+                add_rank(o, sum, a, a->sum, a->partial, DTYPE_FP32, rank);
         }
     }
-    round_sums(o, false);
+    round_sums(o, sum);
     return ERR_NONE;
 }
 
-static int reduce_then_accumulate(struct oracle *o, uint64_t step, double losses[])
+static int reduce_then_accumulate(struct oracle *o, const struct sum *sum, uint64_t step, double losses[])
 {
     const struct config *config = o->setting.config;
     enum dtype communication = config->communication_dtype, accumulation = config->accumulation_dtype;
     for (int micro = 0; micro < (int)config->accumulation; micro++) {
-        for (int rank = 0; rank < o->setting.world; rank++) {
-            double loss;
-            TRY(make_gradients(o, step, micro, rank, &loss));
-            losses[rank] += loss;
+        for (int rank = 0; rank < sum->ranks; rank++) {
+            TRY(make_terms(o, sum, step, micro, rank, losses));
             for (int i = 0; i < o->setting.model->param_count; i++) {
                 struct oracle_tensor *a = &o->tensors[i];
-                if (a->trainable)
-                    add_rank(o, a, a->partial, a->gradient.here, config->precision, rank);
+                if (takes(sum, a))
+                    add_rank(o, sum, a, a->partial, a->gradient.here, config->precision, rank);
             }
         }
         for (int i = 0; i < o->setting.model->param_count; i++) {
             struct oracle_tensor *a = &o->tensors[i];
-            if (a->trainable)
+            if (takes(sum, a))
                 add(a->sum, accumulation, a->partial, DTYPE_FP32, communication, a->count, micro == 0);
         }
     }
@@ -135,126 +173,62 @@ static int reduce_then_accumulate(struct oracle *o, uint64_t step, double losses
 }
 
 // One micro-step of the shard group that begins with rank `first`: adds its sum over ranks to the group's.
-static int add_micro_step(struct oracle *o, uint64_t step, int micro, int first, double losses[])
+static int add_micro_step(struct oracle *o, const struct sum *sum, uint64_t step, int micro, int first, double losses[])
 {
     const struct config *config = o->setting.config;
     enum dtype communication = config->communication_dtype;
     // One term is no sum, and is not rounded as one.
     enum dtype accumulation = config->accumulation > 1 ? config->accumulation_dtype : DTYPE_FP32;
-    for (int rank = first; rank < first + config->mesh.shard; rank++) {
-        double loss;
-        TRY(make_gradients(o, step, micro, rank, &loss));
-        losses[rank] += loss;
+    for (int rank = first; rank < first + sum->shard; rank++) {
+        TRY(make_terms(o, sum, step, micro, rank, losses));
         for (int i = 0; i < o->setting.model->param_count; i++) {
             struct oracle_tensor *a = &o->tensors[i];
-            if (a->trainable)
+            if (takes(sum, a))
                 add(a->partial, DTYPE_FP32, a->gradient.here, config->precision, communication, a->count,
                     rank == first);
         }
     }
     for (int i = 0; i < o->setting.model->param_count; i++) {
         struct oracle_tensor *a = &o->tensors[i];
-        if (a->trainable)
+        if (takes(sum, a))
             add(a->group, accumulation, a->partial, DTYPE_FP32, communication, a->count, micro == 0);
     }
     return ERR_NONE;
 }
 
 // Each shard group reduces and accumulates by itself; then the groups' sums are added.
-static int reduce_then_accumulate_in_groups(struct oracle *o, uint64_t step, double losses[])
+static int reduce_then_accumulate_in_groups(struct oracle *o, const struct sum *sum, uint64_t step, double losses[])
 {
     const struct config *config = o->setting.config;
-    for (int first = 0; first < o->setting.world; first += config->mesh.shard) {
+    for (int first = 0; first < sum->ranks; first += sum->shard) {
         for (int micro = 0; micro < (int)config->accumulation; micro++)
-            TRY(add_micro_step(o, step, micro, first, losses));
+            TRY(add_micro_step(o, sum, step, micro, first, losses));
         for (int i = 0; i < o->setting.model->param_count; i++) {
             struct oracle_tensor *a = &o->tensors[i];
-            if (a->trainable)
+            if (takes(sum, a))
                 add(a->sum, DTYPE_FP32, a->group, DTYPE_FP32, config->communication_dtype, a->count, first == 0);
         }
     }
-    round_sums(o, false);
+    round_sums(o, sum);
     return ERR_NONE;
 }
 
-static bool is_expert(const struct oracle_tensor *a)
+static int make_sum(struct oracle *o, const struct sum *sum, uint64_t step, double losses[])
 {
-    return a->trainable && a->expert;
-}
-
-// One micro-step of the expert group that begins with rank `first`: the experts' gradients are sums over its ranks.
-static int fold_sources(struct oracle *o, uint64_t step, int micro, int first)
-{
-    const struct config *config = o->setting.config;
-    for (int rank = first; rank < first + config->mesh.expert; rank++) {
-        double loss;
-        TRY(make_gradients(o, step, micro, rank, &loss));
-        for (int i = 0; i < o->setting.model->param_count; i++) {
-            struct oracle_tensor *a = &o->tensors[i];
-            if (is_expert(a))
-                add(a->group, DTYPE_FP32, a->gradient.here, config->precision, config->precision, a->count,
-                    rank == first);
-        }
-    }
-    for (int i = 0; i < o->setting.model->param_count; i++)
-        for (size_t k = 0; is_expert(&o->tensors[i]) && k < o->tensors[i].count; k++)
-            o->tensors[i].group[k] = rounded(config->precision, o->tensors[i].group[k]);
-    return ERR_NONE;
-}
-
-// Adds what a group of sources has folded to a larger sum: over micro-steps, or over groups.
-static void add_sources(struct oracle *o, enum dtype into, enum dtype term, bool first)
-{
-    for (int i = 0; i < o->setting.model->param_count; i++) {
-        struct oracle_tensor *a = &o->tensors[i];
-        if (is_expert(a))
-            add(a->partial, into, a->group, DTYPE_FP32, term, a->count, first);
-    }
-}
-
-static void add_partials(struct oracle *o, enum dtype into, bool first)
-{
-    for (int i = 0; i < o->setting.model->param_count; i++) {
-        struct oracle_tensor *a = &o->tensors[i];
-        if (is_expert(a))
-            add(a->sum, into, a->partial, DTYPE_FP32, o->setting.config->communication_dtype, a->count, first);
-    }
-}
-
-// The experts' sums take the place of those in the plain order.
-static int sum_experts(struct oracle *o, uint64_t step)
-{
-    const struct config *config = o->setting.config;
-    bool each = o->setting.reduces_each_micro_step;
-    int groups = o->setting.world / config->mesh.expert, micro_steps = (int)config->accumulation;
-    for (int outer = 0; outer < (each ? micro_steps : groups); outer++) {
-        for (int inner = 0; inner < (each ? groups : micro_steps); inner++) {
-            int group = each ? inner : outer, micro = each ? outer : inner;
-            TRY(fold_sources(o, step, micro, group * config->mesh.expert));
-            add_sources(o, each ? DTYPE_FP32 : config->accumulation_dtype,
-                        each ? config->communication_dtype : DTYPE_FP32, inner == 0);
-        }
-        add_partials(o, each ? config->accumulation_dtype : DTYPE_FP32, outer == 0);
-    }
-    return ERR_NONE;
-}
-
-static int sum_dense(struct oracle *o, uint64_t step, double losses[])
-{
-    const struct mesh *mesh = &o->setting.config->mesh;
-    bool replicas = mesh->replicate > 1;
-    if (!o->setting.reduces_each_micro_step || (replicas && mesh->shard == 1))
-        return accumulate_then_reduce(o, step, losses);
-    return replicas ? reduce_then_accumulate_in_groups(o, step, losses) : reduce_then_accumulate(o, step, losses);
+    bool replicas = o->setting.config->mesh.replicate > 1;
+    if (!o->setting.reduces_each_micro_step || (replicas && sum->shard == 1))
+        return accumulate_then_reduce(o, sum, step, losses);
+    return replicas ? reduce_then_accumulate_in_groups(o, sum, step, losses)
+                    : reduce_then_accumulate(o, sum, step, losses);
 }
 
 int oracle_sum_gradients(struct oracle *o, uint64_t step, double losses[])
 {
-    TRY(sum_dense(o, step, losses));
-    if (o->setting.config->mesh.expert <= 1)
-        return ERR_NONE;
-    TRY(sum_experts(o, step));
-    if (!o->setting.reduces_each_micro_step)
-        round_sums(o, true);
-    return ERR_NONE;
+    const struct mesh *mesh = &o->setting.config->mesh;
+    int world = o->setting.world, sources = mesh->expert;
+    const struct sum dense = {sources > 1 ? DENSE : ALL_TENSORS, world, mesh->shard, 1};
+    const struct sum experts = {EXPERTS, world / (sources > 1 ? sources : 1), mesh->shard / (sources > 1 ? sources : 1),
+                                sources};
+    TRY(make_sum(o, &dense, step, losses));
+    return sources > 1 ? make_sum(o, &experts, step, losses) : ERR_NONE;
 }

@@ -18,6 +18,7 @@ struct oracle_tensor {
     float *partial;                    // a rank's sum over micro-steps, or a micro-step's sum over ranks
     float *sum;                        // over both
     float *group;                      // over the ranks of one group, where sums are hierarchical
+    float *sources;                    // over the ranks of an expert group, of one micro-step
 };
 
 struct oracle {

@@ -235,3 +235,43 @@ int exchange_all_reduce(const struct exchange *exchange, void *memory, size_t co
     }
     return ERR_NONE;
 }
+
+struct numbers_arguments {
+    struct comm *comm;
+    const void *own;
+    void *all;
+    size_t bytes;  // of each rank
+};
+
+static size_t numbers_sent_bytes(const struct numbers_arguments *a)
+{
+    return (size_t)(comm_world(a->comm) - 1) * a->bytes;
+}
+
+static void count_numbers(const void *arguments)
+{
+    const struct numbers_arguments *a = arguments;
+    ledger_send(comm_ledger(a->comm), PURPOSE_OTHER, OPERATION_ALL_GATHER, numbers_sent_bytes(a));
+}
+
+static int run_numbers(void *arguments)
+{
+    struct numbers_arguments *a = arguments;
+    return comm_all_gather_equal(a->comm, a->own, a->all, a->bytes);
+}
+
+int exchange_numbers(struct executor *executor, struct comm *comm, const void *own, void *all, size_t bytes)
+{
+    struct numbers_arguments a = {comm, own, all, bytes};
+    const struct executor_span spans[] = {{own, bytes, EXECUTOR_READ},
+                                          {all, (size_t)comm_world(comm) * bytes, EXECUTOR_WRITE}};
+    return executor_issue(executor, &(struct executor_operation){.name = "numbers",
+                                                                 .lane = LANE_COLLECTIVE,
+                                                                 .run = run_numbers,
+                                                                 .arguments = &a,
+                                                                 .arguments_bytes = sizeof a,
+                                                                 .spans = spans,
+                                                                 .span_count = 2,
+                                                                 .count = count_numbers,
+                                                                 .work_bytes = numbers_sent_bytes(&a)});
+}

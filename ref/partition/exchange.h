@@ -25,6 +25,10 @@ struct exchange {
 int exchange_reduce_scatter(const struct exchange *exchange, const struct bucket *bucket, void *full, void *shard,
                             enum dtype dtype);
 
+// Issues an all-gather of a few numbers on the host, of `bytes` from each rank: all + r * bytes = rank r's own. They
+// take their turn among the lane's collectives, so that all ranks agree about the order.
+int exchange_numbers(struct executor *executor, struct comm *comm, const void *own, void *all, size_t bytes);
+
 // memory[count] = the sum over ranks of memory[count], a bucket or a shard, on the device or the host.
 int exchange_all_reduce(const struct exchange *exchange, void *memory, size_t count, enum dtype dtype);
 

@@ -95,8 +95,7 @@ int stage_release(struct stage *stage, int layer)
     return stage->operations->release ? stage->operations->release(stage, layer) : ERR_NONE;
 }
 
-// The trainable buckets whose gradients are complete after the layer's backward; *next starts as 0.
-static bool next_complete(const struct stage *stage, int layer, int *next, int *bucket)
+bool stage_next_of_first_layer(const struct stage *stage, int layer, int *next, int *bucket)
 {
     while (stage_next_bucket(stage, layer, next, bucket)) {
         const struct bucket *b = &stage->layout.buckets[*bucket];
@@ -110,7 +109,7 @@ int stage_reduce(struct stage *stage, int layer)
 {
     const struct stage_operations *operations = stage->operations;
     int bucket;
-    for (int next = 0; next_complete(stage, layer, &next, &bucket);) {
+    for (int next = 0; stage_next_of_first_layer(stage, layer, &next, &bucket);) {
         if (!operations->reduces_each_micro_step) {
             TRY(stage_keep_gradient(stage, bucket));
             if (!stage_last_micro_step(stage))

@@ -7,7 +7,7 @@
 //   after the last     stage_step
 //
 // They issue operations on the executor and return before these have run. Only stage_step waits: for the gradients, to
-// decide about overflow and clipping.
+// decide about overflow and clipping. The update, and its way to the parameters, may run beside the next forward.
 #ifndef ZG_STAGE_H
 #define ZG_STAGE_H
 
@@ -76,7 +76,7 @@ struct stage {
     struct comm
         *secondary_comm;  // hpZ: the ranks of the shard group that hold a second copy of the parameters; null: none
     struct comm *expert_comm;       // the ranks that hold all experts together; null: every rank holds all
-    struct comm *expert_data_comm;  // then: the ranks with this rank's experts
+    struct comm *expert_data_comm;  // then: the ranks of the shard group with this rank's experts
     struct layout layout;           // the parameters in buckets, and the buckets' shards
     struct placement *placements;   // by bucket: where each of its states lives
     struct optimizer optimizer;
@@ -137,6 +137,10 @@ int stage_reduce(struct stage *stage, int layer);
 // Decides about the step, updates every bucket and publishes it. *applied is false on overflow. With the delayed update
 // the buckets of the step before are published.
 int stage_step(struct stage *stage, bool *applied);
+
+// True if the next step's forward need not wait for the whole update: some states are updated outside the device,
+// beside its computation. Each operation waits for the buckets that it uses.
+bool stage_updates_beside(const struct stage *stage);
 
 // The buckets in which a layer's parameters lie; *next starts as 0. False when there are no more.
 bool stage_next_bucket(const struct stage *stage, int layer, int *next, int *bucket);

@@ -135,7 +135,7 @@ int stage_scatter_gradient(struct stage *stage, int bucket)
     enum dtype dtype = config->communication_dtype;
     bool add = stage->micro > 0, sums_replicas = stage_sums_replicas(stage) && !add;
     void *gradient = close_gradient_buffer(stage, bucket), *comm_buffer;
-    if (stage_is_in_group_of_one(stage) && !sums_replicas)
+    if (stage_is_in_group_of_one(stage, bucket) && !sums_replicas)
         return stage_store_gradient(stage, bucket, gradient, config->precision, add);
     TRY(stage_to_comm_buffer(stage, bucket, gradient, config->precision, &comm_buffer));
     bool direct = !add && dtype == config->accumulation_dtype && placement->gradient_tier == TIER_DEVICE;

@@ -15,9 +15,9 @@ int stage_expert_shards(const struct stage *stage, int shards);
 // True in the micro-step that sums gradients over replicas.
 bool stage_sums_replicas(const struct stage *stage);
 
-// True if a shard group is one rank among replicas. It has nothing to exchange, so that its gradients do not take the
-// communication dtype before they are summed over replicas: data parallelism.
-bool stage_is_in_group_of_one(const struct stage *stage);
+// True if one rank among replicas has all of the bucket. It has nothing to exchange, so that its gradients do not take
+// the communication dtype before they are summed over replicas: data parallelism.
+bool stage_is_in_group_of_one(const struct stage *stage, int bucket);
 
 // shard = its sum over replicas, in the communication dtype.
 int stage_sum_replicas(struct stage *stage, int bucket, void *shard);
@@ -31,6 +31,10 @@ int stage_lay_out(struct stage *stage, const struct layout_rule *rule);
 // The same for stages whose ranks hold all parameters, and their memory: buckets hold layers up to reduce_bucket_size
 // and have `shards` shards.
 int stage_open_full_params(struct stage *stage, int shards);
+
+// The trainable buckets that no layer before this one uses; *next starts as 0. Their gradients are complete after the
+// layer's backward, and the next forward needs them from this layer on.
+bool stage_next_of_first_layer(const struct stage *stage, int layer, int *next, int *bucket);
 
 // Gives every state its initial value.
 int stage_initialise(struct stage *stage);

@@ -13,7 +13,8 @@
 // Expert parallelism is a third: the ranks of data parallelism are expert x expert data. An expert group holds all
 // experts together, and exchanges tokens in forward and backward, so that a rank's gradient of its experts is already a
 // sum over the group. It is reduced, and its states are partitioned, among the ranks with the same experts. It is a sum
-// over all ranks of data parallelism all the same, by whose number the update divides it.
+// over all ranks of data parallelism all the same, by whose number the update divides it. Beside replicas a shard group
+// has all experts, and its ranks with the same ones share their states; a rank's replicas have the same shard of them.
 
 // Makes a world of the ranks that share this rank's group of that kind.
 static int split(struct stage *stage, enum mesh_kind kind, struct comm **out)
@@ -28,13 +29,14 @@ static int split(struct stage *stage, enum mesh_kind kind, struct comm **out)
     return ERR_NONE;
 }
 
-static int split_secondary(struct stage *stage, int ranks)
+// Makes a world of `ranks` ranks of the shard group, from its rank `first` on, `stride` apart.
+static int split_shards(struct stage *stage, int ranks, int first, int stride, struct comm **out)
 {
-    int members[ranks], first = comm_rank(stage->shard_comm) / ranks * ranks;
+    int members[ranks];
     for (int i = 0; i < ranks; i++)
-        members[i] = first + i;
-    TRY(comm_split(stage->shard_comm, members, ranks, &stage->secondary_comm));
-    comm_count_in(stage->secondary_comm, stage->setting.ledger);
+        members[i] = first + i * stride;
+    TRY(comm_split(stage->shard_comm, members, ranks, out));
+    comm_count_in(*out, stage->setting.ledger);
     return ERR_NONE;
 }
 
@@ -51,14 +53,16 @@ int stage_open_groups(struct stage *stage)
     }
     stage->exchange = (struct exchange){stage->shard_comm, setting->executor, config->reduce_bucket_size,
                                         config->allgather_bucket_size};
-    if (config->secondary_ranks > 1)
-        TRY(split_secondary(stage, config->secondary_ranks));
+    int rank = comm_rank(stage->shard_comm), ranks = comm_world(stage->shard_comm);
+    int second = config->secondary_ranks, experts = stage->mesh.expert;
+    if (second > 1)
+        TRY(split_shards(stage, second, rank / second * second, 1, &stage->secondary_comm));
     stage->replicas = stage->secondary = stage->experts = stage->exchange;
     stage->replicas.comm = stage->replica_comm;
     stage->secondary.comm = stage->secondary_comm;
-    if (stage->mesh.expert > 1) {
-        TRY(split(stage, MESH_EXPERT, &stage->expert_comm));
-        TRY(split(stage, MESH_EXPERT_DATA, &stage->expert_data_comm));
+    if (experts > 1) {
+        TRY(split_shards(stage, experts, rank / experts * experts, 1, &stage->expert_comm));
+        TRY(split_shards(stage, ranks / experts, rank % experts, experts, &stage->expert_data_comm));
     }
     stage->experts.comm = stage->expert_data_comm;
     return ERR_NONE;
@@ -91,9 +95,9 @@ bool stage_sums_replicas(const struct stage *stage)
     return stage->replica_comm && stage_last_micro_step(stage);
 }
 
-bool stage_is_in_group_of_one(const struct stage *stage)
+bool stage_is_in_group_of_one(const struct stage *stage, int bucket)
 {
-    return stage->replica_comm && comm_world(stage->shard_comm) == 1;
+    return stage->replica_comm && comm_world(stage_exchange(stage, bucket)->comm) == 1;
 }
 
 int stage_sum_replicas(struct stage *stage, int bucket, void *shard)

@@ -52,8 +52,9 @@ int stage_allocate_arrived_shards(struct stage *stage)
     bool changes = config->communication_dtype != config->accumulation_dtype ||
                    (stage->operations->reduces_each_micro_step && config->accumulation > 1);
     size_t largest = 0;
-    bool arrive = false, add = false;
+    bool arrive = false, add = false, alone = false;
     for (int i = 0; i < stage->layout.trainable_count; i++) {
+        alone |= stage_is_in_group_of_one(stage, i);
         enum ledger_tier tier = stage->placements[i].gradient_tier;
         arrive |= tier == TIER_NVME || (tier == TIER_HOST && changes);
         add |= tier == TIER_NVME && changes;
@@ -62,7 +63,7 @@ int stage_allocate_arrived_shards(struct stage *stage)
     }
     int count = config->overlap_comm ? 2 : 1;
     size_t element_bytes = dtype_bytes(config->communication_dtype);
-    if (stage_is_in_group_of_one(stage) && dtype_bytes(config->precision) > element_bytes)
+    if (alone && dtype_bytes(config->precision) > element_bytes)
         element_bytes = dtype_bytes(config->precision);
     TRY(buffer_pool_open(stage->setting.tier, TIER_HOST, "arriving gradients", largest * element_bytes,
                          arrive ? count : 0, &stage->arrived_shards));

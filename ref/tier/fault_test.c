@@ -75,7 +75,7 @@ static const char *engine_at(int i)
 Test(fault, an_input_output_error_ends_the_run_with_path_offset_and_allocation)
 {
     for (int k = 1; k < 200; k += 49) {
-        int status = train("--steps 3 --engine %s --inject nvme:eio@%d", engine_at(k / 49), k);
+        int status = train("--steps 4 --engine %s --inject nvme:eio@%d", engine_at(k / 49), k);
         cr_assert_eq(status, 2, "eio@%d: %d\n%s", k, status, output);
         cr_assert(says(folder) && says(" at offset ") && says("Input/output error") && says(", \"") &&
                       says("resume from the last checkpoint"),

@@ -27,7 +27,8 @@ struct trial {
     size_t alignment_bytes;
     _Atomic uint64_t finished_bytes;
     _Atomic int finished_count;
-    int fail_at;  // the finished request, from 1, that is refused; 0: none
+    int fail_at;      // the finished request, from 1, that is refused; 0: none
+    int first_until;  // the finished request, from 1, up to which another transfer goes first; 0: none does
 };
 
 static void locate(void *context, uint64_t at, struct io_location *out)
@@ -42,12 +43,16 @@ static void locate(void *context, uint64_t at, struct io_location *out)
                                 .bytes = trial->contiguous_bytes - at % trial->contiguous_bytes};
 }
 
+static atomic_int first_count;
+
 static int finish(void *context, uint64_t at, const unsigned char *memory, size_t bytes)
 {
     struct trial *trial = context;
     cr_assert(at % BLOCK == 0 && memory && bytes > 0);
     trial->finished_bytes += bytes;
-    return ++trial->finished_count == trial->fail_at ? err_set(ERR_CHECK, "refused") : ERR_NONE;
+    trial->finished_count++;
+    first_count = trial->finished_count < trial->first_until;
+    return trial->finished_count == trial->fail_at ? err_set(ERR_CHECK, "refused") : ERR_NONE;
 }
 
 static int transfer(struct io_pool *pool, struct trial *trial, bool write, unsigned char *memory, size_t bytes)
@@ -56,7 +61,8 @@ static int transfer(struct io_pool *pool, struct trial *trial, bool write, unsig
     trial->memory = memory;
     trial->finished_bytes = 0;
     trial->finished_count = 0;
-    return io_pool_transfer(pool, &(struct io_transfer){bytes, locate, finish, trial});
+    first_count = trial->first_until > 0;
+    return io_pool_transfer(pool, &(struct io_transfer){bytes, locate, finish, trial, &first_count});
 }
 
 static struct io_pool *open_pool(const struct nvme_aio *aio)
@@ -249,6 +255,22 @@ Test(io, the_queue_is_refilled_as_requests_end_or_after_all_have_as_was_asked)
     cr_expect_eq(fake.most_in_flight, 6);
 }
 
+// A transfer goes on behind another: with a quarter of its queue, at least one request, until the other has ended.
+Test(io, a_transfer_behind_another_keeps_a_quarter_of_its_queue)
+{
+    static const int depths[] = {1, 2, 6, 8, 14}, shares[] = {1, 1, 1, 2, 3};
+    for (int i = 0; i < 5; i++) {
+        struct nvme_aio aio = {.queue_depth = depths[i], .overlap_events = true};
+        fake_trial.first_until = 15;
+        cr_assert_eq(fake_write(aio, (struct difficulties){0}), ERR_NONE);
+        cr_expect_eq(fake.most_in_flight, shares[i], "depth %d: %d", depths[i], fake.most_in_flight);
+        fake_trial.first_until = 1;
+        cr_assert_eq(fake_write(aio, (struct difficulties){0}), ERR_NONE);
+        cr_expect_eq(fake.most_in_flight, depths[i], "depth %d: %d", depths[i], fake.most_in_flight);
+    }
+    fake_trial.first_until = 0;
+}
+
 Test(io, what_the_kernel_does_not_take_or_not_move_at_once_is_asked_for_again)
 {
     for (int overlap = 0; overlap < 2; overlap++) {
@@ -299,7 +321,7 @@ Test(io, a_transfer_ends_where_its_places_do)
     struct nvme_aio aio = {.block_bytes = BLOCK, .queue_depth = 3, .overlap_events = true, .intra_op_parallelism = 1};
     struct io_pool *pool = open_pool(&aio);
     trial.memory = storage_memory(16 * BLOCK);
-    struct io_transfer endless = {UINT64_MAX / 2, place_until, finish, &trial};
+    struct io_transfer endless = {UINT64_MAX / 2, place_until, finish, &trial, NULL};
     cr_expect_eq(io_pool_transfer(pool, &endless), ERR_NONE, "%s", err_message());
     cr_expect_eq(trial.finished_bytes, 10 * BLOCK);
     cr_expect_eq(lseek(trial.file, 0, SEEK_END), 10 * BLOCK);

@@ -69,6 +69,19 @@ static void cut_request(struct io_worker *worker)
     worker->ready[worker->ready_count++] = &slot->request;
 }
 
+// The share of the queue that stays in flight while other transfers go first.
+enum { YIELDING_SHARE = 4 };
+
+// True if another request may be in flight.
+static bool has_room(const struct io_worker *worker)
+{
+    int in_use = worker->aio->queue_depth - worker->vacant_count, room = worker->aio->queue_depth;
+    const atomic_int *first_count = worker->transfer->first_count;
+    if (first_count && atomic_load(first_count) > 0)
+        room = room < 2 * YIELDING_SHARE ? 1 : room / YIELDING_SHARE;
+    return in_use < room;
+}
+
 // Submits ready requests until the kernel takes no more.
 static int submit(struct io_worker *worker)
 {
@@ -168,7 +181,7 @@ int io_worker_move(struct io_worker *worker, const struct io_transfer *transfer,
     int code = ERR_NONE;
     for (;;) {
         bool going = code == ERR_NONE && !*failed;
-        while (going && worker->next < worker->end && worker->vacant_count > 0)
+        while (going && worker->next < worker->end && has_room(worker))
             cut_request(worker);
         if (going && worker->ready_count > 0)
             code = submit(worker);

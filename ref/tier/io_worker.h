@@ -7,6 +7,8 @@
 
 #include "ref/tier/io.h"
 
+#include <stdatomic.h>
+
 struct inject;
 
 // The location of a byte of a transfer on disk and in memory, and the direction.
@@ -28,6 +30,9 @@ struct io_transfer {
     // flight. An error ends the transfer. May be null.
     int (*finish)(void *context, uint64_t at, const unsigned char *memory, size_t bytes);
     void *context;
+    // The number of transfers under way that go first; null: none does. While there are some, this transfer keeps a
+    // quarter of its queue in flight, and at least one request, so that it always goes on.
+    const atomic_int *first_count;
 };
 
 struct io_worker;

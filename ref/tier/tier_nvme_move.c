@@ -98,8 +98,10 @@ static int move(struct tier_nvme *tier, const void *address, unsigned char *memo
         return err_set(ERR_INTERNAL, "NVMe of rank %d: byte %" PRIu64 " of \"%s\" is read before it was written",
                        tier->rank, (uint64_t)(unwritten - allocation->written) * BLOCK_BYTES, allocation->name);
     struct passage passage = {tier, allocation, base, memory, write};
-    struct io_transfer transfer = {bytes, locate, finish, &passage};
+    struct io_transfer transfer = {bytes, locate, finish, &passage, write ? &tier->read_count : NULL};
+    tier->read_count += !write;
     int code = io_pool_transfer(write ? tier->writers : tier->readers, &transfer);
+    tier->read_count -= !write;
     if (code == ERR_NONE)
         return ERR_NONE;
     if (write)

@@ -20,7 +20,7 @@ static int open_rank(const struct train_setting *dry, int index, uint64_t held_b
         return err_set(ERR_MEMORY, "no memory for a rank");
     rank->setting = dry;
     rank->rank = index;
-    int rc = comm_dry_open(index, dry->world, NULL, NULL, &rank->comm);
+    int rc = comm_dry_open(index, dry->world, &rank->comm);
     if (rc == ERR_NONE)
         rc = train_rank_open(rank);
     for (int tier = 0; tier < TIER_COUNT && rc == ERR_NONE; tier++) {

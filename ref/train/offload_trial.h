@@ -84,18 +84,16 @@ static inline const char *offload_text(const struct offload_trial *t, char out[O
 {
     static const char *const flags[] = {"false", "true"};
     size_t least = offload_least_buffers(t), buffers = t->buffers ? t->buffers : least ? least : 1;
-    char mesh[128] = "", delay[64] = "", fp16[160] = "", bf16[64] = "";
+    char mesh[160] = "", delay[64] = "", fp16[160] = "", bf16[64] = "";
     if (t->delay)
         snprintf(delay, sizeof delay, "\"delayed_update\": {\"start_step\": %d}, ", (int)t->delay);
-    int tensor = t->tensor ? t->tensor : 1, replicas = t->replicas ? t->replicas : 1;
-    int stages = t->pipeline ? t->pipeline : 1;
-    if (t->replicas || t->tensor || t->pipeline)
+    // Stage 0 has replicas alone.
+    int tensor = t->tensor ? t->tensor : 1, stages = t->pipeline ? t->pipeline : 1, data = t->world / tensor / stages;
+    int replicas = t->replicas ? t->replicas : t->experts && t->stage == 0 ? data : 1;
+    if (t->replicas || t->tensor || t->pipeline || t->experts)
         snprintf(mesh, sizeof mesh,
-                 "\"mesh\": \"replicate=%d,shard=%d,tensor=%d,pipeline=%d\", \"pipeline_schedule\": \"%s\", ", replicas,
-                 t->world / replicas / tensor / stages, tensor, stages, t->gpipe ? "gpipe" : "1f1b");
-    if (t->experts)
-        snprintf(mesh, sizeof mesh, "\"mesh\": \"%s=%d,expert=%d\", ", t->stage ? "shard" : "replicate", t->world,
-                 t->experts);
+                 "\"mesh\": \"replicate=%d,shard=%d,tensor=%d,pipeline=%d,expert=%d\", \"pipeline_schedule\": \"%s\", ",
+                 replicas, data / replicas, tensor, stages, t->experts ? t->experts : 1, t->gpipe ? "gpipe" : "1f1b");
     if (t->precision == DTYPE_FP16)
         snprintf(fp16, sizeof fp16,
                  "\"fp16\": {\"enabled\": true, \"initial_scale_power\": %d, "

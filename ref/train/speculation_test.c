@@ -3,6 +3,7 @@
 #include "ref/train/offload_trial.h"
 
 #include "ref/executor/trace.h"
+#include "ref/train/train_checkpoint.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
@@ -82,4 +83,96 @@ Test(speculation, an_update_begins_during_backward)
         cr_expect_eq(result.redone_steps, 0);
         trace_close(&trace);
     }
+}
+
+// A run without verification, in which no step waits for the end of an update.
+static void run_on(const struct offload_trial *t, struct train_setting setting, struct train_result *result)
+{
+    cr_assert_eq(offload_run_with(t, setting, result), ERR_NONE, "%s\n%s", err_message(), offload_name(t));
+    cr_assert(result->accounting_equal, "%s", offload_name(t));
+}
+
+// The first trial of each stage is verified step by step, in series; all others end in its bits.
+Test(speculation, steps_that_run_on_end_in_the_bits_of_steps_that_wait_concurrent)
+{
+    static const struct executor_schedule schedules[] = {
+        {EXECUTOR_OVERLAP, 0}, {EXECUTOR_CHAOS, 1}, {EXECUTOR_CHAOS, 2}};
+    for (int stage = 1; stage <= 3; stage++) {
+        enum ledger_tier tier = stage == 3 ? TIER_NVME : TIER_HOST;
+        struct offload_trial t =
+            OFFLOAD_TRIAL(.model = "gpt-nano", .stage = stage, .steps = 6, .clip = 1.3, .optimizer = tier,
+                          .gradient = tier, .parameter = stage == 3 ? TIER_NVME : TIER_DEVICE,
+                          .schedule = {EXECUTOR_SERIAL, 0});
+        struct train_result verified, result;
+        offload_demand(&t, &verified);
+        for (int i = 0; i < 2 * COUNT(schedules); i++) {
+            t.schedule = schedules[i / 2];
+            t.speculative = i % 2;
+            run_on(&t, (struct train_setting){0}, &result);
+            cr_assert_str_eq(result.digest, verified.digest, "%s", offload_name(&t));
+        }
+    }
+}
+
+// Copies of updated parameters to the device take a second, one bucket after the other. The next step's forward begins
+// when those of its first layer are there.
+Test(speculation, the_next_forward_begins_when_its_first_layers_are_updated)
+{
+    struct offload_trial t = OFFLOAD_TRIAL(.model = "gpt:layers=4,width=64,heads=2,length=64", .world = 1, .steps = 2,
+                                           .stage = 2, .optimizer = TIER_HOST, .gradient = TIER_HOST, .bucket = 5000);
+    struct trace trace;
+    struct train_result result;
+    cr_assert_eq(trace_open(t.world, &trace), ERR_NONE);
+    run_on(&t, (struct train_setting){.trace = &trace, .emulation = {{[LANE_H2D] = 400e3}}}, &result);
+    const struct trace_rank *rank = &trace.ranks[0];
+    size_t forwards = 0, copies = rank->interval_count[LANE_H2D];
+    uint64_t second_forward_ns = 0;
+    for (size_t i = 0; i < rank->interval_count[LANE_COMPUTE]; i++)
+        if (strcmp(rank->intervals[LANE_COMPUTE][i].name, "forward") == 0 && forwards++ == 6)
+            second_forward_ns = rank->intervals[LANE_COMPUTE][i].begin_ns;
+    cr_assert_eq(forwards, 12);
+    cr_assert_geq(copies, 4);
+    cr_expect_gt(second_forward_ns, rank->intervals[LANE_H2D][0].end_ns);
+    cr_expect_lt(second_forward_ns, rank->intervals[LANE_H2D][copies / 2 - 1].end_ns);
+    trace_close(&trace);
+}
+
+// A checkpoint between steps that run on has the states after its step.
+Test(speculation, a_checkpoint_waits_for_the_update_that_runs_beside_it)
+{
+    struct offload_trial t = OFFLOAD_TRIAL(.model = "gpt-nano", .steps = 3, .stage = 2, .optimizer = TIER_HOST,
+                                           .gradient = TIER_HOST, .bucket = 5000);
+    char path[] = "/tmp/zg-run-on-XXXXXX", notes[NOTES_BYTES];
+    struct config config;
+    const struct model *model;
+    struct train_result whole, result;
+    cr_assert(mkdtemp(path));
+    cr_assert_eq(offload_config(&t, &config), ERR_NONE);
+    cr_assert_eq(model_find(t.model, &model), ERR_NONE);
+    struct text *text = offload_words();
+    struct train_setting setting = {.text = text, .emulation = {{[LANE_H2D] = 1e5}}};
+    run_on(&t, setting, &whole);
+    const struct train_checkpoint_options options = {.checkpoint = path, .every = 1};
+    const struct train_setting facts = {
+        .config = &config, .model = model, .text = text, .world = t.world, .steps = t.steps, .seed = 7};
+    // The first run dies in step 3; the second continues from the checkpoint of step 2.
+    for (int again = 0; again < 2; again++) {
+        struct train_checkpoints checkpoints;
+        cr_assert_eq(train_checkpoints_open(&options, &facts, &checkpoints, notes), ERR_NONE, "%s", err_message());
+        setting.checkpoints = &checkpoints;
+        setting.inject = (struct inject_plan){0};
+        if (again)
+            run_on(&t, setting, &result);
+        else {
+            cr_assert_eq(inject_parse("rank:0:die@3", &setting.inject), ERR_NONE, "%s", err_message());
+            cr_assert_neq(offload_run_with(&t, setting, &result), ERR_NONE);
+        }
+        train_checkpoints_close(&checkpoints);
+    }
+    cr_expect_eq(result.resumed_step, 2);
+    cr_expect_str_eq(result.digest, whole.digest);
+    text_close(text);
+    char command[64];
+    snprintf(command, sizeof command, "rm -rf %s", path);
+    cr_expect_eq(system(command), 0);
 }

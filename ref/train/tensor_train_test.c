@@ -9,7 +9,9 @@ static const struct {
 } meshes[] = {
     {"gpt-nano:blocks=2", 1, 2, 2},
     {"gpt-nano:blocks=2", 2, 1, 2},
+    {"gpt-nano:blocks=4,heads=4,rank=5,alpha=8,targets=all-linear", 1, 2, 4},
     {"gpt-nano:blocks=4,heads=4", 1, 1, 4},
+    {"gpt-nano:layers=1,blocks=2,rank=40,targets=attn.c_proj+c_fc", 2, 1, 2},
     {"gpt-nano:blocks=4,heads=4", 1, 3, 2},
     {"gpt-nano:blocks=2,vocabulary=258,length=7", 2, 2, 2},
 };
@@ -44,7 +46,7 @@ static struct offload_trial without_tensor(struct offload_trial trial)
 static void expect_unsharded_adam(int stage)
 {
     char cut[FILE_DIGEST_BYTES], whole[FILE_DIGEST_BYTES];
-    for (int number = 0; number < 10; number++) {
+    for (int number = 0; number < 2 * MESH_COUNT; number++) {
         struct offload_trial trial = trial_of(number + stage, stage);
         digest_of(trial, cut);
         cr_expect_str_eq(cut, digest_of(without_tensor(trial), whole), "%s", offload_name(&trial));
@@ -105,11 +107,10 @@ Test(tensor_train, processes_have_the_bits_of_threads)
 }
 
 // A run on one mesh, saved, and continued on another, has the bits of a run on either.
-Test(tensor_train, checkpoints_continue_on_any_other_mesh)
+static void expect_continuations(const char *words)
 {
     enum { MESHES = 3 };
     static const char *const meshes_of[MESHES] = {"shard=2", "tensor=2,shard=2", "tensor=4,shard=2"};
-    static const char words[] = "--model gpt-nano:blocks=4,heads=4 --verify";
     char first[256], second[256], whole[33];
     snprintf(first, sizeof first, "%s --preset zero2 --mesh shard=2 --steps 4", words);
     train_digest(first, whole);
@@ -119,6 +120,16 @@ Test(tensor_train, checkpoints_continue_on_any_other_mesh)
             snprintf(second, sizeof second, "--preset zero%d --mesh %s", 3 - to, meshes_of[to]);
             expect_continuation(words, first, second, whole);
         }
+}
+
+Test(tensor_train, checkpoints_continue_on_any_other_mesh)
+{
+    expect_continuations("--model gpt-nano:blocks=4,heads=4 --verify");
+}
+
+Test(tensor_train, adapters_continue_on_any_other_mesh)
+{
+    expect_continuations("--model gpt-nano:layers=1,blocks=4,heads=4 --lora rank=3,targets=all-linear --verify");
 }
 
 static void expect_refusal(const char *arguments, const char *expected)

@@ -7,24 +7,33 @@
 
 #include <stdlib.h>
 
-int train_agree(struct train_rank *rank, double *loss, bool *stop)
+int train_agree_begin(struct train_rank *rank)
+{
+    const volatile sig_atomic_t *interrupted = rank->setting->interrupted;
+    const struct executor_span loss = {&rank->loss, sizeof rank->loss, EXECUTOR_READ};
+    TRY(executor_wait_for(rank->executor, &loss, 1));
+    bool differs = rank->rank == 0 && rank->result->difference.found;
+    rank->report = (struct train_report_of_rank){rank->loss, differs || (interrupted && *interrupted)};
+    return exchange_numbers(rank->executor, rank->comm, &rank->report, rank->reports, sizeof rank->report);
+}
+
+int train_agree_end(struct train_rank *rank, struct train_outcome *out)
 {
     int world = comm_world(rank->comm);
     const struct mesh *mesh = &rank->mesh;
-    const volatile sig_atomic_t *interrupted = rank->setting->interrupted;
-    bool differs = rank->rank == 0 && rank->result->difference.found;
-    struct train_report_of_rank mine = {rank->loss, differs || (interrupted && *interrupted)}, all[world];
-    TRY(comm_all_gather_equal(rank->comm, &mine, all, sizeof mine));
+    const struct train_report_of_rank *all = rank->reports;
+    const struct executor_span span = {all, (size_t)world * sizeof *all, EXECUTOR_READ};
+    TRY(executor_wait_for(rank->executor, &span, 1));
     double sum = 0.0;
-    *stop = false;
+    out->stop = false;
     // Of the ranks with the same micro-batches the last stage's first rank reports their loss.
     for (int i = 0; i < world; i++) {
         bool reports =
             mesh_index_in(mesh, MESH_TENSOR, i) == 0 && mesh_index_in(mesh, MESH_PIPELINE, i) == mesh->pipeline - 1;
         sum += reports ? all[i].loss : 0.0;
-        *stop |= all[i].stop != 0;
+        out->stop |= all[i].stop != 0;
     }
-    *loss = sum / ((double)mesh_group_size(mesh, MESH_DATA) * (double)rank->setting->config->accumulation);
+    out->loss = sum / ((double)mesh_group_size(mesh, MESH_DATA) * (double)rank->setting->config->accumulation);
     return ERR_NONE;
 }
 
@@ -36,6 +45,7 @@ static void note_step(struct train_rank *rank, uint64_t step, bool applied, doub
     result->steps = step;
     result->skipped_steps += !applied;
     result->redone_steps = rank->stage.optimizer.redone;
+    result->rescanned_steps = rank->stage.optimizer.rescanned;
     result->first_loss = step == rank->resumed_step + 1 ? loss : result->first_loss;
     result->loss = loss;
     result->step_ns[step - rank->resumed_step - 1] = took_ns;
@@ -73,30 +83,30 @@ static int observe(struct train_rank *rank, uint64_t step, bool applied)
 
 static int run_steps(struct train_rank *rank)
 {
-    bool stop = false;
+    struct train_outcome now = {0};
     TRY(comm_barrier(rank->comm));
     TRY(observe(rank, rank->resumed_step, false));
-    for (uint64_t step = rank->resumed_step + 1; step <= rank->setting->steps && !stop; step++) {
-        bool applied;
-        double loss;
+    for (uint64_t step = rank->resumed_step + 1; step <= rank->setting->steps && !now.stop; step++) {
         if (inject_death_step(&rank->setting->inject, rank->rank, INJECT_KILL) == step)
             raise(SIGKILL);
         if (inject_death_step(&rank->setting->inject, rank->rank, INJECT_DIE) == step)
             return err_set(ERR_IO, "ended in step %llu by --inject", (unsigned long long)step);
         uint64_t begin = clock_now_ns();
-        TRY(train_step(rank, step, &applied));
-        TRY(train_agree(rank, &loss, &stop));
+        TRY(train_step(rank, step, &now));
+        bool last = now.stop || step == rank->setting->steps;
+        if (last)
+            TRY(executor_wait(rank->executor));
         uint64_t end = clock_now_ns(), took = end - begin;
         TRY(trace_step(rank->setting->trace, rank->rank, step, begin, end));
         if (rank->rank == 0)
-            note_step(rank, step, applied, loss, took);
+            note_step(rank, step, now.applied, now.loss, took);
         if (rank->setting->verify)
-            TRY(verify_step(rank, step, applied, loss));
-        TRY(observe(rank, step, applied));
-        TRY(train_save(rank, step, applied, loss, stop || step == rank->setting->steps));
+            TRY(verify_step(rank, step, now.applied, now.loss));
+        TRY(observe(rank, step, now.applied));
+        TRY(train_save(rank, step, now.applied, now.loss, last));
     }
     if (rank->rank == 0)
-        rank->result->interrupted = stop && !rank->result->difference.found;
+        rank->result->interrupted = now.stop && !rank->result->difference.found;
     return executor_wait(rank->executor);
 }
 

@@ -91,6 +91,7 @@ struct train_result {
     uint64_t steps, skipped_steps;  // from step 1 on, those of a resumed checkpoint included
     uint64_t verified_steps;        // of this run
     uint64_t redone_steps;          // of this run: clipped after a speculative update
+    uint64_t rescanned_steps;       // of this run: the norm read gradients on NVMe in a second pass
     uint64_t resumed_step;          // of the checkpoint that the run continues; 0: none
     uint64_t saved_step;            // of the last checkpoint saved; 0: none
     bool interrupted;

@@ -33,6 +33,7 @@ void train_account(struct train_rank *rank)
         for (int operation = 0; operation < OPERATION_COUNT; operation++) {
             uint64_t bytes = steps * formula->step_bytes[lane][operation] +
                              applied * formula->applied_bytes[lane][operation] +
+                             optimizer->rescanned * formula->rescanned_bytes[lane][operation] +
                              optimizer->redone * formula->redone_bytes[lane][operation] +
                              optimizer->returned * formula->returned_bytes[lane][operation];
             uint64_t moved = rank->ledger.moved_bytes[lane][operation];

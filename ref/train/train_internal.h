@@ -54,11 +54,13 @@ struct train_rank {
     struct model_run **runs;  // [run_count]; a micro-batch in flight has one of its own, unless it keeps checkpoints
     int run_count;
     struct activations activations;
-    struct model_batch *batches;             // by micro-step
-    uint64_t resumed_step, resumed_applied;  // of the checkpoint that the run continues
-    double loss;                             // of this rank's micro-batches, summed
-    void *arguments;                         // of the compute operation being issued
-    struct oracle *oracle;                   // rank 0
+    struct model_batch *batches;                   // by micro-step
+    uint64_t resumed_step, resumed_applied;        // of the checkpoint that the run continues
+    double loss;                                   // of this rank's micro-batches, summed
+    size_t run_bytes;                              // of each run's memory
+    struct train_report_of_rank report, *reports;  // of this step: this rank's, and [world] all ranks'
+    void *arguments;                               // of the compute operation being issued
+    struct oracle *oracle;                         // rank 0
     struct model_batch oracle_tokens;
     float *full;  // room for the largest padded bucket of any part
     void *expected;
@@ -100,8 +102,16 @@ struct train_bucket {
 typedef int train_visit(struct train_rank *rank, const struct train_bucket *bucket, void *context);
 int train_each_bucket(struct train_rank *rank, train_visit *visit, void *context);
 
-// Collective, after each step. *loss is the mean over ranks; *stop is true if any rank wants to stop.
-int train_agree(struct train_rank *rank, double *loss, bool *stop);
+// Of a step, as all ranks know it.
+struct train_outcome {
+    bool applied;
+    double loss;  // the mean over ranks
+    bool stop;    // some rank wants to stop
+};
+
+// Collective, in each step: issues the exchange of this rank's loss and wish to stop, and waits for those of all ranks.
+int train_agree_begin(struct train_rank *rank);
+int train_agree_end(struct train_rank *rank, struct train_outcome *out);
 
 // The micro-batch of (step, micro, rank); rank counts those of data parallelism. tokens is its memory, or null for
 // models that want no text.
@@ -122,8 +132,9 @@ int train_resume(struct train_rank *rank);
 // oracle's is not saved.
 int train_save(struct train_rank *rank, uint64_t step, bool applied, double loss, bool last);
 
-// Forward, backward and update of one step, issued and waited for.
-int train_step(struct train_rank *rank, uint64_t step, bool *applied);
+// Forward, backward and update of one step. When it returns the step is decided; an update outside the device may still
+// run (stage_updates_beside).
+int train_step(struct train_rank *rank, uint64_t step, struct train_outcome *out);
 
 // Opens the oracle on rank 0, and allocates every rank's memory for comparisons.
 int verify_open(struct train_rank *rank);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's place on a mesh with tensor or pipeline parallelism: its part of the model, the ranks that train the same
-// part, and the ranks that have the same micro-batches. Elsewhere the part is the whole model.
+// A rank's place on a mesh with tensor, pipeline or expert parallelism: its part of the model, the ranks that train the
+// same part, and the ranks that have the same micro-batches. Elsewhere the part is the whole model.
 #include "ref/train/train_internal.h"
 
 #include "base/err.h"
@@ -62,12 +62,27 @@ int train_data_ranks(const struct train_setting *setting)
     return mesh_group_size(&mesh, MESH_DATA);
 }
 
-// The ranks of an expert group have different experts, and are ranks of data parallelism all the same.
-static int open_experts(struct train_rank *rank)
+// What a mesh needs that has tensor or pipeline parallelism.
+static int check_parts(const struct train_rank *rank)
 {
-    const struct mesh *mesh = &rank->mesh;
-    TRY(mesh_check_model(mesh, 0, 0, rank->model->expert_count));
-    const struct model_place place = {0, 1, 0, 1, mesh_index_in(mesh, MESH_EXPERT, rank->rank), mesh->expert};
+    const struct train_setting *setting = rank->setting;
+    if (setting->schedule.mode == EXECUTOR_DRY)
+        return err_set(ERR_USAGE, "plans and dry runs support meshes of replicate, shard and expert alone");
+    if (setting->accelerator)
+        return err_set(ERR_USAGE, "tensor and pipeline parallelism run in host memory alone: leave out the device");
+    return check_recipe(rank);
+}
+
+// The ranks of an expert group have different experts, and are ranks of data parallelism all the same.
+static int open_part(struct train_rank *rank)
+{
+    const struct mesh *mesh = &rank->mesh, experts = {1, 1, 1, 1, mesh->expert};
+    const struct model_place place = {
+        mesh_index_in(mesh, MESH_TENSOR, rank->rank),   mesh->tensor,
+        mesh_index_in(mesh, MESH_PIPELINE, rank->rank), mesh->pipeline,
+        mesh_index_in(mesh, MESH_EXPERT, rank->rank),   mesh->expert,
+    };
+    TRY(mesh_check_model(&experts, 0, 0, rank->model->expert_count));
     TRY(model_part_open(rank->setting->model, &place, &rank->part));
     rank->model = &rank->part->model;
     return ERR_NONE;
@@ -84,21 +99,12 @@ int train_part_open(struct train_rank *rank)
     if (setting->model->expert_count > 0 && setting->accelerator)
         return err_set(ERR_USAGE, "the model %s: mixtures of experts run in host memory alone: leave out the device",
                        setting->model->name);
+    if (mesh_parts(mesh) > 1)
+        TRY(check_parts(rank));
+    if (mesh_parts(mesh) > 1 || mesh->expert > 1)
+        TRY(open_part(rank));
     if (mesh_parts(mesh) == 1)
-        return mesh->expert > 1 ? open_experts(rank) : ERR_NONE;
-    if (setting->schedule.mode == EXECUTOR_DRY)
-        return err_set(ERR_USAGE, "plans and dry runs support meshes of replicate and shard alone");
-    if (setting->accelerator)
-        return err_set(ERR_USAGE, "tensor and pipeline parallelism run in host memory alone: leave out the device");
-    TRY(check_recipe(rank));
-    const struct model_place place = {mesh_index_in(mesh, MESH_TENSOR, rank->rank),
-                                      mesh->tensor,
-                                      mesh_index_in(mesh, MESH_PIPELINE, rank->rank),
-                                      mesh->pipeline,
-                                      0,
-                                      1};
-    TRY(model_part_open(setting->model, &place, &rank->part));
-    rank->model = &rank->part->model;
+        return ERR_NONE;
     TRY(split(rank, data_of, &rank->parts_comm));
     TRY(split(rank, part_of, &rank->data_comm));
     if (mesh->tensor == 1)
@@ -124,10 +130,14 @@ static void add_exchange(const struct train_rank *rank, int layer, bool backward
         model_exchange(rank->model, layer, config->micro_batch, backward, config->activation_checkpointing);
     size_t ranks = (size_t)rank->mesh.tensor, index = (size_t)rank->part->place.tensor;
     uint64_t *step_bytes = formula->step_bytes[LANE_COLLECTIVE];
-    uint64_t own = e.sum_elements / ranks + (index < e.sum_elements % ranks),
-             bytes = config->accumulation * sizeof(float);
-    step_bytes[OPERATION_ALL_TO_ALL] += bytes * e.sums * (e.sum_elements - own);
-    step_bytes[OPERATION_ALL_GATHER] += bytes * (ranks - 1) * (e.sums * own + e.gathered_elements);
+    uint64_t bytes = config->accumulation * sizeof(float);
+    step_bytes[OPERATION_ALL_GATHER] += bytes * (ranks - 1) * e.gathered_elements;
+    for (int kind = 0; kind < MODEL_SUM_KINDS; kind++) {
+        struct model_sum sum = e.sums[kind];
+        uint64_t own = sum.elements / ranks + (index < sum.elements % ranks);
+        step_bytes[OPERATION_ALL_TO_ALL] += bytes * sum.count * (sum.elements - own);
+        step_bytes[OPERATION_ALL_GATHER] += bytes * sum.count * (ranks - 1) * own;
+    }
 }
 
 void train_part_formula(const struct train_rank *rank, struct formula *formula)
@@ -171,25 +181,24 @@ static int visit_bucket(struct train_rank *rank, struct train_bucket *b, train_v
     return code;
 }
 
-// Every rank has all buckets but those of other ranks' experts, which lie in the same places.
-static int each_bucket_of_experts(struct train_rank *rank, train_visit *visit, void *context)
+// A bucket of a part that has it once, or once for each part of its experts: these lie in the same places.
+static int visit_experts(struct train_rank *rank, struct train_bucket b, train_visit *visit, void *context)
 {
-    const struct layout *layout = &rank->stage.layout;
-    for (int i = 0; i < layout->bucket_count; i++) {
-        bool expert = layout->buckets[i].expert;
-        for (int part = 0; part < (expert ? rank->mesh.expert : 1); part++) {
-            struct train_bucket b = {
-                .first_rank = part, .index = i, .mine = !expert || part == rank->part->place.expert};
-            TRY(visit_bucket(rank, &b, visit, context));
-        }
+    const struct mesh *mesh = &rank->mesh;
+    int first = b.first_rank, expert = b.mine && rank->stage.layout.buckets[b.index].expert;
+    bool mine = b.mine;
+    if (mesh->expert > 1)
+        TRY(comm_broadcast(rank->comm, &expert, sizeof expert, first));
+    for (int part = 0; part < (expert ? mesh->expert : 1); part++) {
+        b.first_rank = first + part * mesh->tensor;
+        b.mine = mine && (!expert || part == rank->part->place.expert);
+        TRY(visit_bucket(rank, &b, visit, context));
     }
     return ERR_NONE;
 }
 
 int train_each_bucket(struct train_rank *rank, train_visit *visit, void *context)
 {
-    if (rank->mesh.expert > 1)
-        return each_bucket_of_experts(rank, visit, context);
     int own_part = part_of(&rank->mesh, rank->rank);
     for (int part = 0; part < mesh_parts(&rank->mesh); part++) {
         struct train_bucket b = {.first_rank = first_rank_of(&rank->mesh, part), .mine = part == own_part};
@@ -197,7 +206,7 @@ int train_each_bucket(struct train_rank *rank, train_visit *visit, void *context
         if (rank->part)
             TRY(comm_broadcast(rank->comm, &count, sizeof count, b.first_rank));
         for (b.index = 0; b.index < count; b.index++)
-            TRY(visit_bucket(rank, &b, visit, context));
+            TRY(visit_experts(rank, b, visit, context));
     }
     return ERR_NONE;
 }

@@ -19,7 +19,8 @@ static int open_batches(struct train_rank *rank)
     rank->batches = calloc(setting->config->accumulation, sizeof *rank->batches);
     size_t pointers = (size_t)rank->model->param_count * (sizeof(void *) + sizeof(struct model_gradient));
     rank->arguments = malloc(256 + pointers);
-    if (!rank->batches || !rank->arguments)
+    rank->reports = calloc((size_t)setting->world, sizeof *rank->reports);
+    if (!rank->batches || !rank->arguments || !rank->reports)
         return err_set(ERR_MEMORY, "no memory for %zu micro-batches", setting->config->accumulation);
     for (size_t i = 0; i < setting->config->accumulation; i++)
         if (!(rank->batches[i].tokens = malloc(token_count * sizeof(uint16_t))))
@@ -116,11 +117,12 @@ int train_rank_open(struct train_rank *rank)
     };
     TRY((is_dry(rank) ? stage_plan : stage_open)(operations, &stage_setting, &rank->stage));
     TRY(open_runs(rank));
-    size_t run_bytes =
+    rank->run_bytes =
         model_run_bytes(rank->model, config->micro_batch, config->precision, config->activation_checkpointing);
     TRY(train_pipeline_open(rank));
     uint64_t report_bytes = (uint64_t)(setting->world - 1) * sizeof(struct train_report_of_rank);
-    formula_of(&rank->stage, rank->data_rank, (uint64_t)rank->run_count * run_bytes, report_bytes, &rank->formula);
+    formula_of(&rank->stage, rank->data_rank, (uint64_t)rank->run_count * rank->run_bytes, report_bytes,
+               &rank->formula);
     activations_formula(&rank->activations, &rank->formula);
     train_pipeline_formula(rank, &rank->formula);
     train_part_formula(rank, &rank->formula);
@@ -147,4 +149,5 @@ void train_rank_close(struct train_rank *rank)
         free((void *)(uintptr_t)rank->batches[i].tokens);
     free(rank->batches);
     free(rank->arguments);
+    free(rank->reports);
 }

@@ -68,6 +68,13 @@ static void count_exchanges(const void *arguments)
                         a->pass == PASS_BACKWARD && a->run->checkpointing ? 4 : 2, a->exchanged_bytes);
 }
 
+// A micro-step's tokens, if the model has them.
+static struct executor_span tokens_span(const struct train_rank *rank, int micro, enum executor_access access)
+{
+    size_t count = rank->setting->config->micro_batch * (rank->model->sequence_length + 1);
+    return (struct executor_span){rank->batches[micro].tokens, count * sizeof(uint16_t), access};
+}
+
 static int issue_compute(struct train_rank *rank, int layer, enum pass pass, int micro, void *checkpoint)
 {
     struct model_run *run = rank->runs[micro % rank->run_count];
@@ -85,19 +92,16 @@ static int issue_compute(struct train_rank *rank, int layer, enum pass pass, int
         .pass = pass,
         .loss_scale = (float)scaler_scale(&rank->stage.optimizer.scaler),
         .exchanged_bytes = exchanged_bytes(rank, layer, pass),
-        .loss = layer == model->layer_count - 1 ? &rank->loss : NULL,
+        .loss = pass == PASS_FORWARD && layer == model->layer_count - 1 ? &rank->loss : NULL,
     };
     memcpy(a + 1, rank->stage.params, params_bytes);
     memcpy((char *)(a + 1) + params_bytes, rank->stage.gradients, gradients_bytes);
 
     const struct config *config = rank->setting->config;
     size_t element_bytes = dtype_bytes(config->precision);
-    struct executor_span spans[2 + 2 * u->param_count];
+    struct executor_span spans[4 + 2 * u->param_count];
     size_t count = 0;
-    spans[count++] = (struct executor_span){
-        model_run_memory(run),
-        model_run_bytes(model, config->micro_batch, config->precision, config->activation_checkpointing),
-        EXECUTOR_READ_WRITE};
+    spans[count++] = (struct executor_span){model_run_memory(run), rank->run_bytes, EXECUTOR_READ_WRITE};
     spans[count++] = (struct executor_span){checkpoint, checkpoint ? activations_bytes(&rank->activations, layer) : 0,
                                             pass == PASS_FORWARD ? EXECUTOR_WRITE : EXECUTOR_READ};
     for (int i = 0; i < u->param_count; i++) {
@@ -109,6 +113,9 @@ static int issue_compute(struct train_rank *rank, int layer, enum pass pass, int
             spans[count++] = (struct executor_span){gradient->data, bytes,
                                                     gradient->accumulate ? EXECUTOR_READ_WRITE : EXECUTOR_WRITE};
     }
+    size_t work_bytes = executor_span_bytes(spans + 2, count - 2);
+    spans[count++] = (struct executor_span){a->loss, a->loss ? sizeof *a->loss : 0, EXECUTOR_READ_WRITE};
+    spans[count++] = tokens_span(rank, micro, EXECUTOR_READ);
     // Backward has two products for each of forward's. With checkpoints it computes forward once more.
     double passes = pass == PASS_FORWARD ? 1 : config->activation_checkpointing ? 3 : 2;
     return executor_issue(rank->executor, &(struct executor_operation){
@@ -122,7 +129,7 @@ static int issue_compute(struct train_rank *rank, int layer, enum pass pass, int
                                               .span_count = count,
                                               .count = count_exchanges,
                                               .flops = passes * model_layer_flops(model, layer, config->micro_batch),
-                                              .work_bytes = executor_span_bytes(spans + 2, count - 2),
+                                              .work_bytes = work_bytes,
                                           });
 }
 
@@ -130,6 +137,8 @@ static int forward(struct train_rank *rank, uint64_t step, int micro)
 {
     struct stage *stage = &rank->stage;
     struct model_batch *batch = &rank->batches[micro];
+    const struct executor_span tokens = tokens_span(rank, micro, EXECUTOR_WRITE);
+    TRY(executor_wait_for(rank->executor, &tokens, 1));
     TRY(train_batch(rank->setting, step, micro, rank->data_rank, (uint16_t *)(uintptr_t)batch->tokens, batch));
     for (int layer = 0; layer < rank->model->layer_count; layer++) {
         TRY(stage_acquire(stage, layer, PASS_FORWARD));
@@ -168,7 +177,7 @@ static int act(struct train_rank *rank, uint64_t step, struct pipeline_action ac
 }
 
 // The schedule of one stage, without pipeline parallelism, is forward and backward of one micro-batch after the other.
-int train_step(struct train_rank *rank, uint64_t step, bool *applied)
+int train_step(struct train_rank *rank, uint64_t step, struct train_outcome *out)
 {
     const struct optimizer *optimizer = &rank->stage.optimizer;
     struct pipeline_action action;
@@ -176,9 +185,12 @@ int train_step(struct train_rank *rank, uint64_t step, bool *applied)
     rank->loss = 0.0;
     for (int next = 0; pipeline_next(&rank->pipeline.schedule, rank->pipeline.stage, &next, &action);)
         TRY(act(rank, step, action));
-    TRY(stage_step(&rank->stage, applied));
+    TRY(train_agree_begin(rank));
+    TRY(stage_step(&rank->stage, &out->applied));
     if (optimizer->returned != returned)
         TRY(train_pipeline_share_tied(rank));
-    // A delayed update goes on beside the next step's forward and backward. All else of this step is complete.
-    return optimizer->waiting ? ERR_NONE : executor_wait(rank->executor);
+    // An update outside the device goes on beside the next step, whose operations wait for the buckets that they need.
+    if (!stage_updates_beside(&rank->stage))
+        TRY(executor_wait(rank->executor));
+    return train_agree_end(rank, out);
 }

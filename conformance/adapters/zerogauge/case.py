@@ -5,6 +5,7 @@ import json
 import numpy as np
 
 from zerogauge import tensors as files
+from zerogauge.mesh import Mesh
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -14,11 +15,12 @@ class Unsupported(Exception):
 
 
 class Case:
-    """The keys of case.json as attributes (world, params, loss_scale, ...), and the case's files."""
+    """The keys of case.json as attributes (world, params, loss_scale, ...), and the case's files. `mesh` is a Mesh."""
 
     def __init__(self, folder, answer, state, rank):
         self.__dict__.update(json.loads((folder / "case.json").read_text()))
         self.folder, self.answer, self.rank = folder, answer, rank
+        self.mesh = Mesh(self, self.__dict__.get("mesh"))
         phase, at = (self.checkpoint["phase"], self.checkpoint["step"]) if self.checkpoint else (None, 0)
         shared = state and state / self.name.removesuffix(f".{phase}")
         self.save, self.resume = (shared if phase == name else None for name in ("save", "resume"))
@@ -32,6 +34,11 @@ class Case:
     def initial(self):
         """{name: fp32 array}, without tied parameters."""
         return files.read(self.folder / "init.safetensors")
+
+    def initial_parts(self):
+        """What this rank holds of them."""
+        return {name: np.ascontiguousarray(self.mesh.part(name, array, self.rank))
+                for name, array in self.initial().items() if self.mesh.holds(name, self.rank)}
 
     def gradients(self, step, rank=None):
         """A rank's gradients, this one's unless said: a list by micro-step of {name: array}, in the case's precision."""

@@ -41,7 +41,8 @@ class TorchAdapter(Adapter):
         """Parameter groups for torch.optim. `index` is the group's index in the case; the key called `decoupled` is
         true for AdamW."""
         case = self.case
-        members = [[by_name[p["name"]] for p in case.params if p["name"] in case.trained and p["group"] == index]
+        trained = [p for p in case.params if p["name"] in case.trained and p["name"] in by_name]
+        members = [[by_name[p["name"]] for p in trained if p["group"] == index]
                    for index in range(len(case.groups))]
         return [{"params": m, "index": i, decoupled: case.groups[i]["optimizer"] == "AdamW", **hyper_parameters(case, i)}
                 for i, m in enumerate(members) if m]
@@ -97,7 +98,7 @@ def hyper_parameters(case, index):
 
 class Uses(torch.nn.Module):
     """A module with some of the parameters. It adds sum(parameter x gradient) to the loss, and records the parameters
-    that it used."""
+    that it used. A subclass may hold them elsewhere: `held` says where, by name."""
 
     def __init__(self, model, named):
         super().__init__()
@@ -105,10 +106,13 @@ class Uses(torch.nn.Module):
         for i, (_, parameter) in enumerate(named):
             self.register_parameter(f"p{i}", parameter)
 
+    def held(self):
+        return {name: getattr(self, f"p{i}") for i, name in enumerate(self.names)}
+
     def forward(self, loss):
         model = self.model[0]
-        for i, name in enumerate(self.names):
-            used = getattr(self, f"p{i}").to(model.dtype)
+        for name, parameter in self.held().items():
+            used = model.local(name, parameter).to(model.dtype)
             if name in model.used:
                 model.seen[name] = used.detach().clone()
             if name in model.gradients:  # in fp32, so that only S x gradient is rounded to `precision`
@@ -117,21 +121,28 @@ class Uses(torch.nn.Module):
 
 
 class Model(torch.nn.Module):
-    """Units of about a bucket each, in model order. Tied parameters belong to the root, as FSDP requires."""
+    """Units of about a bucket each, in model order. Tied parameters belong to the root, as FSDP requires. On a mesh, what
+    this rank holds."""
 
-    def __init__(self, case, dtype):
+    input_requires_grad = False
+
+    def __init__(self, case, dtype, apart=()):
+        """apart: names of parameters that a subclass puts into modules of its own."""
         super().__init__()
         tied = {p["tied_to"] for p in case.params}
         self.dtype = DTYPES[case.precision]
-        initial = {name: tensor_of(array) for name, array in case.initial().items()}
+        initial = {name: tensor_of(array) for name, array in case.initial_parts().items()}
         self.used = {p["name"] for p in case.params if p["used"]}
         self.by_name, own, units, size = {}, [], [[]], 0
         for p in case.params:
             name, owner = p["name"], p["tied_to"] or p["name"]
+            if owner not in initial:
+                continue
             if owner == name:
                 self.by_name[name] = torch.nn.Parameter(initial[name].to(dtype), requires_grad=not p["frozen"])
             if owner in tied:
                 own.append((name, self.by_name[owner]))
+            if owner in tied or name in apart:
                 continue
             if units[-1] and size + initial[name].numel() > case.buckets["reduce"]:
                 units, size = units + [[]], 0
@@ -139,12 +150,20 @@ class Model(torch.nn.Module):
             size += initial[name].numel()
         self.units = torch.nn.ModuleList(Uses(self, unit) for unit in units if unit)
         self.own = Uses(self, own)
+        self.number()
+
+    def number(self):
+        """Follows parameters that have changed in self.by_name."""
         self.name_of = {parameter: name for name, parameter in self.by_name.items()}
-        self.order = [self.name_of[parameter] for parameter in self.parameters()]
+        self.order = [self.name_of[parameter] for parameter in self.parameters() if parameter in self.name_of]
+
+    def local(self, name, parameter):
+        """What of a parameter its unit computes with."""
+        return parameter
 
     def forward(self, gradients):
         self.gradients, self.seen = {name: tensor_of(array) for name, array in gradients.items()}, {}
-        loss = self.own(torch.zeros(()))
+        loss = self.own(torch.zeros((), requires_grad=self.input_requires_grad))
         for unit in self.units:
             loss = unit(loss)
         return loss

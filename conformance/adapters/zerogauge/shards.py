@@ -10,10 +10,10 @@ from zerogauge.tensors import widened
 
 @dataclass
 class Shard:
-    """Consecutive elements of a flattened tensor."""
+    """Consecutive elements of a flattened tensor; on a mesh, of the part of it that this rank holds."""
 
     values: Any  # a tensor of any shape
-    offset: int  # of its first element, in elements of the whole tensor; what lies beyond its end is padding
+    offset: int  # of its first element, in elements of that tensor; what lies beyond its end is padding
 
 
 def merged(case, ranks):
@@ -23,10 +23,12 @@ def merged(case, ranks):
     for name in {name: None for rank in ranks for name in rank}:
         shape = shapes[name.partition("/")[2]]
         flat, known = np.zeros(shape, np.float32).reshape(-1), np.zeros(int(np.prod(shape)), bool)
-        for offset, part in (part for rank in ranks for part in rank.get(name, [])):
-            values = widened(part).reshape(-1)[:flat.size - (offset or 0)]
-            flat[offset or 0:][:values.size] = values
-            known[offset or 0:][:values.size] = True
+        elements = np.arange(flat.size).reshape(shape)
+        for rank, offset, part in ((rank, *part) for rank, parts in enumerate(ranks) for part in parts.get(name, [])):
+            own = elements if offset is None else case.mesh.part(name.partition("/")[2], elements, rank)
+            own = own.reshape(-1)[offset or 0:][:part.size]
+            flat[own] = widened(part).reshape(-1)[:own.size]
+            known[own] = True
         if not known.all():
             raise ValueError(f"{name}: no rank holds {np.count_nonzero(~known)} of its {flat.size} elements, the first "
                              f"of which is {np.argmin(known)}")

@@ -77,4 +77,6 @@ def config_of(case, scratch):
         config["fp16"] = {"enabled": True, "initial_scale_power": int(math.log2(scale["initial_scale"])),
                           "loss_scale_window": scale["window"], "hysteresis": scale["hysteresis"],
                           "min_loss_scale": scale["min_scale"]}
-    return config
+    if case.mesh.is_given and case.stage == 3 and case.mesh.tensor == 1:  # hpZ
+        config["zero_optimization"]["zero_hpz_partition_size"] = case.mesh.shard
+    return config | getattr(case, "deepspeed_keys", {})

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """DeepSpeed: stages 0 to 3, offload to CPU and NVMe. --offload TIER offloads the optimizer states in every case."""
+import importlib
+
 import zerogauge.adapters.deepspeed_start  # noqa: F401  first: it selects the accelerator
 import deepspeed
+from deepspeed.utils import groups as process_groups
 from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
 
 from zerogauge.adapters.deepspeed_config import add_ballast, config_of, refuse
@@ -11,10 +14,14 @@ from zerogauge.pytorch import DTYPES, MOMENTS, Model, TorchAdapter
 class DeepSpeed(TorchAdapter):
     options = {"offload": ["", "cpu", "nvme"]}
 
+    def model_of(self, case):
+        return Model(case, DTYPES[case.precision])
+
     def build(self, case):
         case.offload["optimizer"] = self.arguments.offload or case.offload["optimizer"]
         refuse(case)
-        self.model = Model(case, DTYPES[case.precision])
+        self.model = self.model_of(case)
+        importlib.reload(process_groups)  # forgets the last case's mesh
         deepspeed.init_distributed(dist_backend="gloo")
         deepspeed.zero.Init.param_id = 0  # names the files on NVMe; 0 as in a new process
         groups = self.optimizer_groups(self.model.by_name, "decoupled")

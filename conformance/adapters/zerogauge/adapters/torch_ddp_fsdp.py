@@ -9,17 +9,21 @@ from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
 from zerogauge.adapters import torch_state
+from zerogauge.adapters.torch_tensor import model_of
 from zerogauge.adapters.torch_wrap import refuse, wrap
-from zerogauge.pytorch import DTYPES, Model, TorchAdapter, hyper_parameters
+from zerogauge.pytorch import DTYPES, TorchAdapter, hyper_parameters
 
 
 class Torch(TorchAdapter):
     options = {"mode": ["unsharded", "ddp", "zero1", "fsdp1", "fsdp2"], "adam": ["single", "foreach", "fused"]}
 
+    def model_of(self, case):
+        return model_of(case)
+
     def build(self, case):
         self.mode, self.applied, scale, adam = self.arguments.mode, 0, case.loss_scale, self.arguments.adam
         refuse(case, self.mode)
-        self.model = Model(case, torch.float32)
+        self.model = self.model_of(case)
         self.paths = {self.model.name_of[p]: path for path, p in self.model.named_parameters()}
         self.wrapped = wrap(case, self.mode, self.model)
         groups = self.optimizer_groups(dict(zip(self.paths, self.wrapped.parameters())), "decoupled_weight_decay")

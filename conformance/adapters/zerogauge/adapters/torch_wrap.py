@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Wraps a case's model in PyTorch's data parallelism, in the dtypes of the case."""
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook, fp16_compress_hook
-from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import (FullyShardedDataParallel, MixedPrecision, MixedPrecisionPolicy,
                                     ShardingStrategy, fully_shard)
 from torch.nn.parallel import DistributedDataParallel
@@ -28,12 +27,9 @@ def refuse_load(case, weights_only):
         raise Unsupported("a checkpoint without the optimizer state of an unused parameter cannot be loaded")
 
 
-def mesh_of(case):
-    """HSDP: the case's mesh of replicas and shards, whose ranks init_device_mesh numbers alike."""
-    mesh = getattr(case, "mesh", None)
-    if not mesh:
-        return {}
-    return {"mesh": init_device_mesh("cpu", (mesh["replicate"], mesh["shard"]), mesh_dim_names=("replicate", "shard"))}
+def data_mesh(case, mesh):
+    """What fully_shard shards over: replicas of shard groups are HSDP."""
+    return mesh["shard"] if case.mesh.tensor > 1 and case.mesh.replicate == 1 else mesh["replicate", "shard"]
 
 
 def wrap(case, mode, model):
@@ -49,7 +45,7 @@ def wrap(case, mode, model):
     if mode == "fsdp2":
         for module in [*model.units, model]:
             fully_shard(module, mp_policy=MixedPrecisionPolicy(**low), reshard_after_forward=case.stage == 3,
-                        **mesh_of(case))
+                        **({"mesh": data_mesh(case, model.mesh)} if case.mesh.is_given else {}))
     if mode in ("ddp", "zero1"):
         model = DistributedDataParallel(model, bucket_cap_mb=case.buckets["reduce"] * 4 / 2**20,
                                         find_unused_parameters=not all(p["used"] for p in case.params))

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// The largest gradient of all ranks, and the global norm: two passes over a gradient, since squares are rounded to a
+// fixed point that the largest determines (ref/arithmetic/norm.h).
+//
+// A gradient on its way to NVMe would be read there for the second pass. But the fixed point depends on the exponent of
+// the largest square alone, which changes little from step to step. So while the gradient is in memory its squares are
+// summed for a few exponents around that of the step before. If that of this step is among them, its sum is the norm's,
+// bit by bit, and nothing is read.
+#include "ref/optimizer/optimizer_internal.h"
+
+#include "base/err.h"
+#include "ref/partition/exchange.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+// k of norm.h; 0 where all gradients are 0, whose sum is 0 at any exponent.
+static int exponent_of(uint32_t max_bits)
+{
+    return max_bits > 0 ? norm_exponent(max_bits) : 0;
+}
+
+// A magnitude whose square lies in [2^(k-1), 2^k); 0 or infinity, which add nothing, where fp32 has none.
+static uint32_t magnitude_of(int k)
+{
+    return f32_bits(k % 2 != 0 ? ldexpf(1.0f, (k - 1) / 2) : ldexpf(1.5f, k / 2 - 1));
+}
+
+// The two passes over a gradient: its largest magnitude; and its sum of squares, relative to the largest of all.
+struct scan_arguments {
+    const void *gradient;
+    size_t count;
+    enum dtype dtype;
+    uint32_t max_bits;
+    uint32_t *max_out;
+    struct norm_sum *sum_out;
+};
+
+static int run_scan_maximum(void *arguments)
+{
+    struct scan_arguments *a = arguments;
+    *a->max_out = norm_max(a->dtype, a->gradient, a->count);
+    return ERR_NONE;
+}
+
+static int run_add_squares(void *arguments)
+{
+    struct scan_arguments *a = arguments;
+    norm_accumulate(a->sum_out, a->dtype, a->gradient, a->count, a->max_bits);
+    return ERR_NONE;
+}
+
+static int issue_scan(struct optimizer *o, const char *name, int (*run)(void *), enum ledger_tier tier,
+                      const struct scan_arguments *a)
+{
+    const struct executor_span spans[] = {
+        {a->gradient, a->count * dtype_bytes(a->dtype), EXECUTOR_READ},
+        {a->max_out, a->max_out ? sizeof *a->max_out : 0, EXECUTOR_WRITE},
+        {a->sum_out, a->sum_out ? sizeof *a->sum_out : 0, EXECUTOR_READ_WRITE},
+    };
+    return executor_issue(o->move.executor,
+                          &(struct executor_operation){.name = name,
+                                                       .lane = tier == TIER_DEVICE ? LANE_COMPUTE : LANE_CPU,
+                                                       .run = run,
+                                                       .arguments = a,
+                                                       .arguments_bytes = sizeof *a,
+                                                       .spans = spans,
+                                                       .span_count = sizeof spans / sizeof spans[0],
+                                                       .work_bytes = spans[0].bytes});
+}
+
+// The scan of `count` elements of a range, from its element `at` on.
+static int issue_range(struct optimizer *o, enum ledger_tier tier, struct scan_arguments a, const char *range,
+                       size_t at, size_t count)
+{
+    a.gradient = range + at * dtype_bytes(a.dtype);
+    a.count = count;
+    return count > 0 ? issue_scan(o, "sum of squares", run_add_squares, tier, &a) : ERR_NONE;
+}
+
+// Issues the scan of a range of a bucket's shard that begins at element `from` and that `a` describes, without the
+// elements that another part of the model counts.
+static int issue_squares(struct optimizer *o, int bucket, enum ledger_tier tier, struct scan_arguments a, size_t from)
+{
+    const char *gradient = a.gradient;
+    size_t end = from + a.count, begin = from, counted_end = from;
+    struct piece piece;
+    for (int next = 0; bucket_next_piece(o->layout, o->model, bucket, o->placements[bucket].shard, &next, &piece);) {
+        size_t piece_begin = piece.shard_index > from ? piece.shard_index : from;
+        size_t piece_end = piece.shard_index + piece.count < end ? piece.shard_index + piece.count : end;
+        if (piece_begin >= piece_end || o->model->params[piece.param].duplicate)
+            continue;
+        if (piece_begin > counted_end) {
+            TRY(issue_range(o, tier, a, gradient, begin - from, counted_end - begin));
+            begin = piece_begin;
+        }
+        counted_end = piece_end;
+    }
+    return issue_range(o, tier, a, gradient, begin - from, counted_end - begin);
+}
+
+// The sums of a gradient that goes to NVMe, at the exponents around the last step's.
+static int issue_guesses(struct optimizer *o, int bucket, enum ledger_tier tier, struct scan_arguments a)
+{
+    if (!o->guesses_exponent || o->placements[bucket].gradient_tier != TIER_NVME)
+        return ERR_NONE;
+    a.max_out = NULL;
+    for (int i = 0; i < OPTIMIZER_GUESSES; i++) {
+        a.sum_out = &o->guesses[bucket * OPTIMIZER_GUESSES + i];
+        a.max_bits = magnitude_of(o->exponent - OPTIMIZER_GUESSES / 2 + i);
+        *a.sum_out = (struct norm_sum){0};
+        TRY(issue_squares(o, bucket, tier, a, 0));
+    }
+    return ERR_NONE;
+}
+
+int optimizer_scan(struct optimizer *o, int bucket, enum ledger_tier tier, const void *gradient)
+{
+    assert(bucket >= 0 && bucket < o->layout->trainable_count && tier != TIER_NVME);
+    struct scan_arguments a = {
+        .gradient = gradient,
+        .count = bucket_shard_real(&o->layout->buckets[bucket], o->placements[bucket].shard),
+        .dtype = o->config->accumulation_dtype,
+        .max_out = &o->max_bits[bucket],
+    };
+    o->scanned[bucket] = true;
+    TRY(issue_guesses(o, bucket, tier, a));
+    return issue_scan(o, "largest gradient", run_scan_maximum, tier, &a);
+}
+
+// The squares of one bucket's shard: those summed when the gradient passed, at the exponent number `guess`; or if that
+// is -1, in place, or piece by piece as it is read from NVMe.
+static int scan_squares(struct optimizer *o, int bucket, uint32_t max_bits, int guess)
+{
+    const struct placement *placement = &o->placements[bucket];
+    size_t count = bucket_shard_real(&o->layout->buckets[bucket], o->placements[bucket].shard);
+    size_t element_bytes = dtype_bytes(o->config->accumulation_dtype);
+    bool on_nvme = placement->gradient_tier == TIER_NVME;
+    size_t length = on_nvme ? optimizer_sub_group_count(o, bucket) : count;
+    o->sums[bucket] = (struct norm_sum){0};
+    if (on_nvme && guess >= 0) {
+        o->sums[bucket] = o->guesses[bucket * OPTIMIZER_GUESSES + guess];
+        return ERR_NONE;
+    }
+    o->reads_for_norm |= on_nvme;
+    for (size_t from = 0; from < count; from += length) {
+        struct scan_arguments a = {
+            .gradient = (char *)placement->gradient_shard + from * element_bytes,
+            .count = count - from < length ? count - from : length,
+            .dtype = o->config->accumulation_dtype,
+            .max_bits = max_bits,
+            .sum_out = &o->sums[bucket],
+        };
+        if (on_nvme) {
+            struct location there = {TIER_NVME, (void *)(uintptr_t)a.gradient};
+            struct location here = {TIER_HOST, buffer_pool_take(&o->host_buffers)};
+            TRY(move_copy(&o->move, "read gradient", here, there, a.count * element_bytes, NULL));
+            a.gradient = here.address;
+        }
+        TRY(issue_squares(o, bucket, on_nvme ? TIER_HOST : placement->gradient_tier, a, from));
+    }
+    return ERR_NONE;
+}
+
+// The ranks that must agree about all gradients. Where every rank has those of all dense parameters, the ranks of an
+// expert group have different experts. Null: this rank has all.
+static struct comm *comm_of_norm(const struct optimizer *o)
+{
+    return o->replicated ? o->expert_comm : o->comm;
+}
+
+// True if this rank adds the bucket to the norm: every element counts once.
+static bool counts(const struct optimizer *o, int bucket)
+{
+    return !o->replicated || !o->expert_comm || o->layout->buckets[bucket].expert || comm_rank(o->expert_comm) == 0;
+}
+
+// all[r] = rank r's *own.
+static int gather_numbers(struct optimizer *o, struct comm *comm, const void *own, void *all, size_t bytes)
+{
+    const struct executor_span result = {all, (size_t)comm_world(comm) * bytes, EXECUTOR_READ};
+    memset(all, 0, result.bytes);
+    TRY(exchange_numbers(o->move.executor, comm, own, all, bytes));
+    return executor_wait_for(o->move.executor, &result, 1);
+}
+
+// Replaces each rank's value by that of all of them together.
+static int agree_on_maximum(struct optimizer *o, struct comm *comm, uint32_t *max_bits)
+{
+    uint32_t all[comm_world(comm)];
+    TRY(gather_numbers(o, comm, max_bits, all, sizeof *max_bits));
+    for (int rank = 0; rank < comm_world(comm); rank++)
+        if (all[rank] > *max_bits)
+            *max_bits = all[rank];
+    return ERR_NONE;
+}
+
+static int agree_on_sum(struct optimizer *o, struct comm *comm, struct norm_sum *sum)
+{
+    struct norm_sum all[comm_world(comm)];
+    TRY(gather_numbers(o, comm, sum, all, sizeof *sum));
+    *sum = (struct norm_sum){0};
+    for (int rank = 0; rank < comm_world(comm); rank++)
+        norm_add(sum, all[rank]);
+    return ERR_NONE;
+}
+
+// Waits for every bucket's result of a scan.
+static int wait_for_results(struct optimizer *o, const void *results, size_t bytes)
+{
+    const struct executor_span span = {results, (size_t)o->layout->trainable_count * bytes, EXECUTOR_READ};
+    return executor_wait_for(o->move.executor, &span, 1);
+}
+
+int optimizer_global_maximum(struct optimizer *o, uint32_t *out)
+{
+    for (int i = 0; i < o->layout->trainable_count; i++)
+        if (!o->scanned[i])
+            TRY(optimizer_scan(o, i, o->placements[i].gradient_tier, o->placements[i].gradient_shard));
+    TRY(wait_for_results(o, o->max_bits, sizeof *o->max_bits));
+    memset(o->scanned, 0, (size_t)o->layout->trainable_count * sizeof *o->scanned);
+    uint32_t mine = 0;
+    for (int i = 0; i < o->layout->trainable_count; i++)
+        if (o->max_bits[i] > mine)
+            mine = o->max_bits[i];
+    *out = mine;
+    if (comm_of_norm(o))
+        TRY(agree_on_maximum(o, comm_of_norm(o), out));
+    return o->parts_comm ? agree_on_maximum(o, o->parts_comm, out) : ERR_NONE;
+}
+
+// The index of this step's exponent among those of the guesses; -1: it is none of them.
+static int find_guess(const struct optimizer *o, uint32_t max_bits)
+{
+    if (!o->guesses_exponent || max_bits >= f32_bits(INFINITY))
+        return -1;
+    int i = exponent_of(max_bits) - o->exponent + OPTIMIZER_GUESSES / 2;
+    return i >= 0 && i < OPTIMIZER_GUESSES ? i : -1;
+}
+
+int optimizer_global_sum(struct optimizer *o, uint32_t max_bits, struct norm_sum *out)
+{
+    int guess = find_guess(o, max_bits);
+    o->reads_for_norm = false;
+    TRY(wait_for_results(o, o->guesses, OPTIMIZER_GUESSES * sizeof *o->guesses));
+    for (int i = 0; i < o->layout->trainable_count; i++)
+        TRY(scan_squares(o, i, max_bits, guess));
+    TRY(wait_for_results(o, o->sums, sizeof *o->sums));
+    o->rescanned += o->reads_for_norm;
+    o->guesses_exponent = max_bits < f32_bits(INFINITY);
+    o->exponent = o->guesses_exponent ? exponent_of(max_bits) : 0;
+    struct norm_sum mine = {0};
+    for (int i = 0; i < o->layout->trainable_count; i++)
+        if (counts(o, i))
+            norm_add(&mine, o->sums[i]);
+    *out = mine;
+    if (comm_of_norm(o))
+        TRY(agree_on_sum(o, comm_of_norm(o), out));
+    return o->parts_comm ? agree_on_sum(o, o->parts_comm, out) : ERR_NONE;
+}
