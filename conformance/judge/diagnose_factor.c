@@ -70,7 +70,7 @@ static enum hint hint_of_factor(const struct row *row, double factor)
     bool of_world = world > 1 &&
                     (value_near(either, world) || value_near(either, sqrt(world)) || value_near(either, world * world));
     bool of_group = is_degree(row->trial->answer->c, either);
-    // Micro-steps are those of all tensors; a group of as many ranks may hold some alone.
+    // All tensors have the same micro-steps; a group of as many ranks may hold some tensors alone.
     bool of_some = of_group && row->wrong_moment_count * 10 < row->count * 9;
     if (of_micro && !value_near(micro, world) && !of_some)
         return HINT_FACTOR_ACCUMULATION;

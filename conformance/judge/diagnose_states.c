@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// So many first moments are more than chance.
+// As many first moments are more than chance.
 enum { TELLING_COUNT = 8 };
 
 struct states {

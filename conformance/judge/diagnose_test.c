@@ -273,3 +273,23 @@ Test(diagnose, a_gradient_that_is_clipped_by_its_own_norm_is_recognised)
     struct wrong wrong = {.gradient = has_one_micro_step, .says = says_its_norm};
     assert_fails(state_finding(&c, NULL, &wrong), HINT_ONE_MICRO_STEP);
 }
+
+// A tensor without a gradient, of the group that does not decay, decays as the first group does.
+static void decays_as_the_first_group(const struct check_case *c, int step, const struct unsharded_state *before,
+                                      struct unsharded_state *after)
+{
+    float factor = 1 - (float)(c->groups[1].lr[step - 1] * c->groups[0].weight_decay);
+    for (size_t k = 0; k < c->params[1].count; k++)
+        after->param[1][k] = before->param[1][k] * factor;
+}
+
+Test(diagnose, what_decay_alone_moves_has_another_decay)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, false);
+    c.params[1].used = false;
+    c.groups[1].weight_decay = 0.01;
+    c.groups[0].lr_by_step = c.groups[1].lr_by_step = false;
+    for (int step = 0; step < c.steps; step++)
+        c.groups[0].lr[step] = 10 * (c.groups[1].lr[step] = 1e-3);
+    assert_fails(state_finding(&c, NULL, &(struct wrong){.state = decays_as_the_first_group}), HINT_DECAY);
+}

@@ -96,6 +96,17 @@ static bool is_twice(struct suspicion *s, uint64_t t)
     return all_explained(s);
 }
 
+// True if the wrong elements have no moments: nothing but decay moves them, and another rate is another decay.
+static bool decay_alone_moves(const struct row *row)
+{
+    const struct trial *trial = row->trial;
+    for (int param = 0; param < trial->c->param_count; param++)
+        for (size_t i = 0; trial_compares(trial, param) && i < trial->c->params[param].count; i++)
+            if (row->wrong[row->begin[param] + i] && trial->expected.exp_avg[param][i] != 0)
+                return false;
+    return true;
+}
+
 static bool is_decay(struct suspicion *s, uint64_t t)
 {
     const struct check_case *real = s->row->trial->c;
@@ -193,6 +204,8 @@ enum hint diagnose_update(const struct row *row, const struct unsharded_decision
             hint = HINT_STEP_COUNT;
         else if (is_step_zero(row, decision->t) || is_step_count(&s, decision->t))
             hint = goes_on ? HINT_RESUME : HINT_STEP_COUNT;
+        else if (decay_alone_moves(row) && is_decay(&s, decision->t))
+            hint = HINT_DECAY;
         else if (is_lr(&s, decision->t))
             hint = goes_on ? HINT_RESUME : HINT_LR;
         else if (is_decay(&s, decision->t))

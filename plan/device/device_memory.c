@@ -92,13 +92,15 @@ static void add_activations(const struct device_setting *s, struct device_memory
     uint64_t tokens = (uint64_t)s->config->micro_batch * t->sequence_length,
              element_bytes = dtype_bytes(s->config->precision);
     double block = (double)(tokens * transformer_kept_values(t) * element_bytes), share = s->checkpointed_share;
-    double checkpoints = share * (double)(t->blocks * tokens * t->width * element_bytes);
-    double kept = (1 - share) * (double)t->blocks * block;
-    uint64_t *bytes =
-        add(m, "activations", "kept values x tokens of the blocks without checkpoints, and of one that recomputes",
-            "Korthikanti et al. (arXiv 2205.05198), section 4.1, with flash attention, no dropout");
+    double in_flight = s->in_flight > 0 ? s->in_flight : 1,
+           checkpoints = in_flight * share * (double)(t->blocks * tokens * t->width * element_bytes);
+    double kept = in_flight * (1 - share) * (double)t->blocks * block;
+    uint64_t *bytes = add(m, "activations",
+                          "kept values x tokens of the blocks without checkpoints, for each micro-batch in flight, and "
+                          "of one block that recomputes",
+                          "Korthikanti et al. (arXiv 2205.05198), section 4.1, with flash attention, no dropout");
     bytes[TIER_DEVICE] = (uint64_t)(kept + (share > 0 ? block : 0));
-    bytes = add(m, "checkpoints", "2 x tokens x width of each block with a checkpoint",
+    bytes = add(m, "checkpoints", "2 x tokens x width of each block with a checkpoint and micro-batch in flight",
                 "ZeRO-Infinity (arXiv 2104.07857), equation 3");
     bytes[s->config->activation_checkpointing ? s->config->activation_tier : TIER_DEVICE] = (uint64_t)checkpoints;
     uint64_t logit_bytes = s->logit_bytes > 0 ? s->logit_bytes : LOGIT_BYTES;

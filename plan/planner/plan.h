@@ -2,8 +2,9 @@
 // A plan: the memory, traffic and time of training a model on a machine. It runs the stage itself as a dry run
 // (executor_dry.h), without data, on unbacked addresses and a virtual clock. Bytes equal the ledger of a real run.
 //
-// Ranks differ only in padding, so one rank represents all; rank 0 has the largest shards. Step times are for the
-// steady state, and all ranks reach a collective at the same time.
+// Ranks of one part of the model differ only in padding, so one rank represents all; rank 0 has the largest shards.
+// Step times are for the steady state, and all ranks reach a collective at the same time. In a pipeline the rank's own
+// passes take as long as if its stage had the head too, as the slowest stage's do, and the bubble is added to them.
 #ifndef ZG_PLAN_H
 #define ZG_PLAN_H
 
@@ -60,13 +61,15 @@ struct plan {
     // Of the last step.
     double step_s;
     double straggler_s;  // part of step_s: the wait for the slowest of many nodes
+    double bubble_s;     // part of step_s: a pipeline's, in which the rank has nothing to do
+    double bubble;       // (P-1)/(M+P-1), for P stages and M micro-batches of equal times
     double busy_s[LANE_COUNT], critical_s[LANE_COUNT];
     struct plan_part parts[PLAN_PART_MAX];  // by time on the critical path, the longest first
     int part_count;
     struct executor_event *events;  // that ran in it, in order of issue, times since its start; owned; null unless kept
     size_t event_count;             // `after` of an event is an index in events
     long last_event;                // index of the end of the critical path
-    double model_flops;             // of this rank: forward and backward, without recomputation
+    double model_flops;             // of a rank, on average: forward and backward, without recomputation
     double device_flops;            // with recomputation
     double peak_flops_per_s;        // of a device in the model's dtype; 0: no machine
     uint64_t tokens;                // of all ranks

@@ -59,7 +59,8 @@ static int make_gpt(const struct strict_object *object, struct made *made)
 {
     static const char *const others[] = {"key_heads",    "head_width", "hidden", "experts",
                                          "experts_used", "tied_head",  NULL};
-    struct gpt_shape shape = {.tile_count = made->variant.tiling_factor, .product_blocks = 1};
+    size_t tensor = made->variant.tensor, multiple = tensor > 0 ? 128 * tensor : 1;
+    struct gpt_shape shape = {.tile_count = made->variant.tiling_factor, .product_blocks = tensor > 0 ? tensor : 1};
     TRY(refuse_others(object, others, "gpt"));
     TRY(read_size(object, "layers", 1, GPT_LAYERS_MAX, &shape.block_count));
     TRY(read_size(object, "width", 1, GPT_SIZE_MAX, &shape.width));
@@ -70,6 +71,7 @@ static int make_gpt(const struct strict_object *object, struct made *made)
     if (made->variant.lora_rank > 0)
         return err_set(ERR_USAGE, "--lora: the model %s is no Llama", made->name);
     TRY(read_size(object, "vocabulary", 1, UINT16_MAX + 1, &shape.vocabulary));
+    shape.vocabulary = (shape.vocabulary + multiple - 1) / multiple * multiple;
     return gpt_make(made->name, &shape, &made->model);
 }
 
@@ -194,13 +196,12 @@ static int refuse(const char *name)
 {
     char known[1024] = "";
     size_t used = 0;
-    const struct model *model;
     for (size_t i = 0; plan_model_name(i) && used < sizeof known; i++)
         used += (size_t)snprintf(known + used, sizeof known - used, "%s, ", plan_model_name(i));
     for (int i = 0; gpt_name(i) && used < sizeof known; i++)
         used += (size_t)snprintf(known + used, sizeof known - used, "%s, ", gpt_name(i));
-    for (int i = 0; (model = linear_model(i)) && used < sizeof known; i++)
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s, ", model->name);
+    for (int i = 0; linear_model(i) && used < sizeof known; i++)
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s, ", linear_model(i)->name);
     return err_set(ERR_USAGE, "unknown model \"%.64s\", expected one of %sgpt:layers=4,width=64,heads=4,... or a file",
                    name, known);
 }
@@ -236,7 +237,7 @@ int plan_model_find_variant(const char *name, const struct plan_model_variant *v
     if (!text && !is_file)
         return refuse(name);
     struct plan_model_variant whole = *variant;
-    whole.tiling_factor = variant->tiling_factor > 0 ? variant->tiling_factor : 1;
+    whole.tiling_factor += variant->tiling_factor == 0;
     pthread_mutex_lock(&lock);
     int code = find_made(name, text, &whole, out);
     pthread_mutex_unlock(&lock);
@@ -279,22 +280,21 @@ const char *plan_model_name(size_t index)
 
 static const struct made *made_of(const struct model *model)
 {
+    static const struct made no_file;
     pthread_mutex_lock(&lock);
     const struct made *made = made_models;
     while (made && made->model != model)
         made = made->next;
     pthread_mutex_unlock(&lock);
-    return made;
+    return made ? made : &no_file;
 }
 
 const char *plan_model_source(const struct model *model)
 {
-    const struct made *made = made_of(model);
-    return made ? made->source : "";
+    return made_of(model)->source;
 }
 
 const char *plan_model_parameters(const struct model *model)
 {
-    const struct made *made = made_of(model);
-    return made ? made->parameters : "";
+    return made_of(model)->parameters;
 }

@@ -21,6 +21,7 @@ static const char *const examples[] = {
     "zerogauge plan --paper zero-table-1",
     "zerogauge plan --claims",
     "zerogauge plan --config ds.json --model gpt-1t --world 1024 --machine dgx-2 --explain",
+    "zerogauge plan --preset zero1 --model gpt3-175b --mesh tensor=8,pipeline=4,shard=16",
     "zerogauge plan --preset zero3 --model llama-8b --machine workstation --search --write found.json",
     "zerogauge plan --preset zero3 --model llama-70b --machine dgx-h100 --search --goal smallest",
     NULL,
@@ -54,6 +55,8 @@ static int parse(int argc, const char **argv, struct plan_options *a)
     };
     struct poptOption where[] = {
         {"world", 'w', POPT_ARG_INT, &a->world, 0, "ranks, one per device (default: one node)", "N"},
+        {"mesh", '\0', TEXT, &a->mesh, 0, "ranks on a mesh, as in train; their number, unless --world is given",
+         "DEGREE=N,..."},
         {"worlds", '\0', TEXT, &a->world_list, 0, "worlds to search, with the same sequences in a step", "N,N,..."},
         {"machine", '\0', TEXT, &a->machine, 0, "the machine (default: dgx-h100); an unknown name lists all",
          "MACHINE|FILE"},
@@ -145,6 +148,16 @@ static int read_goal(struct plan_options *a)
                : ERR_NONE;
 }
 
+static int read_mesh(struct plan_options *a)
+{
+    struct mesh mesh;
+    if (!a->mesh)
+        return ERR_NONE;
+    TRY(mesh_parse(a->mesh, &mesh));
+    a->world = a->world > 0 ? a->world : mesh_world(&mesh);
+    return ERR_NONE;
+}
+
 static int check(const struct plan_options *a)
 {
     if (!(a->price >= 0 && a->host_memory_gib >= 0 && a->device_memory_gib >= 0))
@@ -166,6 +179,8 @@ static int check(const struct plan_options *a)
         return err_set(ERR_USAGE, "give one of --preset NAME and --config FILE");
     if (a->world < 0 || a->world > PLAN_RANKS_MAX)
         return err_set(ERR_USAGE, "--world %d: expected 1 to %d", a->world, PLAN_RANKS_MAX);
+    if (a->mesh && a->search)
+        return err_set(ERR_USAGE, "--search and --mesh exclude each other: a search has worlds of its own");
     if (a->world_list && !a->search)
         return err_set(ERR_USAGE, "--worlds needs --search; --world is for one plan");
     if (a->sequences < 0)
@@ -188,13 +203,14 @@ int plan_options_parse(int argc, const char **argv, struct plan_options *out)
     TRY(parse(argc, argv, out));
     TRY(read_worlds(out));
     TRY(read_goal(out));
+    TRY(read_mesh(out));
     return check(out);
 }
 
 void plan_options_close(struct plan_options *a)
 {
-    char *texts[] = {a->preset,  a->config_path, a->model, a->machine,    a->write,      a->html,
-                     a->against, a->paper,       a->claim, a->world_list, a->throughput, a->goal_name};
+    char *texts[] = {a->preset, a->config_path, a->model,      a->machine,    a->write,     a->html, a->against,
+                     a->paper,  a->claim,       a->world_list, a->throughput, a->goal_name, a->mesh};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     for (char **value = a->set; value && *value; value++)
@@ -220,14 +236,16 @@ int plan_options_config(const struct plan_options *options, const char *const ch
         "zero_optimization.stage3_prefetch_bucket_size=50000000", "zero_optimization.sub_group_size=100000000"};
     static const char *const folder[] = {"."};
     const char *list[CHANGE_MAX];
-    char sequences[64];
-    const char *batch = sequences;
+    char sequences[64], mesh[256];
+    const char *batch = sequences, *placed = mesh;
     size_t count = 0, given = 0;
     while (options->set && options->set[given])
         given++;
     snprintf(sequences, sizeof sequences, "train_micro_batch_size_per_gpu=%lld", options->sequences);
     TRY(append(list, &count, sizes, options->preset ? sizeof sizes / sizeof sizes[0] : 0));
     TRY(append(list, &count, &batch, options->sequences > 0));
+    snprintf(mesh, sizeof mesh, "zerogauge.mesh=%s", options->mesh ? options->mesh : "");
+    TRY(append(list, &count, &placed, options->mesh != NULL));
     TRY(append(list, &count, (const char *const *)options->set, given));
     TRY(append(list, &count, changes, change_count));
     const struct config_options how = {
@@ -252,6 +270,7 @@ int plan_options_model(const struct plan_options *options, const struct config *
     const struct plan_model_variant variant = {.tiling_factor = config->tiling_factor,
                                                .sequence_length = (size_t)options->sequence_length,
                                                .lora_rank = (size_t)options->lora_rank,
+                                               .tensor = config->mesh.tensor > 1 ? (size_t)config->mesh.tensor : 0,
                                                .lora = config->lora[0] ? config->lora : NULL};
     if (config->lora[0] && !gpt_is_name(name))
         return err_set(ERR_USAGE, "\"zerogauge.lora\": plans of the model %.64s take adapters by --lora RANK", name);

@@ -23,7 +23,7 @@ struct plan_options {
     char *preset, *config_path, *model, *machine, *write, *html, *against, *paper, *claim, *throughput;
     char **set;
     int world;
-    char *world_list, *goal_name;
+    char *world_list, *goal_name, *mesh;
     enum plan_goal goal;
     double price;                               // of a device and hour; 0: not given
     double host_memory_gib, device_memory_gib;  // in place of the machine's; 0: not given

@@ -15,11 +15,18 @@ static void print_head(const struct plan_setting *setting, FILE *out)
 {
     const struct config *config = setting->config;
     const struct plan_machine *machine = setting->machine;
-    char count[SIZE_TEXT_BYTES], length[SIZE_TEXT_BYTES];
+    const struct pipeline_schedule schedule = {config->pipeline_schedule, config->mesh.pipeline,
+                                               (int)config->accumulation};
+    char count[SIZE_TEXT_BYTES], length[SIZE_TEXT_BYTES], mesh[MESH_TEXT_BYTES];
     int nodes = plan_machine_nodes(machine, setting->world);
     fprintf(out, "%s, %s parameters, %s, stage %d, on %d rank%s of %s (%d node%s)\n", setting->model->name,
             size_text(model_param_elements(setting->model, false), count), dtype_name(config->precision), config->stage,
             setting->world, setting->world > 1 ? "s" : "", machine->name, nodes, nodes > 1 ? "s" : "");
+    if (mesh_parts(&config->mesh) > 1 || config->mesh.expert > 1 || config->mesh.replicate > 1)
+        fprintf(out, "mesh %s\n", mesh_text(&config->mesh, mesh));
+    if (config->mesh.pipeline > 1)
+        fprintf(out, "pipeline schedule %s: bubble (P-1)/(M+P-1) = %.1f %% of the passes\n",
+                pipeline_kind_name(config->pipeline_schedule), 100 * pipeline_bubble(&schedule));
     fprintf(out, "per rank and step: %zu x %zu sequence%s of %s tokens%s\n\n", config->accumulation,
             config->micro_batch, config->micro_batch > 1 ? "s" : "", size_text(setting->model->sequence_length, length),
             config->activation_checkpointing ? ", activation checkpoints" : "");
@@ -93,6 +100,9 @@ static void print_lanes(const struct plan *plan, FILE *out)
     if (plan->straggler_s > 0)
         fprintf(out, "  %-20s %12s %10.3f s %10.1f %%\n", "slowest node", "-", plan->straggler_s,
                 100 * plan->straggler_s / plan->step_s);
+    if (plan->bubble_s > 0)
+        fprintf(out, "  %-20s %12s %10.3f s %10.1f %%\n", "pipeline bubble", "-", plan->bubble_s,
+                100 * plan->bubble_s / plan->step_s);
     fprintf(out, "\n%-34s %12s %12s\n", "critical path", "operations", "time");
     for (int i = 0; i < plan->part_count && plan->parts[i].critical_s >= 0.001 * plan->step_s; i++)
         fprintf(out, "  %-20s %-11s %12" PRIu64 " %10.3f s %5.1f %%\n", plan->parts[i].name,

@@ -139,8 +139,34 @@ static int search_world(const struct plan_options *options, const struct plan_ma
     return ERR_NONE;
 }
 
-// Tries worlds in turn: 1, 2, 3, 4, 6, 8, 12, ... For the smallest, up to the first in which all states fit on devices:
-// stage 3 without offloading.
+static int smallest_world(const struct plan_choices *found, const char *placement)
+{
+    int world = 0;
+    for (size_t i = 0; i < found->count; i++)
+        if (strcmp(found->list[i].placement, placement) == 0 && (world == 0 || found->list[i].setting.world < world))
+            world = found->list[i].setting.world;
+    return world;
+}
+
+// Bisects between the smallest world of each placement and the one before it in the series of search_worlds.
+static int narrow_worlds(const struct plan_options *options, const struct plan_machine *machine, size_t sequences,
+                         struct plan_choices *found)
+{
+    struct plan_options in_world = *options;
+    for (int p = 0; p < PLACEMENT_COUNT; p++) {
+        int fits = smallest_world(found, placements[p].name);
+        int fails = (fits & (fits - 1)) == 0 ? fits * 3 / 4 : fits * 2 / 3;
+        while (fits - fails > 1) {
+            in_world.world = (fits + fails) / 2;
+            TRY(search_world(&in_world, machine, sequences, found));
+            *(smallest_world(found, placements[p].name) <= in_world.world ? &fits : &fails) = in_world.world;
+        }
+    }
+    return ERR_NONE;
+}
+
+// Tries worlds in turn: 1, 2, 3, 4, 6, 8, 12, ... For the smallest, up to the first in which all states fit on devices,
+// stage 3 without offloading, and then those between.
 static int search_worlds(const struct plan_options *options, const struct plan_machine *machine, size_t sequences,
                          struct plan_choices *found)
 {
@@ -150,7 +176,7 @@ static int search_worlds(const struct plan_options *options, const struct plan_m
             in_world.world = world + part * world / 2;
             TRY(search_world(&in_world, machine, sequences, found));
             if (options->goal == GOAL_SMALLEST && fits_in_less(found, "zero3", WORLD_TRIED_MAX * 2))
-                return ERR_NONE;
+                return narrow_worlds(options, machine, sequences, found);
         }
     return ERR_NONE;
 }

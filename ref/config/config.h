@@ -135,6 +135,7 @@ enum config_note_kind {
     CONFIG_IGNORED,  // it has no effect here
     CONFIG_AUTO,     // it is "auto"
     CONFIG_OLD,      // it is an old name of another key
+    CONFIG_FOREIGN,  // it is a key of another program's configuration that has no meaning here
 };
 
 enum { CONFIG_NOTE_MAX = 256, CONFIG_VALUE_BYTES = 64 };
@@ -142,7 +143,8 @@ enum { CONFIG_NOTE_MAX = 256, CONFIG_VALUE_BYTES = 64 };
 struct config_note {
     enum config_note_kind kind;
     const char *key;                 // static
-    char value[CONFIG_VALUE_BYTES];  // the value that replaces "auto", as JSON; or the new form of an old name
+    char value[CONFIG_VALUE_BYTES];  // the value that replaces "auto", as JSON; the new form of an old name; or a
+                                     // foreign key
 };
 
 struct config_notes {
@@ -150,7 +152,8 @@ struct config_notes {
     struct config_note notes[CONFIG_NOTE_MAX];
 };
 
-// Returns ERR_USAGE with one line, `FILE:LINE: key.path: what is wrong, what was expected`. notes may be null.
+// A file whose name ends in .yaml or .yml is Accelerate's (config_accelerate.h). Returns ERR_USAGE with one line,
+// `FILE:LINE: key.path: what is wrong, what was expected`. notes may be null.
 int config_load_file(const char *file, const struct config_options *options, struct config *out,
                      struct config_notes *notes);
 int config_load_preset(const char *name, const struct config_options *options, struct config *out,

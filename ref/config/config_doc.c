@@ -117,7 +117,7 @@ static json_t *override_value(const char *text)
     return value ? value : json_string(text);
 }
 
-static int lay_over(json_t *root, const char *override)
+int config_doc_set(json_t *root, const char *override)
 {
     char shown[TEXT_MESSAGE_BYTES], path[CONFIG_PATH_BYTES];
     text_message(shown, override, CONFIG_PATH_BYTES);
@@ -177,7 +177,7 @@ int config_doc_open(const char *name, const char *text, size_t bytes, const stru
     }
     code = replace_legacy_stage(out->text.root);
     for (size_t i = 0; i < options->set_count && code == ERR_NONE; i++)
-        code = lay_over(out->text.root, options->set[i]);
+        code = config_doc_set(out->text.root, options->set[i]);
     if (code == ERR_NONE)
         code = replace_legacy_stage(out->text.root);
     if (code != ERR_NONE)

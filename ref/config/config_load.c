@@ -2,6 +2,7 @@
 #include "ref/config/config.h"
 
 #include "base/safe_text.h"
+#include "ref/config/config_accelerate.h"
 #include "ref/config/config_doc.h"
 #include "ref/config/config_presets.h"
 #include "base/err.h"
@@ -29,13 +30,31 @@ int config_load_text(const char *name, const char *text, size_t bytes, const str
     return code;
 }
 
+static int load_accelerate(const char *name, const char *text, size_t bytes, const struct config_options *options,
+                           struct config *out, struct config_notes *notes)
+{
+    struct config_notes own = {0};
+    json_t *json = NULL;
+    TRY(config_read_accelerate(name, text, bytes, &own, &json));
+    char *deepspeed = json_dumps(json, JSON_COMPACT);
+    json_decref(json);
+    if (!deepspeed)
+        return err_set(ERR_MEMORY, "%s: no memory for a configuration", name);
+    int code = config_load_text(name, deepspeed, strlen(deepspeed), options, out, notes);
+    free(deepspeed);
+    for (size_t i = 0; notes && i < own.count && notes->count < CONFIG_NOTE_MAX; i++)
+        notes->notes[notes->count++] = own.notes[i];
+    return code;
+}
+
 int config_load_file(const char *file, const struct config_options *options, struct config *out,
                      struct config_notes *notes)
 {
     char *text;
     size_t bytes;
     TRY(json_read(file, &text, &bytes));
-    int code = config_load_text(file, text, bytes, options, out, notes);
+    int code = config_is_accelerate(file) ? load_accelerate(file, text, bytes, options, out, notes)
+                                          : config_load_text(file, text, bytes, options, out, notes);
     free(text);
     return code;
 }

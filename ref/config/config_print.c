@@ -225,6 +225,8 @@ void config_print_notes(const struct config_notes *notes, FILE *out)
         const struct config_note *note = &notes->notes[i];
         if (note->kind == CONFIG_IGNORED)
             fprintf(out, "%s: accepted, but has no effect here\n", note->key);
+        else if (note->kind == CONFIG_FOREIGN)
+            fprintf(out, "%s: of Accelerate, has no meaning here\n", note->value);
         else if (note->kind == CONFIG_OLD)
             fprintf(out, "%s: an old name, read as %s\n", note->key, note->value);
         else

@@ -77,8 +77,14 @@ void train_rank_close(struct train_rank *rank);
 int train_part_open(struct train_rank *rank);
 void train_part_close(struct train_rank *rank);
 
-// Adds the bytes that the layers' passes exchange in a step.
-void train_part_formula(const struct train_rank *rank, struct formula *formula);
+// True if the layer's passes exchange values with other ranks: sums of tensor parallelism, or tokens of experts.
+bool train_exchanges(const struct train_rank *rank, int layer);
+
+// Adds the bytes that the layers' passes send to the ranks that cut them in a step.
+void train_exchange_formula(const struct train_rank *rank, struct formula *formula);
+
+// In a dry run, which computes nothing, issues what a layer's pass exchanges; elsewhere does nothing.
+int train_exchange_dry(struct train_rank *rank, int layer, enum pass pass, int micro);
 
 // The ranks that train one part, each with micro-batches of its own.
 int train_data_ranks(const struct train_setting *setting);

@@ -66,8 +66,6 @@ int train_data_ranks(const struct train_setting *setting)
 static int check_parts(const struct train_rank *rank)
 {
     const struct train_setting *setting = rank->setting;
-    if (setting->schedule.mode == EXECUTOR_DRY)
-        return err_set(ERR_USAGE, "plans and dry runs support meshes of replicate, shard and expert alone");
     if (setting->accelerator)
         return err_set(ERR_USAGE, "tensor and pipeline parallelism run in host memory alone: leave out the device");
     return check_recipe(rank);
@@ -119,33 +117,6 @@ void train_part_close(struct train_rank *rank)
     if (rank->data_comm != rank->comm)
         comm_close(rank->data_comm);
     model_part_close(rank->part);
-}
-
-// A sum over T ranks of `elements` floats sends 2 (T-1)/T of them: a slice to each other rank, and the own slice of the
-// sum to all.
-static void add_exchange(const struct train_rank *rank, int layer, bool backward, struct formula *formula)
-{
-    const struct config *config = rank->setting->config;
-    struct model_exchange e =
-        model_exchange(rank->model, layer, config->micro_batch, backward, config->activation_checkpointing);
-    size_t ranks = (size_t)rank->mesh.tensor, index = (size_t)rank->part->place.tensor;
-    uint64_t *step_bytes = formula->step_bytes[LANE_COLLECTIVE];
-    uint64_t bytes = config->accumulation * sizeof(float);
-    step_bytes[OPERATION_ALL_GATHER] += bytes * (ranks - 1) * e.gathered_elements;
-    for (int kind = 0; kind < MODEL_SUM_KINDS; kind++) {
-        struct model_sum sum = e.sums[kind];
-        uint64_t own = sum.elements / ranks + (index < sum.elements % ranks);
-        step_bytes[OPERATION_ALL_TO_ALL] += bytes * sum.count * (sum.elements - own);
-        step_bytes[OPERATION_ALL_GATHER] += bytes * sum.count * (ranks - 1) * own;
-    }
-}
-
-void train_part_formula(const struct train_rank *rank, struct formula *formula)
-{
-    for (int layer = 0; rank->tensor_comm && layer < rank->model->layer_count; layer++) {
-        add_exchange(rank, layer, false, formula);
-        add_exchange(rank, layer, true, formula);
-    }
 }
 
 // The bucket's facts and pieces, which the first rank of its part tells all others.

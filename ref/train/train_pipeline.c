@@ -12,6 +12,8 @@
 
 #include "base/err.h"
 
+#include <stdlib.h>
+
 // The kind of value that a message carries: the upper half of its tag; the micro-batch is the lower half.
 enum { TAG_ACTIVATIONS, TAG_GRADIENTS, TAG_TIED_GRADIENT, TAG_TIED_WEIGHT };
 
@@ -43,9 +45,16 @@ static void count_message(const void *arguments)
         ledger_send(comm_ledger(m->comm), m->purpose, OPERATION_SEND, m->bytes);
 }
 
+// The distance between ranks of neighbouring stages.
+static int stage_stride(const struct mesh *mesh)
+{
+    return mesh->tensor * mesh_group_size(mesh, MESH_DATA);
+}
+
 static int issue(struct train_rank *rank, const char *name, uint64_t kind, int micro, struct message m)
 {
     const struct executor_span span = {m.buffer, m.bytes, m.sends ? EXECUTOR_READ : EXECUTOR_WRITE};
+    int stages = abs(m.peer / rank->mesh.tensor - rank->pipeline.stage);
     m.comm = rank->parts_comm;
     m.tag = kind << 32 | (uint64_t)micro;
     return executor_issue(rank->executor, &(struct executor_operation){.name = name,
@@ -57,7 +66,9 @@ static int issue(struct train_rank *rank, const char *name, uint64_t kind, int m
                                                                        .span_count = 1,
                                                                        .bytes = m.sends ? m.bytes : 0,
                                                                        .count = count_message,
-                                                                       .work_bytes = m.bytes});
+                                                                       .work_bytes = m.bytes,
+                                                                       .ranks = 2,
+                                                                       .stride = stages * stage_stride(&rank->mesh)});
 }
 
 static bool is_first(const struct train_pipeline *p)

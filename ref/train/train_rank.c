@@ -125,7 +125,7 @@ int train_rank_open(struct train_rank *rank)
                &rank->formula);
     activations_formula(&rank->activations, &rank->formula);
     train_pipeline_formula(rank, &rank->formula);
-    train_part_formula(rank, &rank->formula);
+    train_exchange_formula(rank, &rank->formula);
     if (!is_dry(rank))
         TRY(verify_open(rank));
     comm_count_in(rank->comm, &rank->ledger);

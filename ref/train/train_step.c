@@ -33,7 +33,6 @@ struct compute_arguments {
     int layer, param_count;
     enum pass pass;
     float loss_scale;
-    size_t exchanged_bytes;
     double *loss;  // the last layer's forward adds to it
 };
 
@@ -48,24 +47,6 @@ static int run_compute(void *arguments)
     if (a->loss)
         *a->loss += model_loss(a->run);
     return ERR_NONE;
-}
-
-// The bytes that the layer's exchanges of tokens send: two exchanges, and two more where forward is computed again.
-static size_t exchanged_bytes(const struct train_rank *rank, int layer, enum pass pass)
-{
-    const struct config *config = rank->setting->config;
-    struct comm *comm = rank->stage.expert_comm;
-    size_t times = pass == PASS_BACKWARD && config->activation_checkpointing ? 4 : 2;
-    size_t others = comm ? (size_t)comm_world(comm) - 1 : 0;
-    return times * others * model_token_bytes(rank->model, layer, config->micro_batch);
-}
-
-static void count_exchanges(const void *arguments)
-{
-    const struct compute_arguments *a = arguments;
-    if (a->exchanged_bytes > 0)
-        ledger_send_all(comm_ledger(a->run->expert_comm), PURPOSE_OTHER, OPERATION_ALL_TO_ALL,
-                        a->pass == PASS_BACKWARD && a->run->checkpointing ? 4 : 2, a->exchanged_bytes);
 }
 
 // A micro-step's tokens, if the model has them.
@@ -91,7 +72,6 @@ static int issue_compute(struct train_rank *rank, int layer, enum pass pass, int
         .param_count = model->param_count,
         .pass = pass,
         .loss_scale = (float)scaler_scale(&rank->stage.optimizer.scaler),
-        .exchanged_bytes = exchanged_bytes(rank, layer, pass),
         .loss = pass == PASS_FORWARD && layer == model->layer_count - 1 ? &rank->loss : NULL,
     };
     memcpy(a + 1, rank->stage.params, params_bytes);
@@ -121,13 +101,12 @@ static int issue_compute(struct train_rank *rank, int layer, enum pass pass, int
     return executor_issue(rank->executor, &(struct executor_operation){
                                               .name = pass == PASS_FORWARD ? "forward" : "backward",
                                               .lane = LANE_COMPUTE,
-                                              .meets = rank->tensor_comm || a->exchanged_bytes > 0,
+                                              .meets = train_exchanges(rank, layer),
                                               .run = run_compute,
                                               .arguments = a,
                                               .arguments_bytes = sizeof *a + params_bytes + gradients_bytes,
                                               .spans = spans,
                                               .span_count = count,
-                                              .count = count_exchanges,
                                               .flops = passes * model_layer_flops(model, layer, config->micro_batch),
                                               .work_bytes = work_bytes,
                                           });
@@ -144,6 +123,7 @@ static int forward(struct train_rank *rank, uint64_t step, int micro)
         TRY(stage_acquire(stage, layer, PASS_FORWARD));
         void *checkpoint = activations_room(&rank->activations, micro, layer);
         TRY(issue_compute(rank, layer, PASS_FORWARD, micro, checkpoint));
+        TRY(train_exchange_dry(rank, layer, PASS_FORWARD, micro));
         TRY(activations_keep(&rank->activations, micro, layer, checkpoint));
         TRY(stage_release(stage, layer));
     }
@@ -159,6 +139,7 @@ static int backward(struct train_rank *rank, int micro)
         TRY(stage_acquire(stage, layer, PASS_BACKWARD));
         TRY(train_pipeline_receive_tied(rank, micro, layer));
         TRY(issue_compute(rank, layer, PASS_BACKWARD, micro, checkpoint));
+        TRY(train_exchange_dry(rank, layer, PASS_BACKWARD, micro));
         TRY(stage_release(stage, layer));
         TRY(stage_reduce(stage, layer));
     }
