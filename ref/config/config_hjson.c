@@ -277,11 +277,10 @@ char *config_json_of_hjson(const char *text, size_t bytes, size_t *out_bytes)
         return NULL;
     }
     memcpy(copy, text, bytes);
-    struct reader r = {.text = copy, .bytes = bytes, .out = file};
-    if (strncmp(copy, byte_order_mark, 3) == 0)
-        r.at = 3;
-    int first = next_token(&r);
-    bool has_braces = first == EOF || strchr("{}[]", first);
+    size_t begin = strncmp(copy, byte_order_mark, 3) == 0 ? 3 : 0;
+    struct reader r = {.text = copy, .bytes = bytes, .at = begin, .out = file}, ahead = r;
+    int first = skip(&ahead, false);
+    bool has_braces = first == EOF || strchr("{}[]", first) || begins_comment(&ahead, 0);
     if (!has_braces)
         fputc('{', file);
     skip(&r, true);
