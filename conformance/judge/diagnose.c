@@ -69,7 +69,7 @@ static void fill(struct row *row)
     }
 }
 
-static bool all_wrong(const struct row *row, bool (*is)(const struct trial *, int, size_t))
+bool row_all_wrong(const struct row *row, bool (*is)(const struct trial *, int, size_t))
 {
     const struct trial *trial = row->trial;
     bool any = false;
@@ -91,7 +91,7 @@ static bool is_unchanged(const struct trial *trial, int param, size_t i)
            trial->before.exp_avg_sq[param][i] == trial->after.exp_avg_sq[param][i];
 }
 
-static bool is_parameter_alone(const struct trial *trial, int param, size_t i)
+bool diagnose_is_parameter_alone(const struct trial *trial, int param, size_t i)
 {
     return trial->after.exp_avg[param][i] == trial->expected.exp_avg[param][i] &&
            trial->after.exp_avg_sq[param][i] == trial->expected.exp_avg_sq[param][i];
@@ -99,57 +99,15 @@ static bool is_parameter_alone(const struct trial *trial, int param, size_t i)
 
 static bool is_parameter_unchanged(const struct trial *trial, int param, size_t i)
 {
-    return is_parameter_alone(trial, param, i) && trial->before.param[param][i] == trial->after.param[param][i];
+    return diagnose_is_parameter_alone(trial, param, i) &&
+           trial->before.param[param][i] == trial->after.param[param][i];
 }
 
 static bool is_parameter_short(const struct trial *trial, int param, size_t i)
 {
     enum dtype precision = trial->c->precision;
-    return precision != DTYPE_FP32 && is_parameter_alone(trial, param, i) &&
+    return precision != DTYPE_FP32 && diagnose_is_parameter_alone(trial, param, i) &&
            unsharded_round(precision, trial->after.param[param][i]) == trial->after.param[param][i];
-}
-
-// Further than roundings of fp32 take it.
-static bool is_off(float expected, float actual)
-{
-    return fabsf(expected - actual) > fabsf(expected) * 0x1p-20f;
-}
-
-static bool is_short(float expected, float actual)
-{
-    return value_same(expected, actual) || unsharded_round(DTYPE_BF16, actual) == actual ||
-           unsharded_round(DTYPE_FP16, actual) == actual;
-}
-
-// Within the roundings of a 16-bit format; fp16 has no numbers below 2^-24.
-static bool is_near(float expected, float actual)
-{
-    float least = unsharded_round(DTYPE_FP16, actual) == actual ? 0x1p-24f : 0x1p-126f;
-    return fabsf(actual - expected) <= fabsf(expected) * 0x1p-7f + least;
-}
-
-// True if the moments are in a 16-bit format and near the right ones, or zeros.
-static bool are_moments_short(const struct trial *trial, int param, size_t i)
-{
-    float m = trial->after.exp_avg[param][i], v = trial->after.exp_avg_sq[param][i];
-    float right_m = trial->expected.exp_avg[param][i], right_v = trial->expected.exp_avg_sq[param][i];
-    return (is_off(right_m, m) || is_off(right_v, v)) && is_near(right_m, m) && is_near(right_v, v) &&
-           is_short(right_m, m) && is_short(right_v, v);
-}
-
-static bool are_moments_swapped(const struct trial *trial, int param, size_t i)
-{
-    float m = trial->expected.exp_avg[param][i], v = trial->expected.exp_avg_sq[param][i];
-    return !value_same(m, v) && value_same(trial->after.exp_avg[param][i], v) &&
-           value_same(trial->after.exp_avg_sq[param][i], m);
-}
-
-// True if a moment that the update used is not the one that is kept: the other one and the parameter are right.
-static bool is_moment_alone(const struct trial *trial, int param, size_t i)
-{
-    bool m_is_right = value_same(trial->after.exp_avg[param][i], trial->expected.exp_avg[param][i]);
-    bool v_is_right = value_same(trial->after.exp_avg_sq[param][i], trial->expected.exp_avg_sq[param][i]);
-    return m_is_right != v_is_right && value_same(trial->after.param[param][i], trial->expected.param[param][i]);
 }
 
 static bool is_second_moment_right(const struct trial *trial, int param, size_t i)
@@ -179,30 +137,6 @@ static bool are_unset(const struct row *row)
     return unset * 2 > row->wrong_count && (row->wrong_count < row->count || trial->c->gradient_clipping == 0);
 }
 
-static bool is_right_or(float expected, float actual, double other)
-{
-    return !is_off(expected, actual) || value_near((double)actual, other) ||
-           fabs((double)actual - other) <= fabs((double)expected) * 0x1p-20;
-}
-
-// True if the moments that are wrong follow from the right gradient and from no earlier moment.
-static bool are_moments_lost(const struct row *row)
-{
-    const struct trial *trial = row->trial;
-    for (int param = 0; param < trial->c->param_count; param++) {
-        const struct case_group *group = &trial->c->groups[trial->c->params[param].group];
-        for (size_t i = 0; trial_compares(trial, param) && i < trial->c->params[param].count; i++) {
-            double g = row->expected[row->begin[param] + i];
-            if (!is_right_or(trial->expected.exp_avg[param][i], trial->after.exp_avg[param][i],
-                             (1 - group->beta1) * g) ||
-                !is_right_or(trial->expected.exp_avg_sq[param][i], trial->after.exp_avg_sq[param][i],
-                             (1 - group->beta2) * g * g))
-                return false;
-        }
-    }
-    return row->step > 1 && !all_wrong(row, is_parameter_alone);
-}
-
 static enum hint or_other(enum hint hint)
 {
     return hint == HINT_NONE ? HINT_OTHER : hint;
@@ -210,7 +144,7 @@ static enum hint or_other(enum hint hint)
 
 static enum hint guess(struct row *row, const struct unsharded_decision *decision, bool resumes)
 {
-    if (all_wrong(row, is_unchanged)) {
+    if (row_all_wrong(row, is_unchanged)) {
         enum hint hint = diagnose_places(row);
         return hint == HINT_TAIL ? HINT_TAIL : HINT_NOT_UPDATED;
     }
@@ -218,18 +152,17 @@ static enum hint guess(struct row *row, const struct unsharded_decision *decisio
         return HINT_RESUME;
     if (are_unset(row))
         return HINT_UNSET;
-    if (all_wrong(row, are_moments_short) || all_wrong(row, are_moments_swapped) || all_wrong(row, is_moment_alone) ||
-        are_moments_lost(row))
+    if (diagnose_moments(row))
         return HINT_MOMENTS;
-    if (all_wrong(row, is_parameter_short))
+    if (row_all_wrong(row, is_parameter_short))
         return HINT_MASTER;
     enum hint hint = diagnose_update(row, decision);
     if (hint != HINT_NONE)
         return hint;
-    if (all_wrong(row, is_parameter_unchanged))
+    if (row_all_wrong(row, is_parameter_unchanged))
         return HINT_NOT_UPDATED;
     // A right v or m means a right gradient.
-    if (row->wrong_moment_count > 0 && !all_wrong(row, is_second_moment_right))
+    if (row->wrong_moment_count > 0 && !row_all_wrong(row, is_second_moment_right))
         hint = diagnose_used_gradient(row);
     if (hint == HINT_NONE)
         hint = diagnose_states(row) ? HINT_OVERWRITTEN : diagnose_places(row);
@@ -277,7 +210,7 @@ static enum hint guess_of_skipped(const struct row *row, const struct unsharded_
     bool after_skip = step > 1 && trial->decisions[step - 2].skipped;
     if (trial->step.skipped != decision->skipped)
         return trial->step.skipped && after_skip ? HINT_LEFT_OVER : HINT_OVERFLOW;
-    return all_wrong(row, is_first_moment_lost) ? HINT_MOMENTS : HINT_OVERFLOW;
+    return row_all_wrong(row, is_first_moment_lost) ? HINT_MOMENTS : HINT_OVERFLOW;
 }
 
 enum hint diagnose_state(const struct trial *trial, const struct rule *rule, const struct difference *difference)

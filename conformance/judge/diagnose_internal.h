@@ -67,6 +67,15 @@ bool diagnose_unclip(struct row *row);
 // Which other t, learning rate, group or decay the update was made with, or whether it was made twice.
 enum hint diagnose_update(const struct row *row, const struct unsharded_decision *decision);
 
+// True if this holds for every wrong element, and there is one.
+bool row_all_wrong(const struct row *row, bool (*is)(const struct trial *, int param, size_t i));
+
+// True if both moments of an element are right.
+bool diagnose_is_parameter_alone(const struct trial *trial, int param, size_t i);
+
+// True if moments are kept in a 16-bit format, swapped, not as the update used them, or without those of earlier steps.
+bool diagnose_moments(const struct row *row);
+
 // True if nearly all wrong first moments were the states of other elements, or other states.
 bool diagnose_states(const struct row *row);
 

@@ -20,7 +20,8 @@ bool pass_is_cut(const struct gpt_pass *pass)
     return pass->shape->product_blocks > 1;
 }
 
-// A matrix's role in a block; an expert's is that of the MLP's. BLOCK_PARAMS: the router, whose products are whole.
+// A matrix's role in a block; an expert's matrices have the MLP's roles. BLOCK_PARAMS: the router, whose products are
+// whole.
 static int role_of(const struct gpt_pass *pass, int index)
 {
     if (pass->shape->experts.count == 0 || index < ROUTER_WEIGHT)

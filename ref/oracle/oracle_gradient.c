@@ -4,7 +4,7 @@
 
 #include "base/err.h"
 
-// What one definition sums, and over which ranks. Expert groups take the place of ranks where a gradient of experts is
+// A definition sums these, over these ranks. Expert groups take the place of ranks where a gradient of experts is
 // made where their tokens meet.
 struct sum {
     enum { ALL_TENSORS, DENSE, EXPERTS } kind;
@@ -83,7 +83,7 @@ static int fold_sources(struct oracle *o, const struct sum *sum, uint64_t step, 
     return ERR_NONE;
 }
 
-// The terms of one rank and micro-step, in tensor->gradient. Losses are those of the dense tensors' ranks.
+// The terms of one rank and micro-step, in tensor->gradient. The dense tensors' ranks give the losses.
 static int make_terms(struct oracle *o, const struct sum *sum, uint64_t step, int micro, int rank, double losses[])
 {
     double loss;

@@ -86,7 +86,7 @@ Test(experts_mesh_train, zero3_concurrent_experts_of_replicas_are_unsharded_adam
     demand_trials(beside_replicas, 3, TRIALS);
 }
 
-// Stages 2 and 3 have no pipelines. The digest is that of the same ranks of data parallelism without one.
+// Stages 2 and 3 have no pipelines. The same ranks of data parallelism without one have the same digest.
 Test(experts_mesh_train, concurrent_experts_in_pipelines_have_the_bits_of_plain_ones)
 {
     for (int number = 0; number < 2 * TRIALS; number++) {
@@ -143,7 +143,7 @@ Test(experts_mesh_train, an_overflow_skips_the_step_of_every_replica_and_stage_o
     }
 }
 
-// What is saved on one mesh is what another loads; where both sum in the same order, training goes on to the same bits.
+// Another mesh loads what one has saved; where both sum in the same order, training goes on to the same bits.
 Test(experts_mesh_train, checkpoints_continue_on_any_other_mesh)
 {
     static const char *const meshes_of[] = {"replicate=2,shard=2,expert=2", "pipeline=2,replicate=2,shard=2,expert=2",

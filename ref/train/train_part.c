@@ -62,7 +62,7 @@ int train_data_ranks(const struct train_setting *setting)
     return mesh_group_size(&mesh, MESH_DATA);
 }
 
-// What a mesh needs that has tensor or pipeline parallelism.
+// A mesh with tensor or pipeline parallelism has these requirements.
 static int check_parts(const struct train_rank *rank)
 {
     const struct train_setting *setting = rank->setting;
