@@ -32,7 +32,8 @@ void *grid_scratch(size_t bytes)
     const size_t least = 4096;
     if (scratch.memory && scratch.bytes >= bytes && scratch.device == cuda_lane_device())
         return scratch.memory;
-    (void)cuda_lane_stream();  // makes the thread's device current
+    // The stream, which makes the thread's device current, may still use what is freed.
+    cuda_lane_note(cudaStreamSynchronize(cuda_lane_stream()), "the memory of results");
     cuda_lane_note(cudaFree(scratch.memory), "the memory of results");
     scratch.memory = NULL;
     scratch.bytes = bytes > least ? bytes : least;

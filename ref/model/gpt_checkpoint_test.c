@@ -97,12 +97,13 @@ Test(gpt_checkpoint, forwards_of_other_micro_batches_may_lie_between_forward_and
     gpt_free(model);
 }
 
-// gpt-nano, two sequences: rows of 2 x 16, a block keeps x (16), two norms' statistics (2 each), qkv (48), the
-// attention's output (16), the middle (16) and fc (64) of each, and without checkpointing the last output is kept too.
+// gpt-nano, two sequences: rows of 2 x 16, a block keeps x (16), two norms' statistics (2 each), qkv (48), the softmaxes'
+// statistics (2 for each of 2 heads), the attention's output (16), the middle (16) and fc (64) of each, and without
+// checkpointing the last output is kept too.
 Test(gpt_checkpoint, a_run_has_memory_for_one_block_and_a_checkpoint_is_the_stream)
 {
     const struct model *model;
-    const size_t rows = 2 * 16, block = rows * (16 + 2 + 48 + 16 + 16 + 2 + 64), last = rows * 16;
+    const size_t rows = 2 * 16, block = rows * (16 + 2 + 48 + 4 + 16 + 16 + 2 + 64), last = rows * 16;
     cr_assert(model_find("gpt-nano", &model) == ERR_NONE);
     for (enum dtype dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++)
         cr_assert_eq(model_run_bytes(model, 2, dtype, false) - model_run_bytes(model, 2, dtype, true),
