@@ -97,9 +97,9 @@ Test(gpt_checkpoint, forwards_of_other_micro_batches_may_lie_between_forward_and
     gpt_free(model);
 }
 
-// gpt-nano, two sequences: rows of 2 x 16, a block keeps x (16), two norms' statistics (2 each), qkv (48), statistics of
-// two softmaxes (2 each), the attention's output (16), the middle (16) and fc (64) of each, and without checkpointing
-// the last output is kept too.
+// gpt-nano, two sequences: rows of 2 x 16. A block keeps of each x (16), two norms' statistics (2 each), qkv (48), two
+// softmaxes' statistics (2 each), the attention's output (16), the middle (16) and fc (64). Without checkpointing the
+// last output is kept too.
 Test(gpt_checkpoint, a_run_has_memory_for_one_block_and_a_checkpoint_is_the_stream)
 {
     const struct model *model;
