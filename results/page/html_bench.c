@@ -139,7 +139,9 @@ static void put_section(const struct result_view *view, bool judged, double scal
             fprintf(out,
                     "<h2>%s</h2>\n<p class=\"faint\">A bar shows the ratio to the baseline; the solid line is the "
                     "baseline, dashed lines bound the accepted range. Below the bar every sample: the result's with "
-                    "its median on top, the baseline's underneath.</p>\n",
+                    "its median on top, the baseline's underneath. Above 100 %% a result is faster than its baseline's "
+                    "median: by the noise between two moments of one run, or because the work is less than the "
+                    "baseline's, as a reduce-scatter writes less than a copy.</p>\n",
                     judged ? "Results with accepted ranges" : "Results without accepted ranges");
         if (strcmp(name, bench->name) != 0) {
             html_element(out, "h3", bench->name);
