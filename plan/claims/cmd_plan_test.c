@@ -87,6 +87,13 @@ Test(cmd_plan, advised_changes_fit)
     cr_expect(strstr(output, "fits: yes"), "%s: %s", arguments, output);
 }
 
+Test(cmd_plan, no_more_is_advised_than_is_enough)
+{
+    cr_assert_eq(plan("--preset zero3 --model llama-70b --world 64 --sequences 1"), 0, "%s", output);
+    cr_expect(strstr(output, "it fits with --set zerogauge.activation_checkpointing.enabled=true: step"), "%s", output);
+    cr_expect_null(strstr(output, "train_micro_batch_size_per_gpu=1"), "%s", output);
+}
+
 // The options that follow the name of one in the advice fit, and a little less of them does not.
 static void advised(const char *arguments, const char *option, int less)
 {

@@ -126,6 +126,27 @@ static const struct plan_changes combined[] = {
     {"", {FRUGAL, OPTIMIZER("nvme"), GRADIENTS("nvme"), PARAMETERS("nvme"), CHECKPOINTS_ON("cpu")}},
 };
 
+static bool has(const struct plan_choice *choice, const char *change)
+{
+    for (size_t i = 0; i < choice->change_count; i++)
+        if (strcmp(choice->changes[i], change) == 0)
+            return true;
+    return false;
+}
+
+// Whether a part of the choice's changes is enough.
+static bool exceeds(const struct plan_choice *choice, const struct plan_choices *found)
+{
+    for (size_t i = 0; i < found->count; i++) {
+        size_t common = 0;
+        for (size_t k = 0; k < found->list[i].change_count; k++)
+            common += has(choice, found->list[i].changes[k]);
+        if (common == found->list[i].change_count)
+            return true;
+    }
+    return false;
+}
+
 // Single changes; where none of them is enough, the first combination that is.
 static int try_changes(const struct plan_options *options, const struct plan_machine *machine,
                        struct plan_choices *found)
@@ -134,7 +155,8 @@ static int try_changes(const struct plan_options *options, const struct plan_mac
     for (size_t i = 0; i < SINGLE + COMBINED && (i < SINGLE || found->count == 0); i++) {
         struct plan_choice choice = {0};
         plan_choice_change_all(&choice, i < SINGLE ? &single[i] : &combined[i - SINGLE]);
-        TRY(plan_choices_try(options, machine, &choice, found));
+        if (!exceeds(&choice, found))
+            TRY(plan_choices_try(options, machine, &choice, found));
     }
     plan_choices_sort(found, GOAL_FASTEST);
     return ERR_NONE;
