@@ -41,7 +41,7 @@ static int parse(int argc, const char **argv, struct plan_options *a)
     struct poptOption what[] = {
         {"preset", 'p', TEXT, &a->preset, 0,
          "a built-in configuration, here with DeepSpeed's default sizes of buckets and sub-groups", "PRESET"},
-        {"config", 'c', TEXT, &a->config_path, 0, "a DeepSpeed JSON configuration", "FILE"},
+        {"config", 'c', TEXT, &a->config_path, 0, "a configuration: DeepSpeed JSON or Accelerate YAML", "FILE"},
         {"set", '\0', POPT_ARG_ARGV, &a->set, 0, "override a key of the configuration; repeatable",
          "PATH.TO.KEY=VALUE"},
         {"model", 'm', TEXT, &a->model, 0, "the model (default: llama-8b); an unknown name lists all",

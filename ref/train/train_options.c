@@ -32,7 +32,7 @@ static int parse(int argc, const char **argv, struct train_options *a)
     enum { LONG = POPT_ARG_LONGLONG | POPT_ARGFLAG_SHOW_DEFAULT, FLAG = POPT_ARG_NONE };
     struct poptOption what[] = {
         {"preset", 'p', TEXT, &a->preset, 0, "a built-in configuration; `zerogauge help presets` lists them", "PRESET"},
-        {"config", 'c', TEXT, &a->config_path, 0, "a DeepSpeed JSON configuration", "FILE"},
+        {"config", 'c', TEXT, &a->config_path, 0, "a configuration: DeepSpeed JSON or Accelerate YAML", "FILE"},
         {"set", '\0', LIST, &a->set, 0, "override a key of the configuration; repeatable", "PATH.TO.KEY=VALUE"},
         {"print-config", '\0', FLAG, &a->print_config, 0, "print the effective configuration and exit", NULL},
         {"model", 'm', TEXT, &a->model, 0,
