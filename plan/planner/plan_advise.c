@@ -134,7 +134,7 @@ static bool has(const struct plan_choice *choice, const char *change)
     return false;
 }
 
-// Whether a part of the choice's changes is enough.
+// True if a part of the choice's changes is enough.
 static bool exceeds(const struct plan_choice *choice, const struct plan_choices *found)
 {
     for (size_t i = 0; i < found->count; i++) {
