@@ -28,7 +28,7 @@ struct benchmark {
     bool together;  // under a launcher all ranks measure together; false: the first rank of each host measures its host
     const char *summary;
     const char *text;               // sentences for --help and the manual; null: the summary suffices
-    const char *const examples[4];  // command lines for --help, null after the last
+    const char *const examples[5];  // command lines for --help, null after the last
 };
 
 struct bench_storage {
