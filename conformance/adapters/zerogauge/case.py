@@ -37,7 +37,7 @@ class Case:
 
     def initial_parts(self):
         """What this rank holds of them."""
-        return {name: np.ascontiguousarray(self.mesh.part(name, array, self.rank))
+        return {name: np.asarray(self.mesh.part(name, array, self.rank), order="C")
                 for name, array in self.initial().items() if self.mesh.holds(name, self.rank)}
 
     def gradients(self, step, rank=None):
