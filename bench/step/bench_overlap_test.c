@@ -235,11 +235,11 @@ Test(bench_overlap, lanes_are_emulated_on_an_accelerator_with_emulate)
 static atomic_int products;
 static int spoilt_product;
 
-static void wrong_matmul(const struct matmul_batch *batch)
+static void wrong_matmul(const struct matmul_product *product)
 {
-    shadow_matmul(batch);
+    shadow_matmul(product);
     if (++products == spoilt_product)
-        shadow_spoil(batch);
+        shadow_spoil(product);
 }
 
 Test(bench_overlap, one_wrong_product_on_an_accelerator_leaves_no_record)

@@ -40,13 +40,13 @@ static int entering_fails(int device)
     return ERR_NONE;
 }
 
-static void counting_matmul(const struct matmul_batch *batch)
+static void counting_matmul(const struct matmul_product *product)
 {
-    shadow_matmul(batch);
+    shadow_matmul(product);
     host.pending++;
     begun++;
     if (++host.products == host.spoilt_product)
-        shadow_spoil(batch);
+        shadow_spoil(product);
 }
 
 static int counting_copy(void *to, const void *from, size_t bytes)

@@ -9,6 +9,7 @@
 #include "base/help.h"
 #include "base/processor.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -130,6 +131,7 @@ int bench_named(int argc, const char **argv)
         benchmarks_print(stderr);
         return err_exit_status(ERR_USAGE);
     }
+    assert(!benchmark->examples[sizeof benchmark->examples / sizeof benchmark->examples[0] - 1]);  // they end
     if (!asks_for_help(argc, argv) && processor_is_emulated(emulator)) {
         bench_skip("%s: this processor is emulated by %s, and times would be the emulator's", argv[0], emulator);
         return bench_exit(argv[0], ERR_NONE);

@@ -15,16 +15,15 @@ struct cublasContext {
     cudaStream_t stream;
 };
 
-// Products of column-major matrices: c = alpha op(a) op(b) + beta c, `count` times.
+// Products of column-major matrices: c = alpha op(a) op(b) + beta c.
 struct product {
     cublasOperation_t a_operation, b_operation;
-    int64_t m, n, k, count;
+    int64_t m, n, k;
     float alpha, beta;
     struct matrix {
         char *data;
         cudaDataType dtype;
         int64_t rows, columns, stride;
-        const void *const *list;  // on the device: each product's matrix, in place of data; null: there is one
     } a, b, c;
 };
 
@@ -48,11 +47,8 @@ static size_t extent(const struct matrix *matrix)
     return (size_t)((matrix->columns - 1) * matrix->stride + matrix->rows);
 }
 
-static bool is_on_device(const struct matrix *matrix, int64_t count)
+static bool is_on_device(const struct matrix *matrix)
 {
-    if (matrix->list)
-        return standin_place_of((void *)(uintptr_t)matrix->list, (size_t)count * sizeof *matrix->list) ==
-               STANDIN_ON_DEVICE;
     return standin_place_of(matrix->data, extent(matrix) * element_bytes(matrix->dtype)) == STANDIN_ON_DEVICE;
 }
 
@@ -65,15 +61,10 @@ static float widened(const struct matrix *matrix, const char *from, size_t i)
     return matrix->dtype == CUDA_R_16BF ? bf16_to_f32(brain) : fp16_to_f32(half);
 }
 
-static char *matrix_at(const struct matrix *matrix, int64_t i)
+// The matrix in fp32: its own memory, or a copy that the caller frees.
+static float *open_matrix(const struct matrix *matrix, float **copy)
 {
-    return matrix->list ? (char *)(uintptr_t)matrix->list[i] : matrix->data;
-}
-
-// The matrix of product i in fp32: its own memory, or a copy that the caller frees.
-static float *open_matrix(const struct matrix *matrix, int64_t i, float **copy)
-{
-    char *from = matrix_at(matrix, i);
+    char *from = matrix->data;
     *copy = NULL;
     if (matrix->dtype == CUDA_R_32F)
         return (float *)from;
@@ -87,9 +78,9 @@ static float *open_matrix(const struct matrix *matrix, int64_t i, float **copy)
 }
 
 // Rounds a product that is not fp32, the elements between its columns excepted.
-static void close_result(const struct matrix *matrix, int64_t i, const float *copy)
+static void close_result(const struct matrix *matrix, const float *copy)
 {
-    char *to = matrix_at(matrix, i);
+    char *to = matrix->data;
     for (int64_t column = 0; copy && column < matrix->columns; column++)
         for (int64_t row = 0; row < matrix->rows; row++) {
             size_t at = (size_t)(column * matrix->stride + row);
@@ -107,18 +98,16 @@ static CBLAS_TRANSPOSE transposition(cublasOperation_t operation)
 static void multiply(void *what)
 {
     struct product *p = what;
-    for (int64_t i = 0; i < p->count; i++) {
-        float *a_copy, *b_copy, *c_copy;
-        const float *a = open_matrix(&p->a, i, &a_copy), *b = open_matrix(&p->b, i, &b_copy);
-        float *c = open_matrix(&p->c, i, &c_copy);
-        cblas_sgemm(CblasColMajor, transposition(p->a_operation), transposition(p->b_operation), (blasint)p->m,
-                    (blasint)p->n, (blasint)p->k, p->alpha, a, (blasint)p->a.stride, b, (blasint)p->b.stride, p->beta,
-                    c, (blasint)p->c.stride);
-        close_result(&p->c, i, c_copy);
-        free(a_copy);
-        free(b_copy);
-        free(c_copy);
-    }
+    float *a_copy, *b_copy, *c_copy;
+    const float *a = open_matrix(&p->a, &a_copy), *b = open_matrix(&p->b, &b_copy);
+    float *c = open_matrix(&p->c, &c_copy);
+    cblas_sgemm(CblasColMajor, transposition(p->a_operation), transposition(p->b_operation), (blasint)p->m,
+                (blasint)p->n, (blasint)p->k, p->alpha, a, (blasint)p->a.stride, b, (blasint)p->b.stride, p->beta, c,
+                (blasint)p->c.stride);
+    close_result(&p->c, c_copy);
+    free(a_copy);
+    free(b_copy);
+    free(c_copy);
     free(p);
 }
 
@@ -134,11 +123,10 @@ static cublasStatus_t enqueue(cublasHandle_t handle, struct product wanted)
     p->b.columns = p->b_operation == CUBLAS_OP_N ? p->n : p->k;
     p->c.rows = p->m;
     p->c.columns = p->n;
-    bool is_shaped = p->m > 0 && p->n > 0 && p->k > 0 && p->count > 0 && p->a.stride >= p->a.rows &&
-                     p->b.stride >= p->b.rows && p->c.stride >= p->c.rows && is_dtype(p->a.dtype) &&
-                     p->a.dtype == p->b.dtype && is_dtype(p->c.dtype);
-    bool is_there =
-        is_shaped && is_on_device(&p->a, p->count) && is_on_device(&p->b, p->count) && is_on_device(&p->c, p->count);
+    bool is_shaped = p->m > 0 && p->n > 0 && p->k > 0 && p->a.stride >= p->a.rows && p->b.stride >= p->b.rows &&
+                     p->c.stride >= p->c.rows && is_dtype(p->a.dtype) && p->a.dtype == p->b.dtype &&
+                     is_dtype(p->c.dtype);
+    bool is_there = is_shaped && is_on_device(&p->a) && is_on_device(&p->b) && is_on_device(&p->c);
     if (is_there && standin_enqueue(handle->stream, (struct standin_work){multiply, p}) == cudaSuccess)
         return CUBLAS_STATUS_SUCCESS;
     free(p);
@@ -207,11 +195,13 @@ const char *cublasGetStatusName(cublasStatus_t status)
     }
 }
 
-// Multiplies with the three matrices, or lists of matrices.
-static cublasStatus_t multiply_all(cublasHandle_t handle, cublasOperation_t a_operation, cublasOperation_t b_operation,
-                                   int64_t m, int64_t n, int64_t k, const void *alpha, struct matrix a, struct matrix b,
-                                   const void *beta, struct matrix c, int64_t count, cublasComputeType_t compute)
+cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t a_operation, cublasOperation_t b_operation,
+                               int64_t m, int64_t n, int64_t k, const void *alpha, const void *a, cudaDataType a_dtype,
+                               int64_t a_stride, const void *b, cudaDataType b_dtype, int64_t b_stride,
+                               const void *beta, void *c, cudaDataType c_dtype, int64_t c_stride,
+                               cublasComputeType_t compute, cublasGemmAlgo_t algorithm)
 {
+    (void)algorithm;
     if (compute != CUBLAS_COMPUTE_32F && compute != CUBLAS_COMPUTE_32F_PEDANTIC)
         return CUBLAS_STATUS_INVALID_VALUE;
     return enqueue(handle, (struct product){
@@ -220,39 +210,10 @@ static cublasStatus_t multiply_all(cublasHandle_t handle, cublasOperation_t a_op
                                .m = m,
                                .n = n,
                                .k = k,
-                               .count = count,
                                .alpha = *(const float *)alpha,
                                .beta = *(const float *)beta,
-                               .a = a,
-                               .b = b,
-                               .c = c,
+                               .a = {.data = (char *)(uintptr_t)a, .dtype = a_dtype, .stride = a_stride},
+                               .b = {.data = (char *)(uintptr_t)b, .dtype = b_dtype, .stride = b_stride},
+                               .c = {.data = c, .dtype = c_dtype, .stride = c_stride},
                            });
-}
-
-cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t a_operation, cublasOperation_t b_operation,
-                               int64_t m, int64_t n, int64_t k, const void *alpha, const void *a, cudaDataType a_dtype,
-                               int64_t a_stride, const void *b, cudaDataType b_dtype, int64_t b_stride,
-                               const void *beta, void *c, cudaDataType c_dtype, int64_t c_stride,
-                               cublasComputeType_t compute, cublasGemmAlgo_t algorithm)
-{
-    (void)algorithm;
-    return multiply_all(handle, a_operation, b_operation, m, n, k, alpha,
-                        (struct matrix){.data = (char *)(uintptr_t)a, .dtype = a_dtype, .stride = a_stride},
-                        (struct matrix){.data = (char *)(uintptr_t)b, .dtype = b_dtype, .stride = b_stride}, beta,
-                        (struct matrix){.data = c, .dtype = c_dtype, .stride = c_stride}, 1, compute);
-}
-
-cublasStatus_t cublasGemmBatchedEx_64(cublasHandle_t handle, cublasOperation_t a_operation,
-                                      cublasOperation_t b_operation, int64_t m, int64_t n, int64_t k, const void *alpha,
-                                      const void *const a[], cudaDataType a_dtype, int64_t a_stride,
-                                      const void *const b[], cudaDataType b_dtype, int64_t b_stride, const void *beta,
-                                      void *const c[], cudaDataType c_dtype, int64_t c_stride, int64_t count,
-                                      cublasComputeType_t compute, cublasGemmAlgo_t algorithm)
-{
-    (void)algorithm;
-    return multiply_all(handle, a_operation, b_operation, m, n, k, alpha,
-                        (struct matrix){.list = a, .dtype = a_dtype, .stride = a_stride},
-                        (struct matrix){.list = b, .dtype = b_dtype, .stride = b_stride}, beta,
-                        (struct matrix){.list = (const void *const *)c, .dtype = c_dtype, .stride = c_stride}, count,
-                        compute);
 }

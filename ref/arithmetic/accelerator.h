@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 struct isa_kernels;
-struct matmul_batch;
+struct matmul_product;
 
 struct accelerator {
     const char *name;
@@ -30,7 +30,7 @@ struct accelerator {
     int (*copy)(void *to, const void *from, size_t bytes);
     int (*fill)(void *memory, uint32_t word, size_t bytes);  // 4-byte aligned, a multiple of 4 bytes
     int (*wait)(void);
-    void (*matmul)(const struct matmul_batch *batch);  // as matmul_many of gpt_math.h
+    void (*matmul)(const struct matmul_product *product);  // as matmul_operands of gpt_math.h
 };
 
 // Registers memory as the accelerator's until it is disclaimed. bytes > 0; a process has one accelerator.

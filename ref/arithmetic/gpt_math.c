@@ -37,56 +37,40 @@ void operand_round(enum dtype dtype, size_t count, const float *in, void *out)
     isa_kernels_at(out)->operand_round(dtype, count, in, out);
 }
 
-static void host_matmul(const struct matmul_batch *batch, size_t group, size_t index)
+static void host_matmul(const struct matmul_product *p)
 {
-    struct matmul_operand a = batch->a, b = batch->b;
-    const float *left = (const float *)a.data + matmul_offset(batch->a_steps, group, index);
-    const float *right = (const float *)b.data + matmul_offset(batch->b_steps, group, index);
-    float *c = (float *)batch->c + matmul_offset(batch->c_steps, group, index);
-    cblas_sgemm(CblasRowMajor, a.transposed ? CblasTrans : CblasNoTrans, b.transposed ? CblasTrans : CblasNoTrans,
-                (blasint)batch->m, (blasint)batch->n, (blasint)batch->k, batch->alpha, left, (blasint)a.stride, right,
-                (blasint)b.stride, batch->beta, c, (blasint)batch->c_stride);
+    float *c = p->c;
+    cblas_sgemm(CblasRowMajor, p->a.transposed ? CblasTrans : CblasNoTrans, p->b.transposed ? CblasTrans : CblasNoTrans,
+                (blasint)p->m, (blasint)p->n, (blasint)p->k, p->alpha, p->a.data, (blasint)p->a.stride, p->b.data,
+                (blasint)p->b.stride, p->beta, c, (blasint)p->c_stride);
     const struct isa_kernels *kernels = isa_kernels();
-    for (size_t row = 0; batch->c_is_operand && batch->dtype != DTYPE_FP32 && row < batch->m; row++)
-        kernels->operand_round(batch->dtype, batch->n, c + row * batch->c_stride, c + row * batch->c_stride);
+    for (size_t row = 0; p->c_is_operand && p->dtype != DTYPE_FP32 && row < p->m; row++)
+        kernels->operand_round(p->dtype, p->n, c + row * p->c_stride, c + row * p->c_stride);
 }
 
 // True if the operands have rows as long as the product needs, and sizes that BLAS can count.
-static __attribute__((unused)) bool is_product(const struct matmul_batch *batch)
+static __attribute__((unused)) bool is_product(const struct matmul_product *p)
 {
-    struct matmul_operand a = batch->a, b = batch->b;
-    size_t m = batch->m, n = batch->n, k = batch->k;
-    return a.data && b.data && batch->c && m <= INT_MAX && n <= INT_MAX && k <= INT_MAX &&
-           a.stride >= (a.transposed ? m : k) && b.stride >= (b.transposed ? k : n) && batch->c_stride >= n;
+    return p->a.data && p->b.data && p->c && p->m <= INT_MAX && p->n <= INT_MAX && p->k <= INT_MAX &&
+           p->a.stride >= (p->a.transposed ? p->m : p->k) && p->b.stride >= (p->b.transposed ? p->k : p->n) &&
+           p->c_stride >= p->n;
 }
 
-void matmul_many(const struct matmul_batch *batch)
+void matmul_operands(const struct matmul_product *product)
 {
-    assert(is_product(batch));
-    const struct accelerator *accelerator = accelerator_of(batch->c);
-    if (accelerator) {
-        accelerator->matmul(batch);
-        return;
-    }
-    for (size_t group = 0; group < batch->group_count; group++)
-        for (size_t i = 0; i < batch->count; i++)
-            host_matmul(batch, group, i);
+    assert(is_product(product));
+    const struct accelerator *accelerator = accelerator_of(product->c);
+    if (accelerator)
+        accelerator->matmul(product);
+    else
+        host_matmul(product);
 }
 
 void matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b, float beta,
             float *c, size_t c_stride)
 {
-    matmul_many(&(struct matmul_batch){.group_count = 1,
-                                       .count = 1,
-                                       .m = m,
-                                       .n = n,
-                                       .k = k,
-                                       .alpha = alpha,
-                                       .beta = beta,
-                                       .a = a,
-                                       .b = b,
-                                       .c = c,
-                                       .c_stride = c_stride});
+    matmul_operands(&(struct matmul_product){
+        .m = m, .n = n, .k = k, .alpha = alpha, .beta = beta, .a = a, .b = b, .c = c, .c_stride = c_stride});
 }
 
 void bias_rows(size_t row_count, size_t width, enum dtype dtype, const void *bias, void *out)

@@ -42,28 +42,17 @@ struct matmul_operand {
 void matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b, float beta,
             float *c, size_t c_stride);
 
-// group_count groups of `count` such products of one shape: the matrices lie `step` elements apart from one product to
-// the next, and group_step from one group to the next. The products write to different elements. On the host, each
-// has the bits of a product alone. a and b are operands of `dtype`; c is fp32, or also such an operand, as which its
-// elements are then rounded.
-struct matmul_steps {
-    size_t step, group_step;
-};
-struct matmul_batch {
-    size_t group_count, count, m, n, k;
+// The same of operands of `dtype`: c is fp32, or also such an operand, as which its elements are then rounded.
+struct matmul_product {
+    size_t m, n, k;
     float alpha, beta;
     enum dtype dtype;
     struct matmul_operand a, b;
     void *c;
     bool c_is_operand;
     size_t c_stride;
-    struct matmul_steps a_steps, b_steps, c_steps;
 };
-DTYPE_INLINE size_t matmul_offset(struct matmul_steps steps, size_t group, size_t index)
-{
-    return group * steps.group_step + index * steps.step;
-}
-void matmul_many(const struct matmul_batch *batch);
+void matmul_operands(const struct matmul_product *product);
 
 // Loads OpenBLAS and makes it run each product on its caller's thread, so that several threads may call matmul at the
 // same time. Call it before the first matmul; repeated calls have no effect. ERR_USAGE: OpenBLAS cannot be loaded.

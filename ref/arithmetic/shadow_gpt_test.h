@@ -32,47 +32,37 @@ static void shadow_close(struct shadow_operand *operand, bool is_written)
     free(operand->floats);
 }
 
-// The elements from the first one of a batch's matrices to the last.
-static size_t shadow_span(const struct matmul_batch *batch, struct matmul_steps steps, size_t stride, size_t rows,
-                          size_t columns)
+static size_t shadow_span(struct matmul_operand operand, size_t rows, size_t columns)
 {
-    return matmul_offset(steps, batch->group_count - 1, batch->count - 1) + (rows - 1) * stride + columns;
+    return operand.transposed ? (columns - 1) * operand.stride + rows : (rows - 1) * operand.stride + columns;
 }
 
-static size_t shadow_operand_span(const struct matmul_batch *batch, struct matmul_operand operand,
-                                  struct matmul_steps steps, size_t rows, size_t columns)
+static void shadow_matmul(const struct matmul_product *product)
 {
-    return operand.transposed ? shadow_span(batch, steps, operand.stride, columns, rows)
-                              : shadow_span(batch, steps, operand.stride, rows, columns);
-}
-
-static void shadow_matmul(const struct matmul_batch *batch)
-{
-    size_t m = batch->m, n = batch->n, k = batch->k;
-    struct shadow_operand a =
-        shadow_open(batch->dtype, batch->a.data, shadow_operand_span(batch, batch->a, batch->a_steps, m, k));
-    struct shadow_operand b =
-        shadow_open(batch->dtype, batch->b.data, shadow_operand_span(batch, batch->b, batch->b_steps, k, n));
-    struct shadow_operand c = shadow_open(batch->c_is_operand ? batch->dtype : DTYPE_FP32, batch->c,
-                                          shadow_span(batch, batch->c_steps, batch->c_stride, m, n));
-    struct matmul_batch there = *batch;
+    size_t m = product->m, n = product->n, k = product->k;
+    const struct matmul_operand result = {product->c, product->c_stride, false};
+    struct shadow_operand a = shadow_open(product->dtype, product->a.data, shadow_span(product->a, m, k));
+    struct shadow_operand b = shadow_open(product->dtype, product->b.data, shadow_span(product->b, k, n));
+    struct shadow_operand c =
+        shadow_open(product->c_is_operand ? product->dtype : DTYPE_FP32, product->c, shadow_span(result, m, n));
+    struct matmul_product there = *product;
     there.a.data = a.floats;
     there.b.data = b.floats;
     there.c = c.floats;
-    matmul_many(&there);
+    matmul_operands(&there);
     shadow_close(&a, false);
     shadow_close(&b, false);
     shadow_close(&c, true);
 }
 
-// Changes the last element of a batch's first result.
-static inline void shadow_spoil(const struct matmul_batch *batch)
+// Changes the last element of a product's result.
+static inline void shadow_spoil(const struct matmul_product *product)
 {
-    size_t last = (batch->m - 1) * batch->c_stride + batch->n - 1;
-    if (batch->c_is_operand && batch->dtype != DTYPE_FP32)
-        ((uint16_t *)at(batch->c))[last] ^= 0x4000;
+    size_t last = (product->m - 1) * product->c_stride + product->n - 1;
+    if (product->c_is_operand && product->dtype != DTYPE_FP32)
+        ((uint16_t *)at(product->c))[last] ^= 0x4000;
     else
-        ((float *)at(batch->c))[last] += 1;
+        ((float *)at(product->c))[last] += 1;
 }
 
 static void shadow_operand_round(enum dtype dtype, size_t count, const float *in, void *out)

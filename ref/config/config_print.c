@@ -226,7 +226,7 @@ void config_print_notes(const struct config_notes *notes, FILE *out)
         if (note->kind == CONFIG_IGNORED)
             fprintf(out, "%s: accepted, but has no effect here\n", note->key);
         else if (note->kind == CONFIG_FOREIGN)
-            fprintf(out, "%s: of Accelerate, has no meaning here\n", note->value);
+            fprintf(out, "%s: a key of Accelerate without a meaning here\n", note->value);
         else if (note->kind == CONFIG_OLD)
             fprintf(out, "%s: an old name, read as %s\n", note->key, note->value);
         else

@@ -117,17 +117,9 @@ static void *multiply_elsewhere(void *code)
     float *there = memory;
     cr_assert_eq(cudaMemcpyAsync(there, ones, bytes, cudaMemcpyDefault, cuda_lane_stream()), cudaSuccess);
     const struct matmul_operand operand = {there, 4, false};
-    const struct matmul_batch batch = {.group_count = 1,
-                                       .count = 1,
-                                       .m = 4,
-                                       .n = 4,
-                                       .k = 4,
-                                       .alpha = 1,
-                                       .a = operand,
-                                       .b = operand,
-                                       .c = there + 16,
-                                       .c_stride = 4};
-    cuda_matmul(&batch);
+    const struct matmul_product squares = {
+        .m = 4, .n = 4, .k = 4, .alpha = 1, .a = operand, .b = operand, .c = there + 16, .c_stride = 4};
+    cuda_matmul(&squares);
     cr_assert_eq(cudaMemcpyAsync(product, there + 16, bytes, cudaMemcpyDefault, cuda_lane_stream()), cudaSuccess);
     *(int *)code = cuda_lane_wait();
     cr_expect_eq(product[15], 4);

@@ -22,9 +22,6 @@
 // NVIDIA's recommended size for the newest devices; older ones need less.
 enum { WORKSPACE_BYTES = 32 << 20 };
 
-// Products that cuBLAS gets in one call.
-enum { BATCH_MAX = 512 };
-
 // The library, loaded once per process.
 static struct {
     pthread_once_t once;
@@ -39,7 +36,6 @@ static struct {
     cublasStatus_t (*get_property)(libraryPropertyType type, int *value);
     const char *(*status_name)(cublasStatus_t status);
     __typeof__(cublasGemmEx_64) *gemm;
-    __typeof__(cublasGemmBatchedEx_64) *gemm_batch;
 } library = {.once = PTHREAD_ONCE_INIT};
 
 // Of the calling thread, for its stream and device. The handle ends before the stream does.
@@ -47,7 +43,6 @@ struct handle {
     struct cuda_lane_user user;  // first, so that a pointer to it is one to the handle
     cublasHandle_t cublas;
     void *workspace;
-    const void **pointers;  // there, to the matrices of a batch
 };
 static _Thread_local struct handle own;
 
@@ -57,7 +52,6 @@ static void close_handle(struct cuda_lane_user *user)
     if (h->cublas)
         (void)library.destroy(h->cublas);
     (void)cudaFree(h->workspace);
-    (void)cudaFree(h->pointers);
     *h = (struct handle){0};
 }
 
@@ -73,7 +67,6 @@ static void load(void)
         {"cublasGetProperty", &library.get_property},
         {"cublasGetStatusName", &library.status_name},
         {"cublasGemmEx_64", &library.gemm},
-        {"cublasGemmBatchedEx_64", &library.gemm_batch},
     };
     void *file;
     if (cuda_library_open((const char *const[]){LIBRARY, NULL}, "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR), &file) !=
@@ -115,9 +108,6 @@ static int check(cublasStatus_t status, const char *what)
 static int open_handle(struct handle *h, struct CUstream_st *stream)
 {
     TRY(cuda_lane_error(cudaMalloc(&h->workspace, WORKSPACE_BYTES), "allocating the workspace of cuBLAS"));
-    void *pointers;
-    TRY(cuda_lane_error(cudaMalloc(&pointers, 3 * BATCH_MAX * sizeof *h->pointers), "allocating pointers for cuBLAS"));
-    h->pointers = pointers;
     TRY(check(library.create(&h->cublas), "creating a handle of cuBLAS"));
     const cublasMath_t mode = (cublasMath_t)(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
     TRY(check(library.set_math_mode(h->cublas, mode), "the mode of cuBLAS"));
@@ -145,14 +135,18 @@ static int ready(struct handle *h)
 }
 
 // Tensor cores multiply 16-bit operands exactly and sum in fp32; of fp32 they would round the operands.
-static cublasComputeType_t compute_of(const struct matmul_batch *p)
+static cublasComputeType_t compute_of(const struct matmul_product *p)
 {
     return p->dtype == DTYPE_FP32 ? CUBLAS_COMPUTE_32F_PEDANTIC : CUBLAS_COMPUTE_32F;
 }
 
 // cuBLAS is column-major and so reads a row-major matrix as its transpose: c^T = op(b)^T op(a)^T.
-static int multiply_one(const struct matmul_batch *p, struct cuda_matrix a, struct cuda_matrix b, struct cuda_matrix c)
+static int multiply(const struct matmul_product *p)
 {
+    const struct matmul_operand result = {p->c, p->c_stride, false};
+    struct cuda_matrix a = cuda_matrix_of(p->dtype, p->a, p->m, p->k), b = cuda_matrix_of(p->dtype, p->b, p->k, p->n);
+    struct cuda_matrix c = cuda_matrix_of(p->c_is_operand ? p->dtype : DTYPE_FP32, result, p->m, p->n);
+    TRY(ready(&own));
     int code = cuda_matrix_open(&a, true);
     code = code == ERR_NONE ? cuda_matrix_open(&b, true) : code;
     code = code == ERR_NONE ? cuda_matrix_open(&c, p->beta != 0.0f) : code;
@@ -170,44 +164,7 @@ static int multiply_one(const struct matmul_batch *p, struct cuda_matrix a, stru
     return code;
 }
 
-// The products [first, first + count) of a batch of a b = c. The pointers are copied to the device before the call
-// returns, and in the stream's order, so that their memory there serves every batch.
-static int multiply_some(const struct matmul_batch *p, const struct cuda_matrix matrices[3], size_t first, size_t count)
+void cuda_matmul(const struct matmul_product *product)
 {
-    const struct cuda_matrix *a = matrices, *b = matrices + 1, *c = matrices + 2;
-    const void *pointers[3 * BATCH_MAX];
-    for (size_t i = 0; i < 3 * count; i++)
-        pointers[i] = cuda_matrix_at(matrices[i / count], p->count, first + i % count).data;
-    TRY(cuda_lane_error(cudaMemcpyAsync(own.pointers, pointers, 3 * count * sizeof *pointers, cudaMemcpyHostToDevice,
-                                        cuda_lane_stream()),
-                        "pointers for cuBLAS"));
-    return check(library.gemm_batch(own.cublas, b->operation, a->operation, (int64_t)p->n, (int64_t)p->m, (int64_t)p->k,
-                                    &p->alpha, own.pointers + count, cuda_matrix_type(b), (int64_t)b->stride,
-                                    own.pointers, cuda_matrix_type(a), (int64_t)a->stride, &p->beta,
-                                    (void *const *)(own.pointers + 2 * count), cuda_matrix_type(c), (int64_t)c->stride,
-                                    (int64_t)count, compute_of(p), CUBLAS_GEMM_DEFAULT),
-                 "matrix products");
-}
-
-static int multiply(const struct matmul_batch *p)
-{
-    const struct matmul_operand result = {p->c, p->c_stride, false};
-    const struct cuda_matrix matrices[] = {
-        cuda_matrix_of(p->dtype, p->a, p->m, p->k, p->a_steps), cuda_matrix_of(p->dtype, p->b, p->k, p->n, p->b_steps),
-        cuda_matrix_of(p->c_is_operand ? p->dtype : DTYPE_FP32, result, p->m, p->n, p->c_steps)};
-    size_t all = p->group_count * p->count;
-    bool together = all > 1 && cuda_matrix_is_aligned(&matrices[0]) && cuda_matrix_is_aligned(&matrices[1]) &&
-                    cuda_matrix_is_aligned(&matrices[2]);
-    TRY(ready(&own));
-    for (size_t i = 0; together && i < all; i += BATCH_MAX)
-        TRY(multiply_some(p, matrices, i, all - i < BATCH_MAX ? all - i : BATCH_MAX));
-    for (size_t i = 0; !together && i < all; i++)
-        TRY(multiply_one(p, cuda_matrix_at(matrices[0], p->count, i), cuda_matrix_at(matrices[1], p->count, i),
-                         cuda_matrix_at(matrices[2], p->count, i)));
-    return ERR_NONE;
-}
-
-void cuda_matmul(const struct matmul_batch *batch)
-{
-    cuda_lane_keep(multiply(batch));
+    cuda_lane_keep(multiply(product));
 }

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products on a GPU by cuBLAS, which is loaded on first use. The settings make a product's bits a function of
 // its operands on that GPU: sums in fp32 (CUBLAS_COMPUTE_32F, for fp32 operands its pedantic form), no atomic
-// additions, and for each thread its own handle and workspace, whose size determines cuBLAS's choice of algorithm. Not
-// yet run on a GPU.
+// additions, and for each thread its own handle and workspace, whose size determines cuBLAS's choice of algorithm.
 #ifndef ZG_CUDA_MATMUL_H
 #define ZG_CUDA_MATMUL_H
 
 #include "ref/arithmetic/gpt_math.h"
 
-// matmul_many of gpt_math.h for arrays in the memory of the calling thread's device, enqueued on its stream. Notes
+// matmul_operands of gpt_math.h for arrays in the memory of the calling thread's device, enqueued on its stream. Notes
 // errors (cuda_lane.h).
-void cuda_matmul(const struct matmul_batch *batch);
+void cuda_matmul(const struct matmul_product *product);
 
 // Loads cuBLAS. ERR_USAGE names the library, or the function in it, that is missing.
 int cuda_matmul_load(void);

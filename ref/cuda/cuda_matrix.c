@@ -10,8 +10,7 @@
 
 enum { ALIGNMENT = 16 };
 
-struct cuda_matrix cuda_matrix_of(enum dtype dtype, struct matmul_operand operand, size_t rows, size_t columns,
-                                  struct matmul_steps steps)
+struct cuda_matrix cuda_matrix_of(enum dtype dtype, struct matmul_operand operand, size_t rows, size_t columns)
 {
     bool turned = operand.transposed;
     return (struct cuda_matrix){.dtype = dtype,
@@ -19,21 +18,7 @@ struct cuda_matrix cuda_matrix_of(enum dtype dtype, struct matmul_operand operan
                                 .data = (void *)(uintptr_t)operand.data,
                                 .rows = turned ? columns : rows,
                                 .columns = turned ? rows : columns,
-                                .stride = operand.stride,
-                                .steps = steps};
-}
-
-struct cuda_matrix cuda_matrix_at(struct cuda_matrix first, size_t count, size_t index)
-{
-    size_t offset = matmul_offset(first.steps, index / count, index % count);
-    first.data = (char *)first.data + offset * dtype_bytes(first.dtype);
-    return first;
-}
-
-bool cuda_matrix_is_aligned(const struct cuda_matrix *first)
-{
-    size_t bytes = dtype_bytes(first->dtype), steps = first->steps.step | first->steps.group_step;
-    return bytes == sizeof(float) || ((uintptr_t)first->data | steps * bytes) % ALIGNMENT == 0;
+                                .stride = operand.stride};
 }
 
 int cuda_matrix_open(struct cuda_matrix *matrix, bool is_read)

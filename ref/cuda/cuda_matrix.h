@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The matrices of a batch of products, as cuBLAS takes them. Which of its kernels fits is for cuBLAS to choose, by the
+// The matrices of a product, as cuBLAS takes them. Which of its kernels fits is for cuBLAS to choose, by the
 // addresses as well, of which none loads more than 16 bytes at once; and where a parameter lies depends on how it is
 // sharded. So a matrix that is not aligned is multiplied as a copy that is.
 #ifndef ZG_CUDA_MATRIX_H
@@ -14,19 +14,10 @@ struct cuda_matrix {
     cublasOperation_t operation;
     void *data, *copy;  // copy: null where data is aligned
     size_t rows, columns, stride;
-    struct matmul_steps steps;
 };
 
-// Returns the first matrix of a batch: op(it) is rows x columns.
-struct cuda_matrix cuda_matrix_of(enum dtype dtype, struct matmul_operand operand, size_t rows, size_t columns,
-                                  struct matmul_steps steps);
-
-// Returns the matrix of the index-th product, in groups of `count`.
-struct cuda_matrix cuda_matrix_at(struct cuda_matrix first, size_t count, size_t index);
-
-// Returns whether cuBLAS may get pointers to the batch's matrices: it cannot choose by addresses that lie on the
-// device, and expects those in 16 bits to be aligned.
-bool cuda_matrix_is_aligned(const struct cuda_matrix *first);
+// op(it) is rows x columns.
+struct cuda_matrix cuda_matrix_of(enum dtype dtype, struct matmul_operand operand, size_t rows, size_t columns);
 
 // Enqueues the copy, if there must be one, on the calling thread's stream; what is not read is not copied. Close it
 // after the product even if opening fails.

@@ -347,20 +347,18 @@ Test(gpt_cuda, products_on_the_device_are_right_and_repeat_gpu)
         size_t bytes = dtype_bytes(b.dtype), out_bytes = to_operand ? bytes : sizeof(float);
         int left = add(&b, M * K), right = add(&b, K * N), out = add(&b, M * (N + 2));
         int shifted = add(&b, K * N + 1), target = add(&b, M * (N + 2) + 1);
-        struct matmul_batch here = {.group_count = 1,
-                                    .count = 1,
-                                    .m = M,
-                                    .n = N,
-                                    .k = K,
-                                    .alpha = 0.5f,
-                                    .beta = 1.0f,
-                                    .dtype = b.dtype,
-                                    .a = {b.here[left], a_turned ? M : K, a_turned},
-                                    .b = {b.here[right], b_turned ? K : N, b_turned},
-                                    .c = b.here[out],
-                                    .c_is_operand = to_operand,
-                                    .c_stride = N + 2};
-        struct matmul_batch there = here;
+        struct matmul_product here = {.m = M,
+                                      .n = N,
+                                      .k = K,
+                                      .alpha = 0.5f,
+                                      .beta = 1.0f,
+                                      .dtype = b.dtype,
+                                      .a = {b.here[left], a_turned ? M : K, a_turned},
+                                      .b = {b.here[right], b_turned ? K : N, b_turned},
+                                      .c = b.here[out],
+                                      .c_is_operand = to_operand,
+                                      .c_stride = N + 2};
+        struct matmul_product there = here;
         there.a.data = operand_there(&b, left);
         there.b.data = operand_there(&b, right);
         there.c = b.there[out];
@@ -373,7 +371,7 @@ Test(gpt_cuda, products_on_the_device_are_right_and_repeat_gpu)
         there.b.data = far_right;
         there.c = far_out;
         cuda_matmul(&there);
-        matmul_many(&here);
+        matmul_operands(&here);
         expect_near(&b, out);
         char found[M * (N + 2) * sizeof(float)], repeated[M * (N + 2) * sizeof(float)];
         cr_assert_eq(bytes_copy(found, b.there[out], M * (N + 2) * out_bytes), ERR_NONE);
@@ -383,42 +381,5 @@ Test(gpt_cuda, products_on_the_device_are_right_and_repeat_gpu)
         cr_assert_eq(bytes_copy(b.here[shifted], b.there[shifted], b.counts[shifted] * sizeof(float)), ERR_NONE);
         cr_assert_eq(bytes_copy(b.here[target], b.there[target], b.counts[target] * sizeof(float)), ERR_NONE);
         compare(&b, "a product", M, N);
-    }
-}
-
-// Heads side by side in the rows of several sequences, as attention has them, at steps that allow wide loads in 16 bits
-// and at steps that do not.
-Test(gpt_cuda, products_of_a_batch_on_the_device_are_right_gpu)
-{
-    struct bench b;
-    if (!open_bench(&b, true))
-        return;
-    enum { SEQUENCES = 3, HEADS = 5, LENGTH = 9, ALL = SEQUENCES * HEADS };
-    for (int i = 0; i < 6; i++) {
-        size_t head_width = i < 3 ? 8 : 6, width = HEADS * head_width;
-        b.dtype = (enum dtype)(i % 3);
-        int q = add(&b, SEQUENCES * LENGTH * width), k = add(&b, SEQUENCES * LENGTH * width);
-        int scores = add(&b, ALL * LENGTH * LENGTH);
-        struct matmul_batch batch = {.group_count = SEQUENCES,
-                                     .count = HEADS,
-                                     .m = LENGTH,
-                                     .n = LENGTH,
-                                     .k = head_width,
-                                     .alpha = 0.25f,
-                                     .dtype = b.dtype,
-                                     .a = {operand_there(&b, q), width, false},
-                                     .b = {operand_there(&b, k), width, true},
-                                     .c = b.there[scores],
-                                     .c_stride = LENGTH,
-                                     .a_steps = {head_width, LENGTH * width},
-                                     .b_steps = {head_width, LENGTH * width},
-                                     .c_steps = {LENGTH * LENGTH, HEADS * LENGTH * LENGTH}};
-        cuda_matmul(&batch);
-        batch.a.data = b.here[q];
-        batch.b.data = b.here[k];
-        batch.c = b.here[scores];
-        matmul_many(&batch);
-        expect_near(&b, scores);
-        compare(&b, "a batch", HEADS, LENGTH);
     }
 }

@@ -98,19 +98,17 @@ void pass_hand_over(const struct gpt_pass *pass, int index, const float *value)
 void pass_scaled_product(const struct gpt_pass *pass, float alpha, size_t m, size_t k, struct matmul_operand a,
                          struct matmul_operand b, struct gpt_result c)
 {
-    matmul_many(&(struct matmul_batch){.group_count = 1,
-                                       .count = 1,
-                                       .m = m,
-                                       .n = c.width,
-                                       .k = k,
-                                       .alpha = alpha,
-                                       .beta = c.add ? 1.0f : 0.0f,
-                                       .dtype = pass->dtype,
-                                       .a = a,
-                                       .b = b,
-                                       .c = c.data,
-                                       .c_is_operand = c.is_operand,
-                                       .c_stride = c.stride ? c.stride : c.width});
+    matmul_operands(&(struct matmul_product){.m = m,
+                                             .n = c.width,
+                                             .k = k,
+                                             .alpha = alpha,
+                                             .beta = c.add ? 1.0f : 0.0f,
+                                             .dtype = pass->dtype,
+                                             .a = a,
+                                             .b = b,
+                                             .c = c.data,
+                                             .c_is_operand = c.is_operand,
+                                             .c_stride = c.stride ? c.stride : c.width});
 }
 
 void pass_product(const struct gpt_pass *pass, size_t m, size_t k, struct matmul_operand a, struct matmul_operand b,

@@ -225,10 +225,9 @@ static int make_sum(struct oracle *o, const struct sum *sum, uint64_t step, doub
 int oracle_sum_gradients(struct oracle *o, uint64_t step, double losses[])
 {
     const struct mesh *mesh = &o->setting.config->mesh;
-    int world = o->setting.world, sources = mesh->expert;
+    int world = o->setting.world, sources = mesh->expert > 1 ? mesh->expert : 1;
     const struct sum dense = {sources > 1 ? DENSE : ALL_TENSORS, world, mesh->shard, 1};
-    const struct sum experts = {EXPERTS, world / (sources > 1 ? sources : 1), mesh->shard / (sources > 1 ? sources : 1),
-                                sources};
+    const struct sum experts = {EXPERTS, world / sources, mesh->shard / sources, sources};
     TRY(make_sum(o, &dense, step, losses));
     return sources > 1 ? make_sum(o, &experts, step, losses) : ERR_NONE;
 }
