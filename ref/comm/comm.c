@@ -256,7 +256,7 @@ static int agree_on_part(struct comm *comm, const int members[], int count)
 
 int comm_split(struct comm *comm, const int members[], int count, struct comm **out)
 {
-    struct comm_part part = {.first = members[0], .rank = -1, .world = count};
+    struct comm_part part = {.first = members[0], .rank = -1, .world = count, .members = members};
     struct ledger *ledger = comm->ledger;
     for (int i = 0; i < count; i++) {
         assert(members[i] >= 0 && members[i] < comm->world && (i == 0 || members[i] > members[i - 1]));

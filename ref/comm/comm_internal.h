@@ -56,6 +56,7 @@ struct comm_message {
 struct comm_part {
     int rank, world;     // this rank's number in the part, and the ranks of the part
     int first;           // the lowest rank of the part, as the whole world numbers it
+    const int *members;  // [world] all of them
 };
 
 struct comm_ops {
