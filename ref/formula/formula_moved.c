@@ -78,9 +78,18 @@ static void update_traffic(const struct terms *t, int bucket, struct formula *f)
         copy(f->applied_bytes, LANE_D2H, t->p * own);
 }
 
+// Bytes of `count` elements in codes of `bits` bits, with 4 bytes of scale for each block.
+static uint64_t packed_bytes(const struct terms *t, uint64_t count, uint64_t bits)
+{
+    uint64_t block = t->config->quantization_block;
+    return (count * bits + 7) / 8 + 4 * ((count + block - 1) / block);
+}
+
 static uint64_t gather_bytes(const struct terms *t, const struct bucket *bucket)
 {
-    return (bucket_ranks(t, bucket) - 1) * t->p * own_elements(t, bucket);
+    uint64_t own = own_elements(t, bucket);
+    bool quantized = t->config->quantized_weights && !bucket->persistent;
+    return (bucket_ranks(t, bucket) - 1) * (quantized ? packed_bytes(t, own, 8) : t->p * own);
 }
 
 static uint64_t scatter_bytes(const struct terms *t, const struct bucket *bucket)
@@ -225,7 +234,8 @@ static void fetch_traffic(const struct terms *t, int bucket, uint64_t fetches, u
 }
 
 // Traffic 3 Psi (N-1)/N: an all-gather for forward, one for backward, a reduce-scatter. With hpZ the one for backward
-// is Psi (P-1)/P, within the group (ZeRO++, section 3.2).
+// is Psi (P-1)/P, within the group (ZeRO++, section 3.2). With qwZ an all-gather over all ranks has a byte an element,
+// Psi/2 (N-1)/N in elements of 16 bits, and the scales (section 3.1).
 void zero3_move(const struct terms *t, struct formula *f)
 {
     const struct layout *layout = &t->stage->layout;

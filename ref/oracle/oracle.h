@@ -40,6 +40,11 @@
 // S_m,g is then the gradient of "rank" g in the definitions above, for N/E ranks, and beside replicas for R replicas of
 // S/E shards. E = 1 is the plain stage. All ranks' gradients are in the sum, which the update divides by their number.
 //
+// With ZeRO++'s quantized weights (qwZ) forward and backward compute with
+//   Q(P), block by block of each parameter as it is in the model's dtype: q = round(p / s) s, s = max |p| / 127
+// (oracle_quantize.c), rounded to the model's dtype; persistent parameters stay as they are. A block begins with its
+// parameter, so that no world size changes Q. Master parameters and moments are never quantized.
+//
 // With the delayed update (ZeRO-Offload, section 5.2), from step `start_step` on, the parameters that step i's update
 // makes are first seen by the forward of step i + 2:
 //

@@ -37,7 +37,7 @@ static int make_gradients(struct oracle *o, uint64_t step, int micro, int rank, 
     struct model_batch batch;
     TRY(o->setting.batch(o->setting.batch_context, step, micro, rank, &batch));
     for (int i = 0; i < model->param_count; i++)
-        TRY(oracle_array_push(&o->tensors[i].model_params));
+        TRY(oracle_array_push(o->tensors[i].quantized ? &o->tensors[i].seen : &o->tensors[i].model_params));
     for (int layer = 0; layer < model->layer_count; layer++)
         TRY(model_forward(o->run, layer, &batch, o->params, NULL));
     *loss = model_loss(o->run);
