@@ -65,14 +65,17 @@ static void add_gradient_sum(const struct config *config, bool reduces_each_micr
     const char *plain = config->accumulation == 1 ? "over ranks"
                         : each                    ? "over ranks, then over micro-steps"
                                                   : "over micro-steps, then over ranks";
-    char groups[64] = "", experts[64] = "", quantized[96] = "";
+    char groups[64] = "", experts[64] = "", weights[64] = "", gradients[96] = "";
     if (replicas && mesh->shard > 1)
         snprintf(groups, sizeof groups, ", in groups of %d; then over groups", mesh->shard);
     if (mesh->expert > 1)
         snprintf(experts, sizeof experts, "; of experts over groups of %d first", mesh->expert);
     if (config->quantized_weights)
-        snprintf(quantized, sizeof quantized, "; of weights in int8, in blocks of %zu", config->quantization_block);
-    add(facts, FACT_MAY, "gradient_sum", "%s%s%s%s", plain, groups, experts, quantized);
+        snprintf(weights, sizeof weights, "; of weights in int8, in blocks of %zu", config->quantization_block);
+    if (config->quantized_gradients)
+        snprintf(gradients, sizeof gradients, "; in int4, in blocks of %zu, over nodes of %d",
+                 config->quantization_block, config->node_ranks);
+    add(facts, FACT_MAY, "gradient_sum", "%s%s%s%s%s", plain, groups, experts, weights, gradients);
 }
 
 int facts_of(const struct facts_setting *setting, struct facts *out)

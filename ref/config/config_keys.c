@@ -92,7 +92,7 @@ static const struct config_key KEYS[] = {
     USED("zero_optimization.mics_shard_size", INTEGER, ACCEPTS(KEY_AUTO | KEY_NULL), RANGE(-1, COUNT_MAX)),
     USED("zero_optimization.zero_quantized_weights", BOOL, ACCEPTS(KEY_AUTO | KEY_NULL)),
     FIXED("zero_optimization.zero_quantized_nontrainable_weights", BOOL, "false", MODELLED),
-    FIXED("zero_optimization.zero_quantized_gradients", BOOL, "false", "gradients are summed without quantization"),
+    USED("zero_optimization.zero_quantized_gradients", BOOL, ACCEPTS(KEY_AUTO | KEY_NULL)),
     FIXED("zero_optimization.zeropp_loco_param", FREE_OBJECT, "null", "no error of quantization is kept"),
     FIXED("zero_optimization.zenflow", FREE_OBJECT, "null", MODELLED),
     USED("zero_optimization.cpu_offload", BOOL, ACCEPTS(KEY_NULL)),

@@ -88,6 +88,8 @@ static json_t *zero_json(const struct config *config)
         json_object_set_new(zero, "zero_hpz_partition_size", json_integer(config->secondary_ranks));
     if (config->quantized_weights)
         json_object_set_new(zero, "zero_quantized_weights", json_true());
+    if (config->quantized_gradients)
+        json_object_set_new(zero, "zero_quantized_gradients", json_true());
     json_decref(stage3);
     return zero;
 }

@@ -13,7 +13,8 @@ static int open_floats(struct oracle_tensor *tensor, const struct config *config
     float **const floats[] = {&tensor->parameter, &tensor->exp_avg, &tensor->exp_avg_sq, &tensor->partial,
                               &tensor->sum,       &tensor->group,   &tensor->sources};
     bool hierarchical = config->reduction_group > 0 || config->mesh.replicate > 1;
-    size_t count = !tensor->trainable ? 1 : config->mesh.expert > 1 ? 7 : hierarchical ? 6 : 5;
+    bool sources = config->mesh.expert > 1 || config->quantized_gradients;
+    size_t count = !tensor->trainable ? 1 : sources ? 7 : hierarchical ? 6 : 5;
     for (size_t i = 0; i < count; i++)
         if (!(*floats[i] = calloc(tensor->count + 1, sizeof(float))))
             return err_set(ERR_MEMORY, "no memory for the unsharded state of %s", name);

@@ -20,7 +20,7 @@ struct oracle_tensor {
     float *partial;                    // a rank's sum over micro-steps, or a micro-step's sum over ranks
     float *sum;                        // over both
     float *group;                      // over the ranks of one group, where sums are hierarchical
-    float *sources;                    // over the ranks of an expert group, of one micro-step
+    float *sources;                    // over the ranks of an expert group, of one micro-step; or qgZ's one gradient
 };
 
 struct oracle {
@@ -46,6 +46,9 @@ bool oracle_quantizes(const struct oracle_setting *setting, int param);
 
 // Makes `seen` of the quantized tensors from their parameters in the model's dtype.
 void oracle_quantize_parameters(struct oracle *o);
+
+// qgZ: x[count], which is a whole tensor, as it arrives from its way in 4 bits.
+void oracle_quantize_gradient(const struct oracle *o, float x[], size_t count);
 
 static inline float oracle_element(enum dtype dtype, const void *array, size_t i)
 {

@@ -53,3 +53,10 @@ void oracle_quantize_parameters(struct oracle *o)
         }
     }
 }
+
+void oracle_quantize_gradient(const struct oracle *o, float x[], size_t count)
+{
+    size_t block = o->setting.config->quantization_block;
+    for (size_t from = 0; from < count; from += block)
+        round_block(x + from, count - from < block ? count - from : block, 7.0f);
+}

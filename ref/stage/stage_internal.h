@@ -3,6 +3,7 @@
 #ifndef ZG_STAGE_INTERNAL_H
 #define ZG_STAGE_INTERNAL_H
 
+#include "ref/partition/exchange_quantized.h"
 #include "ref/stage/stage.h"
 
 // Opens the communicators of the shard group and of the replicas. Collective.
@@ -11,6 +12,10 @@ void stage_close_groups(struct stage *stage);
 
 // Shards of buckets of experts where all others have `shards`; 0: experts are parameters like others.
 int stage_expert_shards(const struct stage *stage, int shards);
+
+// qgZ: true if gradients are reduced in 4 bits, between more than one rank; and the hops' ranks.
+bool stage_quantizes_gradients(const struct stage *stage);
+struct exchange_nodes stage_nodes(const struct stage *stage);
 
 // True in the micro-step that sums gradients over replicas.
 bool stage_sums_replicas(const struct stage *stage);

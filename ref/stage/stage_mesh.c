@@ -40,6 +40,16 @@ static int split_shards(struct stage *stage, int ranks, int first, int stride, s
     return ERR_NONE;
 }
 
+// qgZ (ZeRO++, section 3.3): consecutive ranks of the shard group are a node's.
+static int open_nodes(struct stage *stage)
+{
+    int rank = comm_rank(stage->shard_comm), ranks = comm_world(stage->shard_comm);
+    int locals = stage->setting.config->node_ranks, nodes = ranks / locals;
+    if (locals > 1)
+        TRY(split_shards(stage, locals, rank / locals * locals, 1, &stage->node_comm));
+    return nodes > 1 ? split_shards(stage, nodes, rank % locals, locals, &stage->across_comm) : ERR_NONE;
+}
+
 int stage_open_groups(struct stage *stage)
 {
     const struct stage_setting *setting = &stage->setting;
@@ -65,12 +75,14 @@ int stage_open_groups(struct stage *stage)
         TRY(split_shards(stage, ranks / experts, rank % experts, experts, &stage->expert_data_comm));
     }
     stage->experts.comm = stage->expert_data_comm;
-    return ERR_NONE;
+    return config->quantized_gradients ? open_nodes(stage) : ERR_NONE;
 }
 
 void stage_close_groups(struct stage *stage)
 {
     comm_close(stage->secondary_comm);
+    comm_close(stage->node_comm);
+    comm_close(stage->across_comm);
     comm_close(stage->expert_data_comm);
     comm_close(stage->expert_comm);
     if (stage->shard_comm != stage->setting.comm)

@@ -42,8 +42,9 @@ struct offload_trial {
     bool gpipe;     // the schedule of its micro-batches
     int experts;    // ranks that hold all experts together; 0: each does
     int secondary;  // ranks that hold a second copy of the parameters; 0: none
-    bool quantized_weights;
-    int block;  // of quantization; 0: nothing is quantized
+    bool quantized_weights, quantized_gradients;
+    int node;   // ranks of a node, for quantized gradients; 0: not given
+    int block;  // of quantization; 0: the default
     int tiles;
     double clip;
 };
@@ -88,7 +89,7 @@ static inline const char *offload_text(const struct offload_trial *t, char out[O
     size_t least = offload_least_buffers(t), buffers = t->buffers ? t->buffers : least ? least : 1;
     char mesh[160] = "", delay[64] = "", fp16[160] = "", bf16[64] = "", block[64] = "";
     if (t->block)
-        snprintf(block, sizeof block, "\"quantization_block\": %d, ", t->block);
+        snprintf(block, sizeof block, "\"quantization_block\": %d, \"reduction_group\": %d, ", t->block, t->node);
     if (t->delay)
         snprintf(delay, sizeof delay, "\"delayed_update\": {\"start_step\": %d}, ", (int)t->delay);
     // Stage 0 has replicas alone.
@@ -114,7 +115,7 @@ static inline const char *offload_text(const struct offload_trial *t, char out[O
              "\"reduce_bucket_size\": %zu, \"allgather_bucket_size\": %zu, \"stage3_prefetch_bucket_size\": %zu, "
              "\"stage3_param_persistence_threshold\": %zu, \"stage3_max_live_parameters\": %zu, "
              "\"stage3_max_reuse_distance\": %zu, \"zero_hpz_partition_size\": %d, "
-             "\"zero_quantized_weights\": %s, \"sub_group_size\": %zu, "
+             "\"zero_quantized_weights\": %s, \"zero_quantized_gradients\": %s, \"sub_group_size\": %zu, "
              "\"offload_optimizer\": {\"device\": \"%s\", "
              "\"pin_memory\": false, \"buffer_count\": %zu, \"pipeline_read\": %s, \"pipeline_write\": %s, "
              "\"ratio\": %g}, \"offload_param\": {\"device\": \"%s\", \"pin_memory\": false, \"buffer_count\": %zu, "
@@ -123,10 +124,10 @@ static inline const char *offload_text(const struct offload_trial *t, char out[O
              "\"activation_checkpointing\": {\"enabled\": %s, \"device\": \"%s\"}%s}}",
              t->accumulation, t->clip, fp16, bf16, dtype_name(t->communication), dtype_name(t->sum), t->stage,
              flags[t->overlap_comm], flags[t->contiguous], t->bucket, t->bucket, t->prefetch, t->persistence, t->live,
-             t->reuse, t->secondary, flags[t->quantized_weights], t->sub_group, config_device_name(t->optimizer),
-             buffers, flags[t->pipeline_read], flags[t->pipeline_write], t->ratio, config_device_name(t->parameter),
-             t->param_buffers, t->max_in_cpu, t->block_bytes, t->queue_depth, mesh, block, delay,
-             t->speculative ? "\"speculative_update\": true, " : "", config_device_name(t->gradient),
+             t->reuse, t->secondary, flags[t->quantized_weights], flags[t->quantized_gradients], t->sub_group,
+             config_device_name(t->optimizer), buffers, flags[t->pipeline_read], flags[t->pipeline_write], t->ratio,
+             config_device_name(t->parameter), t->param_buffers, t->max_in_cpu, t->block_bytes, t->queue_depth, mesh,
+             block, delay, t->speculative ? "\"speculative_update\": true, " : "", config_device_name(t->gradient),
              t->engine == NVME_IO_URING ? "io_uring" : "libaio", t->tiles, flags[t->checkpointing],
              config_device_name(t->activation), t->owner_broadcast ? ", \"partitioning\": \"owner_broadcast\"" : "");
     return out;

@@ -5,12 +5,19 @@
 
 enum { TRIALS = SANITIZED ? 10 : 40 };
 
-static struct offload_trial trial_of(int number)
+// Ranks, and those of a node.
+static const int nodes_of[][2] = {{1, 0}, {2, 0}, {3, 0}, {4, 2}, {4, 1}, {4, 4}, {6, 3}, {6, 2}, {2, 1}, {3, 1}};
+
+enum kind { WEIGHTS, GRADIENTS, BOTH };
+
+static struct offload_trial trial_of(int number, enum kind kind)
 {
     static const int blocks[] = {8, 64, 24, 2048};
     struct offload_trial trial = OFFLOAD_TRIAL(.accumulation = 1 + (size_t)(number / 2) % 3);
-    trial.world = 1 + number % 4;
-    trial.quantized_weights = true;
+    trial.quantized_weights = kind != GRADIENTS;
+    trial.quantized_gradients = kind != WEIGHTS;
+    trial.world = kind == WEIGHTS ? 1 + number % 4 : nodes_of[number % 10][0];
+    trial.node = kind == WEIGHTS ? 0 : nodes_of[number % 10][1];
     trial.block = blocks[number / 4 % 4];
     trial.schedule = schedules[number / 3 % 4];
     set_dtypes(&trial, dtypes[number % 6]);
@@ -29,27 +36,44 @@ static struct offload_trial trial_of(int number)
     return trial;
 }
 
-Test(quantized_train, quantized_weights_concurrent_have_the_bits_of_unsharded_adam)
+static void demand_kind(enum kind kind)
 {
     for (int number = 0; number < TRIALS; number++) {
-        struct offload_trial trial = trial_of(number);
+        struct offload_trial trial = trial_of(number, kind);
         struct train_result result;
         offload_demand(&trial, &result);
     }
 }
 
-// Also from the host and from NVMe, with updates delayed and speculative, beside replicas, and with hpZ, whose second
-// copy has the quantized values.
-Test(quantized_train, quantized_weights_on_every_tier_and_mesh_have_the_bits_of_unsharded_adam)
+Test(quantized_train, quantized_weights_concurrent_have_the_bits_of_unsharded_adam)
+{
+    demand_kind(WEIGHTS);
+}
+
+Test(quantized_train, quantized_gradients_concurrent_have_the_bits_of_unsharded_adam)
+{
+    demand_kind(GRADIENTS);
+}
+
+Test(quantized_train, both_concurrent_have_the_bits_of_unsharded_adam)
+{
+    demand_kind(BOTH);
+}
+
+// Also from the host and from NVMe, with updates delayed and speculative; weights beside replicas; and with hpZ, whose
+// second copy has the quantized values, and whose groups are nodes.
+Test(quantized_train, every_tier_and_mesh_has_the_bits_of_unsharded_adam)
 {
     static const enum ledger_tier tiers[] = {TIER_DEVICE, TIER_HOST, TIER_NVME};
     static const int cuts[][3] = {{4, 1, 2}, {4, 2, 0}, {6, 1, 3}, {3, 1, 0}, {4, 1, 4}, {8, 2, 2}};
     for (int number = 0; number < TRIALS / 2; number++) {
-        struct offload_trial trial = trial_of(number * 7);
+        enum kind kind = cuts[number % 6][1] > 1 ? WEIGHTS : (enum kind)(number % 3);
+        struct offload_trial trial = trial_of(number * 7, kind);
         struct train_result result;
         trial.world = cuts[number % 6][0];
         trial.replicas = cuts[number % 6][1];
         trial.secondary = cuts[number % 6][2];
+        trial.node = 0;
         trial.parameter = tiers[number % 5 % 3];
         trial.optimizer = trial.gradient = trial.parameter;
         trial.delay = number % 4 == 3 && trial.optimizer != TIER_DEVICE ? 2 : 0;
@@ -63,7 +87,7 @@ Test(quantized_train, quantized_weights_on_every_tier_and_mesh_have_the_bits_of_
 // A loss scale that is too large at first: steps are skipped as in the unsharded run.
 Test(quantized_train, steps_that_overflow_are_skipped)
 {
-    struct offload_trial trial = trial_of(3);
+    struct offload_trial trial = trial_of(3, BOTH);
     struct train_result result;
     set_dtypes(&trial, dtypes[3]);
     trial.model = "gpt-nano";
@@ -76,7 +100,7 @@ Test(quantized_train, steps_that_overflow_are_skipped)
 
 Test(quantized_train, tiles_and_checkpointing_have_the_bits_of_unsharded_adam)
 {
-    struct offload_trial trial = trial_of(3);
+    struct offload_trial trial = trial_of(3, BOTH);
     struct train_result result;
     trial.block = 2048;
     trial.model = "gpt-nano";
@@ -88,18 +112,39 @@ Test(quantized_train, tiles_and_checkpointing_have_the_bits_of_unsharded_adam)
 }
 
 // Gradients of the linear models do not depend on parameters, and their losses do; those of GPTs depend on all.
-Test(quantized_train, quantization_changes_the_gradients)
+Test(quantized_train, what_is_quantized_shows)
 {
-    char quantized[FILE_DIGEST_BYTES], finer[FILE_DIGEST_BYTES], plain[FILE_DIGEST_BYTES];
-    struct offload_trial trial = OFFLOAD_TRIAL(.model = "gpt-nano", .quantized_weights = true, .block = 64);
-    digest_of(trial, quantized);
-    trial.block = 8;
-    digest_of(trial, finer);
+    char digests[5][FILE_DIGEST_BYTES];
+    struct offload_trial trial = OFFLOAD_TRIAL(.model = "gpt-nano", .block = 64);
+    digest_of(trial, digests[0]);
+    trial.quantized_weights = true;
+    digest_of(trial, digests[1]);
+    trial.quantized_gradients = true;
+    digest_of(trial, digests[2]);
     trial.quantized_weights = false;
-    digest_of(trial, plain);
-    cr_expect_str_neq(quantized, plain);
-    cr_expect_str_neq(finer, plain);
-    cr_expect_str_neq(quantized, finer);
+    digest_of(trial, digests[3]);
+    trial.block = 8;
+    digest_of(trial, digests[4]);
+    for (int i = 0; i < 5; i++)
+        for (int k = 0; k < i; k++)
+            cr_expect_str_neq(digests[i], digests[k], "%d and %d", i, k);
+}
+
+// One hop within a node, or one across nodes of a rank, are one quantization; two hops are two.
+Test(quantized_train, one_hop_has_one_digest)
+{
+    char within[FILE_DIGEST_BYTES], across[FILE_DIGEST_BYTES], both[FILE_DIGEST_BYTES];
+    struct offload_trial trial =
+        OFFLOAD_TRIAL(.model = "gpt-nano", .world = 4, .block = 64, .quantized_gradients = true, .node = 4);
+    digest_of(trial, within);
+    trial.node = 1;
+    cr_expect_str_eq(digest_of(trial, across), within);
+    trial.node = 2;
+    cr_expect_str_neq(digest_of(trial, both), within);
+    // hpZ's groups are nodes.
+    trial.node = 0;
+    trial.secondary = 2;
+    cr_expect_str_eq(digest_of(trial, within), both);
 }
 
 // Checkpoints have the parameters as they are: another world loads the same states, and one without quantization does.
@@ -111,7 +156,7 @@ Test(quantized_train, checkpoints_are_not_quantized)
         "--set zero_optimization.zero_quantized_weights=true --set zerogauge.quantization_block=16",
         "--world 2 --set train_micro_batch_size_per_gpu=6 --preset zero3 "
         "--set zero_optimization.stage3_param_persistence_threshold=0 "
-        "--set zero_optimization.zero_quantized_weights=true --set zerogauge.quantization_block=2048",
+        "--set zero_optimization.zero_quantized_weights=true --set zero_optimization.zero_quantized_gradients=true",
         "--world 4 --set train_micro_batch_size_per_gpu=3 --preset zero2"};
     char folder[PATH_MAX], command[2 * PATH_MAX], saved[33], loaded[33];
     for (int from = 0; from < 3; from++) {
@@ -132,7 +177,8 @@ Test(quantized_train, a_checkpoint_continues_the_run)
 {
     static const char words[] = "--preset zero3 --model gpt-nano --world 3 "
                                 "--set zero_optimization.stage3_param_persistence_threshold=0 "
-                                "--set zero_optimization.zero_quantized_weights=true";
+                                "--set zero_optimization.zero_quantized_weights=true "
+                                "--set zero_optimization.zero_quantized_gradients=true";
     char whole[33], command[512];
     snprintf(command, sizeof command, "%s --steps 4", words);
     train_digest(command, whole);
@@ -144,6 +190,7 @@ Test(quantized_train, processes_have_the_bits_of_threads)
     MPI_OR_SKIP();
     expect_processes_as_threads("--preset zero3 --mesh shard=4 --model gpt-nano --steps 3 --schedule chaos:3 "
                                 "--set zero_optimization.zero_quantized_weights=true "
+                                "--set zero_optimization.zero_quantized_gradients=true "
                                 "--set zero_optimization.stage3_param_persistence_threshold=0 "
                                 "--set zero_optimization.zero_hpz_partition_size=2 "
                                 "--set zerogauge.quantization_block=16");
