@@ -97,17 +97,11 @@ static uint64_t scatter_bytes(const struct terms *t, const struct bucket *bucket
     return t->c * (bucket->count - own_elements(t, bucket));
 }
 
-// qgZ's two hops, for S ranks in each of R nodes: within the node Psi (S-1)/S half-bytes, the shards of other local
-// ranks; and across nodes Psi/S (R-1)/R, those of the ranks with this local rank (ZeRO++, section 3.3); and scales.
+// qgZ's two hops, for L ranks in each of N/L nodes: within the node Psi/2 (L-1)/L bytes, the shards of other places in
+// their nodes; and across nodes Psi/2 (1/L - 1/N), those of this place (ZeRO++, section 3.3). Together, all others'.
 static uint64_t hop_bytes(const struct terms *t, const struct bucket *bucket)
 {
-    uint64_t locals = (uint64_t)t->config->node_ranks, rank = (uint64_t)t->rank, bytes = 0;
-    for (uint64_t to = 0; to < t->ranks; to++) {
-        uint64_t shard = packed_bytes(t, bucket_shard_real(bucket, (int)to), 4);
-        bytes += to % locals != rank % locals ? shard : 0;
-        bytes += to % locals == rank % locals && to != rank ? shard : 0;
-    }
-    return bytes;
+    return packed_bytes(t, bucket->count, 4) - packed_bytes(t, own_elements(t, bucket), 4);
 }
 
 // An all-reduce of count elements: a reduce-scatter and an all-gather over near-equal shards.
@@ -268,10 +262,9 @@ void zero3_move(const struct terms *t, struct formula *f)
                 second[i] * (t->secondary_ranks - 1) * t->p * secondary_elements(t, bucket);
         if (bucket->frozen)
             continue;
-        if (t->config->quantized_gradients)
-            f->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_TO_ALL] += t->micro_steps * hop_bytes(t, bucket);
-        else
-            f->step_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER] += t->micro_steps * scatter_bytes(t, bucket);
+        bool hops = t->config->quantized_gradients;
+        f->step_bytes[LANE_COLLECTIVE][hops ? OPERATION_ALL_TO_ALL : OPERATION_REDUCE_SCATTER] +=
+            t->micro_steps * (hops ? hop_bytes(t, bucket) : scatter_bytes(t, bucket));
         replica_traffic(t, i, f);
         gradient_traffic(t, i, t->micro_steps, f);
         update_traffic(t, i, f);
