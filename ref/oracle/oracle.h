@@ -40,17 +40,11 @@
 // S_m,g is then the gradient of "rank" g in the definitions above, for N/E ranks, and beside replicas for R replicas of
 // S/E shards. E = 1 is the plain stage. All ranks' gradients are in the sum, which the update divides by their number.
 //
-// With ZeRO++'s quantized weights (qwZ) forward and backward compute with
-//   Q(P), block by block of each parameter as it is in the model's dtype: q = round(p / s) s, s = max |p| / 127
-// (oracle_quantize.c), rounded to the model's dtype; persistent parameters stay as they are. A block begins with its
-// parameter, so that no world size changes Q. Master parameters and moments are never quantized.
-//
-// With its quantized gradients (qgZ) a sum over ranks of R nodes of S ranks is
-//   G_n = ((Q(g_nS) + Q(g_nS+1)) + ...) over the node's ranks, in fp32; G = ((Q(G_0) + Q(G_1)) + ...) over nodes, in
-//   fp32
-// and is rounded to the communication dtype once, for Q as above with 7 in the place of 127, and g as backward makes
-// it. There is no Q where S = 1, or R = 1. So bits depend on S, but S = 1 and R = 1 have the same. Norm, clipping and
-// the search for overflow see G; a block that is not finite becomes NaN.
+// With ZeRO++'s quantized weights (qwZ) forward and backward compute with Q(P) of every parameter that is not
+// persistent (oracle_quantize.c). With its quantized gradients (qgZ) a sum over ranks, r being in node n = r / S of R
+// nodes, is
+//   G_n = ((Q(g_nS) + Q(g_nS+1)) + ...) over the node's ranks; then G = ((Q(G_0) + Q(G_1)) + ...) over nodes
+// in fp32, rounded to the communication dtype once. A sum over one rank or one node has no Q, so that S = 1 is R = 1.
 //
 // With the delayed update (ZeRO-Offload, section 5.2), from step `start_step` on, the parameters that step i's update
 // makes are first seen by the forward of step i + 2:

@@ -137,12 +137,12 @@ static int issue_pieces(const struct exchange *exchange, const struct collective
         {full, bucket->padded_count * element_bytes, collective->full_access},
         {shard, bucket_shard_room(bucket, comm_rank(exchange->comm)) * element_bytes, collective->shard_access},
     };
-    size_t times = 1;
+    size_t times = 1, longest = bucket_shard_real(bucket, bucket->owner < 0 ? 0 : bucket->owner);
     if (executor_is_dry(exchange->executor) && length > 0) {
-        times = (bucket->shard_elements + length - 1) / length;
+        times = (longest + length - 1) / length;
         length = bucket->shard_elements;
     }
-    for (size_t from = 0; from < bucket->shard_elements; from += length) {
+    for (size_t from = 0; from < longest; from += length) {
         struct piece_arguments a = {exchange->comm, *bucket, from, length, full, shard, dtype, times};
         TRY(executor_issue(exchange->executor,
                            &(struct executor_operation){.name = collective->name,

@@ -26,8 +26,8 @@ struct exchange_nodes {
     size_t block;  // elements
 };
 
-// shard = this rank's shard of the sum, in shard_dtype. memory: on the device, exchange_nodes_bytes of it. Neither
-// shard nor memory overlaps the part of full that holds elements, except that shard may lie in its place there.
+// shard = this rank's shard of the sum, in shard_dtype. memory: on the device, exchange_nodes_bytes of it. shard may
+// lie in full, which is read before; memory overlaps neither.
 int exchange_reduce_quantized(const struct exchange_nodes *nodes, const struct bucket *bucket, void *full,
                               enum dtype dtype, void *shard, enum dtype shard_dtype, void *memory);
 size_t exchange_nodes_bytes(const struct exchange_nodes *nodes, const struct bucket *bucket);

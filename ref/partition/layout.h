@@ -51,8 +51,7 @@ struct layout_rule {
     size_t persistence_budget;     // elements that may be persistent, all together
     bool owners_in_turn;           // full buckets go to the ranks in turn
     int expert_shards;             // of buckets of experts; 0: experts are parameters like others
-    size_t block_elements;         // shards begin on whole blocks of quantization, and every parameter is a bucket of
-                                   // its own, so that blocks are the parameter's for any number of shards; 0: none
+    size_t block_elements;         // then shards begin on such blocks, and each parameter is a bucket; 0: no blocks
 };
 
 // The layout refers to nothing of the model. ERR_MEMORY.

@@ -74,8 +74,7 @@ void prefetcher_release(struct prefetcher *prefetcher, int bucket);
 // The step ends and parameters change: forgets all copies, and begins the recorded order again.
 void prefetcher_restart(struct prefetcher *prefetcher);
 
-// Fetches one bucket into `full`, the padded bucket's memory on the device. With qwZ (ZeRO++, section 3.1) buckets that
-// are not persistent travel in 8 bits, and full receives the quantized values.
+// Fetches one bucket into `full`, its padded memory on the device; with qwZ in 8 bits, unless it is persistent.
 int prefetcher_fetch(struct prefetcher *prefetcher, int bucket, void *full);
 
 #endif

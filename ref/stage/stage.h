@@ -74,13 +74,12 @@ struct stage {
     struct comm *shard_comm;    // the ranks over which states are partitioned: the whole world, or a group of it
     struct comm *replica_comm;  // the ranks with this rank's shards; null: there are none but this one
     struct comm
-        *secondary_comm;     // hpZ: the ranks of the shard group that hold a second copy of the parameters; null: none
-    struct comm *node_comm;  // qgZ: the ranks of the shard group in this rank's node; null: no other, or no qgZ
-    struct comm *across_comm;       // qgZ: the ranks at this rank's place in every node; null: one node, or no qgZ
-    struct comm *expert_comm;       // the ranks that hold all experts together; null: every rank holds all
-    struct comm *expert_data_comm;  // then: the ranks of the shard group with this rank's experts
-    struct layout layout;           // the parameters in buckets, and the buckets' shards
-    struct placement *placements;   // by bucket: where each of its states lives
+        *secondary_comm;  // hpZ: the ranks of the shard group that hold a second copy of the parameters; null: none
+    struct comm *node_comm, *across_comm;  // qgZ: of a node, and at this rank's place in each; null: this rank alone
+    struct comm *expert_comm;              // the ranks that hold all experts together; null: every rank holds all
+    struct comm *expert_data_comm;         // then: the ranks of the shard group with this rank's experts
+    struct layout layout;                  // the parameters in buckets, and the buckets' shards
+    struct placement *placements;          // by bucket: where each of its states lives
     struct optimizer optimizer;
     struct exchange exchange;   // collectives over buckets, among the ranks of the shard group,
     struct exchange replicas;   // among the replicas,

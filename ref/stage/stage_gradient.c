@@ -3,6 +3,7 @@
 #include "ref/stage/stage_internal.h"
 
 #include "base/err.h"
+#include "ref/stage/stage_quantized.h"
 
 #include <assert.h>
 
@@ -126,28 +127,6 @@ int stage_store_gradient(struct stage *stage, int bucket, void *reduced_shard, e
     return stage_last_micro_step(stage) ? optimizer_update_early(&stage->optimizer, bucket) : ERR_NONE;
 }
 
-bool stage_quantizes_gradients(const struct stage *stage)
-{
-    return stage->node_comm || stage->across_comm;
-}
-
-struct exchange_nodes stage_nodes(const struct stage *stage)
-{
-    return (struct exchange_nodes){stage->node_comm, stage->across_comm, stage->setting.executor,
-                                   stage->setting.config->quantization_block};
-}
-
-// qgZ: the gradient travels as backward makes it, and its shard arrives in the communication dtype.
-static int reduce_quantized(struct stage *stage, const struct bucket *bucket, void *gradient, void *shard)
-{
-    const struct config *config = stage->setting.config;
-    const struct exchange_nodes nodes = stage_nodes(stage);
-    if (bucket->count == 0)
-        return ERR_NONE;
-    return exchange_reduce_quantized(&nodes, bucket, gradient, config->precision, shard, config->communication_dtype,
-                                     buffer_pool_take(&stage->packed_gradients));
-}
-
 int stage_scatter_gradient(struct stage *stage, int bucket)
 {
     const struct bucket *b = &stage->layout.buckets[bucket];
@@ -159,17 +138,14 @@ int stage_scatter_gradient(struct stage *stage, int bucket)
     void *gradient = close_gradient_buffer(stage, bucket), *comm_buffer;
     if (stage_is_in_group_of_one(stage, bucket) && !sums_replicas)
         return stage_store_gradient(stage, bucket, gradient, config->precision, add);
-    bool quantizes = stage_quantizes_gradients(stage);
-    if (quantizes)
-        comm_buffer = stage->has_comm_buffers ? buffer_cache_acquire(&stage->comm_buffers, bucket) : gradient;
-    else
-        TRY(stage_to_comm_buffer(stage, bucket, gradient, config->precision, &comm_buffer));
+    if (stage_quantizes_gradients(stage))
+        return stage_scatter_quantized(stage, bucket, gradient);
+    TRY(stage_to_comm_buffer(stage, bucket, gradient, config->precision, &comm_buffer));
     bool direct = !add && dtype == config->accumulation_dtype && placement->gradient_tier == TIER_DEVICE;
     char *reduced_shard =
         direct ? placement->gradient_shard
                : (char *)comm_buffer + bucket_shard_begin(b, comm_rank(exchange->comm)) * dtype_bytes(dtype);
-    TRY(quantizes ? reduce_quantized(stage, b, gradient, reduced_shard)
-                  : exchange_reduce_scatter(exchange, b, comm_buffer, reduced_shard, dtype));
+    TRY(exchange_reduce_scatter(exchange, b, comm_buffer, reduced_shard, dtype));
     // With one micro-step the second hop follows the first; with more, all additions to the shard come between.
     if (sums_replicas)
         TRY(stage_sum_replicas(stage, bucket, reduced_shard));

@@ -3,7 +3,6 @@
 #ifndef ZG_STAGE_INTERNAL_H
 #define ZG_STAGE_INTERNAL_H
 
-#include "ref/partition/exchange_quantized.h"
 #include "ref/stage/stage.h"
 
 // Opens the communicators of the shard group and of the replicas. Collective.
@@ -13,9 +12,8 @@ void stage_close_groups(struct stage *stage);
 // Shards of buckets of experts where all others have `shards`; 0: experts are parameters like others.
 int stage_expert_shards(const struct stage *stage, int shards);
 
-// qgZ: true if gradients are reduced in 4 bits, between more than one rank; and the hops' ranks.
-bool stage_quantizes_gradients(const struct stage *stage);
-struct exchange_nodes stage_nodes(const struct stage *stage);
+// Makes a world of `ranks` ranks of the shard group, from its rank `first` on, `stride` apart.
+int stage_split_shards(struct stage *stage, int ranks, int first, int stride, struct comm **out);
 
 // True in the micro-step that sums gradients over replicas.
 bool stage_sums_replicas(const struct stage *stage);

@@ -3,6 +3,7 @@
 #include "ref/stage/stage_internal.h"
 
 #include "base/err.h"
+#include "ref/stage/stage_quantized.h"
 
 // The buffers that one sub-group needs for states on their way through the host, and through the device.
 static void count_buffers(const struct stage *stage, size_t *host, size_t *device)
@@ -114,28 +115,10 @@ static int allocate_comm_buffers(struct stage *stage)
     return buffer_cache_open(&stage->layout, &rule, count, stage->setting.tier, &stage->comm_buffers);
 }
 
-// qgZ: the buffers of both hops of one bucket, and with overlap_comm those of the next one.
-static int allocate_packed_gradients(struct stage *stage)
-{
-    const struct exchange_nodes nodes = stage_nodes(stage);
-    size_t largest = 0;
-    if (!stage_quantizes_gradients(stage))
-        return ERR_NONE;
-    for (int i = 0; i < stage->layout.trainable_count; i++) {
-        size_t bytes = exchange_nodes_bytes(&nodes, &stage->layout.buckets[i]);
-        largest = bytes > largest ? bytes : largest;
-    }
-    return buffer_pool_open(stage->setting.tier, TIER_DEVICE, "quantized gradients", largest,
-                            largest == 0                          ? 0
-                            : stage->setting.config->overlap_comm ? 2
-                                                                  : 1,
-                            &stage->packed_gradients);
-}
-
 int stage_allocate_gradient_buffers(struct stage *stage)
 {
     if (!makes_gradients_in_place(stage))
         TRY(allocate_gradient_buffers(stage));
-    TRY(allocate_packed_gradients(stage));
+    TRY(stage_allocate_packed_gradients(stage));
     return allocate_comm_buffers(stage);
 }

@@ -84,7 +84,8 @@ Test(quantized_train, every_tier_and_mesh_has_the_bits_of_unsharded_adam)
     }
 }
 
-// A loss scale that is too large at first: steps are skipped as in the unsharded run.
+// A loss scale that is too large at first; and one element alone that is infinite, and one that is NaN, each on one
+// rank: steps are skipped as in the unsharded run.
 Test(quantized_train, steps_that_overflow_are_skipped)
 {
     struct offload_trial trial = trial_of(3, BOTH);
@@ -96,6 +97,13 @@ Test(quantized_train, steps_that_overflow_are_skipped)
     offload_demand(&trial, &result);
     cr_expect_gt(result.skipped_steps, 0);
     cr_expect_lt(result.skipped_steps, 6);
+    trial.model = "linear-overflow";
+    trial.overflows = false;
+    trial.steps = 7;
+    for (trial.node = 1; trial.node <= 4; trial.node *= 2) {
+        offload_demand(&trial, &result);
+        cr_expect_eq(result.skipped_steps, 2);
+    }
 }
 
 Test(quantized_train, tiles_and_checkpointing_have_the_bits_of_unsharded_adam)
