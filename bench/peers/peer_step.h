@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a peer of `bench peer --part step` is told before the first turn: peer_step_send.c has the format.
+// The first messages to a peer of `bench peer --part step`: peer_step_send.c has their format.
 #ifndef ZG_PEER_STEP_H
 #define ZG_PEER_STEP_H
 

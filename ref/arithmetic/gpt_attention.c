@@ -35,7 +35,7 @@ static __attribute__((unused)) bool is_whole(const struct attention_shape *shape
     return shape->head_count > 0 && shape->width % shape->head_count == 0;
 }
 
-// What one head of one sequence needs of the scratch memory, on the host.
+// The scratch memory of one head of one sequence, on the host.
 static size_t head_scratch_count(const struct attention_shape *shape)
 {
     return shape->sequence_length + 2 * ATTENTION_BLOCK * (shape->width / shape->head_count);

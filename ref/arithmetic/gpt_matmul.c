@@ -7,7 +7,7 @@
 #include "ref/arithmetic/dtype.h"
 #include "ref/arithmetic/isa.h"
 #include "base/err.h"
-#include "base/onednn.h"
+#include "ref/arithmetic/onednn.h"
 #include "base/openblas.h"
 
 #include <assert.h>
@@ -122,7 +122,7 @@ static struct narrowed narrowed_of(struct matmul_operand from, size_t row_count,
                              from.transposed ? row_count : column_count, to};
 }
 
-// The values are those of bf16 already.
+// Every value is one of bf16 already.
 static void narrow_line(const struct narrowed *part, size_t line)
 {
     const float *from = (const float *)part->from.data + line * part->from.stride;

@@ -2,7 +2,7 @@
 // Products of floats and of bf16 against sums of whole numbers, which are exact in every order; and the bits of all
 // kernels, whatever the number of threads.
 #include "base/err.h"
-#include "base/onednn.h"
+#include "ref/arithmetic/onednn.h"
 #include "ref/arithmetic/dtype.h"
 #include "ref/arithmetic/gpt_math.h"
 #include "ref/arithmetic/random.h"

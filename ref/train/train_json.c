@@ -3,7 +3,7 @@
 #include "ref/train/train_report.h"
 
 #include "ref/train/device.h"
-#include "base/onednn.h"
+#include "ref/arithmetic/onednn.h"
 #include "base/err.h"
 
 #include <inttypes.h>

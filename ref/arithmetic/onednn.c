@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/onednn.h"
+#include "ref/arithmetic/onednn.h"
 
 #include "base/err.h"
 

@@ -11,7 +11,7 @@
 // Loads oneDNN. ERR_USAGE says what is missing: the library, or instructions of the processor.
 int onednn_load(void);
 
-// What computes the products, such as "oneDNN 2.6.3, AVX-512 BF16"; after onednn_load succeeded.
+// The library and the instructions, such as "oneDNN 2.6.3, AVX-512 BF16"; after onednn_load succeeded.
 const char *onednn_describe(void);
 
 // c (m x n, fp32) = op(a) op(b) + (add ? c : 0), on the caller's thread; a and b are bf16. Row-major, strides count
