@@ -60,7 +60,9 @@ static int make_gpt(const struct strict_object *object, struct made *made)
     static const char *const others[] = {"key_heads",    "head_width", "hidden", "experts",
                                          "experts_used", "tied_head",  NULL};
     size_t tensor = made->variant.tensor, multiple = tensor > 0 ? 128 * tensor : 1;
-    struct gpt_shape shape = {.tile_count = made->variant.tiling_factor, .product_blocks = tensor > 0 ? tensor : 1};
+    struct gpt_shape shape = {.tile_count = made->variant.tiling_factor,
+                              .product_blocks = tensor > 0 ? tensor : 1,
+                              .sequence_parallel = made->variant.sequence_parallel};
     TRY(refuse_others(object, others, "gpt"));
     TRY(read_size(object, "layers", 1, GPT_LAYERS_MAX, &shape.block_count));
     TRY(read_size(object, "width", 1, GPT_SIZE_MAX, &shape.width));
@@ -80,6 +82,9 @@ static int finish_llama(struct made *made, struct llama_shape *shape)
     if (made->variant.tiling_factor > 1)
         return err_set(ERR_USAGE, "the model %s cannot be cut into %zu tiles; only GPTs can", made->name,
                        made->variant.tiling_factor);
+    if (made->variant.sequence_parallel > 0)
+        return err_set(ERR_USAGE, "\"zerogauge.sequence_parallel\": the model %s cannot be cut so; only GPTs can",
+                       made->name);
     size_t channels = shape->heads * shape->head_width;
     if (channels == 0 || channels > LLAMA_SIZE_MAX)
         return err_set(ERR_USAGE, "the model %s: %zu heads of a width of %zu have %zu channels, expected 1 to %d",
@@ -219,7 +224,9 @@ static int find_trained(const char *name, const struct plan_model_variant *varia
         return err_set(ERR_USAGE, "the model %.64s has its own sequence length", name);
     if (variant->lora_rank > 0)
         snprintf(rank, sizeof rank, "rank=%zu,targets=all-linear", variant->lora_rank);
-    return model_find_changed(name, variant->tiling_factor, variant->lora ? variant->lora : rank, out);
+    const struct model_changes changes = {variant->tiling_factor, variant->sequence_parallel > 0,
+                                          variant->lora ? variant->lora : rank};
+    return model_find_changed(name, &changes, out);
 }
 
 int plan_model_find_variant(const char *name, const struct plan_model_variant *variant, const struct model **out)

@@ -228,6 +228,7 @@ static const struct config_key KEYS[] = {
     USED("zerogauge.pipeline_schedule", STRING, ACCEPTS(0), CHOICES("1f1b|gpipe")),
     USED("zerogauge.tiling", OBJECT, ACCEPTS(KEY_NULL)),
     USED("zerogauge.tiling.factor", INTEGER, ACCEPTS(0), RANGE(1, TILES_MAX)),
+    USED("zerogauge.sequence_parallel", BOOL, ACCEPTS(KEY_NULL)),
     USED("zerogauge.lora", STRING, ACCEPTS(KEY_NULL)),
     USED("zerogauge.aio_engine", STRING, ACCEPTS(0), CHOICES("libaio|io_uring")),
 
