@@ -231,7 +231,6 @@ static const struct config_key KEYS[] = {
     USED("zerogauge.sequence_parallel", BOOL, ACCEPTS(KEY_NULL)),
     USED("zerogauge.lora", STRING, ACCEPTS(KEY_NULL)),
     USED("zerogauge.aio_engine", STRING, ACCEPTS(0), CHOICES("libaio|io_uring")),
-
     USED("aio", OBJECT, ACCEPTS(KEY_NULL)),
     USED("aio.block_size", INTEGER, ACCEPTS(KEY_AUTO), RANGE(-WHOLE_MAX, WHOLE_MAX)),
     USED("aio.queue_depth", INTEGER, ACCEPTS(KEY_AUTO), RANGE(1, QUEUE_MAX)),

@@ -110,28 +110,32 @@ Test(sequence_train, an_overflow_skips_the_step_of_all)
     cr_expect_lt(result.skipped_steps, 4);
 }
 
-// Sums over T ranks are halves of an all-reduce: all-to-alls of slices, and all-gathers. Backward gathers the outputs
-// of norms again, and sums the gradients of norms and biases of c_proj.
-Test(sequence_train, traffic_is_an_all_reduce_in_halves)
+static void collect(const char *model, int ranks, bool again, struct train_result *result)
 {
-    enum { LAYERS = 2, STEPS = 2, MICRO = 2, ROWS = 2 * 16, WIDTH = 16 };
+    struct offload_trial trial =
+        OFFLOAD_TRIAL(.model = model, .stage = 0, .steps = 2, .accumulation = 2, .checkpointing = again, .replicas = 1);
+    trial.tensor = trial.world = ranks;
+    offload_demand(&trial, result);
+}
+
+// A sum over T ranks is an all-reduce in two halves, an all-to-all of slices and an all-gather. The outputs of norms
+// are gathered once more, and the gradients of norms and of the biases of c_proj are sums.
+Test(sequence_train, traffic_is_that_of_sums_and_of_norms)
+{
+    enum { LAYERS = 2, ROWS = 2 * 16, WIDTH = 16, VECTORS = WIDTH * (6 * LAYERS + 2) };
     for (uint64_t ranks = 2; ranks <= 4; ranks += 2)
-        for (int again = 0; again < 2; again++) {
-            struct offload_trial trial =
-                OFFLOAD_TRIAL(.stage = 0, .steps = STEPS, .accumulation = MICRO, .checkpointing = again,
-                              .model = "gpt-nano:blocks=4,heads=4,sequence_parallel=1", .replicas = 1);
-            struct train_result result;
-            trial.tensor = trial.world = (int)ranks;
-            offload_demand(&trial, &result);
-            uint64_t sent = sizeof(float) * (ranks - 1) * STEPS * MICRO;  // per float of a slice, by all ranks x slices
-            uint64_t vectors = WIDTH * (LAYERS * (2 * 2 + 2) + 2);
-            uint64_t sums = (2 * (2 * LAYERS + 1) + (again ? LAYERS : 0)) * ROWS * WIDTH;
-            uint64_t norms = (2 * LAYERS + 1 + (again ? 1 : 0)) * ROWS * WIDTH,
-                     loss = 3 * ROWS * ranks * (again ? 2 : 1);
-            uint64_t gathers = 2 * (2 * LAYERS + 1) * ROWS * WIDTH + (again ? LAYERS * ROWS * WIDTH : 0);
-            cr_expect_eq(result.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_TO_ALL], sent * (sums + vectors));
-            cr_expect_eq(result.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER],
-                         sent * (gathers + norms + vectors + loss));
+        for (uint64_t again = 0; again < 2; again++) {
+            struct train_result divided, plain;
+            collect("gpt-nano:blocks=4,heads=4,sequence_parallel=1", (int)ranks, again, &divided);
+            collect("gpt-nano:blocks=4,heads=4", (int)ranks, again, &plain);
+            const uint64_t *sent = divided.moved_bytes[LANE_COLLECTIVE], *before = plain.moved_bytes[LANE_COLLECTIVE];
+            // Of each float that all ranks have together, in two steps of two micro-steps.
+            uint64_t each = sizeof(float) * (ranks - 1) * 2 * 2;
+            uint64_t sums = (2 * (2 * LAYERS + 1) + LAYERS * again) * ROWS * WIDTH;
+            uint64_t norms = (2 * LAYERS + 1 + again) * ROWS * WIDTH;
+            cr_expect_eq(sent[OPERATION_ALL_TO_ALL], each * (sums + VECTORS));
+            cr_expect_eq(before[OPERATION_ALL_TO_ALL], each * sums);
+            cr_expect_eq(sent[OPERATION_ALL_GATHER] - before[OPERATION_ALL_GATHER], each * (norms + VECTORS));
         }
 }
 
