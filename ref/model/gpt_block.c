@@ -12,8 +12,12 @@
 
 static struct attention_shape attention_of(const struct gpt_pass *pass)
 {
-    return (struct attention_shape){pass->run->sequence_count, pass->shape->sequence_length, pass->heads_width,
-                                    pass->heads_width / (pass->width / pass->shape->head_count), pass->dtype};
+    return (struct attention_shape){pass->run->sequence_count,
+                                    pass->shape->sequence_length,
+                                    pass->heads_width,
+                                    pass->heads_width / (pass->width / pass->shape->head_count),
+                                    pass->dtype,
+                                    0};
 }
 
 // The index of an MLP parameter in the layer's list.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model, as a stage sees it: parameters in order, and layers (an embedding, a block, a head) that each use some of
 // them, run forward first to last and backward last to first. A run is one rank's working memory for one micro-batch.
-// A rank's gradient depends only on the parameters and the micro-batch: same shapes, one thread, fixed order of sums.
+// A rank's gradient depends only on the parameters and the micro-batch: same shapes, fixed order of sums.
 #ifndef ZG_MODEL_H
 #define ZG_MODEL_H
 
@@ -202,6 +202,7 @@ struct model_run {
     struct tier *tier;
     void *memory;
     double loss;
+    int threads;               // that share a pass, set by the caller of model_run_open; 0: one
     struct comm *expert_comm;  // of the ranks that have all experts together, set by the caller of model_run_open, as
                                // tensor_comm is; null: this one has all
     struct comm *tensor_comm;  // of the ranks that cut each layer, set by the caller of model_run_open; null: there are

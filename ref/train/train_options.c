@@ -63,8 +63,11 @@ static int parse(int argc, const char **argv, struct train_options *a)
          "divide the sequence over the ranks of tensor parallelism as well (mesh tensor=T, model NAME:blocks=B)", NULL},
         {"native-reduction", '\0', FLAG, &a->native_reduction, 0,
          "let MPI sum in its own order, and compare every bit with the canonical sum; needs a launcher", NULL},
-        {"threads", '\0', POPT_ARG_INT, &a->threads, 0, "threads of each rank's optimizer (default: cores / ranks)",
-         "N"},
+        {"threads", '\0', POPT_ARG_INT, &a->threads, 0, "threads of each rank (default: cores / ranks)", "N"},
+        {"products", '\0', TEXT, &a->products, 0,
+         "how a model in bf16 multiplies matrices on the host: as floats, or by the processor's instructions for bf16, "
+         "twice as fast, with sums in the order of oneDNN and the processor (default: float)",
+         "float|bf16"},
         {"device", '\0', TEXT, &a->device, 0,
          "cpu: host memory serves as the device; cuda: GPUs, which the ranks share (default: cpu)", "cpu|cuda"},
         {"schedule", '\0', TEXT, &a->schedule, 0,
@@ -149,6 +152,8 @@ static int check(const struct train_options *a)
         return err_set(ERR_USAGE, "--seed %lld: expected 0 or more", a->seed);
     if (a->threads < 0)
         return err_set(ERR_USAGE, "--threads %d: expected 1 or more", a->threads);
+    if (a->products && strcmp(a->products, "bf16") != 0 && strcmp(a->products, "float") != 0)
+        return err_set(ERR_USAGE, "--products %.32s: expected float or bf16", a->products);
     if (a->trace && !*a->trace)
         return err_set(ERR_USAGE, "--trace: expected the name of a file");
     if (a->checkpoint && (a->save || a->resume))
@@ -241,6 +246,7 @@ int train_options_setting(const struct train_options *a, struct train_setting *o
         .steps = (uint64_t)a->steps,
         .seed = (uint64_t)a->seed,
         .threads = a->threads,
+        .bf16_products = a->products && strcmp(a->products, "bf16") == 0,
         .verify = a->verify,
         .native_reduction = a->native_reduction,
         .buffered = a->buffered,
@@ -271,6 +277,9 @@ void train_options_print_unused(const struct train_options *a, const struct conf
     for (size_t i = 0; i < sizeof options / sizeof options[0] && !config_uses_nvme(config); i++)
         if (options[i].given)
             fprintf(out, "%s: accepted, but has no effect here: nothing is on NVMe\n", options[i].name);
+    if (a->products && (config->precision != DTYPE_BF16 || (a->device && strcmp(a->device, "cpu") != 0)))
+        fprintf(out, "--products: accepted, but has no effect here: %s\n",
+                config->precision != DTYPE_BF16 ? "the model is not in bf16" : "the device multiplies");
 }
 
 static void list_free(char **list)
@@ -285,7 +294,7 @@ void train_options_close(struct train_options *a)
     char *texts[] = {a->preset,        a->config_path, a->model,      a->schedule, a->text_path,
                      a->device_memory, a->host_memory, a->nvme_space, a->engine,   a->emulate,
                      a->trace,         a->inject,      a->mesh,       a->save,     a->resume,
-                     a->checkpoint,    a->weights,     a->device,     a->lora};
+                     a->checkpoint,    a->weights,     a->device,     a->lora,     a->products};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     list_free(a->set);

@@ -2,6 +2,7 @@
 #include "ref/train/train_report.h"
 
 #include "ref/train/device.h"
+#include "ref/arithmetic/onednn.h"
 #include "base/err.h"
 #include "base/size.h"
 #include "ref/train/train_checkpoint.h"
@@ -158,6 +159,8 @@ static void print_marks(const struct train_setting *setting, const struct train_
     print_pipeline(setting->config, out);
     if (setting->config->reduction_group > 0)
         fprintf(out, "  HIERARCHICAL sums, in groups of %zu ranks\n", setting->config->reduction_group);
+    if (setting->bf16_products)
+        fprintf(out, "  products in bf16 by %s\n", onednn_describe());
     if (setting->native_reduction)
         print_native(&result->native, out);
     if (result->unlocked_bytes)
