@@ -55,10 +55,7 @@ static int parse(int argc, const char **argv, struct train_options *a)
         {"world", 'w', POPT_ARG_INT, &a->world, 0,
          "ranks: threads of this process, or the processes of mpirun or srun (default: 2, or the launcher's)", "N"},
         {"mesh", '\0', TEXT, &a->mesh, 0,
-         "replicate the shards of the states: replicate=R,shard=S, which is R x S ranks; or cut experts over E of S "
-         "ranks: "
-         "shard=S,expert=E (default: one shard group)",
-         "MESH"},
+         "degrees of parallelism: replicate=R,shard=S,tensor=T,pipeline=P,expert=E (default: one shard group)", "MESH"},
         {"sequence-parallel", '\0', FLAG, &a->sequence_parallel, 0,
          "divide the sequence over the ranks of tensor parallelism as well (mesh tensor=T, model NAME:blocks=B)", NULL},
         {"native-reduction", '\0', FLAG, &a->native_reduction, 0,
