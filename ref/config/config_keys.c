@@ -228,9 +228,9 @@ static const struct config_key KEYS[] = {
     USED("zerogauge.pipeline_schedule", STRING, ACCEPTS(0), CHOICES("1f1b|gpipe")),
     USED("zerogauge.tiling", OBJECT, ACCEPTS(KEY_NULL)),
     USED("zerogauge.tiling.factor", INTEGER, ACCEPTS(0), RANGE(1, TILES_MAX)),
+    USED("zerogauge.sequence_parallel", BOOL, ACCEPTS(KEY_NULL)),
     USED("zerogauge.lora", STRING, ACCEPTS(KEY_NULL)),
     USED("zerogauge.aio_engine", STRING, ACCEPTS(0), CHOICES("libaio|io_uring")),
-
     USED("aio", OBJECT, ACCEPTS(KEY_NULL)),
     USED("aio.block_size", INTEGER, ACCEPTS(KEY_AUTO), RANGE(-WHOLE_MAX, WHOLE_MAX)),
     USED("aio.queue_depth", INTEGER, ACCEPTS(KEY_AUTO), RANGE(1, QUEUE_MAX)),

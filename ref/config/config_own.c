@@ -250,6 +250,7 @@ int config_resolve_own(struct config_doc *doc, struct config *out)
     bool torch = strcmp(config_doc_string(doc, "zerogauge.clip_form", "deepspeed"), "torch") == 0;
     out->clip_form = torch ? CLIP_TORCH : CLIP_DEEPSPEED;
     out->tiling_factor = config_doc_size(doc, "zerogauge.tiling.factor", 1);
+    out->sequence_parallel = config_doc_flag(doc, "zerogauge.sequence_parallel", false);
     TRY(resolve_lora(doc, out));
     TRY(resolve_reduction_group(doc, out));
     TRY(resolve_mesh(doc, out));

@@ -142,6 +142,8 @@ static json_t *own_json(const struct config *config)
     bool broadcast = config->partitioning == PARTITION_OWNER_BROADCAST;
     if (config->stage == 3)
         json_object_set_new(json, "partitioning", json_string(broadcast ? "owner_broadcast" : "bandwidth_centric"));
+    if (config->sequence_parallel)
+        json_object_set_new(json, "sequence_parallel", json_true());
     if (config->lora[0])
         json_object_set_new(json, "lora", json_string(config->lora));
     if (config->reduction_group > 0)

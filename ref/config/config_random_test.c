@@ -95,6 +95,7 @@ static void add_own(struct random_text *r, uint32_t stage, uint32_t optimizer)
 {
     add(r, ", 'zerogauge': {'tiling': {'factor': %u}", 1 + below(r, 9));
     maybe_choice(r, "aio_engine", (const char *[]){"libaio", "io_uring"}, 2);
+    maybe_flag(r, "sequence_parallel");
     maybe_choice(r, "clip_form", (const char *[]){"deepspeed", "torch"}, 2);
     maybe_choice(r, "recipe", (const char *[]){recipe_name(recipe_at(0)), recipe_name(recipe_at(1))}, 2);
     // An update with a part on the device cannot be delayed.

@@ -55,10 +55,9 @@ static int parse(int argc, const char **argv, struct train_options *a)
         {"world", 'w', POPT_ARG_INT, &a->world, 0,
          "ranks: threads of this process, or the processes of mpirun or srun (default: 2, or the launcher's)", "N"},
         {"mesh", '\0', TEXT, &a->mesh, 0,
-         "replicate the shards of the states: replicate=R,shard=S, which is R x S ranks; or cut experts over E of S "
-         "ranks: "
-         "shard=S,expert=E (default: one shard group)",
-         "MESH"},
+         "degrees of parallelism: replicate=R,shard=S,tensor=T,pipeline=P,expert=E (default: one shard group)", "MESH"},
+        {"sequence-parallel", '\0', FLAG, &a->sequence_parallel, 0,
+         "divide the sequence over the ranks of tensor parallelism as well (mesh tensor=T, model NAME:blocks=B)", NULL},
         {"native-reduction", '\0', FLAG, &a->native_reduction, 0,
          "let MPI sum in its own order, and compare every bit with the canonical sum; needs a launcher", NULL},
         {"threads", '\0', POPT_ARG_INT, &a->threads, 0, "threads of each rank (default: cores / ranks)", "N"},
@@ -197,7 +196,7 @@ static size_t list_length(char *const *list)
 int train_options_config(const struct train_options *a, struct config *config, struct config_notes *notes)
 {
     size_t set_count = list_length(a->set);
-    const char *set[set_count + 1];
+    const char *set[set_count + 2];
     char mesh[sizeof "zerogauge.mesh=" + (a->mesh ? strlen(a->mesh) : 0)];
     for (size_t i = 0; i < set_count; i++)
         set[i] = a->set[i];
@@ -205,6 +204,8 @@ int train_options_config(const struct train_options *a, struct config *config, s
         stpcpy(stpcpy(mesh, "zerogauge.mesh="), a->mesh);
         set[set_count++] = mesh;
     }
+    if (a->sequence_parallel)
+        set[set_count++] = "zerogauge.sequence_parallel=true";
     const struct config_options options = {
         .world = a->world,
         .steps = (uint64_t)a->steps,

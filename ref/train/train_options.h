@@ -18,7 +18,7 @@ struct train_options {
     struct launcher launcher;
     long long steps, seed, every;
     int verify, json, print_config, find_largest;
-    int buffered, no_swap_checksum, native_reduction;
+    int buffered, no_swap_checksum, native_reduction, sequence_parallel;
 };
 
 // --help prints and ends the program. ERR_USAGE. Close the options after an error, too.
