@@ -129,6 +129,25 @@ Test(plan_mesh, tensor_parallelism_divides_states_and_times_its_sums)
     cr_expect_eq(sent, (2 * (2 * layers) + 2) * rows * width * sizeof(float) / 8 * 7, "%zu", (size_t)sent);
 }
 
+Test(plan_mesh, quantized_communication_is_as_in_a_real_run)
+{
+    static const int nodes[][3] = {{4, 2, 0}, {4, 0, 2}, {3, 0, 0}, {6, 3, 2}, {4, 1, 0}};  // ranks, a node's, hpZ's
+    for (int number = 0; number < 15; number++) {
+        struct offload_trial t =
+            OFFLOAD_TRIAL(.model = number % 2 ? "gpt-nano" : "linear", .steps = 2, .block = number % 4 ? 64 : 2048);
+        t.world = nodes[number % 5][0];
+        t.node = nodes[number % 5][1];
+        t.secondary = nodes[number % 5][2];
+        t.quantized_weights = number % 3 != 1;
+        t.quantized_gradients = number % 3 != 0;
+        t.accumulation = 1 + (size_t)number % 2;
+        t.bucket = number % 2 ? 300 : 5000;
+        t.persistence = number % 4 == 1 ? 100 : 0;
+        t.parameter = t.optimizer = t.gradient = number % 5 == 3 ? TIER_HOST : TIER_DEVICE;
+        demand(&t);
+    }
+}
+
 // Of a token's 16 widths that a block keeps, tensor parallelism leaves four whole: those of the stream and of the
 // norms.
 Test(plan_mesh, sequence_parallelism_divides_the_activations_that_tensor_parallelism_leaves)

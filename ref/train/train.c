@@ -116,6 +116,8 @@ static int run_rank(struct train_rank *rank)
     TRY(train_rank_open(rank));
     if (rank->setting->config->reduction_group > 0 && rank->setting->accelerator)
         return err_set(ERR_USAGE, "\"zerogauge.reduction_group\": GPUs support only the canonical order of sums");
+    if (rank->setting->config->quantization_block > 0 && rank->setting->accelerator)
+        return err_set(ERR_USAGE, "quantized communication runs in host memory alone: leave out the device");
     if (rank->setting->native_reduction && (rank->stage.replica_comm || rank->part))
         return err_set(ERR_USAGE, "--native-reduction compares sums over all ranks: give it without a mesh");
     TRY(comm_set_group(rank->data_comm, (int)rank->setting->config->reduction_group));

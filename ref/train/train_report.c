@@ -157,7 +157,12 @@ static void print_marks(const struct train_setting *setting, const struct train_
         fprintf(out, "  mesh %s: %d parts, of which Psi is one%s\n", mesh_text(&setting->config->mesh, mesh),
                 mesh_parts(&setting->config->mesh), is_divided ? "; sequence parallelism" : "");
     print_pipeline(setting->config, out);
-    if (setting->config->reduction_group > 0)
+    if (setting->config->quantized_weights)
+        fprintf(out, "  QUANTIZED parameters, in 8 bits, blocks of %zu\n", setting->config->quantization_block);
+    if (setting->config->quantized_gradients)
+        fprintf(out, "  QUANTIZED gradients, in 4 bits, blocks of %zu, nodes of %d ranks\n",
+                setting->config->quantization_block, setting->config->node_ranks);
+    else if (setting->config->reduction_group > 0)
         fprintf(out, "  HIERARCHICAL sums, in groups of %zu ranks\n", setting->config->reduction_group);
     if (setting->bf16_products)
         fprintf(out, "  products in bf16 by %s\n", onednn_describe());
