@@ -16,6 +16,7 @@ struct row {
     double *expected;  // the gradient that should have been used
     double *used;      // that the answer's m follows from
     double *guess;
+    double *magnitude;            // where is_short: of the mean's addends, which its roundings are relative to
     unsigned char *wrong;         // any of the three states
     unsigned char *wrong_moment;  // m
     unsigned char *fits;          // room: what some guess explains
@@ -39,6 +40,9 @@ void row_add(struct row *row, const struct addends *addends);
 // True if gradients have gone through a 16-bit format on their way.
 bool row_is_short(const struct row *row);
 
+// Sets row->is_short, and row->magnitude.
+void row_allow_short(struct row *row);
+
 // The ranks, as masks, that a reduction may have ended with instead of all: each alone, and on a mesh the groups of
 // data ranks. Returns how many.
 enum { RANK_MASK_MAX = 4 * CASE_WORLD_MAX };
@@ -59,6 +63,9 @@ enum hint diagnose_used_gradient(struct row *row);
 // The part of it that tries constant factors: NONE if there is no common factor, or nothing to say of it.
 enum hint diagnose_factor(const struct row *row);
 
+// The norm that the answer reports of the gradient that is applied. False: it reports none.
+bool diagnose_norm(const struct row *row, double *norm);
+
 // Takes clipping off both gradients: the right coefficient, and the one that follows from the answer's own norm. Sums
 // are recognised only without it. What is wrong by the coefficient alone is wrong no more. False: there is nothing to
 // take off, or the answer does not tell.
@@ -78,6 +85,9 @@ bool diagnose_moments(const struct row *row);
 
 // True if nearly all wrong first moments were the states of other elements, or other states.
 bool diagnose_states(const struct row *row);
+
+// True if the moments are right, and all wrong parameters are those of elements at one distance, updated or not.
+bool diagnose_shifted_params(const struct row *row);
 
 // The hint of the wrong elements' positions: the ends of tensors only; whole tensors; a range that cuts a few tensors.
 // NONE: nearly everywhere, or scattered.

@@ -50,6 +50,17 @@ static bool says_more(const struct finding *finding, const struct finding *than)
            order[finding->absence] > order[than->absence];
 }
 
+// Of two FAIL findings, the stronger hint tells more; where hints say where, more wrong elements do.
+static bool tells_more(const struct finding *finding, const struct finding *than)
+{
+    int strength = hint_strength(finding->hint), other = hint_strength(than->hint);
+    if (finding->verdict != VERDICT_FAIL || than->verdict != VERDICT_FAIL)
+        return false;
+    bool says_where = strength == 2 && finding->hint != than->hint;
+    return strength > other ||
+           (strength == other && says_where && finding->difference.differing_count > than->difference.differing_count);
+}
+
 struct requirement_verdict verdict_of(const struct findings *findings, const struct requirement *requirement)
 {
     struct requirement_verdict out = {.requirement = requirement, .verdict = VERDICT_UNSUPPORTED};
@@ -62,7 +73,8 @@ struct requirement_verdict verdict_of(const struct findings *findings, const str
         out.absent_count += finding->absence != ABSENT_NOT;
         if (finding->absence != ABSENT_NOT && (!absent || says_more(finding, absent)))
             absent = finding;
-        if (!out.worst || finding->verdict > out.worst->verdict || says_more(finding, out.worst))
+        if (!out.worst || finding->verdict > out.worst->verdict || says_more(finding, out.worst) ||
+            tells_more(finding, out.worst))
             out.worst = finding;
     }
     if (out.worst)
