@@ -158,7 +158,8 @@ static enum hint guess(struct row *row, const struct unsharded_decision *decisio
         return HINT_UNSET;
     if (diagnose_moments(row))
         return HINT_MOMENTS;
-    if (row_all_wrong(row, is_parameter_short))
+    // The parameters that a case begins with are short.
+    if (row_all_wrong(row, is_parameter_short) && !row_all_wrong(row, is_parameter_unchanged))
         return HINT_MASTER;
     enum hint hint = diagnose_update(row, decision);
     if (hint != HINT_NONE)

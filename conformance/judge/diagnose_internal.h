@@ -16,8 +16,8 @@ struct row {
     double *expected;  // the gradient that should have been used
     double *used;      // that the answer's m follows from
     double *guess;
-    double *magnitude;            // where is_short: of the mean's addends, which its roundings are relative to
-    unsigned char *wrong;         // any of the three states
+    double *magnitude;     // where is_short: of the addends, also of the step before: roundings are relative to it
+    unsigned char *wrong;  // any of the three states
     unsigned char *wrong_moment;  // m
     unsigned char *fits;          // room: what some guess explains
     size_t begin[CASE_PARAM_MAX + 1];
@@ -37,10 +37,7 @@ struct addends {
 void row_add_use(struct row *row, int param, const struct addends *addends);
 void row_add(struct row *row, const struct addends *addends);
 
-// True if gradients have gone through a 16-bit format on their way.
-bool row_is_short(const struct row *row);
-
-// Sets row->is_short, and row->magnitude.
+// Sets row->is_short where gradients have gone through a 16-bit format on their way, and row->magnitude.
 void row_allow_short(struct row *row);
 
 // The ranks, as masks, that a reduction may have ended with instead of all: each alone, and on a mesh the groups of

@@ -195,6 +195,21 @@ Test(diagnose, a_range_that_keeps_its_state_is_not_updated)
     assert_fails(state_finding(&c, NULL, &(struct wrong){.state = keeps_a_range}), HINT_NOT_UPDATED);
 }
 
+static void does_not_write_parameters_back(const struct check_case *c, int step, const struct unsharded_state *before,
+                                           struct unsharded_state *after)
+{
+    (void)step;
+    for (int i = 0; i < c->param_count; i++)
+        memcpy(after->param[i], before->param[i], c->params[i].count * sizeof(float));
+}
+
+// Those that a case begins with are numbers of its precision.
+Test(diagnose, parameters_in_bf16_that_are_not_kept_are_not_updated)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_BF16, true);
+    assert_fails(state_finding(&c, NULL, &(struct wrong){.state = does_not_write_parameters_back}), HINT_NOT_UPDATED);
+}
+
 static void does_not_write_moments_back(const struct check_case *c, int step, const struct unsharded_state *before,
                                         struct unsharded_state *after)
 {

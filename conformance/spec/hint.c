@@ -124,10 +124,8 @@ int hint_strength(enum hint hint)
     case HINT_TAIL:
     case HINT_BUCKET:
     case HINT_SHARD:
-    case HINT_NOT_UPDATED:
     case HINT_OVERWRITTEN:
     case HINT_OVERFLOW:
-    case HINT_RESUME:
         return 2;
     default:
         return 3;

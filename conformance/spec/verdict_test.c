@@ -180,6 +180,16 @@ Test(verdict, of_the_worst_findings_the_one_whose_hint_tells_most_is_shown)
     cr_expect_eq(shown(&all, HINT_CLIP, 1, HINT_LR, 2), &all.list[0]);
     all.list[0].verdict = VERDICT_BROKEN;
     cr_expect_eq(verdict_of(&all, requirement_find("R-OPT-04")).worst, &all.list[0], "what is broken is worse");
+    shown(&all, HINT_RESUME, 1, HINT_LR, 1);
+    struct check_case resumes = *all.list[0].c;
+    resumes.phase = PHASE_RESUME;
+    all.list[0].c = &resumes;
+    cr_expect_eq(verdict_of(&all, requirement_find("R-OPT-04")).worst, &all.list[1], "the other needs no checkpoint");
+    all.list[1].hint = HINT_OTHER;
+    cr_expect_eq(verdict_of(&all, requirement_find("R-OPT-04")).worst, &all.list[1], "no checkpoint is to blame");
+    all.list[1].hint = HINT_LR;
+    all.list[1].c = &resumes;
+    cr_expect_eq(verdict_of(&all, requirement_find("R-OPT-04")).worst, &all.list[0], "both need one");
     findings_free(&all);
 }
 
