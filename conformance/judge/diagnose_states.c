@@ -84,7 +84,7 @@ bool diagnose_states(const struct row *row)
 // The parameters of all compared elements, in the row's order.
 struct params {
     float *before, *expected, *after;
-    double *met;  // what the update began with, if it was made with the right moments
+    double *met;  // that the update began with, if it was made with the right moments
 };
 
 static bool open_params(const struct row *row, struct params *out)

@@ -111,7 +111,7 @@ static int make_folder(const struct check_setting *setting, const struct check_c
     return case_folder_make(folder);
 }
 
-// What was measured of one case's processes.
+// The measurements of one case's processes.
 struct measure {
     uint64_t peak_bytes, sent_bytes;
     bool sent_is_known;
