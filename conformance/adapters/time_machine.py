@@ -183,7 +183,7 @@ def judged(zerogauge, out, bug, release, number):
 def shortened(text):
     """The first wrong quantity of a check, with its error in roundings and the limit; or the text's beginning."""
     wrong = re.search(r"(\w+) (\S+) (\(\d+\)) at ", text)
-    text = re.sub(r"^the command exited with status \d+: ", "BROKEN: ", text).replace("|", "/")
+    text = re.sub(r"^the command exited with status \d+: ", "BROKEN: ", re.sub(r"/\S*/", "", text).replace("|", " "))
     return f"{wrong[1]} is off by {wrong[2]} roundings {wrong[3]}" if wrong else " ".join(text.split())[:120]
 
 

@@ -15,6 +15,7 @@ CHOICES = {
     "gather": ["all-gather", "all-reduce"],  # of parameters, at stage 3
     "sub_group": ["", "40"],  # elements of a rank that are updated together, at stage 3; "": as the case says
     "overflow": ["case", "default"],  # whether bf16 gradients are searched for infinity
+    "communication": ["case", "default"],  # dtype of sums; the default is the model's
     "persistence": ["0", "40", "100000"],  # parameters with fewer elements are not sharded at stage 3
     "cpu_adam": ["deepspeed", "torch"],  # the optimizer of offloaded states
     "micro": ["steps", "backwards"],  # micro-steps: as accumulation, or as several backward calls of one step
@@ -75,7 +76,7 @@ def config_of(case, arguments):
     config = {
         "train_micro_batch_size_per_gpu": 1,
         "gradient_accumulation_steps": case.accumulation if arguments.micro == "steps" else 1,
-        "gradient_clipping": case.gradient_clipping, "communication_data_type": case.communication_dtype,
+        "gradient_clipping": case.gradient_clipping,
         "zero_force_ds_cpu_optimizer": arguments.cpu_adam == "deepspeed",
         "optimizer": {"type": "AdamW" if decoupled else "Adam", "params": adam},
         "zero_optimization": {
@@ -87,6 +88,8 @@ def config_of(case, arguments):
             "reduce_scatter": hints["reduce_scatter"] and not arguments.reduce_scatter,
             "elastic_checkpoint": arguments.checkpoint == "elastic",
             **offload}}
+    if arguments.communication != "default":
+        config["communication_data_type"] = case.communication_dtype
     if arguments.gather == "all-reduce":
         config["zero_optimization"]["stage3_use_all_reduce_for_fetch_params"] = True
     if arguments.checkpoint == "universal" and case.resume:
