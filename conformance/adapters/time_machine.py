@@ -85,8 +85,8 @@ def installed(out, python, package, release):
             (folder / f"{name}.py").touch()
         environment = {**os.environ, "DS_BUILD_OPS": "0", "DS_ACCELERATOR": "cpu", "PYTHONPATH": str(folder)}
         if package[0] != "torch":
-            command = [*pip(python), "--no-deps", "--no-build-isolation", "--target", folder, f"{package[0]}=={release}"]
-            run(command, log, env=environment)
+            options = ["--no-deps", "--no-build-isolation", "--target", folder]
+            run([*pip(python), *options, f"{package[0]}=={release}"], log, env=environment)
         (folder / "finished").touch()
     return folder
 
