@@ -78,14 +78,30 @@ static void update_traffic(const struct terms *t, int bucket, struct formula *f)
         copy(f->applied_bytes, LANE_D2H, t->p * own);
 }
 
+// Bytes of `count` elements in codes of `bits` bits, with 4 bytes of scale for each block.
+static uint64_t packed_bytes(const struct terms *t, uint64_t count, uint64_t bits)
+{
+    uint64_t block = t->config->quantization_block;
+    return (count * bits + 7) / 8 + 4 * ((count + block - 1) / block);
+}
+
 static uint64_t gather_bytes(const struct terms *t, const struct bucket *bucket)
 {
-    return (bucket_ranks(t, bucket) - 1) * t->p * own_elements(t, bucket);
+    uint64_t own = own_elements(t, bucket);
+    bool quantized = t->config->quantized_weights && !bucket->persistent;
+    return (bucket_ranks(t, bucket) - 1) * (quantized ? packed_bytes(t, own, 8) : t->p * own);
 }
 
 static uint64_t scatter_bytes(const struct terms *t, const struct bucket *bucket)
 {
     return t->c * (bucket->count - own_elements(t, bucket));
+}
+
+// qgZ's two hops, for L ranks in each of N/L nodes: within the node Psi/2 (L-1)/L bytes, the shards of other places in
+// their nodes; and across nodes Psi/2 (1/L - 1/N), those of this place (ZeRO++, section 3.3). Together, all others'.
+static uint64_t hop_bytes(const struct terms *t, const struct bucket *bucket)
+{
+    return packed_bytes(t, bucket->count, 4) - packed_bytes(t, own_elements(t, bucket), 4);
 }
 
 // An all-reduce of count elements: a reduce-scatter and an all-gather over near-equal shards.
@@ -225,7 +241,8 @@ static void fetch_traffic(const struct terms *t, int bucket, uint64_t fetches, u
 }
 
 // Traffic 3 Psi (N-1)/N: an all-gather for forward, one for backward, a reduce-scatter. With hpZ the one for backward
-// is Psi (P-1)/P, within the group (ZeRO++, section 3.2).
+// is Psi (P-1)/P, within the group (ZeRO++, section 3.2). With qwZ an all-gather over all ranks has a byte an element,
+// Psi/2 (N-1)/N in elements of 16 bits, and the scales (section 3.1).
 void zero3_move(const struct terms *t, struct formula *f)
 {
     const struct layout *layout = &t->stage->layout;
@@ -245,7 +262,9 @@ void zero3_move(const struct terms *t, struct formula *f)
                 second[i] * (t->secondary_ranks - 1) * t->p * secondary_elements(t, bucket);
         if (bucket->frozen)
             continue;
-        f->step_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER] += t->micro_steps * scatter_bytes(t, bucket);
+        bool hops = t->config->quantized_gradients;
+        f->step_bytes[LANE_COLLECTIVE][hops ? OPERATION_ALL_TO_ALL : OPERATION_REDUCE_SCATTER] +=
+            t->micro_steps * (hops ? hop_bytes(t, bucket) : scatter_bytes(t, bucket));
         replica_traffic(t, i, f);
         gradient_traffic(t, i, t->micro_steps, f);
         update_traffic(t, i, f);
