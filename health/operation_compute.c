@@ -92,7 +92,7 @@ int health_formats(const struct health_operation *operation, const struct health
 int health_rows(const struct health_operation *operation, const struct health_place *place, uint64_t seed, void *result)
 {
     const size_t rows = HEALTH_ROWS, width = HEALTH_WIDTH;
-    const struct attention_shape attention = {1, rows, width / 3, 1, DTYPE_FP32};
+    const struct attention_shape attention = {1, rows, width / 3, 1, DTYPE_FP32, 0};
     size_t stats_count = 2 * rows, scratch_count = attention_scratch_count(&attention);
     float *x = malloc((rows * width + stats_count + 2 * width + scratch_count) * sizeof *x);
     if (!x)

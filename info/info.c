@@ -3,6 +3,7 @@
 #include "info/info.h"
 
 #include "ref/arithmetic/isa.h"
+#include "ref/arithmetic/onednn.h"
 #include "base/build.h"
 #include "base/err.h"
 #include "base/help.h"
@@ -61,6 +62,14 @@ static json_t *engine_json(enum nvme_engine engine)
                      "note", usable ? "I/O engine of the NVMe tier, usable" : err_message());
 }
 
+static json_t *onednn_json(void)
+{
+    char note[128];
+    bool usable = onednn_load() == ERR_NONE;
+    snprintf(note, sizeof note, "products of GPTs in bf16 (train --products bf16): %s", onednn_describe());
+    return json_pack("{s:s, s:b, s:s}", "name", "onednn", "built_in", usable, "note", usable ? note : err_message());
+}
+
 static json_t *backends_json(const json_t *cuda)
 {
     json_t *list = json_array();
@@ -68,6 +77,7 @@ static json_t *backends_json(const json_t *cuda)
         json_array_append_new(list, json_pack("{s:s, s:b, s:s}", "name", backends[i].name, "built_in",
                                               backends[i].built_in, "note", backends[i].note));
     info_cuda_backends(cuda, list);
+    json_array_append_new(list, onednn_json());
     for (int engine = 0; engine < NVME_ENGINE_COUNT; engine++)
         json_array_append_new(list, engine_json((enum nvme_engine)engine));
     return list;

@@ -59,7 +59,9 @@ def describe(case):
         return f"NVMe {case['direction']}, {case['block_bytes'] >> 10} KiB, depth {case['depth']}"
     if case["part"] == "comm":
         return f"{case['operation']}, {case['world']} ranks, {case['buffer_bytes'] >> 20} MiB"
-    return f"step {case['model']}, {case['world']} ranks, {case['dtype']}, {case['preset']}" + (
+    threads = f" of {case['threads_a_rank']} threads" if case["threads_a_rank"] > 1 else ""
+    ranks = f"{case['world']} rank{'s' if case['world'] > 1 else ''}{threads}"
+    return f"step {case['model']}, {ranks}, {case['dtype']}, {case['preset']}" + (
         f", {case['mesh']}" if "mesh" in case else "")
 
 

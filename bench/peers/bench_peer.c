@@ -51,7 +51,7 @@ static void release(struct peer_options *given)
     bench_release(&given->shared);
     char *const texts[] = {given->part,  given->beside,    given->label,     given->recipe,
                            given->step,  given->operation, given->direction, given->size,
-                           given->model, given->preset,    given->schedule};
+                           given->model, given->preset,    given->schedule,  given->dtype};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         free(texts[i]);
     for (int i = 0; given->set && given->set[i]; i++)
@@ -80,7 +80,10 @@ static int peer_main(int argc, const char **argv)
         {"depth", '\0', INT, &given.depth, 0, "nvme: requests in flight (default: 32)", "N"},
         {"seconds", '\0', POPT_ARG_DOUBLE, &given.seconds, 0, "nvme: length of each run in seconds (default: 1)", "S"},
         {"model", '\0', TEXT, &given.model, 0, "step: a GPT (default: gpt-3m)", "MODEL"},
-        {"preset", '\0', TEXT, &given.preset, 0, "step: preset, trained in fp32 (default: zero0)", "PRESET"},
+        {"preset", '\0', TEXT, &given.preset, 0, "step: preset (default: zero0)", "PRESET"},
+        {"dtype", '\0', TEXT, &given.dtype, 0,
+         "step: the model's parameters and gradients (default: fp32); in bf16 products are the processor's own",
+         "fp32|bf16"},
         {"set", '\0', POPT_ARG_ARGV, &given.set, 0, "step: override a key of the preset; repeatable", "KEY=VALUE"},
         {"schedule", '\0', TEXT, &given.schedule, 0, "step: schedule of operations (default: serial)",
          "serial|overlap"},

@@ -17,8 +17,8 @@ struct peer_options {
     char *direction, *size;  // nvme
     int depth;
     double seconds;
-    char *model, *preset, *schedule;  // step
-    char **set;                       // popt's allocation
+    char *model, *preset, *schedule, *dtype;  // step
+    char **set;                               // popt's allocation
     int world, steps;
 };
 
@@ -33,10 +33,12 @@ int peer_comm(const struct peer_options *options, struct peer *peer);
 // Reads or writes a file, in turn with fio, too. Each side verifies its own data.
 int peer_nvme(const struct peer_options *options, struct peer *peer);
 
-// Trains a GPT in fp32 from the same weights on the same text. Every loss is compared.
+// Trains a GPT in fp32 or bf16 from the same weights on the same text. Every loss is compared.
 int peer_step(const struct peer_options *options, struct peer *peer);
 
-// The largest accepted relative difference between the losses of a step.
+// The largest accepted relative difference between the losses of a step: of the order of some hundred roundings in
+// fp32; of a few in bf16, whose places differ between implementations.
 #define PEER_LOSS_TOLERANCE 1e-4
+#define PEER_LOSS_TOLERANCE_BF16 0x1p-6
 
 #endif

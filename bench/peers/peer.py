@@ -72,11 +72,12 @@ def ranks(peer, world, body):
     import torch
     import torch.distributed as dist
     with tempfile.TemporaryDirectory() as folder:
-        others = torch.multiprocessing.start_processes(
+        others = world > 1 and torch.multiprocessing.start_processes(
             _join, (world, folder, body, peer), world - 1, join=False, daemon=True, start_method="fork")
         _join(-1, world, folder, body, peer)
         dist.destroy_process_group()
-        others.join()
+        if others:
+            others.join()
 
 
 def _join(index, world, folder, body, peer):

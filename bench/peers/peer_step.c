@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training steps in turn with a peer's. Both train one GPT in fp32 from the same weights on the same text, rank for
-// rank, in one run each, and take turns of some steps; the waiting side sleeps. The setting has "preset", "world",
-// "steps" per turn, "turns", "sequences" per rank, the model's "layers", "heads", "length" and "params" (names and
-// shapes), the hyperparameters, "clip", "nvme_path", and "replicate" and "shard" of the mesh. The parameters in fp32
-// follow, then the tokens of all steps as uint16, [turns x steps][world][sequences][length + 1]. The answer to a turn
-// has "step_ns" and "losses" of each step, the mean over ranks.
+// Training steps in turn with a peer's. Both train one GPT in fp32 or bf16 from the same weights on the same text, rank
+// for rank, in one run each, and take turns of some steps; the waiting side sleeps. peer_step_send.c tells the peer
+// what to train. The answer to a turn has "step_ns" and "losses" of each step, the mean over ranks.
 #include "bench/peers/bench_peer.h"
-#include "ref/model/gpt.h"
-#include "ref/train/train.h"
+#include "bench/peers/peer_step.h"
 
 #include "base/err.h"
 
@@ -15,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SEED = 1, TURN_STEPS_MAX = 64, SET_MAX = 32 };
+enum { TURN_STEPS_MAX = 64, SET_MAX = 32 };
 
 struct run {
     const struct peer_options *options;
@@ -33,66 +29,6 @@ struct run {
     struct train_result result;
 };
 
-static json_t *params_json(const struct model *model)
-{
-    json_t *params = json_array();
-    for (int i = 0; i < model->param_count; i++) {
-        const struct model_param *p = &model->params[i];
-        json_t *shape = json_array();
-        for (int d = 0; d < p->shape_rank; d++)
-            json_array_append_new(shape, json_integer((json_int_t)p->shape[d]));
-        json_array_append_new(params, json_pack("{s:s, s:o}", "name", p->name, "shape", shape));
-    }
-    return params;
-}
-
-static json_t *setting_json(const struct run *run)
-{
-    const struct gpt_shape *shape = run->model->shape;
-    const struct config *config = &run->config;
-    return json_pack("{s:s, s:s?, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:f, s:[f, f], s:f, s:f, s:f, s:s, s:i, s:i}",
-                     "part", "step", "preset", run->options->preset, "world", run->options->world, "steps",
-                     (json_int_t)run->turn_steps, "turns", (json_int_t)run->turns, "sequences",
-                     (json_int_t)config->micro_batch, "layers", (json_int_t)shape->block_count, "heads",
-                     (json_int_t)shape->head_count, "length", (json_int_t)shape->sequence_length, "params",
-                     params_json(run->model), "lr", config->adam.lr, "betas", config->adam.beta1, config->adam.beta2,
-                     "eps", config->adam.eps, "weight_decay", config->adam.weight_decay, "clip",
-                     config->gradient_clipping, "nvme_path", run->options->shared.storage.paths[0], "replicate",
-                     run->mesh.replicate, "shard", run->mesh.shard);
-}
-
-static int send_params(const struct run *run)
-{
-    for (int i = 0; i < run->model->param_count; i++) {
-        size_t count = run->model->params[i].count;
-        float *values = malloc(count * sizeof *values + 1);
-        if (!values)
-            return err_set(ERR_MEMORY, "no memory for %s", run->model->params[i].name);
-        int code = model_initialise(run->model, i, SEED, values);
-        if (code == ERR_NONE)
-            code = peer_send(run->peer, values, count * sizeof *values);
-        free(values);
-        TRY(code);
-    }
-    return ERR_NONE;
-}
-
-static int send_tokens(const struct run *run)
-{
-    size_t sequences = run->config.micro_batch, length = run->model->sequence_length;
-    size_t count = sequences * (length + 1);
-    uint16_t *tokens = malloc(count * sizeof *tokens);
-    int code = tokens ? ERR_NONE : err_set(ERR_MEMORY, "no memory for a batch");
-    for (uint64_t step = 1; step <= run->turns * run->turn_steps && code == ERR_NONE; step++)
-        for (int rank = 0; rank < run->options->world && code == ERR_NONE; rank++) {
-            code = text_batch(run->text, SEED, step, (uint64_t)rank, sequences, length, tokens);
-            if (code == ERR_NONE)
-                code = peer_send(run->peer, tokens, count * sizeof *tokens);
-        }
-    free(tokens);
-    return code;
-}
-
 static double median_ms(const double *ns, size_t count)
 {
     return statistics_quantile(ns, count, 0.5) * 1e-6;
@@ -103,7 +39,7 @@ static int compare_losses(struct run *run, const json_t *losses, uint64_t first)
     for (size_t i = 0; i < run->turn_steps; i++) {
         double theirs = json_number_value(json_array_get(losses, i)), ours = run->losses[first + i];
         double apart = fabs(theirs - ours) / ours;
-        if (!(apart <= PEER_LOSS_TOLERANCE))
+        if (!(apart <= (run->config.precision == DTYPE_FP32 ? PEER_LOSS_TOLERANCE : PEER_LOSS_TOLERANCE_BF16)))
             return err_set(ERR_CHECK, "%s: the loss of step %llu is %.9g, expected %.9g", run->peer->name,
                            (unsigned long long)(first + i + 1), theirs, ours);
         run->worst = apart > run->worst ? apart : run->worst;
@@ -160,9 +96,10 @@ static struct train_setting setting_of(const struct run *run, size_t steps)
                                   .text = run->text,
                                   .world = run->options->world,
                                   .steps = steps,
-                                  .seed = SEED,
+                                  .seed = PEER_STEP_SEED,
                                   .schedule = run->schedule,
-                                  .threads = 1,
+                                  .threads = peer_step_threads(run->options),
+                                  .bf16_products = run->config.precision == DTYPE_BF16,
                                   .swap_checksum = true,
                                   .progress = keep_loss,
                                   .progress_context = run->losses};
@@ -190,10 +127,9 @@ static int measure(struct run *run)
     setting.observe = observe;
     setting.observe_context = run;
     TRY(verify(run));
-    TRY(peer_send_line(run->peer, setting_json(run)));
-    TRY(send_params(run));
-    TRY(send_tokens(run));
-    TRY(peer_ready(run->peer));
+    const struct peer_step_start start = {run->options, &run->config,    &run->mesh, run->model,
+                                          run->text,    run->turn_steps, run->turns};
+    TRY(peer_step_send(&start, run->peer));
     TRY(train_run(&setting, &run->result));
     if (memcmp(run->losses, run->verified_losses, run->turn_steps * sizeof *run->losses) != 0)
         return err_set(ERR_CHECK, "%s: the losses of the timed run differ from those of the verified run",
@@ -221,9 +157,10 @@ static int print(struct run *run, uint64_t begin_ns)
     struct bench_record record = {
         .name = "peer",
         .description =
-            json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:s*}", "part", "step", "peer",
+            json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:I, s:s*}", "part", "step", "peer",
                       options->label ? options->label : run->peer->name, "preset", options->preset, "model",
-                      run->model->name, "dtype", "fp32", "world", options->world, "sequences_a_rank",
+                      run->model->name, "dtype", dtype_name(run->config.precision), "world", options->world,
+                      "threads_a_rank", peer_step_threads(options), "sequences_a_rank",
                       (json_int_t)run->config.micro_batch, "sequence_tokens", (json_int_t)run->model->sequence_length,
                       "mesh", run->mesh.replicate > 1 ? mesh_text(&run->mesh, (char[MESH_TEXT_BYTES]){0}) : NULL),
         .detail = json_pack("{s:I, s:f}", "losses_compared", (json_int_t)(run->turns * run->turn_steps),
@@ -241,7 +178,10 @@ static int print(struct run *run, uint64_t begin_ns)
 
 static int load(const struct peer_options *options, struct config *out)
 {
-    const char *set[SET_MAX] = {"bf16.enabled=false"};
+    bool bf16 = options->dtype && strcmp(options->dtype, "bf16") == 0;
+    if (options->dtype && !bf16 && strcmp(options->dtype, "fp32") != 0)
+        return err_set(ERR_USAGE, "--dtype %.32s: expected fp32 or bf16", options->dtype);
+    const char *set[SET_MAX] = {bf16 ? "bf16.enabled=true" : "bf16.enabled=false"};
     size_t count = 1;
     for (int i = 0; options->set && options->set[i] && count < SET_MAX; i++)
         set[count++] = options->set[i];

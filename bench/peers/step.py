@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training steps of PyTorch or DeepSpeed: python step.py --as ddp|fsdp2|deepspeed [--stage N] [--offload cpu|nvme].
+"""Training steps of PyTorch or DeepSpeed: python step.py --as eager|compiled|ddp|fsdp2|deepspeed [--stage N] [--offload cpu|nvme].
 Buckets and all other settings that users rarely change keep their defaults."""
 import argparse
 import functools
@@ -16,11 +16,15 @@ class Torch:
         from torch.distributed.fsdp import fully_shard
         from torch.nn.parallel import DistributedDataParallel
         hybrid = setting["replicate"] > 1
-        trainer = "FSDP2, HSDP" if hybrid else options.trainer.upper()
-        self.name = f"PyTorch {torch.__version__.split('+')[0]} {trainer}"
-        if options.trainer == "ddp":
+        trainer = "FSDP2, HSDP" if hybrid else {"ddp": "DDP", "fsdp2": "FSDP2"}.get(options.trainer, options.trainer)
+        bf16 = setting["dtype"] == "bf16"
+        self.name = f"PyTorch {torch.__version__.split('+')[0]} {trainer}" + (", bf16 autocast" if bf16 else "")
+        self.cast = torch.autocast("cpu", torch.bfloat16, enabled=bf16)
+        if options.trainer == "compiled":
+            model = torch.compile(model)
+        elif options.trainer == "ddp":
             model = DistributedDataParallel(model)
-        else:
+        elif options.trainer == "fsdp2":
             shape, names = (setting["replicate"], setting["shard"]), ("replicate", "shard")
             mesh = init_device_mesh("cpu", shape, mesh_dim_names=names) if hybrid else None
             for module in [*model.h, model]:
@@ -30,7 +34,8 @@ class Torch:
 
     def step(self, tokens):
         import torch
-        loss = self.model(tokens)
+        with self.cast:
+            loss = self.model(tokens)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
         self.optimizer.step()
@@ -97,13 +102,13 @@ def train(rank, peer, options, weights, tokens):
         losses = torch.tensor(losses, dtype=torch.float64)
         dist.all_reduce(losses)
         return {"step_ns": step_ns, "losses": (losses / setting["world"]).tolist()}
-    torch.set_num_threads(1)
+    torch.set_num_threads(setting["threads"])
     serve_ranks(rank, peer, trainer.name, run)
 
 
 def body(peer):
     parser = argparse.ArgumentParser()
-    parser.add_argument("--as", dest="trainer", choices=["ddp", "fsdp2", "deepspeed"], required=True)
+    parser.add_argument("--as", dest="trainer", choices=["eager", "compiled", "ddp", "fsdp2", "deepspeed"], required=True)
     parser.add_argument("--stage", type=int, default=0)
     parser.add_argument("--offload", choices=["cpu", "nvme"])
     options, setting = parser.parse_args(), peer.setting

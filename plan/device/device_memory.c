@@ -93,7 +93,7 @@ static void add_activations(const struct device_setting *s, struct device_memory
              element_bytes = dtype_bytes(s->config->precision);
     double block = (double)(tokens * transformer_kept_values(t) * element_bytes), share = s->checkpointed_share;
     double in_flight = s->in_flight > 0 ? s->in_flight : 1,
-           checkpoints = in_flight * share * (double)(t->blocks * tokens * t->width * element_bytes);
+           checkpoints = in_flight * share * (double)(t->blocks * tokens * transformer_kept_width(t) * element_bytes);
     double kept = in_flight * (1 - share) * (double)t->blocks * block;
     uint64_t *bytes = add(m, "activations",
                           "kept values x tokens of the blocks without checkpoints, for each micro-batch in flight, and "

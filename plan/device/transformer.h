@@ -17,11 +17,15 @@ struct transformer {
     size_t mlp_matrices;              // 2: up and down; 3: gate, up and down
     size_t experts, experts_used;     // MLPs of a block, and those that one token uses; 1, 1: dense
     size_t shared_hidden;             // of the MLP that every token passes beside its experts
+    size_t sequence_ranks;            // among which sequence parallelism divides what is kept between products; 0: one
     bool is_frozen;                   // adapters are trained: no gradients of the weights
 };
 
 // Values per token that a block keeps for backward, with flash attention: the inputs of its two norms, of its products,
 // of attention and of the activation function (Korthikanti et al., arXiv 2205.05198, section 4.1, without dropout).
 size_t transformer_kept_values(const struct transformer *t);
+
+// Of these, a rank's part of the width between the products: all, or with sequence parallelism 1/ranks (section 4.2.2).
+size_t transformer_kept_width(const struct transformer *t);
 
 #endif

@@ -61,6 +61,7 @@ static bool transformer_of(const struct plan_dry *run, bool with_head, struct tr
                      &out->output_width, &out->hidden,    &out->vocabulary};
     for (size_t i = 0; i < sizeof cut / sizeof cut[0]; i++)
         *cut[i] /= (size_t)mesh->tensor;
+    out->sequence_ranks = run->setting->model->sequence_parallel ? (size_t)mesh->tensor : 1;
     out->blocks /= (size_t)mesh->pipeline;
     out->vocabulary = with_head || is_last ? out->vocabulary : 0;
     return true;

@@ -13,6 +13,7 @@ static const struct {
     {"gpt-nano:blocks=2", 2, 1, 2, 1, 0, 3},
     {"gpt-nano:blocks=4,heads=4", 1, 1, 4, 1, 0, 3},
     {"gpt-nano:blocks=2,vocabulary=258,length=7", 2, 3, 2, 1, 0, 3},
+    {"gpt-nano:blocks=4,heads=4,sequence_parallel=1", 1, 2, 2, 1, 0, 3},
     {LAYERS, 1, 1, 1, 2, 0, 1},
     {LAYERS, 1, 3, 1, 4, 0, 1},
     {LAYERS, 2, 2, 1, 2, 0, 1},
@@ -21,6 +22,7 @@ static const struct {
     {"gpt-nano:layers=1,experts=8,capacity=0.7", 1, 4, 1, 1, 2, 3},
     {"gpt-nano:experts=4,blocks=2", 1, 2, 2, 1, 2, 3},
     {"gpt-nano:experts=4", 1, 2, 1, 2, 2, 1},
+    {"gpt-nano:experts=4,blocks=2,sequence_parallel=1", 1, 2, 2, 2, 2, 1},
 };
 enum { MESH_COUNT = sizeof meshes / sizeof meshes[0] };
 
@@ -59,19 +61,26 @@ Test(plan_mesh, offloaded_states_of_parts_are_as_in_a_real_run)
     }
 }
 
-static void plan_on(const char *mesh, const char *accumulation, int rank, struct plan *out)
+static void plan_with(const char *mesh, const char *accumulation, const char *sequence_parallel, int rank,
+                      struct plan *out)
 {
-    const char *set[] = {mesh, accumulation, "train_micro_batch_size_per_gpu=1"};
+    const char *set[] = {mesh, accumulation, sequence_parallel, "train_micro_batch_size_per_gpu=1"};
     struct config config;
     struct plan_machine machine;
     struct plan_setting setting = {.config = &config, .machine = &machine, .world = 16, .rank = rank};
-    const struct config_options options = {.world = 16, .set = set, .set_count = 3};
-    const struct plan_model_variant variant = {.tensor = strstr(mesh, "tensor=8") ? 8 : 0};
+    const struct config_options options = {.world = 16, .set = set, .set_count = 4};
+    const struct plan_model_variant variant = {.tensor = strstr(mesh, "tensor=8") ? 8 : 0,
+                                               .sequence_parallel = strstr(sequence_parallel, "true") != NULL};
     cr_assert_eq(plan_machine_find("dgx-h100", &machine), ERR_NONE);
     cr_assert_eq(config_load_preset("zero1", &options, &config, NULL), ERR_NONE, "%s", err_message());
     cr_assert_eq(plan_model_find_variant("gpt3-6.7b", &variant, &setting.model), ERR_NONE, "%s", err_message());
     cr_assert_eq(plan_run(&setting, out), ERR_NONE, "%s", err_message());
     plan_free(out);
+}
+
+static void plan_on(const char *mesh, const char *accumulation, int rank, struct plan *out)
+{
+    plan_with(mesh, accumulation, "zerogauge.sequence_parallel=false", rank, out);
 }
 
 static double activation_bytes(const struct plan *plan)
@@ -118,4 +127,43 @@ Test(plan_mesh, tensor_parallelism_divides_states_and_times_its_sums)
     cr_expect(sums_s > 0 && sums_s < cut.step_s, "%g of %g", sums_s, cut.step_s);
     uint64_t sent = cut.step_bytes[LANE_COLLECTIVE][OPERATION_ALL_TO_ALL], rows = 2048, width = 4096, layers = 32;
     cr_expect_eq(sent, (2 * (2 * layers) + 2) * rows * width * sizeof(float) / 8 * 7, "%zu", (size_t)sent);
+}
+
+Test(plan_mesh, quantized_communication_is_as_in_a_real_run)
+{
+    static const int nodes[][3] = {{4, 2, 0}, {4, 0, 2}, {3, 0, 0}, {6, 3, 2}, {4, 1, 0}};  // ranks, a node's, hpZ's
+    for (int number = 0; number < 15; number++) {
+        struct offload_trial t =
+            OFFLOAD_TRIAL(.model = number % 2 ? "gpt-nano" : "linear", .steps = 2, .block = number % 4 ? 64 : 2048);
+        t.world = nodes[number % 5][0];
+        t.node = nodes[number % 5][1];
+        t.secondary = nodes[number % 5][2];
+        t.quantized_weights = number % 3 != 1;
+        t.quantized_gradients = number % 3 != 0;
+        t.accumulation = 1 + (size_t)number % 2;
+        t.bucket = number % 2 ? 300 : 5000;
+        t.persistence = number % 4 == 1 ? 100 : 0;
+        t.parameter = t.optimizer = t.gradient = number % 5 == 3 ? TIER_HOST : TIER_DEVICE;
+        demand(&t);
+    }
+}
+
+// Of a token's 16 widths that a block keeps, tensor parallelism leaves four whole: those of the stream and of the
+// norms.
+Test(plan_mesh, sequence_parallelism_divides_the_activations_that_tensor_parallelism_leaves)
+{
+    static const char tensor[] = "zerogauge.mesh=tensor=8,shard=2", once[] = "gradient_accumulation_steps=1";
+    struct plan whole, cut, divided;
+    plan_on("zerogauge.mesh=shard=16", once, 0, &whole);
+    plan_on(tensor, once, 0, &cut);
+    plan_with(tensor, once, "zerogauge.sequence_parallel=true", 0, &divided);
+    double block = activation_bytes(&whole);
+    cr_expect_float_eq(activation_bytes(&cut), block * (4 + 12 / 8.0) / 16, 1);
+    cr_expect_float_eq(activation_bytes(&divided), block / 8, 1);
+    const uint64_t slice = UINT64_C(2048) * 4096 / 8 * sizeof(float) * 7, layers = 32;
+    const uint64_t vectors = (6 * layers + 2) * 4096 / 8 * sizeof(float) * 7;
+    cr_expect_eq(divided.step_bytes[LANE_COLLECTIVE][OPERATION_ALL_TO_ALL], (4 * layers + 2) * slice + vectors);
+    cr_expect_eq(divided.step_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] -
+                     cut.step_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER],
+                 (2 * layers + 1) * slice + vectors);
 }

@@ -61,6 +61,7 @@ static int make_gpt(const struct strict_object *object, struct made *made)
                                          "experts_used", "tied_head",  NULL};
     size_t tensor = made->variant.tensor, multiple = tensor > 0 ? 128 * tensor : 1;
     struct gpt_shape shape = {.tile_count = made->variant.tiling_factor, .product_blocks = tensor > 0 ? tensor : 1};
+    shape.sequence_parallel = made->variant.sequence_parallel;
     TRY(refuse_others(object, others, "gpt"));
     TRY(read_size(object, "layers", 1, GPT_LAYERS_MAX, &shape.block_count));
     TRY(read_size(object, "width", 1, GPT_SIZE_MAX, &shape.width));
@@ -80,6 +81,8 @@ static int finish_llama(struct made *made, struct llama_shape *shape)
     if (made->variant.tiling_factor > 1)
         return err_set(ERR_USAGE, "the model %s cannot be cut into %zu tiles; only GPTs can", made->name,
                        made->variant.tiling_factor);
+    if (made->variant.sequence_parallel > 0)
+        return err_set(ERR_USAGE, "the model %s has no sequence parallelism; only GPTs have it", made->name);
     size_t channels = shape->heads * shape->head_width;
     if (channels == 0 || channels > LLAMA_SIZE_MAX)
         return err_set(ERR_USAGE, "the model %s: %zu heads of a width of %zu have %zu channels, expected 1 to %d",
@@ -118,32 +121,27 @@ static int make_hugging_face(const struct strict_object *object, struct made *ma
     return finish_llama(made, &shape);
 }
 
-static int parse(const char *file, const char *text, size_t bytes, struct made *made)
+static int make_own(const struct strict_object *object, struct made *made)
 {
     static const char *const architectures[] = {"gpt", "llama", NULL};
-    struct json_text json;
     char about[SOURCE_BYTES];
     int schema, architecture;
+    TRY(strict_keys(object, KEYS));
+    TRY(strict_int(object, "schema", 1, 1, &schema));
+    TRY(strict_string(object, "about", about, sizeof about));
+    TRY(strict_string(object, "source", made->source, sizeof made->source));
+    if (json_object_get(object->value, "parameters"))
+        TRY(strict_string(object, "parameters", made->parameters, sizeof made->parameters));
+    TRY(strict_word(object, "architecture", architectures, &architecture));
+    return architecture == 0 ? make_gpt(object, made) : make_llama(object, made);
+}
+
+static int parse(const char *file, const char *text, size_t bytes, struct made *made)
+{
+    struct json_text json;
     TRY(json_text_parse(file, text, bytes, &json));
     struct strict_object object = strict_root(&json);
-    if (plan_is_hugging_face(&object)) {
-        int rc = make_hugging_face(&object, made);
-        json_text_close(&json);
-        return rc;
-    }
-    int code = strict_keys(&object, KEYS);
-    if (code == ERR_NONE)
-        code = strict_int(&object, "schema", 1, 1, &schema);
-    if (code == ERR_NONE)
-        code = strict_string(&object, "about", about, sizeof about);
-    if (code == ERR_NONE)
-        code = strict_string(&object, "source", made->source, sizeof made->source);
-    if (code == ERR_NONE && json_object_get(object.value, "parameters"))
-        code = strict_string(&object, "parameters", made->parameters, sizeof made->parameters);
-    if (code == ERR_NONE)
-        code = strict_word(&object, "architecture", architectures, &architecture);
-    if (code == ERR_NONE)
-        code = architecture == 0 ? make_gpt(&object, made) : make_llama(&object, made);
+    int code = plan_is_hugging_face(&object) ? make_hugging_face(&object, made) : make_own(&object, made);
     json_text_close(&json);
     return code;
 }
@@ -219,7 +217,9 @@ static int find_trained(const char *name, const struct plan_model_variant *varia
         return err_set(ERR_USAGE, "the model %.64s has its own sequence length", name);
     if (variant->lora_rank > 0)
         snprintf(rank, sizeof rank, "rank=%zu,targets=all-linear", variant->lora_rank);
-    return model_find_changed(name, variant->tiling_factor, variant->lora ? variant->lora : rank, out);
+    const struct model_changes changes = {variant->tiling_factor, variant->sequence_parallel > 0,
+                                          variant->lora ? variant->lora : rank};
+    return model_find_changed(name, &changes, out);
 }
 
 int plan_model_find_variant(const char *name, const struct plan_model_variant *variant, const struct model **out)

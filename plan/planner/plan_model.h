@@ -21,7 +21,8 @@ struct plan_model_variant {
     size_t lora_rank;        // of adapters at every matrix of the blocks; all other weights are frozen
     size_t tensor;           // ranks that cut each layer: a GPT has as many product blocks, and a vocabulary padded as
                              // in Megatron-LM (arguments.py, make_vocab_size_divisible_by), to a multiple of 128 each
-    const char *lora;        // adapters as in model_find_changed, of models of model_find alone; null: none
+    size_t sequence_parallel;  // 1: such a GPT has sequence parallelism (ref/model/gpt.h)
+    const char *lora;          // adapters as in model_find_changed, of models of model_find alone; null: none
 };
 
 // The same for a variant. Only models from files have sequence lengths to choose.

@@ -271,6 +271,7 @@ int plan_options_model(const struct plan_options *options, const struct config *
                                                .sequence_length = (size_t)options->sequence_length,
                                                .lora_rank = (size_t)options->lora_rank,
                                                .tensor = config->mesh.tensor > 1 ? (size_t)config->mesh.tensor : 0,
+                                               .sequence_parallel = config->sequence_parallel,
                                                .lora = config->lora[0] ? config->lora : NULL};
     if (config->lora[0] && !gpt_is_name(name))
         return err_set(ERR_USAGE, "\"zerogauge.lora\": plans of the model %.64s take adapters by --lora RANK", name);

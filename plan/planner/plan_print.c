@@ -23,7 +23,8 @@ static void print_head(const struct plan_setting *setting, FILE *out)
             size_text(model_param_elements(setting->model, false), count), dtype_name(config->precision), config->stage,
             setting->world, setting->world > 1 ? "s" : "", machine->name, nodes, nodes > 1 ? "s" : "");
     if (mesh_parts(&config->mesh) > 1 || config->mesh.expert > 1 || config->mesh.replicate > 1)
-        fprintf(out, "mesh %s\n", mesh_text(&config->mesh, mesh));
+        fprintf(out, "mesh %s%s\n", mesh_text(&config->mesh, mesh),
+                setting->model->sequence_parallel ? ", sequence parallelism" : "");
     if (config->mesh.pipeline > 1)
         fprintf(out, "pipeline schedule %s: bubble (P-1)/(M+P-1) = %.1f %% of the passes\n",
                 pipeline_kind_name(config->pipeline_schedule), 100 * pipeline_bubble(&schedule));

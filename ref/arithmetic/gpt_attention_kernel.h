@@ -43,16 +43,17 @@ static struct attention_head attention_head_of(const struct attention_shape *sha
                                                const void *qkv, const void *out, float *stats, float *scratch)
 {
     size_t width = shape->width / shape->head_count, first = s * shape->sequence_length;
-    const float *rows = (const float *)qkv + 3 * shape->width * first + head * width;
+    size_t stride = shape->stride ? shape->stride : shape->width;
+    const float *rows = (const float *)qkv + 3 * stride * first + head * width;
     return (struct attention_head){.dtype = shape->dtype,
                                    .length = shape->sequence_length,
                                    .width = width,
-                                   .stride = shape->width,
-                                   .qkv_stride = 3 * shape->width,
+                                   .stride = stride,
+                                   .qkv_stride = 3 * stride,
                                    .q = rows,
-                                   .k = rows + shape->width,
-                                   .v = rows + 2 * shape->width,
-                                   .out = (float *)(uintptr_t)out + shape->width * first + head * width,
+                                   .k = rows + stride,
+                                   .v = rows + 2 * stride,
+                                   .out = (float *)(uintptr_t)out + stride * first + head * width,
                                    .stats = stats + 2 * (s * shape->head_count + head) * shape->sequence_length,
                                    .k_turned = scratch,
                                    .v_turned = scratch + ATTENTION_BLOCK * width,
@@ -244,8 +245,8 @@ static void kernel_attention_backward(const struct attention_shape *shape, const
             struct attention_head h = attention_head_of(shape, s, head, qkv, out, stats, scratch);
             h.out_gradient = (const float *)out_gradient + (h.out - (const float *)out);
             h.dq = (float *)qkv_gradient + (h.q - (const float *)qkv);
-            h.dk = h.dq + shape->width;
-            h.dv = h.dk + shape->width;
+            h.dk = h.dq + h.stride;
+            h.dv = h.dk + h.stride;
             head_backward(&h);
         }
     }

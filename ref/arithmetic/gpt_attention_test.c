@@ -167,7 +167,7 @@ Test(gpt_attention, every_length_has_the_values_and_gradients_of_textbook_loops)
     for (size_t i = 0; i < 3 * LENGTHS; i++) {
         size_t length = lengths[i / 3], head_width = i % 2 ? 3 : 24;
         enum dtype dtype = dtypes[i % 3];
-        struct arrays x = arrays_of((struct attention_shape){2, length, 2 * head_width, 2, dtype}, 0);
+        struct arrays x = arrays_of((struct attention_shape){2, length, 2 * head_width, 2, dtype, 0}, 0);
         attend(&x);
         for (size_t s = 0; s < 2; s++)
             for (size_t head = 0; head < 2; head++) {
@@ -303,8 +303,8 @@ Test(gpt_attention, every_build_has_the_bits_of_the_definition)
     const size_t head_widths[] = {3, 80, 17, 64, 32};
     for (EACH_ISA(isa)) {
         for (size_t i = 0; i < LENGTHS; i++) {
-            struct arrays x =
-                arrays_of((struct attention_shape){2, lengths[i], 2 * head_widths[i % 5], 2, (enum dtype)(i % 3)}, 0);
+            struct arrays x = arrays_of(
+                (struct attention_shape){2, lengths[i], 2 * head_widths[i % 5], 2, (enum dtype)(i % 3), 0}, 0);
             attend(&x);
             expect_defined(&x, 0, 1);
             expect_defined(&x, 1, 0);
@@ -315,7 +315,7 @@ Test(gpt_attention, every_build_has_the_bits_of_the_definition)
 
 Test(gpt_attention, a_batch_has_the_bits_of_its_sequences)
 {
-    struct attention_shape shape = {3, 2 * BLOCK + 7, 40, 5, DTYPE_BF16};
+    struct attention_shape shape = {3, 2 * BLOCK + 7, 40, 5, DTYPE_BF16, 0};
     struct arrays all = arrays_of(shape, 0);
     attend(&all);
     for (size_t s = 0; s < 3; s++) {
@@ -336,7 +336,7 @@ Test(gpt_attention, what_is_not_finite_stays_visible)
     const float odd[] = {NAN, INFINITY, -INFINITY};
     for (int i = 0; i < 3; i++)
         for (size_t at = 0; at < BLOCK + 9; at += BLOCK + 8) {
-            struct arrays x = arrays_of((struct attention_shape){1, BLOCK + 9, 4, 1, DTYPE_FP32}, 0);
+            struct arrays x = arrays_of((struct attention_shape){1, BLOCK + 9, 4, 1, DTYPE_FP32, 0}, 0);
             vector_at(&x, x.qkv, 0, at, 3, Q, 0)[2] = odd[i];
             attend(&x);
             cr_expect(isnan(x.out[at * 4]), "%g at %zu", (double)odd[i], at);

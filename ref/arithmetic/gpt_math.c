@@ -1,30 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-// OpenBLAS computes matrix products and the kernels of gpt_kernel.h the loops over rows; for arrays in an accelerator's
-// memory the accelerator does both.
+// The kernels of gpt_kernel.h over the rows of arrays in host memory, shared by threads; those of an accelerator where
+// the arrays are in its memory. gpt_matmul.c has the products, gpt_attention.c the attention.
 #include "ref/arithmetic/gpt_math.h"
 
 #include "ref/arithmetic/accelerator.h"
 #include "ref/arithmetic/isa.h"
-#include "base/err.h"
-#include "base/openblas.h"
 
-#include <assert.h>
-#include <cblas.h>
-#include <limits.h>
-#include <math.h>
-#include <pthread.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 
-static void blas_prepare(void)
+// Rows that one thread works on at a time, and the fewest elements for which it is worth waking others. An accelerator
+// shares its rows itself.
+enum { SHARED_ROWS = 64, SHARED_ELEMENTS = 1 << 18 };
+// Rows of logits whose losses are summed after the threads have found them.
+enum { LOSS_ROWS = 256 };
+
+static size_t rows_of_block(const void *address, size_t row_count)
 {
-    openblas_set_num_threads(1);
+    return accelerator_of(address) || row_count < SHARED_ROWS ? row_count : SHARED_ROWS;
 }
 
-int matmul_prepare(void)
+// Calls `kernel`, which works on `count` rows from `row` on, for all rows.
+#define SHARE_ROWS(address, row_count, width, kernel)                                                                  \
+    do {                                                                                                               \
+        const size_t block = rows_of_block(address, row_count);                                                        \
+        _Pragma("omp parallel for schedule(static) if((row_count) * (width) >= SHARED_ELEMENTS)") for (size_t row = 0; \
+                                                                                                       row <           \
+                                                                                                       (row_count);    \
+                                                                                                       row += block)   \
+        {                                                                                                              \
+            const size_t count = (row_count)-row < block ? (row_count)-row : block;                                    \
+            kernel;                                                                                                    \
+        }                                                                                                              \
+    } while (0)
+
+void math_set_threads(int count)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    TRY(openblas_load());
-    pthread_once(&once, blas_prepare);
-    return ERR_NONE;
+#ifdef _OPENMP
+    omp_set_num_threads(count > 1 ? count : 1);
+#else
+    (void)count;
+#endif
 }
 
 size_t operand_bytes(enum dtype dtype, const void *address)
@@ -37,50 +54,17 @@ void operand_round(enum dtype dtype, size_t count, const float *in, void *out)
     isa_kernels_at(out)->operand_round(dtype, count, in, out);
 }
 
-static void host_matmul(const struct matmul_product *p)
-{
-    float *c = p->c;
-    cblas_sgemm(CblasRowMajor, p->a.transposed ? CblasTrans : CblasNoTrans, p->b.transposed ? CblasTrans : CblasNoTrans,
-                (blasint)p->m, (blasint)p->n, (blasint)p->k, p->alpha, p->a.data, (blasint)p->a.stride, p->b.data,
-                (blasint)p->b.stride, p->beta, c, (blasint)p->c_stride);
-    const struct isa_kernels *kernels = isa_kernels();
-    for (size_t row = 0; p->c_is_operand && p->dtype != DTYPE_FP32 && row < p->m; row++)
-        kernels->operand_round(p->dtype, p->n, c + row * p->c_stride, c + row * p->c_stride);
-}
-
-// True if the operands have rows as long as the product needs, and sizes that BLAS can count.
-static __attribute__((unused)) bool is_product(const struct matmul_product *p)
-{
-    return p->a.data && p->b.data && p->c && p->m <= INT_MAX && p->n <= INT_MAX && p->k <= INT_MAX &&
-           p->a.stride >= (p->a.transposed ? p->m : p->k) && p->b.stride >= (p->b.transposed ? p->k : p->n) &&
-           p->c_stride >= p->n;
-}
-
-void matmul_operands(const struct matmul_product *product)
-{
-    assert(is_product(product));
-    const struct accelerator *accelerator = accelerator_of(product->c);
-    if (accelerator)
-        accelerator->matmul(product);
-    else
-        host_matmul(product);
-}
-
-void matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b, float beta,
-            float *c, size_t c_stride)
-{
-    matmul_operands(&(struct matmul_product){
-        .m = m, .n = n, .k = k, .alpha = alpha, .beta = beta, .a = a, .b = b, .c = c, .c_stride = c_stride});
-}
-
 void bias_rows(size_t row_count, size_t width, enum dtype dtype, const void *bias, void *out)
 {
-    isa_kernels_at(out)->bias_rows(row_count, width, dtype, bias, out);
+    const struct isa_kernels *kernels = isa_kernels_at(out);
+    SHARE_ROWS(out, row_count, width, kernels->bias_rows(count, width, dtype, bias, (float *)out + row * width));
 }
 
 void bias_add(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias, float *out)
 {
-    isa_kernels_at(out)->bias_add(row_count, width, in, dtype, bias, out);
+    const struct isa_kernels *kernels = isa_kernels_at(out);
+    SHARE_ROWS(out, row_count, width,
+               kernels->bias_add(count, width, in + row * width, dtype, bias, out + row * width));
 }
 
 void rows_sum(size_t row_count, size_t width, enum dtype dtype, const void *in, float *out)
@@ -90,13 +74,17 @@ void rows_sum(size_t row_count, size_t width, enum dtype dtype, const void *in, 
 
 void layernorm_stats(size_t row_count, size_t width, const float *in, float *stats)
 {
-    isa_kernels_at(stats)->layernorm_stats(row_count, width, in, stats);
+    const struct isa_kernels *kernels = isa_kernels_at(stats);
+    SHARE_ROWS(stats, row_count, width, kernels->layernorm_stats(count, width, in + row * width, stats + 2 * row));
 }
 
 void layernorm_apply(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
                      const void *weight, const void *bias, void *out)
 {
-    isa_kernels_at(out)->layernorm_apply(row_count, width, in, stats, dtype, weight, bias, out);
+    const struct isa_kernels *kernels = isa_kernels_at(out);
+    SHARE_ROWS(out, row_count, width,
+               kernels->layernorm_apply(count, width, in + row * width, stats + 2 * row, dtype, weight, bias,
+                                        (float *)out + row * width));
 }
 
 void layernorm_backward(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
@@ -110,13 +98,18 @@ void layernorm_backward(size_t row_count, size_t width, const float *in, const f
 
 void gelu_forward(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias, void *out)
 {
-    isa_kernels_at(out)->gelu_forward(row_count, width, in, dtype, bias, out);
+    const struct isa_kernels *kernels = isa_kernels_at(out);
+    SHARE_ROWS(out, row_count, width,
+               kernels->gelu_forward(count, width, in + row * width, dtype, bias, (float *)out + row * width));
 }
 
 void gelu_backward(size_t row_count, size_t width, const float *in, const float *gradient, enum dtype dtype,
                    const void *bias, void *out, void *in_gradient)
 {
-    isa_kernels_at(out)->gelu_backward(row_count, width, in, gradient, dtype, bias, out, in_gradient);
+    const struct isa_kernels *kernels = isa_kernels_at(out);
+    SHARE_ROWS(out, row_count, width,
+               kernels->gelu_backward(count, width, in + row * width, gradient + row * width, dtype, bias,
+                                      (float *)out + row * width, (float *)in_gradient + row * width));
 }
 
 void embedding_forward(const struct token_rows *rows, size_t width, enum dtype dtype, const void *token_weight,
@@ -135,14 +128,46 @@ void position_backward(const struct token_rows *rows, size_t width, const float 
     isa_kernels_at(gradient)->position_backward(rows, width, in, gradient);
 }
 
+// One row by itself: a sequence of one token.
+static struct token_rows token_row(const struct token_rows *rows, size_t r)
+{
+    return (struct token_rows){rows->tokens + token_index(rows, r), 1, 1};
+}
+
 double crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, const float *logits,
                             float *stats)
 {
-    return isa_kernels_at(logits)->crossentropy_forward(rows, width, stride, logits, stats);
+    const struct isa_kernels *kernels = isa_kernels_at(logits);
+    if (accelerator_of(logits))
+        return kernels->crossentropy_forward(rows, width, stride, logits, stats);
+    double total = 0.0;
+    for (size_t first = 0, row_count = rows->sequence_count * rows->length; first < row_count; first += LOSS_ROWS) {
+        double losses[LOSS_ROWS];
+        const size_t count = row_count - first < LOSS_ROWS ? row_count - first : LOSS_ROWS;
+#pragma omp parallel for schedule(static) if (count * width >= SHARED_ELEMENTS)
+        for (size_t i = 0; i < count; i++) {
+            const struct token_rows row = token_row(rows, first + i);
+            losses[i] = kernels->crossentropy_forward(&row, width, stride, logits + (first + i) * stride,
+                                                      stats + 2 * (first + i));
+        }
+        for (size_t i = 0; i < count; i++)
+            total += losses[i];
+    }
+    return total;
 }
 
 void crossentropy_backward(const struct token_rows *rows, size_t width, size_t stride, const float *stats, float scale,
                            enum dtype dtype, float *logits)
 {
-    isa_kernels_at(logits)->crossentropy_backward(rows, width, stride, stats, scale, dtype, logits);
+    const struct isa_kernels *kernels = isa_kernels_at(logits);
+    if (accelerator_of(logits)) {
+        kernels->crossentropy_backward(rows, width, stride, stats, scale, dtype, logits);
+        return;
+    }
+    size_t row_count = rows->sequence_count * rows->length;
+#pragma omp parallel for schedule(static) if (row_count * width >= SHARED_ELEMENTS)
+    for (size_t r = 0; r < row_count; r++) {
+        const struct token_rows row = token_row(rows, r);
+        kernels->crossentropy_backward(&row, width, stride, stats + 2 * r, scale, dtype, logits + r * stride);
+    }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of a GPT, forward and backward, on one thread. Values are fp32, except for operands. Matrices are
+// The kernels of a GPT, forward and backward. Values are fp32, except for operands. Matrices are
 // row-major; pointers need no more than the alignment of float. The shape alone decides the order of every sum, so the
 // bits of a result depend neither on the addresses of the operands nor on the width of the processor's vectors: a sum
 // along a row has ROW_LANES partial sums, and a sum over rows has one for each SUM_ROWS rows, so that threads can share
@@ -54,9 +54,19 @@ struct matmul_product {
 };
 void matmul_operands(const struct matmul_product *product);
 
+// Threads that share a call of this header made on the calling thread, in host memory; until then, as many as OpenMP
+// likes. No bits depend on it.
+void math_set_threads(int count);
+
 // Loads OpenBLAS and makes it run each product on its caller's thread, so that several threads may call matmul at the
 // same time. Call it before the first matmul; repeated calls have no effect. ERR_USAGE: OpenBLAS cannot be loaded.
 int matmul_prepare(void);
+
+// on: products of DTYPE_BF16 operands in host memory are made by the processor's instructions for bf16 (onednn.h)
+// rather than of floats. Each product of two elements is exact in both; the library and the processor
+// choose the order of their sums. For the whole process; no thread may be in a product. Products with an alpha other
+// than 1 remain products of floats. ERR_USAGE: there are no such instructions.
+int matmul_set_bf16(bool on);
 
 // Vectors of parameters (weight, bias) are operands, too. out[r][j] = bias[j], an operand.
 void bias_rows(size_t row_count, size_t width, enum dtype dtype, const void *bias, void *out);
@@ -97,6 +107,7 @@ struct attention_shape {
     size_t width;
     size_t head_count;
     enum dtype dtype;
+    size_t stride;  // of rows of out, and of queries, keys and values in qkv; 0: width. Only in host memory
 };
 size_t attention_stats_count(const struct attention_shape *shape);
 size_t attention_scratch_count(const struct attention_shape *shape);

@@ -56,7 +56,7 @@ static void add_loss_scale(const struct config_loss_scale *scale, struct facts *
             scale->consecutive_hysteresis ? " consecutive" : "", scale->min_scale);
 }
 
-// The order of a gradient's sum (oracle.h).
+// The order of a gradient's sum (oracle.h), and what is quantized on the way there.
 static void add_gradient_sum(const struct config *config, bool reduces_each_micro_step, struct facts *facts)
 {
     const struct mesh *mesh = &config->mesh;
@@ -65,12 +65,17 @@ static void add_gradient_sum(const struct config *config, bool reduces_each_micr
     const char *plain = config->accumulation == 1 ? "over ranks"
                         : each                    ? "over ranks, then over micro-steps"
                                                   : "over micro-steps, then over ranks";
-    char groups[64] = "", experts[64] = "";
+    char groups[64] = "", experts[64] = "", weights[64] = "", gradients[96] = "";
     if (replicas && mesh->shard > 1)
         snprintf(groups, sizeof groups, ", in groups of %d; then over groups", mesh->shard);
     if (mesh->expert > 1)
         snprintf(experts, sizeof experts, "; of experts over groups of %d first", mesh->expert);
-    add(facts, FACT_MAY, "gradient_sum", "%s%s%s", plain, groups, experts);
+    if (config->quantized_weights)
+        snprintf(weights, sizeof weights, "; of weights in int8, in blocks of %zu", config->quantization_block);
+    if (config->quantized_gradients)
+        snprintf(gradients, sizeof gradients, "; in int4, in blocks of %zu, over nodes of %d",
+                 config->quantization_block, config->node_ranks);
+    add(facts, FACT_MAY, "gradient_sum", "%s%s%s%s%s", plain, groups, experts, weights, gradients);
 }
 
 int facts_of(const struct facts_setting *setting, struct facts *out)

@@ -48,11 +48,22 @@ static size_t message_bytes(const struct comm_mpi *mpi, size_t bytes, size_t at)
     return left < mpi->message_bytes ? left : mpi->message_bytes;
 }
 
-// Exchanges the transfers that `of` names for each pair of ranks. Both sides name the same sizes.
-static int exchange(struct comm_mpi *mpi, const struct comm_call *call,
-                    struct transfer (*of)(const struct comm_mpi *, const struct comm_call *, int to, int from))
+typedef struct transfer transfer_of(const struct comm_mpi *mpi, const struct comm_call *call, int to, int from);
+
+// A rank's own part, which may be in its place already.
+static void copy_own(struct transfer own)
+{
+    if (own.send != own.recv && own.recv_bytes > 0)
+        memcpy(own.recv, own.send, own.recv_bytes);
+}
+
+// Exchanges the transfers that `of` names for each pair of ranks. Both sides name the same sizes. Each rank copies its
+// `own` part, unless null, while the first messages are in flight.
+static int exchange(struct comm_mpi *mpi, const struct comm_call *call, transfer_of *of, const struct transfer *own)
 {
     const struct comm *comm = &mpi->comm;
+    if (own && comm->world == 1)
+        copy_own(*own);
     for (int first = 1; first < comm->world; first += WINDOW) {
         bool more = true;
         for (size_t at = 0; more; at += mpi->message_bytes) {
@@ -69,6 +80,8 @@ static int exchange(struct comm_mpi *mpi, const struct comm_call *call,
                     TRY(comm_mpi_send(mpi, t.send + at, send, to, &requests[count++]));
                 more |= send == mpi->message_bytes || recv == mpi->message_bytes;
             }
+            if (own && first == 1 && at == 0)
+                copy_own(*own);
             TRY(comm_mpi_wait(mpi, requests, count));
         }
     }
@@ -100,26 +113,10 @@ static struct transfer of_whole(const struct comm_mpi *mpi, const struct comm_ca
     return (struct transfer){call->send, (char *)mpi->stage + (size_t)from * bytes, bytes, bytes};
 }
 
-static void copy_own(const char *from, char *to, size_t bytes)
+static int exchange_all(struct comm_mpi *mpi, const struct comm_call *call, transfer_of *of)
 {
-    if (from != to && bytes > 0)
-        memcpy(to, from, bytes);
-}
-
-static int all_to_all(struct comm_mpi *mpi, const struct comm_call *call)
-{
-    int rank = mpi->comm.rank;
-    struct transfer own = of_all_to_all(mpi, call, rank, rank);
-    copy_own(own.send, own.recv, own.recv_bytes);
-    return exchange(mpi, call, of_all_to_all);
-}
-
-static int all_gather(struct comm_mpi *mpi, const struct comm_call *call)
-{
-    int rank = mpi->comm.rank;
-    struct transfer own = of_all_gather(mpi, call, rank, rank);
-    copy_own(own.send, own.recv, own.recv_bytes);
-    return exchange(mpi, call, of_all_gather);
+    const struct transfer own = of(mpi, call, mpi->comm.rank, mpi->comm.rank);
+    return exchange(mpi, call, of, &own);
 }
 
 // A reduction in which each rank owns one shard. Piece k of all shards is in flight at the same time.
@@ -208,7 +205,7 @@ static int all_reduce(struct comm_mpi *mpi, const struct comm_call *call)
         return ERR_NONE;
     if (bytes * (size_t)world <= SMALL_BYTES) {
         const void *in[world];
-        TRY(exchange(mpi, call, of_whole));
+        TRY(exchange(mpi, call, of_whole, NULL));
         for (int peer = 0; peer < world; peer++)
             in[peer] = peer == mpi->comm.rank ? call->send : (const void *)(mpi->stage + (size_t)peer * bytes);
         comm_fold(call, in, world, call->recv, call->count);
@@ -218,14 +215,14 @@ static int all_reduce(struct comm_mpi *mpi, const struct comm_call *call)
     for (int rank = 0; rank < world; rank++)
         counts[rank] = comm_shard(call->count, world, rank, &offsets[rank]);
     char *own = (char *)call->recv + offsets[mpi->comm.rank] * dtype_bytes(call->recv_dtype);
-    // Safe in place: reduce_shards writes only this rank's shard, which no other rank reads, and all_gather overwrites
-    // the other shards after they have been sent.
+    // Safe in place: reduce_shards writes only this rank's shard, which no other rank reads, and the all-gather
+    // overwrites the other shards after they have been sent.
     TRY(reduce_shards(mpi, call, counts, offsets, own));
     struct comm_call gather = *call;
     gather.send = own;
     gather.counts = counts;
     gather.offsets = offsets;
-    return all_gather(mpi, &gather);
+    return exchange_all(mpi, &gather, of_all_gather);
 }
 
 // Sends along a binomial tree of the ranks, counted from the root: rank v receives from v without its highest bit.
@@ -255,11 +252,11 @@ int comm_mpi_move(struct comm_mpi *mpi, const struct comm_call *call)
 {
     switch (call->operation) {
     case COMM_ALL_TO_ALL:
-        return all_to_all(mpi, call);
+        return exchange_all(mpi, call, of_all_to_all);
     case COMM_REDUCE_SCATTER:
         return reduce_shards(mpi, call, call->counts, call->offsets, call->recv);
     case COMM_ALL_GATHER:
-        return all_gather(mpi, call);
+        return exchange_all(mpi, call, of_all_gather);
     case COMM_ALL_REDUCE:
         return all_reduce(mpi, call);
     case COMM_BROADCAST:

@@ -16,6 +16,7 @@
 #include "ref/ledger/ledger.h"
 #include "ref/mesh/mesh.h"
 #include "ref/pipeline/schedule.h"
+#include "ref/recipe/quantize.h"
 #include "ref/recipe/recipe.h"
 #include "ref/tier/tier_nvme.h"
 
@@ -113,10 +114,15 @@ struct config {
     enum config_partitioning partitioning;
     size_t reduction_group;                // ranks in a group of hierarchical sums; 0: sums in canonical order
     size_t tiling_factor;                  // parts that each large linear layer is cut into; 1: not cut
+    bool sequence_parallel;                // Megatron-LM's: ranks of tensor parallelism divide the sequence, too
     char lora[CONFIG_LORA_BYTES];          // "rank=8,alpha=16,targets=c_attn" (ref/model/lora.h); "": no adapters
     struct mesh mesh;                      // of as many ranks as the world; all 0: one shard group
     enum pipeline_kind pipeline_schedule;  // of a mesh with pipeline stages; micro-steps are the micro-batches
-    int secondary_ranks;  // hpZ: ranks that hold a second copy of the parameters together; 0: there is none
+    int secondary_ranks;        // hpZ: ranks that hold a second copy of the parameters together; 0: there is none
+    bool quantized_weights;     // qwZ: parameters are gathered in 8 bits, block by block
+    bool quantized_gradients;   // qgZ: gradients are sent in 4 bits, in two hops over nodes
+    size_t quantization_block;  // elements of a block; 0: nothing is quantized
+    int node_ranks;             // qgZ: ranks of a node, which follow one another
 };
 
 // Values from outside the file.

@@ -40,7 +40,6 @@
 
 static const char BATCHED[] = "the configuration always sets the accumulation boundary";
 static const char AVERAGED[] = "gradients are summed over the ranks and divided once";
-static const char QUANTISED[] = "quantised communication is lossy";
 static const char MASTER[] = "master parameters and moments are always fp32";
 static const char GATHERED[] = "only the papers' collectives are implemented, and their bytes are counted";
 static const char MODELLED[] = "it changes training in a way that is not modelled here";
@@ -91,10 +90,10 @@ static const struct config_key KEYS[] = {
     FIXED("zero_optimization.legacy_stage1", BOOL, "false", "DeepSpeed itself refuses it"),
     USED("zero_optimization.zero_hpz_partition_size", INTEGER, ACCEPTS(KEY_AUTO | KEY_NULL), RANGE(0, COUNT_MAX)),
     USED("zero_optimization.mics_shard_size", INTEGER, ACCEPTS(KEY_AUTO | KEY_NULL), RANGE(-1, COUNT_MAX)),
-    FIXED("zero_optimization.zero_quantized_weights", BOOL, "false", QUANTISED),
-    FIXED("zero_optimization.zero_quantized_nontrainable_weights", BOOL, "false", QUANTISED),
-    FIXED("zero_optimization.zero_quantized_gradients", BOOL, "false", QUANTISED),
-    FIXED("zero_optimization.zeropp_loco_param", FREE_OBJECT, "null", QUANTISED),
+    USED("zero_optimization.zero_quantized_weights", BOOL, ACCEPTS(KEY_AUTO | KEY_NULL)),
+    FIXED("zero_optimization.zero_quantized_nontrainable_weights", BOOL, "false", MODELLED),
+    USED("zero_optimization.zero_quantized_gradients", BOOL, ACCEPTS(KEY_AUTO | KEY_NULL)),
+    FIXED("zero_optimization.zeropp_loco_param", FREE_OBJECT, "null", "no error of quantization is kept"),
     FIXED("zero_optimization.zenflow", FREE_OBJECT, "null", MODELLED),
     USED("zero_optimization.cpu_offload", BOOL, ACCEPTS(KEY_NULL)),
     USED("zero_optimization.cpu_offload_param", BOOL, ACCEPTS(KEY_NULL)),
@@ -224,13 +223,14 @@ static const struct config_key KEYS[] = {
     USED("zerogauge.activation_checkpointing.device", STRING, ACCEPTS(0), CHOICES(TIERS)),
     USED("zerogauge.partitioning", STRING, ACCEPTS(0), CHOICES("bandwidth_centric|owner_broadcast")),
     USED("zerogauge.reduction_group", INTEGER, ACCEPTS(0), RANGE(0, ELEMENTS_MAX)),
+    USED("zerogauge.quantization_block", INTEGER, ACCEPTS(0), RANGE(QUANTIZE_BLOCK_MIN, QUANTIZE_BLOCK_MAX)),
     USED("zerogauge.mesh", STRING, ACCEPTS(KEY_NULL)),
     USED("zerogauge.pipeline_schedule", STRING, ACCEPTS(0), CHOICES("1f1b|gpipe")),
     USED("zerogauge.tiling", OBJECT, ACCEPTS(KEY_NULL)),
     USED("zerogauge.tiling.factor", INTEGER, ACCEPTS(0), RANGE(1, TILES_MAX)),
+    USED("zerogauge.sequence_parallel", BOOL, ACCEPTS(KEY_NULL)),
     USED("zerogauge.lora", STRING, ACCEPTS(KEY_NULL)),
     USED("zerogauge.aio_engine", STRING, ACCEPTS(0), CHOICES("libaio|io_uring")),
-
     USED("aio", OBJECT, ACCEPTS(KEY_NULL)),
     USED("aio.block_size", INTEGER, ACCEPTS(KEY_AUTO), RANGE(-WHOLE_MAX, WHOLE_MAX)),
     USED("aio.queue_depth", INTEGER, ACCEPTS(KEY_AUTO), RANGE(1, QUEUE_MAX)),

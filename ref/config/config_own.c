@@ -188,15 +188,73 @@ static int resolve_secondary(struct config_doc *doc, struct config *out)
     return ERR_NONE;
 }
 
+// ZeRO++'s quantized communication cannot stand beside these.
+static int check_quantized(const struct config_doc *doc, const char *key, const struct config *config)
+{
+    const struct mesh *mesh = &config->mesh;
+    if (config->stage != 3)
+        return config_doc_fail(doc, key,
+                               "is true and zero_optimization.stage is %d, expected stage 3: ZeRO++ quantizes what "
+                               "stage 3 gathers and reduces",
+                               config->stage);
+    if (config->partitioning == PARTITION_OWNER_BROADCAST)
+        return config_doc_fail(doc, key,
+                               "is true and zerogauge.partitioning is \"owner_broadcast\", expected "
+                               "\"bandwidth_centric\": every rank quantizes its own shard");
+    if (mesh->tensor > 1 || mesh->expert > 1)
+        return config_doc_fail(doc, key,
+                               "is true beside a mesh with tensor=%d and expert=%d, expected both to be 1: blocks of "
+                               "quantization cut whole parameters",
+                               mesh->tensor, mesh->expert);
+    return ERR_NONE;
+}
+
+// qgZ's nodes are groups of the sum, or of the second copy, which is kept in a node.
+static int resolve_nodes(const struct config_doc *doc, const char *key, struct config *out)
+{
+    if (out->mesh.replicate > 1)
+        return config_doc_fail(doc, key,
+                               "is true beside a mesh with replicate=%d, expected 1: its hops are a way of reducing "
+                               "over all ranks",
+                               out->mesh.replicate);
+    out->node_ranks = out->reduction_group > 0   ? (int)out->reduction_group
+                      : out->secondary_ranks > 1 ? out->secondary_ranks
+                                                 : out->mesh.shard;
+    return ERR_NONE;
+}
+
+static int resolve_quantized(struct config_doc *doc, struct config *out)
+{
+    static const char WEIGHTS[] = "zero_optimization.zero_quantized_weights",
+                      GRADIENTS[] = "zero_optimization.zero_quantized_gradients",
+                      BLOCK[] = "zerogauge.quantization_block";
+    out->quantized_weights = config_doc_flag(doc, WEIGHTS, false);
+    out->quantized_gradients = config_doc_flag(doc, GRADIENTS, false);
+    out->quantization_block = 0;
+    out->node_ranks = 0;
+    if (!out->quantized_weights && !out->quantized_gradients) {
+        config_doc_ignore(doc, BLOCK);
+        return ERR_NONE;
+    }
+    out->quantization_block = config_doc_size(doc, BLOCK, 2048);
+    if (out->quantization_block % QUANTIZE_BLOCK_MIN != 0)
+        return config_doc_fail(doc, BLOCK, "is %zu, expected a multiple of %d", out->quantization_block,
+                               QUANTIZE_BLOCK_MIN);
+    TRY(check_quantized(doc, out->quantized_weights ? WEIGHTS : GRADIENTS, out));
+    return out->quantized_gradients ? resolve_nodes(doc, GRADIENTS, out) : ERR_NONE;
+}
+
 int config_resolve_own(struct config_doc *doc, struct config *out)
 {
     TRY(resolve_recipe(doc, out));
     bool torch = strcmp(config_doc_string(doc, "zerogauge.clip_form", "deepspeed"), "torch") == 0;
     out->clip_form = torch ? CLIP_TORCH : CLIP_DEEPSPEED;
     out->tiling_factor = config_doc_size(doc, "zerogauge.tiling.factor", 1);
+    out->sequence_parallel = config_doc_flag(doc, "zerogauge.sequence_parallel", false);
     TRY(resolve_lora(doc, out));
     TRY(resolve_reduction_group(doc, out));
     TRY(resolve_mesh(doc, out));
     TRY(resolve_partitioning(doc, out));
-    return resolve_secondary(doc, out);
+    TRY(resolve_secondary(doc, out));
+    return resolve_quantized(doc, out);
 }

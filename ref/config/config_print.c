@@ -86,6 +86,10 @@ static json_t *zero_json(const struct config *config)
     json_object_update(zero, stage3);
     if (config->secondary_ranks > 1)
         json_object_set_new(zero, "zero_hpz_partition_size", json_integer(config->secondary_ranks));
+    if (config->quantized_weights)
+        json_object_set_new(zero, "zero_quantized_weights", json_true());
+    if (config->quantized_gradients)
+        json_object_set_new(zero, "zero_quantized_gradients", json_true());
     json_decref(stage3);
     return zero;
 }
@@ -138,10 +142,14 @@ static json_t *own_json(const struct config *config)
     bool broadcast = config->partitioning == PARTITION_OWNER_BROADCAST;
     if (config->stage == 3)
         json_object_set_new(json, "partitioning", json_string(broadcast ? "owner_broadcast" : "bandwidth_centric"));
+    if (config->sequence_parallel)
+        json_object_set_new(json, "sequence_parallel", json_true());
     if (config->lora[0])
         json_object_set_new(json, "lora", json_string(config->lora));
     if (config->reduction_group > 0)
         json_object_set_new(json, "reduction_group", json_integer((json_int_t)config->reduction_group));
+    if (config->quantization_block > 0)
+        json_object_set_new(json, "quantization_block", json_integer((json_int_t)config->quantization_block));
     char mesh[MESH_TEXT_BYTES];
     if (config->mesh.replicate > 1 || config->mesh.expert > 1 || mesh_parts(&config->mesh) > 1)
         json_object_set_new(json, "mesh", json_string(mesh_text(&config->mesh, mesh)));

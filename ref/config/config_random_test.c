@@ -71,6 +71,10 @@ static void add_zero(struct random_text *r, uint32_t stage, uint32_t optimizer, 
     maybe_whole(r, "stage3_model_persistence_threshold", 0, 1000000000000000);
     maybe_whole(r, "stage3_max_live_parameters", 0, 1000000000000000);
     maybe_whole(r, "stage3_max_reuse_distance", 0, 1000000000000000);
+    if (stage == 3 && below(r, 3) == 0)
+        add(r, ", 'zero_quantized_weights': true");
+    if (stage == 3 && below(r, 3) == 0)
+        add(r, ", 'zero_quantized_gradients': true");
     add(r, ", 'offload_optimizer': {'device': '%s', 'nvme_path': %s", DEVICES[optimizer], paths);
     maybe_whole(r, "buffer_count", 5, 1024);
     maybe_flag(r, "pin_memory");
@@ -91,6 +95,7 @@ static void add_own(struct random_text *r, uint32_t stage, uint32_t optimizer)
 {
     add(r, ", 'zerogauge': {'tiling': {'factor': %u}", 1 + below(r, 9));
     maybe_choice(r, "aio_engine", (const char *[]){"libaio", "io_uring"}, 2);
+    maybe_flag(r, "sequence_parallel");
     maybe_choice(r, "clip_form", (const char *[]){"deepspeed", "torch"}, 2);
     maybe_choice(r, "recipe", (const char *[]){recipe_name(recipe_at(0)), recipe_name(recipe_at(1))}, 2);
     // An update with a part on the device cannot be delayed.
@@ -104,7 +109,9 @@ static void add_own(struct random_text *r, uint32_t stage, uint32_t optimizer)
         add(r, ", 'activation_checkpointing': {'enabled': true, 'device': '%s'}", DEVICES[below(r, 3)]);
     if (below(r, 2))
         add(r, ", 'reduction_group': %u", below(r, 3));
-    if (stage == 3)
+    if (strstr(r->text, "quantized_") && below(r, 2))
+        add(r, ", 'quantization_block': %u", 8 * (1 + below(r, 1024)));
+    else if (stage == 3 && !strstr(r->text, "quantized_"))
         maybe_choice(r, "partitioning", (const char *[]){"bandwidth_centric", "owner_broadcast"}, 2);
     add(r, "}, 'aio': {'block_size': %u", 4096 * (1 + below(r, 262144)));
     maybe_whole(r, "queue_depth", 1, 32768);
@@ -179,6 +186,12 @@ Test(config_random, every_written_value_is_in_the_configuration)
         cr_assert_eq(c.partitioning == PARTITION_OWNER_BROADCAST, strstr(r.text, "owner_broadcast") != NULL);
         const char *group = strstr(r.text, "'reduction_group': ");
         cr_assert_eq(c.reduction_group, group ? strtoul(group + strlen("'reduction_group': "), NULL, 10) : 0);
+        const char *quantized = strstr(r.text, "'quantization_block': ");
+        cr_assert_eq(c.quantized_weights, strstr(r.text, "quantized_weights") != NULL);
+        cr_assert_eq(c.quantized_gradients, strstr(r.text, "quantized_gradients") != NULL);
+        cr_assert_eq(c.quantization_block, quantized ? strtoul(quantized + strlen("'quantization_block': "), NULL, 10)
+                                           : strstr(r.text, "quantized_") ? 2048u
+                                                                          : 0u);
         cr_assert_eq(c.aio.engine == NVME_IO_URING, config_uses_nvme(&c) && strstr(r.text, "io_uring"));
     }
 }

@@ -213,7 +213,7 @@ static void try_attention(bool is_gpu)
     for (size_t i = 0; i < 15; i++) {
         enum { QKV, OUT_GRADIENT, OUT, QKV_GRADIENT, STATS, SCRATCH };
         b.dtype = (enum dtype)(i % 3);
-        const struct attention_shape shape = {2, lengths[i / 3], 2 * head_widths[i / 3], 2, b.dtype};
+        const struct attention_shape shape = {2, lengths[i / 3], 2 * head_widths[i / 3], 2, b.dtype, 0};
         size_t count = shape.sequence_count * shape.sequence_length * shape.width;
         const size_t counts[] = {
             3 * count, count, count, 3 * count, attention_stats_count(&shape), attention_scratch_count(&shape)};

@@ -116,7 +116,19 @@ const char *formula_traffic_text(const struct stage *stage)
         {"2 Psi_d (S-1)/S + 2 Psi_e (1/E-1/S) + 2 Psi/S (R-1)/R elements",
          "3 Psi_d (S-1)/S + 3 Psi_e (1/E-1/S) + 2 Psi/S (R-1)/R elements", NULL},
     };
+    // With qwZ, qgZ or both, and the same with hpZ: an element takes a byte in a gather, and half a byte in both hops
+    // of a sum together. The last row has replicas, which qgZ excludes.
+    static const char *const quantized[4][2] = {
+        {"(2 + c) Psi (N-1)/N bytes and scales", "(1 + c) Psi (N-1)/N + p Psi (P-1)/P bytes and scales"},
+        {"(2 p + 1/2) Psi (N-1)/N bytes and scales", "(p + 1/2) Psi (N-1)/N + p Psi (P-1)/P bytes and scales"},
+        {"5/2 Psi (N-1)/N bytes and scales", "3/2 Psi (N-1)/N + p Psi (P-1)/P bytes and scales"},
+        {"(2 + c) Psi (S-1)/S + 2 c Psi/S (R-1)/R bytes and scales",
+         "(1 + c) Psi (S-1)/S + p Psi (P-1)/P + 2 c Psi/S (R-1)/R bytes and scales"},
+    };
     const struct config *config = stage->setting.config;
+    bool weights = config->quantized_weights, gradients = config->quantized_gradients;
+    if (weights || gradients)
+        return quantized[stage->mesh.replicate > 1 ? 3 : weights + 2 * gradients - 1][config->secondary_ranks > 1];
     return texts[2 * (stage->mesh.expert > 1) + (stage->mesh.replicate > 1)]
                 [(config->stage == 3) + (config->secondary_ranks > 1)];
 }

@@ -112,12 +112,14 @@ static void hold_cache(const struct buffer_cache *cache, struct formula *f)
 void formula_hold_staging(const struct stage *stage, struct formula *f)
 {
     const struct buffer_pool *host[] = {&stage->arrived_shards, &stage->summed_shards, &stage->optimizer.host_buffers};
-    const struct buffer_pool *device = &stage->optimizer.device_buffers;
+    const struct buffer_pool *device[] = {&stage->optimizer.device_buffers, &stage->prefetcher.packed,
+                                          &stage->packed_gradients};
     hold_cache(&stage->gradient_buffers, f);
     hold_cache(&stage->comm_buffers, f);
     hold_cache(&stage->prefetcher.gathered, f);
     hold_cache(&stage->prefetcher.host_params, f);
     for (size_t i = 0; i < sizeof host / sizeof host[0]; i++)
         f->held_bytes[TIER_HOST][KIND_STAGING] += (uint64_t)host[i]->count * host[i]->buffer_bytes;
-    f->held_bytes[TIER_DEVICE][KIND_STAGING] += (uint64_t)device->count * device->buffer_bytes;
+    for (size_t i = 0; i < sizeof device / sizeof device[0]; i++)
+        f->held_bytes[TIER_DEVICE][KIND_STAGING] += (uint64_t)device[i]->count * device[i]->buffer_bytes;
 }

@@ -74,4 +74,9 @@ static inline uint64_t blocks(uint64_t bytes)
     return (bytes + TIER_NVME_ALIGNMENT - 1) / TIER_NVME_ALIGNMENT * TIER_NVME_ALIGNMENT;
 }
 
+// ZeRO++: the bytes of `count` elements in codes of `bits` bits with their scales; and the traffic of a bucket's
+// gradients in two hops.
+uint64_t formula_packed_bytes(const struct terms *t, uint64_t count, int bits);
+void formula_send_hops(const struct terms *t, const struct bucket *bucket, struct formula *f);
+
 #endif

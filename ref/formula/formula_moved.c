@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The papers' formulas for bytes moved: between tiers, and among ranks.
+#include "ref/recipe/quantize.h"
 #include "ref/formula/formula_internal.h"
 
 #include <string.h>
@@ -80,7 +81,10 @@ static void update_traffic(const struct terms *t, int bucket, struct formula *f)
 
 static uint64_t gather_bytes(const struct terms *t, const struct bucket *bucket)
 {
-    return (bucket_ranks(t, bucket) - 1) * t->p * own_elements(t, bucket);
+    uint64_t own = own_elements(t, bucket);
+    bool quantized = t->config->quantized_weights && !bucket->persistent;
+    return (bucket_ranks(t, bucket) - 1) *
+           (quantized ? formula_packed_bytes(t, own, QUANTIZE_WEIGHT_BITS) : t->p * own);
 }
 
 static uint64_t scatter_bytes(const struct terms *t, const struct bucket *bucket)
@@ -230,7 +234,8 @@ static void fetch_traffic(const struct terms *t, int bucket, uint64_t fetches, u
 }
 
 // Traffic 3 Psi (N-1)/N: an all-gather for forward, one for backward, a reduce-scatter. With hpZ the one for backward
-// is Psi (P-1)/P, within the group (ZeRO++, section 3.2).
+// is Psi (P-1)/P, within the group (ZeRO++, section 3.2). With qwZ an all-gather over all ranks has a byte an element,
+// Psi/2 (N-1)/N in elements of 16 bits, and the scales (section 3.1).
 void zero3_move(const struct terms *t, struct formula *f)
 {
     const struct layout *layout = &t->stage->layout;
@@ -250,8 +255,11 @@ void zero3_move(const struct terms *t, struct formula *f)
                          second[i] * (t->secondary_ranks - 1) * t->p * secondary_elements(t, bucket));
         if (bucket->frozen)
             continue;
-        formula_send(&f->step, bucket_group(t, bucket), OPERATION_REDUCE_SCATTER,
-                     t->micro_steps * scatter_bytes(t, bucket));
+        if (t->config->quantized_gradients)
+            formula_send_hops(t, bucket, f);
+        else
+            formula_send(&f->step, bucket_group(t, bucket), OPERATION_REDUCE_SCATTER,
+                         t->micro_steps * scatter_bytes(t, bucket));
         replica_traffic(t, i, f);
         gradient_traffic(t, i, t->micro_steps, f);
         update_traffic(t, i, f);

@@ -13,9 +13,21 @@ static uint64_t held(const struct train_result *result, enum ledger_kind kind)
     return result->held_bytes[TIER_DEVICE][kind];
 }
 
-static struct train_result run(int stage, int world, enum dtype precision, size_t accumulation)
+// ZeRO++ on the stage: blocks of 8 elements, and as many ranks in a node, of which hpZ makes use.
+struct zeropp {
+    bool weights, gradients;
+    int node_ranks, secondary_ranks;
+};
+
+static struct train_result run_with(int stage, int world, enum dtype precision, size_t accumulation,
+                                    struct zeropp zeropp)
 {
     struct config config = {
+        .quantized_weights = zeropp.weights,
+        .quantized_gradients = zeropp.gradients,
+        .quantization_block = zeropp.weights || zeropp.gradients ? 8 : 0,
+        .node_ranks = zeropp.node_ranks,
+        .secondary_ranks = zeropp.secondary_ranks,
         .train_batch = accumulation * (size_t)world,
         .micro_batch = 1,
         .accumulation = accumulation,
@@ -41,18 +53,33 @@ static struct train_result run(int stage, int world, enum dtype precision, size_
     return result;
 }
 
+static struct train_result run(int stage, int world, enum dtype precision, size_t accumulation)
+{
+    return run_with(stage, world, precision, accumulation, (struct zeropp){0});
+}
+
 // Elements of the model's parameters: trained, and with the frozen ones; those of the parameters that two layers use.
 static uint64_t trained, all, tied;
+
+// Blocks of 8 elements of the parameters: of trained ones, and of all that two passes gather.
+static uint64_t trained_blocks, gathered_blocks;
+
+// Bytes of the codes of trained parameters, two in a byte.
+static uint64_t trained_packed;
 
 static void count(void)
 {
     const struct model *model;
     cr_assert_eq(model_find("linear-exact", &model), ERR_NONE);
-    trained = all = tied = 0;
+    trained = all = tied = trained_blocks = gathered_blocks = trained_packed = 0;
     for (int i = 0; i < model->param_count; i++) {
         all += model->params[i].count;
         trained += model->params[i].frozen ? 0 : model->params[i].count;
         tied += model->params[i].layer_count > 1 ? model->params[i].count : 0;
+        uint64_t blocks = (model->params[i].count + 7) / 8;
+        trained_blocks += model->params[i].frozen ? 0 : blocks;
+        trained_packed += model->params[i].frozen ? 0 : (model->params[i].count + 1) / 2;
+        gathered_blocks += model->params[i].layer_count > 1 ? 2 * blocks : blocks;
     }
     cr_assert_gt(tied, 0);
     cr_assert_gt(all, trained);
@@ -109,6 +136,39 @@ Test(formula, traffic_is_that_of_section_7, .init = count)
         cr_assert_eq(zero3.moved_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER], trained * turn);
         cr_assert_eq(zero3.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER], 2 * (all + tied) * turn + loss + norm);
     }
+}
+
+// ZeRO++, section 1, over 4 ranks in 2 nodes and all ranks together. Across nodes, with elements of 16 bits: a gather
+// of codes is half as long as ZeRO-3's; backward's stays in the node; and of a gradient every node sends a quarter of
+// an element where every rank sent one to each node. Together 0.5 + 0 + 0.25 for 3. And scales, 4 bytes a block.
+Test(formula, traffic_is_that_of_zeropp, .init = count)
+{
+    enum { N = 4, NODES = 2, LOCALS = 2, STEPS = 2, SCALE = 4 };
+    uint64_t uses = all + tied;
+    uint64_t other =
+        STEPS * N * (N - 1) * (sizeof(struct train_report_of_rank) + sizeof(uint32_t) + sizeof(struct norm_sum));
+    struct train_result plain = run(3, N, DTYPE_BF16, 1),
+                        qwz = run_with(3, N, DTYPE_BF16, 1, (struct zeropp){.weights = true}),
+                        qgz = run_with(3, N, DTYPE_BF16, 1, (struct zeropp){.gradients = true, .node_ranks = LOCALS}),
+                        one = run_with(3, N, DTYPE_BF16, 1, (struct zeropp){.gradients = true, .node_ranks = 1}),
+                        both = run_with(3, N, DTYPE_BF16, 1, (struct zeropp){true, true, LOCALS, LOCALS});
+    uint64_t gather = STEPS * (N - 1) * (uses + SCALE * gathered_blocks);
+    cr_expect_eq(plain.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER], 2 * 2 * STEPS * (N - 1) * uses + other);
+    cr_expect_eq(qwz.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER], 2 * gather + other);
+    cr_expect_eq(qwz.moved_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER],
+                 plain.moved_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER]);
+    uint64_t within = NODES * (LOCALS - 1) * 2 * STEPS * uses;
+    cr_expect_eq(both.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER], gather + within + other);
+    // Every rank of a node sends the other one half of the gradient, and half of that to the other node.
+    uint64_t packed = trained_packed + SCALE * trained_blocks;
+    cr_expect_eq(qgz.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_TO_ALL],
+                 STEPS * (NODES * (LOCALS - 1) + (NODES - 1)) * packed);
+    cr_expect_eq(both.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_TO_ALL],
+                 qgz.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_TO_ALL]);
+    cr_expect_eq(one.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_TO_ALL], STEPS * (N - 1) * packed);
+    cr_expect_eq(qgz.moved_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER], 0);
+    cr_expect_eq(qgz.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER],
+                 plain.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER]);
 }
 
 // Accumulation: stages 0 and 1 reduce once a step, stages 2 and 3 once a micro-step.

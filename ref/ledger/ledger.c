@@ -43,10 +43,12 @@ const char *ledger_operation_name(enum ledger_operation operation)
 
 const char *ledger_group_name(enum ledger_group group)
 {
-    static const char *const names[GROUP_COUNT] = {
-        [GROUP_WORLD] = "world",         [GROUP_SHARD] = "shard",       [GROUP_REPLICATE] = "replicate",
-        [GROUP_SECONDARY] = "secondary", [GROUP_EXPERT] = "expert",     [GROUP_EXPERT_DATA] = "expert_data",
-        [GROUP_TENSOR] = "tensor",       [GROUP_PIPELINE] = "pipeline", [GROUP_MODEL] = "model"};
+    static const char *const names[GROUP_COUNT] = {[GROUP_WORLD] = "world",         [GROUP_SHARD] = "shard",
+                                                   [GROUP_REPLICATE] = "replicate", [GROUP_NODE] = "node",
+                                                   [GROUP_NODES] = "nodes",         [GROUP_SECONDARY] = "secondary",
+                                                   [GROUP_EXPERT] = "expert",       [GROUP_EXPERT_DATA] = "expert_data",
+                                                   [GROUP_TENSOR] = "tensor",       [GROUP_PIPELINE] = "pipeline",
+                                                   [GROUP_MODEL] = "model"};
     return names[group];
 }
 

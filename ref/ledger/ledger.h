@@ -43,6 +43,8 @@ enum ledger_group {
     GROUP_SHARD,        // that partition states together, where these are not all ranks
     GROUP_REPLICATE,    // with the same shard of everything
     GROUP_SECONDARY,    // that hold hpZ's second copy of the parameters together
+    GROUP_NODE,         // of one node, in the first hop of qgZ
+    GROUP_NODES,        // with the same place in every node, in its second hop
     GROUP_EXPERT,       // that hold all experts together
     GROUP_EXPERT_DATA,  // that partition the states of the same experts
     GROUP_TENSOR,       // that cut each layer

@@ -33,7 +33,8 @@ struct gpt_shape {
     size_t tile_count;  // parts of each block's MLP; a divisor of 4 x width
     size_t
         product_blocks;  // blocks of heads, of the MLP's hidden channels and of the vocabulary; 1: products are whole
-    struct lora lora;    // adapters of a block's modules: attn.c_attn, attn.c_proj, mlp.c_fc, mlp.c_proj
+    size_t sequence_parallel;  // 1: as many blocks of each sequence's positions, too; 0: there are none
+    struct lora lora;          // adapters of a block's modules: attn.c_attn, attn.c_proj, mlp.c_fc, mlp.c_proj
     struct gpt_experts experts;
 };
 
@@ -55,6 +56,10 @@ struct gpt_shape {
 // heads, hidden channels and vocabulary are sums over blocks, folded as a balanced binary tree. So a rank of tensor
 // parallelism that has some of the blocks computes what one rank alone would, bit by bit (part.h). Parameters and
 // initial values are the same for any number of blocks; the last bits of products are not.
+//
+// With sequence parallelism a part has the rows of its blocks of positions alone between the products that are cut
+// (gpt_sequence.c), and sums over these rows, the gradients of layer norms and of the biases of c_proj, are balanced
+// trees over blocks as well, on one rank as on several. All else has the bits of the model without it.
 //
 // With adapters all parameters but these are frozen, and keep their initial values. A tile is no module that an adapter
 // could belong to: ERR_USAGE for both.

@@ -12,8 +12,12 @@
 
 static struct attention_shape attention_of(const struct gpt_pass *pass)
 {
-    return (struct attention_shape){pass->run->sequence_count, pass->shape->sequence_length, pass->heads_width,
-                                    pass->heads_width / (pass->width / pass->shape->head_count), pass->dtype};
+    return (struct attention_shape){pass->run->sequence_count,
+                                    pass->shape->sequence_length,
+                                    pass->heads_width,
+                                    pass->heads_width / (pass->width / pass->shape->head_count),
+                                    pass->dtype,
+                                    0};
 }
 
 // The index of an MLP parameter in the layer's list.
@@ -31,7 +35,7 @@ static float *block_output(const struct gpt_pass *pass)
 
 static void attention_activations(const struct gpt_pass *pass)
 {
-    size_t rows = pass->rows, width = pass->width, heads_width = pass->heads_width;
+    size_t rows = pass->stream_rows, width = pass->width, heads_width = pass->heads_width;
     const struct gpt_layout *at = &pass->at;
     float *memory = pass->memory, *kept = pass->kept, *input = kept + at->input, *qkv = kept + at->qkv;
     float *attention = kept + at->attention, *middle = kept + at->middle, *normed = memory + at->narrow;
@@ -39,7 +43,7 @@ static void attention_activations(const struct gpt_pass *pass)
 
     layernorm_stats(rows, width, input, kept + at->stats_1);
     pass_norm(pass, LN_1_WEIGHT, input, kept + at->stats_1, normed);
-    bias_rows(rows, 3 * heads_width, pass->dtype, pass->weights[QKV_BIAS], qkv);
+    bias_rows(pass->rows, 3 * heads_width, pass->dtype, pass->weights[QKV_BIAS], qkv);
     pass_multiply(pass, QKV_WEIGHT, normed, width,
                   (struct gpt_result){.data = qkv, .width = 3 * heads_width, .add = true, .is_operand = true});
     pass_adapt(pass, MODULE_QKV, normed, width,
@@ -64,7 +68,7 @@ static void attention_gradients(const struct gpt_pass *pass)
     pass_norm_back(pass, LN_2_WEIGHT, kept + at->middle, kept + at->stats_2, memory + at->normed_gradient);
     const void *stream = pass_stream_gradient(pass);
     pass_weight_gradient(pass, PROJ_WEIGHT, kept + at->attention, heads_width, stream, width);
-    pass_bias_gradient(pass, PROJ_BIAS, stream, width);
+    pass_stream_bias_gradient(pass, PROJ_BIAS, stream);
     pass_multiply_back(pass, PROJ_WEIGHT, stream, width,
                        (struct gpt_result){.data = wide_1, .width = heads_width, .is_operand = true});
     pass_adapt_back(pass, MODULE_PROJ, stream, width,
@@ -95,7 +99,7 @@ static void tile_output(const struct gpt_pass *pass)
     float *hidden = pass->memory + pass->at.wide_1, *out = block_output(pass);
     gelu_forward(pass->rows, pass->tile_width, pass->fc, pass->dtype, pass->weights[mlp_index(pass, FC_BIAS)], hidden);
     if (pass->layer.tile == 0)
-        bias_add(pass->rows, pass->width, pass->kept + pass->at.middle, pass->dtype,
+        bias_add(pass->stream_rows, pass->width, pass->kept + pass->at.middle, pass->dtype,
                  pass->weights[mlp_index(pass, OUT_BIAS)], out);
     pass_multiply(pass, mlp_index(pass, OUT_WEIGHT), hidden, pass->tile_width,
                   (struct gpt_result){.data = out, .width = pass->width, .add = true});
@@ -123,7 +127,7 @@ static void tile_gradients(const struct gpt_pass *pass)
     pass_adapt_gradients(pass, MODULE_OUT, hidden, tile_width, stream, width);
     pass_weight_gradient(pass, out_weight, hidden, tile_width, stream, width);
     if (pass->layer.tile == 0)
-        pass_bias_gradient(pass, mlp_index(pass, OUT_BIAS), stream, width);
+        pass_stream_bias_gradient(pass, mlp_index(pass, OUT_BIAS), stream);
     pass_weight_gradient(pass, fc_weight, pass->normed, width, gradient, tile_width);
     pass_bias_gradient(pass, mlp_index(pass, FC_BIAS), gradient, tile_width);
     pass_multiply_back(pass, fc_weight, gradient, tile_width,
@@ -157,7 +161,8 @@ int gpt_block_forward(const struct gpt_pass *pass)
 int gpt_block_backward(const struct gpt_pass *pass)
 {
     const struct gpt_layout *at = &pass->at;
-    if (pass->layer.attention && pass->layer.mlp)
+    // Recomputation has left it there.
+    if (pass->layer.attention && pass->layer.mlp && !pass->run->checkpointing)
         pass_norm(pass, LN_2_WEIGHT, pass->kept + at->middle, pass->kept + at->stats_2, pass->normed);
     if (pass->shape->experts.count > 0)
         TRY(gpt_experts_gradients(pass));

@@ -67,18 +67,25 @@ static float *partial(const struct gpt_pass *pass, size_t level)
     return pass->memory + pass->at.partials + level * pass->at.partial;
 }
 
-// Leaves the sum of a subtree in the level's partial sum; higher levels are scratch.
-static void sum_subtree(const struct gpt_pass *pass, const struct gpt_blocks *blocks, size_t out_width, size_t first,
-                        size_t count, size_t level)
+// A subtree over blocks: its leaves have row_count rows of out_width floats.
+struct subtree {
+    const struct gpt_blocks *blocks;
+    size_t row_count, out_width, first, count;
+};
+
+// Leaves the sum in the level's partial sum; higher levels are scratch.
+static void sum_subtree(const struct gpt_pass *pass, struct subtree tree, size_t level)
 {
     float *sum = partial(pass, level), *other = partial(pass, level + 1);
-    if (count == 1) {
-        blocks->make(pass, blocks, first, (struct gpt_result){.data = sum, .width = out_width});
+    if (tree.count == 1) {
+        tree.blocks->make(pass, tree.blocks, tree.first, (struct gpt_result){.data = sum, .width = tree.out_width});
         return;
     }
-    sum_subtree(pass, blocks, out_width, first, count / 2, level);
-    sum_subtree(pass, blocks, out_width, first + count / 2, count / 2, level + 1);
-    for (size_t i = 0; i < pass->rows * out_width; i++)
+    tree.count /= 2;
+    sum_subtree(pass, tree, level);
+    tree.first += tree.count;
+    sum_subtree(pass, tree, level + 1);
+    for (size_t i = 0; i < tree.row_count * tree.out_width; i++)
         sum[i] += other[i];
 }
 
@@ -110,27 +117,36 @@ static int exchange(const struct gpt_pass *pass, float *sum, size_t total)
     return comm_all_gather(comm, slices, sum, counts, offsets, DTYPE_FP32);
 }
 
-float *pass_sum_parts(const struct gpt_pass *pass, size_t out_width)
+int pass_alone(const struct gpt_pass *pass)
+{
+    return err_set(ERR_INTERNAL, "a part of %s runs without the others", pass->run->model->name);
+}
+
+float *pass_sum_parts(const struct gpt_pass *pass, size_t count)
 {
     struct model_run *run = pass->run;
     float *sum = partial(pass, 0);
     if (pass->parts > 1 && run->code == ERR_NONE)
-        run->code = run->tensor_comm ? exchange(pass, sum, pass->rows * out_width)
-                                     : err_set(ERR_INTERNAL, "a part of %s runs without the others", run->model->name);
+        run->code = run->tensor_comm ? exchange(pass, sum, count) : pass_alone(pass);
     return sum;
+}
+
+void pass_sum_own(const struct gpt_pass *pass, const struct gpt_blocks *blocks, size_t row_count, size_t out_width)
+{
+    assert(row_count * out_width <= pass->at.partial);
+    sum_subtree(pass, (struct subtree){blocks, row_count, out_width, 0, pass->blocks}, 0);
 }
 
 float *pass_sum_blocks(const struct gpt_pass *pass, const struct gpt_blocks *blocks, size_t out_width)
 {
-    assert(pass->rows * out_width <= pass->at.partial);
-    sum_subtree(pass, blocks, out_width, 0, pass->blocks, 0);
-    return pass_sum_parts(pass, out_width);
+    pass_sum_own(pass, blocks, pass->rows, out_width);
+    return blocks->is_stream ? pass_scatter_parts(pass, out_width) : pass_sum_parts(pass, pass->rows * out_width);
 }
 
 void pass_sum_into(const struct gpt_pass *pass, const struct gpt_blocks *blocks, struct gpt_result out)
 {
     assert(!out.stride && !(out.is_operand && out.add));
-    size_t count = pass->rows * out.width;
+    size_t count = (blocks->is_stream ? pass->stream_rows : pass->rows) * out.width;
     const float *sum = pass_sum_blocks(pass, blocks, out.width);
     float *to = out.data;
     if (out.is_operand)
@@ -164,7 +180,7 @@ static void multiply_blocks(const struct gpt_pass *pass, int index, const void *
                             struct gpt_result out)
 {
     if (!has_columns_cut(pass, index)) {
-        pass_sum_into(pass, &(struct gpt_blocks){make_rows_product, index, in, in_width, 1}, out);
+        pass_sum_into(pass, &(struct gpt_blocks){make_rows_product, index, in, in_width, 1, true}, out);
         return;
     }
     size_t n = out.width / (runs_of(pass, index) * pass->blocks);
@@ -178,7 +194,8 @@ static void multiply_back_blocks(const struct gpt_pass *pass, int index, const v
                                  struct gpt_result in_gradient)
 {
     if (has_columns_cut(pass, index)) {
-        const struct gpt_blocks blocks = {make_columns_back, index, out_gradient, out_width, runs_of(pass, index)};
+        const struct gpt_blocks blocks = {make_columns_back,    index, out_gradient, out_width,
+                                          runs_of(pass, index), true};
         pass_sum_into(pass, &blocks, in_gradient);
         return;
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The passes of a GPT whose products are over blocks (gpt.h, product_blocks): gpt_cut.c has the products of its layers
-// (gpt_pass.h) and their sums, gpt_cut_ends.c the embedding and the head over blocks of the vocabulary.
+// (gpt_pass.h) and their sums, gpt_cut_ends.c the embedding and the head over blocks of the vocabulary, gpt_sequence.c
+// the stream's rows over blocks of positions.
 #ifndef ZG_GPT_CUT_H
 #define ZG_GPT_CUT_H
 
@@ -9,24 +10,48 @@
 // True if the model has blocks.
 bool pass_is_cut(const struct gpt_pass *pass);
 
-// A sum over blocks of products with rows of out_width floats: make overwrites out with this rank's block-th term. The
-// other fields are make's.
+// A sum over blocks of rows of out_width floats: make overwrites out with this rank's block-th term. The other fields
+// are make's.
 struct gpt_blocks {
     void (*make)(const struct gpt_pass *pass, const struct gpt_blocks *blocks, size_t block, struct gpt_result out);
     int index;
     const void *in;
-    size_t width;  // of in, all blocks of this rank
-    size_t runs;   // of columns that a block has of in, as far apart as its columns in all blocks; 3 for QKV
+    size_t width;    // of in, all blocks of this rank
+    size_t runs;     // of columns that a block has of in, as far apart as its columns in all blocks; 3 for QKV
+    bool is_stream;  // the sum is of the stream's rows, of which this rank may have some (gpt_pass.h)
 };
 
-// Returns the sum over all blocks of all ranks. It lies in scratch memory, valid until the next sum.
+// Returns the sum over all blocks of all ranks, of the pass's rows or of the stream's. It lies in scratch memory, valid
+// until the next sum.
 float *pass_sum_blocks(const struct gpt_pass *pass, const struct gpt_blocks *blocks, size_t out_width);
 
 // The same, written to out or added to it.
 void pass_sum_into(const struct gpt_pass *pass, const struct gpt_blocks *blocks, struct gpt_result out);
 
-// The same for this rank's partial sum, which is in that memory: [rows][out_width] floats at at.partials.
-float *pass_sum_parts(const struct gpt_pass *pass, size_t out_width);
+// Leaves the sum over this rank's blocks, of row_count rows, at at.partials.
+void pass_sum_own(const struct gpt_pass *pass, const struct gpt_blocks *blocks, size_t row_count, size_t out_width);
+
+// Returns the sum over ranks of these partial sums of `count` floats at at.partials.
+float *pass_sum_parts(const struct gpt_pass *pass, size_t count);
+
+// The same of rows of `width` floats, and of it the stream's rows.
+float *pass_scatter_parts(const struct gpt_pass *pass, size_t width);
+
+// Fails the run: this part would meet others that it has not.
+int pass_alone(const struct gpt_pass *pass);
+
+// All rows of what `own` has of the stream's rows, `width` channels each: gathered to `all`, or `own` itself where the
+// stream has all rows in the order of tokens. pass_own_rows is the way back, to at.partials, without an exchange.
+const void *pass_all_rows(const struct gpt_pass *pass, const void *own, float *all);
+const void *pass_own_rows(const struct gpt_pass *pass, const void *all, size_t width);
+
+// The row of the micro-batch that the stream's row r is.
+size_t pass_token_row(const struct gpt_pass *pass, size_t r);
+
+// With sequence parallelism: a layer norm's backward and a bias's gradient (gpt_pass.h), from the stream's own rows.
+void pass_norm_back_blocks(const struct gpt_pass *pass, int index, const float *in, const float *stats,
+                           const float *out_gradient);
+void pass_bias_gradient_blocks(const struct gpt_pass *pass, int index, const void *stream);
 
 // target = left^T right, both with the pass's rows, block by block: left's columns in row_blocks, right's in
 // column_blocks.

@@ -42,9 +42,9 @@ void gpt_cut_embedding_forward(const struct gpt_pass *pass, const struct token_r
         for (size_t i = 0; i < width; i++)
             sum[r * width + i] += 0.0f;
     }
-    sum = pass_sum_parts(pass, width);
-    for (size_t r = 0; r < pass->rows; r++) {
-        size_t position = r % rows->length;
+    sum = pass_scatter_parts(pass, width);
+    for (size_t r = 0; r < pass->stream_rows; r++) {
+        size_t position = pass_token_row(pass, r) % rows->length;
         dtype_widen(pass->dtype, (const char *)pass->weights[POSITION_WEIGHT] + position * width * bytes,
                     out + r * width, width);
         for (size_t i = 0; i < width; i++)
@@ -106,7 +106,7 @@ static void gather(const struct gpt_pass *pass, const float *own, float *all, si
         memcpy(all, own, count * sizeof *own);
     else if (run->code == ERR_NONE)
         run->code = run->tensor_comm ? comm_all_gather_equal(run->tensor_comm, own, all, count * sizeof *own)
-                                     : err_set(ERR_INTERNAL, "a part of %s runs without the others", run->model->name);
+                                     : pass_alone(pass);
 }
 
 static void gather_largest(const struct gpt_pass *pass, float *stats)
@@ -200,7 +200,7 @@ void gpt_cut_head_backward(const struct gpt_pass *pass, const struct token_rows 
                          (struct gpt_result){.data = target + row * width, .width = width});
         pass_hand_over(pass, HEAD_TOKEN_WEIGHT, target);
     }
-    const struct gpt_blocks blocks = {make_normed_gradient, HEAD_TOKEN_WEIGHT, logits, pass->vocabulary, 1};
+    const struct gpt_blocks blocks = {make_normed_gradient, HEAD_TOKEN_WEIGHT, logits, pass->vocabulary, 1, true};
     const float *sum = pass_sum_blocks(pass, &blocks, width);
-    memcpy(normed_gradient, sum, pass->rows * width * sizeof *sum);
+    memcpy(normed_gradient, sum, pass->stream_rows * width * sizeof *sum);
 }

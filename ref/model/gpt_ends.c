@@ -40,7 +40,7 @@ int gpt_embedding_forward(const struct gpt_pass *pass, const struct model_batch 
 // element by element.
 int gpt_embedding_backward(const struct gpt_pass *pass, const struct model_batch *batch)
 {
-    const float *in = pass->memory + pass->at.gradient;
+    const float *in = pass_all_rows(pass, pass->memory + pass->at.gradient, pass->memory + pass->at.all_rows);
     struct token_rows rows = rows_of(pass, batch);
     for (int index = TOKEN_WEIGHT; index <= POSITION_WEIGHT; index++) {
         if (!pass_wants(pass, index))
@@ -55,7 +55,7 @@ int gpt_embedding_backward(const struct gpt_pass *pass, const struct model_batch
             position_backward(&rows, pass->width, in, target);
         pass_hand_over(pass, index, target);
     }
-    return ERR_NONE;
+    return pass->run->code;
 }
 
 // The logits and the statistics of their rows, in wide_2, are kept for the head's backward, which comes next.
@@ -65,7 +65,7 @@ void gpt_head_forward(const struct gpt_pass *pass, const struct model_batch *bat
     float *memory = pass->memory, *logits = memory + pass->at.logits, *normed = memory + pass->at.narrow;
     float *input = memory + pass->at.output, *stats = memory + pass->at.output_stats;
     struct token_rows tokens = rows_of(pass, batch);
-    layernorm_stats(rows, width, input, stats);
+    layernorm_stats(pass->stream_rows, width, input, stats);
     pass_norm(pass, 0, input, stats, normed);
     if (pass_is_cut(pass)) {
         gpt_cut_head_forward(pass, &tokens, normed);
@@ -110,7 +110,7 @@ int gpt_head_backward(const struct gpt_pass *pass, const struct model_batch *bat
     } else {
         logits_backward(pass, &tokens, loss_scale);
     }
-    TRY(bytes_zero(memory + pass->at.gradient, rows * width * sizeof *memory));
+    TRY(bytes_zero(memory + pass->at.gradient, pass->stream_rows * width * sizeof *memory));
     pass_norm_back(pass, 0, input, stats, normed);
     return ERR_NONE;
 }

@@ -12,6 +12,7 @@
 //
 // Tensor parallelism cuts every expert as it cuts an MLP: its ranks route the same tokens alike, and sum the partial
 // products of their blocks of an expert's hidden channels (gpt_cut.c).
+#include "ref/model/gpt_cut.h"
 #include "ref/model/gpt_pass.h"
 #include "ref/model/gpt_route.h"
 
@@ -101,7 +102,8 @@ struct expert_rows {
 static struct expert_rows rows_of(const struct gpt_pass *pass, int expert, int source)
 {
     struct expert_rows rows = {.pass = *pass, .source = source};
-    rows.pass.rows = slot_count(pass);
+    rows.pass.rows = rows.pass.stream_rows = slot_count(pass);
+    rows.pass.sequence_parallel = false;
     rows.first_row = ((size_t)source * gpt_experts_held(pass->run->model) + (size_t)expert) * rows.pass.rows;
     rows.fc_weight = ROUTER_WEIGHT + 1 + expert * EXPERT_PARAMS;
     return rows;
@@ -164,12 +166,13 @@ void gpt_experts_output(const struct gpt_pass *pass, float *out)
     const struct gpt_routes routes = routes_of(pass);
     const float *answers = pass->kept + pass->at.answers;
     size_t width = pass->width;
-    memcpy(out, pass->kept + pass->at.middle, pass->rows * width * sizeof *out);
-    for (size_t i = 0; i < routes.rows * routes.top; i++) {
+    memcpy(out, pass->kept + pass->at.middle, pass->stream_rows * width * sizeof *out);
+    for (size_t k = 0; k < pass->stream_rows * routes.top; k++) {
+        size_t i = pass_token_row(pass, k / routes.top) * routes.top + k % routes.top;
         if (routes.slots[i] < 0)
             continue;
         const float *from = answers + (size_t)routes.slots[i] * width;
-        float *to = out + i / routes.top * width;
+        float *to = out + k / routes.top * width;
         for (size_t j = 0; j < width; j++)
             to[j] += routes.gates[i] * from[j];
     }
@@ -179,7 +182,8 @@ void gpt_experts_output(const struct gpt_pass *pass, float *out)
 static void send_gradients(const struct gpt_pass *pass, float *sent)
 {
     const struct gpt_routes routes = routes_of(pass);
-    const float *stream = pass->memory + pass->at.gradient, *answers = pass->kept + pass->at.answers;
+    const float *stream = pass_all_rows(pass, pass->memory + pass->at.gradient, pass->memory + pass->at.all_rows);
+    const float *answers = pass->kept + pass->at.answers;
     float *gate_gradients = pass->memory + pass->at.gate_gradients;
     size_t width = pass->width;
     memset(sent, 0, slots_width(pass) * sizeof *sent);
@@ -266,6 +270,9 @@ static void receive_gradients(const struct gpt_pass *pass, const float *returned
     pass_weight_gradient(pass, ROUTER_WEIGHT, pass->normed, width, logit_gradients, routes.expert_count);
     pass_multiply_back(pass, ROUTER_WEIGHT, logit_gradients, routes.expert_count,
                        (struct gpt_result){.data = normed_gradient, .width = width, .add = true});
+    const float *own = pass_own_rows(pass, normed_gradient, width);
+    if (own != normed_gradient)
+        memcpy(normed_gradient, own, pass->stream_rows * width * sizeof *own);
 }
 
 int gpt_experts_gradients(const struct gpt_pass *pass)

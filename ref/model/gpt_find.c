@@ -29,11 +29,16 @@ static const struct {
     const char *name;
     size_t at;
 } keys[] = {
-    {"layers", offsetof(struct gpt_shape, block_count)},    {"width", offsetof(struct gpt_shape, width)},
-    {"heads", offsetof(struct gpt_shape, head_count)},      {"length", offsetof(struct gpt_shape, sequence_length)},
-    {"vocabulary", offsetof(struct gpt_shape, vocabulary)}, {"tiles", offsetof(struct gpt_shape, tile_count)},
-    {"blocks", offsetof(struct gpt_shape, product_blocks)}, {"experts", offsetof(struct gpt_shape, experts.count)},
+    {"layers", offsetof(struct gpt_shape, block_count)},
+    {"width", offsetof(struct gpt_shape, width)},
+    {"heads", offsetof(struct gpt_shape, head_count)},
+    {"length", offsetof(struct gpt_shape, sequence_length)},
+    {"vocabulary", offsetof(struct gpt_shape, vocabulary)},
+    {"tiles", offsetof(struct gpt_shape, tile_count)},
+    {"blocks", offsetof(struct gpt_shape, product_blocks)},
+    {"experts", offsetof(struct gpt_shape, experts.count)},
     {"top", offsetof(struct gpt_shape, experts.top)},
+    {"sequence_parallel", offsetof(struct gpt_shape, sequence_parallel)},
 };
 enum { KEY_COUNT = sizeof keys / sizeof *keys };
 
@@ -123,10 +128,11 @@ static int parse_key(const char *name, const char *text, size_t length, unsigned
         memcpy((char *)shape + keys[i].at, &(size_t){value}, sizeof(size_t));
         return ERR_NONE;
     }
-    return err_set(ERR_USAGE,
-                   "model %s: unknown key '%.*s', expected KEY=NUMBER,... with keys of layers, width, heads, "
-                   "length, vocabulary, tiles, blocks, experts, top, capacity, aux_loss, rank, alpha, targets",
-                   name, (int)key_length, text);
+    return err_set(
+        ERR_USAGE,
+        "model %s: unknown key '%.*s', expected KEY=NUMBER,... with keys of layers, width, heads, "
+        "length, vocabulary, tiles, blocks, sequence_parallel, experts, top, capacity, aux_loss, rank, alpha, targets",
+        name, (int)key_length, text);
 }
 
 static int parse(const char *name, struct gpt_shape *shape)

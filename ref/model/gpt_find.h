@@ -13,8 +13,8 @@ const char *gpt_name(int index);
 bool gpt_is_name(const char *name);
 
 // Finds the model of such a name. KEY=VALUE,... may follow a colon; the keys are layers, width, heads, length,
-// vocabulary, tiles, those of experts (experts, top, capacity, aux_loss) and those of adapters (lora.h). ERR_USAGE
-// names the wrong key and the expected form.
+// vocabulary, tiles, blocks, sequence_parallel, those of experts (experts, top, capacity, aux_loss) and those of
+// adapters (lora.h). ERR_USAGE names the wrong key and the expected form.
 int gpt_find(const char *name, const struct model **out);
 
 // GPTs of growing size, from 0.4 million to 2 billion parameters, each at most 1.5 times its predecessor, with

@@ -172,11 +172,13 @@ Test(gpt_find, adapters_bring_no_other_key_and_no_invisible_character)
     };
     const struct model *model;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        cr_expect_eq(model_find_changed(cases[i].name, 1, cases[i].lora, &model), ERR_USAGE, "%s", cases[i].lora);
+        cr_expect_eq(model_find_changed(cases[i].name, &(struct model_changes){.lora = cases[i].lora}, &model),
+                     ERR_USAGE, "%s", cases[i].lora);
         cr_expect(strstr(err_message(), cases[i].message), "%s: %s", cases[i].lora, err_message());
     }
-    cr_expect_eq(model_find_changed("gpt-tiny:layers=2", 1, "alpha=4,rank=2", &model), ERR_NONE, "%s", err_message());
-    cr_expect_eq(model, find("gpt-tiny:layers=2,alpha=4,rank=2"));
+    const struct model_changes changes = {1, true, "alpha=4,rank=2"};
+    cr_expect_eq(model_find_changed("gpt-tiny:blocks=2", &changes, &model), ERR_NONE, "%s", err_message());
+    cr_expect_eq(model, find("gpt-tiny:blocks=2,sequence_parallel=1,alpha=4,rank=2"));
 }
 
 Test(gpt_find, the_family_grows_in_steps_to_two_billion_parameters)

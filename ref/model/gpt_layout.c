@@ -36,17 +36,17 @@ static struct attention_shape attention_of(const struct gpt_shape *shape, const 
 
 // The activations that are kept of one block.
 static void layout_block(struct gpt_layout *l, const struct gpt_shape *shape, const struct gpt_widths *own,
-                         size_t sequence_count, bool checkpointing)
+                         size_t sequence_count, size_t stream_rows, bool checkpointing)
 {
     size_t rows = sequence_count * shape->sequence_length, width = shape->width;
     const struct attention_shape attention = attention_of(shape, own, sequence_count);
-    l->input = take(l, rows * width);
-    l->stats_1 = take(l, rows * 2);
+    l->input = take(l, stream_rows * width);
+    l->stats_1 = take(l, stream_rows * 2);
     l->qkv = take(l, rows * 3 * own->heads_width);
     l->attention = take(l, rows * own->heads_width);
     l->attention_stats = take(l, attention_stats_count(&attention));
-    l->middle = take(l, rows * width);
-    l->stats_2 = take(l, rows * 2);
+    l->middle = take(l, stream_rows * width);
+    l->stats_2 = take(l, stream_rows * 2);
     size_t slots = shape->experts.count * gpt_expert_slots(shape, rows);
     l->fc = take(l, (slots > 0 ? slots : rows) * own->tile_width);
     l->probabilities = take(l, rows * shape->experts.count);
@@ -75,14 +75,16 @@ static void layout_experts(struct gpt_layout *l, const struct gpt_shape *shape, 
 }
 
 // A partial sum for each level of the tree over this rank's blocks.
-static void layout_sums(struct gpt_layout *l, const struct gpt_widths *own, size_t rows, size_t width)
+static void layout_sums(struct gpt_layout *l, const struct gpt_shape *shape, const struct gpt_widths *own, size_t rows)
 {
+    size_t width = larger(shape->width, shape->lora.rank);
     size_t levels = 1;
     l->partial = rows * width;
     while ((size_t)1 << (levels - 1) < own->blocks)
         levels++;
     l->partials = take(l, levels * rows * width);
-    l->slices = take(l, own->parts > 1 ? rows * width + own->parts : 0);
+    l->slices = take(l, own->parts > 1 || shape->sequence_parallel ? rows * width + own->parts : 0);
+    l->all_rows = take(l, shape->sequence_parallel ? rows * shape->width : 0);
     l->vocabulary_rows = take(l, 2 * rows * (1 + own->parts));
 }
 
@@ -91,6 +93,7 @@ struct gpt_layout gpt_layout_of(const struct model *model, size_t sequence_count
     const struct gpt_shape *shape = model->shape;
     size_t rows = sequence_count * shape->sequence_length, width = shape->width;
     const struct gpt_widths own = gpt_widths_of(model);
+    size_t stream_rows = gpt_stream_rows(model, sequence_count);
     size_t tile_width = own.tile_width, qkv_width = 3 * own.heads_width;
     size_t largest_param = 0, largest_layer = 0;
     for (int i = 0; i < model->param_count; i++)
@@ -99,17 +102,18 @@ struct gpt_layout gpt_layout_of(const struct model *model, size_t sequence_count
         largest_layer = larger(largest_layer, layer_elements(model, i));
 
     struct gpt_layout l = {0};
-    layout_block(&l, shape, &own, sequence_count, checkpointing);
+    layout_block(&l, shape, &own, sequence_count, stream_rows, checkpointing);
     if (!checkpointing) {
         l.block = l.total;
         l.total *= gpt_block_count(model);
-        l.output = take(&l, rows * width);
+        l.output = take(&l, stream_rows * width);
     } else {
         l.output = l.input;
     }
-    l.output_stats = take(&l, rows * 2);
-    l.gradient = take(&l, rows * width);
-    l.wide_1 = take(&l, rows * larger(tile_width, width));
+    l.output_stats = take(&l, stream_rows * 2);
+    l.gradient = take(&l, stream_rows * width);
+    // With experts the gradient of the MLP's input has all rows, before the stream's are taken.
+    l.wide_1 = take(&l, larger(rows * tile_width, (shape->experts.count > 0 ? rows : stream_rows) * width));
     l.wide_2 = take(&l, rows * larger(tile_width, qkv_width));
     l.normed_gradient = shape->tile_count == 1 ? l.wide_1 : take(&l, rows * width);
     l.narrow = take(&l, rows * width);
@@ -130,6 +134,6 @@ struct gpt_layout gpt_layout_of(const struct model *model, size_t sequence_count
     if (dtype != DTYPE_FP32)
         l.weights = take(&l, largest_layer);
     if (shape->product_blocks > 1)
-        layout_sums(&l, &own, rows, larger(width, shape->lora.rank));
+        layout_sums(&l, shape, &own, rows);
     return l;
 }

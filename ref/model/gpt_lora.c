@@ -68,12 +68,24 @@ static void compute_u(const struct gpt_pass *pass, const struct adapter *adapter
 {
     struct gpt_result u = low_rank(pass, pass->at.low);
     if (adapter->sums_u) {
-        pass_sum_into(pass, &(struct gpt_blocks){make_u, adapter->a, in, in_width, 1}, u);
+        pass_sum_into(pass, &(struct gpt_blocks){make_u, adapter->a, in, in_width, 1, false}, u);
         return;
     }
     pass_scaled_product(pass, lora_scale(&pass->shape->lora), pass->rows, in_width,
                         (struct matmul_operand){in, in_width, false},
                         (struct matmul_operand){pass->weights[adapter->a], in_width, true}, u);
+}
+
+// out += u op(W), of the stream's rows: with sequence parallelism block by block.
+static void add_to_stream(const struct gpt_pass *pass, size_t low, struct matmul_operand weight, struct gpt_result out)
+{
+    size_t blocks = pass->sequence_parallel ? pass->blocks : 1, rank = pass->shape->lora.rank;
+    size_t rows = pass->stream_rows / blocks;
+    const void *own = pass_own_rows(pass, pass->memory + low, rank);
+    for (size_t block = 0; block < blocks; block++)
+        pass_product(
+            pass, rows, rank, pass_operand(pass, own, block * rows * rank, rank, false), weight,
+            (struct gpt_result){.data = (float *)out.data + block * rows * out.width, .width = out.width, .add = true});
 }
 
 void pass_adapt(const struct gpt_pass *pass, enum gpt_module module, const void *in, size_t in_width,
@@ -85,6 +97,10 @@ void pass_adapt(const struct gpt_pass *pass, enum gpt_module module, const void 
         return;
     compute_u(pass, &adapter, in, in_width);
     out.add = true;
+    if (adapter.sums_u) {
+        add_to_stream(pass, pass->at.low, pass_operand(pass, pass->weights[adapter.a + 1], 0, rank, true), out);
+        return;
+    }
     for (size_t column = 0; column < out.width; column += n)
         pass_product(pass, pass->rows, rank, (struct matmul_operand){pass->memory + pass->at.low, rank, false},
                      pass_operand(pass, pass->weights[adapter.a + 1], column * rank, rank, true),
@@ -109,7 +125,8 @@ static void compute_u_gradient(const struct gpt_pass *pass, const struct adapter
 {
     struct gpt_result du = low_rank(pass, pass->at.low_gradient);
     if (adapter->sums_du) {
-        const struct gpt_blocks blocks = {make_u_gradient, adapter->a + 1, out_gradient, out_width, adapter->runs};
+        const struct gpt_blocks blocks = {make_u_gradient, adapter->a + 1, out_gradient,
+                                          out_width,       adapter->runs,  false};
         pass_sum_into(pass, &blocks, du);
         return;
     }
@@ -127,6 +144,11 @@ void pass_adapt_back(const struct gpt_pass *pass, enum gpt_module module, const 
         return;
     compute_u_gradient(pass, &adapter, out_gradient, out_width);
     in_gradient.add = true;
+    if (adapter.sums_du) {
+        add_to_stream(pass, pass->at.low_gradient,
+                      pass_operand(pass, pass->weights[adapter.a], 0, in_gradient.width, false), in_gradient);
+        return;
+    }
     for (size_t column = 0; column < in_gradient.width; column += n)
         pass_product(pass, pass->rows, rank, (struct matmul_operand){pass->memory + pass->at.low_gradient, rank, false},
                      pass_operand(pass, pass->weights[adapter.a], column, in_gradient.width, false),

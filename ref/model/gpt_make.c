@@ -173,6 +173,7 @@ int gpt_make(const char *name, const struct gpt_shape *shape, struct model **out
                                 .lora = shape->lora.rank > 0 ? &gpt->shape.lora : NULL,
                                 .sequence_length = shape->sequence_length,
                                 .wants_text = true,
+                                .sequence_parallel = shape->sequence_parallel > 0,
                                 .expert_count = (int)shape->experts.count,
                                 .operations = &gpt_operations,
                                 .shape = &gpt->shape};

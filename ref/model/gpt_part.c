@@ -16,6 +16,13 @@ int gpt_check_blocks(const char *name, const struct gpt_shape *shape)
                        "%s cannot have %zu blocks: expected a power of two that divides the %zu heads and the "
                        "vocabulary of %zu",
                        name, blocks, shape->head_count, shape->vocabulary);
+    if (shape->sequence_parallel > 1)
+        return err_set(ERR_USAGE, "%s has sequence_parallel=%zu, expected 1", name, shape->sequence_parallel);
+    if (shape->sequence_parallel && (blocks == 1 || shape->sequence_length % blocks != 0))
+        return err_set(ERR_USAGE,
+                       "%s cannot have sequence parallelism: expected blocks=B, as many as ranks at least, that divide "
+                       "the sequence of %zu tokens",
+                       name, shape->sequence_length);
     if (blocks > 1 && shape->tile_count > 1)
         return err_set(ERR_USAGE, "%s has blocks beside tiles: leave out one of them", name);
     return ERR_NONE;
@@ -34,6 +41,13 @@ struct gpt_widths gpt_widths_of(const struct model *model)
         .tile_width = 4 * shape->width / shape->tile_count / parts,
         .vocabulary = shape->vocabulary / parts,
     };
+}
+
+size_t gpt_stream_rows(const struct model *model, size_t sequence_count)
+{
+    const struct gpt_shape *shape = model->shape;
+    size_t rows = sequence_count * shape->sequence_length;
+    return shape->sequence_parallel ? rows / gpt_widths_of(model).parts : rows;
 }
 
 int gpt_place(const struct model *whole, const struct model_place *place, int *first_layer, int *layer_count)
@@ -117,9 +131,14 @@ static void block_exchange(const struct gpt_shape *shape, size_t rows, bool back
                            struct model_exchange *e)
 {
     size_t experts = shape->experts.count, mlps = experts > 0 ? 0 : 1, adapted[MODULE_COUNT];
+    bool trains_all = backward && shape->lora.rank == 0;
     for (int i = 0; i < MODULE_COUNT; i++)
         adapted[i] = lora_adapts(&shape->lora, gpt_modules[i]);
     e->sums[MODEL_SUM_STREAM] = (struct model_sum){1 + mlps + again, rows * shape->width};
+    // Gathers of both norms' outputs, in backward those that recomputation has not left there, and of two gradients.
+    e->gathers = backward ? 4 + again : 2;
+    e->sums[MODEL_SUM_NORMS] = (struct model_sum){trains_all ? 2 : 0, 2 * shape->width};
+    e->sums[MODEL_SUM_BIASES] = (struct model_sum){trains_all ? 1 + mlps : 0, shape->width};
     e->sums[MODEL_SUM_SLOTS] = (struct model_sum){experts * (1 + again), gpt_expert_slots(shape, rows) * shape->width};
     // Forward and backward sum u of matrices whose rows are cut, and backward du of the others.
     e->sums[MODEL_SUM_ADAPTERS] = (struct model_sum){
@@ -138,6 +157,7 @@ struct model_exchange gpt_exchange(const struct model *model, int layer, size_t 
     struct model_exchange e = {0};
     switch (gpt_layer_of(model, layer).kind) {
     case GPT_EMBEDDING:
+        e.gathers = backward;
         e.sums[MODEL_SUM_STREAM] = (struct model_sum){backward ? 0 : 1, rows * shape->width};
         break;
     case GPT_BLOCK:
@@ -145,8 +165,17 @@ struct model_exchange gpt_exchange(const struct model *model, int layer, size_t 
         break;
     case GPT_HEAD:
         e.sums[MODEL_SUM_STREAM] = (struct model_sum){backward, rows * shape->width};
+        e.gathers = 1 + again;
+        e.sums[MODEL_SUM_NORMS] = (struct model_sum){backward && shape->lora.rank == 0, 2 * shape->width};
         e.gathered_elements = !backward || again ? 3 * rows : 0;
         break;
+    }
+    if (shape->sequence_parallel) {
+        e.scatters = e.sums[MODEL_SUM_STREAM].count;
+        e.stream_elements = gpt_stream_rows(model, sequence_count) * shape->width;
+        e.sums[MODEL_SUM_STREAM].count = 0;
+    } else {
+        e.gathers = e.sums[MODEL_SUM_NORMS].count = e.sums[MODEL_SUM_BIASES].count = 0;
     }
     return e;
 }

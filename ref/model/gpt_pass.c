@@ -9,6 +9,7 @@
 #include "ref/arithmetic/accelerator.h"
 #include "base/err.h"
 #include "ref/arithmetic/gpt_math.h"
+#include "ref/model/gpt_cut.h"
 
 #include <assert.h>
 
@@ -50,6 +51,8 @@ static struct gpt_pass pass_make(struct model_run *run, int layer, const void *c
                             .memory = run->memory,
                             .rows = run->sequence_count * model->sequence_length,
                             .width = shape->width,
+                            .stream_rows = gpt_stream_rows(model, run->sequence_count),
+                            .sequence_parallel = shape->sequence_parallel > 0,
                             .heads_width = own.heads_width,
                             .tile_width = own.tile_width,
                             .vocabulary = own.vocabulary,
@@ -139,26 +142,44 @@ void pass_bias_gradient(const struct gpt_pass *pass, int index, const void *out_
     pass_hand_over(pass, index, sum);
 }
 
+// The stream's own rows of pass_stream_gradient's result.
+static const void *stream_operand(const struct gpt_pass *pass)
+{
+    return pass->memory + (pass->dtype == DTYPE_FP32 ? pass->at.gradient : pass->at.rounded);
+}
+
 const void *pass_stream_gradient(const struct gpt_pass *pass)
 {
-    const float *gradient = pass->memory + pass->at.gradient;
-    void *rounded = pass->memory + pass->at.rounded;
-    if (pass->dtype == DTYPE_FP32)
-        return gradient;
-    operand_round(pass->dtype, pass->rows * pass->width, gradient, rounded);
-    return rounded;
+    if (pass->dtype != DTYPE_FP32)
+        operand_round(pass->dtype, pass->stream_rows * pass->width, pass->memory + pass->at.gradient,
+                      pass->memory + pass->at.rounded);
+    return pass_all_rows(pass, stream_operand(pass), pass->memory + pass->at.all_rows);
+}
+
+void pass_stream_bias_gradient(const struct gpt_pass *pass, int index, const void *stream)
+{
+    if (pass->sequence_parallel)
+        pass_bias_gradient_blocks(pass, index, stream_operand(pass));
+    else
+        pass_bias_gradient(pass, index, stream, pass->width);
 }
 
 void pass_norm(const struct gpt_pass *pass, int index, const float *in, const float *stats, void *out)
 {
-    layernorm_apply(pass->rows, pass->width, in, stats, pass->dtype, pass->weights[index], pass->weights[index + 1],
-                    out);
+    void *own = pass->sequence_parallel ? pass->memory + pass->at.partials : out;
+    layernorm_apply(pass->stream_rows, pass->width, in, stats, pass->dtype, pass->weights[index],
+                    pass->weights[index + 1], own);
+    pass_all_rows(pass, own, out);
 }
 
 void pass_norm_back(const struct gpt_pass *pass, int index, const float *in, const float *stats,
                     const float *out_gradient)
 {
     float *vectors = pass->memory + pass->at.vectors;
+    if (pass->sequence_parallel) {
+        pass_norm_back_blocks(pass, index, in, stats, out_gradient);
+        return;
+    }
     layernorm_backward(pass->rows, pass->width, in, stats, pass->dtype, pass->weights[index], out_gradient,
                        pass->memory + pass->at.gradient, vectors, vectors + pass->width);
     pass_hand_over(pass, index, vectors);
@@ -178,7 +199,7 @@ int gpt_forward(struct model_run *run, int layer, const struct model_batch *batc
 {
     struct gpt_pass pass = pass_make(run, layer, params, NULL);
     if (checkpoint)
-        TRY(bytes_copy(checkpoint, checkpoint_source(&pass), pass.rows * pass.width * sizeof(float)));
+        TRY(bytes_copy(checkpoint, checkpoint_source(&pass), pass.stream_rows * pass.width * sizeof(float)));
     switch (pass.layer.kind) {
     case GPT_EMBEDDING:
         TRY(gpt_embedding_forward(&pass, batch));
@@ -199,7 +220,7 @@ int gpt_backward(struct model_run *run, int layer, const struct model_batch *bat
     struct gpt_pass pass = pass_make(run, layer, params, gradients);
     pass.loss_scale = loss_scale;
     if (checkpoint)
-        TRY(bytes_copy(checkpoint_source(&pass), checkpoint, pass.rows * pass.width * sizeof(float)));
+        TRY(bytes_copy(checkpoint_source(&pass), checkpoint, pass.stream_rows * pass.width * sizeof(float)));
     switch (pass.layer.kind) {
     case GPT_EMBEDDING:
         return gpt_embedding_backward(&pass, batch);
@@ -228,5 +249,5 @@ size_t gpt_checkpoint_bytes(const struct model *model, int layer, size_t sequenc
     const struct gpt_shape *shape = shape_of(model);
     struct gpt_layer u = gpt_layer_of(model, layer);
     bool has = u.kind == GPT_HEAD || (u.kind == GPT_BLOCK && (u.attention || u.tile + 1 == shape->tile_count));
-    return has ? sequence_count * shape->sequence_length * shape->width * sizeof(float) : 0;
+    return has ? gpt_stream_rows(model, sequence_count) * shape->width * sizeof(float) : 0;
 }

@@ -60,10 +60,12 @@ int gpt_layers_a_block(const struct gpt_shape *shape);
 size_t gpt_block_count(const struct model *model);
 bool gpt_has_head(const struct model *model);
 
-// Offsets in a run's memory, in floats. The fields from input to normed repeat for each block, `block` apart, and fc
-// repeats for each tile, `fc_tile` apart. With checkpointing these distances are 0, and a block's output overwrites its
-// input, which is no more needed then. normed, the MLP's input, is kept only with tiles; without tiles backward
-// recomputes it. qkv, attention, normed and rounded are operands (gpt_math.h), with room for floats.
+// Offsets in a run's memory, in floats. Of the residual stream, input, middle, output, their statistics and gradient,
+// there are the stream's rows of this rank, of all else all rows. The fields from input to normed repeat for each
+// block, `block` apart, and fc repeats for each tile, `fc_tile` apart. With checkpointing these distances are 0, and a
+// block's output overwrites its input, which is no more needed then. normed, the MLP's input, is kept only with tiles;
+// without tiles backward recomputes it. qkv, attention, normed and rounded are operands (gpt_math.h), with room for
+// floats.
 struct gpt_layout {
     size_t input, stats_1, qkv, attention, attention_stats, middle, stats_2, fc, normed, block, fc_tile;
     size_t output, output_stats;  // of the last block
@@ -77,6 +79,7 @@ struct gpt_layout {
     size_t weight_gradient;        // a gradient not written in place; in fp32 the same offset as the logits
     size_t attention_scratch;
     size_t low, low_gradient;          // u and its gradient (gpt_lora.c), operands
+    size_t all_rows;                   // of the stream's gradient, with sequence parallelism
     size_t partials, partial, slices;  // of sums over blocks (gpt_cut.c): a subtree's on each level, and the elements
                                        // of one; the slices that arrive
     size_t vocabulary_rows;            // numbers that ranks exchange for each row of logits (gpt_cut_ends.c)
@@ -104,8 +107,10 @@ struct gpt_pass {
     float *memory;
     float *kept, *fc, *normed;  // of the block, of the tile, the MLP's input
     size_t rows, width;
+    size_t stream_rows;      // of the residual stream, that this rank has: all, or 1/parts in an order of their own,
+    bool sequence_parallel;  // with sequence parallelism (gpt_sequence.c)
     size_t heads_width, tile_width, vocabulary;  // that this rank has: of attention, of the tile, of the logits
-    size_t blocks;                               // that this rank has of product_blocks
+    size_t blocks;                               // that this rank has of product_blocks, and of positions
     size_t part, parts;                          // of tensor parallelism
     float loss_scale;                            // backward only
     enum dtype dtype;                            // of operands
@@ -140,6 +145,9 @@ void pass_weight_gradient(const struct gpt_pass *pass, int index, const void *in
                           const void *out_gradient, size_t out_width);
 void pass_bias_gradient(const struct gpt_pass *pass, int index, const void *out_gradient, size_t width);
 
+// The same of a bias that was added to the stream; stream: as pass_stream_gradient, the last call, returned it.
+void pass_stream_bias_gradient(const struct gpt_pass *pass, int index, const void *stream);
+
 // The same product as pass_weight_gradient's, in fp32, which is not handed over.
 void pass_weight_gradient_into(const struct gpt_pass *pass, int index, const void *in, size_t in_width,
                                const void *out_gradient, size_t out_width, float *target);
@@ -152,11 +160,13 @@ void pass_scaled_product(const struct gpt_pass *pass, float alpha, size_t m, siz
 void pass_weight_product(const struct gpt_pass *pass, int index, size_t height, struct matmul_operand in_transposed,
                          const void *out_gradient, size_t out_width);
 
-// The gradient of the block's output as an operand: itself in fp32, else a rounded copy, valid until the next call.
+// The gradient of the block's output as an operand, all rows: itself in fp32, else a rounded copy, valid until the next
+// call.
 const void *pass_stream_gradient(const struct gpt_pass *pass);
 
-// A layer norm; its weight is the index-th parameter, its bias the next; out is an operand. Backward adds the gradient
-// of its input to the stream's, and hands over the gradients of its weight and bias.
+// A layer norm of the stream's rows; its weight is the index-th parameter, its bias the next; out is an operand with
+// all rows. Backward adds the gradient of its input to the stream's, and hands over the gradients of its weight and
+// bias.
 void pass_norm(const struct gpt_pass *pass, int index, const float *in, const float *stats, void *out);
 void pass_norm_back(const struct gpt_pass *pass, int index, const float *in, const float *stats,
                     const float *out_gradient);
@@ -190,6 +200,9 @@ size_t gpt_expert_slots(const struct gpt_shape *shape, size_t rows);
 // Experts that each rank of an expert group has.
 size_t gpt_experts_held(const struct model *model);
 size_t gpt_token_bytes(const struct model *model, int layer, size_t sequence_count);
+
+// The rows that each rank has of the residual stream.
+size_t gpt_stream_rows(const struct model *model, size_t sequence_count);
 
 int gpt_embedding_forward(const struct gpt_pass *pass, const struct model_batch *batch);
 int gpt_embedding_backward(const struct gpt_pass *pass, const struct model_batch *batch);

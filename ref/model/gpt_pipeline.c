@@ -45,6 +45,6 @@ void gpt_border(const struct model_run *run, struct model_border *out)
         .input = memory + at.input,
         .output = memory + at.output,
         .gradient = memory + at.gradient,
-        .bytes = run->sequence_count * shape->sequence_length * shape->width * sizeof(float),
+        .bytes = gpt_stream_rows(run->model, run->sequence_count) * shape->width * sizeof(float),
     };
 }

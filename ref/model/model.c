@@ -132,6 +132,7 @@ int model_forward(struct model_run *run, int layer, const struct model_batch *ba
     assert(layer >= 0 && layer < run->model->layer_count && batch->step > 0 && batch->micro >= 0 && batch->rank >= 0);
     assert(batch->tokens || !run->model->wants_text);
     TRY(checkpoint_check(run, layer, (const void **)&checkpoint));
+    math_set_threads(run->threads);
     return run->model->operations->forward(run, layer, batch, params, checkpoint);
 }
 
@@ -141,6 +142,7 @@ int model_backward(struct model_run *run, int layer, const struct model_batch *b
     assert(layer >= 0 && layer < run->model->layer_count);
     assert(batch->tokens || !run->model->wants_text);
     TRY(checkpoint_check(run, layer, &checkpoint));
+    math_set_threads(run->threads);
     return run->model->operations->backward(run, layer, batch, params, gradients, loss_scale, checkpoint);
 }
 

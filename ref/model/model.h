@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model, as a stage sees it: parameters in order, and layers (an embedding, a block, a head) that each use some of
 // them, run forward first to last and backward last to first. A run is one rank's working memory for one micro-batch.
-// A rank's gradient depends only on the parameters and the micro-batch: same shapes, one thread, fixed order of sums.
+// A rank's gradient depends only on the parameters and the micro-batch: same shapes, fixed order of sums.
 #ifndef ZG_MODEL_H
 #define ZG_MODEL_H
 
@@ -53,6 +53,7 @@ struct model {
     const struct model_part *part;  // of which it is the model (part.h); null: it is a whole model
     size_t sequence_length;         // tokens per sequence; 1 for a model without sequences
     bool wants_text;                // a micro-batch has tokens
+    bool sequence_parallel;         // parts of tensor parallelism divide the sequence, too (gpt.h)
     int expert_count;               // of each mixture of experts; 0: there is none
     const struct model_operations *operations;
     const void *shape;  // owned and read only by the model
@@ -84,9 +85,15 @@ struct model_run;
 int model_find(const char *name, const struct model **out);
 
 // The same model with its large layers cut into tiling_factor tiles (NAME:tiles=N); 0 and 1 leave them whole.
-// model_find_changed also adds adapters (NAME:rank=8,..., lora.h), and takes no other key; "" adds none.
+// model_find_changed also makes it sequence-parallel (NAME:sequence_parallel=1, gpt.h) and adds adapters
+// (NAME:rank=8,..., lora.h), and takes no other key; null or "" adds none.
+struct model_changes {
+    size_t tiling_factor;
+    bool sequence_parallel;
+    const char *lora;
+};
 int model_find_tiled(const char *name, size_t tiling_factor, const struct model **out);
-int model_find_changed(const char *name, size_t tiling_factor, const char *lora, const struct model **out);
+int model_find_changed(const char *name, const struct model_changes *changes, const struct model **out);
 
 // Writes the initial values of one parameter, [count] in fp32; they depend only on the seed and the index. ERR_MEMORY:
 // of a part (part.h), which makes the whole parameter first.
@@ -150,11 +157,15 @@ double model_loss(const struct model_run *run);
 struct model_sum {
     size_t count, elements;  // of one
 };
-// Of the values between layers, of one expert's slots, and of adapters' values between A and B.
-enum { MODEL_SUM_STREAM, MODEL_SUM_SLOTS, MODEL_SUM_ADAPTERS, MODEL_SUM_KINDS };
+// Of the values between layers, of one expert's slots, of adapters' values between A and B, and, with sequence
+// parallelism, of the gradients of norms and of biases.
+enum { MODEL_SUM_STREAM, MODEL_SUM_SLOTS, MODEL_SUM_ADAPTERS, MODEL_SUM_NORMS, MODEL_SUM_BIASES, MODEL_SUM_KINDS };
 struct model_exchange {
     struct model_sum sums[MODEL_SUM_KINDS];
     size_t gathered_elements;
+    // With sequence parallelism: sums of which each rank keeps its slice, and all-gathers of such slices, both of
+    // stream_elements a rank.
+    size_t scatters, gathers, stream_elements;
 };
 struct model_exchange model_exchange(const struct model *model, int layer, size_t sequence_count, bool backward,
                                      bool checkpointing);
@@ -191,6 +202,7 @@ struct model_run {
     struct tier *tier;
     void *memory;
     double loss;
+    int threads;               // that share a pass, set by the caller of model_run_open; 0: one
     struct comm *expert_comm;  // of the ranks that have all experts together, set by the caller of model_run_open, as
                                // tensor_comm is; null: this one has all
     struct comm *tensor_comm;  // of the ranks that cut each layer, set by the caller of model_run_open; null: there are

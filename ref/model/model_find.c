@@ -45,15 +45,25 @@ int model_find(const char *name, const struct model **out)
 
 int model_find_tiled(const char *name, size_t tiling_factor, const struct model **out)
 {
-    return model_find_changed(name, tiling_factor, "", out);
+    return model_find_changed(name, &(struct model_changes){.tiling_factor = tiling_factor}, out);
 }
 
-int model_find_changed(const char *name, size_t tiling_factor, const char *lora, const struct model **out)
+// Appends keys to a name of at most `size` bytes, if there are any. Returns the length, which is `size` or more if they
+// have no room.
+static size_t append(char *name, size_t size, size_t length, const char *keys)
+{
+    if (!*keys || length >= size)
+        return length;
+    return length + (size_t)snprintf(name + length, size - length, "%c%s", strchr(name, ':') ? ',' : ':', keys);
+}
+
+int model_find_changed(const char *name, const struct model_changes *changes, const struct model **out)
 {
     char changed[256], tiles[32] = "", shown[2][TEXT_MESSAGE_BYTES];
-    bool tiled = tiling_factor > 1;
+    const char *lora = changes->lora ? changes->lora : "";
+    bool tiled = changes->tiling_factor > 1, sequence_parallel = changes->sequence_parallel;
     struct lora adapters;
-    if (!tiled && !*lora)
+    if (!tiled && !sequence_parallel && !*lora)
         return model_find(name, out);
     text_message(shown[0], name, 100);
     text_message(shown[1], lora, 100);
@@ -61,15 +71,18 @@ int model_find_changed(const char *name, size_t tiling_factor, const char *lora,
     if (*lora && is_plain(name) && is_plain(lora))
         TRY(lora_parse_all(name, lora, &adapters));
     if (tiled)
-        snprintf(tiles, sizeof tiles, "%ctiles=%zu", strchr(name, ':') ? ',' : ':', tiling_factor);
-    int length = snprintf(changed, sizeof changed, "%s%s", name, tiles);
-    if (*lora && length < (int)sizeof changed)
-        length +=
-            snprintf(changed + length, sizeof changed - (size_t)length, "%c%s", strchr(changed, ':') ? ',' : ':', lora);
-    if (length < (int)sizeof changed && (gpt_is_name(name) || !tiled))
+        snprintf(tiles, sizeof tiles, "tiles=%zu", changes->tiling_factor);
+    size_t length = (size_t)snprintf(changed, sizeof changed, "%s", name);
+    length = append(changed, sizeof changed, length, tiles);
+    length = append(changed, sizeof changed, length, sequence_parallel ? "sequence_parallel=1" : "");
+    length = append(changed, sizeof changed, length, lora);
+    if (length < sizeof changed && (gpt_is_name(name) || (!tiled && !sequence_parallel)))
         return model_find(changed, out);
     TRY(model_find(name, out));
-    return tiled ? err_set(ERR_USAGE, "the model %s has no large layers to cut into %zu tiles; GPTs do", name,
-                           tiling_factor)
-                 : err_set(ERR_USAGE, "the model name %s with %s is too long", shown[0], shown[1]);
+    if (tiled)
+        return err_set(ERR_USAGE, "the model %s has no large layers to cut into %zu tiles; GPTs do", name,
+                       changes->tiling_factor);
+    return sequence_parallel && !gpt_is_name(name)
+               ? err_set(ERR_USAGE, "the model %s has no sequences that could be divided; GPTs do", name)
+               : err_set(ERR_USAGE, "the model name %s with %s is too long", shown[0], shown[1]);
 }

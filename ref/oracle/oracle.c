@@ -13,7 +13,8 @@ static int open_floats(struct oracle_tensor *tensor, const struct config *config
     float **const floats[] = {&tensor->parameter, &tensor->exp_avg, &tensor->exp_avg_sq, &tensor->partial,
                               &tensor->sum,       &tensor->group,   &tensor->sources};
     bool hierarchical = config->reduction_group > 0 || config->mesh.replicate > 1;
-    size_t count = !tensor->trainable ? 1 : config->mesh.expert > 1 ? 7 : hierarchical ? 6 : 5;
+    bool sources = config->mesh.expert > 1 || config->quantized_gradients;
+    size_t count = !tensor->trainable ? 1 : sources ? 7 : hierarchical ? 6 : 5;
     for (size_t i = 0; i < count; i++)
         if (!(*floats[i] = calloc(tensor->count + 1, sizeof(float))))
             return err_set(ERR_MEMORY, "no memory for the unsharded state of %s", name);
@@ -44,7 +45,10 @@ static int open_tensor(struct oracle *o, int param)
         oracle_set_element(precision, tensor->model_params.here, i, tensor->parameter[i]);
         tensor->parameter[i] = oracle_element(precision, tensor->model_params.here, i);
     }
-    o->params[param] = tensor->model_params.there;
+    tensor->quantized = oracle_quantizes(setting, param);
+    if (tensor->quantized)
+        TRY(oracle_array_open(o->tier, model_bytes, p->name, &tensor->seen));
+    o->params[param] = tensor->quantized ? tensor->seen.there : tensor->model_params.there;
     return ERR_NONE;
 }
 
@@ -83,6 +87,7 @@ void oracle_close(struct oracle *o)
         free(tensor->exp_avg_sq);
         oracle_array_close(&tensor->model_params);
         oracle_array_close(&tensor->gradient);
+        oracle_array_close(&tensor->seen);
         free(tensor->partial);
         free(tensor->sum);
         free(tensor->group);
@@ -165,6 +170,7 @@ int oracle_step(struct oracle *o, uint64_t step, bool *applied, double *loss)
     assert(step > o->t);
     double losses[world], total = 0.0, scale = o->loss_scale.scale;
     memset(losses, 0, sizeof losses);
+    oracle_quantize_parameters(o);
     TRY(oracle_sum_gradients(o, step, losses));
     for (int rank = 0; rank < world; rank++)
         total += losses[rank];

@@ -40,6 +40,12 @@
 // S_m,g is then the gradient of "rank" g in the definitions above, for N/E ranks, and beside replicas for R replicas of
 // S/E shards. E = 1 is the plain stage. All ranks' gradients are in the sum, which the update divides by their number.
 //
+// With ZeRO++'s quantized weights (qwZ) forward and backward compute with Q(P) of every parameter that is not
+// persistent (oracle_quantize.c). With its quantized gradients (qgZ) a sum over ranks, r being in node n = r / S of R
+// nodes, is
+//   G_n = ((Q(g_nS) + Q(g_nS+1)) + ...) over the node's ranks; then G = ((Q(G_0) + Q(G_1)) + ...) over nodes
+// in fp32, rounded to the communication dtype once. A sum over one rank or one node has no Q, so that S = 1 is R = 1.
+//
 // With the delayed update (ZeRO-Offload, section 5.2), from step `start_step` on, the parameters that step i's update
 // makes are first seen by the forward of step i + 2:
 //

@@ -37,7 +37,7 @@ static int make_gradients(struct oracle *o, uint64_t step, int micro, int rank, 
     struct model_batch batch;
     TRY(o->setting.batch(o->setting.batch_context, step, micro, rank, &batch));
     for (int i = 0; i < model->param_count; i++)
-        TRY(oracle_array_push(&o->tensors[i].model_params));
+        TRY(oracle_array_push(o->tensors[i].quantized ? &o->tensors[i].seen : &o->tensors[i].model_params));
     for (int layer = 0; layer < model->layer_count; layer++)
         TRY(model_forward(o->run, layer, &batch, o->params, NULL));
     *loss = model_loss(o->run);
@@ -116,6 +116,24 @@ static void add_rank(const struct oracle *o, const struct sum *sum, struct oracl
             config->mesh.replicate > 1 ? config->communication_dtype : DTYPE_FP32, a->count, rank + 1 == group);
 }
 
+// One rank's term of qgZ's sum over nodes of `locals` ranks, in fp32: quantized on its way to the node's sum, which is
+// quantized on its way to the others. What one rank has by itself goes no way.
+static void add_quantized(const struct oracle *o, struct oracle_tensor *a, int rank)
+{
+    const struct config *config = o->setting.config;
+    int locals = config->node_ranks, nodes = o->setting.world / locals, node = rank / locals;
+    for (size_t k = 0; k < a->count; k++)
+        a->sources[k] = oracle_element(config->precision, a->gradient.here, k);
+    if (locals > 1)
+        oracle_quantize_gradient(o, a->sources, a->count);
+    add(a->group, DTYPE_FP32, a->sources, DTYPE_FP32, DTYPE_FP32, a->count, rank % locals == 0);
+    if ((rank + 1) % locals != 0)
+        return;
+    if (nodes > 1)
+        oracle_quantize_gradient(o, a->group, a->count);
+    add(a->partial, DTYPE_FP32, a->group, DTYPE_FP32, DTYPE_FP32, a->count, node == 0);
+}
+
 // A sum as it is kept: rounded to the communication dtype, in which it arrives, and then to the accumulation dtype.
 static void round_sums(struct oracle *o, const struct sum *sum)
 {
@@ -159,7 +177,9 @@ static int reduce_then_accumulate(struct oracle *o, const struct sum *sum, uint6
             TRY(make_terms(o, sum, step, micro, rank, losses));
             for (int i = 0; i < o->setting.model->param_count; i++) {
                 struct oracle_tensor *a = &o->tensors[i];
-                if (takes(sum, a))
+                if (takes(sum, a) && config->quantized_gradients)
+                    add_quantized(o, a, rank);
+                else if (takes(sum, a))
                     add_rank(o, sum, a, a->partial, a->gradient.here, config->precision, rank);
             }
         }

@@ -15,10 +15,12 @@ struct oracle_tensor {
     float *parameter, *exp_avg, *exp_avg_sq;
     struct oracle_array model_params;  // the parameter in the model's dtype
     struct oracle_array gradient;      // of one micro-batch, in the model's dtype
+    bool quantized;                    // qwZ: the model computes with quantized parameters,
+    struct oracle_array seen;          // these, in its dtype
     float *partial;                    // a rank's sum over micro-steps, or a micro-step's sum over ranks
     float *sum;                        // over both
     float *group;                      // over the ranks of one group, where sums are hierarchical
-    float *sources;                    // over the ranks of an expert group, of one micro-step
+    float *sources;                    // over the ranks of an expert group, of one micro-step; or qgZ's one gradient
 };
 
 struct oracle {
@@ -37,6 +39,16 @@ struct oracle {
 // Makes every trainable tensor's sum over ranks and micro-steps, in the order of the header, and adds each rank's
 // losses to losses[world].
 int oracle_sum_gradients(struct oracle *o, uint64_t step, double losses[]);
+
+// qwZ: true if the parameter is gathered in 8 bits, so that every rank computes with its quantized values. All are but
+// the persistent ones, which stay gathered.
+bool oracle_quantizes(const struct oracle_setting *setting, int param);
+
+// Makes `seen` of the quantized tensors from their parameters in the model's dtype.
+void oracle_quantize_parameters(struct oracle *o);
+
+// qgZ: x[count], which is a whole tensor, as it arrives from its way in 4 bits.
+void oracle_quantize_gradient(const struct oracle *o, float x[], size_t count);
 
 static inline float oracle_element(enum dtype dtype, const void *array, size_t i)
 {

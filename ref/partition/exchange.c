@@ -9,7 +9,7 @@
 // One piece: elements [from, from + length) of every rank's shard. A dry run issues all pieces of a bucket as one.
 struct piece_arguments {
     struct comm *comm;
-    const struct bucket *bucket;  // null: `full` is no bucket
+    struct bucket bucket;  // not of an all-reduce
     size_t from, length;
     char *full;
     char *shard;  // this rank's, from its first element
@@ -26,13 +26,13 @@ static size_t part_count(const struct piece_arguments *a, size_t real)
 
 static size_t own_count(const struct piece_arguments *a)
 {
-    return part_count(a, bucket_shard_real(a->bucket, comm_rank(a->comm)));
+    return part_count(a, bucket_shard_real(&a->bucket, comm_rank(a->comm)));
 }
 
 // A piece's elements of all ranks together: those of the full shards, and of the one that may be cut short.
 static size_t piece_count(const struct piece_arguments *a)
 {
-    const struct bucket *b = a->bucket;
+    const struct bucket *b = &a->bucket;
     if (b->owner >= 0)
         return part_count(a, b->shard_elements);
     return b->count / b->shard_elements * part_count(a, b->shard_elements) +
@@ -42,8 +42,8 @@ static size_t piece_count(const struct piece_arguments *a)
 static void piece_lengths(const struct piece_arguments *a, size_t counts[], size_t offsets[])
 {
     for (int rank = 0; rank < comm_world(a->comm); rank++) {
-        counts[rank] = part_count(a, bucket_shard_real(a->bucket, rank));
-        offsets[rank] = bucket_shard_begin(a->bucket, rank) + a->from;
+        counts[rank] = part_count(a, bucket_shard_real(&a->bucket, rank));
+        offsets[rank] = bucket_shard_begin(&a->bucket, rank) + a->from;
     }
 }
 
@@ -137,13 +137,13 @@ static int issue_pieces(const struct exchange *exchange, const struct collective
         {full, bucket->padded_count * element_bytes, collective->full_access},
         {shard, bucket_shard_room(bucket, comm_rank(exchange->comm)) * element_bytes, collective->shard_access},
     };
-    size_t times = 1;
+    size_t times = 1, longest = bucket_shard_real(bucket, bucket->owner < 0 ? 0 : bucket->owner);
     if (executor_is_dry(exchange->executor) && length > 0) {
-        times = (bucket->shard_elements + length - 1) / length;
+        times = (longest + length - 1) / length;
         length = bucket->shard_elements;
     }
-    for (size_t from = 0; from < bucket->shard_elements; from += length) {
-        struct piece_arguments a = {exchange->comm, bucket, from, length, full, shard, dtype, times};
+    for (size_t from = 0; from < longest; from += length) {
+        struct piece_arguments a = {exchange->comm, *bucket, from, length, full, shard, dtype, times};
         TRY(executor_issue(exchange->executor,
                            &(struct executor_operation){.name = collective->name,
                                                         .lane = LANE_COLLECTIVE,
@@ -213,8 +213,7 @@ int exchange_all_reduce(const struct exchange *exchange, void *memory, size_t co
         size_t left = count - from;
         // The last piece may be shorter than those before it.
         times = executor_is_dry(exchange->executor) && left >= limit ? left / limit : 1;
-        struct piece_arguments a = {exchange->comm, NULL, from,  left < limit ? left : limit,
-                                    memory,         NULL, dtype, times};
+        struct piece_arguments a = {exchange->comm, {0}, from, left < limit ? left : limit, memory, NULL, dtype, times};
         struct executor_span span = {(char *)memory + from * dtype_bytes(dtype), times * a.length * dtype_bytes(dtype),
                                      EXECUTOR_READ_WRITE};
         TRY(executor_issue(exchange->executor, &(struct executor_operation){

@@ -2,6 +2,7 @@
 #include "ref/partition/layout.h"
 
 #include "base/err.h"
+#include "ref/recipe/quantize.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -17,6 +18,16 @@ struct bucket bucket_secondary(const struct bucket *bucket, int ranks)
     assert(bucket->owner < 0 && bucket->padded_count % (size_t)ranks == 0);
     secondary.shard_elements = bucket->padded_count / (size_t)ranks;
     return secondary;
+}
+
+struct bucket bucket_packed(const struct bucket *bucket, size_t block, int bits)
+{
+    struct bucket packed = *bucket;
+    assert(bucket->owner < 0 && bucket->shard_elements % block == 0);
+    packed.count = quantize_bytes(bucket->count, block, bits);
+    packed.shard_elements = quantize_bytes(bucket->shard_elements, block, bits);
+    packed.padded_count = quantize_bytes(bucket->padded_count, block, bits);
+    return packed;
 }
 
 size_t bucket_shard_room(const struct bucket *bucket, int rank)
@@ -135,8 +146,11 @@ static void add_layer(struct builder *b, int layer, struct alike alike, const bo
     *open = true;
     for (int i = 0; i < model->layers[layer].param_count; i++) {
         int param = model->layers[layer].params[i];
-        if (is_alike(b, param, alike, is_persistent))
-            append(b, param, layer);
+        if (!is_alike(b, param, alike, is_persistent))
+            continue;
+        if (b->rule->block_elements > 0 && b->layout->buckets[b->layout->bucket_count - 1].param_count > 0)
+            begin_bucket(b, alike, false);
+        append(b, param, layer);
     }
 }
 
@@ -191,7 +205,8 @@ static void cut(struct layout *layout, const struct layout_rule *rule)
         int ranks = bucket->expert ? rule->expert_shards : layout->shards;
         bucket->owner = rule->owners_in_turn && !replicated ? i % ranks : -1;
         size_t shards = replicated || bucket->owner >= 0 ? 1 : (size_t)ranks;
-        bucket->shard_elements = (bucket->count + shards - 1) / shards;
+        size_t block = rule->block_elements > 0 ? rule->block_elements : 1;
+        bucket->shard_elements = (bucket->count + shards * block - 1) / (shards * block) * block;
         bucket->padded_count = bucket->shard_elements * shards;
         bucket->offset = layout->padded_count;
         bucket->shard_offset = layout->shard_elements;

@@ -51,6 +51,7 @@ struct layout_rule {
     size_t persistence_budget;     // elements that may be persistent, all together
     bool owners_in_turn;           // full buckets go to the ranks in turn
     int expert_shards;             // of buckets of experts; 0: experts are parameters like others
+    size_t block_elements;         // then shards begin on such blocks, and each parameter is a bucket; 0: no blocks
 };
 
 // The layout refers to nothing of the model. ERR_MEMORY.
@@ -66,6 +67,9 @@ size_t bucket_shard_begin(const struct bucket *bucket, int rank);
 
 // The bucket as `ranks` ranks cut it that hold a second copy of it together. They divide the number of shards.
 struct bucket bucket_secondary(const struct bucket *bucket, int ranks);
+
+// The bucket, whose shards are whole blocks, as packed by ref/recipe/quantize.h: its elements are bytes.
+struct bucket bucket_packed(const struct bucket *bucket, size_t block, int bits);
 
 // True if the bucket has one shard, which every rank holds.
 bool bucket_is_replicated(const struct bucket *bucket);

@@ -2,6 +2,8 @@
 #include "ref/stage/prefetch.h"
 
 #include "base/err.h"
+#include "ref/partition/exchange_quantized.h"
+#include "ref/recipe/quantize.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -68,6 +70,26 @@ static int open_host_params(struct prefetcher *p)
     return buffer_cache_open(layout, &rule, (int)(wanted < count ? wanted : count), p->setting.tier, &p->host_params);
 }
 
+static bool is_quantized(const struct prefetcher *p, const struct bucket *bucket)
+{
+    return p->setting.config->quantized_weights && !bucket->persistent;
+}
+
+// One packed bucket travels, and with overlap_comm the next one is packed beside it.
+static int open_packed(struct prefetcher *p)
+{
+    const struct config *config = p->setting.config;
+    size_t largest = 0;
+    for (int i = 0; i < p->setting.layout->bucket_count; i++) {
+        const struct bucket *b = &p->setting.layout->buckets[i];
+        size_t bytes =
+            is_quantized(p, b) ? quantize_bytes(b->padded_count, config->quantization_block, QUANTIZE_WEIGHT_BITS) : 0;
+        largest = bytes > largest ? bytes : largest;
+    }
+    int count = largest == 0 ? 0 : config->overlap_comm ? 2 : 1;
+    return buffer_pool_open(p->setting.tier, TIER_DEVICE, "quantized parameters", largest, count, &p->packed);
+}
+
 int prefetcher_open(const struct prefetcher_setting *setting, struct prefetcher *out)
 {
     *out = (struct prefetcher){.setting = *setting};
@@ -82,6 +104,7 @@ int prefetcher_open(const struct prefetcher_setting *setting, struct prefetcher 
             bucket_secondary(&setting->layout->buckets[i], comm_world(setting->secondary->comm));
     if (setting->config->offload_param.tier == TIER_NVME)
         TRY(open_host_params(out));
+    TRY(open_packed(out));
     return open_gathered(out);
 }
 
@@ -110,22 +133,37 @@ static int read_shard(struct prefetcher *p, int bucket, size_t bytes, struct loc
     return move_copy(p->setting.move, "read parameters", *out, nvme, bytes, NULL);
 }
 
+static const struct exchange *exchange_of(const struct prefetcher *p, const struct bucket *bucket)
+{
+    return bucket->expert ? p->setting.experts : p->setting.exchange;
+}
+
+// The gg-transfer of a shard on the device.
+static int gather(struct prefetcher *p, const struct bucket *bucket, const void *shard, void *full)
+{
+    const struct config *config = p->setting.config;
+    const struct exchange *exchange = exchange_of(p, bucket);
+    if (!is_quantized(p, bucket) || bucket->count == 0)
+        return exchange_all_gather(exchange, bucket, shard, full, config->precision);
+    return exchange_all_gather_quantized(exchange, bucket, shard, full, config->precision, config->quantization_block,
+                                         buffer_pool_take(&p->packed));
+}
+
 int prefetcher_fetch(struct prefetcher *p, int bucket, void *full)
 {
     const struct bucket *b = &p->setting.layout->buckets[bucket];
     const struct placement *placement = &p->setting.placements[bucket];
-    const struct exchange *exchange = b->expert ? p->setting.experts : p->setting.exchange;
     enum dtype precision = p->setting.config->precision;
     if (placement->parameter_tier == TIER_DEVICE)
-        return exchange_all_gather(exchange, b, placement->parameter, full, precision);
-    int rank = comm_rank(exchange->comm);
+        return gather(p, b, placement->parameter, full);
+    int rank = comm_rank(exchange_of(p, b)->comm);
     size_t bytes = bucket_shard_real(b, rank) * dtype_bytes(precision);
     struct location shard = {TIER_HOST, placement->parameter};
     struct location own = {TIER_DEVICE, (char *)full + bucket_shard_begin(b, rank) * dtype_bytes(precision)};
     if (placement->parameter_tier == TIER_NVME)
         TRY(read_shard(p, bucket, bytes, &shard));
     TRY(move_copy(p->setting.move, "parameters", own, shard, bytes, NULL));
-    return exchange_all_gather(exchange, b, NULL, full, precision);
+    return gather(p, b, own.address, full);
 }
 
 // Fills this rank's part of the second copy from the gathered bucket.

@@ -20,6 +20,7 @@
 #include "ref/partition/exchange.h"
 #include "ref/partition/layout.h"
 #include "ref/stage/access_trace.h"
+#include "ref/tier/buffer_pool.h"
 #include "ref/tier/tier.h"
 
 #include <stdbool.h>
@@ -44,6 +45,7 @@ struct prefetcher {
     struct bucket *secondary_buckets;  // hpZ: as the second copy is cut
     struct buffer_cache gathered;      // device: full buckets, in use or fetched ahead
     struct buffer_cache host_params;   // host: the rank's shards of buckets on NVMe
+    struct buffer_pool packed;         // qwZ, device: packed buckets on their way
     uint64_t host_hits, host_misses;   // fetches that found the shard in host_params, and that read it from NVMe
     uint64_t layer_begin;              // position of the present layer's first bucket
     uint64_t fetched;                  // buckets at positions below this one have been fetched
@@ -72,7 +74,7 @@ void prefetcher_release(struct prefetcher *prefetcher, int bucket);
 // The step ends and parameters change: forgets all copies, and begins the recorded order again.
 void prefetcher_restart(struct prefetcher *prefetcher);
 
-// Fetches one bucket into `full`, the padded bucket's memory on the device.
+// Fetches one bucket into `full`, its padded memory on the device; with qwZ in 8 bits, unless it is persistent.
 int prefetcher_fetch(struct prefetcher *prefetcher, int bucket, void *full);
 
 #endif

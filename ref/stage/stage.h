@@ -75,10 +75,11 @@ struct stage {
     struct comm *replica_comm;  // the ranks with this rank's shards; null: there are none but this one
     struct comm
         *secondary_comm;  // hpZ: the ranks of the shard group that hold a second copy of the parameters; null: none
-    struct comm *expert_comm;       // the ranks that hold all experts together; null: every rank holds all
-    struct comm *expert_data_comm;  // then: the ranks of the shard group with this rank's experts
-    struct layout layout;           // the parameters in buckets, and the buckets' shards
-    struct placement *placements;   // by bucket: where each of its states lives
+    struct comm *node_comm, *across_comm;  // qgZ: of a node, and at this rank's place in each; null: this rank alone
+    struct comm *expert_comm;              // the ranks that hold all experts together; null: every rank holds all
+    struct comm *expert_data_comm;         // then: the ranks of the shard group with this rank's experts
+    struct layout layout;                  // the parameters in buckets, and the buckets' shards
+    struct placement *placements;          // by bucket: where each of its states lives
     struct optimizer optimizer;
     struct exchange exchange;   // collectives over buckets, among the ranks of the shard group,
     struct exchange replicas;   // among the replicas,
@@ -96,9 +97,10 @@ struct stage {
     struct buffer_cache gradient_buffers;  // backward makes it here, in the model's dtype,
     char *full_gradients;                  // or here, where it is kept in full, in the accumulation dtype
     bool has_comm_buffers;
-    struct buffer_cache comm_buffers;   // in the communication dtype, if that is another one
-    struct buffer_pool arrived_shards;  // host: this rank's shard, in the communication dtype
-    struct buffer_pool summed_shards;   // host: the shard plus earlier micro-steps, for gradients kept on NVMe
+    struct buffer_cache comm_buffers;     // in the communication dtype, if that is another one
+    struct buffer_pool packed_gradients;  // qgZ: on their way in two hops
+    struct buffer_pool arrived_shards;    // host: this rank's shard, in the communication dtype
+    struct buffer_pool summed_shards;     // host: the shard plus earlier micro-steps, for gradients kept on NVMe
 
     struct prefetcher prefetcher;  // ZeRO-3: parameters on their way to the device
 

@@ -3,6 +3,7 @@
 #include "ref/stage/stage_internal.h"
 
 #include "base/err.h"
+#include "ref/stage/stage_quantized.h"
 
 #include <assert.h>
 
@@ -137,6 +138,8 @@ int stage_scatter_gradient(struct stage *stage, int bucket)
     void *gradient = close_gradient_buffer(stage, bucket), *comm_buffer;
     if (stage_is_in_group_of_one(stage, bucket) && !sums_replicas)
         return stage_store_gradient(stage, bucket, gradient, config->precision, add);
+    if (stage_quantizes_gradients(stage))
+        return stage_scatter_quantized(stage, bucket, gradient);
     TRY(stage_to_comm_buffer(stage, bucket, gradient, config->precision, &comm_buffer));
     bool direct = !add && dtype == config->accumulation_dtype && placement->gradient_tier == TIER_DEVICE;
     char *reduced_shard =

@@ -6,6 +6,7 @@
 #include "ref/stage/stage_internal.h"
 
 #include "base/err.h"
+#include "ref/stage/stage_quantized.h"
 
 // hpZ (ZeRO++, section 3.2) is another use of groups: states are partitioned over the whole shard group, and
 // consecutive ranks of it hold a second copy of the parameters together, from which backward gathers (zero3.c).
@@ -30,9 +31,8 @@ static int split(struct stage *stage, enum mesh_kind kind, enum ledger_group gro
     return ERR_NONE;
 }
 
-// Makes a world of `ranks` ranks of the shard group, from its rank `first` on, `stride` apart.
-static int split_shards(struct stage *stage, enum ledger_group group, int ranks, int first, int stride,
-                        struct comm **out)
+int stage_split_shards(struct stage *stage, enum ledger_group group, int ranks, int first, int stride,
+                       struct comm **out)
 {
     int members[ranks];
     for (int i = 0; i < ranks; i++)
@@ -59,21 +59,24 @@ int stage_open_groups(struct stage *stage)
     int rank = comm_rank(stage->shard_comm), ranks = comm_world(stage->shard_comm);
     int second = config->secondary_ranks, experts = stage->mesh.expert;
     if (second > 1)
-        TRY(split_shards(stage, GROUP_SECONDARY, second, rank / second * second, 1, &stage->secondary_comm));
+        TRY(stage_split_shards(stage, GROUP_SECONDARY, second, rank / second * second, 1, &stage->secondary_comm));
     stage->replicas = stage->secondary = stage->experts = stage->exchange;
     stage->replicas.comm = stage->replica_comm;
     stage->secondary.comm = stage->secondary_comm;
     if (experts > 1) {
-        TRY(split_shards(stage, GROUP_EXPERT, experts, rank / experts * experts, 1, &stage->expert_comm));
-        TRY(split_shards(stage, GROUP_EXPERT_DATA, ranks / experts, rank % experts, experts, &stage->expert_data_comm));
+        TRY(stage_split_shards(stage, GROUP_EXPERT, experts, rank / experts * experts, 1, &stage->expert_comm));
+        TRY(stage_split_shards(stage, GROUP_EXPERT_DATA, ranks / experts, rank % experts, experts,
+                               &stage->expert_data_comm));
     }
     stage->experts.comm = stage->expert_data_comm;
-    return ERR_NONE;
+    return config->quantized_gradients ? stage_open_nodes(stage) : ERR_NONE;
 }
 
 void stage_close_groups(struct stage *stage)
 {
     comm_close(stage->secondary_comm);
+    comm_close(stage->node_comm);
+    comm_close(stage->across_comm);
     comm_close(stage->expert_data_comm);
     comm_close(stage->expert_comm);
     if (stage->shard_comm != stage->setting.comm)

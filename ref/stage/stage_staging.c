@@ -3,6 +3,7 @@
 #include "ref/stage/stage_internal.h"
 
 #include "base/err.h"
+#include "ref/stage/stage_quantized.h"
 
 // The buffers that one sub-group needs for states on their way through the host, and through the device.
 static void count_buffers(const struct stage *stage, size_t *host, size_t *device)
@@ -118,5 +119,6 @@ int stage_allocate_gradient_buffers(struct stage *stage)
 {
     if (!makes_gradients_in_place(stage))
         TRY(allocate_gradient_buffers(stage));
+    TRY(stage_allocate_packed_gradients(stage));
     return allocate_comm_buffers(stage);
 }

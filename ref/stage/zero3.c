@@ -15,6 +15,7 @@ static int zero3_open(struct stage *stage)
         .expert_shards = stage_expert_shards(stage, comm_world(stage->shard_comm)),
         .cut_frozen = true,
         .owners_in_turn = config->partitioning == PARTITION_OWNER_BROADCAST,
+        .block_elements = config->quantization_block,
         .persistence_threshold = config->param_persistence_threshold,
         .persistence_budget = config->model_persistence_threshold,
     };

@@ -113,7 +113,10 @@ struct sources {
 static int find_model(const char *name, const struct config *config, const struct model **out)
 {
     char shown[TEXT_MESSAGE_BYTES];
-    int rc = model_find_changed(name, config->tiling_factor, config->lora, out);
+    const struct model_changes changes = {config->tiling_factor, config->sequence_parallel, config->lora};
+    int rc = model_find_changed(name, &changes, out);
+    if (rc != ERR_NONE && config->sequence_parallel)
+        return err_prefix(rc, "\"zerogauge.sequence_parallel\"");
     if (rc != ERR_NONE && config->lora[0])
         return err_prefix(rc, "\"zerogauge.lora\" = %s", text_message(shown, config->lora, 100));
     return rc == ERR_NONE || config->tiling_factor == 1

@@ -53,6 +53,8 @@ static int try_model(const struct train_setting *setting, const struct model *mo
 
 int find_largest(const struct train_setting *setting, struct find_largest *out)
 {
+    const struct config *config = setting->config;
+    const struct model_changes changes = {config->tiling_factor, config->sequence_parallel, config->lora};
     *out = (struct find_largest){0};
     for (int index = 0;; index++) {
         const struct model *model;
@@ -60,7 +62,7 @@ int find_largest(const struct train_setting *setting, struct find_largest *out)
         out->next = (struct find_largest_trial){0};
         if (!model)
             return ERR_NONE;
-        TRY(model_find_changed(model->name, setting->config->tiling_factor, setting->config->lora, &model));
+        TRY(model_find_changed(model->name, &changes, &model));
         TRY(try_model(setting, model, &out->next));
         out->trial_count++;
         if (!out->next.fits)

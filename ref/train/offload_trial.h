@@ -42,6 +42,9 @@ struct offload_trial {
     bool gpipe;     // the schedule of its micro-batches
     int experts;    // ranks that hold all experts together; 0: each does
     int secondary;  // ranks that hold a second copy of the parameters; 0: none
+    bool quantized_weights, quantized_gradients;
+    int node;   // ranks of a node, for quantized gradients; 0: not given
+    int block;  // of quantization; 0: the default
     int tiles;
     double clip;
 };
@@ -84,7 +87,9 @@ static inline const char *offload_text(const struct offload_trial *t, char out[O
 {
     static const char *const flags[] = {"false", "true"};
     size_t least = offload_least_buffers(t), buffers = t->buffers ? t->buffers : least ? least : 1;
-    char mesh[160] = "", delay[64] = "", fp16[160] = "", bf16[64] = "";
+    char mesh[160] = "", delay[64] = "", fp16[160] = "", bf16[64] = "", block[64] = "";
+    if (t->block)
+        snprintf(block, sizeof block, "\"quantization_block\": %d, \"reduction_group\": %d, ", t->block, t->node);
     if (t->delay)
         snprintf(delay, sizeof delay, "\"delayed_update\": {\"start_step\": %d}, ", (int)t->delay);
     // Stage 0 has replicas alone.
@@ -109,21 +114,22 @@ static inline const char *offload_text(const struct offload_trial *t, char out[O
              "\"zero_optimization\": {\"stage\": %d, \"overlap_comm\": %s, \"contiguous_gradients\": %s, "
              "\"reduce_bucket_size\": %zu, \"allgather_bucket_size\": %zu, \"stage3_prefetch_bucket_size\": %zu, "
              "\"stage3_param_persistence_threshold\": %zu, \"stage3_max_live_parameters\": %zu, "
-             "\"stage3_max_reuse_distance\": %zu, \"zero_hpz_partition_size\": %d, \"sub_group_size\": %zu, "
+             "\"stage3_max_reuse_distance\": %zu, \"zero_hpz_partition_size\": %d, "
+             "\"zero_quantized_weights\": %s, \"zero_quantized_gradients\": %s, \"sub_group_size\": %zu, "
              "\"offload_optimizer\": {\"device\": \"%s\", "
              "\"pin_memory\": false, \"buffer_count\": %zu, \"pipeline_read\": %s, \"pipeline_write\": %s, "
              "\"ratio\": %g}, \"offload_param\": {\"device\": \"%s\", \"pin_memory\": false, \"buffer_count\": %zu, "
-             "\"max_in_cpu\": %zu}}, \"aio\": {\"block_size\": %zu, \"queue_depth\": %d}, \"zerogauge\": {%s%s%s"
+             "\"max_in_cpu\": %zu}}, \"aio\": {\"block_size\": %zu, \"queue_depth\": %d}, \"zerogauge\": {%s%s%s%s"
              "\"offload_gradient\": {\"device\": \"%s\"}, \"aio_engine\": \"%s\", \"tiling\": {\"factor\": %d}, "
              "\"activation_checkpointing\": {\"enabled\": %s, \"device\": \"%s\"}%s}}",
              t->accumulation, t->clip, fp16, bf16, dtype_name(t->communication), dtype_name(t->sum), t->stage,
              flags[t->overlap_comm], flags[t->contiguous], t->bucket, t->bucket, t->prefetch, t->persistence, t->live,
-             t->reuse, t->secondary, t->sub_group, config_device_name(t->optimizer), buffers, flags[t->pipeline_read],
-             flags[t->pipeline_write], t->ratio, config_device_name(t->parameter), t->param_buffers, t->max_in_cpu,
-             t->block_bytes, t->queue_depth, mesh, delay, t->speculative ? "\"speculative_update\": true, " : "",
-             config_device_name(t->gradient), t->engine == NVME_IO_URING ? "io_uring" : "libaio", t->tiles,
-             flags[t->checkpointing], config_device_name(t->activation),
-             t->owner_broadcast ? ", \"partitioning\": \"owner_broadcast\"" : "");
+             t->reuse, t->secondary, flags[t->quantized_weights], flags[t->quantized_gradients], t->sub_group,
+             config_device_name(t->optimizer), buffers, flags[t->pipeline_read], flags[t->pipeline_write], t->ratio,
+             config_device_name(t->parameter), t->param_buffers, t->max_in_cpu, t->block_bytes, t->queue_depth, mesh,
+             block, delay, t->speculative ? "\"speculative_update\": true, " : "", config_device_name(t->gradient),
+             t->engine == NVME_IO_URING ? "io_uring" : "libaio", t->tiles, flags[t->checkpointing],
+             config_device_name(t->activation), t->owner_broadcast ? ", \"partitioning\": \"owner_broadcast\"" : "");
     return out;
 }
 

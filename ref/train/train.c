@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "ref/arithmetic/gpt_math.h"
 
 #include <stdlib.h>
 
@@ -115,6 +116,8 @@ static int run_rank(struct train_rank *rank)
     TRY(train_rank_open(rank));
     if (rank->setting->config->reduction_group > 0 && rank->setting->accelerator)
         return err_set(ERR_USAGE, "\"zerogauge.reduction_group\": GPUs support only the canonical order of sums");
+    if (rank->setting->config->quantization_block > 0 && rank->setting->accelerator)
+        return err_set(ERR_USAGE, "quantized communication runs in host memory alone: leave out the device");
     if (rank->setting->native_reduction && (rank->stage.replica_comm || rank->part))
         return err_set(ERR_USAGE, "--native-reduction compares sums over all ranks: give it without a mesh");
     TRY(comm_set_group(rank->data_comm, (int)rank->setting->config->reduction_group));
@@ -198,6 +201,7 @@ static int run_ranks(struct train_rank ranks[], int count, struct comm *const co
 int train_run(const struct train_setting *setting, struct train_result *out)
 {
     int count = setting->comm ? 1 : setting->world;
+    TRY(matmul_set_bf16(setting->bf16_products));
     *out = (struct train_result){.param_elements = model_param_elements(setting->model, false)};
     struct train_rank *ranks = calloc((size_t)count, sizeof *ranks);
     struct comm *comms[count];

@@ -58,7 +58,8 @@ struct train_setting {
     struct emulation emulation;
     struct inject_plan inject;  // faults on purpose
     struct trace *trace;        // open for the world, receives the timeline; null: no timeline
-    int threads;                // of each rank's update; 0: cores / world
+    int threads;                // of each rank, in passes and in the update; 0: cores / world
+    bool bf16_products;         // of a model in bf16, in host memory (matmul_set_bf16)
     bool verify;
     bool native_reduction;                     // sums in the transport's own order, compared with the canonical ones
     struct train_checkpoints *checkpoints;     // train_checkpoint.h; null: none

@@ -16,7 +16,8 @@ struct collectives {
 enum { SUM_SCATTERS, SUM_GATHERS, TOKENS, EXCHANGE_KINDS };
 
 // A sum over T ranks of `elements` floats sends 2 (T-1)/T of them: a slice to each other rank, and the own slice of the
-// sum to all. The loss over a cut vocabulary gathers twice.
+// sum to all. With sequence parallelism most sums end at the slice, and others' slices are gathered where they are
+// needed. The loss over a cut vocabulary gathers twice.
 static void add_sums(const struct train_rank *rank, int layer, enum pass pass, struct collectives out[])
 {
     const struct config *config = rank->setting->config;
@@ -30,8 +31,10 @@ static void add_sums(const struct train_rank *rank, int layer, enum pass pass, s
         out[SUM_SCATTERS].bytes += sizeof(float) * sum.count * (sum.elements - own);
         out[SUM_GATHERS].bytes += sizeof(float) * sum.count * (ranks - 1) * own;
     }
-    out[SUM_GATHERS].count = out[SUM_SCATTERS].count + (e.gathered_elements > 0 ? 2 : 0);
-    out[SUM_GATHERS].bytes += sizeof(float) * (ranks - 1) * e.gathered_elements;
+    out[SUM_GATHERS].count = out[SUM_SCATTERS].count + e.gathers + (e.gathered_elements > 0 ? 2 : 0);
+    out[SUM_GATHERS].bytes += sizeof(float) * (ranks - 1) * (e.gathers * e.stream_elements + e.gathered_elements);
+    out[SUM_SCATTERS].count += e.scatters;
+    out[SUM_SCATTERS].bytes += sizeof(float) * (ranks - 1) * e.scatters * e.stream_elements;
 }
 
 // Two exchanges of tokens, and two more where forward is computed again.

@@ -55,14 +55,16 @@ static int parse(int argc, const char **argv, struct train_options *a)
         {"world", 'w', POPT_ARG_INT, &a->world, 0,
          "ranks: threads of this process, or the processes of mpirun or srun (default: 2, or the launcher's)", "N"},
         {"mesh", '\0', TEXT, &a->mesh, 0,
-         "replicate the shards of the states: replicate=R,shard=S, which is R x S ranks; or cut experts over E of S "
-         "ranks: "
-         "shard=S,expert=E (default: one shard group)",
-         "MESH"},
+         "degrees of parallelism: replicate=R,shard=S,tensor=T,pipeline=P,expert=E (default: one shard group)", "MESH"},
+        {"sequence-parallel", '\0', FLAG, &a->sequence_parallel, 0,
+         "divide the sequence over the ranks of tensor parallelism as well (mesh tensor=T, model NAME:blocks=B)", NULL},
         {"native-reduction", '\0', FLAG, &a->native_reduction, 0,
          "let MPI sum in its own order, and compare every bit with the canonical sum; needs a launcher", NULL},
-        {"threads", '\0', POPT_ARG_INT, &a->threads, 0, "threads of each rank's optimizer (default: cores / ranks)",
-         "N"},
+        {"threads", '\0', POPT_ARG_INT, &a->threads, 0, "threads of each rank (default: cores / ranks)", "N"},
+        {"products", '\0', TEXT, &a->products, 0,
+         "how a model in bf16 multiplies matrices on the host: as floats, or by the processor's instructions for bf16, "
+         "twice as fast, with sums in the order of oneDNN and the processor (default: float)",
+         "float|bf16"},
         {"device", '\0', TEXT, &a->device, 0,
          "cpu: host memory serves as the device; cuda: GPUs, which the ranks share (default: cpu)", "cpu|cuda"},
         {"schedule", '\0', TEXT, &a->schedule, 0,
@@ -147,6 +149,8 @@ static int check(const struct train_options *a)
         return err_set(ERR_USAGE, "--seed %lld: expected 0 or more", a->seed);
     if (a->threads < 0)
         return err_set(ERR_USAGE, "--threads %d: expected 1 or more", a->threads);
+    if (a->products && strcmp(a->products, "bf16") != 0 && strcmp(a->products, "float") != 0)
+        return err_set(ERR_USAGE, "--products %.32s: expected float or bf16", a->products);
     if (a->trace && !*a->trace)
         return err_set(ERR_USAGE, "--trace: expected the name of a file");
     if (a->checkpoint && (a->save || a->resume))
@@ -192,7 +196,7 @@ static size_t list_length(char *const *list)
 int train_options_config(const struct train_options *a, struct config *config, struct config_notes *notes)
 {
     size_t set_count = list_length(a->set);
-    const char *set[set_count + 1];
+    const char *set[set_count + 2];
     char mesh[sizeof "zerogauge.mesh=" + (a->mesh ? strlen(a->mesh) : 0)];
     for (size_t i = 0; i < set_count; i++)
         set[i] = a->set[i];
@@ -200,6 +204,8 @@ int train_options_config(const struct train_options *a, struct config *config, s
         stpcpy(stpcpy(mesh, "zerogauge.mesh="), a->mesh);
         set[set_count++] = mesh;
     }
+    if (a->sequence_parallel)
+        set[set_count++] = "zerogauge.sequence_parallel=true";
     const struct config_options options = {
         .world = a->world,
         .steps = (uint64_t)a->steps,
@@ -237,6 +243,7 @@ int train_options_setting(const struct train_options *a, struct train_setting *o
         .steps = (uint64_t)a->steps,
         .seed = (uint64_t)a->seed,
         .threads = a->threads,
+        .bf16_products = a->products && strcmp(a->products, "bf16") == 0,
         .verify = a->verify,
         .native_reduction = a->native_reduction,
         .buffered = a->buffered,
@@ -267,6 +274,9 @@ void train_options_print_unused(const struct train_options *a, const struct conf
     for (size_t i = 0; i < sizeof options / sizeof options[0] && !config_uses_nvme(config); i++)
         if (options[i].given)
             fprintf(out, "%s: accepted, but has no effect here: nothing is on NVMe\n", options[i].name);
+    if (a->products && (config->precision != DTYPE_BF16 || (a->device && strcmp(a->device, "cpu") != 0)))
+        fprintf(out, "--products: accepted, but has no effect here: %s\n",
+                config->precision != DTYPE_BF16 ? "the model is not in bf16" : "the device multiplies");
 }
 
 static void list_free(char **list)
@@ -281,7 +291,7 @@ void train_options_close(struct train_options *a)
     char *texts[] = {a->preset,        a->config_path, a->model,      a->schedule, a->text_path,
                      a->device_memory, a->host_memory, a->nvme_space, a->engine,   a->emulate,
                      a->trace,         a->inject,      a->mesh,       a->save,     a->resume,
-                     a->checkpoint,    a->weights,     a->device,     a->lora};
+                     a->checkpoint,    a->weights,     a->device,     a->lora,     a->products};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     list_free(a->set);

@@ -13,12 +13,12 @@ struct train_options {
     char *preset, *config_path, *model, *schedule, *text_path, *device_memory;
     char *host_memory, *nvme_space, *engine, *emulate, *trace, *inject, *mesh;
     char **set, **nvme_path;
-    char *save, *resume, *checkpoint, *weights, *device, *lora;
+    char *save, *resume, *checkpoint, *weights, *device, *lora, *products;
     int world, threads;  // world: of the launcher, if there is one
     struct launcher launcher;
     long long steps, seed, every;
     int verify, json, print_config, find_largest;
-    int buffered, no_swap_checksum, native_reduction;
+    int buffered, no_swap_checksum, native_reduction, sequence_parallel;
 };
 
 // --help prints and ends the program. ERR_USAGE. Close the options after an error, too.

@@ -103,6 +103,9 @@ int train_part_open(struct train_rank *rank)
     if (setting->model->expert_count > 0 && setting->accelerator)
         return err_set(ERR_USAGE, "the model %s: mixtures of experts run in host memory alone: leave out the device",
                        setting->model->name);
+    if (setting->model->sequence_parallel && setting->accelerator)
+        return err_set(ERR_USAGE, "the model %s: sequence parallelism runs in host memory alone: leave out the device",
+                       setting->model->name);
     if (mesh_parts(mesh) > 1)
         TRY(check_parts(rank));
     if (mesh_parts(mesh) > 1 || mesh->expert > 1)

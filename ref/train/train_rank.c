@@ -69,6 +69,13 @@ static int open_tiers(struct train_rank *rank)
     return tier_nvme_open(&nvme, &rank->ledger, &rank->nvme);
 }
 
+// Threads of a rank: as many as the setting says, or its share of the processors.
+static int thread_count(const struct train_setting *setting)
+{
+    int share = resources_processor_count() / setting->world;
+    return setting->threads > 0 ? setting->threads : share > 1 ? share : 1;
+}
+
 // Working memory for the micro-batches in flight. Those that keep checkpoints share it.
 static int open_runs(struct train_rank *rank)
 {
@@ -81,6 +88,7 @@ static int open_runs(struct train_rank *rank)
     for (int i = 0; i < rank->run_count; i++) {
         TRY(model_run_open(rank->model, config->micro_batch, config->precision, config->activation_checkpointing,
                            rank->tier, &rank->runs[i]));
+        rank->runs[i]->threads = thread_count(rank->setting);
         rank->runs[i]->tensor_comm = rank->tensor_comm;
         rank->runs[i]->expert_comm = rank->stage.expert_comm;
     }
@@ -100,7 +108,6 @@ int train_rank_open(struct train_rank *rank)
     TRY(executor_open(setting->schedule, rank->rank, rank->tier, abort_peers, rank->comm, &rank->executor));
     executor_emulate(rank->executor, setting->emulation.bytes_per_s);
     executor_record(rank->executor, setting->trace);
-    int cores = resources_processor_count();
     const struct stage_setting stage_setting = {
         .model = rank->model,
         .config = config,
@@ -111,9 +118,7 @@ int train_rank_open(struct train_rank *rank)
         .nvme = rank->nvme,
         .ledger = &rank->ledger,
         .seed = setting->seed,
-        .threads = setting->threads > 0     ? setting->threads
-                   : cores > setting->world ? cores / setting->world
-                                            : 1,
+        .threads = thread_count(setting),
     };
     TRY((is_dry(rank) ? stage_plan : stage_open)(operations, &stage_setting, &rank->stage));
     TRY(open_runs(rank));

@@ -2,6 +2,7 @@
 #include "ref/train/train_report.h"
 
 #include "ref/train/device.h"
+#include "ref/arithmetic/onednn.h"
 #include "base/err.h"
 #include "base/size.h"
 #include "ref/train/train_checkpoint.h"
@@ -157,6 +158,7 @@ static void print_marks(const struct train_setting *setting, const struct train_
     if (setting->buffered && config_uses_nvme(setting->config))
         fprintf(out, "  BUFFERED: NVMe through the page cache, not the disk's speed\n");
     char mesh[MESH_TEXT_BYTES];
+    bool is_divided = setting->model->sequence_parallel && setting->config->mesh.tensor > 1;
     if (setting->config->mesh.expert > 1)
         fprintf(out, "  mesh %s: sums of experts within expert groups, then over the ranks with the same experts\n",
                 mesh_text(&setting->config->mesh, mesh));
@@ -164,11 +166,18 @@ static void print_marks(const struct train_setting *setting, const struct train_
         fprintf(out, "  mesh %s: sums within shard groups, then over replicas\n",
                 mesh_text(&setting->config->mesh, mesh));
     if (mesh_parts(&setting->config->mesh) > 1)
-        fprintf(out, "  mesh %s: %d parts, of which Psi is one\n", mesh_text(&setting->config->mesh, mesh),
-                mesh_parts(&setting->config->mesh));
+        fprintf(out, "  mesh %s: %d parts, of which Psi is one%s\n", mesh_text(&setting->config->mesh, mesh),
+                mesh_parts(&setting->config->mesh), is_divided ? "; sequence parallelism" : "");
     print_pipeline(setting->config, out);
-    if (setting->config->reduction_group > 0)
+    if (setting->config->quantized_weights)
+        fprintf(out, "  QUANTIZED parameters, in 8 bits, blocks of %zu\n", setting->config->quantization_block);
+    if (setting->config->quantized_gradients)
+        fprintf(out, "  QUANTIZED gradients, in 4 bits, blocks of %zu, nodes of %d ranks\n",
+                setting->config->quantization_block, setting->config->node_ranks);
+    else if (setting->config->reduction_group > 0)
         fprintf(out, "  HIERARCHICAL sums, in groups of %zu ranks\n", setting->config->reduction_group);
+    if (setting->bf16_products)
+        fprintf(out, "  products in bf16 by %s\n", onednn_describe());
     if (setting->native_reduction)
         print_native(&result->native, out);
     if (result->unlocked_bytes)

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sequence parallelism changes the order of the sums over the stream's rows and nothing else, and a part keeps 1/T of
+// all activations.
+#include "ref/model/gpt_trial.h"
+#include "ref/model/part.h"
+
+#include <math.h>
+
+enum more { NOTHING, ADAPTERS, EXPERTS, MORE_COUNT };
+
+static struct model *model_of(size_t sequence_parallel, enum more more, size_t layers)
+{
+    struct gpt_shape shape = {.block_count = layers,
+                              .width = 32,
+                              .head_count = 4,
+                              .sequence_length = 16,
+                              .vocabulary = 12,
+                              .tile_count = 1,
+                              .product_blocks = 4,
+                              .sequence_parallel = sequence_parallel};
+    if (more == ADAPTERS)
+        shape.lora = (struct lora){5, 7, "all-linear"};
+    if (more == EXPERTS)
+        shape.experts = (struct gpt_experts){4, 2, 800, 0};
+    return make(&shape);
+}
+
+// A layer norm's, or the bias of a c_proj, which is added to the stream.
+static bool is_sum_over_rows(const char *name)
+{
+    const char *end = strrchr(name, '.');
+    return strstr(name, "ln_") ||
+           (end - name > 6 && memcmp(end - 6, "c_proj.bias", 11) == 0 && !strstr(name, "expert"));
+}
+
+static double largest_distance(const struct trial *a, const struct trial *b, int param)
+{
+    double distance = 0, largest = 0;
+    for (size_t i = 0; i < a->model->params[param].count; i++) {
+        float x = ((const float *)a->gradients[param].data)[i], y = ((const float *)b->gradients[param].data)[i];
+        distance = fmax(distance, fabs((double)x - (double)y));
+        largest = fmax(largest, fabs((double)x));
+    }
+    return largest > 0 ? distance / largest : distance;
+}
+
+static void expect_other_sums_over_rows_alone(enum more more, bool checkpointing)
+{
+    struct model *whole = model_of(0, more, 2), *divided = model_of(1, more, 2);
+    struct trial a = trial_make_as(whole, 3, DTYPE_FP32, (struct placing){0}, false);
+    struct trial b = trial_make_as(divided, 3, DTYPE_FP32, (struct placing){.edge = true}, checkpointing);
+    int sums = 0, changed = 0;
+    trial_pass(&a, 2.0f);
+    trial_pass(&b, 2.0f);
+    cr_expect_float_eq(model_loss(b.run), model_loss(a.run), more == ADAPTERS ? 1e-6 : 0);
+    for (int i = 0; i < whole->param_count; i++) {
+        const char *name = whole->params[i].name;
+        bool same = memcmp(a.gradients[i].data, b.gradients[i].data, gradient_bytes(&a, i)) == 0;
+        cr_expect_lt(largest_distance(&a, &b, i), 1e-5, "%s", name);
+        // The products by which adapters add to the stream have fewer rows, which may change their bits.
+        cr_expect(same || is_sum_over_rows(name) || more == ADAPTERS, "%s", name);
+        sums += is_sum_over_rows(name);
+        changed += is_sum_over_rows(name) && !same;
+    }
+    cr_expect_gt(2 * changed, sums, "%d of %d sums over rows have another order", changed, sums);
+    trial_free(&a);
+    trial_free(&b);
+    gpt_free(whole);
+    gpt_free(divided);
+}
+
+Test(gpt_sequence, sums_over_rows_alone_have_another_order)
+{
+    for (int more = 0; more < MORE_COUNT; more++)
+        for (int checkpointing = 0; checkpointing < 2; checkpointing++)
+            expect_other_sums_over_rows_alone((enum more)more, checkpointing);
+}
+
+// What a part of `parts` keeps of one block.
+static size_t kept_bytes(size_t sequence_parallel, int parts)
+{
+    enum { SEQUENCES = 2 };
+    size_t bytes[2];
+    for (size_t layers = 1; layers <= 2; layers++) {
+        struct model *model = model_of(sequence_parallel, NOTHING, layers);
+        const struct model_place place = {.tensor_parts = parts, .pipeline_parts = 1, .expert_parts = 1};
+        struct model_part *part;
+        cr_assert_eq(model_part_open(model, &place, &part), ERR_NONE, "%s", err_message());
+        bytes[layers - 1] = model_run_bytes(&part->model, SEQUENCES, DTYPE_FP32, false);
+        cr_expect_eq(model_checkpoint_bytes(&part->model, 1, SEQUENCES),
+                     SEQUENCES * 16 * 32 * sizeof(float) / (sequence_parallel ? (size_t)parts : 1));
+        model_part_close(part);
+        gpt_free(model);
+    }
+    return bytes[1] - bytes[0];
+}
+
+// Two values of the stream, their statistics, and 8 x width values of attention and MLP with attention's statistics.
+Test(gpt_sequence, a_part_keeps_its_rows_of_the_stream)
+{
+    const size_t rows = 2 * 16, stream = rows * (2 * 32 + 4), cut = rows * (8 * 32 + 2 * 4);
+    for (int parts = 1; parts <= 4; parts *= 2) {
+        size_t ranks = (size_t)parts;
+        cr_expect_eq(kept_bytes(0, parts), sizeof(float) * (stream + cut / ranks), "%d: %zu", parts,
+                     kept_bytes(0, parts));
+        cr_expect_eq(kept_bytes(1, parts), sizeof(float) * (stream + cut) / ranks, "%d: %zu", parts,
+                     kept_bytes(1, parts));
+    }
+}

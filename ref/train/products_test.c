@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training with products in bf16: equal to unsharded Adam with the same products, whatever the threads and the ranks
+// that share a micro-batch's work.
+#include "ref/arithmetic/onednn.h"
+#include "ref/train/mesh_trial.h"
+
+#define MODEL "--model gpt:layers=2,width=256,heads=4,length=128 --steps 2"
+
+static void need_bf16(void)
+{
+    if (onednn_load() != ERR_NONE)
+        cr_skip_test("%s", err_message());
+}
+
+Test(products, in_bf16_every_stage_equals_unsharded_adam_with_any_number_of_threads)
+{
+    static const char *const presets[] = {"zero1", "zero2_offload", "zero_infinity"};
+    char folder[PATH_MAX], words[2 * PATH_MAX], digest[33], first[33] = "", floats[33];
+    need_bf16();
+    folder_make(folder);
+    for (int i = 0; i < 3; i++) {
+        snprintf(words, sizeof words,
+                 "--preset %s --world 2 --verify --products bf16 --threads %d --nvme-path %s --buffered " MODEL,
+                 presets[i], i + 1, folder);
+        train_digest(words, digest);
+        cr_expect(!*first || strcmp(digest, first) == 0, "%s: %s and %s", words, digest, first);
+        strcpy(first, digest);
+    }
+    folder_remove(folder);
+    train_digest("--preset zero1 --world 2 " MODEL, floats);
+    cr_expect_str_neq(floats, first, "products in bf16 have sums of their own");
+}
+
+Test(products, in_bf16_are_refused_or_said_to_have_no_effect)
+{
+    static char output[1 << 16];
+    cr_expect_eq(
+        command_run("'" ZG_BINARY_DIR "/zerogauge' train --preset zero1 --products int8 2>&1", output, sizeof output),
+        2);
+    cr_expect(strstr(output, "--products int8: expected float or bf16"), "%s", output);
+    need_bf16();
+    cr_expect_eq(command_run("'" ZG_BINARY_DIR "/zerogauge' train --preset zero1 --model linear --steps 1 "
+                             "--set bf16.enabled=false --products bf16 2>&1",
+                             output, sizeof output),
+                 0);
+    cr_expect(strstr(output, "--products: accepted, but has no effect here: the model is not in bf16"), "%s", output);
+}
