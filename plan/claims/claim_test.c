@@ -72,7 +72,7 @@ Test(claim, every_recorded_verdict_follows)
     cr_assert_eq(seen.broken, 0);
     cr_assert_geq(seen.count, 66);
     for (int verdict = CLAIM_TRUE; verdict <= CLAIM_UNDECIDABLE; verdict++)
-        cr_assert_geq(seen.counts[verdict], 5, "%s", claim_verdict_name(verdict));
+        cr_assert_geq(seen.counts[verdict], 4, "%s", claim_verdict_name(verdict));
     cr_assert_eq(seen.counts[CLAIM_NONE], 0);
 }
 
@@ -122,7 +122,7 @@ Test(claim, names_select_a_claim_a_file_or_all_with_a_prefix)
     cr_assert_eq(claim.count, 1);
     cr_assert_gt(all_of("zero1-").count, 1);
     struct seen file = all_of("interview");
-    cr_assert_eq(file.count, 18);
+    cr_assert_eq(file.count, 19);
     cr_assert_str_eq(file.last.source, "notes for a job interview on ZeRO, with a 130B model on 128 A100 (2025)");
     struct seen none = {0};
     cr_assert_eq(claim_each("nobody-says-so", see, &none), ERR_USAGE);
