@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/process/launch_end.h"
+#include "base/process/launch_sent.h"
 #include "base/process/launch_start.h"
 #include "base/process/launch_watch.h"
 #include "base/size.h"
@@ -42,6 +43,7 @@ struct run {
     int output_fd, error_fd;  // error_fd: may be output_fd
     uint64_t begin_ns;
     struct process_list before, now, peaks;
+    struct sent_counter sent;
     struct pace memory_pace, output_pace;
 };
 
@@ -82,6 +84,7 @@ static int observe_memory(struct run *run, bool *over)
     if (bytes > run->out->peak_memory_bytes)
         run->out->peak_memory_bytes = bytes;
     TRY(process_peaks_add(&run->peaks, &run->now));
+    TRY(sent_read(&run->sent, &run->now));
     *over = run->setting->memory_limit_bytes && bytes > run->setting->memory_limit_bytes;
     if (*over)
         snprintf(run->out->text, sizeof run->out->text, "was stopped: its processes held %s, the limit is %s",
@@ -177,6 +180,8 @@ static int run_to_end(struct run *run)
     run->leader_fd = (int)syscall(SYS_pidfd_open, run->leader, 0);
     int rc = watch(run);
     run->out->seconds = seconds_since(run->begin_ns);
+    run->out->sent_is_known = run->sent.fd >= 0;
+    run->out->sent_bytes = sent_bytes(&run->sent);
     int status = 0;
     int end_rc = launch_end(run->leader, &run->before, &status);
     run->out->status = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
@@ -198,7 +203,10 @@ static int run_under(struct run *run)
     int was_subreaper = 0;
     prctl(PR_GET_CHILD_SUBREAPER, &was_subreaper);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
+    if (run->setting->counts_sent)
+        sent_open(&run->sent);
     int rc = run_to_end(run);
+    sent_close(&run->sent);
     prctl(PR_SET_CHILD_SUBREAPER, was_subreaper);
     process_list_free(&run->before);
     process_list_free(&run->now);
@@ -209,7 +217,7 @@ static int run_under(struct run *run)
 int launch(const struct launch_setting *setting, struct launch_result *out)
 {
     assert(setting->argv && setting->argv[0] && setting->output_path);
-    struct run run = {.setting = setting, .out = out};
+    struct run run = {.setting = setting, .out = out, .sent.fd = -1};
     *out = (struct launch_result){0};
     TRY(make_file(setting->output_path, &run.output_fd));
     run.error_fd = run.output_fd;

@@ -27,12 +27,13 @@ static int open_row(struct row *row, const struct trial *trial, const struct rul
         row->count += trial_compares(trial, i) ? trial->c->params[i].count : 0;
     }
     row->begin[trial->c->param_count] = row->count;
-    row->expected = calloc(3 * (row->count + 1), sizeof *row->expected);
+    row->expected = calloc(4 * (row->count + 1), sizeof *row->expected);
     row->wrong = calloc(3, row->count + 1);
     if (!row->expected || !row->wrong)
         return -1;
     row->used = row->expected + row->count + 1;
     row->guess = row->used + row->count + 1;
+    row->magnitude = row->guess + row->count + 1;
     row->wrong_moment = row->wrong + row->count + 1;
     row->fits = row->wrong_moment + row->count + 1;
     row->coefficient =
@@ -126,7 +127,8 @@ static bool is_unset(const struct trial *trial, int param, size_t i)
     return isnan(trial->after.exp_avg[param][i]) && isfinite(trial->expected.exp_avg[param][i]);
 }
 
-// True of most wrong elements, although a coefficient that is no number, which all elements have, is not the reason.
+// True of most wrong elements. A coefficient that is no number, which all elements have, is the reason only if the norm
+// that is reported is one.
 static bool are_unset(const struct row *row)
 {
     const struct trial *trial = row->trial;
@@ -134,7 +136,9 @@ static bool are_unset(const struct row *row)
     for (int param = 0; param < trial->c->param_count; param++)
         for (size_t i = 0; trial_compares(trial, param) && i < trial->c->params[param].count; i++)
             unset += row->wrong[row->begin[param] + i] && is_unset(trial, param, i);
-    return unset * 2 > row->wrong_count && (row->wrong_count < row->count || trial->c->gradient_clipping == 0);
+    double norm;
+    bool clips = trial->c->gradient_clipping > 0 && !(diagnose_norm(row, &norm) && isnan(norm));
+    return unset * 2 > row->wrong_count && (row->wrong_count < row->count || !clips);
 }
 
 static enum hint or_other(enum hint hint)
@@ -154,13 +158,16 @@ static enum hint guess(struct row *row, const struct unsharded_decision *decisio
         return HINT_UNSET;
     if (diagnose_moments(row))
         return HINT_MOMENTS;
-    if (row_all_wrong(row, is_parameter_short))
+    // The parameters that a case begins with are short.
+    if (row_all_wrong(row, is_parameter_short) && !row_all_wrong(row, is_parameter_unchanged))
         return HINT_MASTER;
     enum hint hint = diagnose_update(row, decision);
     if (hint != HINT_NONE)
         return hint;
     if (row_all_wrong(row, is_parameter_unchanged))
         return HINT_NOT_UPDATED;
+    if (diagnose_shifted_params(row))
+        return HINT_SHIFTED;
     // A right v or m means a right gradient.
     if (row->wrong_moment_count > 0 && !row_all_wrong(row, is_second_moment_right))
         hint = diagnose_used_gradient(row);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Names the factor between the expected gradient and the one that was used.
+#include "base/err.h"
 #include "conformance/cases/case_mesh.h"
 #include "conformance/judge/diagnose_internal.h"
 
@@ -58,6 +59,11 @@ static enum hint hint_of_factor(const struct row *row, double factor)
     double either = factor > 1 ? factor : 1 / factor;
     if (scale != scale_after && (value_near(factor, scale / scale_after) || value_near(factor, scale_after / scale)))
         return HINT_FACTOR_SCALE;
+    // A gradient that is unscaled by another scale may have a norm below the threshold.
+    double unclipped = factor * (double)row->coefficient;
+    if (scale != scale_after &&
+        (value_near(unclipped, scale / scale_after) || value_near(unclipped, scale_after / scale)))
+        return HINT_FACTOR_SCALE;
     // A threshold of zero, or a NaN norm, makes the coefficient zero.
     if (is_clipped(row) || (factor == 0.0 && is_about(c, "R-CLIP-")))
         return HINT_CLIP;
@@ -107,13 +113,27 @@ enum hint diagnose_factor(const struct row *row)
     return hint;
 }
 
+bool diagnose_norm(const struct row *row, double *norm)
+{
+    const struct trial *trial = row->trial;
+    // Under the delayed update the gradient is an earlier step's, maybe of the half that saved.
+    const struct answer *answer =
+        row->step >= case_first_step(trial->answer->c) || !trial->saved ? trial->answer : trial->saved;
+    struct answer_step step = {0};
+    bool has = row->step >= case_first_step(answer->c) && answer_read_step(answer, row->step, &step) == ERR_NONE &&
+               step.has_norm;
+    *norm = has ? step.norm : NAN;
+    answer_step_close(&step);
+    return has;
+}
+
 bool diagnose_unclip(struct row *row)
 {
     const struct trial *trial = row->trial;
-    float coefficient = trial->step.has_norm ? unsharded_coefficient(trial->c, row->rule, trial->step.norm) : 0;
-    // Under the delayed update the step at hand reports the norm of another gradient.
-    if (trial->c->gradient_clipping == 0 || trial->c->delayed_update > 0 || !(row->coefficient > 0) ||
-        !(coefficient > 0) || (coefficient == 1 && row->coefficient == 1))
+    double norm;
+    float coefficient = diagnose_norm(row, &norm) ? unsharded_coefficient(trial->c, row->rule, norm) : 0;
+    if (trial->c->gradient_clipping == 0 || !(row->coefficient > 0) || !(coefficient > 0) ||
+        (coefficient == 1 && row->coefficient == 1))
         return false;
     row->wrong_count = 0;
     for (int param = 0; param < trial->c->param_count; param++)

@@ -10,10 +10,16 @@
 // A guess that may hold in a different way for each element must explain at least this many.
 enum { TELLING_COUNT = 8 };
 
-// The same gradient, but for the roundings of a sum in 16 bits where row->is_short allows for them.
-static bool is_near(const struct row *row, double a, double b)
+// The roundings of a sum in 16 bits, where row->is_short allows for them.
+static double slack(const struct row *row, size_t at)
 {
-    return value_near(a, b) || (row->is_short && fabs(a - b) <= 0x1p-6 * fmax(fabs(a), fabs(b)));
+    return row->is_short ? 0x1p-7 * row->magnitude[at] : 0;
+}
+
+// The same gradient, but for these roundings.
+static bool is_near(const struct row *row, size_t at, double a, double b)
+{
+    return value_near(a, b) || (row->is_short && fabs(a - b) <= fmax(slack(row, at), 0x1p-6 * fmax(fabs(a), fabs(b))));
 }
 
 // True if row->guess was used in every element whose m is wrong, and differs from the expected gradient.
@@ -23,9 +29,9 @@ static bool row_guessed(const struct row *row)
     for (size_t at = 0; at < row->count; at++) {
         if (!row->wrong_moment[at])
             continue;
-        if (!is_near(row, row->guess[at], row->used[at]))
+        if (!is_near(row, at, row->guess[at], row->used[at]))
             return false;
-        tells |= !is_near(row, row->guess[at], row->expected[at]);
+        tells |= !is_near(row, at, row->guess[at], row->expected[at]);
     }
     return tells;
 }
@@ -34,7 +40,7 @@ static bool row_guessed(const struct row *row)
 static void note(const struct row *row)
 {
     for (size_t at = 0; at < row->count; at++)
-        row->fits[at] |= is_near(row, row->guess[at], row->used[at]);
+        row->fits[at] |= is_near(row, at, row->guess[at], row->used[at]);
 }
 
 // True if the noted guesses together explain every wrong element.
@@ -155,23 +161,34 @@ static bool is_left_over_by_shard(struct row *row, int step)
     return noted_all(row);
 }
 
+// The multiple of an earlier gradient that is nearest to the used one minus the expected one.
+static double left_over_factor(const struct row *row)
+{
+    double products = 0, squares = 0;
+    for (size_t at = 0; at < row->count; at++)
+        if (row->wrong_moment[at]) {
+            products += (row->used[at] - row->expected[at]) * row->guess[at];
+            squares += row->guess[at] * row->guess[at];
+        }
+    return products / squares;
+}
+
 // True if the used gradient minus the expected one is the same multiple of an earlier one everywhere.
 static bool is_left_over(const struct row *row)
 {
-    double factor = NAN;
+    double factor = left_over_factor(row);
+    size_t telling = 0;
     for (size_t at = 0; at < row->count; at++) {
         double more = row->used[at] - row->expected[at];
         if (!row->wrong_moment[at])
             continue;
-        if (row->guess[at] == 0.0)
-            return false;
-        if (isnan(factor))
-            factor = more / row->guess[at];
         double error = fabs(more - factor * row->guess[at]);
-        if (!(error <= 1e-3 * fabs(more) + 1e-5 * fabs(row->expected[at])))
+        double limit = 1e-3 * fabs(more) + 1e-5 * fabs(row->expected[at]) + slack(row, at);
+        if (row->guess[at] == 0.0 || !(error <= limit))
             return false;
+        telling += fabs(more) > 4 * limit;
     }
-    return isfinite(factor) && fabs(factor) > 1e-3;
+    return isfinite(factor) && fabs(factor) > 1e-3 && telling * 2 > row->wrong_moment_count;
 }
 
 static enum hint guess_earlier_steps(struct row *row)
@@ -267,6 +284,6 @@ enum hint diagnose_used_gradient(struct row *row)
     enum hint hint = diagnose_gradient(row);
     if (hint == HINT_NONE && diagnose_unclip(row))
         hint = row->wrong_count == 0 ? HINT_CLIP : diagnose_gradient(row);
-    row->is_short = row_is_short(row);
+    row_allow_short(row);
     return hint == HINT_NONE && row->is_short ? diagnose_gradient(row) : hint;
 }

@@ -16,7 +16,8 @@ struct row {
     double *expected;  // the gradient that should have been used
     double *used;      // that the answer's m follows from
     double *guess;
-    unsigned char *wrong;         // any of the three states
+    double *magnitude;     // where is_short: of the addends, also of the step before: roundings are relative to it
+    unsigned char *wrong;  // any of the three states
     unsigned char *wrong_moment;  // m
     unsigned char *fits;          // room: what some guess explains
     size_t begin[CASE_PARAM_MAX + 1];
@@ -36,8 +37,8 @@ struct addends {
 void row_add_use(struct row *row, int param, const struct addends *addends);
 void row_add(struct row *row, const struct addends *addends);
 
-// True if gradients have gone through a 16-bit format on their way.
-bool row_is_short(const struct row *row);
+// Sets row->is_short where gradients have gone through a 16-bit format on their way, and row->magnitude.
+void row_allow_short(struct row *row);
 
 // The ranks, as masks, that a reduction may have ended with instead of all: each alone, and on a mesh the groups of
 // data ranks. Returns how many.
@@ -59,6 +60,9 @@ enum hint diagnose_used_gradient(struct row *row);
 // The part of it that tries constant factors: NONE if there is no common factor, or nothing to say of it.
 enum hint diagnose_factor(const struct row *row);
 
+// The norm that the answer reports of the gradient that is applied. False: it reports none.
+bool diagnose_norm(const struct row *row, double *norm);
+
 // Takes clipping off both gradients: the right coefficient, and the one that follows from the answer's own norm. Sums
 // are recognised only without it. What is wrong by the coefficient alone is wrong no more. False: there is nothing to
 // take off, or the answer does not tell.
@@ -78,6 +82,9 @@ bool diagnose_moments(const struct row *row);
 
 // True if nearly all wrong first moments were the states of other elements, or other states.
 bool diagnose_states(const struct row *row);
+
+// True if the moments are right, and all wrong parameters are those of elements at one distance, updated or not.
+bool diagnose_shifted_params(const struct row *row);
 
 // The hint of the wrong elements' positions: the ends of tensors only; whole tensors; a range that cuts a few tensors.
 // NONE: nearly everywhere, or scattered.

@@ -53,5 +53,6 @@ enum hint diagnose_places(const struct row *row)
         return HINT_TAIL;
     if (cut == 0)
         return HINT_BUCKET;
-    return dense && cut <= whole + 2 ? HINT_SHARD : HINT_NONE;
+    // Of the shards of two ranks or more one is at most about a half.
+    return dense && cut <= whole + 2 && row->wrong_count * 3 <= row->count * 2 ? HINT_SHARD : HINT_NONE;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds steps that met other states than the step before left: with the right gradient, the first moment follows from a
-// number that was the state of another element, or another state of this one.
+// number that was the state of another element, or another state of this one; or the parameter from the parameter of an
+// element at a fixed distance.
 #include "conformance/judge/diagnose_internal.h"
 
 #include <math.h>
@@ -9,6 +10,9 @@
 
 // As many first moments are more than chance.
 enum { TELLING_COUNT = 8 };
+
+// As many parameters at one distance are more, and the largest distance.
+enum { TELLING_PARAMS = 2, REACH = 128 };
 
 struct states {
     double *sorted;  // all states, before the step and after a right one
@@ -75,4 +79,69 @@ bool diagnose_states(const struct row *row)
             others += row->wrong_moment[row->begin[param] + i] && is_another(row, &states, param, i);
     free(states.sorted);
     return others * 10 >= row->wrong_moment_count * 9;
+}
+
+// The parameters of all compared elements, in the row's order.
+struct params {
+    float *before, *expected, *after;
+    double *met;  // that the update began with, if it was made with the right moments
+};
+
+static bool open_params(const struct row *row, struct params *out)
+{
+    const struct trial *trial = row->trial;
+    out->before = malloc(3 * (row->count + 1) * sizeof *out->before);
+    out->met = malloc((row->count + 1) * sizeof *out->met);
+    if (!out->before || !out->met)
+        return false;
+    out->expected = out->before + row->count + 1;
+    out->after = out->expected + row->count + 1;
+    for (int param = 0; param < trial->c->param_count; param++) {
+        const struct case_group *group = &trial->c->groups[trial->c->params[param].group];
+        double kept = group->decoupled ? 1 - group->lr[row->step - 1] * group->weight_decay : 1;
+        for (size_t i = 0; trial_compares(trial, param) && i < trial->c->params[param].count; i++) {
+            size_t at = row->begin[param] + i;
+            out->before[at] = trial->before.param[param][i];
+            out->expected[at] = trial->expected.param[param][i];
+            out->after[at] = trial->after.param[param][i];
+            out->met[at] = (double)out->before[at] + ((double)out->after[at] - (double)out->expected[at]) / kept;
+        }
+    }
+    return true;
+}
+
+static void close_params(struct params *params)
+{
+    free(params->before);
+    free(params->met);
+}
+
+static bool are_params_from(const struct row *row, const struct params *p, long distance)
+{
+    size_t found = 0;
+    for (size_t at = 0; at < row->count; at++) {
+        long from = (long)at + distance;
+        if (!row->wrong[at])
+            continue;
+        if (from < 0 || from >= (long)row->count)
+            return false;
+        double error = 0x1p-21 * (fabs((double)p->before[at]) + fabs((double)p->after[at]));
+        if (p->after[at] != p->before[from] && p->after[at] != p->expected[from] &&
+            !(fabs(p->met[at] - (double)p->before[from]) <= error))
+            return false;
+        // Equal neighbours tell nothing.
+        found += p->before[at] != p->before[from];
+    }
+    return found >= TELLING_PARAMS;
+}
+
+bool diagnose_shifted_params(const struct row *row)
+{
+    struct params params = {0};
+    bool found = false;
+    if (row_all_wrong(row, diagnose_is_parameter_alone) && open_params(row, &params))
+        for (long distance = -REACH; distance <= REACH && !found; distance++)
+            found = distance != 0 && are_params_from(row, &params, distance);
+    close_params(&params);
+    return found;
 }

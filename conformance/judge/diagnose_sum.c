@@ -11,10 +11,28 @@
 // A weight is believed if at least this many elements speak for each.
 enum { ELEMENTS_PER_WEIGHT = 4, WEIGHT_COUNT_MAX = 32 };
 
-bool row_is_short(const struct row *row)
+// True if gradients have gone through a 16-bit format on their way.
+static bool goes_short(const struct row *row)
 {
     const struct check_case *c = row->trial->c;
     return c->communication_dtype != DTYPE_FP32 || c->accumulation_dtype != DTYPE_FP32;
+}
+
+void row_allow_short(struct row *row)
+{
+    const struct trial *trial = row->trial;
+    const struct check_case *c = trial->c;
+    double all = (double)c->world * c->accumulation;
+    row->is_short = goes_short(row);
+    memset(row->magnitude, 0, row->count * sizeof *row->magnitude);
+    for (int step = row->step; step >= 1 && step >= row->step - 1 && row->is_short; step--)
+        for (int param = 0; param < c->param_count; param++)
+            for (int k = 0; k < c->world * c->accumulation; k++) {
+                int owner = case_owner(c, param);
+                const float *g = case_gradient(trial->values, step, k / c->world, k % c->world, param);
+                for (size_t i = 0; trial_compares(trial, owner) && g && i < c->params[param].count; i++)
+                    row->magnitude[row->begin[owner] + i] += fabs((double)g[i]) / all;
+            }
 }
 
 int row_rank_masks(const struct row *row, uint64_t masks[RANK_MASK_MAX])
@@ -39,20 +57,36 @@ int row_rank_masks(const struct row *row, uint64_t masks[RANK_MASK_MAX])
     return count;
 }
 
-// Notes the elements of a parameter that its mean explains, without the gradients of one use in these micro-steps.
+// Notes the elements of a parameter that the guess explains.
+static void note_owner(struct row *row, int owner)
+{
+    double limit = goes_short(row) ? 0x1p-6 : 0x1p-16;
+    for (size_t at = row->begin[owner]; at < row->begin[owner + 1]; at++) {
+        double size = fabs(row->guess[at]) + fabs(row->expected[at]);
+        row->fits[at] |= fabs(row->guess[at] - row->used[at]) <= limit * size;
+    }
+}
+
+// Notes those that its mean explains without the gradients of one use in these micro-steps.
 static void note_without(struct row *row, int owner, int use, uint64_t micros)
 {
     const struct check_case *c = row->trial->c;
-    double each = 1.0 / ((double)c->world * c->accumulation), limit = row_is_short(row) ? 0x1p-6 : 0x1p-16;
+    double each = 1.0 / ((double)c->world * c->accumulation);
     memset(row->guess, 0, row->count * sizeof *row->guess);
     for (int i = owner; i < c->param_count; i++)
         if (case_owner(c, i) == owner)
             row_add_use(row, i, &(struct addends){row->step, ~0ull, ~0ull, each});
     row_add_use(row, use, &(struct addends){row->step, ~0ull, micros, -each});
-    for (size_t at = row->begin[owner]; at < row->begin[owner + 1]; at++) {
-        double size = fabs(row->guess[at]) + fabs(row->expected[at]);
-        row->fits[at] |= fabs(row->guess[at] - row->used[at]) <= limit * size;
-    }
+    note_owner(row, owner);
+}
+
+// Notes those that the gradients of one use explain alone.
+static void note_use(struct row *row, int owner, int use)
+{
+    const struct check_case *c = row->trial->c;
+    memset(row->guess, 0, row->count * sizeof *row->guess);
+    row_add_use(row, use, &(struct addends){row->step, ~0ull, ~0ull, 1.0 / ((double)c->world * c->accumulation)});
+    note_owner(row, owner);
 }
 
 // All wrong elements are explained, and more of them than chance explains.
@@ -78,6 +112,8 @@ bool diagnose_use(struct row *row)
         // In all micro-steps, or in all but the first; the owner's own or this one.
         for (int i = 0; i < 4; i++)
             note_without(row, owner, i % 2 ? owner : use, i < 2 ? ~0ull : ~1ull);
+        note_use(row, owner, owner);
+        note_use(row, owner, use);
     }
     return is_explained(row);
 }
@@ -137,7 +173,7 @@ static bool are_unequal(const struct equations *e)
 // True if the weights give every gradient that was used, up to roundings of the dtypes that it went through.
 static bool explains(const struct equations *e, const struct row *row, const double *columns)
 {
-    double limit = row_is_short(row) ? 0x1p-6 : 0x1p-16;
+    double limit = goes_short(row) ? 0x1p-6 : 0x1p-16;
     for (size_t at = 0; at < row->count; at++) {
         double sum = 0, size = 0;
         for (int i = 0; i < e->count; i++) {

@@ -50,6 +50,24 @@ Test(diagnose, a_tied_gradient_without_a_use_is_recognised)
     }
 }
 
+// Both other tensors of its size are further uses of the last but one, of which the last use's gradient alone is left.
+static void keeps_the_last_use(const struct check_case *c, const struct case_values *values, int step, float *const g[])
+{
+    for (size_t k = 0; k < c->params[2].count; k++) {
+        g[2][k] = 0;
+        for (int rank = 0; rank < c->world; rank++)
+            g[2][k] += case_gradient(values, step, 0, rank, 4)[k] / (float)c->world;
+    }
+}
+
+Test(diagnose, one_use_of_three_is_recognised)
+{
+    struct check_case c = tied_case(1);
+    c.params[4] = c.params[3];
+    snprintf(c.params[4].name, sizeof c.params[4].name, "p4");
+    assert_fails(state_finding(&c, NULL, &(struct wrong){.gradient = keeps_the_last_use}), HINT_ONE_USE);
+}
+
 static void fp16_moments(const struct check_case *c, int step, const struct unsharded_state *before,
                          struct unsharded_state *after)
 {
@@ -177,6 +195,21 @@ Test(diagnose, a_range_that_keeps_its_state_is_not_updated)
     assert_fails(state_finding(&c, NULL, &(struct wrong){.state = keeps_a_range}), HINT_NOT_UPDATED);
 }
 
+static void does_not_write_parameters_back(const struct check_case *c, int step, const struct unsharded_state *before,
+                                           struct unsharded_state *after)
+{
+    (void)step;
+    for (int i = 0; i < c->param_count; i++)
+        memcpy(after->param[i], before->param[i], c->params[i].count * sizeof(float));
+}
+
+// Those that a case begins with are numbers of its precision.
+Test(diagnose, parameters_in_bf16_that_are_not_kept_are_not_updated)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_BF16, true);
+    assert_fails(state_finding(&c, NULL, &(struct wrong){.state = does_not_write_parameters_back}), HINT_NOT_UPDATED);
+}
+
 static void does_not_write_moments_back(const struct check_case *c, int step, const struct unsharded_state *before,
                                         struct unsharded_state *after)
 {
@@ -292,4 +325,127 @@ Test(diagnose, what_decay_alone_moves_has_another_decay)
     for (int step = 0; step < c.steps; step++)
         c.groups[0].lr[step] = 10 * (c.groups[1].lr[step] = 1e-3);
     assert_fails(state_finding(&c, NULL, &(struct wrong){.state = decays_as_the_first_group}), HINT_DECAY);
+}
+
+// From element 30 to 49 of the first tensor, parameters of the element before: some updated, some not.
+static void writes_beside(const struct check_case *c, int step, const struct unsharded_state *before,
+                          struct unsharded_state *after)
+{
+    (void)c, (void)step;
+    for (size_t k = 49; k >= 30; k--)
+        after->param[0][k] = k % 2 ? before->param[0][k - 1] : after->param[0][k - 1];
+}
+
+Test(diagnose, parameters_of_the_element_before_are_shifted)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, false);
+    assert_fails(state_finding(&c, NULL, &(struct wrong){.state = writes_beside}), HINT_SHIFTED);
+}
+
+static void has_one_poisoned_element(const struct check_case *c, const struct case_values *values, int step,
+                                     float *const g[])
+{
+    (void)c, (void)values, (void)step;
+    g[0][100] = NAN;
+    gradients = g;
+}
+
+// A norm that is no number makes the coefficient of all elements none.
+Test(diagnose, a_gradient_whose_norm_is_no_number_is_unset)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, false);
+    c.gradient_clipping = 0x1p-8;
+    assert_fails(state_finding(&c, NULL, &(struct wrong){.gradient = has_one_poisoned_element, .says = says_its_norm}),
+                 HINT_UNSET);
+}
+
+// Nothing follows from anything: as where buffers of several states are shared.
+static void mixes_all_states(const struct check_case *c, int step, const struct unsharded_state *before,
+                             struct unsharded_state *after)
+{
+    (void)step, (void)before;
+    for (int i = 0; i < c->param_count; i++)
+        for (size_t k = 0; k < c->params[i].count; k++) {
+            after->param[i][k] += (float)(1 + k % 7);
+            after->exp_avg[i][k] -= (float)(2 + k % 5);
+            after->exp_avg_sq[i][k] += (float)(3 + k % 11);
+        }
+}
+
+Test(diagnose, states_that_follow_from_nothing_are_overwritten)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, false);
+    assert_fails(state_finding(&c, NULL, &(struct wrong){.state = mixes_all_states}), HINT_OVERWRITTEN);
+}
+
+// Of a first run without clipping and a second one with it: the norms of what is applied, by step.
+static double norms[CASE_STEP_MAX + 1];
+static struct unsharded_decision decisions[CASE_STEP_MAX];
+
+static void decide(const struct check_case *c)
+{
+    struct case_values *values;
+    cr_assert_eq(case_values_open(c, &values), ERR_NONE);
+    cr_assert_eq(unsharded_decide(c, values, SCALER_DEEPSPEED, decisions), ERR_NONE);
+    case_values_close(values);
+}
+
+static void unscales_by_the_next(const struct check_case *c, const struct case_values *values, int step,
+                                 float *const g[])
+{
+    (void)values;
+    norms[step] = unsharded_norm(c, (const float *const *)g);
+    float factor = (float)(decisions[step - 1].scale / decisions[step - 1].scale_after);
+    for (int i = 0; i < c->param_count; i++)
+        for (size_t k = 0; k < c->params[i].count; k++)
+            g[i][k] *= factor;
+}
+
+// The threshold lies between both norms, so that the factor is neither the scales' nor the coefficient's.
+Test(diagnose, another_scale_is_recognised_where_it_decides_about_clipping)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP16, true);
+    c.loss_scale =
+        (struct case_loss_scale){.kind = SCALE_DYNAMIC, .scale = 8, .window = 2, .hysteresis = 1, .min_scale = 1};
+    decide(&c);
+    struct wrong wrong = {.gradient = unscales_by_the_next};
+    assert_fails(state_finding(&c, NULL, &wrong), HINT_FACTOR_SCALE);
+    int grows = 1;
+    while (decisions[grows - 1].scale == decisions[grows - 1].scale_after)
+        cr_assert_leq(++grows, c.steps);
+    c.gradient_clipping = 0.75 * norms[grows];
+    assert_fails(state_finding(&c, NULL, &wrong), HINT_FACTOR_SCALE);
+}
+
+static void adds_the_step_before(const struct check_case *c, const struct case_values *values, int step,
+                                 float *const g[])
+{
+    static float kept[4][101];
+    int applied = decisions[step - 1].applies;
+    (void)values;
+    for (int i = 0; i < c->param_count; i++)
+        for (size_t k = 0; k < c->params[i].count; k++) {
+            float own = g[i][k];
+            g[i][k] += applied > 1 ? kept[i][k] : 0;
+            kept[i][k] = own;
+        }
+    norms[applied] = unsharded_norm(c, (const float *const *)g);
+}
+
+static void says_the_norm_of_its_gradient(const struct check_case *c, int step, struct answer_step *says)
+{
+    says->has_norm = step < c->steps;
+    says->norm = norms[step];
+}
+
+// The step that applies a gradient reports the norm of the next.
+Test(diagnose, clipping_is_seen_through_under_the_delayed_update)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
+    c.delayed_update = 1;
+    decide(&c);
+    struct wrong wrong = {.gradient = adds_the_step_before, .says = says_the_norm_of_its_gradient};
+    assert_fails(state_finding(&c, NULL, &wrong), HINT_LEFT_OVER);
+    c.gradient_clipping = 0x1p-8;
+    assert_fails(state_finding(&c, NULL, &wrong), HINT_LEFT_OVER);
 }

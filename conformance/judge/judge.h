@@ -41,6 +41,9 @@ int judge_end(struct judge *judge);
 // without padding.
 uint64_t judge_held_bytes(const struct check_case *c);
 
+// The least bytes that all ranks together send in a case whose every step is applied, by the same formulas.
+uint64_t judge_sent_bytes(const struct check_case *c);
+
 // After judge_end: line `index` of the rules by placement, for people, such as "fp32, Adam on the device: torch-cpu";
 // null past the end. Valid until the judge is closed.
 const char *judge_rule(const struct judge *judge, int index);

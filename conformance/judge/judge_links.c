@@ -48,14 +48,18 @@ static bool is_broken(const struct link_result *result, enum link link)
 }
 
 // A hint that blames the arithmetic of the whole step gives way to what the links show: a gradient that is wrong in
-// both moments, while the parameter follows from them.
+// both moments, while the parameter follows from them; or nothing that follows from anything.
 static enum hint hint_of_links(const struct link_result *result, enum hint hint)
 {
     bool gradient = result->worst[LINK_GRADIENT].was_checked
                         ? is_broken(result, LINK_GRADIENT)
                         : is_broken(result, LINK_EXP_AVG) && is_broken(result, LINK_EXP_AVG_SQ);
     bool vague = hint == HINT_OTHER || hint == HINT_OVERWRITTEN;
-    return vague && gradient && !is_broken(result, LINK_PARAM) ? HINT_GRADIENT : hint;
+    if (!vague || !gradient)
+        return hint;
+    if (!is_broken(result, LINK_PARAM))
+        return HINT_GRADIENT;
+    return is_broken(result, LINK_EXP_AVG) && is_broken(result, LINK_EXP_AVG_SQ) ? HINT_OVERWRITTEN : hint;
 }
 
 int judge_by_links(struct trial *trial, struct finding *out)

@@ -140,13 +140,26 @@ static void judge_padding(const struct trial *trial, struct finding *out)
            (uint64_t)c->world * a.pad * element_bytes);
 }
 
+// Bytes sent for each element that is reduced, in all steps.
+static uint64_t reduce_bytes_of(const struct check_case *c, const struct amounts *a)
+{
+    uint64_t reduces = c->stage == 0 ? 2 * a->steps : c->stage == 1 ? a->steps : a->micro_steps;
+    return reduces * ((uint64_t)c->world - 1) * dtype_bytes(c->communication_dtype);
+}
+
+uint64_t judge_sent_bytes(const struct check_case *c)
+{
+    struct amounts a = elements_of(c);
+    uint64_t gathered = c->stage == 0 ? 0 : c->stage < 3 ? a.steps * a.trained : a.micro_steps * a.all;
+    return reduce_bytes_of(c, &a) * a.trained + ((uint64_t)c->world - 1) * dtype_bytes(c->precision) * gathered;
+}
+
 static void judge_traffic(const struct trial *trial, struct finding *out)
 {
     const struct check_case *c = trial->c;
     struct amounts a = amounts_of(trial);
     uint64_t others = (uint64_t)c->world - 1, pad = a.pad * (uint64_t)c->world;
-    uint64_t reduces = c->stage == 0 ? 2 * a.steps : c->stage == 1 ? a.steps : a.micro_steps;
-    uint64_t reduce_bytes = reduces * others * dtype_bytes(c->communication_dtype);
+    uint64_t reduce_bytes = reduce_bytes_of(c, &a);
     uint64_t gather_bytes = others * dtype_bytes(c->precision);
     uint64_t trained_floor = a.trained > a.tensors * others ? a.trained - a.tensors * others : 0;
     uint64_t all_floor = trained_floor + (a.all - a.trained);

@@ -31,6 +31,14 @@ static void put_fact(FILE *out, const char *label, const char *value)
         html_fact(out, label, value);
 }
 
+static void put_observation(FILE *out, const struct observation *observation)
+{
+    char text[OBSERVATION_TEXT_BYTES];
+    put_fact(out, "Observed", observation_text(observation, text));
+    if (!observation->why[0])
+        put_fact(out, "Observed", observation_sent_text(observation, text));
+}
+
 static void put_facts(const struct page *page)
 {
     const struct run_facts *facts = page->facts;
@@ -52,9 +60,8 @@ static void put_facts(const struct page *page)
     put_fact(out, "Suite", "zerogauge " ZG_VERSION);
     for (const char *const *rule = facts->rules; rule && *rule; rule++)
         put_fact(out, "Rule", *rule);
-    char text[OBSERVATION_TEXT_BYTES];
     for (int i = 0; i < facts->observations.count; i++)
-        put_fact(out, "Observed", observation_text(&facts->observations.list[i], text));
+        put_observation(out, &facts->observations.list[i]);
     if (facts->observations.count > 0)
         put_fact(out, "Not observed", observation_gap_text);
     fprintf(out, "</dl>\n");

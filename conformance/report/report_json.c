@@ -54,20 +54,30 @@ static json_t *rules_json(const struct run_facts *facts)
     return rules;
 }
 
+static json_t *bytes_or_null(bool is_known, uint64_t bytes)
+{
+    return is_known ? json_integer((json_int_t)bytes) : json_null();
+}
+
+static json_t *observation_json(const struct observation *o)
+{
+    char text[OBSERVATION_TEXT_BYTES];
+    bool is_measured = !o->why[0], is_counted = is_measured && o->sent_is_known;
+    return json_pack("{s:i,s:i,s:o,s:o,s:I,s:b,s:o,s:o,s:I,s:b,s:o}", "stage", o->stage, "world", o->world,
+                     "peak_bytes", bytes_or_null(is_measured, o->peak_bytes), "stage_0_peak_bytes",
+                     bytes_or_null(is_measured, o->unsharded_peak_bytes), "formula_saved_bytes",
+                     (json_int_t)o->formula_saved_bytes, "shows_sharding", observation_shows(o), "sent_bytes",
+                     bytes_or_null(is_counted, o->sent_bytes), "stage_0_sent_bytes",
+                     bytes_or_null(is_counted, o->unsharded_sent_bytes), "formula_sent_bytes",
+                     (json_int_t)o->formula_sent_bytes, "shows_exchange", observation_shows_exchange(o), "text",
+                     text_json(observation_text(o, text)));
+}
+
 static json_t *observations_json(const struct run_facts *facts)
 {
     json_t *list = json_array();
-    char text[OBSERVATION_TEXT_BYTES];
-    for (int i = 0; i < facts->observations.count; i++) {
-        const struct observation *o = &facts->observations.list[i];
-        bool measured = !o->why[0];
-        json_array_append_new(
-            list, json_pack("{s:i,s:i,s:o,s:o,s:I,s:b,s:o}", "stage", o->stage, "world", o->world, "peak_bytes",
-                            measured ? json_integer((json_int_t)o->peak_bytes) : json_null(), "stage_0_peak_bytes",
-                            measured ? json_integer((json_int_t)o->unsharded_peak_bytes) : json_null(),
-                            "formula_saved_bytes", (json_int_t)o->formula_saved_bytes, "shows_sharding",
-                            observation_shows(o), "text", text_json(observation_text(o, text))));
-    }
+    for (int i = 0; i < facts->observations.count; i++)
+        json_array_append_new(list, observation_json(&facts->observations.list[i]));
     return list;
 }
 
@@ -133,9 +143,12 @@ static json_t *requirement_json(const struct findings *findings, const struct re
     const char *rule;
     for (size_t at = 0; (rule = next_rule(findings, requirement, &at));)
         json_array_append_new(rules, text_json(rule));
-    return json_pack("{s:s,s:s,s:b,s:s,s:s,s:s,s:o,s:o}", "record", "requirement", "id", requirement->id, "must",
+    enum hint hint = verdict->worst ? verdict->worst->hint : HINT_NONE;
+    return json_pack("{s:s,s:s,s:b,s:s,s:s,s:s,s:o,s:o,s:o}", "record", "requirement", "id", requirement->id, "must",
                      requirement->must, "chapter", requirement->group, "title", requirement->title, "verdict",
-                     verdict_name(verdict->verdict), "finding_counts", counts_json(verdict->counts), "rules", rules);
+                     verdict_name(verdict->verdict), "hint",
+                     hint == HINT_NONE ? json_null() : json_string(hint_name(hint)), "finding_counts",
+                     counts_json(verdict->counts), "rules", rules);
 }
 
 static json_t *share_json(const struct findings *findings)

@@ -34,6 +34,13 @@ static void print_name(const struct table *t, enum verdict verdict, const char *
             width > (int)strlen(name) ? width - (int)strlen(name) : 0, "");
 }
 
+static void print_observed(const struct table *t, const char *text)
+{
+    fprintf(t->out, "  observed: ");
+    text_terminal(t->out, text, 4);
+    fputc('\n', t->out);
+}
+
 static void print_head(const struct table *t)
 {
     const struct run_facts *facts = t->facts;
@@ -53,9 +60,10 @@ static void print_head(const struct table *t)
     }
     char text[OBSERVATION_TEXT_BYTES];
     for (int i = 0; i < facts->observations.count; i++) {
-        fprintf(t->out, "  observed: ");
-        text_terminal(t->out, observation_text(&facts->observations.list[i], text), 4);
-        fputc('\n', t->out);
+        const struct observation *observation = &facts->observations.list[i];
+        print_observed(t, observation_text(observation, text));
+        if (!observation->why[0])
+            print_observed(t, observation_sent_text(observation, text));
     }
     if (facts->observations.count > 0)
         fprintf(t->out, "  not observed: %s\n", observation_gap_text);

@@ -64,6 +64,7 @@ struct check_setting {
     double time_limit_s;                              // a launch; 0: none
     uint64_t memory_limit_bytes, output_limit_bytes;  // the same
     bool progress;                                    // on stderr
+    bool counts_sent;                                 // over TCP, by the launched processes
     const volatile sig_atomic_t *interrupted;         // may be null
 };
 
@@ -77,6 +78,8 @@ struct check_run {
     struct coverage coverage;  // of the factors, within the claims, by the cases that are asked
     size_t launch_count;
     uint64_t sum_of_peaks_bytes;  // the largest of any launch (launch.h)
+    bool sent_is_known;           // of a setting with counts_sent
+    uint64_t sent_bytes;          // by all launches
     bool command_failed;          // a launch ended other than with status 0, or the cases were changed
     char command_text[FINDING_TEXT_BYTES];
     double seconds;

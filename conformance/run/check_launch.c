@@ -79,6 +79,7 @@ static int start(const struct check_setting *setting, struct check_run *run, str
         .time_limit_s = setting->time_limit_s,
         .memory_limit_bytes = setting->memory_limit_bytes,
         .output_limit_bytes = setting->output_limit_bytes,
+        .counts_sent = setting->counts_sent,
         .interrupted = setting->interrupted,
     };
     struct launch_result result;
@@ -87,6 +88,8 @@ static int start(const struct check_setting *setting, struct check_run *run, str
     TRY(rc);
     if (result.sum_of_peaks_bytes > run->sum_of_peaks_bytes)
         run->sum_of_peaks_bytes = result.sum_of_peaks_bytes;
+    run->sent_is_known = result.sent_is_known;
+    run->sent_bytes += result.sent_bytes;
     if (result.end == LAUNCH_INTERRUPTED)
         return err_set(ERR_USAGE, "interrupted");
     attempt->overtime_count += result.end == LAUNCH_TIME;

@@ -111,9 +111,15 @@ static int make_folder(const struct check_setting *setting, const struct check_c
     return case_folder_make(folder);
 }
 
-// Runs and judges one case, and returns the peak of its processes, or why there is none.
-static int measure(const struct check_setting *setting, struct check_case *c, uint64_t *peak_bytes,
-                   char why[OBSERVATION_WHY_BYTES])
+// The measurements of one case's processes.
+struct measure {
+    uint64_t peak_bytes, sent_bytes;
+    bool sent_is_known;
+    char why[OBSERVATION_WHY_BYTES];  // why it is no measurement; "": it is one
+};
+
+// Runs and judges one case.
+static int measure(const struct check_setting *setting, struct check_case *c, struct measure *out)
 {
     char folder[PATH_MAX];
     const struct check_source source = {.cases = visit_case, .values = open_values, .context = c};
@@ -124,48 +130,62 @@ static int measure(const struct check_setting *setting, struct check_case *c, ui
     own.folder = folder;
     own.once = true;
     own.progress = false;
+    own.counts_sent = true;
     if (setting->progress)
         terminal_progress("observing stage %d with %d ranks ...", c->stage, c->world);
     int rc = check_run(&own, &run);
     if (rc == ERR_NONE)
-        explain(&run, why);
-    *peak_bytes = run.sum_of_peaks_bytes;
+        explain(&run, out->why);
+    out->peak_bytes = run.sum_of_peaks_bytes;
+    out->sent_is_known = run.sent_is_known;
+    out->sent_bytes = run.sent_bytes;
     check_run_free(&run);
     int clear_rc = clear(folder);
     return rc != ERR_NONE ? rc : clear_rc;
 }
 
-static int observe_stage(const struct check_setting *setting, struct plan *plan, int stage, const char *unsharded_why,
-                         struct observation *out)
+static int observe_stage(const struct check_setting *setting, struct plan *plan, int stage,
+                         const struct measure *unsharded, struct observation *out)
 {
-    out->stage = stage;
-    out->world = plan->stages[stage].world;
-    out->formula_saved_bytes = judge_held_bytes(&plan->stages[0]) - judge_held_bytes(&plan->stages[stage]);
-    if (!unsharded_why[0])
-        return measure(setting, &plan->stages[stage], &out->peak_bytes, out->why);
-    snprintf(out->why, sizeof out->why, "there is no stage 0 beside it: %.200s", unsharded_why);
+    struct check_case *none = &plan->stages[0], *c = &plan->stages[stage];
+    struct measure sharded = {0};
+    if (unsharded->why[0])
+        snprintf(sharded.why, sizeof sharded.why, "there is no stage 0 beside it: %.200s", unsharded->why);
+    else
+        TRY(measure(setting, c, &sharded));
+    *out = (struct observation){
+        .stage = stage,
+        .world = c->world,
+        .peak_bytes = sharded.peak_bytes,
+        .unsharded_peak_bytes = unsharded->peak_bytes,
+        .formula_saved_bytes = judge_held_bytes(none) - judge_held_bytes(c),
+        .sent_is_known = sharded.sent_is_known && unsharded->sent_is_known,
+        .sent_bytes = sharded.sent_bytes,
+        .unsharded_sent_bytes = unsharded->sent_bytes,
+        .formula_sent_bytes = judge_sent_bytes(c),
+        .formula_unsharded_sent_bytes = judge_sent_bytes(none),
+    };
+    snprintf(out->why, sizeof out->why, "%s", sharded.why);
     return ERR_NONE;
 }
 
 int check_observe(const struct check_setting *setting, struct observations *out)
 {
     struct plan plan;
-    char why[OBSERVATION_WHY_BYTES] = "";
-    uint64_t unsharded_bytes = 0;
+    struct measure unsharded = {0};
     *out = (struct observations){0};
     choose(setting->claims, &plan);
     if (!plan.claimed[1] && !plan.claimed[2] && !plan.claimed[3])
         return ERR_NONE;
     if (plan.claimed[0])
-        TRY(measure(setting, &plan.stages[0], &unsharded_bytes, why));
+        TRY(measure(setting, &plan.stages[0], &unsharded));
     else
-        snprintf(why, sizeof why, "%s", plan.why[0]);
+        snprintf(unsharded.why, sizeof unsharded.why, "%s", plan.why[0]);
     for (int stage = 1; stage < 4; stage++) {
         if (!plan.claimed[stage])
             continue;
-        struct observation *observation = &out->list[out->count++];
-        TRY(observe_stage(setting, &plan, stage, why, observation));
-        observation->unsharded_peak_bytes = unsharded_bytes;
+        TRY(observe_stage(setting, &plan, stage, &unsharded, &out->list[out->count]));
+        out->count++;
     }
     if (setting->progress)
         terminal_progress("%s", "");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Evidence of sharding that is not the program's own word: one large case at every claimed stage, and the memory that
-// the launched processes hold in it.
+// the launched processes hold in it and what they send over TCP.
 #ifndef ZG_CHECK_OBSERVE_H
 #define ZG_CHECK_OBSERVE_H
 

@@ -112,6 +112,26 @@ const char *hint_name(enum hint hint)
     return hints[hint].name;
 }
 
+int hint_strength(enum hint hint)
+{
+    switch (hint) {
+    case HINT_NONE:
+        return 0;
+    case HINT_OTHER:
+    case HINT_GRADIENT:
+    case HINT_SETTING:
+        return 1;
+    case HINT_TAIL:
+    case HINT_BUCKET:
+    case HINT_SHARD:
+    case HINT_OVERWRITTEN:
+    case HINT_OVERFLOW:
+        return 2;
+    default:
+        return 3;
+    }
+}
+
 const char *hint_text(enum hint hint)
 {
     assert(hint >= 0 && hint < HINT_COUNT);

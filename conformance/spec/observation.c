@@ -7,7 +7,8 @@
 #include <stdlib.h>
 
 const char observation_gap_text[] =
-    "bytes sent, as the counters of a process are not open without privileges; memory of accelerators";
+    "what is sent through shared memory, Unix sockets and links of accelerators, which no counter open to everybody "
+    "shows; memory of accelerators";
 
 int64_t observation_saved_bytes(const struct observation *observation)
 {
@@ -49,5 +50,29 @@ const char *observation_text(const struct observation *observation, char out[OBS
                  size_short_text((uint64_t)llabs(bytes) / world, saved), bytes < 0 ? "more" : "less",
                  size_short_text(observation->formula_saved_bytes / world, formula),
                  observation_shows(observation) ? "" : ": no evidence that states are sharded");
+    return out;
+}
+
+bool observation_shows_exchange(const struct observation *observation)
+{
+    return !observation->why[0] && observation->sent_is_known &&
+           observation->sent_bytes >= observation->formula_sent_bytes / 2;
+}
+
+const char *observation_sent_text(const struct observation *observation, char out[OBSERVATION_TEXT_BYTES])
+{
+    char sent[4][SIZE_TEXT_BYTES];
+    const uint64_t bytes[] = {observation->sent_bytes, observation->formula_sent_bytes,
+                              observation->unsharded_sent_bytes, observation->formula_unsharded_sent_bytes};
+    for (int i = 0; i < 4; i++)
+        size_short_text(bytes[i] / (uint64_t)observation->world, sent[i]);
+    int used = snprintf(out, OBSERVATION_TEXT_BYTES, "stage %d, %d ranks: ", observation->stage, observation->world);
+    if (!observation->sent_is_known)
+        snprintf(out + used, OBSERVATION_TEXT_BYTES - (size_t)used,
+                 "bytes sent are not observed: the kernel does not tell the counters of sockets");
+    else
+        snprintf(out + used, OBSERVATION_TEXT_BYTES - (size_t)used,
+                 "%s a rank sent over TCP (formula %s), %s at stage 0 (formula %s)%s", sent[0], sent[1], sent[2],
+                 sent[3], observation_shows_exchange(observation) ? "" : ": what goes another way is not observed");
     return out;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the suite measures of a program's processes from outside: whether they hold less memory where states are
-// sharded. No word of the program enters it.
+// sharded, and what they send over TCP. No word of the program enters it.
 #ifndef ZG_OBSERVATION_H
 #define ZG_OBSERVATION_H
 
@@ -15,7 +15,10 @@ struct observation {
     int stage, world;
     char why[OBSERVATION_WHY_BYTES];  // why it was not measured, maybe in the program's words; "": it was
     uint64_t peak_bytes, unsharded_peak_bytes;
-    uint64_t formula_saved_bytes;  // by ZeRO's formulas, of all ranks together, less than at stage 0
+    uint64_t formula_saved_bytes;               // by ZeRO's formulas, of all ranks together, less than at stage 0
+    bool sent_is_known;                         // the kernel counted it, for both
+    uint64_t sent_bytes, unsharded_sent_bytes;  // by all processes over TCP, a lower bound
+    uint64_t formula_sent_bytes, formula_unsharded_sent_bytes;
 };
 
 struct observations {
@@ -36,6 +39,14 @@ bool observations_measured(const struct observations *observations);
 
 // "stage 3, 4 ranks: 45.1 MiB a rank less than stage 0 (formula 48 MiB)". Returns out.
 const char *observation_text(const struct observation *observation, char out[OBSERVATION_TEXT_BYTES]);
+
+// True if at least half of the bytes were sent that ZeRO's formulas ask for. More may be: a program also sends what it
+// answers, and what begins and ends a group of ranks.
+bool observation_shows_exchange(const struct observation *observation);
+
+// "stage 3, 4 ranks: 120.3 MiB a rank sent over TCP (formula 72 MiB), 75.1 MiB at stage 0 (formula 72 MiB)". Returns
+// out. Not for one that was not measured.
+const char *observation_sent_text(const struct observation *observation, char out[OBSERVATION_TEXT_BYTES]);
 
 // Names the quantities that are not observed, and why.
 extern const char observation_gap_text[];

@@ -3,6 +3,7 @@
 
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { MIB = 1 << 20 };
 
@@ -55,4 +56,41 @@ Test(observation, what_was_not_measured_shows_and_lacks_nothing)
     all.list[0] = all.list[1];
     cr_assert_not(observations_measured(&all));
     cr_assert_not(observations_lack(&all));
+}
+
+// Stage 3 on 4 ranks, of which the formulas ask 36 MiB each.
+static struct observation sending(uint64_t sent_bytes)
+{
+    return (struct observation){.stage = 3,
+                                .world = 4,
+                                .sent_is_known = true,
+                                .sent_bytes = sent_bytes,
+                                .unsharded_sent_bytes = 4u * 40 * MIB,
+                                .formula_sent_bytes = 4u * 36 * MIB,
+                                .formula_unsharded_sent_bytes = 4u * 36 * MIB};
+}
+
+Test(observation, half_of_what_the_formulas_send_is_an_exchange)
+{
+    char text[OBSERVATION_TEXT_BYTES];
+    struct observation half = sending(72u * MIB), less = sending(72u * MIB - 4);
+    cr_assert(observation_shows_exchange(&half));
+    cr_assert_str_eq(observation_sent_text(&half, text),
+                     "stage 3, 4 ranks: 18 MiB a rank sent over TCP (formula 36 MiB), 40 MiB at stage 0 (formula 36 "
+                     "MiB)");
+    cr_assert_not(observation_shows_exchange(&less));
+    cr_assert_not_null(strstr(observation_sent_text(&less, text), "(formula 36 MiB): what goes another way is not "
+                                                                  "observed"));
+}
+
+Test(observation, what_the_kernel_does_not_count_is_not_observed)
+{
+    char text[OBSERVATION_TEXT_BYTES];
+    struct observation unknown = sending(144u * MIB), declined = sending(144u * MIB);
+    unknown.sent_is_known = false;
+    cr_assert_not(observation_shows_exchange(&unknown));
+    cr_assert_str_eq(observation_sent_text(&unknown, text),
+                     "stage 3, 4 ranks: bytes sent are not observed: the kernel does not tell the counters of sockets");
+    snprintf(declined.why, sizeof declined.why, "declined");
+    cr_assert_not(observation_shows_exchange(&declined));
 }

@@ -50,6 +50,27 @@ static bool says_more(const struct finding *finding, const struct finding *than)
            order[finding->absence] > order[than->absence];
 }
 
+static bool resumes(const struct finding *finding)
+{
+    return finding->c && finding->c->phase == PHASE_RESUME;
+}
+
+// Of two FAIL findings, the stronger hint tells more; then that of a case that does not resume, as what fails there is
+// no matter of checkpoints; and where hints say where, more wrong elements do.
+static bool tells_more(const struct finding *finding, const struct finding *than)
+{
+    int strength = hint_strength(finding->hint), other = hint_strength(than->hint);
+    if (finding->verdict != VERDICT_FAIL || than->verdict != VERDICT_FAIL)
+        return false;
+    if (resumes(finding) != resumes(than) && strength > 0 && other > 0 &&
+        (strength == other || finding->hint == HINT_RESUME || than->hint == HINT_RESUME))
+        return resumes(than);
+    if (strength != other)
+        return strength > other;
+    return strength == 2 && finding->hint != than->hint &&
+           finding->difference.differing_count > than->difference.differing_count;
+}
+
 struct requirement_verdict verdict_of(const struct findings *findings, const struct requirement *requirement)
 {
     struct requirement_verdict out = {.requirement = requirement, .verdict = VERDICT_UNSUPPORTED};
@@ -62,7 +83,8 @@ struct requirement_verdict verdict_of(const struct findings *findings, const str
         out.absent_count += finding->absence != ABSENT_NOT;
         if (finding->absence != ABSENT_NOT && (!absent || says_more(finding, absent)))
             absent = finding;
-        if (!out.worst || finding->verdict > out.worst->verdict || says_more(finding, out.worst))
+        if (!out.worst || finding->verdict > out.worst->verdict || says_more(finding, out.worst) ||
+            tells_more(finding, out.worst))
             out.worst = finding;
     }
     if (out.worst)

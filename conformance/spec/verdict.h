@@ -69,6 +69,10 @@ enum hint {
 const char *hint_name(enum hint hint);  // "factor-world"
 const char *hint_text(enum hint hint);  // sentences: the error, and the first thing to check; "" for none
 
+// How much a hint tells: 0 for none; 1: only that something is wrong; 2: where or when; 3: by numbers that nothing else
+// explains.
+int hint_strength(enum hint hint);
+
 struct difference {
     int step, rank, micro;  // rank, micro: -1 where it has none
     int param;              // index; -1: of a scalar
@@ -121,8 +125,8 @@ struct requirement_verdict {
     enum verdict verdict;
     size_t counts[VERDICT_COUNT];  // of findings
     size_t absent_count;           // findings of cases that were not claimed or declined
-    // In findings->list: the first of the worst verdict; of PARTLY the first absent one; of UNSUPPORTED, if there is
-    // one, that of a case that was claimed, or even answered. Null: no finding.
+    // In findings->list: of the worst verdict the one whose hint tells most, the first of several; of PARTLY the first
+    // absent one; of UNSUPPORTED, if there is one, that of a case that was claimed, or even answered. Null: no finding.
     const struct finding *worst;
 };
 

@@ -153,6 +153,46 @@ Test(verdict, the_worst_finding_decides_wherever_it_stands)
     }
 }
 
+static const struct finding *shown(struct findings *findings, enum hint first, uint64_t first_count, enum hint second,
+                                   uint64_t second_count)
+{
+    const struct check_case *c = named("adam-l2");
+    struct finding finding = {.c = c, .aspect = ASPECT_STATE, .verdict = VERDICT_FAIL, .has_difference = true};
+    findings->count = 0;
+    finding.hint = first;
+    finding.difference.differing_count = first_count;
+    cr_assert_eq(findings_add(findings, &finding), ERR_NONE);
+    finding.hint = second;
+    finding.difference.differing_count = second_count;
+    cr_assert_eq(findings_add(findings, &finding), ERR_NONE);
+    return verdict_of(findings, requirement_find("R-OPT-04")).worst;
+}
+
+Test(verdict, of_the_worst_findings_the_one_whose_hint_tells_most_is_shown)
+{
+    struct findings all = {0};
+    cr_expect_eq(shown(&all, HINT_GRADIENT, 9, HINT_ONE_MICRO_STEP, 1), &all.list[1], "numbers tell more than nothing");
+    cr_expect_eq(shown(&all, HINT_GRADIENT, 9, HINT_TAIL, 1), &all.list[1], "places tell more than nothing");
+    cr_expect_eq(shown(&all, HINT_BUCKET, 9, HINT_SHIFTED, 1), &all.list[1], "numbers tell more than places");
+    cr_expect_eq(shown(&all, HINT_SHIFTED, 1, HINT_BUCKET, 9), &all.list[0]);
+    cr_expect_eq(shown(&all, HINT_BUCKET, 1, HINT_TAIL, 2), &all.list[1], "more elements tell more of places");
+    cr_expect_eq(shown(&all, HINT_BUCKET, 2, HINT_TAIL, 2), &all.list[0], "the first of two that tell as much");
+    cr_expect_eq(shown(&all, HINT_CLIP, 1, HINT_LR, 2), &all.list[0]);
+    all.list[0].verdict = VERDICT_BROKEN;
+    cr_expect_eq(verdict_of(&all, requirement_find("R-OPT-04")).worst, &all.list[0], "what is broken is worse");
+    shown(&all, HINT_RESUME, 1, HINT_LR, 1);
+    struct check_case resumes = *all.list[0].c;
+    resumes.phase = PHASE_RESUME;
+    all.list[0].c = &resumes;
+    cr_expect_eq(verdict_of(&all, requirement_find("R-OPT-04")).worst, &all.list[1], "the other needs no checkpoint");
+    all.list[1].hint = HINT_OTHER;
+    cr_expect_eq(verdict_of(&all, requirement_find("R-OPT-04")).worst, &all.list[1], "no checkpoint is to blame");
+    all.list[1].hint = HINT_LR;
+    all.list[1].c = &resumes;
+    cr_expect_eq(verdict_of(&all, requirement_find("R-OPT-04")).worst, &all.list[0], "both need one");
+    findings_free(&all);
+}
+
 // The run's verdict over two MUST and two SHOULD.
 static enum run_verdict run_of(enum verdict a, enum verdict b, enum verdict should_a, enum verdict should_b,
                                bool command_failed)
