@@ -3,6 +3,7 @@
 expected there: python peers.py ZEROGAUGE OUT [NAME...|--today]. Runs one configuration per processor at a time, from
 processes that have already imported their packages (warm.py). The last line is `N passed, N failed, N skipped`."""
 import fnmatch
+import importlib.util
 import json
 import os
 import shutil
@@ -29,9 +30,10 @@ def read_table():
     expected = [line.split(None, 4)[1:] for line in lines if line.startswith("expect ")]
     cases = [line.split(None, 3)[1:] for line in lines if line.startswith("cases ")]
     programs = [line.split(None, 2)[1:] for line in lines if line.startswith("program ")]
-    if len(runs) + len(expected) + len(cases) + len(programs) != len(lines):
-        sys.exit("ci/peers: peers.txt: a line is neither `run` nor `expect` nor `cases` nor `program`")
-    return runs, expected, cases, programs
+    needs = [line.split(None, 3)[1:] for line in lines if line.startswith("needs ")]
+    if len(runs) + len(expected) + len(cases) + len(programs) + len(needs) != len(lines):
+        sys.exit("ci/peers: peers.txt: a line is neither `run` nor `expect` nor `cases` nor `program` nor `needs`")
+    return runs, expected, cases, programs, needs
 
 
 def parts_of(command):
@@ -45,10 +47,13 @@ def judge(zerogauge, out, claims, command, sockets):
     """Returns the report's records by kind, and the file with the output. The report stays in `out`."""
     shutil.rmtree(out, ignore_errors=True)
     check_options, adapter, options = parts_of(command)
-    line = [zerogauge, "check", "--level", "quick", "--suite-version", SUITE_VERSION,
-            "--claims", ADAPTERS / "claims" / f"{claims}.json", *check_options, "--out", out,
-            "--", sys.executable, "-S", HERE / "warm.py", "launch", f"{sockets}/{adapter}", *options,
-            "{cases}", "{answers}", "{world}", "{state}"]
+    launch = [sys.executable, "-S", HERE / "warm.py", "launch", f"{sockets}/{adapter}", *options]
+    path = ADAPTERS / "claims" / f"{claims}.json"
+    if claims == "-":
+        path = out.with_suffix(".claims.json")
+        path.write_bytes(subprocess.run([*launch, "--claims"], stdout=subprocess.PIPE, check=True).stdout)
+    line = [zerogauge, "check", "--level", "quick", "--suite-version", SUITE_VERSION, "--claims", path, *check_options,
+            "--out", out, "--", *launch, "{cases}", "{answers}", "{world}", "{state}"]
     printed = out.with_suffix(".txt")
     with printed.open("w") as file, subprocess.Popen(line, stdout=file, stderr=subprocess.STDOUT) as process:
         RUNNING.add(process)
@@ -160,7 +165,7 @@ def judge_all(zerogauge, out, runs, programs, rules):
 
 
 def main(zerogauge, out, *names):
-    runs, expected, cases, programs = read_table()
+    runs, expected, cases, programs, needs = read_table()
     known_names = [name for name, *_ in runs + programs]
     if names == ("--today",):
         names = known_names[int(time.time()) // 86400 % 2::2]
@@ -172,9 +177,14 @@ def main(zerogauge, out, *names):
     if names:
         runs, programs = ([row for row in rows if row[0] in names] for rows in (runs, programs))
     print(ROW.format("configuration", "verdict", *VERDICTS, "s"), flush=True)
+    missing = {name: how for name, module, how in needs if not importlib.util.find_spec(module)}
+    skipped = [name for name, *_ in runs if name in missing]
+    for name in skipped:
+        print(f"{name:24} SKIP: {missing[name]}", flush=True)
+    runs = [row for row in runs if row[0] not in missing]
     passed, failed = judge_all(zerogauge, Path(out).resolve(), runs, programs, (expected, cases))
-    print(f"{passed} passed, {failed} failed, 0 skipped")
-    return failed > 0 or passed == 0
+    print(f"{passed} passed, {failed} failed, {len(skipped)} skipped")
+    return 77 if skipped and not passed + failed else failed > 0 or passed == 0
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judges releases of DeepSpeed that shipped a known bug, and a release without it, by the same adapter and cases:
+"""Judges releases that shipped a known bug, and a release without it, by the same adapter and cases:
 
     python time_machine.py ZEROGAUGE OUT [--times N] [NAME...]
 
@@ -20,9 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-ADAPTER = HERE / "zerogauge" / "adapters" / "deepspeed_zero.py"
-NEEDS = "numpy setuptools ninja hjson msgpack psutil py-cpuinfo pydantic tqdm einops packaging".split()
-INSTALLER = "setuptools wheel packaging hjson ninja psutil py-cpuinfo pydantic".split()
+ADAPTERS = HERE / "zerogauge" / "adapters"
+NEEDS = "numpy setuptools wheel ninja hjson msgpack psutil py-cpuinfo pydantic tqdm einops packaging".split()
 START_LIMIT_S = 1200  # of importing a release, and of compiling its operators
 SERVERS = {}  # processes, by release and tier of offload
 STARTING = threading.Lock()
@@ -30,18 +29,21 @@ RUNNING = set()  # runs of zerogauge, to end if this process is interrupted
 
 
 def read_table():
-    """Returns the version of PyTorch, and the bugs."""
-    bugs, torch = {}, None
+    """Returns the bugs by name."""
+    bugs, torch, package = {}, None, None
     for line in (HERE / "releases.txt").read_text().splitlines():
         kind, *words = line.split() or ["#"]
-        if kind == "torch" and len(words) == 1:
-            torch = words[0]
+        if kind == "torch" and words:
+            torch = words
+        elif kind == "package" and words:
+            package = words
         elif kind == "bug" and len(words) > 4:
             name, broken, control, requirement, *what = words
-            bugs[name] = {"name": name, "torch": torch, "broken": broken, "control": control,
+            bugs[name] = {"name": name, "torch": torch, "package": package, "broken": broken, "control": control,
                           "requirement": requirement, "what": " ".join(what)}
-        elif kind == "run" and len(words) > 3 and words[0] in bugs:
-            bugs[words[0]] |= {"claims": words[1], "cases": words[2].split(","), "text": words[3], "options": words[4:]}
+        elif kind == "run" and len(words) > 4 and words[0] in bugs:
+            bugs[words[0]] |= {"claims": words[1], "cases": words[2].split(","), "text": words[3],
+                               "adapter": words[4], "options": words[5:]}
         elif not kind.startswith("#"):
             sys.exit(f"ci/time-machine: releases.txt: cannot read {line!r}")
     without = [name for name, bug in bugs.items() if "cases" not in bug]
@@ -57,30 +59,41 @@ def run(command, log, **options):
             raise RuntimeError(f"cannot install, see {log}")
 
 
-def pip_of(folder, packages, log):
-    """An environment with these packages, made once. Returns the command of its pip."""
+def python_of(out, torch):
+    """An environment with PyTorch and what releases need, made once. torch: its version, then other packages."""
+    folder = out / f"torch-{torch[0]}"
+    python, log = folder / "bin" / "python", out / f"torch-{torch[0]}.log"
     if not (folder / "finished").exists():
         run([sys.executable, "-m", "venv", folder], log)
-        run([folder / "bin" / "python", "-m", "pip", "install", "--no-cache-dir", "--no-compile", *packages], log)
+        run([*pip(python), f"torch=={torch[0]}", *NEEDS, *torch[1:]], log)
         (folder / "finished").touch()
-    return [folder / "bin" / "python", "-m", "pip", "install", "--no-cache-dir", "--no-compile"]
+    return python
 
 
-def installed(out, torch, release):
-    """Returns the Python with PyTorch, and the release's folder, which has DeepSpeed alone. The environment that
-    installs it has no PyTorch: setup.py would import it."""
-    log = out / f"deepspeed-{release}.log"
-    pip_of(out / f"torch-{torch}", [f"torch=={torch}", *NEEDS], log)
-    pip, folder = pip_of(out / "installer", INSTALLER, log), out / f"deepspeed-{release}"
-    if not (folder / "deepspeed").exists():
-        run([*pip, "--no-deps", "--no-build-isolation", "--target", folder, f"deepspeed=={release}"], log,
-            env={**os.environ, "DS_BUILD_OPS": "0"})
-    return out / f"torch-{torch}" / "bin" / "python", folder
+def pip(python):
+    return [python, "-m", "pip", "install", "--no-cache-dir", "--no-compile"]
 
 
-def environment_of(out, python, folder, release):
+def installed(out, python, package, release):
+    """The release's folder, which has the package alone; PyTorch's has nothing. package: its name, then modules that
+    are empty in it."""
+    folder, log = out / f"{package[0]}-{release}", out / f"{package[0]}-{release}.log"
+    if not (folder / "finished").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        for name in package[1:]:
+            (folder / f"{name}.py").touch()
+        environment = {**os.environ, "DS_BUILD_OPS": "0", "DS_ACCELERATOR": "cpu", "PYTHONPATH": str(folder)}
+        if package[0] != "torch":
+            options = ["--no-deps", "--no-build-isolation", "--target", folder]
+            run([*pip(python), *options, f"{package[0]}=={release}"], log, env=environment)
+        (folder / "finished").touch()
+    return folder
+
+
+def environment_of(out, python, folder):
     """A lock among the operators is an interrupted build's, and for ever."""
-    extensions = out / f"extensions-{release}"
+    extensions = out / f"extensions-{folder.name}"
     for lock in extensions.glob("*/lock"):
         lock.unlink()
     return {**os.environ, "PYTHONPATH": f"{folder}:{HERE}", "TORCH_EXTENSIONS_DIR": str(extensions),
@@ -88,19 +101,21 @@ def environment_of(out, python, folder, release):
             "DS_IGNORE_CUDA_DETECTION": "1", "CCACHE_DISABLE": "1", "CXX": str(HERE / "operators_cxx")}
 
 
-def started(out, torch, release, options):
+def started(out, bug, release):
     """Starts one process that imports the release, from which all launches are forked. Returns its name, and the
     environment of launches. Operators are loaded for the tier that --offload names."""
+    options = bug["options"]
     tier = options[options.index("--offload"):][:2] if "--offload" in options else []
-    python, folder = installed(out, torch, release)
-    environment = environment_of(out, python, folder, release)
-    name = "-".join([release, *tier[1:]])
+    python = python_of(out, [release, *bug["torch"][1:]] if bug["package"][0] == "torch" else bug["torch"])
+    folder = installed(out, python, bug["package"], release)
+    environment = environment_of(out, python, folder)
+    name = "-".join([folder.name, f"torch{bug['torch'][0]}", Path(bug["adapter"]).stem, *tier[1:]])
     if name not in SERVERS:
         socket = out / f"{name}.socket"
         socket.unlink(missing_ok=True)
         with (out / f"{name}.log").open("w") as file:
-            SERVERS[name] = subprocess.Popen([python, HERE / "warm.py", "serve", socket, ADAPTER, *tier],
-                                             env=environment, stdout=file, stderr=subprocess.STDOUT,
+            SERVERS[name] = subprocess.Popen([python, HERE / "warm.py", "serve", socket, ADAPTERS / bug["adapter"],
+                                              *tier], env=environment, stdout=file, stderr=subprocess.STDOUT,
                                              start_new_session=True)
     return name, environment
 
@@ -111,7 +126,7 @@ def launcher(out, name, options):
     while not socket.exists() and SERVERS[name].poll() is None and time.monotonic() < end:
         time.sleep(0.2)
     if not socket.exists():
-        raise RuntimeError(f"DeepSpeed {name} cannot be imported, see {out / name}.log")
+        raise RuntimeError(f"{name} cannot be imported, see {out / name}.log")
     return [sys.executable, "-S", HERE / "warm.py", "launch", socket, *options]
 
 
@@ -123,12 +138,12 @@ def stop():
 def check(zerogauge, out, bug, release, report):
     """Runs the bug's cases. Returns the failing checks of its requirement whose text matches."""
     with STARTING:
-        name, environment = started(out, bug["torch"], release, bug["options"])
+        name, environment = started(out, bug, release)
     command = launcher(out, name, bug["options"])
     shutil.rmtree(report, ignore_errors=True)
     report.parent.mkdir(exist_ok=True)
     cases = [word for case in bug["cases"] for word in ("--case", case)]
-    line = [zerogauge, "check", "--claims", ADAPTER.parent / "claims" / f"{bug['claims']}.json", *cases,
+    line = [zerogauge, "check", "--level", "full", "--claims", ADAPTERS / "claims" / f"{bug['claims']}.json", *cases,
             "--out", report, "--", *command, "{cases}", "{answers}", "{world}", "{state}"]
     with (Path(f"{report}.txt").open("w") as file,
           subprocess.Popen(line, stdout=file, stderr=subprocess.STDOUT, env=environment) as process):
@@ -140,7 +155,10 @@ def check(zerogauge, out, bug, release, report):
     path = report / "report.jsonl"
     records = [json.loads(text) for text in path.read_text().splitlines()] if path.exists() else []
     if not records or records[-1]["record"] != "end" or not records[-1]["case_counts"]["answered"]:
-        raise RuntimeError(f"DeepSpeed {release} answers nothing: {records[-1]['command_text'] if records else report}")
+        raise RuntimeError(f"{name} answers nothing: {records[-1]['command_text'] if records else report}")
+    late = [record["text"] for record in records if "timed out after" in str(record.get("text"))]
+    if late:
+        raise RuntimeError(f"{name}: {late[0]}")
     return [record for record in records if record["record"] == "check" and record["verdict"] in ("FAIL", "BROKEN") and
             bug["requirement"] in record["requirements"] and re.search(bug["text"], record["text"].replace(" ", "_"))]
 
@@ -162,14 +180,21 @@ def judged(zerogauge, out, bug, release, number):
     return found
 
 
+def shortened(text):
+    """The first wrong quantity of a check, with its error in roundings and the limit; or the text's beginning."""
+    wrong = re.search(r"(\w+) (\S+) (\(\d+\)) at ", text)
+    text = re.sub(r"^the command exited with status \d+: ", "BROKEN: ", re.sub(r"/\S*/", "", text).replace("|", " "))
+    return f"{wrong[1]} is off by {wrong[2]} roundings {wrong[3]}" if wrong else " ".join(text.split())[:120]
+
+
 def row_of(bug, with_bug, without):
     """A row of the table; with_bug, without: what each of the repeated runs found."""
     first = with_bug[0][0] if with_bug[0] and isinstance(with_bug[0], list) else None
     cases = sorted({check["case"] for check in with_bug[0]}) if first else []
     seen = f"`{cases[0]}`" + f" and {len(cases) - 1} more" * (len(cases) > 1) if first else "not found"
     control = "not run" if isinstance(without[0], str) else "reported, too" if any(without) else "right"
-    return (f"| {bug['what']} | {bug['broken']} | {bug['requirement']}, {seen} | "
-            f"{first['text'] if first else ''} | {first['hint'] or '' if first else ''} | "
+    return (f"| {bug['what']} | {bug['package'][0]} {bug['broken']} | {bug['requirement']}, {seen} | "
+            f"{shortened(first['text']) if first else ''} | {first['hint'] or '' if first else ''} | "
             f"{bug['control']}: {control} |")
 
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The forms of Adam that round every hyper-parameter to fp32 first: DeepSpeed on a CPU; DeepSpeed, Apex and
-// Transformer Engine on CUDA; and llm.c.
+// Transformer Engine on CUDA; llm.c; PaddlePaddle; and optax.
 #include "conformance/judge/recipe_row.h"
 
 static void round_hyper(const struct recipe_step *step, struct recipe_scalars *out)
@@ -110,4 +110,53 @@ void llmc_cpu_element(const struct recipe_scalars *s, enum recipe_fuse fuse, flo
     *v = s->beta2 * *v + s->take2 * g * g;
     float quotient = *m / s->bias1 / (sqrtf(*v / s->bias2) + s->eps);
     *p -= s->lr * (quotient + s->weight_decay * *p);
+}
+
+// The powers of beta are running products, which checkpoints contain. `eps_by_step`: times the root of v's bias
+// correction, which is in the step size, too.
+void paddle_begin(const struct recipe_step *step, struct recipe_scalars *out)
+{
+    round_hyper(step, out);
+    if (step->bias_correction) {
+        out->bias1 = 1.0f - running_power(out->beta1, step->t, 0);
+        out->bias2 = sqrtf(1.0f - running_power(out->beta2, step->t, 0));
+    }
+    out->step_size = -(out->lr * (out->bias2 / out->bias1));
+    out->eps_by_step = out->eps * out->bias2;
+    out->shrink = -(out->lr * out->weight_decay);
+}
+
+void paddle_element(const struct recipe_scalars *s, enum recipe_fuse fuse, float g, float *p, float *m, float *v)
+{
+    if (s->l2)
+        g += s->weight_decay * *p;
+    if (s->decoupled)
+        *p = fmaf(s->shrink, *p, *p);
+    *m = recipe_blend(fuse, *m, s->beta1, g, s->take1);
+    *v = recipe_blend(fuse, *v, s->beta2, g * g, s->take2);
+    *p = fmaf(*m / (sqrtf(*v) + s->eps_by_step), s->step_size, *p);
+}
+
+// bias1, bias2: the reciprocals of the bias corrections. With L2 the compiler fuses the other product of v.
+void optax_begin(const struct recipe_step *step, struct recipe_scalars *out)
+{
+    round_hyper(step, out);
+    out->take1 = (float)(1 - step->beta1);
+    out->take2 = (float)(1 - step->beta2);
+    if (step->bias_correction) {
+        out->bias1 = 1.0f / (1.0f - (float)pow((double)out->beta1, (double)step->t));
+        out->bias2 = 1.0f / (1.0f - (float)pow((double)out->beta2, (double)step->t));
+    }
+}
+
+void optax_element(const struct recipe_scalars *s, enum recipe_fuse fuse, float g, float *p, float *m, float *v)
+{
+    if (s->l2)
+        g = recipe_fma(fuse, s->weight_decay, *p, g);
+    *m = recipe_blend(fuse, *m, s->beta1, g, s->take1);
+    *v = recipe_blend(s->l2 ? RECIPE_FUSE_OLD : fuse, *v, s->beta2, g * g, s->take2);
+    float update = *m * s->bias1 / (sqrtf(*v * s->bias2) + s->eps);
+    if (s->decoupled)
+        update = recipe_fma(fuse, s->weight_decay, *p, update);
+    *p = recipe_fma(fuse, -s->lr, update, *p);
 }

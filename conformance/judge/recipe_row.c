@@ -26,6 +26,12 @@ static const struct adam_recipe rows[] = {
      RECIPE_FUSE_NEW, RECIPE_FUSE_NEW, torch_begin, torch_mkl_element, mkl_sqrt_is_here},
     {"torch-cpu-mkl-sse", "PyTorch's wheels on another maker's CPU than Intel: square root by MKL", BIT_FOR_BIT, false,
      RECIPE_FUSE_NEW, RECIPE_FUSE_NEW, torch_begin, torch_mkl_sse_element, mkl_sse_sqrt_is_here},
+    {"torch-2.0-cpu", "PyTorch Adam and AdamW before 2.1 on a CPU with FMA, and copies of them", READ, false,
+     RECIPE_FUSE_NEW, RECIPE_FUSE_NEW, torch_scaled_begin, torch_cpu_element, NULL},
+    {"torch-2.0-cpu-mkl", "the same, square root by MKL on an Intel CPU with AVX-512", READ, false, RECIPE_FUSE_NEW,
+     RECIPE_FUSE_NEW, torch_scaled_begin, torch_mkl_element, mkl_sqrt_is_here},
+    {"torch-2.0-cpu-mkl-sse", "the same, square root by MKL on another maker's CPU than Intel", READ, false,
+     RECIPE_FUSE_NEW, RECIPE_FUSE_NEW, torch_scaled_begin, torch_mkl_sse_element, mkl_sse_sqrt_is_here},
     {"torch-cuda-foreach", "PyTorch Adam and AdamW on CUDA, foreach (the default)", READ, false, CUDA, torch_begin,
      torch_cuda_foreach_element, NULL},
     {"torch-cuda-single", "PyTorch Adam and AdamW(foreach=False) on CUDA", READ, false, CUDA, torch_begin,
@@ -47,6 +53,10 @@ static const struct adam_recipe rows[] = {
     {"llmc-cuda", "llm.c on CUDA", READ_IEEE, true, CUDA, llmc_begin, llmc_cuda_element, NULL},
     {"llmc-cpu", "llm.c on a CPU, as its source is written", READ_IEEE, true, RECIPE_FUSE_NONE, RECIPE_FUSE_NONE,
      llmc_begin, llmc_cpu_element, NULL},
+    {"paddle-cpu", "PaddlePaddle Adam and AdamW on a CPU with FMA", BIT_FOR_BIT, false, RECIPE_FUSE_OLD,
+     RECIPE_FUSE_OLD, paddle_begin, paddle_element, NULL},
+    {"optax-cpu", "optax.scale_by_adam, compiled by XLA for a CPU with FMA", BIT_FOR_BIT, false, RECIPE_FUSE_NEW,
+     RECIPE_FUSE_NEW, optax_begin, optax_element, NULL},
 };
 
 const struct adam_recipe *adam_recipe_at(int index)

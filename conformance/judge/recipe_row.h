@@ -19,6 +19,7 @@ struct recipe_step {
 // The scalars of a step. Which of them a recipe uses, and in which format it rounds them, is its own affair.
 struct recipe_scalars {
     bool l2, decoupled;  // the decay that is done; both false: none
+    bool scales_m;       // m is beta1 x m + (1 - beta1) x g, where the recipe's other form interpolates
     float beta1, beta2, lr, eps, weight_decay;
     float take1, take2;  // 1 - beta
     float bias1, bias2;  // of m and v, as the recipe's comment says
@@ -57,6 +58,7 @@ static inline float recipe_blend(enum recipe_fuse fuse, float old, float keep, f
 }
 
 void torch_begin(const struct recipe_step *step, struct recipe_scalars *out);
+void torch_scaled_begin(const struct recipe_step *step, struct recipe_scalars *out);
 void torch_capturable_single_begin(const struct recipe_step *step, struct recipe_scalars *out);
 void torch_capturable_foreach_begin(const struct recipe_step *step, struct recipe_scalars *out);
 void torch_fused_cuda_begin(const struct recipe_step *step, struct recipe_scalars *out);
@@ -64,6 +66,8 @@ void torch_fused_cuda_fp32_begin(const struct recipe_step *step, struct recipe_s
 void deepspeed_cpu_begin(const struct recipe_step *step, struct recipe_scalars *out);
 void apex_begin(const struct recipe_step *step, struct recipe_scalars *out);
 void llmc_begin(const struct recipe_step *step, struct recipe_scalars *out);
+void paddle_begin(const struct recipe_step *step, struct recipe_scalars *out);
+void optax_begin(const struct recipe_step *step, struct recipe_scalars *out);
 
 void torch_cpu_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
 void torch_mkl_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
@@ -81,6 +85,8 @@ void deepspeed_cpu_element(const struct recipe_scalars *, enum recipe_fuse, floa
 void apex_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
 void llmc_cuda_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
 void llmc_cpu_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
+void paddle_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
+void optax_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
 
 // The square root of MKL's vector mathematics where it uses AVX-512; only if this processor has rsqrt14.
 float mkl_sqrt(float x);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// PyTorch's forms of Adam. All interpolate m, divide by the bias corrections, and add epsilon after that of v. Their
-// scalars are doubles on the host, each rounded to fp32 once, where it enters the tensors' arithmetic.
+// PyTorch's forms of Adam. All divide by the bias corrections, and add epsilon after that of v; since 2.1 they
+// interpolate m. Their scalars are doubles on the host, each rounded to fp32 once, where it enters the tensors'
+// arithmetic.
 #include "conformance/judge/recipe_row.h"
 
 // 1 - beta^t in double. The step is a number in fp32, which stays at 2^24 once it is there.
@@ -15,6 +16,7 @@ void torch_begin(const struct recipe_step *step, struct recipe_scalars *out)
     *out = (struct recipe_scalars){
         .l2 = !step->decoupled && step->weight_decay != 0,
         .decoupled = step->decoupled && step->weight_decay != 0,
+        .beta1 = (float)step->beta1,
         .beta2 = (float)step->beta2,
         .eps = (float)step->eps,
         .weight_decay = (float)step->weight_decay,
@@ -25,6 +27,13 @@ void torch_begin(const struct recipe_step *step, struct recipe_scalars *out)
         .shrink = (float)(1 - step->lr * step->weight_decay),
         .wide = *step,
     };
+}
+
+// Before PyTorch 2.1, and in what is copied from it: exp_avg.mul_(beta1).add_(grad, alpha=1 - beta1).
+void torch_scaled_begin(const struct recipe_step *step, struct recipe_scalars *out)
+{
+    torch_begin(step, out);
+    out->scales_m = true;
 }
 
 // lerp: from the nearer end.
@@ -42,7 +51,7 @@ static float cpu_moments(const struct recipe_scalars *s, enum recipe_fuse fuse, 
         g = recipe_fma(fuse, *p, s->weight_decay, g);
     if (s->decoupled)
         *p *= s->shrink;
-    *m = interpolate(fuse, s, *m, g);
+    *m = s->scales_m ? recipe_blend(fuse, *m, s->beta1, g, s->take1) : interpolate(fuse, s, *m, g);
     *v = recipe_blend(fuse, *v, s->beta2, s->take2 * g, g);
     return *v;
 }

@@ -13,6 +13,9 @@ CHOICES = {
     "reduce_scatter": ["", "off"],  # "": as the case's hint says
     "contiguous_gradients": ["", "off"],  # likewise
     "gather": ["all-gather", "all-reduce"],  # of parameters, at stage 3
+    "sub_group": ["", "40"],  # elements of a rank that are updated together, at stage 3; "": as the case says
+    "overflow": ["case", "default"],  # whether bf16 gradients are searched for infinity
+    "communication": ["case", "default"],  # dtype of sums; the default is the model's
     "persistence": ["0", "40", "100000"],  # parameters with fewer elements are not sharded at stage 3
     "cpu_adam": ["deepspeed", "torch"],  # the optimizer of offloaded states
     "micro": ["steps", "backwards"],  # micro-steps: as accumulation, or as several backward calls of one step
@@ -73,24 +76,30 @@ def config_of(case, arguments):
     config = {
         "train_micro_batch_size_per_gpu": 1,
         "gradient_accumulation_steps": case.accumulation if arguments.micro == "steps" else 1,
-        "gradient_clipping": case.gradient_clipping, "communication_data_type": case.communication_dtype,
+        "gradient_clipping": case.gradient_clipping,
         "zero_force_ds_cpu_optimizer": arguments.cpu_adam == "deepspeed",
         "optimizer": {"type": "AdamW" if decoupled else "Adam", "params": adam},
         "zero_optimization": {
             "stage": case.stage, "reduce_bucket_size": sizes["reduce"], "allgather_bucket_size": sizes["allgather"],
-            "stage3_prefetch_bucket_size": sizes["prefetch"], "sub_group_size": sizes["sub_group"],
+            "stage3_prefetch_bucket_size": sizes["prefetch"],
+            "sub_group_size": int(arguments.sub_group or sizes["sub_group"]),
             "stage3_param_persistence_threshold": int(arguments.persistence), "overlap_comm": hints["overlap"],
             "contiguous_gradients": hints["contiguous_gradients"] and not arguments.contiguous_gradients,
             "reduce_scatter": hints["reduce_scatter"] and not arguments.reduce_scatter,
-            "stage3_use_all_reduce_for_fetch_params": arguments.gather == "all-reduce",
             "elastic_checkpoint": arguments.checkpoint == "elastic",
             **offload}}
+    if arguments.communication != "default":
+        config["communication_data_type"] = case.communication_dtype
+    if arguments.gather == "all-reduce":
+        config["zero_optimization"]["stage3_use_all_reduce_for_fetch_params"] = True
     if arguments.checkpoint == "universal" and case.resume:
         config["checkpoint"] = {"load_universal": True}
     if case.stage > 0:
         config["data_types"] = {"grad_accum_dtype": case.accumulation_dtype}
     if case.precision == "bf16":
-        config["bf16"] = {"enabled": True, "check_grad_overflow": case.overflow_check}
+        config["bf16"] = {"enabled": True}
+        if arguments.overflow != "default":
+            config["bf16"]["check_grad_overflow"] = case.overflow_check
     if case.precision == "fp16":
         config["fp16"] = {"enabled": True, "loss_scale": scale.get("scale", 1)}
     if scale["kind"] == "dynamic":

@@ -17,6 +17,7 @@ with contextlib.suppress(ImportError):  # in releases since 0.18; takes seconds 
     import deepspeed.runtime.zero.muon.muon_optimizer  # noqa: F401
 
 deepspeed.utils.logger.setLevel("ERROR")
+get_accelerator()._communication_backend_name = "gloo"  # releases before 0.14.1 have Intel's backend alone
 get_accelerator().is_fp16_supported = lambda: True  # DeepSpeed requires fp16 instructions, but works without them
 backend = importlib.import_module("deepspeed.comm.torch")  # the package's attribute of this name is PyTorch
 backend.build_shm_op = lambda: None  # takes minutes to compile, and serves inference alone

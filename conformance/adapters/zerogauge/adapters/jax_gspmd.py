@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ZeRO-1 in JAX, with optax: a device for each rank, all in one process; the devices share Adam's states."""
+"""ZeRO in JAX, with optax and GSPMD: a device for each rank, all in one process. The devices share Adam's states; at stage
+2 gradients that are added, and at stage 3 parameters, too."""
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +14,7 @@ jax.config.update("jax_num_cpu_devices", 4)
 
 
 class Jax(OneProcess):
-    claims = {"contract": 1, "name": "JAX and optax", "version": jax.__version__, "stages": [1], "worlds": [1, 2, 4],
+    claims = {"contract": 1, "name": "JAX and optax", "version": jax.__version__, "stages": [1, 2, 3], "worlds": [1, 2, 4],
               "precisions": ["fp32"], "offload_optimizer": ["none"], "offload_param": ["none"],
               "unused": "zero_gradient", "features": ["accumulation", "l2", "lr_schedule", "tied", "empty", "scalar"]}
 
@@ -22,18 +23,20 @@ class Jax(OneProcess):
             raise Unsupported("gradients are reduced in fp32")
         group, mesh = case.groups[0], Mesh(jax.devices()[:case.world], "rank")
         self.shard, whole = NamedSharding(mesh, PartitionSpec("rank")), NamedSharding(mesh, PartitionSpec())
-        self.parameters, self.sum = case.initial(), 0
-        self.flat, self.unflat = jax.device_put(self.flatten(self.parameters), whole), ravel_pytree(self.parameters)[1]
+        self.parameters, self.sum, kept = case.initial(), 0, self.shard if case.stage == 3 else whole
+        self.flat, self.unflat = jax.device_put(self.flatten(self.parameters), kept), ravel_pytree(self.parameters)[1]
         decay, adam = optax.add_decayed_weights(group["weight_decay"]), optax.scale_by_adam(*group["betas"], group["eps"])
         chain = optax.chain(adam, decay) if group["optimizer"] == "AdamW" else optax.chain(decay, adam)
         self.states = jax.tree.map(lambda leaf: jax.device_put(leaf, self.shard if leaf.ndim else whole),
                                    chain.init(self.flat))
 
-        def update(flat, states, gradients, lr):  # the mean becomes a reduce-scatter, the sum below an all-gather
-            mean = jax.lax.with_sharding_constraint(gradients.mean(0), self.shard)
-            change, states = chain.update(mean, states, flat)
-            return jax.lax.with_sharding_constraint(flat - lr * change, whole), states
-        self.update = jax.jit(update)
+        def reduced(gradients):  # a reduce-scatter
+            return jax.lax.with_sharding_constraint(gradients.mean(0), self.shard)
+
+        def update(flat, states, gradients, lr):  # the sum below becomes an all-gather where flat is whole
+            change, states = chain.update(reduced(gradients) if case.stage == 1 else gradients, states, flat)
+            return jax.lax.with_sharding_constraint(flat - lr * change, kept), states
+        self.update, self.reduce = jax.jit(update), jax.jit(reduced)
 
     def flatten(self, tree):
         flat = ravel_pytree(tree)[0]
@@ -41,10 +44,11 @@ class Jax(OneProcess):
 
     def backward(self, losses):
         zeros = {name: np.zeros_like(p) for name, p in self.parameters.items()}
-        self.sum += np.stack([self.flatten({**zeros, **loss.gradients}) for loss in losses]) / self.case.accumulation
+        mine = np.stack([self.flatten({**zeros, **loss.gradients}) for loss in losses]) / self.case.accumulation
+        self.sum += mine if self.case.stage == 1 else self.reduce(jax.device_put(np.float32(mine), self.shard))
 
     def step(self):
-        gradients = jax.device_put(np.float32(self.sum), self.shard)
+        gradients = jax.device_put(np.float32(self.sum), self.shard) if self.case.stage == 1 else self.sum
         self.flat, self.states = self.update(self.flat, self.states, gradients, self.lr[0])
         self.parameters, self.sum = self.unflatten(self.flat), 0
 
