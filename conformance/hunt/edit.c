@@ -3,6 +3,8 @@
 #include "conformance/hunt/edit.h"
 
 #include "base/err.h"
+#include "conformance/cases/case_mesh.h"
+#include "conformance/hunt/hunt_mesh.h"
 
 #include <assert.h>
 #include <string.h>
@@ -46,11 +48,17 @@ static bool only_steps(struct draft *draft, int count)
 
 static bool without_rank(struct draft *draft, int at, int part)
 {
-    if (part >= draft->part_count || at >= draft->parts[part].world || draft->parts[part].world == 1)
+    int ranks = part < draft->part_count ? case_data_ranks(&draft->parts[part]) : 0;
+    if (at >= ranks || ranks == 1 || !hunt_mesh_resize(&draft->parts[part], ranks - 1))
         return false;
-    remove_index(draft->map.rank[part], at, draft->parts[part].world);
-    draft->parts[part].world--;
+    remove_index(draft->map.rank[part], at, ranks);
     return true;
+}
+
+static bool only_ranks(struct draft *draft, int count, int part)
+{
+    return part < draft->part_count && count < case_data_ranks(&draft->parts[part]) &&
+           hunt_mesh_resize(&draft->parts[part], count);
 }
 
 static bool without_micro(struct draft *draft, int at)
@@ -114,6 +122,7 @@ static bool plain_param(struct check_case *c, int at, enum edit_plain plain)
             memset(param->shape, 0, sizeof param->shape);
             param->shape[0] = param->count;
             param->shape_rank = 1;
+            param->placement.dimension = 0;
             break;
         default:
             break;
@@ -148,6 +157,7 @@ static bool cut_elements(struct draft *draft, int at, enum edit_piece piece)
             memset(param->shape, 0, sizeof param->shape);
             param->shape[0] = param->count = pieces[piece].count;
             param->shape_rank = 1;
+            param->placement.dimension = 0;
         }
     }
     return true;
@@ -208,10 +218,7 @@ static bool change(struct draft *draft, struct edit edit)
     case EDIT_STEP:
         return edit.a < c->steps && c->steps > 1 && without_step(draft, edit.a);
     case EDIT_WORLD:
-        before = draft->parts[edit.b].world;
-        while (draft->parts[edit.b].world > edit.a)
-            without_rank(draft, draft->parts[edit.b].world - 1, edit.b);
-        return draft->parts[edit.b].world < before;
+        return only_ranks(draft, edit.a, edit.b);
     case EDIT_RANK:
         return without_rank(draft, edit.a, edit.b);
     case EDIT_ACCUMULATION:

@@ -2,6 +2,7 @@
 // The features of a case, each of which can be left out or replaced by something plainer. One function a feature: it
 // changes one half, and a case that has nothing of the kind stays as it is.
 #include "conformance/hunt/edit.h"
+#include "conformance/hunt/hunt_mesh.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -197,6 +198,13 @@ static void all_of_a_checkpoint(struct check_case *c)
 }
 
 static void (*const features[])(struct check_case *c) = {
+    hunt_mesh_none,
+    hunt_mesh_no_experts,
+    hunt_mesh_no_pipeline,
+    hunt_mesh_no_tensor,
+    hunt_mesh_less_tensor,
+    hunt_mesh_one_replica,
+    hunt_mesh_shards_of_one,
     no_optimizer_offload,
     no_param_offload,
     host_for_nvme,
@@ -241,12 +249,8 @@ int edit_feature_count(void)
 
 bool edit_feature(int index, struct check_case parts[], int part_count)
 {
-    if (index == SAME_WORLD) {
-        bool differ = part_count == 2 && parts[0].world != parts[1].world;
-        int least = differ && parts[1].world < parts[0].world ? parts[1].world : parts[0].world;
-        parts[0].world = parts[1].world = least;
-        return differ;
-    }
+    if (index == SAME_WORLD)
+        return part_count == 2 && hunt_mesh_same_ranks(parts);
     bool changed = false;
     for (int i = 0; i < part_count; i++) {
         struct check_case before = parts[i];

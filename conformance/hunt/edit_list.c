@@ -3,6 +3,8 @@
 // applied.
 #include "conformance/hunt/edit.h"
 
+#include "conformance/cases/case_mesh.h"
+
 struct list {
     struct edit *edits;
     int count, room;
@@ -64,12 +66,12 @@ int edit_list(const struct hunt_case *h, enum edit_kind kind, struct edit edits[
         break;
     case EDIT_WORLD:
         for (int part = 0; part < h->part_count; part++)
-            for (int i = 1; i < h->parts[part]->world; i++)
+            for (int i = 1; i < case_data_ranks(h->parts[part]); i++)
                 add(&list, i, part);
         break;
     case EDIT_RANK:
         for (int part = 0; part < h->part_count; part++)
-            add_down(&list, h->parts[part]->world, part);
+            add_down(&list, case_data_ranks(h->parts[part]), part);
         break;
     case EDIT_ACCUMULATION:
         for (int i = 1; i < c->accumulation; i++)

@@ -2,6 +2,8 @@
 // Plainer numbers in the place of a case's own. inf and NaN stay, as they decide whether a step is skipped.
 #include "conformance/hunt/edit.h"
 
+#include "conformance/cases/case_mesh.h"
+
 #include <math.h>
 
 static float plainer(float x, enum edit_numbers numbers)
@@ -36,7 +38,7 @@ static bool replace_gradients(struct hunt_case *h, int part, int param, int step
     const struct check_case *c = h->parts[part];
     bool changed = false;
     for (int micro = 0; micro < c->accumulation; micro++)
-        for (int rank = 0; rank < c->world; rank++)
+        for (int rank = 0; rank < case_data_ranks(c); rank++)
             changed |= replace(case_values_gradient(h->values[part], step, micro, rank, param), c->params[param].count,
                                numbers);
     return changed;

@@ -2,6 +2,7 @@
 #include "conformance/hunt/hunt_case.h"
 
 #include "base/err.h"
+#include "conformance/cases/case_mesh.h"
 #include "conformance/judge/unsharded.h"
 #include "conformance/suite/factor.h"
 
@@ -76,6 +77,7 @@ static void cut_part(const struct hunt_case *from, int part, const struct hunt_m
 {
     int source = part < from->part_count ? part : 0;
     const struct check_case *before = from->parts[source];
+    int ranks = case_data_ranks(c), ranks_before = case_data_ranks(before);
     struct case_values *values = from->values[source];
     for (int i = 0; i < c->param_count; i++) {
         int param = map->param[i];
@@ -83,7 +85,7 @@ static void cut_part(const struct hunt_case *from, int part, const struct hunt_m
                      c->params[i].count);
         for (int step = 0; step < c->steps; step++)
             for (int micro = 0; micro < c->accumulation; micro++)
-                for (int rank = 0; rank < c->world && map->rank[part][rank] < before->world; rank++)
+                for (int rank = 0; rank < ranks && map->rank[part][rank] < ranks_before; rank++)
                     copy_numbers(
                         case_gradient(values, map->step[step] + 1, map->micro[micro], map->rank[part][rank], param),
                         map->first[i], case_values_gradient(to, step + 1, micro, rank, i), c->params[i].count);
@@ -156,8 +158,10 @@ static bool is_sensible(const struct check_case *c)
 // An overflow at the smallest loss scale ends some implementations, rightly.
 static int keeps_scale(const struct hunt_case *h, int part, bool *out)
 {
-    const struct check_case *c = h->parts[part];
+    static _Thread_local struct check_case logical;
+    const struct check_case *c = &logical;
     struct unsharded_decision decisions[CASE_STEP_MAX];
+    case_logical(h->parts[part], &logical);
     *out = true;
     if (c->loss_scale.kind != SCALE_DYNAMIC)
         return ERR_NONE;
@@ -216,7 +220,10 @@ const char *hunt_case_text(const struct hunt_case *h, char *out, size_t bytes)
                         c->world == 1 ? "" : "s");
     if (h->part_count == 2)
         used += snprintf(out + used, bytes - (size_t)used, " then %d", h->parts[1]->world);
-    snprintf(out + used, bytes - (size_t)used, ", %zu tensor%s, %zu element%s", tensors, tensors == 1 ? "" : "s",
-             elements, elements == 1 ? "" : "s");
+    used += snprintf(out + used, bytes - (size_t)used, ", %zu tensor%s, %zu element%s", tensors,
+                     tensors == 1 ? "" : "s", elements, elements == 1 ? "" : "s");
+    char mesh[MESH_TEXT_BYTES];
+    if (case_has_mesh(c))
+        snprintf(out + used, bytes - (size_t)used, ", on %s", mesh_text(&c->mesh, mesh));
     return out;
 }

@@ -21,6 +21,7 @@ void hunt_case_close(struct hunt_case *h);  // of a zeroed one, too
 // Where what remains comes from: indices, from 0, of steps, micro-steps, ranks (by part) and parameters, and the first
 // element of each parameter.
 struct hunt_map {
+    // rank: a data rank
     int step[CASE_STEP_MAX], micro[CASE_ACCUMULATION_MAX], rank[HUNT_PART_MAX][CASE_WORLD_MAX], param[CASE_PARAM_MAX];
     size_t first[CASE_PARAM_MAX];
 };
@@ -46,7 +47,8 @@ int hunt_case_find_exact(struct hunt_case *h);
 // 0. The topic is of at most 40 characters.
 void hunt_case_name(struct hunt_case *h, const char *topic, int number);
 
-// The steps, elements and so on of a case, for people: "2 steps, 2 ranks, 1 tensor, 3 elements"; out of `bytes` bytes.
+// The steps, elements and so on of a case, for people: "2 steps, 2 ranks, 1 tensor, 3 elements, on tensor=2"; out of
+// `bytes` bytes.
 // Returns out.
 const char *hunt_case_text(const struct hunt_case *h, char *out, size_t bytes);
 

@@ -31,7 +31,7 @@ static void draw(bool reshards, struct hunt_case *out)
 {
     for (uint64_t number = 0;; number++) {
         struct check_case parts[2];
-        int count = hunt_draw(2, number, parts);
+        int count = hunt_draw(2, number, 0, parts);
         bool other = count == 2 && parts[0].world != parts[1].world;
         if (reshards ? other : count == 1) {
             cr_assert_eq(hunt_case_open(&parts[0], count == 2 ? &parts[1] : NULL, out), ERR_NONE);

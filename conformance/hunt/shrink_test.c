@@ -33,7 +33,7 @@ static int ask(void *context, const struct hunt_case candidates[], int count, bo
 static void draw(uint64_t number, struct hunt_case *out)
 {
     struct check_case parts[2];
-    int count = hunt_draw(1, number, parts);
+    int count = hunt_draw(1, number, 0, parts);
     cr_assert_eq(hunt_case_open(&parts[0], count == 2 ? &parts[1] : NULL, out), ERR_NONE, "%s", err_message());
 }
 

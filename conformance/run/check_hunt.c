@@ -37,7 +37,7 @@ static int draw(struct hunting *h, int count)
         if (attempts == DRAW_MAX)
             return err_set(ERR_USAGE, "none of %d drawn cases is within the claims", DRAW_MAX);
         uint64_t number = h->next++;
-        int part_count = hunt_draw(h->hunt->setting.seed, number, parts);
+        int part_count = hunt_draw(h->hunt->setting.seed, number, h->hunt->setting.part.options, parts);
         if (!hunt_is_claimed(h, parts, part_count))
             continue;
         struct hunt_case *drawn = &h->cases[h->count];

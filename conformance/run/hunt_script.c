@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/safe_text.h"
+#include "conformance/cases/case_mesh.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -23,8 +24,8 @@ static bool is_plain(const struct check_case *c)
     for (int i = 0; i < c->group_count; i++)
         if (c->groups[i].decoupled != c->groups[0].decoupled || !c->groups[i].bias_correction)
             return false;
-    return c->phase == PHASE_WHOLE && c->delayed_update == 0 && c->offload_optimizer != TIER_NVME &&
-           c->offload_param != TIER_NVME && numbers <= SCRIPT_NUMBER_MAX;
+    return c->phase == PHASE_WHOLE && !case_has_mesh(c) && c->delayed_update == 0 &&
+           c->offload_optimizer != TIER_NVME && c->offload_param != TIER_NVME && numbers <= SCRIPT_NUMBER_MAX;
 }
 
 static const struct torch_mode *find_mode(const char *const *command);

@@ -142,6 +142,12 @@ static void make_tensor_clip(struct check_case *c, struct suite_item *item)
     clip(c);
 }
 
+static void make_tensor_norm(struct check_case *c, struct suite_item *item)
+{
+    make_tensor(c, item);
+    clip(c);
+}
+
 // In the part of the last tensor rank alone.
 static void make_tensor_overflow(struct check_case *c, struct suite_item *item)
 {
@@ -250,6 +256,8 @@ const struct suite_row suite_mesh[] = {
      "2:01:f:t2 4:123:f:s2t2 4:1:f:t4", "8:123:f:s4t2,r2s2t2 4:123:b:s2t2"},
     {"tp-clip", "A norm above the threshold, on tensor ranks.", make_tensor_clip, "2:01:f:t2 4:123:f:s2t2",
      "4:1:f:t4 8:123:f:s2t4"},
+    {"tp-norm", "A norm above the threshold, on tensor ranks without sequence parallelism.", make_tensor_norm,
+     "2:01:f:t2 4:123:f:s2t2", "4:1:f:t4 8:123:f:s2t4"},
     {"tp-overflow", "inf in the part of one tensor rank.", make_tensor_overflow, "2:1:h:t2 4:123:h:s2t2", "4:1:h:t4"},
     {"tp-ckpt", "Stopped and continued with another number of tensor ranks.", make_tensor,
      "4:123:f:s2t2-t4,t4-s2t2,s2t2-s4", "4:123:b:s2t2-r2s2,t4-s4"},

@@ -46,7 +46,8 @@ static int read_model(const struct strict_object *o, struct planned *p)
     double params;
     int layers = 1;
     if (query_has(o, "model")) {
-        struct plan_model_variant variant = {.tiling_factor = p->config.tiling_factor};
+        struct plan_model_variant variant = {.tiling_factor = p->config.tiling_factor,
+                                             .tensor = p->config.mesh.tensor > 1 ? (size_t)p->config.mesh.tensor : 0};
         TRY(strict_string(o, "model", name, sizeof name));
         TRY(read_variant(o, &variant));
         return at_key(plan_model_find_variant(name, &variant, &p->setting.model), o, "model");

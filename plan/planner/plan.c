@@ -12,7 +12,8 @@
 
 // Replaces each count by the ledger's count minus it: a call at the start and one at the end leave the difference.
 static void note_ledger(const struct ledger *ledger, uint64_t bytes[LANE_COUNT][OPERATION_COUNT],
-                        uint64_t count[LANE_COUNT][OPERATION_COUNT], uint64_t sent_bytes[PURPOSE_COUNT])
+                        uint64_t count[LANE_COUNT][OPERATION_COUNT], uint64_t sent_bytes[PURPOSE_COUNT],
+                        uint64_t group_bytes[GROUP_COUNT])
 {
     for (int lane = 0; lane < LANE_COUNT; lane++)
         for (int operation = 0; operation < OPERATION_COUNT; operation++) {
@@ -21,6 +22,8 @@ static void note_ledger(const struct ledger *ledger, uint64_t bytes[LANE_COUNT][
         }
     for (int purpose = 0; purpose < PURPOSE_COUNT; purpose++)
         sent_bytes[purpose] = ledger->sent_bytes[purpose] - sent_bytes[purpose];
+    for (int group = 0; group < GROUP_COUNT; group++)
+        group_bytes[group] = ledger->group_bytes[group] - group_bytes[group];
 }
 
 static int run_steps(struct plan_dry *run, uint64_t steps, struct plan *out)
@@ -31,12 +34,12 @@ static int run_steps(struct plan_dry *run, uint64_t steps, struct plan *out)
         if (step == steps) {
             run->step_begin_ns = executor_dry_now(rank->executor);
             executor_dry_events(rank->executor, &run->step_first_event);
-            note_ledger(&rank->ledger, out->step_bytes, out->step_count, out->step_sent_bytes);
+            note_ledger(&rank->ledger, out->step_bytes, out->step_count, out->step_sent_bytes, out->step_group_bytes);
         }
         TRY(train_step(rank, step, &outcome));
     }
-    note_ledger(&rank->ledger, out->step_bytes, out->step_count, out->step_sent_bytes);
-    note_ledger(&rank->ledger, out->run_bytes, out->run_count, out->run_sent_bytes);
+    note_ledger(&rank->ledger, out->step_bytes, out->step_count, out->step_sent_bytes, out->step_group_bytes);
+    note_ledger(&rank->ledger, out->run_bytes, out->run_count, out->run_sent_bytes, out->run_group_bytes);
     out->steps = steps;
     return ERR_NONE;
 }

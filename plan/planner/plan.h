@@ -57,6 +57,7 @@ struct plan {
     uint64_t run_bytes[LANE_COUNT][OPERATION_COUNT], run_count[LANE_COUNT][OPERATION_COUNT];
     uint64_t step_bytes[LANE_COUNT][OPERATION_COUNT], step_count[LANE_COUNT][OPERATION_COUNT];
     uint64_t run_sent_bytes[PURPOSE_COUNT], step_sent_bytes[PURPOSE_COUNT];
+    uint64_t run_group_bytes[GROUP_COUNT], step_group_bytes[GROUP_COUNT];
 
     // Of the last step.
     double step_s;

@@ -53,6 +53,15 @@ static json_t *lanes_json(const struct plan *plan)
     return lanes;
 }
 
+static json_t *groups_json(const struct plan *plan)
+{
+    json_t *groups = json_object();
+    for (int group = 0; group < GROUP_COUNT; group++)
+        json_object_set_new(groups, ledger_group_name((enum ledger_group)group),
+                            json_integer((json_int_t)plan->step_group_bytes[group]));
+    return groups;
+}
+
 static json_t *parts_json(const struct plan *plan)
 {
     json_t *parts = json_array();
@@ -75,17 +84,17 @@ json_t *plan_json(const struct plan_setting *setting, const struct plan *plan)
                               "parameters", (json_int_t)plan->step_sent_bytes[PURPOSE_GATHER], "other",
                               (json_int_t)plan->step_sent_bytes[PURPOSE_OTHER]);
     return json_pack(
-        "{s:s, s:s, s:I, s:s?, s:i, s:i, s:s, s:I, s:I, s:b, s:s, s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:f, s:f, "
+        "{s:s, s:s, s:I, s:s?, s:i, s:i, s:s, s:I, s:I, s:b, s:s, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:f, s:f, "
         "s:o, s:f, s:s*, s:f, s:f}",
         "record", "plan", "model", setting->model->name, "params",
         (json_int_t)model_param_elements(setting->model, false), "machine",
         setting->machine ? setting->machine->name : NULL, "world", setting->world, "stage", config->stage, "precision",
         dtype_name(config->precision), "micro_batch", (json_int_t)config->micro_batch, "accumulation",
         (json_int_t)config->accumulation, "fits", plan->fits_all, "reason", plan_reason(plan, reason), "memory",
-        memory_json(plan), "gpu", device_json(&plan->device), "lanes", lanes_json(plan), "sent_bytes", sends, "step_s",
-        plan->step_s, "tokens_per_s", (double)plan->tokens * per_s, "model_flops_per_s", plan->model_flops * per_s,
-        "device_flops_per_s", plan->device_flops * per_s, "peak_flops_per_s", plan->peak_flops_per_s, "operations",
-        parts_json(plan), "planning_s", plan->took_s, "mesh",
+        memory_json(plan), "gpu", device_json(&plan->device), "lanes", lanes_json(plan), "sent_bytes", sends,
+        "sent_bytes_by_group", groups_json(plan), "step_s", plan->step_s, "tokens_per_s", (double)plan->tokens * per_s,
+        "model_flops_per_s", plan->model_flops * per_s, "device_flops_per_s", plan->device_flops * per_s,
+        "peak_flops_per_s", plan->peak_flops_per_s, "operations", parts_json(plan), "planning_s", plan->took_s, "mesh",
         setting->config->mesh.shard > 0 ? mesh_text(&setting->config->mesh, mesh) : NULL, "bubble", plan->bubble,
         "bubble_s", plan->bubble_s);
 }

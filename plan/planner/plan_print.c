@@ -86,6 +86,18 @@ static uint64_t lane_bytes(const struct plan *plan, int lane)
     return bytes;
 }
 
+// Where the mesh has groups: what is sent within each kind of them.
+static void print_groups(const struct plan *plan, FILE *out)
+{
+    char text[SIZE_TEXT_BYTES];
+    for (int group = 0; group < GROUP_COUNT; group++) {
+        uint64_t bytes = plan->step_group_bytes[group];
+        if (bytes > 0 && bytes < lane_bytes(plan, LANE_COLLECTIVE))
+            fprintf(out, "    within %-13s %12s\n", ledger_group_name((enum ledger_group)group),
+                    size_short_text(bytes, text));
+    }
+}
+
 static void print_lanes(const struct plan *plan, FILE *out)
 {
     char text[SIZE_TEXT_BYTES];
@@ -97,6 +109,8 @@ static void print_lanes(const struct plan *plan, FILE *out)
         fprintf(out, "  %-20s %12s %10.3f s %10.1f %%\n", ledger_lane_name((enum lane)lane),
                 bytes > 0 ? size_short_text(bytes, text) : "-", plan->busy_s[lane],
                 plan->step_s > 0 ? 100 * plan->critical_s[lane] / plan->step_s : 0);
+        if (lane == LANE_COLLECTIVE)
+            print_groups(plan, out);
     }
     if (plan->straggler_s > 0)
         fprintf(out, "  %-20s %12s %10.3f s %10.1f %%\n", "slowest node", "-", plan->straggler_s,

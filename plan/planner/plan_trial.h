@@ -14,7 +14,7 @@ enum { WORLD_MAX = 16 };
 struct ledgers {
     uint64_t held_bytes[WORLD_MAX][TIER_COUNT][KIND_COUNT], peak_bytes[WORLD_MAX][TIER_COUNT];
     uint64_t moved_bytes[WORLD_MAX][LANE_COUNT][OPERATION_COUNT], moved_count[WORLD_MAX][LANE_COUNT][OPERATION_COUNT];
-    uint64_t sent_bytes[WORLD_MAX][PURPOSE_COUNT];
+    uint64_t sent_bytes[WORLD_MAX][PURPOSE_COUNT], group_bytes[WORLD_MAX][GROUP_COUNT];
     uint64_t rescanned[WORLD_MAX];  // norms that read gradients on NVMe, of these bytes each
     uint64_t rescanned_bytes[WORLD_MAX][LANE_COUNT][OPERATION_COUNT];
     bool all_applied;
@@ -38,9 +38,11 @@ static inline int observe(void *context, const struct train_moment *moment)
     struct formula formula;
     formula_of(moment->stage, comm_rank(moment->stage->setting.comm), 0, 0, &formula);
     l->rescanned[rank] = moment->stage->optimizer.rescanned;
-    memcpy(l->rescanned_bytes[rank], formula.rescanned_bytes, sizeof formula.rescanned_bytes);
+    memcpy(l->rescanned_bytes[rank], formula.rescanned.bytes, sizeof formula.rescanned.bytes);
     for (int purpose = 0; purpose < PURPOSE_COUNT; purpose++)
         l->sent_bytes[rank][purpose] = ledger->sent_bytes[purpose];
+    for (int group = 0; group < GROUP_COUNT; group++)
+        l->group_bytes[rank][group] = ledger->group_bytes[group];
     if (rank == 0 && moment->step > 0)
         l->all_applied &= moment->applied;
     return ERR_NONE;
@@ -73,6 +75,9 @@ static inline void compare(const struct offload_trial *t, const struct ledgers *
     for (int purpose = 0; purpose < PURPOSE_COUNT; purpose++)
         cr_assert_eq(plan->run_sent_bytes[purpose], run->sent_bytes[rank][purpose], "rank %d: purpose %d\n%s", rank,
                      purpose, offload_name(t));
+    for (int group = 0; group < GROUP_COUNT; group++)
+        cr_assert_eq(plan->run_group_bytes[group], run->group_bytes[rank][group], "rank %d: group %s\n%s", rank,
+                     ledger_group_name((enum ledger_group)group), offload_name(t));
 }
 
 // Runs the trial and plans each of its ranks.

@@ -41,6 +41,17 @@ void comm_count_as(struct comm *comm, enum ledger_purpose purpose)
     comm->purpose = purpose;
 }
 
+void comm_count_for(struct comm *comm, enum ledger_group group)
+{
+    comm->counted_group = group;
+}
+
+void comm_count(const struct comm *comm, enum ledger_purpose purpose, enum ledger_operation operation, uint64_t count,
+                uint64_t bytes)
+{
+    ledger_send(comm->ledger, comm->counted_group, purpose, operation, count, bytes);
+}
+
 int comm_set_group(struct comm *comm, int ranks)
 {
     if (ranks < 0 || (ranks > 0 && comm->world % ranks != 0))
@@ -67,7 +78,7 @@ static int refuse(struct comm *comm, enum comm_operation operation, const char *
 
 static void count_sent(struct comm *comm, enum ledger_operation operation, size_t elements, enum dtype dtype)
 {
-    ledger_send(comm->ledger, comm->purpose, operation, (uint64_t)elements * dtype_bytes(dtype));
+    comm_count(comm, comm->purpose, operation, 1, (uint64_t)elements * dtype_bytes(dtype));
 }
 
 static size_t sum(const size_t counts[], int world)
@@ -245,7 +256,7 @@ static int agree_on_part(struct comm *comm, const int members[], int count)
 
 int comm_split(struct comm *comm, const int members[], int count, struct comm **out)
 {
-    struct comm_part part = {.first = members[0], .rank = -1, .world = count};
+    struct comm_part part = {.first = members[0], .rank = -1, .world = count, .members = members};
     struct ledger *ledger = comm->ledger;
     for (int i = 0; i < count; i++) {
         assert(members[i] >= 0 && members[i] < comm->world && (i == 0 || members[i] > members[i - 1]));

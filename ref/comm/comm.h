@@ -54,6 +54,13 @@ struct ledger *comm_ledger(const struct comm *comm);
 // Sets the purpose of the traffic that follows; PURPOSE_OTHER at first.
 void comm_count_as(struct comm *comm, enum ledger_purpose purpose);
 
+// Says which ranks of a mesh these are; GROUP_WORLD at first.
+void comm_count_for(struct comm *comm, enum ledger_group group);
+
+// Counts `count` collectives or messages that a plan only imagines, as if they had sent `bytes` together.
+void comm_count(const struct comm *comm, enum ledger_purpose purpose, enum ledger_operation operation, uint64_t count,
+                uint64_t bytes);
+
 // Makes later sums hierarchical. Each `ranks` consecutive ranks, for example those of a host, form a group. The sum of
 // a group is a left fold in fp32, ranks ascending, without rounding; the sums of the groups are folded in the same way,
 // groups ascending, with one rounding at the end. 0, 1 and the world's size select the canonical order. All ranks call

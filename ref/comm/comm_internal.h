@@ -54,8 +54,9 @@ struct comm_message {
 
 // A rank's part of a world that is split.
 struct comm_part {
-    int rank, world;  // this rank's number in the part, and the ranks of the part
-    int first;        // the lowest rank of the part, as the whole world numbers it
+    int rank, world;     // this rank's number in the part, and the ranks of the part
+    int first;           // the lowest rank of the part, as the whole world numbers it
+    const int *members;  // [world] all of them
 };
 
 struct comm_ops {
@@ -82,6 +83,7 @@ struct comm {
     uint64_t sequence;
     struct ledger *ledger;
     enum ledger_purpose purpose;
+    enum ledger_group counted_group;
     int group;  // ranks in a group of hierarchical sums; 0: the canonical order
     bool uses_native;
     struct comm_native native;  // this rank's comparisons

@@ -57,15 +57,28 @@ static void fail_for_leaver(struct group *group, int leaver, int rank, enum comm
               comm_operation_name(operation));
 }
 
+static void overdue(void *context)
+{
+    comm_local_overdue(context, NULL, 0, 0);
+}
+
+static int wait_for_all(struct comm_local *local)
+{
+    int rc = meet_wait(&local->group->meet, &local->spins, overdue, local);
+    comm_local_came(local);
+    return rc;
+}
+
 // This rank sees the leaver here, or the leaver sees that this rank has entered: both write first and then read.
 static int enter(struct comm_local *local, const struct comm_call *call)
 {
     struct group *group = local->group;
+    comm_local_used(local);
     atomic_store(&group->positions[local->comm.rank].entered, call->signature.sequence);
     int leaver = atomic_load(&group->leaver);
     if (leaver != 0)
         fail_for_leaver(group, leaver - 1, local->comm.rank, call->operation);
-    return meet_wait(&group->meet, &local->spins);
+    return wait_for_all(local);
 }
 
 static int disagree(struct group *group, const struct comm_signature *a, int a_rank, const struct comm_signature *b,
@@ -131,7 +144,7 @@ static int meet_and_move(struct comm_local *local, const struct comm_call *call)
     meet_reach_end(&group->meet);
     if (code != ERR_NONE)
         return code;
-    return meet_wait(&group->meet, &local->spins);
+    return wait_for_all(local);
 }
 
 static int local_run(struct comm *comm, const struct comm_call *call)
@@ -163,9 +176,13 @@ static void group_free(struct group *group)
 {
     if (!group)
         return;
-    if (group->parent)
+    if (group->parent) {
+        comm_local_leave_tree(group);
         meet_disown(&group->parent->meet, &group->meet);
+    }
     meet_close(&group->meet);
+    pthread_mutex_destroy(&group->tree_lock);
+    free(group->ranks);
     free(group->slots);
     free(group->numbers);
     free(group->positions);
@@ -205,13 +222,16 @@ static struct group *group_open(int world)
         return NULL;
     }
     group->world = world;
+    group->root = group;
+    pthread_mutex_init(&group->tree_lock, NULL);
     atomic_store(&group->open_count, world);
     group->slots = zeroed_lines(slots * sizeof *group->slots);
     group->numbers = calloc(slots * numbers, sizeof *group->numbers);
+    group->ranks = calloc(ranks, sizeof *group->ranks);
     group->positions = zeroed_lines(ranks * sizeof *group->positions);
     group->handles = zeroed_lines(ranks * sizeof *group->handles);
     group->channels = calloc(ranks * ranks, sizeof *group->channels);
-    if (!group->slots || !group->numbers || !group->positions || !group->handles || !group->channels) {
+    if (!group->slots || !group->numbers || !group->ranks || !group->positions || !group->handles || !group->channels) {
         group_free(group);
         return NULL;
     }
@@ -247,7 +267,7 @@ static int local_split(struct comm *comm, const struct comm_part *part, struct c
 {
     struct group *whole = ((struct comm_local *)comm)->group, *own = NULL, *all[comm->world];
     if (part->rank == 0 && (own = group_open(part->world))) {
-        own->parent = whole;
+        comm_local_join_tree(own, whole, part->members);
         meet_adopt(&whole->meet, &own->meet);
     }
     int code = comm_all_gather_equal(comm, &own, all, sizeof own);
@@ -258,6 +278,7 @@ static int local_split(struct comm *comm, const struct comm_part *part, struct c
     if (!all[part->first])
         return err_set(ERR_MEMORY, "out of memory for a part of %d ranks", part->world);
     *out = handle_of(all[part->first], part->rank);
+    comm_local_used((struct comm_local *)*out);
     return ERR_NONE;
 }
 
@@ -268,7 +289,9 @@ int comm_local_open(int world, struct comm *comms[])
     struct group *group = group_open(world);
     if (!group)
         return err_set(ERR_MEMORY, "out of memory for %d ranks", world);
-    for (int rank = 0; rank < world; rank++)
+    for (int rank = 0; rank < world; rank++) {
+        group->ranks[rank] = rank;
         comms[rank] = handle_of(group, rank);
+    }
     return ERR_NONE;
 }

@@ -27,9 +27,16 @@ struct slot {
     _Alignas(MEET_LINE_BYTES) char small[SMALL_BYTES];
 };
 
+enum overdue { OVERDUE_NOT, OVERDUE_COLLECTIVE, OVERDUE_MESSAGE };
+
 struct position {
     _Alignas(MEET_LINE_BYTES) _Atomic uint64_t entered;  // the sequence number of the rank's last call
     _Atomic bool left;                                   // it has closed its handle
+    _Atomic uint64_t thread;                             // that used the handle last; 0: none has
+    _Atomic enum overdue overdue;                        // what it has waited in for long
+    struct channel *channel;                             // of an overdue message, which is to be full or empty
+    uint32_t wanted;
+    int peer;
 };
 
 // Holds one message from one rank to another.
@@ -50,8 +57,11 @@ struct comm_local {
 // Shared by all ranks; the last handle that closes frees it.
 struct group {
     struct meet meet;
-    struct group *parent;  // of a part: the group that was split; null: none
+    struct group *parent;       // of a part: the group that was split; null: none
+    struct group *root, *next;  // the world that was opened, or this group itself; and the list of that world's parts
+    pthread_mutex_t tree_lock;  // of a root: protects the list, and the waits that are overdue
     int world;
+    int *ranks;              // of the root, by rank
     _Atomic int open_count;  // handles
     _Atomic int leaver;      // 1 + the rank that closed first; 0: none
     struct slot *slots;      // two for each rank
@@ -75,6 +85,18 @@ static inline bool has_shards_in_send(const struct comm_call *call)
 int comm_local_send(struct comm *comm, const struct comm_message *message);
 int comm_local_receive(struct comm *comm, const struct comm_message *message);
 void comm_local_free_channels(struct group *group);
+
+// Makes a new group a part of another one, whose ranks are its members; leave: it is freed.
+void comm_local_join_tree(struct group *group, struct group *parent, const int members[]);
+void comm_local_leave_tree(struct group *group);
+
+// Notes that this thread uses the handle, or has made it.
+void comm_local_used(struct comm_local *local);
+
+// Called about once a second by a thread that waits, in a collective or for a channel to be full or empty: fails the
+// root if it waits in a circle. came: the wait is over.
+void comm_local_overdue(struct comm_local *local, struct channel *channel, uint32_t wanted, int peer);
+void comm_local_came(struct comm_local *local);
 
 // Moves the data of a call whose slots are published and agree. Accesses the buffers of other ranks.
 void comm_local_move(struct comm_local *local, const struct comm_call *call);

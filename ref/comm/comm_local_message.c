@@ -15,6 +15,7 @@
 
 // A waiting rank looks this often for the failure or the departure of others, which do not wake it.
 static const struct timespec look_again = {.tv_nsec = 10000000};
+enum { OVERDUE_LOOKS = 100 };
 
 void comm_local_free_channels(struct group *group)
 {
@@ -40,10 +41,11 @@ static int find_channel(struct group *group, int from, int to, struct channel **
 
 // Waits until the channel is full, or empty. A peer that has left does not change that any more, and neither does one
 // in a collective that this rank has not begun, which waits for this rank.
-static int wait_until(struct comm_local *local, struct channel *channel, uint32_t full, int peer, const char *what)
+static int wait_for_channel(struct comm_local *local, struct channel *channel, uint32_t full, int peer,
+                            const char *what)
 {
     struct group *group = local->group;
-    for (;;) {
+    for (unsigned looks = 1;; looks++) {
         bool left = atomic_load(&group->positions[peer].left);
         uint64_t entered = atomic_load(&group->positions[peer].entered);
         TRY(meet_check(&group->meet));
@@ -59,7 +61,17 @@ static int wait_until(struct comm_local *local, struct channel *channel, uint32_
                       local->comm.rank, what);
         else
             syscall(SYS_futex, &channel->full, FUTEX_WAIT_PRIVATE, !full, &look_again, NULL, 0);
+        if (looks % OVERDUE_LOOKS == 0)
+            comm_local_overdue(local, channel, full, peer);
     }
+}
+
+static int wait_until(struct comm_local *local, struct channel *channel, uint32_t full, int peer, const char *what)
+{
+    comm_local_used(local);
+    int rc = wait_for_channel(local, channel, full, peer, what);
+    comm_local_came(local);
+    return rc;
 }
 
 static void change(struct channel *channel, uint32_t full)

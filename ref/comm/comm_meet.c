@@ -6,12 +6,14 @@
 #include "base/resources.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 // Limits of the spins before a thread sleeps. SPINS_MAX takes at most about 25 microseconds, the cost of a sleep and a
@@ -57,11 +59,13 @@ static void wake_all(struct meet *meet)
 }
 
 // A failure also changes the phase, so that a thread about to sleep does not.
-static void sleep_in_phase(struct meet *meet, uint32_t phase)
+static void sleep_in_phase(struct meet *meet, uint32_t phase, void (*overdue)(void *context), void *context)
 {
+    static const struct timespec patience = {.tv_sec = 1};
     atomic_fetch_add(&meet->sleepers, 1);
     while (atomic_load(&meet->phase) == phase && !atomic_load(&meet->failed))
-        syscall(SYS_futex, &meet->phase, FUTEX_WAIT_PRIVATE, phase, NULL, NULL, 0);
+        if (syscall(SYS_futex, &meet->phase, FUTEX_WAIT_PRIVATE, phase, &patience, NULL, 0) != 0 && errno == ETIMEDOUT)
+            overdue(context);
     atomic_fetch_sub(&meet->sleepers, 1);
 }
 
@@ -86,7 +90,7 @@ static int next_spins(struct meet *meet, int spins, int processor, uint64_t slep
     return spins / 2 > SPINS_MIN ? spins / 2 : SPINS_MIN;
 }
 
-int meet_wait(struct meet *meet, int *spins)
+int meet_wait(struct meet *meet, int *spins, void (*overdue)(void *context), void *context)
 {
     uint32_t phase = atomic_load(&meet->phase);
     if (atomic_fetch_add(&meet->arrived, 1) + 1 == meet->world) {
@@ -98,7 +102,7 @@ int meet_wait(struct meet *meet, int *spins)
     } else if (!spin_in_phase(meet, phase, *spins)) {
         int processor = sched_getcpu();
         uint64_t start_ns = clock_now_ns();
-        sleep_in_phase(meet, phase);
+        sleep_in_phase(meet, phase, overdue, context);
         *spins = next_spins(meet, *spins, processor, clock_now_ns() - start_ns);
     }
     return meet_check(meet);

@@ -40,8 +40,9 @@ void meet_adopt(struct meet *parent, struct meet *child);
 void meet_disown(struct meet *parent, struct meet *child);
 
 // Waits for all threads, or returns the code and message of a failure, at once if there already was one. *spins, which
-// begins as 0, carries the calling thread's spin limit from call to call.
-int meet_wait(struct meet *meet, int *spins);
+// begins as 0, carries the calling thread's spin limit from call to call. overdue is called about once a second while
+// the thread sleeps.
+int meet_wait(struct meet *meet, int *spins, void (*overdue)(void *context), void *context);
 
 // Returns the failure, if there is one.
 int meet_check(struct meet *meet);

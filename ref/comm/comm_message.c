@@ -19,7 +19,7 @@ int comm_send(struct comm *comm, int peer, uint64_t tag, const void *buffer, siz
     if (!comm->ops->send)
         return err_set(ERR_USAGE, "send: the transport %s has no messages between two ranks", comm->ops->name);
     TRY(comm->ops->send(comm, &message));
-    ledger_send(comm->ledger, comm->purpose, OPERATION_SEND, bytes);
+    comm_count(comm, comm->purpose, OPERATION_SEND, 1, bytes);
     return ERR_NONE;
 }
 

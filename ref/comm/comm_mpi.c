@@ -81,6 +81,7 @@ static int mpi_run(struct comm *comm, const struct comm_call *call)
 {
     struct comm_mpi *mpi = (struct comm_mpi *)comm;
     mpi->operation = call->operation;
+    comm_mpi_used(mpi);
     comm_mpi_take_notices(mpi);
     comm_mpi_find_leavers(mpi);
     if (mpi->parent)
@@ -119,6 +120,7 @@ static void free_handle(struct comm_mpi *mpi)
     pthread_mutex_destroy(&mpi->lock);
     comm_mpi_native_close(mpi);
     comm_mpi_close_outboxes(mpi);
+    comm_mpi_circle_leave(mpi);
     free(mpi->stage);
     free(mpi->requests);
     free(mpi->pair_counts);
@@ -175,7 +177,7 @@ static int open_communicators(MPI_Comm world, struct comm_mpi *mpi)
 
 static int mpi_split(struct comm *comm, const struct comm_part *part, struct comm **out);
 
-static int open_world(MPI_Comm world, struct comm_mpi *parent, struct comm **out)
+static int open_world(MPI_Comm world, struct comm_mpi *parent, const struct comm_part *part, struct comm **out)
 {
     static const struct comm_ops ops = {.name = "mpi",
                                         .has_native = true,
@@ -213,8 +215,10 @@ static int open_world(MPI_Comm world, struct comm_mpi *parent, struct comm **out
     pthread_mutex_init(&mpi->lock, NULL);
     bool enough = mpi->stage && mpi->requests && mpi->outboxes && mpi->pair_counts && mpi->signatures && mpi->left &&
                   mpi->gone && mpi->notices;
-    int rc = enough ? open_communicators(world, mpi)
+    int rc = enough ? comm_mpi_circle_join(mpi, part)
                     : err_set(ERR_MEMORY, "out of memory for the communication of %d ranks", size);
+    if (rc == ERR_NONE)
+        rc = open_communicators(world, mpi);
     if (rc != ERR_NONE) {
         free_handle(mpi);
         return rc;
@@ -228,7 +232,7 @@ static int mpi_split(struct comm *comm, const struct comm_part *part, struct com
     struct comm_mpi *mpi = (struct comm_mpi *)comm;
     MPI_Comm world;
     TRY(comm_mpi_code(MPI_Comm_split(mpi->data, part->first, part->rank, &world), "MPI_Comm_split"));
-    int code = open_world(world, mpi, out);
+    int code = open_world(world, mpi, part, out);
     MPI_Comm_free(&world);
     return code;
 }
@@ -239,5 +243,5 @@ int comm_mpi_open(MPI_Comm world, struct comm **out)
     MPI_Query_thread(&threading);
     if (threading < MPI_THREAD_MULTIPLE)
         return err_set(ERR_USAGE, "this MPI lacks MPI_THREAD_MULTIPLE, which collectives beside computation need");
-    return open_world(world, NULL, out);
+    return open_world(world, NULL, NULL, out);
 }

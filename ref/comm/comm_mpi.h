@@ -41,6 +41,12 @@ struct comm_mpi_outbox {
 struct comm_mpi {
     struct comm comm;
     struct comm_mpi *parent;  // of a part: the world that was split, which notices the death of ranks; null: none
+    struct comm_mpi *next;    // handle of this rank in the same world
+    struct comm_mpi_circle *circle;  // of a world that is no part: which ranks wait for which
+    uint64_t id;                     // of the communicator, the same on all of its ranks
+    int *ranks;                      // of the whole world, by rank
+    _Atomic uint64_t thread;         // that used the handle last; 0: none has
+    _Atomic uint64_t entered;        // collectives that it had begun then
     MPI_Comm data, control;
     size_t message_bytes;  // largest message, because MPI counts in int
     unsigned char *stage;  // receives other ranks' values of this rank's shard until they are folded
@@ -116,6 +122,18 @@ void comm_mpi_send_waits(struct comm_mpi *mpi, int peer);
 // Records a failure if a rank that has not begun the current collective waits for a message that this rank has not
 // sent: neither can go on.
 void comm_mpi_find_waiters(struct comm_mpi *mpi);
+
+// Gives a new handle, of a world (part: null) or of a part, its place among those of the same world; leave frees it.
+int comm_mpi_circle_join(struct comm_mpi *mpi, const struct comm_part *part);
+void comm_mpi_circle_leave(struct comm_mpi *mpi);
+
+// Notes that this thread uses the handle.
+void comm_mpi_used(struct comm_mpi *mpi);
+
+// Called about once a second by a thread that waits in a collective: tells all ranks, and fails the world if it waits
+// in a circle. hear: takes in what other ranks of a whole world have said.
+void comm_mpi_overdue(struct comm_mpi *mpi);
+void comm_mpi_hear(struct comm_mpi *root);
 
 // Begin to send one message to a peer, or to receive one from it; bytes is at most INT_MAX.
 int comm_mpi_send(struct comm_mpi *mpi, const void *from, size_t bytes, int peer, MPI_Request *out);

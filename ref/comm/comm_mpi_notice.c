@@ -91,6 +91,8 @@ void comm_mpi_take_notices(struct comm_mpi *mpi)
 {
     if (mpi->parent)
         comm_mpi_take_notices(mpi->parent);
+    else
+        comm_mpi_hear(mpi);
     for (;;) {
         MPI_Message message;
         MPI_Status status;

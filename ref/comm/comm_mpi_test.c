@@ -178,3 +178,29 @@ Test(comm_mpi, a_message_that_is_not_the_expected_one_or_never_comes_is_an_error
     cr_expect_neq(start(2, "message-die", output, sizeof output), 0, "%s", output);
     cr_expect_not_null(strstr(output, "rank 0: rank 1 (host "), "%s", output);
 }
+
+// Three ranks around a ring of pairs; and others that only wait long, for one that sleeps.
+Test(comm_mpi, ranks_that_wait_for_each_other_in_different_communicators_are_named)
+{
+    MPI_OR_SKIP();
+    char output[16384];
+    static const char *const circles[] = {
+        "the ranks wait for each other: rank 0 is in barrier among ranks 0 1 (shard) and waits for rank 1, which is in "
+        "barrier among ranks 1 2 (tensor) and waits for rank 2, which is in barrier among ranks 0 2 (expert) and waits "
+        "for rank 0\n",
+        "the ranks wait for each other: rank 1 is in barrier among ranks 1 2 (tensor) and waits for rank 2, which is "
+        "in "
+        "barrier among ranks 0 2 (expert) and waits for rank 0, which is in barrier among ranks 0 1 (shard) and waits "
+        "for rank 1\n",
+        "the ranks wait for each other: rank 2 is in barrier among ranks 0 2 (expert) and waits for rank 0, which is "
+        "in "
+        "barrier among ranks 0 1 (shard) and waits for rank 1, which is in barrier among ranks 1 2 (tensor) and waits "
+        "for rank 2\n"};
+    cr_expect_neq(mpirun(3, "comm_mpi_deadlock_program", "ring", output, sizeof output), 0, "%s", output);
+    int said = 0;
+    for (int i = 0; i < 3; i++)
+        said += times_said(output, circles[i]);
+    cr_expect_eq(said, 3, "%s", output);
+    cr_expect_eq(mpirun(3, "comm_mpi_deadlock_program", "slow", output, sizeof output), 0, "%s", output);
+    cr_expect_eq(times_said(output, ": good\n"), 3, "%s", output);
+}

@@ -9,6 +9,9 @@
 #include <stdio.h>
 #include <time.h>
 
+// A rank that waits this long looks for ranks that wait for it, and so does it again.
+static const uint64_t patience_ns = 1000000000u;
+
 // The death of a rank may become known this long after a failed transfer.
 static const uint64_t explain_limit_ns = 500000000u;
 
@@ -49,6 +52,7 @@ static int explain_transfer(struct comm_mpi *mpi)
 // Waits for the requests while watching for failures. After a failure they may still be in flight.
 static int wait_for(struct comm_mpi *mpi, MPI_Request requests[], int count)
 {
+    uint64_t limit_ns = 0;
     for (unsigned tests = 0;; tests++) {
         int done = 0;
         int rc = comm_mpi_code(MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE), "a transfer");
@@ -61,8 +65,13 @@ static int wait_for(struct comm_mpi *mpi, MPI_Request requests[], int count)
             comm_mpi_find_leavers(mpi);
             comm_mpi_find_waiters(mpi);
         }
-        if (tests % 256 == 255)
+        if (tests % 256 == 255) {
+            uint64_t now_ns = clock_now_ns();
             comm_mpi_find_deaths(mpi);
+            if (limit_ns != 0 && now_ns > limit_ns)
+                comm_mpi_overdue(mpi);
+            limit_ns = limit_ns == 0 || now_ns > limit_ns ? now_ns + patience_ns : limit_ns;
+        }
         TRY(comm_mpi_check(mpi));
         comm_mpi_pause(tests);
     }

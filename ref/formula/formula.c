@@ -23,7 +23,14 @@ static struct terms terms_of(const struct stage *stage, int rank)
         .replicas = (uint64_t)stage->mesh.replicate,
         .secondary_ranks = (uint64_t)config->secondary_ranks,
         .replica = (uint64_t)mesh_index_in(&stage->mesh, MESH_REPLICATE, rank),
+        .shard_group = stage->mesh.replicate > 1 || stage->setting.parts_comm ? GROUP_SHARD : GROUP_WORLD,
     };
+}
+
+void formula_send(struct formula_moved *moved, enum ledger_group group, enum ledger_operation operation, uint64_t bytes)
+{
+    moved->bytes[LANE_COLLECTIVE][operation] += bytes;
+    moved->group_bytes[group] += bytes;
 }
 
 static const struct {
@@ -50,7 +57,7 @@ void formula_of(const struct stage *stage, int rank, uint64_t activation_bytes, 
     formulas[number].move(&t, out);
     formula_move_norm(&t, out);
     formula_move_tokens(&t, out);
-    out->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += report_bytes;
+    formula_send(&out->step, GROUP_WORLD, OPERATION_ALL_GATHER, report_bytes);
 }
 
 // Appends "p Psi" or "(g + K) Psi/N" to a sum.

@@ -10,14 +10,24 @@
 
 #include <stdint.h>
 
+// Bytes moved by a rank; what it sends to others is in both arrays.
+struct formula_moved {
+    uint64_t bytes[LANE_COUNT][OPERATION_COUNT];
+    uint64_t group_bytes[GROUP_COUNT];
+};
+
 struct formula {
     uint64_t held_bytes[TIER_COUNT][KIND_COUNT];
-    uint64_t step_bytes[LANE_COUNT][OPERATION_COUNT];       // moved by this rank in every step,
-    uint64_t applied_bytes[LANE_COUNT][OPERATION_COUNT];    // in every step that is not skipped,
-    uint64_t rescanned_bytes[LANE_COUNT][OPERATION_COUNT];  // where the norm reads gradients on NVMe,
-    uint64_t redone_bytes[LANE_COUNT][OPERATION_COUNT];     // where speculative updates are made again,
-    uint64_t returned_bytes[LANE_COUNT][OPERATION_COUNT];   // and whenever an update's parameters reach the model
+    struct formula_moved step;       // moved by this rank in every step,
+    struct formula_moved applied;    // in every step that is not skipped,
+    struct formula_moved rescanned;  // where the norm reads gradients on NVMe,
+    struct formula_moved redone;     // where speculative updates are made again,
+    struct formula_moved returned;   // and whenever an update's parameters reach the model
 };
+
+// Adds bytes that the rank sends to others of a group.
+void formula_send(struct formula_moved *moved, enum ledger_group group, enum ledger_operation operation,
+                  uint64_t bytes);
 
 // For rank `rank` of the stage's world, which holds activation_bytes for the model's run and sends report_bytes
 // to other ranks after each step (the loss).

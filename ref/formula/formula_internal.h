@@ -16,8 +16,9 @@ struct terms {
     uint64_t experts;             // E: ranks that hold all experts together
     uint64_t expert_ranks;        // ranks of a shard group with this rank's experts, and this rank among them
     int expert_rank;
-    uint64_t replicas, replica;  // R groups, and this rank's one
-    uint64_t secondary_ranks;    // P of hpZ; 0: there is no second copy
+    uint64_t replicas, replica;     // R groups, and this rank's one
+    uint64_t secondary_ranks;       // P of hpZ; 0: there is no second copy
+    enum ledger_group shard_group;  // the world, unless there are replicas, or the model is cut into parts
 };
 
 // A stage's part: the bytes that it holds of a bucket, and those that it moves in a step.
@@ -46,6 +47,11 @@ static inline int bucket_rank(const struct terms *t, const struct bucket *bucket
     return bucket->expert ? t->expert_rank : t->rank;
 }
 
+static inline enum ledger_group bucket_group(const struct terms *t, const struct bucket *bucket)
+{
+    return bucket->expert ? GROUP_EXPERT_DATA : t->shard_group;
+}
+
 static inline int own_shard(const struct terms *t, const struct bucket *bucket)
 {
     return bucket_is_replicated(bucket) ? 0 : bucket_rank(t, bucket);
@@ -67,5 +73,10 @@ static inline uint64_t blocks(uint64_t bytes)
 {
     return (bytes + TIER_NVME_ALIGNMENT - 1) / TIER_NVME_ALIGNMENT * TIER_NVME_ALIGNMENT;
 }
+
+// ZeRO++: the bytes of `count` elements in codes of `bits` bits with their scales; and the traffic of a bucket's
+// gradients in two hops.
+uint64_t formula_packed_bytes(const struct terms *t, uint64_t count, int bits);
+void formula_send_hops(const struct terms *t, const struct bucket *bucket, struct formula *f);
 
 #endif

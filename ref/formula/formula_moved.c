@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The papers' formulas for bytes moved: between tiers, and among ranks.
+#include "ref/recipe/quantize.h"
 #include "ref/formula/formula_internal.h"
 
 #include <string.h>
 
-static void copy(uint64_t lanes[LANE_COUNT][OPERATION_COUNT], enum lane lane, uint64_t bytes)
+static void copy(struct formula_moved *moved, enum lane lane, uint64_t bytes)
 {
-    lanes[lane][OPERATION_COPY] += bytes;
+    moved->bytes[lane][OPERATION_COPY] += bytes;
 }
 
 // A rank's elements of a bucket in one format on NVMe, transferred sub-group by sub-group.
@@ -34,27 +35,27 @@ static void gradient_traffic(const struct terms *t, int bucket, uint64_t times, 
     uint64_t own = own_elements(t, &t->stage->layout.buckets[bucket]);
     if (placement->gradient_tier == TIER_DEVICE)
         return;
-    copy(f->step_bytes, LANE_D2H, times * leaving_bytes(t, &t->stage->layout.buckets[bucket]) * own);
+    copy(&f->step, LANE_D2H, times * leaving_bytes(t, &t->stage->layout.buckets[bucket]) * own);
     if (placement->gradient_tier != TIER_NVME)
         return;
-    copy(f->step_bytes, LANE_NVME_WRITE, times * blocks(t->g * own));
-    copy(f->step_bytes, LANE_NVME_READ, (times - 1) * blocks(t->g * own));
-    copy(f->rescanned_bytes, LANE_NVME_READ, sub_group_blocks(t, bucket, t->g));
+    copy(&f->step, LANE_NVME_WRITE, times * blocks(t->g * own));
+    copy(&f->step, LANE_NVME_READ, (times - 1) * blocks(t->g * own));
+    copy(&f->rescanned, LANE_NVME_READ, sub_group_blocks(t, bucket, t->g));
 }
 
 // States on NVMe on their way to Adam and back, with gradients and parameters there.
-static void nvme_traffic(const struct terms *t, int bucket, uint64_t bytes[LANE_COUNT][OPERATION_COUNT])
+static void nvme_traffic(const struct terms *t, int bucket, struct formula_moved *moved)
 {
     const struct placement *placement = &t->stage->placements[bucket];
     uint64_t states = sub_group_blocks(t, bucket, 4);
     if (placement->optimizer_tier == TIER_NVME) {
-        copy(bytes, LANE_NVME_READ, 3 * states);
-        copy(bytes, LANE_NVME_WRITE, 3 * states);
+        copy(moved, LANE_NVME_READ, 3 * states);
+        copy(moved, LANE_NVME_WRITE, 3 * states);
     }
     if (placement->optimizer_tier != TIER_DEVICE && placement->gradient_tier == TIER_NVME)
-        copy(bytes, LANE_NVME_READ, sub_group_blocks(t, bucket, t->g));
+        copy(moved, LANE_NVME_READ, sub_group_blocks(t, bucket, t->g));
     if (!placement_is_shared(t->config, placement) && placement->parameter_tier == TIER_NVME)
-        copy(bytes, LANE_NVME_WRITE, sub_group_blocks(t, bucket, t->p));
+        copy(moved, LANE_NVME_WRITE, sub_group_blocks(t, bucket, t->p));
 }
 
 // The update, and updated parameters: "2 Psi" to the device for 16-bit parameters there. A speculative update is made
@@ -65,43 +66,30 @@ static void update_traffic(const struct terms *t, int bucket, struct formula *f)
     uint64_t own = own_elements(t, &t->stage->layout.buckets[bucket]);
     bool on_host = placement->optimizer_tier != TIER_DEVICE;
     bool speculative = placement_is_speculative(t->config, placement);
-    nvme_traffic(t, bucket, speculative ? f->step_bytes : f->applied_bytes);
+    nvme_traffic(t, bucket, speculative ? &f->step : &f->applied);
     if (speculative)
-        nvme_traffic(t, bucket, f->redone_bytes);
+        nvme_traffic(t, bucket, &f->redone);
     if (on_host && placement->gradient_tier == TIER_DEVICE)
-        copy(f->applied_bytes, LANE_D2H, t->g * own);
+        copy(&f->applied, LANE_D2H, t->g * own);
     if (placement_is_shared(t->config, placement))
         return;
     if (on_host && placement->parameter_tier == TIER_DEVICE)
-        copy(f->returned_bytes, LANE_H2D, t->p * own);
+        copy(&f->returned, LANE_H2D, t->p * own);
     if (!on_host && placement->parameter_tier != TIER_DEVICE)
-        copy(f->applied_bytes, LANE_D2H, t->p * own);
-}
-
-// Bytes of `count` elements in codes of `bits` bits, with 4 bytes of scale for each block.
-static uint64_t packed_bytes(const struct terms *t, uint64_t count, uint64_t bits)
-{
-    uint64_t block = t->config->quantization_block;
-    return (count * bits + 7) / 8 + 4 * ((count + block - 1) / block);
+        copy(&f->applied, LANE_D2H, t->p * own);
 }
 
 static uint64_t gather_bytes(const struct terms *t, const struct bucket *bucket)
 {
     uint64_t own = own_elements(t, bucket);
     bool quantized = t->config->quantized_weights && !bucket->persistent;
-    return (bucket_ranks(t, bucket) - 1) * (quantized ? packed_bytes(t, own, 8) : t->p * own);
+    return (bucket_ranks(t, bucket) - 1) *
+           (quantized ? formula_packed_bytes(t, own, QUANTIZE_WEIGHT_BITS) : t->p * own);
 }
 
 static uint64_t scatter_bytes(const struct terms *t, const struct bucket *bucket)
 {
     return t->c * (bucket->count - own_elements(t, bucket));
-}
-
-// qgZ's two hops, for L ranks in each of N/L nodes: within the node Psi/2 (L-1)/L bytes, the shards of other places in
-// their nodes; and across nodes Psi/2 (1/L - 1/N), those of this place (ZeRO++, section 3.3). Together, all others'.
-static uint64_t hop_bytes(const struct terms *t, const struct bucket *bucket)
-{
-    return packed_bytes(t, bucket->count, 4) - packed_bytes(t, own_elements(t, bucket), 4);
 }
 
 // An all-reduce of count elements: a reduce-scatter and an all-gather over near-equal shards.
@@ -112,13 +100,14 @@ static uint64_t all_reduce_elements(uint64_t count, uint64_t ranks, uint64_t ran
 }
 
 // The same for `count` elements in pieces of at most reduce_bucket_size, by one of `ranks` ranks.
-static void all_reduce_traffic(const struct terms *t, uint64_t count, uint64_t ranks, uint64_t rank, struct formula *f)
+static uint64_t all_reduce_bytes(const struct terms *t, uint64_t count, uint64_t ranks, uint64_t rank)
 {
-    uint64_t limit = t->stage->exchange.reduce_bucket_elements;
+    uint64_t limit = t->stage->exchange.reduce_bucket_elements, bytes = 0;
     for (uint64_t left = count, piece; left > 0; left -= piece) {
         piece = limit > 0 && limit < left ? limit : left;
-        f->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_REDUCE] += t->c * all_reduce_elements(piece, ranks, rank);
+        bytes += t->c * all_reduce_elements(piece, ranks, rank);
     }
+    return bytes;
 }
 
 // Traffic 2 Psi (N-1)/N: one all-reduce.
@@ -126,7 +115,8 @@ void ddp_move(const struct terms *t, struct formula *f)
 {
     for (int i = 0; i < t->stage->layout.trainable_count; i++) {
         const struct bucket *bucket = &t->stage->layout.buckets[i];
-        all_reduce_traffic(t, bucket->count, bucket_ranks(t, bucket), (uint64_t)bucket_rank(t, bucket), f);
+        formula_send(&f->step, bucket_group(t, bucket), OPERATION_ALL_REDUCE,
+                     all_reduce_bytes(t, bucket->count, bucket_ranks(t, bucket), (uint64_t)bucket_rank(t, bucket)));
     }
 }
 
@@ -134,8 +124,10 @@ void ddp_move(const struct terms *t, struct formula *f)
 // of MiCS's gradients.
 static void replica_traffic(const struct terms *t, int bucket, struct formula *f)
 {
+    uint64_t own = own_elements(t, &t->stage->layout.buckets[bucket]);
     if (t->replicas > 1)
-        all_reduce_traffic(t, own_elements(t, &t->stage->layout.buckets[bucket]), t->replicas, t->replica, f);
+        formula_send(&f->step, GROUP_REPLICATE, OPERATION_ALL_REDUCE,
+                     all_reduce_bytes(t, own, t->replicas, t->replica));
 }
 
 // Traffic 2 Psi (N-1)/N: a reduce-scatter and an all-gather. Of the all-gather, each rank sends the share it has
@@ -144,8 +136,9 @@ static void scatter_and_gather(const struct terms *t, uint64_t scatters, struct 
 {
     for (int i = 0; i < t->stage->layout.trainable_count; i++) {
         const struct bucket *bucket = &t->stage->layout.buckets[i];
-        f->step_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER] += scatters * scatter_bytes(t, bucket);
-        f->returned_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += gather_bytes(t, bucket);
+        enum ledger_group group = bucket_group(t, bucket);
+        formula_send(&f->step, group, OPERATION_REDUCE_SCATTER, scatters * scatter_bytes(t, bucket));
+        formula_send(&f->returned, group, OPERATION_ALL_GATHER, gather_bytes(t, bucket));
         replica_traffic(t, i, f);
         gradient_traffic(t, i, scatters, f);
         update_traffic(t, i, f);
@@ -229,15 +222,15 @@ static void count_gathers(const struct terms *t, uint64_t gathers[], uint64_t se
 
 // Parameters on their way to the device: all fetches, of which `reads` begin on NVMe.
 static void fetch_traffic(const struct terms *t, int bucket, uint64_t fetches, uint64_t reads,
-                          uint64_t lanes[LANE_COUNT][OPERATION_COUNT])
+                          struct formula_moved *moved)
 {
     const struct bucket *b = &t->stage->layout.buckets[bucket];
     enum ledger_tier tier = t->stage->placements[bucket].parameter_tier;
-    lanes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += fetches * gather_bytes(t, b);
+    formula_send(moved, bucket_group(t, b), OPERATION_ALL_GATHER, fetches * gather_bytes(t, b));
     if (tier != TIER_DEVICE)
-        copy(lanes, LANE_H2D, fetches * t->p * own_elements(t, b));
+        copy(moved, LANE_H2D, fetches * t->p * own_elements(t, b));
     if (tier == TIER_NVME)
-        copy(lanes, LANE_NVME_READ, reads * blocks(t->p * own_elements(t, b)));
+        copy(moved, LANE_NVME_READ, reads * blocks(t->p * own_elements(t, b)));
 }
 
 // Traffic 3 Psi (N-1)/N: an all-gather for forward, one for backward, a reduce-scatter. With hpZ the one for backward
@@ -254,17 +247,19 @@ void zero3_move(const struct terms *t, struct formula *f)
     for (int i = 0; i < layout->bucket_count; i++) {
         const struct bucket *bucket = &layout->buckets[i];
         if (!bucket->persistent)
-            fetch_traffic(t, i, gathers[i], reads[i], f->step_bytes);
+            fetch_traffic(t, i, gathers[i], reads[i], &f->step);
         else if (!bucket->frozen)
-            fetch_traffic(t, i, 1, 1, f->returned_bytes);
+            fetch_traffic(t, i, 1, 1, &f->returned);
         if (second[i] > 0)
-            f->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] +=
-                second[i] * (t->secondary_ranks - 1) * t->p * secondary_elements(t, bucket);
+            formula_send(&f->step, GROUP_SECONDARY, OPERATION_ALL_GATHER,
+                         second[i] * (t->secondary_ranks - 1) * t->p * secondary_elements(t, bucket));
         if (bucket->frozen)
             continue;
-        bool hops = t->config->quantized_gradients;
-        f->step_bytes[LANE_COLLECTIVE][hops ? OPERATION_ALL_TO_ALL : OPERATION_REDUCE_SCATTER] +=
-            t->micro_steps * (hops ? hop_bytes(t, bucket) : scatter_bytes(t, bucket));
+        if (t->config->quantized_gradients)
+            formula_send_hops(t, bucket, f);
+        else
+            formula_send(&f->step, bucket_group(t, bucket), OPERATION_REDUCE_SCATTER,
+                         t->micro_steps * scatter_bytes(t, bucket));
         replica_traffic(t, i, f);
         gradient_traffic(t, i, t->micro_steps, f);
         update_traffic(t, i, f);
@@ -276,10 +271,19 @@ void zero3_move(const struct terms *t, struct formula *f)
 void formula_move_norm(const struct terms *t, struct formula *f)
 {
     const struct stage *stage = t->stage;
-    uint64_t shards = (stage->operations->replicates_update ? t->experts : t->ranks) - 1;
-    uint64_t parts = stage->setting.parts_comm ? (uint64_t)comm_world(stage->setting.parts_comm) - 1 : 0;
-    f->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += (shards + parts) * sizeof(uint32_t);
-    f->applied_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += (shards + parts) * sizeof(struct norm_sum);
+    bool replicated = stage->operations->replicates_update;
+    const struct {
+        enum ledger_group group;
+        uint64_t others;
+    } exchanges[] = {
+        {replicated ? GROUP_EXPERT : t->shard_group, (replicated ? t->experts : t->ranks) - 1},
+        {GROUP_MODEL, stage->setting.parts_comm ? (uint64_t)comm_world(stage->setting.parts_comm) - 1 : 0},
+    };
+    for (int i = 0; i < 2; i++) {
+        formula_send(&f->step, exchanges[i].group, OPERATION_ALL_GATHER, exchanges[i].others * sizeof(uint32_t));
+        formula_send(&f->applied, exchanges[i].group, OPERATION_ALL_GATHER,
+                     exchanges[i].others * sizeof(struct norm_sum));
+    }
 }
 
 // Four exchanges of capacity x top x tokens in each micro-step and mixture of experts: tokens to their experts and the
@@ -289,6 +293,6 @@ void formula_move_tokens(const struct terms *t, struct formula *f)
     const struct model *model = t->stage->setting.model;
     uint64_t times = t->micro_steps * (t->config->activation_checkpointing ? 6 : 4);
     for (int layer = 0; layer < model->layer_count; layer++)
-        f->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_TO_ALL] +=
-            times * (t->experts - 1) * model_token_bytes(model, layer, t->config->micro_batch);
+        formula_send(&f->step, GROUP_EXPERT, OPERATION_ALL_TO_ALL,
+                     times * (t->experts - 1) * model_token_bytes(model, layer, t->config->micro_batch));
 }

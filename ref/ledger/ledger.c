@@ -41,6 +41,17 @@ const char *ledger_operation_name(enum ledger_operation operation)
     return names[operation];
 }
 
+const char *ledger_group_name(enum ledger_group group)
+{
+    static const char *const names[GROUP_COUNT] = {[GROUP_WORLD] = "world",         [GROUP_SHARD] = "shard",
+                                                   [GROUP_REPLICATE] = "replicate", [GROUP_NODE] = "node",
+                                                   [GROUP_NODES] = "nodes",         [GROUP_SECONDARY] = "secondary",
+                                                   [GROUP_EXPERT] = "expert",       [GROUP_EXPERT_DATA] = "expert_data",
+                                                   [GROUP_TENSOR] = "tensor",       [GROUP_PIPELINE] = "pipeline",
+                                                   [GROUP_MODEL] = "model"};
+    return names[group];
+}
+
 void ledger_hold(struct ledger *ledger, enum ledger_tier tier, enum ledger_kind kind, uint64_t bytes)
 {
     if (!ledger)
@@ -73,21 +84,17 @@ void ledger_move(struct ledger *ledger, enum lane lane, enum ledger_operation op
     atomic_fetch_add(&ledger->moved_count[lane][operation], 1);
 }
 
-void ledger_send(struct ledger *ledger, enum ledger_purpose purpose, enum ledger_operation operation, uint64_t bytes)
-{
-    ledger_send_all(ledger, purpose, operation, 1, bytes);
-}
-
-void ledger_send_all(struct ledger *ledger, enum ledger_purpose purpose, enum ledger_operation operation,
-                     uint64_t count, uint64_t bytes)
+void ledger_send(struct ledger *ledger, enum ledger_group group, enum ledger_purpose purpose,
+                 enum ledger_operation operation, uint64_t count, uint64_t bytes)
 {
     if (!ledger)
         return;
-    assert(purpose < PURPOSE_COUNT && operation < OPERATION_COUNT);
+    assert(group < GROUP_COUNT && purpose < PURPOSE_COUNT && operation < OPERATION_COUNT);
     atomic_fetch_add(&ledger->moved_bytes[LANE_COLLECTIVE][operation], bytes);
     atomic_fetch_add(&ledger->moved_count[LANE_COLLECTIVE][operation], count);
     atomic_fetch_add(&ledger->sent_bytes[purpose], bytes);
     atomic_fetch_add(&ledger->sent_count[purpose], count);
+    atomic_fetch_add(&ledger->group_bytes[group], bytes);
 }
 
 const char *ledger_held_text(const struct ledger *ledger, enum ledger_tier tier, char out[LEDGER_HELD_TEXT_BYTES])

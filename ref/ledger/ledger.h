@@ -37,6 +37,22 @@ enum ledger_operation {
 // The cargo of a collective or a message: gradients, parameters, or anything else, such as activations and the loss.
 enum ledger_purpose { PURPOSE_OTHER, PURPOSE_REDUCE, PURPOSE_GATHER, PURPOSE_COUNT };
 
+// The ranks among which a collective or a message is: those of a group of the mesh (ref/mesh/mesh.h).
+enum ledger_group {
+    GROUP_WORLD,        // all ranks
+    GROUP_SHARD,        // that partition states together, where these are not all ranks
+    GROUP_REPLICATE,    // with the same shard of everything
+    GROUP_SECONDARY,    // that hold hpZ's second copy of the parameters together
+    GROUP_NODE,         // of one node, in the first hop of qgZ
+    GROUP_NODES,        // with the same place in every node, in its second hop
+    GROUP_EXPERT,       // that hold all experts together
+    GROUP_EXPERT_DATA,  // that partition the states of the same experts
+    GROUP_TENSOR,       // that cut each layer
+    GROUP_PIPELINE,     // the stages of a pipeline
+    GROUP_MODEL,        // that hold all parts of the model together: tensor x pipeline
+    GROUP_COUNT
+};
+
 struct ledger {
     _Atomic uint64_t held_bytes[TIER_COUNT][KIND_COUNT];
     _Atomic uint64_t tier_bytes[TIER_COUNT];       // now, all kinds
@@ -45,12 +61,14 @@ struct ledger {
     _Atomic uint64_t moved_count[LANE_COUNT][OPERATION_COUNT];  // calls
     _Atomic uint64_t sent_bytes[PURPOSE_COUNT];                 // between ranks; moved_bytes includes them
     _Atomic uint64_t sent_count[PURPOSE_COUNT];                 // calls
+    _Atomic uint64_t group_bytes[GROUP_COUNT];                  // the same bytes as sent_bytes
 };
 
 const char *ledger_tier_name(enum ledger_tier tier);
 const char *ledger_kind_name(enum ledger_kind kind);
 const char *ledger_lane_name(enum lane lane);
 const char *ledger_operation_name(enum ledger_operation operation);
+const char *ledger_group_name(enum ledger_group group);
 
 // " (parameter 20 MiB, optimizer 40 MiB)": the bytes held on a tier, by kind; "" where none are. Returns out.
 enum { LEDGER_HELD_TEXT_BYTES = 512 };
@@ -63,10 +81,8 @@ void ledger_drop(struct ledger *ledger, enum ledger_tier tier, enum ledger_kind 
 // Counts one operation that sent `bytes` from this rank.
 void ledger_move(struct ledger *ledger, enum lane lane, enum ledger_operation operation, uint64_t bytes);
 
-// Counts a collective or a message, by operation and by purpose. ledger_send_all: `count` of them, which sent `bytes`
-// together.
-void ledger_send(struct ledger *ledger, enum ledger_purpose purpose, enum ledger_operation operation, uint64_t bytes);
-void ledger_send_all(struct ledger *ledger, enum ledger_purpose purpose, enum ledger_operation operation,
-                     uint64_t count, uint64_t bytes);
+// Counts `count` collectives or messages, which sent `bytes` together, by operation, by purpose and by group.
+void ledger_send(struct ledger *ledger, enum ledger_group group, enum ledger_purpose purpose,
+                 enum ledger_operation operation, uint64_t count, uint64_t bytes);
 
 #endif

@@ -47,23 +47,27 @@ Test(ledger, moves_add_bytes_and_calls)
     cr_assert_eq(ledger.moved_count[LANE_COMPUTE][OPERATION_ALL_GATHER], 0);
 }
 
-Test(ledger, collectives_are_counted_by_purpose_too)
+Test(ledger, collectives_are_counted_by_purpose_and_by_group_too)
 {
     struct ledger ledger = {0};
-    ledger_send(&ledger, PURPOSE_REDUCE, OPERATION_REDUCE_SCATTER, 1000);
-    ledger_send(&ledger, PURPOSE_REDUCE, OPERATION_ALL_REDUCE, 24);
-    ledger_send(&ledger, PURPOSE_GATHER, OPERATION_ALL_GATHER, 7);
+    ledger_send(&ledger, GROUP_SHARD, PURPOSE_REDUCE, OPERATION_REDUCE_SCATTER, 1, 1000);
+    ledger_send(&ledger, GROUP_REPLICATE, PURPOSE_REDUCE, OPERATION_ALL_REDUCE, 1, 24);
+    ledger_send(&ledger, GROUP_SHARD, PURPOSE_GATHER, OPERATION_ALL_GATHER, 3, 7);
     cr_assert_eq(ledger.sent_bytes[PURPOSE_REDUCE], 1024);
     cr_assert_eq(ledger.sent_count[PURPOSE_REDUCE], 2);
     cr_assert_eq(ledger.sent_bytes[PURPOSE_GATHER], 7);
     cr_assert_eq(ledger.sent_count[PURPOSE_OTHER], 0);
+    cr_assert_eq(ledger.sent_count[PURPOSE_GATHER], 3);
+    cr_assert_eq(ledger.group_bytes[GROUP_SHARD], 1007);
+    cr_assert_eq(ledger.group_bytes[GROUP_REPLICATE], 24);
+    cr_assert_eq(ledger.group_bytes[GROUP_WORLD], 0);
     cr_assert_eq(ledger.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_REDUCE], 24);
     cr_assert_eq(ledger.moved_count[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER], 1);
 }
 
 Test(ledger, null_counts_nothing)
 {
-    ledger_send(NULL, PURPOSE_REDUCE, OPERATION_ALL_REDUCE, 3);
+    ledger_send(NULL, GROUP_WORLD, PURPOSE_REDUCE, OPERATION_ALL_REDUCE, 1, 3);
     ledger_hold(NULL, TIER_DEVICE, KIND_PARAMETER, 1);
     ledger_drop(NULL, TIER_DEVICE, KIND_PARAMETER, 2);
     ledger_move(NULL, LANE_COMPUTE, OPERATION_COPY, 3);
@@ -79,7 +83,7 @@ Test(ledger, dropping_more_of_a_kind_than_is_held_is_fatal, .signal = SIGABRT)
 
 Test(ledger, every_enumerator_has_a_name_of_its_own)
 {
-    const char *names[TIER_COUNT + KIND_COUNT + LANE_COUNT + OPERATION_COUNT];
+    const char *names[TIER_COUNT + KIND_COUNT + LANE_COUNT + OPERATION_COUNT + GROUP_COUNT];
     size_t count = 0;
     for (int i = 0; i < TIER_COUNT; i++)
         names[count++] = ledger_tier_name((enum ledger_tier)i);
@@ -89,6 +93,8 @@ Test(ledger, every_enumerator_has_a_name_of_its_own)
         names[count++] = ledger_lane_name((enum lane)i);
     for (int i = 0; i < OPERATION_COUNT; i++)
         names[count++] = ledger_operation_name((enum ledger_operation)i);
+    for (int i = 0; i < GROUP_COUNT; i++)
+        names[count++] = ledger_group_name((enum ledger_group)i);
     for (size_t i = 0; i < count; i++) {
         cr_assert_not_null(names[i]);
         for (size_t j = 0; j < i; j++)

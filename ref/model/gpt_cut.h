@@ -40,18 +40,11 @@ float *pass_scatter_parts(const struct gpt_pass *pass, size_t width);
 // Fails the run: this part would meet others that it has not.
 int pass_alone(const struct gpt_pass *pass);
 
-// All rows of what `own` has of the stream's rows, `width` channels each: gathered to `all`, or `own` itself where the
-// stream has all rows in the order of tokens. pass_own_rows is the way back, to at.partials, without an exchange.
-const void *pass_all_rows(const struct gpt_pass *pass, const void *own, float *all);
+// This rank's rows of the stream of all rows: to at.partials, or `all` itself where it has them all (pass_all_rows).
 const void *pass_own_rows(const struct gpt_pass *pass, const void *all, size_t width);
 
 // The row of the micro-batch that the stream's row r is.
 size_t pass_token_row(const struct gpt_pass *pass, size_t r);
-
-// With sequence parallelism: a layer norm's backward and a bias's gradient (gpt_pass.h), from the stream's own rows.
-void pass_norm_back_blocks(const struct gpt_pass *pass, int index, const float *in, const float *stats,
-                           const float *out_gradient);
-void pass_bias_gradient_blocks(const struct gpt_pass *pass, int index, const void *stream);
 
 // target = left^T right, both with the pass's rows, block by block: left's columns in row_blocks, right's in
 // column_blocks.

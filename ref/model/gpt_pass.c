@@ -9,7 +9,6 @@
 #include "ref/arithmetic/accelerator.h"
 #include "base/err.h"
 #include "ref/arithmetic/gpt_math.h"
-#include "ref/model/gpt_cut.h"
 
 #include <assert.h>
 

@@ -164,6 +164,15 @@ void pass_weight_product(const struct gpt_pass *pass, int index, size_t height, 
 // call.
 const void *pass_stream_gradient(const struct gpt_pass *pass);
 
+// All rows of what `own` has of the stream's rows (gpt_sequence.c): gathered to `all`, or `own` itself where the stream
+// has all rows in the order of tokens.
+const void *pass_all_rows(const struct gpt_pass *pass, const void *own, float *all);
+
+// With sequence parallelism, from the stream's own rows: pass_norm_back, and pass_stream_bias_gradient.
+void pass_norm_back_blocks(const struct gpt_pass *pass, int index, const float *in, const float *stats,
+                           const float *out_gradient);
+void pass_bias_gradient_blocks(const struct gpt_pass *pass, int index, const void *stream);
+
 // A layer norm of the stream's rows; its weight is the index-th parameter, its bias the next; out is an operand with
 // all rows. Backward adds the gradient of its input to the stream's, and hands over the gradients of its weight and
 // bias.

@@ -102,8 +102,8 @@ float *pass_scatter_parts(const struct gpt_pass *pass, size_t width)
     return sum;
 }
 
-// A gradient that is a sum over the stream's rows: `blocks.in` is that of the norm's output, or of the bias's sum.
-struct row_sum {
+// A layer norm's gradients of weight and bias as a sum over blocks; `blocks.in` has the gradient of the norm's output.
+struct norm_sum {
     struct gpt_blocks blocks;  // first member: the tree's
     const float *norm_in, *norm_stats;
 };
@@ -111,7 +111,7 @@ struct row_sum {
 static void make_norm_gradient(const struct gpt_pass *pass, const struct gpt_blocks *s, size_t block,
                                struct gpt_result out)
 {
-    const struct row_sum *sum = (const struct row_sum *)s;
+    const struct norm_sum *sum = (const struct norm_sum *)s;
     size_t rows = block_rows(pass), first = block * rows, width = pass->width;
     layernorm_backward(rows, width, sum->norm_in + first * width, sum->norm_stats + 2 * first, pass->dtype,
                        pass->weights[s->index], (const float *)s->in + first * width,
@@ -121,7 +121,7 @@ static void make_norm_gradient(const struct gpt_pass *pass, const struct gpt_blo
 void pass_norm_back_blocks(const struct gpt_pass *pass, int index, const float *in, const float *stats,
                            const float *out_gradient)
 {
-    const struct row_sum sum = {{make_norm_gradient, index, out_gradient, pass->width, 1, true}, in, stats};
+    const struct norm_sum sum = {{make_norm_gradient, index, out_gradient, pass->width, 1, true}, in, stats};
     size_t width = pass->width;
     pass_sum_own(pass, &sum.blocks, 1, 2 * width);
     if (!pass_wants(pass, index))

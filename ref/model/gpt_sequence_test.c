@@ -76,7 +76,7 @@ Test(gpt_sequence, sums_over_rows_alone_have_another_order)
             expect_other_sums_over_rows_alone((enum more)more, checkpointing);
 }
 
-// What a part of `parts` keeps of one block.
+// A part of `parts` keeps this of one block.
 static size_t kept_bytes(size_t sequence_parallel, int parts)
 {
     enum { SEQUENCES = 2 };

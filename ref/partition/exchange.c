@@ -68,13 +68,13 @@ static size_t passing_bytes(const struct piece_arguments *a, size_t count)
 static void count_reduce_scatter(const void *arguments)
 {
     const struct piece_arguments *a = arguments;
-    ledger_send_all(comm_ledger(a->comm), PURPOSE_REDUCE, OPERATION_REDUCE_SCATTER, a->times, scattered_bytes(a));
+    comm_count(a->comm, PURPOSE_REDUCE, OPERATION_REDUCE_SCATTER, a->times, scattered_bytes(a));
 }
 
 static void count_all_gather(const void *arguments)
 {
     const struct piece_arguments *a = arguments;
-    ledger_send_all(comm_ledger(a->comm), PURPOSE_GATHER, OPERATION_ALL_GATHER, a->times, gathered_bytes(a));
+    comm_count(a->comm, PURPOSE_GATHER, OPERATION_ALL_GATHER, a->times, gathered_bytes(a));
 }
 
 static int run_reduce_scatter(void *arguments)
@@ -193,7 +193,7 @@ static size_t reduced_bytes(const struct piece_arguments *a)
 static void count_all_reduce(const void *arguments)
 {
     const struct piece_arguments *a = arguments;
-    ledger_send_all(comm_ledger(a->comm), PURPOSE_REDUCE, OPERATION_ALL_REDUCE, a->times, a->times * reduced_bytes(a));
+    comm_count(a->comm, PURPOSE_REDUCE, OPERATION_ALL_REDUCE, a->times, a->times * reduced_bytes(a));
 }
 
 static int run_all_reduce(void *arguments)
@@ -250,7 +250,7 @@ static size_t numbers_sent_bytes(const struct numbers_arguments *a)
 static void count_numbers(const void *arguments)
 {
     const struct numbers_arguments *a = arguments;
-    ledger_send(comm_ledger(a->comm), PURPOSE_OTHER, OPERATION_ALL_GATHER, numbers_sent_bytes(a));
+    comm_count(a->comm, PURPOSE_OTHER, OPERATION_ALL_GATHER, 1, numbers_sent_bytes(a));
 }
 
 static int run_numbers(void *arguments)

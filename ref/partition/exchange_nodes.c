@@ -77,7 +77,7 @@ static int run_pack(void *arguments)
 static void count_hop(const void *arguments)
 {
     const struct hop *h = arguments;
-    ledger_send(comm_ledger(h->comm), PURPOSE_REDUCE, OPERATION_ALL_TO_ALL, sent_bytes(h));
+    comm_count(h->comm, PURPOSE_REDUCE, OPERATION_ALL_TO_ALL, 1, sent_bytes(h));
 }
 
 static int run_hop(void *arguments)

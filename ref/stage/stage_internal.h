@@ -13,7 +13,8 @@ void stage_close_groups(struct stage *stage);
 int stage_expert_shards(const struct stage *stage, int shards);
 
 // Makes a world of `ranks` ranks of the shard group, from its rank `first` on, `stride` apart.
-int stage_split_shards(struct stage *stage, int ranks, int first, int stride, struct comm **out);
+int stage_split_shards(struct stage *stage, enum ledger_group group, int ranks, int first, int stride,
+                       struct comm **out);
 
 // True in the micro-step that sums gradients over replicas.
 bool stage_sums_replicas(const struct stage *stage);

@@ -18,25 +18,28 @@
 // has all experts, and its ranks with the same ones share their states; a rank's replicas have the same shard of them.
 
 // Makes a world of the ranks that share this rank's group of that kind.
-static int split(struct stage *stage, enum mesh_kind kind, struct comm **out)
+static int split(struct stage *stage, enum mesh_kind kind, enum ledger_group group, struct comm **out)
 {
     const struct mesh *mesh = &stage->mesh;
     struct comm *world = stage->setting.comm;
-    int members[mesh_group_size(mesh, kind)], group = mesh_group_of(mesh, kind, comm_rank(world));
+    int members[mesh_group_size(mesh, kind)], number = mesh_group_of(mesh, kind, comm_rank(world));
     for (int i = 0; i < mesh_group_size(mesh, kind); i++)
-        members[i] = mesh_rank_at(mesh, kind, group, i);
+        members[i] = mesh_rank_at(mesh, kind, number, i);
     TRY(comm_split(world, members, mesh_group_size(mesh, kind), out));
     comm_count_in(*out, stage->setting.ledger);
+    comm_count_for(*out, group);
     return ERR_NONE;
 }
 
-int stage_split_shards(struct stage *stage, int ranks, int first, int stride, struct comm **out)
+int stage_split_shards(struct stage *stage, enum ledger_group group, int ranks, int first, int stride,
+                       struct comm **out)
 {
     int members[ranks];
     for (int i = 0; i < ranks; i++)
         members[i] = first + i * stride;
     TRY(comm_split(stage->shard_comm, members, ranks, out));
     comm_count_in(*out, stage->setting.ledger);
+    comm_count_for(*out, group);
     return ERR_NONE;
 }
 
@@ -48,21 +51,22 @@ int stage_open_groups(struct stage *stage)
     stage->mesh = mesh_of_data(&mesh);
     stage->shard_comm = setting->comm;
     if (stage->mesh.replicate > 1) {
-        TRY(split(stage, MESH_REPLICATE, &stage->replica_comm));
-        TRY(split(stage, MESH_SHARD, &stage->shard_comm));
+        TRY(split(stage, MESH_REPLICATE, GROUP_REPLICATE, &stage->replica_comm));
+        TRY(split(stage, MESH_SHARD, GROUP_SHARD, &stage->shard_comm));
     }
     stage->exchange = (struct exchange){stage->shard_comm, setting->executor, config->reduce_bucket_size,
                                         config->allgather_bucket_size};
     int rank = comm_rank(stage->shard_comm), ranks = comm_world(stage->shard_comm);
     int second = config->secondary_ranks, experts = stage->mesh.expert;
     if (second > 1)
-        TRY(stage_split_shards(stage, second, rank / second * second, 1, &stage->secondary_comm));
+        TRY(stage_split_shards(stage, GROUP_SECONDARY, second, rank / second * second, 1, &stage->secondary_comm));
     stage->replicas = stage->secondary = stage->experts = stage->exchange;
     stage->replicas.comm = stage->replica_comm;
     stage->secondary.comm = stage->secondary_comm;
     if (experts > 1) {
-        TRY(stage_split_shards(stage, experts, rank / experts * experts, 1, &stage->expert_comm));
-        TRY(stage_split_shards(stage, ranks / experts, rank % experts, experts, &stage->expert_data_comm));
+        TRY(stage_split_shards(stage, GROUP_EXPERT, experts, rank / experts * experts, 1, &stage->expert_comm));
+        TRY(stage_split_shards(stage, GROUP_EXPERT_DATA, ranks / experts, rank % experts, experts,
+                               &stage->expert_data_comm));
     }
     stage->experts.comm = stage->expert_data_comm;
     return config->quantized_gradients ? stage_open_nodes(stage) : ERR_NONE;

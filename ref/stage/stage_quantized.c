@@ -10,8 +10,9 @@ int stage_open_nodes(struct stage *stage)
     int rank = comm_rank(stage->shard_comm), ranks = comm_world(stage->shard_comm);
     int locals = stage->setting.config->node_ranks, nodes = ranks / locals;
     if (locals > 1)
-        TRY(stage_split_shards(stage, locals, rank / locals * locals, 1, &stage->node_comm));
-    return nodes > 1 ? stage_split_shards(stage, nodes, rank % locals, locals, &stage->across_comm) : ERR_NONE;
+        TRY(stage_split_shards(stage, GROUP_NODE, locals, rank / locals * locals, 1, &stage->node_comm));
+    return nodes > 1 ? stage_split_shards(stage, GROUP_NODES, nodes, rank % locals, locals, &stage->across_comm)
+                     : ERR_NONE;
 }
 
 bool stage_quantizes_gradients(const struct stage *stage)

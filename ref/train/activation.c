@@ -125,12 +125,12 @@ void activations_formula(const struct activations *a, struct formula *formula)
         formula->held_bytes[where][KIND_ACTIVATION] += in_flight * bytes;
         if (where == TIER_DEVICE)
             continue;
-        formula->step_bytes[LANE_D2H][OPERATION_COPY] += micro_steps * bytes;
-        formula->step_bytes[LANE_H2D][OPERATION_COPY] += micro_steps * bytes;
+        formula->step.bytes[LANE_D2H][OPERATION_COPY] += micro_steps * bytes;
+        formula->step.bytes[LANE_H2D][OPERATION_COPY] += micro_steps * bytes;
         if (where != TIER_NVME)
             continue;
         formula->held_bytes[where][KIND_PADDING] += in_flight * (blocks - bytes);
-        formula->step_bytes[LANE_NVME_WRITE][OPERATION_COPY] += micro_steps * blocks;
-        formula->step_bytes[LANE_NVME_READ][OPERATION_COPY] += micro_steps * blocks;
+        formula->step.bytes[LANE_NVME_WRITE][OPERATION_COPY] += micro_steps * blocks;
+        formula->step.bytes[LANE_NVME_READ][OPERATION_COPY] += micro_steps * blocks;
     }
 }

@@ -64,6 +64,25 @@ Test(cmd_train, the_record_has_what_programs_read)
     json_decref(record);
 }
 
+Test(cmd_train, the_record_of_a_mesh_has_the_bytes_of_every_group)
+{
+    cr_assert_eq(zerogauge("train --preset zero3 --mesh replicate=2,shard=2 --model linear --steps 2 --json"), 0, "%s",
+                 output);
+    json_t *record = last_record(), *sent = json_object_get(record, "sent_bytes_by_group"), *bytes;
+    json_int_t all = 0, collectives = 0;
+    const char *name;
+    cr_assert(json_equal(sent, json_object_get(record, "formula_sent_bytes_by_group")));
+    cr_assert_eq(json_object_size(sent), 3);
+    cr_assert_gt(json_integer_value(json_object_get(sent, "shard")), 0);
+    cr_assert_gt(json_integer_value(json_object_get(sent, "replicate")), 0);
+    json_object_foreach (sent, name, bytes)
+        all += json_integer_value(bytes);
+    json_object_foreach (json_object_get(json_object_get(record, "moved_bytes_by_lane"), "collective"), name, bytes)
+        collectives += json_integer_value(bytes);
+    cr_assert_eq(all, collectives);
+    json_decref(record);
+}
+
 Test(cmd_train, without_verification_nothing_is_claimed)
 {
     cr_assert_eq(zerogauge("train --preset zero1 --world 2 --model linear --steps 1 --json"), 0, "%s", output);

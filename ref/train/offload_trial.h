@@ -219,6 +219,11 @@ static inline void offload_demand(const struct offload_trial *t, struct train_re
                          "%s on lane %s moved %llu, formula %llu\n%s", ledger_operation_name(i), ledger_lane_name(lane),
                          (unsigned long long)result->moved_bytes[lane][i],
                          (unsigned long long)result->formula_moved_bytes[lane][i], offload_name(t));
+    for (int group = 0; group < GROUP_COUNT; group++)
+        cr_assert_eq(result->group_bytes[group], result->formula_group_bytes[group],
+                     "%s groups sent %llu, formula %llu\n%s", ledger_group_name((enum ledger_group)group),
+                     (unsigned long long)result->group_bytes[group],
+                     (unsigned long long)result->formula_group_bytes[group], offload_name(t));
     cr_assert(result->accounting_equal, "some rank's accounting\n%s", offload_name(t));
 }
 

@@ -105,7 +105,8 @@ struct train_result {
     uint64_t held_bytes[TIER_COUNT][KIND_COUNT], formula_held_bytes[TIER_COUNT][KIND_COUNT];  // rank 0
     uint64_t moved_bytes[LANE_COUNT][OPERATION_COUNT];                                        // all ranks
     uint64_t formula_moved_bytes[LANE_COUNT][OPERATION_COUNT];
-    struct comm_native native;        // if the setting asks for native_reduction
+    uint64_t group_bytes[GROUP_COUNT], formula_group_bytes[GROUP_COUNT];  // sent, all ranks
+    struct comm_native native;                                            // if the setting asks for native_reduction
     bool accounting_equal;            // every line of the ledger equals the formula's, on every rank
     uint64_t unlocked_bytes;          // host memory of all ranks that should be pinned and is not
     uint64_t host_hits, host_misses;  // parameters on NVMe: found on the host, and read; all ranks

@@ -7,13 +7,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-void train_account(struct train_rank *rank)
+// What the formula says about the whole run.
+static struct formula_moved moved_in_run(const struct train_rank *rank)
 {
     const struct optimizer *optimizer = &rank->stage.optimizer;
     const struct formula *formula = &rank->formula;
+    const struct {
+        const struct formula_moved *moved;
+        uint64_t times;
+    } parts[] = {
+        {&formula->step, optimizer->step + optimizer->skipped - rank->resumed_step},
+        {&formula->applied, optimizer->step - rank->resumed_applied},
+        {&formula->rescanned, optimizer->rescanned},
+        {&formula->redone, optimizer->redone},
+        {&formula->returned, optimizer->returned},
+    };
+    struct formula_moved sum = {0};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        for (int lane = 0; lane < LANE_COUNT; lane++)
+            for (int operation = 0; operation < OPERATION_COUNT; operation++)
+                sum.bytes[lane][operation] += parts[i].times * parts[i].moved->bytes[lane][operation];
+        for (int group = 0; group < GROUP_COUNT; group++)
+            sum.group_bytes[group] += parts[i].times * parts[i].moved->group_bytes[group];
+    }
+    return sum;
+}
+
+void train_account(struct train_rank *rank)
+{
+    const struct formula *formula = &rank->formula;
+    const struct formula_moved expected = moved_in_run(rank);
     struct train_totals *totals = &rank->totals;
-    uint64_t steps = optimizer->step + optimizer->skipped - rank->resumed_step;
-    uint64_t applied = optimizer->step - rank->resumed_applied;
     bool equal = true;
     *totals = (struct train_totals){
         .unlocked_bytes = tier_unlocked_bytes(rank->tier),
@@ -31,16 +55,17 @@ void train_account(struct train_rank *rank)
         }
     for (int lane = 0; lane < LANE_COUNT; lane++)
         for (int operation = 0; operation < OPERATION_COUNT; operation++) {
-            uint64_t bytes = steps * formula->step_bytes[lane][operation] +
-                             applied * formula->applied_bytes[lane][operation] +
-                             optimizer->rescanned * formula->rescanned_bytes[lane][operation] +
-                             optimizer->redone * formula->redone_bytes[lane][operation] +
-                             optimizer->returned * formula->returned_bytes[lane][operation];
             uint64_t moved = rank->ledger.moved_bytes[lane][operation];
-            equal &= moved == bytes;
+            equal &= moved == expected.bytes[lane][operation];
             totals->moved_bytes[lane][operation] = moved;
-            totals->formula_moved_bytes[lane][operation] = bytes;
+            totals->formula_moved_bytes[lane][operation] = expected.bytes[lane][operation];
         }
+    for (int group = 0; group < GROUP_COUNT; group++) {
+        uint64_t sent = rank->ledger.group_bytes[group];
+        equal &= sent == expected.group_bytes[group];
+        totals->group_bytes[group] = sent;
+        totals->formula_group_bytes[group] = expected.group_bytes[group];
+    }
     totals->accounting_differs = !equal;
 }
 
@@ -69,4 +94,6 @@ void train_keep_totals(const struct train_totals *totals, struct train_result *o
     out->host_misses = totals->host_misses;
     memcpy(out->moved_bytes, totals->moved_bytes, sizeof out->moved_bytes);
     memcpy(out->formula_moved_bytes, totals->formula_moved_bytes, sizeof out->formula_moved_bytes);
+    memcpy(out->group_bytes, totals->group_bytes, sizeof out->group_bytes);
+    memcpy(out->formula_group_bytes, totals->formula_group_bytes, sizeof out->formula_group_bytes);
 }

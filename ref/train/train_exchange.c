@@ -74,15 +74,15 @@ void train_exchange_formula(const struct train_rank *rank, struct formula *formu
             struct collectives c[EXCHANGE_KINDS];
             exchange_of(rank, layer, pass, c);
             for (int i = SUM_SCATTERS; i <= SUM_GATHERS; i++)
-                formula->step_bytes[LANE_COLLECTIVE][c[i].operation] +=
-                    rank->setting->config->accumulation * c[i].bytes;
+                formula_send(&formula->step, GROUP_TENSOR, c[i].operation,
+                             rank->setting->config->accumulation * c[i].bytes);
         }
 }
 
 static void count(const void *arguments)
 {
     const struct collectives *c = arguments;
-    ledger_send_all(comm_ledger(c->comm), PURPOSE_OTHER, c->operation, c->count, c->bytes);
+    comm_count(c->comm, PURPOSE_OTHER, c->operation, c->count, c->bytes);
 }
 
 int train_exchange_dry(struct train_rank *rank, int layer, enum pass pass, int micro)

@@ -17,16 +17,16 @@ struct train_totals {
     uint64_t accounting_differs;  // ranks whose ledger differs from the formula in any line
     uint64_t unlocked_bytes, host_hits, host_misses;
     uint64_t moved_bytes[LANE_COUNT][OPERATION_COUNT], formula_moved_bytes[LANE_COUNT][OPERATION_COUNT];
+    uint64_t group_bytes[GROUP_COUNT], formula_group_bytes[GROUP_COUNT];
 };
 
 // A rank as a stage of a pipeline (train_pipeline.c).
 struct train_pipeline {
     struct pipeline_schedule schedule;
-    int stage;                       // this rank's, of schedule.stage_count
-    int before, after, first, last;  // ranks of parts_comm: the neighbours' and the ends', if they are others
-    int tied;                        // the tied weight's index in this stage's model; -1: none, or at no other end
-    size_t tied_bytes;               // in the model's dtype
-    void *tied_gradient;             // the last stage: its part of the gradient
+    int stage;            // this rank's, of schedule.stage_count
+    int tied;             // the tied weight's index in this stage's model; -1: none, or at no other end
+    size_t tied_bytes;    // in the model's dtype
+    void *tied_gradient;  // the last stage: its part of the gradient
 };
 
 struct train_rank {
@@ -35,12 +35,13 @@ struct train_rank {
     int rank;
     struct comm *comm;  // of the world
     struct mesh mesh;
-    int data_rank;              // this rank's index among the ranks that train the same part: it has micro-batches
-    struct model_part *part;    // null: the whole model
-    const struct model *model;  // that this rank trains: the part's, or the whole one
-    struct comm *data_comm;     // of the ranks that train the same part; the world's if that is the whole model
-    struct comm *parts_comm;    // of the ranks with the same micro-batches, one for each part; null: there is one part
-    struct comm *tensor_comm;   // of the ranks that cut each layer; null: none do
+    int data_rank;               // this rank's index among the ranks that train the same part: it has micro-batches
+    struct model_part *part;     // null: the whole model
+    const struct model *model;   // that this rank trains: the part's, or the whole one
+    struct comm *data_comm;      // of the ranks that train the same part; the world's if that is the whole model
+    struct comm *parts_comm;     // of the ranks with the same micro-batches, one for each part; null: there is one part
+    struct comm *tensor_comm;    // of the ranks that cut each layer; null: none do
+    struct comm *pipeline_comm;  // of the pipeline's stages, ranks as they; null: there is one stage
     pthread_t thread;
     int rc;
     char message[2048];

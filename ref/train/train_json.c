@@ -56,6 +56,17 @@ static json_t *moved_json(const uint64_t moved[LANE_COUNT][OPERATION_COUNT])
     return lines(moved[0], LANE_COUNT, lane_name, OPERATION_COUNT, operation_name);
 }
 
+// Groups that sent nothing are left out.
+static json_t *groups_json(const uint64_t bytes[GROUP_COUNT])
+{
+    json_t *object = json_object();
+    for (int group = 0; group < GROUP_COUNT; group++)
+        if (bytes[group] > 0)
+            json_object_set_new(object, ledger_group_name((enum ledger_group)group),
+                                json_integer((json_int_t)bytes[group]));
+    return object;
+}
+
 // JSON has neither infinities nor NaN: they become null.
 static json_t *real_json(double value)
 {
@@ -145,14 +156,16 @@ static json_t *outcome_json(const struct train_setting *setting, const struct tr
 static json_t *accounts_json(const struct train_result *result)
 {
     const int held_count = TIER_COUNT * KIND_COUNT, moved_count = LANE_COUNT * OPERATION_COUNT;
-    return json_pack("{s:I,s:I,s:o,s:o,s:I,s:I,s:o,s:o,s:b}", "held_bytes",
+    return json_pack("{s:I,s:I,s:o,s:o,s:I,s:I,s:o,s:o,s:o,s:o,s:b}", "held_bytes",
                      (json_int_t)train_sum(result->held_bytes[0], held_count), "formula_held_bytes",
                      (json_int_t)train_sum(result->formula_held_bytes[0], held_count), "held_bytes_by_tier",
                      held_json(result->held_bytes), "formula_held_bytes_by_tier", held_json(result->formula_held_bytes),
                      "moved_bytes", (json_int_t)train_sum(result->moved_bytes[0], moved_count), "formula_moved_bytes",
                      (json_int_t)train_sum(result->formula_moved_bytes[0], moved_count), "moved_bytes_by_lane",
                      moved_json(result->moved_bytes), "formula_moved_bytes_by_lane",
-                     moved_json(result->formula_moved_bytes), "accounting_equal", result->accounting_equal);
+                     moved_json(result->formula_moved_bytes), "sent_bytes_by_group", groups_json(result->group_bytes),
+                     "formula_sent_bytes_by_group", groups_json(result->formula_group_bytes), "accounting_equal",
+                     result->accounting_equal);
 }
 
 int train_print_json(const struct train_setting *setting, const struct train_result *result, FILE *out)

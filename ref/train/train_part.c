@@ -44,7 +44,12 @@ static int tensor_group_of(const struct mesh *mesh, int rank)
     return mesh_group_of(mesh, MESH_TENSOR, rank);
 }
 
-static int split(struct train_rank *rank, number_of *number, struct comm **out)
+static int pipeline_group_of(const struct mesh *mesh, int rank)
+{
+    return mesh_group_of(mesh, MESH_PIPELINE, rank);
+}
+
+static int split(struct train_rank *rank, enum ledger_group group, number_of *number, struct comm **out)
 {
     const struct mesh *mesh = &rank->mesh;
     int world = mesh_world(mesh), members[world], count = 0;
@@ -53,6 +58,7 @@ static int split(struct train_rank *rank, number_of *number, struct comm **out)
             members[count++] = i;
     TRY(comm_split(rank->comm, members, count, out));
     comm_count_in(*out, &rank->ledger);
+    comm_count_for(*out, group);
     return ERR_NONE;
 }
 
@@ -106,15 +112,16 @@ int train_part_open(struct train_rank *rank)
         TRY(open_part(rank));
     if (mesh_parts(mesh) == 1)
         return ERR_NONE;
-    TRY(split(rank, data_of, &rank->parts_comm));
-    TRY(split(rank, part_of, &rank->data_comm));
-    if (mesh->tensor == 1)
-        return ERR_NONE;
-    return split(rank, tensor_group_of, &rank->tensor_comm);
+    TRY(split(rank, GROUP_MODEL, data_of, &rank->parts_comm));
+    TRY(split(rank, GROUP_SHARD, part_of, &rank->data_comm));
+    if (mesh->tensor > 1)
+        TRY(split(rank, GROUP_TENSOR, tensor_group_of, &rank->tensor_comm));
+    return mesh->pipeline > 1 ? split(rank, GROUP_PIPELINE, pipeline_group_of, &rank->pipeline_comm) : ERR_NONE;
 }
 
 void train_part_close(struct train_rank *rank)
 {
+    comm_close(rank->pipeline_comm);
     comm_close(rank->tensor_comm);
     comm_close(rank->parts_comm);
     if (rank->data_comm != rank->comm)

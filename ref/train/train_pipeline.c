@@ -42,7 +42,7 @@ static void count_message(const void *arguments)
 {
     const struct message *m = arguments;
     if (m->sends)
-        ledger_send(comm_ledger(m->comm), m->purpose, OPERATION_SEND, m->bytes);
+        comm_count(m->comm, m->purpose, OPERATION_SEND, 1, m->bytes);
 }
 
 // The distance between ranks of neighbouring stages.
@@ -54,8 +54,8 @@ static int stage_stride(const struct mesh *mesh)
 static int issue(struct train_rank *rank, const char *name, uint64_t kind, int micro, struct message m)
 {
     const struct executor_span span = {m.buffer, m.bytes, m.sends ? EXECUTOR_READ : EXECUTOR_WRITE};
-    int stages = abs(m.peer / rank->mesh.tensor - rank->pipeline.stage);
-    m.comm = rank->parts_comm;
+    int stages = abs(m.peer - rank->pipeline.stage);
+    m.comm = rank->pipeline_comm;
     m.tag = kind << 32 | (uint64_t)micro;
     return executor_issue(rank->executor, &(struct executor_operation){.name = name,
                                                                        .lane = LANE_COLLECTIVE,
@@ -76,25 +76,23 @@ static bool is_first(const struct train_pipeline *p)
     return p->stage == 0;
 }
 
+static int last_of(const struct train_pipeline *p)
+{
+    return p->schedule.stage_count - 1;
+}
+
 static bool is_last(const struct train_pipeline *p)
 {
-    return p->stage == p->schedule.stage_count - 1;
+    return p->stage == last_of(p);
 }
 
 void train_pipeline_place(struct train_rank *rank)
 {
     const struct mesh *mesh = &rank->mesh;
     const struct config *config = rank->setting->config;
-    int stages = mesh->pipeline, stage = mesh_index_in(mesh, MESH_PIPELINE, rank->rank);
-    int tensor = mesh_index_in(mesh, MESH_TENSOR, rank->rank);
-    // parts_comm has the ranks of all parts as the world does, tensor faster than pipeline.
     rank->pipeline = (struct train_pipeline){
-        .schedule = {config->pipeline_schedule, stages, (int)config->accumulation},
-        .stage = stage,
-        .before = (stage - 1) * mesh->tensor + tensor,
-        .after = (stage + 1) * mesh->tensor + tensor,
-        .first = tensor,
-        .last = (stages - 1) * mesh->tensor + tensor,
+        .schedule = {config->pipeline_schedule, mesh->pipeline, (int)config->accumulation},
+        .stage = mesh_index_in(mesh, MESH_PIPELINE, rank->rank),
         .tied = -1,
     };
 }
@@ -137,17 +135,18 @@ int train_pipeline_message(struct train_rank *rank, struct pipeline_action actio
     switch (action.verb) {
     case PIPELINE_RECEIVE_ACTIVATIONS:
         return issue(rank, "receive activations", TAG_ACTIVATIONS, action.micro,
-                     (struct message){.peer = p->before, .buffer = border.input, .bytes = border.bytes});
+                     (struct message){.peer = p->stage - 1, .buffer = border.input, .bytes = border.bytes});
     case PIPELINE_SEND_ACTIVATIONS:
-        return issue(rank, "send activations", TAG_ACTIVATIONS, action.micro,
-                     (struct message){.peer = p->after, .sends = true, .buffer = border.output, .bytes = border.bytes});
+        return issue(
+            rank, "send activations", TAG_ACTIVATIONS, action.micro,
+            (struct message){.peer = p->stage + 1, .sends = true, .buffer = border.output, .bytes = border.bytes});
     case PIPELINE_RECEIVE_GRADIENTS:
         return issue(rank, "receive gradients", TAG_GRADIENTS, action.micro,
-                     (struct message){.peer = p->after, .buffer = border.gradient, .bytes = border.bytes});
+                     (struct message){.peer = p->stage + 1, .buffer = border.gradient, .bytes = border.bytes});
     case PIPELINE_SEND_GRADIENTS:
         return issue(
             rank, "send gradients", TAG_GRADIENTS, action.micro,
-            (struct message){.peer = p->before, .sends = true, .buffer = border.gradient, .bytes = border.bytes});
+            (struct message){.peer = p->stage - 1, .sends = true, .buffer = border.gradient, .bytes = border.bytes});
     default:
         return err_set(ERR_INTERNAL, "the pipeline's action %d is no message", (int)action.verb);
     }
@@ -161,7 +160,7 @@ int train_pipeline_receive_tied(struct train_rank *rank, int micro, int layer)
     struct model_gradient *gradient = &rank->stage.gradients[p->tied];
     gradient->accumulate = true;
     return issue(rank, "receive tied gradient", TAG_TIED_GRADIENT, micro,
-                 (struct message){.peer = p->last, .buffer = gradient->data, .bytes = p->tied_bytes});
+                 (struct message){.peer = last_of(p), .buffer = gradient->data, .bytes = p->tied_bytes});
 }
 
 int train_pipeline_send_tied(struct train_rank *rank, int micro)
@@ -169,12 +168,10 @@ int train_pipeline_send_tied(struct train_rank *rank, int micro)
     const struct train_pipeline *p = &rank->pipeline;
     if (p->tied < 0 || !is_last(p))
         return ERR_NONE;
-    return issue(rank, "send tied gradient", TAG_TIED_GRADIENT, micro,
-                 (struct message){.peer = p->first,
-                                  .sends = true,
-                                  .buffer = p->tied_gradient,
-                                  .bytes = p->tied_bytes,
-                                  .purpose = PURPOSE_REDUCE});
+    return issue(
+        rank, "send tied gradient", TAG_TIED_GRADIENT, micro,
+        (struct message){
+            .peer = 0, .sends = true, .buffer = p->tied_gradient, .bytes = p->tied_bytes, .purpose = PURPOSE_REDUCE});
 }
 
 int train_pipeline_share_tied(struct train_rank *rank)
@@ -183,7 +180,7 @@ int train_pipeline_share_tied(struct train_rank *rank)
     if (p->tied < 0)
         return ERR_NONE;
     return issue(rank, is_first(p) ? "send tied weight" : "receive tied weight", TAG_TIED_WEIGHT, 0,
-                 (struct message){.peer = is_first(p) ? p->last : p->first,
+                 (struct message){.peer = is_first(p) ? last_of(p) : 0,
                                   .sends = is_first(p),
                                   .buffer = (void *)(uintptr_t)rank->stage.params[p->tied],
                                   .bytes = p->tied_bytes,
@@ -194,11 +191,11 @@ int train_pipeline_resume(struct train_rank *rank)
 {
     if (rank->pipeline.tied < 0)
         return ERR_NONE;
-    comm_count_in(rank->parts_comm, NULL);
+    comm_count_in(rank->pipeline_comm, NULL);
     int rc = train_pipeline_share_tied(rank);
     if (rc == ERR_NONE)
         rc = executor_wait(rank->executor);
-    comm_count_in(rank->parts_comm, &rank->ledger);
+    comm_count_in(rank->pipeline_comm, &rank->ledger);
     return rc;
 }
 
@@ -210,14 +207,14 @@ void train_pipeline_formula(const struct train_rank *rank, struct formula *formu
     if (p->schedule.stage_count == 1)
         return;
     model_run_border(rank->runs[0], &border);
-    formula->step_bytes[LANE_COLLECTIVE][OPERATION_SEND] +=
-        micros * border.bytes * (uint64_t)(!is_first(p) + !is_last(p));
+    formula_send(&formula->step, GROUP_PIPELINE, OPERATION_SEND,
+                 micros * border.bytes * (uint64_t)(!is_first(p) + !is_last(p)));
     if (p->tied < 0)
         return;
     if (is_first(p)) {
-        formula->returned_bytes[LANE_COLLECTIVE][OPERATION_SEND] += p->tied_bytes;
+        formula_send(&formula->returned, GROUP_PIPELINE, OPERATION_SEND, p->tied_bytes);
     } else {
-        formula->step_bytes[LANE_COLLECTIVE][OPERATION_SEND] += micros * p->tied_bytes;
+        formula_send(&formula->step, GROUP_PIPELINE, OPERATION_SEND, micros * p->tied_bytes);
         formula->held_bytes[TIER_DEVICE][KIND_STAGING] += p->tied_bytes;
     }
 }

@@ -91,6 +91,18 @@ static void print_moved(const struct train_result *result, enum lane lane, FILE 
     }
 }
 
+// Where the mesh has groups: what is sent within each kind of them.
+static void print_groups(const struct train_result *result, FILE *out)
+{
+    if (result->group_bytes[GROUP_WORLD] == train_sum(result->group_bytes, GROUP_COUNT))
+        return;
+    fprintf(out, "  of these within groups   counted           formula\n");
+    for (int group = 0; group < GROUP_COUNT; group++)
+        if (result->group_bytes[group] || result->formula_group_bytes[group])
+            print_line(out, ledger_group_name((enum ledger_group)group), result->group_bytes[group],
+                       result->formula_group_bytes[group]);
+}
+
 // The tiers of states, unless all are on the device.
 static void print_placement(const struct config *config, const struct train_result *result, FILE *out)
 {
@@ -209,6 +221,7 @@ void train_print_table(const struct train_setting *setting, const struct train_r
             setting->model->lora ? "" : "  in the paper, per rank and step: ",
             setting->model->lora ? "" : result->traffic_formula);
     print_moved(result, LANE_COLLECTIVE, out);
+    print_groups(result, out);
     for (int lane = 0; lane < LANE_COUNT; lane++)
         if (lane != LANE_COLLECTIVE)
             print_moved(result, (enum lane)lane, out);

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bytes of ZeRO++'s quantized communication.
+#include "ref/formula/formula_internal.h"
+
+#include "ref/recipe/quantize.h"
+
+uint64_t formula_packed_bytes(const struct terms *t, uint64_t count, int bits)
+{
+    return quantize_bytes(count, t->config->quantization_block, bits);
+}
+
+static uint64_t packed_gradients(const struct terms *t, uint64_t count)
+{
+    return formula_packed_bytes(t, count, QUANTIZE_GRADIENT_BITS);
+}
+
+// For L ranks in each of N/L nodes: within the node Psi/2 (L-1)/L bytes, the shards of other places in their nodes; and
+// across nodes Psi/2 (1/L - 1/N), those of this place (ZeRO++, section 3.3). Shards are whole blocks, so that the bytes
+// of several are those of one array.
+void formula_send_hops(const struct terms *t, const struct bucket *bucket, struct formula *f)
+{
+    int locals = t->config->node_ranks, ranks = (int)t->ranks;
+    uint64_t own = (uint64_t)bucket_shard_real(bucket, t->rank), of_place = 0;
+    for (int rank = t->rank % locals; rank < ranks; rank += locals)
+        of_place += bucket_shard_real(bucket, rank);
+    uint64_t place_bytes = packed_gradients(t, of_place);
+    formula_send(&f->step, GROUP_NODE, OPERATION_ALL_TO_ALL,
+                 t->micro_steps * (packed_gradients(t, bucket->count) - place_bytes));
+    formula_send(&f->step, GROUP_NODES, OPERATION_ALL_TO_ALL,
+                 t->micro_steps * (place_bytes - packed_gradients(t, own)));
+}
