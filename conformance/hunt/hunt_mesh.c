@@ -35,7 +35,7 @@ static int draw_divisor(struct dice *dice, int n)
     return count > 0 ? divisors[roll(dice, count)] : 1;
 }
 
-// What the reference answers on a mesh that cuts the model, for it is asked about each find.
+// The reference, which is asked about each find, answers no other case on a mesh that cuts the model.
 static bool may_cut(const struct check_case *c)
 {
     bool state = c->loss_scale.kind == SCALE_DYNAMIC || c->overflow_check || c->weights_only;
