@@ -85,6 +85,7 @@ static int observe_memory(struct run *run, bool *over)
         run->out->peak_memory_bytes = bytes;
     TRY(process_peaks_add(&run->peaks, &run->now));
     TRY(sent_read(&run->sent, &run->now));
+    run->out->sent_bytes = sent_bytes(&run->sent);
     *over = run->setting->memory_limit_bytes && bytes > run->setting->memory_limit_bytes;
     if (*over)
         snprintf(run->out->text, sizeof run->out->text, "was stopped: its processes held %s, the limit is %s",
@@ -181,7 +182,6 @@ static int run_to_end(struct run *run)
     int rc = watch(run);
     run->out->seconds = seconds_since(run->begin_ns);
     run->out->sent_is_known = run->sent.fd >= 0;
-    run->out->sent_bytes = sent_bytes(&run->sent);
     int status = 0;
     int end_rc = launch_end(run->leader, &run->before, &status);
     run->out->status = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);

@@ -129,31 +129,55 @@ Test(launch_sent, what_others_send_is_not_counted)
     sent_close(&counter);
 }
 
-// A command's child sends a mebibyte to its parent, and both stay for longer than the pause between two samples.
+// Ends the command once what it sent has been seen, or at once where nothing is counted.
+struct watch {
+    struct launch_result result;
+    char stop[PATH_MAX + 16];
+    bool counts;
+};
+
+static void stop_when_seen(void *context, double seconds)
+{
+    struct watch *watch = context;
+    if (!watch->counts || watch->result.sent_bytes >= 1 << 20 || seconds > 100)
+        folder_write(watch->stop, "", 0);
+}
+
+// A command's child sends a mebibyte to its parent, and both keep their sockets until they are told to end.
 Test(launch_sent, a_command_is_counted_where_it_is_asked_for)
 {
     char folder[PATH_MAX], output[PATH_MAX + 16], text[512];
-    const char *const argv[] = {
-        "python3", "-c",
-        "import os, socket, time\n"
-        "a, b = socket.socket(), socket.socket()\n"
-        "a.bind(('127.0.0.1', 0)); a.listen(1)\n"
-        "if os.fork() == 0:\n"
-        "    b.connect(a.getsockname()); b.sendall(bytes(1 << 20)); time.sleep(3); os._exit(0)\n"
-        "c, _ = a.accept(); c.recv(1 << 20, socket.MSG_WAITALL); os.wait()\n",
-        NULL};
+    struct sent_counter counter;
+    if (!open_counter(&counter))
+        return;
+    sent_close(&counter);
     folder_make(folder);
     snprintf(output, sizeof output, "%s/output", folder);
     for (int counts = 0; counts < 2; counts++) {
-        const struct launch_setting setting = {
-            .argv = argv, .output_path = output, .time_limit_s = 60, .counts_sent = counts};
-        struct launch_result result;
+        struct watch watch = {.counts = counts};
+        snprintf(watch.stop, sizeof watch.stop, "%s/stop-%d", folder, counts);
+        const char *const argv[] = {"python3", "-c",
+                                    "import os, socket, sys, time\n"
+                                    "a, b = socket.socket(), socket.socket()\n"
+                                    "a.bind(('127.0.0.1', 0)); a.listen(1)\n"
+                                    "if os.fork() == 0:\n"
+                                    "    b.connect(a.getsockname()); b.sendall(bytes(1 << 20))\n"
+                                    "    while not os.path.exists(sys.argv[1]): time.sleep(0.01)\n"
+                                    "    os._exit(0)\n"
+                                    "c, _ = a.accept(); c.recv(1 << 20, socket.MSG_WAITALL); os.wait()\n",
+                                    watch.stop, NULL};
+        const struct launch_setting setting = {.argv = argv,
+                                               .output_path = output,
+                                               .time_limit_s = 120,
+                                               .counts_sent = counts,
+                                               .tick = stop_when_seen,
+                                               .tick_context = &watch};
         unlink(output);
-        cr_assert_eq(launch(&setting, &result), ERR_NONE, "%s", err_message());
-        cr_assert(result.end == LAUNCH_EXITED && result.status == 0, "%s: %s", result.text,
+        cr_assert_eq(launch(&setting, &watch.result), ERR_NONE, "%s", err_message());
+        cr_assert(watch.result.end == LAUNCH_EXITED && watch.result.status == 0, "%s: %s", watch.result.text,
                   launch_tail(output, text, sizeof text));
-        cr_assert(counts || !result.sent_is_known);
-        expect_mebibytes(result.sent_bytes, result.sent_is_known, 3);
+        cr_assert_eq(watch.result.sent_is_known, counts);
+        expect_mebibytes(watch.result.sent_bytes, (uint64_t)counts, counts ? 3 : 0);
     }
     folder_remove(folder);
 }

@@ -35,7 +35,7 @@ static int draw_divisor(struct dice *dice, int n)
     return count > 0 ? divisors[roll(dice, count)] : 1;
 }
 
-// The reference, which is asked about each find, answers no other case on a mesh that cuts the model.
+// True if the reference can answer the case on a mesh that cuts the model: it is asked about each find.
 static bool may_cut(const struct check_case *c)
 {
     bool state = c->loss_scale.kind == SCALE_DYNAMIC || c->overflow_check || c->weights_only;

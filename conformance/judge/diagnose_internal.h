@@ -83,7 +83,8 @@ bool diagnose_moments(const struct row *row);
 // True if nearly all wrong first moments were the states of other elements, or other states.
 bool diagnose_states(const struct row *row);
 
-// True if the moments are right, and all wrong parameters are those of elements at one distance, updated or not.
+// True if the moments are right, and every wrong parameter is at one distance from an element that has its value,
+// updated or not.
 bool diagnose_shifted_params(const struct row *row);
 
 // The hint of the wrong elements' positions: the ends of tensors only; whole tensors; a range that cuts a few tensors.

@@ -125,7 +125,6 @@ int hint_strength(enum hint hint)
     case HINT_BUCKET:
     case HINT_SHARD:
     case HINT_OVERWRITTEN:
-    case HINT_OVERFLOW:
         return 2;
     default:
         return 3;

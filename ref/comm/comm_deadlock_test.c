@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that wait for each other in different communicators get an error; ranks that only wait long do not.
+// Ranks that wait for each other in different communicators end with an error; ranks that only wait long do not.
 #include "ref/comm/comm_test.h"
 
 #include <stdlib.h>

@@ -33,7 +33,7 @@ struct position {
     _Alignas(MEET_LINE_BYTES) _Atomic uint64_t entered;  // the sequence number of the rank's last call
     _Atomic bool left;                                   // it has closed its handle
     _Atomic uint64_t thread;                             // that used the handle last; 0: none has
-    _Atomic enum overdue overdue;                        // the kind of wait that takes it long
+    _Atomic enum overdue overdue;                        // the kind of wait that has lasted long
     struct channel *channel;                             // of an overdue message, which is to be full or empty
     uint32_t wanted;
     int peer;

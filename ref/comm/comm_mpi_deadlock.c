@@ -96,7 +96,7 @@ static void describe(const struct search *s, char text[COMM_MPI_TEXT_BYTES])
                          i + 1 < s->length ? ", which " : "");
 }
 
-// Fills in the wait of the thread that uses this handle.
+// Describes the wait of this handle's thread.
 static void say(const struct comm_mpi *mpi, const struct comm_mpi_circle *circle, struct waits *out)
 {
     enum { NAMED = 8 };

@@ -15,8 +15,8 @@ static uint64_t packed_gradients(const struct terms *t, uint64_t count)
 }
 
 // For L ranks in each of N/L nodes: within the node Psi/2 (L-1)/L bytes, the shards of other places in their nodes; and
-// across nodes Psi/2 (1/L - 1/N), those of this place (ZeRO++, section 3.3). Shards are whole blocks, so that the bytes
-// of several are those of one array.
+// across nodes Psi/2 (1/L - 1/N), those of this place (ZeRO++, section 3.3). Shards are whole blocks, so that several
+// have as many bytes as one array.
 void formula_send_hops(const struct terms *t, const struct bucket *bucket, struct formula *f)
 {
     int locals = t->config->node_ranks, ranks = (int)t->ranks;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The formula for the whole run.
+// The formula of the whole run.
 static struct formula_moved moved_in_run(const struct train_rank *rank)
 {
     const struct optimizer *optimizer = &rank->stage.optimizer;
