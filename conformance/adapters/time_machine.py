@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -184,7 +185,7 @@ def shortened(text):
     """The first wrong quantity of a check, with its error in roundings and the limit; or the text's beginning."""
     wrong = re.search(r"(\w+) (\S+) (\(\d+\)) at ", text)
     text = re.sub(r"^the command exited with status \d+: ", "BROKEN: ", re.sub(r"/\S*/", "", text).replace("|", " "))
-    return f"{wrong[1]} is off by {wrong[2]} roundings {wrong[3]}" if wrong else " ".join(text.split())[:120]
+    return f"{wrong[1]} is off by {wrong[2]} roundings {wrong[3]}" if wrong else textwrap.shorten(text, 120)
 
 
 def row_of(bug, with_bug, without):
