@@ -143,7 +143,7 @@ static void stop_when_seen(void *context, double seconds)
         folder_write(watch->stop, "", 0);
 }
 
-// A command's child sends a mebibyte to its parent, and both keep their sockets until they are known to end.
+// A command's child sends a mebibyte to its parent, and both keep their sockets until they shall end.
 Test(launch_sent, a_command_is_counted_where_it_is_asked_for)
 {
     char folder[PATH_MAX], output[PATH_MAX + 16], text[512];

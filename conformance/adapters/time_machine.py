@@ -185,7 +185,7 @@ def shortened(text):
     """The first wrong quantity of a check, with its error in roundings and the limit; or the text's beginning."""
     wrong = re.search(r"(\w+) (\S+) (\(\d+\)) at ", text)
     text = re.sub(r"^the command exited with status \d+: ", "BROKEN: ", re.sub(r"/\S*/", "", text).replace("|", " "))
-    return f"{wrong[1]} is off by {wrong[2]} roundings {wrong[3]}" if wrong else textwrap.shorten(text, 120, placeholder=" ...")
+    return f"{wrong[1]} is off by {wrong[2]} roundings {wrong[3]}" if wrong else textwrap.shorten(text, 120)
 
 
 def row_of(bug, with_bug, without):
