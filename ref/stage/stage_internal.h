@@ -12,9 +12,8 @@ void stage_close_groups(struct stage *stage);
 // Shards of buckets of experts where all others have `shards`; 0: experts are parameters like others.
 int stage_expert_shards(const struct stage *stage, int shards);
 
-// Makes a world of `ranks` ranks of the shard group, from its rank `first` on, `stride` apart.
-int stage_split_shards(struct stage *stage, enum ledger_group group, int ranks, int first, int stride,
-                       struct comm **out);
+// Makes a world of `ranks` ranks of the shard group, from its rank `from` on, `step` apart.
+int stage_split_shards(struct stage *stage, enum ledger_group group, int ranks, int from, int step, struct comm **out);
 
 // True in the micro-step that sums gradients over replicas.
 bool stage_sums_replicas(const struct stage *stage);

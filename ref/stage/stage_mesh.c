@@ -31,12 +31,11 @@ static int split(struct stage *stage, enum mesh_kind kind, enum ledger_group gro
     return ERR_NONE;
 }
 
-int stage_split_shards(struct stage *stage, enum ledger_group group, int ranks, int first, int stride,
-                       struct comm **out)
+int stage_split_shards(struct stage *stage, enum ledger_group group, int ranks, int from, int step, struct comm **out)
 {
     int members[ranks];
     for (int i = 0; i < ranks; i++)
-        members[i] = first + i * stride;
+        members[i] = from + i * step;
     TRY(comm_split(stage->shard_comm, members, ranks, out));
     comm_count_in(*out, stage->setting.ledger);
     comm_count_for(*out, group);
