@@ -175,6 +175,7 @@ int gpt_make(const char *name, const struct gpt_shape *shape, struct model **out
                                 .wants_text = true,
                                 .sequence_parallel = shape->sequence_parallel > 0,
                                 .expert_count = (int)shape->experts.count,
+                                .on_host = shape->product_blocks > 1 || shape->experts.count > 0,
                                 .operations = &gpt_operations,
                                 .shape = &gpt->shape};
     if (!gpt->params || !gpt->layers || !gpt->layer_params || !gpt->layer_names) {

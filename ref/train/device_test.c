@@ -68,6 +68,19 @@ Test(device, a_gpt_trains_on_an_accelerator_bit_for_bit)
     demand(OFFLOAD_TRIAL(.model = "gpt-nano", .checkpointing = true, .activation = TIER_HOST, .tiles = 2));
 }
 
+Test(device, a_model_that_computes_in_host_memory_alone_is_refused)
+{
+    static const char *const models[] = {"gpt-nano:blocks=2", "gpt-nano:experts=4",
+                                         "gpt-nano:blocks=2,sequence_parallel=1"};
+    const struct train_setting setting = {.accelerator = &shadow_accelerator, .device_count = 1};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        struct train_result result;
+        struct offload_trial t = OFFLOAD_TRIAL(.model = models[i], .stage = 1);
+        cr_expect_eq(offload_run_with(&t, setting, &result), ERR_USAGE, "%s", models[i]);
+        cr_expect(strstr(err_message(), "blocks and experts run in host memory alone"), "%s", err_message());
+    }
+}
+
 Test(device, a_device_is_found_by_name_or_the_refusal_says_what_there_is)
 {
     struct train_setting setting = {.world = 3, .accelerator = &shadow_accelerator};

@@ -120,6 +120,9 @@ static int run_rank(struct train_rank *rank)
         return err_set(ERR_USAGE, "quantized communication runs in host memory alone: leave out the device");
     if (rank->setting->native_reduction && (rank->stage.replica_comm || rank->part))
         return err_set(ERR_USAGE, "--native-reduction compares sums over all ranks: give it without a mesh");
+    if (rank->setting->native_reduction && rank->setting->config->quantized_gradients)
+        return err_set(ERR_USAGE, "--native-reduction compares sums that MPI makes, and it makes none of quantized "
+                                  "gradients: leave out zero_quantized_gradients");
     TRY(comm_set_group(rank->data_comm, (int)rank->setting->config->reduction_group));
     if (rank->setting->native_reduction)
         TRY(comm_native_begin(rank->comm));

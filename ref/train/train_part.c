@@ -100,11 +100,8 @@ int train_part_open(struct train_rank *rank)
     rank->data_rank = mesh_index_in(mesh, MESH_DATA, rank->rank);
     rank->model = setting->model;
     rank->data_comm = rank->comm;
-    if (setting->model->expert_count > 0 && setting->accelerator)
-        return err_set(ERR_USAGE, "the model %s: mixtures of experts run in host memory alone: leave out the device",
-                       setting->model->name);
-    if (setting->model->sequence_parallel && setting->accelerator)
-        return err_set(ERR_USAGE, "the model %s: sequence parallelism runs in host memory alone: leave out the device",
+    if (setting->model->on_host && setting->accelerator)
+        return err_set(ERR_USAGE, "the model %s: blocks and experts run in host memory alone: leave out the device",
                        setting->model->name);
     if (mesh_parts(mesh) > 1)
         TRY(check_parts(rank));
