@@ -63,9 +63,9 @@ void math_set_threads(int count);
 int matmul_prepare(void);
 
 // on: products of DTYPE_BF16 operands in host memory are made by the processor's instructions for bf16 (onednn.h)
-// rather than of floats. Each product of two elements is exact in both; the library and the processor
-// choose the order of their sums. For the whole process; no thread may be in a product. Products with an alpha other
-// than 1 remain products of floats. ERR_USAGE: there are no such instructions.
+// rather than of floats. Each product of two elements is exact in both; the library and the processor choose the order
+// of their sums. For the whole process; no thread may be in a product. Products with an alpha other than 1 remain
+// products of floats. ERR_USAGE: there are no such instructions.
 int matmul_set_bf16(bool on);
 
 // Vectors of parameters (weight, bias) are operands, too. out[r][j] = bias[j], an operand.

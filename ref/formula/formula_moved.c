@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The papers' formulas for bytes moved: between tiers, and among ranks.
-#include "ref/recipe/quantize.h"
 #include "ref/formula/formula_internal.h"
+
+#include "ref/recipe/quantize.h"
 
 #include <string.h>
 

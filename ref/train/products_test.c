@@ -31,6 +31,21 @@ Test(products, in_bf16_every_stage_equals_unsharded_adam_with_any_number_of_thre
     cr_expect_str_neq(floats, first, "products in bf16 have sums of their own");
 }
 
+Test(products, in_bf16_have_one_digest_on_every_mesh)
+{
+    static const char *const meshes[] = {"tensor=2,shard=2 --threads 2", "pipeline=2,shard=2",
+                                         "tensor=2,shard=2 --sequence-parallel --threads 3"};
+    char words[256], digest[33], whole[33];
+    need_bf16();
+    train_digest("--preset zero1 --mesh shard=2 --model gpt-tiny:blocks=4 --steps 2 --verify --products bf16", whole);
+    for (int i = 0; i < 3; i++) {
+        snprintf(words, sizeof words,
+                 "--preset zero1 --mesh %s --model gpt-tiny:blocks=4 --steps 2 --verify --products bf16", meshes[i]);
+        train_digest(words, digest);
+        cr_expect_str_eq(digest, whole, "%s", words);
+    }
+}
+
 Test(products, in_bf16_are_refused_or_said_to_have_no_effect)
 {
     static char output[1 << 16];
@@ -44,4 +59,5 @@ Test(products, in_bf16_are_refused_or_said_to_have_no_effect)
                              output, sizeof output),
                  0);
     cr_expect(strstr(output, "--products: accepted, but has no effect here: the model is not in bf16"), "%s", output);
+    cr_expect_null(strstr(output, "products in bf16"), "%s", output);
 }

@@ -204,7 +204,7 @@ static int run_ranks(struct train_rank ranks[], int count, struct comm *const co
 int train_run(const struct train_setting *setting, struct train_result *out)
 {
     int count = setting->comm ? 1 : setting->world;
-    TRY(matmul_set_bf16(setting->bf16_products));
+    TRY(matmul_set_bf16(train_multiplies_bf16(setting)));
     *out = (struct train_result){.param_elements = model_param_elements(setting->model, false)};
     struct train_rank *ranks = calloc((size_t)count, sizeof *ranks);
     struct comm *comms[count];

@@ -59,7 +59,7 @@ struct train_setting {
     struct inject_plan inject;  // faults on purpose
     struct trace *trace;        // open for the world, receives the timeline; null: no timeline
     int threads;                // of each rank, in passes and in the update; 0: cores / world
-    bool bf16_products;         // of a model in bf16, in host memory (matmul_set_bf16)
+    bool bf16_products;         // wanted for a model in bf16 in host memory (train_multiplies_bf16)
     bool verify;
     bool native_reduction;                     // sums in the transport's own order, compared with the canonical ones
     struct train_checkpoints *checkpoints;     // train_checkpoint.h; null: none
@@ -69,6 +69,13 @@ struct train_setting {
     int (*observe)(void *context, const struct train_moment *moment);  // before the first step, and after each step
     void *observe_context;
 };
+
+// True if the model multiplies with the processor's instructions for bf16 (matmul_set_bf16).
+static inline bool train_multiplies_bf16(const struct train_setting *setting)
+{
+    return setting->bf16_products && setting->config->precision == DTYPE_BF16 && !setting->accelerator &&
+           setting->model->operations->multiplies_matrices;
+}
 
 // The first bit that differs from unsharded Adam's. It travels between ranks, and so contains no addresses.
 struct train_difference {

@@ -133,7 +133,7 @@ static json_t *run_json(const struct train_setting *setting, const struct train_
         step_or_null(config->delayed_update_start_step), "buffered",
         nvme ? json_boolean(setting->buffered) : json_null(), "swap_checksum",
         nvme ? json_boolean(setting->swap_checksum) : json_null(), "products",
-        setting->bf16_products ? onednn_describe() : "float");
+        train_multiplies_bf16(setting) ? onednn_describe() : "float");
 }
 
 static json_t *outcome_json(const struct train_setting *setting, const struct train_result *result)

@@ -176,7 +176,7 @@ static void print_marks(const struct train_setting *setting, const struct train_
                 setting->config->quantization_block, setting->config->node_ranks);
     else if (setting->config->reduction_group > 0)
         fprintf(out, "  HIERARCHICAL sums, in groups of %zu ranks\n", setting->config->reduction_group);
-    if (setting->bf16_products)
+    if (train_multiplies_bf16(setting))
         fprintf(out, "  products in bf16 by %s\n", onednn_describe());
     if (setting->native_reduction)
         print_native(&result->native, out);
