@@ -61,6 +61,15 @@ int resources_topology(hwloc_topology_t *out)
     return code;
 }
 
+hwloc_obj_t resources_core(hwloc_topology_t topology, hwloc_const_bitmap_t allowed, int index)
+{
+    hwloc_obj_t core = NULL;
+    while ((core = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_CORE, core)))
+        if (hwloc_bitmap_intersects(core->cpuset, allowed) && index-- == 0)
+            return core;
+    return NULL;
+}
+
 // Returns the processors that this process may run on; all if the system does not tell. The caller frees it.
 static hwloc_cpuset_t affinity(hwloc_topology_t topology)
 {

@@ -21,6 +21,9 @@ const char *resources_path(const char *path, char out[PATH_MAX]);
 // Opens the machine's topology. ERR_MEMORY, ERR_IO. The caller destroys it; *out is null after an error.
 int resources_topology(hwloc_topology_t *out);
 
+// Returns the core at `index`, from 0, among those that have an allowed processor; null: there are fewer.
+hwloc_obj_t resources_core(hwloc_topology_t topology, hwloc_const_bitmap_t allowed, int index);
+
 // Returns the number of processors that this process can keep busy: those of its affinity, but no more than its control
 // group has processor time for, rounded up. At least 1.
 int resources_processor_count(void);

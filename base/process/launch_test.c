@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -272,6 +273,21 @@ Test(launch, the_peaks_of_all_processes_are_added)
     cr_expect_eq(result.end, LAUNCH_EXITED, "%s", result.text);
     cr_expect_gt(result.sum_of_peaks_bytes, 128u << 20);
     cr_expect_lt(result.sum_of_peaks_bytes, 200u << 20);
+}
+
+Test(launch, the_peak_of_this_process_can_begin_anew)
+{
+    enum { BYTES = 64 << 20 };
+    uint64_t before_bytes = process_peak(getpid());
+    char *memory = malloc(BYTES);
+    memset(memory, 1, BYTES);
+    uint64_t with_bytes = process_peak(getpid());
+    cr_expect_gt(with_bytes, before_bytes + BYTES / 2);
+    free(memory);
+    cr_expect_gt(process_peak(getpid()), before_bytes + BYTES / 2);
+    cr_assert_eq(process_peak_restart(), ERR_NONE, "%s", err_message());
+    cr_expect_lt(process_peak(getpid()), with_bytes - BYTES / 2);
+    cr_expect_eq(process_peak(0), 0);
 }
 
 Test(launch, an_output_limit_stops_endless_output)

@@ -141,8 +141,7 @@ uint64_t process_memory(const struct process_list *list)
     return bytes;
 }
 
-// VmHWM of /proc/PID/status; 0: the process is gone, or a zombie.
-static uint64_t resident_peak(pid_t pid)
+uint64_t process_peak(pid_t pid)
 {
     char path[64], line[128];
     unsigned long long kib = 0;
@@ -154,6 +153,15 @@ static uint64_t resident_peak(pid_t pid)
     if (file)
         fclose(file);
     return kib * 1024;
+}
+
+int process_peak_restart(void)
+{
+    FILE *file = fopen("/proc/self/clear_refs", "we");
+    bool written = file && fputs("5", file) >= 0;
+    if (file)
+        written = fclose(file) == 0 && written;
+    return written ? ERR_NONE : err_set(ERR_IO, "cannot write /proc/self/clear_refs: %s", strerror(errno));
 }
 
 int process_peaks_add(struct process_list *peaks, const struct process_list *list)
@@ -168,7 +176,7 @@ uint64_t process_peaks_read(struct process_list *peaks)
 {
     uint64_t sum_bytes = 0;
     for (size_t i = 0; i < peaks->count; i++) {
-        uint64_t peak_bytes = resident_peak(peaks->list[i].pid);
+        uint64_t peak_bytes = process_peak(peaks->list[i].pid);
         if (peak_bytes > peaks->list[i].resident_bytes)
             peaks->list[i].resident_bytes = peak_bytes;
         sum_bytes += peaks->list[i].resident_bytes;

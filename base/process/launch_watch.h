@@ -44,6 +44,12 @@ int process_peaks_add(struct process_list *peaks, const struct process_list *lis
 // their sum. An ended one keeps what was last read.
 uint64_t process_peaks_read(struct process_list *peaks);
 
+// The most bytes that were ever resident in a process (VmHWM). 0: it is gone, or a zombie.
+uint64_t process_peak(pid_t pid);
+
+// Lets this process's peak begin anew at what is resident. ERR_IO: the system does not allow it.
+int process_peak_restart(void);
+
 // The size of a folder's contents: the apparent sizes of files (holes count) and 512 bytes for every name. Does not
 // follow links or enter other file systems. UINT64_MAX if folders are nested deeper than 32.
 uint64_t folder_weight(const char *path);

@@ -93,9 +93,11 @@ static int stage_open(struct comm_rank *rank)
                : ERR_NONE;
 }
 
-// Each rank touches its own memory first. Threads enter their device here; processes have entered theirs.
+// Each rank touches its own memory first, on its own core. Threads enter their device here; processes have entered
+// theirs.
 static int rank_open(struct comm_rank *rank)
 {
+    comm_cores_bind(&rank->of->cores, rank->index);
     if (!rank->of->setting.comm)
         TRY(bench_device_enter(device_of(rank->of), rank->index));
     int code = floats_open(rank, rank->of->setting.count, &rank->send);
@@ -152,6 +154,7 @@ static int threads_start(struct comm_ranks *ranks)
 
 static void ranks_free(struct comm_ranks *ranks)
 {
+    comm_cores_close(&ranks->cores);
     for (int i = 0; ranks->ranks && i < ranks->own_count; i++)
         free(ranks->ranks[i].recv_counts);
     free(ranks->ranks);
@@ -236,6 +239,8 @@ int comm_ranks_open(const struct comm_setting *setting, struct comm_ranks *ranks
         ranks_free(ranks);
         return code;
     }
+    if (!setting->comm && !setting->device)
+        comm_cores_open(setting->world, &ranks->cores);
     code = threads_start(ranks);
     if (code != ERR_NONE) {
         comm_abort(ranks->ranks[0].comm, err_message());

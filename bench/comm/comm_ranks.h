@@ -17,6 +17,7 @@
 #ifndef ZG_COMM_RANKS_H
 #define ZG_COMM_RANKS_H
 
+#include "bench/comm/comm_cores.h"
 #include "bench/harness/bench_device.h"
 #include "ref/comm/comm.h"
 
@@ -72,6 +73,7 @@ struct comm_ranks {
     int started;               // threads
     int own_count;             // ranks of this process: all, or one
     size_t *counts, *offsets;  // by rank: of the shards in the full buffer
+    struct comm_cores cores;   // of threads
     struct comm_rank *ranks;   // of this process
 };
 

@@ -65,20 +65,10 @@ int memory_nodes_bind(const struct memory_nodes *nodes, int index, int threads)
     return failed == 0 ? ERR_NONE : err_set(ERR_IO, "cannot bind %d of %d threads to a node", failed, threads);
 }
 
-// The core at `index` among those that this process may use; null: there are fewer.
-static hwloc_obj_t core_at(const struct memory_nodes *nodes, int index)
-{
-    hwloc_obj_t core = NULL;
-    while ((core = hwloc_get_next_obj_by_type(nodes->topology, HWLOC_OBJ_CORE, core)))
-        if (hwloc_bitmap_intersects(core->cpuset, nodes->allowed) && index-- == 0)
-            return core;
-    return NULL;
-}
-
 int memory_nodes_cores(const struct memory_nodes *nodes)
 {
     int count = 0;
-    while (core_at(nodes, count))
+    while (resources_core(nodes->topology, nodes->allowed, count))
         count++;
     return count;
 }
@@ -87,7 +77,7 @@ static bool place(const struct memory_nodes *nodes, enum memory_placement placem
 {
     hwloc_cpuset_t set = hwloc_bitmap_dup(nodes->allowed);
     if (set && placement == MEMORY_ONE_PER_CORE) {
-        hwloc_bitmap_and(set, set, core_at(nodes, thread)->cpuset);
+        hwloc_bitmap_and(set, set, resources_core(nodes->topology, nodes->allowed, thread)->cpuset);
         hwloc_bitmap_singlify(set);
     } else if (set && placement == MEMORY_BY_NODE) {
         hwloc_bitmap_and(set, set, nodes->nodes[thread * nodes->count / threads]->cpuset);

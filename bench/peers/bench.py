@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures the peers of peers.txt: python bench.py ZEROGAUGE OUT [--markdown] [--quick] [--table FILE] [NAME...].
-OUT/bench/NAME.jsonl is the result file of a line, OUT/bench/NAME.txt its other output. Prints a table, and last
-`N passed, N failed, N skipped`. Needs only Python; peers need more."""
+OUT/bench/NAME.jsonl is the result file of a line, OUT/bench/NAME.txt its other output. Prints a table, a second one
+of training steps, with --markdown one of the lines with several sizes, and last `N passed, N failed, N skipped`. Needs only Python; peers need
+more."""
 import argparse
 import json
 import shlex
@@ -16,6 +17,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 TEXT = "{:25} {:>15} {:>15} {:>16}  {}"
 MARKDOWN = "| {} | {} | {} | {} | {} |"
+STEPS = ["training step", "beside", "tokens/s here, there", "of matrix products here, there",
+         "peak memory here, there"]
 UNITS = {"ns": ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1, "ns")), "ms_per_step": ((1e3, "s"), (1, "ms")),
          "ns_per_param": ((1, "ns/param"),)}
 
@@ -51,6 +54,11 @@ def spread(record):
     return tenths[0], tenths[-1]
 
 
+def size_text(size):
+    return next(f"{size // unit} {name}" for unit, name in ((2**20, "MiB"), (2**10, "KiB"), (1, "B"))
+                if size >= unit)
+
+
 def describe(case):
     """The case in a few words."""
     if case["part"] == "adam":
@@ -58,25 +66,58 @@ def describe(case):
     if case["part"] == "nvme":
         return f"NVMe {case['direction']}, {case['block_bytes'] >> 10} KiB, depth {case['depth']}"
     if case["part"] == "comm":
-        return f"{case['operation']}, {case['world']} ranks, {case['buffer_bytes'] >> 20} MiB"
+        return f"{case['operation']}, {case['world']} ranks, {size_text(case['asked_bytes'])}"
     threads = f" of {case['threads_a_rank']} threads" if case["threads_a_rank"] > 1 else ""
     ranks = f"{case['world']} rank{'s' if case['world'] > 1 else ''}{threads}"
     return f"step {case['model']}, {ranks}, {case['dtype']}, {case['preset']}" + (
         f", {case['mesh']}" if "mesh" in case else "")
 
 
+def ratio_text(record):
+    """Times the peer's speed, in bold where the peer is faster, and its spread."""
+    low, high = spread(record)
+    bold = "**" if record["ratio"] < 1 else ""
+    return f"{bold}{record['ratio']:.2f}{bold} ({low:.2f} to {high:.2f})"
+
+
 def line_of(form, name, record):
     low, high = spread(record)
     ours, theirs = (shown(of["median"], record["unit"]) for of in (record, record["yardstick"]))
     if form == MARKDOWN:
-        return form.format(describe(record["case"]), record["yardstick"]["name"], ours, theirs,
-                           f"{record['ratio']:.2f} ({low:.2f} to {high:.2f})")
+        return form.format(describe(record["case"]), record["yardstick"]["name"], ours, theirs, ratio_text(record))
+    if "asked_bytes" in record["case"]:
+        name += f" {size_text(record['case']['asked_bytes'])}"
     return form.format(name, ours, theirs, f"{record['ratio']:.2f}", f"({low:.2f} to {high:.2f})  "
                        f"{record['yardstick']['name']}")
 
 
+def line_of_step(record):
+    """Both sides of a training step: tokens, the share of the machine's square matrix products, and memory."""
+    sides = [record["detail"]["figures"][side] for side in ("ours", "peers")]
+    ours_gib, peers_gib = (side["resident_peak_bytes"] / 2**30 for side in sides)
+    bold = "**" if peers_gib < ours_gib else ""
+    return MARKDOWN.format(describe(record["case"]), record["yardstick"]["name"],
+                           *(", ".join(text.format(side[key]) for side in sides) for key, text in (
+                               ("tokens_per_s", "{:,.0f}"), ("share_of_square", "{:.0%}"))),
+                           f"{ours_gib:.2f} GiB, {bold}{peers_gib:.2f} GiB{bold}")
+
+
+def print_sizes(lines):
+    """A table with a row for each line and a column for each size that was asked for."""
+    sizes = sorted({record["case"]["asked_bytes"] for records in lines for record in records})
+    if not sizes:
+        return
+    print(f"\n| collective | beside | {' | '.join(map(size_text, sizes))} |\n|{' --- |' * (2 + len(sizes))}")
+    for records in lines:
+        case = records[0]["case"]
+        cells = {record["case"]["asked_bytes"]: f"{ratio_text(record)}, {shown(record['median'], record['unit'])}"
+                 for record in records}
+        print(f"| {case['operation']}, {case['world']} ranks | {records[0]['yardstick']['name']} | "
+              f"{' | '.join(cells.get(size, '') for size in sizes)} |")
+
+
 def measure(zerogauge, out, quick, name, options, command):
-    """Returns the record and None, or None and the reason of a failure."""
+    """Returns the records, one for each size, and None, or None and the reason of a failure."""
     file, printed = out / "bench" / f"{name}.jsonl", out / "bench" / f"{name}.txt"
     file.unlink(missing_ok=True)
     line = [zerogauge, "bench", "peer", *shlex.split(filled(options, out)), "--label", name, "--nvme-path", str(out),
@@ -92,7 +133,7 @@ def measure(zerogauge, out, quick, name, options, command):
         last = (printed.read_text().strip().splitlines() or [f"status {status}"])[-1]
         return None, f"{last} ({printed})"
     records = [json.loads(text) for text in file.read_text().splitlines()]
-    return next(record for record in records if record["record"] == "bench"), None
+    return [record for record in records if record["record"] == "bench"], None
 
 
 def main():
@@ -113,6 +154,7 @@ def main():
     out = options.out.resolve()
     (out / "bench").mkdir(parents=True, exist_ok=True)
     form, passed, failed, skipped, begin = MARKDOWN if options.markdown else TEXT, 0, 0, 0, time.monotonic()
+    steps, of_sizes = [], []
     print(form.format(*(["what", "beside"] if options.markdown else ["line"]), "here", "there", "times its speed",
                       *([] if options.markdown else [""])))
     if options.markdown:
@@ -124,9 +166,18 @@ def main():
             print(f"SKIP: {name}: {command.split()[0]} is not installed", file=sys.stderr)
             skipped += 1
             continue
-        record, reason = measure(options.zerogauge, out, options.quick, name, of_bench, command)
-        print(line_of(form, name, record) if record else f"FAILED: {name}: {reason}", flush=True)
-        passed, failed = passed + bool(record), failed + (not record)
+        records, reason = measure(options.zerogauge, out, options.quick, name, of_bench, command)
+        passed, failed = passed + bool(records), failed + (not records)
+        if not records:
+            print(f"FAILED: {name}: {reason}", flush=True)
+        elif options.markdown and len(records) > 1:
+            of_sizes.append(records)
+        else:
+            print("\n".join(line_of(form, name, record) for record in records), flush=True)
+        steps += [line_of_step(record) for record in records or [] if record["case"]["part"] == "step"]
+    if steps:
+        print("", MARKDOWN.format(*STEPS), "| --- | --- | ---: | ---: | ---: |", *steps, "", sep="\n")
+    print_sizes(of_sizes)
     print(f"{time.monotonic() - begin:.0f} s", file=sys.stderr)
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
     return 1 if failed else 0 if passed else 77

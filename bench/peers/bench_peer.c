@@ -73,7 +73,8 @@ static int peer_main(int argc, const char **argv)
         {"recipe", '\0', TEXT, &given.recipe, 0, "adam: the peer's arithmetic (default: torch-cpu)", "RECIPE"},
         {"step", '\0', TEXT, &given.step, 0, "adam: the step (default: update); whole: norm, Adam and bf16 copy",
          "update|whole"},
-        {"operation", '\0', TEXT, &given.operation, 0, "comm: all-gather, all-reduce or reduce-scatter", "NAME"},
+        {"operation", '\0', TEXT, &given.operation, 0,
+         "comm: all-gather, all-reduce, reduce-scatter, all-to-all or broadcast", "NAME"},
         {"direction", '\0', TEXT, &given.direction, 0, "nvme: direction (default: read)", "read|write"},
         {"size", '\0', TEXT, &given.size, 0, "nvme: size of each file (default: 1G); --sizes are bytes of a request",
          "SIZE"},
@@ -88,6 +89,8 @@ static int peer_main(int argc, const char **argv)
         {"schedule", '\0', TEXT, &given.schedule, 0, "step: schedule of operations (default: serial)",
          "serial|overlap"},
         {"steps", '\0', INT, &given.steps, 0, "step: steps per turn (default: 5)", "N"},
+        {"tolerance", '\0', POPT_ARG_DOUBLE, &given.tolerance, 0,
+         "step: accepted relative difference of a loss (default: 1e-4 in fp32, 2^-6 in bf16)", "X"},
         {"world", '\0', INT, &given.world, 0, "comm, step: ranks (default: 2)", "N"},
         POPT_TABLEEND,
     };

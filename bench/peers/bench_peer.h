@@ -20,6 +20,7 @@ struct peer_options {
     char *model, *preset, *schedule, *dtype;  // step
     char **set;                               // popt's allocation
     int world, steps;
+    double tolerance;
 };
 
 // Runs Adam over one tensor. Both sides must have the same bits, except that all of the peer's parameters may follow
@@ -36,8 +37,9 @@ int peer_nvme(const struct peer_options *options, struct peer *peer);
 // Trains a GPT in fp32 or bf16 from the same weights on the same text. Every loss is compared.
 int peer_step(const struct peer_options *options, struct peer *peer);
 
-// The largest accepted relative difference between the losses of a step: of the order of some hundred roundings in
-// fp32; of a few in bf16, whose places differ between implementations.
+// The largest accepted relative difference between the losses of a step, unless the user names one for a peer whose
+// states are less precise: of the order of some hundred roundings in fp32; of a few in bf16, whose places differ
+// between implementations.
 #define PEER_LOSS_TOLERANCE 1e-4
 #define PEER_LOSS_TOLERANCE_BF16 0x1p-6
 

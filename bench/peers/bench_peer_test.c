@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/folder_test.h"
 #include "bench/harness/printed_test.h"
+#include "ref/model/model.h"
 #include "results/record/record_verify.h"
 #include "ref/tier/storage_test.h"
 
@@ -134,18 +135,54 @@ Test(bench_peer, collectives_and_storage_leave_records_that_verify)
     json_decref(record);
 }
 
+static double figure(const json_t *figures, const char *side, const char *key)
+{
+    return json_number_value(json_object_get(json_object_get(figures, side), key));
+}
+
+// The figures of both sides follow from the samples and the operations of gpt-nano on `world` ranks.
+static void expect_figures(const json_t *record, double world)
+{
+    const json_t *figures = json_object_get(json_object_get(record, "detail"), "figures");
+    const struct model *model;
+    cr_assert_eq(model_find("gpt-nano", &model), ERR_NONE);
+    double sequences = json_number_value(json_object_get(json_object_get(record, "case"), "sequences_a_rank"));
+    double square_gflops = json_number_value(json_object_get(figures, "square_gflops"));
+    for (int theirs = 0; theirs < 2; theirs++) {
+        const char *side = theirs ? "peers" : "ours";
+        double ms =
+            json_number_value(json_object_get(theirs ? json_object_get(record, "yardstick") : record, "median"));
+        double tokens = world * sequences * (double)model->sequence_length / ms * 1e3;
+        double gflops = world * model_flops(model, (size_t)sequences) / ms * 1e-6;
+        cr_expect_float_eq(figure(figures, side, "tokens_per_s"), tokens, 1e-6 * tokens, "%s", side);
+        cr_expect_float_eq(figure(figures, side, "share_of_square"), gflops / square_gflops,
+                           1e-6 * gflops / square_gflops, "%s", side);
+    }
+    cr_expect_eq(figure(figures, "peers", "resident_peak_bytes"), 1 << 20);
+    cr_expect_gt(figure(figures, "ours", "resident_peak_bytes"), 4 << 20);
+}
+
 Test(bench_peer, a_training_step_is_compared_loss_by_loss)
 {
-    const char *const options[] = {"--part=step", "--model=gpt-nano", "--steps=2", "--preset=zero3", NULL};
+    const char *const options[] = {"--part=step", "--model=gpt-nano", "--steps=2", "--preset=zero3", "--quick", NULL};
     cr_assert_eq(run(path, "step", options), 0, "%s", err_message());
     json_t *record = expect_record(path, "stand-in training");
     cr_expect_eq(detail_number(record, "losses_compared"), 8);
+    expect_figures(record, 2);
     json_decref(record);
     cr_expect_eq(run(path, "step loss", options), 1);
+    unlink(path);
+    const char *const tolerant[] = {"--part=step",     "--model=gpt-nano", "--steps=2", "--preset=zero3",
+                                    "--tolerance=0.1", "--quick",          NULL};
+    cr_assert_eq(run(path, "step loss", tolerant), 0, "%s", err_message());
+    record = expect_record(path, "stand-in training");
+    double apart = json_number_value(json_object_get(json_object_get(record, "detail"), "most_loss_difference"));
+    cr_expect(apart > 1e-3 && apart < 0.1, "%g", apart);
+    json_decref(record);
     const char *const mesh[] = {"--part=step", "--model=gpt-nano",
                                 "--steps=2",   "--preset=zero3",
                                 "--world=4",   "--set=zerogauge.mesh=replicate=2,shard=2",
-                                NULL};
+                                "--quick",     NULL};
     unlink(path);
     cr_assert_eq(run(path, "step", mesh), 0, "%s", err_message());
     record = expect_record(path, "stand-in training");
@@ -158,7 +195,7 @@ Test(bench_peer, a_missing_option_is_a_usage_error_and_a_missing_peer_a_skip)
 {
     cr_expect_eq(run(path, "times", (const char *[]){NULL}), 2, "no part");
     unlink(path);
-    cr_expect_eq(run(path, "times", (const char *[]){"--part=comm", "--operation=broadcast", NULL}), 2);
+    cr_expect_eq(run(path, "times", (const char *[]){"--part=comm", "--operation=gather", NULL}), 2);
     unlink(path);
     cr_expect_eq(run(path, "times", (const char *[]){"--part=adam", "--recipe=none", NULL}), 2);
     unlink(path);
@@ -184,16 +221,24 @@ Test(bench_peer, the_driver_prints_a_line_for_each_peer_and_counts_them)
         "# a comment\n\n"
         "one   | --part adam --recipe torch-cpu --sizes 1K | " STAND_IN "adam torch-cpu\n"
         "two   | --part comm --operation all-gather --sizes 1M | " STAND_IN "times\n"
+        "sizes | --part comm --operation broadcast --world 3 --sizes 8,64K | " STAND_IN "times\n"
         "wrong | --part adam --recipe torch-cpu --sizes 1K | " STAND_IN "adam torch-cpu exp_avg\n"
         "none  | --part adam | zerogauge-no-such-program\n";
     cr_expect_eq(drive(table, "", output, sizeof output), 1, "%s", output);
     cr_expect_not_null(strstr(output, "stand-in Adam"), "%s", output);
     cr_expect_not_null(strstr(output, "FAILED: wrong: zerogauge bench peer: exp_avg differs"), "%s", output);
     cr_expect_not_null(strstr(output, "SKIP: none"), "%s", output);
-    cr_expect_not_null(strstr(output, "\n2 passed, 1 failed, 1 skipped\n"), "%s", output);
+    cr_expect_not_null(strstr(output, "sizes 8 B "), "%s", output);
+    cr_expect_not_null(strstr(output, "sizes 64 KiB "), "%s", output);
+    cr_expect_not_null(strstr(output, "\n3 passed, 1 failed, 1 skipped\n"), "%s", output);
     cr_expect_eq(drive(table, "--markdown two", output, sizeof output), 0, "%s", output);
     cr_expect_not_null(strstr(output, "| all-gather, 2 ranks, 1 MiB | stand-in | "), "%s", output);
     cr_expect_not_null(strstr(output, "\n1 passed, 0 failed, 0 skipped\n"), "%s", output);
+    cr_expect_eq(drive(table, "--markdown sizes two", output, sizeof output), 0, "%s", output);
+    cr_expect_not_null(strstr(output, "| all-gather, 2 ranks, 1 MiB | stand-in | "), "%s", output);
+    cr_expect_not_null(strstr(output, "\n| collective | beside | 8 B | 64 KiB |\n| --- | --- | --- | --- |\n"
+                                      "| broadcast, 3 ranks | stand-in | "),
+                       "%s", output);
     cr_expect_eq(drive(table, "none", output, sizeof output), 77, "%s", output);
     cr_expect_eq(drive(table, "three", output, sizeof output), 1, "%s", output);
     cr_expect_not_null(strstr(output, "no such line: three"), "%s", output);

@@ -8,12 +8,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
+enum operation { ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, ALL_TO_ALL, BROADCAST, OPERATION_KINDS };
+
+static const char *const names[OPERATION_KINDS] = {"all-gather", "all-reduce", "reduce-scatter", "all-to-all",
+                                                   "broadcast"};
+
 struct work {
-    char operation[32];
-    long long buffer_bytes;
-    int rank, world;
+    int operation, rank, world;
     size_t count, shard;  // elements of the full buffer, and of one rank's shard
     float *send, *recv, *expected;
     size_t recv_count;
@@ -33,40 +37,85 @@ static float sum(int world, size_t position)
     return total;
 }
 
-static void fill(struct work *work)
+// In huge pages where the system provides them on request, as on our side.
+static float *floats(size_t count)
 {
-    bool gathers = strcmp(work->operation, "all-gather") == 0, reduces = strcmp(work->operation, "all-reduce") == 0;
-    work->shard = (size_t)work->buffer_bytes / sizeof(float) / (size_t)work->world;
-    work->count = work->shard * (size_t)work->world;
-    size_t begin = (size_t)work->rank * work->shard;
-    work->recv_count = gathers || reduces ? work->count : work->shard;
-    work->send = malloc(work->count * sizeof(float) + 1);
-    work->recv = malloc(work->count * sizeof(float) + 1);
-    work->expected = malloc(work->count * sizeof(float) + 1);
-    if (!work->send || !work->recv || !work->expected)
+    const size_t huge = 2 << 20, bytes = (count * sizeof(float) + huge) / huge * huge;
+    float *memory = aligned_alloc(huge, bytes);
+    if (!memory)
         MPI_Abort(MPI_COMM_WORLD, 1);
+    madvise(memory, bytes, MADV_HUGEPAGE);
+    return memory;
+}
+
+static float result(const struct work *work, size_t i)
+{
+    size_t begin = (size_t)work->rank * work->shard;
+    switch (work->operation) {
+    case ALL_REDUCE:
+        return sum(work->world, i);
+    case REDUCE_SCATTER:
+        return sum(work->world, begin + i);
+    case ALL_TO_ALL:
+        return value((int)(i / work->shard), begin + i % work->shard);
+    default:
+        return value(0, i);
+    }
+}
+
+// Makes buffers of this size and fills them.
+static void resize(struct work *work, long long buffer_bytes)
+{
+    free(work->send);
+    free(work->recv);
+    free(work->expected);
+    work->shard = (size_t)buffer_bytes / sizeof(float) / (size_t)work->world;
+    work->count = work->shard * (size_t)work->world;
+    work->recv_count = work->operation == REDUCE_SCATTER ? work->shard : work->count;
+    work->send = floats(work->count);
+    work->recv = floats(work->count);
+    work->expected = floats(work->count);
+    bool gathers = work->operation == ALL_GATHER;
     for (size_t i = 0; i < (gathers ? work->shard : work->count); i++)
-        work->send[i] = gathers ? value(0, begin + i) : value(work->rank, i);
+        work->send[i] = gathers ? value(0, (size_t)work->rank * work->shard + i) : value(work->rank, i);
     for (size_t i = 0; i < work->recv_count; i++)
-        work->expected[i] = gathers ? value(0, i) : sum(work->world, reduces ? i : begin + i);
+        work->expected[i] = result(work, i);
+}
+
+// Fills recv with what the collective reads there, and with what no collective writes.
+static void poison(const struct work *work)
+{
+    bool sends = work->operation == BROADCAST && work->rank == 0;
+    for (size_t i = 0; i < work->recv_count; i++)
+        work->recv[i] = sends ? work->expected[i] : -1;
 }
 
 static void collective(const struct work *work)
 {
-    if (strcmp(work->operation, "all-gather") == 0)
-        MPI_Allgather(work->send, (int)work->shard, MPI_FLOAT, work->recv, (int)work->shard, MPI_FLOAT, MPI_COMM_WORLD);
-    else if (strcmp(work->operation, "all-reduce") == 0)
-        MPI_Allreduce(work->send, work->recv, (int)work->count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-    else
-        MPI_Reduce_scatter_block(work->send, work->recv, (int)work->shard, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    int shard = (int)work->shard, count = (int)work->count;
+    switch (work->operation) {
+    case ALL_GATHER:
+        MPI_Allgather(work->send, shard, MPI_FLOAT, work->recv, shard, MPI_FLOAT, MPI_COMM_WORLD);
+        break;
+    case ALL_REDUCE:
+        MPI_Allreduce(work->send, work->recv, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+        break;
+    case REDUCE_SCATTER:
+        MPI_Reduce_scatter_block(work->send, work->recv, shard, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+        break;
+    case ALL_TO_ALL:
+        MPI_Alltoall(work->send, shard, MPI_FLOAT, work->recv, shard, MPI_FLOAT, MPI_COMM_WORLD);
+        break;
+    default:
+        MPI_Bcast(work->recv, count, MPI_FLOAT, 0, MPI_COMM_WORLD);
+    }
 }
 
 // Runs the collective between two barriers and returns the time in ns. *wrong: wrong elements on all ranks, on rank 0.
 static double run(const struct work *work, long long calls, unsigned long long *wrong)
 {
     unsigned long long mine = 0;
-    for (size_t i = 0; i < work->recv_count; i++)
-        work->recv[i] = -1;
+    poison(work);
     MPI_Barrier(MPI_COMM_WORLD);
     double begin = MPI_Wtime();
     for (long long i = 0; i < calls; i++)
@@ -79,10 +128,15 @@ static double run(const struct work *work, long long calls, unsigned long long *
     return took_ns;
 }
 
-static void follow(const struct work *work)
+// Rank 0 tells the others to make buffers of a size, or to run a number of calls; neither ends them.
+struct order {
+    long long buffer_bytes, calls;
+};
+
+static void follow(struct work *work)
 {
     for (;;) {
-        long long calls;
+        struct order order;
         unsigned long long wrong;
         int arrived = 0;
         for (;;) {
@@ -91,53 +145,72 @@ static void follow(const struct work *work)
                 break;
             nanosleep(&(struct timespec){0, 1000000}, NULL);
         }
-        MPI_Recv(&calls, 1, MPI_LONG_LONG, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        if (calls == 0)
+        MPI_Recv(&order, 2, MPI_LONG_LONG, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (order.buffer_bytes > 0)
+            resize(work, order.buffer_bytes);
+        else if (order.calls > 0)
+            run(work, order.calls, &wrong);
+        else
             return;
-        run(work, calls, &wrong);
     }
 }
 
-static void lead(const struct work *work)
+static void tell(const struct work *work, struct order order)
+{
+    for (int r = 1; r < work->world; r++)
+        MPI_Send(&order, 2, MPI_LONG_LONG, r, 0, MPI_COMM_WORLD);
+}
+
+static void obey(struct work *work, struct order order)
+{
+    unsigned long long wrong = 0;
+    tell(work, order);
+    if (order.buffer_bytes > 0) {
+        resize(work, order.buffer_bytes);
+        printf("{}\n");
+        return;
+    }
+    double ns = run(work, order.calls, &wrong);
+    if (wrong > 0)
+        printf("{\"error\":\"%s: %llu elements are wrong\"}\n", names[work->operation], wrong);
+    else
+        printf("{\"ns\":%.1f}\n", ns);
+}
+
+static void lead(struct work *work)
 {
     char *line = NULL, version[MPI_MAX_LIBRARY_VERSION_STRING];
     size_t room = 0;
     int length;
-    long long calls;
     MPI_Get_library_version(version, &length);
     version[strcspn(version, ",")] = '\0';
     printf("{\"name\":\"%.100s\"}\n", version);
     fflush(stdout);
     while (getline(&line, &room, stdin) > 0) {
         json_t *request = json_loads(line, 0, NULL);
-        unsigned long long wrong = 0;
-        calls = json_integer_value(json_object_get(request, "calls"));
+        obey(work, (struct order){json_integer_value(json_object_get(request, "buffer_bytes")),
+                                  json_integer_value(json_object_get(request, "calls"))});
         json_decref(request);
-        for (int r = 1; r < work->world; r++)
-            MPI_Send(&calls, 1, MPI_LONG_LONG, r, 0, MPI_COMM_WORLD);
-        double ns = run(work, calls, &wrong);
-        if (wrong > 0)
-            printf("{\"error\":\"%s: %llu elements are wrong\"}\n", work->operation, wrong);
-        else
-            printf("{\"ns\":%.1f}\n", ns);
         fflush(stdout);
     }
-    calls = 0;
-    for (int r = 1; r < work->world; r++)
-        MPI_Send(&calls, 1, MPI_LONG_LONG, r, 0, MPI_COMM_WORLD);
+    tell(work, (struct order){0, 0});
     free(line);
 }
 
-static void read_setting(struct work *work)
+static int read_operation(void)
 {
     char *line = NULL;
     size_t room = 0;
     json_t *setting = getline(&line, &room, stdin) > 0 ? json_loads(line, 0, NULL) : NULL;
-    const char *operation = json_string_value(json_object_get(setting, "operation"));
-    snprintf(work->operation, sizeof work->operation, "%s", operation ? operation : "");
-    work->buffer_bytes = json_integer_value(json_object_get(setting, "buffer_bytes"));
+    const char *name = json_string_value(json_object_get(setting, "operation"));
+    int operation = 0;
+    while (operation < OPERATION_KINDS && strcmp(names[operation], name ? name : "") != 0)
+        operation++;
+    if (operation == OPERATION_KINDS)
+        printf("{\"error\":\"unknown operation %.40s\"}\n", name ? name : "");
     json_decref(setting);
     free(line);
+    return operation;
 }
 
 int main(int argc, char **argv)
@@ -147,14 +220,14 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &work.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &work.world);
     if (work.rank == 0)
-        read_setting(&work);
-    MPI_Bcast(work.operation, sizeof work.operation, MPI_CHAR, 0, MPI_COMM_WORLD);
-    MPI_Bcast(&work.buffer_bytes, 1, MPI_LONG_LONG, 0, MPI_COMM_WORLD);
-    fill(&work);
-    if (work.rank == 0)
-        lead(&work);
-    else
-        follow(&work);
+        work.operation = read_operation();
+    MPI_Bcast(&work.operation, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    if (work.operation < OPERATION_KINDS) {
+        if (work.rank == 0)
+            lead(&work);
+        else
+            follow(&work);
+    }
     free(work.send);
     free(work.recv);
     free(work.expected);

@@ -1,11 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DeepSpeed's asynchronous I/O (ds_io): the whole file through one aio_handle and a locked buffer, with O_DIRECT."""
+"""DeepSpeed's asynchronous I/O: the whole file through one aio_handle and a locked buffer, with O_DIRECT. With --ds-io
+DeepSpeed's own benchmark of it, on a file of that size in the same folder, by its own clock."""
+import os
+import re
+import subprocess
+import sys
+import tempfile
 import time
 
 from peer import main
 
 
+def ds_io(peer, folder):
+    """Each run has three passes over the file. The tool verifies the data only with --validate, which takes time: so
+    it does once, before the timed runs."""
+    import deepspeed
+    setting, loops = peer.setting, 3
+    command = ["ds_io", "--folder", folder, "--io_size", str(setting["file_bytes"]), "--loops", str(loops),
+               "--block_size", str(setting["block_bytes"]), "--queue_depth", str(setting["depth"])]
+    if setting["direction"] == "read":
+        command.append("--read")
+
+    def run(_, *more):
+        done = subprocess.run(command + list(more), capture_output=True, text=True, check=False)
+        latency_s = re.search(r"Task \w+ Latency = (\S+) sec", done.stdout)
+        if done.returncode or not latency_s:
+            raise OSError(f"ds_io: {(done.stderr.strip() or done.stdout.strip())[-300:]}")
+        return {"ns": float(latency_s[1]) * 1e9, "bytes": setting["file_bytes"] * loops}
+    run(None, "--validate")
+    peer.say(name=f"DeepSpeed {deepspeed.__version__} ds_io")
+    peer.serve(run=run)
+
+
 def body(peer):
+    if "--ds-io" in sys.argv:
+        with tempfile.TemporaryDirectory(dir=os.path.dirname(os.readlink(peer.setting["file"]))) as folder:
+            return ds_io(peer, folder)
     import deepspeed
     import torch
     from deepspeed.ops.op_builder import AsyncIOBuilder

@@ -104,7 +104,7 @@ def serve_ranks(rank, peer, name, run):
 
     if rank == 0:
         peer.say(name=name)
-        peer.serve(run=everywhere)
+        peer.serve(run=everywhere, size=everywhere)
         dist.broadcast_object_list([None], src=0)
         return
     while True:

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A collective in turn with a peer's, among ranks on this machine, out of place and in fp32. The setting has
-// "operation", "world" and "buffer_bytes" of the full buffer. The peer runs its own ranks and verifies every result.
+// A collective in turn with a peer's, among ranks on this machine, out of place and in fp32, at each of --sizes. The
+// setting has "operation" and "world"; a request {"do":"size","buffer_bytes":N} precedes the runs with a full buffer of
+// that size, and its answer is any object. The peer runs its own ranks and verifies every result.
 #include "bench/peers/bench_peer.h"
 #include "bench/comm/comm_ranks.h"
 
 #include "base/err.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-enum { CALLS_MAX = 4096 };
+// A turn is longer than a scheduler needs to place more ranks than processors.
+enum { CALLS_MAX = 1 << 17, TURN_NS = 5 * BENCH_SAMPLE_NS };
 
 static int prepare(void *context)
 {
@@ -27,7 +28,7 @@ static int choose_calls(struct comm_ranks *ranks, const struct bench_work *work)
         uint64_t first_ns, ns;
         TRY(bench_time(work, &first_ns));
         TRY(bench_time(work, &ns));
-        if (ns >= BENCH_SAMPLE_NS)
+        if (ns >= TURN_NS)
             break;
     }
     return ERR_NONE;
@@ -37,12 +38,14 @@ static int measure(struct comm_ranks *ranks, const struct bench_options *options
                    struct bench_samples *ours, struct bench_samples *theirs)
 {
     const struct comm_setting *setting = &ranks->setting;
-    const char *name = comm_ranks_operation_name(setting->operation);
-    const struct bench_work work = {.name = name, .run = repeat, .prepare = prepare, .context = ranks};
+    const struct bench_work work = {
+        .name = comm_ranks_operation_name(setting->operation), .run = repeat, .prepare = prepare, .context = ranks};
+    json_t *answer;
     TRY(choose_calls(ranks, &work));
-    TRY(peer_send_line(peer, json_pack("{s:s, s:s, s:i, s:I}", "part", "comm", "operation", name, "world",
-                                       setting->world, "buffer_bytes", (json_int_t)(setting->count * sizeof(float)))));
-    TRY(peer_ready(peer));
+    TRY(peer_ask(peer,
+                 json_pack("{s:s, s:I}", "do", "size", "buffer_bytes", (json_int_t)(setting->count * sizeof(float))),
+                 &answer));
+    json_decref(answer);
     return peer_alternate(&work, peer, options, ranks->calls, (double)ranks->calls, ours, theirs);
 }
 
@@ -53,10 +56,11 @@ static int print(const struct peer_options *options, const struct peer *peer, co
     const struct comm_setting *setting = &ranks->setting;
     struct bench_record record = {
         .name = "peer",
-        .description = json_pack("{s:s, s:s, s:s, s:i, s:s, s:I}", "part", "comm", "peer",
+        .description = json_pack("{s:s, s:s, s:s, s:i, s:s, s:I, s:I}", "part", "comm", "peer",
                                  options->label ? options->label : peer->name, "operation",
                                  comm_ranks_operation_name(setting->operation), "world", setting->world, "dtype",
-                                 "fp32", "buffer_bytes", (json_int_t)(setting->count * sizeof(float))),
+                                 "fp32", "asked_bytes", (json_int_t)setting->asked_bytes, "buffer_bytes",
+                                 (json_int_t)(setting->count * sizeof(float))),
         .detail = json_pack("{s:f, s:f, s:i}", "bus_gb_per_s", bus_bytes / bench_median(ours), "peer_bus_gb_per_s",
                             bus_bytes / bench_median(theirs), "wrong", 0),
         .unit = "ns",
@@ -72,13 +76,28 @@ static int print(const struct peer_options *options, const struct peer *peer, co
 
 static int find_operation(const char *name, enum operation *out)
 {
-    static const enum operation known[] = {ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER};
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        *out = known[i];
-        if (name && strcmp(name, comm_ranks_operation_name(known[i])) == 0)
+    for (*out = 0; *out < OPERATION_KINDS; ++*out)
+        if (name && strcmp(name, comm_ranks_operation_name(*out)) == 0)
             return ERR_NONE;
-    }
-    return err_set(ERR_USAGE, "--operation %s: expected all-gather, all-reduce or reduce-scatter", name ? name : "");
+    return err_set(ERR_USAGE,
+                   "--operation %s: expected all-gather, all-reduce, reduce-scatter, all-to-all or broadcast",
+                   name ? name : "");
+}
+
+static int run_size(const struct peer_options *options, struct peer *peer, const struct comm_setting *setting)
+{
+    struct comm_ranks ranks;
+    struct bench_samples ours, theirs;
+    size_t wrong_count;
+    uint64_t begin_ns = clock_now_ns();
+    TRY(comm_ranks_open(setting, &ranks));
+    double bus_bytes = comm_ranks_bus_bytes(&ranks);
+    int code = measure(&ranks, &options->shared, peer, &ours, &theirs), closed = comm_ranks_close(&ranks, &wrong_count);
+    TRY(code);
+    TRY(closed);
+    if (wrong_count > 0)
+        return err_set(ERR_CHECK, "%s left %zu wrong elements", options->operation, wrong_count);
+    return print(options, peer, &ranks, bus_bytes, &ours, &theirs, begin_ns);
 }
 
 int peer_comm(const struct peer_options *options, struct peer *peer)
@@ -89,19 +108,15 @@ int peer_comm(const struct peer_options *options, struct peer *peer)
     TRY(find_operation(options->operation, &setting.operation));
     bench_default_sizes(shared, (const size_t[]){1 << 20}, 1);
     bench_default_repeat(shared, 11, 3, 2);
-    if (shared->size_count != 1 || options->world > WORLD_MAX)
-        return err_set(ERR_USAGE, "--sizes: give one, because the peer has one buffer; --world: at most %d", WORLD_MAX);
-    setting.count = shared->sizes[0] / sizeof(float);
-    struct comm_ranks ranks;
-    struct bench_samples ours, theirs;
-    size_t wrong_count;
-    uint64_t begin_ns = clock_now_ns();
-    TRY(comm_ranks_open(&setting, &ranks));
-    double bus_bytes = comm_ranks_bus_bytes(&ranks);
-    int code = measure(&ranks, shared, peer, &ours, &theirs), closed = comm_ranks_close(&ranks, &wrong_count);
-    TRY(code);
-    TRY(closed);
-    if (wrong_count > 0)
-        return err_set(ERR_CHECK, "%s left %zu wrong elements", options->operation, wrong_count);
-    return print(&complete, peer, &ranks, bus_bytes, &ours, &theirs, begin_ns);
+    if (options->world > WORLD_MAX)
+        return err_set(ERR_USAGE, "--world %d: at most %d", options->world, WORLD_MAX);
+    TRY(peer_send_line(
+        peer, json_pack("{s:s, s:s, s:i}", "part", "comm", "operation", options->operation, "world", setting.world)));
+    TRY(peer_ready(peer));
+    for (size_t i = 0; i < shared->size_count; i++) {
+        setting.asked_bytes = shared->sizes[i];
+        setting.count = setting.asked_bytes / sizeof(float);
+        TRY(run_size(&complete, peer, &setting));
+    }
+    return ERR_NONE;
 }

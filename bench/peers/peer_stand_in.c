@@ -164,7 +164,7 @@ static void step(const json_t *setting, bool wrong)
             json_array_append_new(step_ns, json_integer(1000));
         }
         nanosleep(&(struct timespec){0, 1000000}, NULL);
-        say(json_pack("{s:o, s:o}", "losses", own, "step_ns", step_ns));
+        say(json_pack("{s:o, s:o, s:i}", "losses", own, "step_ns", step_ns, "resident_peak_bytes", 1 << 20));
     }
     free(result.step_ns);
     text_close(text);

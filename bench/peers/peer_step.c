@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training steps in turn with a peer's. Both train one GPT in fp32 or bf16 from the same weights on the same text, rank
 // for rank, in one run each, and take turns of some steps; the waiting side sleeps. peer_step_send.c tells the peer
-// what to train. The answer to a turn has "step_ns" and "losses" of each step, the mean over ranks.
+// what to train. The answer to a turn has "step_ns" and "losses" of each step, the mean over ranks, and
+// "resident_peak_bytes" (VmHWM) of the turn, the sum over ranks.
 #include "bench/peers/bench_peer.h"
 #include "bench/peers/peer_step.h"
 
 #include "base/err.h"
+#include "base/process/launch_watch.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { TURN_STEPS_MAX = 64, SET_MAX = 32 };
 
@@ -22,10 +25,12 @@ struct run {
     struct text *text;
     struct executor_schedule schedule;
     size_t turn_steps, turns;
-    double *losses;                     // [turns x turn_steps], ours; owned, with those below
-    double *verified_losses;            // of the first turn, in a run compared with unsharded Adam
-    double worst;                       // largest relative difference of a loss from the peer's
-    struct bench_samples ours, theirs;  // of all turns
+    double *losses;                      // [turns x turn_steps], ours; owned, with those below
+    double *verified_losses;             // of the first turn, in a run compared with unsharded Adam
+    double tolerance, worst;             // relative differences of a loss from the peer's: accepted, largest
+    struct bench_samples ours, theirs;   // of all turns
+    double peak_bytes, peer_peak_bytes;  // of the counted turns
+    struct bench_samples gflops;         // of square matrix products
     struct train_result result;
 };
 
@@ -39,9 +44,9 @@ static int compare_losses(struct run *run, const json_t *losses, uint64_t first)
     for (size_t i = 0; i < run->turn_steps; i++) {
         double theirs = json_number_value(json_array_get(losses, i)), ours = run->losses[first + i];
         double apart = fabs(theirs - ours) / ours;
-        if (!(apart <= (run->config.precision == DTYPE_FP32 ? PEER_LOSS_TOLERANCE : PEER_LOSS_TOLERANCE_BF16)))
-            return err_set(ERR_CHECK, "%s: the loss of step %llu is %.9g, expected %.9g", run->peer->name,
-                           (unsigned long long)(first + i + 1), theirs, ours);
+        if (!(apart <= run->tolerance))
+            return err_set(ERR_CHECK, "%s: the loss of step %llu is %.9g, expected %.9g within %.3g of it",
+                           run->peer->name, (unsigned long long)(first + i + 1), theirs, ours, run->tolerance);
         run->worst = apart > run->worst ? apart : run->worst;
     }
     return ERR_NONE;
@@ -50,7 +55,7 @@ static int compare_losses(struct run *run, const json_t *losses, uint64_t first)
 // Runs the peer's turn after ours, whose last step was `step`.
 static int peer_turn(struct run *run, uint64_t step)
 {
-    double ns[TURN_STEPS_MAX], sum = 0;
+    double ns[TURN_STEPS_MAX], sum = 0, peak_bytes = 0;
     json_t *answer;
     peer_pause();
     uint64_t begin_ns = clock_now_ns();
@@ -63,22 +68,30 @@ static int peer_turn(struct run *run, uint64_t step)
     if (code == ERR_NONE && (json_array_size(times) != run->turn_steps || sum <= 0 || sum > elapsed_ns))
         code = err_set(ERR_CHECK, "%s: %zu steps took %.0f ns by its own clock but %.0f by ours", run->peer->name,
                        run->turn_steps, sum, elapsed_ns);
+    if (code == ERR_NONE)
+        code = peer_number(run->peer, answer, "resident_peak_bytes", &peak_bytes);
     json_decref(answer);
+    if (run->theirs.count >= run->options->shared.warmup)
+        run->peer_peak_bytes = fmax(run->peer_peak_bytes, peak_bytes);
     run->theirs.values[run->theirs.count++] = median_ms(ns, run->turn_steps);
     peer_pause();
     return code;
 }
 
-// Called on every rank after each step. At the end of our turn rank 0 runs the peer's, and the other ranks sleep.
+// Called on every rank before the first step and after each one. At the end of our turn rank 0 runs the peer's, and the
+// other ranks sleep.
 static int observe(void *context, const struct train_moment *moment)
 {
     struct run *run = context;
+    size_t turn = moment->step / run->turn_steps;
     if (moment->step == 0 || moment->step % run->turn_steps != 0)
         return ERR_NONE;
     if (moment->rank == 0) {
-        bench_progress("step beside %s: turn %llu of %zu", run->peer->name,
-                       (unsigned long long)(moment->step / run->turn_steps), run->turns);
+        if (turn > run->options->shared.warmup)
+            run->peak_bytes = fmax(run->peak_bytes, (double)process_peak(getpid()));
+        bench_progress("step beside %s: turn %zu of %zu", run->peer->name, turn, run->turns);
         TRY(peer_turn(run, moment->step));
+        TRY(process_peak_restart());
     }
     return comm_barrier(moment->stage->setting.comm);
 }
@@ -129,8 +142,10 @@ static int measure(struct run *run)
     TRY(verify(run));
     const struct peer_step_start start = {run->options, &run->config,    &run->mesh, run->model,
                                           run->text,    run->turn_steps, run->turns};
+    TRY(peer_step_multiply(&start, &run->gflops));
     TRY(peer_step_send(&start, run->peer));
     TRY(train_run(&setting, &run->result));
+    TRY(peer_step_multiply(&start, &run->gflops));
     if (memcmp(run->losses, run->verified_losses, run->turn_steps * sizeof *run->losses) != 0)
         return err_set(ERR_CHECK, "%s: the losses of the timed run differ from those of the verified run",
                        run->options->preset);
@@ -154,6 +169,8 @@ static int print(struct run *run, uint64_t begin_ns)
     const struct peer_options *options = run->options;
     drop_warmup(&run->ours, options->shared.warmup);
     drop_warmup(&run->theirs, options->shared.warmup);
+    const struct peer_step_start start = {.options = options, .config = &run->config, .model = run->model};
+    const struct peer_step_side ours = {&run->ours, run->peak_bytes}, theirs = {&run->theirs, run->peer_peak_bytes};
     struct bench_record record = {
         .name = "peer",
         .description =
@@ -163,8 +180,9 @@ static int print(struct run *run, uint64_t begin_ns)
                       "threads_a_rank", peer_step_threads(options), "sequences_a_rank",
                       (json_int_t)run->config.micro_batch, "sequence_tokens", (json_int_t)run->model->sequence_length,
                       "mesh", run->mesh.replicate > 1 ? mesh_text(&run->mesh, (char[MESH_TEXT_BYTES]){0}) : NULL),
-        .detail = json_pack("{s:I, s:f}", "losses_compared", (json_int_t)(run->turns * run->turn_steps),
-                            "most_loss_difference", run->worst),
+        .detail = json_pack("{s:I, s:f, s:f, s:o}", "losses_compared", (json_int_t)(run->turns * run->turn_steps),
+                            "most_loss_difference", run->worst, "accepted_loss_difference", run->tolerance, "figures",
+                            peer_step_figures(&start, &run->gflops, &ours, &theirs)),
         .unit = "ms_per_step",
         .lower_is_better = true,
         .verified = true,
@@ -199,6 +217,9 @@ static int complete(struct run *run)
     run->turns = options->shared.warmup + options->shared.repeat;
     TRY(load(options, &run->config));
     run->mesh = config_mesh(&run->config, options->world);
+    run->tolerance = options->tolerance > 0                ? options->tolerance
+                     : run->config.precision == DTYPE_FP32 ? PEER_LOSS_TOLERANCE
+                                                           : PEER_LOSS_TOLERANCE_BF16;
     if (mesh_parts(&run->mesh) > 1 || run->mesh.expert > 1)
         return err_set(ERR_USAGE, "--set: peers support meshes of replicate and shard alone");
     TRY(model_find(options->model ? options->model : "gpt-3m", &run->model));

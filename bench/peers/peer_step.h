@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first messages to a peer of `bench peer --part step`: peer_step_send.c has their format.
+// `bench peer --part step`: the first messages to a peer, whose format peer_step_send.c has, and the figures of both
+// sides beside the machine's.
 #ifndef ZG_PEER_STEP_H
 #define ZG_PEER_STEP_H
 
@@ -22,5 +23,21 @@ int peer_step_send(const struct peer_step_start *start, struct peer *peer);
 
 // Threads of a rank on both sides: one unless the user wants more.
 int peer_step_threads(const struct peer_options *options);
+
+// Adds measurements of the Gflop/s of square matrix products in the model's dtype, verified, as many at once as all
+// ranks have threads.
+int peer_step_multiply(const struct peer_step_start *start, struct bench_samples *gflops);
+
+// The durations of a side's steps, and the most bytes that were resident in its processes in a counted turn; pages that
+// processes share count in each.
+struct peer_step_side {
+    const struct bench_samples *step_ms;
+    double peak_bytes;
+};
+
+// Returns a new object: "square_gflops", and of both sides the tokens per second, the model's operations as a share of
+// these products, and the memory. Null without memory.
+json_t *peer_step_figures(const struct peer_step_start *start, const struct bench_samples *gflops,
+                          const struct peer_step_side *ours, const struct peer_step_side *theirs);
 
 #endif

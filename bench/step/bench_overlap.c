@@ -3,7 +3,7 @@
 // lane, the union of its recorded intervals. At 1.0 one lane works all the time and hides all others. First with the
 // machine's own lanes, then with lanes in the proportions of a DGX-2, slowed down by as much as this machine computes
 // more slowly than a V100. On a GPU (--device) lanes are not emulated unless --emulate asks for it.
-#include "bench/step/overlap_run.h"
+#include "bench/step/overlap_plan.h"
 
 #include "base/err.h"
 #include "base/file.h"
@@ -32,8 +32,9 @@ static const struct emulation DGX2 = {{[LANE_COLLECTIVE] = 70e9,
                                        [LANE_NVME_WRITE] = 1.6e9}};
 static const double V100_FLOPS = 70e12;
 
-// The first step records the order of layers and prefetches nothing, so there always is a warm-up.
-enum { SERIAL_STEPS = 2 };
+// The first step records the order of layers and prefetches nothing, so there always is a warm-up. The last step is
+// not measured, as the lane table says.
+enum { SERIAL_STEPS = 2, LAST_STEP = 1 };
 
 // A model, a rank's micro-batch, and the sub-groups in which a layer is updated. Emulated lanes are slow, so their
 // model is small: a step takes seconds. A GPU needs large matrices, so its model is wide, with a micro-batch whose
@@ -69,6 +70,9 @@ static int print(const struct overlap_bench *bench, const struct overlap_run *ru
         snprintf(lanes, sizeof lanes, "EMULATED %s", run->machine ? run->machine : emulated);
     enum lane busiest = lane_table_busiest(table);
     snprintf(baseline, sizeof baseline, "busy time of %s", ledger_lane_name(busiest));
+    struct overlap_plan plan;
+    TRY(overlap_plan_of(bench, run, &plan));
+    double measured = bench_median(&table->busy_ms[busiest]) / bench_median(&table->step_ms);
     double gain = serial_ms / bench_median(&table->step_ms);
     const struct bench_storage *storage = &bench->options->shared.storage;
     struct bench_record record = {
@@ -78,10 +82,10 @@ static int print(const struct overlap_bench *bench, const struct overlap_run *ru
                       bench->model->name, "world", bench->options->world, "tokens_a_rank",
                       (json_int_t)(bench->sequences * bench->model->sequence_length), "eager", bench->options->eager,
                       "checksum", !storage->no_checksum, "buffered", storage->buffered, "lanes", lanes),
-        .detail = json_pack("{s:s,s:f,s:f,s:f,s:I,s:o}", "emulated", emulated, "flops_a_rank", flops, "serial_ms",
+        .detail = json_pack("{s:s,s:f,s:f,s:f,s:I,s:o,s:o}", "emulated", emulated, "flops_a_rank", flops, "serial_ms",
                             serial_ms, "gain_over_serial", gain, "unlocked_bytes", (json_int_t)run->unlocked_bytes,
-                            "by_lane", lane_table_json(table)),
-        .timeline = lane_table_timeline(&run->trace),
+                            "by_lane", lane_table_json(table), "plan", overlap_plan_json(&plan, measured)),
+        .timeline = lane_table_timeline(&run->trace, bench->options->shared.warmup),
         .unit = "ms_per_step",
         .lower_is_better = true,
         .verified = true,
@@ -103,6 +107,8 @@ static int print(const struct overlap_bench *bench, const struct overlap_run *ru
     printf("         serial schedule %.4g ms, %.2f times as long; a rank computes %.1f Gflop/s%s%s\n", serial_ms, gain,
            flops * 1e-9, bench->device.accelerator ? " on " : "",
            bench->device.accelerator ? bench_device_name(&bench->device) : "");
+    printf("         planned %.4g ms, %.1f %% busy time of %s; measured %.1f %%\n", plan.step_ms,
+           100 * plan.busy_ms / plan.step_ms, ledger_lane_name(plan.busiest), 100 * measured);
     if (bench->options->speculative)
         printf("         %llu of %llu steps updated again, because they were clipped\n",
                (unsigned long long)run->redone_steps, (unsigned long long)run->steps);
@@ -148,7 +154,7 @@ static int measure(struct overlap_bench *bench, const struct workload *workload,
         .emulation = *emulation,
         .machine = scaled ? "dgx-2" : NULL,
         .begin_ns = clock_now_ns(),
-        .steps = given->shared.warmup + given->shared.repeat,
+        .steps = given->shared.warmup + given->shared.repeat + LAST_STEP,
     };
     double flops;
     bench_progress("overlap: measuring how fast a rank computes");
@@ -158,7 +164,7 @@ static int measure(struct overlap_bench *bench, const struct workload *workload,
     struct overlap_run serial = {.infinity = true,
                                  .mode = EXECUTOR_SERIAL,
                                  .emulation = run.emulation,
-                                 .steps = given->shared.warmup + SERIAL_STEPS};
+                                 .steps = given->shared.warmup + SERIAL_STEPS + LAST_STEP};
     int code = measure_runs(bench, &run, &serial, flops);
     trace_close(&run.trace);
     trace_close(&serial.trace);

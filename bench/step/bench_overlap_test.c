@@ -19,8 +19,9 @@ Test(bench_overlap, a_lanes_share_is_the_union_of_its_intervals_on_the_busiest_r
 {
     enum { MS = 1000000 };
     struct executor_interval first[] = {
-        {"skipped", 0, 9 * MS, 7}, {"a", 10 * MS, 14 * MS, 100}, {"b", 13 * MS, 15 * MS, 20}};
-    struct executor_interval second[] = {{"c", 11 * MS, 19 * MS, 40}}, compute[] = {{"d", 12 * MS, 13 * MS, 0}};
+        {"skipped", 0, 9 * MS, 7, 0, 0}, {"a", 10 * MS, 14 * MS, 100, 0, 0}, {"b", 13 * MS, 15 * MS, 20, 0, 0}};
+    struct executor_interval second[] = {{"c", 11 * MS, 19 * MS, 40, 0, 0}},
+                             compute[] = {{"d", 12 * MS, 13 * MS, 0, 0, 0}};
     struct trace_step steps[] = {{1, 0, 10 * MS}, {2, 10 * MS, 20 * MS}};
     struct trace_step late[] = {{1, 1, 10 * MS}, {2, 10 * MS, 21 * MS}};
     struct trace_rank ranks[] = {
@@ -47,16 +48,16 @@ Test(bench_overlap, a_timeline_has_the_intervals_of_the_last_step)
 {
     enum { MS = 1000000 };
     // Before the step; across its start; then two less than a 250th of 1000 ms apart; one more.
-    struct executor_interval h2d[] = {{"a", 0, 90 * MS, 1},
-                                      {"b", 95 * MS, 110 * MS, 1},
-                                      {"c", 200 * MS, 300 * MS, 1},
-                                      {"d", 303 * MS, 400 * MS, 1},
-                                      {"e", 405 * MS, 1200 * MS, 1}};
+    struct executor_interval h2d[] = {{"a", 0, 90 * MS, 1, 0, 0},
+                                      {"b", 95 * MS, 110 * MS, 1, 0, 0},
+                                      {"c", 200 * MS, 300 * MS, 1, 0, 0},
+                                      {"d", 303 * MS, 400 * MS, 1, 0, 0},
+                                      {"e", 405 * MS, 1200 * MS, 1, 0, 0}};
     struct trace_step steps[] = {{1, 0, 100 * MS}, {2, 100 * MS, 1100 * MS}};
     struct trace_rank rank = {
         .intervals = {[LANE_H2D] = h2d}, .interval_count = {[LANE_H2D] = 5}, .steps = steps, .step_count = 2};
     const struct trace trace = {1, &rank};
-    json_t *timeline = lane_table_timeline(&trace);
+    json_t *timeline = lane_table_timeline(&trace, 1);
     char *text = json_dumps(timeline, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(6));
     cr_expect_str_eq(text, "[{\"lane\":\"h2d\",\"begin_ms\":0.0,\"end_ms\":10.0},"
                            "{\"lane\":\"h2d\",\"begin_ms\":100.0,\"end_ms\":300.0},"

@@ -163,7 +163,7 @@ static int prepare_and_run(struct step_bench *bench, const struct step_texts *te
         TRY(bench_device_find(texts->device, setting->world, false, &setting->device, &absent));
     if (absent)
         return bench_skip("step: %s", err_message());
-    setting->steps = bench->options.quick ? 4 : 9;
+    setting->steps = bench->options.quick ? 5 : 10;
     setting->storage = &bench->options.storage;
     TRY(model_find(texts->model ? texts->model : workload_of(bench)->model, &setting->model));
     if (setting->model->wants_text)

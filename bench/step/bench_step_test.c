@@ -243,6 +243,12 @@ Test(bench_step, the_products_have_the_operations_of_the_model)
     cr_assert_eq(model_find("linear", &model), ERR_NONE, "%s", err_message());
     cr_expect_eq(step_peak_open(model, &peak_setting, &peak), ERR_USAGE, "linear is not a GPT");
     step_peak_close(NULL);
+    const struct step_peak_setting squares = {.threads = 2, .side = 300, .dtype = DTYPE_BF16, .seconds = 0.001};
+    double gflops = 0;
+    cr_assert_eq(step_peak_open(NULL, &squares, &peak), ERR_NONE, "%s", err_message());
+    cr_assert_eq(step_peak_of_square(peak, &gflops), ERR_NONE, "%s", err_message());
+    cr_expect_gt(gflops, 0);
+    step_peak_close(peak);
 }
 
 Test(bench_step, links_without_bytes_are_not_measured)

@@ -43,9 +43,16 @@ static void add_step(const struct trace *trace, const struct trace_step *window,
     }
 }
 
-void lane_table_of(const struct trace *trace, size_t skipped, struct lane_table *out)
+// Returns the number of steps up to the last one of the table.
+static size_t table_end(const struct trace *trace, size_t skipped)
 {
     size_t end = trace->ranks[0].step_count;
+    return end > skipped + 1 ? end - 1 : end;
+}
+
+void lane_table_of(const struct trace *trace, size_t skipped, struct lane_table *out)
+{
+    size_t end = table_end(trace, skipped);
     assert(end > skipped && end - skipped <= BENCH_REPEAT_MAX);
     *out = (struct lane_table){0};
     for (size_t i = skipped; i < end; i++) {
@@ -110,12 +117,12 @@ static void add_lane(json_t *timeline, const struct trace_rank *rank, int lane, 
         add_interval(timeline, lane, step, begin_ns, end_ns);
 }
 
-json_t *lane_table_timeline(const struct trace *trace)
+json_t *lane_table_timeline(const struct trace *trace, size_t skipped)
 {
     const struct trace_rank *rank = &trace->ranks[0];
     json_t *timeline = json_array();
     for (int lane = 0; lane < LANE_COUNT && timeline; lane++)
-        add_lane(timeline, rank, lane, &rank->steps[rank->step_count - 1]);
+        add_lane(timeline, rank, lane, &rank->steps[table_end(trace, skipped) - 1]);
     return timeline;
 }
 

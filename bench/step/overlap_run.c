@@ -32,7 +32,7 @@ static int threads(const struct overlap_bench *bench)
 // Prefetches two layers, and keeps no other parameters in memory. The update waits for all gradients, to clip them and
 // to detect overflow; an eager one updates a layer as soon as its gradient is complete, and so does a
 // speculative one, which makes the update again where the step is clipped.
-static int load(const struct overlap_bench *bench, bool infinity, struct config *config)
+int overlap_config(const struct overlap_bench *bench, bool infinity, struct config *out)
 {
     const struct overlap_options *given = bench->options;
     size_t elements = largest_layer(bench->model);
@@ -64,13 +64,13 @@ static int load(const struct overlap_bench *bench, bool infinity, struct config 
         .nvme_path_count = (size_t)given->shared.storage.path_count,
         .engine = given->shared.storage.engine,
     };
-    return config_load_preset(infinity ? "zero_infinity" : "zero3", &options, config, NULL);
+    return config_load_preset(infinity ? "zero_infinity" : "zero3", &options, out, NULL);
 }
 
 int overlap_train(const struct overlap_bench *bench, struct overlap_run *run)
 {
     struct config config;
-    TRY(load(bench, run->infinity, &config));
+    TRY(overlap_config(bench, run->infinity, &config));
     TRY(trace_open(bench->options->world, &run->trace));
     const struct train_setting setting = {
         .config = &config,

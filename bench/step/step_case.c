@@ -128,7 +128,7 @@ static int train(const struct step_setting *setting, const struct step_case *c, 
     if (rc == ERR_NONE) {
         lane_table_of(&trace, SKIPPED_STEPS, &out->table);
         take_passes(&trace, &out->passes_ms);
-        out->timeline = lane_table_timeline(&trace);
+        out->timeline = lane_table_timeline(&trace, SKIPPED_STEPS);
         memcpy(out->digest, result.digest, sizeof out->digest);
         if (noted) {
             note_bytes(&config, setting, &result, noted);

@@ -40,6 +40,7 @@ struct step_peak {
     struct bench_device device;
     struct program of_model, of_square;
     double seconds;
+    enum dtype dtype;
     size_t operand_count, result_count;  // elements of each operand, and of all results, of a worker
     int worker_count;
     struct worker *workers;
@@ -118,7 +119,8 @@ static void multiply_all(const struct step_peak *peak, const struct worker *work
         const struct matmul_operand left = {a, p->a_transposed ? p->m : p->k, p->a_transposed};
         const struct matmul_operand right = {b, p->b_transposed ? p->k : p->n, p->b_transposed};
         for (size_t k = 0; k < p->count; k++)
-            matmul(p->m, p->n, p->k, 1, left, right, 0, result, p->n);
+            matmul_operands(
+                &(struct matmul_product){p->m, p->n, p->k, 1, 0, peak->dtype, left, right, result, false, p->n});
         result += p->m * p->n;
     }
 }
@@ -175,7 +177,7 @@ static int open_workers(struct step_peak *peak)
 
 int step_peak_open(const struct model *model, const struct step_peak_setting *setting, struct step_peak **out)
 {
-    if (!gpt_is_name(model->name))
+    if (model && !gpt_is_name(model->name))
         return err_set(ERR_USAGE, "the model %s is not a GPT: its matrix products are unknown", model->name);
     struct step_peak *peak = calloc(1, sizeof *peak);
     if (!peak)
@@ -185,7 +187,9 @@ int step_peak_open(const struct model *model, const struct step_peak_setting *se
         peak->device = *setting->device;
     peak->worker_count = setting->threads;
     peak->seconds = setting->seconds;
-    add_products(&peak->of_model, model->shape, setting->sequences);
+    peak->dtype = setting->dtype;
+    if (model)
+        add_products(&peak->of_model, model->shape, setting->sequences);
     add(&peak->of_square, (struct product){side, side, side, 1, false, false});
     grow(peak, &peak->of_model);
     grow(peak, &peak->of_square);

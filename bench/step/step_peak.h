@@ -13,12 +13,13 @@ struct step_peak_setting {
     const struct bench_device *device;  // null: the CPU. Threads take its devices round-robin, as ranks do
     size_t sequences;                   // of a rank's micro-batch
     int threads;
-    size_t side;     // of the square products
-    double seconds;  // per measurement, at least all products once
+    size_t side;       // of the square products
+    enum dtype dtype;  // of all operands, as in matmul_operands
+    double seconds;    // per measurement, at least all products once
 };
 
-// Prepares the products of one rank's micro-batch, forward and backward, and the square ones. ERR_USAGE: the model is
-// not a GPT.
+// Prepares the products of one rank's micro-batch, forward and backward, and the square ones. model: null for the
+// square ones alone. ERR_USAGE: the model is not a GPT.
 int step_peak_open(const struct model *model, const struct step_peak_setting *setting, struct step_peak **out);
 void step_peak_close(struct step_peak *peak);  // null-safe
 

@@ -4,6 +4,7 @@
 #include "bench/step/step_bench.h"
 
 #include "bench/step/efficiency.h"
+#include "bench/step/lane_table.h"
 #include "base/err.h"
 
 #include <stdio.h>
@@ -68,17 +69,32 @@ static double tokens_of(const struct step_bench *bench)
     return micro_batches * (double)(setting->sequences * setting->model->sequence_length);
 }
 
+// The lanes of a case, as in `bench overlap`, in the part of the step that the case reports.
+static struct lane_table lanes_of(const struct step_case *c)
+{
+    struct lane_table table = {.step_ms = c->step_ms};
+    memcpy(table.busy_ms, c->busy_ms, sizeof table.busy_ms);
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        for (size_t i = 0; i < table.busy_ms[lane].count; i++)
+            table.busy_ms[lane].values[i] /= c->shares;
+    memcpy(table.bytes, c->lane_bytes, sizeof table.bytes);
+    return table;
+}
+
 static int print_step(struct step_bench *bench, struct step_case *c)
 {
     double step_ms = bench_median(&c->step_ms);
     struct efficiency_step step = efficiency_of(bench, c);
     struct efficiency efficiency;
     efficiency_predict(&step, &efficiency);
+    const struct lane_table lanes = lanes_of(c);
+    enum lane busiest = lane_table_busiest(&lanes);
     struct bench_record record = {
         .name = "step",
         .description = case_json(bench, c),
-        .detail = json_pack("{s:f, s:I, s:o}", "tokens_per_s", tokens_of(bench) / (step_ms * 1e-3), "unlocked_bytes",
-                            (json_int_t)c->unlocked_bytes, "efficiency", efficiency_json(&step, &efficiency, step_ms)),
+        .detail = json_pack("{s:f, s:I, s:o, s:o}", "tokens_per_s", tokens_of(bench) / (step_ms * 1e-3),
+                            "unlocked_bytes", (json_int_t)c->unlocked_bytes, "efficiency",
+                            efficiency_json(&step, &efficiency, step_ms), "by_lane", lane_table_json(&lanes)),
         .timeline = json_incref(c->timeline),
         .unit = "ms_per_step",
         .lower_is_better = true,
@@ -98,6 +114,9 @@ static int print_step(struct step_bench *bench, struct step_case *c)
            "%+.3f\n",
            tokens_of(bench) / (step_ms * 1e-3), efficiency.predicted, efficiency_measured(&step, step_ms),
            efficiency_measured(&step, step_ms) - efficiency.predicted);
+    double busy_ms = bench_median(&lanes.busy_ms[busiest]);
+    printf("         busiest lane: %s, %.4g ms, %.1f %% of the step\n", ledger_lane_name(busiest), busy_ms,
+           100 * busy_ms / step_ms);
     return ERR_NONE;
 }
 

@@ -39,6 +39,35 @@ bool case_has_gradient(const struct check_case *c, int param)
     return false;
 }
 
+bool case_is_seen_in(const struct check_case *c, int use, int step, int micro)
+{
+    assert(step >= 1 && step <= CASE_STEP_MAX && micro >= 0 && micro < CASE_ACCUMULATION_MAX);
+    return c->params[use].used && !(c->params[use].unused_in[step - 1] >> micro & 1);
+}
+
+bool case_is_used_in(const struct check_case *c, int use, int step, int micro)
+{
+    return case_is_used(c, use) && case_is_seen_in(c, use, step, micro);
+}
+
+bool case_has_gradient_in(const struct check_case *c, int param, int step)
+{
+    for (int i = 0; i < c->param_count; i++)
+        for (int micro = 0; case_owner(c, i) == param && micro < c->accumulation; micro++)
+            if (case_is_used_in(c, i, step, micro))
+                return true;
+    return false;
+}
+
+bool case_use_varies(const struct check_case *c, int use)
+{
+    for (int step = 1; step <= c->steps; step++)
+        for (int micro = 0; micro < c->accumulation; micro++)
+            if (case_is_used(c, use) && !case_is_used_in(c, use, step, micro))
+                return true;
+    return false;
+}
+
 void case_gradient_name(char out[CASE_TENSOR_BYTES], int micro, int rank, const char *name)
 {
     snprintf(out, CASE_TENSOR_BYTES, "m%d/r%d/%s", micro, rank, name);

@@ -58,7 +58,8 @@ struct case_param {
     size_t count;    // elements; may be 0
     int group;
     bool frozen;
-    bool used;    // false: it has no gradient
+    bool used;                          // false: it has no gradient
+    uint16_t unused_in[CASE_STEP_MAX];  // bit m of [K - 1]: micro-step m of step K leaves it out
     int tied_to;  // the index of an earlier parameter of the same shape that is not tied itself; -1: not tied
     struct case_placement placement;  // zeros in a case without a mesh
     bool is_adapter;                  // of LoRA
@@ -159,6 +160,16 @@ bool case_is_trained(const struct check_case *c, int param);
 bool case_is_used(const struct check_case *c, int use);
 bool case_has_gradient(const struct check_case *c, int param);
 
+// True if the forward of a micro-step uses it, frozen or not.
+bool case_is_seen_in(const struct check_case *c, int use, int step, int micro);
+
+// True if a use gets a gradient in a micro-step, and if any use of an owner does in a step.
+bool case_is_used_in(const struct check_case *c, int use, int step, int micro);
+bool case_has_gradient_in(const struct check_case *c, int param, int step);
+
+// True if some micro-steps use this use of a parameter, and others do not.
+bool case_use_varies(const struct check_case *c, int use);
+
 // All numbers of a case: initial parameters and gradients, in fp32, as the files hold them, that is, rounded to the
 // precision.
 struct case_values;
@@ -168,8 +179,8 @@ void case_values_close(struct case_values *values);  // null-safe
 // [count] of a parameter that is not tied.
 const float *case_initial(const struct case_values *values, int param);
 
-// [count] of a use (tied ones have their own); NULL for frozen and unused ones. Step from 1, micro and rank from 0; on
-// a mesh rank is a data rank (case_mesh.h).
+// [count] of a use (tied ones have their own); NULL for frozen and unused ones, zeros where the micro-step leaves it
+// out. Step from 1, micro and rank from 0; on a mesh rank is a data rank (case_mesh.h).
 const float *case_gradient(const struct case_values *values, int step, int micro, int rank, int param);
 
 // Makes FOLDER/NAME with case.json, init.safetensors and grads-K.safetensors (of the steps that the phase answers).

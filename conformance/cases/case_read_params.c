@@ -80,6 +80,31 @@ static int read_tied_to(const struct strict_object *object, const struct check_c
     return ERR_NONE;
 }
 
+// Pairs of a step, from 1, and a micro-step, from 0.
+static int read_unused_in(const struct strict_object *object, const struct check_case *c, struct case_param *param)
+{
+    const json_t *list;
+    size_t count;
+    char shown[TEXT_MESSAGE_BYTES];
+    if (!case_has_key(object, "unused_in"))
+        return ERR_NONE;
+    TRY(strict_array(object, "unused_in", 1, (size_t)c->steps * (size_t)c->accumulation, &list, &count));
+    if (!param->used || param->frozen)
+        return strict_fail(object, "unused_in", "is there, expected none of a parameter that has no gradient");
+    for (size_t i = 0; i < count; i++) {
+        const json_t *pair = json_array_get(list, i);
+        const json_t *step = json_array_get(pair, 0), *micro = json_array_get(pair, 1);
+        json_int_t k = json_is_integer(step) ? json_integer_value(step) : 0;
+        json_int_t m = json_is_integer(micro) ? json_integer_value(micro) : -1;
+        if (json_array_size(pair) != 2 || k < 1 || k > c->steps || m < 0 || m >= c->accumulation)
+            return strict_fail(object, "unused_in",
+                               "element %zu is %s, expected a step from 1 to %d and a micro-step from 0 to %d", i,
+                               json_message(shown, pair), c->steps, c->accumulation - 1);
+        param->unused_in[k - 1] |= (uint16_t)(1u << m);
+    }
+    return ERR_NONE;
+}
+
 static int read_adapts(const struct strict_object *object, const struct check_case *c, int index,
                        struct case_param *param)
 {
@@ -97,8 +122,8 @@ static int read_adapts(const struct strict_object *object, const struct check_ca
 
 static int read_param(const struct strict_object *object, struct check_case *c, int index)
 {
-    static const char *const keys[] = {"name",    "shape",   "group",      "frozen", "used",
-                                       "tied_to", "?adapts", "?placement", NULL};
+    static const char *const keys[] = {"name",    "shape",      "group",   "frozen",     "used",
+                                       "tied_to", "?unused_in", "?adapts", "?placement", NULL};
     struct case_param *param = &c->params[index];
     TRY(strict_keys(object, keys));
     TRY(case_read_name(object, "name", "", param->name));
@@ -109,6 +134,7 @@ static int read_param(const struct strict_object *object, struct check_case *c, 
     TRY(strict_bool(object, "frozen", &param->frozen));
     TRY(strict_bool(object, "used", &param->used));
     TRY(read_tied_to(object, c, index, param));
+    TRY(read_unused_in(object, c, param));
     TRY(read_adapts(object, c, index, param));
     return case_read_placement(object, c, param);
 }

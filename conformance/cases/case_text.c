@@ -54,6 +54,19 @@ static void put_placement(FILE *out, const struct case_placement *placement)
         fputs("null}", out);
 }
 
+// "[[2, 0], [3, 1]]": steps and micro-steps that leave a use out.
+static void put_unused_in(FILE *out, const struct check_case *c, int use)
+{
+    const char *separator = ", \"unused_in\": [";
+    for (int step = 1; step <= c->steps; step++)
+        for (int micro = 0; micro < c->accumulation; micro++)
+            if (!case_is_used_in(c, use, step, micro)) {
+                fprintf(out, "%s[%d, %d]", separator, step, micro);
+                separator = ", ";
+            }
+    fputc(']', out);
+}
+
 static void put_param(FILE *out, const struct check_case *c, int index)
 {
     const struct case_param *param = &c->params[index];
@@ -66,6 +79,8 @@ static void put_param(FILE *out, const struct check_case *c, int index)
         fprintf(out, "\"%s\"", c->params[param->tied_to].name);
     else
         fputs("null", out);
+    if (case_use_varies(c, index))
+        put_unused_in(out, c, index);
     if (param->is_adapter)
         fprintf(out, ", \"adapts\": \"%s\"", c->params[param->adapts].name);
     if (case_has_mesh(c))

@@ -72,7 +72,7 @@ static void fill_gradients(struct case_values *values)
             for (int rank = 0; rank < c->world; rank++)
                 for (int i = 0; i < c->param_count; i++) {
                     float *gradient = values->gradients[gradient_at(c, step, micro, rank, i)];
-                    for (size_t e = 0; gradient && e < c->params[i].count; e++)
+                    for (size_t e = 0; case_is_used_in(c, i, step, micro) && e < c->params[i].count; e++)
                         gradient[e] = generator_gradient(c, step, micro, rank, i, e);
                 }
 }
@@ -85,7 +85,7 @@ static int poke(struct case_values *values)
         const struct case_poke *p = &c->data.pokes[i];
         bool inside = p->step >= 1 && p->step <= c->steps && p->micro >= 0 && p->micro < c->accumulation &&
                       p->rank >= 0 && p->rank < c->world && p->param >= 0 && p->param < c->param_count;
-        if (!inside || !case_is_used(c, p->param) || p->element >= c->params[p->param].count)
+        if (!inside || !case_is_used_in(c, p->param, p->step, p->micro) || p->element >= c->params[p->param].count)
             return err_set(ERR_INTERNAL, "case %s: its single value %d is in no gradient", c->name, i);
         values->gradients[gradient_at(c, p->step, p->micro, p->rank, p->param)][p->element] = p->value;
     }

@@ -111,7 +111,7 @@ static int read_part(const struct check_case *c, const struct safetensors *file,
     int group = c->params[use].placement.is_expert ? mesh.expert : 1;
     float *whole =
         case_values_gradient(values, step, micro, mesh_index_in(&mesh, MESH_DATA, rank) / group * group, use);
-    if (!whole || !case_holds(c, rank, use))
+    if (!whole || !case_is_used_in(c, use, step, micro) || !case_holds(c, rank, use))
         return ERR_NONE;
     float *part = malloc((case_part_count(c, use) + 1) * sizeof *part);
     if (!part)

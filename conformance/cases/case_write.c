@@ -117,7 +117,7 @@ static int add_gradient(const struct check_case *c, const struct case_values *va
                         int micro, int rank, int use)
 {
     size_t shape[CASE_SHAPE_MAX];
-    if (!case_is_used(c, use) || !case_holds(c, rank, use))
+    if (!case_is_used_in(c, use, step, micro) || !case_holds(c, rank, use))
         return ERR_NONE;
     float *part = NULL;
     if (case_has_mesh(c)) {

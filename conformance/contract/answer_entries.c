@@ -165,9 +165,12 @@ static int look_at_ranks(const struct answer *answer, const struct entries *entr
         if (!entries->ranks[rank])
             return err_set(ERR_USAGE, "%s/rank-%d: is missing; there are folders of all ranks, or of none",
                            answer->folder, rank);
-        TRY(answer_layout_of_seen(answer->c, rank, &layout));
-        uint64_t bytes_max = layout.file_bytes_max;
-        answer_layout_close(&layout);
+        uint64_t bytes_max = 0;
+        for (int step = case_first_step(answer->c); step <= case_last_step(answer->c); step++) {
+            TRY(answer_layout_of_seen(answer->c, step, rank, &layout));
+            bytes_max = layout.file_bytes_max > bytes_max ? layout.file_bytes_max : bytes_max;
+            answer_layout_close(&layout);
+        }
         TRY(look_through(answer, rank, bytes_max, &of_rank));
     }
     return ERR_NONE;

@@ -103,7 +103,7 @@ int answer_file_open(const struct answer *answer, int step, int rank, struct ans
     snprintf(name, sizeof name, "step-%d.safetensors", step);
     bool is_state = rank == ANSWER_NO_RANK;
     TRY(is_state ? answer_layout_of_step(answer->c, &out->layout)
-                 : answer_layout_of_seen(answer->c, rank, &out->layout));
+                 : answer_layout_of_seen(answer->c, step, rank, &out->layout));
     int rc = answer_open_folder(answer, rank, folder, &fd);
     if (rc == ERR_NONE) {
         rc = file_join(folder, name, path);

@@ -66,12 +66,12 @@ int answer_layout_of_step(const struct check_case *c, struct answer_layout *out)
     return ERR_NONE;
 }
 
-int answer_layout_of_seen(const struct check_case *c, int rank, struct answer_layout *out)
+int answer_layout_of_seen(const struct check_case *c, int step, int rank, struct answer_layout *out)
 {
     TRY(begin(c, (size_t)c->param_count * (size_t)c->accumulation + 1, out));
     for (int micro = 0; micro < c->accumulation; micro++)
         for (int i = 0; i < c->param_count; i++)
-            if (c->params[i].used && case_holds(c, rank, i))
+            if (case_is_seen_in(c, i, step, micro) && case_holds(c, rank, i))
                 add(out, ENTRY_SEEN, i, micro, true);
     return ERR_NONE;
 }

@@ -36,7 +36,7 @@ struct answer_layout {
 // The layouts of step-K.safetensors and of rank-R/step-K.safetensors, which on a mesh has the rank's parts. The case
 // must outlive the layout.
 int answer_layout_of_step(const struct check_case *c, struct answer_layout *out);
-int answer_layout_of_seen(const struct check_case *c, int rank, struct answer_layout *out);
+int answer_layout_of_seen(const struct check_case *c, int step, int rank, struct answer_layout *out);
 void answer_layout_close(struct answer_layout *layout);
 
 // The shape of a parameter's entry; returns its number of dimensions.

@@ -94,6 +94,19 @@ Test(answer, what_every_forward_saw_is_read_rank_by_rank)
     cr_expect_eq(answer_read_seen(&answer, 1, 0, 0, FIXTURE_UNUSED, values), ERR_INTERNAL);
 }
 
+Test(answer, what_a_micro_step_does_not_use_is_not_in_it)
+{
+    float values[FIXTURE_COUNT_MAX];
+    c.params[FIXTURE_MATRIX].unused_in[1] = 2;
+    fixture_answer(&c, folder);
+    open_answer();
+    cr_expect_eq(answer_read_seen(&answer, 2, 1, 1, FIXTURE_MATRIX, values), ERR_INTERNAL);
+    cr_expect_eq(answer_read_seen(&answer, 2, 1, 0, FIXTURE_MATRIX, values), ERR_NONE, "%s", err_message());
+    cr_expect_eq(answer_read_seen(&answer, 1, 1, 1, FIXTURE_MATRIX, values), ERR_NONE, "%s", err_message());
+    c.params[FIXTURE_MATRIX].unused_in[1] = 0;
+    cr_expect_eq(answer_read_seen(&answer, 2, 1, 0, FIXTURE_MATRIX, values), ERR_USAGE, "a tensor is missing");
+}
+
 Test(answer, usage_is_read_by_rank_and_may_be_silent)
 {
     fixture_answer(&c, folder);

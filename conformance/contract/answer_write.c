@@ -178,7 +178,7 @@ int answer_write_seen(const struct check_case *c, const char *folder, int step, 
     if (mkdir(rank_folder, 0777) != 0 && errno != EEXIST)
         return err_set(ERR_IO, "%s: cannot be created: %s", rank_folder, strerror(errno));
     TRY(step_path(rank_folder, step, path));
-    TRY(answer_layout_of_seen(c, rank, &layout));
+    TRY(answer_layout_of_seen(c, step, rank, &layout));
     struct source *sources = calloc(layout.count + 1, sizeof *sources);
     int rc = sources ? ERR_NONE : err_set(ERR_MEMORY, "no memory to write %s", path);
     if (rc == ERR_NONE) {

@@ -55,7 +55,7 @@ struct zerogauge_param {
     uint64_t count;         // elements; may be 0
     int32_t shape_rank;     // 0: a scalar
     int32_t group;          // index
-    int32_t frozen, used;   // 0 or 1; an unused parameter has no gradient
+    int32_t frozen, used;   // 0 or 1; an unused parameter has no gradient in any step
     int32_t tied_to;        // index of the parameter of which this is another use; -1: none
     int32_t reserved;       // 0
 };
@@ -124,9 +124,9 @@ struct zerogauge_implementation {
 
     // Forward and backward of one micro-step on one rank: forward uses the parameters as this rank has them; backward
     // gives the gradients loss scale x gradients[param], rounded to the precision. Steps count from 1, micro-steps and
-    // ranks from 0. gradients[param]: [count] in the precision; null for frozen and unused parameters. Each tied use
-    // has its own. seen[param]: [count] in the precision; null for unused parameters. With gives_seen, fill it with the
-    // parameter as forward used it.
+    // ranks from 0. gradients[param]: [count] in the precision; null for frozen and unused parameters, and in
+    // micro-steps that do not use it. Each tied use has its own. seen[param]: [count] in the precision; null for unused
+    // parameters, and in such micro-steps. With gives_seen, fill it with the parameter as forward used it.
     int (*gradients)(void *context, int32_t step, int32_t micro, int32_t rank, const void *const gradients[],
                      void *const seen[]);
 

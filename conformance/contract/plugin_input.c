@@ -87,18 +87,20 @@ static int hand_over(struct plugin_run *run, const struct safetensors *file, int
 {
     const struct check_case *c = &run->c;
     char name[CASE_TENSOR_BYTES];
+    const void *gradients[CASE_PARAM_MAX] = {NULL};
+    void *seen[CASE_PARAM_MAX] = {NULL};
     for (int i = 0; i < c->param_count; i++) {
         // NaN: what is not filled in shows.
         if (c->params[i].used)
             memset(run->seen[rank][micro][i], 0xff, c->params[i].count * dtype_bytes(c->precision));
-        if (!case_is_used(&run->c, i))
+        gradients[i] = case_is_used_in(c, i, step, micro) ? run->gradients[i] : NULL;
+        seen[i] = case_is_seen_in(c, i, step, micro) ? run->seen[rank][micro][i] : NULL;
+        if (!gradients[i])
             continue;
         case_gradient_name(name, micro, rank, c->params[i].name);
         TRY(read_tensor(file, name, c->precision, c->params[i].count, run->gradients[i]));
     }
-    return plugin_result(run, "gradients",
-                         run->table->gradients(run->context, step, micro, rank, (const void *const *)run->gradients,
-                                               run->seen[rank][micro]));
+    return plugin_result(run, "gradients", run->table->gradients(run->context, step, micro, rank, gradients, seen));
 }
 
 int plugin_feed(struct plugin_run *run, int step)

@@ -116,6 +116,26 @@ int hunt_case_cut(const struct hunt_case *from, const struct check_case parts[],
     return rc;
 }
 
+int hunt_case_longer(const struct hunt_case *from, struct hunt_case *out, bool *legal)
+{
+    struct check_case parts[HUNT_PART_MAX];
+    struct hunt_map map;
+    int last = from->parts[0]->steps - 1;
+    *out = (struct hunt_case){0};
+    *legal = false;
+    if (last + 1 == CASE_STEP_MAX)
+        return ERR_NONE;
+    hunt_map_same(&map);
+    map.step[last + 1] = last;
+    for (int i = 0; i < from->part_count; i++) {
+        parts[i] = *from->parts[i];
+        parts[i].steps++;
+        for (int group = 0; group < parts[i].group_count; group++)
+            parts[i].groups[group].lr[last + 1] = parts[i].groups[group].lr[last];
+    }
+    return hunt_case_cut(from, parts, from->part_count, &map, out, legal);
+}
+
 // True if some element has a gradient and is updated by it.
 static bool trains(const struct check_case *c)
 {
@@ -184,21 +204,25 @@ int hunt_case_is_legal(const struct hunt_case *h, bool *legal)
     return ERR_NONE;
 }
 
+void hunt_part_name(struct check_case *c, const char *topic, int world)
+{
+    snprintf(c->name, sizeof c->name, "%.50s.w%d.s%d.%s%s", topic, world, c->stage, dtype_name(c->precision),
+             c->phase == PHASE_SAVE     ? ".save"
+             : c->phase == PHASE_RESUME ? ".resume"
+                                        : "");
+}
+
 void hunt_case_name(struct hunt_case *h, const char *topic, int number)
 {
-    const struct check_case *first = h->parts[0];
-    char name[40], numbered[16] = "";
+    int world = h->parts[0]->world;
+    char numbered[56];
     if (number >= 0)
-        snprintf(numbered, sizeof numbered, ".%d", number);
-    int world = first->world;
+        snprintf(numbered, sizeof numbered, "%.40s.%d", topic, number);
+    else
+        snprintf(numbered, sizeof numbered, "%.40s", topic);
     for (int i = 0; i < h->part_count; i++) {
-        struct check_case *c = h->parts[i];
-        snprintf(name, sizeof name, ".w%d.s%d.%s%s", world, c->stage, dtype_name(c->precision),
-                 c->phase == PHASE_SAVE     ? ".save"
-                 : c->phase == PHASE_RESUME ? ".resume"
-                                            : "");
-        snprintf(c->name, sizeof c->name, "%.40s%s%s", topic, numbered, name);
-        c->twin[0] = '\0';
+        hunt_part_name(h->parts[i], numbered, world);
+        h->parts[i]->twin[0] = '\0';
     }
 }
 

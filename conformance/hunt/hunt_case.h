@@ -35,6 +35,10 @@ void hunt_map_same(struct hunt_map *out);
 int hunt_case_cut(const struct hunt_case *from, const struct check_case parts[], int part_count,
                   const struct hunt_map *map, struct hunt_case *out, bool *legal);
 
+// Makes the case with one more step, which repeats the last one's numbers. *legal as in hunt_case_cut; also false where
+// the case has CASE_STEP_MAX steps.
+int hunt_case_longer(const struct hunt_case *from, struct hunt_case *out, bool *legal);
+
 // True if CONTRACT.md allows the case, its features make sense together (factor.h), it trains something, and no
 // overflow meets the smallest loss scale.
 int hunt_case_is_legal(const struct hunt_case *h, bool *legal);
@@ -42,6 +46,10 @@ int hunt_case_is_legal(const struct hunt_case *h, bool *legal);
 // Sets `exact` of each part to what is so: no permitted order of summation, division or scaling changes a bit of any
 // gradient.
 int hunt_case_find_exact(struct hunt_case *h);
+
+// Names one half, or a whole case, TOPIC.w2.s1.fp32, with .save or .resume. The topic has at most 50 characters. world:
+// of the first half.
+void hunt_part_name(struct check_case *c, const char *topic, int world);
 
 // Names the case, or its halves: TOPIC.w2.s1.fp32, as the suite does; with .NUMBER behind the topic unless it is below
 // 0. The topic is of at most 40 characters.

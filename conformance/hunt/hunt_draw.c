@@ -1,17 +1,69 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conformance/hunt/hunt_draw.h"
 
+#include "conformance/hunt/hunt_case.h"
 #include "conformance/hunt/hunt_mesh.h"
 #include "conformance/suite/factor_case.h"
+#include "conformance/suite/suite_build.h"
 #include "ref/arithmetic/random.h"
 
 #include <assert.h>
 #include <string.h>
 
-enum { STREAM_PLAIN = 1, STREAM_VECTOR, STREAM_CASE, STREAM_MESH };
+enum { STREAM_PLAIN = 1, STREAM_VECTOR, STREAM_CASE, STREAM_MESH, STREAM_WIDE, STREAM_LARGEST };
+
+// One of WIDE_SHARE cases has ranks of two digits; of those that can, one of LARGEST_SHARE has the largest fp16 number.
+enum { WIDE_SHARE = 16, WIDE_WORLD = 11, LARGEST_SHARE = 4 };
 
 // Of four draws of a factor, how many leave it at its plainest, by the case's number.
 static const uint64_t plain_share[] = {0, 2, 3};
+
+static bool has_short(const struct check_case *c)
+{
+    return c->precision != DTYPE_FP32 || c->communication_dtype != DTYPE_FP32 || c->accumulation_dtype != DTYPE_FP32;
+}
+
+// Ranks whose numbers as text are in another order. Returns whether the case has them now.
+static bool draw_wide(uint64_t key, struct check_case parts[], int count)
+{
+    if (random_below(random_at(key, 0), WIDE_SHARE) > 0 || has_short(&parts[0]))
+        return false;
+    for (int i = 0; i < count; i++) {
+        struct check_case *c = &parts[i];
+        c->world = WIDE_WORLD;
+        c->data.unit = suite_odd_part(WIDE_WORLD) * suite_odd_part(c->accumulation);
+        c->data.reach = c->data.spread = 0;
+        suite_fit(c, WIDE_WORLD);
+        hunt_part_name(c, HUNT_TOPIC, WIDE_WORLD);
+    }
+    return true;
+}
+
+// A parameter whose gradient is its own alone; -1: there is none.
+static int lone_param(const struct check_case *c)
+{
+    for (int i = c->param_count - 1; i >= 0; i--) {
+        bool alone = case_is_trained(c, i) && case_is_used(c, i) && c->params[i].count > 0;
+        for (int use = 0; use < c->param_count; use++)
+            alone &= use == i || case_owner(c, use) != i;
+        if (alone)
+            return i;
+    }
+    return -1;
+}
+
+// In the first step one element's scaled gradient is the largest finite number of fp16 in one rank and micro-step, and
+// zero in all others: no overflow.
+static void draw_largest(uint64_t key, struct check_case *c)
+{
+    int addends = c->world * c->accumulation, param = lone_param(c);
+    if (random_below(random_at(key, 0), LARGEST_SHARE) > 0 || c->precision != DTYPE_FP16 || param < 0 ||
+        c->communication_dtype == DTYPE_BF16 || c->accumulation_dtype == DTYPE_BF16 || !c->overflow_check ||
+        c->loss_scale.kind == SCALE_NONE || suite_odd_part(addends) > 1 || c->data.poke_count + addends > CASE_POKE_MAX)
+        return;
+    for (int k = 0; k < addends; k++)
+        suite_poke(c, 1, k / c->world, k % c->world, param, 0, k == 0 ? 65504 / (float)c->loss_scale.scale : 0);
+}
 
 int hunt_draw(uint64_t seed, uint64_t number, unsigned options, struct check_case out[2])
 {
@@ -28,7 +80,10 @@ int hunt_draw(uint64_t seed, uint64_t number, unsigned options, struct check_cas
     assert(complete);
     (void)complete;
     int count = factor_case(&vector, random_key(key, STREAM_CASE), HUNT_TOPIC, out);
-    if (number % 2)
+    bool is_wide = draw_wide(random_key(key, STREAM_WIDE), out, count);
+    if (count == 1)
+        draw_largest(random_key(key, STREAM_LARGEST), &out[0]);
+    if (number % 2 && !is_wide)
         hunt_mesh_draw(random_key(key, STREAM_MESH), options, out, count);
     return count;
 }

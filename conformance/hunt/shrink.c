@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "conformance/cases/case_mesh.h"
 #include "conformance/hunt/edit.h"
 
 #include <stdlib.h>
@@ -173,6 +174,48 @@ static int make_pair(struct shrinking *s, struct edit first, struct edit second)
     return rc;
 }
 
+struct extent {
+    int most, sum;  // of the numbers of steps, of tensors, and of each half's data ranks
+};
+
+static struct extent extent_of(const struct hunt_case *h)
+{
+    int counts[] = {h->parts[0]->steps, h->parts[0]->param_count, case_data_ranks(h->parts[0]),
+                    h->part_count == 2 ? case_data_ranks(h->parts[1]) : 0};
+    struct extent extent = {0};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        extent.most = counts[i] > extent.most ? counts[i] : extent.most;
+        extent.sum += counts[i];
+    }
+    return extent;
+}
+
+// Makes candidates with one more step, in which a program may do again what it did for several tensors or ranks, and
+// fewer of these. No edit raises the greatest number and each trade lowers it, so that trades come to an end.
+static int make_trades(struct shrinking *s)
+{
+    static const enum edit_kind kinds[] = {EDIT_PARAMS, EDIT_WORLD, EDIT_KIND_COUNT};
+    struct edit edits[SHRINK_CANDIDATE_MAX];
+    struct extent before = extent_of(s->best);
+    struct hunt_case longer;
+    bool done;
+    TRY(hunt_case_longer(s->best, &longer, &done));
+    int rc = ERR_NONE, count = done ? list_pass(&longer, kinds, edits) : 0;
+    for (int i = 0; i < count && s->count < SHRINK_CANDIDATE_MAX && rc == ERR_NONE; i++) {
+        struct hunt_case *candidate = &s->candidates[s->count];
+        rc = edit_apply(&longer, edits[i], candidate, &done);
+        if (rc != ERR_NONE || !done)
+            continue;
+        struct extent after = extent_of(candidate);
+        if (after.most < before.most && after.sum < before.sum)
+            s->count++;
+        else
+            hunt_case_close(candidate);
+    }
+    hunt_case_close(&longer);
+    return rc;
+}
+
 // Where no edit alone leaves a failing case, two may: a step and a feature that the other steps made up for, one rank
 // and one tensor. Only what makes the case smaller by a step, a rank or a tensor is worth the search.
 static int try_pairs(struct shrinking *s, bool *smaller)
@@ -185,6 +228,7 @@ static int try_pairs(struct shrinking *s, bool *smaller)
     for (int i = 0; i < cut_count && rc == ERR_NONE; i++)
         for (int k = i + 1; k < cut_count && rc == ERR_NONE; k++)
             rc = make_pair(s, cuts[i], cuts[k]);
+    rc = rc == ERR_NONE ? make_trades(s) : rc;
     // The feature first: without it, a step or a rank may be one too many.
     for (int i = 0; i < cut_count && rc == ERR_NONE; i++)
         for (int k = 0; k < other_count && rc == ERR_NONE; k++)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shrinks a case that fails until no edit can be applied without it ceasing to fail: delta debugging (Zeller and
-// Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", 2002), whose parts are the edits of edit.h. Many
-// candidates are judged at once, so that a program under test starts seldom.
+// Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", 2002), whose parts are the edits of edit.h. Where no
+// edit and no two edits are left, one step more may let go of several tensors or ranks. Many candidates are judged at
+// once, so that a program under test starts seldom.
 #ifndef ZG_SHRINK_H
 #define ZG_SHRINK_H
 

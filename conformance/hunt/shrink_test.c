@@ -210,6 +210,22 @@ Test(shrink, small_buckets_and_windows_take_the_place_of_tensors_and_steps)
     hunt_case_close(&h);
 }
 
+// As a count that every update of a tensor advances: it is wrong from the fourth update on.
+static bool updates_four_times(const struct hunt_case *h)
+{
+    const struct check_case *c = h->parts[0];
+    return h->part_count == 1 && c->steps * c->param_count >= 4;
+}
+
+Test(shrink, a_step_takes_the_place_of_tensors)
+{
+    struct hunt_case h;
+    shrink_for(updates_four_times, &h);
+    cr_assert_eq(h.parts[0]->steps, 2);
+    cr_assert_eq(h.parts[0]->param_count, 2);
+    hunt_case_close(&h);
+}
+
 static uint64_t digest(const struct hunt_case *h)
 {
     char *text;
@@ -317,6 +333,33 @@ Test(hunt_case, a_cut_keeps_the_numbers_of_what_remains)
     hunt_case_close(&whole);
 }
 
+// The longer case goes on as it ended, in both of its halves.
+Test(hunt_case, one_more_step_repeats_the_last)
+{
+    struct hunt_case before, after;
+    bool legal;
+    uint64_t number = 0;
+    draw(number, &before);
+    while (before.part_count == 1 || !before.parts[1]->groups[0].lr_by_step || before.parts[1]->world < 2 ||
+           before.parts[0]->params[0].count == 0 || !case_is_used(before.parts[0], 0) ||
+           !case_is_trained(before.parts[0], 0)) {
+        hunt_case_close(&before);
+        draw(++number, &before);
+    }
+    int steps = before.parts[1]->steps;
+    cr_assert_eq(hunt_case_longer(&before, &after, &legal), ERR_NONE, "%s", err_message());
+    cr_assert(legal);
+    cr_assert_eq(after.parts[0]->steps, steps + 1);
+    cr_assert_eq(after.parts[1]->steps, steps + 1);
+    cr_assert_eq(after.parts[1]->groups[0].lr[steps], before.parts[1]->groups[0].lr[steps - 1]);
+    cr_assert_neq(after.parts[1]->groups[0].lr[steps], 0);
+    cr_assert_eq(case_gradient(after.values[1], steps + 1, 0, 1, 0)[0],
+                 case_gradient(before.values[1], steps, 0, 1, 0)[0]);
+    cr_assert_eq(case_gradient(after.values[1], steps, 0, 1, 0)[0], case_gradient(before.values[1], steps, 0, 1, 0)[0]);
+    hunt_case_close(&after);
+    hunt_case_close(&before);
+}
+
 Test(hunt_case, drawn_cases_are_exact_as_they_say)
 {
     for (uint64_t number = 0; number < 60; number++) {
@@ -327,6 +370,33 @@ Test(hunt_case, drawn_cases_are_exact_as_they_say)
         cr_assert_eq(h.parts[0]->exact, said, "case %d", (int)number);
         hunt_case_close(&h);
     }
+}
+
+// A draw also has the numbers that bugs of file names and of the ends of formats need, and stays legal.
+Test(hunt_case, ranks_of_two_digits_and_the_largest_number_are_drawn)
+{
+    int wide = 0, wide_halves = 0, largest = 0;
+    for (uint64_t number = 0; number < 600; number++) {
+        struct check_case parts[2];
+        int count = hunt_draw(1, number, 0, parts);
+        bool is_largest = false, legal;
+        for (int i = 0; i < parts[0].data.poke_count; i++)
+            is_largest |= (double)parts[0].data.pokes[i].value * parts[0].loss_scale.scale == 65504;
+        if (parts[0].world != 11 && !is_largest)
+            continue;
+        wide += parts[0].world == 11;
+        wide_halves += count == 2;
+        largest += is_largest;
+        struct hunt_case h;
+        draw(number, &h);
+        bool said = h.parts[0]->exact;
+        cr_assert_eq(hunt_case_is_legal(&h, &legal), ERR_NONE);
+        cr_assert(legal, "case %d: %s", (int)number, err_message());
+        cr_assert_eq(hunt_case_find_exact(&h), ERR_NONE);
+        cr_assert_eq(h.parts[0]->exact, said, "case %d", (int)number);
+        hunt_case_close(&h);
+    }
+    cr_assert(wide > 5 && wide_halves > 0 && largest > 2, "%d, %d, %d", wide, wide_halves, largest);
 }
 
 Test(hunt_case, a_sum_that_rounds_is_not_exact)

@@ -210,13 +210,18 @@ enum hint diagnose_reported_gradient(const struct trial *trial, const struct rul
     return or_other(hint);
 }
 
+enum hint diagnose_decision(const struct trial *trial, int step)
+{
+    bool after_skip = step > 1 && trial->decisions[step - 2].skipped;
+    return trial->step.skipped && after_skip ? HINT_LEFT_OVER : HINT_OVERFLOW;
+}
+
 // The hint where the state changed without an update, or the decision differs.
 static enum hint guess_of_skipped(const struct row *row, const struct unsharded_decision *decision, int step)
 {
     const struct trial *trial = row->trial;
-    bool after_skip = step > 1 && trial->decisions[step - 2].skipped;
     if (trial->step.skipped != decision->skipped)
-        return trial->step.skipped && after_skip ? HINT_LEFT_OVER : HINT_OVERFLOW;
+        return diagnose_decision(trial, step);
     return row_all_wrong(row, is_first_moment_lost) ? HINT_MOMENTS : HINT_OVERFLOW;
 }
 

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the gradient that was used: the expected one times a factor; the gradient of some ranks, micro-steps or earlier
-// steps; or the gradients of other elements.
+// Finds the gradient that was used: the expected one times a factor, or the gradient of some ranks, micro-steps or
+// earlier steps.
 #include "conformance/judge/diagnose_internal.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
-
-// A guess that may hold in a different way for each element must explain at least this many.
-enum { TELLING_COUNT = 8 };
 
 // The roundings of a sum in 16 bits, where row->is_short allows for them.
 static double slack(const struct row *row, size_t at)
@@ -22,8 +18,7 @@ static bool is_near(const struct row *row, size_t at, double a, double b)
     return value_near(a, b) || (row->is_short && fabs(a - b) <= fmax(slack(row, at), 0x1p-6 * fmax(fabs(a), fabs(b))));
 }
 
-// True if row->guess was used in every element whose m is wrong, and differs from the expected gradient.
-static bool row_guessed(const struct row *row)
+bool row_guessed(const struct row *row)
 {
     bool tells = false;
     for (size_t at = 0; at < row->count; at++) {
@@ -36,20 +31,30 @@ static bool row_guessed(const struct row *row)
     return tells;
 }
 
+// Bits of row->fits: a guess explains the element's gradient; by chance one would explain another element's, too.
+enum { FITS = 1, FITS_BY_CHANCE = 2 };
+
 // Notes which elements row->guess explains.
 static void note(const struct row *row)
 {
-    for (size_t at = 0; at < row->count; at++)
-        row->fits[at] |= is_near(row, at, row->guess[at], row->used[at]);
+    for (size_t at = 0; at < row->count; at++) {
+        double other = row->used[(at + row->count / 2) % row->count];
+        row->fits[at] |= is_near(row, at, row->guess[at], row->used[at]) ? FITS : 0;
+        row->fits[at] |= is_near(row, at, row->guess[at], other) ? FITS_BY_CHANCE : 0;
+    }
 }
 
-// True if the noted guesses together explain every wrong element.
+// True if the noted guesses together explain every wrong element, and do not explain nearly any other gradient as well,
+// as many ranks' do where there are few different numbers.
 static bool noted_all(const struct row *row)
 {
-    for (size_t at = 0; at < row->count; at++)
-        if (row->wrong_moment[at] && !row->fits[at])
+    size_t by_chance = 0;
+    for (size_t at = 0; at < row->count; at++) {
+        if (row->wrong_moment[at] && !(row->fits[at] & FITS))
             return false;
-    return row->wrong_moment_count >= TELLING_COUNT;
+        by_chance += row->wrong_moment[at] && row->fits[at] & FITS_BY_CHANCE;
+    }
+    return row->wrong_moment_count >= ROW_TELLING_COUNT && by_chance * 10 < row->wrong_moment_count * 9;
 }
 
 static bool is_chosen(uint64_t mask, int i)
@@ -205,57 +210,43 @@ static enum hint guess_earlier_steps(struct row *row)
     return HINT_NONE;
 }
 
-// True if all values are moved by one distance. Values from outside the row are unknown, and must be the minority.
-static bool is_shifted(struct row *row)
+// True if row->guess times one factor, such as a clip coefficient, was used in all elements of a tensor.
+static bool is_multiple(const struct row *row, int param)
 {
-    long reach = row->count < 128 ? (long)row->count : 128;
-    for (long shift = -reach; shift <= reach; shift++) {
-        size_t inside = 0;
-        for (size_t at = 0; at < row->count; at++) {
-            long from = (long)at + shift;
-            bool is_inside = from >= 0 && from < (long)row->count;
-            row->guess[at] = is_inside ? row->expected[from] : row->used[at];
-            inside += is_inside && row->wrong_moment[at];
+    double products = 0, squares = 0;
+    size_t begin = row->begin[param], end = row->begin[param + 1], wrong = 0;
+    for (size_t at = begin; at < end; at++) {
+        products += row->used[at] * row->guess[at];
+        squares += row->guess[at] * row->guess[at];
+        wrong += row->wrong_moment[at];
+    }
+    double factor = products / squares;
+    for (size_t at = begin; at < end; at++)
+        if (!is_near(row, at, factor * row->guess[at], row->used[at]))
+            return false;
+    return wrong >= ROW_TELLING_COUNT && factor > 0;
+}
+
+// True if a tensor that the step does not use gets what it had in an earlier step, which nothing has cleared.
+static bool is_left_in_unused(struct row *row)
+{
+    const struct check_case *c = row->trial->c;
+    double all = (double)c->world * c->accumulation;
+    for (int param = 0; param < c->param_count; param++) {
+        bool rests = trial_compares(row->trial, param) && !case_has_gradient_in(c, param, row->step);
+        for (int step = row->step - 1; rests && step >= 1; step--) {
+            guess_sum(row, step, ~0ull, ~0ull, 1 / all);
+            if (is_multiple(row, param))
+                return true;
         }
-        if (shift != 0 && inside * 2 >= row->wrong_moment_count && inside >= TELLING_COUNT && row_guessed(row))
-            return true;
     }
     return false;
 }
 
-static int compare_numbers(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-// True if a sorted list has a number near this one.
-static bool has_near(const double *sorted, size_t count, double number)
-{
-    size_t low = 0, high = count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (sorted[middle] < number)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return (low < count && value_near(sorted[low], number)) || (low > 0 && value_near(sorted[low - 1], number));
-}
-
-// True if nearly all values belong to other elements: pieces in another order. A few may coincide by chance.
-static bool is_permuted(struct row *row)
-{
-    size_t moved = 0;
-    memcpy(row->guess, row->expected, row->count * sizeof *row->guess);
-    qsort(row->guess, row->count, sizeof *row->guess, compare_numbers);
-    for (size_t at = 0; at < row->count; at++)
-        moved += row->wrong_moment[at] && row->used[at] != 0.0 && has_near(row->guess, row->count, row->used[at]);
-    return moved >= TELLING_COUNT && moved * 10 >= row->wrong_moment_count * 9;
-}
-
 enum hint diagnose_gradient(struct row *row)
 {
+    if (is_left_in_unused(row))
+        return HINT_LEFT_OVER;
     enum hint of_factor = diagnose_factor(row);
     if (of_factor != HINT_NONE && of_factor != HINT_FACTOR_OTHER)
         return of_factor;
@@ -276,7 +267,7 @@ enum hint diagnose_gradient(struct row *row)
         return of_factor;
     if (diagnose_weights(row))
         return HINT_WEIGHTS;
-    return is_shifted(row) || is_permuted(row) ? HINT_SHIFTED : HINT_NONE;
+    return diagnose_moved(row) ? HINT_SHIFTED : HINT_NONE;
 }
 
 enum hint diagnose_used_gradient(struct row *row)

@@ -45,6 +45,15 @@ void row_allow_short(struct row *row);
 enum { RANK_MASK_MAX = 4 * CASE_WORLD_MAX };
 int row_rank_masks(const struct row *row, uint64_t masks[RANK_MASK_MAX]);
 
+// A guess that may hold in a different way for each element must explain at least this many.
+enum { ROW_TELLING_COUNT = 8 };
+
+// True if row->guess was used in every element whose m is wrong, and differs from the expected gradient.
+bool row_guessed(const struct row *row);
+
+// True if other elements' gradients were used.
+bool diagnose_moved(struct row *row);
+
 // True if a gradient that lacks one use of a tied parameter was used.
 bool diagnose_use(struct row *row);
 
@@ -77,7 +86,7 @@ bool row_all_wrong(const struct row *row, bool (*is)(const struct trial *, int p
 // True if both moments of an element are right.
 bool diagnose_is_parameter_alone(const struct trial *trial, int param, size_t i);
 
-// True if moments are kept in a 16-bit format, swapped, not as the update used them, or without those of earlier steps.
+// True if moments are kept in less than fp32, swapped, not as the update used them, or without those of earlier steps.
 bool diagnose_moments(const struct row *row);
 
 // True if nearly all wrong first moments were the states of other elements, or other states.

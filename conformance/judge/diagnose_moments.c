@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moments that are kept in the wrong way although the gradient is right: in a 16-bit format, swapped, not the ones that
-// the update used, or without those of earlier steps.
+// Moments that are kept in the wrong way although the gradient is right: in a 16-bit format, in few steps of a tensor's
+// largest, swapped, not the ones that the update used, or without those of earlier steps.
 #include "conformance/judge/diagnose_internal.h"
 
 #include <math.h>
@@ -72,8 +72,46 @@ static bool are_moments_lost(const struct row *row)
     return row->step > 1 && !row_all_wrong(row, diagnose_is_parameter_alone);
 }
 
+static bool is_within_largest(const float *expected, const float *actual, size_t count, size_t i)
+{
+    float largest = 0;
+    for (size_t k = 0; k < count; k++)
+        largest = fmaxf(largest, fabsf(expected[k]));
+    return fabsf(actual[i] - expected[i]) <= largest * 0x1p-4f;
+}
+
+// True if the parameter is right, and moments are off by little of the largest in their tensor.
+static bool are_moments_coarse(const struct trial *trial, int param, size_t i)
+{
+    size_t count = trial->c->params[param].count;
+    return !is_off(trial->expected.param[param][i], trial->after.param[param][i]) &&
+           is_within_largest(trial->expected.exp_avg[param], trial->after.exp_avg[param], count, i) &&
+           is_within_largest(trial->expected.exp_avg_sq[param], trial->after.exp_avg_sq[param], count, i);
+}
+
+// True if m and v follow from one gradient, as they do where only it is off.
+static bool have_one_gradient(const struct trial *trial, int param, size_t i)
+{
+    const struct case_group *group = &trial->c->groups[trial->c->params[param].group];
+    double m = (double)trial->before.exp_avg[param][i], v = (double)trial->before.exp_avg_sq[param][i];
+    double new_m = (double)trial->after.exp_avg[param][i], new_v = (double)trial->after.exp_avg_sq[param][i];
+    double g = (new_m - group->beta1 * m) / (1 - group->beta1);
+    return fabs(group->beta2 * v + (1 - group->beta2) * g * g - new_v) <= 0x1p-12 * new_v;
+}
+
+static bool are_moments_apart(const struct row *row)
+{
+    const struct trial *trial = row->trial;
+    size_t apart = 0;
+    for (int param = 0; param < trial->c->param_count; param++)
+        for (size_t i = 0; trial_compares(trial, param) && i < trial->c->params[param].count; i++)
+            apart += row->wrong[row->begin[param] + i] && !have_one_gradient(trial, param, i);
+    return apart * 2 > row->wrong_count;
+}
+
 bool diagnose_moments(const struct row *row)
 {
-    return row_all_wrong(row, are_moments_short) || row_all_wrong(row, are_moments_swapped) ||
-           row_all_wrong(row, is_moment_alone) || are_moments_lost(row);
+    return row_all_wrong(row, are_moments_short) ||
+           (row_all_wrong(row, are_moments_coarse) && are_moments_apart(row)) ||
+           row_all_wrong(row, are_moments_swapped) || row_all_wrong(row, is_moment_alone) || are_moments_lost(row);
 }

@@ -85,6 +85,29 @@ Test(diagnose, second_moments_that_fp16_does_not_hold_are_short)
     assert_fails(state_finding(&c, NULL, &(struct wrong){.state = fp16_moments}), HINT_MOMENTS);
 }
 
+// In sixteenths of a tensor's largest: no format's, and no recipe's.
+static void coarse_moments(const struct check_case *c, int step, const struct unsharded_state *before,
+                           struct unsharded_state *after)
+{
+    (void)step, (void)before;
+    for (int i = 0; i < c->param_count; i++)
+        for (int k = 0; k < 2; k++) {
+            float *moment = k ? after->exp_avg[i] : after->exp_avg_sq[i], largest = 0;
+            for (size_t j = 0; j < c->params[i].count; j++)
+                largest = fmaxf(largest, fabsf(moment[j]));
+            for (size_t j = 0; j < c->params[i].count; j++)
+                moment[j] = roundf(moment[j] / largest * 16) / 16 * largest;
+        }
+}
+
+Test(diagnose, moments_in_few_steps_of_the_largest_are_of_low_precision)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, false);
+    assert_fails(state_finding(&c, NULL, &(struct wrong){.state = coarse_moments}), HINT_MOMENTS);
+    c.exact = true;
+    assert_fails(state_finding(&c, NULL, &(struct wrong){.state = coarse_moments}), HINT_MOMENTS);
+}
+
 // Beta1 is 0.9: a tenth of the gradient is what is left without the first moment.
 static void forgets_first_moments(const struct check_case *c, int step, const struct unsharded_state *before,
                                   struct unsharded_state *after)

@@ -146,7 +146,8 @@ static void close_trial(struct trial *trial)
     free(trial->decisions);
 }
 
-// Digests the parameters that are trained and used; both zeros are equal in it, and so are all NaN.
+// Digests the parameters that are trained and used in all steps, as others may be left alone or not; both zeros are
+// equal in it, and so are all NaN.
 static int keep_digests(struct trial *trial, struct kept *kept)
 {
     const struct check_case *c = trial->c;
@@ -159,7 +160,7 @@ static int keep_digests(struct trial *trial, struct kept *kept)
             break;
         XXH3_128bits_reset(hash);
         for (int i = 0; i < c->param_count; i++) {
-            if (!case_is_trained(c, i) || !c->params[i].used)
+            if (!case_is_trained(c, i) || !c->params[i].used || case_use_varies(c, i))
                 continue;
             const float *states[] = {trial->after.param[i], trial->after.exp_avg[i], trial->after.exp_avg_sq[i]};
             for (int k = 0; k < 3; k++)
@@ -183,6 +184,9 @@ static int judge_states(struct judge *judge, struct trial *trial, unsigned aspec
     TRY(judge_state(trial, &state, &kept->explained));
     kept->follows_no_rule = state.verdict == VERDICT_BOUNDED;
     TRY(findings_add(judge->findings, &state));
+    struct finding moments = {.c = trial->answer->c, .aspect = ASPECT_MOMENTS};
+    if (aspects & 1u << ASPECT_MOMENTS && judge_moments(&kept->explained, &moments))
+        TRY(findings_add(judge->findings, &moments));
     if (aspects & 1u << ASPECT_GRADIENT) {
         struct finding finding = {.c = trial->answer->c, .aspect = ASPECT_GRADIENT};
         TRY(judge_gradient(trial, &kept->explained, &finding));

@@ -37,7 +37,7 @@ int judge_decision(struct trial *trial, struct finding *out)
         const struct unsharded_decision *decision = &trial->decisions[step - 1];
         const struct answer_step *actual = &trial->step;
         if (c->overflow_check && actual->skipped != decision->skipped)
-            differ(out, step, "skipped", decision->skipped, actual->skipped, HINT_OVERFLOW);
+            differ(out, step, "skipped", decision->skipped, actual->skipped, diagnose_decision(trial, step));
         else if (actual->t != decision->t)
             differ(out, step, "t", (double)decision->t, (double)actual->t,
                    trial->saved && step == case_first_step(c) ? HINT_RESUME : HINT_STEP_COUNT);

@@ -42,17 +42,21 @@ static inline bool trial_compares(const struct trial *trial, int param)
 // in every step.
 enum { IN_BODY = 1, IN_TAIL = 2 };
 
+// A step gives a parameter without a gradient one of zero, or leaves it alone. The t of one that was left alone counts
+// all updates, or its own.
+enum unused_form { UNUSED_ZERO_GRADIENT, UNUSED_LEFT_ALONE, UNUSED_OWN_T };
+
 // The rules that explain an answer; the judge keeps them to find one that explains all.
 struct rule_set {
     struct rule *rules;
-    unsigned char *leaves_unused;  // by rule: 1 if it leaves unused parameters alone
-    unsigned char **sequences;     // by rule, by compared element: IN_BODY, IN_TAIL, or 0 if no step decides; null
-                                   // for a recipe without a tail, and before the first update
+    unsigned char *unused;      // by rule: enum unused_form
+    unsigned char **sequences;  // by rule, by compared element: IN_BODY, IN_TAIL, or 0 if no step decides; null for a
+                                // recipe without a tail, and before the first update
     size_t count;
 };
 
 // Adds a copy of a rule; takes over `sequences`, which may be null, also in case of an error.
-int rule_set_add(struct rule_set *set, const struct rule *rule, bool leaves_unused, unsigned char *sequences);
+int rule_set_add(struct rule_set *set, const struct rule *rule, enum unused_form unused, unsigned char *sequences);
 void rule_set_clear(struct rule_set *set);  // forgets the rules and keeps the memory for them
 void rule_set_free(struct rule_set *set);
 
@@ -89,6 +93,9 @@ int judge_rules(struct judge *judge);
 // is BOUNDED or worse, or no step updates).
 int judge_state(struct trial *trial, struct finding *out, struct rule_set *explained);
 
+// Convicts moments by the rules that judge_state set, if they keep them in less than fp32. False: there is no finding.
+bool judge_moments(const struct rule_set *explained, struct finding *out);
+
 // For an answer that follows no rule: checks every link of every step against its limit. Sets the verdict to BOUNDED or
 // FAIL, and adds the worst of each link to the text.
 int judge_by_links(struct trial *trial, struct finding *out);
@@ -111,5 +118,9 @@ enum hint diagnose_state(const struct trial *trial, const struct rule *rule, con
 // the expected gradient.
 enum hint diagnose_reported_gradient(const struct trial *trial, const struct rule *rule,
                                      const struct difference *difference);
+
+// Names it where trial->step is skipped and must not be, or the other way round. What no answer tells apart has one
+// name: a step that is skipped after another may still have that one's gradient, or the decision about it.
+enum hint diagnose_decision(const struct trial *trial, int step);
 
 #endif

@@ -30,7 +30,8 @@ static bool same_group(const struct case_group *a, const struct case_group *b)
 static bool same_param(const struct case_param *a, const struct case_param *b)
 {
     return a->shape_rank == b->shape_rank && memcmp(a->shape, b->shape, sizeof a->shape) == 0 && a->group == b->group &&
-           a->frozen == b->frozen && a->used == b->used && a->tied_to == b->tied_to;
+           a->frozen == b->frozen && a->used == b->used && a->tied_to == b->tied_to &&
+           memcmp(a->unused_in, b->unused_in, sizeof a->unused_in) == 0;
 }
 
 // True if the cases agree in everything that an element's position in the optimizer's buffers may depend on.

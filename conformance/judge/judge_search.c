@@ -11,22 +11,41 @@
 #include <stdlib.h>
 #include <string.h>
 
-// All rules that the case and, but for any_clip, the claims permit; the canonical one first.
-static int all_rules(const struct trial *trial, bool any_clip, struct rule_set *out)
+// True if the claims and the case permit it: a t of its own differs only where some steps have a gradient, and others
+// have not.
+static bool may_treat_unused(const struct trial *trial, enum unused_form form)
 {
     const struct check_case *c = trial->c;
-    bool unused = false;
+    bool lacks = false, varies = false;
     for (int i = 0; i < c->param_count; i++)
-        unused |= case_is_trained(c, i) && !case_has_gradient(c, i);
+        for (int step = 1; case_is_trained(c, i) && step <= c->steps; step++) {
+            lacks |= !case_has_gradient_in(c, i, step);
+            varies |= !case_has_gradient_in(c, i, step) && case_has_gradient(c, i);
+        }
+    if (!lacks)
+        return form == UNUSED_LEFT_ALONE;
+    if (trial->options->unused >= 0 && (form == UNUSED_ZERO_GRADIENT) != trial->options->unused)
+        return false;
+    return form != UNUSED_OWN_T || varies;
+}
+
+// All rules that the case and, but for any_clip, the claims permit; the canonical one first.
+static int all_rules(const struct search *search, struct rule_set *out)
+{
+    const struct trial *trial = search->trial;
+    const struct check_case *c = trial->c;
+    static const enum unused_form forms[] = {UNUSED_LEFT_ALONE, UNUSED_OWN_T, UNUSED_ZERO_GRADIENT};
     int count = rule_count(c);
     for (int i = 0; i < count; i++) {
         struct rule rule = rule_at(c, i);
-        if (c->gradient_clipping > 0 && trial->options->clip >= 0 && !any_clip &&
+        if (adam_recipe_keeps_fp32(adam_recipe_at(rule.recipe)) == search->short_moments)
+            continue;
+        if (c->gradient_clipping > 0 && trial->options->clip >= 0 && !search->any_clip &&
             rule_clip_is_deepspeed(rule.clip) != trial->options->clip)
             continue;
-        for (int leaves = 1; leaves >= (unused ? 0 : 1); leaves--)
-            if (!unused || trial->options->unused < 0 || leaves == !trial->options->unused)
-                TRY(rule_set_add(out, &rule, leaves, NULL));
+        for (int k = 0; k < 3; k++)
+            if (may_treat_unused(trial, forms[k]))
+                TRY(rule_set_add(out, &rule, forms[k], NULL));
     }
     return ERR_NONE;
 }
@@ -116,9 +135,10 @@ static bool norm_is_near(double norm, double reported)
 }
 
 // Computes the expected state after the step under a rule and one of its choices.
-static int expect(const struct search *search, const struct rule *rule, bool leaves_unused,
+static int expect(const struct search *search, const struct rule *rule, enum unused_form unused,
                   const struct unsharded_choice *choice)
 {
+    uint64_t missed[CASE_PARAM_MAX];
     struct trial *trial = search->trial;
     const struct check_case *c = trial->c;
     const struct unsharded_decision *decision = &trial->decisions[search->step - 1];
@@ -128,12 +148,15 @@ static int expect(const struct search *search, const struct rule *rule, bool lea
     bool tells = search->own_norm && trial->step.has_norm && decision->applies == search->step;
     if (tells && norm_is_near(norm, trial->step.norm))
         norm = trial->step.norm;
+    for (int i = 0; unused == UNUSED_OWN_T && i < c->param_count; i++)
+        missed[i] = unsharded_missed(c, trial->decisions, search->step, i);
     struct unsharded_update update = {
         .t = decision->t,
         .lr_step = decision->applies,
         .coefficient = unsharded_coefficient(c, rule, norm),
         .tail = choice->tail,
-        .leaves_unused = leaves_unused,
+        .leaves_unused = unused != UNUSED_ZERO_GRADIENT,
+        .missed = unused == UNUSED_OWN_T ? missed : NULL,
         .resumed_t = powers_begin(trial, rule, decision->t),
     };
     return unsharded_adam(c, rule, &update, gradients, &trial->before, &trial->expected);
@@ -145,7 +168,7 @@ int search_nearest(struct search *search)
     assert(search->failed);
     if (trial->decisions[search->step - 1].applies > 0) {
         struct unsharded_choice choice = unsharded_choice_at(trial->c, &search->best, 0);
-        TRY(expect(search, &search->best, search->best_leaves_unused, &choice));
+        TRY(expect(search, &search->best, search->best_unused, &choice));
     }
     size_t at = 0;
     bool found = false;
@@ -174,8 +197,8 @@ static bool unchanged(struct search *search)
 }
 
 // Counts the elements that a rule explains.
-static int try_rule(struct search *search, const struct rule *rule, bool leaves_unused, const unsigned char *sequences,
-                    size_t *marked)
+static int try_rule(struct search *search, const struct rule *rule, enum unused_form unused,
+                    const unsigned char *sequences, size_t *marked)
 {
     struct trial *trial = search->trial;
     bool has_tail = adam_recipe_has_tail(adam_recipe_at(rule->recipe));
@@ -184,7 +207,7 @@ static int try_rule(struct search *search, const struct rule *rule, bool leaves_
     *marked = 0;
     for (int k = 0; k < choices && (k == 0 || has_tail || *marked < search->element_count); k++) {
         struct unsharded_choice choice = unsharded_choice_at(trial->c, rule, k);
-        TRY(expect(search, rule, leaves_unused, &choice));
+        TRY(expect(search, rule, unused, &choice));
         *marked = mark(search, choice.tail ? IN_TAIL : IN_BODY, sequences);
     }
     return ERR_NONE;
@@ -196,22 +219,22 @@ static int search_step(struct search *search)
     bool any = false;
     for (size_t i = 0; i < search->alive.count; i++) {
         const struct rule *rule = &search->alive.rules[i];
-        bool leaves_unused = search->alive.leaves_unused[i];
+        enum unused_form unused = (enum unused_form)search->alive.unused[i];
         unsigned char *sequences = search->alive.sequences[i];
         size_t marked;
-        TRY(try_rule(search, rule, leaves_unused, sequences, &marked));
+        TRY(try_rule(search, rule, unused, sequences, &marked));
         if (!any || marked > search->best_count) {
             any = true;
             search->best_count = marked;
             search->best = *rule;
-            search->best_leaves_unused = leaves_unused;
+            search->best_unused = unused;
         }
         if (marked < search->element_count)
             continue;
         search->alive.sequences[i] = NULL;
         if (adam_recipe_has_tail(adam_recipe_at(rule->recipe)))
             TRY(note_sequences(search, &sequences));
-        TRY(rule_set_add(&search->next, rule, leaves_unused, sequences));
+        TRY(rule_set_add(&search->next, rule, unused, sequences));
     }
     return ERR_NONE;
 }
@@ -251,7 +274,7 @@ int search_steps(struct search *search, struct finding *out)
     struct trial *trial = search->trial;
     rule_set_clear(&search->alive);
     search->updated = search->failed = false;
-    TRY(all_rules(trial, search->any_clip, &search->alive));
+    TRY(all_rules(search, &search->alive));
     int last = case_last_step(trial->c);
     for (int step = case_first_step(trial->c); step <= last && !search->failed; step++) {
         search->step = step;

@@ -15,18 +15,19 @@ struct search {
     int step;
     bool own_norm;        // clips by the norm that the answer reports, where that is right
     bool any_clip;        // tries both forms of clipping, whatever is claimed
+    bool short_moments;   // tries the recipes whose moments are kept in less than fp32, and no others
     bool updated;         // some step applied a gradient
     bool failed;          // no rule explains `step`, which is the last one searched
     bool frozen_changed;  // a frozen parameter changed in `step`, which is the last one searched
     // Of the current step: the rule that explains most elements, and the first difference from it.
     size_t best_count;
     struct rule best;
-    bool best_leaves_unused;
+    enum unused_form best_unused;
     struct difference difference;
 };
 
 // Searches all steps, and stops at the first that no rule explains or in which a frozen parameter changes; that
-// parameter's difference goes to out. The caller sets trial, explained, element_count, best, best_leaves_unused and
+// parameter's difference goes to out. The caller sets trial, explained, element_count, best, best_unused and
 // own_norm; a search may be run again.
 int search_steps(struct search *search, struct finding *out);
 

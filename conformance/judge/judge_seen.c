@@ -119,7 +119,7 @@ static int look_at_step(struct sight *sight, int step)
         uint64_t differing = sight->differing, compared = sight->compared;
         for (int micro = 0; micro < c->accumulation; micro++)
             for (int param = 0; param < c->param_count; param++)
-                if (c->params[param].used && case_holds(c, rank, param))
+                if (case_is_seen_in(c, param, step, micro) && case_holds(c, rank, param))
                     TRY(look_at_part(sight, step, rank, micro, param));
         differing = sight->differing - differing;
         sight->has_partial_rank |= differing > 0 && differing * 10 < (sight->compared - compared) * 9;

@@ -38,6 +38,16 @@ static int search_other_clip(struct search *search, struct finding *out)
     return ERR_NONE;
 }
 
+// An answer that no recipe with moments in fp32 explains: whether one with less does. Otherwise the search ends as it
+// did.
+static int search_short_moments(struct search *search, struct finding *out)
+{
+    search->short_moments = true;
+    TRY(search_steps(search, out));
+    search->short_moments = !search->failed && !search->frozen_changed;
+    return search->short_moments ? ERR_NONE : search_steps(search, out);
+}
+
 static int describe(struct search *search, struct finding *out)
 {
     struct trial *trial = search->trial;
@@ -75,7 +85,7 @@ static int describe(struct search *search, struct finding *out)
 int judge_state(struct trial *trial, struct finding *out, struct rule_set *explained)
 {
     const struct check_case *c = trial->c;
-    struct search search = {.trial = trial, .best = rule_canonical(c), .best_leaves_unused = true};
+    struct search search = {.trial = trial, .best = rule_canonical(c), .best_unused = UNUSED_LEFT_ALONE};
     for (int i = 0; i < c->param_count; i++)
         search.element_count += trial_compares(trial, i) ? c->params[i].count : 0;
     search.explained = malloc(search.element_count + 1);
@@ -87,6 +97,8 @@ int judge_state(struct trial *trial, struct finding *out, struct rule_set *expla
         if (rc == ERR_NONE && search.failed && trial->options->clip >= 0)
             rc = search_other_clip(&search, out);
     }
+    if (rc == ERR_NONE && search.failed && search.updated)
+        rc = search_short_moments(&search, out);
     if (rc == ERR_NONE)
         rc = describe(&search, out);
     if (rc == ERR_NONE && search.updated && !search.failed && !search.frozen_changed && !search.any_clip) {
@@ -97,4 +109,16 @@ int judge_state(struct trial *trial, struct finding *out, struct rule_set *expla
     rule_set_free(&search.next);
     free(search.explained);
     return rc;
+}
+
+bool judge_moments(const struct rule_set *explained, struct finding *out)
+{
+    const struct adam_recipe *recipe = explained->count > 0 ? adam_recipe_at(explained->rules[0].recipe) : NULL;
+    if (!recipe || adam_recipe_keeps_fp32(recipe))
+        return false;
+    out->verdict = VERDICT_FAIL;
+    out->hint = HINT_MOMENTS;
+    snprintf(out->text, sizeof out->text, "every bit follows %s, which keeps moments in less than fp32",
+             adam_recipe_name(recipe));
+    return true;
 }

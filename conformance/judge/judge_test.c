@@ -30,6 +30,35 @@ Test(judge, every_rule_of_the_table_is_found)
     cr_assert_lt(passed, 8, "%d of every seventh rule pass as canonical", passed);
 }
 
+// Moments of less than fp32 are what R-OPT-10 forbids, and no other requirement.
+Test(judge, a_recipe_of_8_bits_explains_states_and_convicts_moments)
+{
+    static const char *const names[] = {"adam-small.test", "adam-wide.test", "adam-basic.test"};
+    int convicted = 0, tried = 0;
+    for (int i = 0; adam_recipe_at(i); i++) {
+        bool is_short = !adam_recipe_keeps_fp32(adam_recipe_at(i));
+        for (int k = 0; k < 3 && (is_short || i == 0) && adam_recipe_does(adam_recipe_at(i), true); k++) {
+            struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
+            snprintf(c.name, sizeof c.name, "%s", names[k]);
+            struct rule rule = rule_canonical(&c);
+            rule.recipe = i;
+            struct findings findings = trial_judge(&c, &rule, NULL);
+            const struct finding *state = trial_finding(&findings, ASPECT_STATE);
+            const struct finding *moments = trial_finding(&findings, ASPECT_MOMENTS);
+            cr_assert_eq(state->verdict, is_short ? VERDICT_EQUIVALENT : VERDICT_PASS, "%s", state->text);
+            cr_assert_eq(moments != NULL, is_short && k < 2, "%s", state->text);
+            if (moments) {
+                assert_fails(*moments, HINT_MOMENTS);
+                cr_assert_not_null(strstr(moments->text, "8bit-cpu"), "%s", moments->text);
+            }
+            tried++;
+            convicted += moments != NULL;
+            findings_free(&findings);
+        }
+    }
+    cr_assert(convicted >= 4 && tried == 3 + convicted / 2 * 3, "%d of %d", convicted, tried);
+}
+
 static void times_world(const struct check_case *c, const struct case_values *values, int step, float *const g[])
 {
     (void)values, (void)step;
@@ -213,6 +242,39 @@ Test(judge, pieces_in_another_order_are_values_of_other_elements)
 {
     struct check_case c = trial_case(2, 1, DTYPE_FP32, false);
     struct finding finding = state_finding(&c, NULL, &(struct wrong){.gradient = pieces_in_another_order});
+    assert_fails(finding, HINT_SHIFTED);
+}
+
+// Among eight ranks with few different numbers some have the gradient of almost any element.
+Test(judge, what_single_ranks_explain_by_chance_is_no_gradient_of_one_rank)
+{
+    struct check_case c = trial_case(8, 1, DTYPE_FP32, true);
+    c.data.unit = 1;
+    c.data.reach = 2;
+    struct finding finding = state_finding(&c, NULL, &(struct wrong){.gradient = pieces_in_another_order});
+    cr_assert_eq(finding.verdict, VERDICT_FAIL);
+    cr_assert_neq(finding.hint, HINT_ONE_RANK);
+}
+
+// The second tensor takes no space, so that those after it move up and the end is what nothing has written.
+static void move_up(const struct check_case *c, const struct case_values *values, int step, float *const g[])
+{
+    (void)values, (void)step;
+    size_t gap = c->params[1].count;
+    for (int i = 1; i < c->param_count; i++)
+        for (size_t k = 0; k < c->params[i].count; k++) {
+            int from = i;
+            size_t element = k + gap;
+            while (from < c->param_count && element >= c->params[from].count)
+                element -= c->params[from++].count;
+            g[i][k] = from < c->param_count ? g[from][element] : NAN;
+        }
+}
+
+Test(judge, what_moves_up_leaves_an_end_that_is_no_number)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, false);
+    struct finding finding = state_finding(&c, NULL, &(struct wrong){.gradient = move_up});
     assert_fails(finding, HINT_SHIFTED);
 }
 

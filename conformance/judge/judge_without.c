@@ -23,7 +23,7 @@ static int add_aspects(struct judge *judge, const struct finding *finding, unsig
 enum {
     TWIN_ASPECTS = 1 << ASPECT_SAME | 1 << ASPECT_STAGES | 1 << ASPECT_WORLDS,
     // Aspects between cases need a second answer.
-    OWN_ASPECTS = ~(TWIN_ASPECTS | 1 << ASPECT_REPEAT | 1 << ASPECT_RULE)
+    OWN_ASPECTS = ~(TWIN_ASPECTS | 1 << ASPECT_REPEAT | 1 << ASPECT_RULE | 1 << ASPECT_MOMENTS)
 };
 
 int judge_without(struct judge *judge, const struct check_case *c, enum verdict verdict, const char *why)

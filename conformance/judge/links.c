@@ -40,7 +40,7 @@ struct update {
     const struct check_case *c;
     const struct case_group *group;
     const struct link_step *in;
-    uint64_t t;
+    uint64_t t, own_t;  // own: without the updates that left the parameter alone
     double lr, coefficient;
     int param;
     struct exact_gradient exact;   // of the applied step, where the answer has no gradient of its own
@@ -108,13 +108,16 @@ static void check_parameter(const struct update *u, size_t k, struct link_result
     double p = (double)u->in->before->param[u->param][k], new_p = (double)u->in->after->param[u->param][k];
     double m = element_of(u->in->after->exp_avg[u->param], k), v = element_of(u->in->after->exp_avg_sq[u->param], k);
     struct nearer best = {INFINITY, NAN};
-    for (int rounds = 0; rounds < 2; rounds++) {
+    bool may_own = u->in->may_leave_unused && u->own_t != u->t;
+    for (int kind = 0; kind < (may_own ? 4 : 2); kind++) {
+        bool rounds = kind % 2 == 1;
+        double t = (double)(kind < 2 ? u->t : u->own_t);
         double lr = given(u->lr, rounds), eps = given(u->group->eps, rounds);
         double decay = u->group->decoupled ? lr * given(u->group->weight_decay, rounds) * p : 0;
         double bias1 = 1, bias2 = 1, lost = 1;
         if (u->group->bias_correction) {
-            double power1 = pow(given(u->group->beta1, rounds), (double)u->t);
-            double power2 = pow(given(u->group->beta2, rounds), (double)u->t);
+            double power1 = pow(given(u->group->beta1, rounds), t);
+            double power2 = pow(given(u->group->beta2, rounds), t);
             bias1 = 1 - power1;
             bias2 = 1 - power2;
             lost += (1 + power1) / bias1 + (1 + power2) / bias2 / 2;
@@ -140,6 +143,7 @@ static void check_kept(const struct link_step *in, int param, size_t count, stru
 static void check_moved(struct update *u, int param, struct link_result *out)
 {
     u->param = param;
+    u->own_t = u->t - unsharded_missed(u->c, u->in->decisions, u->in->step, param);
     u->group = &u->c->groups[u->c->params[param].group];
     u->lr = u->group->lr[u->in->decisions[u->in->step - 1].applies - 1];
     bool has_moments = u->in->before->exp_avg[param] && u->in->after->exp_avg[param] &&
@@ -187,7 +191,7 @@ static void check_update(struct update *u, struct link_result *out)
             continue;
         if (!applies || !case_is_trained(c, i))
             check_kept(u->in, i, c->params[i].count, out);
-        else if (!case_has_gradient(c, i))
+        else if (!case_has_gradient_in(c, i, u->in->decisions[u->in->step - 1].applies))
             check_unused(u, i, out);
         else
             check_moved(u, i, out);

@@ -39,6 +39,8 @@ struct adam_recipe {
     void (*begin)(const struct recipe_step *step, struct recipe_scalars *out);
     void (*element)(const struct recipe_scalars *s, enum recipe_fuse fuse, float g, float *p, float *m, float *v);
     bool (*is_here)(void);  // null: everywhere; whether this processor can compute it
+    // null: moments are kept in fp32. Else rounds a tensor's moment, after its update, to what is kept of it.
+    void (*keep)(float *moment, size_t count, bool is_signed);
 };
 
 // a x b + c
@@ -59,6 +61,8 @@ static inline float recipe_blend(enum recipe_fuse fuse, float old, float keep, f
 
 void torch_begin(const struct recipe_step *step, struct recipe_scalars *out);
 void torch_scaled_begin(const struct recipe_step *step, struct recipe_scalars *out);
+void bitsandbytes_begin(const struct recipe_step *step, struct recipe_scalars *out);
+void torchao_begin(const struct recipe_step *step, struct recipe_scalars *out);
 void torch_capturable_single_begin(const struct recipe_step *step, struct recipe_scalars *out);
 void torch_capturable_foreach_begin(const struct recipe_step *step, struct recipe_scalars *out);
 void torch_fused_cuda_begin(const struct recipe_step *step, struct recipe_scalars *out);
@@ -72,6 +76,11 @@ void optax_begin(const struct recipe_step *step, struct recipe_scalars *out);
 void torch_cpu_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
 void torch_mkl_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
 void torch_mkl_sse_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
+void bitsandbytes_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
+void bitsandbytes_mkl_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
+void bitsandbytes_mkl_sse_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m,
+                                  float *v);
+void torchao_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
 void torch_cuda_single_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
 void torch_cuda_foreach_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
 void torch_capturable_single_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m,
@@ -87,6 +96,10 @@ void llmc_cuda_element(const struct recipe_scalars *, enum recipe_fuse, float g,
 void llmc_cpu_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
 void paddle_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
 void optax_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
+
+// Moments in blocks of 8-bit codes (moment_blocks.c).
+void bitsandbytes_keep(float *moment, size_t count, bool is_signed);
+void torchao_keep(float *moment, size_t count, bool is_signed);
 
 // The square root of MKL's vector mathematics where it uses AVX-512; only if this processor has rsqrt14.
 float mkl_sqrt(float x);

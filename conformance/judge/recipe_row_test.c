@@ -214,7 +214,8 @@ Test(recipe_row, every_two_recipes_differ_somewhere)
         }
     for (int i = 0; i < count; i++)
         for (int k = 0; k < i; k++)
-            cr_expect((digests[i][0] != digests[k][0] || digests[i][1] != digests[k][1]) || digests[i][0] == 0,
+            cr_expect(adam_recipe_at(i)->keep != adam_recipe_at(k)->keep ||
+                          (digests[i][0] != digests[k][0] || digests[i][1] != digests[k][1]) || digests[i][0] == 0,
                       "%s and %s", adam_recipe_name(adam_recipe_at(i)), adam_recipe_name(adam_recipe_at(k)));
 }
 
@@ -259,4 +260,59 @@ Test(recipe_row, mkl_square_roots_in_sse_are_at_most_one_unit_off_to_either_side
     cr_expect_eq(mkl_sse_sqrt(0x1p-140f), 0x1p-70f);
     cr_expect_eq(mkl_sse_sqrt(FLT_MAX), sqrtf(FLT_MAX));
     cr_expect(isnan(mkl_sse_sqrt(-1)) && isinf(mkl_sse_sqrt(INFINITY)));
+}
+
+// Two blocks; the values are the libraries' own, of bitsandbytes 0.50.2 and torchao 0.18.0.
+Test(recipe_row, blocks_of_8_bits_keep_what_the_libraries_keep)
+{
+    enum { BLOCKS = 512 };
+    static const struct {
+        int at;
+        float signed_bitsandbytes, signed_torchao, unsigned_bitsandbytes, unsigned_torchao;
+    } kept[] = {
+        {0, -0x1.8d3p+5f, -0x1.8d3p+5f, 0x1.9p+5f, 0x1.9p+5f},
+        {1, -0x1.b07ffep+2f, -0x1.b07ffep+2f, 0x1.a53ffep+2f, 0x1.a53ffep+2f},
+        {15, 0x1.16872ap-10f, 0, 0x1.999998p-11f, 0},
+        {64, -0x1.547aep-5f, -0x1.547aep-5f, 0x1.48f5c4p-5f, 0x1.48f5c4p-5f},
+        {255, -0x1.f0a3dcp-6f, -0x1.f0a3dcp-6f, 0x1.03d70cp-5f, 0x1.03d70cp-5f},
+        {256, 0x1.0126e8p-4f, 0x1.0126e8p-4f, 0x1.c9db22p-5f, 0x1.c9db22p-5f},
+        {300, 0x1.10f51ap-10f, 0x1.10f51ap-10f, 0x1.916870p-11f, 0x1.5935fcp-10f},
+        {511, -0x1.10f51ap-10f, -0x1.4df8b2p-13f, 0x1.916870p-11f, 0x1.c193b2p-13f},
+    };
+    static const uint32_t folded[] = {0x82e5757b, 0x38c52fc5, 0x05dc00ec, 0x31188267};
+    for (int variant = 0; variant < 4; variant++) {
+        bool is_signed = variant < 2;
+        float moment[BLOCKS];
+        for (int i = 0; i < BLOCKS; i++) {
+            float x = (float)(i * 37 % 101 - 50) * ldexpf(1, -(i % 19));
+            moment[i] = is_signed ? x : fabsf(x);
+        }
+        (variant % 2 ? torchao_keep : bitsandbytes_keep)(moment, BLOCKS, is_signed);
+        uint32_t fold = 0;
+        for (int i = 0; i < BLOCKS; i++)
+            fold ^= bits_of(moment[i]);
+        cr_expect_eq(fold, folded[variant], "variant %d: %08x", variant, fold);
+        for (size_t k = 0; k < sizeof kept / sizeof *kept; k++) {
+            const float expected[] = {kept[k].signed_bitsandbytes, kept[k].signed_torchao,
+                                      kept[k].unsigned_bitsandbytes, kept[k].unsigned_torchao};
+            cr_expect_eq(moment[kept[k].at], expected[variant], "variant %d, element %d: %a", variant, kept[k].at,
+                         (double)moment[kept[k].at]);
+        }
+    }
+}
+
+// A block without a largest magnitude, one with numbers that are none, and a last one that is short.
+Test(recipe_row, blocks_of_8_bits_hold_zeros_infinities_and_ends)
+{
+    float moment[260] = {0};
+    bitsandbytes_keep(moment, 260, true);
+    torchao_keep(moment, 260, false);
+    for (int i = 0; i < 260; i++)
+        cr_expect_eq(moment[i], 0);
+    moment[0] = NAN;
+    moment[1] = 1;
+    moment[259] = INFINITY;
+    bitsandbytes_keep(moment, 260, false);
+    cr_expect(moment[0] == 0 && moment[1] == 1 && isnan(moment[259]));
+    cr_expect(moment[2] > 0 && moment[2] < 2e-5F, "%a", (double)moment[2]);
 }

@@ -74,6 +74,40 @@ void torch_mkl_sse_element(const struct recipe_scalars *s, enum recipe_fuse fuse
     *p += s->step_size * *m / (root / s->bias2 + s->eps);
 }
 
+// bitsandbytes on a CPU, in PyTorch's operations: epsilon is added before the correction of v, which is in the step.
+void bitsandbytes_begin(const struct recipe_step *step, struct recipe_scalars *out)
+{
+    torch_scaled_begin(step, out);
+    double root = sqrt(correction(step, step->beta2));
+    out->eps_by_step = (float)(step->eps * root);
+    out->step_size = (float)(-step->lr * root / correction(step, step->beta1));
+}
+
+static void bitsandbytes_move(const struct recipe_scalars *s, enum recipe_fuse fuse, float root, float *p, float m)
+{
+    *p = recipe_fma(fuse, s->step_size, m / (root + s->eps_by_step), *p);
+}
+
+void bitsandbytes_element(const struct recipe_scalars *s, enum recipe_fuse fuse, float g, float *p, float *m, float *v)
+{
+    float root = sqrtf(cpu_moments(s, fuse, g, p, m, v));
+    bitsandbytes_move(s, fuse, root, p, *m);
+}
+
+void bitsandbytes_mkl_element(const struct recipe_scalars *s, enum recipe_fuse fuse, float g, float *p, float *m,
+                              float *v)
+{
+    float root = mkl_sqrt(cpu_moments(s, fuse, g, p, m, v));
+    bitsandbytes_move(s, fuse, root, p, *m);
+}
+
+void bitsandbytes_mkl_sse_element(const struct recipe_scalars *s, enum recipe_fuse fuse, float g, float *p, float *m,
+                                  float *v)
+{
+    float root = mkl_sse_sqrt(cpu_moments(s, fuse, g, p, m, v));
+    bitsandbytes_move(s, fuse, root, p, *m);
+}
+
 static void cuda_moments(const struct recipe_scalars *s, float g, float *p, float *m, float *v)
 {
     if (s->l2)
@@ -196,4 +230,32 @@ void torch_fused_cuda_fp32_element(const struct recipe_scalars *s, enum recipe_f
     *v = blend_down(g * g, *v, s->beta2);
     float quotient = s->step_size * *m / (sqrtf(*v) / s->bias2 + s->eps);
     *p -= quotient;
+}
+
+// torchao's update, compiled by Inductor, which fuses no multiply-add: the learning rate is a tensor in fp32.
+void torchao_begin(const struct recipe_step *step, struct recipe_scalars *out)
+{
+    torch_begin(step, out);
+    out->lr = (float)step->lr;
+    out->shrink = out->lr * out->weight_decay;
+    out->bias1 = tensor_correction(step, step->beta1);
+    out->bias2 = sqrtf(tensor_correction(step, step->beta2));
+}
+
+// lerp with a weight that the compiler knows: from the nearer end.
+static float interpolate_known(float beta, float take, float old, float new)
+{
+    return take < 0.5f ? take * (new - old) + old : new - beta *(new - old);
+}
+
+void torchao_element(const struct recipe_scalars *s, enum recipe_fuse fuse, float g, float *p, float *m, float *v)
+{
+    (void)fuse;
+    if (s->l2)
+        g += s->weight_decay * *p;
+    if (s->decoupled)
+        *p -= s->shrink * *p;
+    *m = interpolate_known(s->beta1, s->take1, *m, g);
+    *v = interpolate_known(s->beta2, s->take2, *v, g * g);
+    *p -= s->lr * (*m / s->bias1) / (sqrtf(*v) / s->bias2 + s->eps);
 }

@@ -26,6 +26,9 @@ bool adam_recipe_does(const struct adam_recipe *recipe, bool decoupled);
 // True if an element may follow one of two sequences: the vector body's, or the scalar tail's.
 bool adam_recipe_has_tail(const struct adam_recipe *recipe);
 
+// True if its moments are kept in fp32, as R-OPT-10 demands.
+bool adam_recipe_keeps_fp32(const struct adam_recipe *recipe);
+
 // True if its powers of beta are running products.
 bool adam_recipe_runs_powers(const struct adam_recipe *recipe);
 

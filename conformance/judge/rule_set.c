@@ -17,21 +17,21 @@ void rule_set_free(struct rule_set *set)
 {
     rule_set_clear(set);
     free(set->rules);
-    free(set->leaves_unused);
+    free(set->unused);
     free(set->sequences);
     *set = (struct rule_set){0};
 }
 
-int rule_set_add(struct rule_set *set, const struct rule *rule, bool leaves_unused, unsigned char *sequences)
+int rule_set_add(struct rule_set *set, const struct rule *rule, enum unused_form unused, unsigned char *sequences)
 {
     assert(rule && rule->recipe >= 0);
     if (set->count % 64 == 0) {
         size_t room = set->count + 64;
         struct rule *rules = realloc(set->rules, room * sizeof *rules);
-        unsigned char *leaves = rules ? realloc(set->leaves_unused, room) : NULL;
-        unsigned char **all = leaves ? realloc(set->sequences, room * sizeof *all) : NULL;
+        unsigned char *forms = rules ? realloc(set->unused, room) : NULL;
+        unsigned char **all = forms ? realloc(set->sequences, room * sizeof *all) : NULL;
         set->rules = rules ? rules : set->rules;
-        set->leaves_unused = leaves ? leaves : set->leaves_unused;
+        set->unused = forms ? forms : set->unused;
         if (!all) {
             free(sequences);
             return err_set(ERR_MEMORY, "no memory for %zu rules", room);
@@ -39,7 +39,7 @@ int rule_set_add(struct rule_set *set, const struct rule *rule, bool leaves_unus
         set->sequences = all;
     }
     set->rules[set->count] = *rule;
-    set->leaves_unused[set->count] = leaves_unused;
+    set->unused[set->count] = (unsigned char)unused;
     set->sequences[set->count++] = sequences;
     return ERR_NONE;
 }

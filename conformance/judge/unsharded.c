@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The unsharded state, and Adam's step from one state to the next.
+// The unsharded state, the norm of gradients, the clip coefficient in all its forms, and Adam's step from one state to
+// the next.
 #include "conformance/judge/unsharded.h"
 
 #include "base/err.h"
 #include "conformance/judge/recipe_row.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,6 +79,50 @@ void unsharded_begin(const struct check_case *c, const struct case_values *value
     out->t = 0;
 }
 
+double unsharded_norm(const struct check_case *c, const float *const gradients[CASE_PARAM_MAX])
+{
+    // The squares are exact and cannot overflow; n additions lose less than n x 2^-64 of the sum.
+    long double sum = 0;
+    for (int i = 0; i < c->param_count; i++)
+        for (size_t k = 0; gradients[i] && case_is_trained(c, i) && k < c->params[i].count; k++)
+            sum += (long double)gradients[i][k] * (long double)gradients[i][k];
+    return (double)sqrtl(sum);
+}
+
+float unsharded_coefficient(const struct check_case *c, const struct rule *rule, double norm)
+{
+    const double e = 1e-6, max_norm = c->gradient_clipping;
+    if (!(max_norm > 0))
+        return 1;
+    float short_max = (float)max_norm, padded = (float)norm + (float)e, coefficient;
+    switch (rule->clip) {
+    case CLIP_BY_RECIPROCAL:
+        coefficient = 1.0f / (padded / short_max);
+        break;
+    case CLIP_BY_TRUE_QUOTIENT:
+        coefficient = short_max / padded;
+        break;
+    case CLIP_BY_QUOTIENT_IN_DOUBLE:
+        coefficient = (float)(max_norm / (norm + e));
+        break;
+    case CLIP_BY_RECIPROCAL_IN_DOUBLE:
+        coefficient = (float)(1 / ((norm + e) / max_norm));
+        break;
+    default:
+        coefficient = 1.0f / padded * short_max;
+    }
+    return coefficient > 1 ? 1 : coefficient;
+}
+
+uint64_t unsharded_missed(const struct check_case *c, const struct unsharded_decision *decisions, int step, int param)
+{
+    uint64_t missed = 0;
+    int first = c->phase == PHASE_RESUME && c->weights_only ? c->checkpoint_step + 1 : 1;
+    for (int before = first; before < step; before++)
+        missed += decisions[before - 1].applies > 0 && !case_has_gradient_in(c, param, decisions[before - 1].applies);
+    return missed;
+}
+
 int unsharded_adam(const struct check_case *c, const struct rule *rule, const struct unsharded_update *update,
                    const float *const gradients[CASE_PARAM_MAX], const struct unsharded_state *from,
                    struct unsharded_state *to)
@@ -88,9 +134,10 @@ int unsharded_adam(const struct check_case *c, const struct rule *rule, const st
     for (int i = 0; i < c->param_count; i++) {
         const struct case_group *group = &c->groups[c->params[i].group];
         copy_param(c, i, from, to);
-        bool zero_gradient = !case_has_gradient(c, i);
-        if (!case_is_trained(c, i) || (zero_gradient && update->leaves_unused))
+        if (!case_is_trained(c, i) || (update->leaves_unused && !case_has_gradient_in(c, i, update->lr_step)))
             continue;
+        bool zero_gradient = !case_has_gradient(c, i);
+        uint64_t missed = update->missed ? update->missed[i] : 0;
         struct recipe_step step = {
             .lr = group->lr[update->lr_step - 1],
             .beta1 = group->beta1,
@@ -99,8 +146,8 @@ int unsharded_adam(const struct check_case *c, const struct rule *rule, const st
             .weight_decay = group->weight_decay,
             .decoupled = group->decoupled,
             .bias_correction = group->bias_correction,
-            .t = update->t,
-            .resumed_t = update->resumed_t,
+            .t = update->t - missed,
+            .resumed_t = update->resumed_t > missed ? update->resumed_t - missed : 0,
         };
         struct recipe_scalars scalars;
         recipe->begin(&step, &scalars);
@@ -109,6 +156,10 @@ int unsharded_adam(const struct check_case *c, const struct rule *rule, const st
             if (update->coefficient != 1.0f)
                 g *= update->coefficient;
             recipe->element(&scalars, fuse, g, &to->param[i][k], &to->exp_avg[i][k], &to->exp_avg_sq[i][k]);
+        }
+        if (recipe->keep) {
+            recipe->keep(to->exp_avg[i], c->params[i].count, true);
+            recipe->keep(to->exp_avg_sq[i], c->params[i].count, false);
         }
     }
     to->t = update->t;

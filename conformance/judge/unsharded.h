@@ -60,19 +60,24 @@ float unsharded_coefficient(const struct check_case *c, const struct rule *rule,
 
 // Adam's step t of all trained parameters from `from` to `to` (which may be the same) with these mean gradients and
 // this coefficient, and with the hyper-parameters of the step `lr_step`. leaves_unused: parameters without a gradient
-// stay as they are; otherwise they get a gradient of zero. resumed_t: where a recipe has running products for the
-// powers of beta (DeepSpeed), they begin with a pow after this t; 0: with 1 at the beginning. An implementation that
-// resumed has the checkpoint's t there; one whose groups have different betas uses pow at every step, which is t - 1.
+// in that step stay as they are; otherwise they get a gradient of zero. missed: by parameter, the updates that its own
+// t does not count; NULL: one t for all. resumed_t: where a recipe has running products for the powers of beta
+// (DeepSpeed), they begin with a pow after this t; 0: with 1 at the beginning. An implementation that resumed has the
+// checkpoint's t there; one whose groups have different betas uses pow at every step, which is t - 1.
 struct unsharded_update {
     uint64_t t;
     int lr_step;
     float coefficient;
     bool tail, leaves_unused;
+    const uint64_t *missed;
     uint64_t resumed_t;
 };
 int unsharded_adam(const struct check_case *c, const struct rule *rule, const struct unsharded_update *update,
                    const float *const gradients[CASE_PARAM_MAX], const struct unsharded_state *from,
                    struct unsharded_state *to);
+
+// The updates before the one of `step` in which a parameter had no gradient, since t was last 0.
+uint64_t unsharded_missed(const struct check_case *c, const struct unsharded_decision *decisions, int step, int param);
 
 // x rounded to dtype and back, to nearest, ties to even.
 float unsharded_round(enum dtype dtype, float x);

@@ -380,6 +380,63 @@ Test(unsharded, tied_uses_add_up_and_frozen_and_unused_parameters_stay)
     case_values_close(values);
 }
 
+// Step 2 does not use b, and its second micro-step alone uses a.
+Test(unsharded, a_parameter_rests_in_a_step_that_does_not_use_it)
+{
+    struct check_case c = trial_case(2, 2);
+    c.data.family = FAMILY_EXACT;
+    c.data.unit = 4;
+    c.params[0].unused_in[1] = 1;
+    c.params[1].unused_in[1] = 3;
+    cr_expect(case_has_gradient_in(&c, 0, 2) && !case_has_gradient_in(&c, 1, 2) && case_has_gradient_in(&c, 1, 3));
+    cr_expect(case_use_varies(&c, 0) && case_use_varies(&c, 1) && !case_use_varies(&c, 2));
+    struct case_values *values;
+    struct unsharded_state state, rested, other;
+    float *gradients[CASE_PARAM_MAX];
+    cr_assert_eq(case_values_open(&c, &values) | unsharded_state_open(&c, &state), 0);
+    cr_assert_eq(unsharded_state_open(&c, &rested) | unsharded_state_open(&c, &other), 0);
+    trial_arrays_open(&c, gradients);
+    unsharded_begin(&c, values, &state);
+    struct rule rule = rule_canonical(&c);
+    struct unsharded_update update = {.t = 1, .lr_step = 1, .coefficient = 1, .leaves_unused = true};
+    cr_assert_eq(unsharded_gradient(&c, values, &rule, &(struct unsharded_choice){0}, 1, 1, gradients), 0);
+    cr_assert_eq(unsharded_adam(&c, &rule, &update, (const float *const *)gradients, &state, &state), 0);
+
+    cr_assert_eq(unsharded_gradient(&c, values, &rule, &(struct unsharded_choice){0}, 2, 1, gradients), 0);
+    for (size_t k = 0; k < c.params[0].count; k++)
+        cr_expect_eq(gradients[0][k],
+                     (case_gradient(values, 2, 1, 0, 0)[k] + case_gradient(values, 2, 1, 1, 0)[k]) / 4);
+    for (size_t k = 0; k < c.params[1].count; k++)
+        cr_expect_eq(gradients[1][k], 0);
+    update.t = 2, update.lr_step = 2;
+    cr_assert_eq(unsharded_adam(&c, &rule, &update, (const float *const *)gradients, &state, &rested), 0);
+    cr_expect_eq(memcmp(state.exp_avg[1], rested.exp_avg[1], c.params[1].count * sizeof(float)), 0);
+    cr_expect_eq(memcmp(state.param[1], rested.param[1], c.params[1].count * sizeof(float)), 0);
+    cr_expect_neq(state.exp_avg[0][0], rested.exp_avg[0][0]);
+    update.leaves_unused = false;
+    cr_assert_eq(unsharded_adam(&c, &rule, &update, (const float *const *)gradients, &state, &other), 0);
+    double beta1 = c.groups[c.params[1].group].beta1;
+    cr_expect_float_eq((double)other.exp_avg[1][0] / (double)state.exp_avg[1][0], beta1, 1e-6);
+
+    // The t of b is 3, or of its own 2.
+    const struct unsharded_decision decisions[] = {{.applies = 1}, {.applies = 2}, {.applies = 3}};
+    const uint64_t missed[CASE_PARAM_MAX] = {unsharded_missed(&c, decisions, 3, 0),
+                                             unsharded_missed(&c, decisions, 3, 1)};
+    cr_expect(missed[0] == 0 && missed[1] == 1);
+    update = (struct unsharded_update){.t = 3, .lr_step = 3, .coefficient = 1, .leaves_unused = true, .missed = missed};
+    cr_assert_eq(unsharded_gradient(&c, values, &rule, &(struct unsharded_choice){0}, 3, 1, gradients), 0);
+    cr_assert_eq(unsharded_adam(&c, &rule, &update, (const float *const *)gradients, &rested, &state), 0);
+    update.t = 2, update.missed = NULL;
+    cr_assert_eq(unsharded_adam(&c, &rule, &update, (const float *const *)gradients, &rested, &other), 0);
+    cr_expect_eq(memcmp(state.param[1], other.param[1], c.params[1].count * sizeof(float)), 0);
+    cr_expect_neq(state.param[0][0], other.param[0][0]);
+    trial_arrays_close(gradients);
+    unsharded_state_close(&state);
+    unsharded_state_close(&rested);
+    unsharded_state_close(&other);
+    case_values_close(values);
+}
+
 Test(unsharded, choices_are_as_many_as_can_differ)
 {
     struct check_case c = trial_case(5, 1);

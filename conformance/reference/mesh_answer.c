@@ -110,8 +110,8 @@ static void release(struct mesh_run *run)
         }
 }
 
-// Forward and backward of one rank, use by use.
-static int run_rank(struct mesh_run *run, const struct safetensors *file, int micro, int rank)
+// Forward and backward of one rank, use by use; one that the micro-step leaves out has a gradient of zero.
+static int run_rank(struct mesh_run *run, const struct safetensors *file, int step, int micro, int rank)
 {
     const struct check_case *c = run->c;
     bool has[CASE_PARAM_MAX] = {0};  // a gradient of this step
@@ -126,20 +126,23 @@ static int run_rank(struct mesh_run *run, const struct safetensors *file, int mi
         if (!case_is_used(c, use))
             continue;
         case_gradient_name(name, micro, rank, c->params[use].name);
-        TRY(read_tensor(file, "", name, part->count, run->gradient));
+        if (case_is_used_in(c, use, step, micro))
+            TRY(read_tensor(file, "", name, part->count, run->gradient));
+        else
+            memset(run->gradient, 0, part->count * sizeof *run->gradient);
         mesh_add_gradient(run->ranks, rank, use, micro == 0 && !has[owner], scale, run->gradient);
         has[owner] = true;
     }
     return ERR_NONE;
 }
 
-static int run_micro_steps(struct mesh_run *run, const struct safetensors *file)
+static int run_micro_steps(struct mesh_run *run, const struct safetensors *file, int step)
 {
     for (int micro = 0; micro < run->c->accumulation; micro++) {
         if (run->c->stage == 3)
             mesh_gather(run->ranks);
         for (int rank = 0; rank < run->c->world; rank++)
-            TRY(run_rank(run, file, micro, rank));
+            TRY(run_rank(run, file, step, micro, rank));
         if (run->c->stage == 3)
             release(run);
     }
@@ -172,7 +175,7 @@ static int run_step(struct mesh_run *run, int step)
 {
     struct safetensors file;
     TRY(open_file(run->folder, "grads-%d.safetensors", step, &file));
-    int rc = run_micro_steps(run, &file);
+    int rc = run_micro_steps(run, &file, step);
     safetensors_close(&file);
     TRY(rc);
     TRY(mesh_step(run->ranks));

@@ -95,9 +95,10 @@ static int read_initial(struct scripted *scripted, const struct safetensors *fil
     return ERR_NONE;
 }
 
-static int read_step(struct scripted *scripted, const struct safetensors *file, struct scripted_step *step)
+static int read_step(struct scripted *scripted, const struct safetensors *file, int number)
 {
     const struct check_case *c = scripted->setting.c;
+    struct scripted_step *step = &scripted->steps[number];
     step->data = malloc(file->data_bytes + 1);
     step->tensors = calloc(scripted_position(c, c->world, 0), sizeof *step->tensors);
     if (!step->data || !step->tensors)
@@ -108,7 +109,7 @@ static int read_step(struct scripted *scripted, const struct safetensors *file, 
             for (int i = 0; i < c->param_count; i++) {
                 char name[CASE_TENSOR_BYTES];
                 const struct safetensors_tensor *tensor;
-                if (!c->params[i].used || c->params[case_owner(c, i)].frozen)
+                if (!case_is_used_in(c, i, number, micro))
                     continue;
                 case_gradient_name(name, micro, rank, c->params[i].name);
                 TRY(find_tensor(file, name, c->params[i].count, c->precision, &tensor));
@@ -126,7 +127,7 @@ static int read_file(struct scripted *scripted, int step)
         snprintf(name, sizeof name, "grads-%d.safetensors", step);
     TRY(file_join(scripted->setting.folder, name, path));
     TRY(safetensors_open(path, &file));
-    int rc = step > 0 ? read_step(scripted, &file, &scripted->steps[step]) : read_initial(scripted, &file);
+    int rc = step > 0 ? read_step(scripted, &file, step) : read_initial(scripted, &file);
     safetensors_close(&file);
     return rc;
 }

@@ -57,7 +57,7 @@ static void put_facts(const struct page *page)
     fputs(facts->part ? " " : "", out);
     text_markup(out, facts->command);
     fprintf(out, "</code></dd>\n");
-    put_fact(out, "Suite", "zerogauge " ZG_VERSION);
+    fprintf(out, "<dt>Suite</dt><dd>zerogauge " ZG_VERSION ", suite version %d</dd>\n", facts->suite_version);
     for (const char *const *rule = facts->rules; rule && *rule; rule++)
         put_fact(out, "Rule", *rule);
     for (int i = 0; i < facts->observations.count; i++)

@@ -33,6 +33,8 @@ Test(report_html, every_requirement_has_a_row_with_its_verdict_in_words)
         cr_assert_eq(xml_number(&xml, expression), reported->verdicts[i].verdict >= VERDICT_FAIL, "row %d", i);
     }
     cr_assert_str_eq(xml_get(&xml, "string(/html/head/title)"), "Example Trainer: FAILS");
+    cr_assert_str_eq(xml_get(&xml, "string(//dt[. = 'Suite']/following-sibling::dd[1])"),
+                     "zerogauge " ZG_VERSION ", suite version 1");
     cr_assert_eq(strncmp(xml_get(&xml, "string(//p[@class = 'verdict bad'])"), "FAILS \xe2\x80\x93 ", 10), 0);
     xml_close(&xml);
     reported_close(reported);

@@ -88,6 +88,8 @@ static json_t *run_json(const struct run_facts *facts)
     snprintf(seed, sizeof seed, "%" PRIu64, facts->seed);
     json_t *suite = info_collect();
     json_object_del(suite, "record");
+    // Of the cases that were run, which may be of an earlier version than the program's newest.
+    json_object_set_new(json_object_get(suite, "build"), "edition", json_integer(facts->suite_version));
     return json_pack("{s:s,s:i,s:o,s:o,s:o,s:o,s:o,s:s,s:I,s:I,s:I,s:f,s:o,s:o,s:o}", "record", "run", "schema",
                      REPORT_SCHEMA, "implementation", text_json(facts->implementation), "version",
                      text_json(facts->version), "level", text_json(facts->level), "part",

@@ -109,6 +109,7 @@ Test(report_json, the_run_is_reported_with_its_facts)
     cr_assert_str_eq(json_string_value(json_array_get(json_object_get(run, "rules"), 1)), "cpu, fp32: torch-fused");
     const json_t *build = json_object_get(json_object_get(run, "suite"), "build");
     cr_assert_str_eq(string_of(build, "version"), ZG_VERSION);
+    cr_assert_eq(number_of(build, "edition"), 1, "the version of the cases that were run");
     cr_assert_not_null(json_object_get(json_object_get(run, "suite"), "machine"));
     close_records(&records);
     reported_close(reported);

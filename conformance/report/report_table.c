@@ -48,6 +48,8 @@ static void print_head(const struct table *t)
     text_terminal(t->out, facts->implementation, 4);
     fputs(facts->version[0] ? " " : "", t->out);
     text_terminal(t->out, facts->version, 4);
+    if (facts->suite_version != ZG_SUITE_VERSION)
+        fprintf(t->out, ", suite version %d", facts->suite_version);
     fprintf(t->out, ", level ");
     text_terminal(t->out, facts->level, 4);
     fprintf(t->out, ", seed %" PRIu64 ": %zu case%s in %zu launch%s, %.1f s\n", facts->seed, facts->case_count,

@@ -99,7 +99,8 @@ static inline struct reported *reported_open(bool hostile)
                                          .seconds = 12.25,
                                          .case_count = 7,
                                          .launch_count = 3,
-                                         .requirement_count = REPORTED_COUNT};
+                                         .requirement_count = REPORTED_COUNT,
+                                         .suite_version = 1};
     const struct check_case *one = reported_case(reported, "ari-one", DTYPE_FP32);
     const struct check_case *again = reported_case(reported, "ari-one~2", DTYPE_FP32);
     const struct check_case *copy = reported_case(reported, "cop-one.resume", DTYPE_BF16);

@@ -36,6 +36,8 @@ Test(check_cover, the_first_version_has_no_case_of_the_second)
     cr_assert_null(strstr(output, "pair-"));
     cr_assert_null(strstr(output, "mp-largest"));
     cr_assert_not_null(strstr(output, "adam-basic.w2.s1.fp32"));
+    cr_assert_eq(check("--suite-version 1 --case 'adam-eps.w2.s1.*'"), 0, "%s", output);
+    cr_assert_not_null(strstr(output, ", suite version 1, level quick, seed 0: 4 cases "), "%s", output);
     cr_assert_eq(check("--list --suite-version 3"), 2);
     cr_assert_not_null(strstr(output, "--suite-version 3: expected 1 to 2"), "%s", output);
 }

@@ -205,6 +205,8 @@ Test(check, the_command_is_not_told_what_is_right)
 
 Test(check, cases_and_requirements_may_be_given_several_times)
 {
+    cr_assert_eq(check("--help"), 0);
+    has("'adam-*', '*.w2.s3.*'");
     cr_assert_eq(check("--list --case 'adam-eps.w2.s1.*' --case 'clip-off.w2.s2.fp32'"), 0, "%s", output);
     has("adam-eps.w2.s1.bf16");
     has("clip-off.w2.s2.fp32");

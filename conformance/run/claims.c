@@ -27,6 +27,7 @@ static const char *const features[] = {
     [FEATURE_TIED] = "tied",
     [FEATURE_FROZEN] = "frozen",
     [FEATURE_UNUSED] = "unused",
+    [FEATURE_VARYING_USE] = "varying_use",
     [FEATURE_EMPTY] = "empty",
     [FEATURE_SCALAR] = "scalar",
     [FEATURE_RESUME] = "resume",
@@ -228,6 +229,7 @@ static uint32_t features_of(const struct check_case *c)
         has[FEATURE_TIED] |= param->tied_to >= 0;
         has[FEATURE_FROZEN] |= param->frozen;
         has[FEATURE_UNUSED] |= !param->used;
+        has[FEATURE_VARYING_USE] |= case_use_varies(c, i);
         has[FEATURE_EMPTY] |= param->count == 0;
         has[FEATURE_SCALAR] |= param->shape_rank == 0;
     }

@@ -122,6 +122,9 @@ static void ask(enum claims_feature feature)
     case FEATURE_UNUSED:
         c.params[0].used = false;
         break;
+    case FEATURE_VARYING_USE:
+        c.params[0].unused_in[c.steps - 1] = 1;
+        break;
     case FEATURE_EMPTY:
         c.params[0].shape[0] = c.params[0].count = 0;
         break;

@@ -146,6 +146,7 @@ static struct run_facts facts_of(const struct check_options *a, const struct che
                           : "",
         .level = setting->part.choice.level == LEVEL_FULL ? "full" : "quick",
         .seed = setting->seed,
+        .suite_version = suite_version(&setting->part.choice),
         .seconds = run->seconds,
         .case_count = run->case_count,
         .launch_count = run->launch_count,

@@ -9,7 +9,7 @@ static const char *const aspect_names[ASPECT_COUNT] = {
     [ASPECT_SAME] = "same",     [ASPECT_REPEAT] = "repeat",     [ASPECT_RULE] = "rule",
     [ASPECT_MEMORY] = "memory", [ASPECT_PADDING] = "padding",   [ASPECT_TRAFFIC] = "traffic",
     [ASPECT_CALLS] = "calls",   [ASPECT_REFUSAL] = "refusal",   [ASPECT_STAGES] = "stages",
-    [ASPECT_WORLDS] = "worlds", [ASPECT_LAYOUTS] = "layouts",
+    [ASPECT_WORLDS] = "worlds", [ASPECT_LAYOUTS] = "layouts",   [ASPECT_MOMENTS] = "moments",
 };
 
 const char *aspect_name(enum aspect aspect)

@@ -30,8 +30,9 @@ static const struct {
                                  "added twice, and for a mean of means."},
     [HINT_ONE_USE] = {"one-use", "The gradient of a tied parameter lacks one of its uses. Check that the second use is "
                                  "added to the first, and that the reduction waits for all of them."},
-    [HINT_LEFT_OVER] = {"left-over", "The gradient still contains that of an earlier step. Check where gradients, "
-                                     "buckets and counters are zeroed, also after a skipped step."},
+    [HINT_LEFT_OVER] = {"left-over", "The gradient still contains that of an earlier step, or a step is skipped "
+                                     "because the one before was. Check where gradients, buckets, flags and counters "
+                                     "are reset, also after a skipped step."},
     [HINT_STALE_GRADIENT] = {"stale-gradient",
                              "The update used the gradient of an earlier step. Check that it waits for its own"
                              " step's reduction and copies."},
@@ -84,8 +85,8 @@ static const struct {
                                      "are gathered, and which operations forward waits for."},
     [HINT_FOREIGN_COPY] = {"foreign-copy",
                            "Forward used values that were never parameters. Check for layers that are used "
-                           "without being gathered, or before they are, and for buffers that are reused or "
-                           "written while they hold parameters."},
+                           "without being gathered, or before they are, for buffers that are reused or "
+                           "written while they hold parameters, and for copies that do not wait for the update."},
     [HINT_RESUME] = {"resume", "The state is right up to the checkpoint and wrong after it. Check the contents "
                                "of the checkpoint, and everything that is initialised after loading it."},
     [HINT_SETTING] = {"setting",

@@ -55,8 +55,19 @@ static bool resumes(const struct finding *finding)
     return finding->c && finding->c->phase == PHASE_RESUME;
 }
 
-// Of two FAIL findings, the stronger hint tells more; then that of a case that does not resume, as what fails there is
-// no matter of checkpoints; and where hints say where, more wrong elements do.
+// True if one bug may have the other as its consequence: memory that nothing has filled may hold inf, which skips a
+// step; a gradient that is not searched in time may have no norm yet; and the end that a loop leaves out keeps its
+// state.
+static bool may_cause(enum hint cause, enum hint effect)
+{
+    return (cause == HINT_UNSET && effect == HINT_OVERFLOW) ||
+           ((cause == HINT_UNSET || cause == HINT_OVERFLOW) && effect == HINT_CLIP) ||
+           (cause == HINT_TAIL && effect == HINT_NOT_UPDATED);
+}
+
+// Of two FAIL findings, the cause tells more than its consequence, and the stronger hint more than the other; but first
+// that of a case that does not resume, as what fails there is no matter of checkpoints. Where hints say where, more
+// wrong elements do.
 static bool tells_more(const struct finding *finding, const struct finding *than)
 {
     int strength = hint_strength(finding->hint), other = hint_strength(than->hint);
@@ -65,6 +76,8 @@ static bool tells_more(const struct finding *finding, const struct finding *than
     if (resumes(finding) != resumes(than) && strength > 0 && other > 0 &&
         (strength == other || finding->hint == HINT_RESUME || than->hint == HINT_RESUME))
         return resumes(than);
+    if (may_cause(finding->hint, than->hint) || may_cause(than->hint, finding->hint))
+        return may_cause(finding->hint, than->hint);
     if (strength != other)
         return strength > other;
     return strength == 2 && finding->hint != than->hint &&

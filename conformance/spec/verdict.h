@@ -171,6 +171,7 @@ struct run_facts {
     double seconds;
     size_t case_count, launch_count;
     int requirement_count;
+    int suite_version;  // whose cases were run
     bool command_failed;
     bool strict;                            // less than CONFORMS is a failure
     char command_text[FINDING_TEXT_BYTES];  // why

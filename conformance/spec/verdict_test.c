@@ -178,6 +178,11 @@ Test(verdict, of_the_worst_findings_the_one_whose_hint_tells_most_is_shown)
     cr_expect_eq(shown(&all, HINT_BUCKET, 1, HINT_TAIL, 2), &all.list[1], "more elements tell more of places");
     cr_expect_eq(shown(&all, HINT_BUCKET, 2, HINT_TAIL, 2), &all.list[0], "the first of two that tell as much");
     cr_expect_eq(shown(&all, HINT_CLIP, 1, HINT_LR, 2), &all.list[0]);
+    cr_expect_eq(shown(&all, HINT_CLIP, 9, HINT_OVERFLOW, 1), &all.list[1], "a decision is no matter of its norm");
+    cr_expect_eq(shown(&all, HINT_OVERFLOW, 9, HINT_UNSET, 1), &all.list[1], "what is unset may be inf");
+    cr_expect_eq(shown(&all, HINT_UNSET, 1, HINT_CLIP, 9), &all.list[0]);
+    cr_expect_eq(shown(&all, HINT_TAIL, 1, HINT_NOT_UPDATED, 9), &all.list[0], "where is why");
+    cr_expect_eq(shown(&all, HINT_NOT_UPDATED, 9, HINT_TAIL, 1), &all.list[1]);
     all.list[0].verdict = VERDICT_BROKEN;
     cr_expect_eq(verdict_of(&all, requirement_find("R-OPT-04")).worst, &all.list[0], "what is broken is worse");
     shown(&all, HINT_RESUME, 1, HINT_LR, 1);

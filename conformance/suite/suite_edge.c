@@ -107,9 +107,32 @@ static void make_hints(struct check_case *c, struct suite_item *item)
     c->reduce_scatter = strcmp(item->variant, "contiguous") == 0 || strcmp(item->variant, "copies") == 0;
 }
 
+// Parameters that some steps use and others do not: one that begins late, one that rests for two steps, one that ends
+// early. Variants "micro": and such as one micro-step uses and the other does not; "clip"; "cpu".
+static void make_varying(struct check_case *c, struct suite_item *item)
+{
+    suite_model(c);
+    c->steps = 5;
+    c->params[5].unused_in[0] = c->params[1].unused_in[1] = c->params[1].unused_in[2] = 1;
+    c->params[3].unused_in[3] = c->params[3].unused_in[4] = 1;
+    if (strcmp(item->variant, "cpu") == 0)
+        c->offload_optimizer = TIER_HOST;
+    if (strcmp(item->variant, "clip") == 0)
+        c->gradient_clipping = 0.0713;
+    item->own_data = c->gradient_clipping > 0 || strcmp(item->variant, "micro") == 0;
+    if (strcmp(item->variant, "micro") != 0)
+        return;
+    c->accumulation = 2;
+    c->params[1].unused_in[1] = c->params[1].unused_in[2] = 3;
+    c->params[2].unused_in[1] = 1;
+    c->params[4].unused_in[2] = 2;
+}
+
 const struct suite_row suite_edge[] = {
     {"clip-rough", "Coefficients that are no powers of two.", make_rough, "2:0123:f:c0,c1,c3 3:3:b:c2 1:0:f:c2",
      "3,4:0123:fb:c0,c1,c2,c3"},
+    {"part-varying", "Parameters that some steps use and others do not.", make_varying,
+     "2:0123:f:none,micro,clip 2:123:f:cpu 3:13:b", "1,4:0123:f:none,micro,clip 3:123:b:micro,cpu"},
     {"mp-largest", "The largest finite number of fp16.", make_largest, "2:0123:h", "1,3,4:0123:h"},
     {"mp-subnormal", "Gradients that are subnormal numbers.", make_subnormal, "2:0123:h 2:13:b 2:0:f", "3,4:0123:hbf"},
     {"mp-range", "Gradients that bf16 holds and fp16 does not.", make_range, "2:0123:b", "1,3,4:0123:b"},

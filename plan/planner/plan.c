@@ -39,8 +39,15 @@ static int run_steps(struct plan_dry *run, uint64_t steps, struct plan *out)
         TRY(train_step(rank, step, &outcome));
     }
     note_ledger(&rank->ledger, out->step_bytes, out->step_count, out->step_sent_bytes, out->step_group_bytes);
-    note_ledger(&rank->ledger, out->run_bytes, out->run_count, out->run_sent_bytes, out->run_group_bytes);
     out->steps = steps;
+    return ERR_NONE;
+}
+
+// A run ends with the update that the next step's forward would issue.
+static int end_run(struct plan_dry *run, struct plan *out)
+{
+    TRY(stage_end_update(&run->rank.stage));
+    note_ledger(&run->rank.ledger, out->run_bytes, out->run_count, out->run_sent_bytes, out->run_group_bytes);
     return ERR_NONE;
 }
 
@@ -151,11 +158,13 @@ static int run_rank(struct plan_dry *run, struct plan *out)
     uint64_t steps = setting->steps;
     TRY(comm_dry_open(setting->rank, setting->world, &run->rank.comm));
     TRY(train_rank_open(&run->rank));
-    if (setting->machine) {
+    if (setting->machine && !setting->seconds) {
         TRY(plan_lanes_of(setting->machine, setting->world, setting->config->precision, &run->lanes));
         note_kernels(run, &run->lanes);
         executor_dry_time(run->rank.executor, plan_lanes_seconds, &run->lanes);
     }
+    if (setting->seconds)
+        executor_dry_time(run->rank.executor, setting->seconds, setting->seconds_context);
     // The first step records the access trace; an update that runs beside the next step shows one step later.
     if (steps == 0)
         steps = stage_updates_beside(&run->rank.stage) ? 3 : 2;
@@ -165,7 +174,9 @@ static int run_rank(struct plan_dry *run, struct plan *out)
     TRY(plan_note_time(run, out));
     plan_note_bubble(run, out);
     note_stragglers(setting, out);
-    return setting->keeps_events ? plan_keep_events(run, out) : ERR_NONE;
+    if (setting->keeps_events)
+        TRY(plan_keep_events(run, out));
+    return end_run(run, out);
 }
 
 int plan_run(const struct plan_setting *setting, struct plan *out)

@@ -25,6 +25,8 @@ struct plan_setting {
     int world, rank;
     double checkpointed_share;  // of the blocks on a GPU; 0: all with activation checkpointing, else none
     size_t logit_bytes;         // held on a GPU for each logit; 0: fp32 and its gradient
+    executor_seconds *seconds;  // of operations, in place of the machine's rates; null: the machine's
+    const void *seconds_context;
     uint64_t steps;  // to run from the first; 0: until the steady state, with a delayed update in effect from the first
     bool keeps_events;
 };

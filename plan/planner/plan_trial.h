@@ -38,7 +38,10 @@ static inline int observe(void *context, const struct train_moment *moment)
     struct formula formula;
     formula_of(moment->stage, comm_rank(moment->stage->setting.comm), 0, 0, &formula);
     l->rescanned[rank] = moment->stage->optimizer.rescanned;
-    memcpy(l->rescanned_bytes[rank], formula.rescanned.bytes, sizeof formula.rescanned.bytes);
+    // Where the norm reads gradients, it takes the buffers of states that were read ahead.
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        for (int i = 0; i < OPERATION_COUNT; i++)
+            l->rescanned_bytes[rank][lane][i] = formula.rescanned.bytes[lane][i] + formula.reread.bytes[lane][i];
     for (int purpose = 0; purpose < PURPOSE_COUNT; purpose++)
         l->sent_bytes[rank][purpose] = ledger->sent_bytes[purpose];
     for (int group = 0; group < GROUP_COUNT; group++)

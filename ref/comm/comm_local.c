@@ -9,52 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Returns the number of elements that other ranks read from this one, as one block or as one shard for each rank.
-static size_t published_count(const struct comm *comm, const struct comm_call *call)
-{
-    switch (call->operation) {
-    case COMM_ALL_GATHER:
-        return call->counts[comm->rank];
-    case COMM_BROADCAST:
-        return comm->rank == call->root ? call->count : 0;
-    default:
-        return call->count;
-    }
-}
-
-static void publish_shards(struct slot *slot, const struct comm_call *call, int world)
-{
-    size_t element_bytes = dtype_bytes(call->send_dtype), used = 0;
-    for (int rank = 0; rank < world; rank++) {
-        size_t count = call->counts[rank];
-        slot->counts[rank] = count;
-        slot->offsets[rank] = slot->direct ? call->offsets[rank] : used;
-        if (call->operation == COMM_ALL_TO_ALL)
-            slot->recv_counts[rank] = call->recv_counts[rank];
-        if (!slot->direct && count > 0)
-            memcpy(slot->small + used * element_bytes, (const char *)call->send + call->offsets[rank] * element_bytes,
-                   count * element_bytes);
-        used += count;
-    }
-}
-
-static void publish(struct comm *comm, struct slot *slot, const struct comm_call *call)
-{
-    size_t bytes = published_count(comm, call) * dtype_bytes(call->send_dtype);
-    slot->signature = call->signature;
-    slot->direct = bytes > SMALL_BYTES || accelerator_of(call->send);
-    slot->send = slot->direct ? call->send : slot->small;
-    slot->recv = call->recv;
-    if (has_shards_in_send(call))
-        publish_shards(slot, call, comm->world);
-    else if (!slot->direct && bytes > 0)
-        memcpy(slot->small, call->send, bytes);
-}
-
+// A rank that leaves because the world has failed may be the first to tell this part of it.
 static void fail_for_leaver(struct group *group, int leaver, int rank, enum comm_operation operation)
 {
-    meet_fail(&group->meet, ERR_PEER, "rank %d left while rank %d was in %s", leaver, rank,
-              comm_operation_name(operation));
+    int code = meet_check(&group->root->meet);
+    if (code != ERR_NONE)
+        meet_fail(&group->meet, code, "%s", err_message());
+    else
+        meet_fail(&group->meet, ERR_PEER, "rank %d left while rank %d was in %s", leaver, rank,
+                  comm_operation_name(operation));
 }
 
 static void overdue(void *context)
@@ -64,7 +27,7 @@ static void overdue(void *context)
 
 static int wait_for_all(struct comm_local *local)
 {
-    int rc = meet_wait(&local->group->meet, &local->spins, overdue, local);
+    int rc = meet_wait(&local->group->meet, local->comm.rank, overdue, local);
     comm_local_came(local);
     return rc;
 }
@@ -138,10 +101,10 @@ static int meet_and_move(struct comm_local *local, const struct comm_call *call)
         comm_local_move(local, call);
         return ERR_NONE;
     }
-    TRY(meet_reach_begin(&group->meet));
+    TRY(meet_reach_begin(&group->meet, local->comm.rank));
     comm_local_move(local, call);
     int code = accelerator_wait();
-    meet_reach_end(&group->meet);
+    meet_reach_end(&group->meet, local->comm.rank);
     if (code != ERR_NONE)
         return code;
     return wait_for_all(local);
@@ -155,7 +118,11 @@ static int local_run(struct comm *comm, const struct comm_call *call)
     TRY(meet_check(&group->meet));
     // The other ranks may read the buffers only after this thread's work on an accelerator is complete.
     TRY(accelerator_wait());
-    publish(comm, slot_of(group, comm->rank, call->signature.sequence), call);
+    struct slot *slot = slot_of(group, comm->rank, call->signature.sequence);
+    meet_fetch_line(&group->meet.marks[comm->rank].came);
+    meet_fetch_line(slot);
+    meet_fetch_line(slot->small);
+    comm_local_publish((struct comm_local *)comm, call);
     int rc = meet_and_move(local, call);
     if (rc != ERR_NONE)
         meet_drain(&group->meet);
@@ -206,16 +173,21 @@ static void local_close(struct comm *comm)
         group_free(group);
 }
 
+static size_t rounded_to_lines(size_t bytes)
+{
+    return (bytes + MEET_LINE_BYTES - 1) / MEET_LINE_BYTES * MEET_LINE_BYTES;
+}
+
 static void *zeroed_lines(size_t bytes)
 {
-    size_t rounded = (bytes + MEET_LINE_BYTES - 1) / MEET_LINE_BYTES * MEET_LINE_BYTES;
-    void *memory = aligned_alloc(MEET_LINE_BYTES, rounded);
-    return memory ? memset(memory, 0, rounded) : NULL;
+    void *memory = aligned_alloc(MEET_LINE_BYTES, rounded_to_lines(bytes));
+    return memory ? memset(memory, 0, rounded_to_lines(bytes)) : NULL;
 }
 
 static struct group *group_open(int world)
 {
-    size_t ranks = (size_t)world, slots = 2 * ranks, numbers = 3 * ranks;
+    size_t ranks = (size_t)world, slots = 2 * ranks;
+    size_t numbers = rounded_to_lines(3 * ranks * sizeof(size_t)) / sizeof(size_t);  // of a slot
     struct group *group = zeroed_lines(sizeof *group);
     if (!group || meet_open(&group->meet, world) != ERR_NONE) {
         free(group);
@@ -226,7 +198,7 @@ static struct group *group_open(int world)
     pthread_mutex_init(&group->tree_lock, NULL);
     atomic_store(&group->open_count, world);
     group->slots = zeroed_lines(slots * sizeof *group->slots);
-    group->numbers = calloc(slots * numbers, sizeof *group->numbers);
+    group->numbers = zeroed_lines(slots * numbers * sizeof *group->numbers);
     group->ranks = calloc(ranks, sizeof *group->ranks);
     group->positions = zeroed_lines(ranks * sizeof *group->positions);
     group->handles = zeroed_lines(ranks * sizeof *group->handles);

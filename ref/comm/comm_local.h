@@ -12,7 +12,10 @@
 #include "ref/comm/comm_meet.h"
 
 enum {
-    SMALL_BYTES = 8192,  // largest message that is copied into the slot
+    // The largest message that is copied into the slot; and where each rank has a processor, so that a second barrier
+    // takes less time than a second copy.
+    SMALL_BYTES = 8192,
+    SMALLER_BYTES = 1024,
     PIECE_BYTES = 4096,  // of a reduction's result
 };
 
@@ -50,7 +53,6 @@ struct channel {
 struct comm_local {
     struct comm comm;
     struct group *group;
-    int spins;  // of meet_wait
     _Alignas(MEET_LINE_BYTES) char piece[PIECE_BYTES];
 };
 
@@ -97,6 +99,9 @@ void comm_local_used(struct comm_local *local);
 // root if it waits in a circle. came: the wait is over.
 void comm_local_overdue(struct comm_local *local, struct channel *channel, uint32_t wanted, int peer);
 void comm_local_came(struct comm_local *local);
+
+// Writes this rank's slot of the call: its signature, and the data, or where they are.
+void comm_local_publish(struct comm_local *local, const struct comm_call *call);
 
 // Moves the data of a call whose slots are published and agree. Accesses the buffers of other ranks.
 void comm_local_move(struct comm_local *local, const struct comm_call *call);

@@ -1,13 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves data between ranks that are threads of one process: each rank reads from the other ranks' buffers. The
-// accelerator copies and folds buffers in its memory; the accelerator_wait that follows returns its errors.
+// Moves data between ranks that are threads of one process: each rank publishes what it has, and reads from the other
+// ranks' buffers. The accelerator copies and folds buffers in its memory; the accelerator_wait that follows returns its
+// errors.
 #include "ref/arithmetic/accelerator.h"
 #include "ref/comm/comm_copy.h"
 #include "ref/comm/comm_local.h"
 
+#include <string.h>
+
 // If the buffers of all ranks have at least this size together, they exceed a last-level cache that about eight cores
 // share, and streaming stores write the results.
 enum { LARGE_BYTES = 32 * 1024 * 1024 };
+
+// Returns the number of elements that other ranks read from this one, as one block or as one shard for each rank.
+static size_t published_count(const struct comm *comm, const struct comm_call *call)
+{
+    switch (call->operation) {
+    case COMM_ALL_GATHER:
+        return call->counts[comm->rank];
+    case COMM_BROADCAST:
+        return comm->rank == call->root ? call->count : 0;
+    default:
+        return call->count;
+    }
+}
+
+static void publish_shards(struct slot *slot, const struct comm_call *call, int world)
+{
+    size_t element_bytes = dtype_bytes(call->send_dtype), used = 0;
+    for (int rank = 0; rank < world; rank++) {
+        size_t count = call->counts[rank];
+        slot->counts[rank] = count;
+        slot->offsets[rank] = slot->direct ? call->offsets[rank] : used;
+        if (call->operation == COMM_ALL_TO_ALL)
+            slot->recv_counts[rank] = call->recv_counts[rank];
+        if (!slot->direct && count > 0)
+            memcpy(slot->small + used * element_bytes, (const char *)call->send + call->offsets[rank] * element_bytes,
+                   count * element_bytes);
+        used += count;
+    }
+}
+
+void comm_local_publish(struct comm_local *local, const struct comm_call *call)
+{
+    const struct comm *comm = &local->comm;
+    struct slot *slot = slot_of(local->group, comm->rank, call->signature.sequence);
+    size_t bytes = published_count(comm, call) * dtype_bytes(call->send_dtype);
+    bool crowded = local->group->meet.crowded;
+    slot->signature = call->signature;
+    slot->direct = bytes > (crowded ? SMALL_BYTES : SMALLER_BYTES) || accelerator_of(call->send);
+    slot->send = slot->direct ? call->send : slot->small;
+    slot->recv = call->recv;
+    if (has_shards_in_send(call))
+        publish_shards(slot, call, comm->world);
+    else if (!slot->direct && bytes > 0)
+        memcpy(slot->small, call->send, bytes);
+}
 
 static void copy(void *to, const void *from, size_t bytes, bool large)
 {
@@ -109,7 +157,7 @@ static void sum_large(const float *const in[], int world, size_t count, char *co
 }
 
 // Reduces count elements and writes them to all of out[], piece by piece, so that a piece stays in the first-level
-// cache from its reduction to its last copy.
+// cache from its reduction to its last copy. Streaming stores need the piece in a place of its own.
 static void reduce(struct comm_local *local, const struct comm_call *call, const char *const sources[], size_t count,
                    char *const out[], int out_count, bool large)
 {
@@ -134,9 +182,10 @@ static void reduce(struct comm_local *local, const struct comm_call *call, const
         const void *in[world];
         for (int peer = 0; peer < world; peer++)
             in[peer] = sources[peer] + from * send_bytes;
-        comm_fold(call, in, world, local->piece, length);
-        for (int k = 0; k < out_count; k++)
-            copy(out[k] + from * recv_bytes, local->piece, length * recv_bytes, large);
+        char *piece = large ? local->piece : out[0] + from * recv_bytes;
+        comm_fold(call, in, world, piece, length);
+        for (int k = large ? 0 : 1; k < out_count; k++)
+            copy(out[k] + from * recv_bytes, piece, length * recv_bytes, large);
     }
 }
 

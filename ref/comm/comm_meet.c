@@ -12,14 +12,21 @@
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-// Limits of the spins before a thread sleeps. SPINS_MAX takes at most about 25 microseconds, the cost of a sleep and a
-// wake. After a long sleep the thread halves its limit; after a short one, which more spins would have avoided, it
-// takes SPINS_MAX; and where other ranks need the processor on which it spins, SPINS_MIN.
-enum { SPINS_MIN = 64, SPINS_MAX = 1024, SHORT_SLEEP_NS = 50000 };
+// A waiting thread watches before it sleeps, and pays from its patience: 1 for a pause of some 25 ns, YIELD_COST for
+// letting other threads run. PATIENCE_MAX takes at most about 100 microseconds of its processor, what a sleep and a
+// wake cost in a virtual machine. After a long wait the thread halves its patience; after a short one, whose sleep
+// watching would have avoided, it takes the maximum.
+enum { PATIENCE_MIN = 128, PATIENCE_MAX = 4096, YIELD_COST = 16, SHORT_WAIT_NS = 100000 };
+
+// With a processor for each rank a thread looks this often before it spends any patience; without, it lets others run
+// as often as this although the awaited ranks have run elsewhere.
+enum { LOOKS = 32 };
 
 static void spin_pause(void)
 {
@@ -33,16 +40,23 @@ static void spin_pause(void)
 int meet_open(struct meet *meet, int world)
 {
     assert(world > 0);
-    if (pthread_mutex_init(&meet->lock, NULL) != 0)
-        return err_set(ERR_MEMORY, "cannot create a mutex for %d ranks", world);
-    meet->world = (uint32_t)world;
-    // With fewer processors than ranks, a spinning thread keeps the awaited one from running.
-    meet->spins_max = world <= resources_processor_count() ? SPINS_MAX : 0;
+    size_t bytes = (size_t)world * sizeof *meet->marks;
+    meet->marks = aligned_alloc(MEET_LINE_BYTES, bytes);
+    if (!meet->marks || pthread_mutex_init(&meet->lock, NULL) != 0) {
+        free(meet->marks);
+        return err_set(ERR_MEMORY, "no memory or no mutex for %d ranks", world);
+    }
+    memset(meet->marks, 0, bytes);
+    for (int rank = 0; rank < world; rank++)
+        atomic_store(&meet->marks[rank].processor, -1);
+    meet->world = world;
+    meet->crowded = world > resources_processor_count();
     return ERR_NONE;
 }
 
 void meet_close(struct meet *meet)
 {
+    free(meet->marks);
     pthread_mutex_destroy(&meet->lock);
 }
 
@@ -55,55 +69,87 @@ int meet_check(struct meet *meet)
 
 static void wake_all(struct meet *meet)
 {
-    syscall(SYS_futex, &meet->phase, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+    atomic_store_explicit(&meet->rung_ns, clock_now_ns(), memory_order_relaxed);
+    atomic_fetch_add(&meet->bell, 1);
+    syscall(SYS_futex, &meet->bell, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-// A failure also changes the phase, so that a thread about to sleep does not.
-static void sleep_in_phase(struct meet *meet, uint32_t phase, void (*overdue)(void *context), void *context)
+// Returns whether all ranks have come. *first: those below have come.
+static bool all_came(const struct meet *meet, uint64_t barrier, int *first)
+{
+    while (*first < meet->world && atomic_load(&meet->marks[*first].came) >= barrier)
+        ++*first;
+    return *first == meet->world;
+}
+
+// The thread that comes last sees that others sleep, or they see that it has come: both write first and then read.
+static void sleep_until(struct meet *meet, uint64_t barrier, int first, void (*overdue)(void *context), void *context)
 {
     static const struct timespec patience = {.tv_sec = 1};
     atomic_fetch_add(&meet->sleepers, 1);
-    while (atomic_load(&meet->phase) == phase && !atomic_load(&meet->failed))
-        if (syscall(SYS_futex, &meet->phase, FUTEX_WAIT_PRIVATE, phase, &patience, NULL, 0) != 0 && errno == ETIMEDOUT)
+    for (;;) {
+        uint32_t bell = atomic_load(&meet->bell);
+        if (atomic_load(&meet->failed) || all_came(meet, barrier, &first))
+            break;
+        if (syscall(SYS_futex, &meet->bell, FUTEX_WAIT_PRIVATE, bell, &patience, NULL, 0) != 0 && errno == ETIMEDOUT)
             overdue(context);
+    }
     atomic_fetch_sub(&meet->sleepers, 1);
 }
 
-// Returns whether the phase changed while the thread was spinning.
-static bool spin_in_phase(struct meet *meet, uint32_t phase, int spins)
+// Returns whether an awaited rank has last run on this thread's processor, where a pause keeps it from running.
+static bool is_in_the_way(const struct meet *meet, uint64_t barrier, int first)
 {
-    for (int i = 0; i < spins && i < meet->spins_max; i++) {
-        if (atomic_load_explicit(&meet->phase, memory_order_acquire) != phase)
+    int processor = sched_getcpu();
+    for (int rank = first; rank < meet->world; rank++)
+        if (atomic_load_explicit(&meet->marks[rank].processor, memory_order_relaxed) == processor &&
+            atomic_load(&meet->marks[rank].came) < barrier)
             return true;
-        spin_pause();
-    }
     return false;
 }
 
-// Returns the next spin limit, after a sleep of this length that began on this processor.
-static int next_spins(struct meet *meet, int spins, int processor, uint64_t slept_ns)
+// Returns whether all came before the patience was spent.
+static bool watch(struct meet *meet, uint64_t barrier, int *first, int patience)
 {
-    if (atomic_load_explicit(&meet->last_processor, memory_order_relaxed) == processor)
-        return SPINS_MIN;
-    if (slept_ns < SHORT_SLEEP_NS)
-        return SPINS_MAX;
-    return spins / 2 > SPINS_MIN ? spins / 2 : SPINS_MIN;
+    for (int looks = meet->crowded ? LOOKS : 0; looks < LOOKS; looks++)
+        if (all_came(meet, barrier, first))
+            return true;
+    for (int spent = 0, looks = 1; !all_came(meet, barrier, first); looks++) {
+        if (spent >= patience || atomic_load(&meet->failed))
+            return false;
+        if (is_in_the_way(meet, barrier, *first) || (meet->crowded && looks % LOOKS == 0)) {
+            sched_yield();
+            spent += YIELD_COST;
+        } else {
+            spin_pause();
+            spent++;
+        }
+    }
+    return true;
 }
 
-int meet_wait(struct meet *meet, int *spins, void (*overdue)(void *context), void *context)
+// The arrival of the last rank counts: waking up may take longer than that.
+static int next_patience(const struct meet *meet, int patience, uint64_t start_ns)
 {
-    uint32_t phase = atomic_load(&meet->phase);
-    if (atomic_fetch_add(&meet->arrived, 1) + 1 == meet->world) {
-        atomic_store_explicit(&meet->arrived, 0, memory_order_relaxed);
-        atomic_store_explicit(&meet->last_processor, sched_getcpu(), memory_order_relaxed);
-        atomic_fetch_add(&meet->phase, 1);
-        if (atomic_load(&meet->sleepers) > 0)
-            wake_all(meet);
-    } else if (!spin_in_phase(meet, phase, *spins)) {
-        int processor = sched_getcpu();
+    uint64_t rung_ns = atomic_load_explicit(&meet->rung_ns, memory_order_relaxed);
+    if (rung_ns < start_ns + SHORT_WAIT_NS)
+        return PATIENCE_MAX;
+    return patience / 2 > PATIENCE_MIN ? patience / 2 : PATIENCE_MIN;
+}
+
+int meet_wait(struct meet *meet, int rank, void (*overdue)(void *context), void *context)
+{
+    struct meet_mark *own = &meet->marks[rank];
+    uint64_t barrier = atomic_load_explicit(&own->came, memory_order_relaxed) + 1;
+    int first = 0;
+    atomic_store_explicit(&own->processor, sched_getcpu(), memory_order_relaxed);
+    atomic_store(&own->came, barrier);
+    if (atomic_load(&meet->sleepers) > 0 && all_came(meet, barrier, &first))
+        wake_all(meet);
+    else if (!watch(meet, barrier, &first, own->patience)) {
         uint64_t start_ns = clock_now_ns();
-        sleep_in_phase(meet, phase, overdue, context);
-        *spins = next_spins(meet, *spins, processor, clock_now_ns() - start_ns);
+        sleep_until(meet, barrier, first, overdue, context);
+        own->patience = next_patience(meet, own->patience, start_ns);
     }
     return meet_check(meet);
 }
@@ -119,7 +165,6 @@ void meet_fail(struct meet *meet, int code, const char *format, ...)
         va_end(arguments);
         meet->failed_code = code;
         atomic_store(&meet->failed, true);
-        atomic_fetch_add(&meet->phase, 1);
         wake_all(meet);
         for (struct meet *child = meet->children; child; child = child->next)
             meet_fail(child, meet->failed_code, "%s", meet->failed_message);
@@ -149,24 +194,23 @@ void meet_disown(struct meet *parent, struct meet *child)
 
 // Sequentially consistent, like meet_fail and meet_drain: a thread that begins after a drain has ended sees the
 // failure.
-int meet_reach_begin(struct meet *meet)
+int meet_reach_begin(struct meet *meet, int rank)
 {
-    atomic_fetch_add(&meet->reaching, 1);
+    atomic_store(&meet->marks[rank].reaching, true);
     int rc = meet_check(meet);
     if (rc != ERR_NONE)
-        meet_reach_end(meet);
+        meet_reach_end(meet, rank);
     return rc;
 }
 
-void meet_reach_end(struct meet *meet)
+void meet_reach_end(struct meet *meet, int rank)
 {
-    uint32_t before = atomic_fetch_sub(&meet->reaching, 1);
-    assert(before > 0);
-    (void)before;
+    atomic_store_explicit(&meet->marks[rank].reaching, false, memory_order_release);
 }
 
 void meet_drain(struct meet *meet)
 {
-    while (atomic_load(&meet->reaching) > 0)
-        sched_yield();
+    for (int rank = 0; rank < meet->world; rank++)
+        while (atomic_load(&meet->marks[rank].reaching))
+            sched_yield();
 }

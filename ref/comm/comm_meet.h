@@ -17,21 +17,29 @@ enum { MEET_LINE_BYTES = 64 };
 #endif
 enum { MEET_MESSAGE_BYTES = 1024 };
 
+// The values that a rank writes. Each has a cache line of its own: the others watch `came`, and nobody else writes it.
+struct meet_mark {
+    _Alignas(MEET_LINE_BYTES) _Atomic uint64_t came;  // barriers that the rank has come to
+    _Atomic int processor;                            // on which it came to the last one; -1: to none yet
+    _Alignas(MEET_LINE_BYTES) _Atomic bool reaching;  // it accesses other ranks' buffers
+    int patience;                                     // spent on watching before it sleeps; see comm_meet.c
+};
+
 struct meet {
-    uint32_t world;
-    int spins_max;         // 0: there are more threads than processors
-    pthread_mutex_t lock;  // protects the failure's code and message until failed is set, and the children
+    int world;
+    bool crowded;             // there are more threads than processors
+    struct meet_mark *marks;  // [world]
+    pthread_mutex_t lock;     // protects the failure's code and message until failed is set, and the children
     int failed_code;
     char failed_message[MEET_MESSAGE_BYTES];  // neither changes after failed is set
     _Atomic bool failed;
     struct meet *children, *next;  // meets that fail with this one, and the next child of its parent
-    _Alignas(MEET_LINE_BYTES) _Atomic uint32_t arrived;
-    _Atomic int last_processor;                        // of the thread that arrived last
-    _Alignas(MEET_LINE_BYTES) _Atomic uint32_t phase;  // barriers passed; also the futex of sleeping threads
     _Alignas(MEET_LINE_BYTES) _Atomic uint32_t sleepers;
-    _Alignas(MEET_LINE_BYTES) _Atomic uint32_t reaching;  // threads that access other ranks' buffers
+    _Alignas(MEET_LINE_BYTES) _Atomic uint32_t bell;  // the futex of sleeping threads; changes to wake them
+    _Atomic uint64_t rung_ns;                         // when it last did
 };
 
+// ERR_MEMORY: nothing is left open.
 int meet_open(struct meet *meet, int world);
 void meet_close(struct meet *meet);
 
@@ -39,10 +47,20 @@ void meet_close(struct meet *meet);
 void meet_adopt(struct meet *parent, struct meet *child);
 void meet_disown(struct meet *parent, struct meet *child);
 
-// Waits for all threads, or returns the code and message of a failure, at once if there already was one. *spins, which
-// begins as 0, carries the calling thread's spin limit from call to call. overdue is called about once a second while
-// the thread sleeps.
-int meet_wait(struct meet *meet, int *spins, void (*overdue)(void *context), void *context);
+// Begins to fetch a cache line that this thread writes soon and that others have read, so that several such lines come
+// at the same time.
+static inline void meet_fetch_line(const void *line)
+{
+#if defined(__x86_64__)
+    __asm__ volatile("prefetchw %0" : : "m"(*(const char *)line));
+#else
+    __builtin_prefetch(line, 1);
+#endif
+}
+
+// Waits for all ranks, or returns the code and message of a failure, at once if there already was one. overdue is
+// called about once a second while the thread sleeps.
+int meet_wait(struct meet *meet, int rank, void (*overdue)(void *context), void *context);
 
 // Returns the failure, if there is one.
 int meet_check(struct meet *meet);
@@ -51,8 +69,8 @@ int meet_check(struct meet *meet);
 void meet_fail(struct meet *meet, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 // A thread accesses other ranks' buffers only between these two. If begin returns a failure, do not call end.
-int meet_reach_begin(struct meet *meet);
-void meet_reach_end(struct meet *meet);
+int meet_reach_begin(struct meet *meet, int rank);
+void meet_reach_end(struct meet *meet, int rank);
 
 // After a failure, waits until no thread accesses other ranks' buffers; none will do so again.
 void meet_drain(struct meet *meet);

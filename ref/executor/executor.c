@@ -83,8 +83,12 @@ static int record(struct executor_lane *lane, const struct operation *operation,
         lane->intervals = intervals;
         lane->interval_capacity = capacity;
     }
-    lane->intervals[lane->interval_count++] =
-        (struct executor_interval){operation->name, begin_ns, clock_now_ns(), operation->bytes};
+    lane->intervals[lane->interval_count++] = (struct executor_interval){.name = operation->name,
+                                                                         .begin_ns = begin_ns,
+                                                                         .end_ns = clock_now_ns(),
+                                                                         .bytes = operation->bytes,
+                                                                         .work_bytes = operation->work_bytes,
+                                                                         .flops = operation->flops};
     return ERR_NONE;
 }
 

@@ -61,11 +61,12 @@ struct executor_operation {
     int ranks, stride;  // of a collective: its ranks, and the distance between them; 0: the whole world
 };
 
-// The time that an operation took, for timelines.
+// The time that an operation took, for timelines, and its work as declared.
 struct executor_interval {
     const char *name;
     uint64_t begin_ns, end_ns;  // CLOCK_MONOTONIC
-    size_t bytes;
+    size_t bytes, work_bytes;
+    double flops;
 };
 
 struct executor;

@@ -197,7 +197,8 @@ Test(trace, a_link_is_not_written_through)
 
 Test(trace, a_lane_is_busy_for_the_union_of_its_intervals)
 {
-    struct executor_interval intervals[] = {{"a", 10, 20, 0}, {"b", 15, 25, 0}, {"c", 30, 40, 0}, {"d", 31, 33, 0}};
+    struct executor_interval intervals[] = {
+        {"a", 10, 20, 0, 0, 0}, {"b", 15, 25, 0, 0, 0}, {"c", 30, 40, 0, 0, 0}, {"d", 31, 33, 0, 0, 0}};
     struct trace_rank rank = {.intervals = {[LANE_CPU] = intervals}, .interval_count = {[LANE_CPU] = 4}};
     cr_expect_eq(trace_busy_ns(&rank, LANE_CPU, 0, 100), 25);
     cr_expect_eq(trace_busy_ns(&rank, LANE_CPU, 12, 32), 15);

@@ -56,6 +56,7 @@ void formula_of(const struct stage *stage, int rank, uint64_t activation_bytes, 
     out->held_bytes[TIER_DEVICE][KIND_ACTIVATION] = activation_bytes;
     formulas[number].move(&t, out);
     formula_move_norm(&t, out);
+    formula_move_ahead(&t, out);
     formula_move_tokens(&t, out);
     formula_send(&out->step, GROUP_WORLD, OPERATION_ALL_GATHER, report_bytes);
 }

@@ -33,6 +33,9 @@ extern formula_move ddp_move, zero1_move, zero2_move, zero3_move;
 void formula_hold_staging(const struct stage *stage, struct formula *f);
 void formula_move_norm(const struct terms *t, struct formula *f);
 
+// States that are read again, because their buffers were needed or the step was skipped.
+void formula_move_ahead(const struct terms *t, struct formula *f);
+
 // Tokens on their way to experts and back.
 void formula_move_tokens(const struct terms *t, struct formula *f);
 

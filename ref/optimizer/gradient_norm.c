@@ -153,6 +153,7 @@ static int scan_squares(struct optimizer *o, int bucket, uint32_t max_bits, int 
             .sum_out = &o->sums[bucket],
         };
         if (on_nvme) {
+            optimizer_drop_ahead(o);
             struct location there = {TIER_NVME, (void *)(uintptr_t)a.gradient};
             struct location here = {TIER_HOST, buffer_pool_take(&o->host_buffers)};
             TRY(move_copy(&o->move, "read gradient", here, there, a.count * element_bytes, NULL));

@@ -105,6 +105,7 @@ int optimizer_begin(struct optimizer *o, bool *apply)
     TRY(scaler_update(&o->scaler, overflow));
     if (overflow) {
         optimizer_drop(o);
+        optimizer_drop_ahead(o);
         if (o->began)
             retreat(o);
         o->began = false;

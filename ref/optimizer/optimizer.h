@@ -40,6 +40,14 @@ struct placement {
 // twice the last one, or down to half of it.
 enum { OPTIMIZER_GUESSES = 5 };
 
+// The states of a sub-group that are in buffers before its update is issued (read_ahead.c).
+enum { OPTIMIZER_AHEAD_MAX = 16 };
+struct states_ahead {
+    int bucket;
+    size_t from;
+    struct adam_states states;
+};
+
 struct optimizer {
     const struct model *model;
     const struct config *config;
@@ -50,9 +58,12 @@ struct optimizer {
     int ranks;                     // whose gradients are summed: those of all replicas
     struct move move;
     struct buffer_pool device_buffers, host_buffers;  // states on their way to Adam and back
-    bool replicated;                                  // every rank holds, and updates, everything
-    struct comm *expert_comm;                         // of the ranks that hold all experts together; null: each does
-    int threads;                                      // of the update
+    int groups_at_once;                               // sub-groups for which there are host_buffers
+    struct states_ahead ahead[OPTIMIZER_AHEAD_MAX];   // in the order of updates
+    int ahead_count;
+    bool replicated;           // every rank holds, and updates, everything
+    struct comm *expert_comm;  // of the ranks that hold all experts together; null: each does
+    int threads;               // of the update
     const struct recipe *recipe;
     struct recipe_state *states;         // by group
     struct recipe_state *states_before;  // by group, and lr_before: before the present step
@@ -71,6 +82,7 @@ struct optimizer {
     uint64_t skipped;    // steps not applied
     uint64_t returned;   // updates whose parameters forward has seen: t, or with the delayed update one less
     uint64_t rescanned;  // norms that were summed in a second pass over gradients on NVMe
+    uint64_t reread;     // steps in which states that were read ahead were read again
     uint64_t redone;     // applied steps whose speculative updates were dropped, because they were clipped
     bool began;          // this step's t and scalars are made, although its gradients are not complete
     bool delays;         // forward sees the present step's update one step late

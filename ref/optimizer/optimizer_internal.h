@@ -17,6 +17,17 @@ int optimizer_advance(struct optimizer *optimizer, double scale);
 // Issues the update of a bucket's shard, in place or into the places of a speculative one.
 int optimizer_issue_update(struct optimizer *optimizer, int bucket, bool speculative);
 
+// Brings the three states of a sub-group to a tier's memory, where Adam runs; those on their way to `goal`, if that is
+// another place there.
+int optimizer_bring_states(struct optimizer *optimizer, int bucket, size_t from, size_t count,
+                           const struct adam_states *goal, struct adam_states *out);
+
+// *out is where the states of a sub-group were read ahead; false: they were not.
+bool optimizer_take_ahead(struct optimizer *optimizer, int bucket, size_t from, struct adam_states *out);
+
+// Gives the buffers of what was read ahead to others.
+void optimizer_drop_ahead(struct optimizer *optimizer);
+
 // Makes the parameters that wait in `pending` this rank's shard of the parameters.
 int optimizer_show_pending(struct optimizer *optimizer, int bucket);
 

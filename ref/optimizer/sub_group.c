@@ -182,6 +182,19 @@ static int bring_state(struct optimizer *o, const char *name, enum ledger_tier h
     return move_cast(&o->move, here, there.address, DTYPE_FP32, goal, DTYPE_FP32, count, false);
 }
 
+int optimizer_bring_states(struct optimizer *o, int bucket, size_t from, size_t count, const struct adam_states *goal,
+                           struct adam_states *out)
+{
+    const struct placement *p = &o->placements[bucket];
+    enum ledger_tier here = optimizer_tier(p), there = p->optimizer_tier;
+    TRY(bring_state(o, "read master", here, (struct location){there, p->master + from}, goal->master + from, count,
+                    &out->master));
+    TRY(bring_state(o, "read exp_avg", here, (struct location){there, p->exp_avg + from}, goal->exp_avg + from, count,
+                    &out->exp_avg));
+    return bring_state(o, "read exp_avg_sq", here, (struct location){there, p->exp_avg_sq + from},
+                       goal->exp_avg_sq + from, count, &out->exp_avg_sq);
+}
+
 // The destination of updated parameters: this rank's shard of them, or `pending` if forward may not see them yet.
 static struct location target_of(const struct placement *placement, bool pending)
 {
@@ -207,23 +220,25 @@ static int update_sub_group(struct optimizer *o, int bucket, size_t from, size_t
                           .from = from,
                           .count = count};
     size_t state_bytes = count * sizeof(float);
-    TRY(bring_state(o, "read master", here, (struct location){states, present.master + from}, goal.master + from, count,
-                    &g.master));
-    TRY(bring_state(o, "read exp_avg", here, (struct location){states, present.exp_avg + from}, goal.exp_avg + from,
-                    count, &g.exp_avg));
-    TRY(bring_state(o, "read exp_avg_sq", here, (struct location){states, present.exp_avg_sq + from},
-                    goal.exp_avg_sq + from, count, &g.exp_avg_sq));
+    struct adam_states brought;
+    if (!optimizer_take_ahead(o, bucket, from, &brought))
+        TRY(optimizer_bring_states(o, bucket, from, count, &goal, &brought));
+    g.master = brought.master;
+    g.exp_avg = brought.exp_avg;
+    g.exp_avg_sq = brought.exp_avg_sq;
     TRY(bring(o, "read gradient", here,
               (struct location){placement->gradient_tier, element(placement->gradient_shard, from, gradient_bytes)},
               count * gradient_bytes, &g.gradient));
     if (copies)
         g.model_params = target.tier == here ? target.address : buffer_pool_take(buffers(o, here));
     TRY(issue_update(o, &g, here));
+    // The next forward waits for these.
+    if (copies)
+        TRY(take_away(o, "updated parameters", here, g.model_params, target, count * model_bytes));
     TRY(take_away(o, "write master", here, g.master, (struct location){states, goal.master + from}, state_bytes));
     TRY(take_away(o, "write exp_avg", here, g.exp_avg, (struct location){states, goal.exp_avg + from}, state_bytes));
-    TRY(take_away(o, "write exp_avg_sq", here, g.exp_avg_sq, (struct location){states, goal.exp_avg_sq + from},
-                  state_bytes));
-    return copies ? take_away(o, "updated parameters", here, g.model_params, target, count * model_bytes) : ERR_NONE;
+    return take_away(o, "write exp_avg_sq", here, g.exp_avg_sq, (struct location){states, goal.exp_avg_sq + from},
+                     state_bytes);
 }
 
 int optimizer_issue_update(struct optimizer *o, int bucket, bool speculative)

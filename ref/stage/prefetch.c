@@ -202,6 +202,7 @@ static bool is_gathered(const struct prefetcher *p, int bucket)
 static int gather_next(struct prefetcher *p, int use)
 {
     int bucket = use / 2;
+    TRY(p->setting.before_use(p->setting.stage, bucket));
     if (is_gathered(p, bucket))
         buffer_cache_use(&p->gathered, bucket);
     else

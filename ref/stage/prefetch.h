@@ -26,6 +26,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct stage;
+
 // All of it outlives the prefetcher.
 struct prefetcher_setting {
     const struct config *config;
@@ -37,6 +39,9 @@ struct prefetcher_setting {
     const struct move *move;
     struct tier *tier;
     int layer_count;
+    // Issues what must come before the bucket's parameters are read.
+    int (*before_use)(struct stage *stage, int bucket);
+    struct stage *stage;
 };
 
 struct prefetcher {

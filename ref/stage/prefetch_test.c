@@ -232,6 +232,7 @@ static int drive(struct driver *d, struct stage *stage, struct model_run *run)
         for (int i = 0; d->plan->backward[step][i] >= 0; i++)
             TRY(visit(d, stage, run, step, d->plan->backward[step][i], PASS_BACKWARD));
         TRY(stage_step(stage, &applied));
+        TRY(stage_end_update(stage));
         TRY(executor_wait(stage->setting.executor));
         d->changes[step] = stage->prefetcher.access_trace.changes;
     }

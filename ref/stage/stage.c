@@ -46,6 +46,7 @@ int stage_plan(const struct stage_operations *operations, const struct stage_set
     TRY(operations->open(out));
     for (int i = 0; i < out->layout.bucket_count; i++)
         out->placements[i].shard = stage_shard(out, i);
+    TRY(stage_order_updates(out));
     return optimizer_open(&out->optimizer);
 }
 
@@ -65,6 +66,7 @@ void stage_close(struct stage *stage)
     free(stage->params);
     free(stage->gradients);
     free(stage->placements);
+    free(stage->update_order);
     for (size_t i = 0; i < stage->name_count; i++)
         free(stage->names[i]);
     free(stage->names);
@@ -85,6 +87,8 @@ bool stage_last_micro_step(const struct stage *stage)
 
 int stage_acquire(struct stage *stage, int layer, enum pass pass)
 {
+    if (pass == PASS_BACKWARD)
+        TRY(stage_end_update(stage));
     if (stage->operations->acquire)
         TRY(stage->operations->acquire(stage, layer, pass));
     return pass == PASS_BACKWARD ? stage_open_gradients(stage, layer) : ERR_NONE;

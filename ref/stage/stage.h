@@ -7,7 +7,9 @@
 //   after the last     stage_step
 //
 // They issue operations on the executor and return before these have run. Only stage_step waits: for the gradients, to
-// decide about overflow and clipping. The update, and its way to the parameters, may run beside the next forward.
+// decide about overflow and clipping. The update, and its way to the parameters, may run beside the next forward: there
+// stage_acquire issues it, layer by layer, because a lane's operations run in the order of issue, and parameters of the
+// first layers would otherwise be read behind the states of all.
 #ifndef ZG_STAGE_H
 #define ZG_STAGE_H
 
@@ -104,6 +106,11 @@ struct stage {
 
     struct prefetcher prefetcher;  // ZeRO-3: parameters on their way to the device
 
+    int *update_order;  // [layout.trainable_count] buckets: persistent ones, which all ranks gather after the update,
+    int persistent_count;  // then the others; of each kind those that the next forward needs first come first
+    int updates_issued;    // of the last step, in that order
+    bool updates_waiting;  // the forward issues the others
+
     char **names;  // [name_count] of shards on NVMe, for messages; owned
     size_t name_count;
 };
@@ -139,6 +146,10 @@ int stage_reduce(struct stage *stage, int layer);
 // Decides about the step, updates every bucket and publishes it. *applied is false on overflow. With the delayed update
 // the buckets of the step before are published.
 int stage_step(struct stage *stage, bool *applied);
+
+// Issues what is left of the last step's update. For callers that use the states, or the time of the update, before the
+// next forward.
+int stage_end_update(struct stage *stage);
 
 // True if the next step's forward need not wait for the whole update: some states are updated outside the device,
 // beside its computation. Each operation waits for the buckets that it uses.

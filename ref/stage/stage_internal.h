@@ -67,6 +67,12 @@ int stage_to_comm_buffer(struct stage *stage, int bucket, void *full, enum dtype
 // it there, and after the last micro-step sums what is kept over replicas.
 int stage_store_gradient(struct stage *stage, int bucket, void *reduced_shard, enum dtype dtype, bool add);
 
+// Sets the order of updates.
+int stage_order_updates(struct stage *stage);
+
+// Issues the update of a bucket, and of those before it in the order, before its parameters are read.
+int stage_update_before_use(struct stage *stage, int bucket);
+
 // Publishes by an all-gather into the full parameters.
 int stage_gather_full(struct stage *stage, int bucket);
 

@@ -40,6 +40,7 @@ int stage_allocate_optimizer_buffers(struct stage *stage)
                        "zero_optimization.offload_optimizer.buffer_count is %zu, expected at least %zu, the "
                        "number of host buffers that the update of one sub-group needs",
                        given, host);
+    o->groups_at_once = host > 0 ? (int)(given / host) : 0;
     TRY(buffer_pool_open(stage->setting.tier, TIER_HOST, "optimizer buffers", optimizer_buffer_bytes(o),
                          host > 0 ? (int)given : 0, &o->host_buffers));
     return buffer_pool_open(stage->setting.tier, TIER_DEVICE, "updated parameters", optimizer_buffer_bytes(o),

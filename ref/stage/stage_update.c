@@ -3,8 +3,10 @@
 #include "ref/stage/stage_internal.h"
 
 #include "base/err.h"
+#include "ref/optimizer/read_ahead.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 int stage_gather_full(struct stage *stage, int bucket)
@@ -35,20 +37,75 @@ static int update_bucket(struct stage *stage, int bucket)
     return ERR_NONE;
 }
 
-// In the order in which the next forward needs the buckets; then those that no layer uses.
-static int update_all(struct stage *stage)
+// Appends the buckets that are persistent, or are not, in the order in which the next forward needs them; then those
+// that no layer uses.
+static void append_updates(struct stage *stage, bool persistent, bool ordered[], int *count)
 {
-    int trainable_count = stage->layout.trainable_count, bucket;
-    bool updated[trainable_count + 1];
-    memset(updated, 0, sizeof updated);
+    const struct layout *layout = &stage->layout;
+    int bucket;
     for (int layer = 0; layer < stage->setting.model->layer_count; layer++)
-        for (int next = 0; stage_next_of_first_layer(stage, layer, &next, &bucket);) {
-            TRY(update_bucket(stage, bucket));
-            updated[bucket] = true;
-        }
-    for (int i = 0; i < trainable_count; i++)
-        if (!updated[i])
-            TRY(update_bucket(stage, i));
+        for (int next = 0; stage_next_of_first_layer(stage, layer, &next, &bucket);)
+            if (layout->buckets[bucket].persistent == persistent)
+                ordered[stage->update_order[(*count)++] = bucket] = true;
+    for (int i = 0; i < layout->trainable_count; i++)
+        if (!ordered[i] && layout->buckets[i].persistent == persistent)
+            stage->update_order[(*count)++] = i;
+}
+
+int stage_order_updates(struct stage *stage)
+{
+    const struct layout *layout = &stage->layout;
+    bool ordered[layout->trainable_count + 1];
+    int count = 0;
+    memset(ordered, 0, sizeof ordered);
+    stage->update_order = calloc((size_t)layout->trainable_count + 1, sizeof *stage->update_order);
+    if (!stage->update_order)
+        return err_set(ERR_MEMORY, "no memory for the order of %d updates", layout->trainable_count);
+    append_updates(stage, true, ordered, &count);
+    stage->persistent_count = count;
+    append_updates(stage, false, ordered, &count);
+    assert(count == layout->trainable_count);
+    return ERR_NONE;
+}
+
+// Issues updates until the first `count` of the order are.
+static int update_until(struct stage *stage, int count)
+{
+    while (stage->updates_waiting && stage->updates_issued < count)
+        TRY(update_bucket(stage, stage->update_order[stage->updates_issued++]));
+    stage->updates_waiting &= stage->updates_issued < stage->layout.trainable_count;
+    return ERR_NONE;
+}
+
+int stage_end_update(struct stage *stage)
+{
+    return update_until(stage, stage->layout.trainable_count);
+}
+
+// Buckets whose states are read between those of a bucket and its parameters: while the bucket is updated and makes
+// its way to NVMe, the lane that reads is not idle. Where the states were read ahead, that way is short.
+enum { LEAD = 1 };
+
+int stage_update_before_use(struct stage *stage, int bucket)
+{
+    int at = 0, count = stage->layout.trainable_count;
+    if (!stage->updates_waiting)
+        return ERR_NONE;
+    while (at < count && stage->update_order[at] != bucket)
+        at++;
+    if (at == count)
+        return ERR_NONE;
+    int last = at + (optimizer_has_ahead(&stage->optimizer, bucket) ? 0 : LEAD);
+    return update_until(stage, last < count ? last + 1 : count);
+}
+
+// In the order of updates, so that they use the buffers before any other does.
+static int read_ahead(struct stage *stage)
+{
+    bool more = true;
+    stage->optimizer.ahead_count = 0;
+    for (int i = 0; more && i < stage->layout.trainable_count; i++)
+        TRY(optimizer_read_ahead(&stage->optimizer, stage->update_order[i], &more));
     return ERR_NONE;
 }
 
@@ -57,9 +114,10 @@ int stage_step(struct stage *stage, bool *applied)
     int (*publish)(struct stage * stage, int bucket) = stage->operations->publish;
     struct optimizer *o = &stage->optimizer;
     int trainable_count = stage->layout.trainable_count;
-    assert(stage_last_micro_step(stage));
+    assert(stage_last_micro_step(stage) && !stage->updates_waiting);
     if (stage->operations->invalidate)
         stage->operations->invalidate(stage);
+    TRY(read_ahead(stage));
     TRY(optimizer_begin(o, applied));
     for (int i = 0; o->waiting && i < trainable_count; i++) {
         TRY(optimizer_return(o, i));
@@ -70,10 +128,10 @@ int stage_step(struct stage *stage, bool *applied)
     if (o->delays)
         TRY(executor_wait(stage->setting.executor));
     o->returned += o->waiting;
-    o->waiting = false;
-    if (*applied)
-        TRY(update_all(stage));
     o->waiting = *applied && o->delays;
     o->returned += *applied && !o->delays;
-    return ERR_NONE;
+    stage->updates_waiting = *applied;
+    stage->updates_issued = 0;
+    bool by_layer = stage->operations->acquire && stage_updates_beside(stage) && !o->delays;
+    return by_layer ? update_until(stage, stage->persistent_count) : stage_end_update(stage);
 }

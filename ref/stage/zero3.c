@@ -35,6 +35,8 @@ static int zero3_open(struct stage *stage)
         .move = &stage->move,
         .tier = stage->setting.tier,
         .layer_count = stage->setting.model->layer_count,
+        .before_use = stage_update_before_use,
+        .stage = stage,
     };
     return prefetcher_open(&parameters, &stage->prefetcher);
 }

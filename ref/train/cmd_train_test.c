@@ -64,6 +64,22 @@ Test(cmd_train, the_record_has_what_programs_read)
     json_decref(record);
 }
 
+Test(cmd_train, the_record_names_quantized_communication)
+{
+    cr_assert_eq(zerogauge("train --preset zero3 --world 2 --model linear --steps 1 --json"), 0, "%s", output);
+    json_t *record = last_record();
+    cr_assert(json_is_null(json_object_get(record, "quantization")));
+    json_decref(record);
+    cr_assert_eq(zerogauge("train --preset zero3 --world 2 --model linear --steps 1 --json "
+                           "--set zero_optimization.zero_quantized_weights=true --set zerogauge.quantization_block=16"),
+                 0, "%s", output);
+    record = last_record();
+    json_t *expected = json_pack("{s:b,s:b,s:i}", "weights", 1, "gradients", 0, "block_elements", 16);
+    cr_assert(json_equal(json_object_get(record, "quantization"), expected));
+    json_decref(expected);
+    json_decref(record);
+}
+
 Test(cmd_train, the_record_of_a_mesh_has_the_bytes_of_every_group)
 {
     cr_assert_eq(zerogauge("train --preset zero3 --mesh replicate=2,shard=2 --model linear --steps 2 --json"), 0, "%s",

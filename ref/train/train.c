@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "ref/arithmetic/gpt_math.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 
 int train_agree_begin(struct train_rank *rank)
@@ -74,7 +75,7 @@ static int observe(struct train_rank *rank, uint64_t step, bool applied)
     const struct train_setting *setting = rank->setting;
     if (!setting->observe)
         return ERR_NONE;
-    TRY(executor_wait(rank->executor));
+    TRY(train_settle(rank));
     comm_count_in(rank->comm, NULL);
     const struct train_moment moment = {.stage = &rank->stage, .rank = rank->rank, .step = step, .applied = applied};
     int rc = setting->observe(setting->observe_context, &moment);
@@ -96,7 +97,7 @@ static int run_steps(struct train_rank *rank)
         TRY(train_step(rank, step, &now));
         bool last = now.stop || step == rank->setting->steps;
         if (last)
-            TRY(executor_wait(rank->executor));
+            TRY(train_settle(rank));
         uint64_t end = clock_now_ns(), took = end - begin;
         TRY(trace_step(rank->setting->trace, rank->rank, step, begin, end));
         if (rank->rank == 0)
@@ -108,7 +109,7 @@ static int run_steps(struct train_rank *rank)
     }
     if (rank->rank == 0)
         rank->result->interrupted = now.stop && !rank->result->difference.found;
-    return executor_wait(rank->executor);
+    return train_settle(rank);
 }
 
 static int run_rank(struct train_rank *rank)
@@ -201,6 +202,15 @@ static int run_ranks(struct train_rank ranks[], int count, struct comm *const co
     return ERR_NONE;
 }
 
+// malloc keeps freed blocks of up to 32 MiB for later. Those of a run, above all of its comparison with unsharded Adam,
+// are as large as the model, and would be resident beside whatever the process does next.
+static void return_freed_memory(void)
+{
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+}
+
 int train_run(const struct train_setting *setting, struct train_result *out)
 {
     int count = setting->comm ? 1 : setting->world;
@@ -216,5 +226,6 @@ int train_run(const struct train_setting *setting, struct train_result *out)
     if (rc == ERR_NONE)
         rc = run_ranks(ranks, count, comms, setting, out);
     free(ranks);
+    return_freed_memory();
     return rc;
 }

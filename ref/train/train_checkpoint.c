@@ -137,7 +137,7 @@ int train_save(struct train_rank *rank, uint64_t step, bool applied, double loss
     if (!checkpoints || !checkpoints->saves || !(last || (checkpoints->every && step % checkpoints->every == 0)))
         return ERR_NONE;
     bool save = true;
-    TRY(executor_wait(rank->executor));
+    TRY(train_settle(rank));
     if (rank->setting->verify)
         TRY(agree_to_save(rank, &save));
     if (!save)

@@ -139,6 +139,9 @@ int train_resume(struct train_rank *rank);
 // oracle's is not saved.
 int train_save(struct train_rank *rank, uint64_t step, bool applied, double loss, bool last);
 
+// Waits until the last step is complete, its update included, so that its states may be read.
+int train_settle(struct train_rank *rank);
+
 // Forward, backward and update of one step. When it returns the step is decided; an update outside the device may still
 // run (stage_updates_beside).
 int train_step(struct train_rank *rank, uint64_t step, struct train_outcome *out);

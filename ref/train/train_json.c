@@ -112,6 +112,15 @@ static json_t *native_json(const struct train_setting *setting, const struct com
                      first);
 }
 
+// Null: ranks send what they have in its own dtype.
+static json_t *quantization_json(const struct config *config)
+{
+    if (config->quantization_block == 0)
+        return json_null();
+    return json_pack("{s:b,s:b,s:I}", "weights", config->quantized_weights, "gradients", config->quantized_gradients,
+                     "block_elements", (json_int_t)config->quantization_block);
+}
+
 static json_t *run_json(const struct train_setting *setting, const struct train_result *result)
 {
     const struct config *config = setting->config;
@@ -120,7 +129,7 @@ static json_t *run_json(const struct train_setting *setting, const struct train_
     const struct mesh mesh = config_mesh(config, setting->world);
     bool nvme = config_uses_nvme(config), offloads = config->offload_optimizer.tier != TIER_DEVICE;
     return json_pack(
-        "{s:s,s:s,s:i,s:s,s:i,s:s,s:s,s:I,s:s,s:I,s:s,s:s,s:I,s:o,s:s,s:s,s:s,s:o,s:o,s:o,s:s}", "record", "train",
+        "{s:s,s:s,s:i,s:s,s:i,s:s,s:s,s:I,s:s,s:I,s:s,s:s,s:I,s:o,s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:s}", "record", "train",
         "model", setting->model->name, "stage", config->stage, "stage_name", result->operations->name, "world",
         setting->world, "mesh", mesh_text(&mesh, mesh_shown), "device", device_name(setting), "steps",
         (json_int_t)result->steps, "precision", dtype_name(config->precision), "accumulation",
@@ -132,8 +141,8 @@ static json_t *run_json(const struct train_setting *setting, const struct train_
         ledger_tier_name(config->offload_optimizer.tier), "delayed_update_start_step",
         step_or_null(config->delayed_update_start_step), "buffered",
         nvme ? json_boolean(setting->buffered) : json_null(), "swap_checksum",
-        nvme ? json_boolean(setting->swap_checksum) : json_null(), "products",
-        train_multiplies_bf16(setting) ? onednn_describe() : "float");
+        nvme ? json_boolean(setting->swap_checksum) : json_null(), "quantization", quantization_json(config),
+        "products", train_multiplies_bf16(setting) ? onednn_describe() : "float");
 }
 
 static json_t *outcome_json(const struct train_setting *setting, const struct train_result *result)

@@ -175,3 +175,9 @@ int train_step(struct train_rank *rank, uint64_t step, struct train_outcome *out
         TRY(executor_wait(rank->executor));
     return train_agree_end(rank, out);
 }
+
+int train_settle(struct train_rank *rank)
+{
+    TRY(stage_end_update(&rank->stage));
+    return executor_wait(rank->executor);
+}

@@ -181,7 +181,7 @@ int verify_step(struct train_rank *rank, uint64_t step, bool applied, double los
 {
     struct comm *comm = rank->comm;
     struct train_difference difference = {0};
-    TRY(executor_wait(rank->executor));
+    TRY(train_settle(rank));
     comm_count_in(comm, NULL);
     if (rank->rank == 0) {
         bool expected_applied;

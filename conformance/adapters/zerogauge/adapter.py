@@ -154,7 +154,8 @@ class Adapter:
             for micro, gradients in enumerate(self.micro_steps(step)):
                 self.is_last = micro == case.accumulation - 1
                 self.micro_step(gradients)
-                seen.append({name: self.array(tensor) for name, tensor in self.seen().items()})
+                seen.append({name: self.array(tensor) for name, tensor in self.seen().items()
+                             if case.uses(name, step, micro)})
             skipped, scale, norm = self.step() or (False, None, None)
             tensors, t = self.state()
             self.write_seen(step, seen)

@@ -28,6 +28,9 @@ class Case:
         self.owner = {p["name"]: p["tied_to"] or p["name"] for p in self.params}
         trained = [p for p in self.params if not p["tied_to"] and not p["frozen"]]
         self.trained = [p["name"] for p in sorted(trained, key=lambda p: p["group"])]  # the optimizer's order
+        self.used = {p["name"] for p in self.params if p["used"]}
+        self.left_out = {(p["name"], *pair) for p in self.params for pair in p.get("unused_in") or []}
+        self.uses_all = len(self.used) == len(self.params) and not self.left_out  # in every micro-step
         self.group_of = {p["name"]: self.groups[p["group"]] for p in self.params}
         answer.mkdir(parents=True, exist_ok=True)
 
@@ -47,6 +50,10 @@ class Case:
         prefixes = [f"m{micro}/r{rank}/" for micro in range(self.accumulation)]
         return [{name[len(prefix):]: g for name, g in every.items() if name.startswith(prefix)} for prefix in prefixes]
 
+    def uses(self, name, step, micro):
+        """Whether the loss of a micro-step uses a parameter."""
+        return (name, step, micro) not in self.left_out and name in self.used
+
     def lr(self, index, step):
         lr = self.groups[index]["lr"]
         return lr[step - 1] if isinstance(lr, list) else lr
@@ -61,7 +68,7 @@ class Case:
 
     def write_step(self, step, tensors, t, skipped=False, scale=None, norm=None):
         """Writes the state after a step, on rank 0: {"param/NAME": full array, "exp_avg/NAME": ..., ...}, t, and what
-        else the case requires."""
+        else the case requires. A norm that is used in double is a np.float64; others are rounded to fp32."""
         if self.rank != 0:
             return
         zeros = {f"{kind}/{p['name']}": np.zeros(p["shape"], np.float32) for kind in MOMENTS
@@ -72,5 +79,5 @@ class Case:
         if self.loss_scale["kind"] != "none":
             tensors["loss_scale"] = np.float32(scale)
         if norm is not None and not skipped:
-            tensors["norm"] = np.float32(norm)
+            tensors["norm"] = norm if isinstance(norm, np.float64) else np.float32(norm)
         files.write(self.answer / f"step-{step}.safetensors", tensors)

@@ -3,6 +3,7 @@
 import contextlib
 
 import zerogauge.adapters.colossalai_start  # noqa: F401  first: it makes the rest importable
+import numpy as np
 import torch
 from colossalai.zero import LowLevelZeroOptimizer
 
@@ -37,9 +38,11 @@ class LowLevelZero(TorchAdapter):
     def step(self):
         scaler, before = self.optimizer.mixed_precision_mixin, self.updates()
         scaled = self.case.loss_scale["kind"] != "none"
+        scale = scaler.loss_scale if scaled else 1  # of the gradients, and so of their norm
         self.optimizer.step()
         self.optimizer.zero_grad()
-        return scaled and self.updates() == before, scaler.loss_scale if scaled else None, None
+        skipped, norm = self.updates() == before, self.optimizer.get_grad_norm()
+        return scaled and skipped, scaler.loss_scale if scaled else None, None if skipped else np.float64(norm / scale)
 
     def updates(self):
         return max((int(state["step"]) for state in self.optimizer.optim.state.values()), default=0)

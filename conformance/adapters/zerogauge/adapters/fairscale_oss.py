@@ -21,7 +21,7 @@ class Fairscale(TorchAdapter):
         groups = self.optimizer_groups(self.model.by_name, "decoupled_weight_decay")
         self.optimizer = OSS(groups, torch.optim.Adam, **hyper_parameters(case, 0))
         self.wrapped = (ShardedDataParallel(self.model, self.optimizer) if case.stage == 2 else DistributedDataParallel(
-            self.model, find_unused_parameters=not all(p["used"] for p in case.params)))
+            self.model, find_unused_parameters=not case.uses_all))
 
     def micro_step(self, gradients):
         with contextlib.nullcontext() if self.is_last else self.wrapped.no_sync():

@@ -16,7 +16,7 @@ class Skeleton(Adapter):
     claims = {"contract": 1, "name": "data parallelism in numpy", "version": "1", "stages": [0], "worlds": [1, 2, 3, 4],
               "precisions": ["fp32"], "offload_optimizer": ["none"], "offload_param": ["none"],
               "unused": "untouched",
-              "features": ["accumulation", "l2", "lr_schedule", "groups", "tied", "frozen", "unused", "empty", "scalar",
+              "features": ["accumulation", "l2", "lr_schedule", "groups", "tied", "frozen", "unused", "varying_use", "empty", "scalar",
                            "resume", "reshard", "weights_only"]}
 
     def build(self, case):

@@ -15,7 +15,7 @@ class Skeleton(TorchAdapter):
     claims = {"contract": 1, "name": "unsharded Adam in PyTorch", "version": torch.__version__, "stages": [0],
               "worlds": [1], "precisions": ["fp32"], "offload_optimizer": ["none"], "offload_param": ["none"],
               "clip_form": "torch", "unused": "untouched",
-              "features": ["accumulation", "clipping", "l2", "lr_schedule", "groups", "tied", "frozen", "unused", "empty",
+              "features": ["accumulation", "clipping", "l2", "lr_schedule", "groups", "tied", "frozen", "unused", "varying_use", "empty",
                            "scalar", "resume", "weights_only"]}
 
     def build(self, case):

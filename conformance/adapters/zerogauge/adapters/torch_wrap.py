@@ -48,7 +48,7 @@ def wrap(case, mode, model):
                         **({"mesh": data_mesh(case, model.mesh)} if case.mesh.is_given else {}))
     if mode in ("ddp", "zero1"):
         model = DistributedDataParallel(model, bucket_cap_mb=case.buckets["reduce"] * 4 / 2**20,
-                                        find_unused_parameters=not all(p["used"] for p in case.params))
+                                        find_unused_parameters=not case.uses_all)
         if send != "fp32":
             model.register_comm_hook(None, bf16_compress_hook if send == "bf16" else fp16_compress_hook)
     return model

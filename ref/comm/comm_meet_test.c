@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// The barrier of threads: nobody leaves before all have come, those who sleep are woken by the last, and a failure ends
+// every wait.
+#include "ref/comm/comm_meet.h"
+
+#include "base/err.h"
+
+#include <criterion/criterion.h>
+
+#include <string.h>
+#include <time.h>
+
+enum { WORLD_MOST = 11, ROUNDS = 60, QUICK_ROUNDS = 2000 };
+
+static struct meeting {
+    struct meet meet;
+    int world, rounds;
+    bool late;                             // one rank of each round comes so late that the others sleep
+    _Atomic int rounds_begun[WORLD_MOST];  // by rank
+    _Atomic int early;                     // barriers left before another rank came
+    _Atomic int unwoken;                   // sleeps that lasted although all had come
+    _Atomic int failed;                    // waits that returned the failure
+} meeting;
+
+struct member {
+    int rank, round;
+    pthread_t thread;
+};
+
+static void sleep_ms(long ms)
+{
+    nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
+}
+
+static bool all_began(int round)
+{
+    for (int rank = 0; rank < meeting.world; rank++)
+        if (atomic_load(&meeting.rounds_begun[rank]) < round)
+            return false;
+    return true;
+}
+
+static void overdue(void *context)
+{
+    const struct member *member = context;
+    sleep_ms(100);  // the last rank may be on its way to the bell
+    meeting.unwoken += all_began(member->round);
+}
+
+static void *attend(void *context)
+{
+    struct member *self = context;
+    for (self->round = 1; self->round <= meeting.rounds; self->round++) {
+        if (meeting.late && self->round % meeting.world == self->rank)
+            sleep_ms(2);
+        atomic_store(&meeting.rounds_begun[self->rank], self->round);
+        if (meet_wait(&meeting.meet, self->rank, overdue, self) != ERR_NONE) {
+            meeting.failed += strcmp(err_message(), "rank 0 is gone") == 0;
+            return NULL;
+        }
+        meeting.early += !all_began(self->round);
+    }
+    return NULL;
+}
+
+// Lets ranks [first, world) attend and returns when they have left.
+static void hold(int world, int first, int rounds, bool late)
+{
+    struct member members[WORLD_MOST];
+    memset(&meeting, 0, sizeof meeting);
+    meeting.world = world;
+    meeting.rounds = rounds;
+    meeting.late = late;
+    cr_assert_eq(meet_open(&meeting.meet, world), ERR_NONE);
+    for (int rank = first; rank < world; rank++) {
+        members[rank] = (struct member){.rank = rank};
+        cr_assert_eq(pthread_create(&members[rank].thread, NULL, attend, &members[rank]), 0);
+    }
+    if (first > 0) {
+        sleep_ms(20);
+        meet_fail(&meeting.meet, ERR_PEER, "rank %d is gone", 0);
+    }
+    for (int rank = first; rank < world; rank++)
+        pthread_join(members[rank].thread, NULL);
+}
+
+static const int worlds[] = {1, 2, 3, 8, WORLD_MOST};
+enum { WORLDS = sizeof worlds / sizeof *worlds };
+
+// In each world nobody leaves early, and nobody sleeps on when all have come.
+static void hold_in_all_worlds(int rounds, bool late)
+{
+    for (int i = 0; i < WORLDS; i++) {
+        hold(worlds[i], 0, rounds, late);
+        cr_expect_eq(meeting.early, 0, "world %d", worlds[i]);
+        cr_expect_eq(meeting.unwoken, 0, "world %d", worlds[i]);
+        meet_close(&meeting.meet);
+    }
+}
+
+Test(comm_meet, concurrent_nobody_leaves_before_all_have_come)
+{
+    hold_in_all_worlds(QUICK_ROUNDS, false);
+}
+
+Test(comm_meet, concurrent_the_last_rank_wakes_those_who_sleep)
+{
+    hold_in_all_worlds(ROUNDS, true);
+}
+
+Test(comm_meet, concurrent_a_failure_ends_every_wait)
+{
+    for (int i = 1; i < WORLDS; i++) {
+        hold(worlds[i], 1, ROUNDS, false);
+        cr_expect_eq(meeting.failed, worlds[i] - 1, "world %d", worlds[i]);
+        cr_expect_eq(meet_wait(&meeting.meet, 0, overdue, &(struct member){0}), ERR_PEER);
+        cr_expect_eq(meet_reach_begin(&meeting.meet, 0), ERR_PEER);
+        meet_drain(&meeting.meet);
+        meet_close(&meeting.meet);
+    }
+}
+
+static void *reach(void *context)
+{
+    _Atomic bool *ended = context;
+    sleep_ms(50);
+    *ended = true;
+    meet_reach_end(&meeting.meet, 1);
+    return NULL;
+}
+
+Test(comm_meet, concurrent_a_drain_lasts_while_a_rank_accesses_buffers_of_others)
+{
+    static _Atomic bool ended;
+    pthread_t thread;
+    cr_assert_eq(meet_open(&meeting.meet, 3), ERR_NONE);
+    cr_assert_eq(meet_reach_begin(&meeting.meet, 1), ERR_NONE);
+    cr_assert_eq(pthread_create(&thread, NULL, reach, &ended), 0);
+    meet_fail(&meeting.meet, ERR_PEER, "rank 0 is gone");
+    meet_drain(&meeting.meet);
+    cr_expect(ended);
+    pthread_join(thread, NULL);
+    meet_close(&meeting.meet);
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps whose update runs beside the next forward: what that forward waits for, and kills in its midst.
+#include "ref/train/offload_trial.h"
+
+#include "base/folder_test.h"
+#include "ref/executor/trace.h"
+#include "ref/train/train_checkpoint.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+
+static const struct offload_trial on_nvme =
+    OFFLOAD_TRIAL(.model = "gpt:layers=6,width=32,heads=2,length=32", .world = 1, .steps = 3, .optimizer = TIER_NVME,
+                  .gradient = TIER_NVME, .parameter = TIER_NVME, .buffers = 15, .sub_group = 1000000, .prefetch = 2);
+
+// The largest number of reads of a moment from NVMe before an operation of that name and after the one before it.
+static size_t longest_run(const struct trace_rank *rank, const char *between)
+{
+    size_t longest = 0, length = 0;
+    for (size_t i = 0; i < rank->interval_count[LANE_NVME_READ]; i++) {
+        const char *name = rank->intervals[LANE_NVME_READ][i].name;
+        bool ends = strcmp(name, between) == 0;
+        longest = ends && length > longest ? length : longest;
+        length = ends ? 0 : length + (strcmp(name, "read exp_avg") == 0);
+    }
+    return longest;
+}
+
+// A lane runs operations in the order of issue. The states of three sub-groups, for which there are buffers, come
+// before the first gradient that the update reads. A layer's parameters come before the states of all but the next
+// layer; in the first step, whose norm takes the buffers, also behind those that were read ahead.
+Test(overlapped_update, the_next_forward_waits_for_the_states_of_its_first_layers)
+{
+    enum { AHEAD = 3, NEXT = 2 };
+    struct trace trace;
+    struct train_result result;
+    cr_assert_eq(trace_open(on_nvme.world, &trace), ERR_NONE);
+    int rc = offload_run_with(&on_nvme, (struct train_setting){.trace = &trace}, &result);
+    cr_assert_eq(rc, ERR_NONE, "%s", err_message());
+    cr_assert(result.accounting_equal);
+    cr_expect_eq(longest_run(&trace.ranks[0], "read gradient"), AHEAD);
+    cr_expect_eq(longest_run(&trace.ranks[0], "read parameters"), AHEAD + NEXT);
+    trace_close(&trace);
+}
+
+static int run(const struct offload_trial *t, const char *folder, struct train_result *result)
+{
+    char notes[NOTES_BYTES];
+    struct config config;
+    const struct model *model;
+    struct train_checkpoints checkpoints;
+    struct text *text = offload_words();
+    TRY(offload_config(t, &config));
+    TRY(model_find(t->model, &model));
+    struct train_setting setting = {.text = text, .emulation = {{[LANE_NVME_WRITE] = 2e6}}};
+    const struct train_checkpoint_options options = {.checkpoint = folder, .every = 3};
+    const struct train_setting facts = {
+        .config = &config, .model = model, .text = text, .world = t->world, .steps = t->steps, .seed = 7};
+    if (folder)
+        TRY(train_checkpoints_open(&options, &facts, &checkpoints, notes));
+    setting.checkpoints = folder ? &checkpoints : NULL;
+    int rc = offload_run_with(t, setting, result);
+    if (folder)
+        train_checkpoints_close(&checkpoints);
+    text_close(text);
+    return rc;
+}
+
+// On a mesh, with updates before and after the decision: a run is killed again and again, and ends in the bits of one
+// that is not and that waits for each update.
+Test(overlapped_update, kills_beside_the_next_forward_show_in_no_bit)
+{
+    for (int speculative = 0; speculative < 2; speculative++) {
+        struct offload_trial t = OFFLOAD_TRIAL(.model = "gpt-nano", .world = 4, .replicas = 2, .steps = 12,
+                                               .optimizer = TIER_NVME, .gradient = TIER_NVME, .parameter = TIER_NVME,
+                                               .buffers = 15, .clip = 1.3, .speculative = speculative);
+        char folder[PATH_MAX];
+        struct train_result verified, whole, result;
+        unsigned random = 1;
+        int killed = 0;
+        folder_make(folder);
+        offload_demand(&t, &verified);
+        cr_assert_eq(run(&t, NULL, &whole), ERR_NONE, "%s", err_message());
+        cr_expect_str_eq(whole.digest, verified.digest, "%s", offload_name(&t));
+        for (int i = 0; i < 12; i++) {
+            pid_t child = fork();
+            cr_assert_geq(child, 0);
+            if (child == 0)
+                _exit(run(&t, folder, &result) == ERR_NONE ? 0 : 1);
+            nanosleep(&(struct timespec){.tv_nsec = 20000000 + rand_r(&random) % 400000000}, NULL);
+            int status;
+            kill(child, SIGKILL);
+            waitpid(child, &status, 0);
+            killed += WIFSIGNALED(status);
+        }
+        cr_expect_geq(killed, 3);
+        cr_assert_eq(run(&t, folder, &result), ERR_NONE, "%s", err_message());
+        cr_expect_str_eq(result.digest, whole.digest, "%s", offload_name(&t));
+        folder_remove(folder);
+    }
+}
