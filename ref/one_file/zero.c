@@ -850,8 +850,8 @@ static int plugin_gradients(void *context, int32_t step, int32_t micro, int32_t 
         for (size_t at = job->tensors[i].start, k = 0; k < job->tensors[i].count; k++) {
             if (seen[i])
                 save(job->precision, seen[i], k, x->values[rank][at + k]);
-            if (gradients[i])
-                x->values[rank][at + k] = (float)job->rank[rank].scaler.scale * load(job->precision, gradients[i], k);
+            float scale = (float)job->rank[rank].scaler.scale;
+            x->values[rank][at + k] = gradients[i] ? scale * load(job->precision, gradients[i], k) : 0;
         }
     if (rank == job->ranks - 1)
         run(job, plugin_backward);
