@@ -12,7 +12,7 @@ from zerogauge.pytorch import Model, TorchAdapter, hyper_parameters
 
 
 class Fairscale(TorchAdapter):
-    options = {"grads": ["zeroed", "none"]}  # after a step; "none" is the default of torch.optim
+    options = {"grads": ["zeroed", "none"]}  # after a step at stage 2; "none" is the default of torch.optim
 
     def build(self, case):
         if case.communication_dtype != "fp32" or case.accumulation_dtype != "fp32":
@@ -34,7 +34,7 @@ class Fairscale(TorchAdapter):
         limit = self.case.gradient_clipping
         norm = self.optimizer.clip_grad_norm(limit) if limit else None
         self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=self.arguments.grads == "none")
+        self.optimizer.zero_grad(set_to_none=self.case.stage == 1 or self.arguments.grads == "none")
         return False, None, norm
 
     def state(self):

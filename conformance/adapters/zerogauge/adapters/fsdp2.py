@@ -9,7 +9,8 @@ from zerogauge.pytorch import Model, TorchAdapter, Unsupported
 class FSDP2(TorchAdapter):
     claims = {"contract": 1, "name": "FSDP2, by the short adapter", "version": torch.__version__, "stages": [2, 3],
               "worlds": [1, 2, 4], "precisions": ["fp32"], "offload_optimizer": ["none"], "offload_param": ["none"],
-              "unused": "untouched", "features": ["accumulation", "l2", "lr_schedule", "groups", "tied", "frozen"]}
+              "unused": "untouched",
+              "features": ["accumulation", "l2", "lr_schedule", "groups", "tied", "frozen", "unused", "varying_use"]}
 
     def build(self, case):
         if case.communication_dtype != "fp32":

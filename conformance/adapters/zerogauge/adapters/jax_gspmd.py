@@ -16,7 +16,8 @@ jax.config.update("jax_num_cpu_devices", 4)
 class Jax(OneProcess):
     claims = {"contract": 1, "name": "JAX and optax", "version": jax.__version__, "stages": [1, 2, 3], "worlds": [1, 2, 4],
               "precisions": ["fp32"], "offload_optimizer": ["none"], "offload_param": ["none"],
-              "unused": "zero_gradient", "features": ["accumulation", "l2", "lr_schedule", "tied", "empty", "scalar"]}
+              "unused": "zero_gradient",
+              "features": ["accumulation", "l2", "lr_schedule", "tied", "unused", "varying_use", "empty", "scalar"]}
 
     def build(self, case):
         if case.communication_dtype != "fp32":

@@ -95,7 +95,7 @@ class Megatron(TorchAdapter):
         _, norm, _ = self.optimizer.step()
         self.wrapped.zero_grad_buffer()
         self.optimizer.zero_grad()
-        return False, None, norm if self.case.gradient_clipping else None
+        return False, None, np.float64(norm) if self.case.gradient_clipping else None
 
     def state(self):
         tensors, t = {f"param/{name}": Shard(p, 0) for name, p in self.model.by_name.items() if not p.requires_grad}, 0
