@@ -2,11 +2,14 @@
 // The kernels of llama_kernel.h over rows that threads share.
 #include "ref/arithmetic/llama_math.h"
 
+#include "ref/arithmetic/dtype.h"
 #include "ref/arithmetic/isa.h"
 #include "ref/arithmetic/share_rows.h"
 
 #include <math.h>
 
+// Elements of a long array that make a row for threads to share.
+enum { SHARED_ROW_ELEMENTS = 4096 };
 // The columns of a weight's gradient that one thread works on at a time: at most COLUMN_TILE (gpt_kernel.h).
 enum { SHARED_COLUMNS = 64 };
 
@@ -39,6 +42,36 @@ void rmsnorm_backward(size_t row_count, size_t width, const float *in, const flo
         kernels->rmsnorm_columns(row_count, width, first,
                                  width - first < SHARED_COLUMNS ? width - first : SHARED_COLUMNS, in, stats,
                                  out_gradient, weight_gradient);
+}
+
+// The rows of an array, and how many of its elements `rows` rows from `first` on have.
+static size_t rows_of(size_t element_count)
+{
+    return (element_count + SHARED_ROW_ELEMENTS - 1) / SHARED_ROW_ELEMENTS;
+}
+
+static size_t elements_of(size_t element_count, size_t first, size_t rows)
+{
+    size_t left = element_count - first * SHARED_ROW_ELEMENTS;
+    return left < rows * SHARED_ROW_ELEMENTS ? left : rows * SHARED_ROW_ELEMENTS;
+}
+
+void shared_widen(enum dtype dtype, const void *in, float *out, size_t element_count)
+{
+    const struct isa_kernels *kernels = isa_kernels();
+    const size_t row_count = rows_of(element_count), width = SHARED_ROW_ELEMENTS;
+    SHARE_ROWS(out, row_count, width,
+               kernels->widen(dtype, (const char *)in + row * width * dtype_bytes(dtype), out + row * width,
+                              elements_of(element_count, row, count)));
+}
+
+void shared_narrow(enum dtype dtype, const float *in, void *out, size_t element_count)
+{
+    const struct isa_kernels *kernels = isa_kernels();
+    const size_t row_count = rows_of(element_count), width = SHARED_ROW_ELEMENTS;
+    SHARE_ROWS(out, row_count, width,
+               kernels->narrow(dtype, in + row * width, (char *)out + row * width * dtype_bytes(dtype),
+                               elements_of(element_count, row, count)));
 }
 
 // e^x for |x| below 1, by its series.

@@ -38,4 +38,8 @@ void swiglu_forward(size_t row_count, size_t width, const float *gate, const flo
 // In place: gate and up become their gradients, and the output's gradient becomes the output; all are operands.
 void swiglu_backward(size_t row_count, size_t width, enum dtype dtype, float *gate, float *up, float *out_gradient);
 
+// dtype_widen and dtype_narrow, shared by threads.
+void shared_widen(enum dtype dtype, const void *in, float *out, size_t element_count);
+void shared_narrow(enum dtype dtype, const float *in, void *out, size_t element_count);
+
 #endif

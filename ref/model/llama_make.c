@@ -117,9 +117,9 @@ static void add_block(struct llama *llama, size_t block)
         [NORM_1_WEIGHT] = {"input_layernorm", 0, s->width},
         [NORM_2_WEIGHT] = {"post_attention_layernorm", 0, s->width},
     };
-    char name[MODEL_NAME_BYTES];
-    snprintf(name, sizeof name, "layers.%zu", block);
-    add_layer(llama, name);
+    char name[MODEL_NAME_BYTES], layer_name[sizeof *llama->layer_names];
+    snprintf(layer_name, sizeof layer_name, "layers.%zu", block);
+    add_layer(llama, layer_name);
     for (int i = 0; i < BLOCK_PARAMS; i++) {
         snprintf(name, sizeof name, "model.layers.%zu.%s.weight", block, params[i].name);
         add_param(llama, name, params[i].rows, params[i].columns);

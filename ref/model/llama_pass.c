@@ -108,7 +108,7 @@ static struct llama_pass pass_make(struct model_run *run, int layer, const void 
         pass.weights[i] = params[param];
         if (run->dtype == DTYPE_FP32)
             continue;
-        dtype_widen(run->dtype, params[param], wide, model->params[param].count);
+        shared_widen(run->dtype, params[param], wide, model->params[param].count);
         pass.weights[i] = wide;
         wide += model->params[param].count;
     }
@@ -133,7 +133,7 @@ void llama_hand_over(const struct llama_pass *pass, int index, const float *valu
 {
     void *data = pass->gradients[pass->list->params[index]].data;
     if (value && value != data)
-        dtype_narrow(pass->dtype, value, data, llama_param(pass, index)->count);
+        shared_narrow(pass->dtype, value, data, llama_param(pass, index)->count);
 }
 
 static void multiply(const struct llama_pass *pass, size_t m, size_t k, struct matmul_operand a,
