@@ -10,8 +10,7 @@
 #include "plan/planner/plan_model.h"
 #include "ref/recipe/recipe.h"
 #include "ref/config/config.h"
-#include "ref/model/gpt_find.h"
-#include "ref/model/linear.h"
+#include "ref/model/model.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -41,10 +40,8 @@ static void offer_presets(void)
 
 static void offer_models(void)
 {
-    for (int i = 0; gpt_name(i); i++)
-        offer_name(gpt_name(i));
-    for (int i = 0; linear_model(i); i++)
-        offer_name(linear_model(i)->name);
+    for (int i = 0; model_name(i); i++)
+        offer_name(model_name(i));
 }
 
 static void offer_shapes(void)

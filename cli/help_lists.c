@@ -4,8 +4,7 @@
 #include "base/err.h"
 #include "base/size.h"
 #include "ref/config/config.h"
-#include "ref/model/gpt_find.h"
-#include "ref/model/linear.h"
+#include "ref/model/model.h"
 
 void help_lists_presets(FILE *out)
 {
@@ -30,9 +29,7 @@ void help_lists_models(FILE *out)
 {
     const struct model *model;
     const char *name;
-    for (int i = 0; (name = gpt_name(i)) != NULL; i++)
-        if (gpt_find(name, &model) == ERR_NONE)
+    for (int i = 0; (name = model_name(i)) != NULL; i++)
+        if (model_find(name, &model) == ERR_NONE)
             print_model(model, out);
-    for (int i = 0; (model = linear_model(i)) != NULL; i++)
-        print_model(model, out);
 }

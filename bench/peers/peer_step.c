@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training steps in turn with a peer's. Both train one GPT in fp32 or bf16 from the same weights on the same text, rank
-// for rank, in one run each, and take turns of some steps; the waiting side sleeps. peer_step_send.c tells the peer
-// what to train. The answer to a turn has "step_ns" and "losses" of each step, the mean over ranks, and
+// Training steps in turn with a peer's. Both train one GPT or Llama in fp32 or bf16 from the same weights on the same
+// text, rank for rank, in one run each, and take turns of some steps; the waiting side sleeps. peer_step_send.c tells
+// the peer what to train. The answer to a turn has "step_ns" and "losses" of each step, the mean over ranks, and
 // "resident_peak_bytes" (VmHWM) of the turn, the sum over ranks.
 #include "bench/peers/bench_peer.h"
 #include "bench/peers/peer_step.h"
@@ -224,7 +224,7 @@ static int complete(struct run *run)
         return err_set(ERR_USAGE, "--set: peers support meshes of replicate and shard alone");
     TRY(model_find(options->model ? options->model : "gpt-3m", &run->model));
     if (!run->model->wants_text)
-        return err_set(ERR_USAGE, "--model %s: expected a GPT", options->model);
+        return err_set(ERR_USAGE, "--model %s: expected a GPT or a Llama", options->model);
     TRY(executor_schedule_parse(options->schedule ? options->schedule : "serial", &run->schedule));
     TRY(text_open(NULL, &run->text));
     run->losses = calloc((run->turns + 1) * run->turn_steps, sizeof *run->losses);

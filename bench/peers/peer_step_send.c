@@ -5,6 +5,7 @@
 // [turns x steps][world][sequences][length + 1].
 #include "bench/peers/peer_step.h"
 #include "ref/model/gpt.h"
+#include "ref/model/llama.h"
 
 #include "base/err.h"
 
@@ -30,18 +31,20 @@ static json_t *params_json(const struct model *model)
 
 static json_t *setting_json(const struct peer_step_start *start)
 {
-    const struct gpt_shape *shape = start->model->shape;
+    const struct llama_sizes *llama = llama_sizes_of(start->model);
+    const struct gpt_shape *gpt = llama ? NULL : start->model->shape;
     const struct config *config = start->config;
     return json_pack(
         "{s:s, s:s?, s:s, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:f, s:[f, f], s:f, s:f, s:f, s:s, s:i, s:i}",
         "part", "step", "preset", start->options->preset, "dtype", dtype_name(config->precision), "threads",
         peer_step_threads(start->options), "world", start->options->world, "steps", (json_int_t)start->turn_steps,
         "turns", (json_int_t)start->turns, "sequences", (json_int_t)config->micro_batch, "layers",
-        (json_int_t)shape->block_count, "heads", (json_int_t)shape->head_count, "length",
-        (json_int_t)shape->sequence_length, "params", params_json(start->model), "lr", config->adam.lr, "betas",
-        config->adam.beta1, config->adam.beta2, "eps", config->adam.eps, "weight_decay", config->adam.weight_decay,
-        "clip", config->gradient_clipping, "nvme_path", start->options->shared.storage.paths[0], "replicate",
-        start->mesh->replicate, "shard", start->mesh->shard);
+        (json_int_t)(llama ? llama->layers : gpt->block_count), "heads",
+        (json_int_t)(llama ? llama->heads : gpt->head_count), "length", (json_int_t)start->model->sequence_length,
+        "params", params_json(start->model), "lr", config->adam.lr, "betas", config->adam.beta1, config->adam.beta2,
+        "eps", config->adam.eps, "weight_decay", config->adam.weight_decay, "clip", config->gradient_clipping,
+        "nvme_path", start->options->shared.storage.paths[0], "replicate", start->mesh->replicate, "shard",
+        start->mesh->shard);
 }
 
 static int send_params(const struct peer_step_start *start, struct peer *peer)

@@ -109,8 +109,9 @@ def train(rank, peer, options, weights, tokens):
     import torch
     import torch.distributed as dist
     from gpt import GPT
+    from llama import Llama
     setting = peer.setting
-    model = GPT(setting["layers"], setting["heads"], setting["length"], weights)
+    model = (Llama if "lm_head.weight" in weights else GPT)(setting["layers"], setting["heads"], setting["length"], weights)
     weights.clear()
     if options.trainer == "deepspeed":
         import deepspeed

@@ -224,7 +224,7 @@ Test(bench_step, the_products_have_the_operations_of_the_model)
 {
     const struct step_peak_setting peak_setting = {.sequences = 2, .threads = 2, .side = 7, .seconds = 0.001};
     static const char *const names[] = {"gpt-nano", "gpt-3m", "gpt:layers=3,width=48,heads=3,length=37,vocabulary=300",
-                                        "gpt-nano:experts=4,top=2,capacity=1.25"};
+                                        "gpt-nano:experts=4,top=2,capacity=1.25", "llama-tiny:kv_heads=1,length=37"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const struct model *model;
         struct step_peak *peak;
@@ -241,7 +241,7 @@ Test(bench_step, the_products_have_the_operations_of_the_model)
     const struct model *model;
     struct step_peak *peak;
     cr_assert_eq(model_find("linear", &model), ERR_NONE, "%s", err_message());
-    cr_expect_eq(step_peak_open(model, &peak_setting, &peak), ERR_USAGE, "linear is not a GPT");
+    cr_expect_eq(step_peak_open(model, &peak_setting, &peak), ERR_USAGE, "linear is no GPT or Llama");
     step_peak_close(NULL);
     const struct step_peak_setting squares = {.threads = 2, .side = 300, .dtype = DTYPE_BF16, .seconds = 0.001};
     double gflops = 0;

@@ -2,29 +2,13 @@
 #include "bench/step/step_peak.h"
 
 #include "bench/harness/bench.h"
+#include "bench/step/step_products.h"
 #include "ref/arithmetic/dtype.h"
 #include "base/err.h"
-#include "ref/model/gpt.h"
-#include "ref/model/gpt_find.h"
-#include "ref/model/gpt_pass.h"
 #include "ref/arithmetic/gpt_math.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-
-enum { PRODUCT_MAX = 20 };
-
-// c (m x n) = a (m x k) b (k x n), `count` times.
-struct product {
-    size_t m, n, k, count;
-    bool a_transposed, b_transposed;
-};
-
-// Products that run one after the other.
-struct program {
-    struct product products[PRODUCT_MAX];
-    size_t product_count;
-};
 
 // A thread in place of a rank.
 struct worker {
@@ -38,7 +22,7 @@ enum { SEEN_COUNT = 1 << 18 };  // results that are verified at a time
 
 struct step_peak {
     struct bench_device device;
-    struct program of_model, of_square;
+    struct step_products of_model, of_square;
     double seconds;
     enum dtype dtype;
     size_t operand_count, result_count;  // elements of each operand, and of all results, of a worker
@@ -47,52 +31,12 @@ struct step_peak {
     float *seen;  // [SEEN_COUNT] in host memory
 };
 
-static void add(struct program *program, struct product product)
-{
-    program->products[program->product_count++] = product;
-}
-
-// Adds a linear layer's products: forward, gradient of the input, gradient of the weights.
-static void add_layer(struct program *program, size_t rows, size_t in, size_t out, size_t count)
-{
-    add(program, (struct product){rows, out, in, count, false, false});
-    add(program, (struct product){rows, in, out, count, false, true});
-    add(program, (struct product){in, out, rows, count, true, false});
-}
-
-// An expert multiplies all its slots, empty ones as well.
-static void add_mlp(struct program *program, const struct gpt_shape *shape, size_t rows)
-{
-    size_t width = shape->width, experts = shape->experts.count, count = shape->block_count;
-    if (experts > 0) {
-        add_layer(program, rows, width, experts, count);  // the router
-        rows = gpt_expert_slots(shape, rows);
-        count *= experts;
-    }
-    add_layer(program, rows, width, 4 * width, count);
-    add_layer(program, rows, 4 * width, width, count);
-}
-
-static void add_products(struct program *program, const struct gpt_shape *shape, size_t sequence_count)
-{
-    size_t rows = sequence_count * shape->sequence_length, width = shape->width, blocks = shape->block_count;
-    size_t length = shape->sequence_length, head = width / shape->head_count;
-    size_t heads = blocks * sequence_count * shape->head_count;
-    add_layer(program, rows, width, 3 * width, blocks);
-    add_layer(program, rows, width, width, blocks);
-    add_mlp(program, shape, rows);
-    add_layer(program, rows, width, shape->vocabulary, 1);
-    // Attention: scores and weighted values, each with two gradients.
-    add(program, (struct product){length, length, head, 2 * heads, false, true});
-    add(program, (struct product){length, head, length, 4 * heads, false, false});
-}
-
 // Grows the workers' memory to fit the program.
-static void grow(struct step_peak *peak, const struct program *program)
+static void grow(struct step_peak *peak, const struct step_products *program)
 {
     size_t results = 0;
     for (size_t i = 0; i < program->product_count; i++) {
-        const struct product *p = &program->products[i];
+        const struct step_product *p = &program->products[i];
         size_t a = p->m * p->k, b = p->k * p->n, larger = a > b ? a : b;
         peak->operand_count = larger > peak->operand_count ? larger : peak->operand_count;
         results += p->m * p->n;
@@ -110,12 +54,12 @@ static float *results_of(const struct step_peak *peak, const struct worker *work
     return worker->memory + 2 * peak->operand_count;
 }
 
-static void multiply_all(const struct step_peak *peak, const struct worker *worker, const struct program *program)
+static void multiply_all(const struct step_peak *peak, const struct worker *worker, const struct step_products *program)
 {
     const float *a = worker->memory, *b = a + peak->operand_count;
     float *result = results_of(peak, worker);
     for (size_t i = 0; i < program->product_count; i++) {
-        const struct product *p = &program->products[i];
+        const struct step_product *p = &program->products[i];
         const struct matmul_operand left = {a, p->a_transposed ? p->m : p->k, p->a_transposed};
         const struct matmul_operand right = {b, p->b_transposed ? p->k : p->n, p->b_transposed};
         for (size_t k = 0; k < p->count; k++)
@@ -126,8 +70,9 @@ static void multiply_all(const struct step_peak *peak, const struct worker *work
 }
 
 // Runs `work` on all workers at once, each on its rank's device. Returns the first error.
-static int work_all(struct step_peak *peak, const struct program *program,
-                    int (*work)(const struct step_peak *peak, struct worker *worker, const struct program *program))
+static int work_all(struct step_peak *peak, const struct step_products *program,
+                    int (*work)(const struct step_peak *peak, struct worker *worker,
+                                const struct step_products *program))
 {
 #pragma omp parallel for num_threads(peak->worker_count) schedule(static)
     for (int rank = 0; rank < peak->worker_count; rank++) {
@@ -144,7 +89,7 @@ static int work_all(struct step_peak *peak, const struct program *program,
     return ERR_NONE;
 }
 
-static int forget_results(const struct step_peak *peak, struct worker *worker, const struct program *program)
+static int forget_results(const struct step_peak *peak, struct worker *worker, const struct step_products *program)
 {
     (void)program;
     TRY(bench_device_fill(&peak->device, results_of(peak, worker), f32_bits(-1), peak->result_count * sizeof(float)));
@@ -152,7 +97,7 @@ static int forget_results(const struct step_peak *peak, struct worker *worker, c
 }
 
 // Multiplies once on an accelerator, whose first products load its kernels.
-static int prepare(const struct step_peak *peak, struct worker *worker, const struct program *program)
+static int prepare(const struct step_peak *peak, struct worker *worker, const struct step_products *program)
 {
     void *memory;
     TRY(bench_device_alloc(&peak->device, worker_bytes(peak), &memory));
@@ -177,8 +122,6 @@ static int open_workers(struct step_peak *peak)
 
 int step_peak_open(const struct model *model, const struct step_peak_setting *setting, struct step_peak **out)
 {
-    if (model && !gpt_is_name(model->name))
-        return err_set(ERR_USAGE, "the model %s is not a GPT: its matrix products are unknown", model->name);
     struct step_peak *peak = calloc(1, sizeof *peak);
     if (!peak)
         return err_set(ERR_MEMORY, "no memory for matrix products");
@@ -188,9 +131,14 @@ int step_peak_open(const struct model *model, const struct step_peak_setting *se
     peak->worker_count = setting->threads;
     peak->seconds = setting->seconds;
     peak->dtype = setting->dtype;
-    if (model)
-        add_products(&peak->of_model, model->shape, setting->sequences);
-    add(&peak->of_square, (struct product){side, side, side, 1, false, false});
+    if (model) {
+        int code = step_products_of_model(model, setting->sequences, &peak->of_model);
+        if (code != ERR_NONE) {
+            free(peak);
+            return code;
+        }
+    }
+    peak->of_square = (struct step_products){.products = {{side, side, side, 1, false, false}}, .product_count = 1};
     grow(peak, &peak->of_model);
     grow(peak, &peak->of_square);
     int code = open_workers(peak);
@@ -212,11 +160,11 @@ void step_peak_close(struct step_peak *peak)
     free(peak);
 }
 
-static double flops_of(const struct program *program)
+static double flops_of(const struct step_products *program)
 {
     double flops = 0;
     for (size_t i = 0; i < program->product_count; i++) {
-        const struct product *p = &program->products[i];
+        const struct step_product *p = &program->products[i];
         flops += 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->count;
     }
     return flops;
@@ -228,7 +176,7 @@ double step_peak_model_flops(const struct step_peak *peak)
 }
 
 // Waits for products once per round of some milliseconds, so that the cost of waiting is small.
-static int multiply_for_a_time(const struct step_peak *peak, struct worker *worker, const struct program *program)
+static int multiply_for_a_time(const struct step_peak *peak, struct worker *worker, const struct step_products *program)
 {
     uint64_t begin_ns = clock_now_ns(), before_ns, now_ns = begin_ns;
     size_t rounds = 1, done = 0;
@@ -246,12 +194,12 @@ static int multiply_for_a_time(const struct step_peak *peak, struct worker *work
 }
 
 // Counts results that are not k: operands are ones, and their sum is exact.
-static int count_wrong(const struct step_peak *peak, const struct worker *worker, const struct program *program,
+static int count_wrong(const struct step_peak *peak, const struct worker *worker, const struct step_products *program,
                        size_t *wrong)
 {
     const float *result = results_of(peak, worker);
     for (size_t i = 0; i < program->product_count; i++) {
-        const struct product *p = &program->products[i];
+        const struct step_product *p = &program->products[i];
         size_t count = p->m * p->n;
         for (size_t from = 0; from < count; from += SEEN_COUNT) {
             size_t seen = count - from < SEEN_COUNT ? count - from : SEEN_COUNT;
@@ -264,7 +212,7 @@ static int count_wrong(const struct step_peak *peak, const struct worker *worker
     return ERR_NONE;
 }
 
-static int measure(struct step_peak *peak, const struct program *program, double *gflops)
+static int measure(struct step_peak *peak, const struct step_products *program, double *gflops)
 {
     size_t wrong = 0;
     TRY(work_all(peak, program, multiply_for_a_time));

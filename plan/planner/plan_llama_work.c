@@ -4,6 +4,8 @@
 // for one head at a time.
 #include "plan/planner/plan_llama.h"
 
+#include "ref/model/llama.h"
+
 static size_t larger(size_t a, size_t b)
 {
     return a > b ? a : b;
@@ -83,13 +85,10 @@ const struct model_operations llama_operations = {
     .checkpoint_bytes = llama_checkpoint_bytes,
 };
 
-bool plan_llama_transformer(const struct model *model, struct transformer *out)
+static struct transformer transformer_of(const struct llama_shape *s)
 {
-    if (model->operations != &llama_operations)
-        return false;
-    const struct llama_shape *s = model->shape;
     size_t last = s->blocks - 1;
-    *out = (struct transformer){
+    struct transformer t = {
         .blocks = s->blocks,
         .width = s->width,
         .query_width = llama_query_width(s),
@@ -108,6 +107,25 @@ bool plan_llama_transformer(const struct model *model, struct transformer *out)
         .is_frozen = s->lora_rank > 0,
     };
     for (size_t block = 0; block < s->blocks; block++)
-        out->attended_length += attended_length(s, block) / (double)s->blocks;
+        t.attended_length += attended_length(s, block) / (double)s->blocks;
+    return t;
+}
+
+bool plan_llama_transformer(const struct model *model, struct transformer *out)
+{
+    const struct llama_sizes *s = llama_sizes_of(model);
+    if (s)
+        *out = transformer_of(&(struct llama_shape){.blocks = s->layers,
+                                                    .width = s->width,
+                                                    .heads = s->heads,
+                                                    .head_width = s->width / s->heads,
+                                                    .key_heads = s->kv_heads,
+                                                    .hidden = s->hidden,
+                                                    .vocabulary = s->vocabulary,
+                                                    .sequence_length = s->length});
+    else if (model->operations == &llama_operations)
+        *out = transformer_of(model->shape);
+    else
+        return false;
     return true;
 }

@@ -5,6 +5,7 @@
 #include "ref/model/gpt.h"
 #include "ref/model/gpt_find.h"
 #include "ref/model/linear.h"
+#include "ref/model/llama.h"
 #include "plan/planner/plan_hugging_face.h"
 #include "plan/planner/plan_llama.h"
 #include "plan/planner/plan_texts.h"
@@ -196,10 +197,8 @@ static int refuse(const char *name)
     size_t used = 0;
     for (size_t i = 0; plan_model_name(i) && used < sizeof known; i++)
         used += (size_t)snprintf(known + used, sizeof known - used, "%s, ", plan_model_name(i));
-    for (int i = 0; gpt_name(i) && used < sizeof known; i++)
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s, ", gpt_name(i));
-    for (int i = 0; linear_model(i) && used < sizeof known; i++)
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s, ", linear_model(i)->name);
+    for (int i = 0; model_name(i) && used < sizeof known; i++)
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s, ", model_name(i));
     return err_set(ERR_USAGE, "unknown model \"%.64s\", expected one of %sgpt:layers=4,width=64,heads=4,... or a file",
                    name, known);
 }
@@ -229,7 +228,7 @@ int plan_model_find_variant(const char *name, const struct plan_model_variant *v
     bool is_linear = linear_is_adapted(name);
     for (int i = 0; linear_model(i); i++)
         is_linear |= strcmp(linear_model(i)->name, name) == 0;
-    if (!text && (gpt_is_name(name) || is_linear))
+    if (!text && (gpt_is_name(name) || llama_is_name(name) || is_linear))
         return find_trained(name, variant, out);
     if (variant->sequence_length > GPT_SIZE_MAX)
         return err_set(ERR_USAGE, "a sequence length of %zu tokens, expected at most %d", variant->sequence_length,

@@ -32,7 +32,8 @@ size_t attention_scratch_count(const struct attention_shape *shape)
 
 static __attribute__((unused)) bool is_whole(const struct attention_shape *shape)
 {
-    return shape->head_count > 0 && shape->width % shape->head_count == 0;
+    return shape->head_count > 0 && shape->width % shape->head_count == 0 &&
+           shape->head_count % attention_rows_of(shape).group == 0;
 }
 
 // The scratch memory of one head of one sequence, on the host.
@@ -53,20 +54,33 @@ static int thread_count(const struct attention_shape *shape)
     return (int)(served < most ? served : most);
 }
 
-// One head of one sequence, as attention of its own.
+// The heads of one sequence that share keys and values, as attention of its own.
 struct head_place {
     struct attention_shape shape;
+    struct attention_rows rows;
     size_t qkv, out, stats, scratch;  // where it begins
 };
+
+static size_t place_count(const struct attention_shape *shape)
+{
+    return shape->sequence_count * shape->head_count / attention_rows_of(shape).group;
+}
+
 static struct head_place head_place_of(const struct attention_shape *shape, size_t index)
 {
-    size_t s = index / shape->head_count, width = shape->width / shape->head_count;
-    size_t first = s * shape->sequence_length * shape->width, head = index % shape->head_count * width;
+    struct attention_rows rows = attention_rows_of(shape);
+    size_t places = shape->head_count / rows.group, width = shape->width / places;
+    size_t row = index / places * shape->sequence_length, place = index % places;
+    // A place's keys begin nearer to its queries than the first place's to theirs.
+    size_t nearer = place * (width - shape->width / shape->head_count);
+    rows.key_at -= nearer;
+    rows.value_at -= nearer;
     return (struct head_place){
-        .shape = {1, shape->sequence_length, width, 1, shape->dtype, .stride = shape->width},
-        .qkv = 3 * first + head,
-        .out = first + head,
-        .stats = 2 * index * shape->sequence_length,
+        .shape = {1, shape->sequence_length, width, rows.group, shape->dtype, NULL},
+        .rows = rows,
+        .qkv = row * rows.qkv_stride + place * width,
+        .out = row * rows.out_stride + place * width,
+        .stats = 2 * index * rows.group * shape->sequence_length,
         .scratch = (size_t)omp_get_thread_num() * head_scratch_count(shape),
     };
 }
@@ -80,8 +94,9 @@ void attention_forward(const struct attention_shape *shape, const void *qkv, voi
         return;
     }
 #pragma omp parallel for schedule(dynamic) num_threads(thread_count(shape))
-    for (size_t i = 0; i < shape->sequence_count * shape->head_count; i++) {
-        const struct head_place at = head_place_of(shape, i);
+    for (size_t i = 0; i < place_count(shape); i++) {
+        struct head_place at = head_place_of(shape, i);
+        at.shape.rows = &at.rows;
         kernels->attention_forward(&at.shape, (const float *)qkv + at.qkv, (float *)out + at.out, stats + at.stats,
                                    scratch + at.scratch);
     }
@@ -97,8 +112,9 @@ void attention_backward(const struct attention_shape *shape, const void *qkv, co
         return;
     }
 #pragma omp parallel for schedule(dynamic) num_threads(thread_count(shape))
-    for (size_t i = 0; i < shape->sequence_count * shape->head_count; i++) {
-        const struct head_place at = head_place_of(shape, i);
+    for (size_t i = 0; i < place_count(shape); i++) {
+        struct head_place at = head_place_of(shape, i);
+        at.shape.rows = &at.rows;
         kernels->attention_backward(&at.shape, (const float *)qkv + at.qkv, (const float *)out + at.out,
                                     stats + at.stats, (const float *)out_gradient + at.out,
                                     (float *)qkv_gradient + at.qkv, scratch + at.scratch);

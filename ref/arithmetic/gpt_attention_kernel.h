@@ -23,7 +23,8 @@
 //   dq_i  = (the sum of ds_ij k_j) / sqrt(head width)     one chain over the keys
 //   dk_j  = (the sum of ds_ij q_i) / sqrt(head width)     one chain over the rows
 //
-// A chain takes the whole of a block that exists, zeros included.
+// A chain takes the whole of a block that exists, zeros included. Where heads share keys and values, the chains of dv_j
+// and dk_j go over the rows of these heads, one head after the other.
 #include "ref/arithmetic/gpt_kernel.h"
 #include "ref/arithmetic/product_kernel.h"
 
@@ -37,28 +38,32 @@ struct attention_head {
     float *stats;                      // m and l, or at the end 1 / l, of each row
     float *k_turned, *v_turned, *row;  // scratch: a block's keys and values as columns, and D
     float scale;
+    bool first, last;  // of the heads that share keys and values
 };
 
 static struct attention_head attention_head_of(const struct attention_shape *shape, size_t s, size_t head,
                                                const void *qkv, const void *out, float *stats, float *scratch)
 {
+    const struct attention_rows at = attention_rows_of(shape);
     size_t width = shape->width / shape->head_count, first = s * shape->sequence_length;
-    size_t stride = shape->stride ? shape->stride : shape->width;
-    const float *rows = (const float *)qkv + 3 * stride * first + head * width;
+    const float *row = (const float *)qkv + at.qkv_stride * first;
+    const float *key = row + head / at.group * width + at.key_at;
     return (struct attention_head){.dtype = shape->dtype,
                                    .length = shape->sequence_length,
                                    .width = width,
-                                   .stride = stride,
-                                   .qkv_stride = 3 * stride,
-                                   .q = rows,
-                                   .k = rows + stride,
-                                   .v = rows + 2 * stride,
-                                   .out = (float *)(uintptr_t)out + stride * first + head * width,
+                                   .stride = at.out_stride,
+                                   .qkv_stride = at.qkv_stride,
+                                   .q = row + head * width,
+                                   .k = key,
+                                   .v = key + (at.value_at - at.key_at),
+                                   .out = (float *)(uintptr_t)out + at.out_stride * first + head * width,
                                    .stats = stats + 2 * (s * shape->head_count + head) * shape->sequence_length,
                                    .k_turned = scratch,
                                    .v_turned = scratch + ATTENTION_BLOCK * width,
                                    .row = scratch + 2 * ATTENTION_BLOCK * width,
-                                   .scale = 1.0f / sqrtf((float)width)};
+                                   .scale = 1.0f / sqrtf((float)width),
+                                   .first = head % at.group == 0,
+                                   .last = head % at.group == at.group - 1};
 }
 
 // out (width x ATTENTION_BLOCK) = the rows as columns; columns without a row are 0.
@@ -216,7 +221,7 @@ static void head_backward(const struct attention_head *h)
     for (size_t r = 0; r < h->length; r++) {
         const float *out = h->out + r * h->stride, *dout = h->out_gradient + r * h->stride;
         float *const gradients[] = {h->dq, h->dk, h->dv}, lane[ROW_LANES] = {0};
-        for (int i = 0; i < 3; i++)
+        for (int i = 0; i < (h->first ? 3 : 1); i++)
             memset(gradients[i] + r * stride, 0, h->width * sizeof(float));
         LANES_ADD(lane, h->width, dout[j] * out[j]);
         h->row[r] = lanes_sum(lane);
@@ -233,6 +238,8 @@ static void head_backward(const struct attention_head *h)
         }
     }
     scale_and_round(h, h->length, h->scale, h->dq, stride);
+    if (!h->last)
+        return;
     scale_and_round(h, h->length, h->scale, h->dk, stride);
     scale_and_round(h, h->length, 1.0f, h->dv, stride);
 }
@@ -245,8 +252,8 @@ static void kernel_attention_backward(const struct attention_shape *shape, const
             struct attention_head h = attention_head_of(shape, s, head, qkv, out, stats, scratch);
             h.out_gradient = (const float *)out_gradient + (h.out - (const float *)out);
             h.dq = (float *)qkv_gradient + (h.q - (const float *)qkv);
-            h.dk = h.dq + h.stride;
-            h.dv = h.dk + h.stride;
+            h.dk = (float *)qkv_gradient + (h.k - (const float *)qkv);
+            h.dv = (float *)qkv_gradient + (h.v - (const float *)qkv);
             head_backward(&h);
         }
     }

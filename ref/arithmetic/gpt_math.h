@@ -99,16 +99,29 @@ void gelu_backward(size_t row_count, size_t width, const float *in, const float 
 // out has rows of width. These and their gradients are operands, and so are the softmax and the gradient of the scores
 // in their products. Forward writes stats, attention_stats_count floats, which backward reads: for each sequence, head
 // and row the largest score and 1 / the sum of the exponentials relative to it. scratch has attention_scratch_count
-// floats. head_count divides width. Out and every gradient share no memory with anything else.
+// floats. head_count divides width, and a group's heads the heads. Out and every gradient share no memory with anything
+// else.
 enum { ATTENTION_BLOCK = 64 };
+// Where the values of a row lie, in elements, only in host memory: the distance of rows of out and of qkv, and where
+// the first key and the first value lie behind the first query. Grouped-query attention (arXiv 2305.13245) "divides
+// query heads into G groups, each of which shares a single key head and value head": `group` consecutive heads share
+// one, and the gradients of its keys and values are chains over the group's heads, ascending.
+struct attention_rows {
+    size_t out_stride, qkv_stride, key_at, value_at, group;
+};
 struct attention_shape {
     size_t sequence_count;
     size_t sequence_length;
     size_t width;
     size_t head_count;
     enum dtype dtype;
-    size_t stride;  // of rows of out, and of queries, keys and values in qkv; 0: width. Only in host memory
+    const struct attention_rows *rows;  // null: rows of width and 3 x width, and every head has its own keys and values
 };
+static inline struct attention_rows attention_rows_of(const struct attention_shape *shape)
+{
+    size_t width = shape->width;
+    return shape->rows ? *shape->rows : (struct attention_rows){width, 3 * width, width, 2 * width, 1};
+}
 size_t attention_stats_count(const struct attention_shape *shape);
 size_t attention_scratch_count(const struct attention_shape *shape);
 void attention_forward(const struct attention_shape *shape, const void *qkv, void *out, float *stats, float *scratch);

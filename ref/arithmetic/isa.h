@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels over arrays, in one build per instruction set: isa_scalar.c and isa_avx2.c, isa_avx512.c (x86-64) or
 // isa_neon.c, isa_sve.c (aarch64) compile the same source text, dtype_kernel.h, adam_kernel.h, norm_kernel.h,
-// gpt_kernel.h and gpt_attention_kernel.h. All builds give the same bits, except that of two NaN operands either may
-// survive, and that a NaN which an operation makes is negative on x86-64 and positive on aarch64. The process chooses
-// one build at run time.
+// gpt_kernel.h, gpt_attention_kernel.h and llama_kernel.h. All builds give the same bits, except that of two NaN
+// operands either may survive, and that a NaN which an operation makes is negative on x86-64 and positive on aarch64.
+// The process chooses one build at run time.
 #ifndef ZG_ISA_H
 #define ZG_ISA_H
 
@@ -12,6 +12,7 @@
 struct adam_step;
 struct attention_shape;
 struct norm_sum;
+struct rotary;
 struct token_rows;
 
 // Of this program's architecture, best last. Every aarch64 processor has NEON.
@@ -75,6 +76,17 @@ struct isa_kernels {
                                    float *stats);
     void (*crossentropy_backward)(const struct token_rows *rows, size_t width, size_t stride, const float *stats,
                                   float scale, enum dtype dtype, float *logits);
+    // llama_math.h; no accelerator has these
+    void (*rmsnorm_stats)(size_t row_count, size_t width, const float *in, float *stats);
+    void (*rmsnorm_apply)(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
+                          const void *weight, void *out);
+    void (*rmsnorm_backward)(size_t row_count, size_t width, const float *in, const float *stats, const void *weight,
+                             const float *out_gradient, float *in_gradient);
+    void (*rmsnorm_columns)(size_t row_count, size_t width, size_t first, size_t count, const float *in,
+                            const float *stats, const float *out_gradient, float *weight_gradient);
+    void (*rotary_turn)(const struct rotary *rotary, float sign, size_t first_row, size_t row_count, float *rows);
+    void (*swiglu_forward)(size_t count, const float *gate, const float *up, enum dtype dtype, void *out);
+    void (*swiglu_backward)(size_t count, enum dtype dtype, float *gate, float *up, float *out_gradient);
 };
 
 // The kernels of the including file's build.
@@ -89,7 +101,11 @@ struct isa_kernels {
         .gelu_backward = kernel_gelu_backward, .attention_forward = kernel_attention_forward,                          \
         .attention_backward = kernel_attention_backward, .embedding_forward = kernel_embedding_forward,                \
         .token_backward = kernel_token_backward, .position_backward = kernel_position_backward,                        \
-        .crossentropy_forward = kernel_crossentropy_forward, .crossentropy_backward = kernel_crossentropy_backward     \
+        .crossentropy_forward = kernel_crossentropy_forward, .crossentropy_backward = kernel_crossentropy_backward,    \
+        .rmsnorm_stats = kernel_rmsnorm_stats, .rmsnorm_apply = kernel_rmsnorm_apply,                                  \
+        .rmsnorm_backward = kernel_rmsnorm_backward, .rmsnorm_columns = kernel_rmsnorm_columns,                        \
+        .rotary_turn = kernel_rotary_turn, .swiglu_forward = kernel_swiglu_forward,                                    \
+        .swiglu_backward = kernel_swiglu_backward                                                                      \
     }
 
 // Returns the kernels of isa_now().

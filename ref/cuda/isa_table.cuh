@@ -35,6 +35,14 @@ template <typename place> constexpr struct isa_kernels isa_table()
         .position_backward = gpt::position_backward,
         .crossentropy_forward = gpt::crossentropy_forward,
         .crossentropy_backward = gpt::crossentropy_backward,
+        // A Llama computes in host memory alone.
+        .rmsnorm_stats = nullptr,
+        .rmsnorm_apply = nullptr,
+        .rmsnorm_backward = nullptr,
+        .rmsnorm_columns = nullptr,
+        .rotary_turn = nullptr,
+        .swiglu_forward = nullptr,
+        .swiglu_backward = nullptr,
     };
 }
 

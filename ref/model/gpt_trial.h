@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of the GPT: a model with parameters, gradients and tokens at chosen addresses.
+// For tests of the GPT and the Llama: a model with parameters, gradients and tokens at chosen addresses.
 #ifndef ZG_GPT_TRIAL_H
 #define ZG_GPT_TRIAL_H
 
 #include "ref/arithmetic/dtype.h"
 #include "base/err.h"
 #include "ref/model/gpt.h"
+#include "ref/model/llama.h"
 #include "ref/arithmetic/random.h"
 
 #include <criterion/criterion.h>
@@ -71,7 +72,8 @@ static inline struct trial trial_make_as(const struct model *model, size_t seque
 {
     struct trial trial = {.model = model};
     size_t params = (size_t)model->param_count, token_count = sequence_count * (model->sequence_length + 1);
-    const struct gpt_shape *shape = model->shape;
+    const struct llama_sizes *llama = llama_sizes_of(model);
+    size_t vocabulary = llama ? llama->vocabulary : ((const struct gpt_shape *)model->shape)->vocabulary;
     cr_assert(model_run_open(model, sequence_count, dtype, checkpointing, NULL, &trial.run) == ERR_NONE, "%s",
               err_message());
     trial.values = calloc(params, sizeof *trial.values);
@@ -98,7 +100,7 @@ static inline struct trial trial_make_as(const struct model *model, size_t seque
     }
     trial.tokens = place_memory(&trial, (struct placing){.edge = place.edge}, token_count * sizeof *trial.tokens);
     for (size_t i = 0; i < token_count; i++)
-        trial.tokens[i] = (uint16_t)random_below(random_at(99, i), shape->vocabulary);
+        trial.tokens[i] = (uint16_t)random_below(random_at(99, i), vocabulary);
     trial.batch = (struct model_batch){.tokens = trial.tokens, .sequence_count = sequence_count, .step = 1};
     return trial;
 }
@@ -137,7 +139,7 @@ static inline void trial_forward(struct trial *trial)
 static inline void trial_backward(struct trial *trial, float loss_scale)
 {
     for (int layer = trial->model->layer_count - 1; layer >= 0; layer--) {
-        trial->gradients[0].accumulate = layer == 0;
+        trial->gradients[0].accumulate = layer == 0 && trial->model->params[0].layer_count > 1;
         cr_assert(model_backward(trial->run, layer, &trial->batch, (const void *const *)trial->params, trial->gradients,
                                  loss_scale, trial->checkpoints[layer]) == ERR_NONE);
     }

@@ -4,6 +4,7 @@
 #include "base/safe_text.h"
 #include "ref/model/gpt_find.h"
 #include "ref/model/linear.h"
+#include "ref/model/llama.h"
 #include "ref/model/lora.h"
 #include "ref/model/model.h"
 
@@ -18,28 +19,41 @@ static bool is_plain(const char *name)
     return *name == '\0';
 }
 
+const char *model_name(int index)
+{
+    int gpts = 0, llamas = 0;
+    while (gpt_name(gpts))
+        gpts++;
+    while (llama_name(llamas))
+        llamas++;
+    if (index < gpts)
+        return gpt_name(index);
+    if (index < gpts + llamas)
+        return llama_name(index - gpts);
+    const struct model *model = linear_model(index - gpts - llamas);
+    return model ? model->name : NULL;
+}
+
 int model_find(const char *name, const struct model **out)
 {
     char names[512] = "";
     size_t used = 0;
-    const char *known;
-    const struct model *model;
     char shown[TEXT_MESSAGE_BYTES];
     bool plain = is_plain(name);
     if (plain && gpt_is_name(name))
         return gpt_find(name, out);
+    if (plain && llama_is_name(name))
+        return llama_find(name, out);
     if (plain && linear_is_adapted(name))
         return linear_find_adapted(name, out);
-    for (int i = 0; (known = gpt_name(i)) != NULL; i++)
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s, ", known);
-    for (int i = 0; (model = linear_model(i)) != NULL; i++) {
-        if (strcmp(name, model->name) == 0) {
-            *out = model;
+    for (int i = 0; linear_model(i); i++)
+        if (strcmp(name, linear_model(i)->name) == 0) {
+            *out = linear_model(i);
             return ERR_NONE;
         }
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s, ", model->name);
-    }
-    return err_set(ERR_USAGE, "unknown model \"%s\", expected one of %sor gpt:layers=4,width=64,heads=4,...",
+    for (int i = 0; model_name(i); i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s, ", model_name(i));
+    return err_set(ERR_USAGE, "unknown model \"%s\", expected one of %sgpt:layers=4,width=64,heads=4,... or llama:...",
                    text_message(shown, name, 100), names);
 }
 

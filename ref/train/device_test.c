@@ -71,7 +71,7 @@ Test(device, a_gpt_trains_on_an_accelerator_bit_for_bit)
 Test(device, a_model_that_computes_in_host_memory_alone_is_refused)
 {
     static const char *const models[] = {"gpt-nano:blocks=2", "gpt-nano:experts=4",
-                                         "gpt-nano:blocks=2,sequence_parallel=1"};
+                                         "gpt-nano:blocks=2,sequence_parallel=1", "llama-tiny"};
     const struct train_setting setting = {.accelerator = &shadow_accelerator, .device_count = 1};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         struct train_result result;

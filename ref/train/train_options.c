@@ -36,8 +36,8 @@ static int parse(int argc, const char **argv, struct train_options *a)
         {"set", '\0', LIST, &a->set, 0, "override a key of the configuration; repeatable", "PATH.TO.KEY=VALUE"},
         {"print-config", '\0', FLAG, &a->print_config, 0, "print the effective configuration and exit", NULL},
         {"model", 'm', TEXT, &a->model, 0,
-         "the model (default: gpt-tiny): one that `zerogauge help models` lists, or a GPT of any size, such as "
-         "gpt:layers=24,width=512,heads=8",
+         "the model (default: gpt-tiny): one that `zerogauge help models` lists, or a GPT or a Llama of any "
+         "size, such as gpt:layers=24,width=512,heads=8",
          "MODEL"},
         {"lora", '\0', TEXT, &a->lora, 0,
          "freeze the model and train low-rank adapters of its matrices: targets are names of modules or all-linear "

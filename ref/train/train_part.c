@@ -101,7 +101,8 @@ int train_part_open(struct train_rank *rank)
     rank->model = setting->model;
     rank->data_comm = rank->comm;
     if (setting->model->on_host && setting->accelerator)
-        return err_set(ERR_USAGE, "the model %s: blocks and experts run in host memory alone: leave out the device",
+        return err_set(ERR_USAGE,
+                       "the model %s: Llamas, blocks and experts run in host memory alone: leave out the device",
                        setting->model->name);
     if (mesh_parts(mesh) > 1)
         TRY(check_parts(rank));
