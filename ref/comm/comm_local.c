@@ -88,7 +88,8 @@ static int meet_and_move(struct comm_local *local, const struct comm_call *call)
     if (direct)
         return move_and_meet(local, call);
     comm_local_move(local, call);
-    meet_fetch_line(meet_place(&local->group->meet, local->comm.rank, local->arrival + 1));
+    // Nobody watches the place after the next yet, so that the line stays until it is written.
+    meet_fetch_line(meet_place(&local->group->meet, local->comm.rank, local->arrival + 2));
     return ERR_NONE;
 }
 

@@ -88,46 +88,6 @@ static void find_sources(const struct comm_local *local, const struct comm_call 
         sources[peer] = source_of(local, call, peer, offset);
 }
 
-// Writes the left fold in fp32 of elements [from, from + count), with the bits of dtype_fold, to all of out[].
-static void sum_floats(const float *const in[], int world, size_t from, size_t count, char *const out[], int out_count)
-{
-    for (size_t i = from; i < from + count; i++) {
-        float sum = in[0][i];
-        for (int rank = 1; rank < world; rank++)
-            sum = sum + in[rank][i];
-        for (int k = 0; k < out_count; k++)
-            memcpy(out[k] + i * sizeof sum, &sum, sizeof sum);
-    }
-}
-
-// As sum_floats for one cache line; large: with streaming stores where the alignment of out[] allows.
-static void sum_line(const float *const in[], int world, size_t from, char *const out[], int out_count, bool large)
-{
-    float sum[COPY_LINE_FLOATS];
-    memcpy(sum, in[0] + from, sizeof sum);
-    for (int rank = 1; rank < world; rank++)
-        for (int i = 0; i < COPY_LINE_FLOATS; i++)
-            sum[i] = sum[i] + in[rank][from + (size_t)i];
-    for (int k = 0; k < out_count; k++) {
-        char *to = out[k] + from * sizeof sum[0];
-        if (large && (uintptr_t)to % COPY_UNIT_BYTES == 0)
-            copy_line_around_cache(to, sum);
-        else
-            memcpy(to, sum, sizeof sum);
-    }
-}
-
-// Sums fp32 buffers, which is bound by the bandwidth of memory or of a cache: reads and stores each element once.
-static void sum_once(const float *const in[], int world, size_t count, char *const out[], int out_count, bool large)
-{
-    size_t head = -(uintptr_t)out[0] % COPY_LINE_BYTES / sizeof(float);
-    size_t from = head < count ? head : count;
-    sum_floats(in, world, 0, from, out, out_count);
-    for (; from + COPY_LINE_FLOATS <= count; from += COPY_LINE_FLOATS)
-        sum_line(in, world, from, out, out_count, large);
-    sum_floats(in, world, from, count - from, out, out_count);
-}
-
 // Reduces count elements and writes them to all of out[], piece by piece, so that a piece stays in the first-level
 // cache from its reduction to its last copy. Streaming stores need the piece in a place of its own.
 static void reduce(struct comm_local *local, const struct comm_call *call, const char *const sources[], size_t count,
@@ -142,9 +102,10 @@ static void reduce(struct comm_local *local, const struct comm_call *call, const
             copy(out[k], out[0], count * dtype_bytes(call->recv_dtype), large);
         return;
     }
-    if ((large || out_count > 1) && call->send_dtype == DTYPE_FP32 && call->recv_dtype == DTYPE_FP32 &&
-        call->reduction == COMM_SUM && call->group == 0) {
-        sum_once((const float *const *)sources, world, count, out, out_count, large);
+    bool plain = call->send_dtype == DTYPE_FP32 && call->recv_dtype == DTYPE_FP32 && call->reduction == COMM_SUM &&
+                 call->group == 0;
+    if (plain && (large || out_count > 1)) {
+        dtype_sum_to_all((const float *const *)sources, world, (float *const *)(void *)out, out_count, count, large);
         return;
     }
     size_t send_bytes = dtype_bytes(call->send_dtype), recv_bytes = dtype_bytes(call->recv_dtype);
