@@ -4,8 +4,9 @@
 // line that also tells them that the rank has come. A failure ends every wait for good; the first one wins, and every
 // later call returns its message.
 //
-// A rank has MEET_RING places and uses them in turn. It comes again to a place only when all ranks have come to a later
-// arrival than the one that it overwrites, and so have read it.
+// A rank has MEET_RING places and uses them in turn; as many as make a rank that is ahead of others on its processor
+// run for long before it lets them run. It comes again to a place only when all ranks have come to a later arrival than
+// the one that it overwrites, and so have read it.
 #ifndef ZG_COMM_MEET_H
 #define ZG_COMM_MEET_H
 
@@ -22,7 +23,7 @@ enum { MEET_LINE_BYTES = 256 };
 enum { MEET_LINE_BYTES = 64 };
 #endif
 enum { MEET_MESSAGE_BYTES = 1024 };
-enum { MEET_RING = 16 };
+enum { MEET_RING = 64 };
 enum { MEET_ALL = -1 };
 
 struct meet_mark {
