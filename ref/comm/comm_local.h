@@ -4,8 +4,8 @@
 // a larger one the slot tells where it is: the others read it there, and a second meeting ends the call before any
 // buffer may change.
 //
-// In a broadcast the others wait for the root alone, and the root of a small one for nobody: it goes on, less than
-// MEET_RING calls ahead. So that ranks that disagree still find out, every slot holds a digest of this call and of all
+// In a broadcast the others wait for the root alone, and the root of a small one for nobody: it goes on, as far
+// as its slots reach. So that ranks that disagree still find out, every slot holds a digest of this call and of all
 // before it, which each rank compares with those that it waits for.
 #ifndef ZG_COMM_LOCAL_H
 #define ZG_COMM_LOCAL_H

@@ -42,8 +42,10 @@ int meet_open(struct meet *meet, int world, size_t place_bytes)
     assert(world > 0 && place_bytes > 0 && place_bytes % MEET_LINE_BYTES == 0);
     size_t bytes = (size_t)world * sizeof *meet->marks;
     meet->marks = aligned_alloc(MEET_LINE_BYTES, bytes);
+    meet->crowded = world > resources_processor_count();
+    meet->ring = meet->crowded ? MEET_LONG_RING : MEET_RING;
     // calloc does not touch memory that no message needs.
-    meet->memory = calloc(1, (size_t)world * MEET_RING * place_bytes + MEET_LINE_BYTES);
+    meet->memory = calloc(1, (size_t)world * meet->ring * place_bytes + MEET_LINE_BYTES);
     if (!meet->marks || !meet->memory || pthread_mutex_init(&meet->lock, NULL) != 0) {
         free(meet->marks);
         free(meet->memory);
@@ -55,7 +57,6 @@ int meet_open(struct meet *meet, int world, size_t place_bytes)
     for (int rank = 0; rank < world; rank++)
         atomic_store(&meet->marks[rank].processor, -1);
     meet->world = world;
-    meet->crowded = world > resources_processor_count();
     return ERR_NONE;
 }
 
@@ -175,9 +176,9 @@ int meet_room(struct meet *meet, int rank, meet_overdue *overdue, void *context)
     struct meet_mark *own = &meet->marks[rank];
     uint64_t number = own->number + 1;
     int first = 0;
-    if (number < own->all + MEET_RING)
+    if (number < own->all + meet->ring)
         return ERR_NONE;
-    struct meet_target target = {MEET_ALL, number - MEET_RING / 2};
+    struct meet_target target = {MEET_ALL, number - meet->ring / 2};
     if (meet->crowded && !is_reached(meet, &target, &first))
         target.number = number - 1;
     return meet_await(meet, rank, target, overdue, context);

@@ -4,9 +4,8 @@
 // line that also tells them that the rank has come. A failure ends every wait for good; the first one wins, and every
 // later call returns its message.
 //
-// A rank has MEET_RING places and uses them in turn; as many as make a rank that is ahead of others on its processor
-// run for long before it lets them run. It comes again to a place only when all ranks have come to a later arrival than
-// the one that it overwrites, and so have read it.
+// A rank has a ring of places and uses them in turn. It comes again to a place only when all ranks have come to a later
+// arrival than the one that it overwrites, and so have read it.
 #ifndef ZG_COMM_MEET_H
 #define ZG_COMM_MEET_H
 
@@ -23,7 +22,9 @@ enum { MEET_LINE_BYTES = 256 };
 enum { MEET_LINE_BYTES = 64 };
 #endif
 enum { MEET_MESSAGE_BYTES = 1024 };
-enum { MEET_RING = 64 };
+// Places of a rank, a power of two: few, which stay in a cache; and where ranks share processors so many that they
+// seldom have to take turns on account of one that is ahead.
+enum { MEET_RING = 16, MEET_LONG_RING = 64 };
 enum { MEET_ALL = -1 };
 
 struct meet_mark {
@@ -47,7 +48,8 @@ struct meet {
     bool crowded;             // there are more threads than processors
     struct meet_mark *marks;  // [world]
     size_t place_bytes;
-    char *places;          // [world][MEET_RING]
+    uint64_t ring;         // places of a rank
+    char *places;          // [world][ring]
     void *memory;          // of the places
     pthread_mutex_t lock;  // protects the failure's code and message until failed is set, and the children
     int failed_code;
@@ -66,7 +68,7 @@ void meet_close(struct meet *meet);
 
 static inline void *meet_place(const struct meet *meet, int rank, uint64_t number)
 {
-    return meet->places + ((uint64_t)rank * MEET_RING + number % MEET_RING) * meet->place_bytes;
+    return meet->places + ((uint64_t)rank * meet->ring + (number & (meet->ring - 1))) * meet->place_bytes;
 }
 
 // Returns whether the rank has come to its arrival `number`. What it wrote to the place before is there then.
