@@ -22,8 +22,8 @@ enum { MEET_LINE_BYTES = 256 };
 enum { MEET_LINE_BYTES = 64 };
 #endif
 enum { MEET_MESSAGE_BYTES = 1024 };
-// Places of a rank, a power of two: few, which stay in a cache; and where ranks share processors so many that they
-// seldom have to take turns on account of one that is ahead.
+// Places of a rank, a power of two: few, which stay in a cache; and more where ranks share processors, for which a rank
+// that is ahead then seldom has to wait for its turn.
 enum { MEET_RING = 16, MEET_LONG_RING = 64 };
 enum { MEET_ALL = -1 };
 
