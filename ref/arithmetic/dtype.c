@@ -50,3 +50,10 @@ void dtype_fold_groups(enum dtype in_dtype, const void *const in[], int world, i
     assert(group > 0 && world % group == 0);
     isa_kernels_at(out)->fold_groups(in_dtype, in, world, group, out_dtype, out, count, add);
 }
+
+void dtype_sum_to_all(const float *const in[], int world, float *const out[], int out_count, size_t count,
+                      bool around_cache)
+{
+    assert(world > 0 && out_count > 0);
+    isa_kernels()->sum_to_all(in, world, out, out_count, count, around_cache);
+}

@@ -30,4 +30,10 @@ void dtype_fold(enum dtype in_dtype, const void *const in[], int world, enum dty
 void dtype_fold_groups(enum dtype in_dtype, const void *const in[], int world, int group, enum dtype out_dtype,
                        void *out, size_t count, int add);
 
+// out[k][i] = the canonical sum of fp32 numbers, ((in[0][i] + in[1][i]) + ...) + in[world-1][i], for all k. Each of
+// out[] may be identical to one of in[]; otherwise it overlaps none of them. around_cache: by streaming stores, which
+// the caller orders before later ones. In host memory only. world > 0.
+void dtype_sum_to_all(const float *const in[], int world, float *const out[], int out_count, size_t count,
+                      bool around_cache);
+
 #endif

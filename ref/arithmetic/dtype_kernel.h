@@ -9,7 +9,7 @@
 
 #include <assert.h>
 #include <stdbool.h>
-#if defined(__F16C__)
+#if defined(__x86_64__)
 #include <immintrin.h>
 #elif defined(__ARM_NEON)
 #include <arm_neon.h>
@@ -169,6 +169,54 @@ static void kernel_fold(enum dtype in_dtype, const void *const in[], int world, 
         }
         kernel_narrow(out_dtype, sum, to, block);
     }
+}
+
+// Whole cache lines where the instruction set has such vectors: a processor need not read a line that it overwrites.
+// Sanitizers do not see streaming stores.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__x86_64__)
+enum { KERNEL_VECTOR_BYTES = 16 };
+#define KERNEL_STREAM(to, vector) (*(to) = (vector))
+#elif defined(__AVX512F__)
+enum { KERNEL_VECTOR_BYTES = 64 };
+#define KERNEL_STREAM(to, vector) _mm512_stream_ps((float *)(to), (__m512)(vector))
+#elif defined(__AVX__)
+enum { KERNEL_VECTOR_BYTES = 32 };
+#define KERNEL_STREAM(to, vector) _mm256_stream_ps((float *)(to), (__m256)(vector))
+#else
+enum { KERNEL_VECTOR_BYTES = 16 };
+#define KERNEL_STREAM(to, vector) _mm_stream_ps((float *)(to), (__m128)(vector))
+#endif
+typedef float kernel_vector __attribute__((vector_size(KERNEL_VECTOR_BYTES), aligned(sizeof(float)), may_alias));
+
+static void kernel_sum_elements(const float *const in[], int world, float *const out[], int out_count, size_t from,
+                                size_t end)
+{
+    for (size_t i = from; i < end; i++) {
+        float sum = in[0][i];
+        for (int rank = 1; rank < world; rank++)
+            sum = sum + in[rank][i];
+        for (int k = 0; k < out_count; k++)
+            out[k][i] = sum;
+    }
+}
+
+static void kernel_sum_to_all(const float *const in[], int world, float *const out[], int out_count, size_t count,
+                              bool around_cache)
+{
+    enum { LANES = KERNEL_VECTOR_BYTES / sizeof(float) };
+    size_t head = -(uintptr_t)out[0] % KERNEL_VECTOR_BYTES / sizeof(float), i = head < count ? head : count;
+    kernel_sum_elements(in, world, out, out_count, 0, i);
+    for (; i + LANES <= count; i += LANES) {
+        kernel_vector sum = *(const kernel_vector *)(in[0] + i);
+        for (int rank = 1; rank < world; rank++)
+            sum = sum + *(const kernel_vector *)(in[rank] + i);
+        for (int k = 0; k < out_count; k++)
+            if (around_cache && (uintptr_t)(out[k] + i) % KERNEL_VECTOR_BYTES == 0)
+                KERNEL_STREAM((kernel_vector *)(out[k] + i), sum);
+            else
+                *(kernel_vector *)(out[k] + i) = sum;
+    }
+    kernel_sum_elements(in, world, out, out_count, i, count);
 }
 
 // out may be one of the inputs, as above.

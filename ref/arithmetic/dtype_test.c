@@ -401,6 +401,40 @@ Test(dtype, groups_are_folded_and_then_their_sums_with_one_rounding)
                             }
 }
 
+// One output after the other is the input of a rank, or none is; nothing beyond the counts changes.
+static void sum_goes_to_all(int world, size_t count, size_t shift, bool in_place)
+{
+    static float in[SUM_WORLD][SUM_COUNT + 1], apart[SUM_WORLD][SUM_COUNT + 1];
+    const float *inputs[SUM_WORLD];
+    float *outputs[SUM_WORLD], expected[SUM_COUNT], beyond[SUM_WORLD];
+    struct fold_case c = {DTYPE_FP32, DTYPE_FP32, world, world, 0, -1, count};
+    for (int rank = 0; rank < world; rank++) {
+        size_t from = (shift + (size_t)rank) % 5;
+        fill(DTYPE_FP32, in[rank] + from, count, random_key((uint64_t)rank, count));
+        inputs[rank] = in[rank] + from;
+        outputs[rank] = (in_place ? in : apart)[rank] + from;
+        beyond[rank] = outputs[rank][count];
+    }
+    for (size_t i = 0; i < count; i++)
+        expected[i] = sum_plainly(&c, (const void *const *)inputs, i);
+    dtype_sum_to_all(inputs, world, outputs, world, count, shift % 2 == 0);
+    for (int rank = 0; rank < world; rank++) {
+        cr_expect_arr_eq(outputs[rank], expected, count * sizeof *expected, "world %d, %zu elements", world, count);
+        cr_expect_arr_eq(&outputs[rank][count], &beyond[rank], sizeof *beyond, "one element too many");
+    }
+}
+
+Test(dtype, a_sum_to_all_is_the_left_fold_for_each)
+{
+    static const size_t counts[] = {0, 1, 7, 15, 16, 17, 31, 67, 1023, 1024, SUM_COUNT - 5};
+    for (EACH_ISA(isa))
+        for (int world = 1; world < SUM_WORLD; world++)
+            for (size_t k = 0; k < sizeof counts / sizeof *counts; k++)
+                for (size_t shift = 0; shift < 5; shift++)
+                    for (int in_place = 0; in_place < 2; in_place++)
+                        sum_goes_to_all(world, counts[k], shift, in_place);
+}
+
 Test(dtype, the_order_of_ranks_changes_a_fold)
 {
     const float a = 0x1p24f, b = 1, c = -0x1p24f;

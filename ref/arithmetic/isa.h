@@ -45,6 +45,9 @@ struct isa_kernels {
                  int add);
     void (*fold_groups)(enum dtype in_dtype, const void *const in[], int world, int group, enum dtype out_dtype,
                         void *out, size_t count, int add);
+    // In host memory only.
+    void (*sum_to_all)(const float *const in[], int world, float *const out[], int out_count, size_t count,
+                       bool around_cache);
     void (*adam)(const struct adam_step *step);
     uint32_t (*norm_max)(enum dtype dtype, const void *values, size_t count);
     void (*norm_accumulate)(struct norm_sum *sum, enum dtype dtype, const void *values, size_t count,
@@ -93,8 +96,8 @@ struct isa_kernels {
 #define ISA_KERNELS                                                                                                    \
     {                                                                                                                  \
         .widen = kernel_widen, .narrow = kernel_narrow, .accumulate = kernel_accumulate, .fold = kernel_fold,          \
-        .fold_groups = kernel_fold_groups, .adam = kernel_adam, .norm_max = kernel_norm_max,                           \
-        .norm_accumulate = kernel_norm_accumulate, .operand_round = kernel_operand_round,                              \
+        .fold_groups = kernel_fold_groups, .sum_to_all = kernel_sum_to_all, .adam = kernel_adam,                       \
+        .norm_max = kernel_norm_max, .norm_accumulate = kernel_norm_accumulate, .operand_round = kernel_operand_round, \
         .bias_rows = kernel_bias_rows, .bias_add = kernel_bias_add, .rows_sum = kernel_rows_sum,                       \
         .layernorm_stats = kernel_layernorm_stats, .layernorm_apply = kernel_layernorm_apply,                          \
         .layernorm_backward = kernel_layernorm_backward, .gelu_forward = kernel_gelu_forward,                          \

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { COPY_LINE_BYTES = 64, COPY_LINE_FLOATS = COPY_LINE_BYTES / sizeof(float) };
+enum { COPY_LINE_BYTES = 64 };
 
 // The sanitizers do not see streaming stores.
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

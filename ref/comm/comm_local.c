@@ -5,7 +5,7 @@
 #include "base/err.h"
 
 #include <assert.h>
-#include <inttypes.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,112 +20,90 @@ static void fail_for_leaver(struct group *group, int leaver, int rank, enum comm
                   comm_operation_name(operation));
 }
 
-static void overdue(void *context)
+static void overdue(void *context, const struct meet_target *target)
 {
-    comm_local_overdue(context, NULL, 0, 0);
+    comm_local_overdue(context, &(struct awaited){.peer = target->peer, .number = target->number});
 }
 
-static int wait_for_all(struct comm_local *local)
+static int await(struct comm_local *local, const struct comm_call *call)
 {
-    int rc = meet_wait(&local->group->meet, local->comm.rank, overdue, local);
+    struct meet *meet = &local->group->meet;
+    int rank = local->comm.rank;
+    const struct meet_target target = {peer_awaited(local, call), meet->marks[rank].number};
+    int rc = meet_await(meet, rank, target, overdue, local);
     comm_local_came(local);
     return rc;
 }
 
-// This rank sees the leaver here, or the leaver sees that this rank has entered: both write first and then read.
-static int enter(struct comm_local *local, const struct comm_call *call)
+// Waits until this rank's next slot is free, which it is unless this rank is far ahead.
+static int await_slot(struct comm_local *local, const struct comm_call *call)
+{
+    struct meet *meet = &local->group->meet;
+    struct position *own = &local->group->positions[local->comm.rank];
+    comm_local_used(local);
+    atomic_store_explicit(&own->operation, call->operation, memory_order_relaxed);
+    atomic_store_explicit(&own->entered, call->signature.sequence, memory_order_release);
+    int rc = meet_room(meet, local->comm.rank, overdue, local);
+    comm_local_came(local);
+    local->arrival = meet->marks[local->comm.rank].number + 1;
+    return rc;
+}
+
+// This rank sees the leaver here, or the leaver sees that this rank has come: both write first and then read. A rank
+// that left later than this call is no loss to it.
+static void come(struct comm_local *local, const struct comm_call *call)
 {
     struct group *group = local->group;
-    comm_local_used(local);
-    atomic_store(&group->positions[local->comm.rank].entered, call->signature.sequence);
+    bool leads = call->operation == COMM_BROADCAST && call->root == local->comm.rank;
+    meet_come(&group->meet, local->comm.rank, leads);
     int leaver = atomic_load(&group->leaver);
-    if (leaver != 0)
+    if (leaver != 0 && group->positions[leaver - 1].left_at < local->arrival)
         fail_for_leaver(group, leaver - 1, local->comm.rank, call->operation);
-    return wait_for_all(local);
 }
 
-static int disagree(struct group *group, const struct comm_signature *a, int a_rank, const struct comm_signature *b,
-                    int b_rank)
+// The second meeting of a call with direct messages.
+static int move_and_meet(struct comm_local *local, const struct comm_call *call)
 {
-    char a_text[128], b_text[128];
-    comm_signature_text(a, a_text, sizeof a_text);
-    comm_signature_text(b, b_text, sizeof b_text);
-    meet_fail(&group->meet, ERR_INTERNAL,
-              "the ranks disagree about collective %" PRIu64 ": rank %d calls %s, rank %d %s", a->sequence, a_rank,
-              a_text, b_rank, b_text);
-    return meet_check(&group->meet);
-}
-
-// Every rank compares the same slots and so comes to the same conclusion.
-static int compare_calls(struct group *group, const struct comm_call *call)
-{
-    uint64_t sequence = call->signature.sequence;
-    const struct slot *first = slot_of(group, 0, sequence);
-    for (int rank = 1; rank < group->world; rank++) {
-        const struct slot *slot = slot_of(group, rank, sequence);
-        if (memcmp(&slot->signature, &first->signature, sizeof slot->signature) != 0)
-            return disagree(group, &first->signature, 0, &slot->signature, rank);
-    }
-    if (call->operation != COMM_ALL_TO_ALL)
-        return ERR_NONE;
-    for (int from = 0; from < group->world; from++) {
-        for (int to = 0; to < group->world; to++) {
-            size_t sent = slot_of(group, from, sequence)->counts[to];
-            size_t expected = slot_of(group, to, sequence)->recv_counts[from];
-            if (sent == expected)
-                continue;
-            meet_fail(&group->meet, ERR_INTERNAL,
-                      "the ranks disagree about collective %" PRIu64 ", all-to-all: rank %d sends %zu elements to rank "
-                      "%d, which expects %zu",
-                      sequence, from, sent, to, expected);
-            return meet_check(&group->meet);
-        }
-    }
-    return ERR_NONE;
-}
-
-static bool any_direct(const struct group *group, uint64_t sequence)
-{
-    bool direct = false;
-    for (int rank = 0; rank < group->world; rank++)
-        direct |= slot_of(group, rank, sequence)->direct;
-    return direct;
+    struct meet *meet = &local->group->meet;
+    TRY(meet_reach_begin(meet, local->comm.rank));
+    comm_local_move(local, call);
+    int code = accelerator_wait();
+    meet_reach_end(meet, local->comm.rank);
+    if (code != ERR_NONE)
+        return code;
+    come(local, call);
+    return await(local, call);
 }
 
 static int meet_and_move(struct comm_local *local, const struct comm_call *call)
 {
-    struct group *group = local->group;
-    TRY(enter(local, call));
-    TRY(compare_calls(group, call));
-    if (!any_direct(group, call->signature.sequence)) {
-        comm_local_move(local, call);
-        return ERR_NONE;
-    }
-    TRY(meet_reach_begin(&group->meet, local->comm.rank));
+    bool direct;
+    TRY(await_slot(local, call));
+    comm_local_publish(local, call);
+    come(local, call);
+    if (call->operation == COMM_BROADCAST && call->root == local->comm.rank && !slot_of(local, call->root)->direct)
+        return meet_check(&local->group->meet);
+    TRY(await(local, call));
+    TRY(comm_local_compare(local, call, &direct));
+    if (direct)
+        return move_and_meet(local, call);
     comm_local_move(local, call);
-    int code = accelerator_wait();
-    meet_reach_end(&group->meet, local->comm.rank);
-    if (code != ERR_NONE)
-        return code;
-    return wait_for_all(local);
+    // Nobody watches the place after the next yet, so that the line stays until it is written.
+    meet_fetch_line(meet_place(&local->group->meet, local->comm.rank, local->arrival + 2));
+    return ERR_NONE;
 }
 
 static int local_run(struct comm *comm, const struct comm_call *call)
 {
     struct comm_local *local = (struct comm_local *)comm;
-    struct group *group = local->group;
-    assert(call->signature.sequence > atomic_load(&group->positions[comm->rank].entered));
-    TRY(meet_check(&group->meet));
+    struct meet *meet = &local->group->meet;
+    assert(call->signature.sequence > atomic_load(&local->group->positions[comm->rank].entered));
+    TRY(meet_check(meet));
     // The other ranks may read the buffers only after this thread's work on an accelerator is complete.
     TRY(accelerator_wait());
-    struct slot *slot = slot_of(group, comm->rank, call->signature.sequence);
-    meet_fetch_line(&group->meet.marks[comm->rank].came);
-    meet_fetch_line(slot);
-    meet_fetch_line(slot->small);
-    comm_local_publish((struct comm_local *)comm, call);
     int rc = meet_and_move(local, call);
     if (rc != ERR_NONE)
-        meet_drain(&group->meet);
+        meet_drain(meet);
     return rc;
 }
 
@@ -150,8 +128,6 @@ static void group_free(struct group *group)
     meet_close(&group->meet);
     pthread_mutex_destroy(&group->tree_lock);
     free(group->ranks);
-    free(group->slots);
-    free(group->numbers);
     free(group->positions);
     comm_local_free_channels(group);
     free(group->handles);
@@ -161,14 +137,14 @@ static void group_free(struct group *group)
 static void local_close(struct comm *comm)
 {
     struct group *group = ((struct comm_local *)comm)->group;
+    struct position *own = &group->positions[comm->rank];
     int nobody = 0;
-    atomic_store(&group->positions[comm->rank].left, true);
+    own->left_at = group->meet.marks[comm->rank].number;
+    atomic_store(&own->left, true);
     atomic_compare_exchange_strong(&group->leaver, &nobody, comm->rank + 1);
-    for (int rank = 0; rank < comm->world; rank++) {
-        uint64_t entered = atomic_load(&group->positions[rank].entered);
-        if (entered > atomic_load(&group->positions[comm->rank].entered))
-            fail_for_leaver(group, comm->rank, rank, slot_of(group, rank, entered)->signature.operation);
-    }
+    for (int rank = 0; rank < comm->world; rank++)
+        if (meet_has_come(&group->meet, rank, own->left_at + 1))
+            fail_for_leaver(group, comm->rank, rank, atomic_load(&group->positions[rank].operation));
     if (atomic_fetch_sub(&group->open_count, 1) == 1)
         group_free(group);
 }
@@ -186,10 +162,10 @@ static void *zeroed_lines(size_t bytes)
 
 static struct group *group_open(int world)
 {
-    size_t ranks = (size_t)world, slots = 2 * ranks;
-    size_t numbers = rounded_to_lines(3 * ranks * sizeof(size_t)) / sizeof(size_t);  // of a slot
+    size_t ranks = (size_t)world;
+    size_t slot_bytes = rounded_to_lines(offsetof(struct slot, numbers) + 3 * ranks * sizeof(size_t));
     struct group *group = zeroed_lines(sizeof *group);
-    if (!group || meet_open(&group->meet, world) != ERR_NONE) {
+    if (!group || meet_open(&group->meet, world, slot_bytes) != ERR_NONE) {
         free(group);
         return NULL;
     }
@@ -197,20 +173,13 @@ static struct group *group_open(int world)
     group->root = group;
     pthread_mutex_init(&group->tree_lock, NULL);
     atomic_store(&group->open_count, world);
-    group->slots = zeroed_lines(slots * sizeof *group->slots);
-    group->numbers = zeroed_lines(slots * numbers * sizeof *group->numbers);
     group->ranks = calloc(ranks, sizeof *group->ranks);
     group->positions = zeroed_lines(ranks * sizeof *group->positions);
     group->handles = zeroed_lines(ranks * sizeof *group->handles);
     group->channels = calloc(ranks * ranks, sizeof *group->channels);
-    if (!group->slots || !group->numbers || !group->ranks || !group->positions || !group->handles || !group->channels) {
+    if (!group->ranks || !group->positions || !group->handles || !group->channels) {
         group_free(group);
         return NULL;
-    }
-    for (size_t i = 0; i < slots; i++) {
-        group->slots[i].counts = group->numbers + i * numbers;
-        group->slots[i].offsets = group->slots[i].counts + ranks;
-        group->slots[i].recv_counts = group->slots[i].offsets + ranks;
     }
     return group;
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backend for ranks that are threads of one process. A rank publishes its call in a slot, meets the others at a
-// barrier, and copies what it needs directly from their buffers; a second barrier ends the call before any buffer may
-// change. Small messages are copied into the slot instead and need no second barrier.
+// The backend for ranks that are threads of one process. A rank publishes its call in a slot, its place at the meeting
+// (comm_meet.h), and waits for the others' slots. A small message is in the slot, and the call ends when it is read. Of
+// a larger one the slot tells where it is: the others read it there, and a second meeting ends the call before any
+// buffer may change.
 //
-// A rank has two slots and uses them in turn. It overwrites a slot two calls later; all ranks have then passed the
-// barrier of the call between, so none of them still reads the slot.
+// In a broadcast the others wait for the root alone, and the root of a small one for nobody: it goes on, as far
+// as its slots reach. So that ranks that disagree still find out, every slot holds a digest of this call and of all
+// before it, which each rank compares with those that it waits for.
 #ifndef ZG_COMM_LOCAL_H
 #define ZG_COMM_LOCAL_H
 
@@ -12,7 +14,7 @@
 #include "ref/comm/comm_meet.h"
 
 enum {
-    // The largest message that is copied into the slot; and where each rank has a processor, so that a second barrier
+    // The largest message that is copied into the slot; and where each rank has a processor, so that a second meeting
     // takes less time than a second copy.
     SMALL_BYTES = 8192,
     SMALLER_BYTES = 1024,
@@ -20,26 +22,34 @@ enum {
 };
 
 struct slot {
-    struct comm_signature signature;
-    const char *send;  // the caller's buffer, or small
+    _Alignas(MEET_LINE_BYTES) _Atomic uint64_t came;  // the arrival's number
+    uint64_t digest;                                  // of this call and all before it
+    uint64_t unpaired;    // all-to-all: the sum over ranks is 0 if the counts of senders and receivers agree
+    uint32_t part_bytes;  // small all-to-all: between the beginnings of the parts for each rank
+    bool direct;          // the message is in the caller's buffer, which others read until the second meeting
+    _Alignas(16) char small[SMALL_BYTES];        // the message, which begins in the first cache line
+    _Alignas(MEET_LINE_BYTES) const char *send;  // the caller's buffers
     char *recv;
-    bool direct;     // send is the caller's buffer, which others read until the second barrier
-    size_t *counts;  // reduce-scatter, all-to-all: elements for each rank, and their offsets in send
-    size_t *offsets;
-    size_t *recv_counts;  // all-to-all
-    _Alignas(MEET_LINE_BYTES) char small[SMALL_BYTES];
+    struct comm_signature signature, previous;  // of this call and the one before
+    size_t numbers[];                           // by rank; see below
 };
 
-enum overdue { OVERDUE_NOT, OVERDUE_COLLECTIVE, OVERDUE_MESSAGE };
+// A wait of a rank for a channel of a peer to be full or empty, or for ranks that come to a meeting.
+struct awaited {
+    struct channel *channel;  // null: a meeting
+    uint32_t full;
+    int peer;
+    uint64_t number;  // of the meeting
+};
 
 struct position {
     _Alignas(MEET_LINE_BYTES) _Atomic uint64_t entered;  // the sequence number of the rank's last call
+    _Atomic enum comm_operation operation;               // of that call
     _Atomic bool left;                                   // it has closed its handle
+    uint64_t left_at;                                    // its arrivals until then; does not change after `leaver`
     _Atomic uint64_t thread;                             // that used the handle last; 0: none has
-    _Atomic enum overdue overdue;                        // the kind of wait that has lasted long
-    struct channel *channel;                             // of an overdue message, which is to be full or empty
-    uint32_t wanted;
-    int peer;
+    _Atomic bool overdue;                                // it has waited long
+    struct awaited awaited;                              // by an overdue wait
 };
 
 // Holds one message from one rank to another.
@@ -53,6 +63,9 @@ struct channel {
 struct comm_local {
     struct comm comm;
     struct group *group;
+    uint64_t arrival;                // at the meeting that begins the present call
+    uint64_t digest;                 // of all calls
+    struct comm_signature previous;  // of the last call
     _Alignas(MEET_LINE_BYTES) char piece[PIECE_BYTES];
 };
 
@@ -66,21 +79,43 @@ struct group {
     int *ranks;              // of the root, by rank
     _Atomic int open_count;  // handles
     _Atomic int leaver;      // 1 + the rank that closed first; 0: none
-    struct slot *slots;      // two for each rank
-    size_t *numbers;         // the slots' arrays
     struct position *positions;
     struct channel **channels;  // [sender x world + receiver], each made by its first message
     struct comm_local *handles;
 };
 
-static inline struct slot *slot_of(const struct group *group, int rank, uint64_t sequence)
+// The slot of a rank in the call that this rank is in.
+static inline struct slot *slot_of(const struct comm_local *local, int rank)
 {
-    return &group->slots[2 * rank + (int)(sequence & 1)];
+    return meet_place(&local->group->meet, rank, local->arrival);
+}
+
+// Of a slot, for each rank: the offset in send of a direct message's part for it; and the elements that an all-to-all
+// sends to it and receives from it.
+static inline size_t *slot_offsets(struct slot *slot)
+{
+    return slot->numbers;
+}
+
+static inline size_t *slot_sent(struct slot *slot, int world)
+{
+    return slot->numbers + world;
+}
+
+static inline size_t *slot_received(struct slot *slot, int world)
+{
+    return slot->numbers + 2 * world;
 }
 
 static inline bool has_shards_in_send(const struct comm_call *call)
 {
     return call->operation == COMM_ALL_TO_ALL || call->operation == COMM_REDUCE_SCATTER;
+}
+
+// The root of a broadcast for the other ranks, which wait for it alone; else MEET_ALL.
+static inline int peer_awaited(const struct comm_local *local, const struct comm_call *call)
+{
+    return call->operation == COMM_BROADCAST && local->comm.rank != call->root ? call->root : MEET_ALL;
 }
 
 // Implement comm_send and comm_receive.
@@ -95,13 +130,16 @@ void comm_local_leave_tree(struct group *group);
 // Notes that this thread uses the handle, or has made it.
 void comm_local_used(struct comm_local *local);
 
-// Called about once a second by a thread that waits, in a collective or for a channel to be full or empty: fails the
-// root if it waits in a circle. came: the wait is over.
-void comm_local_overdue(struct comm_local *local, struct channel *channel, uint32_t wanted, int peer);
+// Called about once a second by a thread that waits: fails the root if it waits in a circle. came: the wait is over.
+void comm_local_overdue(struct comm_local *local, const struct awaited *awaited);
 void comm_local_came(struct comm_local *local);
 
-// Writes this rank's slot of the call: its signature, and the data, or where they are.
+// Writes this rank's slot of the call.
 void comm_local_publish(struct comm_local *local, const struct comm_call *call);
+
+// Compares the call with those of the ranks that it has waited for, and fails the group if they differ. Ranks that have
+// waited for the same slots come to the same conclusion. *direct: any message among them is.
+int comm_local_compare(struct comm_local *local, const struct comm_call *call, bool *direct);
 
 // Moves the data of a call whose slots are published and agree. Accesses the buffers of other ranks.
 void comm_local_move(struct comm_local *local, const struct comm_call *call);

@@ -34,9 +34,12 @@ static struct position *position_of(const struct group *group, int rank)
 static bool waits_for(const struct wait *wait, int rank)
 {
     const struct position *own = position_of(wait->group, wait->rank);
-    if (atomic_load(&own->overdue) == OVERDUE_MESSAGE)
-        return rank == own->peer && atomic_load(&own->channel->full) != own->wanted;
-    return atomic_load(&position_of(wait->group, rank)->entered) < atomic_load(&own->entered);
+    const struct awaited *awaited = &own->awaited;
+    if (awaited->peer != MEET_ALL && awaited->peer != rank)
+        return false;
+    if (awaited->channel)
+        return atomic_load(&awaited->channel->full) != awaited->full;
+    return !meet_has_come(&wait->group->meet, rank, awaited->number);
 }
 
 // Extends the path from its last wait until it leads back to the first.
@@ -69,7 +72,7 @@ static int collect(struct group *root, struct wait waits[])
     int count = 0;
     for (const struct group *group = root; group; group = group->next)
         for (int rank = 0; rank < group->world; rank++)
-            if (atomic_load(&position_of(group, rank)->overdue) != OVERDUE_NOT)
+            if (atomic_load(&position_of(group, rank)->overdue))
                 waits[count++] = (struct wait){group, rank};
     return count;
 }
@@ -90,12 +93,10 @@ static void append_wait(char text[MEET_MESSAGE_BYTES], const struct wait *wait)
     enum { NAMED = 8 };
     const struct group *group = wait->group;
     const struct position *own = position_of(group, wait->rank);
-    uint64_t entered = atomic_load(&own->entered);
-    bool in_message = atomic_load(&own->overdue) == OVERDUE_MESSAGE;
     enum ledger_group kind = group->handles[wait->rank].comm.counted_group;
     append(text, "is in %s among ranks",
-           in_message ? own->wanted ? "receive" : "send"
-                      : comm_operation_name(slot_of(group, wait->rank, entered)->signature.operation));
+           own->awaited.channel ? own->awaited.full ? "receive" : "send"
+                                : comm_operation_name(atomic_load(&own->operation)));
     for (int i = 0; i < group->world && i < NAMED; i++)
         append(text, " %d", group->ranks[i]);
     append(text, "%s", group->world > NAMED ? " ..." : "");
@@ -150,16 +151,14 @@ void comm_local_used(struct comm_local *local)
     atomic_store_explicit(&position_of(local->group, local->comm.rank)->thread, self, memory_order_relaxed);
 }
 
-void comm_local_overdue(struct comm_local *local, struct channel *channel, uint32_t wanted, int peer)
+void comm_local_overdue(struct comm_local *local, const struct awaited *awaited)
 {
     struct position *own = position_of(local->group, local->comm.rank);
     struct group *root = local->group->root;
     char text[MEET_MESSAGE_BYTES];
-    if (atomic_load(&own->overdue) == OVERDUE_NOT) {
-        own->channel = channel;
-        own->wanted = wanted;
-        own->peer = peer;
-        atomic_store(&own->overdue, channel ? OVERDUE_MESSAGE : OVERDUE_COLLECTIVE);
+    if (!atomic_load(&own->overdue)) {
+        own->awaited = *awaited;
+        atomic_store(&own->overdue, true);
     }
     pthread_mutex_lock(&root->tree_lock);
     bool found = is_in_circle(local, text);
@@ -171,11 +170,11 @@ void comm_local_overdue(struct comm_local *local, struct channel *channel, uint3
 void comm_local_came(struct comm_local *local)
 {
     struct position *own = position_of(local->group, local->comm.rank);
-    if (atomic_load_explicit(&own->overdue, memory_order_relaxed) == OVERDUE_NOT)
+    if (!atomic_load_explicit(&own->overdue, memory_order_relaxed))
         return;
     // Others read the wait under the lock.
     pthread_mutex_lock(&local->group->root->tree_lock);
-    atomic_store(&own->overdue, OVERDUE_NOT);
+    atomic_store(&own->overdue, false);
     pthread_mutex_unlock(&local->group->root->tree_lock);
 }
 

@@ -57,12 +57,12 @@ static int wait_for_channel(struct comm_local *local, struct channel *channel, u
             meet_fail(&group->meet, ERR_INTERNAL,
                       "the ranks disagree about collective %" PRIu64 ": rank %d calls %s, while rank %d is in %s and "
                       "waits for it",
-                      entered, peer, comm_operation_name(slot_of(group, peer, entered)->signature.operation),
+                      entered, peer, comm_operation_name(atomic_load(&group->positions[peer].operation)),
                       local->comm.rank, what);
         else
             syscall(SYS_futex, &channel->full, FUTEX_WAIT_PRIVATE, !full, &look_again, NULL, 0);
         if (looks % OVERDUE_LOOKS == 0)
-            comm_local_overdue(local, channel, full, peer);
+            comm_local_overdue(local, &(struct awaited){.channel = channel, .full = full, .peer = peer});
     }
 }
 

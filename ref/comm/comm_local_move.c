@@ -12,49 +12,16 @@
 // share, and streaming stores write the results.
 enum { LARGE_BYTES = 32 * 1024 * 1024 };
 
-// Returns the number of elements that other ranks read from this one, as one block or as one shard for each rank.
-static size_t published_count(const struct comm *comm, const struct comm_call *call)
+// Returns where the elements of a peer begin that this rank reads: its own shard, or those from `offset` on.
+static const char *source_of(const struct comm_local *local, const struct comm_call *call, int peer, size_t offset)
 {
-    switch (call->operation) {
-    case COMM_ALL_GATHER:
-        return call->counts[comm->rank];
-    case COMM_BROADCAST:
-        return comm->rank == call->root ? call->count : 0;
-    default:
-        return call->count;
-    }
-}
-
-static void publish_shards(struct slot *slot, const struct comm_call *call, int world)
-{
-    size_t element_bytes = dtype_bytes(call->send_dtype), used = 0;
-    for (int rank = 0; rank < world; rank++) {
-        size_t count = call->counts[rank];
-        slot->counts[rank] = count;
-        slot->offsets[rank] = slot->direct ? call->offsets[rank] : used;
-        if (call->operation == COMM_ALL_TO_ALL)
-            slot->recv_counts[rank] = call->recv_counts[rank];
-        if (!slot->direct && count > 0)
-            memcpy(slot->small + used * element_bytes, (const char *)call->send + call->offsets[rank] * element_bytes,
-                   count * element_bytes);
-        used += count;
-    }
-}
-
-void comm_local_publish(struct comm_local *local, const struct comm_call *call)
-{
-    const struct comm *comm = &local->comm;
-    struct slot *slot = slot_of(local->group, comm->rank, call->signature.sequence);
-    size_t bytes = published_count(comm, call) * dtype_bytes(call->send_dtype);
-    bool crowded = local->group->meet.crowded;
-    slot->signature = call->signature;
-    slot->direct = bytes > (crowded ? SMALL_BYTES : SMALLER_BYTES) || accelerator_of(call->send);
-    slot->send = slot->direct ? call->send : slot->small;
-    slot->recv = call->recv;
-    if (has_shards_in_send(call))
-        publish_shards(slot, call, comm->world);
-    else if (!slot->direct && bytes > 0)
-        memcpy(slot->small, call->send, bytes);
+    struct slot *slot = slot_of(local, peer);
+    size_t element_bytes = dtype_bytes(call->send_dtype);
+    if (slot->direct)
+        return slot->send + (has_shards_in_send(call) ? slot_offsets(slot)[local->comm.rank] : offset) * element_bytes;
+    if (call->operation == COMM_ALL_TO_ALL)
+        return slot->small + (size_t)local->comm.rank * slot->part_bytes;
+    return slot->small + offset * element_bytes;
 }
 
 static void copy(void *to, const void *from, size_t bytes, bool large)
@@ -78,11 +45,9 @@ static void all_to_all(struct comm_local *local, const struct comm_call *call, b
     size_t element_bytes = dtype_bytes(call->send_dtype);
     for (int step = 0; step < local->comm.world; step++) {
         int peer = peer_of(&local->comm, step);
-        const struct slot *slot = slot_of(local->group, peer, call->signature.sequence);
         if (call->recv_counts[peer] > 0)
-            copy((char *)call->recv + call->recv_offsets[peer] * element_bytes,
-                 slot->send + slot->offsets[local->comm.rank] * element_bytes, call->recv_counts[peer] * element_bytes,
-                 large);
+            copy((char *)call->recv + call->recv_offsets[peer] * element_bytes, source_of(local, call, peer, 0),
+                 call->recv_counts[peer] * element_bytes, large);
     }
 }
 
@@ -94,66 +59,33 @@ static void all_gather(struct comm_local *local, const struct comm_call *call, b
         char *to = (char *)call->recv + call->offsets[peer] * element_bytes;
         // In place, this rank's shard is already in recv, and other ranks read it.
         if (peer != local->comm.rank || to != call->send)
-            copy(to, slot_of(local->group, peer, call->signature.sequence)->send, call->counts[peer] * element_bytes,
-                 large);
+            copy(to, source_of(local, call, peer, 0), call->counts[peer] * element_bytes, large);
     }
 }
 
+// Of a direct broadcast the root copies the end to each rank, an equal share of the work, unless an accelerator does.
 static void broadcast(struct comm_local *local, const struct comm_call *call, bool large)
 {
-    if (local->comm.rank != call->root)
-        copy(call->recv, slot_of(local->group, call->root, call->signature.sequence)->send, call->count, large);
+    const struct comm *comm = &local->comm;
+    struct slot *root = slot_of(local, call->root);
+    const char *from = source_of(local, call, call->root, 0);
+    size_t share = root->direct && !accelerator_of(from) ? call->count / (size_t)comm->world : 0;
+    size_t begin = call->count - share / COPY_LINE_BYTES * COPY_LINE_BYTES;
+    if (comm->rank != call->root)
+        copy(call->recv, from, accelerator_of(call->recv) ? call->count : begin, large);
+    for (int step = 1; step < comm->world && comm->rank == call->root; step++) {
+        char *to = slot_of(local, peer_of(comm, step))->recv;
+        if (!accelerator_of(to))
+            copy(to + begin, from + begin, call->count - begin, large);
+    }
 }
 
 // Finds the beginning of each rank's elements for this rank.
 static void find_sources(const struct comm_local *local, const struct comm_call *call, size_t offset,
                          const char *sources[])
 {
-    for (int peer = 0; peer < local->comm.world; peer++) {
-        const struct slot *slot = slot_of(local->group, peer, call->signature.sequence);
-        size_t begin = has_shards_in_send(call) ? slot->offsets[local->comm.rank] : offset;
-        sources[peer] = slot->send + begin * dtype_bytes(call->send_dtype);
-    }
-}
-
-// Writes the left fold in fp32 of elements [from, from + count), with the bits of dtype_fold, to all of out[].
-static void sum_floats(const float *const in[], int world, size_t from, size_t count, char *const out[], int out_count)
-{
-    for (size_t i = from; i < from + count; i++) {
-        float sum = in[0][i];
-        for (int rank = 1; rank < world; rank++)
-            sum = sum + in[rank][i];
-        for (int k = 0; k < out_count; k++)
-            memcpy(out[k] + i * sizeof sum, &sum, sizeof sum);
-    }
-}
-
-// As sum_floats for one cache line, with streaming stores where the alignment of out[] allows.
-static void sum_line(const float *const in[], int world, size_t from, char *const out[], int out_count)
-{
-    float sum[COPY_LINE_FLOATS];
-    memcpy(sum, in[0] + from, sizeof sum);
-    for (int rank = 1; rank < world; rank++)
-        for (int i = 0; i < COPY_LINE_FLOATS; i++)
-            sum[i] = sum[i] + in[rank][from + (size_t)i];
-    for (int k = 0; k < out_count; k++) {
-        char *to = out[k] + from * sizeof sum[0];
-        if ((uintptr_t)to % COPY_UNIT_BYTES == 0)
-            copy_line_around_cache(to, sum);
-        else
-            memcpy(to, sum, sizeof sum);
-    }
-}
-
-// Sums large fp32 buffers, which is bound by memory bandwidth: reads and stores each element once.
-static void sum_large(const float *const in[], int world, size_t count, char *const out[], int out_count)
-{
-    size_t head = -(uintptr_t)out[0] % COPY_LINE_BYTES / sizeof(float);
-    size_t from = head < count ? head : count;
-    sum_floats(in, world, 0, from, out, out_count);
-    for (; from + COPY_LINE_FLOATS <= count; from += COPY_LINE_FLOATS)
-        sum_line(in, world, from, out, out_count);
-    sum_floats(in, world, from, count - from, out, out_count);
+    for (int peer = 0; peer < local->comm.world; peer++)
+        sources[peer] = source_of(local, call, peer, offset);
 }
 
 // Reduces count elements and writes them to all of out[], piece by piece, so that a piece stays in the first-level
@@ -170,9 +102,10 @@ static void reduce(struct comm_local *local, const struct comm_call *call, const
             copy(out[k], out[0], count * dtype_bytes(call->recv_dtype), large);
         return;
     }
-    if (large && call->send_dtype == DTYPE_FP32 && call->recv_dtype == DTYPE_FP32 && call->reduction == COMM_SUM &&
-        call->group == 0) {
-        sum_large((const float *const *)sources, world, count, out, out_count);
+    bool plain = call->send_dtype == DTYPE_FP32 && call->recv_dtype == DTYPE_FP32 && call->reduction == COMM_SUM &&
+                 call->group == 0;
+    if (plain && (large || out_count > 1)) {
+        dtype_sum_to_all((const float *const *)sources, world, (float *const *)(void *)out, out_count, count, large);
         return;
     }
     size_t send_bytes = dtype_bytes(call->send_dtype), recv_bytes = dtype_bytes(call->recv_dtype);
@@ -191,9 +124,11 @@ static void reduce(struct comm_local *local, const struct comm_call *call, const
 
 static void reduce_scatter(struct comm_local *local, const struct comm_call *call, bool large)
 {
-    size_t count = call->counts[local->comm.rank];
+    size_t count = call->counts[local->comm.rank], offset = 0;
     const char *sources[local->comm.world];
-    find_sources(local, call, 0, sources);
+    for (int rank = 0; rank < local->comm.rank; rank++)
+        offset += call->counts[rank];
+    find_sources(local, call, offset, sources);
     // With `add`, recv is read anyway, and streaming stores would gain nothing.
     if (large && !call->add && !accelerator_of(call->recv))
         reduce(local, call, sources, count, (char *[]){call->recv}, 1, true);
@@ -207,7 +142,7 @@ static void all_reduce(struct comm_local *local, const struct comm_call *call, b
 {
     int world = local->comm.world;
     const char *sources[world];
-    if (!slot_of(local->group, 0, call->signature.sequence)->direct) {
+    if (!slot_of(local, 0)->direct) {
         find_sources(local, call, 0, sources);
         if (call->count > 0)
             comm_fold(call, (const void *const *)sources, world, call->recv, call->count);
@@ -217,8 +152,7 @@ static void all_reduce(struct comm_local *local, const struct comm_call *call, b
     find_sources(local, call, offset, sources);
     char *out[world];
     for (int step = 0; step < world; step++)
-        out[step] = slot_of(local->group, peer_of(&local->comm, step), call->signature.sequence)->recv +
-                    offset * dtype_bytes(call->recv_dtype);
+        out[step] = slot_of(local, peer_of(&local->comm, step))->recv + offset * dtype_bytes(call->recv_dtype);
     reduce(local, call, sources, count, out, world, large);
 }
 

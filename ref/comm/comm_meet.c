@@ -37,26 +37,33 @@ static void spin_pause(void)
 #endif
 }
 
-int meet_open(struct meet *meet, int world)
+int meet_open(struct meet *meet, int world, size_t place_bytes)
 {
-    assert(world > 0);
+    assert(world > 0 && place_bytes > 0 && place_bytes % MEET_LINE_BYTES == 0);
     size_t bytes = (size_t)world * sizeof *meet->marks;
     meet->marks = aligned_alloc(MEET_LINE_BYTES, bytes);
-    if (!meet->marks || pthread_mutex_init(&meet->lock, NULL) != 0) {
+    meet->crowded = world > resources_processor_count();
+    meet->ring = meet->crowded ? MEET_LONG_RING : MEET_RING;
+    // calloc does not touch memory that no message needs.
+    meet->memory = calloc(1, (size_t)world * meet->ring * place_bytes + MEET_LINE_BYTES);
+    if (!meet->marks || !meet->memory || pthread_mutex_init(&meet->lock, NULL) != 0) {
         free(meet->marks);
+        free(meet->memory);
         return err_set(ERR_MEMORY, "no memory or no mutex for %d ranks", world);
     }
+    meet->places = (char *)meet->memory + -(uintptr_t)meet->memory % MEET_LINE_BYTES;
+    meet->place_bytes = place_bytes;
     memset(meet->marks, 0, bytes);
     for (int rank = 0; rank < world; rank++)
         atomic_store(&meet->marks[rank].processor, -1);
     meet->world = world;
-    meet->crowded = world > resources_processor_count();
     return ERR_NONE;
 }
 
 void meet_close(struct meet *meet)
 {
     free(meet->marks);
+    free(meet->memory);
     pthread_mutex_destroy(&meet->lock);
 }
 
@@ -74,50 +81,61 @@ static void wake_all(struct meet *meet)
     syscall(SYS_futex, &meet->bell, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-// Returns whether all ranks have come. *first: those below have come.
-static bool all_came(const struct meet *meet, uint64_t barrier, int *first)
+// Returns whether the target is reached. *first: the ranks below have come.
+static bool is_reached(const struct meet *meet, const struct meet_target *target, int *first)
 {
-    while (*first < meet->world && atomic_load(&meet->marks[*first].came) >= barrier)
+    if (target->peer != MEET_ALL)
+        return meet_has_come(meet, target->peer, target->number);
+    while (*first < meet->world && meet_has_come(meet, *first, target->number))
         ++*first;
     return *first == meet->world;
 }
 
-// The thread that comes last sees that others sleep, or they see that it has come: both write first and then read.
-static void sleep_until(struct meet *meet, uint64_t barrier, int first, void (*overdue)(void *context), void *context)
+static bool is_over(const struct meet *meet, const struct meet_target *target, int *first)
+{
+    return atomic_load(&meet->failed) || is_reached(meet, target, first);
+}
+
+// Who comes sees that others sleep, or they see that it has come: both write first and then read. Those who were woken
+// say again that they sleep before they look again; a bell that was rung in between ends their sleep.
+static void sleep_until(struct meet *meet, const struct meet_target *target, int first, meet_overdue *overdue,
+                        void *context)
 {
     static const struct timespec patience = {.tv_sec = 1};
-    atomic_fetch_add(&meet->sleepers, 1);
     for (;;) {
         uint32_t bell = atomic_load(&meet->bell);
-        if (atomic_load(&meet->failed) || all_came(meet, barrier, &first))
+        if (is_over(meet, target, &first))
+            break;
+        atomic_store(&meet->sleepers, true);
+        if (is_over(meet, target, &first))
             break;
         if (syscall(SYS_futex, &meet->bell, FUTEX_WAIT_PRIVATE, bell, &patience, NULL, 0) != 0 && errno == ETIMEDOUT)
-            overdue(context);
+            overdue(context, target);
     }
-    atomic_fetch_sub(&meet->sleepers, 1);
 }
 
 // Returns whether an awaited rank has last run on this thread's processor, where a pause keeps it from running.
-static bool is_in_the_way(const struct meet *meet, uint64_t barrier, int first)
+static bool is_in_the_way(const struct meet *meet, const struct meet_target *target, int first)
 {
     int processor = sched_getcpu();
     for (int rank = first; rank < meet->world; rank++)
-        if (atomic_load_explicit(&meet->marks[rank].processor, memory_order_relaxed) == processor &&
-            atomic_load(&meet->marks[rank].came) < barrier)
+        if ((target->peer == MEET_ALL || target->peer == rank) &&
+            atomic_load_explicit(&meet->marks[rank].processor, memory_order_relaxed) == processor &&
+            !meet_has_come(meet, rank, target->number))
             return true;
     return false;
 }
 
-// Returns whether all came before the patience was spent.
-static bool watch(struct meet *meet, uint64_t barrier, int *first, int patience)
+// Returns whether the target was reached before the patience was spent.
+static bool watch(struct meet *meet, const struct meet_target *target, int *first, int patience)
 {
     for (int looks = meet->crowded ? LOOKS : 0; looks < LOOKS; looks++)
-        if (all_came(meet, barrier, first))
+        if (is_reached(meet, target, first))
             return true;
-    for (int spent = 0, looks = 1; !all_came(meet, barrier, first); looks++) {
+    for (int spent = 0, looks = 1; !is_reached(meet, target, first); looks++) {
         if (spent >= patience || atomic_load(&meet->failed))
             return false;
-        if (is_in_the_way(meet, barrier, *first) || (meet->crowded && looks % LOOKS == 0)) {
+        if (is_in_the_way(meet, target, *first) || (meet->crowded && looks % LOOKS == 0)) {
             sched_yield();
             spent += YIELD_COST;
         } else {
@@ -137,21 +155,52 @@ static int next_patience(const struct meet *meet, int patience, uint64_t start_n
     return patience / 2 > PATIENCE_MIN ? patience / 2 : PATIENCE_MIN;
 }
 
-int meet_wait(struct meet *meet, int rank, void (*overdue)(void *context), void *context)
+int meet_await(struct meet *meet, int rank, struct meet_target target, meet_overdue *overdue, void *context)
 {
     struct meet_mark *own = &meet->marks[rank];
-    uint64_t barrier = atomic_load_explicit(&own->came, memory_order_relaxed) + 1;
     int first = 0;
-    atomic_store_explicit(&own->processor, sched_getcpu(), memory_order_relaxed);
-    atomic_store(&own->came, barrier);
-    if (atomic_load(&meet->sleepers) > 0 && all_came(meet, barrier, &first))
-        wake_all(meet);
-    else if (!watch(meet, barrier, &first, own->patience)) {
+    if (!watch(meet, &target, &first, own->patience)) {
         uint64_t start_ns = clock_now_ns();
-        sleep_until(meet, barrier, first, overdue, context);
+        sleep_until(meet, &target, first, overdue, context);
         own->patience = next_patience(meet, own->patience, start_ns);
     }
+    if (target.peer == MEET_ALL)
+        own->all = target.number;
     return meet_check(meet);
+}
+
+// Where a processor has several ranks, they run in turn: a rank that is ahead waits until the others have read all, so
+// that its next turn is long.
+int meet_room(struct meet *meet, int rank, meet_overdue *overdue, void *context)
+{
+    struct meet_mark *own = &meet->marks[rank];
+    uint64_t number = own->number + 1;
+    int first = 0;
+    if (number < own->all + meet->ring)
+        return ERR_NONE;
+    struct meet_target target = {MEET_ALL, number - meet->ring / 2};
+    if (meet->crowded && !is_reached(meet, &target, &first))
+        target.number = number - 1;
+    return meet_await(meet, rank, target, overdue, context);
+}
+
+void meet_come(struct meet *meet, int rank, bool leads)
+{
+    struct meet_mark *own = &meet->marks[rank];
+    struct meet_target all = {MEET_ALL, ++own->number};
+    int processor = sched_getcpu(), first = 0;
+    if (processor != atomic_load_explicit(&own->processor, memory_order_relaxed))
+        atomic_store_explicit(&own->processor, processor, memory_order_relaxed);
+    atomic_store((_Atomic uint64_t *)meet_place(meet, rank, all.number), all.number);
+    if (atomic_load(&meet->sleepers) && (leads || is_reached(meet, &all, &first)) &&
+        atomic_exchange(&meet->sleepers, false))
+        wake_all(meet);
+}
+
+int meet_wait(struct meet *meet, int rank, meet_overdue *overdue, void *context)
+{
+    meet_come(meet, rank, false);
+    return meet_await(meet, rank, (struct meet_target){MEET_ALL, meet->marks[rank].number}, overdue, context);
 }
 
 void meet_fail(struct meet *meet, int code, const char *format, ...)

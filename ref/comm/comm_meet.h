@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// A barrier for the threads of a group, which a failure opens for good. The first failure wins; every later call
-// returns its message.
+// Threads of a group that meet. A rank announces its arrivals, numbered from 1, each in a place of its own: it writes
+// there what it has for the others, and then the number, which they watch. So a few bytes reach the others in the cache
+// line that also tells them that the rank has come. A failure ends every wait for good; the first one wins, and every
+// later call returns its message.
+//
+// A rank has a ring of places and uses them in turn. It comes again to a place only when all ranks have come to a later
+// arrival than the one that it overwrites, and so have read it.
 #ifndef ZG_COMM_MEET_H
 #define ZG_COMM_MEET_H
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 // Cache lines have 64 bytes on x86-64, and up to 256 on aarch64.
@@ -16,39 +22,66 @@ enum { MEET_LINE_BYTES = 256 };
 enum { MEET_LINE_BYTES = 64 };
 #endif
 enum { MEET_MESSAGE_BYTES = 1024 };
+// Places of a rank, a power of two: few, which stay in a cache; and more where ranks share processors, for which a rank
+// that is ahead then seldom has to wait for its turn.
+enum { MEET_RING = 16, MEET_LONG_RING = 64 };
+enum { MEET_ALL = -1 };
 
-// The values that a rank writes. Each has a cache line of its own: the others watch `came`, and nobody else writes it.
 struct meet_mark {
-    _Alignas(MEET_LINE_BYTES) _Atomic uint64_t came;  // barriers that the rank has come to
-    _Atomic int processor;                            // on which it came to the last one; -1: to none yet
-    _Alignas(MEET_LINE_BYTES) _Atomic bool reaching;  // it accesses other ranks' buffers
-    int patience;                                     // spent on watching before it sleeps; see comm_meet.c
+    // Of the rank itself.
+    _Alignas(MEET_LINE_BYTES) uint64_t number;  // its arrivals
+    uint64_t all;                               // the last of them to which all have come, as far as it knows
+    int patience;                               // spent on watching before it sleeps; see comm_meet.c
+    // The others read these.
+    _Alignas(MEET_LINE_BYTES) _Atomic int processor;  // on which it came last; -1: nowhere yet
+    _Atomic bool reaching;                            // it accesses other ranks' buffers
+};
+
+// Awaited: that a peer, or MEET_ALL, has come to its arrival `number`.
+struct meet_target {
+    int peer;
+    uint64_t number;
 };
 
 struct meet {
     int world;
     bool crowded;             // there are more threads than processors
     struct meet_mark *marks;  // [world]
-    pthread_mutex_t lock;     // protects the failure's code and message until failed is set, and the children
+    size_t place_bytes;
+    uint64_t ring;         // places of a rank
+    char *places;          // [world][ring]
+    void *memory;          // of the places
+    pthread_mutex_t lock;  // protects the failure's code and message until failed is set, and the children
     int failed_code;
     char failed_message[MEET_MESSAGE_BYTES];  // neither changes after failed is set
     _Atomic bool failed;
-    struct meet *children, *next;  // meets that fail with this one, and the next child of its parent
-    _Alignas(MEET_LINE_BYTES) _Atomic uint32_t sleepers;
+    struct meet *children, *next;                     // meets that fail with this one, and the next child of its parent
+    _Alignas(MEET_LINE_BYTES) _Atomic bool sleepers;  // since the bell was rung
     _Alignas(MEET_LINE_BYTES) _Atomic uint32_t bell;  // the futex of sleeping threads; changes to wake them
     _Atomic uint64_t rung_ns;                         // when it last did
 };
 
+// A place has place_bytes, a multiple of MEET_LINE_BYTES, zeroed, and begins with the number of the arrival.
 // ERR_MEMORY: nothing is left open.
-int meet_open(struct meet *meet, int world);
+int meet_open(struct meet *meet, int world, size_t place_bytes);
 void meet_close(struct meet *meet);
+
+static inline void *meet_place(const struct meet *meet, int rank, uint64_t number)
+{
+    return meet->places + ((uint64_t)rank * meet->ring + (number & (meet->ring - 1))) * meet->place_bytes;
+}
+
+// Returns whether the rank has come to its arrival `number`. What it wrote to the place before is there then.
+static inline bool meet_has_come(const struct meet *meet, int rank, uint64_t number)
+{
+    return atomic_load((_Atomic uint64_t *)meet_place(meet, rank, number)) >= number;
+}
 
 // From here on until meet_disown the child fails with the parent, at once if that has failed already.
 void meet_adopt(struct meet *parent, struct meet *child);
 void meet_disown(struct meet *parent, struct meet *child);
 
-// Begins to fetch a cache line that this thread writes soon and that others have read, so that several such lines come
-// at the same time.
+// Begins to fetch a cache line that this thread writes soon and that others have read.
 static inline void meet_fetch_line(const void *line)
 {
 #if defined(__x86_64__)
@@ -58,9 +91,20 @@ static inline void meet_fetch_line(const void *line)
 #endif
 }
 
-// Waits for all ranks, or returns the code and message of a failure, at once if there already was one. overdue is
-// called about once a second while the thread sleeps.
-int meet_wait(struct meet *meet, int rank, void (*overdue)(void *context), void *context);
+// Called about once a second while a thread sleeps.
+typedef void meet_overdue(void *context, const struct meet_target *target);
+
+// Waits until the place of the rank's next arrival may be written.
+int meet_room(struct meet *meet, int rank, meet_overdue *overdue, void *context);
+
+// Announces the rank's next arrival. leads: others wait for it alone.
+void meet_come(struct meet *meet, int rank, bool leads);
+
+// Waits for the target, or returns the code and message of a failure, at once if there already was one.
+int meet_await(struct meet *meet, int rank, struct meet_target target, meet_overdue *overdue, void *context);
+
+// Comes, and waits for all ranks.
+int meet_wait(struct meet *meet, int rank, meet_overdue *overdue, void *context);
 
 // Returns the failure, if there is one.
 int meet_check(struct meet *meet);

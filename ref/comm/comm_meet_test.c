@@ -40,8 +40,9 @@ static bool all_began(int round)
     return true;
 }
 
-static void overdue(void *context)
+static void overdue(void *context, const struct meet_target *target)
 {
+    (void)target;
     const struct member *member = context;
     sleep_ms(100);  // the last rank may be on its way to the bell
     meeting.unwoken += all_began(member->round);
@@ -71,7 +72,7 @@ static void hold(int world, int first, int rounds, bool late)
     meeting.world = world;
     meeting.rounds = rounds;
     meeting.late = late;
-    cr_assert_eq(meet_open(&meeting.meet, world), ERR_NONE);
+    cr_assert_eq(meet_open(&meeting.meet, world, MEET_LINE_BYTES), ERR_NONE);
     for (int rank = first; rank < world; rank++) {
         members[rank] = (struct member){.rank = rank};
         cr_assert_eq(pthread_create(&members[rank].thread, NULL, attend, &members[rank]), 0);
@@ -133,7 +134,7 @@ Test(comm_meet, concurrent_a_drain_lasts_while_a_rank_accesses_buffers_of_others
 {
     static _Atomic bool ended;
     pthread_t thread;
-    cr_assert_eq(meet_open(&meeting.meet, 3), ERR_NONE);
+    cr_assert_eq(meet_open(&meeting.meet, 3, MEET_LINE_BYTES), ERR_NONE);
     cr_assert_eq(meet_reach_begin(&meeting.meet, 1), ERR_NONE);
     cr_assert_eq(pthread_create(&thread, NULL, reach, &ended), 0);
     meet_fail(&meeting.meet, ERR_PEER, "rank 0 is gone");

@@ -16,6 +16,7 @@ template <typename place> constexpr struct isa_kernels isa_table()
         .accumulate = arrays::accumulate,
         .fold = arrays::fold,
         .fold_groups = arrays::fold_groups,
+        .sum_to_all = nullptr,  // of host memory alone
         .adam = arrays::adam,
         .norm_max = arrays::norm_max,
         .norm_accumulate = arrays::norm_accumulate,
