@@ -3,7 +3,7 @@
 
 #include "base/err.h"
 #include "conformance/cases/case_mesh.h"
-#include "conformance/judge/unsharded.h"
+#include "conformance/unsharded/unsharded.h"
 #include "conformance/suite/factor.h"
 
 #include <assert.h>

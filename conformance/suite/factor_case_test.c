@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Vectors of factors are legal, and the cases made from them are what CONTRACT.md allows and what the vector says.
 #include "base/err.h"
-#include "conformance/judge/unsharded.h"
+#include "conformance/unsharded/unsharded.h"
 #include "conformance/suite/factor_case.h"
 
 #include <criterion/criterion.h>
