@@ -25,7 +25,7 @@ int suite_pair_array(const struct suite_choice *choice, struct covering *out)
 {
     struct factor_space whole = factor_space_whole(), first = whole;
     *out = (struct covering){0};
-    // The first rows are without varying use, as are those of an implementation that does not claim it.
+    // The first rows are without varying use, as an implementation that does not claim it gets them.
     first.values[FACTOR_VARYING] = 0;
     TRY(covering_extend(out, &first, COVERING_PAIRS, seed_of(choice)));
     TRY(covering_extend(out, &whole, COVERING_PAIRS, seed_of(choice)));
