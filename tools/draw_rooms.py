@@ -61,6 +61,7 @@ PURPOSES = {
     "conformance/suite": "the cases of a suite version",
     "conformance/contract": "answers, plug-ins",
     "conformance/run": "launching and collecting",
+    "conformance/unsharded": "unsharded Adam, by every known rule",
     "conformance/judge": "which rule explains every bit",
     "conformance/report": "text, HTML, JUnit, JSON",
     "conformance/hunt": "random cases, cut down until nothing can be left out",

@@ -8,7 +8,7 @@
 
 #include "ref/optimizer/clip.h"
 #include "base/err.h"
-#include "conformance/judge/recipe_row.h"
+#include "conformance/unsharded/recipe_row.h"
 
 #include <stdlib.h>
 #include <string.h>

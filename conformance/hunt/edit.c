@@ -35,6 +35,7 @@ static bool without_step(struct draft *draft, int at)
         c->delayed_update -= c->delayed_update > 1 && (at < c->delayed_update || c->delayed_update > c->steps);
         for (int g = 0; g < c->group_count; g++)
             memmove(&c->groups[g].lr[at], &c->groups[g].lr[at + 1], (size_t)(CASE_STEP_MAX - at - 1) * sizeof(double));
+        edit_use_without_step(c, at);
     }
     return true;
 }
@@ -64,8 +65,10 @@ static bool only_ranks(struct draft *draft, int count, int part)
 static bool without_micro(struct draft *draft, int at)
 {
     remove_index(draft->map.micro, at, draft->parts[0].accumulation);
-    for (int i = 0; i < draft->part_count; i++)
+    for (int i = 0; i < draft->part_count; i++) {
         draft->parts[i].accumulation--;
+        edit_use_without_micro(&draft->parts[i], at);
+    }
     return true;
 }
 
@@ -114,8 +117,7 @@ static bool plain_param(struct check_case *c, int at, enum edit_plain plain)
             param->frozen = false;
             break;
         case PLAIN_USED:
-            changed |= !param->used;
-            param->used = true;
+            changed |= edit_use_always(c, i);
             break;
         case PLAIN_FLAT:
             changed |= param->shape_rank != 1;
@@ -288,7 +290,9 @@ int edit_apply(const struct hunt_case *from, struct edit edit, struct hunt_case 
         return apply_numbers(from, edit, &draft, out, done);
     if (!change(&draft, edit) || draft.parts[0].param_count == 0)
         return ERR_NONE;
-    for (int i = 0; i < draft.part_count; i++)
+    for (int i = 0; i < draft.part_count; i++) {
         remove_empty_groups(&draft.parts[i]);
+        edit_use_settle(&draft.parts[i]);
+    }
     return hunt_case_cut(from, draft.parts, draft.part_count, &draft.map, out, done);
 }

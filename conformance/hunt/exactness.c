@@ -5,7 +5,7 @@
 
 #include "base/err.h"
 #include "conformance/cases/case_mesh.h"
-#include "conformance/judge/unsharded.h"
+#include "conformance/unsharded/unsharded.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 
 #include "base/err.h"
 #include "conformance/cases/case_mesh.h"
-#include "conformance/judge/unsharded.h"
+#include "conformance/unsharded/unsharded.h"
 #include "conformance/suite/factor.h"
 
 #include <assert.h>
@@ -132,6 +132,8 @@ int hunt_case_longer(const struct hunt_case *from, struct hunt_case *out, bool *
         parts[i].steps++;
         for (int group = 0; group < parts[i].group_count; group++)
             parts[i].groups[group].lr[last + 1] = parts[i].groups[group].lr[last];
+        for (int param = 0; param < parts[i].param_count; param++)
+            parts[i].params[param].unused_in[last + 1] = parts[i].params[param].unused_in[last];
     }
     return hunt_case_cut(from, parts, from->part_count, &map, out, legal);
 }

@@ -39,11 +39,11 @@ static bool draw_wide(uint64_t key, struct check_case parts[], int count)
     return true;
 }
 
-// A parameter whose gradient is its own alone; -1: there is none.
+// A parameter that every step uses and whose gradient is its own alone; -1: there is none.
 static int lone_param(const struct check_case *c)
 {
     for (int i = c->param_count - 1; i >= 0; i--) {
-        bool alone = case_is_trained(c, i) && case_is_used(c, i) && c->params[i].count > 0;
+        bool alone = case_is_trained(c, i) && case_is_used(c, i) && !case_use_varies(c, i) && c->params[i].count > 0;
         for (int use = 0; use < c->param_count; use++)
             alone &= use == i || case_owner(c, use) != i;
         if (alone)

@@ -125,6 +125,76 @@ Test(shrink, a_tied_parameter_keeps_its_owner)
     hunt_case_close(&h);
 }
 
+// A parameter that has a gradient in one step, and none in the next.
+static bool rests_after_use(const struct hunt_case *h)
+{
+    const struct check_case *c = h->parts[0];
+    for (int i = 0; i < c->param_count; i++)
+        for (int step = 2; step <= c->steps; step++)
+            if (case_has_gradient_in(c, i, step - 1) && !case_has_gradient_in(c, i, step))
+                return true;
+    return false;
+}
+
+Test(shrink, a_parameter_that_rests_keeps_the_step_before)
+{
+    struct hunt_case h;
+    shrink_for(rests_after_use, &h);
+    const struct check_case *c = h.parts[0];
+    cr_assert_eq(c->steps, 2);
+    cr_assert_eq(c->accumulation, 1);
+    cr_assert_eq(c->world, 1);
+    cr_assert(case_has_gradient_in(c, 0, 1) && !case_has_gradient_in(c, 0, 2));
+    hunt_case_close(&h);
+}
+
+static bool uses_the_second_micro_step(const struct hunt_case *h)
+{
+    const struct check_case *c = h->parts[0];
+    for (int i = 0; i < c->param_count; i++)
+        for (int step = 1; step <= c->steps; step++)
+            for (int micro = 1; micro < c->accumulation; micro++)
+                if (case_is_used_in(c, i, step, micro) && case_is_used(c, i) && !case_is_used_in(c, i, step, micro - 1))
+                    return true;
+    return false;
+}
+
+Test(shrink, a_micro_step_that_leaves_a_parameter_out_stays_beside_one_that_uses_it)
+{
+    struct hunt_case h;
+    shrink_for(uses_the_second_micro_step, &h);
+    const struct check_case *c = h.parts[0];
+    cr_assert_eq(c->steps, 1);
+    cr_assert_eq(c->accumulation, 2);
+    cr_assert_eq(c->param_count, 1);
+    cr_assert_eq(c->params[0].unused_in[0], 1);
+    hunt_case_close(&h);
+}
+
+static bool is_always_without_a_gradient(const struct hunt_case *h)
+{
+    const struct check_case *c = h->parts[0];
+    for (int i = 0; i < c->param_count; i++)
+        if (!c->params[i].frozen && c->params[i].tied_to < 0 && !case_has_gradient_in(c, i, 1))
+            return true;
+    return false;
+}
+
+Test(shrink, a_parameter_that_no_step_uses_any_more_is_an_unused_one)
+{
+    struct hunt_case h;
+    shrink_for(is_always_without_a_gradient, &h);
+    const struct check_case *c = h.parts[0];
+    int unused = 0;
+    for (int i = 0; i < c->param_count; i++) {
+        unused += !c->params[i].used;
+        cr_assert_not(case_use_varies(c, i));
+    }
+    cr_assert_eq(c->steps, 1);
+    cr_assert_eq(unused, 1);
+    hunt_case_close(&h);
+}
+
 static bool resumes_with_more_ranks(const struct hunt_case *h)
 {
     return h->part_count == 2 && h->parts[1]->world > h->parts[0]->world;

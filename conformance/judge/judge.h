@@ -6,7 +6,7 @@
 #define ZG_JUDGE_H
 
 #include "conformance/contract/answer.h"
-#include "conformance/judge/unsharded.h"
+#include "conformance/unsharded/unsharded.h"
 #include "conformance/spec/verdict.h"
 
 // The claimed form where several are right (claims.h).

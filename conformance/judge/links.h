@@ -33,7 +33,7 @@
 #ifndef ZG_LINKS_H
 #define ZG_LINKS_H
 
-#include "conformance/judge/unsharded.h"
+#include "conformance/unsharded/unsharded.h"
 
 enum link { LINK_GRADIENT, LINK_NORM, LINK_EXP_AVG, LINK_EXP_AVG_SQ, LINK_PARAM, LINK_COUNT };
 enum link_class { LINK_WITHIN, LINK_MARGINAL, LINK_BROKEN };

@@ -3,7 +3,7 @@
 // every step from the answer's own state before it, every decision, and the parameters of every forward.
 #include "conformance/reference/reference_test.h"
 
-#include "conformance/judge/unsharded.h"
+#include "conformance/unsharded/unsharded.h"
 
 #include <math.h>
 

@@ -70,32 +70,45 @@ Test(check_cover, fresh_cases_are_judged_and_the_verdict_names_their_seed)
     cr_assert_not_null(strstr(output, "CONFORMS"), "%s", output);
 }
 
-// Claims that rule out most of the array's rows, so that most pairs must come from rows of their own.
-Test(check_cover, claims_get_the_cases_that_cover_them)
+// Claims that rule out most of the array's rows, so that most pairs must come from rows of their own. Returns how many
+// of the cases that come so have a parameter of varying use.
+static int expect_covered(const char *varying_use)
 {
     struct claims claims;
-    static const char text[] = "{\"contract\": 1, \"name\": \"a\", \"version\": \"1\", \"stages\": [2], "
-                               "\"worlds\": [2, 3], \"precisions\": [\"bf16\"], \"offload_param\": [\"none\"], "
-                               "\"features\": [\"groups\", \"tied\", \"clipping\", \"resume\", \"reshard\", "
-                               "\"accumulation\", \"lr_schedule\"]}";
+    char text[512], why[CLAIMS_TEXT_BYTES];
+    snprintf(text, sizeof text,
+             "{\"contract\": 1, \"name\": \"a\", \"version\": \"1\", \"stages\": [2], \"worlds\": [2, 3], "
+             "\"precisions\": [\"bf16\"], \"offload_param\": [\"none\"], \"features\": [\"groups\", \"tied\", "
+             "\"clipping\", \"resume\", \"reshard\", \"accumulation\", \"lr_schedule\"%s]}",
+             varying_use);
     cr_assert_eq(claims_parse("claims.json", text, strlen(text), &claims), ERR_NONE, "%s", err_message());
     struct check_setting setting = {.claims = &claims};
     struct check_run run = {0};
     const struct judge_options options = {.scaler = SCALER_DEEPSPEED, .clip = -1, .unused = -1};
-    char why[CLAIMS_TEXT_BYTES];
-    int added = 0;
+    int added = 0, varying = 0;
     cr_assert_eq(judge_open(&options, &run.findings, &run.judge), ERR_NONE);
     cr_assert_eq(check_select(&setting, &run), ERR_NONE, "%s", err_message());
     cr_assert_eq(check_cover(&setting, &run), ERR_NONE, "%s", err_message());
     for (size_t i = 0; i < run.case_count; i++) {
-        if (strncmp(run.cases[i]->name, "pair-c", 6) != 0)
+        const struct check_case *c = run.cases[i];
+        bool varies = false;
+        if (strncmp(c->name, "pair-c", 6) != 0)
             continue;
+        for (int k = 0; k < c->param_count; k++)
+            varies |= case_use_varies(c, k);
         added++;
-        cr_assert(claims_cover(&claims, run.cases[i], check_other_half(&run, run.cases[i]), why), "%s: %s",
-                  run.cases[i]->name, why);
+        varying += varies;
+        cr_assert(claims_cover(&claims, c, check_other_half(&run, c), why), "%s: %s", c->name, why);
     }
     cr_assert_gt(added, 5);
     cr_assert_gt(run.coverage.pairs, 300);
     cr_assert_eq(run.coverage.pairs_covered, run.coverage.pairs, "%s", run.coverage.missing);
     check_run_free(&run);
+    return varying;
+}
+
+Test(check_cover, claims_get_the_cases_that_cover_them)
+{
+    cr_assert_eq(expect_covered(""), 0);
+    cr_assert_gt(expect_covered(", \"varying_use\""), 0);
 }

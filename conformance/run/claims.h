@@ -5,7 +5,7 @@
 #define ZG_CLAIMS_H
 
 #include "conformance/cases/case.h"
-#include "conformance/judge/unsharded.h"
+#include "conformance/unsharded/unsharded.h"
 #include "conformance/suite/factor.h"
 
 enum claims_feature {

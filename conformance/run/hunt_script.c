@@ -17,7 +17,7 @@ static bool is_plain(const struct check_case *c)
 {
     size_t numbers = 0;
     for (int i = 0; i < c->param_count; i++) {
-        if (c->params[i].tied_to >= 0 || !c->params[i].used || c->params[i].shape_rank != 1)
+        if (c->params[i].tied_to >= 0 || !c->params[i].used || case_use_varies(c, i) || c->params[i].shape_rank != 1)
             return false;
         numbers += c->params[i].count * (size_t)(1 + c->steps * c->accumulation * c->world);
     }

@@ -65,12 +65,32 @@ static bool may_cause(enum hint cause, enum hint effect)
            (cause == HINT_TAIL && effect == HINT_NOT_UPDATED);
 }
 
+// Whether tensors that share a bucket are the matter, and not the division by the number of ranks that some of them
+// show: the first is said of more answers that begin with the case's own state.
+static bool is_of_bucket(const struct findings *findings, const struct requirement *requirement)
+{
+    size_t bucket = 0, factor = 0;
+    for (size_t i = 0; i < findings->count; i++) {
+        const struct finding *finding = &findings->list[i];
+        if (finding->verdict != VERDICT_FAIL || !finding->difference.what || resumes(finding) ||
+            !finding_serves(finding, requirement))
+            continue;
+        bucket += finding->hint == HINT_BUCKET;
+        factor += finding->hint == HINT_FACTOR_WORLD;
+    }
+    return bucket > factor;
+}
+
 // Of two FAIL findings, the cause tells more than its consequence, and the stronger hint more than the other; but first
 // that of a case that does not resume, as what fails there is no matter of checkpoints. Where hints say where, more
 // wrong elements do.
-static bool tells_more(const struct finding *finding, const struct finding *than)
+static bool tells_more(const struct finding *finding, const struct finding *than, bool is_of_bucket)
 {
     int strength = hint_strength(finding->hint), other = hint_strength(than->hint);
+    if (is_of_bucket && finding->hint == HINT_FACTOR_WORLD)
+        strength = hint_strength(HINT_BUCKET) - 1;
+    if (is_of_bucket && than->hint == HINT_FACTOR_WORLD)
+        other = hint_strength(HINT_BUCKET) - 1;
     if (finding->verdict != VERDICT_FAIL || than->verdict != VERDICT_FAIL)
         return false;
     if (resumes(finding) != resumes(than) && strength > 0 && other > 0 &&
@@ -88,6 +108,7 @@ struct requirement_verdict verdict_of(const struct findings *findings, const str
 {
     struct requirement_verdict out = {.requirement = requirement, .verdict = VERDICT_UNSUPPORTED};
     const struct finding *absent = NULL;
+    bool of_bucket = is_of_bucket(findings, requirement);
     for (size_t i = 0; i < findings->count; i++) {
         const struct finding *finding = &findings->list[i];
         if (!finding_serves(finding, requirement))
@@ -97,7 +118,7 @@ struct requirement_verdict verdict_of(const struct findings *findings, const str
         if (finding->absence != ABSENT_NOT && (!absent || says_more(finding, absent)))
             absent = finding;
         if (!out.worst || finding->verdict > out.worst->verdict || says_more(finding, out.worst) ||
-            tells_more(finding, out.worst))
+            tells_more(finding, out.worst, of_bucket))
             out.worst = finding;
     }
     if (out.worst)

@@ -297,6 +297,33 @@ Test(verdict, a_right_answer_is_a_credit_only_where_the_case_has_what_the_requir
     cr_assert(finding_serves(&right, nvme));
 }
 
+static enum hint hint_of(const enum hint hints[], int count)
+{
+    struct check_case resumed = {.name = "red-buckets.w2.s1.fp32", .phase = PHASE_RESUME};
+    const struct check_case *whole = named("red-buckets");
+    struct findings findings = {0};
+    for (int i = 0; i < 2 * count; i++) {
+        struct finding finding = {.c = i < count ? whole : &resumed,
+                                  .aspect = ASPECT_STATE,
+                                  .verdict = VERDICT_FAIL,
+                                  .hint = hints[i % count]};
+        finding.difference.what = "exp_avg";
+        if (i >= count)
+            finding.hint = HINT_FACTOR_WORLD;
+        cr_assert_eq(findings_add(&findings, &finding), ERR_NONE);
+    }
+    enum hint hint = verdict_of(&findings, requirement_find("R-RED-02")).worst->hint;
+    findings_free(&findings);
+    return hint;
+}
+
+Test(verdict, whole_tensors_tell_more_than_the_factor_that_fewer_answers_show)
+{
+    cr_assert_eq(hint_of((enum hint[]){HINT_BUCKET, HINT_FACTOR_WORLD, HINT_BUCKET}, 3), HINT_BUCKET);
+    cr_assert_eq(hint_of((enum hint[]){HINT_FACTOR_WORLD, HINT_BUCKET, HINT_FACTOR_WORLD}, 3), HINT_FACTOR_WORLD);
+    cr_assert_eq(hint_of((enum hint[]){HINT_FACTOR_WORLD, HINT_BUCKET}, 2), HINT_FACTOR_WORLD);
+}
+
 Test(verdict, the_share_counts_each_case_once)
 {
     struct findings findings = {0};

@@ -20,14 +20,15 @@ static const uint32_t shared[] = {
     // The gradient on its way into its shard: who adds what, in which dtype, in which buffer.
     ONE(FACTOR_WORLD) | ONE(FACTOR_STAGE) | ONE(FACTOR_PRECISION) | ONE(FACTOR_COMMUNICATION) |
         ONE(FACTOR_ACCUMULATE_IN) | ONE(FACTOR_ACCUMULATION) | ONE(FACTOR_TIED) | ONE(FACTOR_UNUSED) |
-        ONE(FACTOR_OVERLAP) | ONE(FACTOR_CONTIGUOUS) | ONE(FACTOR_SCATTER) | ONE(FACTOR_BUCKET),
+        ONE(FACTOR_VARYING) | ONE(FACTOR_OVERLAP) | ONE(FACTOR_CONTIGUOUS) | ONE(FACTOR_SCATTER) | ONE(FACTOR_BUCKET),
     // The decision about a step and its coefficient, which every shard of every group must follow.
     ONE(FACTOR_STAGE) | ONE(FACTOR_OPTIMIZER_TIER) | ONE(FACTOR_GROUPS) | ONE(FACTOR_CLIPPING) |
-        ONE(FACTOR_LOSS_SCALE) | ONE(FACTOR_OVERFLOW) | ONE(FACTOR_ACCUMULATION) | ONE(FACTOR_DELAYED),
+        ONE(FACTOR_LOSS_SCALE) | ONE(FACTOR_OVERFLOW) | ONE(FACTOR_ACCUMULATION) | ONE(FACTOR_DELAYED) |
+        ONE(FACTOR_VARYING),
     // Moments, master parameters and counters: what a step leaves to the next one, or to a checkpoint.
     ONE(FACTOR_OPTIMIZER_TIER) | ONE(FACTOR_GROUPS) | ONE(FACTOR_OVERFLOW) | ONE(FACTOR_DELAYED) |
         ONE(FACTOR_CHECKPOINT) | ONE(FACTOR_CORRECTION) | ONE(FACTOR_DECAY) | ONE(FACTOR_SCHEDULE) |
-        ONE(FACTOR_SUB_GROUP),
+        ONE(FACTOR_SUB_GROUP) | ONE(FACTOR_VARYING),
     // Where the elements of a parameter lie, and who gathers them.
     ONE(FACTOR_WORLD) | ONE(FACTOR_STAGE) | ONE(FACTOR_PARAM_TIER) | ONE(FACTOR_SIZES) | ONE(FACTOR_TIED) |
         ONE(FACTOR_FROZEN) | ONE(FACTOR_EMPTY) | ONE(FACTOR_CHECKPOINT) | ONE(FACTOR_PREFETCH),
@@ -179,16 +180,20 @@ static size_t choose(const struct tuples *tuples, const struct factor_space *spa
 static size_t fill_row(const struct tuples *tuples, const struct factor_space *space, struct factor_vector *v,
                        uint64_t seed)
 {
-    int order[FACTOR_COUNT];
+    int order[FACTOR_COUNT], count = 0;
     size_t sum = 0;
-    for (int i = 0; i < FACTOR_COUNT; i++)
-        order[i] = i;
-    for (int i = FACTOR_COUNT; i > 1; i--) {
-        int k = (int)random_below(random_at(seed, (uint64_t)(FACTOR_COUNT + i)), (uint64_t)i), last = order[i - 1];
+    for (int i = 0; i < FACTOR_COUNT; i++) {
+        if (space->values[i])
+            order[count++] = i;
+        else
+            v->values[i] = 0;
+    }
+    for (int i = count; i > 1; i--) {
+        int k = (int)random_below(random_at(seed, (uint64_t)(count + i)), (uint64_t)i), last = order[i - 1];
         order[i - 1] = order[k];
         order[k] = last;
     }
-    for (int i = 0; i < FACTOR_COUNT; i++)
+    for (int i = 0; i < count; i++)
         if (v->values[order[i]] == FACTOR_OPEN)
             sum += choose(tuples, space, v, order[i], seed);
     return sum;

@@ -73,6 +73,26 @@ Test(covering, a_space_without_a_value_has_no_row_with_it_and_all_else)
     covering_free(&covering);
 }
 
+Test(covering, a_factor_that_is_left_out_is_plain_and_comes_in_further_rows)
+{
+    struct covering covering = {0};
+    struct factor_space whole = factor_space_whole(), without = whole;
+    struct coverage coverage;
+    without.values[FACTOR_VARYING] = 0;
+    cr_assert_eq(covering_extend(&covering, &without, COVERING_PAIRS, 1), ERR_NONE, "%s", err_message());
+    cr_assert_eq(covering_count(&covering, &without, &coverage), ERR_NONE);
+    cr_assert_eq(coverage.pairs_covered, coverage.pairs);
+    size_t first = covering.count, pairs = coverage.pairs;
+    cr_assert_eq(covering_extend(&covering, &whole, COVERING_PAIRS, 1), ERR_NONE, "%s", err_message());
+    for (size_t i = 0; i < covering.count; i++)
+        cr_assert_eq(covering.rows[i].values[FACTOR_VARYING] != 0, i >= first, "row %zu", i);
+    cr_assert_gt(covering.count, first);
+    cr_assert_eq(covering_count(&covering, &whole, &coverage), ERR_NONE);
+    cr_assert_eq(coverage.pairs_covered, coverage.pairs, "%s", coverage.missing);
+    cr_assert_gt(coverage.pairs, pairs);
+    covering_free(&covering);
+}
+
 Test(covering, a_seed_makes_one_array_and_another_seed_another)
 {
     struct covering first = {0}, again = {0}, other = {0};

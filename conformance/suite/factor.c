@@ -40,6 +40,7 @@ static const struct {
     [FACTOR_BUCKET] = {"bucket", {"all", "some", "small"}},
     [FACTOR_PREFETCH] = {"prefetch", {"all", "some", "none"}},
     [FACTOR_SUB_GROUP] = {"sub-group", {"all", "small"}},
+    [FACTOR_VARYING] = {"varying use", {"no", "by step", "by micro-step"}},
 };
 
 // Sets of values of two factors, none of which may occur with one of the other's.
@@ -57,6 +58,7 @@ static const struct conflict {
     {FACTOR_STAGE, ONLY(0) | ONLY(1) | ONLY(2), FACTOR_PARAM_TIER, ONLY(TIER_HOST) | ONLY(TIER_NVME),
      "only stage 3 partitions parameters"},
     {FACTOR_OPTIMIZER_TIER, ONLY(TIER_DEVICE), FACTOR_DELAYED, ONLY(1), "only an update on the host can be delayed"},
+    {FACTOR_VARYING, ONLY(VARYING_MICRO_STEPS), FACTOR_ACCUMULATION, ONLY(0), "one micro-step is the whole step"},
     {FACTOR_PRECISION, ONLY(DTYPE_FP32), FACTOR_ACCUMULATE_IN, ONLY(DTYPE_BF16) | ONLY(DTYPE_FP16),
      "micro-steps are added no narrower than they come"},
     {FACTOR_PRECISION, ONLY(DTYPE_BF16), FACTOR_ACCUMULATE_IN, ONLY(DTYPE_FP16), "fp16 has not the range of bf16"},
@@ -144,10 +146,11 @@ static bool complete_from(struct factor_vector *vector, const struct factor_spac
         return true;
     enum factor factor = (enum factor)first;
     int count = factor_value_count(factor);
+    unsigned values = space->values[factor] ? space->values[factor] : ONLY(0);
     int turn = (int)random_below(random_at(seed, (uint64_t)first), (uint64_t)count);
     for (int i = 0; i < count; i++) {
         int value = (turn + i) % count;
-        if (!(space->values[factor] >> value & 1) || !factor_agrees(vector, factor, value))
+        if (!(values >> value & 1) || !factor_agrees(vector, factor, value))
             continue;
         vector->values[factor] = (unsigned char)value;
         if (complete_from(vector, space, first + 1, seed))

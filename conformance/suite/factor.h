@@ -40,11 +40,13 @@ enum factor {
     FACTOR_BUCKET,
     FACTOR_PREFETCH,
     FACTOR_SUB_GROUP,
+    FACTOR_VARYING,
     FACTOR_COUNT
 };
 
 // Values that code asks for by name, in the order of the table.
 enum { SIZES_EVEN, SIZES_PRIME, SIZES_TINY };
+enum { VARYING_NO, VARYING_STEPS, VARYING_MICRO_STEPS };
 enum { CLIPPING_OFF, CLIPPING_BELOW, CLIPPING_ABOVE, CLIPPING_AROUND };
 enum { OVERFLOW_UNCHECKED, OVERFLOW_NONE, OVERFLOW_INF, OVERFLOW_NAN };
 enum { CHECKPOINT_NONE, CHECKPOINT_SAME, CHECKPOINT_RESHARD, CHECKPOINT_WEIGHTS };
@@ -73,7 +75,8 @@ bool factor_agrees(const struct factor_vector *vector, enum factor factor, int v
 // True if no two values of a vector are in conflict.
 bool factor_is_legal(const struct factor_vector *vector);
 
-// The values that may be used, bit V for value V: all, or those that an implementation supports.
+// The values that may be used, bit V for value V: all, or those that an implementation supports. None: the factor is
+// left out, and has its plainest value; the others are drawn as if it were not in the table, where it comes last.
 struct factor_space {
     unsigned char values[FACTOR_COUNT];
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Vectors of factors are legal, and the cases made from them are what CONTRACT.md allows and what the vector says.
 #include "base/err.h"
-#include "conformance/judge/unsharded.h"
+#include "conformance/unsharded/unsharded.h"
 #include "conformance/suite/factor_case.h"
 
 #include <criterion/criterion.h>
@@ -83,6 +83,27 @@ static void expect_clipping(const struct check_case *c, const struct factor_vect
     case_values_close(values);
 }
 
+// Some parameter is used and then not, or not and then used; by micro-step, a step uses and leaves out one. An overflow
+// is in a step in which one rests.
+static void expect_varying(const struct check_case *c, int varying)
+{
+    bool varies = false, in_step = false, rests[CASE_STEP_MAX + 1] = {0};
+    for (int i = 0; i < c->param_count; i++) {
+        varies |= case_use_varies(c, i);
+        for (int step = 1; step <= c->steps; step++) {
+            int used = 0;
+            for (int micro = 0; micro < c->accumulation; micro++)
+                used += case_is_used_in(c, i, step, micro);
+            in_step |= used > 0 && used < c->accumulation;
+            rests[step] |= case_is_used(c, i) && used < c->accumulation;
+        }
+    }
+    cr_assert_eq(varies, varying != VARYING_NO, "%s", c->note);
+    cr_assert_eq(in_step, varying == VARYING_MICRO_STEPS, "%s", c->note);
+    for (int i = 0; i < c->data.poke_count && varies; i++)
+        cr_assert(rests[c->data.pokes[i].step], "%s", c->note);
+}
+
 static void expect_readable(const struct check_case *c)
 {
     static struct check_case again;
@@ -105,6 +126,7 @@ Test(factor, cases_are_what_the_contract_allows_and_the_vector_says)
         cr_assert_eq(count, v.values[FACTOR_CHECKPOINT] ? 2 : 1);
         for (int i = 0; i < count; i++) {
             expect_readable(&cases[i]);
+            expect_varying(&cases[i], v.values[FACTOR_VARYING]);
             if (v.values[FACTOR_CLIPPING])
                 expect_clipping(&cases[i], &v);
         }

@@ -127,9 +127,10 @@ static struct element_sum sum_of(const struct check_case *c, const struct case_v
                     int low = lowest_place(gradient[element]);
                     sum.low = low < sum.low ? low : sum.low;
                 }
-                // Of a partial gradient one tensor rank has twice the gradient, and the next its negative.
+                // Of a partial gradient one tensor rank has twice the gradient, and the next its negative: a sum has
+                // one of these two, both, or none.
                 bool shared = c->params[i].placement.part == PART_PARTIAL;
-                sum.magnitude += (shared ? 3 : 1) * fabs((double)gradient[element]);
+                sum.magnitude += (shared ? 2 : 1) * fabs((double)gradient[element]);
             }
     return sum;
 }

@@ -73,6 +73,16 @@ static void make_checkpoint(struct check_case *c, struct suite_item *item)
     c->checkpoint_step = 3;
 }
 
+// Each adapter rests in one step, or in one micro-step of it: one of the two beside a matrix without the other.
+static void make_varying(struct check_case *c, struct suite_item *item)
+{
+    make_lora(c, item);
+    c->accumulation = 2;
+    for (int i = 0; i < c->param_count; i++)
+        if (c->params[i].is_adapter)
+            c->params[i].unused_in[1 + i % 3] = i % 2 ? 3 : 1;
+}
+
 const struct suite_row suite_lora[] = {
     {"lora-exact", "Frozen matrices with trained adapters.", make_lora, "2:0123:fb 4:13:f", "3,4,8:0123:f 4:0123:b"},
     {"lora-empty", "A group without trained parameters, and one that is empty on most ranks.", make_empty,
@@ -81,5 +91,6 @@ const struct suite_row suite_lora[] = {
     {"lora-clip", "A norm above the threshold, of adapters alone.", make_clip, "2:0123:f", "4:0123:b"},
     {"lora-overflow", "inf in an adapter of the last rank.", make_overflow, "2:13:h", "4:0123:h"},
     {"lora-ckpt", "Adapters and their base, stopped and continued.", make_checkpoint, "2:0123:f 2:23:b", "4:0123:f"},
+    {"lora-varying", "Adapters that some steps use and others do not.", make_varying, "2:0123:f", "4:0123:fb"},
     {0},
 };

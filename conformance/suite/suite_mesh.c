@@ -94,15 +94,10 @@ static void make_hsdp_micro(struct check_case *c, struct suite_item *item)
     c->data.zero_steps = 1 << 2;
 }
 
-static void clip(struct check_case *c)
-{
-    c->gradient_clipping = 0.5;
-}
-
 static void make_hsdp_clip(struct check_case *c, struct suite_item *item)
 {
     make_hsdp(c, item);
-    clip(c);
+    c->gradient_clipping = 0.5;
 }
 
 // inf in the first micro-step alone, in one element of one rank.
@@ -139,13 +134,13 @@ static void make_tensor_clip(struct check_case *c, struct suite_item *item)
 {
     make_blocks(c, true);
     set_mesh(c, item);
-    clip(c);
+    c->gradient_clipping = 0.5;
 }
 
 static void make_tensor_norm(struct check_case *c, struct suite_item *item)
 {
     make_tensor(c, item);
-    clip(c);
+    c->gradient_clipping = 0.5;
 }
 
 // In the part of the last tensor rank alone.
@@ -175,7 +170,7 @@ static void make_expert_micro(struct check_case *c, struct suite_item *item)
 static void make_expert_clip(struct check_case *c, struct suite_item *item)
 {
     make_expert(c, item);
-    clip(c);
+    c->gradient_clipping = 0.5;
 }
 
 // In the last expert.
@@ -209,7 +204,7 @@ static void make_pipeline_clip(struct check_case *c, struct suite_item *item)
 {
     make_pipeline_tied(c, item);
     c->accumulation = 1;
-    clip(c);
+    c->gradient_clipping = 0.5;
 }
 
 // In the last stage.
@@ -223,20 +218,34 @@ static void make_pipeline_overflow(struct check_case *c, struct suite_item *item
 
 // --- all of them ---
 
-// One logical case on every mesh: the mean is the same at every number of data ranks. Multiples of 3 divide by 3, too.
-static void make_twin(struct check_case *c, struct suite_item *item)
+static void make_all(struct check_case *c, struct suite_item *item)
 {
     make_blocks(c, true);
     make_experts(c);
     suite_tie(c, 0);
     set_mesh(c, item);
     suite_place_stages(c);
+}
+
+// One logical case on every mesh: the mean is the same at every number of data ranks. Multiples of 3 divide by 3, too.
+static void make_twin(struct check_case *c, struct suite_item *item)
+{
+    make_all(c, item);
     c->steps = 3;
     c->data.same_mean = true;
     c->data.unit = 3;
     c->data.spread = item->precision == DTYPE_FP32 ? 50 : 1;
     c->data.reach = item->precision == DTYPE_FP32 ? 100 : 1;
     snprintf(c->twin, sizeof c->twin, "mesh-twin.%s", dtype_name(item->precision));
+}
+
+// Each parameter rests in one step, or in one micro-step of it.
+static void make_varying(struct check_case *c, struct suite_item *item)
+{
+    make_all(c, item);
+    c->accumulation = 2;
+    for (int i = 0; i < c->param_count; i++)
+        c->params[i].unused_in[1 + i % 3] = i % 2 ? 3 : i % 4 ? 2 : 1;
 }
 
 const struct suite_row suite_mesh[] = {
@@ -283,5 +292,7 @@ const struct suite_row suite_mesh[] = {
      "4:1:b:r2s2,s2t2,s2p2,s4e2",
      "4:2:f:s4,r2s2,s2t2,s4e2 8:123:f:s8,r2s4,r4s2,r2s2t2,s4t2,s2t4,s4t2e2,s8e4,r2s4e2 8:1:f:s2t2p2,s4p2,r2s2p2 "
      "6:123:f:r3s2,s3t2,s6 3:1:f:s3"},
+    {"mesh-varying", "Parameters that some steps use and others do not, on meshes.", make_varying,
+     "4:123:f:r2s2,s2t2 4:12:f:s4e2 4:1:f:s2p2", "8:123:f:r2s2t2,s4t2e2 8:1:f:s2t2p2 4:123:b:r2s2,s2t2 4:1:b:s2p2"},
     {0},
 };

@@ -5,7 +5,7 @@
 #include "conformance/suite/suite.h"
 #include "base/err.h"
 #include "conformance/spec/requirement.h"
-#include "conformance/judge/unsharded.h"
+#include "conformance/unsharded/unsharded.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

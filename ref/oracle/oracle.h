@@ -9,8 +9,8 @@
 //   configuration   struct config
 // It shares no sum over ranks or micro-steps, norm, clip, loss scale, learning rate, division or order of operations:
 // the build does not let it include ref/partition, ref/optimizer or ref/stage (tools/tidy/floors.txt). Two more
-// programs compute the same and share nothing of this list but the configuration: conformance/judge/unsharded.c, which
-// has its own recipes and rounding, and ref/one_file/zero.c, which includes nothing of the project.
+// programs compute the same and share nothing of this list but the configuration: conformance/unsharded, which has its
+// own recipes and rounding, and ref/one_file/zero.c, which includes nothing of the project.
 //
 // With an accelerator the model runs there, as a gradient is a function of its inputs on one processor. All else runs
 // here (oracle_device.h).

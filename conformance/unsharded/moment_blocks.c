@@ -3,7 +3,7 @@
 // 2): a tensor's elements in a row, 256 to a block from the first on, each block its largest magnitude and for each
 // element a code: the number of one of 256 fractions of that magnitude. The grid is the tensor's, so that where an
 // optimizer is given a shard as a tensor, bits depend on the cut.
-#include "conformance/judge/recipe_row.h"
+#include "conformance/unsharded/recipe_row.h"
 
 #include <stddef.h>
 

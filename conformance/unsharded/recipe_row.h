@@ -4,7 +4,7 @@
 #ifndef ZG_RECIPE_ROW_H
 #define ZG_RECIPE_ROW_H
 
-#include "conformance/judge/rule.h"
+#include "conformance/unsharded/rule.h"
 
 #include <math.h>
 

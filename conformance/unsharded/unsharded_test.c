@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // One unsharded step against sums and updates that are written with the reference's parts, and by hand.
-#include "conformance/judge/unsharded.h"
+#include "conformance/unsharded/unsharded.h"
 
 #include "ref/optimizer/clip.h"
-#include "conformance/judge/oracle_trial.h"
+#include "conformance/unsharded/oracle_trial.h"
 #include "ref/arithmetic/random.h"
 #include "ref/recipe/recipe.h"
 

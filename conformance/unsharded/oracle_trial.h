@@ -3,7 +3,7 @@
 #ifndef ZG_ORACLE_TRIAL_H
 #define ZG_ORACLE_TRIAL_H
 
-#include "conformance/judge/unsharded.h"
+#include "conformance/unsharded/unsharded.h"
 
 #include <criterion/criterion.h>
 

@@ -2,7 +2,7 @@
 // The table of recipes. "Bit for bit": the same operations, written out, gave no differing bit in p, m and v against
 // the named program over several steps and at least 100,000 elements. "Read": they follow its source text or the
 // machine code that its compiler makes, and were not compared with a run of it.
-#include "conformance/judge/recipe_row.h"
+#include "conformance/unsharded/recipe_row.h"
 
 #define BIT_FOR_BIT "bit for bit"
 #define READ "read"

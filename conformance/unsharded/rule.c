@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Enumerates the rules that a case can tell apart, the likely ones first.
-#include "conformance/judge/rule.h"
+#include "conformance/unsharded/rule.h"
 
 #include "conformance/cases/case.h"
 

@@ -2,7 +2,7 @@
 // PyTorch's forms of Adam. All divide by the bias corrections, and add epsilon after that of v; since 2.1 they
 // interpolate m. Their scalars are doubles on the host, each rounded to fp32 once, where it enters the tensors'
 // arithmetic.
-#include "conformance/judge/recipe_row.h"
+#include "conformance/unsharded/recipe_row.h"
 
 // 1 - beta^t in double. The step is a number in fp32, which stays at 2^24 once it is there.
 static double correction(const struct recipe_step *step, double beta)

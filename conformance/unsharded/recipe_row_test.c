@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The suite's recipes against the reference's, two texts of the same operations; and all of them against Adam itself.
-#include "conformance/judge/recipe_row.h"
+#include "conformance/unsharded/recipe_row.h"
 
 #include "ref/arithmetic/random.h"
 #include "ref/recipe/recipe.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The forms of Adam that round every hyper-parameter to fp32 first: DeepSpeed on a CPU; DeepSpeed, Apex and
 // Transformer Engine on CUDA; llm.c; PaddlePaddle; and optax.
-#include "conformance/judge/recipe_row.h"
+#include "conformance/unsharded/recipe_row.h"
 
 static void round_hyper(const struct recipe_step *step, struct recipe_scalars *out)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The mean gradient under a rule, element by element from the gradients of all ranks and micro-steps.
-#include "conformance/judge/unsharded.h"
+#include "conformance/unsharded/unsharded.h"
 
 #include "base/err.h"
 

@@ -4,7 +4,7 @@
 // low. On processors of other makers: two steps in SSE, without fused operations, from the estimate of RSQRTPS, whose
 // bits differ from maker to maker; about a sixth of the roots is one unit low or high. Of Intel's processors with AVX2
 // alone the path is not reproduced here: PyTorch's unfused forms then follow no recipe, and are judged link by link.
-#include "conformance/judge/recipe_row.h"
+#include "conformance/unsharded/recipe_row.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -6,7 +6,7 @@
 #define ZG_UNSHARDED_H
 
 #include "conformance/cases/case.h"
-#include "conformance/judge/rule.h"
+#include "conformance/unsharded/rule.h"
 
 // The state of all parameters between two steps. Arrays by parameter, [count]; NULL for tied ones, moments also for
 // frozen ones.

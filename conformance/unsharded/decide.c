@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides each step: its loss scale, whether it is skipped, and the step whose gradient it applies.
-#include "conformance/judge/unsharded.h"
+#include "conformance/unsharded/unsharded.h"
 
 #include "base/err.h"
 
