@@ -83,8 +83,17 @@ int stage_end_update(struct stage *stage)
 }
 
 // Buckets whose states are read between those of a bucket and its parameters: while the bucket is updated and makes
-// its way to NVMe, the lane that reads is not idle. Where the states were read ahead, that way is short.
+// its way to NVMe, the lane that reads is not idle. Where the states were read ahead, that way is short, and the next
+// bucket leads only if its own were, so that no more than its gradient is read in between.
 enum { LEAD = 1 };
+
+static int lead_of(const struct stage *stage, int at)
+{
+    const struct optimizer *o = &stage->optimizer;
+    bool is_ahead = optimizer_has_ahead(o, stage->update_order[at]);
+    bool is_last = at + 1 == stage->layout.trainable_count;
+    return !is_ahead || (!is_last && optimizer_has_ahead(o, stage->update_order[at + 1])) ? LEAD : 0;
+}
 
 int stage_update_before_use(struct stage *stage, int bucket)
 {
@@ -95,7 +104,7 @@ int stage_update_before_use(struct stage *stage, int bucket)
         at++;
     if (at == count)
         return ERR_NONE;
-    int last = at + (optimizer_has_ahead(&stage->optimizer, bucket) ? 0 : LEAD);
+    int last = at + lead_of(stage, at);
     return update_until(stage, last < count ? last + 1 : count);
 }
 

@@ -141,7 +141,8 @@ static int run_rank(struct train_rank *rank)
         if (rank->rank == 0)
             rank->result->native = found;
     }
-    return verify_digest(rank, rank->result->digest);
+    train_rank_close_runs(rank);
+    return train_states_digest(rank, rank->result->digest);
 }
 
 static void *rank_thread(void *context)

@@ -63,7 +63,8 @@ struct train_rank {
     void *arguments;                               // of the compute operation being issued
     struct oracle *oracle;                         // rank 0
     struct model_batch oracle_tokens;
-    float *full;  // room for the largest padded bucket of any part
+    float *full;  // room for the largest padded bucket of any part, full_elements
+    size_t full_elements;
     void *expected;
     struct formula formula;
     struct train_totals totals;  // this rank's, and after train_collect all ranks'
@@ -73,6 +74,9 @@ struct train_rank {
 // its tiers are planned, its states have no values, and it is not verified.
 int train_rank_open(struct train_rank *rank);
 void train_rank_close(struct train_rank *rank);
+
+// Frees the memory of forward and backward, after the last step.
+void train_rank_close_runs(struct train_rank *rank);
 
 // Opens a rank's place on the mesh: its part of the model and the communicators. Collective.
 int train_part_open(struct train_rank *rank);
@@ -154,7 +158,7 @@ void verify_close(struct train_rank *rank);
 int verify_step(struct train_rank *rank, uint64_t step, bool applied, double loss);
 
 // Collective: rank 0 receives the digest.
-int verify_digest(struct train_rank *rank, char digest[FILE_DIGEST_BYTES]);
+int train_states_digest(struct train_rank *rank, char digest[FILE_DIGEST_BYTES]);
 
 // Sets the rank's stage and its schedule; the rest after the stage of ZeRO is open.
 void train_pipeline_place(struct train_rank *rank);

@@ -137,13 +137,19 @@ int train_rank_open(struct train_rank *rank)
     return ERR_NONE;
 }
 
+void train_rank_close_runs(struct train_rank *rank)
+{
+    for (int i = 0; rank->runs && i < rank->run_count; i++)
+        model_run_close(rank->runs[i]);
+    free(rank->runs);
+    rank->runs = NULL;
+}
+
 void train_rank_close(struct train_rank *rank)
 {
     executor_close(rank->executor);
     verify_close(rank);
-    for (int i = 0; rank->runs && i < rank->run_count; i++)
-        model_run_close(rank->runs[i]);
-    free(rank->runs);
+    train_rank_close_runs(rank);
     activations_close(&rank->activations);
     if (rank->stage.operations)
         stage_close(&rank->stage);

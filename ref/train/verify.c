@@ -2,7 +2,6 @@
 // The comparison with unsharded Adam after every step: every bit of every tensor on every rank.
 #include "ref/train/train_internal.h"
 
-#include "base/digest.h"
 #include "base/err.h"
 
 #include <stdlib.h>
@@ -34,12 +33,11 @@ static int largest_bucket(struct train_rank *rank, size_t *out)
 
 int verify_open(struct train_rank *rank)
 {
-    size_t largest;
-    TRY(largest_bucket(rank, &largest));
-    rank->full = malloc(largest * sizeof(float));
-    rank->expected = malloc(largest * sizeof(float));
+    TRY(largest_bucket(rank, &rank->full_elements));
+    rank->full = malloc(rank->full_elements * sizeof(float));
+    rank->expected = malloc(rank->full_elements * sizeof(float));
     if (!rank->full || !rank->expected)
-        return err_set(ERR_MEMORY, "no memory to collect %zu elements", largest);
+        return err_set(ERR_MEMORY, "no memory to collect %zu elements", rank->full_elements);
     if (!rank->setting->verify || rank->rank != 0)
         return ERR_NONE;
     const struct model *model = rank->setting->model;
@@ -206,69 +204,4 @@ int verify_step(struct train_rank *rank, uint64_t step, bool applied, double los
         if (all[i].found)
             rank->result->difference = all[i];
     return ERR_NONE;
-}
-
-// One state of the whole model on rank 0, collected from all parts. begin: of each parameter.
-struct whole_state {
-    enum state state;
-    uint64_t *begin;
-    float *values;
-};
-
-static int collect_bucket(struct train_rank *rank, const struct train_bucket *b, void *context)
-{
-    const struct whole_state *whole = context;
-    if (b->frozen)
-        return ERR_NONE;
-    if (b->mine)
-        TRY(stage_collect(&rank->stage, b->index, whole->state, rank->full));
-    if (b->first_rank != 0)
-        TRY(comm_broadcast(rank->comm, rank->full, b->count * sizeof(float), b->first_rank));
-    for (int i = 0; whole->values && i < b->piece_count; i++)
-        model_slice_put(&b->pieces[i].slice, rank->full + b->pieces[i].offset, sizeof(float),
-                        whole->values + whole->begin[b->pieces[i].slice.param]);
-    return ERR_NONE;
-}
-
-static int digest_states(struct train_rank *rank, XXH3_state_t *hash, struct whole_state *whole)
-{
-    const struct model *model = rank->setting->model;
-    for (int state = 0; state < STATE_COUNT; state++) {
-        whole->state = (enum state)state;
-        TRY(train_each_bucket(rank, collect_bucket, whole));
-        for (int param = 0; hash && param < model->param_count; param++)
-            if (!model->params[param].frozen)
-                XXH3_128bits_update(hash, whole->values + whole->begin[param],
-                                    model->params[param].count * sizeof(float));
-    }
-    return ERR_NONE;
-}
-
-// Of the trainable tensors in the model's order: all parameters, then all exp_avg, then all exp_avg_sq.
-int verify_digest(struct train_rank *rank, char digest[FILE_DIGEST_BYTES])
-{
-    const struct model *model = rank->setting->model;
-    bool here = rank->rank == 0;
-    XXH3_state_t *hash = here ? XXH3_createState() : NULL;
-    uint64_t elements = model_param_elements(model, true), begin = 0;
-    struct whole_state whole = {.begin = calloc((size_t)model->param_count + 1, sizeof *whole.begin),
-                                .values = here ? malloc((elements + 1) * sizeof *whole.values) : NULL};
-    int rc = ERR_NONE;
-    if (!whole.begin || (here && (!hash || !whole.values)))
-        rc = err_set(ERR_MEMORY, "no memory for a digest of %llu elements", (unsigned long long)elements);
-    for (int param = 0; whole.begin && param < model->param_count; param++) {
-        whole.begin[param] = begin;
-        begin += model->params[param].frozen ? 0 : model->params[param].count;
-    }
-    if (hash)
-        XXH3_128bits_reset(hash);
-    comm_count_in(rank->comm, NULL);
-    if (rc == ERR_NONE)
-        rc = digest_states(rank, hash, &whole);
-    if (rc == ERR_NONE && here)
-        digest_text(XXH3_128bits_digest(hash), digest);
-    XXH3_freeState(hash);
-    free(whole.values);
-    free(whole.begin);
-    return rc;
 }
