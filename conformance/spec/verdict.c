@@ -65,7 +65,7 @@ static bool may_cause(enum hint cause, enum hint effect)
            (cause == HINT_TAIL && effect == HINT_NOT_UPDATED);
 }
 
-// Whether tensors that share a bucket are the matter, and not the division by the number of ranks that some of them
+// True if tensors that share a bucket are the matter, and not the division by the number of ranks that some of them
 // show: the first is said of more answers that begin with the case's own state.
 static bool is_of_bucket(const struct findings *findings, const struct requirement *requirement)
 {
