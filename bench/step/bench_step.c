@@ -25,7 +25,7 @@ const struct benchmark bench_step = {
     .text = "A training step of every stage and tier against one process that does all the work; its operations "
             "against matrix products, each lane against the lane alone, and its efficiency against the one that "
             "ZeRO-Infinity's model predicts. --sizes are sequences of each rank's micro-batch.",
-    .examples = {"zerogauge bench step --model gpt-10m", "zerogauge bench step --quick --schedule overlap --json",
+    .examples = {"zerogauge bench step --model gpt-10m", "zerogauge bench step --quick --schedule serial --json",
                  "zerogauge bench step --device cuda --world 1 --model gpt2-124m --sizes 8 --dtype bf16",
                  "zerogauge bench step --mesh pipeline=2,shard=2 --model gpt-3m"},
 };
@@ -145,7 +145,9 @@ static int parse_texts(struct step_bench *bench, const struct step_texts *texts,
         return err_set(ERR_USAGE, "--dtype %.32s: expected fp32 or bf16", texts->dtype);
     setting->dtype = texts->dtype;
     TRY(step_choose_presets(texts->presets, setting, chosen));
-    TRY(executor_schedule_parse(texts->schedule ? texts->schedule : "serial", &setting->schedule));
+    setting->schedule.mode = EXECUTOR_OVERLAP;
+    if (texts->schedule)
+        TRY(executor_schedule_parse(texts->schedule, &setting->schedule));
     if (setting->schedule.mode == EXECUTOR_CHAOS)
         return err_set(ERR_USAGE, "--schedule %s: expected serial or overlap", texts->schedule);
     return texts->emulate ? emulation_parse(texts->emulate, &setting->emulation) : ERR_NONE;
@@ -163,9 +165,14 @@ static int prepare_and_run(struct step_bench *bench, const struct step_texts *te
         TRY(bench_device_find(texts->device, setting->world, false, &setting->device, &absent));
     if (absent)
         return bench_skip("step: %s", err_message());
+    // The accepted ranges of GPUs are those of one operation after the other.
+    if (setting->device.accelerator && !texts->schedule)
+        setting->schedule.mode = EXECUTOR_SERIAL;
     setting->steps = bench->options.quick ? 5 : 10;
     setting->storage = &bench->options.storage;
     TRY(model_find(texts->model ? texts->model : workload_of(bench)->model, &setting->model));
+    // The next layer arrives beside the passes of one. The presets' sizes are those of smaller layers.
+    setting->prefetched = setting->device.accelerator ? STEP_DEVICE_BUCKET : 2 * step_largest_layer(setting->model);
     if (setting->model->wants_text)
         TRY(text_open(texts->text_path, &setting->text));
     return run(bench, chosen);
@@ -186,8 +193,8 @@ static int step_main(const struct bench_device *device, int argc, const char **a
          "ranks on a mesh, as in train; a pipeline has twice as many micro-batches as stages", "DEGREE=N,..."},
         {"dtype", '\0', POPT_ARG_STRING, &texts.dtype, 0, "the model's parameters and gradients (default: bf16)",
          "fp32|bf16"},
-        {"schedule", '\0', POPT_ARG_STRING, &texts.schedule, 0, "schedule of operations (default: serial)",
-         "serial|overlap"},
+        {"schedule", '\0', POPT_ARG_STRING, &texts.schedule, 0,
+         "schedule of operations (default: overlap; on a GPU serial)", "serial|overlap"},
         {"emulate", '\0', POPT_ARG_STRING, &texts.emulate, 0, "throttle lanes to rates in GB/s, as in train",
          "LANE=GB/S,..."},
         {"text", '\0', POPT_ARG_STRING, &texts.text_path, 0, "train on this file instead of the King James Bible",

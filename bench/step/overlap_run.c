@@ -2,25 +2,13 @@
 #include "bench/step/overlap_run.h"
 
 #include "base/err.h"
+#include "bench/step/step_case.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { SEED = 1 };
-
-// Returns the elements of the largest layer.
-static size_t largest_layer(const struct model *model)
-{
-    size_t largest = 1;
-    for (int layer = 0; layer < model->layer_count; layer++) {
-        size_t count = 0;
-        for (int i = 0; i < model->layers[layer].param_count; i++)
-            count += model->params[model->layers[layer].params[i]].count;
-        largest = count > largest ? count : largest;
-    }
-    return largest;
-}
 
 // Threads of a rank on the host: one, which computes; or its share of the processors (0) if a device computes and the
 // host only runs the optimizer.
@@ -35,7 +23,7 @@ static int threads(const struct overlap_bench *bench)
 int overlap_config(const struct overlap_bench *bench, bool infinity, struct config *out)
 {
     const struct overlap_options *given = bench->options;
-    size_t elements = largest_layer(bench->model);
+    size_t elements = step_largest_layer(bench->model);
     char sequences[80], reduce[80], gather[80], prefetch[80], sub_group[80];
     snprintf(sequences, sizeof sequences, "train_micro_batch_size_per_gpu=%zu", bench->sequences);
     snprintf(reduce, sizeof reduce, "zero_optimization.reduce_bucket_size=%zu", elements + elements % 2);

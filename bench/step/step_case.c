@@ -10,10 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The presets' buckets fit a processor's cache. A device has buckets of the size that trainers of GPUs use, so that a
-// step has tens of collectives, not thousands.
-#define DEVICE_BUCKET "16777216"
-
 // The first step allocates and records the order of layers; the second is the first that prefetches.
 enum { SKIPPED_STEPS = 2, SEED = 1 };
 
@@ -23,6 +19,18 @@ struct step_run {
     struct bench_samples passes_ms;
     json_t *timeline;
 };
+
+size_t step_largest_layer(const struct model *model)
+{
+    size_t largest = 1;
+    for (int layer = 0; layer < model->layer_count; layer++) {
+        size_t count = 0;
+        for (int i = 0; i < model->layers[layer].param_count; i++)
+            count += model->params[model->layers[layer].params[i]].count;
+        largest = count > largest ? count : largest;
+    }
+    return largest;
+}
 
 // Sums forward and backward in each measured step of rank 0, without the update, which may use the same lane.
 static void take_passes(const struct trace *trace, struct bench_samples *out)
@@ -41,23 +49,34 @@ static void take_passes(const struct trace *trace, struct bench_samples *out)
     }
 }
 
+static bool on_nvme(const struct step_case *c)
+{
+    return strcmp(c->preset, "zero_infinity") == 0;
+}
+
 static int load(const struct step_setting *setting, const struct step_case *c, struct config *config)
 {
-    char accumulation[48], sequences[64], mesh[32 + MESH_TEXT_BYTES];
+    char accumulation[48], sequences[64], prefetched[80], buffers[80], reduced[80], gathered[80];
+    char mesh[32 + MESH_TEXT_BYTES];
     snprintf(accumulation, sizeof accumulation, "gradient_accumulation_steps=%zu", c->accumulation);
     snprintf(sequences, sizeof sequences, "train_micro_batch_size_per_gpu=%zu", setting->sequences);
-    const char *set[7] = {accumulation, sequences};
-    size_t set_count = 2;
+    snprintf(prefetched, sizeof prefetched, "zero_optimization.stage3_prefetch_bucket_size=%zu", setting->prefetched);
+    snprintf(buffers, sizeof buffers, "zero_optimization.offload_optimizer.buffer_count=%d", STEP_NVME_BUFFERS);
+    const char *set[8] = {accumulation, sequences, prefetched};
+    size_t set_count = 3;
+    if (on_nvme(c))
+        set[set_count++] = buffers;
     if (c->on_mesh && setting->mesh_text) {
         snprintf(mesh, sizeof mesh, "zerogauge.mesh=%s", setting->mesh_text);
         set[set_count++] = mesh;
     }
     if (setting->dtype)
         set[set_count++] = strcmp(setting->dtype, "fp32") == 0 ? "bf16.enabled=false" : "bf16.enabled=true";
+    snprintf(reduced, sizeof reduced, "zero_optimization.reduce_bucket_size=%d", STEP_DEVICE_BUCKET);
+    snprintf(gathered, sizeof gathered, "zero_optimization.allgather_bucket_size=%d", STEP_DEVICE_BUCKET);
     if (setting->device.accelerator) {
-        set[set_count++] = "zero_optimization.reduce_bucket_size=" DEVICE_BUCKET;
-        set[set_count++] = "zero_optimization.allgather_bucket_size=" DEVICE_BUCKET;
-        set[set_count++] = "zero_optimization.stage3_prefetch_bucket_size=" DEVICE_BUCKET;
+        set[set_count++] = reduced;
+        set[set_count++] = gathered;
     }
     const struct bench_storage *storage = setting->storage;
     const struct config_options options = {
@@ -66,7 +85,7 @@ static int load(const struct step_setting *setting, const struct step_case *c, s
         .set_count = set_count,
         .nvme_paths = storage->paths,
         .nvme_path_count = (size_t)storage->path_count,
-        .engine = strcmp(c->preset, "zero_infinity") == 0 ? storage->engine : NULL,
+        .engine = on_nvme(c) ? storage->engine : NULL,
     };
     return config_load_preset(c->preset, &options, config, NULL);
 }

@@ -14,6 +14,14 @@
 
 enum { STEP_WORLD = 2, STEP_MESH_MAX = 64 };  // ranks, without a mesh and with one
 
+// The presets' buckets fit a processor's cache. A device has buckets of the size that trainers of GPUs use, in
+// elements, so that a step has tens of collectives, not thousands.
+enum { STEP_DEVICE_BUCKET = 16777216 };
+
+// Buffers for states on their way from NVMe and back: those of four sub-groups. Of the embedding and the first two
+// layers, one more than the preset, states then arrive before the step is decided.
+enum { STEP_NVME_BUFFERS = 20 };
+
 // The settings that all cases share.
 struct step_setting {
     const struct model *model;
@@ -28,6 +36,7 @@ struct step_setting {
     size_t micro_batches;        // of a rank of data parallelism in a step; above 1 in a pipeline
     const char *dtype;           // of the model: "fp32" or "bf16"; null: the preset's
     size_t sequences;            // of a rank's micro-batch
+    size_t prefetched;           // elements that stage 3 gathers ahead
     uint64_t steps;              // per run, including the unmeasured first ones
 };
 
@@ -52,6 +61,9 @@ struct step_case {
     struct bench_samples passes_ms;            // forward and backward, on rank 0
     json_t *timeline;                          // of the last run's last step; null before. The caller releases it
 };
+
+// The elements of the model's largest layer.
+size_t step_largest_layer(const struct model *model);
 
 // Runs once and compares the results with unsharded Adam, bit for bit, and the moved bytes with the formulas.
 // ERR_CHECK: they differ.

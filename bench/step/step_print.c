@@ -20,6 +20,7 @@ static json_t *case_json(const struct step_bench *bench, const struct step_case 
                              "sequences_a_rank", (json_int_t)bench->setting.sequences, "sequence_tokens",
                              (json_int_t)bench->setting.model->sequence_length, "schedule",
                              bench->setting.schedule.mode == EXECUTOR_SERIAL ? "serial" : "overlap");
+    json_object_set_new(json, "prefetched_elements", json_integer((json_int_t)bench->setting.prefetched));
     if (bench->setting.mesh_text)
         json_object_set_new(json, "mesh", json_string(bench->setting.mesh_text));
     if (bench->setting.micro_batches > 1)
@@ -30,6 +31,7 @@ static json_t *case_json(const struct step_bench *bench, const struct step_case 
     if (c->tier == TIER_NVME) {
         json_object_set_new(json, "buffered", json_boolean(bench->setting.storage->buffered));
         json_object_set_new(json, "checksum", json_boolean(!bench->setting.storage->no_checksum));
+        json_object_set_new(json, "optimizer_buffers", json_integer(STEP_NVME_BUFFERS));
     }
     if (emulation_any(&bench->setting.emulation))
         json_object_set_new(json, "lanes",

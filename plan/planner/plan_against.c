@@ -38,17 +38,30 @@ static int measured_machine(const struct result_file *file, struct plan_machine 
 // Plans the step that a record's case describes, s. The serial schedule takes the sum over all lanes.
 static int plan_case(const json_t *of_case, const struct plan_machine *machine, double *out)
 {
-    char sequences[64];
-    const char *set[] = {sequences};
+    // Keys of a record and of the configuration; earlier records have the preset's values.
+    static const char *const keys[][2] = {
+        {"sequences_a_rank", "train_micro_batch_size_per_gpu"},
+        {"prefetched_elements", "zero_optimization.stage3_prefetch_bucket_size"},
+        {"optimizer_buffers", "zero_optimization.offload_optimizer.buffer_count"},
+    };
+    enum { KEY_COUNT = sizeof keys / sizeof keys[0] };
+    char texts[KEY_COUNT][96];
+    const char *set[KEY_COUNT];
+    size_t set_count = 0;
+    for (int i = 0; i < KEY_COUNT; i++) {
+        const json_t *value = json_object_get(of_case, keys[i][0]);
+        if (!value)
+            continue;
+        snprintf(texts[i], sizeof texts[i], "%s=%" JSON_INTEGER_FORMAT, keys[i][1], json_integer_value(value));
+        set[set_count++] = texts[i];
+    }
     static const char *const folder[] = {"."};
     struct config config;
     struct plan plan;
     struct plan_setting setting = {
         .config = &config, .machine = machine, .world = (int)json_integer_value(json_object_get(of_case, "world"))};
     const struct config_options options = {
-        .world = setting.world, .set = set, .set_count = 1, .nvme_paths = folder, .nvme_path_count = 1};
-    snprintf(sequences, sizeof sequences, "train_micro_batch_size_per_gpu=%d",
-             (int)json_integer_value(json_object_get(of_case, "sequences_a_rank")));
+        .world = setting.world, .set = set, .set_count = set_count, .nvme_paths = folder, .nvme_path_count = 1};
     TRY(config_load_preset(word(of_case, "preset"), &options, &config, NULL));
     TRY(plan_model_find(word(of_case, "model"), config.tiling_factor, &setting.model));
     int code = plan_run(&setting, &plan);
