@@ -24,7 +24,8 @@ enum { MEET_LINE_BYTES = 64 };
 enum { MEET_MESSAGE_BYTES = 1024 };
 // Places of a rank, a power of two: few, which stay in a cache; and more where ranks share processors, for which a rank
 // that is ahead then seldom has to wait for its turn.
-enum { MEET_RING = 16, MEET_LONG_RING = 64 };
+// Large worlds have fewer, since each place that was used is resident.
+enum { MEET_RING = 16, MEET_LONG_RING = 64, MEET_SHORT_RING = 8, MEET_RANKS_OF_LONG_RINGS = 16 };
 enum { MEET_ALL = -1 };
 
 struct meet_mark {

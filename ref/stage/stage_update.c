@@ -87,12 +87,9 @@ int stage_end_update(struct stage *stage)
 // bucket leads only if its own were, so that no more than its gradient is read in between.
 enum { LEAD = 1 };
 
-static int lead_of(const struct stage *stage, int at)
+static bool is_ahead(const struct stage *stage, int at)
 {
-    const struct optimizer *o = &stage->optimizer;
-    bool is_ahead = optimizer_has_ahead(o, stage->update_order[at]);
-    bool is_last = at + 1 == stage->layout.trainable_count;
-    return !is_ahead || (!is_last && optimizer_has_ahead(o, stage->update_order[at + 1])) ? LEAD : 0;
+    return at < stage->layout.trainable_count && optimizer_has_ahead(&stage->optimizer, stage->update_order[at]);
 }
 
 int stage_update_before_use(struct stage *stage, int bucket)
@@ -104,7 +101,7 @@ int stage_update_before_use(struct stage *stage, int bucket)
         at++;
     if (at == count)
         return ERR_NONE;
-    int last = at + lead_of(stage, at);
+    int last = at + (!is_ahead(stage, at) || is_ahead(stage, at + 1) ? LEAD : 0);
     return update_until(stage, last < count ? last + 1 : count);
 }
 
