@@ -165,13 +165,13 @@ static int prepare_and_run(struct step_bench *bench, const struct step_texts *te
         TRY(bench_device_find(texts->device, setting->world, false, &setting->device, &absent));
     if (absent)
         return bench_skip("step: %s", err_message());
-    // The accepted ranges of GPUs are those of one operation after the other.
+    // On GPUs, the accepted ranges belong to operations one after the other.
     if (setting->device.accelerator && !texts->schedule)
         setting->schedule.mode = EXECUTOR_SERIAL;
     setting->steps = bench->options.quick ? 5 : 10;
     setting->storage = &bench->options.storage;
     TRY(model_find(texts->model ? texts->model : workload_of(bench)->model, &setting->model));
-    // The next layer arrives beside the passes of one. The presets' sizes are those of smaller layers.
+    // The next layer arrives beside the passes of one. The presets are for smaller layers.
     setting->prefetched = setting->device.accelerator ? STEP_DEVICE_BUCKET : 2 * step_largest_layer(setting->model);
     if (setting->model->wants_text)
         TRY(text_open(texts->text_path, &setting->text));
