@@ -19,11 +19,11 @@ Test(bench_overlap, a_lanes_share_is_the_union_of_its_intervals_on_the_busiest_r
 {
     enum { MS = 1000000 };
     struct executor_interval first[] = {
-        {"skipped", 0, 9 * MS, 7, 0, 0}, {"a", 10 * MS, 14 * MS, 100, 0, 0}, {"b", 13 * MS, 15 * MS, 20, 0, 0}};
+        {"between", 0, 9 * MS, 8, 0, 0}, {"a", 10 * MS, 14 * MS, 100, 0, 0}, {"b", 13 * MS, 15 * MS, 20, 0, 0}};
     struct executor_interval second[] = {{"c", 11 * MS, 19 * MS, 40, 0, 0}},
                              compute[] = {{"d", 12 * MS, 13 * MS, 0, 0, 0}};
-    struct trace_step steps[] = {{1, 0, 10 * MS}, {2, 10 * MS, 20 * MS}};
-    struct trace_step late[] = {{1, 1, 10 * MS}, {2, 10 * MS, 21 * MS}};
+    struct trace_step steps[] = {{1, 0, 8 * MS}, {2, 10 * MS, 20 * MS}};
+    struct trace_step late[] = {{1, 1, 8 * MS}, {2, 10 * MS, 21 * MS}};
     struct trace_rank ranks[] = {
         {.intervals = {[LANE_H2D] = first, [LANE_COMPUTE] = compute},
          .interval_count = {[LANE_H2D] = 3, [LANE_COMPUTE] = 1},
@@ -38,10 +38,11 @@ Test(bench_overlap, a_lanes_share_is_the_union_of_its_intervals_on_the_busiest_r
     cr_expect_float_eq(table.step_ms.values[0], 11, 1e-9);
     cr_expect_float_eq(table.busy_ms[LANE_H2D].values[0], 8, 1e-9);
     cr_expect_float_eq(table.busy_ms[LANE_COMPUTE].values[0], 1, 1e-9);
-    cr_expect_float_eq(table.bytes[LANE_H2D], (120 + 40) / 2.0, 1e-9);
+    cr_expect_float_eq(table.bytes[LANE_H2D], (8 + 120 + 40) / 2.0, 1e-9);
     cr_expect_eq(lane_table_busiest(&table), LANE_H2D);
     lane_table_of(&trace, 0, &table);
-    cr_expect_float_eq(table.busy_ms[LANE_H2D].values[0], 9, 1e-9);
+    cr_expect_float_eq(table.busy_ms[LANE_H2D].values[0], 8, 1e-9);
+    cr_expect_float_eq(table.bytes[LANE_H2D], 0, 1e-9);
 }
 
 Test(bench_overlap, a_timeline_has_the_intervals_of_the_last_step)

@@ -15,19 +15,21 @@ static struct trace_step window_of(const struct trace *trace, size_t index)
     return window;
 }
 
-// Returns the bytes of a lane's intervals that end in the window.
-static double bytes_in(const struct trace_rank *rank, int lane, const struct trace_step *window)
+// Returns the bytes of a lane's intervals that end after since_ns, and at until_ns at the latest.
+static double bytes_between(const struct trace_rank *rank, int lane, uint64_t since_ns, uint64_t until_ns)
 {
     double bytes = 0;
     for (size_t i = 0; i < rank->interval_count[lane]; i++) {
         const struct executor_interval *interval = &rank->intervals[lane][i];
-        if (interval->end_ns > window->begin_ns && interval->end_ns <= window->end_ns)
+        if (interval->end_ns > since_ns && interval->end_ns <= until_ns)
             bytes += (double)interval->bytes;
     }
     return bytes;
 }
 
-static void add_step(const struct trace *trace, const struct trace_step *window, struct lane_table *out)
+// What ends between two steps counts in the second one. since_ns: the end of the step before.
+static void add_step(const struct trace *trace, uint64_t since_ns, const struct trace_step *window,
+                     struct lane_table *out)
 {
     size_t at = out->step_ms.count++;
     out->step_ms.values[at] = (double)(window->end_ns - window->begin_ns) * 1e-6;
@@ -38,7 +40,7 @@ static void add_step(const struct trace *trace, const struct trace_step *window,
             const struct trace_rank *of = &trace->ranks[rank];
             double busy = (double)trace_busy_ns(of, (enum lane)lane, window->begin_ns, window->end_ns) * 1e-6;
             samples->values[at] = busy > samples->values[at] ? busy : samples->values[at];
-            out->bytes[lane] += bytes_in(of, lane, window) / trace->world;
+            out->bytes[lane] += bytes_between(of, lane, since_ns, window->end_ns) / trace->world;
         }
     }
 }
@@ -55,9 +57,11 @@ void lane_table_of(const struct trace *trace, size_t skipped, struct lane_table 
     size_t end = table_end(trace, skipped);
     assert(end > skipped && end - skipped <= BENCH_REPEAT_MAX);
     *out = (struct lane_table){0};
+    uint64_t since_ns = skipped > 0 ? window_of(trace, skipped - 1).end_ns : window_of(trace, skipped).begin_ns;
     for (size_t i = skipped; i < end; i++) {
         const struct trace_step window = window_of(trace, i);
-        add_step(trace, &window, out);
+        add_step(trace, since_ns, &window, out);
+        since_ns = window.end_ns;
     }
     for (int lane = 0; lane < LANE_COUNT; lane++)
         out->bytes[lane] /= (double)(end - skipped);

@@ -9,7 +9,7 @@
 struct lane_table {
     struct bench_samples step_ms;              // from the first rank's start of a step to the last rank's end
     struct bench_samples busy_ms[LANE_COUNT];  // union of the lane's intervals in the step, on the busiest rank
-    double bytes[LANE_COUNT];                  // mean per step and rank
+    double bytes[LANE_COUNT];  // mean per step and rank; what ends between two steps counts in the second
 };
 
 // Makes the table of all steps but the first `skipped` and, if others remain, the last: it waits for its update, which
