@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures the peers of peers.txt: python bench.py ZEROGAUGE OUT [--markdown] [--quick] [--table FILE] [NAME...].
-OUT/bench/NAME.jsonl is the result file of a line, OUT/bench/NAME.txt its other output. Prints a table, a second one
-of training steps, with --markdown one of the lines with several sizes, and last `N passed, N failed, N skipped`. Needs only Python; peers need
-more."""
+OUT/bench/NAME.jsonl is the result file of a line, OUT/bench/NAME.txt its other output. Prints a table, with
+--markdown a second one of training steps and a third one of the lines with several sizes, and last
+`N passed, N failed, N skipped`. Needs only Python; peers need more."""
 import argparse
 import json
 import shlex
@@ -175,7 +175,7 @@ def main():
         else:
             print("\n".join(line_of(form, name, record) for record in records), flush=True)
         steps += [line_of_step(record) for record in records or [] if record["case"]["part"] == "step"]
-    if steps:
+    if steps and options.markdown:
         print("", MARKDOWN.format(*STEPS), "| --- | --- | ---: | ---: | ---: |", *steps, "", sep="\n")
     print_sizes(of_sizes)
     print(f"{time.monotonic() - begin:.0f} s", file=sys.stderr)

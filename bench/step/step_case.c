@@ -24,9 +24,7 @@ size_t step_largest_layer(const struct model *model)
 {
     size_t largest = 1;
     for (int layer = 0; layer < model->layer_count; layer++) {
-        size_t count = 0;
-        for (int i = 0; i < model->layers[layer].param_count; i++)
-            count += model->params[model->layers[layer].params[i]].count;
+        size_t count = model_layer_elements(model, layer);
         largest = count > largest ? count : largest;
     }
     return largest;

@@ -25,10 +25,7 @@ static const struct {
 };
 enum { KNOWN_COUNT = sizeof known / sizeof *known };
 
-static const struct {
-    const char *name;
-    size_t at;
-} keys[] = {
+static const struct model_key keys[] = {
     {"layers", offsetof(struct gpt_shape, block_count)},
     {"width", offsetof(struct gpt_shape, width)},
     {"heads", offsetof(struct gpt_shape, head_count)},
@@ -105,29 +102,16 @@ static int parse_factor(const char *name, int key, const char *text, size_t leng
 static int parse_key(const char *name, const char *text, size_t length, unsigned *seen, struct gpt_shape *shape)
 {
     size_t key_length = strcspn(text, "=,");
-    bool adapters;
+    bool adapters, known_key;
     TRY(lora_parse(name, text, length, &adapters, &shape->lora));
     if (adapters)
         return ERR_NONE;
     for (int i = 0; i < FACTOR_COUNT; i++)
         if (strlen(factors[i].name) == key_length && strncmp(factors[i].name, text, key_length) == 0)
             return parse_factor(name, i, text, length, shape);
-    for (int i = 0; i < KEY_COUNT; i++) {
-        if (strlen(keys[i].name) != key_length || strncmp(keys[i].name, text, key_length) != 0)
-            continue;
-        const char *number = text + key_length + 1;
-        char *end = NULL;
-        errno = 0;
-        unsigned long value = key_length < length && isdigit((unsigned char)*number) ? strtoul(number, &end, 10) : 0;
-        if (value == 0 || errno != 0 || end != text + length)
-            return err_set(ERR_USAGE, "model %s: %.*s: expected %s=NUMBER, a whole number from 1", name, (int)length,
-                           text, keys[i].name);
-        if (*seen & 1u << i)
-            return err_set(ERR_USAGE, "model %s: %s is given twice", name, keys[i].name);
-        *seen |= 1u << i;
-        memcpy((char *)shape + keys[i].at, &(size_t){value}, sizeof(size_t));
+    TRY(model_key_parse(name, text, length, keys, KEY_COUNT, seen, shape, &known_key));
+    if (known_key)
         return ERR_NONE;
-    }
     return err_set(
         ERR_USAGE,
         "model %s: unknown key '%.*s', expected KEY=NUMBER,... with keys of layers, width, heads, "

@@ -17,14 +17,6 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-static size_t layer_elements(const struct model *model, int layer)
-{
-    size_t count = 0;
-    for (int i = 0; i < model->layers[layer].param_count; i++)
-        count += model->params[model->layers[layer].params[i]].count;
-    return count;
-}
-
 static struct attention_shape attention_of(const struct gpt_shape *shape, const struct gpt_widths *own,
                                            size_t sequence_count)
 {
@@ -99,7 +91,7 @@ struct gpt_layout gpt_layout_of(const struct model *model, size_t sequence_count
     for (int i = 0; i < model->param_count; i++)
         largest_param = larger(largest_param, model->params[i].count);
     for (int i = 0; i < model->layer_count; i++)
-        largest_layer = larger(largest_layer, layer_elements(model, i));
+        largest_layer = larger(largest_layer, model_layer_elements(model, i));
 
     struct gpt_layout l = {0};
     layout_block(&l, shape, &own, sequence_count, stream_rows, checkpointing);

@@ -163,6 +163,31 @@ static inline void cr_same_gradients(const struct trial *a, const struct trial *
                   a->model->params[i].name);
 }
 
+// All memory ends before an inaccessible page; parameters are read-only; the working memory has exactly the size that
+// model_run_bytes returns and begins as NaN.
+static inline void cr_stays_inside(const struct model *model)
+{
+    for (enum dtype dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++) {
+        struct trial usual = trial_make(model, 3, dtype, (struct placing){0});
+        struct trial tight = trial_make(model, 3, dtype, (struct placing){.edge = true});
+        size_t bytes = model_run_bytes(model, 3, dtype, false), page = (size_t)sysconf(_SC_PAGESIZE);
+        void *given = tight.run->memory;
+        tight.run->memory = place_memory(&tight, (struct placing){.edge = true}, bytes);
+        memset(tight.run->memory, 0xff, bytes);
+        for (int i = 0; i < model->param_count; i++) {
+            uintptr_t start = (uintptr_t)tight.params[i], end = start + gradient_bytes(&tight, i);
+            cr_assert(mprotect((void *)(start / page * page), end - start / page * page, PROT_READ) == 0);
+        }
+        trial_pass(&usual, 1.0f);
+        trial_pass(&tight, 1.0f);
+        cr_same_gradients(&tight, &usual);
+        cr_assert(model_loss(tight.run) == model_loss(usual.run));
+        tight.run->memory = given;
+        trial_free(&tight);
+        trial_free(&usual);
+    }
+}
+
 static inline struct model *make(const struct gpt_shape *shape)
 {
     struct model *model;

@@ -23,10 +23,7 @@ static const struct {
 };
 enum { KNOWN_COUNT = sizeof known / sizeof *known };
 
-static const struct {
-    const char *name;
-    size_t at;
-} keys[] = {
+static const struct model_key keys[] = {
     {"layers", offsetof(struct llama_sizes, layers)}, {"width", offsetof(struct llama_sizes, width)},
     {"heads", offsetof(struct llama_sizes, heads)},   {"kv_heads", offsetof(struct llama_sizes, kv_heads)},
     {"hidden", offsetof(struct llama_sizes, hidden)}, {"vocabulary", offsetof(struct llama_sizes, vocabulary)},
@@ -229,27 +226,14 @@ bool llama_is_name(const char *name)
 // Parses one KEY=NUMBER of `length` characters; *seen has a bit for each key given so far.
 static int parse_key(const char *name, const char *text, size_t length, unsigned *seen, struct llama_sizes *sizes)
 {
-    size_t key_length = strcspn(text, "=,");
-    for (int i = 0; i < KEY_COUNT; i++) {
-        if (strlen(keys[i].name) != key_length || strncmp(keys[i].name, text, key_length) != 0)
-            continue;
-        const char *number = text + key_length + 1;
-        char *end = NULL;
-        errno = 0;
-        unsigned long value = key_length < length && isdigit((unsigned char)*number) ? strtoul(number, &end, 10) : 0;
-        if (value == 0 || errno != 0 || end != text + length)
-            return err_set(ERR_USAGE, "model %s: %.*s: expected %s=NUMBER, a whole number from 1", name, (int)length,
-                           text, keys[i].name);
-        if (*seen & 1u << i)
-            return err_set(ERR_USAGE, "model %s: %s is given twice", name, keys[i].name);
-        *seen |= 1u << i;
-        memcpy((char *)sizes + keys[i].at, &(size_t){value}, sizeof(size_t));
+    bool known_key;
+    TRY(model_key_parse(name, text, length, keys, KEY_COUNT, seen, sizes, &known_key));
+    if (known_key)
         return ERR_NONE;
-    }
     return err_set(ERR_USAGE,
                    "model %s: a Llama has no '%.*s': expected KEY=NUMBER,... with keys of layers, width, heads, "
                    "kv_heads, hidden, vocabulary, length; tiles, blocks, experts and adapters belong to GPTs",
-                   name, (int)key_length, text);
+                   name, (int)strcspn(text, "=,"), text);
 }
 
 static int make(const char *name, struct model **out)

@@ -22,14 +22,6 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-static size_t layer_elements(const struct model *model, int layer)
-{
-    size_t count = 0;
-    for (int i = 0; i < model->layers[layer].param_count; i++)
-        count += model->params[model->layers[layer].params[i]].count;
-    return count;
-}
-
 static void layout_block(struct llama_layout *l, const struct llama_sizes *sizes,
                          const struct attention_shape *attention)
 {
@@ -52,7 +44,7 @@ static void layout_weights(struct llama_layout *l, const struct model *model)
     for (int i = 0; i < model->param_count; i++)
         largest_param = larger(largest_param, model->params[i].count);
     for (int i = 1; i < model->layer_count; i++)
-        largest_layer = larger(largest_layer, layer_elements(model, i));
+        largest_layer = larger(largest_layer, model_layer_elements(model, i));
     l->weights = take(l, largest_layer);
     l->weight_gradient = take(l, largest_param);
 }

@@ -38,6 +38,14 @@ uint64_t model_param_elements(const struct model *model, bool trainable_only)
     return count;
 }
 
+size_t model_layer_elements(const struct model *model, int layer)
+{
+    size_t count = 0;
+    for (int i = 0; i < model->layers[layer].param_count; i++)
+        count += model->params[model->layers[layer].params[i]].count;
+    return count;
+}
+
 double model_layer_flops(const struct model *model, int layer, size_t sequence_count)
 {
     assert(layer >= 0 && layer < model->layer_count);

@@ -110,6 +110,9 @@ void model_param_set(struct model_param *param, const char *name, size_t rows, s
 // The elements of all parameters (trainable_only: of those that are not frozen); a tied weight counts once.
 uint64_t model_param_elements(const struct model *model, bool trainable_only);
 
+// The elements of all parameters that a layer uses.
+size_t model_layer_elements(const struct model *model, int layer);
+
 // The floating-point operations of one layer's forward for one micro-batch; its backward has twice as many. model_flops
 // sums forward and backward over all layers.
 double model_layer_flops(const struct model *model, int layer, size_t sequence_count);
