@@ -27,7 +27,7 @@ static double bytes_between(const struct trace_rank *rank, int lane, uint64_t si
     return bytes;
 }
 
-// What ends between two steps counts in the second one. since_ns: the end of the step before.
+// An operation that ends between two steps counts in the second one. since_ns: the end of the step before.
 static void add_step(const struct trace *trace, uint64_t since_ns, const struct trace_step *window,
                      struct lane_table *out)
 {
