@@ -10,10 +10,24 @@
 #include <assert.h>
 #include <string.h>
 
-enum { STREAM_PLAIN = 1, STREAM_VECTOR, STREAM_CASE, STREAM_MESH, STREAM_WIDE, STREAM_LARGEST };
+enum {
+    STREAM_PLAIN = 1,
+    STREAM_VECTOR,
+    STREAM_CASE,
+    STREAM_MESH,
+    STREAM_WIDE,
+    STREAM_LARGEST,
+    STREAM_LONG,
+    STREAM_AGAIN,
+};
 
-// One of WIDE_SHARE cases has ranks of two digits; of those that can, one of LARGEST_SHARE has the largest fp16 number.
-enum { WIDE_SHARE = 16, WIDE_WORLD = 11, LARGEST_SHARE = 4 };
+// One of WIDE_SHARE cases has ranks of two digits, and one of LONG_SHARE a long parameter; of those that can, one of
+// LARGEST_SHARE has the largest fp16 number, and one of AGAIN_SHARE overflows in a second step.
+enum { WIDE_SHARE = 16, WIDE_WORLD = 11, LONG_SHARE = 16, LARGEST_SHARE = 4, AGAIN_SHARE = 2 };
+
+// Every rank's part of a long parameter is more than a block of NVMe in two-byte elements, the granule of programs that
+// swap their states by pieces.
+enum { LONG_PART = 2048 };
 
 // Of four draws of a factor, how many leave it at its plainest, by the case's number.
 static const uint64_t plain_share[] = {0, 2, 3};
@@ -52,6 +66,37 @@ static int lone_param(const struct check_case *c)
     return -1;
 }
 
+// A parameter of which each rank has more than LONG_PART elements. Returns whether the case has one now.
+static bool draw_long(uint64_t key, struct check_case parts[], int count)
+{
+    int param = lone_param(&parts[0]), world = 1;
+    if (random_below(random_at(key, 0), LONG_SHARE) > 0 || param < 0)
+        return false;
+    for (int i = 0; i < count; i++)
+        world = parts[i].world > world ? parts[i].world : world;
+    size_t elements = (size_t)world * LONG_PART + 1 + random_below(random_at(key, 1), LONG_PART);
+    for (int i = 0; i < count; i++) {
+        struct case_param *p = &parts[i].params[param];
+        p->shape[0] = p->count = elements;
+        p->shape_rank = 1;
+    }
+    return true;
+}
+
+// A case with an overflow has another: hysteresis that a clean step gives back shows only in the second.
+static void draw_again(uint64_t key, struct check_case parts[], int count)
+{
+    const struct check_case *c = &parts[0];
+    if (random_below(random_at(key, 0), AGAIN_SHARE) > 0 || c->data.poke_count != 1)
+        return;
+    struct case_poke again = c->data.pokes[0];
+    again.step = 2 + (int)random_below(random_at(key, 1), (uint64_t)c->steps - 2);
+    if (again.step == c->data.pokes[0].step || !case_is_used_in(c, again.param, again.step, again.micro))
+        return;
+    for (int i = 0; i < count; i++)
+        parts[i].data.pokes[parts[i].data.poke_count++] = again;
+}
+
 // In the first step one element's scaled gradient is the largest finite number of fp16 in one rank and micro-step, and
 // zero in all others: no overflow.
 static void draw_largest(uint64_t key, struct check_case *c)
@@ -80,10 +125,12 @@ int hunt_draw(uint64_t seed, uint64_t number, unsigned options, struct check_cas
     assert(complete);
     (void)complete;
     int count = factor_case(&vector, random_key(key, STREAM_CASE), HUNT_TOPIC, out);
+    draw_again(random_key(key, STREAM_AGAIN), out, count);
     bool is_wide = draw_wide(random_key(key, STREAM_WIDE), out, count);
     if (count == 1)
         draw_largest(random_key(key, STREAM_LARGEST), &out[0]);
-    if (number % 2 && !is_wide)
+    bool is_long = !is_wide && draw_long(random_key(key, STREAM_LONG), out, count);
+    if (number % 2 && !is_wide && !is_long)
         hunt_mesh_draw(random_key(key, STREAM_MESH), options, out, count);
     return count;
 }

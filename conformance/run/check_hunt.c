@@ -17,7 +17,7 @@ static const double BATCH_S = 8;
 static bool is_over(const struct hunting *h)
 {
     int find_max = h->hunt->find_max;
-    return hunt_is_interrupted(h) || clock_now_s() >= h->end_s || (find_max > 0 && h->result->find_count >= find_max) ||
+    return hunt_is_interrupted(h) || clock_now_s() >= h->end_s || (find_max > 0 && h->alone_count >= find_max) ||
            h->known_count == HUNT_FIND_MAX;
 }
 
@@ -53,12 +53,27 @@ static int draw(struct hunting *h, int count)
     return ERR_NONE;
 }
 
-static bool is_known(const struct hunting *h, const struct check_failure *failure)
+// The find that looks like this one; null: there is none.
+static struct hunt_known *find_known(struct hunting *h, const struct check_failure *failure)
 {
     for (int i = 0; i < h->known_count; i++)
-        if (h->known[i].aspect == failure->aspect && h->known[i].hint == failure->hint)
-            return true;
-    return false;
+        if (h->known[i].failure.aspect == failure->aspect && h->known[i].failure.hint == failure->hint)
+            return &h->known[i];
+    return NULL;
+}
+
+// Keeps the first of each look. Where that one failed only beside others, one more of each batch is tried alone.
+static int keep_finds(struct hunting *h)
+{
+    bool tried = false;
+    for (int i = 0; i < h->count && !is_over(h); i++) {
+        struct hunt_known *known = h->failures[i].failed ? find_known(h, &h->failures[i]) : NULL;
+        if (!h->failures[i].failed || (known && (known->alone || tried)))
+            continue;
+        tried |= known != NULL;
+        TRY(hunt_keep(h, i, known));
+    }
+    return ERR_NONE;
 }
 
 static int hunt_batch(struct hunting *h, int count)
@@ -70,9 +85,7 @@ static int hunt_batch(struct hunting *h, int count)
     TRY(rc);
     for (int i = 0; i < h->count; i++)
         h->result->judged_count += h->failures[i].judged;
-    for (int i = 0; i < h->count && !is_over(h); i++)
-        if (h->failures[i].failed && !is_known(h, &h->failures[i]))
-            TRY(hunt_keep(h, i));
+    TRY(keep_finds(h));
     h->result->drawn_count = h->next;
     return ERR_NONE;
 }

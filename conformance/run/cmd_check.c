@@ -227,7 +227,7 @@ static int run(int argc, const char **argv, struct check_options *a, const char 
         {"observe", '\0', POPT_ARG_NONE, &a->observes, 0,
          "also measure, of one large case at every claimed stage, whether processes hold less memory than at stage 0",
          NULL},
-        {"finds", '\0', POPT_ARG_INT, &a->find_max, 0, "end the hunt after N finds", "N"},
+        {"finds", '\0', POPT_ARG_INT, &a->find_max, 0, "end the hunt after N finds that are shrunk", "N"},
         {"strict", '\0', POPT_ARG_NONE, &a->strict, 0, "anything less than CONFORMS is a failure", NULL},
         {"seed", '\0', POPT_ARG_LONGLONG | POPT_ARGFLAG_SHOW_DEFAULT, &a->seed, 0,
          "draw names, gradients, combinations and order anew; 0: the frozen cases; with --hunt: of the hunt", "N"},

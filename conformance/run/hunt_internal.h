@@ -7,6 +7,12 @@
 
 enum { HUNT_BATCH_MAX = 128, HUNT_FIND_MAX = 64 };
 
+// How a find looks, and whether its case failed alone.
+struct hunt_known {
+    struct check_failure failure;
+    bool alone;
+};
+
 struct hunting {
     const struct check_hunt *hunt;
     struct check_batch batch;
@@ -18,8 +24,8 @@ struct hunting {
     uint64_t numbers[HUNT_BATCH_MAX];
     struct check_failure failures[HUNT_BATCH_MAX];
     int count;
-    struct check_failure known[HUNT_FIND_MAX];
-    int known_count;
+    struct hunt_known known[HUNT_FIND_MAX];
+    int known_count, alone_count;
     const struct check_failure *like;  // the failure that is shrunk
     bool one_by_one;                   // candidates are judged alone
 };
@@ -29,7 +35,8 @@ bool hunt_is_interrupted(const struct hunting *h);
 // True if a case, of one part or two, is within the claims.
 bool hunt_is_claimed(const struct hunting *h, const struct check_case parts[], int count);
 
-// Keeps case `at` of the batch, which fails: shrinks it if it fails alone, writes it and reports it.
-int hunt_keep(struct hunting *h, int at);
+// Keeps case `at` of the batch, which fails: shrinks it if it fails alone, writes it and reports it. before: a find
+// that looks the same and did not fail alone, in which case this one is kept only if it does; null: there is none.
+int hunt_keep(struct hunting *h, int at, struct hunt_known *before);
 
 #endif

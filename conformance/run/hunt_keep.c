@@ -12,7 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LEAST_SHRINK_S = 60 };
+// A race may need ALONE_TRIES launches to show again.
+enum { LEAST_SHRINK_S = 60, ALONE_TRIES = 3 };
 
 bool hunt_is_interrupted(const struct hunting *h)
 {
@@ -148,28 +149,42 @@ static int keep_alone(struct hunting *h, int at, struct hunt_find *find)
     return hunt_find_write(h->hunt, find, (struct hunt_cases){.list = best, .count = 1});
 }
 
-int hunt_keep(struct hunting *h, int at)
+static int keep_beside_others(struct hunting *h, int at, struct hunt_find *find)
+{
+    for (int i = 0; i < h->count; i++)
+        hunt_case_name(&h->cases[i], HUNT_TOPIC, i);
+    snprintf(find->left, sizeof find->left, "%d cases, of which %s fails", h->count, h->cases[at].parts[0]->name);
+    return hunt_find_write(h->hunt, find, (struct hunt_cases){.list = h->cases, .count = h->count});
+}
+
+// True, too, if there was an interrupt before the answer.
+static int fails_alone(struct hunting *h, int at, bool *fails)
+{
+    struct check_failure alone = {0};
+    int rc = ERR_NONE;
+    for (int i = 0; i < ALONE_TRIES && rc == ERR_NONE && !alone.failed && !hunt_is_interrupted(h); i++)
+        rc = judge_alone(h, &h->cases[at], &h->failures[at], &alone);
+    *fails = alone.failed || hunt_is_interrupted(h);
+    return hunt_is_interrupted(h) ? ERR_NONE : rc;
+}
+
+int hunt_keep(struct hunting *h, int at, struct hunt_known *before)
 {
     double begin = clock_now_s();
-    struct hunt_find find = {.index = ++h->result->find_count, .number = h->numbers[at], .failure = h->failures[at]};
-    struct check_failure alone = {0};
-    h->known[h->known_count++] = h->failures[at];
+    struct hunt_find find = {.number = h->numbers[at], .failure = h->failures[at]};
+    TRY(fails_alone(h, at, &find.alone));
+    if (before && !find.alone)
+        return ERR_NONE;
+    if (!before) {
+        before = &h->known[h->known_count++];
+        before->failure = h->failures[at];
+    }
+    before->alone = find.alone;
+    h->alone_count += find.alone;
+    find.index = ++h->result->find_count;
     snprintf(find.note, sizeof find.note, "%s", h->cases[at].parts[0]->note);
     hunt_case_text(&h->cases[at], find.drawn, sizeof find.drawn);
-    int rc = judge_alone(h, &h->cases[at], &find.failure, &alone);
-    if (hunt_is_interrupted(h))
-        rc = ERR_NONE;
-    TRY(rc);
-    find.alone = alone.failed || hunt_is_interrupted(h);
-    if (find.alone) {
-        rc = keep_alone(h, at, &find);
-    } else {
-        for (int i = 0; i < h->count; i++)
-            hunt_case_name(&h->cases[i], HUNT_TOPIC, i);
-        snprintf(find.left, sizeof find.left, "%d cases, of which %s fails", h->count, h->cases[at].parts[0]->name);
-        rc = hunt_find_write(h->hunt, &find, (struct hunt_cases){.list = h->cases, .count = h->count});
-    }
-    TRY(rc);
+    TRY(find.alone ? keep_alone(h, at, &find) : keep_beside_others(h, at, &find));
     find.seconds = clock_now_s() - begin;
     if (h->hunt->setting.progress)
         terminal_progress("%s", "");

@@ -8,7 +8,7 @@
 struct check_hunt {
     struct check_setting setting;  // its part, source and folder are of no account
     double minutes;
-    int find_max;                  // end after this many; 0: when the time is over
+    int find_max;                  // end after this many that are shrunk; 0: when the time is over
     const char *folder;            // an empty folder for what is found
     const char *work;              // an empty folder for cases and answers
     const char *const *reference;  // a command that answers right; null: it is the one that is judged
