@@ -171,8 +171,11 @@ static int prepare_and_run(struct step_bench *bench, const struct step_texts *te
     setting->steps = bench->options.quick ? 5 : 10;
     setting->storage = &bench->options.storage;
     TRY(model_find(texts->model ? texts->model : workload_of(bench)->model, &setting->model));
-    // The next layer arrives beside the passes of one. The presets are for smaller layers.
-    setting->prefetched = setting->device.accelerator ? STEP_DEVICE_BUCKET : 2 * step_largest_layer(setting->model);
+    // The presets are for smaller layers. Here the next layer arrives beside the passes of one, and a collective moves
+    // half of a layer: a rank that waits for its turn on a processor waits for few of them.
+    size_t layer = step_largest_layer(setting->model);
+    setting->prefetched = setting->device.accelerator ? STEP_DEVICE_BUCKET : 2 * layer;
+    setting->bucket = setting->device.accelerator ? STEP_DEVICE_BUCKET : 2 * (layer / 4 + 1);
     if (setting->model->wants_text)
         TRY(text_open(texts->text_path, &setting->text));
     return run(bench, chosen);

@@ -60,8 +60,10 @@ static int load(const struct step_setting *setting, const struct step_case *c, s
     snprintf(sequences, sizeof sequences, "train_micro_batch_size_per_gpu=%zu", setting->sequences);
     snprintf(prefetched, sizeof prefetched, "zero_optimization.stage3_prefetch_bucket_size=%zu", setting->prefetched);
     snprintf(buffers, sizeof buffers, "zero_optimization.offload_optimizer.buffer_count=%d", STEP_NVME_BUFFERS);
-    const char *set[8] = {accumulation, sequences, prefetched};
-    size_t set_count = 3;
+    snprintf(reduced, sizeof reduced, "zero_optimization.reduce_bucket_size=%zu", setting->bucket);
+    snprintf(gathered, sizeof gathered, "zero_optimization.allgather_bucket_size=%zu", setting->bucket);
+    const char *set[8] = {accumulation, sequences, prefetched, reduced, gathered};
+    size_t set_count = 5;
     if (on_nvme(c))
         set[set_count++] = buffers;
     if (c->on_mesh && setting->mesh_text) {
@@ -70,12 +72,6 @@ static int load(const struct step_setting *setting, const struct step_case *c, s
     }
     if (setting->dtype)
         set[set_count++] = strcmp(setting->dtype, "fp32") == 0 ? "bf16.enabled=false" : "bf16.enabled=true";
-    snprintf(reduced, sizeof reduced, "zero_optimization.reduce_bucket_size=%d", STEP_DEVICE_BUCKET);
-    snprintf(gathered, sizeof gathered, "zero_optimization.allgather_bucket_size=%d", STEP_DEVICE_BUCKET);
-    if (setting->device.accelerator) {
-        set[set_count++] = reduced;
-        set[set_count++] = gathered;
-    }
     const struct bench_storage *storage = setting->storage;
     const struct config_options options = {
         .world = c->world,

@@ -14,8 +14,8 @@
 
 enum { STEP_WORLD = 2, STEP_MESH_MAX = 64 };  // ranks, without a mesh and with one
 
-// The presets' buckets fit a processor's cache. A device has buckets of the size that trainers of GPUs use, in
-// elements, so that a step has tens of collectives, not thousands.
+// A device has buckets of the size that trainers of GPUs use, in elements, so that a step has tens of collectives, not
+// thousands.
 enum { STEP_DEVICE_BUCKET = 16777216 };
 
 // Buffers for states on their way from NVMe and back: those of four sub-groups. Of the embedding and the first two
@@ -36,6 +36,7 @@ struct step_setting {
     size_t micro_batches;        // of a rank of data parallelism in a step; above 1 in a pipeline
     const char *dtype;           // of the model: "fp32" or "bf16"; null: the preset's
     size_t sequences;            // of a rank's micro-batch
+    size_t bucket;               // elements that a collective reduces or gathers
     size_t prefetched;           // elements that stage 3 gathers ahead
     uint64_t steps;              // per run, including the unmeasured first ones
 };

@@ -137,8 +137,13 @@ Test(step_device, every_record_names_the_device)
 static struct step_setting setting_on(const struct bench_device *device, const struct bench_storage *storage,
                                       struct text *text)
 {
-    return (struct step_setting){
-        .model = nano(), .text = text, .storage = storage, .device = *device, .sequences = 1, .steps = 3};
+    return (struct step_setting){.model = nano(),
+                                 .text = text,
+                                 .storage = storage,
+                                 .device = *device,
+                                 .sequences = 1,
+                                 .steps = 3,
+                                 .bucket = 1000};
 }
 
 // Every run has the same number of products; the wrong one is in the middle.

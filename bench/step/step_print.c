@@ -20,6 +20,7 @@ static json_t *case_json(const struct step_bench *bench, const struct step_case 
                              "sequences_a_rank", (json_int_t)bench->setting.sequences, "sequence_tokens",
                              (json_int_t)bench->setting.model->sequence_length, "schedule",
                              bench->setting.schedule.mode == EXECUTOR_SERIAL ? "serial" : "overlap");
+    json_object_set_new(json, "bucket_elements", json_integer((json_int_t)bench->setting.bucket));
     json_object_set_new(json, "prefetched_elements", json_integer((json_int_t)bench->setting.prefetched));
     if (bench->setting.mesh_text)
         json_object_set_new(json, "mesh", json_string(bench->setting.mesh_text));

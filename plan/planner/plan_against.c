@@ -41,6 +41,8 @@ static int plan_case(const json_t *of_case, const struct plan_machine *machine, 
     // Keys of a record and of the configuration; earlier records have the preset's values.
     static const char *const keys[][2] = {
         {"sequences_a_rank", "train_micro_batch_size_per_gpu"},
+        {"bucket_elements", "zero_optimization.reduce_bucket_size"},
+        {"bucket_elements", "zero_optimization.allgather_bucket_size"},
         {"prefetched_elements", "zero_optimization.stage3_prefetch_bucket_size"},
         {"optimizer_buffers", "zero_optimization.offload_optimizer.buffer_count"},
     };

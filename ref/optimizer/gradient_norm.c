@@ -3,9 +3,9 @@
 // fixed point that the largest determines (ref/arithmetic/norm.h).
 //
 // A gradient on its way to NVMe would be read there for the second pass. But the fixed point depends on the exponent of
-// the largest square alone, which changes little from step to step. So while the gradient is in memory its squares are
-// summed for a few exponents around that of the step before. If that of this step is among them, its sum is the norm's,
-// bit by bit, and nothing is read.
+// the largest square alone. That of all gradients is not below that of the bucket's own, and not far from that of the
+// step before. So while the gradient is in memory its squares are summed for a few exponents from these on. If that of
+// this step is among them, its sum is the norm's, bit by bit, and nothing is read.
 #include "ref/optimizer/optimizer_internal.h"
 
 #include "base/err.h"
@@ -27,14 +27,18 @@ static uint32_t magnitude_of(int k)
     return f32_bits(k % 2 != 0 ? ldexpf(1.0f, (k - 1) / 2) : ldexpf(1.5f, k / 2 - 1));
 }
 
-// The two passes over a gradient: its largest magnitude; and its sum of squares, relative to the largest of all.
+// The passes over a gradient: its largest magnitude; its sum of squares, relative to the largest of all; and its sums
+// relative to the exponents that are guessed.
 struct scan_arguments {
     const void *gradient;
     size_t count;
     enum dtype dtype;
     uint32_t max_bits;
     uint32_t *max_out;
+    const uint32_t *max_in;  // the bucket's own, for guesses,
+    int last_exponent;       // and that of the step before
     struct norm_sum *sum_out;
+    int sum_count;
 };
 
 static int run_scan_maximum(void *arguments)
@@ -51,13 +55,38 @@ static int run_add_squares(void *arguments)
     return ERR_NONE;
 }
 
+// The first of a bucket's guesses, by its own largest magnitude: the last step's exponent less REACH, or its own.
+static int lowest_guess(uint32_t own_max_bits, int last_exponent)
+{
+    enum { REACH = 5 };
+    int least = last_exponent - REACH;
+    bool has_own = own_max_bits > 0 && own_max_bits < f32_bits(INFINITY);
+    return has_own && exponent_of(own_max_bits) > least ? exponent_of(own_max_bits) : least;
+}
+
+// Sums block by block, so that each is read from memory once.
+static int run_add_guesses(void *arguments)
+{
+    enum { BLOCK = 4096 };
+    struct scan_arguments *a = arguments;
+    int lowest = lowest_guess(*a->max_in, a->last_exponent);
+    for (size_t begin = 0; begin < a->count; begin += BLOCK) {
+        size_t count = a->count - begin < BLOCK ? a->count - begin : BLOCK;
+        const char *from = (const char *)a->gradient + begin * dtype_bytes(a->dtype);
+        for (int i = 0; i < a->sum_count; i++)
+            norm_accumulate(&a->sum_out[i], a->dtype, from, count, magnitude_of(lowest + i));
+    }
+    return ERR_NONE;
+}
+
 static int issue_scan(struct optimizer *o, const char *name, int (*run)(void *), enum ledger_tier tier,
                       const struct scan_arguments *a)
 {
     const struct executor_span spans[] = {
         {a->gradient, a->count * dtype_bytes(a->dtype), EXECUTOR_READ},
         {a->max_out, a->max_out ? sizeof *a->max_out : 0, EXECUTOR_WRITE},
-        {a->sum_out, a->sum_out ? sizeof *a->sum_out : 0, EXECUTOR_READ_WRITE},
+        {a->max_in, a->max_in ? sizeof *a->max_in : 0, EXECUTOR_READ},
+        {a->sum_out, (size_t)a->sum_count * sizeof *a->sum_out, EXECUTOR_READ_WRITE},
     };
     return executor_issue(o->move.executor,
                           &(struct executor_operation){.name = name,
@@ -76,7 +105,8 @@ static int issue_range(struct optimizer *o, enum ledger_tier tier, struct scan_a
 {
     a.gradient = range + at * dtype_bytes(a.dtype);
     a.count = count;
-    return count > 0 ? issue_scan(o, "sum of squares", run_add_squares, tier, &a) : ERR_NONE;
+    return count > 0 ? issue_scan(o, "sum of squares", a.max_in ? run_add_guesses : run_add_squares, tier, &a)
+                     : ERR_NONE;
 }
 
 // Issues the scan of a range of a bucket's shard that begins at element `from` and that `a` describes, without the
@@ -100,19 +130,18 @@ static int issue_squares(struct optimizer *o, int bucket, enum ledger_tier tier,
     return issue_range(o, tier, a, gradient, begin - from, counted_end - begin);
 }
 
-// The sums of a gradient that goes to NVMe, at the exponents around the last step's.
+// The sums of a gradient that goes to NVMe, at the exponents that are guessed.
 static int issue_guesses(struct optimizer *o, int bucket, enum ledger_tier tier, struct scan_arguments a)
 {
     if (!o->guesses_exponent || o->placements[bucket].gradient_tier != TIER_NVME)
         return ERR_NONE;
     a.max_out = NULL;
-    for (int i = 0; i < OPTIMIZER_GUESSES; i++) {
-        a.sum_out = &o->guesses[bucket * OPTIMIZER_GUESSES + i];
-        a.max_bits = magnitude_of(o->exponent - OPTIMIZER_GUESSES / 2 + i);
-        *a.sum_out = (struct norm_sum){0};
-        TRY(issue_squares(o, bucket, tier, a, 0));
-    }
-    return ERR_NONE;
+    a.max_in = &o->max_bits[bucket];
+    a.last_exponent = o->exponent;
+    a.sum_out = &o->guesses[bucket * OPTIMIZER_GUESSES];
+    a.sum_count = OPTIMIZER_GUESSES;
+    memset(a.sum_out, 0, OPTIMIZER_GUESSES * sizeof *a.sum_out);
+    return issue_squares(o, bucket, tier, a, 0);
 }
 
 int optimizer_scan(struct optimizer *o, int bucket, enum ledger_tier tier, const void *gradient)
@@ -125,33 +154,52 @@ int optimizer_scan(struct optimizer *o, int bucket, enum ledger_tier tier, const
         .max_out = &o->max_bits[bucket],
     };
     o->scanned[bucket] = true;
-    TRY(issue_guesses(o, bucket, tier, a));
-    return issue_scan(o, "largest gradient", run_scan_maximum, tier, &a);
+    TRY(issue_scan(o, "largest gradient", run_scan_maximum, tier, &a));
+    return issue_guesses(o, bucket, tier, a);
 }
 
-// The squares of one bucket's shard: those summed when the gradient passed, at the exponent number `guess`; or if that
-// is -1, in place, or piece by piece as it is read from NVMe.
-static int scan_squares(struct optimizer *o, int bucket, uint32_t max_bits, int guess)
+// The guess of a bucket that is at the exponent of max_bits, any if all its gradients are 0; -1: there is none.
+static int find_guess(const struct optimizer *o, int bucket, uint32_t max_bits)
+{
+    if (!o->guesses_exponent || max_bits >= f32_bits(INFINITY))
+        return -1;
+    if (o->max_bits[bucket] == 0)
+        return 0;
+    int i = exponent_of(max_bits) - lowest_guess(o->max_bits[bucket], o->exponent);
+    return i >= 0 && i < OPTIMIZER_GUESSES ? i : -1;
+}
+
+// True if every bucket on NVMe has a guess at the exponent of max_bits.
+static bool is_guessed(const struct optimizer *o, uint32_t max_bits)
+{
+    bool guessed = true;
+    for (int i = 0; i < o->layout->trainable_count; i++)
+        guessed &= o->placements[i].gradient_tier != TIER_NVME || find_guess(o, i, max_bits) >= 0;
+    return guessed;
+}
+
+// The squares of one bucket's shard: on NVMe those summed when the gradient passed, if guessed, or piece by piece as it
+// is read; in memory in place.
+static int scan_squares(struct optimizer *o, int bucket, uint32_t max_bits, bool guessed)
 {
     const struct placement *placement = &o->placements[bucket];
-    size_t count = bucket_shard_real(&o->layout->buckets[bucket], o->placements[bucket].shard);
+    size_t count = bucket_shard_real(&o->layout->buckets[bucket], placement->shard);
     size_t element_bytes = dtype_bytes(o->config->accumulation_dtype);
     bool on_nvme = placement->gradient_tier == TIER_NVME;
     size_t length = on_nvme ? optimizer_sub_group_count(o, bucket) : count;
     o->sums[bucket] = (struct norm_sum){0};
-    if (on_nvme && guess >= 0) {
-        o->sums[bucket] = o->guesses[bucket * OPTIMIZER_GUESSES + guess];
+    if (on_nvme && guessed) {
+        o->sums[bucket] = o->guesses[bucket * OPTIMIZER_GUESSES + find_guess(o, bucket, max_bits)];
         return ERR_NONE;
     }
     o->reads_for_norm |= on_nvme;
     for (size_t from = 0; from < count; from += length) {
-        struct scan_arguments a = {
-            .gradient = (char *)placement->gradient_shard + from * element_bytes,
-            .count = count - from < length ? count - from : length,
-            .dtype = o->config->accumulation_dtype,
-            .max_bits = max_bits,
-            .sum_out = &o->sums[bucket],
-        };
+        struct scan_arguments a = {.gradient = (char *)placement->gradient_shard + from * element_bytes,
+                                   .count = count - from < length ? count - from : length,
+                                   .dtype = o->config->accumulation_dtype,
+                                   .max_bits = max_bits,
+                                   .sum_out = &o->sums[bucket],
+                                   .sum_count = 1};
         if (on_nvme) {
             optimizer_drop_ahead(o);
             struct location there = {TIER_NVME, (void *)(uintptr_t)a.gradient};
@@ -231,31 +279,21 @@ int optimizer_global_maximum(struct optimizer *o, uint32_t *out)
     return o->parts_comm ? agree_on_maximum(o, o->parts_comm, out) : ERR_NONE;
 }
 
-// The index of this step's exponent among those of the guesses; -1: it is none of them.
-static int find_guess(const struct optimizer *o, uint32_t max_bits)
-{
-    if (!o->guesses_exponent || max_bits >= f32_bits(INFINITY))
-        return -1;
-    int i = exponent_of(max_bits) - o->exponent + OPTIMIZER_GUESSES / 2;
-    return i >= 0 && i < OPTIMIZER_GUESSES ? i : -1;
-}
-
 int optimizer_global_sum(struct optimizer *o, uint32_t max_bits, struct norm_sum *out)
 {
-    int guess = find_guess(o, max_bits);
+    bool guessed = is_guessed(o, max_bits);
     o->reads_for_norm = false;
     TRY(wait_for_results(o, o->guesses, OPTIMIZER_GUESSES * sizeof *o->guesses));
     for (int i = 0; i < o->layout->trainable_count; i++)
-        TRY(scan_squares(o, i, max_bits, guess));
+        TRY(scan_squares(o, i, max_bits, guessed));
     TRY(wait_for_results(o, o->sums, sizeof *o->sums));
     o->rescanned += o->reads_for_norm;
     o->guesses_exponent = max_bits < f32_bits(INFINITY);
     o->exponent = o->guesses_exponent ? exponent_of(max_bits) : 0;
-    struct norm_sum mine = {0};
+    *out = (struct norm_sum){0};
     for (int i = 0; i < o->layout->trainable_count; i++)
         if (counts(o, i))
-            norm_add(&mine, o->sums[i]);
-    *out = mine;
+            norm_add(out, o->sums[i]);
     if (comm_of_norm(o))
         TRY(agree_on_sum(o, comm_of_norm(o), out));
     return o->parts_comm ? agree_on_sum(o, o->parts_comm, out) : ERR_NONE;

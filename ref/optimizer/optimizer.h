@@ -36,9 +36,8 @@ struct placement {
     struct adam_states speculated;  // speculative update: the states after the step, until it is decided
 };
 
-// The exponents at which squares are summed before the largest is known (gradient_norm.c): in this step it is up to
-// twice the last one, or down to half of it.
-enum { OPTIMIZER_GUESSES = 5 };
+// The exponents at which squares are summed before the largest of all is known (gradient_norm.c).
+enum { OPTIMIZER_GUESSES = 9 };
 
 // The states of a sub-group that are in buffers before its update is issued (read_ahead.c).
 enum { OPTIMIZER_AHEAD_MAX = 16 };
@@ -73,7 +72,7 @@ struct optimizer {
     bool *updated;                       // by bucket: this step's update is issued
     bool *speculated;                    // by bucket: this step's speculative update is issued, and not yet decided
     struct norm_sum *sums;               // by bucket
-    struct norm_sum *guesses;            // by bucket, OPTIMIZER_GUESSES of them: at exponents around `exponent`
+    struct norm_sum *guesses;            // by bucket, OPTIMIZER_GUESSES of them: at successive exponents
     int exponent;                        // of the largest square of the last norm (norm.h),
     bool guesses_exponent;               // which this step's may be near; false: there was none, or it was not finite
     bool reads_for_norm;                 // this step's norm reads gradients on NVMe
