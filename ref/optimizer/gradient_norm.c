@@ -55,11 +55,10 @@ static int run_add_squares(void *arguments)
     return ERR_NONE;
 }
 
-// The first of a bucket's guesses, by its own largest magnitude: the last step's exponent less REACH, or its own.
+// The first of a bucket's guesses, by its own largest magnitude: somewhat below the last step's exponent, or its own.
 static int lowest_guess(uint32_t own_max_bits, int last_exponent)
 {
-    enum { REACH = 5 };
-    int least = last_exponent - REACH;
+    int least = last_exponent - OPTIMIZER_GUESSES / 2 - 1;
     bool has_own = own_max_bits > 0 && own_max_bits < f32_bits(INFINITY);
     return has_own && exponent_of(own_max_bits) > least ? exponent_of(own_max_bits) : least;
 }
@@ -290,10 +289,11 @@ int optimizer_global_sum(struct optimizer *o, uint32_t max_bits, struct norm_sum
     o->rescanned += o->reads_for_norm;
     o->guesses_exponent = max_bits < f32_bits(INFINITY);
     o->exponent = o->guesses_exponent ? exponent_of(max_bits) : 0;
-    *out = (struct norm_sum){0};
+    struct norm_sum mine = {0};
     for (int i = 0; i < o->layout->trainable_count; i++)
         if (counts(o, i))
-            norm_add(out, o->sums[i]);
+            norm_add(&mine, o->sums[i]);
+    *out = mine;
     if (comm_of_norm(o))
         TRY(agree_on_sum(o, comm_of_norm(o), out));
     return o->parts_comm ? agree_on_sum(o, o->parts_comm, out) : ERR_NONE;

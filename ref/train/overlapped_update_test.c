@@ -44,6 +44,19 @@ Test(overlapped_update, the_next_forward_waits_for_the_states_of_its_first_layer
     trace_close(&trace);
 }
 
+// Where no exponent of the norm was guessed, gradients are read from NVMe once more. In the first step none is. The
+// loss of a model that begins to learn changes fast, and with it the largest gradient.
+Test(overlapped_update, the_norm_of_nearly_every_step_is_summed_as_gradients_pass)
+{
+    struct offload_trial t = on_nvme;
+    struct train_result result;
+    t.model = "gpt:layers=4,width=128,heads=4,length=32";
+    t.steps = 40;
+    cr_assert_eq(offload_run(&t, &result), ERR_NONE, "%s", err_message());
+    cr_assert(result.accounting_equal);
+    cr_expect_leq(result.rescanned_steps, 2, "%d of 40 steps", (int)result.rescanned_steps);
+}
+
 static int run(const struct offload_trial *t, const char *folder, struct train_result *result)
 {
     char notes[NOTES_BYTES];
