@@ -159,19 +159,25 @@ Test(check_hunt, a_seed_replays_a_hunt)
     cr_assert_eq(strncmp(output, first, 4000), 0, "%s", output);
 }
 
-// A program that dies of a tied parameter, whatever else a case has.
-Test(check_hunt, a_crash_is_shrunk_to_what_crashes)
+// Something is found in a program that this shell script is.
+static void hunt_script(const char *script)
 {
     char path[PATH_MAX];
-    static const char script[] = "#!/bin/sh\ngrep -q 'tied_to\": \"' $1/*/case.json && { echo no ties >&2; exit 3; }\n"
-                                 "exec " ZG_BINARY_DIR "/zerogauge answer $1 $2 $3 $4\n";
     snprintf(path, sizeof path, "%.4000s/program", folder);
-    folder_write(path, script, sizeof script - 1);
+    folder_write(path, script, strlen(script));
     cr_assert_eq(run(ZG_BINARY_DIR
                      "/zerogauge check --hunt 20 --finds 1 --out %s/out -- sh %s {cases} {answers} {world} "
                      "{state} 2>&1",
                      folder, path),
                  1, "%s", output);
+}
+
+// A program that dies of a tied parameter, whatever else a case has.
+Test(check_hunt, a_crash_is_shrunk_to_what_crashes)
+{
+    static const char script[] = "#!/bin/sh\ngrep -q 'tied_to\": \"' $1/*/case.json && { echo no ties >&2; exit 3; }\n"
+                                 "exec " ZG_BINARY_DIR "/zerogauge answer $1 $2 $3 $4\n";
+    hunt_script(script);
     has("answer is BROKEN");
     json_t *c = found_case();
     cr_assert_eq(json_array_size(json_object_get(c, "params")), 2);
@@ -183,20 +189,13 @@ Test(check_hunt, a_crash_is_shrunk_to_what_crashes)
 // A program whose second step is the first one again: at first only where it has many cases, later always.
 Test(check_hunt, what_fails_beside_others_is_kept_and_the_hunt_goes_on_for_what_fails_alone)
 {
-    char path[PATH_MAX];
     static const char script[] = "#!/bin/sh\n" ZG_BINARY_DIR "/zerogauge answer $1 $2 $3 $4 || exit\n"
                                  "log=$(dirname $0)/launches\necho >>$log\n"
                                  "[ $(ls $1 | wc -l) -gt 4 ] || [ $(wc -l <$log) -gt 30 ] || exit 0\n"
                                  "for d in $2/*; do\n"
                                  "[ ! -f $d/step-2.safetensors ] || cp $d/step-1.safetensors $d/step-2.safetensors\n"
                                  "done\n";
-    snprintf(path, sizeof path, "%.4000s/program", folder);
-    folder_write(path, script, sizeof script - 1);
-    cr_assert_eq(run(ZG_BINARY_DIR
-                     "/zerogauge check --hunt 20 --finds 1 --out %s/out -- sh %s {cases} {answers} {world} "
-                     "{state} 2>&1",
-                     folder, path),
-                 1, "%s", output);
+    hunt_script(script);
     has("FIND 1: ");
     has("it fails beside others, but not alone; kept are");
     has("  shrunk  from ");
