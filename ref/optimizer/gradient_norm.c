@@ -3,9 +3,9 @@
 // fixed point that the largest determines (ref/arithmetic/norm.h).
 //
 // A gradient on its way to NVMe would be read there for the second pass. But the fixed point depends on the exponent of
-// the largest square alone. That of all gradients is not below that of the bucket's own, and not far from that of the
-// step before. So while the gradient is in memory its squares are summed for a few exponents from these on. If that of
-// this step is among them, its sum is the norm's, bit by bit, and nothing is read.
+// the largest square alone, which is at least the bucket's own and usually near that of the step before. So while the
+// gradient is in memory, its squares are summed for a few exponents, from the larger of the bucket's own and one below
+// that of the step before. If that of this step is among them, its sum is the norm's, and nothing is read.
 #include "ref/optimizer/optimizer_internal.h"
 
 #include "base/err.h"
@@ -55,7 +55,7 @@ static int run_add_squares(void *arguments)
     return ERR_NONE;
 }
 
-// The first of a bucket's guesses, by its own largest magnitude: somewhat below the last step's exponent, or its own.
+// A bucket's first guess: the exponent of its own largest square, or one below the last step's if that is larger.
 static int lowest_guess(uint32_t own_max_bits, int last_exponent)
 {
     int least = last_exponent - OPTIMIZER_GUESSES / 2 - 1;

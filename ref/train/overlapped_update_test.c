@@ -44,8 +44,8 @@ Test(overlapped_update, the_next_forward_waits_for_the_states_of_its_first_layer
     trace_close(&trace);
 }
 
-// Where no exponent of the norm was guessed, gradients are read from NVMe once more. In the first step none is. The
-// loss of a model that begins to learn changes fast, and with it the largest gradient.
+// Where the exponent of the norm is not among the guesses, gradients are read from NVMe once more; in the first step
+// there are none. The largest gradient of a model that begins to learn changes fast.
 Test(overlapped_update, the_norm_of_nearly_every_step_is_summed_as_gradients_pass)
 {
     struct offload_trial t = on_nvme;
