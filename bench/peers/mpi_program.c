@@ -183,7 +183,10 @@ static void lead(struct work *work)
     size_t room = 0;
     int length;
     MPI_Get_library_version(version, &length);
-    version[strcspn(version, ",")] = '\0';
+    // "Open MPI v4.1.4, package: ...", and of MPICH lines of names and values with a tab between them.
+    version[strcspn(version, ",\n")] = '\0';
+    for (char *tab = strchr(version, '\t'); tab; tab = strchr(tab, '\t'))
+        *tab = ' ';
     printf("{\"name\":\"%.100s\"}\n", version);
     fflush(stdout);
     while (getline(&line, &room, stdin) > 0) {

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#define XXH_INLINE_ALL  // counts are few
 #include <xxhash.h>
 
 const char *comm_operation_name(enum comm_operation operation)

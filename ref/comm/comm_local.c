@@ -75,21 +75,32 @@ static int move_and_meet(struct comm_local *local, const struct comm_call *call)
     return await(local, call);
 }
 
+// A root that is ahead has written its next place, too.
+static void fetch_next_of(const struct comm_local *local, const struct comm_call *call)
+{
+    const struct meet *meet = &local->group->meet;
+    int peer = peer_awaited(local, call);
+    if (peer != MEET_ALL && meet_has_come(meet, peer, local->arrival))
+        __builtin_prefetch(meet_place(meet, peer, local->arrival + 1));
+}
+
 static int meet_and_move(struct comm_local *local, const struct comm_call *call)
 {
+    struct meet *meet = &local->group->meet;
     bool direct;
     TRY(await_slot(local, call));
     comm_local_publish(local, call);
     come(local, call);
+    // Nobody watches the place after the next yet, so that the line stays until it is written.
+    meet_fetch_line(meet_place(meet, local->comm.rank, local->arrival + 2));
     if (call->operation == COMM_BROADCAST && call->root == local->comm.rank && !slot_of(local, call->root)->direct)
-        return meet_check(&local->group->meet);
+        return meet_check(meet);
+    fetch_next_of(local, call);
     TRY(await(local, call));
     TRY(comm_local_compare(local, call, &direct));
     if (direct)
         return move_and_meet(local, call);
     comm_local_move(local, call);
-    // Nobody watches the place after the next yet, so that the line stays until it is written.
-    meet_fetch_line(meet_place(&local->group->meet, local->comm.rank, local->arrival + 2));
     return ERR_NONE;
 }
 

@@ -17,6 +17,8 @@ static const char *source_of(const struct comm_local *local, const struct comm_c
 {
     struct slot *slot = slot_of(local, peer);
     size_t element_bytes = dtype_bytes(call->send_dtype);
+    if (peer == local->comm.rank && has_shards_in_send(call))
+        return (const char *)call->send + call->offsets[peer] * element_bytes;
     if (slot->direct)
         return slot->send + (has_shards_in_send(call) ? slot_offsets(slot)[local->comm.rank] : offset) * element_bytes;
     if (call->operation == COMM_ALL_TO_ALL)

@@ -9,6 +9,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#define XXH_INLINE_ALL  // a signature has few bytes
 #include <xxhash.h>
 
 // Elements of the largest part that a rank sends to another.
@@ -36,55 +37,59 @@ static size_t published_count(const struct comm *comm, const struct comm_call *c
     }
 }
 
-// A number that says who sends how much to whom.
+// A number that says who sends how much to whom. Of one pair it differs wherever the count does.
 static uint64_t pair_number(int from, int to, size_t count)
 {
-    return random_at((uint64_t)from << 32 | (uint64_t)to, count);
+    return (random_mix((uint64_t)from << 32 | (uint64_t)to) | 1) * count;
 }
 
-static void publish_pairs(struct slot *slot, const struct comm_call *call, int self, int world)
+// Returns this rank's part of `unpaired`.
+static uint64_t publish_pairs(struct slot *slot, const struct comm_call *call, int self, int world)
 {
+    uint64_t unpaired = 0;
     for (int rank = 0; rank < world; rank++) {
         slot_sent(slot, world)[rank] = call->counts[rank];
         slot_received(slot, world)[rank] = call->recv_counts[rank];
-        slot->unpaired +=
-            pair_number(self, rank, call->counts[rank]) - pair_number(rank, self, call->recv_counts[rank]);
+        unpaired += pair_number(self, rank, call->counts[rank]) - pair_number(rank, self, call->recv_counts[rank]);
     }
+    return unpaired;
 }
 
-// The shards of a reduce-scatter follow each other; all ranks know their counts.
-static void copy_shards(struct slot *slot, const struct comm_call *call, int world)
+// The shards of a reduce-scatter follow each other; all ranks know their counts. Nobody else reads a rank's part for
+// itself.
+static void copy_shards(struct slot *slot, const struct comm_call *call, int self, int world)
 {
     size_t element_bytes = dtype_bytes(call->send_dtype), end = 0;
     for (int rank = 0; rank < world; rank++) {
         size_t bytes = call->counts[rank] * element_bytes;
-        if (bytes > 0)
+        if (bytes > 0 && rank != self)
             memcpy(slot->small + end, (const char *)call->send + call->offsets[rank] * element_bytes, bytes);
         end += call->operation == COMM_ALL_TO_ALL ? slot->part_bytes : bytes;
     }
 }
 
+// What the others watch is written last and at once, so that they fetch the slot's first cache line once.
 void comm_local_publish(struct comm_local *local, const struct comm_call *call)
 {
     const struct comm *comm = &local->comm;
     struct slot *slot = slot_of(local, comm->rank);
     size_t bytes = published_count(comm, call) * dtype_bytes(call->send_dtype);
+    bool direct = bytes > (local->group->meet.crowded ? SMALL_BYTES : SMALLER_BYTES) || accelerator_of(call->send);
     local->digest = XXH3_64bits_withSeed(&call->signature, sizeof call->signature, local->digest);
-    slot->digest = local->digest;
     slot->previous = local->previous;
     slot->signature = local->previous = call->signature;
-    slot->unpaired = 0;
-    slot->direct = bytes > (local->group->meet.crowded ? SMALL_BYTES : SMALLER_BYTES) || accelerator_of(call->send);
-    slot->part_bytes = slot->direct ? 0 : (uint32_t)(bytes / (size_t)comm->world);
     slot->send = call->send;
     slot->recv = call->recv;
-    if (call->operation == COMM_ALL_TO_ALL)
-        publish_pairs(slot, call, comm->rank, comm->world);
-    if (slot->direct && has_shards_in_send(call))
+    uint64_t unpaired = call->operation == COMM_ALL_TO_ALL ? publish_pairs(slot, call, comm->rank, comm->world) : 0;
+    if (direct && has_shards_in_send(call))
         memcpy(slot_offsets(slot), call->offsets, (size_t)comm->world * sizeof call->offsets[0]);
-    else if (!slot->direct && has_shards_in_send(call))
-        copy_shards(slot, call, comm->world);
-    else if (!slot->direct && bytes > 0)
+    slot->digest = local->digest;
+    slot->unpaired = unpaired;
+    slot->direct = direct;
+    slot->part_bytes = direct ? 0 : (uint32_t)(bytes / (size_t)comm->world);
+    if (!direct && has_shards_in_send(call))
+        copy_shards(slot, call, comm->rank, comm->world);
+    else if (!direct && bytes > 0)
         memcpy(slot->small, call->send, bytes);
 }
 

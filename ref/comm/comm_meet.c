@@ -129,9 +129,12 @@ static bool is_in_the_way(const struct meet *meet, const struct meet_target *tar
 // Returns whether the target was reached before the patience was spent.
 static bool watch(struct meet *meet, const struct meet_target *target, int *first, int patience)
 {
-    for (int looks = meet->crowded ? LOOKS : 0; looks < LOOKS; looks++)
+    // A look at a line that its rank is about to write makes that rank fetch it again: fewer looks see it sooner.
+    for (int looks = meet->crowded ? LOOKS : 0; looks < LOOKS; looks++) {
         if (is_reached(meet, target, first))
             return true;
+        spin_pause();
+    }
     for (int spent = 0, looks = 1; !is_reached(meet, target, first); looks++) {
         if (spent >= patience || atomic_load(&meet->failed))
             return false;
@@ -184,13 +187,21 @@ int meet_room(struct meet *meet, int rank, meet_overdue *overdue, void *context)
     return meet_await(meet, rank, target, overdue, context);
 }
 
+// With a processor for each rank they rarely move.
+static void note_processor(struct meet_mark *own)
+{
+    int processor = sched_getcpu();
+    if (processor != atomic_load_explicit(&own->processor, memory_order_relaxed))
+        atomic_store_explicit(&own->processor, processor, memory_order_relaxed);
+}
+
 void meet_come(struct meet *meet, int rank, bool leads)
 {
     struct meet_mark *own = &meet->marks[rank];
     struct meet_target all = {MEET_ALL, ++own->number};
-    int processor = sched_getcpu(), first = 0;
-    if (processor != atomic_load_explicit(&own->processor, memory_order_relaxed))
-        atomic_store_explicit(&own->processor, processor, memory_order_relaxed);
+    int first = 0;
+    if (meet->crowded || all.number % MEET_RING == 1)
+        note_processor(own);
     atomic_store((_Atomic uint64_t *)meet_place(meet, rank, all.number), all.number);
     if (atomic_load(&meet->sleepers) && (leads || is_reached(meet, &all, &first)) &&
         atomic_exchange(&meet->sleepers, false))

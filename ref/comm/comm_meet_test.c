@@ -3,19 +3,22 @@
 // every wait.
 #include "ref/comm/comm_meet.h"
 
+#include "base/clock.h"
 #include "base/err.h"
+#include "ref/arithmetic/random.h"
 
 #include <criterion/criterion.h>
 
 #include <string.h>
 #include <time.h>
 
-enum { WORLD_MOST = 11, ROUNDS = 60, QUICK_ROUNDS = 2000 };
+enum { WORLD_MOST = 11, ROUNDS = 60, QUICK_ROUNDS = 2000, HASTY_ROUNDS = 20000, LATEST_NS = 1500 };
 
 static struct meeting {
     struct meet meet;
     int world, rounds;
     bool late;                             // one rank of each round comes so late that the others sleep
+    bool hasty;                            // ranks sleep as soon as they may, often while others come
     _Atomic int rounds_begun[WORLD_MOST];  // by rank
     _Atomic int early;                     // barriers left before another rank came
     _Atomic int unwoken;                   // sleeps that lasted although all had come
@@ -48,12 +51,23 @@ static void overdue(void *context, const struct meet_target *target)
     meeting.unwoken += all_began(member->round);
 }
 
+static void delay_ns(uint64_t ns)
+{
+    uint64_t end_ns = clock_now_ns() + ns;
+    while (clock_now_ns() < end_ns)
+        ;
+}
+
 static void *attend(void *context)
 {
     struct member *self = context;
     for (self->round = 1; self->round <= meeting.rounds; self->round++) {
         if (meeting.late && self->round % meeting.world == self->rank)
             sleep_ms(2);
+        if (meeting.hasty) {
+            meeting.meet.marks[self->rank].patience = 0;
+            delay_ns(random_at((uint64_t)self->rank, (uint64_t)self->round) % LATEST_NS);
+        }
         atomic_store(&meeting.rounds_begun[self->rank], self->round);
         if (meet_wait(&meeting.meet, self->rank, overdue, self) != ERR_NONE) {
             meeting.failed += strcmp(err_message(), "rank 0 is gone") == 0;
@@ -64,14 +78,17 @@ static void *attend(void *context)
     return NULL;
 }
 
+enum manner { QUICK, LATE, HASTY };
+
 // Lets ranks [first, world) attend and returns when they have left.
-static void hold(int world, int first, int rounds, bool late)
+static void hold(int world, int first, int rounds, enum manner manner)
 {
     struct member members[WORLD_MOST];
     memset(&meeting, 0, sizeof meeting);
     meeting.world = world;
     meeting.rounds = rounds;
-    meeting.late = late;
+    meeting.late = manner == LATE;
+    meeting.hasty = manner == HASTY;
     cr_assert_eq(meet_open(&meeting.meet, world, MEET_LINE_BYTES), ERR_NONE);
     for (int rank = first; rank < world; rank++) {
         members[rank] = (struct member){.rank = rank};
@@ -88,31 +105,41 @@ static void hold(int world, int first, int rounds, bool late)
 static const int worlds[] = {1, 2, 3, 8, WORLD_MOST};
 enum { WORLDS = sizeof worlds / sizeof *worlds };
 
-// In each world nobody leaves early, and nobody sleeps on when all have come.
-static void hold_in_all_worlds(int rounds, bool late)
+// Nobody leaves early, and nobody sleeps on when all have come.
+static void hold_well(int world, int rounds, enum manner manner)
 {
-    for (int i = 0; i < WORLDS; i++) {
-        hold(worlds[i], 0, rounds, late);
-        cr_expect_eq(meeting.early, 0, "world %d", worlds[i]);
-        cr_expect_eq(meeting.unwoken, 0, "world %d", worlds[i]);
-        meet_close(&meeting.meet);
-    }
+    hold(world, 0, rounds, manner);
+    cr_expect_eq(meeting.early, 0, "world %d", world);
+    cr_expect_eq(meeting.unwoken, 0, "world %d", world);
+    meet_close(&meeting.meet);
+}
+
+static void hold_in_all_worlds(int rounds, enum manner manner)
+{
+    for (int i = 0; i < WORLDS; i++)
+        hold_well(worlds[i], rounds, manner);
 }
 
 Test(comm_meet, concurrent_nobody_leaves_before_all_have_come)
 {
-    hold_in_all_worlds(QUICK_ROUNDS, false);
+    hold_in_all_worlds(QUICK_ROUNDS, QUICK);
 }
 
 Test(comm_meet, concurrent_the_last_rank_wakes_those_who_sleep)
 {
-    hold_in_all_worlds(ROUNDS, true);
+    hold_in_all_worlds(ROUNDS, LATE);
+}
+
+Test(comm_meet, concurrent_who_falls_asleep_while_others_come_is_woken)
+{
+    hold_well(2, HASTY_ROUNDS, HASTY);
+    hold_well(3, HASTY_ROUNDS, HASTY);
 }
 
 Test(comm_meet, concurrent_a_failure_ends_every_wait)
 {
     for (int i = 1; i < WORLDS; i++) {
-        hold(worlds[i], 1, ROUNDS, false);
+        hold(worlds[i], 1, ROUNDS, QUICK);
         cr_expect_eq(meeting.failed, worlds[i] - 1, "world %d", worlds[i]);
         cr_expect_eq(meet_wait(&meeting.meet, 0, overdue, &(struct member){0}), ERR_PEER);
         cr_expect_eq(meet_reach_begin(&meeting.meet, 0), ERR_PEER);
