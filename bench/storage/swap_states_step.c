@@ -51,6 +51,6 @@ int swap_states_update(struct swap_states *states)
         adam_update_parallel(&states->step, states->setting.threads);
         return ERR_NONE;
     }
-    TRY(optimizer_update(&states->optimizer, 0));
+    TRY(optimizer_update(&states->optimizer, 0, NULL));
     return executor_wait(states->executor);
 }

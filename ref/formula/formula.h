@@ -21,9 +21,10 @@ struct formula {
     struct formula_moved step;       // moved by this rank in every step,
     struct formula_moved applied;    // in every step that is not skipped,
     struct formula_moved rescanned;  // where the norm reads gradients on NVMe,
-    struct formula_moved reread;     // where states that were read ahead are read again,
-    struct formula_moved redone;     // where speculative updates are made again,
-    struct formula_moved returned;   // and whenever an update's parameters reach the model
+    struct formula_moved unhanded;  // where no update hands its parameters to the forward, but it reads them from NVMe,
+    struct formula_moved reread;    // where states that were read ahead are read again,
+    struct formula_moved redone;    // where speculative updates are made again,
+    struct formula_moved returned;  // and whenever an update's parameters reach the model
 };
 
 // Adds bytes that the rank sends to others of a group.

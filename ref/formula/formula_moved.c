@@ -247,10 +247,13 @@ void zero3_move(const struct terms *t, struct formula *f)
     count_gathers(t, gathers, second, reads);
     for (int i = 0; i < layout->bucket_count; i++) {
         const struct bucket *bucket = &layout->buckets[i];
-        if (!bucket->persistent)
-            fetch_traffic(t, i, gathers[i], reads[i], &f->step);
-        else if (!bucket->frozen)
+        if (!bucket->persistent) {
+            bool first = gathers[i] > 0 && stage_hands_over(t->stage, i);
+            fetch_traffic(t, i, gathers[i], reads[i] - first, &f->step);
+            fetch_traffic(t, i, 0, first, &f->unhanded);
+        } else if (!bucket->frozen) {
             fetch_traffic(t, i, 1, 1, &f->returned);
+        }
         if (second[i] > 0)
             formula_send(&f->step, GROUP_SECONDARY, OPERATION_ALL_GATHER,
                          second[i] * (t->secondary_ranks - 1) * t->p * secondary_elements(t, bucket));

@@ -123,10 +123,16 @@ int optimizer_update_early(struct optimizer *optimizer, int bucket);
 // or clipped are dropped.
 int optimizer_begin(struct optimizer *optimizer, bool *apply);
 
+// True if the update of a bucket on the host is made at once and after the decision about the step: no early, delayed
+// or speculative one.
+bool optimizer_follows_decision(const struct optimizer *optimizer, int bucket);
+
 // Issues the update of this rank's shard of one trainable bucket, unless this step has done so: sub-group by sub-group,
 // states travel to the tier where Adam runs, and updated ones back. A speculative update is committed. With the delayed
 // update the parameters wait in `pending` until optimizer_return makes them this rank's shard of the parameters.
-int optimizer_update(struct optimizer *optimizer, int bucket);
+// shard: host memory that receives the updated parameters on their way to NVMe, in whole blocks, of an update that
+// follows the decision; null: they pass staging buffers.
+int optimizer_update(struct optimizer *optimizer, int bucket, void *shard);
 int optimizer_return(struct optimizer *optimizer, int bucket);
 
 // Elements of a sub-group of a bucket: the whole shard, or sub_group_size rounded up so that every sub-group begins on

@@ -14,8 +14,9 @@ int optimizer_global_sum(struct optimizer *optimizer, uint32_t max_bits, struct 
 // Begins update t + 1 with gradients that were made with that loss scale.
 int optimizer_advance(struct optimizer *optimizer, double scale);
 
-// Issues the update of a bucket's shard, in place or into the places of a speculative one.
-int optimizer_issue_update(struct optimizer *optimizer, int bucket, bool speculative);
+// Issues the update of a bucket's shard, in place or into the places of a speculative one; shard as in
+// optimizer_update.
+int optimizer_issue_update(struct optimizer *optimizer, int bucket, bool speculative, void *shard);
 
 // Brings the three states of a sub-group to a tier's memory, where Adam runs; those on their way to `goal`, if that is
 // another place there.

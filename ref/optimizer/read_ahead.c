@@ -4,12 +4,18 @@
 #include "base/err.h"
 #include "ref/optimizer/optimizer_internal.h"
 
-bool optimizer_reads_ahead(const struct optimizer *o, int bucket)
+bool optimizer_follows_decision(const struct optimizer *o, int bucket)
 {
     const struct placement *placement = &o->placements[bucket];
     bool decides = o->config->check_overflow || o->config->gradient_clipping > 0;
-    return placement->optimizer_tier == TIER_NVME && o->config->offload_optimizer.pipeline_read && decides &&
-           o->config->delayed_update_start_step == 0 && !placement_is_speculative(o->config, placement);
+    return optimizer_tier(placement) == TIER_HOST && decides && o->config->delayed_update_start_step == 0 &&
+           !placement_is_speculative(o->config, placement);
+}
+
+bool optimizer_reads_ahead(const struct optimizer *o, int bucket)
+{
+    return o->placements[bucket].optimizer_tier == TIER_NVME && o->config->offload_optimizer.pipeline_read &&
+           optimizer_follows_decision(o, bucket);
 }
 
 int optimizer_read_ahead(struct optimizer *o, int bucket, bool *more)

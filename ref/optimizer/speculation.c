@@ -42,10 +42,10 @@ int optimizer_update_early(struct optimizer *o, int bucket)
         o->began = true;
     }
     if (certain)
-        return optimizer_update(o, bucket);
+        return optimizer_update(o, bucket, NULL);
     assert(!o->speculated[bucket]);
     o->speculated[bucket] = true;
-    return optimizer_issue_update(o, bucket, true);
+    return optimizer_issue_update(o, bucket, true, NULL);
 }
 
 static void exchange(float **a, float **b)

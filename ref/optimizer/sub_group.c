@@ -203,7 +203,7 @@ static struct location target_of(const struct placement *placement, bool pending
     return (struct location){placement_pending_tier(placement), placement->pending};
 }
 
-static int update_sub_group(struct optimizer *o, int bucket, size_t from, size_t count, bool speculative)
+static int update_sub_group(struct optimizer *o, int bucket, size_t from, size_t count, bool speculative, void *shard)
 {
     const struct placement *placement = &o->placements[bucket];
     enum ledger_tier here = optimizer_tier(placement), states = placement->optimizer_tier;
@@ -229,8 +229,10 @@ static int update_sub_group(struct optimizer *o, int bucket, size_t from, size_t
     TRY(bring(o, "read gradient", here,
               (struct location){placement->gradient_tier, element(placement->gradient_shard, from, gradient_bytes)},
               count * gradient_bytes, &g.gradient));
-    if (copies)
-        g.model_params = target.tier == here ? target.address : buffer_pool_take(buffers(o, here));
+    if (copies && target.tier == here)
+        g.model_params = target.address;
+    else if (copies)
+        g.model_params = shard ? element(shard, from, model_bytes) : buffer_pool_take(buffers(o, here));
     TRY(issue_update(o, &g, here));
     // The next forward waits for these.
     if (copies)
@@ -241,22 +243,23 @@ static int update_sub_group(struct optimizer *o, int bucket, size_t from, size_t
                      state_bytes);
 }
 
-int optimizer_issue_update(struct optimizer *o, int bucket, bool speculative)
+int optimizer_issue_update(struct optimizer *o, int bucket, bool speculative, void *shard)
 {
     size_t count = bucket_shard_real(&o->layout->buckets[bucket], o->placements[bucket].shard);
     size_t length = optimizer_sub_group_count(o, bucket);
     for (size_t from = 0; from < count; from += length)
-        TRY(update_sub_group(o, bucket, from, count - from < length ? count - from : length, speculative));
+        TRY(update_sub_group(o, bucket, from, count - from < length ? count - from : length, speculative, shard));
     return ERR_NONE;
 }
 
-int optimizer_update(struct optimizer *o, int bucket)
+int optimizer_update(struct optimizer *o, int bucket, void *shard)
 {
     assert(bucket >= 0 && bucket < o->layout->trainable_count);
+    assert(!shard || (optimizer_follows_decision(o, bucket) && !o->updated[bucket]));
     if (o->updated[bucket])
         return ERR_NONE;
     o->updated[bucket] = true;
-    return o->speculated[bucket] ? optimizer_commit(o, bucket) : optimizer_issue_update(o, bucket, false);
+    return o->speculated[bucket] ? optimizer_commit(o, bucket) : optimizer_issue_update(o, bucket, false, shard);
 }
 
 // The device has room for one copy of its parameters, so there the updated ones are copied over it. Elsewhere the two

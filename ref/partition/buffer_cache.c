@@ -121,6 +121,13 @@ void *buffer_cache_use(struct buffer_cache *cache, int bucket)
     return buffer_cache_peek(cache, bucket);
 }
 
+void buffer_cache_hold(struct buffer_cache *cache, int bucket)
+{
+    int buffer = cache->own_offset[bucket] == SIZE_MAX ? buffer_of(cache, bucket) : -1;
+    if (buffer >= 0)
+        cache->used_at[buffer] = UINT64_MAX;
+}
+
 void buffer_cache_release(struct buffer_cache *cache, int bucket)
 {
     cache->own_filled[bucket] = false;

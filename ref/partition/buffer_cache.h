@@ -51,6 +51,9 @@ void *buffer_cache_use(struct buffer_cache *cache, int bucket);
 // Gives the bucket a buffer to fill: among the empty ones, or among all if none is empty, the one used least recently.
 void *buffer_cache_acquire(struct buffer_cache *cache, int bucket);
 
+// The bucket's buffer becomes the last that others may take, until its next use.
+void buffer_cache_hold(struct buffer_cache *cache, int bucket);
+
 // The bucket that buffer_cache_acquire would evict; -1: none, as there is an empty buffer.
 int buffer_cache_lru(const struct buffer_cache *cache);
 

@@ -110,6 +110,7 @@ struct stage {
     int persistent_count;  // then the others; of each kind those that the next forward needs first come first
     int updates_issued;    // of the last step, in that order
     bool updates_waiting;  // the forward issues the others
+    uint64_t handed_over;  // forwards that did so, and found the parameters on the host (stage_hands_over)
 
     char **names;  // [name_count] of shards on NVMe, for messages; owned
     size_t name_count;
@@ -150,6 +151,10 @@ int stage_step(struct stage *stage, bool *applied);
 // Issues what is left of the last step's update. For callers that use the states, or the time of the update, before the
 // next forward.
 int stage_end_update(struct stage *stage);
+
+// True if an update that the next forward issues leaves the bucket's parameters on the host, where that forward finds
+// them, on their way to NVMe.
+bool stage_hands_over(const struct stage *stage, int bucket);
 
 // True if the next step's forward need not wait for the whole update: some states are updated outside the device,
 // beside its computation. Each operation waits for the buckets that it uses.

@@ -23,11 +23,19 @@ bool stage_updates_beside(const struct stage *stage)
     return false;
 }
 
-static int update_bucket(struct stage *stage, int bucket)
+bool stage_hands_over(const struct stage *stage, int bucket)
+{
+    return bucket < stage->layout.trainable_count && optimizer_follows_decision(&stage->optimizer, bucket) &&
+           prefetcher_takes_update(&stage->prefetcher, bucket);
+}
+
+// to_forward: which reads the parameters next.
+static int update_bucket(struct stage *stage, int bucket, bool to_forward)
 {
     struct placement *placement = &stage->placements[bucket];
     struct optimizer *o = &stage->optimizer;
-    TRY(optimizer_update(o, bucket));
+    bool hands_over = to_forward && stage_hands_over(stage, bucket);
+    TRY(optimizer_update(o, bucket, hands_over ? prefetcher_take_update(&stage->prefetcher, bucket) : NULL));
     o->updated[bucket] = false;
     if (!o->delays)
         return stage->operations->publish ? stage->operations->publish(stage, bucket) : ERR_NONE;
@@ -69,23 +77,25 @@ int stage_order_updates(struct stage *stage)
 }
 
 // Issues updates until the first `count` of the order are.
-static int update_until(struct stage *stage, int count)
+static int update_until(struct stage *stage, int count, bool to_forward)
 {
+    stage->handed_over += to_forward && stage->updates_issued == stage->persistent_count;
     while (stage->updates_waiting && stage->updates_issued < count)
-        TRY(update_bucket(stage, stage->update_order[stage->updates_issued++]));
+        TRY(update_bucket(stage, stage->update_order[stage->updates_issued++], to_forward));
     stage->updates_waiting &= stage->updates_issued < stage->layout.trainable_count;
     return ERR_NONE;
 }
 
 int stage_end_update(struct stage *stage)
 {
-    return update_until(stage, stage->layout.trainable_count);
+    return update_until(stage, stage->layout.trainable_count, false);
 }
 
 // Buckets whose states are read between those of a bucket and its parameters: while the bucket is updated and makes
 // its way to NVMe, the lane that reads is not idle. Where the states were read ahead, that way is short, and the next
 // bucket leads only if its own were, so that no more than its gradient is read in between.
 enum { LEAD = 1 };
+_Static_assert((int)LEAD < (int)PREFETCHER_HELD, "a bucket and those that lead");
 
 static bool is_ahead(const struct stage *stage, int at)
 {
@@ -102,7 +112,7 @@ int stage_update_before_use(struct stage *stage, int bucket)
     if (at == count)
         return ERR_NONE;
     int last = at + (!is_ahead(stage, at) || is_ahead(stage, at + 1) ? LEAD : 0);
-    return update_until(stage, last < count ? last + 1 : count);
+    return update_until(stage, last < count ? last + 1 : count, true);
 }
 
 // In the order of updates, so that they use the buffers before any other does.
@@ -139,5 +149,5 @@ int stage_step(struct stage *stage, bool *applied)
     stage->updates_waiting = *applied;
     stage->updates_issued = 0;
     bool by_layer = stage->operations->acquire && stage_updates_beside(stage) && !o->delays;
-    return by_layer ? update_until(stage, stage->persistent_count) : stage_end_update(stage);
+    return by_layer ? update_until(stage, stage->persistent_count, false) : stage_end_update(stage);
 }

@@ -19,6 +19,7 @@ static struct formula_moved moved_in_run(const struct train_rank *rank)
         {&formula->step, optimizer->step + optimizer->skipped - rank->resumed_step},
         {&formula->applied, optimizer->step - rank->resumed_applied},
         {&formula->rescanned, optimizer->rescanned},
+        {&formula->unhanded, optimizer->step + optimizer->skipped - rank->resumed_step - rank->stage.handed_over},
         {&formula->reread, optimizer->reread},
         {&formula->redone, optimizer->redone},
         {&formula->returned, optimizer->returned},
