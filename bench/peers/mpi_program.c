@@ -183,11 +183,10 @@ static void lead(struct work *work)
     size_t room = 0;
     int length;
     MPI_Get_library_version(version, &length);
-    // "Open MPI v4.1.4, package: ...", and of MPICH lines of names and values with a tab between them.
+    // "Open MPI v4.1.4, package: ...", or lines of names and values, of which "MPICH Version:\t4.0.2" is the first.
     version[strcspn(version, ",\n")] = '\0';
-    for (char *tab = strchr(version, '\t'); tab; tab = strchr(tab, '\t'))
-        *tab = ' ';
-    printf("{\"name\":\"%.100s\"}\n", version);
+    const char *value = strchr(version, '\t');
+    printf("{\"name\":\"%s%.100s\"}\n", value ? "MPICH " : "", value ? value + 1 : version);
     fflush(stdout);
     while (getline(&line, &room, stdin) > 0) {
         json_t *request = json_loads(line, 0, NULL);
