@@ -68,7 +68,7 @@ static void copy_shards(struct slot *slot, const struct comm_call *call, int sel
     }
 }
 
-// What the others watch is written last and at once, so that they fetch the slot's first cache line once.
+// The fields that others watch are written last and at once, so that they fetch the first cache line of a slot once.
 void comm_local_publish(struct comm_local *local, const struct comm_call *call)
 {
     const struct comm *comm = &local->comm;

@@ -193,13 +193,12 @@ static void count_gathers(const struct terms *t, uint64_t gathers[], uint64_t se
     int layers = stage->setting.model->layer_count;
     uint64_t reuse = t->config->max_reuse_distance, touched = 0;
     uint64_t last[layout->bucket_count];  // elements touched when the bucket was last used
-    bool own_full[layout->bucket_count], own_read[layout->bucket_count];  // tied buckets have a buffer of their own
+    bool own[layout->bucket_count];       // a tied bucket is in the buffers of its own
     int gathered_order[stage->prefetcher.gathered.buffer_count + 1],
         host_order[stage->prefetcher.host_params.buffer_count + 1];
     struct lru gathered = {gathered_order, 0, stage->prefetcher.gathered.buffer_count};
     struct lru host = {host_order, 0, stage->prefetcher.host_params.buffer_count};
-    memset(own_full, 0, sizeof own_full);
-    memset(own_read, 0, sizeof own_read);
+    memset(own, 0, sizeof own);
     memset(last, 0, sizeof last);
     for (uint64_t visit = 0; visit < t->micro_steps * 2 * (uint64_t)layers; visit++) {
         int at = (int)(visit % (2 * (uint64_t)layers)), layer = at < layers ? at : 2 * layers - 1 - at, b;
@@ -207,14 +206,14 @@ static void count_gathers(const struct terms *t, uint64_t gathers[], uint64_t se
             if (layout->buckets[b].persistent)
                 continue;
             bool tied = layout->buckets[b].tied, near = touched - last[b] < reuse;
-            bool full = tied ? own_full[b] : lru_use(&gathered, b);
+            bool full = tied ? own[b] : lru_use(&gathered, b);
             if ((!full || !near) && at >= layers && t->secondary_ranks > 1)
                 second[b]++;
             else if (!full || !near) {
                 gathers[b]++;
-                reads[b] += !(tied ? own_read[b] : lru_use(&host, b));
+                reads[b] += !(tied ? own[b] : lru_use(&host, b));
             }
-            own_full[b] = own_read[b] = true;
+            own[b] = true;
             touched += layout->buckets[b].count;
             last[b] = touched;
         }
@@ -247,13 +246,12 @@ void zero3_move(const struct terms *t, struct formula *f)
     count_gathers(t, gathers, second, reads);
     for (int i = 0; i < layout->bucket_count; i++) {
         const struct bucket *bucket = &layout->buckets[i];
-        if (!bucket->persistent) {
-            bool first = gathers[i] > 0 && stage_hands_over(t->stage, i);
+        uint64_t first = gathers[i] > 0 && stage_hands_over(t->stage, i);
+        fetch_traffic(t, i, 0, first, &f->unhanded);
+        if (!bucket->persistent)
             fetch_traffic(t, i, gathers[i], reads[i] - first, &f->step);
-            fetch_traffic(t, i, 0, first, &f->unhanded);
-        } else if (!bucket->frozen) {
+        else if (!bucket->frozen)
             fetch_traffic(t, i, 1, 1, &f->returned);
-        }
         if (second[i] > 0)
             formula_send(&f->step, GROUP_SECONDARY, OPERATION_ALL_GATHER,
                          second[i] * (t->secondary_ranks - 1) * t->p * secondary_elements(t, bucket));

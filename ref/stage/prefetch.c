@@ -133,13 +133,6 @@ static int read_shard(struct prefetcher *p, int bucket, size_t bytes, struct loc
     return move_copy(p->setting.move, "read parameters", *out, nvme, bytes, NULL);
 }
 
-bool prefetcher_takes_update(const struct prefetcher *p, int bucket)
-{
-    const struct placement *placement = &p->setting.placements[bucket];
-    return placement->parameter_tier == TIER_NVME && !p->setting.layout->buckets[bucket].persistent &&
-           !placement_is_shared(p->setting.config, placement) && p->host_params.buffer_count >= PREFETCHER_HELD;
-}
-
 void *prefetcher_take_update(struct prefetcher *p, int bucket)
 {
     void *shard = buffer_cache_acquire(&p->host_params, bucket);

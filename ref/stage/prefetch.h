@@ -79,11 +79,8 @@ void prefetcher_release(struct prefetcher *prefetcher, int bucket);
 // The step ends and parameters change: forgets all copies, and begins the recorded order again.
 void prefetcher_restart(struct prefetcher *prefetcher);
 
-// A bucket's shard on NVMe whose update the next forward issues (stage_update_before_use): host memory for the updated
-// parameters, where the next fetch of the bucket finds them, before they have reached NVMe. At most PREFETCHER_HELD
-// buckets may be between the two. false: the prefetcher takes none of this bucket.
-enum { PREFETCHER_HELD = 2 };
-bool prefetcher_takes_update(const struct prefetcher *prefetcher, int bucket);
+// Host memory for the updated shard of a bucket whose parameters live on NVMe, where the next fetch of the bucket finds
+// it. Until then it takes one of the buffers of host_params, of which another must remain.
 void *prefetcher_take_update(struct prefetcher *prefetcher, int bucket);
 
 // Fetches one bucket into `full`, its padded memory on the device; with qwZ in 8 bits, unless it is persistent.

@@ -23,10 +23,18 @@ bool stage_updates_beside(const struct stage *stage)
     return false;
 }
 
+// Buckets whose states are read between those of a bucket and its parameters: while the bucket is updated and makes
+// its way to NVMe, the lane that reads is not idle. Where the states were read ahead, that way is short, and the next
+// bucket leads only if its own were, so that no more than its gradient is read in between.
+enum { LEAD = 1 };
+
+// A bucket and those that lead have a buffer of the prefetcher each.
 bool stage_hands_over(const struct stage *stage, int bucket)
 {
-    return bucket < stage->layout.trainable_count && optimizer_follows_decision(&stage->optimizer, bucket) &&
-           prefetcher_takes_update(&stage->prefetcher, bucket);
+    const struct placement *placement = &stage->placements[bucket];
+    return bucket < stage->layout.trainable_count && placement->parameter_tier == TIER_NVME &&
+           !stage->layout.buckets[bucket].persistent && !placement_is_shared(stage->setting.config, placement) &&
+           optimizer_follows_decision(&stage->optimizer, bucket) && stage->prefetcher.host_params.buffer_count > LEAD;
 }
 
 // to_forward: which reads the parameters next.
@@ -90,12 +98,6 @@ int stage_end_update(struct stage *stage)
 {
     return update_until(stage, stage->layout.trainable_count, false);
 }
-
-// Buckets whose states are read between those of a bucket and its parameters: while the bucket is updated and makes
-// its way to NVMe, the lane that reads is not idle. Where the states were read ahead, that way is short, and the next
-// bucket leads only if its own were, so that no more than its gradient is read in between.
-enum { LEAD = 1 };
-_Static_assert((int)LEAD < (int)PREFETCHER_HELD, "a bucket and those that lead");
 
 static bool is_ahead(const struct stage *stage, int at)
 {
