@@ -6,8 +6,6 @@
 #include "ref/optimizer/read_ahead.h"
 
 #include <assert.h>
-#include <stdlib.h>
-#include <string.h>
 
 int stage_gather_full(struct stage *stage, int bucket)
 {
@@ -50,37 +48,6 @@ static int update_bucket(struct stage *stage, int bucket, bool to_forward)
     void *used = placement->gradient_shard;
     placement->gradient_shard = placement->other_gradient_shard;
     placement->other_gradient_shard = used;
-    return ERR_NONE;
-}
-
-// Appends the buckets that are persistent, or are not, in the order in which the next forward needs them; then those
-// that no layer uses.
-static void append_updates(struct stage *stage, bool persistent, bool ordered[], int *count)
-{
-    const struct layout *layout = &stage->layout;
-    int bucket;
-    for (int layer = 0; layer < stage->setting.model->layer_count; layer++)
-        for (int next = 0; stage_next_of_first_layer(stage, layer, &next, &bucket);)
-            if (layout->buckets[bucket].persistent == persistent)
-                ordered[stage->update_order[(*count)++] = bucket] = true;
-    for (int i = 0; i < layout->trainable_count; i++)
-        if (!ordered[i] && layout->buckets[i].persistent == persistent)
-            stage->update_order[(*count)++] = i;
-}
-
-int stage_order_updates(struct stage *stage)
-{
-    const struct layout *layout = &stage->layout;
-    bool ordered[layout->trainable_count + 1];
-    int count = 0;
-    memset(ordered, 0, sizeof ordered);
-    stage->update_order = calloc((size_t)layout->trainable_count + 1, sizeof *stage->update_order);
-    if (!stage->update_order)
-        return err_set(ERR_MEMORY, "no memory for the order of %d updates", layout->trainable_count);
-    append_updates(stage, true, ordered, &count);
-    stage->persistent_count = count;
-    append_updates(stage, false, ordered, &count);
-    assert(count == layout->trainable_count);
     return ERR_NONE;
 }
 
