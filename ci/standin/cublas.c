@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuBLAS on OpenBLAS: the products of the processor, in the order of the stream. Built under the name of cuBLAS, so
-// that it is loaded where cuBLAS would be.
+// cuBLAS on OpenBLAS: the products of the processor, in the processor's blocks and in the order of the stream. Built
+// under the name of cuBLAS, so that it is loaded where cuBLAS would be.
 #include "ci/standin/standin.h"
 
 #include "ref/arithmetic/dtype_element.h"
+#include "ref/arithmetic/gpt_math.h"
 
 #include <cblas.h>
 #include <cublas_v2.h>
@@ -101,9 +102,14 @@ static void multiply(void *what)
     float *a_copy, *b_copy, *c_copy;
     const float *a = open_matrix(&p->a, &a_copy), *b = open_matrix(&p->b, &b_copy);
     float *c = open_matrix(&p->c, &c_copy);
-    cblas_sgemm(CblasColMajor, transposition(p->a_operation), transposition(p->b_operation), (blasint)p->m,
-                (blasint)p->n, (blasint)p->k, p->alpha, a, (blasint)p->a.stride, b, (blasint)p->b.stride, p->beta, c,
-                (blasint)p->c.stride);
+    // A column here is a row of the program's product.
+    for (int64_t column = 0; column < p->n; column += MATMUL_BLOCK_ROWS) {
+        int64_t columns = p->n - column < MATMUL_BLOCK_ROWS ? p->n - column : MATMUL_BLOCK_ROWS;
+        const float *b_part = b + column * (p->b_operation == CUBLAS_OP_N ? p->b.stride : 1);
+        cblas_sgemm(CblasColMajor, transposition(p->a_operation), transposition(p->b_operation), (blasint)p->m,
+                    (blasint)columns, (blasint)p->k, p->alpha, a, (blasint)p->a.stride, b_part, (blasint)p->b.stride,
+                    p->beta, c + column * p->c.stride, (blasint)p->c.stride);
+    }
     close_result(&p->c, c_copy);
     free(a_copy);
     free(b_copy);

@@ -54,6 +54,10 @@ struct matmul_product {
 };
 void matmul_operands(const struct matmul_product *product);
 
+// The rows of c in a block: in host memory a product is made block by block, and threads share the blocks. A row's last
+// bits may depend on its block.
+enum { MATMUL_BLOCK_ROWS = 256 };
+
 // Threads that share a call of this header made on the calling thread, in host memory; until then, as many as OpenMP
 // likes. No bits depend on it.
 void math_set_threads(int count);

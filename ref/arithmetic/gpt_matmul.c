@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of matrices in host memory, by OpenBLAS or oneDNN. A product is made in blocks of BLOCK_ROWS rows, which
-// threads share; as the shape alone decides the blocks, the bits do not depend on the number of threads.
+// Products of matrices in host memory, by OpenBLAS or oneDNN. A product is made in blocks of MATMUL_BLOCK_ROWS
+// rows, which threads share; as the shape alone decides the blocks, the bits do not depend on the number of threads.
 #include "ref/arithmetic/gpt_math.h"
 
 #include "ref/arithmetic/accelerator.h"
@@ -18,7 +18,7 @@
 #include <stdlib.h>
 
 // In bf16 a block takes DEPTH of k at a time, and COLUMNS of c, whose part of b stays in the processor's caches.
-enum { BLOCK_ROWS = 256, COLUMNS = 1024, DEPTH = 2048 };
+enum { BLOCK_ROWS = MATMUL_BLOCK_ROWS, COLUMNS = 1024, DEPTH = 2048 };
 
 // The fewest multiplications for which it is worth waking other threads.
 enum { SHARED_PRODUCTS = 1 << 25 };
