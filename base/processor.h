@@ -20,4 +20,14 @@ bool processor_is_emulated(char out[PROCESSOR_NAME_BYTES]);
 // /proc/thread-self/exe, which emulators do not redirect as they do /proc/self/exe.
 bool processor_is_emulated_by(const char *running, char out[PROCESSOR_NAME_BYTES]);
 
+// A pause between two looks at what another thread is about to write: each look takes the line from that thread.
+static inline void processor_pause(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
 #endif

@@ -130,6 +130,58 @@ static int run(const char *const arguments[], char **text)
     return run_on(NULL, arguments, text);
 }
 
+enum { MEETINGS = 2000 };
+
+struct guest {
+    struct comm_rank rank;
+    _Atomic int *written;  // by rank: the meeting that it goes to
+    int early_count;       // ranks that had not written before this one's meeting ended
+    pthread_t thread;
+};
+
+static void *guest_run(void *argument)
+{
+    struct guest *guest = argument;
+    for (int meeting = 1; meeting <= MEETINGS; meeting++) {
+        atomic_store_explicit(&guest->written[guest->rank.index], meeting, memory_order_relaxed);
+        cr_assert_eq(comm_rank_meet(&guest->rank), ERR_NONE);
+        for (int rank = 0; rank < guest->rank.of->setting.world; rank++)
+            guest->early_count += atomic_load_explicit(&guest->written[rank], memory_order_relaxed) < meeting;
+    }
+    return NULL;
+}
+
+Test(bench_comm, concurrent_ranks_leave_the_baselines_meeting_when_all_have_come)
+{
+    static const int worlds[] = {1, 2, 3, 8};
+    for (size_t i = 0; i < sizeof worlds / sizeof worlds[0]; i++) {
+        static struct comm_ranks ranks;
+        static _Atomic int written[8];
+        static struct guest guests[8];
+        ranks = (struct comm_ranks){.setting.world = worlds[i]};
+        for (int rank = 0; rank < worlds[i]; rank++) {
+            atomic_store(&written[rank], 0);
+            guests[rank] = (struct guest){.rank = {.of = &ranks, .index = rank}, .written = written};
+        }
+        for (int rank = 0; rank < worlds[i]; rank++)
+            cr_assert_eq(pthread_create(&guests[rank].thread, NULL, guest_run, &guests[rank]), 0);
+        for (int rank = 0; rank < worlds[i]; rank++) {
+            pthread_join(guests[rank].thread, NULL);
+            cr_expect_eq(guests[rank].early_count, 0, "rank %d of %d", rank, worlds[i]);
+        }
+    }
+}
+
+Test(bench_comm, few_bytes_are_compared_with_a_meeting_and_copies)
+{
+    static const char *const arguments[] = {"--sizes", "8,64K", "--repeat", "1", "--operation", "all-gather", NULL};
+    char *text;
+    cr_assert_eq(run(arguments, &text), 0);
+    cr_expect(strstr(text, "0  a line from each rank and memcpy\n"), "%s", text);
+    cr_expect(strstr(text, "0  memcpy\n") || strstr(text, "0  copy around the caches\n"), "%s", text);
+    free(text);
+}
+
 Test(bench_comm, a_json_line_names_the_case_and_its_baseline)
 {
     static const char *const arguments[] = {"--world", "3",        "--operation", "all-reduce", "--sizes",

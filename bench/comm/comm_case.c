@@ -9,7 +9,7 @@
 enum {
     CALLS_MAX = 4096,  // per repetition
     TRIALS = 5,
-    SMALL_BYTES = 64 << 10,         // below, the threads' barrier counts beside the copies
+    SMALL_BYTES = 64 << 10,         // below, the ranks' meeting counts beside the copies
     DEVICE_SMALL_BYTES = 32 << 20,  // a GPU copies this in a few microseconds, as long as it takes to wait for it
 };
 
@@ -91,7 +91,7 @@ static int measure_on_device(struct comm_ranks *ranks, const struct bench_option
     return poisoned_repetition(ranks);
 }
 
-// Measures against the faster of memcpy and non-temporal copies, chosen by trial; for small buffers against a barrier
+// Measures against the faster of memcpy and non-temporal copies, chosen by trial; for small buffers against a meeting
 // and memcpy.
 static int measure_on_host(struct comm_ranks *ranks, const struct bench_options *options, struct bench_samples *samples,
                            struct bench_samples *baselines, const char **baseline_name)
@@ -100,7 +100,7 @@ static int measure_on_host(struct comm_ranks *ranks, const struct bench_options 
     struct work around = {ranks, TASK_COPY_AROUND_CACHE}, meet = {ranks, TASK_MEET_AND_COPY};
     struct bench_work work = work_of(&collective, "collective"), memcpy_work = work_of(&plain, "memcpy");
     struct bench_work around_work = work_of(&around, "copy around the caches");
-    struct bench_work meet_work = work_of(&meet, "a barrier and memcpy");
+    struct bench_work meet_work = work_of(&meet, "a line from each rank and memcpy");
     TRY(poisoned_repetition(ranks));
     TRY(choose_calls(ranks, &work));
     double calls = (double)ranks->calls;

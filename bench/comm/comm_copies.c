@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The baseline of ranks that are threads: copies of the bytes that the collective must move.
+// The baseline of ranks that are threads: copies of the bytes that the collective must move, and meetings by the least
+// that can tell ranks of each other.
 #include "bench/comm/comm_ranks.h"
 
+#include "base/err.h"
+#include "base/processor.h"
 #include "ref/comm/comm_copy.h"
 
+#include <sched.h>
 #include <string.h>
 
 static bool is_on_device(const struct comm_rank *rank)
@@ -20,6 +24,30 @@ static void copy(const struct comm_rank *rank, float *to, const float *from, siz
         copy_around_cache(to, from, bytes);
     else
         memcpy(to, from, bytes);
+}
+
+// Ranks without a core of their own let others run between two looks.
+static void wait_for(const struct comm_rank *rank, int peer, uint64_t meeting)
+{
+    const struct comm_ranks *of = rank->of;
+    while (atomic_load_explicit(&of->lines[peer].meetings, memory_order_acquire) < meeting) {
+        processor_pause();
+        if (!of->cores.topology)
+            sched_yield();
+    }
+}
+
+int comm_rank_meet(const struct comm_rank *rank)
+{
+    if (is_on_device(rank))
+        return comm_barrier(rank->comm);
+    int world = rank->of->setting.world;
+    _Atomic uint64_t *own = &rank->of->lines[rank->index].meetings;
+    uint64_t meeting = atomic_load_explicit(own, memory_order_relaxed) + 1;
+    atomic_store_explicit(own, meeting, memory_order_release);
+    for (int step = 1; step < world; step++)
+        wait_for(rank, (rank->index + step) % world, meeting);
+    return ERR_NONE;
 }
 
 typedef uint64_t __attribute__((may_alias, aligned(1))) word_bits;

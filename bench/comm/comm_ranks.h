@@ -31,8 +31,8 @@ enum { COMM_STAGE_COUNT = 1 << 18 };  // elements that are copied from a device 
 
 enum operation { REDUCE_SCATTER, ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, OPERATION_KINDS };
 
-// The work of a repetition. The baseline copies by memcpy, by non-temporal stores, or after a barrier: every collective
-// synchronises at least once, which takes most of the time of a small one.
+// The work of a repetition. The baseline copies by memcpy, by non-temporal stores, or after the ranks have met: every
+// collective synchronises at least once, which takes most of the time of a small one.
 enum task { TASK_COLLECTIVE, TASK_COPY, TASK_COPY_AROUND_CACHE, TASK_MEET_AND_COPY, TASK_NATIVE, TASK_END };
 
 struct comm_setting {
@@ -48,6 +48,11 @@ struct comm_setting {
 };
 
 struct comm_ranks;
+
+// The meetings that a rank has come to. The line has a neighbour, which some processors fetch with it, to itself.
+struct comm_line {
+    _Alignas(128) _Atomic uint64_t meetings;
+};
 
 struct comm_rank {
     struct comm_ranks *of;
@@ -67,14 +72,15 @@ struct comm_rank {
 // it. A different thread that continues as rank 0 must have entered rank 0's device (bench_device_enter).
 struct comm_ranks {
     struct comm_setting setting;
-    size_t calls;              // per repetition; may change between repetitions; stays 1 in place
-    enum task task;            // of the current repetition
-    bool poisons;              // recv is poisoned before it
-    int started;               // threads
-    int own_count;             // ranks of this process: all, or one
-    size_t *counts, *offsets;  // by rank: of the shards in the full buffer
-    struct comm_cores cores;   // of threads
-    struct comm_rank *ranks;   // of this process
+    size_t calls;                       // per repetition; may change between repetitions; stays 1 in place
+    enum task task;                     // of the current repetition
+    bool poisons;                       // recv is poisoned before it
+    int started;                        // threads
+    int own_count;                      // ranks of this process: all, or one
+    size_t *counts, *offsets;           // by rank: of the shards in the full buffer
+    struct comm_cores cores;            // of threads
+    struct comm_line lines[WORLD_MAX];  // by rank, of threads
+    struct comm_rank *ranks;            // of this process
 };
 
 const char *comm_ranks_operation_name(enum operation operation);
@@ -107,8 +113,10 @@ int comm_rank_count_wrong(struct comm_rank *rank);
 // Runs this rank's part of the current task, `calls` times (comm_task.c).
 int comm_rank_run_task(struct comm_rank *rank);
 
-// Issues this rank's copies of the baseline (comm_copies.c); and ends those that go around the cache. A barrier waits
-// for those on a device.
+// The baseline of ranks that are threads (comm_copies.c). meet: waits for all ranks, in host memory by no more than a
+// line that each writes and all read, on a device by a barrier, which waits for its copies. copy_same_bytes: issues
+// this rank's copies; copies_end: ends those that go around the cache.
+int comm_rank_meet(const struct comm_rank *rank);
 void comm_rank_copy_same_bytes(const struct comm_rank *rank);
 void comm_rank_copies_end(const struct comm_rank *rank);
 

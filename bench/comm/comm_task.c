@@ -57,7 +57,7 @@ int comm_rank_run_task(struct comm_rank *rank)
         else if (of->task == TASK_NATIVE)
             TRY(native(rank));
         else if (of->task == TASK_MEET_AND_COPY)
-            TRY(comm_barrier(rank->comm));
+            TRY(comm_rank_meet(rank));
         if (of->task != TASK_COLLECTIVE && of->task != TASK_NATIVE)
             comm_rank_copy_same_bytes(rank);
     }

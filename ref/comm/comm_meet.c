@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/processor.h"
 #include "base/resources.h"
 
 #include <assert.h>
@@ -27,15 +28,6 @@ enum { PATIENCE_MIN = 128, PATIENCE_MAX = 4096, YIELD_COST = 16, SHORT_WAIT_NS =
 // With a processor for each rank a thread looks this often before it spends any patience; without, it lets others run
 // as often as this although the awaited ranks have run elsewhere.
 enum { LOOKS = 32 };
-
-static void spin_pause(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
 
 int meet_open(struct meet *meet, int world, size_t place_bytes)
 {
@@ -129,11 +121,10 @@ static bool is_in_the_way(const struct meet *meet, const struct meet_target *tar
 // Returns whether the target was reached before the patience was spent.
 static bool watch(struct meet *meet, const struct meet_target *target, int *first, int patience)
 {
-    // A look at a line that its rank is about to write makes that rank fetch it again: fewer looks see it sooner.
     for (int looks = meet->crowded ? LOOKS : 0; looks < LOOKS; looks++) {
         if (is_reached(meet, target, first))
             return true;
-        spin_pause();
+        processor_pause();
     }
     for (int spent = 0, looks = 1; !is_reached(meet, target, first); looks++) {
         if (spent >= patience || atomic_load(&meet->failed))
@@ -142,7 +133,7 @@ static bool watch(struct meet *meet, const struct meet_target *target, int *firs
             sched_yield();
             spent += YIELD_COST;
         } else {
-            spin_pause();
+            processor_pause();
             spent++;
         }
     }
