@@ -152,3 +152,27 @@ Test(mesh_train, processes_have_the_bits_of_threads_on_a_mesh)
     expect_processes_as_threads("--preset zero2 --mesh replicate=4 --model linear --steps 2 "
                                 "--set gradient_accumulation_steps=2");
 }
+
+// Rank 1 dies while updated parameters are on their way to NVMe, beside its first layer's next forward.
+Test(mesh_train, killed_processes_continue_in_the_bits_of_threads)
+{
+    MPI_OR_SKIP();
+    static const int deaths[] = {2, 5, 6, 9};  // a checkpoint of every even step is the newest at the next start
+    static char output[1 << 16];
+    char folder[PATH_MAX], words[512], command[PATH_MAX + 600], whole[33], digest[33];
+    folder_make(folder);
+    snprintf(words, sizeof words, "--preset zero_infinity --mesh replicate=2,shard=2 --steps 9 --nvme-path %s",
+             ZG_BINARY_DIR);
+    train_digest(words, whole);
+    snprintf(command, sizeof command, "train %s --json --every 2 --checkpoint %s/saved", words, folder);
+    for (size_t i = 0; i < sizeof deaths / sizeof deaths[0]; i++) {
+        char killed[sizeof command + 64];
+        snprintf(killed, sizeof killed, "%s --inject rank:1:kill@%d", command, deaths[i]);
+        cr_expect_neq(mpirun(4, "zerogauge", killed, output, sizeof output), 0, "%s", output);
+    }
+    cr_assert_eq(mpirun(4, "zerogauge", command, output, sizeof output), 0, "%s", output);
+    digest_in(output, digest);
+    cr_expect_str_eq(digest, whole, "%s", output);
+    cr_expect_not_null(strstr(output, "\"resumed_step\":8"), "%s", output);
+    folder_remove(folder);
+}
