@@ -61,7 +61,7 @@ Test(hand_over, only_updates_that_the_next_forward_issues_are_found)
 
 Test(hand_over, in_random_configurations_no_bit_and_no_byte_differs)
 {
-    enum { TRIALS = 60 };
+    enum { TRIALS = 40 };
     uint64_t with_finds = 0;
     for (uint64_t drawn = 0, tried = 0; tried < TRIALS; drawn++) {
         struct draw d = {random_key(20, drawn), 0};
