@@ -49,7 +49,7 @@ struct comm_setting {
 
 struct comm_ranks;
 
-// The meetings that a rank has come to. The line has a neighbour, which some processors fetch with it, to itself.
+// The meetings that a rank has come to. Two cache lines, because some processors fetch a line's neighbour with it.
 struct comm_line {
     _Alignas(128) _Atomic uint64_t meetings;
 };

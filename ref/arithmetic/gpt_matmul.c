@@ -18,7 +18,7 @@
 #include <stdlib.h>
 
 // In bf16 a block takes DEPTH of k at a time, and COLUMNS of c, whose part of b stays in the processor's caches.
-enum { BLOCK_ROWS = MATMUL_BLOCK_ROWS, COLUMNS = 1024, DEPTH = 2048 };
+enum { COLUMNS = 1024, DEPTH = 2048 };
 
 // The fewest multiplications for which it is worth waking other threads.
 enum { SHARED_PRODUCTS = 1 << 25 };
@@ -70,8 +70,8 @@ static void round_rows(const struct matmul_product *p, size_t first, size_t row_
 static void float_product(const struct matmul_product *p)
 {
 #pragma omp parallel for schedule(dynamic) if (p->m * p->n * p->k >= SHARED_PRODUCTS)
-    for (size_t row = 0; row < p->m; row += BLOCK_ROWS) {
-        size_t row_count = smaller(p->m - row, BLOCK_ROWS);
+    for (size_t row = 0; row < p->m; row += MATMUL_BLOCK_ROWS) {
+        size_t row_count = smaller(p->m - row, MATMUL_BLOCK_ROWS);
         struct matmul_operand a = part_of(p->a, row, 0);
         cblas_sgemm(CblasRowMajor, a.transposed ? CblasTrans : CblasNoTrans,
                     p->b.transposed ? CblasTrans : CblasNoTrans, (blasint)row_count, (blasint)p->n, (blasint)p->k,
@@ -83,7 +83,7 @@ static void float_product(const struct matmul_product *p)
 
 // Parts of operands in bf16, of one thread, which frees them when it ends. b is shared by the threads of a product.
 struct narrow_parts {
-    uint16_t a[BLOCK_ROWS * DEPTH], b[DEPTH * COLUMNS];
+    uint16_t a[MATMUL_BLOCK_ROWS * DEPTH], b[DEPTH * COLUMNS];
 };
 static pthread_key_t parts_key;
 
@@ -137,7 +137,7 @@ static struct onednn_operand operand_of(const struct narrowed *part)
 // One block of rows: c (+)= a times b's part, from this column and k on.
 static void bf16_block(const struct matmul_product *p, size_t row, size_t column, size_t k, const struct narrowed *b)
 {
-    size_t row_count = smaller(p->m - row, BLOCK_ROWS), depth = smaller(p->k - k, DEPTH);
+    size_t row_count = smaller(p->m - row, MATMUL_BLOCK_ROWS), depth = smaller(p->k - k, DEPTH);
     struct narrowed a = narrowed_of(part_of(p->a, row, k), row_count, depth, parts_of_thread()->a);
     for (size_t line = 0; line < a.lines; line++)
         narrow_line(&a, line);
@@ -155,7 +155,7 @@ static void bf16_panel(const struct matmul_product *p, size_t column, size_t k)
         for (size_t line = 0; line < b.lines; line++)
             narrow_line(&b, line);
 #pragma omp for schedule(dynamic)
-        for (size_t row = 0; row < p->m; row += BLOCK_ROWS)
+        for (size_t row = 0; row < p->m; row += MATMUL_BLOCK_ROWS)
             bf16_block(p, row, column, k, &b);
     }
 }
@@ -165,8 +165,8 @@ static void bf16_product(const struct matmul_product *p)
     for (size_t column = 0; column < p->n; column += COLUMNS)
         for (size_t k = 0; k < p->k; k += DEPTH)
             bf16_panel(p, column, k);
-    for (size_t row = 0; row < p->m; row += BLOCK_ROWS)
-        round_rows(p, row, smaller(p->m - row, BLOCK_ROWS));
+    for (size_t row = 0; row < p->m; row += MATMUL_BLOCK_ROWS)
+        round_rows(p, row, smaller(p->m - row, MATMUL_BLOCK_ROWS));
 }
 
 static void host_matmul(const struct matmul_product *p)

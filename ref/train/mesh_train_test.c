@@ -153,11 +153,12 @@ Test(mesh_train, processes_have_the_bits_of_threads_on_a_mesh)
                                 "--set gradient_accumulation_steps=2");
 }
 
-// Rank 1 dies while updated parameters are on their way to NVMe, beside its first layer's next forward.
+// Rank 1 dies at the beginning of a step, which leaves most of the last step's update undone: no checkpoint has waited
+// for it. Each run continues from the checkpoint before.
 Test(mesh_train, killed_processes_continue_in_the_bits_of_threads)
 {
     MPI_OR_SKIP();
-    static const int deaths[] = {2, 5, 6, 9};  // a checkpoint of every even step is the newest at the next start
+    static const int deaths[] = {2, 4, 6, 8};
     static char output[1 << 16];
     char folder[PATH_MAX], words[512], command[PATH_MAX + 600], whole[33], digest[33];
     folder_make(folder);
@@ -173,6 +174,6 @@ Test(mesh_train, killed_processes_continue_in_the_bits_of_threads)
     cr_assert_eq(mpirun(4, "zerogauge", command, output, sizeof output), 0, "%s", output);
     digest_in(output, digest);
     cr_expect_str_eq(digest, whole, "%s", output);
-    cr_expect_not_null(strstr(output, "\"resumed_step\":8"), "%s", output);
+    cr_expect_not_null(strstr(output, "\"resumed_step\":6"), "%s", output);
     folder_remove(folder);
 }
