@@ -86,6 +86,9 @@ void executor_enqueue(struct executor *executor, struct operation *operation);
 void executor_find_after(const struct executor *executor, const struct executor_span spans[], size_t span_count,
                          uint64_t after[LANE_COUNT]);
 
+// The first pending operation that conflicts with an access to the span; null: none.
+const struct operation *executor_find_conflict(const struct executor *executor, const struct executor_span *span);
+
 // True if each lane has completed that many operations.
 bool executor_reached(const struct executor *executor, const uint64_t after[LANE_COUNT]);
 

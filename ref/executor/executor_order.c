@@ -162,6 +162,15 @@ void executor_find_after(const struct executor *executor, const struct executor_
     }
 }
 
+const struct operation *executor_find_conflict(const struct executor *executor, const struct executor_span *span)
+{
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        for (const struct operation *other = executor->lanes[lane].oldest; other; other = other->later)
+            if (conflicts(span, 1, other))
+                return other;
+    return NULL;
+}
+
 bool executor_reached(const struct executor *executor, const uint64_t after[LANE_COUNT])
 {
     for (int lane = 0; lane < LANE_COUNT; lane++)
