@@ -39,6 +39,7 @@ int stage_plan(const struct stage_operations *operations, const struct stage_set
         .parts_comm = setting->parts_comm,
         .ranks = comm_world(setting->comm),
         .move = out->move,
+        .tier = setting->tier,
         .replicated = operations->replicates_update,
         .expert_comm = out->expert_comm,
         .threads = setting->threads,

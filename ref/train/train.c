@@ -12,11 +12,11 @@
 int train_agree_begin(struct train_rank *rank)
 {
     const volatile sig_atomic_t *interrupted = rank->setting->interrupted;
-    const struct executor_span loss = {&rank->loss, sizeof rank->loss, EXECUTOR_READ};
+    const struct executor_span loss = {rank->loss, sizeof *rank->loss, EXECUTOR_READ};
     TRY(executor_wait_for(rank->executor, &loss, 1));
     bool differs = rank->rank == 0 && rank->result->difference.found;
-    rank->report = (struct train_report_of_rank){rank->loss, differs || (interrupted && *interrupted)};
-    return exchange_numbers(rank->executor, rank->comm, &rank->report, rank->reports, sizeof rank->report);
+    *rank->report = (struct train_report_of_rank){*rank->loss, differs || (interrupted && *interrupted)};
+    return exchange_numbers(rank->executor, rank->comm, rank->report, rank->reports, sizeof *rank->report);
 }
 
 int train_agree_end(struct train_rank *rank, struct train_outcome *out)

@@ -55,13 +55,14 @@ struct train_rank {
     struct model_run **runs;  // [run_count]; a micro-batch in flight has one of its own, unless it keeps checkpoints
     int run_count;
     struct activations activations;
-    struct model_batch *batches;                   // by micro-step
-    uint64_t resumed_step, resumed_applied;        // of the checkpoint that the run continues
-    double loss;                                   // of this rank's micro-batches, summed
-    size_t run_bytes;                              // of each run's memory
-    struct train_report_of_rank report, *reports;  // of this step: this rank's, and [world] all ranks'
-    void *arguments;                               // of the compute operation being issued
-    struct oracle *oracle;                         // rank 0
+    struct model_batch *batches;             // by micro-step
+    uint64_t resumed_step, resumed_applied;  // of the checkpoint that the run continues
+    size_t run_bytes;                        // of each run's memory
+    // Numbers of this step that operations make or send, in memory that is theirs while they are pending.
+    double *loss;                                   // of this rank's micro-batches, summed
+    struct train_report_of_rank *report, *reports;  // this rank's, and [world] all ranks'
+    void *arguments;                                // of the compute operation being issued
+    struct oracle *oracle;                          // rank 0
     struct model_batch oracle_tokens;
     float *full;  // room for the largest padded bucket of any part, full_elements
     size_t full_elements;
