@@ -10,8 +10,9 @@
 //              outside the declared spans inaccessible: an undeclared access, or a write to a span declared as read,
 //              ends the program with a message that names the operation, the address and the allocation. Where a span
 //              shares a page with other bytes, writing those is an error (ERR_INTERNAL), and reading them gives NaN.
-//              The issuing thread is guarded as well: it may touch what no pending operation accesses, and what it waited
-//              for. Operations that wait for other ranks keep the order of issue, across lanes: each rank has one thread
+//              The issuing thread is guarded as well: it may touch what no pending operation accesses, and what it
+//              waited for. Operations that wait for other ranks keep the order of issue, across lanes: each rank has
+//              one thread
 //   dry        touches no data and takes no time: it counts the bytes that each operation would move, and a simulated
 //              clock gives each its begin and end (executor_dry.h)
 //

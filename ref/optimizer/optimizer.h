@@ -86,7 +86,8 @@ struct optimizer {
     bool began;          // this step's t and scalars are made, although its gradients are not complete
     bool delays;         // forward sees the present step's update one step late
     bool waiting;        // forward has not seen the last update's parameters
-    double lr;           // of group 0 in the last applied step
+    struct update_digests *digests;  // of a verified run (update_digest.h); null: none
+    double lr;                       // of group 0 in the last applied step
     double lr_before;
     double norm;  // of the last step's unscaled mean gradient over ranks and micro-steps, before clipping
     float divisor, coefficient;    // of the summed gradient: / divisor, then x coefficient (clip.h)

@@ -6,6 +6,9 @@
 
 #include "ref/optimizer/optimizer.h"
 
+// The name of the operations that a verified run has beyond others.
+#define OPTIMIZER_DIGEST "digest"
+
 // Collective: the largest magnitude of all gradients, complete when all scans are; and the sum of their squares, of
 // which every element counts once.
 int optimizer_global_maximum(struct optimizer *optimizer, uint32_t *max_bits);
