@@ -159,7 +159,8 @@ int executor_open(struct executor_schedule schedule, int rank, struct tier *tier
     static const struct executor_mode_operations *const modes[] = {[EXECUTOR_SERIAL] = &executor_mode_serial,
                                                                    [EXECUTOR_OVERLAP] = &executor_mode_overlap,
                                                                    [EXECUTOR_CHAOS] = &executor_mode_chaos,
-                                                                   [EXECUTOR_DRY] = &executor_mode_dry};
+                                                                   [EXECUTOR_DRY] = &executor_mode_dry,
+                                                                   [EXECUTOR_LOG] = &executor_mode_log};
     assert((unsigned)schedule.mode < sizeof modes / sizeof *modes && rank >= 0);
     struct executor *executor = calloc(1, sizeof *executor);
     if (!executor)

@@ -15,6 +15,7 @@
 //              one thread
 //   dry        touches no data and takes no time: it counts the bytes that each operation would move, and a simulated
 //              clock gives each its begin and end (executor_dry.h)
+//   log        as serial, under the guard of chaos, with a log of all that the issuing thread does (executor_log.h)
 //
 // From an operation's issue to the wait that includes it the executor owns its spans. Operations issue no operations.
 #ifndef ZG_EXECUTOR_H
@@ -27,7 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum executor_mode { EXECUTOR_SERIAL, EXECUTOR_OVERLAP, EXECUTOR_CHAOS, EXECUTOR_DRY };
+enum executor_mode { EXECUTOR_SERIAL, EXECUTOR_OVERLAP, EXECUTOR_CHAOS, EXECUTOR_DRY, EXECUTOR_LOG };
 
 struct executor_schedule {
     enum executor_mode mode;

@@ -58,6 +58,7 @@ struct executor_mode_operations {
 extern const struct executor_mode_operations executor_mode_overlap;
 extern const struct executor_mode_operations executor_mode_chaos;
 extern const struct executor_mode_operations executor_mode_dry;
+extern const struct executor_mode_operations executor_mode_log;
 
 struct executor {
     const struct executor_mode_operations *mode;

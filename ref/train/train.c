@@ -249,6 +249,7 @@ static int locate_difference(const struct train_setting *setting, uint64_t step,
     again.verify = TRAIN_VERIFY_EACH;
     again.steps = step;
     again.trace = NULL;
+    again.logs = NULL;
     again.progress = NULL;
     again.observe = NULL;
     again.native_reduction = false;

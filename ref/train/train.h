@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 struct accelerator;
+struct executor_log;
 struct train_checkpoints;
 
 struct train_progress {
@@ -65,6 +66,7 @@ struct train_setting {
     struct emulation emulation;
     struct inject_plan inject;  // faults on purpose
     struct trace *trace;        // open for the world, receives the timeline; null: no timeline
+    struct executor_log *logs;  // [world], with the log schedule: what each rank's issuing thread did; null: not kept
     int threads;                // of each rank, in passes and in the update; 0: cores / world
     bool bf16_products;         // wanted for a model in bf16 in host memory (train_multiplies_bf16)
     enum train_verification verify;
@@ -119,7 +121,8 @@ struct train_result {
     uint64_t *step_ns;                      // [steps - resumed_step]; free()
     uint64_t tokens;                        // of all ranks
     char digest[FILE_DIGEST_BYTES];         // of unsharded parameters and moments, in parameter order
-    char oracle_digest[FILE_DIGEST_BYTES];  // the same of unsharded Adam; "" without verification, and after a difference
+    char oracle_digest[FILE_DIGEST_BYTES];  // the same of unsharded Adam; "" without verification, and after a
+                                            // difference
     uint64_t held_bytes[TIER_COUNT][KIND_COUNT], formula_held_bytes[TIER_COUNT][KIND_COUNT];  // rank 0
     uint64_t moved_bytes[LANE_COUNT][OPERATION_COUNT];                                        // all ranks
     uint64_t formula_moved_bytes[LANE_COUNT][OPERATION_COUNT];

@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "base/resources.h"
+#include "ref/executor/executor_log.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -120,6 +121,8 @@ int train_rank_open(struct train_rank *rank)
     TRY(open_tiers(rank));
     TRY(open_batches(rank));
     TRY(executor_open(setting->schedule, rank->rank, rank->tier, abort_peers, rank->comm, &rank->executor));
+    if (setting->logs)
+        executor_keep_log(rank->executor, &setting->logs[rank->rank]);
     executor_emulate(rank->executor, setting->emulation.bytes_per_s);
     executor_record(rank->executor, setting->trace);
     const struct stage_setting stage_setting = {
