@@ -167,6 +167,7 @@ int executor_open(struct executor_schedule schedule, int rank, struct tier *tier
         return err_set(ERR_MEMORY, "executor: no memory for its bookkeeping");
     executor->mode = modes[schedule.mode];
     executor->rank = rank;
+    executor->bucket = -1;
     executor->tier = tier;
     executor->failed = failed;
     executor->context = context;
@@ -182,6 +183,11 @@ int executor_open(struct executor_schedule schedule, int rank, struct tier *tier
 bool executor_is_dry(const struct executor *executor)
 {
     return executor->mode == &executor_mode_dry;
+}
+
+void executor_set_bucket(struct executor *executor, int bucket)
+{
+    executor->bucket = bucket;
 }
 
 int executor_issue(struct executor *executor, const struct executor_operation *operation)

@@ -101,6 +101,9 @@ const struct executor_interval *executor_intervals(const struct executor *execut
 // True in the dry mode, in which one operation may represent several equal ones (times).
 bool executor_is_dry(const struct executor *executor);
 
+// For messages: the bucket of parameters for which operations are issued from now on; -1: none in particular.
+void executor_set_bucket(struct executor *executor, int bucket);
+
 // Issues an operation; copies it, its arguments and its spans. After a failure no operation runs, and every call
 // returns the first error.
 int executor_issue(struct executor *executor, const struct executor_operation *operation);

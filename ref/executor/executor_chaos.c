@@ -2,6 +2,7 @@
 // The chaos mode keeps operations until the wait and then runs them on the waiting thread: a seeded generator chooses
 // among the ready operations and adds random delays. Each rank draws its own order.
 #include "ref/executor/executor_guard.h"
+#include "ref/executor/executor_versions.h"
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -15,6 +16,7 @@ enum { PENDING_MAX = 4096, AWAITED_MAX = 8 };
 
 struct chaos {
     struct executor_guard *guard;  // null where there is no tier to guard
+    struct executor_versions *versions;
     uint64_t random_state;
     enum lane favoured;
     struct executor_span awaited[AWAITED_MAX];  // by the last wait
@@ -70,10 +72,11 @@ static int chaos_open(struct executor *executor, uint64_t seed)
     struct chaos *chaos = calloc(1, sizeof *chaos);
     if (!chaos)
         return err_set(ERR_MEMORY, "executor: no memory for its bookkeeping");
-    int code = ERR_NONE;
-    if (executor->tier)
+    int code = executor_versions_open(executor->rank, &chaos->versions);
+    if (code == ERR_NONE && executor->tier)
         code = executor_guard_open(executor->tier, executor->rank, find_owner, executor, &chaos->guard);
     if (code != ERR_NONE) {
+        executor_versions_close(chaos->versions);
         free(chaos);
         return code;
     }
@@ -132,7 +135,9 @@ static void chaos_wait(struct executor *executor, const struct executor_span spa
             delay(chaos);
             const struct operation *operation = executor_ready(executor, lane);
             uint64_t begin_ns = clock_now_ns();
-            int code = chaos->guard ? executor_guard_run(chaos->guard, operation) : executor_run(operation);
+            int code = executor_versions_meet(chaos->versions, operation);
+            if (code == ERR_NONE)
+                code = chaos->guard ? executor_guard_run(chaos->guard, operation) : executor_run(operation);
             executor_ended(executor, operation, begin_ns);
             if (code != ERR_NONE)
                 executor_fail(executor, code);
@@ -146,6 +151,7 @@ static void chaos_wait(struct executor *executor, const struct executor_span spa
 
 static int chaos_issue(struct executor *executor, struct operation *operation)
 {
+    TRY(executor_versions_expect(((struct chaos *)executor->state)->versions, operation));
     executor_enqueue(executor, operation);
     if (executor->pending_count >= PENDING_MAX)
         return executor_wait(executor);
@@ -156,6 +162,7 @@ static void chaos_close(struct executor *executor)
 {
     struct chaos *chaos = executor->state;
     executor_guard_close(chaos->guard);
+    executor_versions_close(chaos->versions);
     free(chaos);
 }
 

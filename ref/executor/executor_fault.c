@@ -58,7 +58,12 @@ static void put_operation(struct text *text, const struct operation *operation)
 {
     put(text, "operation \"");
     put(text, operation ? operation->name : "none");
-    put(text, "\" on lane ");
+    put(text, "\"");
+    if (operation && operation->bucket >= 0) {
+        put(text, " of bucket ");
+        put_number(text, operation->bucket, 10);
+    }
+    put(text, " on lane ");
     put(text, operation ? ledger_lane_name(operation->lane) : "none");
 }
 

@@ -17,6 +17,8 @@ struct operation {
     struct operation *later;    // on the same lane
     struct operation *earlier;  // on the same lane; null when that is complete
     const char *name;
+    int bucket;   // for which it was issued; -1: none in particular
+    long number;  // in the order of issue, where versions are checked
     enum lane lane;
     int (*run)(void *arguments);
     void *arguments;
@@ -69,6 +71,7 @@ struct executor {
     void *context;
     struct executor_lane lanes[LANE_COUNT];
     uint64_t pending_count;
+    int bucket;  // that of operations to come
     struct executor_chunk *arena;
     bool recording;
     atomic_bool failing;  // set by the first operation to fail, which then writes the message and, last, code

@@ -85,6 +85,7 @@ struct operation *executor_copy(struct executor *executor, const struct executor
         memcpy(arguments, given->arguments, given->arguments_bytes);
     *operation = (struct operation){.chunk = chunk,
                                     .name = given->name,
+                                    .bucket = executor->bucket,
                                     .lane = given->lane,
                                     .run = given->run,
                                     .arguments = arguments,

@@ -120,8 +120,10 @@ int stage_reduce(struct stage *stage, int layer)
             if (!stage_last_micro_step(stage))
                 continue;
         }
+        executor_set_bucket(stage->setting.executor, bucket);
         TRY(operations->reduce(stage, bucket));
     }
+    executor_set_bucket(stage->setting.executor, -1);
     return ERR_NONE;
 }
 
