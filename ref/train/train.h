@@ -75,7 +75,9 @@ struct train_setting {
     const volatile sig_atomic_t *interrupted;  // training ends after the step in which it becomes 1; may be null
     void (*progress)(void *context, const struct train_progress *progress);  // after each step, on one thread
     void *progress_context;
-    int (*observe)(void *context, const struct train_moment *moment);  // before the first step, and after each step
+    // Before the first step, and after each step and its update: an observed run waits for these, and so has not the
+    // overlap of others.
+    int (*observe)(void *context, const struct train_moment *moment);
     void *observe_context;
 };
 
