@@ -189,6 +189,7 @@ static int run_ranks(struct train_rank ranks[], int count, struct comm *const co
         if (pthread_create(&rank->thread, NULL, rank_thread, rank) != 0)
             break;
     }
+    int missing = started < count ? comm_rank(comms[started]) : 0;
     for (int i = started; i < count; i++) {
         comm_abort(comms[i], "its thread could not be started");
         if (!setting->comm)
@@ -198,7 +199,7 @@ static int run_ranks(struct train_rank ranks[], int count, struct comm *const co
         pthread_join(ranks[i].thread, NULL);
     TRY(first_error(ranks, started));
     if (started < count)
-        return err_set(ERR_MEMORY, "the thread of rank %d could not be started", comm_rank(comms[started]));
+        return err_set(ERR_MEMORY, "the thread of rank %d could not be started", missing);
     train_keep_totals(&ranks[0].totals, out);
     return ERR_NONE;
 }
@@ -215,8 +216,8 @@ static void return_freed_memory(void)
 int train_run(const struct train_setting *setting, struct train_result *out)
 {
     int count = setting->comm ? 1 : setting->world;
-    TRY(matmul_set_bf16(train_multiplies_bf16(setting)));
     *out = (struct train_result){.param_elements = model_param_elements(setting->model, false)};
+    TRY(matmul_set_bf16(train_multiplies_bf16(setting)));
     struct train_rank *ranks = calloc((size_t)count, sizeof *ranks);
     struct comm *comms[count];
     comms[0] = setting->comm;
