@@ -2,7 +2,7 @@
 #include "health/health_options.h"
 
 #include "base/err.h"
-#include "base/folder_room.h"
+#include "ref/tier/folder_room.h"
 #include "base/process/interrupt.h"
 #include "bench/harness/bench_world.h"
 #include "health/pin.h"

@@ -55,7 +55,7 @@ struct health_round {
 };
 
 // A wrong result is a mismatch, not an error. ERR_MEMORY, ERR_USAGE: a core cannot be used, or an operation lacked
-// memory or room on a disk, which says nothing about the machine's health. Free with health_round_free in every case.
+// memory or room on a disk, which is no verdict about the machine. Free with health_round_free in every case.
 int health_round(const struct health_round_setting *setting, struct health_round *out);
 void health_round_free(struct health_round *round);
 

@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/folder_room.h"
+#include "ref/tier/folder_room.h"
 #include "health/pin.h"
 #include "health/vote.h"
 
@@ -118,8 +118,8 @@ int health_check_room(const struct health_round_setting *setting)
     return ERR_NONE;
 }
 
-// An operation that could not run for want of memory or of room on a disk says nothing about the core. Others may have
-// filled a disk since the room was found.
+// An operation that could not run because memory or room on a disk was short is no verdict about the core. Others may
+// have filled a disk since the room was found.
 static int check_resources(const struct core_run *runs, size_t done)
 {
     const struct health_round_setting *setting = runs->setting;

@@ -2,7 +2,7 @@
 #include "validate/fit.h"
 
 #include "base/err.h"
-#include "base/folder_room.h"
+#include "ref/tier/folder_room.h"
 #include "plan/planner/plan.h"
 #include "plan/planner/plan_model.h"
 #include "base/resources.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order that spans require: it is that of a comparison with every pending operation, at less work.
+// The order that spans require, found with fewer comparisons than with every pending operation.
 #include "ref/executor/executor_internal.h"
 #include "ref/executor/executor_trial.h"
 
@@ -8,7 +8,7 @@
 enum { PLACES = 24 };
 static char places[PLACES];
 
-// What the test knows about an issued operation.
+// An operation as the test knows it.
 struct issued {
     enum lane lane;
     bool meets, complete;

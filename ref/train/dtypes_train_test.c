@@ -44,7 +44,7 @@ static void train(const struct config *config, const char *what)
     free(result.step_ns);
 }
 
-// Whether both formats are of 16 bits, and differ.
+// True if both formats are of 16 bits, and differ.
 static bool clash(const char *a, const char *b)
 {
     return strcmp(a, b) != 0 && strcmp(a, "fp32") != 0 && strcmp(b, "fp32") != 0;

@@ -162,3 +162,22 @@ Test(ends_train, a_failure_in_any_access_to_a_disk_ends_all_ranks_concurrent, .t
         fail_in_every_access(&meshes[i], "eio");
     }
 }
+
+// The same for ranks that are processes.
+Test(ends_train, a_failure_in_an_access_to_a_disk_ends_all_processes, .timeout = 600)
+{
+    MPI_OR_SKIP();
+    static const char *const meshes[] = {"--mesh tensor=2,shard=2 --model gpt-nano:blocks=2",
+                                         "--mesh replicate=2,shard=2 --model gpt-nano"};
+    static const char *const faults[] = {"enospc@1", "enospc@3", "eio@20"};
+    static char output[1 << 16];
+    for (size_t i = 0; i < 6; i++) {
+        char words[PATH_MAX + 256];
+        snprintf(words, sizeof words,
+                 "train --preset zero_infinity %s --steps 1 --buffered --nvme-path %s --inject nvme:%s", meshes[i / 3],
+                 folder, faults[i % 3]);
+        int status = mpirun(4, "zerogauge", words, output, sizeof output);
+        cr_expect(status != 0 && status < 124, "%s: status %d: %s", words, status, output);
+        cr_expect(strstr(output, "NVMe of rank ") && !strstr(output, "signal 11"), "%s: %s", words, output);
+    }
+}

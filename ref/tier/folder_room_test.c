@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/folder_room.h"
+#include "ref/tier/folder_room.h"
 
 #include "base/err.h"
 #include "base/folder_test.h"
