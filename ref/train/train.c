@@ -198,6 +198,7 @@ static int run_ranks(struct train_rank ranks[], int count, struct comm *const co
         if (pthread_create(&rank->thread, NULL, rank_thread, rank) != 0)
             break;
     }
+    int missing = started < count ? comm_rank(comms[started]) : 0;
     for (int i = started; i < count; i++) {
         comm_abort(comms[i], "its thread could not be started");
         if (!setting->comm)
@@ -207,7 +208,7 @@ static int run_ranks(struct train_rank ranks[], int count, struct comm *const co
         pthread_join(ranks[i].thread, NULL);
     TRY(first_error(ranks, started));
     if (started < count)
-        return err_set(ERR_MEMORY, "the thread of rank %d could not be started", comm_rank(comms[started]));
+        return err_set(ERR_MEMORY, "the thread of rank %d could not be started", missing);
     train_keep_totals(&ranks[0].totals, out);
     return ERR_NONE;
 }
