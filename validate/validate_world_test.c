@@ -146,7 +146,7 @@ Test(validate_world, a_slow_host_is_an_outlier)
     MPI_OR_SKIP();
     char command[3 * PATH_MAX];
     snprintf(command, sizeof command,
-             "env ASAN_OPTIONS=detect_leaks=0 timeout 100 '%s/ci/hosts' 2 -- mpirun -n 3 "
+             "env ASAN_OPTIONS=detect_leaks=0 timeout 300 '%s/ci/hosts' 2 -- mpirun -n 3 "
              "'%s/validate_world_program' %s/v slow 2>&1",
              ZG_SOURCE_DIR, ZG_BINARY_DIR, folder);
     int status = command_run(command, output, sizeof output);
