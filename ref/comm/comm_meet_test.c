@@ -44,12 +44,16 @@ static bool all_began(int round)
     return true;
 }
 
-// The last rank may be on its way to the bell, and gets there sooner or later.
+// After a second of sleep, for which the bell was silent, or was not heard when it rang. The last rank may be on its
+// way to it, and gets there sooner or later.
 static void overdue(void *context, const struct meet_target *target)
 {
-    enum { HANG_MS = 100000 };
+    enum { HANG_MS = 100000, UNHEARD_NS = 900000000 };
     (void)target;
     const struct member *member = context;
+    uint64_t rung_ns = atomic_load(&meeting.meet.rung_ns);
+    if (rung_ns >= member->begin_ns && clock_now_ns() > rung_ns + UNHEARD_NS)
+        meeting.unwoken++;
     for (int ms = 0; all_began(member->round) && atomic_load(&meeting.meet.rung_ns) < member->begin_ns; ms++) {
         if (ms == HANG_MS) {
             meeting.unwoken++;
