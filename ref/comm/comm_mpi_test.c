@@ -122,7 +122,7 @@ Test(comm_mpi, a_rank_that_is_told_to_end_goes_on_for_a_moment)
     cr_expect_eq(times_said(output, "ended with status 143\n"), 2, "%s", output);
 }
 
-// The launcher's status is that of a rank that failed.
+// mpirun ends with the status of a rank that failed.
 Test(comm_mpi, mpirun_ends_with_the_status_of_a_rank_that_is_killed)
 {
     MPI_OR_SKIP();

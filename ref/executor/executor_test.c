@@ -128,7 +128,7 @@ static bool same_bits_as_serial(struct executor_schedule schedule, unsigned seed
     return equal;
 }
 
-// Ends when it is told to, and then says so.
+// Ends when somebody sets the number, and then sets it again.
 static int run_until_told(void *arguments)
 {
     _Atomic int *told = *(_Atomic int **)arguments;
