@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run has to be: of the definition's bits, with the bytes of the formulas, and nothing left behind."""
+import dataclasses
+import json
+import re
+
+CRASHES = re.compile(r"Segmentation fault|signal 11|Sanitizer|assert", re.I)
+NAMES = re.compile(r"(step-\d{8}(/(manifest\.json|rank-\d+\.safetensors))?|\.lock)$")
+KEPT_CHECKPOINTS = 2
+
+
+@dataclasses.dataclass
+class Finding:
+    """kind: digest, result, accounting, status, crash, hang, files, processes, refused or definition."""
+    kind: str
+    text: str
+
+
+def record(ended):
+    """The line of JSON that a run prints; empty if it prints none."""
+    try:
+        return json.loads(ended.out.strip().splitlines()[-1])
+    except (ValueError, IndexError):
+        return {}
+
+
+def last_line(ended):
+    lines = [line for line in ended.err.strip().splitlines() if ": note: " not in line]
+    return lines[-1][:300] if lines else ""
+
+
+def message_kind(text):
+    """A refusal's message without its numbers and names of files."""
+    return re.sub(r"/\S+", "PATH", re.sub(r"\d[\d.e+-]*", "N", text))[:110]
+
+
+def judge_end(ended):
+    """Of any run, a killed one too."""
+    if ended.hung:
+        return Finding("hang", f"did not end; {last_line(ended)}")
+    if ended.left:
+        return Finding("processes", f"{len(ended.left)} processes stay after the end")
+    crashed = ended.status < 0 and not ended.killed
+    if crashed or CRASHES.search(ended.err):
+        return Finding("crash", f"status {ended.status}: {ended.err.strip()[:300]}")
+    return None
+
+
+def judge_good(ended):
+    """Of a run that reaches its end."""
+    found = judge_end(ended)
+    if found:
+        return found
+    result = record(ended)
+    if ended.status == 2:
+        return Finding("refused", last_line(ended))
+    alone = result.get("oracle_digest")
+    if result.get("equal") is False:
+        return Finding("digest", f"differs from unsharded Adam: {json.dumps(result.get('first_difference'))}")
+    if alone and alone != result["state_digest"]:
+        return Finding("digest", f"state digest {result['state_digest']}, the definition's alone {alone}")
+    if result and not result.get("accounting_equal", True):
+        return Finding("accounting", last_line(ended))
+    if ended.status != 0 or "state_digest" not in result:
+        return Finding("status", f"status {ended.status}: {last_line(ended)}")
+    return None
+
+
+def judge_reference(ended):
+    """Of the definition's own run, which is verified."""
+    found = judge_good(ended)
+    if not found and not record(ended).get("equal"):
+        return Finding("definition", "it is not verified")
+    return found
+
+
+def judge_equal(result, reference):
+    """Of the records of a run and of its reference."""
+    if result["state_digest"] != reference["state_digest"]:
+        return Finding("digest", f"state digest {result['state_digest']}, expected {reference['state_digest']}")
+    for name in "steps", "skipped_steps", "loss":
+        if result.get(name) != reference.get(name):
+            return Finding("result", f"{name} {result.get(name)}, expected {reference.get(name)}")
+    return None
+
+
+def judge_checkpoints(folder, saved):
+    """Of the folder that a chain of runs leaves: whole checkpoints, the newest ones. A run that saves nothing, because
+    nothing is left to do, does not remove what a killed one had no time for."""
+    paths = sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+    wrong = [path for path in paths if not NAMES.fullmatch(path)]
+    steps = [path for path in paths if path.startswith("step-") and "/" not in path]
+    if wrong or not 1 <= len(steps) <= KEPT_CHECKPOINTS + (not saved):
+        return Finding("files", f"the folder of checkpoints holds {' '.join(wrong or steps or paths)}")
+    return None

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs one command to its end, or kills one of its processes at a given moment, and leaves nothing behind."""
+import contextlib
+import dataclasses
+import os
+import pathlib
+import selectors
+import shutil
+import signal
+import subprocess
+import time
+
+HANG_S = 300  # ends what hangs, and judges nothing
+LINGER_S = 60  # after its first process has ended, a world's others end by themselves within this time
+
+
+@dataclasses.dataclass
+class Kill:
+    """after: seconds from the start. victim: from 0 to 1, which of the processes."""
+    after: float
+    victim: float = 0.0
+
+
+@dataclasses.dataclass
+class Ended:
+    status: int  # negative: the signal
+    out: str
+    err: str
+    seconds: float
+    killed: bool = False
+    hung: bool = False
+    left: tuple = ()  # processes that had to be killed after the end
+
+
+def session(leader):
+    """The processes of a session, its leader first."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                fields = pathlib.Path(f"/proc/{entry}/stat").read_text(encoding="latin-1").rpartition(")")[2].split()
+                if int(fields[3]) == leader and fields[0] not in "ZX":
+                    found.append(int(entry))
+    return sorted(found, key=lambda pid: (pid != leader, pid))
+
+
+def kill_all(leader):
+    for pid in session(leader):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+class Runner:
+    """Runs commands one after the other in folders of its own; another thread may stop it."""
+
+    def __init__(self, program, text, memory, disk):
+        self.program, self.text = program, text
+        self.work, self.saved, self.tmp = (pathlib.Path(memory) / name for name in ("cwd", "saved", "tmp"))
+        self.nvme = tuple(pathlib.Path(disk) / name for name in ("nvme-0", "nvme-1"))
+        self.leader, self.stopped = None, False
+        for folder in (self.work, self.tmp, *self.nvme):
+            folder.mkdir(parents=True)
+        self.environment = dict(
+            os.environ, TMPDIR=str(self.tmp), OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+            OMPI_MCA_btl_vader_backing_directory=str(self.tmp), OMPI_MCA_hwloc_base_binding_policy="none",
+            OMPI_MCA_mpi_yield_when_idle="1")
+
+    def stop(self):
+        self.stopped = True
+        if self.leader:
+            kill_all(self.leader)
+
+    def run(self, words, kill=None, err_fd=None):
+        """err_fd: a terminal in place of a pipe for its messages, which the caller reads."""
+        begin = time.monotonic()
+        child = subprocess.Popen(words, cwd=self.work, env=self.environment, stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE if err_fd is None else err_fd,
+                                 start_new_session=True)
+        self.leader = child.pid
+        if self.stopped:
+            kill_all(child.pid)
+        ended = Ended(0, "", "", 0)
+        texts = self.read(child, begin, kill, ended)
+        ended.status = child.wait()
+        self.leader = None
+        ended.out, ended.err = (text.decode("utf-8", "replace") for text in texts)
+        ended.left = self.wait_for_session(child.pid, words[0] == "mpirun" or ended.killed)
+        ended.seconds = time.monotonic() - begin
+        return ended
+
+    def read(self, child, begin, kill, ended):
+        """Both outputs until they end; kills in between."""
+        texts, pipes = [b"", b""], selectors.DefaultSelector()
+        for index, pipe in enumerate((child.stdout, child.stderr)):
+            if pipe is not None:
+                pipes.register(pipe, selectors.EVENT_READ, index)
+        while pipes.get_map():
+            due = begin + (kill.after if kill and not ended.killed else HANG_S)
+            ready = pipes.select(max(0.0, due - time.monotonic()))
+            if not ready and kill and not ended.killed:
+                ended.killed = self.kill(child.pid, kill)
+            elif not ready:
+                ended.hung = not self.stopped
+                kill_all(child.pid)
+            for key, _ in ready:
+                got = os.read(key.fileobj.fileno(), 65536)
+                texts[key.data] += got
+                if not got:
+                    pipes.unregister(key.fileobj)
+                    key.fileobj.close()
+        return texts
+
+    @staticmethod
+    def kill(leader, kill):
+        """The victim is any process of an mpirun world, mpirun included."""
+        alive = session(leader) or [leader]
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(alive[min(int(kill.victim * len(alive)), len(alive) - 1)], signal.SIGKILL)
+        return True
+
+    @staticmethod
+    def wait_for_session(leader, others):
+        if not others:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(leader, 0)
+                others = True
+        until = time.monotonic() + LINGER_S
+        left = session(leader) if others else []
+        while left and time.monotonic() < until:
+            time.sleep(0.02)
+            left = session(leader)
+        if left:
+            kill_all(leader)
+        return tuple(left)
+
+    def remains(self):
+        """Files where none should be, which are removed. What a killed mpirun leaves is not the program's."""
+        found = []
+        for folder in (self.work, self.tmp, *self.nvme):
+            for path in folder.iterdir():
+                if not (folder == self.tmp and path.name.startswith(("ompi.", "pmix", "vader_segment"))):
+                    found.append(f"{folder.name}/{path.name}")
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        return found
+
+    def forget_checkpoint(self):
+        self.forget(self.saved)
+
+    @staticmethod
+    def forget(folder):
+        shutil.rmtree(folder, ignore_errors=True)
