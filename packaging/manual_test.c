@@ -55,7 +55,7 @@ Test(manual, options_have_short_names_arguments_choices_defaults_and_groups)
 {
     expect_in_section("train", "\nCheckpoints:\n.Bl -tag -width Ds\n.It Fl -save Ar DIR\n");
     expect_in_section("train", "\n.It Fl s , -steps Ar N\noptimizer steps, including skipped ones\n(default: 100)\n");
-    expect_in_section("train", "\n.It Fl -verify Ns Op = Ns Ar each\n");
+    expect_in_section("train", "\n.It Fl -verify Ns Op = Ns Cm each\n");
     expect_in_section("train", "\n.It Fl -buffered\n");
     expect_in_section("train", "\n.It Fl -device Cm cpu | Cm cuda\n");
     expect_in_section("plan", "\n.It Fl -claims Ns Op = Ns Ar NAME | Ar FILE\n");
