@@ -31,7 +31,7 @@ static void teardown(void)
     folder_remove(folder);
 }
 
-TestSuite(file, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(file, .init = setup, .fini = teardown, .timeout = 500);
 
 static void expect_refused(int code, int expected, const char *message)
 {

@@ -4,8 +4,8 @@
 #ifndef ZG_OPENBLAS_H
 #define ZG_OPENBLAS_H
 
-// Loads OpenBLAS. ERR_USAGE if it cannot be loaded; then cblas_sgemm must not be called, and the functions that
-// describe the library return "absent" or -1.
+// Loads OpenBLAS. ERR_USAGE if it cannot be loaded; then the functions that describe the library return "absent" or -1.
+// ERR_MEMORY if a limit leaves no room for it and its first buffer. After either cblas_sgemm must not be called.
 int openblas_load(void);
 
 #endif

@@ -2,6 +2,7 @@
 // OpenBLAS is loaded by what multiplies matrices and by nothing else.
 #include "base/openblas.h"
 
+#include "base/command_test.h"
 #include "base/err.h"
 #include "ref/arithmetic/gpt_math.h"
 #include "ref/model/model.h"
@@ -9,8 +10,17 @@
 #include <criterion/criterion.h>
 
 #include <cblas.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { LIMITS = false };  // a sanitizer maps terabytes
+#else
+enum { LIMITS = true };
+#endif
 
 static bool is_mapped(void)
 {
@@ -58,4 +68,79 @@ Test(openblas, products_are_its_own)
     matmul(2, 2, 3, 1, (struct matmul_operand){a, 3, false}, (struct matmul_operand){b, 2, false}, 0, c, 2);
     for (int i = 0; i < 4; i++)
         cr_assert_eq(c[i], expected[i], "%d: %g", i, c[i]);
+}
+
+// The value of a line of /proc/self/status.
+static long status_of(const char *name)
+{
+    char line[256];
+    long value = -1;
+    FILE *status = fopen("/proc/self/status", "re");
+    cr_assert_not_null(status);
+    while (fgets(line, sizeof line, status))
+        if (strncmp(line, name, strlen(name)) == 0)
+            value = strtol(line + strlen(name) + 1, NULL, 10);
+    fclose(status);
+    return value;
+}
+
+Test(openblas, starts_no_threads)
+{
+    long threads = status_of("Threads");
+    cr_assert_eq(matmul_prepare(), ERR_NONE, "%s", err_message());
+    cr_assert(is_mapped());
+    cr_expect_eq(status_of("Threads"), threads);
+}
+
+enum { SIDE = 192, THREADS = 6, PRODUCTS = 40 };
+static float ones[SIDE * SIDE];
+
+static void *multiply(void *wrong)
+{
+    float *c = malloc(SIDE * SIDE * sizeof *c);
+    for (int i = 0; c && i < PRODUCTS; i++) {
+        matmul(SIDE, SIDE, SIDE, 1, (struct matmul_operand){ones, SIDE, false},
+               (struct matmul_operand){ones, SIDE, true}, 0, c, SIDE);
+        for (size_t k = 0; k < SIDE * SIDE; k++)
+            *(int *)wrong += c[k] != SIDE;
+    }
+    *(int *)wrong += !c;
+    free(c);
+    return NULL;
+}
+
+// Of 400 MiB the library, stacks and the first buffers leave no room for one buffer a thread: some wait.
+Test(openblas, threads_wait_for_a_buffer_where_a_limit_leaves_few_concurrent, .timeout = 120)
+{
+    pthread_t threads[THREADS];
+    int wrong[THREADS] = {0};
+    rlim_t bytes = ((rlim_t)status_of("VmSize:") << 10) + ((rlim_t)400 << 20);
+    for (size_t i = 0; i < SIDE * SIDE; i++)
+        ones[i] = 1;
+    if (LIMITS)
+        cr_assert_eq(setrlimit(RLIMIT_AS, &(struct rlimit){bytes, bytes}), 0);
+    cr_assert_eq(matmul_prepare(), ERR_NONE, "%s", err_message());
+    for (int i = 0; i < THREADS; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, multiply, &wrong[i]), 0);
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        cr_expect_eq(wrong[i], 0);
+    }
+}
+
+// Whatever the limit, a run ends, with its digest or with a message.
+Test(openblas, a_limit_of_address_space_ends_no_run_without_a_message, .timeout = 600)
+{
+    static const char run[] =
+        "timeout -s KILL 100 " ZG_BINARY_DIR "/zerogauge train --preset zero1 --model gpt-nano --steps 1 2>&1";
+    char command[512], output[1 << 14], digest[64] = "";
+    cr_assert_eq(command_run(run, output, sizeof output), 0, "%s", output);
+    const char *at = strstr(output, "state digest ");
+    cr_assert(at && sscanf(at, "state digest %63s", digest) == 1, "%s", output);
+    for (int kib = 40000; LIMITS && kib < 1000000; kib += 30000) {
+        snprintf(command, sizeof command, "ulimit -v %d; %s", kib, run);
+        int status = command_run(command, output, sizeof output);
+        cr_expect(status == 0 || status == 1 || status == 2, "%d KiB: status %d: %s", kib, status, output);
+        cr_expect(strstr(output, status == 0 ? digest : ": "), "%d KiB: status %d: %s", kib, status, output);
+    }
 }

@@ -19,7 +19,7 @@ static void teardown(void)
     folder_remove(folder);
 }
 
-TestSuite(zerogauge, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(zerogauge, .init = setup, .fini = teardown, .timeout = 500);
 
 // Runs `BEFORE zerogauge ARGUMENTS` in an empty folder; output receives what it prints, also to stderr.
 static int zerogauge(const char *before, const char *arguments)
@@ -102,7 +102,7 @@ Test(zerogauge, a_pipe_is_refused_wherever_a_file_is_expected)
                            "version"),
                  0);
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
-        int status = zerogauge("timeout 20", commands[i]);
+        int status = zerogauge("timeout 300", commands[i]);
         cr_expect_eq(status, 2, "%s: %d: %s", commands[i], status, output);
         cr_expect_not_null(strstr(output, "is not a regular file"), "%s: %s", commands[i], output);
     }

@@ -29,12 +29,13 @@ static int run_rounds(struct preflight *p)
     bool wrong = false;
     do {
         struct health_round round;
+        double round_begin = clock_now_s();
         setting->round = p->exposure.rounds + 1;
         // The same on every node: their digests are compared.
         setting->seed = random_key(SEED, setting->round) >> 1;
         int code = health_round(setting, &round);
         if (code == ERR_NONE)
-            health_exposure_add(&p->exposure, &round, clock_now_s() - begin);
+            health_exposure_add(&p->exposure, &round, clock_now_s() - round_begin);
         if (code == ERR_NONE && setting->round == 1)
             memcpy(p->digests, round.digests, sizeof p->digests);
         for (size_t i = 0; i < round.mismatch_count && code == ERR_NONE; i++) {

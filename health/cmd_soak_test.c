@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The commands as a user runs them.
+#include "base/clock.h"
 #include "base/command_test.h"
 #include "base/pretended_test.h"
 
@@ -105,6 +106,45 @@ Test(preflight, what_is_wrong_or_too_slow_ends_with_1_and_a_reason)
         snprintf(command, sizeof command, PROGRAM "preflight --seconds 0 --at-least '%s' 2>&1", *bad);
         cr_expect_eq(command_run(command, output, sizeof output), 2, "%s: %s", *bad, output);
     }
+}
+
+// Each command with a folder that it cannot use: bad input, not a finding about the machine.
+static void expect_folder_refused(const char *before, const char *folder, const char *reason)
+{
+    static const char *const commands[] = {"preflight --seconds 0 --json", "soak --hours 1e-9"};
+    char command[2 * PATH_MAX];
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        snprintf(command, sizeof command, "%s " PROGRAM "%s --nvme-path %s 2>&1", before, commands[i], folder);
+        cr_expect_eq(command_run(command, output, sizeof output), 2, "%s: %s", commands[i], output);
+        cr_expect(strstr(output, folder) && strstr(output, reason), "%s: %s", commands[i], output);
+        cr_expect(!strstr(output, "FAIL") && !strstr(output, "WRONG"), "%s: %s", commands[i], output);
+    }
+}
+
+Test(preflight, a_folder_without_room_or_files_is_bad_input)
+{
+    char folder[PATH_MAX], mount[2 * PATH_MAX], command[3 * PATH_MAX];
+    folder_make(folder);
+    expect_folder_refused("", "/proc", "cannot create a file there");
+    expect_folder_refused("ulimit -f 512;", folder, "ulimit -f");
+    snprintf(mount, sizeof mount, "unshare -Urm sh -c 'mount -t tmpfs -o size=64k tmpfs %s && \"$0\" \"$@\"'", folder);
+    snprintf(command, sizeof command, "%s true >/dev/null 2>&1", mount);
+    if (command_run(command, output, sizeof output) == 0)
+        expect_folder_refused(mount, folder, "No space left on device");
+    folder_remove(folder);
+}
+
+// The bound is the whole process's time, in which rounds follow each other.
+Test(preflight, the_seconds_of_rounds_are_no_more_than_those_of_the_run)
+{
+    double begin = clock_now_s();
+    cr_expect_eq(command_run(PROGRAM "preflight --seconds 1.5 --json 2>&1", output, sizeof output), 0, "%s", output);
+    double most = clock_now_s() - begin;
+    json_t *node = json_loads(output, 0, NULL);
+    cr_assert_not_null(node, "%s", output);
+    double seconds = json_real_value(json_object_get(node, "seconds"));
+    cr_expect(seconds > 0 && seconds <= most, "%g of %g s", seconds, most);
+    json_decref(node);
 }
 
 static void corrected_errors(const char *root, const char *count)

@@ -2,6 +2,7 @@
 #include "health/health_options.h"
 
 #include "base/err.h"
+#include "ref/tier/folder_room.h"
 #include "base/process/interrupt.h"
 #include "bench/harness/bench_world.h"
 #include "health/pin.h"
@@ -41,9 +42,12 @@ void health_options_free(struct health_options *options)
 static int check_folders(char *const *folders)
 {
     struct stat found;
-    for (; folders && *folders; folders++)
+    for (; folders && *folders; folders++) {
+        errno = 0;
         if (stat(*folders, &found) != 0 || !S_ISDIR(found.st_mode))
             return err_set(ERR_USAGE, "--nvme-path %s: %s", *folders, errno == 0 ? "not a folder" : strerror(errno));
+        TRY(folder_check_writable("--nvme-path", *folders));
+    }
     return ERR_NONE;
 }
 
@@ -93,5 +97,6 @@ int health_machine_find(const struct health_options *options, struct health_mach
     };
     if (out->setting.core_count == 0)
         return err_set(ERR_IO, "the system does not say which cores this process may use");
+    TRY(health_check_room(&out->setting));
     return options->flip ? read_flip(options->flip, out) : ERR_NONE;
 }

@@ -24,7 +24,8 @@ struct health_machine {
     struct health_round_setting setting;
 };
 
-// ERR_USAGE: a folder is none, or --inject names an operation or core that is not there.
+// ERR_USAGE: a folder is none, cannot be written to or lacks room for a round, or --inject names an operation or core
+// that is not there.
 int health_machine_find(const struct health_options *options, struct health_machine *out);
 
 // From health_watch_signals on, a request to end (interrupt.h) sets *health_interrupted() to its signal.

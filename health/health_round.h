@@ -54,10 +54,13 @@ struct health_round {
     unsigned char *results;  // those results, at result_offset of vote.h; owned
 };
 
-// A wrong result is a mismatch, not an error. ERR_MEMORY, ERR_USAGE: a core cannot be used. Free with health_round_free
-// in every case.
+// A wrong result is a mismatch, not an error. ERR_MEMORY, ERR_USAGE: a core cannot be used, or an operation lacked
+// memory or room on a disk, which is no verdict about the machine. Free with health_round_free in every case.
 int health_round(const struct health_round_setting *setting, struct health_round *out);
 void health_round_free(struct health_round *round);
+
+// ERR_USAGE: a folder lacks room for the files of a round.
+int health_check_room(const struct health_round_setting *setting);
 
 // Prints "core 3: Adam, avx2: element 812 of its result is the first of 1 wrong byte; wrong again in 10 of 10 runs".
 void health_mismatch_text(const struct health_mismatch *mismatch, char *out, size_t bytes);

@@ -115,11 +115,11 @@ int health_products(const struct health_operation *operation, const struct healt
                     void *result)
 {
     const size_t side = HEALTH_PRODUCT_SIDE, count = side * side;
+    TRY(matmul_prepare());
     float *a = malloc(2 * count * sizeof *a), *b = a + count;
     if (!a)
         return err_set(ERR_MEMORY, "out of memory for matrices");
     fill(a, 2 * count, random_key(seed, 1), 1);
-    matmul_prepare();
     matmul(side, side, side, 1, (struct matmul_operand){a, side, false}, (struct matmul_operand){b, side, true}, 0,
            result, side);
     free(a);

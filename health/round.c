@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "ref/tier/folder_room.h"
 #include "health/pin.h"
 #include "health/vote.h"
 
@@ -102,6 +103,37 @@ static void account(const struct core_run *runs, size_t done, struct health_work
     }
 }
 
+// A core's file and, with a margin, what its training writes.
+enum { FILES_OF_CORE_BYTES = HEALTH_FILE_BYTES + (1 << 20) };
+
+int health_check_room(const struct health_round_setting *setting)
+{
+    size_t folders = 0;
+    while (setting->folders && setting->folders[folders])
+        folders++;
+    for (size_t i = 0; i < folders; i++) {
+        size_t cores = setting->core_count / folders + (i < setting->core_count % folders);
+        TRY(folder_check_room("--nvme-path", setting->folders[i], cores * (uint64_t)FILES_OF_CORE_BYTES));
+    }
+    return ERR_NONE;
+}
+
+// An operation that could not run because memory or room on a disk was short is no verdict about the core. Others may
+// have filled a disk since the room was found.
+static int check_resources(const struct core_run *runs, size_t done)
+{
+    const struct health_round_setting *setting = runs->setting;
+    for (size_t core = 0; core < setting->core_count; core++)
+        for (size_t i = 0; i < done; i++) {
+            int code = runs[core].codes[i];
+            if (code == ERR_MEMORY)
+                return err_set(code, "%s: %s", setting->operations[i].name, runs[core].texts[i]);
+            if (code != ERR_NONE && code != ERR_CHECK)
+                TRY(health_check_room(setting));
+        }
+    return ERR_NONE;
+}
+
 static int run_all(struct core_run *runs, const struct health_round_setting *setting, size_t *done)
 {
     pthread_t threads[HEALTH_CORE_MAX];
@@ -135,6 +167,8 @@ int health_round(const struct health_round_setting *setting, struct health_round
         runs[i] = (struct core_run){.setting = setting, .index = i, .results = results + i * bytes};
     if (code == ERR_NONE)
         code = run_all(runs, setting, &done);
+    if (code == ERR_NONE)
+        code = check_resources(runs, done);
     if (code == ERR_NONE)
         account(runs, done, &out->work);
     for (size_t i = 0; code == ERR_NONE && i < done; i++)

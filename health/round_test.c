@@ -10,7 +10,9 @@
 #include <criterion/criterion.h>
 
 #include <math.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static int cores[HEALTH_CORE_MAX];
 static struct health_operation operations[HEALTH_OPERATION_MAX];
@@ -100,6 +102,22 @@ Test(health_round, a_folder_that_cannot_be_written_is_reported)
     for (size_t i = 0; i < round.mismatch_count; i++)
         cr_expect(strstr(round.mismatches[i].text, "No such file or directory"), "%s", round.mismatches[i].text);
     health_round_free(&round);
+}
+
+// A disk that others filled since the round's room was found is no fault of a core.
+Test(health_round, a_disk_without_room_is_an_error_and_no_verdict)
+{
+    struct health_round_setting setting = set_up();
+    struct health_round round;
+    const struct rlimit limit = {64 << 10, 64 << 10};
+    signal(SIGXFSZ, SIG_IGN);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    cr_expect_eq(health_round(&setting, &round), ERR_USAGE);
+    cr_expect_eq(strncmp(err_message(), "--nvme-path ", 12), 0, "%s", err_message());
+    cr_expect(strstr(err_message(), folder) && strstr(err_message(), "ulimit -f"), "%s", err_message());
+    cr_expect_eq(round.mismatch_count, 0);
+    health_round_free(&round);
+    folder_remove(folder);
 }
 
 Test(exposure, upper_bounds_are_those_of_the_poisson_distribution)

@@ -194,6 +194,9 @@ static int run(int argc, const char **argv, const struct options *a, int *status
     if (a->world < 0 || a->world > VALIDATE_WORLD_MAX)
         return err_set(ERR_USAGE, "--world %d: expected 1 to %d ranks", a->world, VALIDATE_WORLD_MAX);
     snprintf(world, sizeof world, "%d", a->world);
+    // The first rank of each host looks.
+    if (!bench_world_comm() || bench_world_rank_on_host() == 0)
+        TRY(fit_check_paths(paths_of(a), a->quick));
     TRY(launch_own_path(own));
     const struct validate_choice choice = {
         .program = own,

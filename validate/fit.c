@@ -2,6 +2,7 @@
 #include "validate/fit.h"
 
 #include "base/err.h"
+#include "ref/tier/folder_room.h"
 #include "plan/planner/plan.h"
 #include "plan/planner/plan_model.h"
 #include "base/resources.h"
@@ -121,6 +122,21 @@ int fit_available(int world, const char *device_memory, const char *host_memory,
         struct statvfs status;
         if (statvfs(*paths, &status) == 0)
             out->nvme_bytes += (uint64_t)status.f_bavail * status.f_frsize / (uint64_t)world;
+    }
+    return ERR_NONE;
+}
+
+// Of `bench swap`, which has the largest files.
+static const uint64_t QUICK_FILES_BYTES = UINT64_C(384) << 20, FULL_FILES_BYTES = UINT64_C(1536) << 20;
+
+int fit_check_paths(const char *const *paths, bool quick)
+{
+    uint64_t count = 0;
+    while (paths[count])
+        count++;
+    for (; *paths; paths++) {
+        TRY(folder_check_writable("--nvme-path", *paths));
+        TRY(folder_check_room("--nvme-path", *paths, (quick ? QUICK_FILES_BYTES : FULL_FILES_BYTES) / count));
     }
     return ERR_NONE;
 }

@@ -33,4 +33,8 @@ bool fit_has_gpu(void);
 int fit_available(int world, const char *device_memory, const char *host_memory, const char *const *paths,
                   struct fit_setting *out);
 
+// ERR_USAGE: a folder cannot be written to, or all together lack room for the files of some part of a run, which could
+// not become VALID.
+int fit_check_paths(const char *const *paths, bool quick);
+
 #endif

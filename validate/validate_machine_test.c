@@ -295,6 +295,21 @@ Test(validate_machine, an_interrupted_run_leaves_no_temporary_file)
 }
 
 // --bands and --save-bands are earlier names of --ranges and --save-ranges.
+// Refused before the first part, whose three minutes could not make the run VALID.
+Test(validate_machine, a_folder_without_room_or_files_is_bad_input)
+{
+    char command[4 * PATH_MAX], output[4096];
+    snprintf(command, sizeof command, ZG_BINARY_DIR "/zerogauge validate --quick --nvme-path /proc --out %s/a 2>&1",
+             folder);
+    cr_expect_eq(command_run(command, output, sizeof output), 2, "%s", output);
+    cr_expect(strstr(output, "--nvme-path /proc: cannot create a file there"), "%s", output);
+    snprintf(command, sizeof command,
+             "ulimit -f 100000; " ZG_BINARY_DIR "/zerogauge validate --quick --nvme-path %s --out %s/b 2>&1", folder,
+             folder);
+    cr_expect_eq(command_run(command, output, sizeof output), 2, "%s", output);
+    cr_expect(strstr(output, folder) && strstr(output, "files of 384 MiB would exceed a limit"), "%s", output);
+}
+
 Test(validate_machine, options_about_accepted_ranges_have_two_spellings)
 {
     static const char *const ranges[] = {"--ranges", "--bands"}, *const save[] = {"--save-ranges", "--save-bands"};

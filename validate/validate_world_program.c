@@ -10,6 +10,8 @@
 #include "validate/validate.h"
 #include "validate/validate_world.h"
 
+#include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -26,10 +28,18 @@ static void on_interrupt(int signal_number)
     interrupted = 1;
 }
 
-static void *end_later(void *context)
+struct ending {
+    char awaited[PATH_MAX], made[PATH_MAX];  // a part's output, which is there when the part begins; and a sign for it
+    int signal_number;
+};
+
+static void *end_when_there(void *context)
 {
-    nanosleep(&(struct timespec){.tv_nsec = 600000000}, NULL);
-    kill(getpid(), *(const int *)context);
+    const struct ending *ending = context;
+    while (access(ending->awaited, F_OK) != 0)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    close(open(ending->made, O_CREAT | O_WRONLY, 0666));
+    kill(getpid(), ending->signal_number);
     return NULL;
 }
 
@@ -39,32 +49,38 @@ static struct validate_part *add(struct validate_plan *plan, const char *name, c
     snprintf(part->name, sizeof part->name, "%s", name);
     part->bench = bench;
     part->expected_s = 1;
-    part->limit_s = 60;
+    part->limit_s = 300;
     return part;
 }
 
-static void add_script(struct validate_plan *plan, const char *name, const char *bench, double seconds, double median)
+static void add_script(struct validate_plan *plan, const char *name, const char *bench, const char *waits,
+                       double median)
 {
     static char scripts[2][1024];
     char *script = scripts[plan->count > 0];
     snprintf(script, sizeof scripts[0],
-             "sleep %g; echo '{\"record\":\"bench\",\"name\":\"%s\",\"case\":{\"block\":4096},\"samples\":[%g,%g],"
+             "%s; echo '{\"record\":\"bench\",\"name\":\"%s\",\"case\":{\"block\":4096},\"samples\":[%g,%g],"
              "\"median\":%g,\"p10\":%g,\"p90\":%g,\"unit\":\"GB/s\",\"lower_is_better\":false,\"items\":1000,"
              "\"elapsed_s\":0.001,\"verified\":true,\"yardstick\":null,\"ratio\":null}'",
-             seconds, bench, median, median, median, median, median);
+             waits, bench, median, median, median, median, median);
     struct validate_part *part = add(plan, name, bench);
     part->argv[0] = "/bin/sh";
     part->argv[1] = "-c";
     part->argv[2] = script;
 }
 
-static void make_plan(const char *what, struct validate_plan *plan)
+static void make_plan(const char *folder, const char *what, struct validate_plan *plan)
 {
+    char until[PATH_MAX + 64];
     bool slow = strcmp(what, "slow") == 0 && bench_world_rank() > 0;
     bool together = strcmp(what, "kill-together") == 0, error = strcmp(what, "error") == 0;
-    bool ends = strcmp(what, "kill") == 0 || strcmp(what, "interrupt") == 0;
+    snprintf(until, sizeof until, "until [ -e '%s/ends' ]; do sleep 0.02; done", folder);
     *plan = (struct validate_plan){0};
-    add_script(plan, "bench-nvme", "nvme", ends ? 20 : 0.1, slow ? 1 : 3);
+    add_script(plan, "bench-nvme", "nvme",
+               strcmp(what, "kill") == 0        ? until
+               : strcmp(what, "interrupt") == 0 ? "sleep 200"
+                                                : "sleep 0.1",
+               slow ? 1 : 3);
     struct validate_part *part = add(plan, "bench-ranks", "ranks");
     const char *const words[] = {"zerogauge",
                                  "bench",
@@ -75,7 +91,7 @@ static void make_plan(const char *what, struct validate_plan *plan)
                                  together ? "900" : "2",
                                  error ? "--pin=0,1023,0" : NULL};
     memcpy(part->argv, words, sizeof words);
-    add_script(plan, "bench-swap", "swap", 0.1, 2);
+    add_script(plan, "bench-swap", "swap", "sleep 0.1", 2);
 }
 
 static const char *const paths[] = {NULL};
@@ -109,7 +125,7 @@ static int run(const char *folder, struct validate_plan *plan)
 
 int main(int argc, char **argv)
 {
-    static int signal_number;
+    static struct ending ending;
     struct validate_plan plan;
     pthread_t thread;
     if (argc != 3 || bench_world_join() != ERR_NONE) {
@@ -119,13 +135,16 @@ int main(int argc, char **argv)
     launcher_hide();
     struct sigaction action = {.sa_handler = on_interrupt};
     sigaction(SIGTERM, &action, NULL);
-    make_plan(argv[2], &plan);
+    make_plan(argv[1], argv[2], &plan);
     int rank = bench_world_rank();
-    signal_number = strncmp(argv[2], "kill", 4) == 0 && rank == 1    ? SIGKILL
-                    : strcmp(argv[2], "interrupt") == 0 && rank == 0 ? SIGTERM
-                                                                     : 0;
-    if (signal_number != 0)
-        pthread_create(&thread, NULL, end_later, &signal_number);
+    ending.signal_number = strncmp(argv[2], "kill", 4) == 0 && rank == 1    ? SIGKILL
+                           : strcmp(argv[2], "interrupt") == 0 && rank == 0 ? SIGTERM
+                                                                            : 0;
+    snprintf(ending.awaited, sizeof ending.awaited, "%s/%s.out", argv[1],
+             strcmp(argv[2], "kill-together") == 0 ? "bench-ranks" : "bench-nvme");
+    snprintf(ending.made, sizeof ending.made, "%s/ends", argv[1]);
+    if (ending.signal_number != 0)
+        pthread_create(&thread, NULL, end_when_there, &ending);
     int rc = rank == 0 ? run(argv[1], &plan) : validate_world_follow(&plan, paths, &interrupted);
     if (rc != ERR_NONE)
         fprintf(stderr, "rank %d: %s\n", rank, err_message());

@@ -40,11 +40,11 @@ static void expect_a_file_that_verifies(void)
     cr_assert_not_null(file.end, "the file has no end: %s", output);
 }
 
-static int validate(int world, const char *what)
+static void validate(int world, const char *what)
 {
     char arguments[PATH_MAX + 64];
     snprintf(arguments, sizeof arguments, "%s/v %s", folder, what);
-    return mpirun(world, "validate_world_program", arguments, output, sizeof output);
+    mpirun_each(world, "validate_world_program", arguments, output, sizeof output);
 }
 
 static const char *text_of(const json_t *record, const char *key)
@@ -65,8 +65,8 @@ static size_t count_of(const char *kind, const char *name)
 
 static void expect_one_file_of(int world)
 {
-    int status = validate(world, "nothing");
-    cr_assert_eq(status, 0, "%d: %s", status, output);
+    validate(world, "nothing");
+    cr_assert_eq(times_said(output, "ended with status 0\n"), world, "%s", output);
     expect_a_file_that_verifies();
     cr_expect_eq(count_of("part", "bench-nvme"), 1, "one host");
     cr_expect_eq(count_of("bench", "nvme"), 1);
@@ -146,7 +146,7 @@ Test(validate_world, a_slow_host_is_an_outlier)
     MPI_OR_SKIP();
     char command[3 * PATH_MAX];
     snprintf(command, sizeof command,
-             "env ASAN_OPTIONS=detect_leaks=0 timeout 100 '%s/ci/hosts' 2 -- mpirun -n 3 "
+             "env ASAN_OPTIONS=detect_leaks=0 timeout 300 '%s/ci/hosts' 2 -- mpirun -n 3 "
              "'%s/validate_world_program' %s/v slow 2>&1",
              ZG_SOURCE_DIR, ZG_BINARY_DIR, folder);
     int status = command_run(command, output, sizeof output);

@@ -215,7 +215,7 @@ static bool bench_on_hosts(const char *arguments)
 {
     char command[2048];
     snprintf(command, sizeof command,
-             "env ASAN_OPTIONS=detect_leaks=0 timeout 100 '%s/ci/hosts' 2 -- mpirun -n 3 "
+             "env ASAN_OPTIONS=detect_leaks=0 timeout 300 '%s/ci/hosts' 2 -- mpirun -n 3 "
              "'%s/zerogauge' bench %s 2>&1",
              ZG_SOURCE_DIR, ZG_BINARY_DIR, arguments);
     int status = command_run(command, output, sizeof output);

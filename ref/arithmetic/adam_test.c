@@ -206,7 +206,7 @@ Test(adam, every_length_alignment_format_and_recipe_has_the_bits_of_the_single_e
     tensor_free(&expected);
 }
 
-Test(adam, a_million_values_of_every_exponent_and_kind_have_the_bits_of_the_single_element, .timeout = 120)
+Test(adam, a_million_values_of_every_exponent_and_kind_have_the_bits_of_the_single_element, .timeout = 500)
 {
     struct tensor start = tensor_make(MANY), found = tensor_make(MANY), expected = tensor_make(MANY);
     static const uint32_t specials[] = {0,          0x80000000, 1,          0x807fffff, 0x00800000, 0x7f800000,

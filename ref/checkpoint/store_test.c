@@ -23,7 +23,7 @@ static void teardown(void)
     folder_remove(folder);
 }
 
-TestSuite(store, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(store, .init = setup, .fini = teardown, .timeout = 500);
 
 static struct trial saves_each_step(uint64_t steps)
 {

@@ -128,10 +128,27 @@ static void local_abort(struct comm *comm, const char *message)
     meet_fail(&((struct comm_local *)comm)->group->meet, ERR_PEER, "rank %d failed: %s", comm->rank, message);
 }
 
+static void group_free(struct group *group);
+
+// The parts that are left of a group whose last rank leaves: those of which a rank got no handle, because the world
+// failed meanwhile. Every rank of a part has left it before.
+static void free_parts(struct group *group)
+{
+    for (;;) {
+        pthread_mutex_lock(&group->root->tree_lock);
+        struct group *part = group->root->next;
+        while (part && part->parent != group)
+            part = part->next;
+        pthread_mutex_unlock(&group->root->tree_lock);
+        if (!part)
+            return;
+        group_free(part);
+    }
+}
+
 static void group_free(struct group *group)
 {
-    if (!group)
-        return;
+    free_parts(group);
     if (group->parent) {
         comm_local_leave_tree(group);
         meet_disown(&group->parent->meet, &group->meet);
@@ -214,7 +231,8 @@ static struct comm *handle_of(struct group *group, int rank)
 }
 
 // The first rank of each part makes its group. All ranks are threads of one process, so that its address tells the
-// others where it is.
+// others where it is. Of a failure during the exchange some ranks learn in it, and others later, who have a handle
+// then: so no rank frees the group, which ends with the last handle of the part, or with the group that was split.
 static int local_split(struct comm *comm, const struct comm_part *part, struct comm **out)
 {
     struct group *whole = ((struct comm_local *)comm)->group, *own = NULL, *all[comm->world];
@@ -222,11 +240,7 @@ static int local_split(struct comm *comm, const struct comm_part *part, struct c
         comm_local_join_tree(own, whole, part->members);
         meet_adopt(&whole->meet, &own->meet);
     }
-    int code = comm_all_gather_equal(comm, &own, all, sizeof own);
-    if (code != ERR_NONE) {
-        group_free(own);
-        return code;
-    }
+    TRY(comm_all_gather_equal(comm, &own, all, sizeof own));
     if (!all[part->first])
         return err_set(ERR_MEMORY, "out of memory for a part of %d ranks", part->world);
     *out = handle_of(all[part->first], part->rank);

@@ -69,7 +69,8 @@ struct comm_local {
     _Alignas(MEET_LINE_BYTES) char piece[PIECE_BYTES];
 };
 
-// Shared by all ranks; the last handle that closes frees it.
+// Shared by all ranks; the last handle that closes frees it. A part of which a rank got no handle lives as long as the
+// group that was split.
 struct group {
     struct meet meet;
     struct group *parent;       // of a part: the group that was split; null: none

@@ -27,6 +27,7 @@ static struct meeting {
 
 struct member {
     int rank, round;
+    uint64_t begin_ns;  // of its round
     pthread_t thread;
 };
 
@@ -43,12 +44,23 @@ static bool all_began(int round)
     return true;
 }
 
+// After a second of sleep, for which the bell was silent, or was not heard when it rang. The last rank may be on its
+// way to it, and gets there sooner or later.
 static void overdue(void *context, const struct meet_target *target)
 {
+    enum { HANG_MS = 100000, UNHEARD_NS = 900000000 };
     (void)target;
     const struct member *member = context;
-    sleep_ms(100);  // the last rank may be on its way to the bell
-    meeting.unwoken += all_began(member->round);
+    uint64_t rung_ns = atomic_load(&meeting.meet.rung_ns);
+    if (rung_ns >= member->begin_ns && clock_now_ns() > rung_ns + UNHEARD_NS)
+        meeting.unwoken++;
+    for (int ms = 0; all_began(member->round) && atomic_load(&meeting.meet.rung_ns) < member->begin_ns; ms++) {
+        if (ms == HANG_MS) {
+            meeting.unwoken++;
+            return;
+        }
+        sleep_ms(1);
+    }
 }
 
 static void delay_ns(uint64_t ns)
@@ -68,6 +80,7 @@ static void *attend(void *context)
             meeting.meet.marks[self->rank].patience = 0;
             delay_ns(random_at((uint64_t)self->rank, (uint64_t)self->round) % LATEST_NS);
         }
+        self->begin_ns = clock_now_ns();
         atomic_store(&meeting.rounds_begun[self->rank], self->round);
         if (meet_wait(&meeting.meet, self->rank, overdue, self) != ERR_NONE) {
             meeting.failed += strcmp(err_message(), "rank 0 is gone") == 0;

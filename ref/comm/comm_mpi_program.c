@@ -432,6 +432,22 @@ static int provoke_inside_parts(struct comm *comm)
     return rank == 2 ? err_set(ERR_IO, "the disk is full") : err_set(rc, "%s", message);
 }
 
+// A rank that gets SIGTERM goes on, until a timer ends it, whose signal waits here for the line.
+static int provoke_sigterm(struct comm *comm)
+{
+    sigset_t alarm;
+    sigemptyset(&alarm);
+    sigaddset(&alarm, SIGALRM);
+    sigprocmask(SIG_BLOCK, &alarm, NULL);
+    TRY(comm_barrier(comm));
+    raise(SIGTERM);
+    printf("rank %d: goes on\n", comm_rank(comm));
+    fflush(stdout);
+    sigprocmask(SIG_UNBLOCK, &alarm, NULL);
+    while (true)
+        pause();
+}
+
 // Rank 1 does what the word says; the others go on with collectives.
 static int provoke(struct comm *comm, const char *word)
 {
@@ -482,12 +498,13 @@ int main(int argc, char **argv)
                                                        : strcmp(word, "parts") == 0    ? parts
                                                        : strcmp(word, "messages") == 0 ? messages
                                                                                        : collectives;
-    int rc = seeded                     ? trial(comm, strtoull(argv[2], NULL, 10), atoi(argv[3]))
-             : plain                    ? large(comm)
-             : strstr(word, "-inside")  ? provoke_inside_parts(comm)
-             : strstr(word, "message-") ? provoke_message(comm, word)
-             : strstr(word, "-beside")  ? provoke_beside_part(comm, word)
-                                        : provoke(comm, word);
+    int rc = seeded                         ? trial(comm, strtoull(argv[2], NULL, 10), atoi(argv[3]))
+             : plain                        ? large(comm)
+             : strstr(word, "-inside")      ? provoke_inside_parts(comm)
+             : strcmp(word, "sigterm") == 0 ? provoke_sigterm(comm)
+             : strstr(word, "message-")     ? provoke_message(comm, word)
+             : strstr(word, "-beside")      ? provoke_beside_part(comm, word)
+                                            : provoke(comm, word);
     printf("rank %d: %s\n", rank, rc == ERR_NONE ? "good" : err_message());
     fflush(stdout);
     launcher_close(comm, !plain || rc != ERR_NONE);

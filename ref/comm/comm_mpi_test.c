@@ -3,6 +3,7 @@
 // of them fails.
 #include "ref/comm/mpirun_test.h"
 
+#include <signal.h>
 #include <string.h>
 
 static int start(int world, const char *words, char *output, size_t output_bytes)
@@ -71,12 +72,18 @@ Test(comm_mpi, native_sums_of_whole_numbers_are_the_canonical_ones_and_others_ar
     expect_good(7, "native 8 100");
 }
 
-// Every rank reports the failure, except the one that ended by itself.
-static void expect_reported(const char *word, const char *zero, const char *one, const char *two)
+static void provoke(int world, const char *word, char *output, size_t output_bytes)
+{
+    mpirun_each(world, "comm_mpi_program", word, output, output_bytes);
+}
+
+// Every rank reports the failure, except the one that ended by itself, and as many fail.
+static void expect_reported(const char *word, int failed, const char *zero, const char *one, const char *two)
 {
     char output[16384];
     const char *const lines[] = {zero, one, two};
-    cr_expect_neq(start(3, word, output, sizeof output), 0, "%s: %s", word, output);
+    provoke(3, word, output, sizeof output);
+    cr_expect_eq(times_said(output, "ended with status 1\n"), failed, "%s: %s", word, output);
     for (int rank = 0; rank < 3; rank++)
         cr_expect(!lines[rank] || strstr(output, lines[rank]), "%s, rank %d: %s", word, rank, output);
 }
@@ -84,36 +91,52 @@ static void expect_reported(const char *word, const char *zero, const char *one,
 Test(comm_mpi, a_rank_that_gives_up_is_named_to_all)
 {
     MPI_OR_SKIP();
-    expect_reported("abort", "rank 0: rank 1 failed: the disk is full\n", "rank 1: the disk is full\n",
+    expect_reported("abort", 3, "rank 0: rank 1 failed: the disk is full\n", "rank 1: the disk is full\n",
                     "rank 2: rank 1 failed: the disk is full\n");
 }
 
 Test(comm_mpi, a_rank_that_leaves_early_is_named)
 {
     MPI_OR_SKIP();
-    expect_reported("leave", "rank 0: rank 1 left while rank ", "rank 1: good\n", "rank 2: rank 1 left while rank ");
+    expect_reported("leave", 2, "rank 0: rank 1 left while rank ", "rank 1: good\n", "rank 2: rank 1 left while rank ");
 }
 
-// mpirun sends SIGTERM to the other ranks at once; they report the failure nevertheless. SIGKILL follows, which on a
-// busy machine can come before: that is tried again.
 Test(comm_mpi, a_rank_that_is_killed_is_named)
 {
     MPI_OR_SKIP();
-    char output[16384] = "";
-    for (int i = 0; i < 3 && times_said(output, ") has died: it was killed, or crashed\n") < 2; i++)
-        cr_expect_neq(start(3, "die", output, sizeof output), 0, "%s", output);
+    char output[16384];
+    provoke(3, "die", output, sizeof output);
+    cr_expect_eq(times_said(output, "ended with status 1\n"), 2, "%s", output);
     cr_expect_not_null(strstr(output, "rank 0: rank 1 (host "), "%s", output);
     cr_expect_not_null(strstr(output, "rank 2: rank 1 (host "), "%s", output);
     cr_expect_eq(times_said(output, ") has died: it was killed, or crashed\n"), 2, "%s", output);
+}
+
+// mpirun sends SIGTERM to the others of a rank that dies: they have time to report, and then it ends them.
+Test(comm_mpi, a_rank_that_is_told_to_end_goes_on_for_a_moment)
+{
+    MPI_OR_SKIP();
+    char output[16384];
+    provoke(2, "sigterm", output, sizeof output);
+    cr_expect_eq(times_said(output, ": goes on\n"), 2, "%s", output);
+    cr_expect_eq(times_said(output, "ended with status 143\n"), 2, "%s", output);
+}
+
+// mpirun ends with the status of a rank that failed.
+Test(comm_mpi, mpirun_ends_with_the_status_of_a_rank_that_is_killed)
+{
+    MPI_OR_SKIP();
+    char output[16384];
+    cr_expect_eq(start(3, "die", output, sizeof output), 128 + SIGKILL, "%s", output);
 }
 
 // The others wait in a part of the world that the failing rank is no member of.
 Test(comm_mpi, a_failure_reaches_the_ranks_that_wait_in_a_part)
 {
     MPI_OR_SKIP();
-    expect_reported("abort-beside", "rank 0: rank 1 failed: the disk is full\n", "rank 1: the disk is full\n",
+    expect_reported("abort-beside", 3, "rank 0: rank 1 failed: the disk is full\n", "rank 1: the disk is full\n",
                     "rank 2: rank 1 failed: the disk is full\n");
-    expect_reported("die-beside", "rank 0: rank 1 (host ", NULL, "rank 2: rank 1 (host ");
+    expect_reported("die-beside", 2, "rank 0: rank 1 (host ", NULL, "rank 2: rank 1 (host ");
 }
 
 // A rank that leaves a part because of a failure elsewhere is not named as its cause.
@@ -122,7 +145,8 @@ Test(comm_mpi, a_failure_reaches_a_part_before_the_departure_of_its_ranks)
     MPI_OR_SKIP();
     char output[16384];
     for (int i = 0; i < 6; i++) {
-        cr_expect_neq(start(4, "abort-inside", output, sizeof output), 0, "%s", output);
+        provoke(4, "abort-inside", output, sizeof output);
+        cr_expect_eq(times_said(output, "ended with status 1\n"), 4, "%s", output);
         cr_expect_eq(times_said(output, ": rank 2 failed: the disk is full\n"), 3, "%s", output);
     }
 }
@@ -135,8 +159,8 @@ Test(comm_mpi, calls_that_do_not_match_are_both_named_on_every_rank)
     char lines[3][256];
     for (int rank = 0; rank < 3; rank++)
         snprintf(lines[rank], sizeof lines[rank], "rank %d: %s", rank, text);
-    expect_reported("operations", lines[0], lines[1], lines[2]);
-    expect_reported("counts",
+    expect_reported("operations", 3, lines[0], lines[1], lines[2]);
+    expect_reported("counts", 3,
                     "rank 0: the ranks disagree about collective 2: rank 0 calls all-reduce (sum) of 64 fp32, rank 1 "
                     "all-reduce (sum) of 63 fp32\n",
                     "rank 1: the ranks disagree", "rank 2: the ranks disagree");
@@ -146,7 +170,7 @@ Test(comm_mpi, counts_that_do_not_match_in_pairs_are_named)
 {
     MPI_OR_SKIP();
     expect_reported(
-        "pairs",
+        "pairs", 3,
         "rank 0: the ranks disagree about collective 2, all-to-all: rank 1 sends 2 elements to rank 0, which "
         "expects 1\n",
         "rank 1: the ranks disagree about collective 2", NULL);
@@ -170,12 +194,13 @@ Test(comm_mpi, a_message_that_is_not_the_expected_one_or_never_comes_is_an_error
         {"message-tag", "rank 0 expects message 7 of 8 bytes from rank 1, which sends message 6 of 8 bytes"},
     };
     for (int i = 0; i < 3; i++) {
-        cr_expect_neq(start(2, words[i][0], output, sizeof output), 0, "%s", output);
+        provoke(2, words[i][0], output, sizeof output);
+        cr_expect_eq(times_said(output, "ended with status 1\n"), 2, "%s", output);
         cr_expect_eq(times_said(output, words[i][1]), 2, "%s", output);
     }
-    cr_expect_neq(start(2, "message-leave", output, sizeof output), 0, "%s", output);
+    provoke(2, "message-leave", output, sizeof output);
     cr_expect_not_null(strstr(output, "rank 0: rank 1 left while rank 0 was in receive\n"), "%s", output);
-    cr_expect_neq(start(2, "message-die", output, sizeof output), 0, "%s", output);
+    provoke(2, "message-die", output, sizeof output);
     cr_expect_not_null(strstr(output, "rank 0: rank 1 (host "), "%s", output);
 }
 
@@ -196,7 +221,7 @@ Test(comm_mpi, ranks_that_wait_for_each_other_in_different_communicators_are_nam
         "in "
         "barrier among ranks 0 1 (shard) and waits for rank 1, which is in barrier among ranks 1 2 (tensor) and waits "
         "for rank 2\n"};
-    cr_expect_neq(mpirun(3, "comm_mpi_deadlock_program", "ring", output, sizeof output), 0, "%s", output);
+    mpirun_each(3, "comm_mpi_deadlock_program", "ring", output, sizeof output);
     int said = 0;
     for (int i = 0; i < 3; i++)
         said += times_said(output, circles[i]);

@@ -14,7 +14,11 @@
 #include <string.h>
 #include <time.h>
 
-enum { RANKS_MAX = 16, REPORT_BYTES = 512 };
+enum {
+    RANKS_MAX = 16,
+    REPORT_BYTES = 512,
+    HANG_S = 300  // which no call lasts that ends at all
+};
 
 // One rank's thread. The test's body uses comm and context, and reports an error by rank_wrong.
 struct rank {

@@ -138,7 +138,10 @@ static void make_configuration(struct random_text *r)
     add(r, "}}");
     if (precision > 0)
         add(r, ", '%s': {'enabled': true}", precision == 1 ? "bf16" : "fp16");
-    maybe_choice(r, "communication_data_type", (const char *[]){"fp32", "fp16", "bf16"}, 3);
+    // By precision: gradients of 16 bits are not sent in the other format of 16 bits.
+    static const char *const WIRES[][3] = {
+        {"fp32", "fp16", "bf16"}, {"fp32", "fp32", "bf16"}, {"fp32", "fp16", "fp32"}};
+    maybe_choice(r, "communication_data_type", WIRES[precision], 3);
     add_zero(r, stage, optimizer, param);
     add_own(r, stage, optimizer);
     add(r, "}");

@@ -97,9 +97,37 @@ static int resolve_loss_scale(const struct config_doc *doc, struct config *out)
     return ERR_NONE;
 }
 
+static const char ACCUMULATE[] = "data_types.grad_accum_dtype";
+
+static bool converts(enum dtype a, enum dtype b)
+{
+    return a == b || a == DTYPE_FP32 || b == DTYPE_FP32;
+}
+
+// Gradients go from the model's dtype to that of communication and on to that of accumulation; in the first two stages
+// they are accumulated before they are sent. No step leads from one format of 16 bits to another.
+static int check_conversions(const struct config_doc *doc, const struct config *out)
+{
+    enum dtype model = out->precision, communication = out->communication_dtype, accumulation = out->accumulation_dtype;
+    const char *key = model == DTYPE_FP16 ? "fp16.enabled" : "bf16.enabled";
+    bool early = out->stage < 2;
+    if (early && !converts(model, accumulation))
+        return config_doc_fail(doc, ACCUMULATE, "is \"%s\" and %s is true, expected \"%s\" or \"fp32\" in stage %d",
+                               dtype_name(accumulation), key, dtype_name(model), out->stage);
+    if (!converts(model, communication) && (!early || accumulation == model))
+        return config_doc_fail(doc, "communication_data_type", "is \"%s\" and %s is true, expected \"%s\" or \"fp32\"",
+                               dtype_name(communication), key, dtype_name(model));
+    if (!converts(communication, accumulation))
+        return config_doc_fail(doc, ACCUMULATE,
+                               "is \"%s\" and communication_data_type is \"%s\", expected \"%s\" or "
+                               "\"fp32\"",
+                               dtype_name(accumulation), dtype_name(communication), dtype_name(communication));
+    return ERR_NONE;
+}
+
 static int resolve_precision(const struct config_doc *doc, struct config *out)
 {
-    static const char ACCUMULATE[] = "data_types.grad_accum_dtype", PARAM[] = "data_types.param_dtype";
+    static const char PARAM[] = "data_types.param_dtype";
     bool fp16 = config_doc_flag(doc, "fp16.enabled", false), bf16 = config_doc_flag(doc, "bf16.enabled", false);
     if (fp16 && bf16)
         return config_doc_fail(doc, "bf16.enabled", "is true and fp16.enabled is true, expected at most one of them");
@@ -114,6 +142,7 @@ static int resolve_precision(const struct config_doc *doc, struct config *out)
     if (out->stage == 0 && out->accumulation_dtype != model && out->accumulation_dtype != DTYPE_FP32)
         return config_doc_fail(doc, ACCUMULATE, "is \"%s\", expected \"%s\" or \"fp32\" in stage 0",
                                dtype_name(out->accumulation_dtype), dtype_name(model));
+    TRY(check_conversions(doc, out));
     out->check_overflow = fp16 || (bf16 && config_doc_flag(doc, "bf16.check_grad_overflow", true));
     return resolve_loss_scale(doc, out);
 }

@@ -159,13 +159,15 @@ int executor_open(struct executor_schedule schedule, int rank, struct tier *tier
     static const struct executor_mode_operations *const modes[] = {[EXECUTOR_SERIAL] = &executor_mode_serial,
                                                                    [EXECUTOR_OVERLAP] = &executor_mode_overlap,
                                                                    [EXECUTOR_CHAOS] = &executor_mode_chaos,
-                                                                   [EXECUTOR_DRY] = &executor_mode_dry};
+                                                                   [EXECUTOR_DRY] = &executor_mode_dry,
+                                                                   [EXECUTOR_LOG] = &executor_mode_log};
     assert((unsigned)schedule.mode < sizeof modes / sizeof *modes && rank >= 0);
     struct executor *executor = calloc(1, sizeof *executor);
     if (!executor)
         return err_set(ERR_MEMORY, "executor: no memory for its bookkeeping");
     executor->mode = modes[schedule.mode];
     executor->rank = rank;
+    executor->bucket = -1;
     executor->tier = tier;
     executor->failed = failed;
     executor->context = context;
@@ -181,6 +183,11 @@ int executor_open(struct executor_schedule schedule, int rank, struct tier *tier
 bool executor_is_dry(const struct executor *executor)
 {
     return executor->mode == &executor_mode_dry;
+}
+
+void executor_set_bucket(struct executor *executor, int bucket)
+{
+    executor->bucket = bucket;
 }
 
 int executor_issue(struct executor *executor, const struct executor_operation *operation)

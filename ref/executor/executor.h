@@ -10,9 +10,12 @@
 //              outside the declared spans inaccessible: an undeclared access, or a write to a span declared as read,
 //              ends the program with a message that names the operation, the address and the allocation. Where a span
 //              shares a page with other bytes, writing those is an error (ERR_INTERNAL), and reading them gives NaN.
-//              Operations that wait for other ranks keep the order of issue, across lanes: each rank has one thread
+//              The issuing thread is guarded as well: it may touch what no pending operation accesses, and what it
+//              waited for. Operations that wait for other ranks keep the order of issue, across lanes: each rank has
+//              one thread
 //   dry        touches no data and takes no time: it counts the bytes that each operation would move, and a simulated
 //              clock gives each its begin and end (executor_dry.h)
+//   log        as serial, under the guard of chaos, with a log of all that the issuing thread does (executor_log.h)
 //
 // From an operation's issue to the wait that includes it the executor owns its spans. Operations issue no operations.
 #ifndef ZG_EXECUTOR_H
@@ -25,7 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum executor_mode { EXECUTOR_SERIAL, EXECUTOR_OVERLAP, EXECUTOR_CHAOS, EXECUTOR_DRY };
+enum executor_mode { EXECUTOR_SERIAL, EXECUTOR_OVERLAP, EXECUTOR_CHAOS, EXECUTOR_DRY, EXECUTOR_LOG };
 
 struct executor_schedule {
     enum executor_mode mode;
@@ -97,6 +100,9 @@ const struct executor_interval *executor_intervals(const struct executor *execut
 
 // True in the dry mode, in which one operation may represent several equal ones (times).
 bool executor_is_dry(const struct executor *executor);
+
+// For messages: the bucket of parameters for which operations are issued from now on; -1: none in particular.
+void executor_set_bucket(struct executor *executor, int bucket);
 
 // Issues an operation; copies it, its arguments and its spans. After a failure no operation runs, and every call
 // returns the first error.

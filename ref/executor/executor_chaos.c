@@ -2,6 +2,7 @@
 // The chaos mode keeps operations until the wait and then runs them on the waiting thread: a seeded generator chooses
 // among the ready operations and adds random delays. Each rank draws its own order.
 #include "ref/executor/executor_guard.h"
+#include "ref/executor/executor_versions.h"
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -11,12 +12,15 @@
 #include <time.h>
 
 // Issuing this many operations without a wait runs them, so that memory stays bounded.
-enum { PENDING_MAX = 4096 };
+enum { PENDING_MAX = 4096, AWAITED_MAX = 8 };
 
 struct chaos {
     struct executor_guard *guard;  // null where there is no tier to guard
+    struct executor_versions *versions;
     uint64_t random_state;
     enum lane favoured;
+    struct executor_span awaited[AWAITED_MAX];  // by the last wait
+    size_t awaited_count;
 };
 
 // splitmix64
@@ -33,13 +37,46 @@ static uint64_t draw_below(struct chaos *chaos, uint64_t limit)
     return draw(chaos) % limit;
 }
 
+static bool was_awaited(const struct chaos *chaos, const uint8_t *address)
+{
+    for (size_t i = 0; i < chaos->awaited_count; i++) {
+        const uint8_t *begin = chaos->awaited[i].address;
+        if (address >= begin && address < begin + chaos->awaited[i].bytes)
+            return true;
+    }
+    return false;
+}
+
+// The issuing thread may touch the spans that it waited for, until an operation owns them again, and of others whole
+// pages that no operation owns any byte of.
+static const struct operation *find_owner(void *context, const void *address, const struct tier_range *page)
+{
+    const struct executor *executor = context;
+    enum executor_access access = page->writable ? EXECUTOR_WRITE : EXECUTOR_READ;
+    struct executor_span span = {page->address, page->bytes, access};
+    if (was_awaited(executor->state, address))
+        span = (struct executor_span){address, 1, access};
+    return executor_find_conflict(executor, &span);
+}
+
+// Keeps the spans of the last wait; more than there is room for are judged by whole pages.
+static void keep_awaited(struct chaos *chaos, const struct executor_span spans[], size_t span_count)
+{
+    chaos->awaited_count = 0;
+    for (size_t i = 0; spans && i < span_count && i < AWAITED_MAX; i++)
+        chaos->awaited[chaos->awaited_count++] = spans[i];
+}
+
 static int chaos_open(struct executor *executor, uint64_t seed)
 {
     struct chaos *chaos = calloc(1, sizeof *chaos);
     if (!chaos)
         return err_set(ERR_MEMORY, "executor: no memory for its bookkeeping");
-    int code = executor->tier ? executor_guard_open(executor->tier, executor->rank, &chaos->guard) : ERR_NONE;
+    int code = executor_versions_open(executor->rank, &chaos->versions);
+    if (code == ERR_NONE && executor->tier)
+        code = executor_guard_open(executor->tier, executor->rank, find_owner, executor, &chaos->guard);
     if (code != ERR_NONE) {
+        executor_versions_close(chaos->versions);
         free(chaos);
         return code;
     }
@@ -77,41 +114,55 @@ static void delay(struct chaos *chaos)
     nanosleep(&duration, NULL);
 }
 
+// While operations are pending, the issuing thread may touch only what none of them has.
+static int watch_issuer(struct executor *executor)
+{
+    struct executor_guard *guard = ((struct chaos *)executor->state)->guard;
+    if (!guard)
+        return ERR_NONE;
+    return executor->pending_count > 0 ? executor_guard_watch(guard) : executor_guard_lift(guard);
+}
+
 static void chaos_wait(struct executor *executor, const struct executor_span spans[], size_t span_count)
 {
     struct chaos *chaos = executor->state;
     uint64_t after[LANE_COUNT];
     executor_find_after(executor, spans, span_count, after);
+    keep_awaited(chaos, spans, span_count);
     while (!executor_reached(executor, after)) {
         enum lane lane = choose(executor, chaos);
         if (executor->code == ERR_NONE) {
             delay(chaos);
             const struct operation *operation = executor_ready(executor, lane);
             uint64_t begin_ns = clock_now_ns();
-            int code = chaos->guard ? executor_guard_run(chaos->guard, operation) : executor_run(operation);
+            int code = executor_versions_meet(chaos->versions, operation);
+            if (code == ERR_NONE)
+                code = chaos->guard ? executor_guard_run(chaos->guard, operation) : executor_run(operation);
             executor_ended(executor, operation, begin_ns);
             if (code != ERR_NONE)
                 executor_fail(executor, code);
         }
         executor_complete(executor, lane);
     }
-    int code = chaos->guard ? executor_guard_lift(chaos->guard) : ERR_NONE;
+    int code = watch_issuer(executor);
     if (code != ERR_NONE)
         executor_fail(executor, code);
 }
 
 static int chaos_issue(struct executor *executor, struct operation *operation)
 {
+    TRY(executor_versions_expect(((struct chaos *)executor->state)->versions, operation));
     executor_enqueue(executor, operation);
     if (executor->pending_count >= PENDING_MAX)
         return executor_wait(executor);
-    return ERR_NONE;
+    return watch_issuer(executor);
 }
 
 static void chaos_close(struct executor *executor)
 {
     struct chaos *chaos = executor->state;
     executor_guard_close(chaos->guard);
+    executor_versions_close(chaos->versions);
     free(chaos);
 }
 

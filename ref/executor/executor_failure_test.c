@@ -68,7 +68,7 @@ static int meet_and_fail(void *arguments)
     return err_set(ERR_IO, "failed together");
 }
 
-Test(executor_failure, concurrent_failures_are_reported_once, .timeout = 60)
+Test(executor_failure, concurrent_failures_are_reported_once, .timeout = 500)
 {
     for (int round = 0; round < 50; round++) {
         struct meeting meeting = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 4, 0, 0}, *pointer = &meeting;
@@ -93,7 +93,7 @@ static void release_meeting(void *context, const char *message)
     meet(context);
 }
 
-Test(executor_failure, concurrent_owner_hears_of_a_failure_while_other_lanes_still_wait, .timeout = 60)
+Test(executor_failure, concurrent_owner_hears_of_a_failure_while_other_lanes_still_wait, .timeout = 500)
 {
     // The operation on the collective lane returns only when the owner hears of the failure, as after comm_abort.
     struct meeting meeting = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 2, 0, 0}, *pointer = &meeting;

@@ -3,7 +3,6 @@
 
 #include "base/err.h"
 
-#include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -55,37 +54,79 @@ static void pass_on(int signal, siginfo_t *information, void *context)
     }
 }
 
+static void put_operation(struct text *text, const struct operation *operation)
+{
+    put(text, "operation \"");
+    put(text, operation ? operation->name : "none");
+    put(text, "\"");
+    if (operation && operation->bucket >= 0) {
+        put(text, " of bucket ");
+        put_number(text, operation->bucket, 10);
+    }
+    put(text, " on lane ");
+    put(text, operation ? ledger_lane_name(operation->lane) : "none");
+}
+
+static _Noreturn void end_with(struct text *text)
+{
+    ssize_t ignored = write(STDERR_FILENO, text->data, text->length);
+    (void)ignored;
+    _exit(1);
+}
+
+// True if the issuing thread touched its own rank's memory, which no pending operation has; the page is open then.
+static bool admit(const struct executor_fault *owner, const void *address)
+{
+    struct text text = {.length = 0};
+    if (entered || !owner->touch || !pthread_equal(pthread_self(), owner->issuer))
+        return false;
+    struct tier_range page = tier_page_of(owner->tier, address);
+    if (page.bytes == 0)
+        return false;
+    const struct operation *pending = owner->touch(owner->context, address, &page);
+    if (!pending)
+        return tier_open_page(owner->tier, &page) == ERR_NONE;
+    put(&text, "zerogauge: rank ");
+    put_number(&text, owner->rank, 10);
+    put(&text, ": the issuing thread touches \"");
+    put(&text, tier_name_of(owner->tier, address));
+    put(&text, "\" at offset ");
+    put_number(&text, tier_offset_of(owner->tier, address), 10);
+    put(&text, " while ");
+    put_operation(&text, pending);
+    put(&text, ", which accesses it, is pending: it must wait, or an operation must do this\n");
+    end_with(&text);
+}
+
 static void on_fault(int signal, siginfo_t *information, void *context)
 {
+    const void *address = information->si_addr;
     const struct executor_fault *owner = faults.first;
-    while (owner && !tier_name_of(owner->tier, information->si_addr))
+    while (owner && !tier_name_of(owner->tier, address))
         owner = owner->next;
     if (!owner || information->si_code != SEGV_ACCERR) {
         pass_on(signal, information, context);
         return;
     }
+    if (admit(owner, address))
+        return;
     // A thread that belongs to no rank works for the rank whose memory it touches.
     const struct executor_fault *actor = entered ? entered : owner;
-    const struct operation *operation = actor->operation;
     struct text text = {.length = 0};
     put(&text, "zerogauge: rank ");
     put_number(&text, actor->rank, 10);
-    put(&text, ": operation \"");
-    put(&text, operation ? operation->name : "none");
-    put(&text, "\" on lane ");
-    put(&text, operation ? ledger_lane_name(operation->lane) : "none");
+    put(&text, ": ");
+    put_operation(&text, actor->operation);
     put(&text, " touched 0x");
-    put_number(&text, (intmax_t)(uintptr_t)information->si_addr, 16);
+    put_number(&text, (intmax_t)(uintptr_t)address, 16);
     put(&text, ", offset ");
-    put_number(&text, tier_offset_of(owner->tier, information->si_addr), 10);
+    put_number(&text, tier_offset_of(owner->tier, address), 10);
     put(&text, " of rank ");
     put_number(&text, owner->rank, 10);
     put(&text, "'s \"");
-    put(&text, tier_name_of(owner->tier, information->si_addr));
+    put(&text, tier_name_of(owner->tier, address));
     put(&text, "\", which was not declared so (a read needs a span, a write a span that is written)\n");
-    ssize_t ignored = write(STDERR_FILENO, text.data, text.length);
-    (void)ignored;
-    _exit(1);
+    end_with(&text);
 }
 
 int executor_fault_open(struct executor_fault *fault)

@@ -38,7 +38,7 @@ static void free_guard(struct executor_guard *guard)
     free(guard);
 }
 
-int executor_guard_open(struct tier *tier, int rank, struct executor_guard **out)
+int executor_guard_open(struct tier *tier, int rank, executor_touch *touch, void *context, struct executor_guard **out)
 {
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     struct executor_guard *guard = calloc(1, sizeof *guard);
@@ -49,7 +49,11 @@ int executor_guard_open(struct tier *tier, int rank, struct executor_guard **out
         return err_set(ERR_MEMORY, "executor: no memory for its bookkeeping");
     }
     *guard = (struct executor_guard){
-        .tier = tier, .fault = {.tier = tier, .rank = rank}, .page_bytes = page_bytes, .poison = poison};
+        .tier = tier,
+        .fault = {.tier = tier, .rank = rank, .touch = touch, .context = context, .issuer = pthread_self()},
+        .page_bytes = page_bytes,
+        .poison = poison,
+    };
     tier_poison(poison, page_bytes);
     int code = executor_fault_open(&guard->fault);
     if (code != ERR_NONE) {
@@ -199,6 +203,12 @@ int executor_guard_run(struct executor_guard *guard, const struct operation *ope
                    "declared so (a write needs a span that is written)",
                    guard->fault.rank, operation->name, ledger_lane_name(operation->lane),
                    tier_offset_of(guard->tier, changed), tier_name_of(guard->tier, changed));
+}
+
+int executor_guard_watch(struct executor_guard *guard)
+{
+    guard->fault.issuer = pthread_self();
+    return tier_protect(guard->tier, NULL, 0);
 }
 
 int executor_guard_lift(struct executor_guard *guard)

@@ -10,13 +10,30 @@
 enum { EXECUTOR_MESSAGE_BYTES = 2048 };
 
 struct executor_chunk;
+struct operation;
+
+// Operations of a lane, issued one after the other, of which each has its i-th span in the same place or next to those
+// before it: the i-th spans of all are one range without a gap. So the pieces of a collective are compared with another
+// operation at once. It lies in its first operation, whose memory it keeps.
+struct executor_run {
+    struct executor_chunk *chunk;  // that it lies in
+    struct executor_run *earlier;  // on the same lane; null when that is complete
+    struct operation *newest;      // of its operations
+    struct executor_span *spans;   // of all its operations together
+    uint64_t first, last;          // numbers, from 1, of its operations on the lane
+    uint64_t issued[LANE_COUNT];   // operations of each lane when the newest one was issued
+};
 
 // An issued operation. It, its arguments and its spans lie in a chunk of the executor's arena.
 struct operation {
     struct executor_chunk *chunk;
     struct operation *later;    // on the same lane
     struct operation *earlier;  // on the same lane; null when that is complete
+    struct executor_run *part_of;
+    struct executor_run own_run;  // the same, if it is the first one of it
     const char *name;
+    int bucket;   // for which it was issued; -1: none in particular
+    long number;  // in the order of issue, where versions are checked
     enum lane lane;
     int (*run)(void *arguments);
     void *arguments;
@@ -38,6 +55,7 @@ struct operation {
 struct executor_lane {
     struct operation *oldest;
     struct operation *newest;
+    struct executor_run *newest_run;  // null if no operation is pending
     uint64_t issued_count;
     uint64_t completed_count;
     double bytes_per_s;  // emulated rate; 0: none
@@ -58,6 +76,7 @@ struct executor_mode_operations {
 extern const struct executor_mode_operations executor_mode_overlap;
 extern const struct executor_mode_operations executor_mode_chaos;
 extern const struct executor_mode_operations executor_mode_dry;
+extern const struct executor_mode_operations executor_mode_log;
 
 struct executor {
     const struct executor_mode_operations *mode;
@@ -68,7 +87,10 @@ struct executor {
     void *context;
     struct executor_lane lanes[LANE_COUNT];
     uint64_t pending_count;
+    int bucket;  // that of operations to come
     struct executor_chunk *arena;
+    size_t arena_chunks, arena_limit;  // chunks, and how many there are when the free ones are looked for
+    uint64_t compared_count;           // operations or runs with which issued operations were compared, for tests
     bool recording;
     atomic_bool failing;  // set by the first operation to fail, which then writes the message and, last, code
     _Atomic int code;
@@ -85,6 +107,9 @@ void executor_enqueue(struct executor *executor, struct operation *operation);
 // How many operations each lane must have completed before one with these spans may run; with null spans: all.
 void executor_find_after(const struct executor *executor, const struct executor_span spans[], size_t span_count,
                          uint64_t after[LANE_COUNT]);
+
+// The first pending operation that conflicts with an access to the span; null: none.
+const struct operation *executor_find_conflict(const struct executor *executor, const struct executor_span *span);
 
 // True if each lane has completed that many operations.
 bool executor_reached(const struct executor *executor, const uint64_t after[LANE_COUNT]);

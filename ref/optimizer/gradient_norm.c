@@ -6,6 +6,7 @@
 // the largest square alone, which is at least the bucket's own and usually near that of the step before. So while the
 // gradient is in memory, its squares are summed for a few exponents, from the larger of the bucket's own and one below
 // that of the step before. If that of this step is among them, its sum is the norm's, and nothing is read.
+#include "ref/optimizer/gradient_scan.h"
 #include "ref/optimizer/optimizer_internal.h"
 
 #include "base/err.h"
@@ -15,71 +16,8 @@
 #include <math.h>
 #include <string.h>
 
-// k of norm.h; 0 where all gradients are 0, whose sum is 0 at any exponent.
-static int exponent_of(uint32_t max_bits)
-{
-    return max_bits > 0 ? norm_exponent(max_bits) : 0;
-}
-
-// A magnitude whose square lies in [2^(k-1), 2^k); 0 or infinity, which add nothing, where fp32 has none.
-static uint32_t magnitude_of(int k)
-{
-    return f32_bits(k % 2 != 0 ? ldexpf(1.0f, (k - 1) / 2) : ldexpf(1.5f, k / 2 - 1));
-}
-
-// The passes over a gradient: its largest magnitude; its sum of squares, relative to the largest of all; and its sums
-// relative to the exponents that are guessed.
-struct scan_arguments {
-    const void *gradient;
-    size_t count;
-    enum dtype dtype;
-    uint32_t max_bits;
-    uint32_t *max_out;
-    const uint32_t *max_in;  // the bucket's own, for guesses,
-    int last_exponent;       // and that of the step before
-    struct norm_sum *sum_out;
-    int sum_count;
-};
-
-static int run_scan_maximum(void *arguments)
-{
-    struct scan_arguments *a = arguments;
-    *a->max_out = norm_max(a->dtype, a->gradient, a->count);
-    return ERR_NONE;
-}
-
-static int run_add_squares(void *arguments)
-{
-    struct scan_arguments *a = arguments;
-    norm_accumulate(a->sum_out, a->dtype, a->gradient, a->count, a->max_bits);
-    return ERR_NONE;
-}
-
-// A bucket's first guess: the exponent of its own largest square, or one below the last step's if that is larger.
-static int lowest_guess(uint32_t own_max_bits, int last_exponent)
-{
-    int least = last_exponent - OPTIMIZER_GUESSES / 2 - 1;
-    bool has_own = own_max_bits > 0 && own_max_bits < f32_bits(INFINITY);
-    return has_own && exponent_of(own_max_bits) > least ? exponent_of(own_max_bits) : least;
-}
-
-// Sums block by block, so that each is read from memory once.
-static int run_add_guesses(void *arguments)
-{
-    enum { BLOCK = 4096 };
-    struct scan_arguments *a = arguments;
-    int lowest = lowest_guess(*a->max_in, a->last_exponent);
-    for (size_t begin = 0; begin < a->count; begin += BLOCK) {
-        size_t count = a->count - begin < BLOCK ? a->count - begin : BLOCK;
-        const char *from = (const char *)a->gradient + begin * dtype_bytes(a->dtype);
-        for (int i = 0; i < a->sum_count; i++)
-            norm_accumulate(&a->sum_out[i], a->dtype, from, count, magnitude_of(lowest + i));
-    }
-    return ERR_NONE;
-}
-
 static int issue_scan(struct optimizer *o, const char *name, int (*run)(void *), enum ledger_tier tier,
-                      const struct scan_arguments *a)
+                      const struct gradient_scan *a)
 {
     const struct executor_span spans[] = {
         {a->gradient, a->count * dtype_bytes(a->dtype), EXECUTOR_READ},
@@ -99,21 +37,23 @@ static int issue_scan(struct optimizer *o, const char *name, int (*run)(void *),
 }
 
 // The scan of `count` elements of a range, from its element `at` on.
-static int issue_range(struct optimizer *o, enum ledger_tier tier, struct scan_arguments a, const char *range,
+static int issue_range(struct optimizer *o, enum ledger_tier tier, struct gradient_scan *a, const char *range,
                        size_t at, size_t count)
 {
-    a.gradient = range + at * dtype_bytes(a.dtype);
-    a.count = count;
-    return count > 0 ? issue_scan(o, "sum of squares", a.max_in ? run_add_guesses : run_add_squares, tier, &a)
-                     : ERR_NONE;
+    a->gradient = range + at * dtype_bytes(a->dtype);
+    a->count = count;
+    if (count > 0)
+        TRY(issue_scan(o, "sum of squares", a->max_in ? gradient_scan_guesses : gradient_scan_squares, tier, a));
+    a->first &= count == 0;
+    return ERR_NONE;
 }
 
 // Issues the scan of a range of a bucket's shard that begins at element `from` and that `a` describes, without the
-// elements that another part of the model counts.
-static int issue_squares(struct optimizer *o, int bucket, enum ledger_tier tier, struct scan_arguments a, size_t from)
+// elements that another part of the model counts. Afterwards a->first is false if any scan was issued.
+static int issue_squares(struct optimizer *o, int bucket, enum ledger_tier tier, struct gradient_scan *a, size_t from)
 {
-    const char *gradient = a.gradient;
-    size_t end = from + a.count, begin = from, counted_end = from;
+    const char *gradient = a->gradient;
+    size_t end = from + a->count, begin = from, counted_end = from;
     struct piece piece;
     for (int next = 0; bucket_next_piece(o->layout, o->model, bucket, o->placements[bucket].shard, &next, &piece);) {
         size_t piece_begin = piece.shard_index > from ? piece.shard_index : from;
@@ -130,7 +70,7 @@ static int issue_squares(struct optimizer *o, int bucket, enum ledger_tier tier,
 }
 
 // The sums of a gradient that goes to NVMe, at the exponents that are guessed.
-static int issue_guesses(struct optimizer *o, int bucket, enum ledger_tier tier, struct scan_arguments a)
+static int issue_guesses(struct optimizer *o, int bucket, enum ledger_tier tier, struct gradient_scan a)
 {
     if (!o->guesses_exponent || o->placements[bucket].gradient_tier != TIER_NVME)
         return ERR_NONE;
@@ -139,21 +79,21 @@ static int issue_guesses(struct optimizer *o, int bucket, enum ledger_tier tier,
     a.last_exponent = o->exponent;
     a.sum_out = &o->guesses[bucket * OPTIMIZER_GUESSES];
     a.sum_count = OPTIMIZER_GUESSES;
-    memset(a.sum_out, 0, OPTIMIZER_GUESSES * sizeof *a.sum_out);
-    return issue_squares(o, bucket, tier, a, 0);
+    a.first = true;
+    return issue_squares(o, bucket, tier, &a, 0);
 }
 
 int optimizer_scan(struct optimizer *o, int bucket, enum ledger_tier tier, const void *gradient)
 {
     assert(bucket >= 0 && bucket < o->layout->trainable_count && tier != TIER_NVME);
-    struct scan_arguments a = {
+    struct gradient_scan a = {
         .gradient = gradient,
         .count = bucket_shard_real(&o->layout->buckets[bucket], o->placements[bucket].shard),
         .dtype = o->config->accumulation_dtype,
         .max_out = &o->max_bits[bucket],
     };
     o->scanned[bucket] = true;
-    TRY(issue_scan(o, "largest gradient", run_scan_maximum, tier, &a));
+    TRY(issue_scan(o, "largest gradient", gradient_scan_maximum, tier, &a));
     return issue_guesses(o, bucket, tier, a);
 }
 
@@ -164,7 +104,7 @@ static int find_guess(const struct optimizer *o, int bucket, uint32_t max_bits)
         return -1;
     if (o->max_bits[bucket] == 0)
         return 0;
-    int i = exponent_of(max_bits) - lowest_guess(o->max_bits[bucket], o->exponent);
+    int i = gradient_exponent(max_bits) - gradient_lowest_guess(o->max_bits[bucket], o->exponent);
     return i >= 0 && i < OPTIMIZER_GUESSES ? i : -1;
 }
 
@@ -177,28 +117,24 @@ static bool is_guessed(const struct optimizer *o, uint32_t max_bits)
     return guessed;
 }
 
-// The squares of one bucket's shard: on NVMe those summed when the gradient passed, if guessed, or piece by piece as it
-// is read; in memory in place.
-static int scan_squares(struct optimizer *o, int bucket, uint32_t max_bits, bool guessed)
+// The squares of one bucket's shard: in memory in place; on NVMe piece by piece as it is read.
+static int scan_squares(struct optimizer *o, int bucket, uint32_t max_bits)
 {
     const struct placement *placement = &o->placements[bucket];
     size_t count = bucket_shard_real(&o->layout->buckets[bucket], placement->shard);
     size_t element_bytes = dtype_bytes(o->config->accumulation_dtype);
     bool on_nvme = placement->gradient_tier == TIER_NVME;
     size_t length = on_nvme ? optimizer_sub_group_count(o, bucket) : count;
-    o->sums[bucket] = (struct norm_sum){0};
-    if (on_nvme && guessed) {
-        o->sums[bucket] = o->guesses[bucket * OPTIMIZER_GUESSES + find_guess(o, bucket, max_bits)];
-        return ERR_NONE;
-    }
     o->reads_for_norm |= on_nvme;
+    bool first = true;
     for (size_t from = 0; from < count; from += length) {
-        struct scan_arguments a = {.gradient = (char *)placement->gradient_shard + from * element_bytes,
-                                   .count = count - from < length ? count - from : length,
-                                   .dtype = o->config->accumulation_dtype,
-                                   .max_bits = max_bits,
-                                   .sum_out = &o->sums[bucket],
-                                   .sum_count = 1};
+        struct gradient_scan a = {.gradient = (char *)placement->gradient_shard + from * element_bytes,
+                                  .count = count - from < length ? count - from : length,
+                                  .dtype = o->config->accumulation_dtype,
+                                  .max_bits = max_bits,
+                                  .sum_out = &o->sums[bucket],
+                                  .sum_count = 1,
+                                  .first = first};
         if (on_nvme) {
             optimizer_drop_ahead(o);
             struct location there = {TIER_NVME, (void *)(uintptr_t)a.gradient};
@@ -206,7 +142,8 @@ static int scan_squares(struct optimizer *o, int bucket, uint32_t max_bits, bool
             TRY(move_copy(&o->move, "read gradient", here, there, a.count * element_bytes, NULL));
             a.gradient = here.address;
         }
-        TRY(issue_squares(o, bucket, on_nvme ? TIER_HOST : placement->gradient_tier, a, from));
+        TRY(issue_squares(o, bucket, on_nvme ? TIER_HOST : placement->gradient_tier, &a, from));
+        first = a.first;
     }
     return ERR_NONE;
 }
@@ -224,20 +161,34 @@ static bool counts(const struct optimizer *o, int bucket)
     return !o->replicated || !o->expert_comm || o->layout->buckets[bucket].expert || comm_rank(o->expert_comm) == 0;
 }
 
-// all[r] = rank r's *own.
-static int gather_numbers(struct optimizer *o, struct comm *comm, const void *own, void *all, size_t bytes)
+static int ranks_of(const struct comm *comm)
 {
-    const struct executor_span result = {all, (size_t)comm_world(comm) * bytes, EXECUTOR_READ};
-    memset(all, 0, result.bytes);
-    TRY(exchange_numbers(o->move.executor, comm, own, all, bytes));
-    return executor_wait_for(o->move.executor, &result, 1);
+    return comm ? comm_world(comm) : 0;
+}
+
+size_t optimizer_gathered_bytes(const struct optimizer *o)
+{
+    int ranks = ranks_of(comm_of_norm(o)), parts = ranks_of(o->parts_comm);
+    return (1 + (size_t)(ranks > parts ? ranks : parts)) * sizeof(struct norm_sum);
+}
+
+// *all: every rank's number, in the order of ranks.
+static int gather_numbers(struct optimizer *o, struct comm *comm, const void *own, size_t bytes, void *all)
+{
+    char *mine = o->gathered, *others = mine + sizeof(struct norm_sum);
+    const struct executor_span result = {others, (size_t)comm_world(comm) * bytes, EXECUTOR_READ};
+    memcpy(mine, own, bytes);
+    TRY(exchange_numbers(o->move.executor, comm, mine, others, bytes));
+    TRY(executor_wait_for(o->move.executor, &result, 1));
+    memcpy(all, others, result.bytes);
+    return ERR_NONE;
 }
 
 // Replaces each rank's value by that of all of them together.
 static int agree_on_maximum(struct optimizer *o, struct comm *comm, uint32_t *max_bits)
 {
     uint32_t all[comm_world(comm)];
-    TRY(gather_numbers(o, comm, max_bits, all, sizeof *max_bits));
+    TRY(gather_numbers(o, comm, max_bits, sizeof *max_bits, all));
     for (int rank = 0; rank < comm_world(comm); rank++)
         if (all[rank] > *max_bits)
             *max_bits = all[rank];
@@ -247,7 +198,7 @@ static int agree_on_maximum(struct optimizer *o, struct comm *comm, uint32_t *ma
 static int agree_on_sum(struct optimizer *o, struct comm *comm, struct norm_sum *sum)
 {
     struct norm_sum all[comm_world(comm)];
-    TRY(gather_numbers(o, comm, sum, all, sizeof *sum));
+    TRY(gather_numbers(o, comm, sum, sizeof *sum, all));
     *sum = (struct norm_sum){0};
     for (int rank = 0; rank < comm_world(comm); rank++)
         norm_add(sum, all[rank]);
@@ -278,21 +229,31 @@ int optimizer_global_maximum(struct optimizer *o, uint32_t *out)
     return o->parts_comm ? agree_on_maximum(o, o->parts_comm, out) : ERR_NONE;
 }
 
+// The sum of a bucket's squares, when all scans are complete. guessed: those of gradients on NVMe were made as they
+// passed.
+static struct norm_sum squares_of(const struct optimizer *o, int bucket, uint32_t max_bits, bool guessed)
+{
+    if (o->placements[bucket].gradient_tier != TIER_NVME || !guessed)
+        return o->sums[bucket];
+    return o->guesses[bucket * OPTIMIZER_GUESSES + find_guess(o, bucket, max_bits)];
+}
+
 int optimizer_global_sum(struct optimizer *o, uint32_t max_bits, struct norm_sum *out)
 {
     bool guessed = is_guessed(o, max_bits);
     o->reads_for_norm = false;
     TRY(wait_for_results(o, o->guesses, OPTIMIZER_GUESSES * sizeof *o->guesses));
     for (int i = 0; i < o->layout->trainable_count; i++)
-        TRY(scan_squares(o, i, max_bits, guessed));
+        if (o->placements[i].gradient_tier != TIER_NVME || !guessed)
+            TRY(scan_squares(o, i, max_bits));
     TRY(wait_for_results(o, o->sums, sizeof *o->sums));
     o->rescanned += o->reads_for_norm;
-    o->guesses_exponent = max_bits < f32_bits(INFINITY);
-    o->exponent = o->guesses_exponent ? exponent_of(max_bits) : 0;
     struct norm_sum mine = {0};
     for (int i = 0; i < o->layout->trainable_count; i++)
         if (counts(o, i))
-            norm_add(&mine, o->sums[i]);
+            norm_add(&mine, squares_of(o, i, max_bits, guessed));
+    o->guesses_exponent = max_bits < f32_bits(INFINITY);
+    o->exponent = o->guesses_exponent ? gradient_exponent(max_bits) : 0;
     *out = mine;
     if (comm_of_norm(o))
         TRY(agree_on_sum(o, comm_of_norm(o), out));

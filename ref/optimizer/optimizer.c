@@ -44,24 +44,23 @@ int optimizer_open(struct optimizer *o)
     o->states = calloc(groups, sizeof *o->states);
     o->states_before = calloc(groups, sizeof *o->states_before);
     o->scalars = calloc(groups, sizeof *o->scalars);
-    o->max_bits = calloc(buckets, sizeof *o->max_bits);
     o->scanned = calloc(buckets, sizeof *o->scanned);
     o->updated = calloc(buckets, sizeof *o->updated);
     o->speculated = calloc(buckets, sizeof *o->speculated);
-    o->sums = calloc(buckets, sizeof *o->sums);
-    o->guesses = calloc(buckets * OPTIMIZER_GUESSES, sizeof *o->guesses);
-    if (!o->states || !o->states_before || !o->scalars || !o->max_bits || !o->scanned || !o->updated ||
-        !o->speculated || !o->sums || !o->guesses)
+    if (!o->states || !o->states_before || !o->scalars || !o->scanned || !o->updated || !o->speculated)
         return err_set(ERR_MEMORY, "no memory for the optimizer's tables");
     scaler_open(&o->scaler, &o->config->loss_scale);
-    return ERR_NONE;
+    TRY(tier_share(o->tier, "largest gradients", buckets * sizeof *o->max_bits, (void **)&o->max_bits));
+    TRY(tier_share(o->tier, "sums of squares", buckets * sizeof *o->sums, (void **)&o->sums));
+    TRY(tier_share(o->tier, "sums at guessed exponents", buckets * OPTIMIZER_GUESSES * sizeof *o->guesses,
+                   (void **)&o->guesses));
+    return tier_share(o->tier, "numbers of all ranks", optimizer_gathered_bytes(o), &o->gathered);
 }
 
 void optimizer_close(struct optimizer *o)
 {
-    void **tables[] = {(void **)&o->states,     (void **)&o->states_before, (void **)&o->scalars,
-                       (void **)&o->max_bits,   (void **)&o->scanned,       (void **)&o->updated,
-                       (void **)&o->speculated, (void **)&o->sums,          (void **)&o->guesses};
+    void **tables[] = {(void **)&o->states,  (void **)&o->states_before, (void **)&o->scalars,
+                       (void **)&o->scanned, (void **)&o->updated,       (void **)&o->speculated};
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
         free(*tables[i]);
         *tables[i] = NULL;

@@ -10,6 +10,7 @@
 #include "ref/arithmetic/norm.h"
 #include "ref/recipe/recipe.h"
 #include "ref/tier/buffer_pool.h"
+#include "ref/optimizer/gradient_scan.h"
 #include "ref/optimizer/scaler.h"
 #include "ref/partition/layout.h"
 
@@ -35,9 +36,6 @@ struct placement {
     void *other_gradient_shard;   // delayed update: the gradient of the other step
     struct adam_states speculated;  // speculative update: the states after the step, until it is decided
 };
-
-// The exponents at which squares are summed before the largest of all is known (gradient_norm.c).
-enum { OPTIMIZER_GUESSES = 9 };
 
 // The states of a sub-group that are in buffers before its update is issued (read_ahead.c).
 enum { OPTIMIZER_AHEAD_MAX = 16 };
@@ -67,15 +65,17 @@ struct optimizer {
     struct recipe_state *states;         // by group
     struct recipe_state *states_before;  // by group, and lr_before: before the present step
     struct adam_scalars *scalars;        // by group, of the present step
-    uint32_t *max_bits;                  // by bucket
     bool *scanned;                       // by bucket: this step's scan for max_bits is issued
     bool *updated;                       // by bucket: this step's update is issued
     bool *speculated;                    // by bucket: this step's speculative update is issued, and not yet decided
-    struct norm_sum *sums;               // by bucket
-    struct norm_sum *guesses;            // by bucket, OPTIMIZER_GUESSES of them: at successive exponents
-    int exponent;                        // of the largest square of the last norm (norm.h),
-    bool guesses_exponent;               // which this step's may be near; false: there was none, or it was not finite
-    bool reads_for_norm;                 // this step's norm reads gradients on NVMe
+    struct tier *tier;         // has the numbers that operations make, and the optimizer reads after it waited:
+    uint32_t *max_bits;        // by bucket
+    struct norm_sum *sums;     // by bucket
+    struct norm_sum *guesses;  // by bucket, OPTIMIZER_GUESSES of them: at successive exponents
+    void *gathered;            // this rank's number and those of all ranks that agree about one
+    int exponent;              // of the largest square of the last norm (norm.h),
+    bool guesses_exponent;     // which this step's may be near; false: there was none, or it was not finite
+    bool reads_for_norm;       // this step's norm reads gradients on NVMe
     struct scaler scaler;
     uint64_t step;       // t: updates applied so far
     uint64_t skipped;    // steps not applied
@@ -86,7 +86,8 @@ struct optimizer {
     bool began;          // this step's t and scalars are made, although its gradients are not complete
     bool delays;         // forward sees the present step's update one step late
     bool waiting;        // forward has not seen the last update's parameters
-    double lr;           // of group 0 in the last applied step
+    struct update_digests *digests;  // of a verified run (update_digest.h); null: none
+    double lr;                       // of group 0 in the last applied step
     double lr_before;
     double norm;  // of the last step's unscaled mean gradient over ranks and micro-steps, before clipping
     float divisor, coefficient;    // of the summed gradient: / divisor, then x coefficient (clip.h)

@@ -6,10 +6,16 @@
 
 #include "ref/optimizer/optimizer.h"
 
+// The name of the operations that a verified run has beyond others.
+#define OPTIMIZER_DIGEST "digest"
+
 // Collective: the largest magnitude of all gradients, complete when all scans are; and the sum of their squares, of
 // which every element counts once.
 int optimizer_global_maximum(struct optimizer *optimizer, uint32_t *max_bits);
 int optimizer_global_sum(struct optimizer *optimizer, uint32_t max_bits, struct norm_sum *sum);
+
+// Room for this rank's number and those of all ranks that must agree about it.
+size_t optimizer_gathered_bytes(const struct optimizer *optimizer);
 
 // Begins update t + 1 with gradients that were made with that loss scale.
 int optimizer_advance(struct optimizer *optimizer, double scale);

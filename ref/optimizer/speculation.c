@@ -16,6 +16,7 @@
 #include "ref/optimizer/optimizer_internal.h"
 
 #include "base/err.h"
+#include "ref/optimizer/update_digest.h"
 
 #include <assert.h>
 
@@ -60,6 +61,7 @@ int optimizer_commit(struct optimizer *o, int bucket)
     struct placement *placement = &o->placements[bucket];
     assert(o->speculated[bucket] && o->coefficient == 1.0f);
     o->speculated[bucket] = false;
+    update_digest_commit(o->digests, o->step, bucket);
     exchange(&placement->master, &placement->speculated.master);
     exchange(&placement->exp_avg, &placement->speculated.exp_avg);
     exchange(&placement->exp_avg_sq, &placement->speculated.exp_avg_sq);

@@ -163,7 +163,7 @@ static void publish(struct oracle *o)
                                o->tensors[i].parameter[k]);
 }
 
-int oracle_step(struct oracle *o, uint64_t step, bool *applied, double *loss)
+int oracle_step(struct oracle *o, uint64_t step, struct oracle_decision *out)
 {
     const struct config *config = o->setting.config;
     int world = o->setting.world;
@@ -174,21 +174,22 @@ int oracle_step(struct oracle *o, uint64_t step, bool *applied, double *loss)
     TRY(oracle_sum_gradients(o, step, losses));
     for (int rank = 0; rank < world; rank++)
         total += losses[rank];
-    *loss = total / ((double)world * (double)config->accumulation);
+    *out = (struct oracle_decision){.loss = total / ((double)world * (double)config->accumulation)};
     float max = largest(o);
     bool overflow = config->check_overflow && !isfinite(max);
     bool delays = config->delayed_update_start_step > 0 && step >= config->delayed_update_start_step;
-    *applied = !overflow;
+    out->applied = !overflow;
     TRY(oracle_loss_scale_update(config, overflow, &o->loss_scale));
+    out->scale = o->loss_scale.scale;
     if (delays)
         publish(o);  // the step before's update, before this step changes the parameters again
     if (overflow)
         return ERR_NONE;
     float divisor = oracle_divisor(config, world, scale);
-    double mean_norm = norm(o, max) / (double)divisor;
-    float coefficient = oracle_clip(config, mean_norm);
+    out->norm = norm(o, max) / (double)divisor;
+    out->coefficient = oracle_clip(config, out->norm);
     o->t++;
-    update(o, step, divisor, coefficient);
+    update(o, step, divisor, out->coefficient);
     if (!delays)
         publish(o);
     return ERR_NONE;

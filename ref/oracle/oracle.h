@@ -85,8 +85,17 @@ struct oracle;
 int oracle_open(const struct oracle_setting *setting, struct oracle **out);
 void oracle_close(struct oracle *oracle);
 
-// One step, from 1. *applied is false when it was skipped for overflow; *loss is the mean over ranks and micro-steps.
-int oracle_step(struct oracle *oracle, uint64_t step, bool *applied, double *loss);
+// What a step decides.
+struct oracle_decision {
+    bool applied;       // false: skipped for overflow; norm and coefficient are 0
+    double loss;        // the mean over ranks and micro-steps
+    double norm;        // of the mean gradient, before clipping
+    float coefficient;  // of clipping
+    double scale;       // of the next step's loss
+};
+
+// One step, from 1.
+int oracle_step(struct oracle *oracle, uint64_t step, struct oracle_decision *out);
 
 // Whole tensors of a parameter: fp32 states, whose moments are NULL if it is frozen, and the parameter in the model's
 // dtype, as the next forward sees it. Valid until the next step.

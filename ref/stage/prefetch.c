@@ -210,6 +210,7 @@ static int gather_next(struct prefetcher *p, int use)
 {
     int bucket = use / 2;
     TRY(p->setting.before_use(p->setting.stage, bucket));
+    executor_set_bucket(p->setting.move->executor, bucket);
     if (is_gathered(p, bucket))
         buffer_cache_use(&p->gathered, bucket);
     else
@@ -217,6 +218,7 @@ static int gather_next(struct prefetcher *p, int use)
     p->touched_count += p->setting.layout->buckets[bucket].count;
     p->touched_at[bucket] = p->touched_count;
     p->fetched_at[bucket] = ++p->fetched;
+    executor_set_bucket(p->setting.move->executor, -1);
     return ERR_NONE;
 }
 

@@ -39,6 +39,7 @@ int stage_plan(const struct stage_operations *operations, const struct stage_set
         .parts_comm = setting->parts_comm,
         .ranks = comm_world(setting->comm),
         .move = out->move,
+        .tier = setting->tier,
         .replicated = operations->replicates_update,
         .expert_comm = out->expert_comm,
         .threads = setting->threads,
@@ -119,8 +120,10 @@ int stage_reduce(struct stage *stage, int layer)
             if (!stage_last_micro_step(stage))
                 continue;
         }
+        executor_set_bucket(stage->setting.executor, bucket);
         TRY(operations->reduce(stage, bucket));
     }
+    executor_set_bucket(stage->setting.executor, -1);
     return ERR_NONE;
 }
 

@@ -34,9 +34,12 @@ int stage_shard(const struct stage *stage, int bucket)
     return bucket_is_replicated(&stage->layout.buckets[bucket]) ? 0 : comm_rank(stage_exchange(stage, bucket)->comm);
 }
 
-// Copies between memory and a state's location; through a buffer if that is on NVMe.
+// Copies between memory and a state's location; through a buffer if that is on NVMe. Waits for the operations that
+// access the state.
 static int pass_bytes(struct stage *stage, struct location location, void *memory, size_t bytes, bool write)
 {
+    const struct executor_span span = {location.address, bytes, write ? EXECUTOR_WRITE : EXECUTOR_READ};
+    TRY(executor_wait_for(stage->setting.executor, &span, 1));
     if (location.tier != TIER_NVME)
         return bytes_copy(write ? location.address : memory, write ? memory : location.address, bytes);
     enum { BUFFER_BYTES = 4 << 20 };

@@ -41,6 +41,7 @@ static int update_bucket(struct stage *stage, int bucket, bool to_forward)
     struct placement *placement = &stage->placements[bucket];
     struct optimizer *o = &stage->optimizer;
     bool hands_over = to_forward && stage_hands_over(stage, bucket);
+    executor_set_bucket(stage->setting.executor, bucket);
     TRY(optimizer_update(o, bucket, hands_over ? prefetcher_take_update(&stage->prefetcher, bucket) : NULL));
     o->updated[bucket] = false;
     if (!o->delays)
@@ -57,6 +58,7 @@ static int update_until(struct stage *stage, int count, bool to_forward)
     stage->handed_over += to_forward && stage->updates_issued == stage->persistent_count;
     while (stage->updates_waiting && stage->updates_issued < count)
         TRY(update_bucket(stage, stage->update_order[stage->updates_issued++], to_forward));
+    executor_set_bucket(stage->setting.executor, -1);
     stage->updates_waiting &= stage->updates_issued < stage->layout.trainable_count;
     return ERR_NONE;
 }

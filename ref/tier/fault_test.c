@@ -3,6 +3,7 @@
 // nothing left on the disk however the program ends.
 #include "base/command_test.h"
 #include "base/folder_test.h"
+#include "base/process/handler_test.h"
 #include "ref/tier/storage_test.h"
 
 #include <dirent.h>
@@ -177,7 +178,7 @@ static bool has_file(pid_t process)
     return found;
 }
 
-// Starts a run without an end, lets it work, and ends it by the signal.
+// Starts a run without an end, and ends it by the signal when it has files.
 static int end_by(int signal_number)
 {
     char program[512];
@@ -190,11 +191,12 @@ static int end_by(int signal_number)
               "--steps", "1000000", NULL);
         _exit(99);
     }
-    for (int i = 0; i < 1000 && !has_file(child); i++)
-        usleep(10000);
-    cr_expect(has_file(child), "the run has no file in %s", folder);
-    usleep(200000);
+    await_handler(child, SIGINT);
     int status;
+    while (!has_file(child)) {
+        cr_assert_eq(waitpid(child, &status, WNOHANG), 0, "the run has ended, with status %#x", (unsigned)status);
+        usleep(10000);
+    }
     cr_assert_eq(kill(child, signal_number), 0);
     cr_assert_eq(waitpid(child, &status, 0), child);
     return status;

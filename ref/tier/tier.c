@@ -131,7 +131,7 @@ static int map_pages(struct tier *tier, struct allocation *allocation, enum ledg
     memset(pages, READ_WRITE, page_count);
     tier_poison(data, page_count * page);
     allocation->locked = false;
-    if (where == TIER_HOST && tier->lock_host && page_count > 0)
+    if (where == TIER_HOST && tier->lock_host && !allocation->shared && page_count > 0)
         lock_pages(tier, allocation, data, data_bytes);
 
     allocation->address = (uint8_t *)data;
@@ -187,6 +187,7 @@ int tier_allocate(struct tier *tier, enum ledger_tier where, enum ledger_kind ki
     struct allocation *allocation = free_entry(tier);
     if (!allocation)
         return err_set(ERR_MEMORY, "out of memory for a tier's bookkeeping");
+    allocation->shared = false;
     if (tier->planned)
         TRY(plan_pages(tier, allocation, name, bytes));
     else if (where == TIER_DEVICE && tier->accelerator)
@@ -199,6 +200,20 @@ int tier_allocate(struct tier *tier, enum ledger_tier where, enum ledger_kind ki
     allocation->kind = kind;
     ledger_hold(tier->ledger, where, kind, bytes - padding_bytes);
     ledger_hold(tier->ledger, where, KIND_PADDING, padding_bytes);
+    *out = allocation->address;
+    return ERR_NONE;
+}
+
+int tier_share(struct tier *tier, const char *name, size_t bytes, void **out)
+{
+    struct allocation *allocation = free_entry(tier);
+    if (!allocation)
+        return err_set(ERR_MEMORY, "out of memory for a tier's bookkeeping");
+    allocation->shared = true;
+    TRY(map_pages(tier, allocation, TIER_HOST, name, bytes));
+    memset(allocation->address, 0, bytes);
+    allocation->where = TIER_HOST;
+    allocation->bytes = bytes;
     *out = allocation->address;
     return ERR_NONE;
 }
@@ -219,12 +234,15 @@ static void release(struct tier *tier, struct allocation *allocation)
         bool intact = apart_release(tier->accelerator, allocation->address, allocation->bytes);
         assert(intact);
         (void)intact;
-    } else if (!tier->planned) {
+    } else if (allocation->pages) {
         if (allocation->locked)
             (void)tier->accelerator->unlock(allocation->address);
         munmap((void *)begin, end - begin);
         free(allocation->pages);
+        allocation->pages = NULL;
     }
+    if (allocation->shared)
+        return;
     ledger_drop(tier->ledger, allocation->where, allocation->kind, allocation->bytes - allocation->padding_bytes);
     ledger_drop(tier->ledger, allocation->where, KIND_PADDING, allocation->padding_bytes);
 }

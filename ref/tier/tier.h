@@ -43,6 +43,10 @@ int tier_allocate(struct tier *tier, enum ledger_tier where, enum ledger_kind ki
                   size_t padding_bytes, void **out);
 void tier_free(struct tier *tier, void *address);
 
+// Memory for numbers that the thread that issues operations shares with them: zeros, on host pages of their own. The
+// ledger does not count it, budgets do not limit it, and a planned tier has it, too. Freed with the tier.
+int tier_share(struct tier *tier, const char *name, size_t bytes, void **out);
+
 // Bytes of host memory that lock_host asked to pin and that are not: the accelerator refused them, or without one the
 // limit of locked memory (ulimit -l).
 uint64_t tier_unlocked_bytes(const struct tier *tier);
@@ -57,6 +61,12 @@ struct tier_range {
 };
 int tier_protect(struct tier *tier, const struct tier_range ranges[], size_t range_count);
 int tier_unprotect(struct tier *tier);
+
+// For a handler of faults: the part of the address's page that lies in an allocation, and how it is about to be
+// accessed; 0 bytes if tier_protect closed no such page. A page opens for reading first, so a fault on a page that is
+// open for reading is a write. tier_open_page opens it for that access. Async-signal-safe, on the thread that protects.
+struct tier_range tier_page_of(const struct tier *tier, const void *address);
+int tier_open_page(struct tier *tier, const struct tier_range *page);
 
 // Return the name of the allocation that holds address, guard pages included, or null; and the offset of address in
 // that allocation, negative in the guard page before it. Async-signal-safe, from any thread.

@@ -24,6 +24,7 @@ struct allocation {
     enum ledger_kind kind;
     enum { OPEN, PARTLY, CLOSED } access;  // to the pages: all, some, none
     bool apart;                            // in an accelerator's memory
+    bool shared;                           // by tier_share: not counted
     bool locked;                           // in host memory, pinned by the accelerator
     size_t page_count;
     uint8_t *pages;   // protection of each page as the kernel has it

@@ -83,3 +83,35 @@ int tier_unprotect(struct tier *tier)
     }
     return ERR_NONE;
 }
+
+struct tier_range tier_page_of(const struct tier *tier, const void *address)
+{
+    for (struct allocation *entry = tier->allocations; entry; entry = entry->next) {
+        uintptr_t begin = (uintptr_t)entry->address, at = (uintptr_t)address;
+        if (entry->begin == 0 || at < begin || at >= begin + entry->bytes)
+            continue;
+        size_t page = (at - begin) / tier->page_bytes;
+        if (page >= entry->page_count || entry->pages[page] == READ_WRITE)
+            break;
+        size_t from = page * tier->page_bytes, left = entry->bytes - from;
+        return (struct tier_range){entry->address + from, left < tier->page_bytes ? left : tier->page_bytes,
+                                   entry->pages[page] == PROT_READ};
+    }
+    return (struct tier_range){0};
+}
+
+int tier_open_page(struct tier *tier, const struct tier_range *page)
+{
+    const uint8_t *address = page->address;
+    for (struct allocation *entry = tier->allocations; entry; entry = entry->next) {
+        if (entry->begin == 0 || address < entry->address || address >= entry->address + entry->bytes)
+            continue;
+        int access = page->writable ? READ_WRITE : PROT_READ;
+        if (mprotect((void *)(uintptr_t)address, tier->page_bytes, access))
+            return ERR_MEMORY;
+        entry->pages[(size_t)(address - entry->address) / tier->page_bytes] = (uint8_t)access;
+        entry->access = PARTLY;
+        return ERR_NONE;
+    }
+    return ERR_INTERNAL;
+}

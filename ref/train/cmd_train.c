@@ -195,6 +195,25 @@ static int run(const struct train_options *a, const struct config *config)
     return a->launcher.world > 0 ? run_as_rank(a, &setting) : run_with_sources(a, &setting);
 }
 
+// Prints a line for each option that the configuration makes meaningless.
+static void print_unused(const struct train_options *a, const struct config *config, FILE *out)
+{
+    const struct {
+        const char *name;
+        bool given;
+    } options[] = {{"--nvme-path", a->nvme_path},
+                   {"--engine", a->engine},
+                   {"--nvme-space", a->nvme_space},
+                   {"--buffered", a->buffered},
+                   {"--no-swap-checksum", a->no_swap_checksum}};
+    for (size_t i = 0; i < sizeof options / sizeof options[0] && !config_uses_nvme(config); i++)
+        if (options[i].given)
+            fprintf(out, "%s: accepted, but has no effect here: nothing is on NVMe\n", options[i].name);
+    if (a->products && (config->precision != DTYPE_BF16 || (a->device && strcmp(a->device, "cpu") != 0)))
+        fprintf(out, "--products: accepted, but has no effect here: %s\n",
+                config->precision != DTYPE_BF16 ? "the model is not in bf16" : "the device multiplies");
+}
+
 static int train(int argc, const char **argv, struct train_options *a)
 {
     static struct config_notes notes;
@@ -209,7 +228,7 @@ static int train(int argc, const char **argv, struct train_options *a)
         fprintf(stderr, "zerogauge train: --no-swap-checksum: data that changes on NVMe is not noticed\n");
     if (!a->json && a->launcher.rank == 0) {
         config_print_notes(&notes, stderr);
-        train_options_print_unused(a, &config, stderr);
+        print_unused(a, &config, stderr);
     }
     return run(a, &config);
 }

@@ -9,12 +9,17 @@ static void run_without_waiting(const struct offload_trial *t, struct train_resu
     cr_assert_eq(rc, ERR_NONE, "%s\n%s", rc ? err_message() : "", offload_name(t));
 }
 
-// The difference of a run that waits and one that does not.
+// The difference of a run that waits after each step and one that does not. A verified run does not, either.
 static uint64_t demand_both(const struct offload_trial *t)
 {
-    struct train_result waiting, result;
-    offload_demand(t, &waiting);
+    struct train_result waiting, verified, result;
+    int rc = offload_run_with(t, (struct train_setting){.verify = TRAIN_VERIFY_EACH, .swap_checksum = true}, &waiting);
+    cr_assert_eq(rc, ERR_NONE, "%s\n%s", rc ? err_message() : "", offload_name(t));
+    cr_assert_not(waiting.difference.found, "%s", offload_name(t));
+    offload_demand(t, &verified);
     run_without_waiting(t, &result);
+    cr_assert_str_eq(result.digest, verified.digest, "%s", offload_name(t));
+    cr_assert_eq(result.host_hits, verified.host_hits, "%s", offload_name(t));
     cr_assert_str_eq(result.digest, waiting.digest, "%s", offload_name(t));
     cr_assert(result.accounting_equal, "%s", offload_name(t));
     cr_assert_eq(result.host_hits + result.host_misses, waiting.host_hits + waiting.host_misses, "%s", offload_name(t));

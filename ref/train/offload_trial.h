@@ -207,6 +207,7 @@ static inline void offload_demand(const struct offload_trial *t, struct train_re
               d->state, d->tensor, (int)d->element, (unsigned long long)d->expected_bits,
               (unsigned long long)d->actual_bits, offload_name(t));
     cr_assert_eq(result->verified_steps, t->steps, "%s", offload_name(t));
+    cr_assert_str_eq(result->oracle_digest, result->digest, "%s", offload_name(t));
     for (int tier = 0; tier < TIER_COUNT; tier++)
         for (int kind = 0; kind < KIND_COUNT; kind++)
             cr_assert_eq(result->held_bytes[tier][kind], result->formula_held_bytes[tier][kind],

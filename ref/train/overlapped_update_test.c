@@ -6,6 +6,7 @@
 #include "ref/executor/trace.h"
 #include "ref/train/train_checkpoint.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -60,7 +61,32 @@ Test(overlapped_update, the_norm_of_nearly_every_step_is_summed_as_gradients_pas
     cr_expect_leq(result.rescanned_steps, 2, "%d of 40 steps", (int)result.rescanned_steps);
 }
 
-static int run(const struct offload_trial *t, const char *folder, struct train_result *result)
+// A run that ends itself some time after a step that it makes, and surely before its last step is saved.
+struct death {
+    int steps;  // to make
+    unsigned pause_ns;
+};
+
+static void *die_later(void *context)
+{
+    const struct death *death = context;
+    nanosleep(&(struct timespec){.tv_nsec = death->pause_ns}, NULL);
+    kill(getpid(), SIGKILL);
+    return NULL;
+}
+
+static void count_down(void *context, const struct train_progress *progress)
+{
+    struct death *death = context;
+    pthread_t thread;
+    if (--death->steps == 0 || (death->steps > 0 && progress->step == progress->steps))
+        cr_assert_eq(pthread_create(&thread, NULL, die_later, death), 0);
+    while (progress->step == progress->steps)
+        pause();
+}
+
+// With death the run does not return.
+static int run(const struct offload_trial *t, const char *folder, struct death *death, struct train_result *result)
 {
     char notes[NOTES_BYTES];
     struct config config;
@@ -69,7 +95,10 @@ static int run(const struct offload_trial *t, const char *folder, struct train_r
     struct text *text = offload_words();
     TRY(offload_config(t, &config));
     TRY(model_find(t->model, &model));
-    struct train_setting setting = {.text = text, .emulation = {{[LANE_NVME_WRITE] = 2e6}}};
+    struct train_setting setting = {.text = text,
+                                    .emulation = {{[LANE_NVME_WRITE] = 2e6}},
+                                    .progress = death ? count_down : NULL,
+                                    .progress_context = death};
     const struct train_checkpoint_options options = {.checkpoint = folder, .every = 3};
     const struct train_setting facts = {
         .config = &config, .model = model, .text = text, .world = t->world, .steps = t->steps, .seed = 7};
@@ -94,24 +123,21 @@ Test(overlapped_update, kills_beside_the_next_forward_show_in_no_bit)
         char folder[PATH_MAX];
         struct train_result verified, whole, result;
         unsigned random = 1;
-        int killed = 0;
         folder_make(folder);
         offload_demand(&t, &verified);
-        cr_assert_eq(run(&t, NULL, &whole), ERR_NONE, "%s", err_message());
+        cr_assert_eq(run(&t, NULL, NULL, &whole), ERR_NONE, "%s", err_message());
         cr_expect_str_eq(whole.digest, verified.digest, "%s", offload_name(&t));
         for (int i = 0; i < 12; i++) {
+            struct death death = {1 + rand_r(&random) % 5, (unsigned)rand_r(&random) % 40000000};
             pid_t child = fork();
             cr_assert_geq(child, 0);
             if (child == 0)
-                _exit(run(&t, folder, &result) == ERR_NONE ? 0 : 1);
-            nanosleep(&(struct timespec){.tv_nsec = 20000000 + rand_r(&random) % 400000000}, NULL);
+                _exit(run(&t, folder, &death, &result) == ERR_NONE ? 0 : 1);
             int status;
-            kill(child, SIGKILL);
             waitpid(child, &status, 0);
-            killed += WIFSIGNALED(status);
+            cr_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "%#x", (unsigned)status);
         }
-        cr_expect_geq(killed, 3);
-        cr_assert_eq(run(&t, folder, &result), ERR_NONE, "%s", err_message());
+        cr_assert_eq(run(&t, folder, NULL, &result), ERR_NONE, "%s", err_message());
         cr_expect_str_eq(result.digest, whole.digest, "%s", offload_name(&t));
         folder_remove(folder);
     }

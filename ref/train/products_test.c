@@ -49,6 +49,22 @@ Test(products, in_bf16_have_one_digest_on_every_mesh)
     }
 }
 
+// With the settings that hide a processor's instructions from oneDNN.
+Test(products, in_bf16_without_the_instructions_leave_a_result_that_can_be_freed)
+{
+    static const struct config config = {.precision = DTYPE_BF16};
+    struct train_setting setting = {.config = &config, .world = 2, .steps = 1, .bf16_products = true};
+    struct train_result result;
+    setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 1);
+    setenv("DNNL_MAX_CPU_ISA", "AVX2", 1);
+    cr_assert_eq(model_find("gpt-nano", &setting.model), ERR_NONE);
+    memset(&result, 0xff, sizeof result);
+    cr_expect_eq(train_run(&setting, &result), ERR_USAGE);
+    cr_expect(strstr(err_message(), "products in bf16 need oneDNN"), "%s", err_message());
+    cr_expect_null(result.step_ns);
+    cr_expect_not(result.difference.found);
+}
+
 Test(products, in_bf16_are_refused_or_said_to_have_no_effect)
 {
     static char output[1 << 16];

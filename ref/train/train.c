@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "ref/arithmetic/gpt_math.h"
+#include "ref/train/train_checkpoint.h"
 
 #include <malloc.h>
 #include <stdlib.h>
@@ -12,11 +13,11 @@
 int train_agree_begin(struct train_rank *rank)
 {
     const volatile sig_atomic_t *interrupted = rank->setting->interrupted;
-    const struct executor_span loss = {&rank->loss, sizeof rank->loss, EXECUTOR_READ};
+    const struct executor_span loss = {rank->loss, sizeof *rank->loss, EXECUTOR_READ};
     TRY(executor_wait_for(rank->executor, &loss, 1));
-    bool differs = rank->rank == 0 && rank->result->difference.found;
-    rank->report = (struct train_report_of_rank){rank->loss, differs || (interrupted && *interrupted)};
-    return exchange_numbers(rank->executor, rank->comm, &rank->report, rank->reports, sizeof rank->report);
+    bool differs = rank->rank == 0 && rank->difference.found;
+    *rank->report = (struct train_report_of_rank){*rank->loss, differs || (interrupted && *interrupted)};
+    return exchange_numbers(rank->executor, rank->comm, rank->report, rank->reports, sizeof *rank->report);
 }
 
 int train_agree_end(struct train_rank *rank, struct train_outcome *out)
@@ -102,14 +103,20 @@ static int run_steps(struct train_rank *rank)
         TRY(trace_step(rank->setting->trace, rank->rank, step, begin, end));
         if (rank->rank == 0)
             note_step(rank, step, now.applied, now.loss, took);
-        if (rank->setting->verify)
-            TRY(verify_step(rank, step, now.applied, now.loss));
+        const struct oracle_decision made = verify_made(rank, now.applied, now.loss);
+        if (rank->setting->verify == TRAIN_VERIFY_EACH)
+            TRY(verify_step(rank, step, &made));
+        if (rank->setting->verify == TRAIN_VERIFY)
+            TRY(verify_note(rank, &made));
         TRY(observe(rank, step, now.applied));
         TRY(train_save(rank, step, now.applied, now.loss, last));
     }
+    TRY(train_settle(rank));
+    if (rank->setting->verify == TRAIN_VERIFY)
+        TRY(verify_catch_up(rank));
     if (rank->rank == 0)
-        rank->result->interrupted = now.stop && !rank->result->difference.found;
-    return train_settle(rank);
+        rank->result->interrupted = now.stop && !rank->difference.found;
+    return ERR_NONE;
 }
 
 static int run_rank(struct train_rank *rank)
@@ -142,6 +149,8 @@ static int run_rank(struct train_rank *rank)
             rank->result->native = found;
     }
     train_rank_close_runs(rank);
+    if (rank->setting->verify && rank->rank == 0 && !rank->difference.found)
+        verify_digest(rank, rank->result->oracle_digest);
     return train_states_digest(rank, rank->result->digest);
 }
 
@@ -189,6 +198,7 @@ static int run_ranks(struct train_rank ranks[], int count, struct comm *const co
         if (pthread_create(&rank->thread, NULL, rank_thread, rank) != 0)
             break;
     }
+    int missing = started < count ? comm_rank(comms[started]) : 0;
     for (int i = started; i < count; i++) {
         comm_abort(comms[i], "its thread could not be started");
         if (!setting->comm)
@@ -198,7 +208,7 @@ static int run_ranks(struct train_rank ranks[], int count, struct comm *const co
         pthread_join(ranks[i].thread, NULL);
     TRY(first_error(ranks, started));
     if (started < count)
-        return err_set(ERR_MEMORY, "the thread of rank %d could not be started", comm_rank(comms[started]));
+        return err_set(ERR_MEMORY, "the thread of rank %d could not be started", missing);
     train_keep_totals(&ranks[0].totals, out);
     return ERR_NONE;
 }
@@ -212,11 +222,9 @@ static void return_freed_memory(void)
 #endif
 }
 
-int train_run(const struct train_setting *setting, struct train_result *out)
+static int run_once(const struct train_setting *setting, struct train_result *out, uint64_t *difference_step)
 {
     int count = setting->comm ? 1 : setting->world;
-    TRY(matmul_set_bf16(train_multiplies_bf16(setting)));
-    *out = (struct train_result){.param_elements = model_param_elements(setting->model, false)};
     struct train_rank *ranks = calloc((size_t)count, sizeof *ranks);
     struct comm *comms[count];
     comms[0] = setting->comm;
@@ -226,7 +234,50 @@ int train_run(const struct train_setting *setting, struct train_result *out)
         rc = comm_local_open(count, comms);
     if (rc == ERR_NONE)
         rc = run_ranks(ranks, count, comms, setting, out);
+    *difference_step = rc == ERR_NONE && ranks[0].difference.found ? ranks[0].difference.step : 0;
     free(ranks);
     return_freed_memory();
     return rc;
+}
+
+// Digests tell the step and bucket of a difference. The same steps once more, now with a wait and a whole comparison
+// after each, tell the element; if they are equal, the difference is one of the schedule.
+static int locate_difference(const struct train_setting *setting, uint64_t step, struct train_result *result)
+{
+    struct train_setting again = *setting;
+    struct train_checkpoints checkpoints;
+    struct train_result located = {0};
+    again.verify = TRAIN_VERIFY_EACH;
+    again.steps = step;
+    again.trace = NULL;
+    again.logs = NULL;
+    again.progress = NULL;
+    again.observe = NULL;
+    again.native_reduction = false;
+    if (setting->checkpoints) {
+        checkpoints = *setting->checkpoints;
+        checkpoints.saves = false;
+        again.checkpoints = &checkpoints;
+    }
+    if (setting->comm)
+        comm_count_in(setting->comm, NULL);
+    int rc = run_once(&again, &located, &step);
+    if (located.difference.found)
+        result->difference = located.difference;
+    else
+        result->difference.schedule = true;
+    free(located.step_ns);
+    return rc;
+}
+
+int train_run(const struct train_setting *setting, struct train_result *out)
+{
+    uint64_t difference_step;
+    *out = (struct train_result){.param_elements = model_param_elements(setting->model, false)};
+    TRY(matmul_set_bf16(train_multiplies_bf16(setting)));
+    TRY(run_once(setting, out, &difference_step));
+    // The faults on purpose of a second run would be others.
+    if (setting->verify != TRAIN_VERIFY || difference_step == 0 || setting->inject.fault_count > 0)
+        return ERR_NONE;
+    return locate_difference(setting, difference_step, out);
 }

@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 struct accelerator;
+struct executor_log;
 struct train_checkpoints;
 
 struct train_progress {
@@ -37,6 +38,13 @@ struct train_moment {
     int rank;
     uint64_t step;  // the last one made; before the first one: the step of the checkpoint that the run continues
     bool applied;
+};
+
+// How a run is compared with unsharded Adam.
+enum train_verification {
+    TRAIN_VERIFY_NOT,
+    TRAIN_VERIFY,       // its schedule is that of a run which is not verified; a difference is located by a second run
+    TRAIN_VERIFY_EACH,  // waits after every step, and compares all states
 };
 
 struct train_setting {
@@ -58,15 +66,18 @@ struct train_setting {
     struct emulation emulation;
     struct inject_plan inject;  // faults on purpose
     struct trace *trace;        // open for the world, receives the timeline; null: no timeline
+    struct executor_log *logs;  // [world], with the log schedule: what each rank's issuing thread did; null: not kept
     int threads;                // of each rank, in passes and in the update; 0: cores / world
     bool bf16_products;         // wanted for a model in bf16 in host memory (train_multiplies_bf16)
-    bool verify;
+    enum train_verification verify;
     bool native_reduction;                     // sums in the transport's own order, compared with the canonical ones
     struct train_checkpoints *checkpoints;     // train_checkpoint.h; null: none
     const volatile sig_atomic_t *interrupted;  // training ends after the step in which it becomes 1; may be null
     void (*progress)(void *context, const struct train_progress *progress);  // after each step, on one thread
     void *progress_context;
-    int (*observe)(void *context, const struct train_moment *moment);  // before the first step, and after each step
+    // Before the first step, and after each step and its update: an observed run waits for these, and so has not the
+    // overlap of others.
+    int (*observe)(void *context, const struct train_moment *moment);
     void *observe_context;
 };
 
@@ -80,9 +91,12 @@ static inline bool train_multiplies_bf16(const struct train_setting *setting)
 // The first bit that differs from unsharded Adam's. It travels between ranks, and so contains no addresses.
 struct train_difference {
     bool found;
+    bool digest;    // bits are those of a digest: of that state in the bucket that begins with the tensor
+    bool schedule;  // a second run that waits after each step does not differ
     uint64_t step;
     int rank;                       // that holds it
-    char state[16];                 // "parameter", "exp_avg", "exp_avg_sq", "copy", "loss", "applied"
+    char state[16];                 // "parameter", "exp_avg", "exp_avg_sq", "copy", "loss", "applied", "norm", "scale",
+                                    // "coefficient"
     char tensor[MODEL_NAME_BYTES];  // "" for the loss and the decision
     uint64_t element;
     uint64_t expected_bits, actual_bits;
@@ -104,11 +118,13 @@ struct train_result {
     uint64_t saved_step;            // of the last checkpoint saved; 0: none
     bool interrupted;
     struct train_difference difference;
-    double first_loss, loss;         // of this run's first and last step
-    double seconds;                  // of all steps, without verification
-    uint64_t *step_ns;               // [steps - resumed_step]; free()
-    uint64_t tokens;                 // of all ranks
-    char digest[FILE_DIGEST_BYTES];  // of unsharded parameters and moments, in parameter order
+    double first_loss, loss;                // of this run's first and last step
+    double seconds;                         // of all steps, without verification
+    uint64_t *step_ns;                      // [steps - resumed_step]; free()
+    uint64_t tokens;                        // of all ranks
+    char digest[FILE_DIGEST_BYTES];         // of unsharded parameters and moments, in parameter order
+    char oracle_digest[FILE_DIGEST_BYTES];  // the same of unsharded Adam; "" without verification, and after a
+                                            // difference
     uint64_t held_bytes[TIER_COUNT][KIND_COUNT], formula_held_bytes[TIER_COUNT][KIND_COUNT];  // rank 0
     uint64_t moved_bytes[LANE_COUNT][OPERATION_COUNT];                                        // all ranks
     uint64_t formula_moved_bytes[LANE_COUNT][OPERATION_COUNT];

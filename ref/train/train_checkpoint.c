@@ -111,14 +111,10 @@ int train_resume(struct train_rank *rank)
     if (!rank->setting->verify)
         return ERR_NONE;
     for (uint64_t step = 1; rank->rank == 0 && step < manifest->step; step++) {
-        bool applied;
-        double loss;
-        TRY(oracle_step(rank->oracle, step, &applied, &loss));
+        struct oracle_decision decision;
+        TRY(oracle_step(rank->oracle, step, &decision));
     }
-    TRY(verify_step(rank, manifest->step, manifest->last_applied, manifest->loss));
-    if (rank->rank == 0)
-        result->verified_steps = 0;  // counts only the steps that this run makes
-    return ERR_NONE;
+    return verify_resumed(rank, manifest->step, manifest->last_applied, manifest->loss);
 }
 
 // Only rank 0 knows about differences.
@@ -138,6 +134,8 @@ int train_save(struct train_rank *rank, uint64_t step, bool applied, double loss
         return ERR_NONE;
     bool save = true;
     TRY(train_settle(rank));
+    if (rank->setting->verify == TRAIN_VERIFY)
+        TRY(verify_catch_up(rank));
     if (rank->setting->verify)
         TRY(agree_to_save(rank, &save));
     if (!save)

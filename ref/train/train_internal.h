@@ -55,13 +55,18 @@ struct train_rank {
     struct model_run **runs;  // [run_count]; a micro-batch in flight has one of its own, unless it keeps checkpoints
     int run_count;
     struct activations activations;
-    struct model_batch *batches;                   // by micro-step
-    uint64_t resumed_step, resumed_applied;        // of the checkpoint that the run continues
-    double loss;                                   // of this rank's micro-batches, summed
-    size_t run_bytes;                              // of each run's memory
-    struct train_report_of_rank report, *reports;  // of this step: this rank's, and [world] all ranks'
-    void *arguments;                               // of the compute operation being issued
-    struct oracle *oracle;                         // rank 0
+    struct model_batch *batches;             // by micro-step
+    uint64_t resumed_step, resumed_applied;  // of the checkpoint that the run continues
+    size_t run_bytes;                        // of each run's memory
+    // Numbers of this step that operations make or send, in memory that is theirs while they are pending.
+    double *loss;                                   // of this rank's micro-batches, summed
+    struct train_report_of_rank *report, *reports;  // this rank's, and [world] all ranks'
+    void *arguments;                                // of the compute operation being issued
+    struct oracle *oracle;                          // rank 0
+    struct train_difference difference;             // from unsharded Adam, as all ranks know it
+    struct noted_step *noted;                       // steps that the oracle has not made
+    size_t noted_count, noted_capacity;
+    uint64_t verified_step;  // the last that the oracle has made
     struct model_batch oracle_tokens;
     float *full;  // room for the largest padded bucket of any part, full_elements
     size_t full_elements;
@@ -154,8 +159,31 @@ int train_step(struct train_rank *rank, uint64_t step, struct train_outcome *out
 int verify_open(struct train_rank *rank);
 void verify_close(struct train_rank *rank);
 
-// Collective: compares every bit of every state after the step with the oracle's. Rank 0 keeps the first difference.
-int verify_step(struct train_rank *rank, uint64_t step, bool applied, double loss);
+// A step as this rank made it, after train_step; with TRAIN_VERIFY it is noted, to be compared by verify_catch_up.
+struct oracle_decision verify_made(const struct train_rank *rank, bool applied, double loss);
+int verify_note(struct train_rank *rank, const struct oracle_decision *made);
+
+// Collective: the states of a checkpoint of that step, which are loaded; the oracle has made all steps before it.
+int verify_resumed(struct train_rank *rank, uint64_t step, bool applied, double loss);
+
+// Collective, when the run has waited for all updates: compares the noted steps with the oracle's, and then every bit
+// of every state.
+int verify_catch_up(struct train_rank *rank);
+
+// Collective: waits for the update, and compares the step and every bit of every state after it with the oracle's.
+int verify_step(struct train_rank *rank, uint64_t step, const struct oracle_decision *made);
+
+// The parts of these. verify_lay_out: expected = the oracle's tensors of one bucket as the bucket lays them out; state
+// STATE_COUNT: in the model's dtype. verify_decision and verify_states keep the first difference in *out, unless there
+// is one; verify_states is collective. verify_agree, collective: all ranks know the first difference of any.
+void verify_lay_out(const struct train_rank *rank, const struct train_bucket *b, int state, size_t element_bytes);
+void verify_decision(const struct train_rank *rank, const struct oracle_decision *made,
+                     const struct oracle_decision *expected, struct train_difference *out);
+int verify_states(struct train_rank *rank, struct train_difference *out);
+int verify_agree(struct train_rank *rank, uint64_t step, const struct train_difference *mine);
+
+// The digest of the oracle's states, on rank 0: that of a run that is equal.
+void verify_digest(const struct train_rank *rank, char digest[FILE_DIGEST_BYTES]);
 
 // Collective: rank 0 receives the digest.
 int train_states_digest(struct train_rank *rank, char digest[FILE_DIGEST_BYTES]);

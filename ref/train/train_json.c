@@ -81,9 +81,10 @@ static json_t *difference_json(const struct train_difference *d)
     int digits = (d->bits + 3) / 4;
     snprintf(expected, sizeof expected, "0x%0*" PRIx64, digits, d->expected_bits);
     snprintf(actual, sizeof actual, "0x%0*" PRIx64, digits, d->actual_bits);
-    return json_pack("{s:I,s:i,s:s,s:s,s:I,s:s,s:s}", "step", (json_int_t)d->step, "rank", d->rank, "state", d->state,
-                     "tensor", d->tensor, "element", (json_int_t)d->element, "expected_bits", expected, "actual_bits",
-                     actual);
+    json_t *element = d->digest ? json_null() : json_integer((json_int_t)d->element);
+    return json_pack("{s:I,s:i,s:s,s:s,s:o,s:s,s:s,s:b}", "step", (json_int_t)d->step, "rank", d->rank, "state",
+                     d->state, "tensor", d->tensor, "element", element, "expected_bits", expected, "actual_bits",
+                     actual, "of_schedule", d->schedule);
 }
 
 static json_t *step_or_null(uint64_t step)
@@ -147,11 +148,12 @@ static json_t *run_json(const struct train_setting *setting, const struct train_
 
 static json_t *outcome_json(const struct train_setting *setting, const struct train_result *result)
 {
-    return json_pack("{s:I,s:o,s:o,s:o,s:s,s:o,s:o,s:f,s:I,s:b,s:o,s:o,s:I,s:I,s:I,s:o,s:I}", "verified_steps",
+    return json_pack("{s:I,s:o,s:o,s:o,s:s,s:o,s:o,s:o,s:f,s:I,s:b,s:o,s:o,s:I,s:I,s:I,s:o,s:I}", "verified_steps",
                      (json_int_t)result->verified_steps, "redone_steps",
                      setting->config->speculative_update ? json_integer((json_int_t)result->redone_steps) : json_null(),
                      "equal", setting->verify ? json_boolean(train_equal(result)) : json_null(), "first_difference",
-                     difference_json(&result->difference), "state_digest", result->digest, "first_loss",
+                     difference_json(&result->difference), "state_digest", result->digest, "oracle_digest",
+                     text_or_null(result->oracle_digest[0] ? result->oracle_digest : NULL), "first_loss",
                      real_json(result->first_loss), "loss", real_json(result->loss), "tokens_per_s",
                      train_tokens_per_s(result), "skipped_steps", (json_int_t)result->skipped_steps, "interrupted",
                      result->interrupted, "resumed_step", step_or_null(result->resumed_step), "saved_step",

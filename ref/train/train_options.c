@@ -99,7 +99,10 @@ static int parse(int argc, const char **argv, struct train_options *a)
         POPT_TABLEEND,
     };
     struct poptOption result[] = {
-        {"verify", '\0', FLAG, &a->verify, 0, "compare every bit with unsharded Adam after every step", NULL},
+        {"verify", '\0', TEXT | POPT_ARGFLAG_OPTIONAL, &a->verify, 'V',
+         "compare every bit with unsharded Adam, in the schedule of a run that is not compared; each: wait after every "
+         "step, and compare all states",
+         "each"},
         {"json", '\0', FLAG, &a->json, 0, "print one line of JSON", NULL},
         {"trace", '\0', TEXT, &a->trace, 0, "write a timeline for Chrome or Perfetto", "FILE"},
         POPT_TABLEEND,
@@ -113,7 +116,10 @@ static int parse(int argc, const char **argv, struct train_options *a)
         HELP_OPTIONS(options, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
-    int rc = help_no_arguments(context, poptGetNextOpt(context));
+    int code;
+    while ((code = poptGetNextOpt(context)) == 'V')
+        a->verifies = 1;
+    int rc = help_no_arguments(context, code);
     poptFreeContext(context);
     return rc;
 }
@@ -124,9 +130,9 @@ static int check_find_largest(const struct train_options *a)
     const struct {
         const char *name;
         bool given;
-    } options[] = {{"--model", a->model}, {"--lora", a->lora},     {"--load-weights", a->weights},
-                   {"--save", a->save},   {"--resume", a->resume}, {"--checkpoint", a->checkpoint},
-                   {"--trace", a->trace}, {"--verify", a->verify}, {"--inject", a->inject}};
+    } options[] = {{"--model", a->model}, {"--lora", a->lora},       {"--load-weights", a->weights},
+                   {"--save", a->save},   {"--resume", a->resume},   {"--checkpoint", a->checkpoint},
+                   {"--trace", a->trace}, {"--verify", a->verifies}, {"--inject", a->inject}};
     if (!a->find_largest)
         return ERR_NONE;
     if (!a->device_memory && !a->host_memory && !a->nvme_space)
@@ -143,6 +149,8 @@ static int check(const struct train_options *a)
         return err_set(ERR_USAGE, "give one of --preset NAME and --config FILE");
     if (a->world != WORLD_NOT_GIVEN && (a->world < 1 || a->world > WORLD_MAX))
         return err_set(ERR_USAGE, "--world %d: expected 1 to %d", a->world, WORLD_MAX);
+    if (a->verify && strcmp(a->verify, "each") != 0)
+        return err_set(ERR_USAGE, "--verify=%s: expected --verify or --verify=each", a->verify);
     if (a->steps < 1)
         return err_set(ERR_USAGE, "--steps %lld: expected at least 1", a->steps);
     if (a->seed < 0)
@@ -244,7 +252,9 @@ int train_options_setting(const struct train_options *a, struct train_setting *o
         .seed = (uint64_t)a->seed,
         .threads = a->threads,
         .bf16_products = a->products && strcmp(a->products, "bf16") == 0,
-        .verify = a->verify,
+        .verify = !a->verifies ? TRAIN_VERIFY_NOT
+                  : a->verify  ? TRAIN_VERIFY_EACH
+                               : TRAIN_VERIFY,
         .native_reduction = a->native_reduction,
         .buffered = a->buffered,
         .swap_checksum = !a->no_swap_checksum,
@@ -261,24 +271,6 @@ int train_options_setting(const struct train_options *a, struct train_setting *o
     return ERR_NONE;
 }
 
-void train_options_print_unused(const struct train_options *a, const struct config *config, FILE *out)
-{
-    const struct {
-        const char *name;
-        bool given;
-    } options[] = {{"--nvme-path", a->nvme_path},
-                   {"--engine", a->engine},
-                   {"--nvme-space", a->nvme_space},
-                   {"--buffered", a->buffered},
-                   {"--no-swap-checksum", a->no_swap_checksum}};
-    for (size_t i = 0; i < sizeof options / sizeof options[0] && !config_uses_nvme(config); i++)
-        if (options[i].given)
-            fprintf(out, "%s: accepted, but has no effect here: nothing is on NVMe\n", options[i].name);
-    if (a->products && (config->precision != DTYPE_BF16 || (a->device && strcmp(a->device, "cpu") != 0)))
-        fprintf(out, "--products: accepted, but has no effect here: %s\n",
-                config->precision != DTYPE_BF16 ? "the model is not in bf16" : "the device multiplies");
-}
-
 static void list_free(char **list)
 {
     for (char **value = list; value && *value; value++)
@@ -288,10 +280,10 @@ static void list_free(char **list)
 
 void train_options_close(struct train_options *a)
 {
-    char *texts[] = {a->preset,        a->config_path, a->model,      a->schedule, a->text_path,
-                     a->device_memory, a->host_memory, a->nvme_space, a->engine,   a->emulate,
-                     a->trace,         a->inject,      a->mesh,       a->save,     a->resume,
-                     a->checkpoint,    a->weights,     a->device,     a->lora,     a->products};
+    char *texts[] = {a->preset,      a->config_path, a->model,  a->schedule,   a->text_path, a->device_memory,
+                     a->host_memory, a->nvme_space,  a->engine, a->emulate,    a->trace,     a->inject,
+                     a->mesh,        a->save,        a->resume, a->checkpoint, a->weights,   a->device,
+                     a->lora,        a->products,    a->verify};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     list_free(a->set);

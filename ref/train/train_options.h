@@ -17,7 +17,8 @@ struct train_options {
     int world, threads;  // world: of the launcher, if there is one
     struct launcher launcher;
     long long steps, seed, every;
-    int verify, json, print_config, find_largest;
+    char *verify;  // null: without a word
+    int verifies, json, print_config, find_largest;
     int buffered, no_swap_checksum, native_reduction, sequence_parallel;
 };
 
@@ -30,8 +31,5 @@ int train_options_config(const struct train_options *options, struct config *con
 
 // All but configuration, model, text, checkpoints, progress and interruption. *out refers to the options.
 int train_options_setting(const struct train_options *options, struct train_setting *out);
-
-// Prints a line for each option that the configuration makes meaningless.
-void train_options_print_unused(const struct train_options *options, const struct config *config, FILE *out);
 
 #endif

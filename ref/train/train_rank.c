@@ -4,28 +4,43 @@
 
 #include "base/err.h"
 #include "base/resources.h"
+#include "ref/executor/executor_log.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 static void abort_peers(void *context, const char *message)
 {
     comm_abort(context, message);
 }
 
+// Each micro-step's tokens begin on a page: those of one are drawn while others' are in use.
+static int open_tokens(struct train_rank *rank)
+{
+    const struct config *config = rank->setting->config;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t bytes = (config->micro_batch * (rank->setting->model->sequence_length + 1) + 1) * sizeof(uint16_t);
+    size_t stride = (bytes + page - 1) / page * page;
+    char *tokens;
+    TRY(tier_share(rank->tier, "tokens", config->accumulation * stride, (void **)&tokens));
+    for (size_t i = 0; i < config->accumulation; i++)
+        rank->batches[i].tokens = (const uint16_t *)(void *)(tokens + i * stride);
+    return ERR_NONE;
+}
+
 static int open_batches(struct train_rank *rank)
 {
     const struct train_setting *setting = rank->setting;
-    size_t token_count = setting->config->micro_batch * (setting->model->sequence_length + 1) + 1;
     rank->batches = calloc(setting->config->accumulation, sizeof *rank->batches);
     size_t pointers = (size_t)rank->model->param_count * (sizeof(void *) + sizeof(struct model_gradient));
     rank->arguments = malloc(256 + pointers);
-    rank->reports = calloc((size_t)setting->world, sizeof *rank->reports);
-    if (!rank->batches || !rank->arguments || !rank->reports)
+    if (!rank->batches || !rank->arguments)
         return err_set(ERR_MEMORY, "no memory for %zu micro-batches", setting->config->accumulation);
-    for (size_t i = 0; i < setting->config->accumulation; i++)
-        if (!(rank->batches[i].tokens = malloc(token_count * sizeof(uint16_t))))
-            return err_set(ERR_MEMORY, "no memory for %zu tokens", token_count);
-    return ERR_NONE;
+    TRY(open_tokens(rank));
+    TRY(tier_share(rank->tier, "loss", sizeof *rank->loss, (void **)&rank->loss));
+    TRY(tier_share(rank->tier, "report of this rank", sizeof *rank->report, (void **)&rank->report));
+    return tier_share(rank->tier, "reports of all ranks", (size_t)setting->world * sizeof *rank->reports,
+                      (void **)&rank->reports);
 }
 
 // Without data: tiers have addresses alone, and states no values.
@@ -103,9 +118,11 @@ int train_rank_open(struct train_rank *rank)
     TRY(stage_find(config->stage, &operations));
     TRY(train_part_open(rank));
     train_pipeline_place(rank);
-    TRY(open_batches(rank));
     TRY(open_tiers(rank));
+    TRY(open_batches(rank));
     TRY(executor_open(setting->schedule, rank->rank, rank->tier, abort_peers, rank->comm, &rank->executor));
+    if (setting->logs)
+        executor_keep_log(rank->executor, &setting->logs[rank->rank]);
     executor_emulate(rank->executor, setting->emulation.bytes_per_s);
     executor_record(rank->executor, setting->trace);
     const struct stage_setting stage_setting = {
@@ -156,9 +173,6 @@ void train_rank_close(struct train_rank *rank)
     train_part_close(rank);
     tier_nvme_close(rank->nvme);
     tier_close(rank->tier);
-    for (size_t i = 0; rank->batches && i < rank->setting->config->accumulation; i++)
-        free((void *)(uintptr_t)rank->batches[i].tokens);
     free(rank->batches);
     free(rank->arguments);
-    free(rank->reports);
 }

@@ -53,9 +53,14 @@ static void print_difference(const struct train_difference *d, FILE *out)
 {
     int digits = (d->bits + 3) / 4;
     fprintf(out, "  FIRST DIFFERENCE  step %" PRIu64 ", rank %d, %s", d->step, d->rank, d->state);
-    if (d->tensor[0])
+    if (d->tensor[0] && d->digest)
+        fprintf(out, " of the bucket that begins with %s, digest", d->tensor);
+    else if (d->tensor[0])
         fprintf(out, " of %s, element %" PRIu64, d->tensor, d->element);
     fprintf(out, ": expected 0x%0*" PRIx64 ", got 0x%0*" PRIx64 "\n", digits, d->expected_bits, digits, d->actual_bits);
+    if (d->schedule)
+        fprintf(out, "    The same steps with a wait after each are equal: the difference is one of the schedule. "
+                     "--schedule chaos:SEED looks for its cause.\n");
 }
 
 static void print_held(const struct train_setting *setting, const struct train_result *result, enum ledger_tier tier,

@@ -28,7 +28,7 @@ int train_batch(const struct train_setting *setting, uint64_t step, int micro, i
 // A layer's forward or backward. The pointers that were valid when it was issued follow it, in one block.
 struct compute_arguments {
     struct model_run *run;
-    const struct model_batch *batch;
+    struct model_batch batch;
     void *checkpoint;
     int layer, param_count;
     enum pass pass;
@@ -42,8 +42,8 @@ static int run_compute(void *arguments)
     const void **params = (const void **)(a + 1);
     struct model_gradient *gradients = (struct model_gradient *)(params + a->param_count);
     if (a->pass == PASS_BACKWARD)
-        return model_backward(a->run, a->layer, a->batch, params, gradients, a->loss_scale, a->checkpoint);
-    TRY(model_forward(a->run, a->layer, a->batch, params, a->checkpoint));
+        return model_backward(a->run, a->layer, &a->batch, params, gradients, a->loss_scale, a->checkpoint);
+    TRY(model_forward(a->run, a->layer, &a->batch, params, a->checkpoint));
     if (a->loss)
         *a->loss += model_loss(a->run);
     return ERR_NONE;
@@ -66,13 +66,13 @@ static int issue_compute(struct train_rank *rank, int layer, enum pass pass, int
     struct compute_arguments *a = rank->arguments;
     *a = (struct compute_arguments){
         .run = run,
-        .batch = &rank->batches[micro],
+        .batch = rank->batches[micro],
         .checkpoint = checkpoint,
         .layer = layer,
         .param_count = model->param_count,
         .pass = pass,
         .loss_scale = (float)scaler_scale(&rank->stage.optimizer.scaler),
-        .loss = pass == PASS_FORWARD && layer == model->layer_count - 1 ? &rank->loss : NULL,
+        .loss = pass == PASS_FORWARD && layer == model->layer_count - 1 ? rank->loss : NULL,
     };
     memcpy(a + 1, rank->stage.params, params_bytes);
     memcpy((char *)(a + 1) + params_bytes, rank->stage.gradients, gradients_bytes);
@@ -163,7 +163,7 @@ int train_step(struct train_rank *rank, uint64_t step, struct train_outcome *out
     const struct optimizer *optimizer = &rank->stage.optimizer;
     struct pipeline_action action;
     uint64_t returned = optimizer->returned;
-    rank->loss = 0.0;
+    *rank->loss = 0.0;
     for (int next = 0; pipeline_next(&rank->pipeline.schedule, rank->pipeline.stage, &next, &action);)
         TRY(act(rank, step, action));
     TRY(train_agree_begin(rank));

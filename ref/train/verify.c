@@ -1,71 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The comparison with unsharded Adam after every step: every bit of every tensor on every rank.
+// The comparison with unsharded Adam: every bit of every tensor on every rank. It reads states, for which it waits
+// until an update is complete: after every step (TRAIN_VERIFY_EACH), or where a run waits anyway, after its last step
+// and before a checkpoint (verify_run.c).
 #include "ref/train/train_internal.h"
 
 #include "base/err.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static int oracle_micro_batch(void *context, uint64_t step, int micro, int rank, struct model_batch *out)
-{
-    struct train_rank *self = context;
-    return train_batch(self->setting, step, micro, rank, (uint16_t *)(uintptr_t)self->oracle_tokens.tokens, out);
-}
-
-// The padded elements of the largest bucket of any part.
-static int largest_bucket(struct train_rank *rank, size_t *out)
-{
-    const struct layout *layout = &rank->stage.layout;
-    int world = comm_world(rank->comm);
-    size_t largest = 1, all[world];
-    for (int i = 0; i < layout->bucket_count; i++)
-        if (layout->buckets[i].padded_count > largest)
-            largest = layout->buckets[i].padded_count;
-    *out = largest;
-    if (!rank->part)
-        return ERR_NONE;
-    TRY(comm_all_gather_equal(rank->comm, &largest, all, sizeof largest));
-    for (int i = 0; i < world; i++)
-        *out = all[i] > *out ? all[i] : *out;
-    return ERR_NONE;
-}
-
-int verify_open(struct train_rank *rank)
-{
-    TRY(largest_bucket(rank, &rank->full_elements));
-    rank->full = malloc(rank->full_elements * sizeof(float));
-    rank->expected = malloc(rank->full_elements * sizeof(float));
-    if (!rank->full || !rank->expected)
-        return err_set(ERR_MEMORY, "no memory to collect %zu elements", rank->full_elements);
-    if (!rank->setting->verify || rank->rank != 0)
-        return ERR_NONE;
-    const struct model *model = rank->setting->model;
-    rank->oracle_tokens.tokens =
-        malloc((rank->setting->config->micro_batch * (model->sequence_length + 1) + 1) * sizeof(uint16_t));
-    if (!rank->oracle_tokens.tokens)
-        return err_set(ERR_MEMORY, "no memory for a micro-batch of tokens");
-    const struct oracle_setting setting = {
-        .model = model,
-        .config = rank->setting->config,
-        .world = train_data_ranks(rank->setting),
-        .seed = rank->setting->seed,
-        .reduces_each_micro_step = rank->stage.operations->reduces_each_micro_step,
-        .batch = oracle_micro_batch,
-        .batch_context = rank,
-        .accelerator = rank->setting->accelerator,
-        .device = rank->setting->device,
-    };
-    return oracle_open(&setting, &rank->oracle);
-}
-
-void verify_close(struct train_rank *rank)
-{
-    oracle_close(rank->oracle);
-    free((void *)(uintptr_t)rank->oracle_tokens.tokens);
-    free(rank->full);
-    free(rank->expected);
-}
 
 static uint64_t bits_at(const void *array, size_t element_bytes, size_t i)
 {
@@ -108,8 +50,7 @@ static void compare(struct train_rank *rank, const struct train_bucket *b, const
     }
 }
 
-// The oracle's tensors of one bucket, laid out as the bucket is. state STATE_COUNT: in the model's dtype.
-static void lay_out(const struct train_rank *rank, const struct train_bucket *b, int state, size_t element_bytes)
+void verify_lay_out(const struct train_rank *rank, const struct train_bucket *b, int state, size_t element_bytes)
 {
     for (int i = 0; i < b->piece_count; i++) {
         const struct train_piece *piece = &b->pieces[i];
@@ -136,7 +77,7 @@ static int compare_bucket(struct train_rank *rank, const struct train_bucket *b,
         if (b->mine)
             TRY(stage_collect(&rank->stage, b->index, (enum state)state, rank->full));
         if (rank->rank == 0)
-            lay_out(rank, b, state, sizeof(float));
+            verify_lay_out(rank, b, state, sizeof(float));
         if (sends)
             TRY(comm_broadcast(rank->comm, rank->expected, b->count * sizeof(float), 0));
         if (first)
@@ -146,62 +87,94 @@ static int compare_bucket(struct train_rank *rank, const struct train_bucket *b,
     if (b->mine)
         TRY(stage_collect_model_params(&rank->stage, b->index, rank->full));
     if (rank->rank == 0)
-        lay_out(rank, b, STATE_COUNT, element_bytes);
+        verify_lay_out(rank, b, STATE_COUNT, element_bytes);
     TRY(comm_broadcast(rank->comm, rank->expected, b->count * element_bytes, 0));
     if (b->mine)
         compare(rank, b, "copy", element_bytes, context);
     return ERR_NONE;
 }
 
-static void compare_outcome(struct train_rank *rank, bool applied, bool expected_applied, double loss,
-                            double expected_loss, struct train_difference *difference)
+static uint64_t bits_of(double value)
 {
-    uint64_t bits, expected_bits;
-    memcpy(&bits, &loss, sizeof bits);
-    memcpy(&expected_bits, &expected_loss, sizeof expected_bits);
-    if (applied != expected_applied)
-        *difference = (struct train_difference){.found = true,
-                                                .rank = rank->rank,
-                                                .state = "applied",
-                                                .expected_bits = expected_applied,
-                                                .actual_bits = applied,
-                                                .bits = 1};
-    else if (bits != expected_bits)
-        *difference = (struct train_difference){.found = true,
-                                                .rank = rank->rank,
-                                                .state = "loss",
-                                                .expected_bits = expected_bits,
-                                                .actual_bits = bits,
-                                                .bits = 64};
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
 }
 
-int verify_step(struct train_rank *rank, uint64_t step, bool applied, double loss)
+void verify_decision(const struct train_rank *rank, const struct oracle_decision *made,
+                     const struct oracle_decision *expected, struct train_difference *out)
 {
-    struct comm *comm = rank->comm;
-    struct train_difference difference = {0};
-    TRY(train_settle(rank));
-    comm_count_in(comm, NULL);
-    if (rank->rank == 0) {
-        bool expected_applied;
-        double expected_loss;
-        TRY(oracle_step(rank->oracle, step, &expected_applied, &expected_loss));
-        compare_outcome(rank, applied, expected_applied, loss, expected_loss, &difference);
+    const struct {
+        const char *name;
+        uint64_t expected_bits, actual_bits;
+        int bits;
+    } facts[] = {
+        {"applied", expected->applied, made->applied, 1},
+        {"loss", bits_of(expected->loss), bits_of(made->loss), 64},
+        {"norm", bits_of(expected->norm), bits_of(made->norm), 64},
+        {"coefficient", f32_bits(expected->coefficient), f32_bits(made->coefficient), 32},
+        {"scale", bits_of(expected->scale), bits_of(made->scale), 64},
+    };
+    for (size_t i = 0; i < sizeof facts / sizeof facts[0] && !out->found; i++) {
+        if (facts[i].expected_bits == facts[i].actual_bits)
+            continue;
+        *out = (struct train_difference){.found = true,
+                                         .rank = rank->rank,
+                                         .expected_bits = facts[i].expected_bits,
+                                         .actual_bits = facts[i].actual_bits,
+                                         .bits = facts[i].bits};
+        snprintf(out->state, sizeof out->state, "%s", facts[i].name);
     }
-    // Every rank takes part in every collective, even after a difference.
+}
+
+struct oracle_decision verify_made(const struct train_rank *rank, bool applied, double loss)
+{
+    const struct optimizer *o = &rank->stage.optimizer;
+    return (struct oracle_decision){
+        .applied = applied,
+        .loss = loss,
+        .norm = applied ? o->norm : 0,
+        .coefficient = applied ? o->coefficient : 0,
+        .scale = scaler_scale(&o->scaler),
+    };
+}
+
+int verify_states(struct train_rank *rank, struct train_difference *out)
+{
     struct tensor_difference tensors = {0};
     TRY(train_each_bucket(rank, compare_bucket, &tensors));
-    if (!difference.found)
-        difference = tensors.difference;
-    difference.step = step;
+    if (!out->found)
+        *out = tensors.difference;
+    return ERR_NONE;
+}
 
-    struct train_difference all[comm_world(comm)];
-    TRY(comm_all_gather_equal(comm, &difference, all, sizeof difference));
-    comm_count_in(comm, &rank->ledger);
-    if (rank->rank != 0)
-        return ERR_NONE;
-    rank->result->verified_steps++;
-    for (int i = 0; i < comm_world(comm) && !rank->result->difference.found; i++)
+int verify_agree(struct train_rank *rank, uint64_t step, const struct train_difference *mine)
+{
+    struct train_difference own = *mine, all[comm_world(rank->comm)];
+    own.step = step;
+    TRY(comm_all_gather_equal(rank->comm, &own, all, sizeof own));
+    for (int i = 0; i < comm_world(rank->comm) && !rank->difference.found; i++)
         if (all[i].found)
-            rank->result->difference = all[i];
+            rank->difference = all[i];
+    if (rank->rank == 0)
+        rank->result->difference = rank->difference;
+    return ERR_NONE;
+}
+
+int verify_step(struct train_rank *rank, uint64_t step, const struct oracle_decision *made)
+{
+    struct train_difference difference = {0};
+    TRY(train_settle(rank));
+    comm_count_in(rank->comm, NULL);
+    if (rank->rank == 0) {
+        struct oracle_decision expected;
+        TRY(oracle_step(rank->oracle, step, &expected));
+        verify_decision(rank, made, &expected, &difference);
+        rank->result->verified_steps++;
+    }
+    // Every rank takes part in every collective, even after a difference.
+    TRY(verify_states(rank, &difference));
+    TRY(verify_agree(rank, step, &difference));
+    comm_count_in(rank->comm, &rank->ledger);
     return ERR_NONE;
 }

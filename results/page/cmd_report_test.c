@@ -185,10 +185,11 @@ static long photograph(const char *page, const char *window)
     char command[3 * PATH_MAX], output[4096], picture[PATH_MAX];
     strcpy(picture, sample_path("page.png"));
     unlink(picture);
-    snprintf(command, sizeof command,
-             "timeout 60 chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --user-data-dir='%s/profile' "
-             "--enable-logging=stderr --window-size=%s --screenshot='%s' 'file://%s' 2>&1",
-             sample_folder, window, picture, page);
+    snprintf(
+        command, sizeof command,
+        "timeout 300 chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --user-data-dir='%s/profile' "
+        "--enable-logging=stderr --window-size=%s --screenshot='%s' 'file://%s' 2>&1",
+        sample_folder, window, picture, page);
     int status = command_run(command, output, sizeof output);
     FILE *file = fopen(picture, "r");
     if (status != 0 || !file)

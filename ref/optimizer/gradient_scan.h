@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The passes over a gradient that the norm is made of, as operations (gradient_norm.c).
+#ifndef ZG_GRADIENT_SCAN_H
+#define ZG_GRADIENT_SCAN_H
+
+#include "ref/arithmetic/norm.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// The exponents at which squares are summed before the largest of all is known.
+enum { OPTIMIZER_GUESSES = 9 };
+
+struct gradient_scan {
+    const void *gradient;
+    size_t count;
+    enum dtype dtype;
+    uint32_t max_bits;
+    uint32_t *max_out;
+    const uint32_t *max_in;  // the bucket's own, for guesses,
+    int last_exponent;       // and that of the step before
+    struct norm_sum *sum_out;
+    int sum_count;
+    bool first;  // begins the sums at 0; others add to them
+};
+
+// Operations on a struct gradient_scan: its largest magnitude; its sum of squares, relative to the largest of all; and
+// its sums relative to the exponents that are guessed.
+int gradient_scan_maximum(void *arguments);
+int gradient_scan_squares(void *arguments);
+int gradient_scan_guesses(void *arguments);
+
+// k of norm.h; 0 where all gradients are 0, whose sum is 0 at any exponent.
+int gradient_exponent(uint32_t max_bits);
+
+// A bucket's first guess: the exponent of its own largest square, or one below the last step's if that is larger.
+int gradient_lowest_guess(uint32_t own_max_bits, int last_exponent);
+
+#endif

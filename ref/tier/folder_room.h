@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks, before long work, that a folder which the user gives can take the files of that work. What the device itself
+// does wrong is no matter of these checks: whoever writes and reads finds it.
+#ifndef ZG_FOLDER_ROOM_H
+#define ZG_FOLDER_ROOM_H
+
+#include <stdint.h>
+
+// ERR_USAGE: no file can be created there. option, such as "--nvme-path", begins the message.
+int folder_check_writable(const char *option, const char *folder);
+
+// ERR_USAGE: files of this many bytes do not fit there, because of the file system, a quota or a limit of the process.
+// Where no file can be created it finds nothing.
+int folder_check_room(const char *option, const char *folder, uint64_t bytes);
+
+#endif
