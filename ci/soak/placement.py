@@ -50,7 +50,7 @@ class Placement:
 
 def draw_tiers(rng, family, p):
     """The preset's tiers, or others that the stage allows; keys only where they differ from the preset's."""
-    p.stage = rng.choice(family.stages)
+    p.stage = rng.choice(family.stages + (3, 3) * (3 in family.stages))
     near = [name for name in PRESETS if preset_keys(name)[ZERO + "stage"] == p.stage]
     name = rng.choice(near if chance(rng, 0.6) else [n for n in PRESETS if n != "zero0"])
     has = preset_keys(name)
@@ -63,7 +63,7 @@ def draw_tiers(rng, family, p):
     if family.delayed and p.optimizer == "none":
         p.optimizer = rng.choice(TIERS[1:most])
     p.gradient = p.optimizer
-    if p.optimizer != "none" and not keeps and chance(rng, 0.5):
+    if p.optimizer != "none" and chance(rng, 0.3 if keeps else 0.6):
         p.gradient = rng.choice(TIERS[:most])
     for key, old, new in ((ZERO + "stage", has[ZERO + "stage"], p.stage),
                           (OPTIMIZER + "device", was[OPTIMIZER], p.optimizer),
