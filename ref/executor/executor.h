@@ -10,9 +10,8 @@
 //              outside the declared spans inaccessible: an undeclared access, or a write to a span declared as read,
 //              ends the program with a message that names the operation, the address and the allocation. Where a span
 //              shares a page with other bytes, writing those is an error (ERR_INTERNAL), and reading them gives NaN.
-//              The issuing thread is guarded as well: it may touch what no pending operation accesses, and what it
-//              waited for. Operations that wait for other ranks keep the order of issue, across lanes: each rank has
-//              one thread
+//              The issuing thread may touch what no pending operation accesses, and what it waited for. Operations
+//              that wait for other ranks keep the order of issue, across lanes: each rank has one thread
 //   dry        touches no data and takes no time: it counts the bytes that each operation would move, and a simulated
 //              clock gives each its begin and end (executor_dry.h)
 //   log        as serial, under the guard of chaos, with a log of all that the issuing thread does (executor_log.h)
@@ -100,8 +99,7 @@ const struct executor_interval *executor_intervals(const struct executor *execut
 
 // True in the dry mode, in which one operation may represent several equal ones (times).
 bool executor_is_dry(const struct executor *executor);
-
-// For messages: the bucket of parameters for which operations are issued from now on; -1: none in particular.
+// For messages: the bucket for which operations are issued from now on; -1: none.
 void executor_set_bucket(struct executor *executor, int bucket);
 
 // Issues an operation; copies it, its arguments and its spans. After a failure no operation runs, and every call

@@ -214,6 +214,7 @@ static int wait_for_results(struct optimizer *o, const void *results, size_t byt
 
 int optimizer_global_maximum(struct optimizer *o, uint32_t *out)
 {
+    executor_set_bucket(o->move.executor, -1);
     for (int i = 0; i < o->layout->trainable_count; i++)
         if (!o->scanned[i])
             TRY(optimizer_scan(o, i, o->placements[i].gradient_tier, o->placements[i].gradient_shard));

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "ref/optimizer/gradient_scan.h"
 #include "ref/optimizer/optimizer_internal.h"
 
 #include "base/err.h"

@@ -10,7 +10,6 @@
 #include "ref/arithmetic/norm.h"
 #include "ref/recipe/recipe.h"
 #include "ref/tier/buffer_pool.h"
-#include "ref/optimizer/gradient_scan.h"
 #include "ref/optimizer/scaler.h"
 #include "ref/partition/layout.h"
 

@@ -235,8 +235,7 @@ static int update_sub_group(struct optimizer *o, int bucket, size_t from, size_t
     else if (copies)
         g.model_params = shard ? element(shard, from, model_bytes) : buffer_pool_take(buffers(o, here));
     TRY(issue_update(o, &g, here));
-    const struct adam_states updated = {g.master, g.exp_avg, g.exp_avg_sq};
-    TRY(update_digest_issue(o, bucket, from, count, speculative, &updated, g.model_params));
+    TRY(update_digest_issue(o, bucket, from, count, speculative, &brought, g.model_params));
     // The next forward waits for these.
     if (copies)
         TRY(take_away(o, "updated parameters", here, g.model_params, target, count * model_bytes));

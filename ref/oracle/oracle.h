@@ -11,17 +11,14 @@
 // the build does not let it include ref/partition, ref/optimizer or ref/stage (tools/tidy/floors.txt). Two more
 // programs compute the same and share nothing of this list but the configuration: conformance/unsharded, which has its
 // own recipes and rounding, and ref/one_file/zero.c, which includes nothing of the project.
-//
-// With an accelerator the model runs there, as a gradient is a function of its inputs on one processor. All else runs
-// here (oracle_device.h).
+// With an accelerator the model runs there; all else runs here (oracle_device.h).
 //
 // A gradient summed over R ranks and M micro-steps has two definitions in the field:
 //   accumulate, then reduce (stages 0 and 1)   A_r = ((g_r,1 + g_r,2) + ...) in the accumulation dtype; then
 //                                              G = ((A_0 + A_1) + ...) over ranks
 //   reduce, then accumulate (stages 2 and 3)   R_m = ((g_0,m + g_1,m) + ...) over ranks; then
 //                                              G = ((R_1 + R_2) + ...) in the accumulation dtype
-// A sum over ranks takes its terms in the communication dtype, folds them in fp32, and is rounded to the
-// communication dtype once. With one micro-step the two are the same.
+// A sum over ranks takes its terms in the communication dtype, folds them in fp32, and is rounded to that dtype once.
 //
 // On a mesh of R replicas of S shards, rank r being in group g = r / S, a sum over ranks has two levels, whose order no
 // framework's documentation states and which the collectives of HSDP and MiCS imply:
@@ -31,8 +28,7 @@
 //                      G_g = ((R_1,g + R_2,g) + ...) in the accumulation dtype, or R_1,g if there is one micro-step;
 //                      then G = ((G_0 + G_1) + ...) over groups
 // The sum over groups is one over ranks: terms in the communication dtype, folded in fp32, rounded once. R = 1 is the
-// plain stage. S = 1 is data parallelism: a group of one exchanges nothing and so rounds nothing. The plain order over
-// all ranks would need each group's sum to wait for that of the group before it.
+// plain stage. S = 1 is data parallelism: a group of one exchanges nothing and so rounds nothing.
 //
 // With experts cut over E ranks, rank r being in expert group g = r / E, a gradient of an expert is made where the
 // tokens of a group meet:
@@ -85,16 +81,13 @@ struct oracle;
 int oracle_open(const struct oracle_setting *setting, struct oracle **out);
 void oracle_close(struct oracle *oracle);
 
-// The decision of a step, and the numbers that it follows from.
+// One step, from 1: it is skipped for overflow, with norm and coefficient 0, or applied. loss: the mean over ranks and
+// micro-steps; norm: of the mean gradient, before clipping; scale: of the next step's loss.
 struct oracle_decision {
-    bool applied;       // false: skipped for overflow; norm and coefficient are 0
-    double loss;        // the mean over ranks and micro-steps
-    double norm;        // of the mean gradient, before clipping
-    float coefficient;  // of clipping
-    double scale;       // of the next step's loss
+    bool applied;
+    float coefficient;
+    double loss, norm, scale;
 };
-
-// One step, from 1.
 int oracle_step(struct oracle *oracle, uint64_t step, struct oracle_decision *out);
 
 // Whole tensors of a parameter: fp32 states, whose moments are NULL if it is frozen, and the parameter in the model's

@@ -218,7 +218,6 @@ static int gather_next(struct prefetcher *p, int use)
     p->touched_count += p->setting.layout->buckets[bucket].count;
     p->touched_at[bucket] = p->touched_count;
     p->fetched_at[bucket] = ++p->fetched;
-    executor_set_bucket(p->setting.move->executor, -1);
     return ERR_NONE;
 }
 

@@ -123,7 +123,6 @@ int stage_reduce(struct stage *stage, int layer)
         executor_set_bucket(stage->setting.executor, bucket);
         TRY(operations->reduce(stage, bucket));
     }
-    executor_set_bucket(stage->setting.executor, -1);
     return ERR_NONE;
 }
 

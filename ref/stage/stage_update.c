@@ -58,7 +58,6 @@ static int update_until(struct stage *stage, int count, bool to_forward)
     stage->handed_over += to_forward && stage->updates_issued == stage->persistent_count;
     while (stage->updates_waiting && stage->updates_issued < count)
         TRY(update_bucket(stage, stage->update_order[stage->updates_issued++], to_forward));
-    executor_set_bucket(stage->setting.executor, -1);
     stage->updates_waiting &= stage->updates_issued < stage->layout.trainable_count;
     return ERR_NONE;
 }

@@ -97,6 +97,7 @@ static int issue_compute(struct train_rank *rank, int layer, enum pass pass, int
     spans[count++] = (struct executor_span){a->loss, a->loss ? sizeof *a->loss : 0, EXECUTOR_READ_WRITE};
     spans[count++] = tokens_span(rank, micro, EXECUTOR_READ);
     // Backward has two products for each of forward's. With checkpoints it computes forward once more.
+    executor_set_bucket(rank->executor, -1);
     double passes = pass == PASS_FORWARD ? 1 : config->activation_checkpointing ? 3 : 2;
     return executor_issue(rank->executor, &(struct executor_operation){
                                               .name = pass == PASS_FORWARD ? "forward" : "backward",
