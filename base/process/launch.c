@@ -169,6 +169,7 @@ static int watch(struct run *run)
 static int run_to_end(struct run *run)
 {
     TRY(process_scan(&run->before));
+    process_keep_children(&run->before);
     int start_rc = launch_start(run->setting->argv, run->output_fd, run->error_fd, &run->leader);
     if (start_rc != ERR_NONE) {
         unlink(run->setting->output_path);

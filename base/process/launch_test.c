@@ -259,6 +259,26 @@ Test(launch, children_of_the_suite_survive)
     cr_expect_eq(waitpid(-1, NULL, WNOHANG), -1);
 }
 
+// A descendant may get the id that another process had before the command.
+Test(launch, of_the_processes_before_a_command_only_children_are_known_by_their_ids)
+{
+    struct process_list list = {0};
+    pid_t mine = fork();
+    cr_assert_geq(mine, 0);
+    if (mine == 0) {
+        sleep(600);
+        _exit(0);
+    }
+    cr_assert_eq(process_scan(&list), ERR_NONE);
+    cr_expect(process_find(&list, mine) && process_find(&list, getpid()) && process_find(&list, getppid()));
+    process_keep_children(&list);
+    cr_expect_eq(list.count, 1);
+    cr_expect(process_find(&list, mine));
+    process_list_free(&list);
+    cr_expect_eq(kill(mine, SIGKILL), 0);
+    cr_expect_eq(waitpid(mine, NULL, 0), mine);
+}
+
 Test(launch, a_memory_limit_counts_all_processes_together)
 {
     setting.memory_limit_bytes = 100 << 20;

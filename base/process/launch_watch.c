@@ -71,6 +71,15 @@ int process_scan(struct process_list *out)
     return rc;
 }
 
+void process_keep_children(struct process_list *list)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < list->count; i++)
+        if (list->list[i].parent == getpid())
+            list->list[kept++] = list->list[i];
+    list->count = kept;
+}
+
 // The children of one thread, from /proc/self/task/THREAD/children.
 static int add_children(int tasks_fd, const char *thread, struct process_list *out)
 {

@@ -23,6 +23,9 @@ struct process_list {
 // Lists all processes of the system, unmarked.
 int process_scan(struct process_list *out);
 
+// Drops all but the children of this process. Their ids are theirs while they live; another's is soon somebody else's.
+void process_keep_children(struct process_list *list);
+
 // Lists the children of this process, ended ones included; only `pid` and `parent` are set.
 int process_children(struct process_list *out);
 
@@ -31,7 +34,7 @@ struct process *process_find(const struct process_list *list, pid_t pid);  // nu
 void process_list_free(struct process_list *list);
 
 // Marks the leader and all its descendants. Orphans among them have become children of this process, their subreaper:
-// every child of it that is not in `before` is marked.
+// every child of it that is not in `before`, a list of its children, is marked.
 void process_mark(struct process_list *list, pid_t leader, const struct process_list *before);
 
 // The sum of the resident bytes of the marked processes; shared memory counts in each.
