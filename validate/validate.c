@@ -50,6 +50,7 @@ static int judge_broken(struct validation *v, const char *why)
 {
     struct bench_finding finding = {.kind = "part", .verdict = FINDING_INCOMPLETE, .id = "ranks", .value = NAN};
     v->broken = true;
+    bench_world_break();
     snprintf(finding.text, sizeof finding.text, "ranks: %.300s; the parts after %s were not run", why,
              v->setting->plan->parts[v->part].name);
     return validation_judge(v, &finding);

@@ -74,7 +74,8 @@ void bench_world_leave(int code)
 {
     if (!world.comm)
         return;
-    launcher_close(world.comm, code);
+    // MPI would wait for the rank that has failed.
+    launcher_close(world.comm, bench_world_is_broken() ? ERR_PEER : code);
     free(world.members);
     world.comm = NULL;
     world.members = NULL;

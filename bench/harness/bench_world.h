@@ -70,8 +70,9 @@ int bench_world_end(int code, size_t *printed_count, size_t *skipped_count);
 // late to reach rank 0.
 bool bench_world_prints_error(int code);
 
-// Returns whether a rank has failed, so that no collective works.
+// Returns whether a rank has failed or is stuck, so that no collective works; bench_world_break says so.
 bool bench_world_is_broken(void);
+void bench_world_break(void);
 
 // On ranks other than 0, keeps the record to send it to rank 0 and returns true; for bench_file_append.
 bool bench_world_keep(json_t *record);

@@ -19,7 +19,7 @@ static struct {
     size_t text_bytes;
 } present;
 
-static bool broken;  // a rank has failed, so no collective works
+static bool broken;  // a rank has failed or is stuck, so no collective works
 
 bool bench_world_is_together(void)
 {
@@ -117,6 +117,11 @@ bool bench_world_prints_error(int code)
 bool bench_world_is_broken(void)
 {
     return broken;
+}
+
+void bench_world_break(void)
+{
+    broken = true;
 }
 
 int bench_world_run(const char *name, int (*run)(int argc, const char **argv), bool together, int argc,
