@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """For ci/test: which tests of a configured build run, and what they were.
 
-  ci/test_plan.py choose BUILD LABEL EVERY    every EVERYth program that has tests with the label (-LABEL: without it; ""
-                                              any), from one that ci/sample chooses; the tests' numbers go to
+  ci/test_plan.py choose BUILD LABEL EVERY    every EVERYth program that has tests with the label (-LABEL: without it;
+                                              "" any), from one that ci/sample chooses; the tests' numbers go to
                                               BUILD/ctest.numbers, the programs' names to the output
   ci/test_plan.py report BUILD PRESET         what ctest wrote to BUILD/ctest.xml: why tests were skipped; each failed
                                               one's output in build/last-failure/PRESET.NAME.txt; and last
@@ -68,7 +68,8 @@ def report(build, preset):
             why = case.find("failure")
             why = why.get("message", "") if why is not None else case.get("status")
             file = FAILURES / f"{preset}.{case.get('name')}.txt"
-            file.write_text(f"{case.get('name')}: {why or 'failed'}, {float(case.get('time', 0)):.1f} s\n{said_by(case)}")
+            seconds = float(case.get('time', 0))
+            file.write_text(f"{case.get('name')}: {why or 'failed'}, {seconds:.1f} s\n{said_by(case)}")
             print(f"FAILED: {case.get('name')}: {why or 'failed'}: {file.relative_to(ROOT)}")
     for reason, count in sorted(reasons.items()):
         print(f"{count:7} {reason}")

@@ -55,7 +55,8 @@ Test(manual, options_have_short_names_arguments_choices_defaults_and_groups)
 {
     expect_in_section("train", "\nCheckpoints:\n.Bl -tag -width Ds\n.It Fl -save Ar DIR\n");
     expect_in_section("train", "\n.It Fl s , -steps Ar N\noptimizer steps, including skipped ones\n(default: 100)\n");
-    expect_in_section("train", "\n.It Fl -verify\n");
+    expect_in_section("train", "\n.It Fl -verify Ns Op = Ns Cm each\n");
+    expect_in_section("train", "\n.It Fl -buffered\n");
     expect_in_section("train", "\n.It Fl -device Cm cpu | Cm cuda\n");
     expect_in_section("plan", "\n.It Fl -claims Ns Op = Ns Ar NAME | Ar FILE\n");
     expect_in_section("check", "\n.Dl zerogauge check \\-\\-requirement R-OPT-01 \\-\\-plugin \\&./example.so\n");

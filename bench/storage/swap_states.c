@@ -121,6 +121,7 @@ static int open_optimizer(struct swap_states *s)
         .comm = s->comm,
         .ranks = comm_world(s->comm),
         .move = {s->executor, &s->ledger, s->nvme},
+        .tier = s->tier,
         .replicated = true,
         .threads = s->setting.threads,
     };

@@ -88,14 +88,17 @@ static json_t *own_section(const struct check_case *c, const char *recipe, const
     return section;
 }
 
-// precision in place of the case's; one optimizer group.
+// precision in place of the case's, whose other dtypes may not go with that; one optimizer group.
 static json_t *document(const struct check_case *c, enum dtype precision, const struct case_group *group, json_t *own)
 {
+    bool same = precision == c->precision;
+    enum dtype communication = same ? c->communication_dtype : DTYPE_FP32;
+    enum dtype accumulation = same ? c->accumulation_dtype : DTYPE_FP32;
     json_t *root = json_pack("{s:i, s:i, s:f, s:s, s:{s:s}, s:o, s:o, s:o}", "train_micro_batch_size_per_gpu", 1,
                              "gradient_accumulation_steps", c->accumulation, "gradient_clipping", c->gradient_clipping,
-                             "communication_data_type", dtype_name(c->communication_dtype), "data_types",
-                             "grad_accum_dtype", dtype_name(c->accumulation_dtype), "zero_optimization",
-                             zero_section(c), "optimizer", optimizer_section(group), "zerogauge", own);
+                             "communication_data_type", dtype_name(communication), "data_types", "grad_accum_dtype",
+                             dtype_name(accumulation), "zero_optimization", zero_section(c), "optimizer",
+                             optimizer_section(group), "zerogauge", own);
     if (precision == DTYPE_FP16)
         json_object_set_new(root, "fp16", loss_scale_section(&c->loss_scale));
     if (precision == DTYPE_BF16)

@@ -7,7 +7,7 @@
 //   groups SEED COUNT        as `pieces`, with hierarchical sums
 //   messages SEED COUNT      messages around a ring, cut into many of MPI's, between collectives
 //   large                    single buffers beyond 2^31 bytes
-// The other words provoke failures; each rank prints its error message on one line.
+// Each rank prints its error message on one line.
 #include "ref/comm/comm_mpi.h"
 #include "ref/comm/comm_native.h"
 #include "base/err.h"
@@ -350,25 +350,6 @@ static int messages(struct comm *comm, uint64_t seed, int count)
     return comm_barrier(comm);
 }
 
-// Rank 1 sends nothing, or another message, and rank 0 receives.
-static int provoke_message(struct comm *comm, const char *word)
-{
-    char buffer[9] = {0};
-    bool odd = comm_rank(comm) == 1;
-    TRY(comm_barrier(comm));
-    if (odd && strcmp(word, "message-leave") == 0)
-        return ERR_NONE;
-    if (odd && strcmp(word, "message-die") == 0)
-        raise(SIGKILL);
-    if (odd && strcmp(word, "message-collective") == 0)
-        return comm_barrier(comm);
-    if (odd)
-        TRY(comm_send(comm, 0, 6, buffer, strcmp(word, "message-size") == 0 ? 9 : 8));
-    else
-        TRY(comm_receive(comm, 1, strcmp(word, "message-tag") == 0 ? 7 : 6, buffer, 8));
-    return comm_barrier(comm);
-}
-
 // The collectives of parts: of the even and the odd ranks, and of neighbours in these.
 static int parts(struct comm *comm, uint64_t seed, int count)
 {
@@ -384,100 +365,6 @@ static int parts(struct comm *comm, uint64_t seed, int count)
     TRY(collectives(comm, seed, count));
     comm_close(inner);
     comm_close(part);
-    return ERR_NONE;
-}
-
-// Rank 1 does what the word says; the others wait in a part without it.
-static int provoke_beside_part(struct comm *comm, const char *word)
-{
-    int others[RANKS_MAX], size = 0;
-    const int alone[] = {1};
-    struct comm *part;
-    for (int rank = 0; rank < comm_world(comm); rank++)
-        if (rank != 1)
-            others[size++] = rank;
-    bool odd = comm_rank(comm) == 1;
-    TRY(comm_split(comm, odd ? alone : others, odd ? 1 : size, &part));
-    TRY(comm_barrier(comm));
-    if (odd && strcmp(word, "die-beside") == 0)
-        raise(SIGKILL);
-    int rc = ERR_NONE;
-    if (odd)
-        comm_abort(comm, "the disk is full");
-    while (!odd && rc == ERR_NONE)
-        rc = comm_barrier(part);
-    char message[ERR_MESSAGE_BYTES];
-    err_keep(message);
-    comm_close(part);
-    return odd ? err_set(ERR_IO, "the disk is full") : err_set(rc, "%s", message);
-}
-
-// Rank 2 fails, and rank 0, which is in a part with it, leaves a part with rank 1.
-static int provoke_inside_parts(struct comm *comm)
-{
-    int rank = comm_rank(comm), next = rank / 2 * 2, across = rank % 2;
-    struct comm *pair, *column;
-    TRY(comm_split(comm, (int[]){next, next + 1}, 2, &pair));
-    TRY(comm_split(comm, (int[]){across, across + 2}, 2, &column));
-    TRY(comm_barrier(comm));
-    int rc = ERR_NONE;
-    if (rank == 2)
-        comm_abort(comm, "the disk is full");
-    while (rank != 2 && rc == ERR_NONE)
-        rc = comm_barrier(rank == 0 ? column : pair);
-    char message[ERR_MESSAGE_BYTES];
-    err_keep(message);
-    comm_close(column);
-    comm_close(pair);
-    return rank == 2 ? err_set(ERR_IO, "the disk is full") : err_set(rc, "%s", message);
-}
-
-// A rank that gets SIGTERM goes on, until a timer ends it, whose signal waits here for the line.
-static int provoke_sigterm(struct comm *comm)
-{
-    sigset_t alarm;
-    sigemptyset(&alarm);
-    sigaddset(&alarm, SIGALRM);
-    sigprocmask(SIG_BLOCK, &alarm, NULL);
-    TRY(comm_barrier(comm));
-    raise(SIGTERM);
-    printf("rank %d: goes on\n", comm_rank(comm));
-    fflush(stdout);
-    sigprocmask(SIG_UNBLOCK, &alarm, NULL);
-    while (true)
-        pause();
-}
-
-// Rank 1 does what the word says; the others go on with collectives.
-static int provoke(struct comm *comm, const char *word)
-{
-    float numbers[64] = {0};
-    bool odd = comm_rank(comm) == 1;
-    TRY(comm_barrier(comm));
-    if (odd && strcmp(word, "abort") == 0) {
-        comm_abort(comm, "the disk is full");
-        return err_set(ERR_IO, "the disk is full");
-    }
-    if (odd && strcmp(word, "leave") == 0)
-        return ERR_NONE;
-    if (odd && strcmp(word, "die") == 0)
-        raise(SIGKILL);
-    size_t count = odd && strcmp(word, "counts") == 0 ? 63 : 64;
-    if (odd && strcmp(word, "operations") == 0)
-        return comm_barrier(comm);
-    if (strcmp(word, "pairs") == 0) {
-        int world = comm_world(comm);
-        size_t sends[RANKS_MAX], receives[RANKS_MAX], offsets[RANKS_MAX];
-        float received[64];
-        for (int i = 0; i < world; i++) {
-            sends[i] = odd && i == 0 ? 2 : 1;
-            receives[i] = 1;
-            offsets[i] = (size_t)i;
-        }
-        return comm_all_to_all(comm, numbers, sends, offsets, received, receives, offsets, DTYPE_FP32);
-    }
-    for (int i = 0; i < 3; i++)
-        TRY(comm_all_reduce(comm, numbers, numbers, count, DTYPE_FP32, COMM_SUM));
     return ERR_NONE;
 }
 
@@ -498,17 +385,11 @@ int main(int argc, char **argv)
                                                        : strcmp(word, "parts") == 0    ? parts
                                                        : strcmp(word, "messages") == 0 ? messages
                                                                                        : collectives;
-    int rc = seeded                         ? trial(comm, strtoull(argv[2], NULL, 10), atoi(argv[3]))
-             : plain                        ? large(comm)
-             : strstr(word, "-inside")      ? provoke_inside_parts(comm)
-             : strcmp(word, "sigterm") == 0 ? provoke_sigterm(comm)
-             : strstr(word, "message-")     ? provoke_message(comm, word)
-             : strstr(word, "-beside")      ? provoke_beside_part(comm, word)
-                                            : provoke(comm, word);
+    int rc = seeded ? trial(comm, strtoull(argv[2], NULL, 10), atoi(argv[3])) : plain ? large(comm) : ERR_USAGE;
     printf("rank %d: %s\n", rank, rc == ERR_NONE ? "good" : err_message());
     fflush(stdout);
-    launcher_close(comm, !plain || rc != ERR_NONE);
-    if (!plain || rc != ERR_NONE)
-        _exit(rc == ERR_NONE ? 0 : 1);
+    launcher_close(comm, rc != ERR_NONE);
+    if (rc != ERR_NONE)
+        _exit(1);
     return 0;
 }

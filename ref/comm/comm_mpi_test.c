@@ -74,7 +74,7 @@ Test(comm_mpi, native_sums_of_whole_numbers_are_the_canonical_ones_and_others_ar
 
 static void provoke(int world, const char *word, char *output, size_t output_bytes)
 {
-    mpirun_each(world, "comm_mpi_program", word, output, output_bytes);
+    mpirun_each(world, "comm_mpi_failure_program", word, output, output_bytes);
 }
 
 // Every rank reports the failure, except the one that ended by itself, and as many fail.

@@ -63,7 +63,7 @@ static void wait_for(const struct scene *s, const volatile uint8_t *address, siz
     cr_assert_eq(executor_wait_for(s->executor, &span, 1), ERR_NONE);
 }
 
-// What the issuing thread does in a child process, which must end with the message, or with none.
+// The issuing thread does it in a child process, which must end with the message, or with none.
 typedef void deed(struct scene *s);
 
 static void run_deed(void *argument)

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// What an operation expects of a range that it reads.
+// An operation reads this range, and expects it as that writer left it.
 struct expectation {
     uintptr_t begin, end;
     long writer;  // the operation's number; REACH_NO_EVENT: none has written it

@@ -79,7 +79,7 @@ static int derive_dependencies(struct explorer *x)
     return code;
 }
 
-// What versions need follows from the log alone.
+// An event needs all earlier ones that it conflicts with; the log alone tells.
 static void derive_needs(struct explorer *x)
 {
     for (size_t i = 0; i < x->count; i++)
@@ -155,8 +155,8 @@ static void join(struct moment *moment, const struct moment *other)
             moment->count[chain] = other->count[chain];
 }
 
-// What must have happened before each event, all that it implies included; `missing` waits for nothing in the chain
-// `without`, or with CHAIN_COUNT in no lane.
+// Finds which events must have happened before each one, all that these imply included; `missing` waits for nothing in
+// the chain `without`, or with CHAIN_COUNT in no lane.
 static void close_orders(const struct explorer *x, size_t missing, int without, struct moment must[])
 {
     struct moment issuer = {0};
@@ -211,7 +211,7 @@ int explorer_prove(const struct explorer *x, struct explored *out)
     return ERR_NONE;
 }
 
-// What becomes of one dependency: without it, is anything unordered, or still required by others?
+// Without one dependency, is anything unordered, or do others still require it?
 static void leave_out(const struct explorer *x, size_t at, int chain, const struct moment all[], struct moment must[],
                       struct left_out *out)
 {

@@ -48,8 +48,8 @@ struct left_out {
 };
 int explorer_leave_out(const struct explorer *explorer, struct left_out *out);
 
-// What an operation waits for, by its number among those that `counts` accepts, as text: one line an operation, its
-// name and the numbers of those that it conflicts with. The caller frees *out.
+// Tells as text what each operation and wait depends on: a line each, with its number among those that `counts`
+// accepts, its name, and the numbers of the operations with which it conflicts. The caller frees *out.
 int explorer_dependencies(const struct explorer *explorer, bool (*counts)(const char *name), char **out);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Digests of what updates write, by which a verified run is compared with unsharded Adam afterwards
 // (ref/train/verify.c). An operation behind each Adam reads what that wrote; nothing waits for it but what overwrites
-// the same memory. All other operations of a verified run, and their order, are those of one that is not.
+// the same memory. A run that is not verified has all other operations, in the same order.
 #ifndef ZG_UPDATE_DIGEST_H
 #define ZG_UPDATE_DIGEST_H
 

@@ -85,7 +85,7 @@ struct oracle;
 int oracle_open(const struct oracle_setting *setting, struct oracle **out);
 void oracle_close(struct oracle *oracle);
 
-// What a step decides.
+// The decision of a step, and the numbers that it follows from.
 struct oracle_decision {
     bool applied;       // false: skipped for overflow; norm and coefficient are 0
     double loss;        // the mean over ranks and micro-steps

@@ -43,7 +43,7 @@ struct train_moment {
 // How a run is compared with unsharded Adam.
 enum train_verification {
     TRAIN_VERIFY_NOT,
-    TRAIN_VERIFY,       // its schedule is that of a run which is not verified; a difference is located by a second run
+    TRAIN_VERIFY,       // in the schedule of a run that is not verified; a second run locates a difference
     TRAIN_VERIFY_EACH,  // waits after every step, and compares all states
 };
 
@@ -91,7 +91,7 @@ static inline bool train_multiplies_bf16(const struct train_setting *setting)
 // The first bit that differs from unsharded Adam's. It travels between ranks, and so contains no addresses.
 struct train_difference {
     bool found;
-    bool digest;    // bits are those of a digest: of that state in the bucket that begins with the tensor
+    bool digest;    // the bits belong to a digest of that state, in the bucket that begins with the tensor
     bool schedule;  // a second run that waits after each step does not differ
     uint64_t step;
     int rank;                       // that holds it

@@ -75,6 +75,10 @@ struct train_rank {
     struct train_totals totals;  // this rank's, and after train_collect all ranks'
 };
 
+// One run of all ranks; *out is set but for param_elements. *difference_step: the first step that differs, as all
+// processes know; 0: none.
+int train_run_once(const struct train_setting *setting, struct train_result *out, uint64_t *difference_step);
+
 // Opens a rank whose setting, result, rank and comm are set; close frees it after an error, too. With the dry schedule
 // its tiers are planned, its states have no values, and it is not verified.
 int train_rank_open(struct train_rank *rank);
