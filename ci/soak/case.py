@@ -79,12 +79,14 @@ def run_case(runner, case, references, count):
     """(finding, record): null where all is as it must be. count(name) is called for every run and kill."""
     runner.forget_checkpoint()
     place = References.place(runner, checkpoint=str(runner.saved) if case.saves() else "")
+    kills = 0
     for step in case.steps:
         place.every = step.every
         ended = runner.run(arguments(step.run, place), step.kill)
         if runner.stopped:
             return None, {}
         count("kills" if ended.killed else "runs")
+        kills += ended.killed
         found = judge_end(ended) if ended.killed else judge_good(ended)
         remains = runner.remains()
         if not found and remains:
@@ -95,7 +97,7 @@ def run_case(runner, case, references, count):
             return found, {}
     result = record(ended)
     if case.saves():
-        found = judge_checkpoints(runner.saved, result.get("resumed_step") != result["steps"])
+        found = judge_checkpoints(runner.saved, kills if result.get("resumed_step") == result["steps"] else 0)
         if found:
             return found, result
     wanted, found = references.record(runner, case.references, result.get("resumed_step") or 0)

@@ -84,12 +84,12 @@ def judge_equal(result, reference):
     return None
 
 
-def judge_checkpoints(folder, saved):
+def judge_checkpoints(folder, extra):
     """Of the folder that a chain of runs leaves: whole checkpoints, the newest ones. A run that saves nothing, because
-    nothing is left to do, does not remove what a killed one had no time for."""
+    nothing is left to do, does not remove the `extra` ones that each killed run had no time to remove."""
     paths = sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
     wrong = [path for path in paths if not NAMES.fullmatch(path)]
     steps = [path for path in paths if path.startswith("step-") and "/" not in path]
-    if wrong or not 1 <= len(steps) <= KEPT_CHECKPOINTS + (not saved):
+    if wrong or not 1 <= len(steps) <= KEPT_CHECKPOINTS + extra:
         return Finding("files", f"the folder of checkpoints holds {' '.join(wrong or steps or paths)}")
     return None

@@ -89,10 +89,10 @@ def draw_activations(rng, p):
 def draw_mesh(rng, family, p):
     """Parts of the model beside the family's ranks of data parallelism."""
     room = LARGEST_WORLD // family.ranks()
-    if family.model.blocks > 1 and not family.quantized and OWN + "recipe" not in family.keys and chance(rng, 0.4):
+    if family.model.blocks > 1 and not family.quantized and OWN + "recipe" not in family.keys and chance(rng, 0.6):
         p.tensor = rng.choice([t for t in divisors(family.model.blocks) if t <= room])
     room //= p.tensor
-    if family.model.is_gpt() and p.stage <= 1 and chance(rng, 0.4):
+    if family.model.is_gpt() and p.stage <= 1 and chance(rng, 0.6):
         p.pipeline = rng.choice([n for n in divisors(family.model.layers) if n <= room])
         if p.pipeline > 1 and chance(rng, 0.4):
             p.keys[OWN + "pipeline_schedule"] = "gpipe"

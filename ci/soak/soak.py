@@ -95,7 +95,9 @@ def do_trial(soak, runner, index):
         if try_case(soak, runner, Case([reference_keys(family)], [Step(run)]), references, index):
             soak.durations.note(Durations.kind(run, placement), time.monotonic() - begin)
     soak.tally.count("draws")
-    try_case(soak, runner, make_chain(trial, soak.durations), references, index)
+    chain = make_chain(trial, soak.durations)
+    soak.tally.chain(len(chain.references) > 1)
+    try_case(soak, runner, chain, references, index)
 
 
 def work(soak, runner):

@@ -34,10 +34,10 @@ class Model:
 
 MODELS = (
     Model("linear", 5), Model("linear-overflow", 5), Model("linear-few", 1), Model("linear-exact", 2),
-    Model("gpt-nano", 9, layers=2), Model("gpt-nano:blocks=2", 4, blocks=2, layers=2),
-    Model("gpt-nano:layers=4,heads=4,blocks=4", 2, blocks=4, layers=4),
-    Model("gpt-nano:experts=4,top=2", 2, layers=2, experts=4),
-    Model("gpt-nano:experts=2,blocks=2,capacity=1.25", 1, blocks=2, layers=2, experts=2),
+    Model("gpt-nano", 7, layers=2), Model("gpt-nano:blocks=2", 4, blocks=2, layers=2),
+    Model("gpt-nano:layers=4,heads=4,blocks=4", 3, blocks=4, layers=4),
+    Model("gpt-nano:experts=4,top=2", 3, layers=2, experts=4),
+    Model("gpt-nano:experts=2,blocks=2,capacity=1.25", 2, blocks=2, layers=2, experts=2),
     Model("gpt-tiny", 1, layers=4, heavy=True), Model("llama-tiny", 1, layers=4, heavy=True),
     Model("llama:layers=2,width=16,heads=4,kv_heads=2,hidden=32,vocabulary=256,length=16", 3, layers=2),
 )
@@ -132,8 +132,7 @@ def draw_ranks(rng, family):
     family.replicate = rng.choice(divisors(ranks)) if chance(rng, 0.3) else 1
     family.shard = ranks // family.replicate
     if family.model.experts and chance(rng, 0.7):
-        fits = [d for d in divisors(family.model.experts) if family.shard % d == 0]
-        family.expert = rng.choice(fits)
+        family.expert = max(d for d in divisors(family.model.experts) if family.shard % d == 0)
 
 
 def draw_model_keys(rng, family):
@@ -151,7 +150,7 @@ def draw_model_keys(rng, family):
 def draw_sums(rng, family):
     """The order of sums, and quantization in them."""
     keys = family.keys
-    plain = family.replicate == 1 and family.expert == 1
+    plain = family.replicate == 1 and family.expert == 1 and 0 not in family.stages
     if plain and family.shard > 1 and chance(rng, 0.15):
         keys[OWN + "reduction_group"] = rng.choice(divisors(family.shard))
     if 3 not in family.stages or family.expert > 1 or not chance(rng, 0.15):

@@ -53,6 +53,10 @@ class Tally:
                               (f"stage {placement.stage}", True), (family.precision, True)):
                 self.features[name] += has
 
+    def chain(self, elsewhere):
+        with self.lock:
+            self.features["chains that end on other ranks"] += elsewhere
+
     def refused_share(self):
         return self.counts["refused"] / max(1, self.counts["draws"])
 
