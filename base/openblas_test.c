@@ -94,9 +94,11 @@ Test(openblas, starts_no_threads)
 
 enum { SIDE = 192, THREADS = 6, PRODUCTS = 40 };
 static float ones[SIDE * SIDE];
+static pthread_barrier_t all_have_stacks;
 
 static void *multiply(void *wrong)
 {
+    pthread_barrier_wait(&all_have_stacks);
     float *c = malloc(SIDE * SIDE * sizeof *c);
     for (int i = 0; c && i < PRODUCTS; i++) {
         matmul(SIDE, SIDE, SIDE, 1, (struct matmul_operand){ones, SIDE, false},
@@ -120,6 +122,7 @@ Test(openblas, threads_wait_for_a_buffer_where_a_limit_leaves_few_concurrent, .t
     if (LIMITS)
         cr_assert_eq(setrlimit(RLIMIT_AS, &(struct rlimit){bytes, bytes}), 0);
     cr_assert_eq(matmul_prepare(), ERR_NONE, "%s", err_message());
+    pthread_barrier_init(&all_have_stacks, NULL, THREADS);
     for (int i = 0; i < THREADS; i++)
         cr_assert_eq(pthread_create(&threads[i], NULL, multiply, &wrong[i]), 0);
     for (int i = 0; i < THREADS; i++) {

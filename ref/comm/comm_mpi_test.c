@@ -127,7 +127,7 @@ Test(comm_mpi, mpirun_ends_with_the_status_of_a_rank_that_is_killed)
 {
     MPI_OR_SKIP();
     char output[16384];
-    cr_expect_eq(start(3, "die", output, sizeof output), 128 + SIGKILL, "%s", output);
+    cr_expect_eq(mpirun(3, "comm_mpi_failure_program", "die", output, sizeof output), 128 + SIGKILL, "%s", output);
 }
 
 // The others wait in a part of the world that the failing rank is no member of.
