@@ -342,3 +342,31 @@ Test(record_verify, a_conclusion_names_what_decides)
     json_decref(end);
     json_decref(findings);
 }
+
+// A verified run is not ranked for each of these reasons alone.
+Test(record_verify, a_run_that_is_not_whole_has_its_reason)
+{
+    static const struct {
+        const char *program, *level;
+        int dirty;
+        double load;
+        const char *reasons;
+    } runs[] = {
+        {"validate", "full", 0, 0.05, ""},
+        {"validate", "quick", 0, 0.05, "its level is not full"},
+        {"validate", "full", 1, 0.05, "its sources are changed"},
+        {"validate", "full", 0, 0.06, "other programs used 6 % of the processors"},
+        {"bench", "quick", 1, 0, "it is no run of validate, its level is not full, its sources are changed"},
+    };
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+        json_t *run = json_pack("{s:s, s:s, s:{s:b}}", "program", runs[i].program, "level", runs[i].level, "suite",
+                                "dirty", runs[i].dirty);
+        json_t *end = json_pack("{s:f}", "other_load", runs[i].load);
+        const struct result_file file = {.run = run, .end = end};
+        char text[UNRANKED_TEXT_BYTES];
+        record_unranked(&file, text);
+        cr_expect_str_eq(text, runs[i].reasons);
+        json_decref(run);
+        json_decref(end);
+    }
+}
