@@ -122,12 +122,13 @@ Test(comm_mpi, a_rank_that_is_told_to_end_goes_on_for_a_moment)
     cr_expect_eq(times_said(output, "ended with status 143\n"), 2, "%s", output);
 }
 
-// mpirun ends with the status of a rank that failed.
-Test(comm_mpi, mpirun_ends_with_the_status_of_a_rank_that_is_killed)
+// With the status of the rank of whose end it hears first: the killed one's, or that of one that reported it.
+Test(comm_mpi, mpirun_fails_when_a_rank_is_killed)
 {
     MPI_OR_SKIP();
     char output[16384];
-    cr_expect_eq(mpirun(3, "comm_mpi_failure_program", "die", output, sizeof output), 128 + SIGKILL, "%s", output);
+    int status = mpirun(3, "comm_mpi_failure_program", "die", output, sizeof output);
+    cr_expect(status == 128 + SIGKILL || status == 1, "%d: %s", status, output);
 }
 
 // The others wait in a part of the world that the failing rank is no member of.
