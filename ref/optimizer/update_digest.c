@@ -13,18 +13,19 @@
 // A bucket has two digests: of its update after the decision, and of its speculative one.
 enum { SURE, SPECULATED, ATTEMPTS };
 
-// Those of one update. Operations write `buckets`; the issuing thread alone has the rest.
-struct update_record {
-    struct update_digest (*buckets)[ATTEMPTS];
-    bool *committed;
+// Those of BLOCK updates. Operations write `digests`; the issuing thread alone has the rest.
+enum { BLOCK = 256 };
+struct update_block {
+    struct update_digest (*digests)[ATTEMPTS];  // [BLOCK][bucket_count]
+    bool *committed;                            // the same
 };
 
 struct update_digests {
     struct tier *tier;
-    int bucket_count;
-    uint64_t first;                 // t of records[0]
-    struct update_record *records;  // an update without digests has null tables
-    size_t count, capacity;
+    size_t bucket_count;
+    uint64_t first;  // t of the first update in blocks[0]
+    struct update_block *blocks;
+    size_t count;
 };
 
 int update_digests_open(struct tier *tier, int bucket_count, struct update_digests **out)
@@ -33,62 +34,56 @@ int update_digests_open(struct tier *tier, int bucket_count, struct update_diges
     if (!digests)
         return err_set(ERR_MEMORY, "no memory for the digests of updates");
     digests->tier = tier;
-    digests->bucket_count = bucket_count;
+    digests->bucket_count = (size_t)bucket_count;
     digests->first = 1;
     return ERR_NONE;
 }
 
-static void free_record(const struct update_digests *digests, struct update_record *record)
+void update_digests_forget(struct update_digests *digests, uint64_t t)
 {
-    tier_free(digests->tier, record->buckets);
-    free(record->committed);
+    for (size_t i = 0; i < digests->count; i++) {
+        tier_free(digests->tier, digests->blocks[i].digests);
+        free(digests->blocks[i].committed);
+    }
+    free(digests->blocks);
+    digests->blocks = NULL;
+    digests->count = 0;
+    digests->first = t + 1;
 }
 
 void update_digests_close(struct update_digests *digests)
 {
-    for (size_t i = 0; digests && i < digests->count; i++)
-        free_record(digests, &digests->records[i]);
     if (digests)
-        free(digests->records);
+        update_digests_forget(digests, 0);
     free(digests);
 }
 
-void update_digests_forget(struct update_digests *digests, uint64_t t)
+static int add_block(struct update_digests *digests)
 {
-    size_t gone = 0;
-    while (gone < digests->count && digests->first + gone <= t)
-        free_record(digests, &digests->records[gone++]);
-    digests->count -= gone;
-    digests->first = digests->count > 0 || digests->first > t ? digests->first + gone : t + 1;
-    if (digests->count > 0)
-        memmove(digests->records, digests->records + gone, digests->count * sizeof *digests->records);
+    size_t entries = BLOCK * digests->bucket_count + 1;
+    struct update_block *blocks = realloc(digests->blocks, (digests->count + 1) * sizeof *blocks);
+    if (!blocks)
+        return err_set(ERR_MEMORY, "no memory for the digests of updates");
+    digests->blocks = blocks;
+    struct update_block *block = &blocks[digests->count];
+    block->committed = calloc(entries, sizeof *block->committed);
+    if (!block->committed)
+        return err_set(ERR_MEMORY, "no memory for the digests of updates");
+    int code =
+        tier_share(digests->tier, "digests of updates", entries * sizeof *block->digests, (void **)&block->digests);
+    if (code != ERR_NONE)
+        free(block->committed);
+    digests->count += code == ERR_NONE;
+    return code;
 }
 
-static int add_record(struct update_digests *digests)
+// The place of a bucket's update t; null: there is none.
+static struct update_block *find_block(const struct update_digests *digests, uint64_t t, int bucket, size_t *at)
 {
-    if (digests->count == digests->capacity) {
-        size_t capacity = 2 * digests->capacity + 16;
-        struct update_record *records = realloc(digests->records, capacity * sizeof *records);
-        if (!records)
-            return err_set(ERR_MEMORY, "no memory for the digests of %zu updates", capacity);
-        digests->records = records;
-        digests->capacity = capacity;
-    }
-    struct update_record *record = &digests->records[digests->count];
-    size_t buckets = (size_t)digests->bucket_count + 1;
-    record->committed = calloc(buckets, sizeof *record->committed);
-    if (!record->committed)
-        return err_set(ERR_MEMORY, "no memory for the digests of an update");
-    TRY(tier_share(digests->tier, "digests of an update", buckets * sizeof *record->buckets,
-                   (void **)&record->buckets));
-    digests->count++;
-    return ERR_NONE;
-}
-
-static struct update_record *record_of(const struct update_digests *digests, uint64_t t)
-{
-    assert(t >= digests->first && t - digests->first < digests->count);
-    return &digests->records[t - digests->first];
+    if (t < digests->first || (t - digests->first) / BLOCK >= digests->count)
+        return NULL;
+    *at = (t - digests->first) % BLOCK * digests->bucket_count + (size_t)bucket;
+    return &digests->blocks[(t - digests->first) / BLOCK];
 }
 
 static int hash_bytes(const void *memory, size_t bytes, uint64_t place, uint64_t *sum)
@@ -156,12 +151,14 @@ int update_digest_issue(struct optimizer *o, int bucket, size_t from, size_t cou
 {
     if (!o->digests)
         return ERR_NONE;
-    while (o->digests->first + o->digests->count <= o->step)
-        TRY(add_record(o->digests));
-    struct update_record *record = record_of(o->digests, o->step);
+    size_t at;
+    struct update_block *block;
+    assert(o->step >= o->digests->first);
+    while (!(block = find_block(o->digests, o->step, bucket, &at)))
+        TRY(add_block(o->digests));
     struct digest_arguments a = {
-        o, bucket, from, count, *states, parameter, &record->buckets[bucket][speculative ? SPECULATED : SURE]};
-    record->committed[bucket] = false;
+        o, bucket, from, count, *states, parameter, &block->digests[at][speculative ? SPECULATED : SURE]};
+    block->committed[at] = false;
     size_t bytes = count * sizeof(float);
     const struct executor_span spans[] = {
         {states->master, bytes, EXECUTOR_READ},
@@ -182,17 +179,18 @@ int update_digest_issue(struct optimizer *o, int bucket, size_t from, size_t cou
 
 void update_digest_commit(struct update_digests *digests, uint64_t t, int bucket)
 {
-    if (digests && t >= digests->first && t - digests->first < digests->count)
-        record_of(digests, t)->committed[bucket] = true;
+    size_t at;
+    struct update_block *block = digests ? find_block(digests, t, bucket, &at) : NULL;
+    if (block)
+        block->committed[at] = true;
 }
 
 struct update_digest update_digest_read(const struct update_digests *digests, uint64_t t, int bucket)
 {
-    // Of shards without elements no update has left a record.
-    if (t < digests->first || t - digests->first >= digests->count)
-        return (struct update_digest){0};
-    const struct update_record *record = record_of(digests, t);
-    return record->buckets[bucket][record->committed[bucket] ? SPECULATED : SURE];
+    size_t at;
+    const struct update_block *block = find_block(digests, t, bucket, &at);
+    // Of shards without elements no update leaves a digest.
+    return block ? block->digests[at][block->committed[at] ? SPECULATED : SURE] : (struct update_digest){0};
 }
 
 uint64_t update_digest_expect(const struct optimizer *o, int bucket, const void *shard, size_t element_bytes)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Digests of what updates write, by which a verified run is compared with unsharded Adam afterwards
-// (ref/train/verify.c). An operation behind each Adam reads what that wrote; nothing waits for it but what overwrites
-// the same memory. A run that is not verified has all other operations, in the same order.
+// (ref/train/verify_run.c). An operation behind each Adam reads what that wrote; nothing waits for it but what
+// overwrites the same memory. A run that is not verified has all other operations, in the same order.
 #ifndef ZG_UPDATE_DIGEST_H
 #define ZG_UPDATE_DIGEST_H
 
@@ -34,7 +34,7 @@ void update_digest_commit(struct update_digests *digests, uint64_t t, int bucket
 struct update_digest update_digest_read(const struct update_digests *digests, uint64_t t, int bucket);
 uint64_t update_digest_expect(const struct optimizer *optimizer, int bucket, const void *shard, size_t element_bytes);
 
-// Forgets updates up to t, whose digests are read or which a checkpoint made.
+// Forgets all updates, none of which is later than t: their digests are read, or a checkpoint made them.
 void update_digests_forget(struct update_digests *digests, uint64_t t);
 
 #endif

@@ -129,7 +129,9 @@ static int map_pages(struct tier *tier, struct allocation *allocation, enum ledg
     if (bytes >= HUGE_PAGE_BYTES && page_count > 0)
         madvise(data, data_bytes, MADV_HUGEPAGE);
     memset(pages, READ_WRITE, page_count);
-    tier_poison(data, page_count * page);
+    // Shared numbers begin as zeros, which fresh pages are without being touched.
+    size_t zeros = allocation->shared ? bytes : 0;
+    tier_poison(data + zeros, page_count * page - zeros);
     allocation->locked = false;
     if (where == TIER_HOST && tier->lock_host && !allocation->shared && page_count > 0)
         lock_pages(tier, allocation, data, data_bytes);
@@ -211,7 +213,6 @@ int tier_share(struct tier *tier, const char *name, size_t bytes, void **out)
         return err_set(ERR_MEMORY, "out of memory for a tier's bookkeeping");
     allocation->shared = true;
     TRY(map_pages(tier, allocation, TIER_HOST, name, bytes));
-    memset(allocation->address, 0, bytes);
     allocation->where = TIER_HOST;
     allocation->bytes = bytes;
     *out = allocation->address;

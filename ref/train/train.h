@@ -75,8 +75,8 @@ struct train_setting {
     const volatile sig_atomic_t *interrupted;  // training ends after the step in which it becomes 1; may be null
     void (*progress)(void *context, const struct train_progress *progress);  // after each step, on one thread
     void *progress_context;
-    // Before the first step, and after each step and its update: an observed run waits for these, and so has not the
-    // overlap of others.
+    // Before the first step, and after each step and its update. An observed run waits for these, so that its steps do
+    // not overlap as those of others.
     int (*observe)(void *context, const struct train_moment *moment);
     void *observe_context;
 };
