@@ -129,8 +129,7 @@ static int map_pages(struct tier *tier, struct allocation *allocation, enum ledg
     if (bytes >= HUGE_PAGE_BYTES && page_count > 0)
         madvise(data, data_bytes, MADV_HUGEPAGE);
     memset(pages, READ_WRITE, page_count);
-    // Shared numbers begin as zeros, which fresh pages are without being touched.
-    size_t zeros = allocation->shared ? bytes : 0;
+    size_t zeros = allocation->shared ? bytes : 0;  // as fresh pages have, untouched
     tier_poison(data + zeros, page_count * page - zeros);
     allocation->locked = false;
     if (where == TIER_HOST && tier->lock_host && !allocation->shared && page_count > 0)

@@ -38,6 +38,12 @@ static void show_progress(void *context, const struct train_progress *p)
                       p->skipped ? "  skipped" : "");
 }
 
+static void show_compared(void *context, uint64_t step, uint64_t steps)
+{
+    (void)context;
+    terminal_progress("comparing with unsharded Adam: step %" PRIu64 "/%" PRIu64, step, steps);
+}
+
 // The notes are lines.
 static void print_notes(char *notes)
 {
@@ -187,8 +193,10 @@ static int run(const struct train_options *a, const struct config *config)
     setting.config = config;
     TRY(inject_check(&setting.inject, setting.world, setting.steps, config_uses_nvme(config)));
     setting.interrupted = &interrupted;
-    if (a->launcher.rank == 0 && terminal_shows_progress())
+    if (a->launcher.rank == 0 && terminal_shows_progress()) {
         setting.progress = show_progress;
+        setting.compared = show_compared;
+    }
     interrupt_watch(on_interrupt);
     if (a->find_largest)
         return find_largest_run(&setting, a->json);

@@ -74,6 +74,7 @@ struct train_setting {
     struct train_checkpoints *checkpoints;     // train_checkpoint.h; null: none
     const volatile sig_atomic_t *interrupted;  // training ends after the step in which it becomes 1; may be null
     void (*progress)(void *context, const struct train_progress *progress);  // after each step, on one thread
+    void (*compared)(void *context, uint64_t step, uint64_t steps);  // unsharded Adam has made this step, as well
     void *progress_context;
     // Before the first step, and after each step and its update. An observed run waits for these, so that its steps do
     // not overlap as those of others.

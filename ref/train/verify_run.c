@@ -194,13 +194,17 @@ static int compare_step(struct train_rank *rank, uint64_t step, const struct not
 
 int verify_catch_up(struct train_rank *rank)
 {
+    const struct train_setting *setting = rank->setting;
     uint64_t first = rank->verified_step + 1;
     comm_count_in(rank->comm, NULL);
     for (size_t i = 0; i < rank->noted_count && !rank->difference.found; i++) {
         TRY(compare_step(rank, first + i, &rank->noted[i]));
         rank->verified_step++;
-        if (rank->rank == 0)
-            rank->result->verified_steps++;
+        if (rank->rank != 0)
+            continue;
+        rank->result->verified_steps++;
+        if (setting->compared)
+            setting->compared(setting->progress_context, rank->verified_step, setting->steps);
     }
     if (!rank->difference.found && rank->noted_count > 0) {
         struct train_difference difference = {0};
