@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a benchmark under a launcher: on all ranks or one per host, with their output and records sent to rank 0.
+// What a benchmark prints and records under a launcher: ranks other than 0 keep it, and send it to rank 0 at the end.
 #include "bench/harness/bench_world.h"
 
 #include "bench/harness/bench_file.h"
@@ -12,27 +12,40 @@
 
 // The running benchmark.
 static struct {
-    bool together;
     json_t *records;  // kept for rank 0; null: no benchmark runs under a launcher
     FILE *output;     // captures standard output on ranks other than 0
+    FILE *kept_output;
     char *text;
     size_t text_bytes;
 } present;
 
-static bool broken;  // a rank has failed or is stuck, so no collective works
-
-bool bench_world_is_together(void)
+void bench_world_report_begin(void)
 {
-    return bench_world_comm() && present.together;
+    present.records = json_array();
+    present.text = NULL;
+    present.output = bench_world_rank() == 0 ? NULL : open_memstream(&present.text, &present.text_bytes);
+    present.kept_output = stdout;
+    if (present.output)
+        stdout = present.output;
 }
 
-bool bench_world_keep(json_t *record)
+void bench_world_report_end(void)
+{
+    stdout = present.kept_output;
+    if (present.output)
+        fclose(present.output);
+    free(present.text);
+    json_decref(present.records);
+    memset(&present, 0, sizeof present);
+}
+
+int bench_world_record(json_t *record)
 {
     if (bench_world_rank() == 0)
-        return false;
+        return bench_file_append(record);
     assert(present.records);
-    json_array_append(present.records, record);
-    return true;
+    json_array_append_new(present.records, record);
+    return ERR_NONE;
 }
 
 // Returns this rank's result, output and records as JSON text. Null: out of memory.
@@ -84,7 +97,8 @@ static int gather_reports(int code, size_t *printed_count, size_t *skipped_count
     char message[2048];
     snprintf(message, sizeof message, "%s", err_message());
     int rc = bench_world_gather(text, &all);
-    broken |= rc != ERR_NONE;
+    if (rc != ERR_NONE)
+        bench_world_break();
     if (rc == ERR_NONE && code != ERR_NONE)
         err_set(code, "%s", message);
     for (int rank = 1; rank < bench_world_size() && all && rc == ERR_NONE; rank++)
@@ -100,10 +114,10 @@ int bench_world_end(int code, size_t *printed_count, size_t *skipped_count)
 {
     if (!present.records)
         return code;
-    if (!present.together)
+    if (!bench_world_is_together())
         return gather_reports(code, printed_count, skipped_count);
     if (code != ERR_NONE) {
-        broken = true;
+        bench_world_break();
         comm_abort(bench_world_comm(), err_message());
     }
     return code;
@@ -112,43 +126,4 @@ int bench_world_end(int code, size_t *printed_count, size_t *skipped_count)
 bool bench_world_prints_error(int code)
 {
     return bench_world_rank() == 0 || (code != ERR_PEER && code != ERR_USAGE);
-}
-
-bool bench_world_is_broken(void)
-{
-    return broken;
-}
-
-void bench_world_break(void)
-{
-    broken = true;
-}
-
-int bench_world_run(const char *name, int (*run)(int argc, const char **argv), bool together, int argc,
-                    const char **argv)
-{
-    int code = bench_world_join();
-    if (code != ERR_NONE)
-        fprintf(stderr, "zerogauge bench %s: %s\n", name, err_message());
-    if (code != ERR_NONE || !bench_world_comm())
-        return code == ERR_NONE ? run(argc, argv) : err_exit_status(code);
-    bool prints = bench_world_rank() == 0, leads = bench_world_rank_on_host() == 0;
-    FILE *kept = stdout;
-    present.together = together;
-    present.records = json_array();
-    present.text = NULL;
-    present.output = prints ? NULL : open_memstream(&present.text, &present.text_bytes);
-    if (present.output)
-        stdout = present.output;
-    if (!together && leads)
-        bench_world_take_host(true);
-    int status = together || leads ? run(argc, argv) : bench_exit(name, ERR_NONE);
-    bench_world_take_host(false);
-    stdout = kept;
-    if (present.output)
-        fclose(present.output);
-    free(present.text);
-    json_decref(present.records);
-    memset(&present, 0, sizeof present);
-    return status;
 }
