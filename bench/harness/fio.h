@@ -3,7 +3,7 @@
 #ifndef ZG_FIO_H
 #define ZG_FIO_H
 
-#include "bench/storage/nvme_stream.h"
+#include "bench/harness/nvme_stream.h"
 
 enum { FIO_VERSION_BYTES = 64, FIO_PERCENTILE_COUNT = 4 };
 

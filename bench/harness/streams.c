@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory streams of an optimizer step, vectorised by the compiler for the best instruction set of this CPU.
-#include "bench/adam/streams.h"
+#include "bench/harness/streams.h"
 
 #include "bench/harness/bench_target.h"
 #include "ref/arithmetic/adam.h"

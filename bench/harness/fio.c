@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/storage/fio.h"
+#include "bench/harness/fio.h"
 
 #include "base/err.h"
 

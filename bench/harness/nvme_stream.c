@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/storage/nvme_stream.h"
+#include "bench/harness/nvme_stream.h"
 
 #include "bench/harness/bench.h"
 #include "base/err.h"
