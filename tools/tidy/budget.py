@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How large a folder may be: rows `FOLDER PRODUCTION TESTS SCRIPTS DOCS FILES` of budget.txt, of which the first four are
+"""How large a folder may be: rows `FOLDER PRODUCTION TESTS SCRIPTS DOCS FILES` of budget.txt, the first four of them
 lines, for each folder at the top and `.` for the files beside them.
 
 Production is C and CUDA that is no test (common.is_test), scripts are shell and Python, docs are Markdown; other files
@@ -92,9 +92,10 @@ def say_totals(tree, counts):
         fields = re.search(r"^struct stage \{(.*?)^\};", code_of(tree.text(STAGE)), re.M | re.S)
         names = sum(part.count(",") + 1 for part in fields.group(1).split(";")[:-1]) if fields else 0
         stages = re.search(r"^// -+ .*\bstages?\b", tree.text(ONE_FILE), re.M | re.I)
-        print(f"budget: reading order {sum(lines(tree, name) for name in reading if name in tree.files)} lines of "
-              f"{len(reading)} files; struct stage {names} fields; {ONE_FILE} {lines(tree, ONE_FILE)} lines, the stages "
-              f"from line {line_of(tree.text(ONE_FILE), stages.start()) if stages else '?'}")
+        first = line_of(tree.text(ONE_FILE), stages.start()) if stages else "?"
+        total = sum(lines(tree, name) for name in reading if name in tree.files)
+        print(f"budget: reading order {total} lines of {len(reading)} files; struct stage {names} fields; {ONE_FILE} "
+              f"{lines(tree, ONE_FILE)} lines, its stages from line {first}")
 
 
 def main():
