@@ -87,6 +87,8 @@ def run_case(runner, case, references, count):
             return None, {}
         count("kills" if ended.killed else "runs")
         kills += ended.killed
+        if ended.launcher_stuck:
+            count("stuck")
         found = judge_end(ended) if ended.killed else judge_good(ended)
         remains = runner.remains()
         if not found and remains:

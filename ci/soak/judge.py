@@ -37,7 +37,7 @@ def message_kind(text):
 def judge_end(ended):
     """Of any run, a killed one too."""
     if ended.hung:
-        return Finding("hang", f"did not end; {last_line(ended)}")
+        return Finding("hang", f"did not end; {ended.err.strip()[-1500:]}\n{ended.stacks}")
     if ended.left:
         return Finding("processes", f"{len(ended.left)} processes stay after the end")
     crashed = ended.status < 0 and not ended.killed

@@ -12,6 +12,7 @@ import time
 
 HANG_S = 300  # ends what hangs, and judges nothing
 LINGER_S = 60  # after its first process has ended, a world's others end by themselves within this time
+STUCK_S = 20  # mpirun, of whose world a process was killed, waits for none of it this long
 
 
 @dataclasses.dataclass
@@ -29,6 +30,8 @@ class Ended:
     seconds: float
     killed: bool = False
     hung: bool = False
+    stacks: str = ""  # where each thread of what hung was
+    launcher_stuck: bool = False  # mpirun alone stayed after a kill, which is a fault of its own
     left: tuple = ()  # processes that had to be killed after the end
 
 
@@ -42,6 +45,21 @@ def session(leader):
                 if int(fields[3]) == leader and fields[0] not in "ZX":
                     found.append(int(entry))
     return sorted(found, key=lambda pid: (pid != leader, pid))
+
+
+def stacks(leader):
+    """Where the threads of a session's processes are."""
+    texts = []
+    for pid in session(leader):
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            texts.append(pathlib.Path(f"/proc/{pid}/cmdline").read_text(encoding="latin-1").replace("\0", " "))
+            if shutil.which("gdb"):
+                words = ["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all backtrace 12"]
+                done = subprocess.run(words, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+                texts += [line for line in done.stdout.splitlines() if line.startswith(("Thread", "#"))]
+            for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+                texts.append(f"{task.name}: in the kernel: {(task / 'wchan').read_text(encoding='ascii')}")
+    return "\n".join(texts)
 
 
 def kill_all(leader):
@@ -80,27 +98,39 @@ class Runner:
         if self.stopped:
             kill_all(child.pid)
         ended = Ended(0, "", "", 0)
-        texts = self.read(child, begin, kill, ended)
+        launcher = os.path.basename(words[0]) == "mpirun"
+        texts = self.read(child, begin, kill, ended, launcher)
         ended.status = child.wait()
         self.leader = None
         ended.out, ended.err = (text.decode("utf-8", "replace") for text in texts)
-        ended.left = self.wait_for_session(child.pid, words[0] == "mpirun" or ended.killed)
+        ended.left = self.wait_for_session(child.pid, launcher or ended.killed)
         ended.seconds = time.monotonic() - begin
         return ended
 
-    def read(self, child, begin, kill, ended):
+    def read(self, child, begin, kill, ended, launcher):
         """Both outputs until they end; kills in between."""
-        texts, pipes = [b"", b""], selectors.DefaultSelector()
+        texts, pipes, alone_since = [b"", b""], selectors.DefaultSelector(), None
         for index, pipe in enumerate((child.stdout, child.stderr)):
             if pipe is not None:
                 pipes.register(pipe, selectors.EVENT_READ, index)
         while pipes.get_map():
-            due = begin + (kill.after if kill and not ended.killed else HANG_S)
-            ready = pipes.select(max(0.0, due - time.monotonic()))
-            if not ready and kill and not ended.killed:
+            waits = kill and not ended.killed
+            due = begin + (kill.after if waits else HANG_S)
+            watches = launcher and ended.killed
+            ready = pipes.select(max(0.01, min(due - time.monotonic(), 0.5 if watches else HANG_S)))
+            alone = watches and session(child.pid) == [child.pid]
+            alone_since = (alone_since or time.monotonic()) if alone else None
+            if ready or self.stopped:
+                pass
+            elif alone and time.monotonic() > alone_since + STUCK_S:
+                ended.launcher_stuck = True
+                kill_all(child.pid)
+            elif time.monotonic() < due:
+                continue
+            elif waits:
                 ended.killed = self.kill(child.pid, kill)
-            elif not ready:
-                ended.hung = not self.stopped
+            elif not ended.hung:
+                ended.hung, ended.stacks = True, stacks(child.pid)
                 kill_all(child.pid)
             for key, _ in ready:
                 got = os.read(key.fileobj.fileno(), 65536)

@@ -68,5 +68,7 @@ class Tally:
     def summary(self):
         lines = [f"  refused {times} times: {kind}" for kind, times in self.refusals.most_common()]
         lines += [f"    {run}" for run in self.examples.values() if run]
+        if self.counts["stuck"]:
+            lines.append(f"  mpirun alone stayed after {self.counts['stuck']} kills, and was ended")
         lines.append("  " + ", ".join(f"{name} {times}" for name, times in sorted(self.features.items())))
         return "\n".join(lines)

@@ -200,7 +200,7 @@ enum { HUNT_OPTION = 1, TIME_LIMIT_OPTION };
 static int run(int argc, const char **argv, struct check_options *a, const char *const *rest, int *status)
 {
     const struct poptOption options[] = {
-        {"level", 'l', POPT_ARG_STRING, &a->level, 0, "quick takes at most a minute (default: quick)", "quick|full"},
+        {"level", 'l', POPT_ARG_STRING, &a->level, 0, "quick takes about a minute (default: quick)", "quick|full"},
         {"suite-version", '\0', POPT_ARG_INT | POPT_ARGFLAG_SHOW_DEFAULT, &a->suite_version, 0,
          "the cases of an earlier version of the suite", "N"},
         {"case", 'c', POPT_ARG_ARGV, &a->cases, 0,

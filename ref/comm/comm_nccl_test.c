@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The NCCL backend over a stand-in for NCCL, with simulated GPUs (shadow_test.h). The tests cover the order and
-// matching of calls, the sums, and failures of ranks and of NCCL. NCCL itself needs a GPU; this has not yet run on a
-// GPU.
+// matching of calls, the sums, and failures of ranks and of NCCL. NCCL itself needs a GPU.
 #include "ref/comm/comm_native.h"
 #include "ref/comm/comm_nccl.h"
 

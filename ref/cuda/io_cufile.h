@@ -2,7 +2,7 @@
 // GPUDirect Storage: an engine of io.h that uses cuFile, for requests whose memory lies on a GPU. cuFile's calls are
 // synchronous, and submit completes each request, so requests are in flight only on the threads of a pool
 // (intra_op_parallelism), each with a queue of depth 1. cuFile decides whether bytes pass through host memory
-// (io_cufile_path). Not yet run on a GPU.
+// (io_cufile_path).
 //
 // cuFile is global to the process, and so is this: open it, register memory, use queues, deregister the memory, close
 // it. A file is registered when a request first names it, once for all queues, and stays so until the last of these

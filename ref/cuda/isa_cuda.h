@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of isa.h on a GPU, for arrays in the memory of the calling thread's device, on its stream (cuda_lane.h).
 // They have the bits of the other builds, except that the payload of a NaN may differ; tests show this for the host
-// compilation (isa_host.h), and it has not yet run on a GPU. A kernel that returns a number waits for it; the others
+// compilation (isa_host.h) and, where there is one, for a GPU. A kernel that returns a number waits for it; the others
 // are complete after cuda_lane_wait, which also returns errors. A maximum that fails is a NaN.
 #ifndef ZG_ISA_CUDA_H
 #define ZG_ISA_CUDA_H

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device tier on GPUs (accelerator.h). cudaMalloc provides memory on the calling thread's device, work is enqueued
-// on the calling thread's stream (cuda_lane.h), and host memory for transfers is pinned. Not yet run on a GPU.
+// on the calling thread's stream (cuda_lane.h), and host memory for transfers is pinned.
 //
 // Each operation of the executor ends with one wait for its lane's stream, which costs the lane's thread some
 // microseconds while the other streams continue. A completed operation is then complete for every thread, and the

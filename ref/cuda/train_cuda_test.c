@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training on GPUs; not yet run on a GPU. Linear models have the bits of the same run on the host, for every stage,
-// world, format and schedule. A GPT uses cuBLAS, so its run must equal unsharded Adam with the model on the GPU, and
-// must be equal in all worlds.
+// Training on GPUs. Linear models have the bits of the same run on the host, for every stage, world, format and
+// schedule. A GPT uses cuBLAS, so its run must equal unsharded Adam with the model on the GPU, and must be equal in all
+// worlds.
 #include "ref/train/device.h"
 #include "ref/train/offload_trial.h"
 

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 static struct {
     pthread_mutex_t lock;
     struct executor_fault *_Atomic first;
+    _Atomic int reader_count;  // handlers that walk the list
     struct sigaction previous;
 } faults = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -98,18 +100,16 @@ static bool admit(const struct executor_fault *owner, const void *address)
     end_with(&text);
 }
 
-static void on_fault(int signal, siginfo_t *information, void *context)
+// Ends the process where an operation touched what it did not declare. False if the memory is nobody's.
+static bool judge(const void *address, int code)
 {
-    const void *address = information->si_addr;
     const struct executor_fault *owner = faults.first;
     while (owner && !tier_name_of(owner->tier, address))
         owner = owner->next;
-    if (!owner || information->si_code != SEGV_ACCERR) {
-        pass_on(signal, information, context);
-        return;
-    }
+    if (!owner || code != SEGV_ACCERR)
+        return false;
     if (admit(owner, address))
-        return;
+        return true;
     // A thread that belongs to no rank works for the rank whose memory it touches.
     const struct executor_fault *actor = entered ? entered : owner;
     struct text text = {.length = 0};
@@ -127,6 +127,15 @@ static void on_fault(int signal, siginfo_t *information, void *context)
     put(&text, tier_name_of(owner->tier, address));
     put(&text, "\", which was not declared so (a read needs a span, a write a span that is written)\n");
     end_with(&text);
+}
+
+static void on_fault(int signal, siginfo_t *information, void *context)
+{
+    faults.reader_count++;
+    bool known = judge(information->si_addr, information->si_code);
+    faults.reader_count--;
+    if (!known)
+        pass_on(signal, information, context);
 }
 
 int executor_fault_open(struct executor_fault *fault)
@@ -157,6 +166,9 @@ void executor_fault_close(struct executor_fault *fault)
     if (!faults.first)
         sigaction(SIGSEGV, &faults.previous, NULL);
     pthread_mutex_unlock(&faults.lock);
+    // The caller frees it, and another thread's handler may have found it before.
+    while (faults.reader_count > 0)
+        sched_yield();
 }
 
 void executor_fault_enter(struct executor_fault *fault, const struct operation *operation)

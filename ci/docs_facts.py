@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What several documents, the program and the packages say of one thing, for ci/docs: the same."""
+import functools
+import re
+import shutil
+import subprocess
+
+from docs_page import FILES, NAMES, ROOT, TOP
+
+ZEROGAUGE = ROOT / "build/zerogauge"
+# Commands whose output depends on no machine, and follows them in a document.
+SHOWN = ("plan --paper | tail",)
+
+
+def text_of(file):
+    return (ROOT / file).read_text(encoding="utf-8")
+
+
+def minutes(verify):
+    """How long `check` takes is said alike everywhere."""
+    places = (("README.md", r"`zerogauge check -- [^|]*\| ([^|]*?) \|"),
+              ("README.md", r"quick\s+cases, about (\w+ \w+);"),
+              ("conformance/run/cmd_check.c", r"quick takes about (\w+ \w+) "))
+    said = [re.search(pattern, text_of(file)) for file, pattern in places]
+    for (file, _), found in zip(places, said):
+        verify(found and said[0] and found.group(1) == said[0].group(1), file, "says otherwise how long `check` takes")
+
+
+def suite_version(verify):
+    """The newest entry of the packages' history names the default version of the suite."""
+    default = re.search(r"set\(ZG_SUITE_VERSION (\d+)\)", text_of("CMakeLists.txt"))
+    found = re.search(r"suite version (\d+)", text_of("packaging/changelog"))
+    verify(default and found and found.group(1) == default.group(1), "packaging/changelog",
+           f"the suite's version is {default and default.group(1)}")
+
+
+def gpu(verify):
+    """Which code ran on a GPU, and when, is said in docs/gpu.md alone."""
+    for file in FILES:
+        if file != "docs/gpu.md" and file.endswith((".c", ".h", ".cu", ".cuh", ".md")):
+            text = re.sub(r"\s+(?://)?\s*", " ", text_of(file))
+            found = re.search(r"(?i)\b(?:not|never) yet (?:been )?run on a GPU", text)
+            verify(not found, file, "says what ran on a GPU, as docs/gpu.md alone does")
+
+
+def folders(verify):
+    """ARCHITECTURE.md names every folder of the first rank."""
+    text = text_of("ARCHITECTURE.md")
+    for folder in sorted(TOP):
+        verify(folder.startswith(".") or re.search(rf"(?<![\w/]){re.escape(folder)}/", text), "ARCHITECTURE.md",
+               f"does not name {folder}/")
+
+
+def drawn(page, verify):
+    """Sources that a drawing in a room's README names exist."""
+    for number, line, block in page.lines:
+        if page.name.endswith("/README.md") and block == "text" and "|" in line:
+            for name in re.findall(r"(?<![\w/.])[a-z]\w*\.[ch]\b", line):
+                verify(name in NAMES, page.where(number), f"{name}: no such file")
+
+
+def formatted(page, verify):
+    """C that a page asks its readers to paste passes the formatter."""
+    code = "\n".join(line for _, line, block in page.lines if block == "c")
+    if code and shutil.which("clang-format"):
+        done = subprocess.run(["clang-format", "--style=file", "--assume-filename=base/pasted.c"], cwd=ROOT, input=code,
+                              capture_output=True, text=True)
+        wrong = [old for old, new in zip(code.split("\n"), done.stdout.split("\n")) if old != new]
+        verify(not wrong, page.name, f"clang-format breaks its C otherwise: {(wrong or [''])[0].strip()}")
+
+
+def shown(page, verify):
+    """Lines below a command of SHOWN are those that it prints."""
+    for at, (number, line, block) in enumerate(page.lines):
+        command = line.strip().removeprefix("$ ")
+        if block is None or not any(command.startswith(f"build/zerogauge {begin}") for begin in SHOWN):
+            continue
+        done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True)
+        printed = [text.strip() for text in done.stdout.splitlines()]
+        said = [text.strip() for _, text, _ in page.lines[at + 1:at + 1 + len(printed)]]
+        verify(printed and said == printed, page.where(number), f"`{command}` prints other lines")
+
+
+@functools.cache
+def quick_cases():
+    done = subprocess.run([ZEROGAUGE, "check", "--list"], cwd=ROOT, capture_output=True, text=True)
+    return len(re.findall(r"^\S+ +R-", done.stdout, re.M))
+
+
+def asked(page, verify):
+    """A shown run of `check` asks the cases that there are, and those again whose repeat it judges."""
+    text = "\n".join(line for _, line, _ in page.lines)
+    for total in re.findall(r"level quick, seed 0: (\d+) cases in", text):
+        again = re.search(r"The same case twice has the same answer \((\d+) PASS\)", text)
+        verify(again and int(total) == quick_cases() + int(again.group(1)), page.name,
+               f"{total} cases are not {quick_cases()} and those asked again")
+
+
+def page_facts(page, verify):
+    drawn(page, verify)
+    formatted(page, verify)
+    if ZEROGAUGE.exists():
+        shown(page, verify)
+        asked(page, verify)
+
+
+def facts(verify):
+    for each in minutes, suite_version, gpu, folders:
+        each(verify)
