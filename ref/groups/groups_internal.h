@@ -22,9 +22,4 @@ int hpz_cut(struct groups *groups);
 int quantized_allocate_gradients(struct groups *groups);
 int quantized_allocate_params(struct groups *groups);
 
-static inline const struct bucket *groups_bucket(const struct groups *groups, int bucket)
-{
-    return &groups->setting.layout->buckets[bucket];
-}
-
 #endif

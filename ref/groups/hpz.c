@@ -45,7 +45,7 @@ int hpz_cut(struct groups *g)
     if (!g->secondary_buckets || !g->secondary_params)
         return err_set(ERR_MEMORY, "no memory for the second copies of %d buckets", buckets);
     for (int i = 0; i < buckets; i++)
-        g->secondary_buckets[i] = bucket_secondary(groups_bucket(g, i), comm_world(g->secondary_comm));
+        g->secondary_buckets[i] = bucket_secondary(&g->setting.layout->buckets[i], comm_world(g->secondary_comm));
     return ERR_NONE;
 }
 

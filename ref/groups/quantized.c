@@ -16,7 +16,7 @@ static bool packs(const struct groups *g, const struct bucket *bucket)
 static int all_gather(const struct exchange *e, int bucket, const void *shard, void *full, enum dtype dtype)
 {
     struct groups *g = e->groups;
-    const struct bucket *b = groups_bucket(g, bucket);
+    const struct bucket *b = &g->setting.layout->buckets[bucket];
     if (!packs(g, b) || b->count == 0)
         return exchange_plain.all_gather(e, bucket, shard, full, dtype);
     return exchange_all_gather_quantized(e, b, shard, full, dtype, g->setting.config->quantization_block,
@@ -32,7 +32,7 @@ static struct exchange_nodes nodes_of(const struct groups *g)
 static int reduce_scatter(const struct exchange *e, int bucket, struct gradient *gradient, struct gradient goal)
 {
     struct groups *g = e->groups;
-    const struct bucket *b = groups_bucket(g, bucket);
+    const struct bucket *b = &g->setting.layout->buckets[bucket];
     const struct exchange_nodes nodes = nodes_of(g);
     const struct gradient full = *gradient;
     gradient->dtype = e->dtype;
@@ -74,7 +74,7 @@ int quantized_allocate_gradients(struct groups *g)
     if (!g->node_comm && !g->across_comm)
         return ERR_NONE;
     for (int i = 0; i < g->setting.layout->trainable_count; i++) {
-        size_t bytes = exchange_nodes_bytes(&nodes, groups_bucket(g, i));
+        size_t bytes = exchange_nodes_bytes(&nodes, &g->setting.layout->buckets[i]);
         largest = bytes > largest ? bytes : largest;
     }
     return open_pool(g, "quantized gradients", largest, &g->packed_gradients);
@@ -86,7 +86,7 @@ int quantized_allocate_params(struct groups *g)
     if (!g->setting.config->quantized_weights)
         return ERR_NONE;
     for (int i = 0; i < g->setting.layout->bucket_count; i++) {
-        const struct bucket *b = groups_bucket(g, i);
+        const struct bucket *b = &g->setting.layout->buckets[i];
         size_t block = g->setting.config->quantization_block;
         size_t bytes = packs(g, b) ? quantize_bytes(b->padded_count, block, QUANTIZE_WEIGHT_BITS) : 0;
         largest = bytes > largest ? bytes : largest;

@@ -13,7 +13,7 @@
 static int sum_replicas(const struct exchange *e, int bucket, void *shard)
 {
     const struct groups *g = e->groups;
-    const struct bucket *b = groups_bucket(g, bucket);
+    const struct bucket *b = &g->setting.layout->buckets[bucket];
     size_t count = bucket_shard_real(b, bucket_is_replicated(b) ? 0 : comm_rank(e->comm));
     struct exchange among_replicas = *e;
     among_replicas.comm = g->replica_comm;
@@ -49,7 +49,7 @@ size_t groups_shard_element_bytes(const struct groups *g, int bucket)
 static int finish(const struct exchange *e, int bucket, struct location sum, struct gradient shard)
 {
     const struct groups *g = e->groups;
-    const struct bucket *b = groups_bucket(g, bucket);
+    const struct bucket *b = &g->setting.layout->buckets[bucket];
     enum dtype dtype = g->setting.config->accumulation_dtype;
     size_t count = bucket_shard_real(b, bucket_is_replicated(b) ? 0 : comm_rank(e->comm));
     void *sent = shard.data;
