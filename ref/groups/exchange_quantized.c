@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ref/partition/exchange_quantized.h"
+#include "ref/groups/exchange_quantized.h"
 
 #include "base/err.h"
 #include "ref/recipe/quantize.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ZeRO++'s qgZ: a reduce-scatter as one or two all-to-alls of packed gradients, each followed by a sum.
-#include "ref/partition/exchange_quantized.h"
+#include "ref/groups/exchange_quantized.h"
 
 #include "base/err.h"
 #include "ref/recipe/quantize.h"
