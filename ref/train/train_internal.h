@@ -216,8 +216,8 @@ int train_states_digest(struct train_rank *rank, char digest[FILE_DIGEST_BYTES])
 void train_pipeline_place(struct train_rank *rank);
 int train_pipeline_open(struct train_rank *rank);
 
-// Before a micro-batch's backward of a layer, whose gradient is open: in the first stage, receives the last stage's part
-// of the tied weight's gradient.
+// Before a micro-batch's backward of a layer, whose gradient is open: in the first stage, receives the last stage's
+// part of the tied weight's gradient.
 int train_pipeline_receive_tied(struct train_rank *rank, int micro, int layer);
 
 // After a checkpoint is loaded, complete and uncounted: sends the tied weight from the first stage to the last. A

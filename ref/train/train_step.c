@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One training step of one rank, as the ZeRO paper has it: forward from the first layer to the last, backward from the
-// last to the first, and the optimizer's step, between the verbs of the stage: acquire, release, reduce, step (stage.h).
+// last to the first, and the optimizer's step, in the verbs of the stage: acquire, release, reduce, step (stage.h).
 #include "ref/train/train_internal.h"
 
 #include "base/err.h"
