@@ -42,6 +42,7 @@ PURPOSES = {
     "ref/executor": "lanes, operations, schedules",
     "ref/model": "GPT, linear models, text",
     "ref/partition": "buckets and shards",
+    "ref/groups": "replicas, experts, ZeRO++",
     "ref/optimizer": "update, clip, loss scale",
     "ref/stage": "data parallelism, ZeRO-1, 2, 3",
     "ref/formula": "the papers' formulas",

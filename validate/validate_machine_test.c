@@ -5,7 +5,7 @@
 #include "base/command_test.h"
 #include "base/err.h"
 #include "base/process/launch_watch.h"
-#include "bench/storage/fio.h"
+#include "bench/harness/fio.h"
 #include "results/record/record_verify.h"
 #include "validate/validate_trial.h"
 

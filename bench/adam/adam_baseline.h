@@ -5,7 +5,7 @@
 #define ZG_ADAM_BASELINE_H
 
 #include "bench/adam/adam_case.h"
-#include "bench/adam/streams.h"
+#include "bench/harness/streams.h"
 
 struct adam_baseline {
     const struct adam_case *of;

@@ -3,14 +3,6 @@
 
 #include "base/err.h"
 #include "bench/harness/bench_device.h"
-#ifdef ZG_HAVE_CUDA
-#include "ref/cuda/cuda_lane.h"
-#include "ref/cuda/isa_cuda.h"
-#include "bench/pcie/pcie_link.h"
-#include "ref/cuda/tier_cuda.h"
-
-#include <cuda_runtime_api.h>
-#endif
 
 #include <assert.h>
 #include <stdio.h>
@@ -31,7 +23,7 @@ struct halves {
 };
 
 struct trial {
-    const struct adam_device *device;
+    const struct bench_gpu *device;
     const struct adam_case *of;
     struct set ours, theirs;  // theirs: the mix's, which leaves wrong values
     struct halves halves;
@@ -42,23 +34,6 @@ struct trial {
 struct taken {
     struct bench_samples adam, mix, copy;
 };
-
-int adam_device_find(struct adam_device *out)
-{
-#ifdef ZG_HAVE_CUDA
-    const struct pcie_link *link;
-    int cache_bytes;
-    TRY(pcie_cuda(&link));
-    *out = (struct adam_device){&cuda_accelerator, link->begin, link->end, isa_cuda_mix, 0};
-    TRY(out->accelerator->enter(0));
-    TRY(cuda_lane_error(cudaDeviceGetAttribute(&cache_bytes, cudaDevAttrL2CacheSize, 0), "the size of the cache"));
-    out->cache_bytes = (size_t)cache_bytes;
-    return ERR_NONE;
-#else
-    (void)out;
-    return err_set(ERR_USAGE, "this version is built without CUDA");
-#endif
-}
 
 // Bytes of the arrays, and bytes that a step must move, per parameter.
 static size_t state_bytes(const struct adam_variant *variant)
@@ -240,7 +215,7 @@ static int measure(struct trial *trial, const struct bench_options *options, str
     return print(trial, options, begin_ns, &taken);
 }
 
-int adam_device_run(const struct adam_device *device, const struct adam_case *of, const struct bench_options *options,
+int adam_device_run(const struct bench_gpu *device, const struct adam_case *of, const struct bench_options *options,
                     struct adam_arrays *arrays)
 {
     assert(!of->variant->norm && arrays->count == of->count);

@@ -50,7 +50,7 @@ enum { COUNT = 5003 };
 
 static int run(const struct accelerator *accelerator, int variant, json_t **record)
 {
-    const struct adam_device device = {accelerator, begin, end, mix, 64 << 10};
+    const struct bench_gpu device = {accelerator, begin, end, mix, 64 << 10};
     const struct bench_options options = {.repeat = 3, .warmup = 1, .json = true};
     const struct adam_case of = {&adam_variants[variant], recipe_at(0), ISA_SCALAR, COUNT, 1};
     struct adam_arrays arrays;

@@ -144,8 +144,8 @@ static int selection_complete(struct selection *selection)
 static int device_bench(const struct selection *selection)
 {
     struct bench_options options = selection->options;
-    struct adam_device device;
-    if (adam_device_find(&device) != ERR_NONE)
+    struct bench_gpu device;
+    if (bench_gpu_find(&device) != ERR_NONE)
         return bench_skip("adam --device cuda: %s", err_message());
     if (options.quick)
         options.sizes[0] = options.sizes[options.size_count - 1];

@@ -8,7 +8,7 @@
 #include "bench/harness/bench.h"
 #include "base/err.h"
 #include "bench/harness/printed_test.h"
-#include "bench/adam/streams.h"
+#include "bench/harness/streams.h"
 #include "base/pretended_test.h"
 
 #include <criterion/criterion.h>

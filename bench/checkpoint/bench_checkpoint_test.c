@@ -3,7 +3,7 @@
 // counted; fio moves the files' bytes; records name their cases, and nothing remains.
 #include "bench/checkpoint/checkpoint_files.h"
 #include "bench/checkpoint/checkpoint_ranks.h"
-#include "bench/storage/fio.h"
+#include "bench/harness/fio.h"
 #include "bench/table/benchmarks.h"
 
 #include "base/err.h"

@@ -4,7 +4,7 @@
 #define ZG_CHECKPOINT_CASE_H
 
 #include "bench/checkpoint/checkpoint_ranks.h"
-#include "bench/storage/fio.h"
+#include "bench/harness/fio.h"
 
 struct checkpoint_bench {
     const struct bench_options *options;

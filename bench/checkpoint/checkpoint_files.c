@@ -2,7 +2,7 @@
 #include "bench/checkpoint/checkpoint_files.h"
 
 #include "base/err.h"
-#include "bench/storage/fio.h"
+#include "bench/harness/fio.h"
 #include "ref/checkpoint/checkpoint.h"
 
 #include <errno.h>

@@ -69,7 +69,7 @@ static void expect_same_extent(const struct comm_setting *setting, enum task tas
     cr_assert_eq(comm_ranks_prepare(&ranks, task, true), ERR_NONE, "%s", err_message());
     cr_assert_eq(comm_ranks_repeat(&ranks), ERR_NONE, "%s", err_message());
     for (int rank = 0; rank < setting->world; rank++)
-        for (size_t i = 0; i < comm_ranks_recv_count(&ranks.ranks[rank]); i++)
+        for (size_t i = 0; i < comm_rank_recv_count(&ranks.ranks[rank]); i++)
             cr_assert_eq(memcmp(&ranks.ranks[rank].recv[i], poison, sizeof poison) != 0,
                          i < comm_rank_result_count(&ranks.ranks[rank]), "%s among %d, rank %d, element %zu", name,
                          setting->world, rank, i);

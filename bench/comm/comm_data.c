@@ -64,9 +64,16 @@ int comm_rank_fill_roughly(struct comm_rank *rank)
     return fill(rank, rank->send, rough_at, rank->index, 0, rank->of->setting.count);
 }
 
+size_t comm_rank_recv_count(const struct comm_rank *rank)
+{
+    const struct comm_ranks *of = rank->of;
+    size_t all = (size_t)of->setting.world * of->counts[rank->index];
+    return of->setting.operation == ALL_TO_ALL && all > of->setting.count ? all : of->setting.count;
+}
+
 int comm_rank_poison(struct comm_rank *rank)
 {
-    size_t bytes = comm_ranks_recv_count(rank) * sizeof(float);
+    size_t bytes = comm_rank_recv_count(rank) * sizeof(float);
     if (rank->stage)
         return rank->of->setting.device->accelerator->fill(rank->recv, 0xffffffff, bytes);
     memset(rank->recv, 0xff, bytes);

@@ -146,7 +146,7 @@ Test(comm_device, the_baseline_writes_what_the_collective_writes)
                     for (int i = 0; i < world; i++) {
                         const struct comm_rank *rank = &ranks.ranks[i];
                         const uint32_t *recv = at(rank->recv);
-                        for (size_t k = 0; k < comm_ranks_recv_count(rank); k++)
+                        for (size_t k = 0; k < comm_rank_recv_count(rank); k++)
                             cr_assert_eq(recv[k] != poison, k < comm_rank_result_count(rank),
                                          "%s among %d, rank %d, element %zu", comm_ranks_operation_name(operation),
                                          world, i, k);

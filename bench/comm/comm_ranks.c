@@ -24,13 +24,6 @@ bool comm_ranks_has_in_place(enum operation operation)
     return operation == REDUCE_SCATTER || operation == ALL_GATHER || operation == ALL_REDUCE;
 }
 
-size_t comm_ranks_recv_count(const struct comm_rank *rank)
-{
-    const struct comm_ranks *of = rank->of;
-    size_t all = (size_t)of->setting.world * of->counts[rank->index];
-    return of->setting.operation == ALL_TO_ALL && all > of->setting.count ? all : of->setting.count;
-}
-
 double comm_ranks_bus_bytes(const struct comm_ranks *ranks)
 {
     size_t whole = ranks->setting.count, most = 0, world = (size_t)ranks->setting.world;
@@ -102,7 +95,7 @@ static int rank_open(struct comm_rank *rank)
         TRY(bench_device_enter(device_of(rank->of), rank->index));
     int code = floats_open(rank, rank->of->setting.count, &rank->send);
     if (code == ERR_NONE)
-        code = floats_open(rank, comm_ranks_recv_count(rank), &rank->recv);
+        code = floats_open(rank, comm_rank_recv_count(rank), &rank->recv);
     if (code == ERR_NONE)
         code = stage_open(rank);
     if (code != ERR_NONE)
@@ -115,7 +108,7 @@ static void rank_free(struct comm_rank *rank)
 {
     const struct bench_device *device = device_of(rank->of);
     bench_device_free(device, rank->send, rank->of->setting.count * sizeof(float));
-    bench_device_free(device, rank->recv, comm_ranks_recv_count(rank) * sizeof(float));
+    bench_device_free(device, rank->recv, comm_rank_recv_count(rank) * sizeof(float));
     bench_device_free(device, rank->area, (rank->of->counts[rank->index] + 1) * sizeof(float));
     bench_device_free_host(device, rank->stage, COMM_STAGE_COUNT * sizeof(float));
 }

@@ -94,7 +94,7 @@ int comm_ranks_open(const struct comm_setting *setting, struct comm_ranks *ranks
 double comm_ranks_bus_bytes(const struct comm_ranks *ranks);
 
 // Returns the number of elements that recv has room for.
-size_t comm_ranks_recv_count(const struct comm_rank *rank);
+size_t comm_rank_recv_count(const struct comm_rank *rank);
 
 // Set a rank's buffers (comm_data.c). fill: send, and recv as far as the collective reads it; every sum is exact.
 // fill_roughly: send, with numbers whose sum depends on the order. poison: all of recv, with a value that no collective
@@ -128,13 +128,13 @@ int comm_ranks_prepare(struct comm_ranks *ranks, enum task task, bool poisons);
 // Runs one repetition, between two barriers.
 int comm_ranks_repeat(struct comm_ranks *ranks);
 
-// If ranks are processes (comm_order.c): agree broadcasts rank 0's *value; sum adds `own` over all ranks. If they are
+// If ranks are processes (comm_agree.c): agree broadcasts rank 0's *value; sum adds `own` over all ranks. If they are
 // threads, rank 0 alone calls these, and both leave the value as it is.
 int comm_ranks_agree(const struct comm_ranks *ranks, uint64_t *value);
 int comm_ranks_sum(const struct comm_ranks *ranks, uint64_t own, uint64_t *sum);
 
 // Runs an out-of-place reduction once in canonical order and once by the library, on numbers whose sum depends on the
-// order, and counts the elements of all ranks' results whose bits differ. Ranks must be processes.
+// order, and counts the elements of all ranks' results whose bits differ (comm_order.c). Ranks must be processes.
 int comm_ranks_count_other_bits(struct comm_ranks *ranks, uint64_t *count);
 
 // Verifies the last result, ends the threads and frees the buffers. *wrong_count: wrong elements in all results of all

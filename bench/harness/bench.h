@@ -55,6 +55,9 @@ struct bench_options {
     struct bench_storage storage;
 };
 
+// Runs a benchmark; under a launcher on all ranks together, or on the first rank of each host. Returns the exit status.
+int bench_run(const struct benchmark *benchmark, int argc, const char **argv);
+
 // Parses argv[1..] with the benchmark's own options (a popt table, or null) and the shared ones. argv[0] is the
 // benchmark's name. Opens the result file of --out, which bench_exit closes. ERR_USAGE: unknown or malformed options.
 // The caller releases *out with bench_release, after an error too.

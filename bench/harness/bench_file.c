@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/harness/bench_file.h"
-#include "bench/harness/bench_world.h"
 
 #include "base/err.h"
 #include "results/record/other_load.h"
@@ -58,7 +57,7 @@ int bench_file_open(const char *path, int argc, const char **argv, const struct 
 
 int bench_file_append(json_t *record)
 {
-    if (!bench_world_keep(record) && file.writer)
+    if (file.writer)
         return record_append(file.writer, record);
     json_decref(record);
     return ERR_NONE;

@@ -126,7 +126,7 @@ static int print(const struct bench_options *options, const struct bench_record 
     if (code == ERR_NONE && fflush(stdout) == EOF)
         code = err_set(ERR_IO, "cannot write the result");
     printed_count++;
-    int filed = bench_file_append(line);
+    int filed = bench_world_record(line);
     return code != ERR_NONE ? code : filed;
 }
 
@@ -202,7 +202,7 @@ int bench_skip_memory(const struct bench_options *options, const char *name, jso
     bench_skip("%s: needs %s of memory, a benchmark may take %s here", bench_label(line, label),
                size_short_text(needs_bytes, needs), size_short_text(available_bytes, available));
     int code = options->json ? print_json(line) : ERR_NONE;
-    int filed = bench_file_append(line);
+    int filed = bench_world_record(line);
     return code != ERR_NONE ? code : filed;
 }
 

@@ -24,6 +24,9 @@ static struct {
     int host_count, rank_on_host, host_size;
 } world;
 
+static bool together;  // all ranks run the current benchmark
+static bool broken;    // a rank has failed or is stuck, so no collective works
+
 static bool same_host(int a, int b)
 {
     return strcmp(world.members[a].host, world.members[b].host) == 0;
@@ -75,10 +78,30 @@ void bench_world_leave(int code)
     if (!world.comm)
         return;
     // MPI would wait for the rank that has failed.
-    launcher_close(world.comm, bench_world_is_broken() ? ERR_PEER : code);
+    launcher_close(world.comm, broken ? ERR_PEER : code);
     free(world.members);
     world.comm = NULL;
     world.members = NULL;
+}
+
+bool bench_world_is_broken(void)
+{
+    return broken;
+}
+
+void bench_world_break(void)
+{
+    broken = true;
+}
+
+bool bench_world_is_together(void)
+{
+    return world.comm && together;
+}
+
+void bench_world_set_together(bool value)
+{
+    together = value;
 }
 
 int bench_world_choose(int *ranks, int default_ranks, int max_ranks)

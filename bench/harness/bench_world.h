@@ -46,8 +46,9 @@ int bench_world_host_size(void);     // ranks on this host
 // a world.
 int bench_world_processor(void);
 
-// Returns whether all ranks run the current benchmark together. False without a world.
+// Returns whether all ranks run the current benchmark together. False without a world. bench_run says so.
 bool bench_world_is_together(void);
+void bench_world_set_together(bool value);
 
 // Lets this rank run on the processors of all ranks of its host (take), or restores its own. Launchers bind each rank
 // to its processors; the rank that measures a host needs all of them.
@@ -57,9 +58,14 @@ void bench_world_take_host(bool take);
 // each and the array; elsewhere *all is null. Needs a world.
 int bench_world_gather(const char *text, char ***all);
 
-// Runs a benchmark on all ranks together, or on the first rank of each host. Returns the exit status.
-int bench_world_run(const char *name, int (*run)(int argc, const char **argv), bool together, int argc,
-                    const char **argv);
+// The output and the records of a benchmark, from begin to end (bench_world_report.c). Ranks other than 0 keep them to
+// send them to rank 0. Need a world.
+void bench_world_report_begin(void);
+void bench_world_report_end(void);
+
+// Appends a record to the file of --out on rank 0, keeps it on the others, where a report must have begun. Takes
+// ownership of it.
+int bench_world_record(json_t *record);
 
 // Ends a benchmark; bench_exit calls it on every rank. Sends the output and records of other hosts to rank 0, which
 // prints them and adds their counts to its own. Returns the code, on rank 0 the first error of any rank. If all ranks
@@ -73,8 +79,5 @@ bool bench_world_prints_error(int code);
 // Returns whether a rank has failed or is stuck, so that no collective works; bench_world_break says so.
 bool bench_world_is_broken(void);
 void bench_world_break(void);
-
-// On ranks other than 0, keeps the record to send it to rank 0 and returns true; for bench_file_append.
-bool bench_world_keep(json_t *record);
 
 #endif

@@ -13,7 +13,7 @@ enum { PART_WORDS = 2 << 20, MIX_PERIOD = 6, MIX_STATES = 3, MIX_GRADIENT = 3, F
 
 struct bench_device memory_case_device(const struct memory_case *c)
 {
-    return (struct bench_device){c->device->adam.accelerator, 1};
+    return (struct bench_device){c->device->gpu.accelerator, 1};
 }
 
 size_t memory_case_bytes(const struct memory_case *c)
@@ -142,7 +142,7 @@ static void issue(struct memory_case *c)
                                        .grad = c->arrays[MIX_GRADIENT],
                                        .grad_dtype = DTYPE_FP32,
                                        .count = memory_case_bytes(c) / sizeof(float)};
-        device->adam.mix(&step);
+        device->gpu.mix(&step);
         c->mix_count++;
     }
 }
@@ -167,22 +167,22 @@ int memory_case_run(void *context, double *ms)
     struct memory_case *c = context;
     TRY(c->operation == MEMORY_READ ? forget_sum(c) : forget_target(c));
     c->value = memory_value_at(0, (size_t)c->value);
-    TRY(c->device->adam.begin());
+    TRY(c->device->gpu.begin());
     for (uint64_t round = 0; round < c->rounds; round++)
         issue(c);
-    TRY(c->device->adam.end(ms));
+    TRY(c->device->gpu.end(ms));
     return check_own(c);
 }
 
 int memory_case_copy(void *context, double *ms)
 {
     const struct memory_case *c = context;
-    const struct accelerator *accelerator = c->device->adam.accelerator;
+    const struct accelerator *accelerator = c->device->gpu.accelerator;
     TRY(forget_target(c));
-    TRY(c->device->adam.begin());
+    TRY(c->device->gpu.begin());
     for (uint64_t round = 0; round < c->rounds; round++)
         TRY(accelerator->copy(target_of(c), source_of(c), memory_case_bytes(c)));
-    TRY(c->device->adam.end(ms));
+    TRY(c->device->gpu.end(ms));
     return check_target(c, "cudaMemcpyAsync", c->source_sum);
 }
 
@@ -193,10 +193,10 @@ int memory_case_set(void *context, double *ms)
     memory_word word;
     memset(&word, byte, sizeof word);
     TRY(forget_target(c));
-    TRY(c->device->adam.begin());
+    TRY(c->device->gpu.begin());
     for (uint64_t round = 0; round < c->rounds; round++)
         c->device->set(target_of(c), byte, memory_case_bytes(c));
-    TRY(c->device->adam.end(ms));
+    TRY(c->device->gpu.end(ms));
     return check_target(c, "cudaMemsetAsync", word * c->count);
 }
 

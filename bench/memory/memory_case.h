@@ -3,13 +3,13 @@
 #ifndef ZG_MEMORY_CASE_H
 #define ZG_MEMORY_CASE_H
 
-#include "bench/adam/adam_device.h"
 #include "bench/harness/bench_device.h"
+#include "bench/harness/bench_gpu.h"
 #include "bench/memory/memory_work.h"
 
-// All functions but those of `adam` enqueue work of the calling thread; errors are noted until it waits.
+// All functions but those of `gpu` enqueue work of the calling thread; errors are noted until it waits.
 struct memory_device {
-    struct adam_device adam;  // the accelerator, its clock, and the mix
+    struct bench_gpu gpu;  // the accelerator, its clock, and the mix
     void (*copy)(memory_word *to, const memory_word *from, size_t count);
     void (*write)(memory_word *to, size_t count, memory_word value);
     void (*read)(const memory_word *from, size_t count, memory_word *sum);  // adds to *sum on the device

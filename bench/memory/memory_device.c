@@ -23,7 +23,7 @@ static void set_by_driver(void *to, unsigned char byte, size_t bytes)
 static int find(struct memory_device *out)
 {
     *out = (struct memory_device){0};
-    TRY(adam_device_find(&out->adam));
+    TRY(bench_gpu_find(&out->gpu));
 #ifdef ZG_HAVE_CUDA
     out->copy = memory_cuda_copy;
     out->write = memory_cuda_write;
@@ -47,7 +47,7 @@ static int print(const struct memory_case *c, const struct memory_bench *bench, 
         .name = "memory",
         .description =
             json_pack("{s:s, s:I, s:b}", "operation", operation, "array_bytes", (json_int_t)memory_case_bytes(c),
-                      "in_cache", 2 * memory_case_bytes(c) <= c->device->adam.cache_bytes),
+                      "in_cache", 2 * memory_case_bytes(c) <= c->device->gpu.cache_bytes),
         .detail = json_pack("{s:f, s:f, s:f}", "GB_per_s", own, "device_copy_GB_per_s", copied, "share_of_device_copy",
                             own / copied),
         .unit = "GB/s",
@@ -93,7 +93,7 @@ static int run_case(const struct memory_device *device, const struct memory_benc
     char size[SIZE_TEXT_BYTES];
     uint64_t begin_ns = clock_now_ns();
     bench_progress("memory %s on %s, arrays of %zu bytes", memory_operation_name(operation),
-                   device->adam.accelerator->name, bytes);
+                   device->gpu.accelerator->name, bytes);
     int code = memory_case_open(&c);
     bool fits = code != ERR_MEMORY;
     if (code == ERR_NONE)

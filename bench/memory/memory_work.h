@@ -6,7 +6,7 @@
 
 #include "bench/harness/bench.h"
 #include "bench/memory/memory_kernels.h"
-#include "bench/adam/streams.h"
+#include "bench/harness/streams.h"
 
 // Adam's mix reads four arrays and writes three of them (streams.h).
 enum memory_operation { MEMORY_COPY, MEMORY_READ, MEMORY_WRITE, MEMORY_ADAM_MIX, MEMORY_OPERATION_COUNT };

@@ -3,17 +3,13 @@
 #include "bench/pcie/pcie_link.h"
 
 #include "bench/harness/bench.h"
+#include "bench/harness/bench_gpu.h"
 #include "ref/cuda/cuda_lane.h"
 #include "base/err.h"
 
 #include <cuda_runtime_api.h>
 
 #include <stdlib.h>
-
-// The calling thread's events. They are never destroyed.
-static _Thread_local struct {
-    cudaEvent_t begin, end;
-} own;
 
 static int device_open(size_t bytes, void **out)
 {
@@ -60,27 +56,6 @@ static int copy(void *to, const void *from, size_t bytes)
     return cuda_lane_error(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cuda_lane_stream()), "a copy");
 }
 
-static int begin(void)
-{
-    struct CUstream_st *stream;
-    TRY(cuda_lane_open(&stream));
-    if (!own.begin) {
-        TRY(cuda_lane_error(cudaEventCreate(&own.begin), "an event"));
-        TRY(cuda_lane_error(cudaEventCreate(&own.end), "an event"));
-    }
-    return cuda_lane_error(cudaEventRecord(own.begin, stream), "an event");
-}
-
-static int end(double *ms)
-{
-    float took;
-    TRY(cuda_lane_error(cudaEventRecord(own.end, cuda_lane_stream()), "an event"));
-    TRY(cuda_lane_wait());
-    TRY(cuda_lane_error(cudaEventElapsedTime(&took, own.begin, own.end), "the time between events"));
-    *ms = (double)took;
-    return ERR_NONE;
-}
-
 int pcie_cuda(const struct pcie_link **out)
 {
     static struct pcie_link link = {
@@ -90,8 +65,8 @@ int pcie_cuda(const struct pcie_link **out)
         .host_open = host_open,
         .host_close = host_close,
         .copy = copy,
-        .begin = begin,
-        .end = end,
+        .begin = bench_gpu_clock_begin,
+        .end = bench_gpu_clock_end,
         .name = "cuda",
     };
     const char *absent = cuda_lane_absent();

@@ -3,7 +3,7 @@
 #ifndef ZG_PCIE_READS_H
 #define ZG_PCIE_READS_H
 
-#include "bench/storage/nvme_stream.h"
+#include "bench/harness/nvme_stream.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -4,8 +4,8 @@
 // long as this process runs. The peer fills the file, then reads or writes all of it again and again for that time, and
 // verifies the data. Its answers have "bytes", too. A turn's result is a rate, because runs take about equal time.
 #include "bench/peers/bench_peer.h"
-#include "bench/storage/fio.h"
-#include "bench/storage/nvme_stream.h"
+#include "bench/harness/fio.h"
+#include "bench/harness/nvme_stream.h"
 
 #include "base/err.h"
 #include "base/size.h"

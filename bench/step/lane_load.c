@@ -8,7 +8,7 @@
 #include "ref/executor/executor.h"
 #include "bench/step/lane_compute.h"
 #include "bench/step/lane_copy.h"
-#include "bench/storage/nvme_stream.h"
+#include "bench/harness/nvme_stream.h"
 
 #include <stdlib.h>
 

@@ -4,8 +4,8 @@
 #define ZG_BENCH_NVME_H
 
 #include "bench/harness/bench.h"
-#include "bench/storage/fio.h"
-#include "bench/storage/nvme_stream.h"
+#include "bench/harness/fio.h"
+#include "bench/harness/nvme_stream.h"
 
 struct nvme_bench {
     struct bench_options options;  // sizes are of a request

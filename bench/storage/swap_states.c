@@ -99,6 +99,7 @@ static int allocate_states(struct swap_states *s)
         TRY(tier_nvme_allocate(s->nvme, KIND_STAGING, "spare bytes", bytes, 0, &s->spare[i]));
     }
     s->placement = (struct placement){
+        .in_norm = true,
         .gradient_tier = TIER_HOST,
         .optimizer_tier = s->setting.on_nvme ? TIER_NVME : TIER_HOST,
         .parameter_tier = TIER_HOST,
@@ -118,11 +119,9 @@ static int open_optimizer(struct swap_states *s)
         .config = &s->config,
         .layout = &s->layout,
         .placements = &s->placement,
-        .comm = s->comm,
         .ranks = comm_world(s->comm),
         .move = {s->executor, &s->ledger, s->nvme},
         .tier = s->tier,
-        .replicated = true,
         .threads = s->setting.threads,
     };
     int buffers = s->setting.on_nvme ? s->setting.buffer_count : 0;

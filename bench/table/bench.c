@@ -72,7 +72,7 @@ static int run_one(const struct benchmark *benchmark, const struct bench_options
     if (!options->json && bench_world_rank() == 0)
         printf("%s%s: %s\n", benchmark == benchmarks[0] ? "" : "\n", benchmark->name, benchmark->summary);
     uint64_t begin_ns = clock_now_ns();
-    int status = bench_world_run(benchmark->name, benchmark->run, benchmark->together, argc, argv);
+    int status = bench_run(benchmark, argc, argv);
     TRY(bench_file_part(argc, argv, begin_ns, status));
     *worst = status > *worst && status <= 2 ? status : *worst;
     return ERR_NONE;
@@ -138,7 +138,7 @@ int bench_named(int argc, const char **argv)
     }
     if (benchmark == &bench_all)
         return all_main(argc, argv);
-    return bench_world_run(argv[0], benchmark->run, benchmark->together, argc, argv);
+    return bench_run(benchmark, argc, argv);
 }
 
 int bench_main(int argc, const char **argv)

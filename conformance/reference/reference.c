@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "conformance/reference/mesh_ranks.h"
 #include "conformance/reference/scripted_model.h"
+#include "ref/stage/stage_shard.h"
 #include "ref/tier/nvme_folder.h"
 #include "ref/train/train.h"
 #include "ref/train/train_checkpoint.h"

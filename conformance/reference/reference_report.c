@@ -12,6 +12,7 @@
 #include "conformance/contract/answer.h"
 #include "base/err.h"
 #include "conformance/reference/scripted_model.h"
+#include "ref/stage/stage_shard.h"
 #include "ref/train/train.h"
 
 #include <stdlib.h>

@@ -22,6 +22,9 @@ struct check_part {
     int world;         // check_run alone: only cases, and pairs, of this many ranks; 0: all
 };
 
+// A case's name without the ending of its half, ".save" or ".resume".
+void check_whole_name(const struct check_case *c, char out[CASE_NAME_BYTES]);
+
 // Calls visit for every case of a part, as suite_cases does. ERR_USAGE: the requirement does not exist, or no case
 // matches.
 int check_cases(const struct check_part *part, int (*visit)(void *context, const struct check_case *c), void *context);

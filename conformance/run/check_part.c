@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A part of the suite's cases: those of a level, of a name, of a requirement. And the files of one.
-#include "conformance/run/check_select.h"
+#include "conformance/run/check.h"
 #include "base/digest.h"
 #include "conformance/cases/case_mesh.h"
 #include "base/err.h"
@@ -9,7 +9,16 @@
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
+
+void check_whole_name(const struct check_case *c, char out[CASE_NAME_BYTES])
+{
+    snprintf(out, CASE_NAME_BYTES, "%s", c->name);
+    char *end = strrchr(out, '.');
+    if (c->phase != PHASE_WHOLE && end)
+        *end = '\0';
+}
 
 static bool is_selected(const struct check_part *part, const struct check_case *c)
 {

@@ -11,14 +11,6 @@
 
 enum { REPEAT_EVERY = 10 };  // of this many cases one comes twice
 
-void check_whole_name(const struct check_case *c, char out[CASE_NAME_BYTES])
-{
-    snprintf(out, CASE_NAME_BYTES, "%s", c->name);
-    char *end = strrchr(out, '.');
-    if (c->phase != PHASE_WHOLE && end)
-        *end = '\0';
-}
-
 int check_add_case(struct check_run *run, const struct check_case *c)
 {
     if (run->case_count == run->case_room) {

@@ -14,9 +14,6 @@ int check_repeat(const struct check_setting *setting, struct check_run *run);
 // Adds a case that is asked.
 int check_add_case(struct check_run *run, const struct check_case *c);
 
-// A case's name without the ending of its half, ".save" or ".resume".
-void check_whole_name(const struct check_case *c, char out[CASE_NAME_BYTES]);
-
 // The other half of a resuming pair; null for whole cases.
 const struct check_case *check_other_half(const struct check_run *run, const struct check_case *c);
 

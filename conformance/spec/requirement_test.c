@@ -15,6 +15,7 @@
 #include <string.h>
 
 #define MUTANTS ZG_SOURCE_DIR "/conformance/mutants"
+#define MUTANT_BEGINS "Mutant: "
 
 // A text of two requirements, out of which each test makes its own.
 #define HEAD "# Title\n\n## First chapter\n\nWords.\n\n"
@@ -330,33 +331,15 @@ Test(requirement, concurrent_first_uses_see_one_list)
     cr_assert_not_null(seen[0]);
 }
 
-// The requirement that names a mutant; null: none.
-static const struct requirement *mutant_requirement(const char *mutant)
+// The value of a line "KEY: value" of a mutant's text before its diff; "" if there is none.
+static void mutant_field(const char *text, const char *key, char value[128])
 {
-    const struct requirement *requirement;
-    for (int i = 0; (requirement = requirement_at(i)); i++) {
-        for (int m = 0; m < requirement->mutant_count; m++) {
-            if (strcmp(requirement->mutants[m], mutant) == 0)
-                return requirement;
-        }
-    }
-    return NULL;
-}
-
-// The value of a line "KEY: value" before the diff; "" if there is none.
-static void mutant_field(const char *name, const char *key, char value[128])
-{
-    char path[PATH_MAX], line[1024];
-    snprintf(path, sizeof path, MUTANTS "/%s", name);
-    FILE *file = fopen(path, "r");
-    cr_assert_not_null(file, "%s", path);
+    size_t length = strlen(key);
     value[0] = '\0';
-    while (!value[0] && fgets(line, sizeof line, file) && strncmp(line, "diff ", 5) != 0) {
-        size_t length = strlen(key);
-        if (strncmp(line, key, length) == 0 && line[length] == ':')
-            snprintf(value, 128, "%.*s", (int)strcspn(line + length + 2, "\n"), line + length + 2);
+    for (; text && !value[0] && strncmp(text, "diff ", 5) != 0; text = strchr(text, '\n'), text += text != NULL) {
+        if (strncmp(text, key, length) == 0 && text[length] == ':')
+            snprintf(value, 128, "%.*s", (int)strcspn(text + length + 2, "\n"), text + length + 2);
     }
-    fclose(file);
 }
 
 static bool is_hint(const char *name)
@@ -368,23 +351,53 @@ static bool is_hint(const char *name)
     return false;
 }
 
-// The file's own lines say the same as the specification, and name a hint that the judge can give.
-static void check_mutant(const char *file)
+// Where a file's text has a mutant; null: nowhere.
+static const char *find_mutant(const char *text, const char *name)
 {
-    char mutant[NAME_MAX + 1], id[128], source[128], hint[128];
-    snprintf(mutant, sizeof mutant, "%.*s", (int)(strrchr(file, '.') - file), file);
-    const struct requirement *requirement = mutant_requirement(mutant);
-    mutant_field(file, "Requirement", id);
-    mutant_field(file, "Source", source);
-    mutant_field(file, "Hint", hint);
-    cr_expect(requirement, "conformance/mutants/%s is of no requirement; it says '%s'", file, id);
-    cr_expect(!requirement || strcmp(requirement->id, id) == 0, "conformance/mutants/%s says '%s', SPEC.md %s", file,
-              id, requirement ? requirement->id : "");
-    cr_expect(source[0], "conformance/mutants/%s says no source", file);
-    cr_expect(is_hint(hint), "conformance/mutants/%s: there is no hint '%s'", file, hint);
+    char line[CASE_NAME_BYTES + 16];
+    snprintf(line, sizeof line, MUTANT_BEGINS "%s\n", name);
+    const char *found = strstr(text, line);
+    return found && (found == text || found[-1] == '\n') ? found + strlen(MUTANT_BEGINS) : NULL;
 }
 
-Test(requirement, every_mutant_has_a_file_and_every_file_is_a_mutant)
+static int count_mutants(const char *text)
+{
+    int count = strncmp(text, MUTANT_BEGINS, strlen(MUTANT_BEGINS)) == 0;
+    while ((text = strstr(text, "\n" MUTANT_BEGINS)))
+        text++, count++;
+    return count;
+}
+
+// The mutant's own lines say the same as the specification, and name a hint that the judge can give.
+static void check_mutant(const char *text, const struct requirement *requirement, const char *mutant)
+{
+    char id[128], source[128], hint[128];
+    mutant_field(text, "Requirement", id);
+    mutant_field(text, "Source", source);
+    mutant_field(text, "Hint", hint);
+    cr_expect_str_eq(requirement->id, id, "%s of %s says '%s'", mutant, requirement->id, id);
+    cr_expect(source[0], "%s says no source", mutant);
+    cr_expect(is_hint(hint), "%s: there is no hint '%s'", mutant, hint);
+}
+
+// A requirement's file has its mutants, and no others.
+static void check_file(const struct requirement *requirement)
+{
+    char path[PATH_MAX];
+    size_t bytes;
+    snprintf(path, sizeof path, MUTANTS "/%s.patches", requirement->id);
+    char *text = folder_read(path, &bytes);
+    for (int m = 0; m < requirement->mutant_count; m++) {
+        const char *mutant = find_mutant(text, requirement->mutants[m]);
+        cr_expect(mutant, "%s names %s, which is not in %s", requirement->id, requirement->mutants[m], path);
+        if (mutant)
+            check_mutant(mutant, requirement, requirement->mutants[m]);
+    }
+    cr_expect_eq(count_mutants(text), requirement->mutant_count, "%s has other mutants than %s", path, requirement->id);
+    free(text);
+}
+
+Test(requirement, every_mutant_is_in_its_file_and_every_file_is_of_a_requirement)
 {
     DIR *entries = opendir(MUTANTS);
     if (!entries) {
@@ -392,19 +405,13 @@ Test(requirement, every_mutant_has_a_file_and_every_file_is_a_mutant)
         return;
     }
     const struct requirement *requirement;
-    for (int i = 0; (requirement = requirement_at(i)); i++) {
-        for (int m = 0; m < requirement->mutant_count; m++) {
-            char path[PATH_MAX];
-            snprintf(path, sizeof path, MUTANTS "/%s.patch", requirement->mutants[m]);
-            cr_expect_eq(access(path, R_OK), 0, "%s names %s, which has no file", requirement->id, path);
-        }
-    }
-    for (struct dirent *entry; (entry = readdir(entries));) {
-        const char *end = strrchr(entry->d_name, '.');
-        if (end && strcmp(end, ".patch") == 0)
-            check_mutant(entry->d_name);
-    }
+    int files = 0;
+    for (struct dirent *entry; (entry = readdir(entries));)
+        files += strstr(entry->d_name, ".patches") != NULL;
     closedir(entries);
+    for (int i = 0; (requirement = requirement_at(i)); i++, files--)
+        check_file(requirement);
+    cr_expect_eq(files, 0, "%d files of conformance/mutants/ are of no requirement", files);
 }
 
 // ci/mutants says so, too, but after minutes: whoever changes the lines that a mutant changes learns it here.
@@ -414,8 +421,9 @@ Test(requirement, every_mutant_applies)
         printf("TEST SKIPPED: conformance/mutants/ or the program patch is not there\n");
         return;
     }
-    cr_expect_eq(system("cd '" ZG_SOURCE_DIR "' || exit; for file in conformance/mutants/*.patch; do\n"
-                        "patch -s -p1 -F0 -f --dry-run <\"$file\" || { echo \"$file does not apply\"; failed=1; }\n"
-                        "done >&2; exit $failed"),
-                 0);
+    cr_expect_eq(
+        system("cd '" ZG_SOURCE_DIR "' || exit; for name in $(ci/mutant --list); do\n"
+               "ci/mutant $name | patch -s -p1 -F0 -f --dry-run || { echo \"$name does not apply\"; failed=1; }\n"
+               "done >&2; exit $failed"),
+        0);
 }

@@ -27,7 +27,7 @@
 #define ZG_CHECKPOINT_H
 
 #include "ref/checkpoint/manifest.h"
-#include "ref/stage/stage.h"
+#include "ref/stage/stage_shard.h"
 #include "ref/model/text.h"
 
 #include <limits.h>

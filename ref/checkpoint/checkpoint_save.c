@@ -32,7 +32,7 @@ static bool writes(const struct stage *stage, int bucket)
     const struct bucket *b = &stage->layout.buckets[bucket];
     struct comm *world = stage->setting.comm, *holders = stage_exchange(stage, bucket)->comm;
     if (!checkpoint_holds(stage->setting.model, b->frozen) ||
-        bucket % stage->mesh.replicate != mesh_index_in(&stage->mesh, MESH_REPLICATE, comm_rank(world)))
+        bucket % stage->groups.mesh.replicate != mesh_index_in(&stage->groups.mesh, MESH_REPLICATE, comm_rank(world)))
         return false;
     return !bucket_is_replicated(b) || bucket % comm_world(holders) == comm_rank(holders);
 }

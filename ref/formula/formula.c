@@ -14,16 +14,16 @@ static struct terms terms_of(const struct stage *stage, int rank)
         .p = dtype_bytes(config->precision),
         .g = dtype_bytes(config->accumulation_dtype),
         .c = dtype_bytes(config->communication_dtype),
-        .ranks = (uint64_t)stage->mesh.shard,
+        .ranks = (uint64_t)stage->groups.mesh.shard,
         .micro_steps = config->accumulation,
-        .rank = mesh_index_in(&stage->mesh, MESH_SHARD, rank),
-        .experts = (uint64_t)stage->mesh.expert,
-        .expert_ranks = (uint64_t)(stage->mesh.shard / stage->mesh.expert),
-        .expert_rank = mesh_index_in(&stage->mesh, MESH_SHARD, rank) / stage->mesh.expert,
-        .replicas = (uint64_t)stage->mesh.replicate,
+        .rank = mesh_index_in(&stage->groups.mesh, MESH_SHARD, rank),
+        .experts = (uint64_t)stage->groups.mesh.expert,
+        .expert_ranks = (uint64_t)(stage->groups.mesh.shard / stage->groups.mesh.expert),
+        .expert_rank = mesh_index_in(&stage->groups.mesh, MESH_SHARD, rank) / stage->groups.mesh.expert,
+        .replicas = (uint64_t)stage->groups.mesh.replicate,
         .secondary_ranks = (uint64_t)config->secondary_ranks,
-        .replica = (uint64_t)mesh_index_in(&stage->mesh, MESH_REPLICATE, rank),
-        .shard_group = stage->mesh.replicate > 1 || stage->setting.parts_comm ? GROUP_SHARD : GROUP_WORLD,
+        .replica = (uint64_t)mesh_index_in(&stage->groups.mesh, MESH_REPLICATE, rank),
+        .shard_group = stage->groups.mesh.replicate > 1 || stage->setting.parts_comm ? GROUP_SHARD : GROUP_WORLD,
     };
 }
 
@@ -129,7 +129,8 @@ const char *formula_traffic_text(const struct stage *stage)
     const struct config *config = stage->setting.config;
     bool weights = config->quantized_weights, gradients = config->quantized_gradients;
     if (weights || gradients)
-        return quantized[stage->mesh.replicate > 1 ? 3 : weights + 2 * gradients - 1][config->secondary_ranks > 1];
-    return texts[2 * (stage->mesh.expert > 1) + (stage->mesh.replicate > 1)]
+        return quantized[stage->groups.mesh.replicate > 1 ? 3 : weights + 2 * gradients - 1]
+                        [config->secondary_ranks > 1];
+    return texts[2 * (stage->groups.mesh.expert > 1) + (stage->groups.mesh.replicate > 1)]
                 [(config->stage == 3) + (config->secondary_ranks > 1)];
 }

@@ -112,10 +112,10 @@ static void hold_cache(const struct buffer_cache *cache, struct formula *f)
 void formula_hold_staging(const struct stage *stage, struct formula *f)
 {
     const struct buffer_pool *host[] = {&stage->arrived_shards, &stage->summed_shards, &stage->optimizer.host_buffers};
-    const struct buffer_pool *device[] = {&stage->optimizer.device_buffers, &stage->prefetcher.packed,
-                                          &stage->packed_gradients};
+    const struct buffer_pool *device[] = {&stage->optimizer.device_buffers, &stage->groups.packed_params,
+                                          &stage->groups.packed_gradients};
     hold_cache(&stage->gradient_buffers, f);
-    hold_cache(&stage->comm_buffers, f);
+    hold_cache(&stage->groups.comm_buffers, f);
     hold_cache(&stage->prefetcher.gathered, f);
     hold_cache(&stage->prefetcher.host_params, f);
     for (size_t i = 0; i < sizeof host / sizeof host[0]; i++)

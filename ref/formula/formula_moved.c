@@ -103,7 +103,7 @@ static uint64_t all_reduce_elements(uint64_t count, uint64_t ranks, uint64_t ran
 // The same for `count` elements in pieces of at most reduce_bucket_size, by one of `ranks` ranks.
 static uint64_t all_reduce_bytes(const struct terms *t, uint64_t count, uint64_t ranks, uint64_t rank)
 {
-    uint64_t limit = t->stage->exchange.reduce_bucket_elements, bytes = 0;
+    uint64_t limit = t->config->reduce_bucket_size, bytes = 0;
     for (uint64_t left = count, piece; left > 0; left -= piece) {
         piece = limit > 0 && limit < left ? limit : left;
         bytes += t->c * all_reduce_elements(piece, ranks, rank);

@@ -148,19 +148,6 @@ static int scan_squares(struct optimizer *o, int bucket, uint32_t max_bits)
     return ERR_NONE;
 }
 
-// The ranks that must agree about all gradients. Where every rank has those of all dense parameters, the ranks of an
-// expert group have different experts. Null: this rank has all.
-static struct comm *comm_of_norm(const struct optimizer *o)
-{
-    return o->replicated ? o->expert_comm : o->comm;
-}
-
-// True if this rank adds the bucket to the norm: every element counts once.
-static bool counts(const struct optimizer *o, int bucket)
-{
-    return !o->replicated || !o->expert_comm || o->layout->buckets[bucket].expert || comm_rank(o->expert_comm) == 0;
-}
-
 static int ranks_of(const struct comm *comm)
 {
     return comm ? comm_world(comm) : 0;
@@ -168,7 +155,7 @@ static int ranks_of(const struct comm *comm)
 
 size_t optimizer_gathered_bytes(const struct optimizer *o)
 {
-    int ranks = ranks_of(comm_of_norm(o)), parts = ranks_of(o->parts_comm);
+    int ranks = ranks_of(o->norm_comm), parts = ranks_of(o->parts_comm);
     return (1 + (size_t)(ranks > parts ? ranks : parts)) * sizeof(struct norm_sum);
 }
 
@@ -225,8 +212,8 @@ int optimizer_global_maximum(struct optimizer *o, uint32_t *out)
         if (o->max_bits[i] > mine)
             mine = o->max_bits[i];
     *out = mine;
-    if (comm_of_norm(o))
-        TRY(agree_on_maximum(o, comm_of_norm(o), out));
+    if (o->norm_comm)
+        TRY(agree_on_maximum(o, o->norm_comm, out));
     return o->parts_comm ? agree_on_maximum(o, o->parts_comm, out) : ERR_NONE;
 }
 
@@ -251,12 +238,12 @@ int optimizer_global_sum(struct optimizer *o, uint32_t max_bits, struct norm_sum
     o->rescanned += o->reads_for_norm;
     struct norm_sum mine = {0};
     for (int i = 0; i < o->layout->trainable_count; i++)
-        if (counts(o, i))
+        if (o->placements[i].in_norm)
             norm_add(&mine, squares_of(o, i, max_bits, guessed));
     o->guesses_exponent = max_bits < f32_bits(INFINITY);
     o->exponent = o->guesses_exponent ? gradient_exponent(max_bits) : 0;
     *out = mine;
-    if (comm_of_norm(o))
-        TRY(agree_on_sum(o, comm_of_norm(o), out));
+    if (o->norm_comm)
+        TRY(agree_on_sum(o, o->norm_comm, out));
     return o->parts_comm ? agree_on_sum(o, o->parts_comm, out) : ERR_NONE;
 }

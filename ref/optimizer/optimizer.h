@@ -25,12 +25,12 @@ struct adam_states {
 struct placement {
     enum ledger_tier gradient_tier, optimizer_tier, parameter_tier;
     int shard;                    // that this rank owns of the bucket
+    bool in_norm;                 // this rank adds the bucket to the norm, as one rank does of every element
     void *gradient_shard;         // the sum over ranks and micro-steps, in the accumulation dtype
     float *master;                // the parameters that Adam updates
     float *exp_avg, *exp_avg_sq;  // moments
     void *parameter;              // in the model's dtype; the same memory as master if placement_is_shared
     void *full_params;            // the padded bucket in the model's dtype, on the device; NULL where no rank holds it
-    void *secondary;              // hpZ: this rank's part of the second copy of the parameters, on the device
     void *pending;                // delayed or speculative update: updated parameters that forward may not see yet
     void *other_gradient_shard;   // delayed update: the gradient of the other step
     struct adam_states speculated;  // speculative update: the states after the step, until it is decided
@@ -49,17 +49,15 @@ struct optimizer {
     const struct config *config;
     const struct layout *layout;
     struct placement *placements;  // by bucket
-    struct comm *comm;             // of the ranks that hold all shards together, those of all experts included
+    struct comm *norm_comm;        // of the ranks that have all gradients together; null: this rank has all
     struct comm *parts_comm;       // of the ranks that hold the model's other parts (part.h); null: it has none
-    int ranks;                     // whose gradients are summed: those of all replicas
+    int ranks;                     // whose gradients are summed
     struct move move;
     struct buffer_pool device_buffers, host_buffers;  // states on their way to Adam and back
     int groups_at_once;                               // sub-groups for which there are host_buffers
     struct states_ahead ahead[OPTIMIZER_AHEAD_MAX];   // in the order of updates
     int ahead_count;
-    bool replicated;           // every rank holds, and updates, everything
-    struct comm *expert_comm;  // of the ranks that hold all experts together; null: each does
-    int threads;               // of the update
+    int threads;  // of the update
     const struct recipe *recipe;
     struct recipe_state *states;         // by group
     struct recipe_state *states_before;  // by group, and lr_before: before the present step

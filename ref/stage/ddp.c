@@ -18,16 +18,8 @@ static int ddp_open(struct stage *stage)
 // communication collective."
 static int ddp_reduce(struct stage *stage, int bucket)
 {
-    const struct bucket *b = &stage->layout.buckets[bucket];
-    enum dtype dtype = stage->setting.config->accumulation_dtype;
-    enum dtype communication = stage->setting.config->communication_dtype;
-    void *gradient = stage_full_gradient(stage, bucket);
-    void *comm_buffer;
-    TRY(stage_to_comm_buffer(stage, bucket, gradient, dtype, &comm_buffer));
-    TRY(exchange_all_reduce(stage_exchange(stage, bucket), comm_buffer, b->count, communication));
-    if (comm_buffer == gradient)
-        return ERR_NONE;
-    return move_cast(&stage->move, TIER_DEVICE, comm_buffer, communication, gradient, dtype, b->count, false);
+    const struct exchange *exchange = stage_exchange(stage, bucket);
+    return exchange->verbs->all_reduce(exchange, bucket, stage_full_gradient(stage, bucket));
 }
 
 const struct stage_operations ddp_stage = {

@@ -2,8 +2,6 @@
 #include "ref/stage/prefetch.h"
 
 #include "base/err.h"
-#include "ref/partition/exchange_quantized.h"
-#include "ref/recipe/quantize.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -70,41 +68,16 @@ static int open_host_params(struct prefetcher *p)
     return buffer_cache_open(layout, &rule, (int)(wanted < count ? wanted : count), p->setting.tier, &p->host_params);
 }
 
-static bool is_quantized(const struct prefetcher *p, const struct bucket *bucket)
-{
-    return p->setting.config->quantized_weights && !bucket->persistent;
-}
-
-// One packed bucket travels, and with overlap_comm the next one is packed beside it.
-static int open_packed(struct prefetcher *p)
-{
-    const struct config *config = p->setting.config;
-    size_t largest = 0;
-    for (int i = 0; i < p->setting.layout->bucket_count; i++) {
-        const struct bucket *b = &p->setting.layout->buckets[i];
-        size_t bytes =
-            is_quantized(p, b) ? quantize_bytes(b->padded_count, config->quantization_block, QUANTIZE_WEIGHT_BITS) : 0;
-        largest = bytes > largest ? bytes : largest;
-    }
-    int count = largest == 0 ? 0 : config->overlap_comm ? 2 : 1;
-    return buffer_pool_open(p->setting.tier, TIER_DEVICE, "quantized parameters", largest, count, &p->packed);
-}
-
 int prefetcher_open(const struct prefetcher_setting *setting, struct prefetcher *out)
 {
     *out = (struct prefetcher){.setting = *setting};
     size_t buckets = (size_t)setting->layout->bucket_count + 1;
     out->fetched_at = calloc(buckets, sizeof *out->fetched_at);
     out->touched_at = calloc(buckets, sizeof *out->touched_at);
-    out->secondary_buckets = calloc(buckets, sizeof *out->secondary_buckets);
-    if (!out->fetched_at || !out->touched_at || !out->secondary_buckets)
+    if (!out->fetched_at || !out->touched_at)
         return err_set(ERR_MEMORY, "no memory for the prefetcher's tables of %zu buckets", buckets);
-    for (int i = 0; setting->secondary && i < setting->layout->bucket_count; i++)
-        out->secondary_buckets[i] =
-            bucket_secondary(&setting->layout->buckets[i], comm_world(setting->secondary->comm));
     if (setting->config->offload_param.tier == TIER_NVME)
         TRY(open_host_params(out));
-    TRY(open_packed(out));
     return open_gathered(out);
 }
 
@@ -115,7 +88,6 @@ void prefetcher_close(struct prefetcher *p)
     buffer_cache_close(&p->host_params);
     free(p->fetched_at);
     free(p->touched_at);
-    free(p->secondary_buckets);
     *p = (struct prefetcher){0};
 }
 
@@ -140,20 +112,11 @@ void *prefetcher_take_update(struct prefetcher *p, int bucket)
     return shard;
 }
 
-static const struct exchange *exchange_of(const struct prefetcher *p, const struct bucket *bucket)
-{
-    return bucket->expert ? p->setting.experts : p->setting.exchange;
-}
-
 // The gg-transfer of a shard on the device.
-static int gather(struct prefetcher *p, const struct bucket *bucket, const void *shard, void *full)
+static int gather(struct prefetcher *p, int bucket, const void *shard, void *full)
 {
-    const struct config *config = p->setting.config;
-    const struct exchange *exchange = exchange_of(p, bucket);
-    if (!is_quantized(p, bucket) || bucket->count == 0)
-        return exchange_all_gather(exchange, bucket, shard, full, config->precision);
-    return exchange_all_gather_quantized(exchange, bucket, shard, full, config->precision, config->quantization_block,
-                                         buffer_pool_take(&p->packed));
+    const struct exchange *exchange = p->setting.exchange_of[bucket];
+    return exchange->verbs->all_gather(exchange, bucket, shard, full, p->setting.config->precision);
 }
 
 int prefetcher_fetch(struct prefetcher *p, int bucket, void *full)
@@ -162,34 +125,31 @@ int prefetcher_fetch(struct prefetcher *p, int bucket, void *full)
     const struct placement *placement = &p->setting.placements[bucket];
     enum dtype precision = p->setting.config->precision;
     if (placement->parameter_tier == TIER_DEVICE)
-        return gather(p, b, placement->parameter, full);
-    int rank = comm_rank(exchange_of(p, b)->comm);
+        return gather(p, bucket, placement->parameter, full);
+    int rank = comm_rank(p->setting.exchange_of[bucket]->comm);
     size_t bytes = bucket_shard_real(b, rank) * dtype_bytes(precision);
     struct location shard = {TIER_HOST, placement->parameter};
     struct location own = {TIER_DEVICE, (char *)full + bucket_shard_begin(b, rank) * dtype_bytes(precision)};
     if (placement->parameter_tier == TIER_NVME)
         TRY(read_shard(p, bucket, bytes, &shard));
     TRY(move_copy(p->setting.move, "parameters", own, shard, bytes, NULL));
-    return gather(p, b, own.address, full);
-}
-
-// Fills this rank's part of the second copy from the gathered bucket.
-static int keep_secondary(struct prefetcher *p, int bucket, const void *full)
-{
-    const struct bucket *secondary = &p->secondary_buckets[bucket];
-    enum dtype precision = p->setting.config->precision;
-    int rank = comm_rank(p->setting.secondary->comm);
-    const char *own = (const char *)full + bucket_shard_begin(secondary, rank) * dtype_bytes(precision);
-    return move_cast(p->setting.move, TIER_DEVICE, own, precision, p->setting.placements[bucket].secondary, precision,
-                     bucket_shard_real(secondary, rank), false);
+    return gather(p, bucket, own.address, full);
 }
 
 static int fetch_for(struct prefetcher *p, int bucket, bool backward, void *full)
 {
-    if (!p->setting.secondary || !backward)
+    const struct exchange *exchange = p->setting.exchange_of[bucket];
+    if (!backward || !exchange->verbs->gather_kept)
         return prefetcher_fetch(p, bucket, full);
-    return exchange_all_gather(p->setting.secondary, &p->secondary_buckets[bucket],
-                               p->setting.placements[bucket].secondary, full, p->setting.config->precision);
+    return exchange->verbs->gather_kept(exchange, bucket, full, p->setting.config->precision);
+}
+
+static int keep(struct prefetcher *p, int bucket, const void *full)
+{
+    const struct exchange *exchange = p->setting.exchange_of[bucket];
+    if (!exchange->verbs->keep)
+        return ERR_NONE;
+    return exchange->verbs->keep(exchange, bucket, full, p->setting.config->precision);
 }
 
 // The use at that position of the order; -1: unknown.
@@ -242,7 +202,7 @@ int prefetcher_acquire(struct prefetcher *p, int bucket, bool backward, const vo
     }
     *full = buffer_cache_peek(&p->gathered, bucket);
     assert(*full && p->fetched >= p->access_trace.at);
-    return p->setting.secondary && !backward ? keep_secondary(p, bucket, *full) : ERR_NONE;
+    return backward ? ERR_NONE : keep(p, bucket, *full);
 }
 
 // The present layer or one that was fetched ahead of it needs the bucket.

@@ -20,7 +20,6 @@
 #include "ref/partition/exchange.h"
 #include "ref/partition/layout.h"
 #include "ref/stage/access_trace.h"
-#include "ref/tier/buffer_pool.h"
 #include "ref/tier/tier.h"
 
 #include <stdbool.h>
@@ -32,10 +31,8 @@ struct stage;
 struct prefetcher_setting {
     const struct config *config;
     const struct layout *layout;
-    const struct placement *placements;  // by bucket: the rank's shards of parameters, on any tier
-    const struct exchange *exchange;
-    const struct exchange *experts;    // among the ranks that share a bucket of experts
-    const struct exchange *secondary;  // hpZ: among the ranks that hold a second copy together; null: there is none
+    const struct placement *placements;         // by bucket: the rank's shards of parameters, on any tier
+    const struct exchange *const *exchange_of;  // by bucket
     const struct move *move;
     struct tier *tier;
     int layer_count;
@@ -47,10 +44,8 @@ struct prefetcher_setting {
 struct prefetcher {
     struct prefetcher_setting setting;
     struct access_trace access_trace;  // of uses: 2 x bucket, plus 1 in backward
-    struct bucket *secondary_buckets;  // hpZ: as the second copy is cut
     struct buffer_cache gathered;      // device: full buckets, in use or fetched ahead
     struct buffer_cache host_params;   // host: the rank's shards of buckets on NVMe
-    struct buffer_pool packed;         // qwZ, device: packed buckets on their way
     uint64_t host_hits, host_misses;   // fetches that found the shard in host_params, and that read it from NVMe
     uint64_t layer_begin;              // position of the present layer's first bucket
     uint64_t fetched;                  // buckets at positions below this one have been fetched
@@ -65,8 +60,8 @@ void prefetcher_close(struct prefetcher *prefetcher);
 // A layer asks for its buckets: first this, then prefetcher_acquire for each, then prefetcher_run_ahead.
 void prefetcher_begin_layer(struct prefetcher *prefetcher);
 
-// *full is the bucket's memory on the device, complete when the operations issued so far have run. With a second copy,
-// forward stores its part of the bucket there, and backward gathers from it.
+// *full is the bucket's memory on the device, complete when the operations issued so far have run. An exchange
+// may keep in forward what backward gathers again.
 int prefetcher_acquire(struct prefetcher *prefetcher, int bucket, bool backward, const void **full);
 
 // Fetches later layers.
@@ -83,7 +78,7 @@ void prefetcher_restart(struct prefetcher *prefetcher);
 // it. Until then it takes one of the buffers of host_params, of which another must remain.
 void *prefetcher_take_update(struct prefetcher *prefetcher, int bucket);
 
-// Fetches one bucket into `full`, its padded memory on the device; with qwZ in 8 bits, unless it is persistent.
+// Fetches one bucket's shards into `full`, its padded memory on the device.
 int prefetcher_fetch(struct prefetcher *prefetcher, int bucket, void *full);
 
 #endif

@@ -4,6 +4,7 @@
 #include "ref/train/offload_trial.h"
 
 #include "ref/executor/trace.h"
+#include "ref/stage/stage_shard.h"
 
 #include <pthread.h>
 

@@ -22,8 +22,12 @@ int stage_plan(const struct stage_operations *operations, const struct stage_set
     const struct config *config = setting->config;
     assert(setting->model && config && setting->comm && setting->executor && setting->tier && setting->threads > 0);
     *out = (struct stage){.operations = operations, .setting = *setting};
-    TRY(stage_open_groups(out));
     out->move = (struct move){setting->executor, setting->ledger, setting->nvme};
+    const struct groups_setting groups = {
+        config,        &out->layout, operations->reduces_each_micro_step, operations->replicates_update,
+        setting->comm, &out->move,   setting->model->layer_count,         setting->tier,
+    };
+    TRY(groups_open(&groups, &out->groups));
     size_t params = (size_t)setting->model->param_count + 1;
     out->params = calloc(params, sizeof *out->params);
     out->gradients = calloc(params, sizeof *out->gradients);
@@ -35,18 +39,18 @@ int stage_plan(const struct stage_operations *operations, const struct stage_set
         .config = config,
         .layout = &out->layout,
         .placements = out->placements,
-        .comm = out->shard_comm,
+        .norm_comm = groups_norm_comm(&out->groups),
         .parts_comm = setting->parts_comm,
         .ranks = comm_world(setting->comm),
         .move = out->move,
         .tier = setting->tier,
-        .replicated = operations->replicates_update,
-        .expert_comm = out->expert_comm,
         .threads = setting->threads,
     };
     TRY(operations->open(out));
-    for (int i = 0; i < out->layout.bucket_count; i++)
+    for (int i = 0; i < out->layout.bucket_count; i++) {
         out->placements[i].shard = stage_shard(out, i);
+        out->placements[i].in_norm = groups_count_in_norm(&out->groups, &out->layout.buckets[i]);
+    }
     TRY(stage_order_updates(out));
     return optimizer_open(&out->optimizer);
 }
@@ -61,8 +65,8 @@ void stage_close(struct stage *stage)
 {
     optimizer_close(&stage->optimizer);
     buffer_cache_close(&stage->gradient_buffers);
-    buffer_cache_close(&stage->comm_buffers);
     prefetcher_close(&stage->prefetcher);
+    groups_close(&stage->groups);
     layout_close(&stage->layout);
     free(stage->params);
     free(stage->gradients);
@@ -71,8 +75,17 @@ void stage_close(struct stage *stage)
     for (size_t i = 0; i < stage->name_count; i++)
         free(stage->names[i]);
     free(stage->names);
-    stage_close_groups(stage);
     *stage = (struct stage){0};
+}
+
+int stage_ranks(const struct stage *stage)
+{
+    return comm_world(stage->groups.shard_comm);
+}
+
+const struct exchange *stage_exchange(const struct stage *stage, int bucket)
+{
+    return stage->groups.exchange_of[bucket];
 }
 
 void stage_begin_micro_step(struct stage *stage, int micro)

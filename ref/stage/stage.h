@@ -15,11 +15,10 @@
 #include "ref/config/config.h"
 #include "ref/executor/executor.h"
 #include "ref/executor/move.h"
-#include "ref/mesh/mesh.h"
+#include "ref/groups/groups.h"
 #include "ref/model/model.h"
 #include "ref/optimizer/optimizer.h"
 #include "ref/partition/buffer_cache.h"
-#include "ref/partition/exchange.h"
 #include "ref/partition/layout.h"
 #include "ref/stage/prefetch.h"
 #include "ref/tier/buffer_pool.h"
@@ -81,23 +80,12 @@ struct updates {
 struct stage {
     const struct stage_operations *operations;
     struct stage_setting setting;
-    struct mesh mesh;
-    struct comm *shard_comm;    // the ranks over which states are partitioned: the whole world, or a group of it
-    struct comm *replica_comm;  // the ranks with this rank's shards; null: there are none but this one
-    struct comm
-        *secondary_comm;  // hpZ: the ranks of the shard group that hold a second copy of the parameters; null: none
-    struct comm *node_comm, *across_comm;  // qgZ: of a node, and at this rank's place in each; null: this rank alone
-    struct comm *expert_comm;              // the ranks that hold all experts together; null: every rank holds all
-    struct comm *expert_data_comm;         // then: the ranks of the shard group with this rank's experts
-    struct layout layout;                  // the parameters in buckets, and the buckets' shards
-    struct placement *placements;          // by bucket: where each of its states lives
+    struct groups groups;          // of ranks: those over which states are partitioned, and each bucket's exchange
+    struct layout layout;          // the parameters in buckets, and the buckets' shards
+    struct placement *placements;  // by bucket: where each of its states lives
     struct optimizer optimizer;
-    struct exchange exchange;   // collectives over buckets, among the ranks of the shard group,
-    struct exchange replicas;   // among the replicas,
-    struct exchange secondary;  // among the ranks of the secondary partition,
-    struct exchange experts;    // and, for experts, among the ranks that hold the same ones
-    struct move move;           // copies between tiers
-    int micro;                  // micro-step of the present step, from 0
+    struct move move;  // copies between tiers
+    int micro;         // micro-step of the present step, from 0
 
     // By parameter, for the operations that compute a layer.
     const void **params;               // valid from acquire to release
@@ -107,11 +95,8 @@ struct stage {
     bool has_gradient_buffers;
     struct buffer_cache gradient_buffers;  // backward makes it here, in the model's dtype,
     char *full_gradients;                  // or here, where it is kept in full, in the accumulation dtype
-    bool has_comm_buffers;
-    struct buffer_cache comm_buffers;     // in the communication dtype, if that is another one
-    struct buffer_pool packed_gradients;  // qgZ: on their way in two hops
-    struct buffer_pool arrived_shards;    // host: this rank's shard, in the communication dtype
-    struct buffer_pool summed_shards;     // host: the shard plus earlier micro-steps, for gradients kept on NVMe
+    struct buffer_pool arrived_shards;     // host: this rank's shard of the sum over ranks, as it was sent
+    struct buffer_pool summed_shards;      // host: the shard plus earlier micro-steps, for gradients kept on NVMe
 
     struct prefetcher prefetcher;  // ZeRO-3: parameters on their way to the device
 
@@ -120,12 +105,6 @@ struct stage {
     char **names;  // [name_count] of shards on NVMe, for messages; owned
     size_t name_count;
 };
-
-// With expert parallelism a rank's model is a part (part.h): it has some of the experts. These lie in
-// buckets of their own, whose "rank" and "world" mean the ranks with the same experts (stage_mesh.c).
-//
-// With a mesh of replicas (config.mesh) a shard group partitions the states: for shards and buckets, "rank" and "world"
-// mean the group's. Replicas hold the same states bit by bit (stage_mesh.c).
 
 // 0: data parallelism; 1, 2, 3: ZeRO. ERR_USAGE for anything else.
 int stage_find(int number, const struct stage_operations **out);
@@ -171,30 +150,8 @@ bool stage_next_bucket(const struct stage *stage, int layer, int *next, int *buc
 // everything.
 int stage_shard(const struct stage *stage, int bucket);
 
-// The ranks over which a bucket is partitioned and its gradient summed: those of the shard group, or for experts those
-// that hold them; and the collectives among them.
+// The communication of a bucket. For shards and buckets, "rank" and "world" mean the ranks of its exchange, over which
+// the bucket is partitioned and its gradient summed.
 const struct exchange *stage_exchange(const struct stage *stage, int bucket);
-
-// --- For checks and checkpoints: outside the executor, which must be idle, and uncounted ---
-
-// Collective: the full fp32 parameters or moments of one bucket, and its parameters in the model's dtype. full has room
-// for the padded bucket.
-enum state { STATE_PARAMETER, STATE_EXP_AVG, STATE_EXP_AVG_SQ, STATE_COUNT };
-int stage_collect(struct stage *stage, int bucket, enum state state, float *full);
-int stage_collect_model_params(struct stage *stage, int bucket, void *full);
-
-// Collective, after a step whose update was not delayed: a trainable bucket's gradient, summed over ranks and
-// micro-steps, in the accumulation dtype.
-int stage_collect_gradient(struct stage *stage, int bucket, void *full);
-
-// This rank's shard of a state, bucket_shard_real elements in fp32. Frozen buckets have parameters only. Written
-// parameters reach the model's dtype as well; stage_regather (collective) then completes the full copies.
-int stage_read_shard(struct stage *stage, int bucket, enum state state, float *out);
-int stage_write_shard(struct stage *stage, int bucket, enum state state, const float *in);
-int stage_regather(struct stage *stage);
-
-// The same for the parameters that forward sees, in the model's dtype: with the delayed update they are one step late.
-int stage_read_model_params(struct stage *stage, int bucket, void *out);
-int stage_write_model_params(struct stage *stage, int bucket, const void *in);
 
 #endif

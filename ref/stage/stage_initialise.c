@@ -2,6 +2,7 @@
 // The initial values of a stage's states. They are functions of the seed alone, so that every rank makes its own
 // shards.
 #include "ref/stage/stage_internal.h"
+#include "ref/stage/stage_shard.h"
 
 #include "base/err.h"
 #include "ref/arithmetic/accelerator.h"

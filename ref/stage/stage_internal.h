@@ -5,31 +5,11 @@
 
 #include "ref/stage/stage.h"
 
-// Opens the communicators of the shard group and of the replicas. Collective.
-int stage_open_groups(struct stage *stage);
-void stage_close_groups(struct stage *stage);
+// Cuts the model into buckets, and chooses the exchange of each and the tier of every state.
+int stage_lay_out(struct stage *stage, struct layout_rule rule);
 
-// Shards of buckets of experts where all others have `shards`; 0: experts are parameters like others.
-int stage_expert_shards(const struct stage *stage, int shards);
-
-// Makes a world of `ranks` ranks of the shard group, from its rank `from` on, `step` apart.
-int stage_split_shards(struct stage *stage, enum ledger_group group, int ranks, int from, int step, struct comm **out);
-
-// True in the micro-step that sums gradients over replicas.
-bool stage_sums_replicas(const struct stage *stage);
-
-// True if one rank among replicas has all of the bucket. It has nothing to exchange, so that its gradients do not take
-// the communication dtype before they are summed over replicas: data parallelism.
-bool stage_is_in_group_of_one(const struct stage *stage, int bucket);
-
-// shard = its sum over replicas, in the communication dtype.
-int stage_sum_replicas(struct stage *stage, int bucket, void *shard);
-
-// The same for a shard in the accumulation dtype. `wire`, on the same tier, has room for it in the communication dtype.
-int stage_sum_kept_replicas(struct stage *stage, int bucket, struct location kept, void *wire);
-
-// Cuts the model into buckets and chooses the tier of every state.
-int stage_lay_out(struct stage *stage, const struct layout_rule *rule);
+// The ranks over which states are partitioned.
+int stage_ranks(const struct stage *stage);
 
 // The same for stages whose ranks hold all parameters, and their memory: buckets hold layers up to reduce_bucket_size
 // and have `shards` shards.
@@ -51,21 +31,22 @@ void stage_point_params(struct stage *stage, int bucket, const void *full);
 int stage_open_gradients(struct stage *stage, int layer);
 
 // A bucket of the full gradients.
-void *stage_full_gradient(const struct stage *stage, int bucket);
+struct gradient stage_full_gradient(const struct stage *stage, int bucket);
 
 // Full gradients: adds the bucket's gradient buffer to them, if it has one. The first micro-step overwrites.
 int stage_keep_gradient(struct stage *stage, int bucket);
 
 // Gradient shards: reduce-scatters the gradient buffer and adds the rank's shard of the sum to the one that it keeps.
-// The first micro-step overwrites. The last one also sums over replicas.
+// The first micro-step overwrites.
 int stage_scatter_gradient(struct stage *stage, int bucket);
 
-// *out is a complete gradient as collectives take it: `full` itself, or its copy in the communication dtype.
-int stage_to_comm_buffer(struct stage *stage, int bucket, void *full, enum dtype dtype, void **out);
+// Where a reduced shard needs no further step: where it is kept, if nothing is added to it there. data is null:
+// nowhere.
+struct gradient stage_gradient_goal(const struct stage *stage, int bucket);
 
-// Stores the rank's shard of a reduced gradient, which is on the device and has that dtype, where it is kept; or adds
-// it there, and after the last micro-step sums what is kept over replicas.
-int stage_store_gradient(struct stage *stage, int bucket, void *reduced_shard, enum dtype dtype, bool add);
+// Stores the rank's shard of a reduced gradient, which is on the device, where it is kept; or adds it to those of
+// earlier micro-steps there. After the last one the kept sum is complete.
+int stage_store_gradient(struct stage *stage, int bucket, struct gradient shard);
 
 // Sets the order of updates.
 int stage_order_updates(struct stage *stage);
@@ -106,7 +87,6 @@ enum ledger_tier stage_gradient_tier(const struct stage *stage, int bucket);
 // Memory of states; the placements point there. Parameters in the model's dtype; gradients in the accumulation dtype;
 // the optimizer's shards with the buffers in which its sub-groups and offloaded gradients travel.
 int stage_allocate_param_shards(struct stage *stage);
-int stage_allocate_secondary(struct stage *stage);
 int stage_allocate_full_gradients(struct stage *stage);
 int stage_allocate_gradient_shards(struct stage *stage);
 int stage_allocate_optimizer(struct stage *stage);
@@ -115,8 +95,8 @@ int stage_allocate_optimizer(struct stage *stage);
 int stage_allocate_optimizer_buffers(struct stage *stage);
 int stage_allocate_arrived_shards(struct stage *stage);
 
-// Staging memory on the device for gradients: gradient buffers, unless backward can make full gradients in place, and
-// communication buffers, if the communication dtype is another one or gradients are not contiguous.
+// Staging memory on the device: gradient buffers, unless backward can make full gradients in place, and the buffers of
+// the exchanges.
 int stage_allocate_gradient_buffers(struct stage *stage);
 
 #endif

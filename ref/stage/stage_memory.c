@@ -25,9 +25,11 @@ static void choose_tiers(struct stage *stage)
     }
 }
 
-int stage_lay_out(struct stage *stage, const struct layout_rule *rule)
+int stage_lay_out(struct stage *stage, struct layout_rule rule)
 {
-    TRY(layout_open(stage->setting.model, rule, &stage->layout));
+    groups_complete_rule(&stage->groups, &rule);
+    TRY(layout_open(stage->setting.model, &rule, &stage->layout));
+    TRY(groups_choose(&stage->groups));
     choose_tiers(stage);
     return ERR_NONE;
 }
@@ -122,11 +124,10 @@ int stage_open_full_params(struct stage *stage, int shards)
 {
     const struct layout_rule rule = {
         .shards = shards,
-        .expert_shards = stage_expert_shards(stage, shards),
         .merge_layers = true,
         .bucket_elements = stage->setting.config->reduce_bucket_size,
     };
-    TRY(stage_lay_out(stage, &rule));
+    TRY(stage_lay_out(stage, rule));
     struct layout *layout = &stage->layout;
     size_t element_bytes = dtype_bytes(stage->setting.config->precision);
     char *memory;
@@ -175,28 +176,6 @@ int stage_allocate_param_shards(struct stage *stage)
     for (int i = 0; i < shards.bucket_count; i++)
         stage->placements[i].parameter = addresses[i];
     return allocate_persistent(stage);
-}
-
-// The second copy of gathered parameters: on the device, so that backward waits for no other tier.
-int stage_allocate_secondary(struct stage *stage)
-{
-    size_t element_bytes = dtype_bytes(stage->setting.config->precision), count = 0, real = 0;
-    if (!stage->secondary_comm)
-        return ERR_NONE;
-    for (int i = 0; i < stage->layout.bucket_count; i++) {
-        struct bucket secondary = bucket_secondary(&stage->layout.buckets[i], comm_world(stage->secondary_comm));
-        count += secondary.persistent ? 0 : secondary.shard_elements;
-        real += secondary.persistent ? 0 : bucket_shard_real(&secondary, comm_rank(stage->secondary_comm));
-    }
-    char *memory;
-    TRY(tier_allocate(stage->setting.tier, TIER_DEVICE, KIND_PARAMETER, "secondary parameters", count * element_bytes,
-                      (count - real) * element_bytes, (void **)&memory));
-    for (int i = 0; i < stage->layout.bucket_count; i++) {
-        struct bucket secondary = bucket_secondary(&stage->layout.buckets[i], comm_world(stage->secondary_comm));
-        stage->placements[i].secondary = memory;
-        memory += (secondary.persistent ? 0 : secondary.shard_elements) * element_bytes;
-    }
-    return ERR_NONE;
 }
 
 int stage_allocate_full_gradients(struct stage *stage)

@@ -3,7 +3,6 @@
 #include "ref/stage/stage_internal.h"
 
 #include "base/err.h"
-#include "ref/stage/stage_quantized.h"
 
 // The buffers that one sub-group needs for states on their way through the host, and through the device.
 static void count_buffers(const struct stage *stage, size_t *host, size_t *device)
@@ -54,9 +53,11 @@ int stage_allocate_arrived_shards(struct stage *stage)
     bool changes = config->communication_dtype != config->accumulation_dtype ||
                    (stage->operations->reduces_each_micro_step && config->accumulation > 1);
     size_t largest = 0;
-    bool arrive = false, add = false, alone = false;
+    size_t element_bytes = 0;
+    bool arrive = false, add = false;
     for (int i = 0; i < stage->layout.trainable_count; i++) {
-        alone |= stage_is_in_group_of_one(stage, i);
+        size_t bytes = groups_shard_element_bytes(&stage->groups, i);
+        element_bytes = bytes > element_bytes ? bytes : element_bytes;
         enum ledger_tier tier = stage->placements[i].gradient_tier;
         arrive |= tier == TIER_NVME || (tier == TIER_HOST && changes);
         add |= tier == TIER_NVME && changes;
@@ -64,9 +65,6 @@ int stage_allocate_arrived_shards(struct stage *stage)
             largest = stage->layout.buckets[i].shard_elements;
     }
     int count = config->overlap_comm ? 2 : 1;
-    size_t element_bytes = dtype_bytes(config->communication_dtype);
-    if (alone && dtype_bytes(config->precision) > element_bytes)
-        element_bytes = dtype_bytes(config->precision);
     TRY(buffer_pool_open(stage->setting.tier, TIER_HOST, "arriving gradients", largest * element_bytes,
                          arrive ? count : 0, &stage->arrived_shards));
     return buffer_pool_open(stage->setting.tier, TIER_HOST, "gradients being added",
@@ -97,29 +95,9 @@ static int allocate_gradient_buffers(struct stage *stage)
     return buffer_cache_open(&stage->layout, &rule, count, stage->setting.tier, &stage->gradient_buffers);
 }
 
-// Reduced each micro-step, a gradient comes from a gradient buffer; otherwise from the full gradients.
-static int allocate_comm_buffers(struct stage *stage)
-{
-    const struct config *config = stage->setting.config;
-    bool each = stage->operations->reduces_each_micro_step;
-    enum dtype source = each ? config->precision : config->accumulation_dtype;
-    stage->has_comm_buffers = source != config->communication_dtype || (each && !config->contiguous_gradients);
-    const struct buffer_cache_rule rule = {
-        .bucket_count = stage->has_comm_buffers ? stage->layout.trainable_count : 0,
-        .element_bytes = dtype_bytes(config->communication_dtype),
-        .where = TIER_DEVICE,
-        .name = "communication buffers",
-    };
-    int count = config->overlap_comm ? 2 : 1;
-    if (buffer_cache_least(&stage->layout, &rule, stage->setting.model->layer_count) == 0)
-        count = 0;
-    return buffer_cache_open(&stage->layout, &rule, count, stage->setting.tier, &stage->comm_buffers);
-}
-
 int stage_allocate_gradient_buffers(struct stage *stage)
 {
     if (!makes_gradients_in_place(stage))
         TRY(allocate_gradient_buffers(stage));
-    TRY(stage_allocate_packed_gradients(stage));
-    return allocate_comm_buffers(stage);
+    return groups_allocate_buffers(&stage->groups);
 }

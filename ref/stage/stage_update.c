@@ -8,8 +8,9 @@
 
 int stage_gather_full(struct stage *stage, int bucket)
 {
-    return exchange_all_gather(stage_exchange(stage, bucket), &stage->layout.buckets[bucket], NULL,
-                               stage->placements[bucket].full_params, stage->setting.config->precision);
+    const struct exchange *exchange = stage_exchange(stage, bucket);
+    return exchange->verbs->all_gather(exchange, bucket, NULL, stage->placements[bucket].full_params,
+                                       stage->setting.config->precision);
 }
 
 int stage_update_bucket(struct stage *stage, int bucket, void *shard)

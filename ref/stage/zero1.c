@@ -9,7 +9,7 @@
 // process only updates the optimizer states corresponding to the i-th partition."
 static int zero1_open(struct stage *stage)
 {
-    TRY(stage_open_full_params(stage, comm_world(stage->shard_comm)));
+    TRY(stage_open_full_params(stage, stage_ranks(stage)));
     TRY(stage_allocate_full_gradients(stage));
     TRY(stage_allocate_optimizer(stage));
     return stage_allocate_gradient_buffers(stage);
@@ -18,18 +18,10 @@ static int zero1_open(struct stage *stage)
 // Each rank receives the sum over ranks of its own shard, in place: the first half of data parallelism's all-reduce.
 static int zero1_reduce(struct stage *stage, int bucket)
 {
-    const struct bucket *b = &stage->layout.buckets[bucket];
-    enum dtype dtype = stage->setting.config->accumulation_dtype;
-    enum dtype communication = stage->setting.config->communication_dtype;
-    int rank = stage_shard(stage, bucket);
-    void *gradient = stage_full_gradient(stage, bucket);
-    void *comm_buffer;
-    TRY(stage_to_comm_buffer(stage, bucket, gradient, dtype, &comm_buffer));
-    TRY(exchange_reduce_scatter(stage_exchange(stage, bucket), b, comm_buffer, NULL, communication));
-    char *reduced_shard = (char *)comm_buffer + bucket_shard_begin(b, rank) * dtype_bytes(communication);
-    if (stage_sums_replicas(stage))
-        TRY(stage_sum_replicas(stage, bucket, reduced_shard));
-    return stage_store_gradient(stage, bucket, reduced_shard, communication, false);
+    const struct exchange *exchange = stage_exchange(stage, bucket);
+    struct gradient gradient = stage_full_gradient(stage, bucket);
+    TRY(exchange->verbs->reduce_scatter(exchange, bucket, &gradient, stage_gradient_goal(stage, bucket)));
+    return stage_store_gradient(stage, bucket, gradient);
 }
 
 const struct stage_operations zero1_stage = {

@@ -9,7 +9,7 @@
 // corresponding to a particular partition, and perform reduction on the entire bucket at once."
 static int zero2_open(struct stage *stage)
 {
-    TRY(stage_open_full_params(stage, comm_world(stage->shard_comm)));
+    TRY(stage_open_full_params(stage, stage_ranks(stage)));
     TRY(stage_allocate_gradient_shards(stage));
     TRY(stage_allocate_optimizer(stage));
     return stage_allocate_gradient_buffers(stage);

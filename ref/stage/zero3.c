@@ -11,17 +11,15 @@ static int zero3_open(struct stage *stage)
 {
     const struct config *config = stage->setting.config;
     const struct layout_rule rule = {
-        .shards = comm_world(stage->shard_comm),
-        .expert_shards = stage_expert_shards(stage, comm_world(stage->shard_comm)),
+        .shards = stage_ranks(stage),
         .cut_frozen = true,
         .owners_in_turn = config->partitioning == PARTITION_OWNER_BROADCAST,
-        .block_elements = config->quantization_block,
         .persistence_threshold = config->param_persistence_threshold,
         .persistence_budget = config->model_persistence_threshold,
     };
-    TRY(stage_lay_out(stage, &rule));
+    TRY(stage_lay_out(stage, rule));
     TRY(stage_allocate_param_shards(stage));
-    TRY(stage_allocate_secondary(stage));
+    TRY(groups_allocate_copies(&stage->groups));
     TRY(stage_allocate_gradient_shards(stage));
     TRY(stage_allocate_optimizer(stage));
     TRY(stage_allocate_gradient_buffers(stage));
@@ -29,9 +27,7 @@ static int zero3_open(struct stage *stage)
         .config = config,
         .layout = &stage->layout,
         .placements = stage->placements,
-        .exchange = &stage->exchange,
-        .experts = &stage->experts,
-        .secondary = stage->secondary_comm ? &stage->secondary : NULL,
+        .exchange_of = stage->groups.exchange_of,
         .move = &stage->move,
         .tier = stage->setting.tier,
         .layer_count = stage->setting.model->layer_count,
@@ -46,9 +42,6 @@ static int zero3_open(struct stage *stage)
 // parameter all-gather by spreading it across the entire forward propagation, and discarding the parameters once they
 // have been used. Note however that this all-gather needs to happen once again for the backward propagation in the
 // reverse order."
-//
-// With hpZ (ZeRO++, section 3.2) forward stores what it gathered in the secondary partition, which a smaller group of
-// ranks holds together, and backward gathers from there.
 static int zero3_acquire(struct stage *stage, int layer, enum pass pass)
 {
     int bucket;

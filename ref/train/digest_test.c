@@ -4,6 +4,7 @@
 #include "base/digest.h"
 #include "base/process/launch_watch.h"
 #include "ref/train/mesh_trial.h"
+#include "ref/stage/stage_shard.h"
 #include "ref/train/offload_trial.h"
 
 #include <unistd.h>

@@ -131,7 +131,7 @@ static int run_rank(struct train_rank *rank)
         return err_set(ERR_USAGE, "\"zerogauge.reduction_group\": GPUs support only the canonical order of sums");
     if (rank->setting->config->quantization_block > 0 && rank->setting->accelerator)
         return err_set(ERR_USAGE, "quantized communication runs in host memory alone: leave out the device");
-    if (rank->setting->native_reduction && (rank->stage.replica_comm || rank->part))
+    if (rank->setting->native_reduction && (rank->stage.groups.replica_comm || rank->part))
         return err_set(ERR_USAGE, "--native-reduction compares sums over all ranks: give it without a mesh");
     if (rank->setting->native_reduction && rank->setting->config->quantized_gradients)
         return err_set(ERR_USAGE, "--native-reduction compares sums that MPI makes, and it makes none of quantized "

@@ -52,10 +52,10 @@ static void exchange_of(const struct train_rank *rank, int layer, enum pass pass
 {
     out[SUM_SCATTERS] = (struct collectives){"tensor all-to-all", rank->tensor_comm, OPERATION_ALL_TO_ALL, 0, 0};
     out[SUM_GATHERS] = (struct collectives){"tensor all-gather", rank->tensor_comm, OPERATION_ALL_GATHER, 0, 0};
-    out[TOKENS] = (struct collectives){"token all-to-all", rank->stage.expert_comm, OPERATION_ALL_TO_ALL, 0, 0};
+    out[TOKENS] = (struct collectives){"token all-to-all", rank->stage.groups.expert_comm, OPERATION_ALL_TO_ALL, 0, 0};
     if (rank->tensor_comm)
         add_sums(rank, layer, pass, out);
-    if (rank->stage.expert_comm)
+    if (rank->stage.groups.expert_comm)
         add_tokens(rank, layer, pass, out);
 }
 

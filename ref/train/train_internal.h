@@ -8,6 +8,7 @@
 #include "ref/model/part.h"
 #include "ref/oracle/oracle.h"
 #include "ref/pipeline/schedule.h"
+#include "ref/stage/stage_shard.h"
 #include "ref/train/train.h"
 
 #include <pthread.h>

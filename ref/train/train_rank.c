@@ -105,7 +105,7 @@ static int open_runs(struct train_rank *rank)
                            rank->tier, &rank->runs[i]));
         rank->runs[i]->threads = thread_count(rank->setting);
         rank->runs[i]->tensor_comm = rank->tensor_comm;
-        rank->runs[i]->expert_comm = rank->stage.expert_comm;
+        rank->runs[i]->expert_comm = rank->stage.groups.expert_comm;
     }
     return activations_open(rank->model, config, in_flight, &rank->stage.move, rank->tier, &rank->activations);
 }

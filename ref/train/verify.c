@@ -71,7 +71,7 @@ void verify_lay_out(const struct train_rank *rank, const struct train_bucket *b,
 static int compare_bucket(struct train_rank *rank, const struct train_bucket *b, void *context)
 {
     static const char *const names[] = {"parameter", "exp_avg", "exp_avg_sq"};
-    bool sends = rank->stage.replica_comm || rank->part;
+    bool sends = rank->stage.groups.replica_comm || rank->part;
     bool first = b->mine && comm_rank(stage_exchange(&rank->stage, b->index)->comm) == 0 && (sends || rank->rank == 0);
     for (int state = 0; state < STATE_COUNT && !b->frozen; state++) {
         if (b->mine)

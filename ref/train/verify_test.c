@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A verified run finds a difference in the step and bucket where it begins, and says whether it comes from the
 // schedule.
+#include "ref/stage/stage_shard.h"
 #include "ref/train/offload_trial.h"
 
 #include <string.h>

@@ -10,6 +10,8 @@ import sys
 
 C_SUFFIXES = (".c", ".h", ".cu", ".cuh")
 TEST_FILE = re.compile(r"(_test\.c|_test\.h|_trial\.h|_program\.c|_stand_in\.c|_broken\.c)$")
+# Folders without a floor: no C in them is part of the program.
+OUTSIDE = ("ci/", "conformance/adapters/", "packaging/", "ref/one_file/", "tools/")
 C_TOKEN = re.compile(r"""//(?:\\\n|[^\n])*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.S)
 
 
@@ -78,3 +80,40 @@ def code_of(text):
             return token[0] + " " * (len(token) - 2) + token[0]
         return re.sub(r"[^\n]", " ", token)
     return C_TOKEN.sub(blank, text)
+
+
+def unit_of(name):
+    """X.c, X.h and X_internal.h are one unit."""
+    return re.sub(r"_internal$", "", os.path.splitext(name)[0])
+
+
+def circles(graph):
+    """The strongly connected components of more than one unit, by Tarjan's algorithm without recursion."""
+    index, low, stack, on_stack, found = {}, {}, [], set(), []
+    for start in graph:
+        work = [] if start in index else [(start, iter(sorted(graph[start])))]
+        if work:
+            index[start] = low[start] = len(index)
+            stack.append(start)
+            on_stack.add(start)
+        while work:
+            unit, others = work[-1]
+            other = next(others, None)
+            if other is None:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[unit])
+                if low[unit] == index[unit]:
+                    begin = stack.index(unit)
+                    if len(stack) - begin > 1:
+                        found.append(sorted(stack[begin:]))
+                    on_stack.difference_update(stack[begin:])
+                    del stack[begin:]
+            elif other not in index:
+                index[other] = low[other] = len(index)
+                stack.append(other)
+                on_stack.add(other)
+                work.append((other, iter(sorted(graph[other]))))
+            elif other in on_stack:
+                low[unit] = min(low[unit], index[other])
+    return sorted(found)

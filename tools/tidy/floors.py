@@ -8,14 +8,12 @@ between rooms is an include upwards in at least one of them."""
 import os
 import re
 
-from common import code_of, is_test, line_of, tree_of_arguments
+from common import OUTSIDE, circles, code_of, is_test, line_of, tree_of_arguments, unit_of
 
 ROOM_FILES = 40
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]*)"', re.M)
 # The build writes these.
 GENERATED = {"build_commit.h", "build_flags.h"}
-# Folders without a floor: no C in them is part of the program.
-OUTSIDE = ("ci/", "conformance/adapters/", "packaging/", "ref/one_file/", "tools/")
 # Users' code includes the installed header.
 USERS = ("conformance/adapters/", "ref/one_file/")
 
@@ -71,43 +69,6 @@ def check_rooms(tree, floors):
         elif count > ROOM_FILES:
             tree.offence("tools/tidy/floors.txt", floors[room],
                          f"{room} has {count} production files, more than {ROOM_FILES}")
-
-
-def unit_of(name):
-    """X.c, X.h and X_internal.h are one unit."""
-    return re.sub(r"_internal$", "", os.path.splitext(name)[0])
-
-
-def circles(graph):
-    """The strongly connected components of more than one unit, by Tarjan's algorithm without recursion."""
-    index, low, stack, on_stack, found = {}, {}, [], set(), []
-    for start in graph:
-        work = [] if start in index else [(start, iter(sorted(graph[start])))]
-        if work:
-            index[start] = low[start] = len(index)
-            stack.append(start)
-            on_stack.add(start)
-        while work:
-            unit, others = work[-1]
-            other = next(others, None)
-            if other is None:
-                work.pop()
-                if work:
-                    low[work[-1][0]] = min(low[work[-1][0]], low[unit])
-                if low[unit] == index[unit]:
-                    begin = stack.index(unit)
-                    if len(stack) - begin > 1:
-                        found.append(sorted(stack[begin:]))
-                    on_stack.difference_update(stack[begin:])
-                    del stack[begin:]
-            elif other not in index:
-                index[other] = low[other] = len(index)
-                stack.append(other)
-                on_stack.add(other)
-                work.append((other, iter(sorted(graph[other]))))
-            elif other in on_stack:
-                low[unit] = min(low[unit], index[other])
-    return sorted(found)
 
 
 def main():

@@ -19,7 +19,8 @@ LEFT_OUT = ("datasets/", "results/published/", "packaging/changelog", "LICENSE")
 
 
 def hide(text):
-    return re.sub(r"\S", CODE, text)
+    """Keeps the lines, and that something stood there."""
+    return CODE + "\n" * text.count("\n") if text.strip() else text
 
 
 def prose_of_comment(token, begins):
@@ -35,7 +36,7 @@ def prose_of_string(token):
 
 
 def prose_of_c(text):
-    """The text with everything but prose hidden, of the same length, so that offsets give lines."""
+    """The text with everything but prose hidden: short, and each word is on its line."""
     parts, at, last_comment_line, line = [], 0, -2, 0
     for match in C_TOKEN.finditer(text):
         token, between = match.group(), text[at:match.start()]
@@ -58,8 +59,10 @@ def prose_of_script(text):
     lines, before = [], False
     for line in text.splitlines(keepends=True):
         match = re.match(r"([ \t]*)#(?!!)(.*\n?)", line)
-        lines.append(match.group(1) + (" " if before else COMMENT_START) + match.group(2) if match else hide(line))
+        lines.append(match.group(1) + (" " if before else COMMENT_START) + match.group(2) if match else
+                     re.sub(r"\S", CODE, line))
         before = match is not None
+    # As long as the text.
     prose = "".join(lines)
     for match in re.finditer(r'"""(.*?)"""', text, re.S):
         prose = prose[:match.start(1)] + match.group(1) + prose[match.end(1):]

@@ -59,8 +59,11 @@ def check_files(tree, used):
             if name not in included and bare not in included and not used(name):
                 tree.offence(name, 1, "no file includes this header")
         elif (name.endswith((".c", ".cu")) and os.path.dirname(name) not in rooms) or is_script(tree, name):
-            word = re.compile(r"(?<![\w.])" + re.escape(os.path.splitext(os.path.basename(name))[0]) + r"\b")
-            if not any(other != name and word.search(text) for other, text in named.items()) and not used(name):
+            stem = os.path.splitext(os.path.basename(name))[0]
+            word = re.compile(r"(?<![\w.])" + re.escape(stem) + r"\b")
+            # The search for a plain string is many times as fast.
+            if not any(stem in text and other != name and word.search(text) for other, text in named.items()) and \
+                    not used(name):
                 tree.offence(name, 1, "no other file names this one")
 
 
