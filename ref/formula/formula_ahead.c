@@ -11,7 +11,7 @@ void formula_move_ahead(const struct terms *t, struct formula *f)
     const struct optimizer *o = &stage->optimizer;
     int left = o->groups_at_once < OPTIMIZER_AHEAD_MAX ? o->groups_at_once : OPTIMIZER_AHEAD_MAX;
     for (int i = 0; i < stage->layout.trainable_count; i++) {
-        int bucket = stage->update_order[i];
+        int bucket = stage->updates.order[i];
         uint64_t own = own_elements(t, &stage->layout.buckets[bucket]);
         uint64_t length = optimizer_sub_group_count(o, bucket);
         if (!optimizer_reads_ahead(o, bucket))

@@ -92,12 +92,17 @@ static void retreat(struct optimizer *o)
     o->step--;
 }
 
+bool optimizer_delays(const struct optimizer *o)
+{
+    uint64_t start = o->config->delayed_update_start_step;
+    return start > 0 && o->step + o->skipped + 1 >= start;
+}
+
 int optimizer_begin(struct optimizer *o, bool *apply)
 {
     const struct config *config = o->config;
     double scale = scaler_scale(&o->scaler);
-    uint64_t start = config->delayed_update_start_step;
-    o->delays = start > 0 && o->step + o->skipped + 1 >= start;
+    o->delays = optimizer_delays(o);
     uint32_t max_bits;
     TRY(optimizer_global_maximum(o, &max_bits));
     bool overflow = config->check_overflow && max_bits >= INFINITY_BITS;

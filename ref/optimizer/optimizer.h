@@ -116,6 +116,9 @@ int optimizer_scan(struct optimizer *optimizer, int bucket, enum ledger_tier tie
 // the update is speculative (speculation.c).
 int optimizer_update_early(struct optimizer *optimizer, int bucket);
 
+// True if the update of the step that optimizer_begin decides about is delayed (ZeRO-Offload, section 5.2).
+bool optimizer_delays(const struct optimizer *optimizer);
+
 // Collective. Waits for the gradients, scans them and decides: *apply is false on overflow, which changes nothing but
 // the loss scale. Otherwise t advances and the step's scalars are ready. Speculative updates of a step that is skipped
 // or clipped are dropped.

@@ -28,4 +28,5 @@ const struct stage_operations ddp_stage = {
     .replicates_update = true,
     .open = ddp_open,
     .reduce = ddp_reduce,
+    .step = stage_update,
 };

@@ -71,7 +71,7 @@ void stage_close(struct stage *stage)
     free(stage->params);
     free(stage->gradients);
     free(stage->placements);
-    free(stage->update_order);
+    free(stage->updates.order);
     for (size_t i = 0; i < stage->name_count; i++)
         free(stage->names[i]);
     free(stage->names);
@@ -153,6 +153,12 @@ bool stage_next_bucket(const struct stage *stage, int layer, int *next, int *buc
             return true;
     }
     return false;
+}
+
+int stage_step(struct stage *stage, bool *applied)
+{
+    assert(stage_last_micro_step(stage) && !stage->updates.waiting);
+    return stage->operations->step(stage, applied);
 }
 
 void stage_point_params(struct stage *stage, int bucket, const void *full)

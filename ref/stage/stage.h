@@ -7,9 +7,7 @@
 //   after the last     stage_step
 //
 // They issue operations on the executor and return before these have run. Only stage_step waits: for the gradients, to
-// decide about overflow and clipping. The update, and its way to the parameters, may run beside the next forward: there
-// stage_acquire issues it, layer by layer, because a lane's operations run in the order of issue, and parameters of the
-// first layers would otherwise be read behind the states of all.
+// decide about overflow and clipping. Parts of the update may be issued later, by stage_acquire (update_schedule.h).
 #ifndef ZG_STAGE_H
 #define ZG_STAGE_H
 
@@ -32,6 +30,7 @@
 enum pass { PASS_FORWARD, PASS_BACKWARD };
 
 struct stage;
+struct update_schedule;
 
 // All that distinguishes one stage from another. A null verb does nothing.
 struct stage_operations {
@@ -48,9 +47,9 @@ struct stage_operations {
     int (*release)(struct stage *stage, int layer);
     // Sums a bucket's gradient over ranks.
     int (*reduce)(struct stage *stage, int bucket);
-    // Before the update: forgets gathered copies of the parameters, which the update makes stale. Null: there are none.
-    void (*invalidate)(struct stage *stage);
-    // After a bucket's update: lets every rank's forward see it. Null: every rank has made the whole update itself.
+    // Decides about the step, updates every bucket and publishes it. Never null.
+    int (*step)(struct stage *stage, bool *applied);
+    // In `step`, after a bucket's update: lets every rank's forward see it. Null: every rank makes the whole update.
     int (*publish)(struct stage *stage, int bucket);
 };
 
@@ -66,6 +65,16 @@ struct stage_setting {
     struct ledger *ledger;   // counts what moves between tiers; null: nobody counts
     uint64_t seed;           // of the initial parameters
     int threads;             // for the update
+};
+
+// The updates of the last step.
+struct updates {
+    const struct update_schedule *schedule;  // null before the first step
+    int *order;  // [layout.trainable_count] buckets: persistent ones, which all ranks gather after the update,
+    int persistent_count;  // then the others; of each kind those that the next forward needs first come first
+    int issued;            // in that order
+    bool waiting;          // forward issues the others
+    uint64_t handed_over;  // forwards that did so, and found the parameters on the host (stage_hands_over)
 };
 
 struct stage {
@@ -91,11 +100,7 @@ struct stage {
 
     struct prefetcher prefetcher;  // ZeRO-3: parameters on their way to the device
 
-    int *update_order;  // [layout.trainable_count] buckets: persistent ones, which all ranks gather after the update,
-    int persistent_count;  // then the others; of each kind those that the next forward needs first come first
-    int updates_issued;    // of the last step, in that order
-    bool updates_waiting;  // the forward issues the others
-    uint64_t handed_over;  // forwards that did so, and found the parameters on the host (stage_hands_over)
+    struct updates updates;
 
     char **names;  // [name_count] of shards on NVMe, for messages; owned
     size_t name_count;
@@ -127,8 +132,7 @@ int stage_reduce(struct stage *stage, int layer);
 // the buckets of the step before are published.
 int stage_step(struct stage *stage, bool *applied);
 
-// Issues what is left of the last step's update. For callers that use the states, or the time of the update, before the
-// next forward.
+// Issues what is left of the last step's update. Call before reading states or timing the update.
 int stage_end_update(struct stage *stage);
 
 // True if an update that the next forward issues leaves the bucket's parameters on the host, where that forward finds

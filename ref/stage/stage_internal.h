@@ -51,7 +51,19 @@ int stage_store_gradient(struct stage *stage, int bucket, struct gradient shard)
 // Sets the order of updates.
 int stage_order_updates(struct stage *stage);
 
-// Issues the update of a bucket, and of those before it in the order, before its parameters are read.
+// The verb `step`: decides about the step, and updates and publishes every bucket as the step's schedule does.
+int stage_update(struct stage *stage, bool *applied);
+
+// When this step's updates are made (update_schedule.h).
+const struct update_schedule *stage_update_schedule(const struct stage *stage);
+
+// The plain schedule: updates every bucket in order, if the step is applied.
+int stage_update_in_order(struct stage *stage, bool applied);
+
+// Updates a bucket and publishes it. shard: as in optimizer_update.
+int stage_update_bucket(struct stage *stage, int bucket, void *shard);
+
+// Issues the updates, if any wait, that come before a bucket's parameters are read.
 int stage_update_before_use(struct stage *stage, int bucket);
 
 // Publishes by an all-gather into the full parameters.

@@ -24,6 +24,7 @@ const struct stage_operations zero2_stage = {
     // need the gradients and their memory can be released."
     .reduces_each_micro_step = true,
     .reduce = stage_scatter_gradient,
-    // The all-gather of P_os.
+    // The update and all-gather of P_os.
+    .step = stage_update,
     .publish = stage_gather_full,
 };

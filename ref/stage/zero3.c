@@ -65,9 +65,11 @@ static int zero3_release(struct stage *stage, int layer)
     return ERR_NONE;
 }
 
-static void zero3_invalidate(struct stage *stage)
+// The update makes gathered copies of the parameters stale.
+static int zero3_step(struct stage *stage, bool *applied)
 {
     prefetcher_restart(&stage->prefetcher);
+    return stage_update(stage, applied);
 }
 
 // Only persistent parameters, those that every rank always holds, are gathered after the update. All others are when
@@ -87,6 +89,6 @@ const struct stage_operations zero3_stage = {
     .acquire = zero3_acquire,
     .release = zero3_release,
     .reduce = stage_scatter_gradient,  // as in ZeRO-2
-    .invalidate = zero3_invalidate,
+    .step = zero3_step,
     .publish = zero3_publish,
 };

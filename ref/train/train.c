@@ -39,6 +39,12 @@ int train_agree_end(struct train_rank *rank, struct train_outcome *out)
     return ERR_NONE;
 }
 
+int train_settle(struct train_rank *rank)
+{
+    TRY(stage_end_update(&rank->stage));
+    return executor_wait(rank->executor);
+}
+
 static void note_step(struct train_rank *rank, uint64_t step, bool applied, double loss, uint64_t took_ns)
 {
     struct train_result *result = rank->result;

@@ -28,6 +28,7 @@ struct train_pipeline {
     int tied;             // the tied weight's index in this stage's model; -1: none, or at no other end
     size_t tied_bytes;    // in the model's dtype
     void *tied_gradient;  // the last stage: its part of the gradient
+    uint64_t returned;    // updates that forward had seen before this step (struct optimizer)
 };
 
 struct train_rank {
@@ -153,12 +154,31 @@ int train_resume(struct train_rank *rank);
 // oracle's is not saved.
 int train_save(struct train_rank *rank, uint64_t step, bool applied, double loss, bool last);
 
-// Waits until the last step is complete, its update included, so that its states may be read.
-int train_settle(struct train_rank *rank);
-
 // Forward, backward and update of one step. When it returns the step is decided; an update outside the device may still
 // run (stage_updates_beside).
 int train_step(struct train_rank *rank, uint64_t step, struct train_outcome *out);
+
+// Waits until the last step is complete, its update included, so that its states may be read.
+int train_settle(struct train_rank *rank);
+
+// Makes the micro-batch of a micro-step, whose memory it waits for.
+int train_take_batch(struct train_rank *rank, uint64_t step, int micro);
+
+// Issue a layer's computation, and what it exchanges; the layer is acquired. Forward keeps the layer's checkpoint, if
+// it has one; backward reads `checkpoint`, or null, as activations_restore returned it.
+int train_forward(struct train_rank *rank, int layer, int micro);
+int train_backward(struct train_rank *rank, int layer, int micro, void *checkpoint);
+
+// Issues the passes of all micro-batches: forward and backward of one after the other, or in the order of a pipeline's
+// schedule and with its messages between them.
+typedef int train_pass_forward(struct train_rank *rank, uint64_t step, int micro);
+typedef int train_pass_backward(struct train_rank *rank, int micro);
+int train_each_micro_step(struct train_rank *rank, uint64_t step, train_pass_forward *forward,
+                          train_pass_backward *backward);
+
+// After stage_step: sends an updated tied weight from the first stage of a pipeline to the last, if forward will see
+// it. Waits for the update, unless the next step runs beside it.
+int train_end_step(struct train_rank *rank);
 
 // Opens the oracle on rank 0, and allocates every rank's memory for comparisons.
 int verify_open(struct train_rank *rank);
@@ -197,17 +217,12 @@ int train_states_digest(struct train_rank *rank, char digest[FILE_DIGEST_BYTES])
 void train_pipeline_place(struct train_rank *rank);
 int train_pipeline_open(struct train_rank *rank);
 
-// Issues an action that is a message.
-int train_pipeline_message(struct train_rank *rank, struct pipeline_action action);
-
-// Around a micro-batch's backward. receive_tied: in the first stage, when its embedding's gradient is open.
+// Before a micro-batch's backward of a layer, whose gradient is open: in the first stage, receives the last stage's
+// part of the tied weight's gradient.
 int train_pipeline_receive_tied(struct train_rank *rank, int micro, int layer);
-int train_pipeline_send_tied(struct train_rank *rank, int micro);
 
-// After an update whose parameters forward will see: sends the tied weight from the first stage to the last.
-int train_pipeline_share_tied(struct train_rank *rank);
-
-// The same after a checkpoint is loaded, complete and uncounted: a checkpoint has each weight once.
+// After a checkpoint is loaded, complete and uncounted: sends the tied weight from the first stage to the last. A
+// checkpoint has each weight once.
 int train_pipeline_resume(struct train_rank *rank);
 
 // Adds the bytes held, and those sent in every step and after every update.

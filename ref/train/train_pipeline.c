@@ -127,7 +127,7 @@ int train_pipeline_open(struct train_rank *rank)
     return ERR_NONE;
 }
 
-int train_pipeline_message(struct train_rank *rank, struct pipeline_action action)
+static int send_or_receive(struct train_rank *rank, struct pipeline_action action)
 {
     const struct train_pipeline *p = &rank->pipeline;
     struct model_border border;
@@ -163,7 +163,7 @@ int train_pipeline_receive_tied(struct train_rank *rank, int micro, int layer)
                  (struct message){.peer = last_of(p), .buffer = gradient->data, .bytes = p->tied_bytes});
 }
 
-int train_pipeline_send_tied(struct train_rank *rank, int micro)
+static int send_tied(struct train_rank *rank, int micro)
 {
     const struct train_pipeline *p = &rank->pipeline;
     if (p->tied < 0 || !is_last(p))
@@ -174,7 +174,7 @@ int train_pipeline_send_tied(struct train_rank *rank, int micro)
             .peer = 0, .sends = true, .buffer = p->tied_gradient, .bytes = p->tied_bytes, .purpose = PURPOSE_REDUCE});
 }
 
-int train_pipeline_share_tied(struct train_rank *rank)
+static int share_tied(struct train_rank *rank)
 {
     const struct train_pipeline *p = &rank->pipeline;
     if (p->tied < 0)
@@ -187,12 +187,40 @@ int train_pipeline_share_tied(struct train_rank *rank)
                                   .purpose = PURPOSE_GATHER});
 }
 
+int train_each_micro_step(struct train_rank *rank, uint64_t step, train_pass_forward *forward,
+                          train_pass_backward *backward)
+{
+    struct train_pipeline *p = &rank->pipeline;
+    struct pipeline_action action;
+    p->returned = rank->stage.optimizer.returned;
+    for (int next = 0; pipeline_next(&p->schedule, p->stage, &next, &action);) {
+        stage_begin_micro_step(&rank->stage, action.micro);
+        if (action.verb == PIPELINE_FORWARD)
+            TRY(forward(rank, step, action.micro));
+        else if (action.verb == PIPELINE_BACKWARD)
+            TRY(backward(rank, action.micro));
+        else
+            TRY(send_or_receive(rank, action));
+        if (action.verb == PIPELINE_SEND_GRADIENTS)
+            TRY(send_tied(rank, action.micro));
+    }
+    return ERR_NONE;
+}
+
+int train_end_step(struct train_rank *rank)
+{
+    if (rank->stage.optimizer.returned != rank->pipeline.returned)
+        TRY(share_tied(rank));
+    // An update outside the device goes on beside the next step, whose operations wait for the buckets that they need.
+    return stage_updates_beside(&rank->stage) ? ERR_NONE : executor_wait(rank->executor);
+}
+
 int train_pipeline_resume(struct train_rank *rank)
 {
     if (rank->pipeline.tied < 0)
         return ERR_NONE;
     comm_count_in(rank->pipeline_comm, NULL);
-    int rc = train_pipeline_share_tied(rank);
+    int rc = share_tied(rank);
     if (rc == ERR_NONE)
         rc = executor_wait(rank->executor);
     comm_count_in(rank->pipeline_comm, &rank->ledger);

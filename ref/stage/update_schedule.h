@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// When the buckets of a step are updated. The plain schedule waits until the step is decided, updates all buckets in
+// order, and is done. Every other one takes away a wait, and changes no bit; the first sentence of its file says which:
+//
+//   update_read_ahead.c, update_by_layer.c, update_hand_over.c, update_delayed.c; and ref/optimizer/speculation.c, by
+//   which a bucket's update may have been made when the schedule comes to it
+#ifndef ZG_UPDATE_SCHEDULE_H
+#define ZG_UPDATE_SCHEDULE_H
+
+#include <stdbool.h>
+
+struct stage;
+
+struct update_schedule {
+    // Before the step is decided. Null: nothing is done then.
+    int (*prepare)(struct stage *stage);
+    // The step is decided: makes its updates, or begins to, if it is applied.
+    int (*decided)(struct stage *stage, bool applied);
+    // Before the next forward reads a bucket's parameters. Null: its update is issued.
+    int (*before_use)(struct stage *stage, int bucket);
+    // Issues what is left of the updates. Null: nothing is.
+    int (*finish)(struct stage *stage);
+};
+
+extern const struct update_schedule update_in_order;    // stage_update.c
+extern const struct update_schedule update_read_ahead;  // then in order
+extern const struct update_schedule update_by_layer;    // which reads ahead, too, and hands over
+extern const struct update_schedule update_delayed;
+
+// Buckets whose states are read between those of a bucket and its parameters: while the bucket is updated and makes its
+// way to NVMe, the lane that reads is not idle.
+enum { UPDATE_LEAD = 1 };
+
+// Reads the states of the buckets that are updated first, as far as there are buffers.
+int update_prepare_reads(struct stage *stage);
+
+// Host memory where the update of a bucket leaves its parameters, for the next forward to find them there (the
+// prefetcher's); null: they are not handed over.
+void *update_hand_over(struct stage *stage, int bucket);
+
+#endif
