@@ -73,11 +73,8 @@ static int soak(int world, const char *flipped, const char *more)
         snprintf(flip, sizeof flip, "--inject '%s@%d@1'", flipped, core);
     if (world > 2)
         snprintf(rest, sizeof rest, ": -n %d %s", world - 2, each);
-    snprintf(command, sizeof command,
-             "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 "
-             "OMPI_MCA_hwloc_base_binding_policy=none ASAN_OPTIONS=detect_leaks=0 timeout 300 mpirun -n 1 %s : -n 1 %s "
-             "%s %s 2>&1",
-             each, each, flip, rest);
+    snprintf(command, sizeof command, MPIRUN_ENVIRONMENT "timeout 300 mpirun -n 1 %s : -n 1 %s %s %s 2>&1", each, each,
+             flip, rest);
     return command_run(command, output, sizeof output);
 }
 

@@ -17,9 +17,11 @@
     } while (0)
 #endif
 
+// Each has a folder of its own: mpirun removes the common one of its user while another begins to use it.
 #define MPIRUN_ENVIRONMENT                                                                                             \
-    "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 "               \
-    "OMPI_MCA_hwloc_base_binding_policy=none ASAN_OPTIONS=detect_leaks=0 "
+    "mkdir /tmp/zg-mpirun-$$ && trap 'rm -rf /tmp/zg-mpirun-$$' EXIT && "                                              \
+    "env OMPI_MCA_orte_tmpdir_base=/tmp/zg-mpirun-$$ OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "       \
+    "OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none ASAN_OPTIONS=detect_leaks=0 "
 
 // mpirun leaves the other ranks alone when one ends, however it does.
 #define MPIRUN_LEAVES_OTHERS "--mca orte_enable_recovery 1 --mca orte_abort_on_non_zero_status 0 "

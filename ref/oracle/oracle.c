@@ -2,6 +2,8 @@
 #include "ref/oracle/oracle_internal.h"
 
 #include "base/err.h"
+#include "ref/oracle/oracle_delay.h"
+#include "ref/oracle/oracle_mesh.h"
 
 #include <assert.h>
 #include <math.h>
@@ -177,7 +179,7 @@ int oracle_step(struct oracle *o, uint64_t step, struct oracle_decision *out)
     *out = (struct oracle_decision){.loss = total / ((double)world * (double)config->accumulation)};
     float max = largest(o);
     bool overflow = config->check_overflow && !isfinite(max);
-    bool delays = config->delayed_update_start_step > 0 && step >= config->delayed_update_start_step;
+    bool delays = oracle_delays(config, step);
     out->applied = !overflow;
     TRY(oracle_loss_scale_update(config, overflow, &o->loss_scale));
     out->scale = o->loss_scale.scale;

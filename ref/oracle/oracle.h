@@ -20,38 +20,9 @@
 //                                              G = ((R_1 + R_2) + ...) in the accumulation dtype
 // A sum over ranks takes its terms in the communication dtype, folds them in fp32, and is rounded to that dtype once.
 //
-// On a mesh of R replicas of S shards, rank r being in group g = r / S, a sum over ranks has two levels, whose order no
-// framework's documentation states and which the collectives of HSDP and MiCS imply:
-//   stage 1            G_g = ((A_gS + A_gS+1) + ...) over the group's ranks, rounded to the communication dtype; then
-//                      G = ((G_0 + G_1) + ...) over groups
-//   stages 2 and 3     R_m,g = ((g_gS,m + g_gS+1,m) + ...) over the group's ranks, rounded to the communication dtype;
-//                      G_g = ((R_1,g + R_2,g) + ...) in the accumulation dtype, or R_1,g if there is one micro-step;
-//                      then G = ((G_0 + G_1) + ...) over groups
-// The sum over groups is one over ranks: terms in the communication dtype, folded in fp32, rounded once. R = 1 is the
-// plain stage. S = 1 is data parallelism: a group of one exchanges nothing and so rounds nothing.
-//
-// With experts cut over E ranks, rank r being in expert group g = r / E, a gradient of an expert is made where the
-// tokens of a group meet:
-//   S_m,g = ((g_gE,m + g_gE+1,m) + ...) over the group's ranks, folded in fp32, rounded to the model's dtype
-// S_m,g is then the gradient of "rank" g in the definitions above, for N/E ranks, and beside replicas for R replicas of
-// S/E shards. E = 1 is the plain stage. All ranks' gradients are in the sum, which the update divides by their number.
-//
-// With ZeRO++'s quantized weights (qwZ) forward and backward compute with Q(P) of every parameter that is not
-// persistent (oracle_quantize.c). With its quantized gradients (qgZ) a sum over ranks, r being in node n = r / S of R
-// nodes, is
-//   G_n = ((Q(g_nS) + Q(g_nS+1)) + ...) over the node's ranks; then G = ((Q(G_0) + Q(G_1)) + ...) over nodes
-// in fp32, rounded to the communication dtype once. A sum over one rank or one node has no Q, so that S = 1 is R = 1.
-//
-// With the delayed update (ZeRO-Offload, section 5.2), from step `start_step` on, the parameters that step i's update
-// makes are first seen by the forward of step i + 2:
-//
-//   step i        forward and backward with P: gradient G_i; the update that makes P' from it begins
-//   step i + 1    forward and backward with P, beside that update: gradient G_i+1; P' is published; the update that
-//                 makes P'' begins
-//   step i + 2    forward and backward with P', beside that update
-//
-// The update itself is the same: Adam on the master parameters with the gradients in their order. Only what forward
-// sees is one update behind the master.
+// These are all of unsharded Adam. Options of the configuration that change bits have definitions of their own, each
+// beside the code that obeys it: sums on a mesh of replicas, and of experts' gradients, in oracle_mesh.h; ZeRO++'s
+// quantization in oracle_quantize.c; the delayed update in oracle_delay.h.
 #ifndef ZG_ORACLE_H
 #define ZG_ORACLE_H
 

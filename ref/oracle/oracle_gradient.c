@@ -3,6 +3,7 @@
 #include "ref/oracle/oracle_internal.h"
 
 #include "base/err.h"
+#include "ref/oracle/oracle_mesh.h"
 
 // A definition sums these, over these ranks. Expert groups take the place of ranks where a gradient of experts is
 // made where their tokens meet.

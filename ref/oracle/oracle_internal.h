@@ -36,10 +36,6 @@ struct oracle {
     uint64_t t;  // updates so far
 };
 
-// Makes every trainable tensor's sum over ranks and micro-steps, in the order of the header, and adds each rank's
-// losses to losses[world].
-int oracle_sum_gradients(struct oracle *o, uint64_t step, double losses[]);
-
 // qwZ: true if the parameter is gathered in 8 bits, so that every rank computes with its quantized values. All are but
 // the persistent ones, which stay gathered.
 bool oracle_quantizes(const struct oracle_setting *setting, int param);

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // ZeRO++'s quantization as a function of values: what an element becomes on its way to other ranks. Nothing is packed,
-// and no arithmetic is shared with ref/recipe/quantize.c.
+// and no arithmetic is shared with ref/recipe/quantize.c. Q(x) is x after the way.
+//
+// With ZeRO++'s quantized weights (qwZ) forward and backward compute with Q(P) of every parameter that is not
+// persistent. With its quantized gradients (qgZ) a sum over ranks, r being in node n = r / S of R nodes, is
+//   G_n = ((Q(g_nS) + Q(g_nS+1)) + ...) over the node's ranks; then G = ((Q(G_0) + Q(G_1)) + ...) over nodes
+// in fp32, rounded to the communication dtype once. A sum over one rank or one node has no Q, so that S = 1 is R = 1.
 #include "ref/oracle/oracle_internal.h"
 
 #include <math.h>
