@@ -43,10 +43,10 @@ static void has(const char *text)
 static void build_mutant(const char *name)
 {
     cr_assert_eq(run("cd %s && mkdir -p ref/one_file && cp " ZG_SOURCE_DIR
-                     "/ref/one_file/zero.c ref/one_file && " ZG_SOURCE_DIR
+                     "/ref/one_file/zero*.c ref/one_file && " ZG_SOURCE_DIR
                      "/ci/mutant one_file/%s >patch && patch -s -p1 -F0 <patch 2>&1 && cc -O1 -std=gnu17 "
-                     "-ffp-contract=off -DZERO_PLUGIN -shared -fPIC -I " ZG_SOURCE_DIR
-                     "/conformance/contract ref/one_file/zero.c -o zero.so -lpthread -lm 2>&1",
+                     "-ffp-contract=off -shared -fPIC -I " ZG_SOURCE_DIR
+                     "/conformance/contract ref/one_file/zero_plugin.c -o zero.so -lpthread -lm 2>&1",
                      folder, name),
                  0, "%s", output);
 }
