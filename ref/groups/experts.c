@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Expert parallelism: the ranks of data parallelism are expert x expert data. An expert group holds all experts
 // together, and exchanges tokens in forward and backward, so that a rank's gradient of its experts is already a sum
-// over the group. It is reduced, and its states are partitioned, among the ranks with the same experts. It is a sum
-// over all ranks of data parallelism all the same, by whose number the update divides it. Beside replicas a shard group
-// has all experts, and its ranks with the same ones share their states; a rank's replicas have the same shard of them.
+// over the group. It is reduced, and its states are partitioned, among the ranks with the same experts. The result is
+// the sum over all data-parallel ranks, and the update divides by their number. With replicas, each shard group has all
+// experts: its ranks with the same experts partition their states, and a rank's replicas hold the same shard.
 //
 // A rank's model is a part (part.h) that has some of the experts. They lie in buckets of their own, whose "rank" and
 // "world" mean the ranks with the same experts.
@@ -18,13 +18,6 @@ int experts_open(struct groups *g)
         return ERR_NONE;
     TRY(groups_split(g, GROUP_EXPERT, experts, rank / experts * experts, 1, &g->expert_comm));
     return groups_split(g, GROUP_EXPERT_DATA, ranks / experts, rank % experts, experts, &g->expert_data_comm);
-}
-
-void groups_complete_rule(const struct groups *g, struct layout_rule *rule)
-{
-    rule->block_elements = g->setting.config->quantization_block;
-    if (g->expert_data_comm)
-        rule->expert_shards = rule->shards > 1 ? comm_world(g->expert_data_comm) : 1;
 }
 
 // Where every rank has the gradients of all dense parameters, the ranks of an expert group have different experts.

@@ -51,6 +51,13 @@ void groups_close(struct groups *g)
     *g = (struct groups){0};
 }
 
+void groups_complete_rule(const struct groups *g, struct layout_rule *rule)
+{
+    rule->block_elements = g->setting.config->quantization_block;
+    if (g->expert_data_comm)
+        rule->expert_shards = rule->shards > 1 ? comm_world(g->expert_data_comm) : 1;
+}
+
 int groups_choose(struct groups *g)
 {
     size_t buckets = (size_t)g->setting.layout->bucket_count;

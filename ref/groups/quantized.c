@@ -8,6 +8,8 @@
 #include "ref/groups/exchange_quantized.h"
 #include "ref/recipe/quantize.h"
 
+#include <assert.h>
+
 static bool packs(const struct groups *g, const struct bucket *bucket)
 {
     return g->setting.config->quantized_weights && !bucket->persistent;
@@ -54,6 +56,8 @@ int quantized_open(struct groups *g)
         g->verbs.all_gather = all_gather;
     if (!config->quantized_gradients || ranks == 1)
         return ERR_NONE;
+    // The configuration allows neither: replicas have a reduce_scatter of their own, and experts a communicator.
+    assert(!g->replica_comm && !g->expert_comm);
     int locals = config->node_ranks, nodes = ranks / locals;
     g->verbs.reduce_scatter = reduce_scatter;
     if (locals > 1)

@@ -101,8 +101,8 @@ static int store_on_device(struct stage *stage, int bucket, struct gradient shar
     return finish(stage, bucket, kept, shard);
 }
 
-// Bucket by bucket, as they were sent, gradients leave for the host beside the rest of backward (ZeRO-Offload, section
-// 4.1). There they are added to those of earlier micro-steps, where they are kept or, if that is NVMe, in a buffer.
+// Bucket by bucket, as they were sent, gradients leave for the host while backward goes on (ZeRO-Offload, section
+// 4.1). The host adds them to those of earlier micro-steps: where these are kept or, if that is NVMe, in a buffer.
 static int store_offloaded(struct stage *stage, int bucket, struct gradient shard, size_t count)
 {
     const struct placement *placement = &stage->placements[bucket];

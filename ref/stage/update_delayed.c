@@ -32,7 +32,7 @@ static int delayed_decided(struct stage *stage, bool applied)
 {
     struct optimizer *o = &stage->optimizer;
     TRY(publish_last(stage));
-    // The rest runs beside the next step, whose collectives must not wait for it.
+    // The update overlaps the next step, whose collectives must not wait for it.
     TRY(executor_wait(stage->setting.executor));
     o->waiting = applied;
     for (int i = 0; applied && i < stage->layout.trainable_count; i++) {

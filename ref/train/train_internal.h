@@ -177,7 +177,7 @@ int train_each_micro_step(struct train_rank *rank, uint64_t step, train_pass_for
                           train_pass_backward *backward);
 
 // After stage_step: sends an updated tied weight from the first stage of a pipeline to the last, if forward will see
-// it. Waits for the update, unless the next step runs beside it.
+// it. Waits for the update, unless it overlaps the next step.
 int train_end_step(struct train_rank *rank);
 
 // Opens the oracle on rank 0, and allocates every rank's memory for comparisons.
