@@ -63,8 +63,8 @@ static void await_step(const volatile uint64_t *reported, uint64_t step, pid_t c
     }
 }
 
-// A run saves after every step and is killed, 200 times, each time continuing from the last checkpoint. When it reports
-// a step, the previous step is saved.
+// A run saves after every step and is killed, 200 times, each time continuing from the last checkpoint; more often where
+// few kills fall into a saving. When it reports a step, the previous step is saved.
 Test(checkpoint_fault, kills_at_200_moments_lose_no_checkpoint)
 {
     volatile uint64_t *reported =
@@ -81,7 +81,7 @@ Test(checkpoint_fault, kills_at_200_moments_lose_no_checkpoint)
     unsigned random = 1;
     uint64_t last = 0;
     int amid = 0;
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < 200 || (amid < 20 && i < 2000); i++) {
         *reported = 0;
         pid_t child = fork();
         cr_assert_geq(child, 0);
@@ -102,8 +102,7 @@ Test(checkpoint_fault, kills_at_200_moments_lose_no_checkpoint)
         amid += step + 1 == *reported;
         last = step;
     }
-    cr_assert_gt(amid, 20, "only %d of 200 fell into a saving", amid);
-    printf("%d of 200 kills fell into a saving\n", amid);
+    cr_assert_geq(amid, 20, "only %d kills fell into a saving", amid);
     trial.steps = last + 1;
     struct train_result result = trial_pass(&trial);
     cr_assert_eq(result.resumed_step, last);
