@@ -2,11 +2,11 @@
 // ZeRO in one file: data-parallel training in which optimizer states, gradients and parameters are partitioned over the
 // ranks, and every weight stays, bit by bit, that of unsharded Adam.
 //
-//     cc -O2 zero.c -lpthread -lm && ./a.out [TEXT]
+//     cc -O2 -ffp-contract=off zero.c -lpthread -lm && ./a.out
 //
-// trains a small language model on this source (or the file TEXT) on 3 ranks at every stage. It prints the loss, what a
-// rank holds and sends beside the paper's formulas, and that every weight and moment is bitwise that of unsharded Adam;
-// if one is not, it names the first and exits with status 1.
+// trains a small language model on this source on 3 ranks at every stage, and prints the loss, and what a rank holds
+// and sends next to the paper's formulas. Two files include this one: zero_unsharded.c compares each weight and moment
+// with unsharded Adam, zero_plugin.c puts sections 1 to 11 before the conformance suite.
 //
 //      1  Model states     what is partitioned, and how       ZeRO (arXiv:1910.02054), section 3.1
 //      2  Ranks            what a rank holds
@@ -20,21 +20,13 @@
 //     10  The step         norm, update of shards
 //     11  A job            its states; running all ranks
 //     12  A model          the loop over layers
-//     13  Unsharded Adam   the definition of right
-//     14  The comparison   every stage, on every tier
+//     13  Training         every stage, on every tier
 //
-// It is not fast, and no library. Ranks are threads, collectives are copies, nothing overlaps: no streams, no
-// prefetching, no buckets. The host's memory is the same memory, and NVMe a temporary file behind the page cache.
-// 16-bit numbers are kept and sent as fp32 numbers of the same value; bytes are counted as the format's.
-//
-// The bits depend on no compiler or optimization: a fused multiply-add is written fmaf, and sums have an order.
-// Compilers must not fuse others: plain x86-64 has no instruction for it; elsewhere, and with -march=native, gcc needs
-// -ffp-contract=off (or -std=c17), while clang obeys the pragma below. zero_plugin.c puts sections 1 to 11 before the
-// conformance suite.
+// It is no library, and not fast: ranks are threads, collectives are copies, and nothing overlaps. The host's memory is
+// the same memory, and NVMe a temporary file behind the page cache. 16-bit numbers are kept and sent as fp32 numbers of
+// the same value; bytes are counted as the format's. The bits depend on no compiler or optimization: sums have an
+// order, a fused multiply-add is written fmaf, and -ffp-contract=off keeps compilers from fusing others.
 #define _POSIX_C_SOURCE 200809L  // fileno, ftruncate, pread, pwrite, pthread_barrier_t
-#ifdef __clang__
-#pragma STDC FP_CONTRACT OFF
-#endif
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
@@ -48,7 +40,6 @@
 // --- 1. Model states -------------------------------------------------------------------------------------------------
 // Of Psi parameters (ZeRO, section 3.1): "an fp16 copy of the parameters and the gradients [...]. In addition, it needs
 // to hold the optimizer states: an fp32 copy of the parameters, momentum and variance", K = 4 + 4 + 4 bytes each.
-
 enum state { PARAM, GRAD, MASTER, EXP_AVG, EXP_AVG_SQ, STATES };
 enum dtype { FP32, BF16, FP16 };
 static const size_t bytes_of[] = {4, 2, 2};
@@ -67,7 +58,6 @@ struct tensor {
 };
 
 // --- 2. Ranks --------------------------------------------------------------------------------------------------------
-
 enum { RANKS = 64, TENSORS = 64 };  // at most
 enum tier { DEVICE, HOST, NVME };
 
@@ -210,7 +200,6 @@ static const struct stage stages[] = {
 // clang-format on
 
 // --- 4. Collectives --------------------------------------------------------------------------------------------------
-
 // Ranks show each other their buffers between two barriers.
 static void all_gather(struct rank *r, float *full, size_t shard)
 {
@@ -252,10 +241,10 @@ static void all_reduce(struct rank *r, float *full, size_t shard)
 
 static void check(bool ok, const char *call)
 {
-    if (ok)
-        return;
-    perror(call);
-    exit(1);
+    if (!ok) {
+        perror(call);
+        exit(1);
+    }
 }
 
 // Zeros; one more than asked for, as a tensor may be empty.
@@ -375,7 +364,6 @@ static float clip_factor(double norm, double max_norm)
 // --- 9. Tiers --------------------------------------------------------------------------------------------------------
 // ZeRO-Offload keeps the partitioned optimizer states in the host's memory, beside the processor that updates them;
 // ZeRO-Infinity on NVMe. Nothing is computed on the way: no tier changes a bit.
-
 enum direction { READ, WRITE };  // from the tier into values, from values to the tier
 
 static void store_move(const struct store *s, enum direction direction, size_t at, float *values, size_t count)
@@ -407,7 +395,6 @@ static void move_shard(struct rank *r, enum direction direction, enum state stat
 }
 
 // --- 10. The step ----------------------------------------------------------------------------------------------------
-
 // A stage's collective on every tensor of a state that all ranks have in full; null: none.
 static void collective_step(struct rank *r, enum state state, void (*collective)(struct rank *, float *, size_t))
 {
@@ -550,11 +537,9 @@ static void run(struct job *job, void (*body)(struct rank *))
         pthread_join(threads[id], NULL);
 }
 
-#ifndef ZERO_PLUGIN
 // --- 12. A model -----------------------------------------------------------------------------------------------------
 // A byte predicts the next one. Layer l has one tensor, weight[widths[l]][widths[l + 1]]: y = x weight. The input is
-// one-hot, so the first layer is an embedding; outputs of hidden layers go through relu; the last ones are logits.
-
+// one-hot, so the first layer is an embedding; a layer reads its input through relu; the last outputs are logits.
 enum { BYTES = 256, WIDTH = 13, LAYERS = 4, BATCH = 24, PSI = 2 * BYTES * WIDTH + (LAYERS - 2) * WIDTH * WIDTH };
 static const size_t widths[LAYERS + 1] = {BYTES, WIDTH, WIDTH, WIDTH, BYTES};
 static unsigned char text[1 << 17];
@@ -565,24 +550,18 @@ static void layer_forward(size_t layer, const float *weight, float x[][BYTES], f
     size_t in = widths[layer], out = widths[layer + 1];
     for (size_t n = 0; n < BATCH; n++)
         for (size_t i = 0; i < in; i++)
-            if (x[n][i] != 0)
+            if (x[n][i] > 0)
                 for (size_t o = 0; o < out; o++)
                     y[n][o] += x[n][i] * weight[i * out + o];
-    if (layer == LAYERS - 1)
-        return;
-    for (size_t n = 0; n < BATCH; n++)
-        for (size_t o = 0; o < out; o++)
-            y[n][o] = fmaxf(y[n][o], 0);
 }
 
-// An x of zero has no gradient: relu's derivative is 0 there.
 static void layer_backward(size_t layer, const float *weight, float x[][BYTES], float dy[][BYTES], float dx[][BYTES],
                            float *dweight)
 {
     size_t in = widths[layer], out = widths[layer + 1];
     for (size_t n = 0; n < BATCH; n++)
         for (size_t i = 0; i < in; i++)
-            if (x[n][i] != 0)
+            if (x[n][i] > 0)
                 for (size_t o = 0; o < out; o++) {
                     dx[n][i] += weight[i * out + o] * dy[n][o];
                     dweight[i * out + o] += x[n][i] * dy[n][o];
@@ -635,101 +614,15 @@ static void train_step(struct rank *r)
     begin_step(r, r->step + 1);
     r->loss = 0;
     for (size_t micro = 0; micro < r->job->accumulation; micro++)
-        r->loss += forward_backward(r, r->step, micro, r->id);
+        r->loss += forward_backward(r, r->step, micro, r->id) / (double)r->job->accumulation;
     end_step(r);
 }
 
-// --- 13. Unsharded Adam ----------------------------------------------------------------------------------------------
-// One copy of every state, updated in loops: the definition that the stages are held against. It shares with them the
-// model, the formats, Adam on one element, and the rules of section 8.
-
+// --- 13. Training ----------------------------------------------------------------------------------------------------
 enum { N_D = 3, STEPS = 40 };
+static void (*watch)(struct job *);  // is called after each step, and before the first; null: nobody watches
 
-static struct {
-    struct rank rank;           // as the model sees it: with a stage that knows no other rank
-    float states[STATES][PSI];  // all tensors end to end
-    float sums[N_D][PSI];       // of gradients: of a rank, or of a micro-step
-    size_t at;                  // the one of these to which backward adds
-} oracle;
-
-static void oracle_gather(struct rank *r, const struct tensor *t, float *full)
-{
-    (void)r;
-    memcpy(full, oracle.states[PARAM] + t->start, t->count * sizeof *full);
-}
-
-// The order of a floating-point sum is part of its definition. Full gradients add up over the micro-steps of a rank,
-// each sum rounded, and then over ranks. Partitioned ones add up over the ranks of a micro-step, and then over
-// micro-steps, each sum rounded.
-static void oracle_reduce(struct rank *r, const struct tensor *t, float *full)
-{
-    for (size_t k = 0; k < t->count; k++) {
-        float *sum = &oracle.sums[oracle.at][t->start + k];
-        *sum += full[k];
-        if (!r->job->stage->partitions[GRAD])
-            *sum = round_to(r->job->precision, *sum);
-    }
-}
-
-static float oracle_sum(const struct job *job, size_t i)
-{
-    if (!job->stage->partitions[GRAD]) {
-        float sum = 0;
-        for (size_t rank = 0; rank < N_D; rank++)
-            sum += oracle.sums[rank][i];
-        return round_to(job->precision, sum);
-    }
-    float sum = 0;
-    for (size_t micro = 0; micro < job->accumulation; micro++)
-        sum = round_to(job->precision, sum + round_to(job->precision, oracle.sums[micro][i]));
-    return sum;
-}
-
-static const struct stage unsharded = {.gather_layer = oracle_gather, .reduce_layer = oracle_reduce};
-
-// The order of the squares is part of the norm, too: shard by shard.
-static double oracle_norm(const struct job *job)
-{
-    double norm = 0, squares[N_D] = {0};
-    for (size_t layer = 0; layer < LAYERS; layer++) {
-        const struct tensor *t = &job->tensors[layer];
-        const float *gradient = oracle.states[GRAD] + t->start;
-        for (size_t k = 0; k < t->count; k++)
-            squares[k / t->shard] += (double)gradient[k] * (double)gradient[k];
-    }
-    for (size_t owner = 0; owner < N_D; owner++)
-        norm += squares[owner];
-    return sqrt(norm);
-}
-
-static void oracle_step(struct job *job, size_t step)
-{
-    struct rank *r = &oracle.rank;
-    float divisor = (float)((double)(N_D * job->accumulation) * r->loss_scale.scale);
-    memset(oracle.sums, 0, sizeof oracle.sums);
-    for (size_t micro = 0; micro < job->accumulation; micro++)
-        for (size_t rank = 0; rank < N_D; rank++) {
-            oracle.at = job->stage->partitions[GRAD] ? micro : rank;
-            forward_backward(r, step, micro, rank);
-        }
-    for (size_t i = 0; i < PSI; i++)
-        oracle.states[GRAD][i] = oracle_sum(job, i) / divisor;
-    double norm = oracle_norm(job);
-    loss_scale_advance(&r->loss_scale, !isfinite(norm));
-    if (!isfinite(norm))
-        return;
-    struct adam adam = adam_begin(&job->groups[0], step, ++r->t);
-    float clip = clip_factor(norm, job->max_norm);
-    for (size_t i = 0; i < PSI; i++) {
-        adam_element(&adam, oracle.states[GRAD][i] * clip, &oracle.states[MASTER][i], &oracle.states[EXP_AVG][i],
-                     &oracle.states[EXP_AVG_SQ][i]);
-        oracle.states[PARAM][i] = round_to(job->precision, oracle.states[MASTER][i]);
-    }
-}
-
-// --- 14. The comparison ----------------------------------------------------------------------------------------------
-
-// Between all[PSI] and this rank, which has a part of it.
+// Between all[PSI], every tensor end to end, and this rank, which has a part of it.
 static void move_all(struct rank *r, enum direction direction, enum state state, float *all)
 {
     for (size_t layer = 0; layer < LAYERS; layer++)
@@ -737,84 +630,49 @@ static void move_all(struct rank *r, enum direction direction, enum state state,
             move_shard(r, direction, state, &r->job->tensors[layer], owner, all + r->job->tensors[layer].start);
 }
 
-// Every weight and moment that a rank has.
-static void compare(struct rank *r)
+static void initialize(struct rank *r)
 {
-    static const char *const names[STATES] = {"parameter", "gradient", "master", "exp_avg", "exp_avg_sq"};
-    for (enum state state = PARAM; state < STATES; state++) {
-        float ours[PSI], *right = oracle.states[state];
-        memcpy(ours, right, sizeof ours);
-        if (state != GRAD)
-            move_all(r, READ, state, ours);
-        for (size_t i = 0; i < PSI; i++)
-            if (memcmp(&ours[i], &right[i], sizeof *ours) != 0) {
-                printf("  %s: DIFFERENT in step %zu, rank %zu, %s %zu: %a, unsharded Adam %a\n", r->stage->name,
-                       r->step, r->id, names[state], i, (double)ours[i], (double)right[i]);
-                exit(1);
-            }
-    }
-}
-
-// The same random weights for the oracle and all ranks.
-static void initialize(struct job *job)
-{
-    memset(&oracle, 0, sizeof oracle);
-    oracle.rank = (struct rank){.job = job, .stage = &unsharded, .loss_scale = job->loss_scale};
-    uint32_t random = 1;
+    float masters[PSI], params[PSI];
     for (size_t i = 0; i < PSI; i++) {
-        random = random * 1664525 + 1013904223;
-        oracle.states[MASTER][i] = (float)(random >> 8) * 0x1p-24f - 0.5f;
-        oracle.states[PARAM][i] = round_to(job->precision, oracle.states[MASTER][i]);
+        masters[i] = (float)((uint32_t)i * 2654435769u >> 8) * 0x1p-24f - 0.5f;
+        params[i] = round_to(r->job->precision, masters[i]);
     }
-    for (size_t id = 0; id < N_D; id++) {
-        move_all(&job->ranks[id], WRITE, MASTER, oracle.states[MASTER]);
-        move_all(&job->ranks[id], WRITE, PARAM, oracle.states[PARAM]);
-    }
+    move_all(r, WRITE, MASTER, masters);
+    move_all(r, WRITE, PARAM, params);
 }
 
-// A stage's row: the bytes and the traffic of rank 0.
-static void print_row(const struct job *job, double first, double last, size_t skipped)
+// A stage, and its row of the table: the losses, bytes and traffic of rank 0.
+static void run_stage(struct job *job)
 {
     const struct rank *r = &job->ranks[0];
-    double held[3] = {0}, formula = 0, sent = (double)(r->sent_bytes / bytes_of[job->precision]) / STEPS;
+    double first = 0, held[3] = {0}, formula = 0;
+    job_open(job);
+    run(job, initialize);
+    for (size_t step = 0; step <= STEPS; step++) {
+        if (step > 0)
+            run(job, train_step);
+        if (step == 1)
+            first = r->loss;
+        if (watch)
+            watch(job);
+    }
     for (enum state state = PARAM; state < STATES; state++) {
         double bytes = (double)bytes_of[state < MASTER ? job->precision : FP32];
         held[r->states[state].tier] += (double)r->states[state].count * bytes / PSI;
         formula += bytes / (job->stage->partitions[state] ? N_D : 1);
     }
-    printf("  %-18s %.3f -> %.3f %6zu %9.3f %6.3f %6.3f    %-14s= %6.3f %6.2f\n", job->stage->name, first, last,
-           skipped, held[DEVICE], held[HOST], held[NVME], job->stage->formula, formula, sent / PSI * N_D / (N_D - 1));
-    if (last >= first || held[DEVICE] + held[HOST] + held[NVME] > formula * 1.01) {
-        fprintf(stderr, "zero.c: the loss does not fall, or more is held than the formula says\n");
-        exit(1);
-    }
-}
-
-static void run_stage(struct job *job)
-{
-    double loss[STEPS + 1] = {0};
-    size_t skipped = 0;
-    job_open(job);
-    initialize(job);
-    for (size_t step = 1; step <= STEPS; step++) {
-        oracle_step(job, step);
-        run(job, train_step);
-        for (size_t id = 0; id < N_D; id++) {
-            compare(&job->ranks[id]);
-            loss[step] += job->ranks[id].loss / (double)(N_D * job->accumulation);
-        }
-        skipped += job->ranks[0].skipped;
-    }
-    print_row(job, loss[1], loss[STEPS], skipped);
+    double sent = (double)(r->sent_bytes / bytes_of[job->precision]) / STEPS / PSI * N_D / (N_D - 1);
+    printf("  %-18s %.3f -> %.3f %6d %9.3f %6.3f %6.3f    %-14s= %6.3f %6.2f\n", job->stage->name, first, r->loss,
+           STEPS - (int)r->t, held[DEVICE], held[HOST], held[NVME], job->stage->formula, formula, sent);
     job_close(job);
 }
 
 static void run_stages(const char *name, enum dtype precision, size_t accumulation, enum tier tier, double scale)
 {
     static double lr[STEPS];
-    static struct job job;
     for (size_t i = 0; i < STEPS; i++)
         lr[i] = 0.02 / (1 + 0.02 * (double)i);
+    static struct job job;
     job = (struct job){.N_d = N_D, .accumulation = accumulation, .precision = precision, .optimizer_tier = tier};
     job.max_norm = 0.25;
     job.checks_overflow = true;
@@ -830,26 +688,27 @@ static void run_stages(const char *name, enum dtype precision, size_t accumulati
     }
 }
 
-int main(int argc, char **argv)
+static int train(void)
 {
-    const char *path = argc > 1 ? argv[1] : __FILE__;
-    FILE *file = fopen(path, "rb");
-    check(file, path);
+    FILE *file = fopen(__FILE__, "rb");
+    check(file, __FILE__);
     text_bytes = fread(text, 1, sizeof text, file);
     fclose(file);
-    if (text_bytes <= 2 * BATCH) {
-        fprintf(stderr, "zero.c: %s is too short\n", path);
-        return 1;
-    }
-    printf("Psi = %d, N_d = %d, K = 12. Bytes that a rank holds for each parameter; elements sent, x N_d / (N_d - 1) / "
-           "Psi\n"
-           "  stage                   loss   skipped  device   host   NVMe    formula (fp32: 4 for 2)   sent\n",
-           PSI, N_D);
+    printf(
+        "Psi = %d, N_d = %d, K = 12. Of rank 0: bytes held for each parameter; elements sent x N_d / (N_d - 1) / Psi\n"
+        "  stage                   loss   skipped  device   host   NVMe    formula (fp32: 4 for 2)   sent\n",
+        PSI, N_D);
     run_stages("fp32", FP32, 1, DEVICE, 1);
     run_stages("bf16, fp32 master weights, 2 micro-steps, dynamic loss scale", BF16, 2, DEVICE, 1024);
     run_stages("the same, with the optimizer on the host (ZeRO-Offload)", BF16, 2, HOST, 1024);
     run_stages("the same, with the optimizer's states on NVMe, here a file (ZeRO-Infinity)", BF16, 2, NVME, 1024);
     run_stages("fp16, and a loss scale that begins too high", FP16, 2, DEVICE, 0x1p24);
-    printf("Every weight and moment, in every step and on every rank, has the bits of unsharded Adam.\n");
+    return 0;
+}
+
+#ifndef ZERO_INCLUDED
+int main(void)
+{
+    return train();
 }
 #endif

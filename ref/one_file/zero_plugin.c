@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The stages of zero.c before the conformance suite, as a shared object for `zerogauge check --plugin`:
 //
-//     cc -O2 -shared -fPIC -I conformance/contract zero_plugin.c -o zero.so -lpthread -lm
+//     cc -O2 -ffp-contract=off -shared -fPIC -I conformance/contract zero_plugin.c -o zero.so -lpthread -lm
 //
 // The suite's model is a linear loss, whose gradients it gives; the rest is zero.c's.
-#define ZERO_PLUGIN  // without model, unsharded Adam and main
+#define ZERO_INCLUDED  // without main
 #include "zero.c"
 
 #include "contract.h"
