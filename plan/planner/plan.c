@@ -167,7 +167,7 @@ static int run_rank(struct plan_dry *run, struct plan *out)
         executor_dry_time(run->rank.executor, setting->seconds, setting->seconds_context);
     // The first step records the access trace; an update that runs beside the next step shows one step later.
     if (steps == 0)
-        steps = stage_updates_beside(&run->rank.stage) ? 3 : 2;
+        steps = stage_overlaps_updates(&run->rank.stage) ? 3 : 2;
     TRY(run_steps(run, steps, out));
     note_memory(run, out);
     note_work(run, out);

@@ -2,6 +2,7 @@
 #include "ref/groups/exchange_quantized.h"
 
 #include "base/err.h"
+#include "ref/partition/collectives.h"
 #include "ref/recipe/quantize.h"
 
 // values[count], which begin a block, and the same packed.

@@ -3,6 +3,7 @@
 // second copy of the parameters together. Forward stores in it what it gathered, and backward gathers from it, in the
 // smaller group.
 #include "ref/groups/groups_internal.h"
+#include "ref/partition/collectives.h"
 
 #include "base/err.h"
 

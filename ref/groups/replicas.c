@@ -6,6 +6,7 @@
 // the plain stage, in every micro-step; and once a step, after the last micro-step, an all-reduce of each shard over
 // the ranks that hold it.
 #include "ref/groups/groups_internal.h"
+#include "ref/partition/collectives.h"
 
 #include "base/err.h"
 

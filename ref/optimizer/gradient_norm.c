@@ -10,7 +10,7 @@
 #include "ref/optimizer/optimizer_internal.h"
 
 #include "base/err.h"
-#include "ref/partition/exchange.h"
+#include "ref/partition/collectives.h"
 
 #include <assert.h>
 #include <math.h>

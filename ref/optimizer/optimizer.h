@@ -10,31 +10,11 @@
 #include "ref/arithmetic/norm.h"
 #include "ref/recipe/recipe.h"
 #include "ref/tier/buffer_pool.h"
+#include "ref/optimizer/placement.h"
 #include "ref/optimizer/scaler.h"
 #include "ref/partition/layout.h"
 
 #include <stdbool.h>
-
-// Adam's states of a bucket: the parameters that it updates, and the moments.
-struct adam_states {
-    float *master, *exp_avg, *exp_avg_sq;
-};
-
-// Where a bucket's states live on this rank: this rank's shard, unless said otherwise. An address on NVMe only names
-// the bytes there (tier_nvme.h).
-struct placement {
-    enum ledger_tier gradient_tier, optimizer_tier, parameter_tier;
-    int shard;                    // that this rank owns of the bucket
-    bool in_norm;                 // this rank adds the bucket to the norm, as one rank does of every element
-    void *gradient_shard;         // the sum over ranks and micro-steps, in the accumulation dtype
-    float *master;                // the parameters that Adam updates
-    float *exp_avg, *exp_avg_sq;  // moments
-    void *parameter;              // in the model's dtype; the same memory as master if placement_is_shared
-    void *full_params;            // the padded bucket in the model's dtype, on the device; NULL where no rank holds it
-    void *pending;                // delayed or speculative update: updated parameters that forward may not see yet
-    void *other_gradient_shard;   // delayed update: the gradient of the other step
-    struct adam_states speculated;  // speculative update: the states after the step, until it is decided
-};
 
 // The states of a sub-group that are in buffers before its update is issued (read_ahead.c).
 enum { OPTIMIZER_AHEAD_MAX = 16 };
@@ -94,39 +74,14 @@ struct optimizer {
 int optimizer_open(struct optimizer *optimizer);
 void optimizer_close(struct optimizer *optimizer);
 
-// The tier in whose memory Adam updates a bucket: the device for states that live there, otherwise the host.
-enum ledger_tier optimizer_tier(const struct placement *placement);
-
-// The tier where updated parameters wait: the parameters' own, or the host for those on the device.
-enum ledger_tier placement_pending_tier(const struct placement *placement);
-
-// True if a bucket's update is speculative: it is offloaded with its gradient, and the configuration asks for it.
-bool placement_is_speculative(const struct config *config, const struct placement *placement);
-
-// True if parameters and master parameters are one memory: both in fp32 on one tier, and updates neither delayed nor
-// speculative.
-bool placement_is_shared(const struct config *config, const struct placement *placement);
-
 // Issues the scan of a bucket's complete gradient for its largest magnitude, and if it goes to NVMe for the sum of its
 // squares. `gradient` is this rank's shard in memory, so that optimizer_begin need not read it there.
 int optimizer_scan(struct optimizer *optimizer, int bucket, enum ledger_tier tier, const void *gradient);
-
-// Issues the update of a bucket whose gradient is complete while others are not, beside the rest of backward, if that
-// is possible: if no decision comes between gradients and update (no overflow check, no clipping and no delay), or if
-// the update is speculative (speculation.c).
-int optimizer_update_early(struct optimizer *optimizer, int bucket);
-
-// True if the update of the step that optimizer_begin decides about is delayed (ZeRO-Offload, section 5.2).
-bool optimizer_delays(const struct optimizer *optimizer);
 
 // Collective. Waits for the gradients, scans them and decides: *apply is false on overflow, which changes nothing but
 // the loss scale. Otherwise t advances and the step's scalars are ready. Speculative updates of a step that is skipped
 // or clipped are dropped.
 int optimizer_begin(struct optimizer *optimizer, bool *apply);
-
-// True if the update of a bucket on the host is made at once and after the decision about the step: no early, delayed
-// or speculative one.
-bool optimizer_follows_decision(const struct optimizer *optimizer, int bucket);
 
 // Issues the update of this rank's shard of one trainable bucket, unless this step has done so: sub-group by sub-group,
 // states travel to the tier where Adam runs, and updated ones back. A speculative update is committed. With the delayed

@@ -16,15 +16,10 @@
 #include "ref/optimizer/optimizer_internal.h"
 
 #include "base/err.h"
+#include "ref/optimizer/overlap.h"
 #include "ref/optimizer/update_digest.h"
 
 #include <assert.h>
-
-bool placement_is_speculative(const struct config *config, const struct placement *placement)
-{
-    return config->speculative_update && placement->optimizer_tier != TIER_DEVICE &&
-           placement->gradient_tier != TIER_DEVICE;
-}
 
 // Nothing comes between the gradients and the update.
 static bool is_certain(const struct config *config)

@@ -5,6 +5,7 @@
 #include "ref/optimizer/optimizer_internal.h"
 
 #include "base/err.h"
+#include "ref/optimizer/overlap.h"
 #include "ref/arithmetic/adam.h"
 #include "ref/optimizer/update_digest.h"
 
@@ -22,22 +23,6 @@ struct sub_group {
     float *master, *exp_avg, *exp_avg_sq;
     void *model_params;  // the updated parameters in the model's dtype; null: none
 };
-
-enum ledger_tier optimizer_tier(const struct placement *placement)
-{
-    return placement->optimizer_tier == TIER_DEVICE ? TIER_DEVICE : TIER_HOST;
-}
-
-enum ledger_tier placement_pending_tier(const struct placement *placement)
-{
-    return placement->parameter_tier == TIER_DEVICE ? TIER_HOST : placement->parameter_tier;
-}
-
-bool placement_is_shared(const struct config *config, const struct placement *placement)
-{
-    return config->precision == DTYPE_FP32 && placement->optimizer_tier == placement->parameter_tier &&
-           config->delayed_update_start_step == 0 && !placement_is_speculative(config, placement);
-}
 
 size_t optimizer_sub_group_count(const struct optimizer *o, int bucket)
 {

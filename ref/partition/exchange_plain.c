@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plain exchange: each verb is one collective, of gradients in the communication dtype.
-#include "ref/partition/exchange.h"
+#include "ref/partition/collectives.h"
 
 #include "base/err.h"
 

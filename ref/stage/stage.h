@@ -21,6 +21,7 @@
 #include "ref/partition/buffer_cache.h"
 #include "ref/partition/layout.h"
 #include "ref/stage/prefetch.h"
+#include "ref/stage/update_schedule.h"
 #include "ref/tier/buffer_pool.h"
 #include "ref/tier/tier.h"
 
@@ -30,7 +31,6 @@
 enum pass { PASS_FORWARD, PASS_BACKWARD };
 
 struct stage;
-struct update_schedule;
 
 // All that distinguishes one stage from another. A null verb does nothing.
 struct stage_operations {
@@ -65,16 +65,6 @@ struct stage_setting {
     struct ledger *ledger;   // counts what moves between tiers; null: nobody counts
     uint64_t seed;           // of the initial parameters
     int threads;             // for the update
-};
-
-// The updates of the last step.
-struct updates {
-    const struct update_schedule *schedule;  // null before the first step
-    int *order;  // [layout.trainable_count] buckets: persistent ones, which all ranks gather after the update,
-    int persistent_count;  // then the others; of each kind those that the next forward needs first come first
-    int issued;            // in that order
-    bool waiting;          // forward issues the others
-    uint64_t handed_over;  // forwards that did so, and found the parameters on the host (stage_hands_over)
 };
 
 struct stage {
@@ -134,14 +124,6 @@ int stage_step(struct stage *stage, bool *applied);
 
 // Issues what is left of the last step's update. Call before reading states or timing the update.
 int stage_end_update(struct stage *stage);
-
-// True if an update that the next forward issues leaves the bucket's parameters on the host, where that forward finds
-// them, on their way to NVMe.
-bool stage_hands_over(const struct stage *stage, int bucket);
-
-// True if the next step's forward need not wait for the whole update: some states are updated outside the device,
-// beside its computation. Each operation waits for the buckets that it uses.
-bool stage_updates_beside(const struct stage *stage);
 
 // The buckets in which a layer's parameters lie; *next starts as 0. False when there are no more.
 bool stage_next_bucket(const struct stage *stage, int layer, int *next, int *bucket);

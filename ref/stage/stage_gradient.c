@@ -3,55 +3,7 @@
 #include "ref/stage/stage_internal.h"
 
 #include "base/err.h"
-
-#include <assert.h>
-
-static void point_gradients(struct stage *stage, int bucket, int layer, void *full)
-{
-    const struct bucket *b = &stage->layout.buckets[bucket];
-    size_t element_bytes = dtype_bytes(stage->setting.config->precision);
-    for (int i = 0; i < b->param_count; i++)
-        stage->gradients[b->params[i]] = (struct model_gradient){
-            .data = (char *)full + stage->layout.offset_of[b->params[i]] * element_bytes,
-            .accumulate = b->tied && layer != b->high_layer,
-        };
-}
-
-static int open_gradient_buffers(struct stage *stage, int layer)
-{
-    int bucket;
-    for (int next = 0; stage_next_bucket(stage, layer, &next, &bucket);) {
-        if (stage->layout.buckets[bucket].frozen)
-            continue;
-        void *buffer = buffer_cache_use(&stage->gradient_buffers, bucket);
-        if (!buffer)
-            buffer = buffer_cache_acquire(&stage->gradient_buffers, bucket);
-        point_gradients(stage, bucket, layer, buffer);
-    }
-    return ERR_NONE;
-}
-
-int stage_open_gradients(struct stage *stage, int layer)
-{
-    if (stage->has_gradient_buffers)
-        return open_gradient_buffers(stage, layer);
-    size_t element_bytes = dtype_bytes(stage->setting.config->precision);
-    int bucket;
-    for (int next = 0; stage_next_bucket(stage, layer, &next, &bucket);) {
-        const struct bucket *b = &stage->layout.buckets[bucket];
-        if (!b->frozen)
-            point_gradients(stage, bucket, layer, stage->full_gradients + b->offset * element_bytes);
-    }
-    return ERR_NONE;
-}
-
-static void *close_gradient_buffer(struct stage *stage, int bucket)
-{
-    void *buffer = buffer_cache_use(&stage->gradient_buffers, bucket);
-    assert(buffer);
-    buffer_cache_release(&stage->gradient_buffers, bucket);
-    return buffer;
-}
+#include "ref/optimizer/overlap.h"
 
 struct gradient stage_full_gradient(const struct stage *stage, int bucket)
 {
@@ -65,8 +17,9 @@ int stage_keep_gradient(struct stage *stage, int bucket)
     if (!stage->has_gradient_buffers)
         return ERR_NONE;
     const struct gradient kept = stage_full_gradient(stage, bucket);
-    return move_cast(&stage->move, TIER_DEVICE, close_gradient_buffer(stage, bucket), stage->setting.config->precision,
-                     kept.data, kept.dtype, stage->layout.buckets[bucket].count, stage->micro > 0);
+    return move_cast(&stage->move, TIER_DEVICE, stage_close_gradient_buffer(stage, bucket),
+                     stage->setting.config->precision, kept.data, kept.dtype, stage->layout.buckets[bucket].count,
+                     stage->micro > 0);
 }
 
 // The rank's shard is added to those of earlier micro-steps, unless full gradients are.
@@ -137,7 +90,7 @@ int stage_store_gradient(struct stage *stage, int bucket, struct gradient shard)
 int stage_scatter_gradient(struct stage *stage, int bucket)
 {
     const struct exchange *exchange = stage_exchange(stage, bucket);
-    struct gradient gradient = {close_gradient_buffer(stage, bucket), stage->setting.config->precision};
+    struct gradient gradient = {stage_close_gradient_buffer(stage, bucket), stage->setting.config->precision};
     TRY(exchange->verbs->reduce_scatter(exchange, bucket, &gradient, stage_gradient_goal(stage, bucket)));
     return stage_store_gradient(stage, bucket, gradient);
 }

@@ -30,6 +30,9 @@ void stage_point_params(struct stage *stage, int bucket, const void *full);
 // buffers.
 int stage_open_gradients(struct stage *stage, int layer);
 
+// The bucket's gradient buffer, which the cache may give to another bucket when what was issued has used it.
+void *stage_close_gradient_buffer(struct stage *stage, int bucket);
+
 // A bucket of the full gradients.
 struct gradient stage_full_gradient(const struct stage *stage, int bucket);
 

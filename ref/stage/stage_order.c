@@ -3,6 +3,7 @@
 #include "ref/stage/stage_internal.h"
 
 #include "base/err.h"
+#include "ref/optimizer/overlap.h"
 #include "ref/stage/update_schedule.h"
 
 #include <assert.h>
@@ -40,7 +41,7 @@ int stage_order_updates(struct stage *stage)
     return ERR_NONE;
 }
 
-bool stage_updates_beside(const struct stage *stage)
+bool stage_overlaps_updates(const struct stage *stage)
 {
     for (int i = 0; i < stage->layout.trainable_count; i++)
         if (optimizer_tier(&stage->placements[i]) != TIER_DEVICE)
@@ -52,7 +53,7 @@ const struct update_schedule *stage_update_schedule(const struct stage *stage)
 {
     if (optimizer_delays(&stage->optimizer))
         return &update_delayed;
-    if (!stage_updates_beside(stage))
+    if (!stage_overlaps_updates(stage))
         return &update_in_order;
     // A forward that acquires parameters issues what they wait for.
     return stage->operations->acquire ? &update_by_layer : &update_read_ahead;

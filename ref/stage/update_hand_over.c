@@ -5,6 +5,8 @@
 
 #include "ref/stage/stage_internal.h"
 
+#include "ref/optimizer/overlap.h"
+
 // A bucket and those that lead have a buffer of the prefetcher each.
 bool stage_hands_over(const struct stage *stage, int bucket)
 {

@@ -8,6 +8,7 @@
 #define ZG_UPDATE_SCHEDULE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct stage;
 
@@ -20,6 +21,16 @@ struct update_schedule {
     int (*before_use)(struct stage *stage, int bucket);
     // Issues what is left of the updates. Null: nothing is.
     int (*finish)(struct stage *stage);
+};
+
+// The updates of the last step.
+struct updates {
+    const struct update_schedule *schedule;  // null before the first step
+    int *order;  // [layout.trainable_count] buckets: persistent ones, which all ranks gather after the update,
+    int persistent_count;  // then the others; of each kind those that the next forward needs first come first
+    int issued;            // in that order
+    bool waiting;          // forward issues the others
+    uint64_t handed_over;  // forwards that did so, and found the parameters on the host (stage_hands_over)
 };
 
 extern const struct update_schedule update_in_order;    // stage_update.c
@@ -37,5 +48,13 @@ int update_prepare_reads(struct stage *stage);
 // Host memory where the update of a bucket leaves its parameters, for the next forward to find them there (the
 // prefetcher's); null: they are not handed over.
 void *update_hand_over(struct stage *stage, int bucket);
+
+// True if an update that the next forward issues leaves the bucket's parameters on the host, where that forward finds
+// them, on their way to NVMe.
+bool stage_hands_over(const struct stage *stage, int bucket);
+
+// True if the next step's forward need not wait for the whole update: some states are updated outside the device,
+// while it computes. Each operation waits for the buckets that it uses.
+bool stage_overlaps_updates(const struct stage *stage);
 
 #endif

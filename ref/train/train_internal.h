@@ -155,7 +155,7 @@ int train_resume(struct train_rank *rank);
 int train_save(struct train_rank *rank, uint64_t step, bool applied, double loss, bool last);
 
 // Forward, backward and update of one step. When it returns the step is decided; an update outside the device may still
-// run (stage_updates_beside).
+// run (stage_overlaps_updates).
 int train_step(struct train_rank *rank, uint64_t step, struct train_outcome *out);
 
 // Waits until the last step is complete, its update included, so that its states may be read.

@@ -212,7 +212,7 @@ int train_end_step(struct train_rank *rank)
     if (rank->stage.optimizer.returned != rank->pipeline.returned)
         TRY(share_tied(rank));
     // An update outside the device overlaps the next step, whose operations wait for the buckets that they need.
-    return stage_updates_beside(&rank->stage) ? ERR_NONE : executor_wait(rank->executor);
+    return stage_overlaps_updates(&rank->stage) ? ERR_NONE : executor_wait(rank->executor);
 }
 
 int train_pipeline_resume(struct train_rank *rank)

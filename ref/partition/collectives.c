@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ref/partition/exchange.h"
+#include "ref/partition/collectives.h"
 
 #include "base/err.h"
 

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the schedules of updates that wait for less ask of the optimizer.
+#ifndef ZG_OPTIMIZER_OVERLAP_H
+#define ZG_OPTIMIZER_OVERLAP_H
+
+#include "ref/optimizer/optimizer.h"
+
+// Issues the update of a bucket whose gradient is complete while others are not, beside the rest of backward, if that
+// is possible: if no decision comes between gradients and update (no overflow check, no clipping and no delay), or if
+// the update is speculative (speculation.c).
+int optimizer_update_early(struct optimizer *optimizer, int bucket);
+
+// True if the update of the step that optimizer_begin decides about is delayed (ZeRO-Offload, section 5.2).
+bool optimizer_delays(const struct optimizer *optimizer);
+
+// True if the update of a bucket on the host is made at once and after the decision about the step: no early, delayed
+// or speculative one.
+bool optimizer_follows_decision(const struct optimizer *optimizer, int bucket);
+
+#endif
