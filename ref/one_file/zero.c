@@ -238,7 +238,6 @@ static void all_reduce(struct rank *r, float *full, size_t shard)
 }
 
 // --- 5. Layers -------------------------------------------------------------------------------------------------------
-
 static void check(bool ok, const char *call)
 {
     if (!ok) {
@@ -274,7 +273,6 @@ static void reduce_layer(struct rank *r, const struct tensor *t, const float *gr
 }
 
 // --- 6. Number formats -----------------------------------------------------------------------------------------------
-
 union number {
     float value;
     uint32_t bits;
@@ -474,7 +472,6 @@ static void end_step(struct rank *r)
 }
 
 // --- 11. A job -------------------------------------------------------------------------------------------------------
-
 static void store_open(struct store *s, enum tier tier, size_t count)
 {
     *s = (struct store){.tier = tier, .count = count};
