@@ -3,7 +3,7 @@
 #include "plan/planner/plan_model.h"
 
 #include "base/err.h"
-#include "plan/claims/paper.h"
+#include "plan/papers/paper.h"
 
 #include <criterion/criterion.h>
 

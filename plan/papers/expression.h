@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Expressions: arithmetic as text, such as "12 * layers * hidden ^ 2" or "zero0.step_s / zero2.step_s about 4 within
-// 0.01". datasets/claims/README.md describes the language. Errors are ERR_USAGE, "FILE:LINE: KEY.PATH: ...".
+// Expressions: arithmetic as text, such as "12 * layers * hidden ^ 2". datasets/papers/README.md describes the
+// language. Errors are ERR_USAGE, "FILE:LINE: KEY.PATH: ...".
 #ifndef ZG_EXPRESSION_H
 #define ZG_EXPRESSION_H
 
@@ -26,13 +26,6 @@ struct expression_names {
     int *term_count;      // evaluated so far, of all expressions of a query
 };
 
-struct expression_result {
-    double value;          // of a comparison: 1 if it holds, else 0
-    double compared;       // left operand of the last comparison in the text; NAN: none
-    int comparison_count;  // in the text
-};
-
-int expression_evaluate(const struct expression *expression, const struct expression_names *names,
-                        struct expression_result *out);
+int expression_evaluate(const struct expression *expression, const struct expression_names *names, double *out);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cells of papers: the built-in tables agree, and one that does not is detected.
-#include "plan/claims/paper.h"
+#include "plan/papers/paper.h"
 
 #include "base/err.h"
 

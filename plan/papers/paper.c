@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/claims/paper.h"
+#include "plan/papers/paper.h"
 
 #include "base/err.h"
 #include "plan/planner/plan_texts.h"
-#include "plan/claims/query.h"
+#include "plan/papers/query.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -264,7 +264,7 @@ struct call {
     const char *name;
     const struct expression_names *names;
     bool found;
-    struct expression_result result;
+    double result;
 };
 
 static int visit_equations(const struct strict_object *root, void *context)
@@ -293,7 +293,7 @@ int query_equation_number(const char *name, const struct expression *expression,
 {
     struct call call = {.name = name, .names = names};
     TRY(visit_papers(visit_equations, &call));
-    *out = call.result.value;
+    *out = call.result;
     return call.found ? ERR_NONE
                       : strict_fail(expression->object, expression->key,
                                     "names %s, which is neither given nor an equation of a paper", name);

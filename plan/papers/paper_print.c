@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads the papers' notation of numbers, and prints cells as tables or as JSON lines.
-#include "plan/claims/paper.h"
+#include "plan/papers/paper.h"
 
 #include "base/err.h"
 #include "plan/planner/plan_print.h"

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // `zerogauge plan`: predicts the memory, traffic and time of training without data.
-#include "plan/claims/cmd_plan.h"
+#include "plan/papers/cmd_plan.h"
 
-#include "plan/claims/claim.h"
 #include "base/err.h"
-#include "plan/claims/paper.h"
+#include "plan/papers/paper.h"
 #include "plan/planner/plan_advise.h"
 #include "plan/planner/plan_against.h"
 #include "plan/planner/plan_html.h"
@@ -71,8 +70,6 @@ static int run(struct plan_options *options)
     struct plan_machine machine;
     if (options->papers)
         return paper_print(options->paper, options->json, stdout);
-    if (options->claims)
-        return claim_print(options->claim, options->json, stdout);
     if (options->throughputs)
         return throughput_print(options->throughput, options->json, stdout);
     if (options->against)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/claims/query.h"
+#include "plan/papers/query.h"
 
 #include "base/err.h"
 
@@ -25,7 +25,7 @@ static struct query_basis *basis_of(const struct query_scope *scope)
     return scope->basis ? scope->basis : &unused;
 }
 
-// Evaluates a plan, a printed number or a title, in which "$NAME" denotes what is given for NAME.
+// Evaluates a plan or a printed number, in which "$NAME" denotes what is given for NAME.
 static int object_value(const struct query_scope *scope, const struct strict_object *object, const char *path,
                         double *out)
 {
@@ -40,11 +40,9 @@ static int object_value(const struct query_scope *scope, const struct strict_obj
             json_object_set(copy, key, (json_t *)(uintptr_t)value);
     }
     filled.value = copy;
-    bool is_printed = query_has(object, "printed"), is_title = query_has(object, "title");
-    basis_of(scope)->plan |= !is_printed && !is_title;
-    int rc = is_printed ? query_printed_number(&filled, out)
-             : is_title ? query_title_number(&filled, out)
-                        : query_plan_number(&filled, path, out);
+    bool is_printed = query_has(object, "printed");
+    basis_of(scope)->plan |= !is_printed;
+    int rc = is_printed ? query_printed_number(&filled, out) : query_plan_number(&filled, path, out);
     json_decref(copy);
     return rc;
 }
@@ -54,14 +52,13 @@ static int name_value(const struct expression_names *names, const struct express
 {
     static const char *const equation_keys[] = {"equation", "?given", NULL};
     struct strict_object given, object;
-    struct expression_result result;
     const struct query_scope *by, inner = {&object, names->context, NULL};
     char name[EXPRESSION_PATH_BYTES];
     size_t length = strcspn(path, ".");
     snprintf(name, sizeof name, "%.*s", (int)length, path);
     const json_t *value = find(names->context, name, &by);
     bool is_equation = json_object_get(value, "equation");
-    bool is_number = json_object_get(value, "printed") || json_object_get(value, "title");
+    bool is_number = json_object_get(value, "printed");
     basis_of(names->context)->equation |= is_equation || !value;
     if (!value && !path[length])
         return query_equation_number(name, expression, names, out);
@@ -78,37 +75,15 @@ static int name_value(const struct expression_names *names, const struct express
     }
     if (json_is_object(value))
         return object_value(names->context, &object, path + length + (path[length] == '.'), out);
-    TRY(expression_evaluate(&(struct expression){&given, name}, names, &result));
-    *out = result.value;
-    return ERR_NONE;
-}
-
-static int evaluate(const struct query_scope *scope, const struct strict_object *object, const char *key,
-                    struct expression_result *out)
-{
-    int term_count = 0;
-    const struct expression_names names = {name_value, scope, &term_count};
-    return expression_evaluate(&(struct expression){object, key}, &names, out);
+    return expression_evaluate(&(struct expression){&given, name}, names, out);
 }
 
 int query_number(const struct query_scope *scope, const struct strict_object *object, const char *key, double *out)
 {
-    struct expression_result result;
-    TRY(evaluate(scope, object, key, &result));
-    *out = result.value;
+    int term_count = 0;
+    const struct expression_names names = {name_value, scope, &term_count};
+    TRY(expression_evaluate(&(struct expression){object, key}, &names, out));
     return isfinite(*out) ? ERR_NONE : strict_fail(object, key, "has no finite value");
-}
-
-int query_holds(const struct query_scope *scope, const struct strict_object *object, const char *key, bool *out,
-                double *measured)
-{
-    struct expression_result result;
-    TRY(evaluate(scope, object, key, &result));
-    if (result.value != 0 && result.value != 1)
-        return strict_fail(object, key, "is %g, expected a comparison: <, <=, >, >=, == or about", result.value);
-    *out = result.value == 1;
-    *measured = result.comparison_count == 1 && isfinite(result.compared) ? result.compared : NAN;
-    return ERR_NONE;
 }
 
 int query_text(const char *file, const char *text, size_t bytes,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queries: expressions (expression.h) that decide a claim about training or recompute a number of a paper.
-// datasets/claims/README.md describes them. A name in an expression denotes a number, another expression, or an
-// object: a plan, whose numbers are at "NAME.PATH", a paper's equation with values for its names, a number that a paper
-// prints, or a paper's title. Errors are ERR_USAGE, "FILE:LINE: KEY.PATH: ...".
+// Queries: expressions (expression.h) that recompute a number of a paper. datasets/papers/README.md describes them. A
+// name in an expression denotes a number, another expression, or an object: a plan, whose numbers are at "NAME.PATH", a
+// paper's equation with values for its names, or a number that a paper prints. Errors are ERR_USAGE, "FILE:LINE:
+// KEY.PATH: ...".
 #ifndef ZG_QUERY_H
 #define ZG_QUERY_H
 
-#include "plan/claims/expression.h"
+#include "plan/papers/expression.h"
 
 #include <stdbool.h>
 
@@ -32,11 +32,6 @@ static inline bool query_has(const struct strict_object *object, const char *key
 // Evaluates the number or expression at a key of the object.
 int query_number(const struct query_scope *scope, const struct strict_object *object, const char *key, double *out);
 
-// Evaluates the comparison at a key of the object: *out says whether it holds. *measured: the compared number; NAN if
-// there is not exactly one, or it is infinite.
-int query_holds(const struct query_scope *scope, const struct strict_object *object, const char *key, bool *out,
-                double *measured);
-
 // Evaluates the number at a path of a plan. In query_plan.c.
 int query_plan_number(const struct strict_object *plan, const char *path, double *out);
 
@@ -45,10 +40,6 @@ int query_plan_number(const struct strict_object *plan, const char *path, double
 int query_printed_number(const struct strict_object *cell, double *out);
 int query_equation_number(const char *name, const struct expression *expression, const struct expression_names *names,
                           double *out);
-
-// Reads {"title": TITLE, "arxiv": NUMBER}: 1 if the paper of that number in datasets/papers has that title, else 0. In
-// paper_title.c.
-int query_title_number(const struct strict_object *object, double *out);
 
 // Parses a text, calls visit with its object and returns visit's result. `file` is the FILE of the messages.
 int query_text(const char *file, const char *text, size_t bytes,
