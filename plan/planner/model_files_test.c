@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shapes of datasets/models: each loads and has the parameter count that its source gives.
+// The shapes of datasets/models.json: each loads and has the parameter count that its source gives.
 #include "plan/planner/plan_model.h"
 
 #include "base/err.h"

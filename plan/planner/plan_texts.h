@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The compiled-in files of datasets/machines, models, papers and throughput.
+// The compiled-in members of datasets/machines.json, models.json and throughput.json, and files of datasets/papers.
 #ifndef ZG_PLAN_TEXTS_H
 #define ZG_PLAN_TEXTS_H
 
