@@ -8,8 +8,8 @@ import subprocess
 from docs_page import FILES, NAMES, ROOT, TOP
 
 ZEROGAUGE = ROOT / "build/zerogauge"
-# Commands whose output depends on no machine, and follows them in a document.
-SHOWN = ("plan --paper | tail",)
+# Commands whose output depends on no machine, and follows them in a document; a page on which all of them are such.
+SHOWN, SHOWN_PAGE = "build/zerogauge plan --paper | tail", "docs/claims.md"
 
 
 def text_of(file):
@@ -70,10 +70,12 @@ def formatted(page, verify):
 
 
 def shown(page, verify):
-    """Lines below a command of SHOWN are those that it prints."""
+    """Lines below a command of SHOWN, or of SHOWN_PAGE, are those that it prints."""
     for at, (number, line, block) in enumerate(page.lines):
         command = line.strip().removeprefix("$ ")
-        if block is None or not any(command.startswith(f"build/zerogauge {begin}") for begin in SHOWN):
+        while command.endswith("\\"):
+            at, command = at + 1, command[:-1] + page.lines[at + 1][1].strip()
+        if block is None or not command.startswith(SHOWN if page.name != SHOWN_PAGE else "build/zerogauge "):
             continue
         done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True)
         printed = [text.strip() for text in done.stdout.splitlines()]

@@ -6,7 +6,7 @@
 #include "conformance/run/check.h"
 #include "health/health.h"
 #include "info/info.h"
-#include "plan/claims/cmd_plan.h"
+#include "plan/papers/cmd_plan.h"
 #include "ref/checkpoint/export.h"
 #include "ref/train/train.h"
 #include "results/page/report_command.h"

@@ -84,7 +84,6 @@ Test(zerogauge, a_pipe_is_refused_wherever_a_file_is_expected)
         "plan --preset zero2 --model ./pipe",
         "plan --preset zero2 --machine ./pipe",
         "plan --preset zero2 --html pipe",
-        "plan --claims pipe",
         "plan --against pipe",
         "report pipe",
         "report --verify pipe",

@@ -58,7 +58,7 @@ Test(manual, options_have_short_names_arguments_choices_defaults_and_groups)
     expect_in_section("train", "\n.It Fl -verify Ns Op = Ns Cm each\n");
     expect_in_section("train", "\n.It Fl -buffered\n");
     expect_in_section("train", "\n.It Fl -device Cm cpu | Cm cuda\n");
-    expect_in_section("plan", "\n.It Fl -claims Ns Op = Ns Ar NAME | Ar FILE\n");
+    expect_in_section("plan", "\n.It Fl -throughput Ns Op = Ns Ar NAME | Ar FILE\n");
     expect_in_section("check", "\n.Dl zerogauge check \\-\\-requirement R-OPT-01 \\-\\-plugin \\&./example.so\n");
     expect_in_section("train", " \\-\\-nvme-path \\&. \\-\\-checkpoint ");
 }

@@ -56,7 +56,7 @@ PURPOSES = {
     "results/page": "tables, HTML, comparisons",
     "plan/device": "what a GPU holds and how long it computes",
     "plan/planner": "training without data",
-    "plan/claims": "papers and claims, re-evaluated",
+    "plan/papers": "the papers' tables, recomputed",
     "conformance/spec": "requirements, verdicts",
     "conformance/cases": "one case: its files, its numbers",
     "conformance/suite": "the cases of a suite version",

@@ -4,7 +4,7 @@
 
     tools/fit_machine.py MACHINE [MACHINE...]
 
-Changes those figures of datasets/machines/MACHINE.json whose source begins with "fitted", the same in all machines
+Changes those figures of MACHINE in datasets/machines.json whose source begins with "fitted", the same in all machines
 named, so that `zerogauge plan --throughput` predicts the runs on them best: least mean |log(predicted / published)|
 over the half of the rows that is not held out. The held-out half plays no part. Coordinate descent, deterministic.
 """
@@ -32,8 +32,7 @@ def predicted(rows, machines, values, folder):
 def rows_on(names, folder):
     """All rows on these machines as one file, each with the changes of its own file."""
     rows = []
-    for path in sorted((ROOT / "datasets" / "throughput").glob("*.json")):
-        file = json.loads(path.read_text())
+    for file in json.loads((ROOT / "datasets" / "throughput.json").read_text()).values():
         for row in file["rows"]:
             if row["machine"] in names and "beyond" not in row:
                 row["set"] = file["set"] + row.get("set", [])
@@ -43,7 +42,8 @@ def rows_on(names, folder):
 
 
 def main(names):
-    machines = {name: json.loads((ROOT / "datasets" / "machines" / f"{name}.json").read_text()) for name in names}
+    known = json.loads((ROOT / "datasets" / "machines.json").read_text())
+    machines = {name: known[name] for name in names}
     first = machines[names[0]]["figures"]
     values = {key: figure["value"] for key, figure in first.items() if figure.get("source", "").startswith(FITTED)}
     with tempfile.TemporaryDirectory() as temporary:

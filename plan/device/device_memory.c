@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Held against the memory that torchtitan reports for Llama 3.1 8B on 8 and 128 H100 (device_memory_test.c), and
-// against every run of datasets/throughput, which all fitted.
+// against every run of datasets/throughput.json, which all fitted.
 #include "plan/device/device_memory.h"
 
 #include <assert.h>

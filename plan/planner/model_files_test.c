@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shapes of datasets/models: each loads and has the parameter count that its source gives.
+// The shapes of datasets/models.json: each loads and has the parameter count that its source gives.
 #include "plan/planner/plan_model.h"
 
 #include "base/err.h"
-#include "plan/claims/paper.h"
+#include "plan/papers/paper.h"
 
 #include <criterion/criterion.h>
 

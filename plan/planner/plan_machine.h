@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Machines to plan for: nodes of equal devices, read from files; those of datasets/machines are compiled in. Every
+// Machines to plan for: nodes of equal devices, read from files; those of datasets/machines.json are compiled in. Every
 // figure has a source there, or is marked as an assumption.
 #ifndef ZG_PLAN_MACHINE_H
 #define ZG_PLAN_MACHINE_H
@@ -54,7 +54,7 @@ struct plan_machine {
     } figures[MACHINE_FIGURE_COUNT];
 };
 
-// By the name of a compiled-in file ("dgx-h100"), or a path. ERR_USAGE lists the names, or says FILE:LINE: KEY.
+// By the name of a compiled-in machine ("dgx-h100"), or a path. ERR_USAGE lists the names, or says FILE:LINE: KEY.
 int plan_machine_find(const char *name, struct plan_machine *out);
 
 // Parses a text; `name` is the FILE of the messages and becomes the machine's name.

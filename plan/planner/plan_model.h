@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models to plan: those that can be trained here, and shapes from files (datasets/models), which cannot.
+// Models to plan: those that can be trained here, and shapes from files (datasets/models.json), which cannot.
 #ifndef ZG_PLAN_MODEL_H
 #define ZG_PLAN_MODEL_H
 
@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-// By name: a compiled-in file of datasets/models ("llama-70b"), a model of model_find ("gpt2-124m",
+// By name: a compiled-in model of datasets/models.json ("llama-70b"), a model of model_find ("gpt2-124m",
 // "gpt:layers=4,..."), or the path of a file. tiling_factor as in model_find_tiled. The model lives as long as the
 // process. ERR_USAGE lists the names, or names FILE:LINE: KEY.
 int plan_model_find(const char *name, size_t tiling_factor, const struct model **out);

@@ -19,7 +19,6 @@ enum { CHANGE_MAX = 256 };
 static const char *const examples[] = {
     "zerogauge plan --preset zero3 --model llama-70b --world 64",
     "zerogauge plan --paper zero-table-1",
-    "zerogauge plan --claims",
     "zerogauge plan --config ds.json --model gpt-1t --world 1024 --machine dgx-2 --explain",
     "zerogauge plan --preset zero1 --model gpt3-175b --mesh tensor=8,pipeline=4,shard=16",
     "zerogauge plan --preset zero3 --model llama-8b --machine workstation --search --write found.json",
@@ -28,7 +27,7 @@ static const char *const examples[] = {
 };
 
 static const struct help help = {
-    .usage = "(--preset PRESET | --config FILE | --paper | --claims | --throughput) [OPTION...]",
+    .usage = "(--preset PRESET | --config FILE | --paper | --throughput) [OPTION...]",
     .text = "Predicts the memory, traffic and time of training any model on any number of ranks: the stages themselves "
             "run without data on a virtual clock. Exit status: 0 also for a plan that does not fit; with --search, 1 "
             "if nothing fits.",
@@ -85,13 +84,9 @@ static int parse(int argc, const char **argv, struct plan_options *a)
          "compare the papers' tables, cell by cell, with the stages and the papers' own equations, and list known "
          "errata; NAME selects tables by the start of their names; exit status 1: a cell differs and is no erratum",
          "NAME"},
-        {"claims", '\0', TEXT | POPT_ARGFLAG_OPTIONAL, &a->claim, 'C',
-         "re-evaluate published claims about ZeRO: all, those whose names start with NAME, a built-in file, or a file "
-         "in the form of datasets/claims/README.md; exit status 1: a recorded verdict does not follow",
-         "NAME|FILE"},
         {"throughput", '\0', TEXT | POPT_ARGFLAG_OPTIONAL, &a->throughput, 'T',
-         "plan published runs (datasets/throughput) and print predicted beside published tokens/s; NAME selects files "
-         "by the start of their names",
+         "plan published runs (datasets/throughput.json) and print predicted beside published tokens/s; NAME selects "
+         "sources by the start of their names",
          "NAME|FILE"},
         POPT_TABLEEND,
     };
@@ -105,11 +100,10 @@ static int parse(int argc, const char **argv, struct plan_options *a)
     int code, rc = ERR_NONE;
     while ((code = poptGetNextOpt(context)) > 0) {
         a->papers |= code == 'P';
-        a->claims |= code == 'C';
         a->throughputs |= code == 'T';
     }
     // popt takes an optional argument only after '='; here it may also be the next word.
-    char **name = a->papers ? &a->paper : a->claims ? &a->claim : a->throughputs ? &a->throughput : NULL;
+    char **name = a->papers ? &a->paper : a->throughputs ? &a->throughput : NULL;
     if (name && !*name && poptPeekArg(context) && !(*name = strdup(poptGetArg(context))))
         rc = err_set(ERR_MEMORY, "no memory for options");
     if (rc == ERR_NONE)
@@ -163,14 +157,12 @@ static int check(const struct plan_options *a)
     if (!(a->price >= 0 && a->host_memory_gib >= 0 && a->device_memory_gib >= 0))
         return err_set(ERR_USAGE, "--price, --host-memory and --device-memory: expected numbers above 0");
 
-    if (a->papers + a->claims + a->throughputs > 1)
-        return err_set(ERR_USAGE, "--paper, --claims and --throughput exclude each other");
-    if (a->papers || a->claims || a->throughputs)
-        return a->preset || a->config_path ? err_set(ERR_USAGE, "%s define their own configurations",
-                                                     a->papers   ? "papers"
-                                                     : a->claims ? "claims"
-                                                                 : "published runs")
-                                           : ERR_NONE;
+    if (a->papers && a->throughputs)
+        return err_set(ERR_USAGE, "--paper and --throughput exclude each other");
+    if (a->papers || a->throughputs)
+        return a->preset || a->config_path
+                   ? err_set(ERR_USAGE, "%s define their own configurations", a->papers ? "papers" : "published runs")
+                   : ERR_NONE;
     if (a->against)
         return a->preset || a->config_path || a->machine
                    ? err_set(ERR_USAGE, "--against takes configurations and machine from its file")
@@ -209,8 +201,8 @@ int plan_options_parse(int argc, const char **argv, struct plan_options *out)
 
 void plan_options_close(struct plan_options *a)
 {
-    char *texts[] = {a->preset, a->config_path, a->model,      a->machine,    a->write,     a->html, a->against,
-                     a->paper,  a->claim,       a->world_list, a->throughput, a->goal_name, a->mesh};
+    char *texts[] = {a->preset,  a->config_path, a->model,      a->machine,    a->write,     a->html,
+                     a->against, a->paper,       a->world_list, a->throughput, a->goal_name, a->mesh};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     for (char **value = a->set; value && *value; value++)

@@ -20,7 +20,7 @@ enum plan_goal {
 };
 
 struct plan_options {
-    char *preset, *config_path, *model, *machine, *write, *html, *against, *paper, *claim, *throughput;
+    char *preset, *config_path, *model, *machine, *write, *html, *against, *paper, *throughput;
     char **set;
     int world;
     char *world_list, *goal_name, *mesh;
@@ -31,7 +31,7 @@ struct plan_options {
     size_t world_count;
     long long sequences, sequence_length, lora_rank;  // 0: not given
     int json, explain, search;                        // flags
-    bool papers, claims, throughputs;
+    bool papers, throughputs;
     double tbw;  // endurance of a node's drives, terabytes written; 0: not given
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The compiled-in files of datasets/claims, machines, models, papers and throughput.
+// The compiled-in members of datasets/machines.json, models.json and throughput.json, and files of datasets/papers.
 #ifndef ZG_PLAN_TEXTS_H
 #define ZG_PLAN_TEXTS_H
 
@@ -10,7 +10,6 @@ struct plan_text {
     const char *name, *text;
     size_t bytes;
 };
-extern const struct plan_text plan_claim_texts[], plan_machine_texts[], plan_model_texts[], plan_paper_texts[],
-    plan_throughput_texts[];
+extern const struct plan_text plan_machine_texts[], plan_model_texts[], plan_paper_texts[], plan_throughput_texts[];
 
 #endif

@@ -167,5 +167,5 @@ int throughput_each(const char *name, throughput_visit *visit, void *context)
             TRY(visit_file(file->name, file->text, file->bytes, &walk));
     return walk.file_count > 0
                ? ERR_NONE
-               : err_set(ERR_USAGE, "no file of published runs is called '%.64s'; datasets/throughput", name);
+               : err_set(ERR_USAGE, "no source of published runs is called '%.64s'; datasets/throughput.json", name);
 }

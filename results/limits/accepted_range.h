@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Accepted ranges: bounds for results of benchmarks, each with its source. They are read from files
-// (datasets/ranges/README.md describes the form); those of this repository are compiled in and found by their names.
+// (datasets/README.md describes the form); those of this repository are compiled in and found by their names.
 #ifndef ZG_ACCEPTED_RANGE_H
 #define ZG_ACCEPTED_RANGE_H
 
@@ -82,7 +82,7 @@ struct accepted_range_run {
 };
 
 // Writes a new file of accepted ranges around the medians of these runs, at least one, each with a tolerance that
-// follows from its spread (datasets/ranges/README.md). source: where they were measured. ERR_USAGE: the file exists, or
+// follows from its spread (datasets/README.md). source: where they were measured. ERR_USAGE: the file exists, or
 // the runs have different levels.
 int accepted_ranges_save(const char *path, const char *source, const struct accepted_range_run runs[],
                          size_t run_count);

@@ -17,7 +17,7 @@ int record_verify(const struct result_file *file, FILE *out, size_t *refusal_cou
 // The verdict that reports show for a file that is VALID only by its own accepted ranges; it is not ranked.
 #define OWN_VERDICT "VALID BY OWN LIMITS"
 
-// Lists the default accepted ranges (datasets/ranges/default.json, compiled in) that a verified file lacks or has
+// Lists the default accepted ranges ("default" of datasets/ranges.json, compiled in) that a verified file lacks or has
 // loosened; "" if there are none. Ranges for cases that the run's level or the machine does not have may be missing.
 enum { OWN_LIMITS_TEXT_BYTES = 256 };
 int record_own_limits(const struct result_file *file, char out[OWN_LIMITS_TEXT_BYTES]);

@@ -4,7 +4,7 @@
     python deepspeed_estimate.py ZEROGAUGE OUT
 
 Prints bytes per parameter by setting and device. Fails if an estimator does not return what ESTIMATES expects: then
-results/findings/deepspeed-estimators.md and datasets/claims/deepspeed-estimators.json describe another version."""
+results/findings/deepspeed-estimators.md describes another version."""
 import json
 import subprocess
 import sys

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// `zerogauge plan`: predicts the memory, traffic and time of training without data.
+#include "plan/papers/cmd_plan.h"
+
+#include "base/err.h"
+#include "plan/papers/paper.h"
+#include "plan/planner/plan_advise.h"
+#include "plan/planner/plan_against.h"
+#include "plan/planner/plan_html.h"
+#include "plan/planner/plan_print.h"
+#include "plan/planner/plan_search.h"
+#include "plan/planner/plan_write.h"
+#include "plan/planner/throughput.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+// Plans the last rank and prints how it differs.
+static int show_last(const struct plan_setting *setting, const struct plan *plan)
+{
+    struct plan_setting of_last = *setting;
+    struct plan last;
+    of_last.rank = setting->world - 1;
+    of_last.keeps_events = false;
+    int code = plan_run(&of_last, &last);
+    if (code == ERR_NONE)
+        plan_print_last(plan, &last, stdout);
+    plan_free(&last);
+    return code;
+}
+
+static int show(const struct plan_options *options, const struct plan_setting *setting, const struct plan *plan)
+{
+    if (options->write)
+        TRY(plan_write(options->write, setting));
+    if (options->html)
+        TRY(plan_html(setting, plan, options->html));
+    if (options->json)
+        return plan_print_record(plan_json(setting, plan), stdout);
+    plan_print(setting, plan, stdout);
+    TRY(show_last(setting, plan));
+    TRY(plan_advise(options, setting, plan, stdout));
+    if (options->tbw > 0)
+        plan_print_endurance(setting, plan, options->tbw, stdout);
+    if (options->explain)
+        plan_explain(setting, plan, stdout);
+    printf("planned in %.2f s\n", plan->took_s);
+    return ERR_NONE;
+}
+
+static int plan_one(const struct plan_options *options, const struct plan_machine *machine)
+{
+    static struct config_notes notes;
+    struct config config;
+    struct plan plan = {0};
+    struct plan_setting setting = {
+        .config = &config, .machine = machine, .world = options->world, .keeps_events = options->html};
+    TRY(plan_options_config(options, NULL, 0, &config, &notes));
+    TRY(plan_options_model(options, &config, &setting.model));
+    config_print_notes(&notes, stderr);
+    int code = plan_run(&setting, &plan);
+    if (code == ERR_NONE)
+        code = show(options, &setting, &plan);
+    plan_free(&plan);
+    return code;
+}
+
+static int run(struct plan_options *options)
+{
+    struct plan_machine machine;
+    if (options->papers)
+        return paper_print(options->paper, options->json, stdout);
+    if (options->throughputs)
+        return throughput_print(options->throughput, options->json, stdout);
+    if (options->against)
+        return plan_against(options->against, options->json, stdout);
+    TRY(plan_machine_find(options->machine ? options->machine : "dgx-h100", &machine));
+    if (options->device_memory_gib > 0)
+        plan_machine_set(&machine, MACHINE_DEVICE_MEMORY_BYTES, options->device_memory_gib * (1 << 30),
+                         "--device-memory");
+    if (options->host_memory_gib > 0)
+        plan_machine_set(&machine, MACHINE_NODE_HOST_MEMORY_BYTES, options->host_memory_gib * (1 << 30),
+                         "--host-memory");
+    if (options->world == 0)
+        options->world = machine.devices_per_node;
+    return options->search ? plan_search(options, &machine, stdout) : plan_one(options, &machine);
+}
+
+int plan_main(int argc, const char **argv)
+{
+    struct plan_options options;
+    int code = plan_options_parse(argc, argv, &options);
+    if (code == ERR_NONE)
+        code = run(&options);
+    if (code != ERR_NONE)
+        fprintf(stderr, "%s: %s\n", argv[0], err_message());
+    plan_options_close(&options);
+    return code == ERR_NONE ? 0 : code == ERR_CHECK ? 1 : 2;
+}

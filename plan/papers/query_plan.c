@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers of a plan: runs plan_run on rank 0 for the model and configuration that a query describes.
+#include "plan/papers/query.h"
+
+#include "base/err.h"
+#include "plan/papers/opaque_model.h"
+#include "plan/planner/plan_model.h"
+#include "plan/planner/plan_print.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SET_MAX = 16, PRESET_MAX = 16, WORLD_MAX = 100000 };
+
+// A plan and what it is made of.
+struct planned {
+    struct config config;
+    struct opaque_model opaque_model;
+    struct plan_setting setting;
+    struct plan plan;
+};
+
+// Adds the location of a key to the message of a call that failed, and passes its code on.
+static int at_key(int rc, const struct strict_object *o, const char *key)
+{
+    char why[512];
+    snprintf(why, sizeof why, "%s", err_message());
+    return rc == ERR_USAGE ? strict_fail(o, key, "%s", why) : rc;
+}
+
+static int read_model(const struct strict_object *o, struct planned *p)
+{
+    char name[MODEL_NAME_BYTES];
+    double params;
+    if (query_has(o, "model")) {
+        TRY(strict_string(o, "model", name, sizeof name));
+        return at_key(plan_model_find(name, p->config.tiling_factor, &p->setting.model), o, "model");
+    }
+    TRY(strict_real(o, "params", &params));
+    if (!(params >= 1 && params <= 1e15))
+        return strict_fail(o, "params", "is %g, expected 1 to 1e15 parameters", params);
+    opaque_model_make((uint64_t)params, &p->opaque_model);
+    p->setting.model = &p->opaque_model.model;
+    return ERR_NONE;
+}
+
+// Loads the preset with its changes.
+static int read_config(const struct strict_object *o, struct planned *p)
+{
+    // The large layer of a model given by `params` would need millions of default buckets.
+    const char *set[SET_MAX + 5] = {"train_micro_batch_size_per_gpu=1", "gradient_accumulation_steps=1",
+                                    "zero_optimization.reduce_bucket_size=1073741824",
+                                    "zero_optimization.allgather_bucket_size=1073741824",
+                                    "zero_optimization.sub_group_size=1073741824"};
+    const char *presets[PRESET_MAX + 1] = {0};
+    size_t first = query_has(o, "params") ? 5 : 2, count = 0;
+    const json_t *array;
+    int preset = 0;
+    for (size_t i = 0; i < PRESET_MAX; i++)
+        presets[i] = i > 0 && !presets[i - 1] ? NULL : config_preset_name(i);
+    TRY(strict_int(o, "world", 1, WORLD_MAX, &p->setting.world));
+    TRY(strict_word(o, "preset", presets, &preset));
+    if (query_has(o, "set"))
+        TRY(strict_array(o, "set", 0, SET_MAX, &array, &count));
+    for (size_t i = 0; i < count; i++)
+        if (!(set[first + i] = json_string_value(json_array_get(array, i))))
+            return strict_fail(o, "set", "element %zu is not a string such as \"bf16.enabled=true\"", i);
+    const struct config_options options = {.world = p->setting.world,
+                                           .set = set,
+                                           .set_count = first + count,
+                                           .nvme_paths = (const char *const[]){"."},
+                                           .nvme_path_count = 1};
+    TRY(at_key(config_load_preset(presets[preset], &options, &p->config, NULL), o, ""));
+    // This key is only a limit, which a user raises for a large model.
+    p->config.offload_param.buffer_size = SIZE_MAX;
+    p->setting.config = &p->config;
+    return ERR_NONE;
+}
+
+// Adds up the whole numbers at a path, in which "*" matches every name; returns how many.
+static int sum_at(const json_t *value, const char *path, double *sum)
+{
+    size_t length = strcspn(path, ".");
+    int count = !*path && json_is_integer(value);
+    const char *key;
+    json_t *member;
+    if (count > 0)
+        *sum += json_number_value(value);
+    json_object_foreach ((json_t *)(uintptr_t)value, key, member)
+        if (*path == '*' || (strlen(key) == length && strncmp(path, key, length) == 0))
+            count += sum_at(member, path + length + (path[length] == '.'), sum);
+    return count;
+}
+
+static int evaluate(const struct strict_object *o, const char *path, struct planned *p, double *out)
+{
+    const char *const keys[] = {"world", query_has(o, "model") ? "model" : "params", "preset", "?set", NULL};
+    TRY(strict_keys(o, keys));
+    TRY(read_config(o, p));
+    TRY(read_model(o, p));
+    TRY(at_key(plan_run(&p->setting, &p->plan), o, ""));
+    json_t *plan = plan_json(&p->setting, &p->plan);
+    *out = 0;
+    int count = sum_at(plan, path, out);
+    json_decref(plan);
+    return count > 0 ? ERR_NONE
+                     : strict_fail(o, "", "has no whole number at '%s'; `zerogauge plan --json` shows all", path);
+}
+
+int query_plan_number(const struct strict_object *plan, const char *path, double *out)
+{
+    struct planned *p = calloc(1, sizeof *p);
+    int rc = p ? evaluate(plan, path, p, out) : err_set(ERR_MEMORY, "no memory for a plan");
+    if (p)
+        plan_free(&p->plan);
+    free(p);
+    return rc;
+}
