@@ -117,8 +117,9 @@ Test(cmd_report, a_run_that_is_valid_by_its_own_ranges_is_marked_and_not_ranked)
     cr_expect(strstr(text, "verified; VALID BY OWN LIMITS: adam-update is looser, adam-fused is missing, "), "%s",
               text);
     free(text);
-    expect_printed("# VALID BY OWN LIMITS\n\nNot by the default accepted ranges: adam-update is looser", path, NULL,
-                   NULL, NULL);
+    expect_printed("# VALID BY OWN LIMITS\n\nevery result is within its accepted range, but the ranges are not the "
+                   "default ones: adam-update is looser",
+                   path, NULL, NULL, NULL);
     text = report(0, "--leaderboard", sample_folder, NULL, NULL);
     cr_expect(strstr(text, "\n| no | A processor | 2 | 1 KiB | VALID BY OWN LIMITS | full | "), "%s", text);
     cr_expect_null(strstr(text, "\n| yes "), "%s", text);

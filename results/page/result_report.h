@@ -8,17 +8,15 @@
 
 #include <stdio.h>
 
-// Markdown tables: verdict, machine, results, findings.
+// All of a file as Markdown tables, and as one self-contained HTML page with the figures and lanes drawn.
 int result_markdown(const struct result_view *view, FILE *out);
+int result_html(const struct result_view *view, FILE *out);
 
 // A short Markdown table for a README: a row for each accepted range, with its typical case.
 int result_summary(const struct result_view *view, FILE *out);
 
 // CSV, a row for each case. with_head: write the column titles first.
 int result_csv(const struct result_view *view, bool with_head, FILE *out);
-
-// One self-contained HTML page.
-int result_html(const struct result_view *view, FILE *out);
 
 // Metrics in Prometheus' text format, in a file that appears at once and replaces an earlier one.
 int result_prometheus(const struct result_view *view, const char *path);

@@ -27,12 +27,6 @@ double view_number(const json_t *object, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-const char *view_finding_kind(const json_t *finding)
-{
-    const char *kind = view_text(finding, "kind");
-    return strcmp(kind, "band") == 0 ? "accepted range" : kind;
-}
-
 bool view_is(const json_t *record, const char *kind)
 {
     return strcmp(view_text(record, "record"), kind) == 0;

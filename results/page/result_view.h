@@ -37,10 +37,7 @@ bool view_is(const json_t *record, const char *kind);
 const char *view_text(const json_t *object, const char *key);
 double view_number(const json_t *object, const char *key);
 
-// The kind of a finding in words: "accepted range" for `band`.
-const char *view_finding_kind(const json_t *finding);
-
-// The command of a run record as one line. The caller frees it; null: no memory.
+// The words of a command, or other texts, as one line. The caller frees it; null: no memory.
 char *command_text(const json_t *command);
 
 #endif
