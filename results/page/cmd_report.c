@@ -18,7 +18,7 @@
 
 struct options {
     int verify, markdown, csv, compare, summary;
-    char *html, *svg, *leaderboard, *output, *trend, *prometheus, *save_ranges;
+    char *html, *leaderboard, *output, *trend, *prometheus, *save_ranges;
 };
 
 // Opens and verifies a file. ERR_CHECK: statements do not verify; they are listed on standard error.
@@ -76,8 +76,6 @@ static int show(const struct options *a, const struct result_file *file, bool is
     int rc = result_view_open(file, &view);
     if (rc == ERR_NONE && a->html)
         rc = show_html(&view, a->html);
-    if (rc == ERR_NONE && a->svg)
-        rc = result_svg(&view, a->svg);
     if (rc == ERR_NONE && a->prometheus)
         rc = result_prometheus(&view, a->prometheus);
     if (rc == ERR_NONE && a->csv)
@@ -154,8 +152,8 @@ static int check_usage(const struct options *a, const char **paths)
         return err_set(ERR_USAGE, "give a result file of `zerogauge validate`");
     if (a->compare && count != 2)
         return err_set(ERR_USAGE, "--compare takes two result files, not %zu", count);
-    if ((a->html || a->svg || a->summary || a->prometheus) && count != 1)
-        return err_set(ERR_USAGE, "--html, --svg, --summary and --prometheus take one result file, not %zu", count);
+    if ((a->html || a->summary || a->prometheus) && count != 1)
+        return err_set(ERR_USAGE, "--html, --summary and --prometheus take one result file, not %zu", count);
     return ERR_NONE;
 }
 
@@ -167,7 +165,7 @@ static int run(struct options *a, const char **paths)
         return verify_all(paths);
     if (a->save_ranges)
         return save_ranges(a->save_ranges, paths);
-    if (!a->csv && !a->html && !a->svg && !a->summary && !a->prometheus)
+    if (!a->csv && !a->html && !a->summary && !a->prometheus)
         a->markdown = 1;
     if (a->output)
         TRY(file_create(a->output, &out));
@@ -205,7 +203,6 @@ int report_main(int argc, const char **argv)
         {"summary", '\0', POPT_ARG_NONE, &a.summary, 0,
          "a short Markdown table for a README: the typical case of each accepted range", NULL},
         {"html", '\0', POPT_ARG_STRING, &a.html, 0, "one self-contained page", "FILE"},
-        {"svg", '\0', POPT_ARG_STRING, &a.svg, 0, "plots by gnuplot in this folder", "DIR"},
         {"compare", '\0', POPT_ARG_NONE, &a.compare, 0, "compare two files: better, worse or within noise", NULL},
         {"leaderboard", '\0', POPT_ARG_STRING, &a.leaderboard, 0, "a table of all result files in a folder", "DIR"},
         {"trend", '\0', POPT_ARG_STRING, &a.trend, 0, "what changed between the runs in a folder and its folders",
@@ -222,7 +219,7 @@ int report_main(int argc, const char **argv)
     poptFreeContext(context);
     if (rc != ERR_NONE)
         fprintf(stderr, "zerogauge report: %s\n", err_message());
-    char *texts[] = {a.html, a.svg, a.leaderboard, a.output, a.trend, a.prometheus, a.save_ranges};
+    char *texts[] = {a.html, a.leaderboard, a.output, a.trend, a.prometheus, a.save_ranges};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         free(texts[i]);
     return err_exit_status(rc);

@@ -145,13 +145,12 @@ Test(report_file, a_field_is_never_a_formula)
     expect_text(text_csv, NULL, "");
 }
 
-Test(report_file, hostile_texts_are_inert_in_markdown_and_gnuplot)
+Test(report_file, hostile_texts_are_inert_in_markdown)
 {
     expect_text(text_markdown, "a|b*c_d`e\\f<g>&#[h](i)", "a\\|b\\*c_d\\`e\\\\f\\<g\\>\\&\\#\\[h\\](i)");
     expect_text(text_markdown, "http://www.a.b", "http:\\//www\\.a.b");
     expect_text(text_markdown, "_a_b_", "\\_a_b\\_");
     expect_text(text_markdown, "two\nlines", "two lines");
-    expect_text(text_gnuplot, "a\"; system(\"rm\") `x` @y {/Bold} \\n", "a?? system(?rm?) ?x? ?y ?/Bold? ?n");
 }
 
 Test(report_file, numbers_have_four_significant_digits)

@@ -21,7 +21,4 @@ int result_csv(const struct result_view *view, bool with_head, FILE *out);
 // Metrics in Prometheus' text format, in a file that appears at once and replaces an earlier one.
 int result_prometheus(const struct result_view *view, const char *path);
 
-// Plots by gnuplot, as new files in the folder, which is created if needed. ERR_USAGE: gnuplot is not installed.
-int result_svg(const struct result_view *view, const char *folder);
-
 #endif
