@@ -27,6 +27,10 @@ struct result_view {
     char unranked[UNRANKED_TEXT_BYTES];      // record_unranked of a run that is VALID by the default ranges; else ""
 };
 
+// Opens a file and verifies it (results/record/record_verify.h). ERR_CHECK: statements do not verify; they are listed
+// on standard error.
+int result_open_verified(const char *path, struct result_file *out);
+
 // The file has an end and is verified. ERR_MEMORY. Close with result_view_close, also after a failure.
 int result_view_open(const struct result_file *file, struct result_view *out);
 void result_view_close(struct result_view *view);
@@ -36,6 +40,11 @@ const json_t *view_record(const struct result_view *view, size_t line);
 bool view_is(const json_t *record, const char *kind);
 const char *view_text(const json_t *object, const char *key);
 double view_number(const json_t *object, const char *key);
+
+// What makes two results the same case, as text: name, unit and settings in any order. The caller frees it; null: no
+// memory. And a row of a page (base/page.h) that begins with name and settings.
+char *case_key(const json_t *record);
+json_t *case_row(const json_t *record);
 
 // The words of a command, or other texts, as one line. The caller frees it; null: no memory.
 char *command_text(const json_t *command);
