@@ -8,7 +8,6 @@
 #include "base/help.h"
 #include "results/page/history.h"
 #include "results/page/leaderboard.h"
-#include "results/record/record_verify.h"
 #include "results/page/result_report.h"
 
 #include <stdio.h>
@@ -21,25 +20,11 @@ struct options {
     char *html, *leaderboard, *output, *trend, *prometheus, *save_ranges;
 };
 
-// Opens and verifies a file. ERR_CHECK: statements do not verify; they are listed on standard error.
-static int open_verified(const char *path, struct result_file *out)
-{
-    size_t refusal_count;
-    TRY(result_open(path, out));
-    int rc = record_verify(out, stderr, &refusal_count);
-    if (rc == ERR_NONE && refusal_count > 0)
-        rc = err_set(ERR_CHECK, "%s: %zu statement%s not verify; nothing shown", path, refusal_count,
-                     refusal_count == 1 ? " does" : "s do");
-    if (rc != ERR_NONE)
-        result_close(out);
-    return rc;
-}
-
 static int verify_one(const char *path)
 {
     struct result_file file;
     struct result_view view;
-    TRY(open_verified(path, &file));
+    TRY(result_open_verified(path, &file));
     int rc = result_view_open(&file, &view);
     if (rc == ERR_NONE)
         printf("%s: verified; %s%s%s%s%s\n", path, view.verdict, *view.own_limits ? ": " : "", view.own_limits,
@@ -94,7 +79,7 @@ static int show_all(const struct options *a, const char **paths, FILE *out)
 {
     for (size_t i = 0; paths[i]; i++) {
         struct result_file file;
-        TRY(open_verified(paths[i], &file));
+        TRY(result_open_verified(paths[i], &file));
         int rc = show(a, &file, i == 0, out);
         result_close(&file);
         TRY(rc);
@@ -105,8 +90,8 @@ static int show_all(const struct options *a, const char **paths, FILE *out)
 static int compare(const char **paths, FILE *out)
 {
     struct result_file a, b;
-    TRY(open_verified(paths[0], &a));
-    int rc = open_verified(paths[1], &b);
+    TRY(result_open_verified(paths[0], &a));
+    int rc = result_open_verified(paths[1], &b);
     if (rc == ERR_NONE) {
         rc = result_compare(&a, &b, out);
         result_close(&b);
