@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command line of `zerogauge report`. It verifies every file before it shows anything.
-#include "results/page/report_command.h"
+#include "results/page/result_report.h"
 
 #include "base/file.h"
 #include "results/page/compare.h"
 #include "base/err.h"
 #include "base/help.h"
 #include "results/page/history.h"
-#include "results/page/leaderboard.h"
-#include "results/page/result_report.h"
 
 #include <stdio.h>
 #include <stdlib.h>

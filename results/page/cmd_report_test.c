@@ -2,7 +2,7 @@
 // The command line: exit statuses, files that are never overwritten, and a page in a real browser.
 #include "base/command_test.h"
 #include "bench/harness/printed_test.h"
-#include "results/page/report_command.h"
+#include "results/page/result_report.h"
 #include "results/page/rich_test.h"
 
 TestSuite(cmd_report, .init = sample_folder_make, .fini = sample_folder_remove);

@@ -5,7 +5,7 @@
 #include "base/folder_test.h"
 #include "bench/harness/printed_test.h"
 #include "results/limits/accepted_range.h"
-#include "results/page/report_command.h"
+#include "results/page/result_report.h"
 #include "results/page/rich_test.h"
 
 #include <glob.h>

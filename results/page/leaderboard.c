@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "results/page/leaderboard.h"
+#include "results/page/result_report.h"
 
 #include "base/err.h"
 #include "base/file.h"
 #include "base/safe_text.h"
-#include "results/page/result_report.h"
 #include "results/page/result_text.h"
 #include "base/statistics.h"
 #include "base/unit.h"

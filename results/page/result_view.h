@@ -41,8 +41,8 @@ bool view_is(const json_t *record, const char *kind);
 const char *view_text(const json_t *object, const char *key);
 double view_number(const json_t *object, const char *key);
 
-// What makes two results the same case, as text: name, unit and settings in any order. The caller frees it; null: no
-// memory. And a row of a page (base/page.h) that begins with name and settings.
+// case_key returns a text that two results share if they are of one case: name, unit and settings in any order. The
+// caller frees it; null: no memory. case_row begins a row of a page (base/page.h) with name and settings.
 char *case_key(const json_t *record);
 json_t *case_row(const json_t *record);
 
