@@ -44,19 +44,20 @@ static void put_facts(struct page *page, const struct run_facts *facts, const ch
 static json_t *finding_of(struct page *page, const struct run_facts *facts, const struct finding *finding)
 {
     char location[FINDING_LOCATION_BYTES], text[DIFFERENCE_TEXT_BYTES], repeat[REPEAT_TEXT_BYTES];
-    json_t *lines = json_array(), *codes = json_array();
+    json_t *lines = json_array();
     if (finding->has_difference) {
         page_add(page, lines, page_text("First: %s", difference_location(finding, text)));
-        page_add(page, codes, page_text("%s", difference_values(finding, text)));
+        page_add(page, lines, json_pack("{s:o}", "code", page_text("%s", difference_values(finding, text))));
     }
     if (finding->hint != HINT_NONE)
         page_add(page, lines, page_text("%s", hint_text(finding->hint)));
     if (finding->verdict >= VERDICT_FAIL)
-        page_add(page, codes, page_text("%s%s", repeat_text(facts, finding, repeat), facts->command));
+        page_add(page, lines,
+                 json_pack("{s:o}", "code", page_text("%s%s", repeat_text(facts, finding, repeat), facts->command)));
     return json_pack(
-        "{s:s, s:o, s:o, s:o}", "verdict", verdict_name(finding->verdict), "where",
+        "{s:s, s:o, s:o}", "verdict", verdict_name(finding->verdict), "where",
         page_text("%s%s%s", finding_location(finding, location), finding->text[0] ? ": " : "", finding->text), "lines",
-        lines, "code", codes);
+        lines);
 }
 
 // The findings about a requirement, bad ones first.
