@@ -157,16 +157,6 @@ void text_csv(FILE *out, const char *text)
     free(line);
 }
 
-void text_gnuplot(FILE *out, const char *text)
-{
-    static const char others[] = " _-=.,:/+%()";
-    for (; text && *text; text++) {
-        bool plain_one = (*text >= 'a' && *text <= 'z') || (*text >= 'A' && *text <= 'Z') ||
-                         (*text >= '0' && *text <= '9') || strchr(others, *text);
-        fputc(plain_one ? *text : '?', out);
-    }
-}
-
 const char *text_message(char out[TEXT_MESSAGE_BYTES], const char *text, size_t limit)
 {
     char piece[PIECE_BYTES];

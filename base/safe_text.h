@@ -23,9 +23,6 @@ void text_markdown(FILE *out, const char *text);
 // as a formula.
 void text_csv(FILE *out, const char *text);
 
-// For a quoted string in a gnuplot data file: letters, digits and a few signs; all others become question marks.
-void text_gnuplot(FILE *out, const char *text);
-
 // Returns a new JSON string; null if there is no memory.
 json_t *text_json(const char *text);
 

@@ -9,7 +9,7 @@
 #include "plan/papers/cmd_plan.h"
 #include "ref/checkpoint/export.h"
 #include "ref/train/train.h"
-#include "results/page/report_command.h"
+#include "results/page/result_report.h"
 #include "validate/validate.h"
 
 #include <stdio.h>

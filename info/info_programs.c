@@ -14,7 +14,6 @@ static const struct {
     {"bible", "bible-kjv", "the default text of train; without it, --text FILE", false},
     {"chromium", "chromium", "tests of the pages of report in a browser", false},
     {"fio", "fio", "the baseline of bench nvme; without it, --no-fio", true},
-    {"gnuplot", "gnuplot-nox", "plots: report --svg", true},
     {"mpirun", "openmpi-bin", "ranks as processes, on one host or several", true},
     {"python3", "python3", "adapters of the suite in Python", true},
     {"srun", "slurm-client", "ranks as processes of a Slurm job", true},

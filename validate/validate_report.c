@@ -5,7 +5,6 @@
 #include "plan/planner/calibration.h"
 #include "base/err.h"
 #include "base/file.h"
-#include "results/record/record_verify.h"
 #include "results/page/result_report.h"
 
 #include <limits.h>
@@ -17,26 +16,23 @@ static int csv(const struct result_view *view, FILE *out)
     return result_csv(view, true, out);
 }
 
-static int write_one(const struct result_view *view, const char *folder, const char *name,
-                     int (*write)(const struct result_view *, FILE *))
-{
-    char path[PATH_MAX];
-    TRY(file_join(folder, name, path));
-    FILE *out;
-    TRY(file_create(path, &out));
-    return file_finish(out, path, write(view, out));
-}
-
 static int write_all(const struct result_file *file, const char *folder)
 {
+    static const struct {
+        const char *name;
+        int (*write)(const struct result_view *view, FILE *out);
+    } reports[] = {{"report.html", result_html}, {"report.md", result_markdown}, {"results.csv", csv}};
     struct result_view view;
     int rc = result_view_open(file, &view);
-    if (rc == ERR_NONE)
-        rc = write_one(&view, folder, "report.html", result_html);
-    if (rc == ERR_NONE)
-        rc = write_one(&view, folder, "report.md", result_markdown);
-    if (rc == ERR_NONE)
-        rc = write_one(&view, folder, "results.csv", csv);
+    for (size_t i = 0; rc == ERR_NONE && i < sizeof reports / sizeof reports[0]; i++) {
+        char path[PATH_MAX];
+        FILE *out;
+        rc = file_join(folder, reports[i].name, path);
+        if (rc == ERR_NONE)
+            rc = file_create(path, &out);
+        if (rc == ERR_NONE)
+            rc = file_finish(out, path, reports[i].write(&view, out));
+    }
     result_view_close(&view);
     return rc;
 }
@@ -60,14 +56,9 @@ int validate_report(const char *folder)
 {
     char path[PATH_MAX];
     struct result_file file;
-    size_t refusal_count;
     TRY(file_join(folder, "result.jsonl", path));
-    TRY(result_open(path, &file));
-    int rc = record_verify(&file, stderr, &refusal_count);
-    if (rc == ERR_NONE && refusal_count > 0)
-        rc = err_set(ERR_CHECK, "%s: %zu statements do not verify; no report written", path, refusal_count);
-    if (rc == ERR_NONE)
-        rc = write_all(&file, folder);
+    TRY(result_open_verified(path, &file));
+    int rc = write_all(&file, folder);
     if (rc == ERR_NONE)
         rc = write_machine(&file, folder);
     result_close(&file);

@@ -1,185 +1,119 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conformance/report/report.h"
 
-#include "base/err.h"
-#include "base/file.h"
+#include "base/page.h"
 #include "conformance/report/report_part.h"
-#include "base/html_page.h"
-#include "base/safe_text.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
-static const char style[] =
-    ":root { color-scheme: light dark; }\n"
-    "@media (prefers-color-scheme: dark) { :root { --ink: #e8e8e8; --paper: #161616; --faint: #a8a8a8;\n"
-    "  --line: #3c3c3c; --good: #6bd089; --near: #6cc5e6; --fair: #e3b45a; --bad: #ff8a87; --broken: #ee94e6; } }\n"
-    "th:first-child { width: 9rem; } th:nth-child(2) { width: 7rem; }\n"
-    "summary { cursor: pointer; } td ul { padding-left: 1.2rem; margin: .25rem 0; }\n"
-    "@media print { summary { list-style: none; } }\n";
-
-struct page {
-    const struct run_facts *facts;
-    const struct findings *findings;
-    FILE *out;
-};
-
-static void put_fact(FILE *out, const char *label, const char *value)
+static void put_fact(struct page *page, const char *label, const char *value)
 {
     if (value[0])
-        html_fact(out, label, value);
+        page_fact(page, label, page_text("%s", value));
 }
 
-static void put_observation(FILE *out, const struct observation *observation)
+static void put_facts(struct page *page, const struct run_facts *facts, const char *counts, int count)
 {
     char text[OBSERVATION_TEXT_BYTES];
-    put_fact(out, "Observed", observation_text(observation, text));
-    if (!observation->why[0])
-        put_fact(out, "Observed", observation_sent_text(observation, text));
-}
-
-static void put_facts(const struct page *page)
-{
-    const struct run_facts *facts = page->facts;
-    FILE *out = page->out;
-    fprintf(out, "<dl class=\"facts\">\n");
-    put_fact(out, "Implementation", facts->implementation);
-    put_fact(out, "Version", facts->version);
-    put_fact(out, "Level", facts->level);
-    fprintf(out, "<dt>Seed</dt><dd>%" PRIu64 "</dd>\n", facts->seed);
-    fprintf(out, "<dt>Ran</dt><dd>%zu cases in %zu launches, %.1f s</dd>\n", facts->case_count, facts->launch_count,
-            facts->seconds);
-    fprintf(out, "<dt>Command</dt><dd><code>zerogauge check --level ");
-    text_markup(out, facts->level);
-    fputs(" ", out);
-    text_markup(out, facts->part);
-    fputs(facts->part ? " " : "", out);
-    text_markup(out, facts->command);
-    fprintf(out, "</code></dd>\n");
-    fprintf(out, "<dt>Suite</dt><dd>zerogauge " ZG_VERSION ", suite version %d</dd>\n", facts->suite_version);
+    if (facts->command_failed)
+        page_fact(page, "The command failed", page_text("%s", facts->command_text));
+    page_fact(page, "Verdicts", page_text("%s of %d requirement%s", counts, count, count == 1 ? "" : "s"));
+    put_fact(page, "Implementation", facts->implementation);
+    put_fact(page, "Version", facts->version);
+    put_fact(page, "Level", facts->level);
+    page_fact(page, "Seed", page_text("%" PRIu64, facts->seed));
+    page_fact(page, "Ran",
+              page_text("%zu cases in %zu launches, %.1f s", facts->case_count, facts->launch_count, facts->seconds));
+    page_fact(page, "Command",
+              page_text("zerogauge check --level %s %s%s%s", facts->level, facts->part ? facts->part : "",
+                        facts->part ? " " : "", facts->command));
+    page_fact(page, "Suite", page_text("zerogauge " ZG_VERSION ", suite version %d", facts->suite_version));
     for (const char *const *rule = facts->rules; rule && *rule; rule++)
-        put_fact(out, "Rule", *rule);
-    for (int i = 0; i < facts->observations.count; i++)
-        put_observation(out, &facts->observations.list[i]);
-    if (facts->observations.count > 0)
-        put_fact(out, "Not observed", observation_gap_text);
-    fprintf(out, "</dl>\n");
-}
-
-static void put_summary(const struct page *page, const struct requirement_verdict verdicts[], int count)
-{
-    const struct run_facts *facts = page->facts;
-    FILE *out = page->out;
-    enum run_verdict verdict = run_verdict_of(verdicts, count, facts->command_failed);
-    const char *name = run_verdict_name(verdict);
-    size_t counts[VERDICT_COUNT];
-    char text[COUNTS_TEXT_BYTES], run[RUN_TEXT_BYTES];
-    report_counts(verdicts, count, counts);
-    html_begin(out, style, "%s: %s", facts->implementation, name);
-    html_format(out, "h1", "%s %s", facts->implementation, facts->version);
-    fprintf(out, "\n<p class=\"verdict %s\"><strong>%s</strong> &#8211; ", html_class(name), name);
-    text_markup(out, run_text(facts, page->findings, verdict, run));
-    fprintf(out, "</p>\n<p>%s of %d requirement%s</p>\n", counts_text(counts, text), count, count == 1 ? "" : "s");
-    if (facts->command_failed) {
-        fprintf(out, "<p class=\"broken\">The command failed: ");
-        text_markup(out, facts->command_text);
-        fprintf(out, "</p>\n");
+        put_fact(page, "Rule", *rule);
+    for (int i = 0; i < facts->observations.count; i++) {
+        const struct observation *observation = &facts->observations.list[i];
+        put_fact(page, "Observed", observation_text(observation, text));
+        if (!observation->why[0])
+            put_fact(page, "Observed", observation_sent_text(observation, text));
     }
+    if (facts->observations.count > 0)
+        put_fact(page, "Not observed", observation_gap_text);
 }
 
-static void put_finding(const struct page *page, const struct finding *finding)
+static json_t *finding_of(struct page *page, const struct run_facts *facts, const struct finding *finding)
 {
     char location[FINDING_LOCATION_BYTES], text[DIFFERENCE_TEXT_BYTES], repeat[REPEAT_TEXT_BYTES];
-    FILE *out = page->out;
-    fprintf(out, "<li>");
-    html_badge(out, verdict_name(finding->verdict));
-    fputc(' ', out);
-    text_markup(out, finding_location(finding, location));
-    if (finding->text[0])
-        fprintf(out, ": ");
-    text_markup(out, finding->text);
+    json_t *lines = json_array();
     if (finding->has_difference) {
-        fprintf(out, "<br/>First: ");
-        text_markup(out, difference_location(finding, text));
-        fprintf(out, "<br/>");
-        html_element(out, "code", difference_values(finding, text));
+        page_add(page, lines, page_text("First: %s", difference_location(finding, text)));
+        page_add(page, lines, json_pack("{s:o}", "code", page_text("%s", difference_values(finding, text))));
     }
     if (finding->hint != HINT_NONE)
-        fprintf(out, "<br/>%s", hint_text(finding->hint));
-    if (finding->verdict >= VERDICT_FAIL) {
-        fprintf(out, "<br/>");
-        html_format(out, "code", "%s%s", repeat_text(page->facts, finding, repeat), page->facts->command);
-    }
-    fprintf(out, "</li>\n");
+        page_add(page, lines, page_text("%s", hint_text(finding->hint)));
+    if (finding->verdict >= VERDICT_FAIL)
+        page_add(page, lines,
+                 json_pack("{s:o}", "code", page_text("%s%s", repeat_text(facts, finding, repeat), facts->command)));
+    return json_pack(
+        "{s:s, s:o, s:o}", "verdict", verdict_name(finding->verdict), "where",
+        page_text("%s%s%s", finding_location(finding, location), finding->text[0] ? ": " : "", finding->text), "lines",
+        lines);
 }
 
-// The findings that are bad, or the others.
-static void put_findings(const struct page *page, const struct requirement *requirement, bool bad)
+// The findings about a requirement, bad ones first.
+static json_t *findings_of(struct page *page, const struct run_facts *facts, const struct findings *findings,
+                           const struct requirement *requirement)
 {
-    for (size_t i = 0; i < page->findings->count; i++) {
-        const struct finding *finding = &page->findings->list[i];
-        if ((finding->verdict >= VERDICT_FAIL) == bad && finding_serves(finding, requirement))
-            put_finding(page, finding);
-    }
+    json_t *list = json_array();
+    for (int good = 0; good < 2; good++)
+        for (size_t i = 0; i < findings->count; i++) {
+            const struct finding *finding = &findings->list[i];
+            if ((finding->verdict < VERDICT_FAIL) == good && finding_serves(finding, requirement))
+                page_add(page, list, finding_of(page, facts, finding));
+        }
+    return list;
 }
 
-// text: the requirement's own.
-static void put_requirement(const struct page *page, const struct requirement_verdict *verdict, const char *text)
+static json_t *row_of(struct page *page, const struct run_facts *facts, const struct findings *findings,
+                      const struct requirement_verdict *verdict)
 {
     const struct requirement *requirement = verdict->requirement;
-    char counts[COUNTS_TEXT_BYTES];
-    FILE *out = page->out;
-    fprintf(out, "<tr id=\"%s\"><td>", requirement->id);
-    html_badge(out, verdict_name(verdict->verdict));
-    fprintf(out, "</td><td>%s<br/><span class=\"faint\">%s</span></td><td><details%s>", requirement->id,
-            requirement->must ? "MUST" : "SHOULD", verdict->verdict >= VERDICT_FAIL ? " open=\"\"" : "");
-    html_element(out, "summary", requirement->title);
-    fprintf(out, "\n<ul>\n");
-    put_findings(page, requirement, true);
-    put_findings(page, requirement, false);
-    fprintf(out, "</ul>\n<pre class=\"faint\">");
-    text_markup(out, text);
-    fprintf(out, "</pre></details></td><td>");
-    text_markup(out, verdict->verdict == VERDICT_UNSUPPORTED ? unsupported_text(verdict)
-                                                             : counts_text(verdict->counts, counts));
-    if (verdict->verdict == VERDICT_PARTLY) {
-        fputs(": ", out);
-        text_markup(out, unsupported_text(verdict));
-    }
-    const char *rule;
-    for (size_t at = 0; (rule = next_rule(page->findings, requirement, &at));) {
-        fprintf(out, "<br/>by ");
-        text_markup(out, rule);
-    }
-    fprintf(out, "</td></tr>\n");
+    char counts[COUNTS_TEXT_BYTES] = "";
+    const char *rule, *why = "", *between = verdict->verdict == VERDICT_PARTLY ? ": " : "";
+    json_t *rules = json_array();
+    for (size_t at = 0; (rule = next_rule(findings, requirement, &at));)
+        page_add(page, rules, page_text("%s", rule));
+    if (verdict->verdict != VERDICT_UNSUPPORTED)
+        counts_text(verdict->counts, counts);
+    if (verdict->verdict == VERDICT_UNSUPPORTED || verdict->verdict == VERDICT_PARTLY)
+        why = unsupported_text(verdict);
+    return json_pack("{s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o}", "id", requirement->id, "verdict",
+                     verdict_name(verdict->verdict), "level", requirement->must ? "MUST" : "SHOULD", "open",
+                     verdict->verdict >= VERDICT_FAIL, "title", page_text("%s", requirement->title), "text",
+                     page_text("%.*s", (int)requirement->text_bytes, requirement->text), "findings",
+                     findings_of(page, facts, findings, requirement), "counts",
+                     page_text("%s%s%s", counts, between, why), "rules", rules);
 }
 
 int report_html(const struct run_facts *facts, const struct findings *findings,
                 const struct requirement_verdict verdicts[], int count, FILE *out)
 {
-    struct page page = {.facts = facts, .findings = findings, .out = out};
-    const char *group = "";
-    put_summary(&page, verdicts, count);
-    put_facts(&page);
-    for (int i = 0; i < count; i++) {
-        const struct requirement *requirement = verdicts[i].requirement;
-        if (strcmp(group, requirement->group) != 0) {
-            if (i > 0)
-                html_table_end(out);
-            html_element(out, "h2", requirement->group);
-            fputc('\n', out);
-            html_table_begin(out, "Verdict|Requirement|What it demands|Findings");
-        }
-        group = requirement->group;
-        char *text = strndup(requirement->text, requirement->text_bytes);
-        if (!text)
-            return err_set(ERR_MEMORY, "no memory for the page");
-        put_requirement(&page, &verdicts[i], text);
-        free(text);
+    enum run_verdict verdict = run_verdict_of(verdicts, count, facts->command_failed);
+    const char *name = run_verdict_name(verdict);
+    size_t counts[VERDICT_COUNT];
+    char text[COUNTS_TEXT_BYTES], run[RUN_TEXT_BYTES];
+    struct page page =
+        page_open(json_pack("{s:o, s:o, s:s, s:o}", "title", page_text("%s: %s", facts->implementation, name),
+                            "heading", page_text("%s %s", facts->implementation, facts->version), "verdict", name,
+                            "meaning", page_text("%s", run_text(facts, findings, verdict, run))));
+    report_counts(verdicts, count, counts);
+    put_facts(&page, facts, counts_text(counts, text), count);
+    for (int begin = 0, i = 0; begin < count; begin = i) {
+        const char *group = verdicts[begin].requirement->group;
+        json_t *rows = json_array();
+        for (; i < count && strcmp(verdicts[i].requirement->group, group) == 0; i++)
+            page_add(&page, rows, row_of(&page, facts, findings, &verdicts[i]));
+        page_section(&page, "requirements", group, rows);
     }
-    if (count > 0)
-        html_table_end(out);
-    html_end(out);
-    return file_flush(out, "the page");
+    return page_html(&page, out);
 }

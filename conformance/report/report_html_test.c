@@ -10,16 +10,8 @@ Test(report_html, every_requirement_has_a_row_with_its_verdict_in_words)
         return;
     struct reported *reported = reported_open(false);
     struct xml xml = xml_open(reported, report_html);
-    static const char *const badges[REPORTED_COUNT] = {"\xe2\x9c\x93 PASS",
-                                                       "\xe2\x89\x88 EQUIVALENT",
-                                                       "\xe2\x9c\x97 FAIL",
-                                                       "\xe2\x9c\x97 FAIL",
-                                                       "~ BOUNDED",
-                                                       "! BROKEN",
-                                                       "\xe2\x9c\x97 FAIL",
-                                                       "\xe2\x9c\x97 FAIL",
-                                                       "\xe2\x80\x93 UNSUPPORTED",
-                                                       "\xe2\x80\x93 UNSUPPORTED"};
+    static const char *const badges[REPORTED_COUNT] = {"PASS",   "EQUIVALENT", "FAIL", "FAIL",        "BOUNDED",
+                                                       "BROKEN", "FAIL",       "FAIL", "UNSUPPORTED", "UNSUPPORTED"};
     cr_assert_eq(xml_number(&xml, "count(//tbody/tr)"), REPORTED_COUNT);
     cr_assert_eq(xml_number(&xml, "count(//h2)"), 3);
     for (int i = 0; i < REPORTED_COUNT; i++) {
@@ -35,7 +27,7 @@ Test(report_html, every_requirement_has_a_row_with_its_verdict_in_words)
     cr_assert_str_eq(xml_get(&xml, "string(/html/head/title)"), "Example Trainer: FAILS");
     cr_assert_str_eq(xml_get(&xml, "string(//dt[. = 'Suite']/following-sibling::dd[1])"),
                      "zerogauge " ZG_VERSION ", suite version 1");
-    cr_assert_eq(strncmp(xml_get(&xml, "string(//p[@class = 'verdict bad'])"), "FAILS \xe2\x80\x93 ", 10), 0);
+    cr_assert_eq(strncmp(xml_get(&xml, "string(//div[@data-verdict = 'FAILS'])"), "FAILS \xe2\x80\x93 ", 10), 0);
     xml_close(&xml);
     reported_close(reported);
 }
@@ -93,7 +85,8 @@ Test(report_html, hostile_texts_stay_in_their_places)
     cr_assert_eq(xml_number(&xml, "count(//failure)"), 0);
     cr_assert_eq(xml_number(&xml, "count(//h1)"), 1);
     cr_assert_not_null(strstr(xml_get(&xml, "string(//h1)"), "</failure><script>alert('1')</script> & \"q\" ]]> -->"));
-    cr_assert_not_null(strstr(xml_get(&xml, "string(//p[@class = 'broken'])"), "\\x1b[2J\\x7f \\u{009b}31m"));
+    cr_assert_not_null(strstr(xml_get(&xml, "string(//dt[. = 'The command failed']/following-sibling::dd[1])"),
+                              "\\x1b[2J\\x7f \\u{009b}31m"));
     xml_close(&xml);
     reported_close(reported);
 }

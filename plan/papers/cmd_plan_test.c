@@ -231,7 +231,7 @@ Test(cmd_plan, a_page_has_every_lane_that_is_busy_and_every_source)
     static const char *const words[] = {"<span>compute</span>",
                                         "<span>nvme_write</span>",
                                         "<span>cpu</span>",
-                                        "fill=\"#b3181c\"",
+                                        "class=\"critical\"",
                                         "optimizer",
                                         "NVIDIA H100 data sheet",
                                         "</html>"};

@@ -3,141 +3,119 @@
 
 #include "base/err.h"
 #include "base/file.h"
-#include "plan/planner/plan_print.h"
-#include "base/html_page.h"
+#include "base/page.h"
 #include "base/size.h"
+#include "plan/planner/plan_print.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-enum { WIDTH = 1000 };
-
-static const char style[] = ".lanes { grid-template-columns: 10rem 1fr; } pre { white-space: pre; overflow-x: auto; }\n"
-                            ".key { display: inline-block; width: .9em; height: .9em; margin: 0 .3em 0 1em; }\n";
-
-static const char *const colours[] = {"#2b5d8a", "#0b7a75", "#7a5200", "#b58a2a", "#777777", "#8b1a85",
-                                      "#5a3d8a", "#146c2e", "#5a9a2a", "#8a2b2b", "#3a3a3a"};
-enum { COLOUR_COUNT = sizeof colours / sizeof colours[0] };
+enum { COLOUR_COUNT = 11 };  // of base/page.html, c0 to c10
 
 // A part of the memory: a line of what a GPU implementation holds, or a kind of the reference's ledger.
-struct part {
-    const char *name, *colour;
-    uint64_t bytes[TIER_COUNT];
-};
-
-static int parts_of(const struct plan *plan, struct part parts[DEVICE_LINE_MAX])
+static int part_count(const struct plan *plan)
 {
-    int count = plan->device.line_count > 0 ? plan->device.line_count : (int)KIND_COUNT;
-    for (int i = 0; i < count; i++) {
-        bool is_line = plan->device.line_count > 0;
-        parts[i] = (struct part){.name = is_line ? plan->device.lines[i].name : ledger_kind_name((enum ledger_kind)i),
-                                 .colour = colours[i % COLOUR_COUNT]};
-        for (int tier = 0; tier < TIER_COUNT; tier++)
-            parts[i].bytes[tier] = is_line ? plan->device.lines[i].bytes[tier] : plan->held_bytes[tier][i];
-    }
-    return count;
+    return plan->device.line_count > 0 ? plan->device.line_count : (int)KIND_COUNT;
 }
 
-static void put_key(const char *colour, const char *name, FILE *out)
+static const char *part_name(const struct plan *plan, int part)
 {
-    fprintf(out, "<span class=\"key\" style=\"background:%s\"></span>%s", colour, name);
+    return plan->device.line_count > 0 ? plan->device.lines[part].name : ledger_kind_name((enum ledger_kind)part);
 }
 
-// A bar for one tier: parts side by side, with a mark where the machine's memory ends.
-static void put_tier(const struct plan *plan, const struct part *parts, int count, int tier, FILE *out)
+static uint64_t part_bytes(const struct plan *plan, int part, int tier)
+{
+    return plan->device.line_count > 0 ? plan->device.lines[part].bytes[tier] : plan->held_bytes[tier][part];
+}
+
+static json_t *colour_of(int part)
+{
+    return page_text("c%d", part % COLOUR_COUNT);
+}
+
+// x and width: in hundredths of a lane.
+static json_t *bar(json_t *colour, double x, double width, json_t *title)
+{
+    return json_pack("{s:o, s:o, s:o, s:o}", "colour", colour, "x", page_number(x), "width", page_number(width),
+                     "title", title);
+}
+
+// A lane for one tier: parts one after the other, with a mark where the machine's memory ends.
+static json_t *tier_of(struct page *page, const struct plan *plan, int tier)
 {
     double needed = (double)plan->needed_bytes[tier], has = (double)plan->available_bytes[tier], x = 0;
-    double scale = WIDTH / (needed > has ? needed : has);
+    double scale = 100 / fmax(needed, has);
     char needed_text[SIZE_TEXT_BYTES], has_text[SIZE_TEXT_BYTES];
-    fprintf(out, "<span>%s<br/>%s of %s</span><svg viewBox=\"0 0 %d 10\" preserveAspectRatio=\"none\">",
-            ledger_tier_name((enum ledger_tier)tier), size_short_text(plan->needed_bytes[tier], needed_text),
-            size_short_text(plan->available_bytes[tier], has_text), WIDTH);
-    for (int i = 0; i < count; i++) {
-        double width = (double)parts[i].bytes[tier] * scale;
-        char text[SIZE_TEXT_BYTES];
+    json_t *bars = json_array();
+    for (int i = 0; i < part_count(plan); i++) {
+        double width = (double)part_bytes(plan, i, tier) * scale;
         if (width > 0)
-            fprintf(out,
-                    "<rect x=\"%.2f\" y=\"0\" width=\"%.2f\" height=\"10\" fill=\"%s\"><title>%s %s</title>"
-                    "</rect>",
-                    x, width, parts[i].colour, parts[i].name, size_short_text(parts[i].bytes[tier], text));
+            page_add(
+                page, bars,
+                bar(colour_of(i), x, width,
+                    page_text("%s %s", part_name(plan, i), size_short_text(part_bytes(plan, i, tier), needed_text))));
         x += width;
     }
     if (needed > has)
-        fprintf(out,
-                "<rect x=\"%.2f\" y=\"0\" width=\"4\" height=\"10\" fill=\"#b3181c\"><title>end of the machine's memory"
-                "</title></rect>",
-                has * scale);
-    fputs("</svg>\n", out);
+        page_add(page, bars,
+                 bar(json_string("critical"), has * scale, 0.4, json_string("end of the machine's memory")));
+    return json_pack("{s:s, s:o, s:o}", "name", ledger_tier_name((enum ledger_tier)tier), "text",
+                     page_text("%s of %s", size_short_text(plan->needed_bytes[tier], needed_text),
+                               size_short_text(plan->available_bytes[tier], has_text)),
+                     "bars", bars);
 }
 
-static void put_memory(const struct plan *plan, FILE *out)
+static void put_memory(struct page *page, const struct plan *plan)
 {
-    struct part parts[DEVICE_LINE_MAX];
-    int count = parts_of(plan, parts);
-    fputs("<h2>Memory of a rank</h2>\n<p>", out);
-    for (int i = 0; i < count; i++)
-        put_key(parts[i].colour, parts[i].name, out);
-    fputs("</p>\n<div class=\"lanes\">\n", out);
+    json_t *rows = json_array(), *keys = json_array();
     for (int tier = 0; tier < TIER_COUNT; tier++)
         if (plan->needed_bytes[tier] > 0)
-            put_tier(plan, parts, count, tier, out);
-    fputs("</div>\n", out);
+            page_add(page, rows, tier_of(page, plan, tier));
+    for (int i = 0; i < part_count(plan); i++)
+        page_add(page, keys, json_pack("{s:o, s:s}", "colour", colour_of(i), "name", part_name(plan, i)));
+    page_set(page, page_section(page, "lanes", "Memory of a rank", rows), "keys", keys);
 }
 
-// Says whether it fits, and how fast it is.
-static void put_verdict(const struct plan *plan, FILE *out)
+// Operations of a lane closer than half a thousandth of the step share one bar.
+static json_t *lane_of(struct page *page, const struct plan *plan, int lane, const bool *critical)
 {
-    char reason[PLAN_REASON_BYTES], tokens[SIZE_TEXT_BYTES];
-    html_format(out, "p", "%s%s. A step takes %.3f s: %s tokens/s.",
-                plan->fits_all ? "It fits" : "It does not fit: ", plan_reason(plan, reason), plan->step_s,
-                size_text((uint64_t)((double)plan->tokens / plan->step_s), tokens));
-    fputc('\n', out);
-}
-
-static void put_interval(double begin_s, double end_s, double step_s, bool critical, FILE *out)
-{
-    double from = WIDTH * begin_s / step_s, width = WIDTH * (end_s - begin_s) / step_s;
-    fprintf(out, "<rect x=\"%.2f\" y=\"0\" width=\"%.2f\" height=\"10\"%s/>", from, width > 0.3 ? width : 0.3,
-            critical ? " fill=\"#b3181c\"" : "");
-}
-
-// Operations closer than half a pixel share one bar.
-static void put_lane(const struct plan *plan, int lane, const bool *critical, FILE *out)
-{
-    double begin_s = -1, end_s = -1, gap_s = plan->step_s / (2 * WIDTH);
-    bool is_critical = false;
-    fprintf(out, "<span>%s</span><svg viewBox=\"0 0 %d 10\" preserveAspectRatio=\"none\"><g fill=\"#2b5d8a\">",
-            ledger_lane_name((enum lane)lane), WIDTH);
-    for (size_t i = 0; i < plan->event_count; i++) {
-        const struct executor_event *event = &plan->events[i];
-        if ((int)event->lane != lane)
+    json_t *bars = json_array();
+    double begin_s = 0, end_s = 0;
+    for (size_t i = 0, next; i < plan->event_count; i = next) {
+        next = i + 1;
+        if ((int)plan->events[i].lane != lane)
             continue;
-        double from_s = (double)event->begin_ns * 1e-9;
-        if (begin_s >= 0 && (from_s > end_s + gap_s || critical[i] != is_critical)) {
-            put_interval(begin_s, end_s, plan->step_s, is_critical, out);
-            begin_s = -1;
+        begin_s = (double)plan->events[i].begin_ns * 1e-9;
+        for (end_s = (double)plan->events[i].end_ns * 1e-9; next < plan->event_count; next++) {
+            const struct executor_event *event = &plan->events[next];
+            if ((int)event->lane != lane)
+                continue;
+            if ((double)event->begin_ns * 1e-9 > end_s + plan->step_s / 2000 || critical[next] != critical[i])
+                break;
+            end_s = (double)event->end_ns * 1e-9;
         }
-        begin_s = begin_s < 0 ? from_s : begin_s;
-        end_s = (double)event->end_ns * 1e-9;
-        is_critical = critical[i];
+        page_add(page, bars,
+                 bar(json_string(critical[i] ? "critical" : "c0"), 100 * begin_s / plan->step_s,
+                     fmax(100 * (end_s - begin_s) / plan->step_s, 0.03), json_null()));
     }
-    if (begin_s >= 0)
-        put_interval(begin_s, end_s, plan->step_s, is_critical, out);
-    fputs("</g></svg>\n", out);
+    return json_pack("{s:s, s:o}", "name", ledger_lane_name((enum lane)lane), "bars", bars);
 }
 
-static void put_lanes(const struct plan *plan, const bool *critical, FILE *out)
+static void put_lanes(struct page *page, const struct plan *plan, const bool *critical)
 {
-    fprintf(out, "<h2>A step of %.3f s</h2>\n<p>Busy times of each lane; lanes that are dark at the same time overlap.",
-            plan->step_s);
-    put_key("#b3181c", "on the critical path", out);
-    put_key("#2b5d8a", "off the critical path", out);
-    fputs("</p>\n<div class=\"lanes\">\n", out);
+    char title[64];
+    json_t *rows = json_array();
     for (int lane = 0; lane < LANE_COUNT; lane++)
         if (plan->busy_s[lane] > 0)
-            put_lane(plan, lane, critical, out);
-    fputs("</div>\n", out);
+            page_add(page, rows, lane_of(page, plan, lane, critical));
+    snprintf(title, sizeof title, "A step of %.3f s", plan->step_s);
+    json_t *section = page_section(page, "lanes", title, rows);
+    page_set(page, section, "note",
+             json_string("Busy times of each lane; lanes that are busy at the same time overlap."));
+    page_set(page, section, "keys",
+             json_pack("[{s:s, s:s}, {s:s, s:s}]", "colour", "critical", "name", "on the critical path", "colour", "c0",
+                       "name", "off the critical path"));
 }
 
 // Marks the events of the critical path, from the end of the step back along what each waited for.
@@ -149,35 +127,36 @@ static bool *find_critical(const struct plan *plan)
     return critical;
 }
 
-static void put_page(const struct plan_setting *setting, const struct plan *plan, const bool *critical, FILE *out)
-{
-    html_begin(out, style, "plan: %s", setting->model->name);
-    int nodes = plan_machine_nodes(setting->machine, setting->world);
-    html_format(out, "h1", "%s on %d device%s of %s, %d node%s", setting->model->name, setting->world,
-                setting->world > 1 ? "s" : "", setting->machine->name, nodes, nodes > 1 ? "s" : "");
-    fputc('\n', out);
-    put_verdict(plan, out);
-    put_memory(plan, out);
-    put_lanes(plan, critical, out);
-}
-
-// The text that the command prints.
-static int put_text(const struct plan_setting *setting, const struct plan *plan, FILE *out)
+// The text that the command prints; null: no memory.
+static json_t *printed(const struct plan_setting *setting, const struct plan *plan)
 {
     char *text = NULL;
-    size_t bytes = 0;
+    size_t bytes;
     FILE *memory = open_memstream(&text, &bytes);
     if (!memory)
-        return err_set(ERR_MEMORY, "no memory for a page");
+        return NULL;
     plan_print(setting, plan, memory);
     plan_explain(setting, plan, memory);
-    bool failed = fclose(memory) != 0;
-    fputs("<h2>Details</h2>\n", out);
-    html_element(out, "pre", failed ? "" : text);
-    fputc('\n', out);
-    html_end(out);
+    json_t *string = fclose(memory) == 0 ? page_text("%s", text) : NULL;
     free(text);
-    return failed ? err_set(ERR_MEMORY, "no memory for a page") : ERR_NONE;
+    return string;
+}
+
+static int put_page(const struct plan_setting *setting, const struct plan *plan, const bool *critical, FILE *out)
+{
+    char reason[PLAN_REASON_BYTES], tokens[SIZE_TEXT_BYTES];
+    int nodes = plan_machine_nodes(setting->machine, setting->world);
+    struct page page = page_open(json_pack(
+        "{s:o, s:o, s:s, s:o}", "title", page_text("plan: %s", setting->model->name), "heading",
+        page_text("%s on %d device%s of %s, %d node%s", setting->model->name, setting->world,
+                  setting->world > 1 ? "s" : "", setting->machine->name, nodes, nodes > 1 ? "s" : ""),
+        "verdict", plan->fits_all ? "FITS" : "DOES NOT FIT", "meaning",
+        page_text("%s%sa step takes %.3f s: %s tokens/s", plan_reason(plan, reason), plan->fits_all ? "" : "; ",
+                  plan->step_s, size_text((uint64_t)((double)plan->tokens / plan->step_s), tokens))));
+    put_memory(&page, plan);
+    put_lanes(&page, plan, critical);
+    page_section(&page, "text", "Details", printed(setting, plan));
+    return page_html(&page, out);
 }
 
 int plan_html(const struct plan_setting *setting, const struct plan *plan, const char *path)
@@ -186,11 +165,7 @@ int plan_html(const struct plan_setting *setting, const struct plan *plan, const
     struct file_output output;
     TRY(file_output_open(path, &output));
     bool *critical = find_critical(plan);
-    int code = critical ? ERR_NONE : err_set(ERR_MEMORY, "no memory for a page");
-    if (code == ERR_NONE) {
-        put_page(setting, plan, critical, output.out);
-        code = put_text(setting, plan, output.out);
-    }
+    int code = critical ? put_page(setting, plan, critical, output.out) : err_set(ERR_MEMORY, "no memory for a page");
     free(critical);
     return file_output_close(&output, code);
 }

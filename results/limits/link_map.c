@@ -57,7 +57,7 @@ static double typical_time(const struct link_map *map, size_t host)
     return statistics_quantile(times, found, (double)((found - 1) / 2) / (double)(found - 1));
 }
 
-bool link_map_is_slow(const struct link_map *map, size_t a, size_t b)
+static bool is_slow(const struct link_map *map, size_t a, size_t b)
 {
     return link_map_time(map, a, b) > map->limit;
 }
@@ -71,7 +71,7 @@ static size_t count_links(const struct link_map *map, size_t host, bool others, 
         if (isnan(link_map_time(map, host, other)) || (others && map->blamed[other]))
             continue;
         links++;
-        *slow += link_map_is_slow(map, host, other);
+        *slow += is_slow(map, host, other);
     }
     return links;
 }
@@ -140,7 +140,7 @@ size_t link_map_texts(const struct link_map *map, const struct link_host *hosts,
             blame_text(map, hosts, lane, host, texts[count - 1]);
     for (size_t a = 0; a < map->count; a++)
         for (size_t b = a + 1; b < map->count; b++)
-            if (link_map_is_slow(map, a, b) && !map->blamed[a] && !map->blamed[b] && count++ < most)
+            if (is_slow(map, a, b) && !map->blamed[a] && !map->blamed[b] && count++ < most)
                 path_text(map, hosts, lane, a, b, texts[count - 1]);
     return count;
 }

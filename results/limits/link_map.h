@@ -32,8 +32,6 @@ double link_map_time(const struct link_map *map, size_t a, size_t b);
 // Sets centre, limit and blamed. Needs 3 hosts at least, else blames nobody.
 void link_map_judge(struct link_map *map);
 
-bool link_map_is_slow(const struct link_map *map, size_t a, size_t b);
-
 // A line for each blamed host, then for each slow link of which neither host is blamed. hosts: [map->count]. Writes at
 // most `most` lines and returns how many there are.
 enum { LINK_TEXT_BYTES = 320 };

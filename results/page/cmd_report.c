@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command line of `zerogauge report`. It verifies every file before it shows anything.
-#include "results/page/report_command.h"
+#include "results/page/result_report.h"
 
 #include "base/file.h"
 #include "results/page/compare.h"
 #include "base/err.h"
 #include "base/help.h"
 #include "results/page/history.h"
-#include "results/page/leaderboard.h"
-#include "results/record/record_verify.h"
-#include "results/page/result_report.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,28 +15,14 @@
 
 struct options {
     int verify, markdown, csv, compare, summary;
-    char *html, *svg, *leaderboard, *output, *trend, *prometheus, *save_ranges;
+    char *html, *leaderboard, *output, *trend, *prometheus, *save_ranges;
 };
-
-// Opens and verifies a file. ERR_CHECK: statements do not verify; they are listed on standard error.
-static int open_verified(const char *path, struct result_file *out)
-{
-    size_t refusal_count;
-    TRY(result_open(path, out));
-    int rc = record_verify(out, stderr, &refusal_count);
-    if (rc == ERR_NONE && refusal_count > 0)
-        rc = err_set(ERR_CHECK, "%s: %zu statement%s not verify; nothing shown", path, refusal_count,
-                     refusal_count == 1 ? " does" : "s do");
-    if (rc != ERR_NONE)
-        result_close(out);
-    return rc;
-}
 
 static int verify_one(const char *path)
 {
     struct result_file file;
     struct result_view view;
-    TRY(open_verified(path, &file));
+    TRY(result_open_verified(path, &file));
     int rc = result_view_open(&file, &view);
     if (rc == ERR_NONE)
         printf("%s: verified; %s%s%s%s%s\n", path, view.verdict, *view.own_limits ? ": " : "", view.own_limits,
@@ -76,8 +59,6 @@ static int show(const struct options *a, const struct result_file *file, bool is
     int rc = result_view_open(file, &view);
     if (rc == ERR_NONE && a->html)
         rc = show_html(&view, a->html);
-    if (rc == ERR_NONE && a->svg)
-        rc = result_svg(&view, a->svg);
     if (rc == ERR_NONE && a->prometheus)
         rc = result_prometheus(&view, a->prometheus);
     if (rc == ERR_NONE && a->csv)
@@ -96,7 +77,7 @@ static int show_all(const struct options *a, const char **paths, FILE *out)
 {
     for (size_t i = 0; paths[i]; i++) {
         struct result_file file;
-        TRY(open_verified(paths[i], &file));
+        TRY(result_open_verified(paths[i], &file));
         int rc = show(a, &file, i == 0, out);
         result_close(&file);
         TRY(rc);
@@ -107,8 +88,8 @@ static int show_all(const struct options *a, const char **paths, FILE *out)
 static int compare(const char **paths, FILE *out)
 {
     struct result_file a, b;
-    TRY(open_verified(paths[0], &a));
-    int rc = open_verified(paths[1], &b);
+    TRY(result_open_verified(paths[0], &a));
+    int rc = result_open_verified(paths[1], &b);
     if (rc == ERR_NONE) {
         rc = result_compare(&a, &b, out);
         result_close(&b);
@@ -154,8 +135,8 @@ static int check_usage(const struct options *a, const char **paths)
         return err_set(ERR_USAGE, "give a result file of `zerogauge validate`");
     if (a->compare && count != 2)
         return err_set(ERR_USAGE, "--compare takes two result files, not %zu", count);
-    if ((a->html || a->svg || a->summary || a->prometheus) && count != 1)
-        return err_set(ERR_USAGE, "--html, --svg, --summary and --prometheus take one result file, not %zu", count);
+    if ((a->html || a->summary || a->prometheus) && count != 1)
+        return err_set(ERR_USAGE, "--html, --summary and --prometheus take one result file, not %zu", count);
     return ERR_NONE;
 }
 
@@ -167,7 +148,7 @@ static int run(struct options *a, const char **paths)
         return verify_all(paths);
     if (a->save_ranges)
         return save_ranges(a->save_ranges, paths);
-    if (!a->csv && !a->html && !a->svg && !a->summary && !a->prometheus)
+    if (!a->csv && !a->html && !a->summary && !a->prometheus)
         a->markdown = 1;
     if (a->output)
         TRY(file_create(a->output, &out));
@@ -205,7 +186,6 @@ int report_main(int argc, const char **argv)
         {"summary", '\0', POPT_ARG_NONE, &a.summary, 0,
          "a short Markdown table for a README: the typical case of each accepted range", NULL},
         {"html", '\0', POPT_ARG_STRING, &a.html, 0, "one self-contained page", "FILE"},
-        {"svg", '\0', POPT_ARG_STRING, &a.svg, 0, "plots by gnuplot in this folder", "DIR"},
         {"compare", '\0', POPT_ARG_NONE, &a.compare, 0, "compare two files: better, worse or within noise", NULL},
         {"leaderboard", '\0', POPT_ARG_STRING, &a.leaderboard, 0, "a table of all result files in a folder", "DIR"},
         {"trend", '\0', POPT_ARG_STRING, &a.trend, 0, "what changed between the runs in a folder and its folders",
@@ -222,7 +202,7 @@ int report_main(int argc, const char **argv)
     poptFreeContext(context);
     if (rc != ERR_NONE)
         fprintf(stderr, "zerogauge report: %s\n", err_message());
-    char *texts[] = {a.html, a.svg, a.leaderboard, a.output, a.trend, a.prometheus, a.save_ranges};
+    char *texts[] = {a.html, a.leaderboard, a.output, a.trend, a.prometheus, a.save_ranges};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         free(texts[i]);
     return err_exit_status(rc);

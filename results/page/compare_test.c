@@ -66,7 +66,7 @@ Test(compare, a_case_is_matched_by_its_settings)
     rich_write(sample_path("b"), NULL, 1.5);
     char *text = comparison_of(a_path, sample_path("b"));
     cr_expect(strstr(text, "Of 23 common cases, 8 are better in B, 0 worse, 15 within noise, and 0 have too "
-                           "few samples.\n"),
+                           "few samples."),
               "%s", text);
     cr_expect(strstr(text, "Mann-Whitney U") && strstr(text, "level 0.01"));
     cr_expect(strstr(text, "| -33.3 % |"), "%s", text);

@@ -4,7 +4,6 @@
 #include "base/err.h"
 #include "results/limits/accepted_range.h"
 #include "results/page/result_view.h"
-#include "results/record/record_verify.h"
 
 #include <glob.h>
 #include <stdlib.h>
@@ -15,31 +14,20 @@ const char *history_verdict(const struct result_file *file)
     return json_string_value(json_object_get(file->end, "verdict"));
 }
 
-static int check(const struct result_file *file)
-{
-    size_t refusal_count;
-    TRY(record_verify(file, stderr, &refusal_count));
-    if (refusal_count > 0)
-        return err_set(ERR_CHECK, "%s: %zu statement%s not verify", file->path, refusal_count,
-                       refusal_count == 1 ? " does" : "s do");
-    if (strcmp(view_text(file->run, "program"), "validate") != 0 || !history_verdict(file) ||
-        strcmp(view_text(file->end, "status"), "complete") != 0)
-        return err_set(ERR_USAGE, "%s: is not of a complete run of `zerogauge validate`", file->path);
-    return ERR_NONE;
-}
-
 static int add(struct history *history, const char *path)
 {
     struct result_file *file = &history->files[history->count];
     if (history->count == HISTORY_MAX)
         return err_set(ERR_USAGE, "%s: is one of more than %d files", path, HISTORY_MAX);
-    TRY(result_open(path, file));
-    int rc = check(file);
-    if (rc == ERR_NONE)
-        history->count++;
-    else
+    TRY(result_open_verified(path, file));
+    if (strcmp(view_text(file->run, "program"), "validate") != 0 || !history_verdict(file) ||
+        strcmp(view_text(file->end, "status"), "complete") != 0) {
+        int rc = err_set(ERR_USAGE, "%s: is not of a complete run of `zerogauge validate`", file->path);
         result_close(file);
-    return rc;
+        return rc;
+    }
+    history->count++;
+    return ERR_NONE;
 }
 
 static int compare_files(const void *left, const void *right)

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "results/page/leaderboard.h"
+#include "results/page/result_report.h"
 
 #include "base/err.h"
 #include "base/file.h"
 #include "base/safe_text.h"
-#include "results/record/record_verify.h"
-#include "results/page/result_report.h"
 #include "results/page/result_text.h"
 #include "base/statistics.h"
 #include "base/unit.h"
@@ -46,14 +44,10 @@ static int add_entry(struct board *board, const char *folder, const char *name)
 {
     struct entry *entry = &board->entries[board->entry_count];
     char path[PATH_MAX];
-    size_t refusal_count;
     TRY(file_join(folder, name, path));
-    TRY(result_open(path, &entry->file));
+    TRY(result_open_verified(path, &entry->file));
     entry->name = name;
     board->entry_count++;
-    TRY(record_verify(&entry->file, stderr, &refusal_count));
-    if (refusal_count > 0)
-        return err_set(ERR_CHECK, "%s: does not verify; published results must", path);
     return result_view_open(&entry->file, &entry->view);
 }
 

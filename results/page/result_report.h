@@ -8,8 +8,9 @@
 
 #include <stdio.h>
 
-// Markdown tables: verdict, machine, results, findings.
+// All of a file as Markdown tables, and as one self-contained HTML page with the figures and lanes drawn.
 int result_markdown(const struct result_view *view, FILE *out);
+int result_html(const struct result_view *view, FILE *out);
 
 // A short Markdown table for a README: a row for each accepted range, with its typical case.
 int result_summary(const struct result_view *view, FILE *out);
@@ -17,13 +18,14 @@ int result_summary(const struct result_view *view, FILE *out);
 // CSV, a row for each case. with_head: write the column titles first.
 int result_csv(const struct result_view *view, bool with_head, FILE *out);
 
-// One self-contained HTML page.
-int result_html(const struct result_view *view, FILE *out);
+// A Markdown table of the files *.jsonl in the folder. Each is verified first; ERR_CHECK if one does not verify. Rows
+// are machines, ranked ones first, then by name. Columns are benchmarks: the median ratio over their cases.
+int leaderboard(const char *folder, FILE *out);
 
 // Metrics in Prometheus' text format, in a file that appears at once and replaces an earlier one.
 int result_prometheus(const struct result_view *view, const char *path);
 
-// Plots by gnuplot, as new files in the folder, which is created if needed. ERR_USAGE: gnuplot is not installed.
-int result_svg(const struct result_view *view, const char *folder);
+// The subcommand `zerogauge report`: argv[0] is its own name. Returns the exit status; 1: a file does not verify.
+int report_main(int argc, const char **argv);
 
 #endif

@@ -27,15 +27,26 @@ double view_number(const json_t *object, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-const char *view_finding_kind(const json_t *finding)
-{
-    const char *kind = view_text(finding, "kind");
-    return strcmp(kind, "band") == 0 ? "accepted range" : kind;
-}
-
 bool view_is(const json_t *record, const char *kind)
 {
     return strcmp(view_text(record, "record"), kind) == 0;
+}
+
+char *case_key(const json_t *record)
+{
+    json_t *key = json_pack("[O, O, O]", json_object_get(record, "name"), json_object_get(record, "unit"),
+                            json_object_get(record, "case"));
+    char *text = key ? json_dumps(key, JSON_SORT_KEYS | JSON_COMPACT) : NULL;
+    json_decref(key);
+    return text;
+}
+
+json_t *case_row(const json_t *record)
+{
+    char *text = settings_text(json_object_get(record, "case"));
+    json_t *row = text ? json_pack("[s, s]", view_text(record, "name"), text) : NULL;
+    free(text);
+    return row;
 }
 
 char *command_text(const json_t *command)
@@ -99,6 +110,19 @@ static void judge(struct result_view *view, const json_t *finding, const json_t 
         bench->at_least = fmax(bench->at_least, view_number(ranges[i], "at_least"));
         bench->at_most = fmin(bench->at_most, view_number(ranges[i], "at_most"));
     }
+}
+
+int result_open_verified(const char *path, struct result_file *out)
+{
+    size_t refusal_count;
+    TRY(result_open(path, out));
+    int rc = record_verify(out, stderr, &refusal_count);
+    if (rc == ERR_NONE && refusal_count > 0)
+        rc = err_set(ERR_CHECK, "%s: %zu statement%s not verify", path, refusal_count,
+                     refusal_count == 1 ? " does" : "s do");
+    if (rc != ERR_NONE)
+        result_close(out);
+    return rc;
 }
 
 int result_view_open(const struct result_file *file, struct result_view *out)

@@ -27,6 +27,10 @@ struct result_view {
     char unranked[UNRANKED_TEXT_BYTES];      // record_unranked of a run that is VALID by the default ranges; else ""
 };
 
+// Opens a file and verifies it (results/record/record_verify.h). ERR_CHECK: statements do not verify; they are listed
+// on standard error.
+int result_open_verified(const char *path, struct result_file *out);
+
 // The file has an end and is verified. ERR_MEMORY. Close with result_view_close, also after a failure.
 int result_view_open(const struct result_file *file, struct result_view *out);
 void result_view_close(struct result_view *view);
@@ -37,10 +41,12 @@ bool view_is(const json_t *record, const char *kind);
 const char *view_text(const json_t *object, const char *key);
 double view_number(const json_t *object, const char *key);
 
-// The kind of a finding in words: "accepted range" for `band`.
-const char *view_finding_kind(const json_t *finding);
+// case_key returns a text that two results share if they are of one case: name, unit and settings in any order. The
+// caller frees it; null: no memory. case_row begins a row of a page (base/page.h) with name and settings.
+char *case_key(const json_t *record);
+json_t *case_row(const json_t *record);
 
-// The command of a run record as one line. The caller frees it; null: no memory.
+// The words of a command, or other texts, as one line. The caller frees it; null: no memory.
 char *command_text(const json_t *command);
 
 #endif

@@ -154,7 +154,9 @@ static inline void rich_write(const char *path, const struct rich_texts *texts, 
                         json_pack("{s:f, s:f, s:f}", "GB_per_s", 2910.25, "device_copy_GB_per_s", 3000.0,
                                   "share_of_device_copy", 0.97));
     rich_append(&rich, memory);
-    rich_append(&rich, rich_bench("latency", json_pack("{s:s}", "engine", setting), "us", 81, 0, 9));
+    json_t *latency = rich_bench("latency", json_pack("{s:s}", "engine", setting), "us", 81, 0, 9);
+    json_object_set_new(latency, "detail", json_pack("{s:{s:f, s:f}}", "us_with", "0", 10.5, "4", 80.0));
+    rich_append(&rich, latency);
     rich_rest(&rich);
     cr_assert_eq(record_end(rich.writer, conclusion_end(rich.findings, false, 160, 0.031)), ERR_NONE, "%s",
                  err_message());

@@ -4,8 +4,7 @@
 
 #include "base/array.h"
 #include "base/err.h"
-#include "base/file.h"
-#include "base/safe_text.h"
+#include "base/page.h"
 #include "base/statistics.h"
 #include "results/page/change_point.h"
 #include "results/page/result_text.h"
@@ -31,12 +30,12 @@ struct figures {
 
 static char *key_of(const struct result_file *file, const json_t *record)
 {
-    json_t *key =
-        json_pack("[O, O, O, O]", json_object_get(json_object_get(file->run, "machine"), "processor"),
-                  json_object_get(record, "name"), json_object_get(record, "unit"), json_object_get(record, "case"));
-    char *text = key ? json_dumps(key, JSON_SORT_KEYS | JSON_COMPACT) : NULL;
-    json_decref(key);
-    return text;
+    char *of_case = case_key(record), *key;
+    if (!of_case)
+        return NULL;
+    int bytes = asprintf(&key, "%s %s", view_text(json_object_get(file->run, "machine"), "processor"), of_case);
+    free(of_case);
+    return bytes >= 0 ? key : NULL;
 }
 
 static int open_figure(struct figures *figures, char *key, size_t run_count)
@@ -89,132 +88,109 @@ static void close_figures(struct figures *figures)
     free(figures->list);
 }
 
-static void put_figure(const struct figure *figure, FILE *out)
-{
-    char *text = settings_text(json_object_get(figure->record, "case"));
-    fputs("| ", out);
-    text_markdown(out, view_text(figure->record, "name"));
-    fputs(" | ", out);
-    text_markdown(out, text ? text : "");
-    fputs(" | ", out);
-    free(text);
-}
-
-static void put_number(double value, const struct figure *figure, FILE *out)
+static json_t *number_cell(double value, const struct figure *figure)
 {
     char text[NUMBER_TEXT_BYTES];
-    fprintf(out, "%s ", number_text(value, text));
-    text_markdown(out, view_text(figure->record, "unit"));
-    fputs(" | ", out);
+    return page_text("%s %s", number_text(value, text), view_text(figure->record, "unit"));
 }
 
-// "-12.0 %, **worse**"
-static void put_change(double before, double after, const struct figure *figure, FILE *out)
+// Appends two numbers and what became of the first: "-12.0 %, worse".
+static void add_change(struct page *page, json_t *row, double before, double after, const struct figure *figure)
 {
     bool lower = json_is_true(json_object_get(figure->record, "lower_is_better"));
-    fprintf(out, "%+.1f %%, %s |\n", 100 * (after / before - 1), (after < before) == lower ? "better" : "**worse**");
+    page_add(page, row, number_cell(before, figure));
+    page_add(page, row, number_cell(after, figure));
+    page_add(page, row,
+             page_text("%+.1f %%, %s", 100 * (after / before - 1), (after < before) == lower ? "better" : "worse"));
 }
 
-static size_t put_changes(const struct history *history, const struct figure *figure, bool is_first, FILE *out)
+static void add_changes(struct page *page, json_t *rows, const struct history *history, const struct figure *figure)
 {
     struct change_point points[CHANGE_MAX];
     size_t count = change_points_find(figure->values, figure->count, points);
-    if (count > 0 && is_first)
-        fputs("\n## Changes\n\n| benchmark | case | from | before | after | change |\n"
-              "| --- | --- | --- | ---: | ---: | --- |\n",
-              out);
     for (size_t i = 0; i < count; i++) {
-        put_figure(figure, out);
-        text_markdown(out, view_text(history->files[figure->runs[points[i].at]].run, "started"));
-        fputs(" | ", out);
-        put_number(points[i].before, figure, out);
-        put_number(points[i].after, figure, out);
-        put_change(points[i].before, points[i].after, figure, out);
+        json_t *row = case_row(figure->record);
+        page_add(page, row, json_string(view_text(history->files[figure->runs[points[i].at]].run, "started")));
+        add_change(page, row, points[i].before, points[i].after, figure);
+        page_add(page, rows, row);
     }
-    return count;
 }
 
 // The latest run is an outlier if it is further from the median of the runs since the last change than 3.5 robust
 // standard deviations, and than a twentieth.
-static bool stands_out(const struct history *history, const struct figure *figure, double *median)
+static void add_latest(struct page *page, json_t *rows, const struct history *history, const struct figure *figure)
 {
     enum { EARLIER_LEAST = 4 };
     struct change_point points[CHANGE_MAX];
     size_t earlier = figure->count - 1, changes = change_points_find(figure->values, earlier, points);
     size_t begin = changes > 0 ? points[changes - 1].at : 0;
     if (figure->runs[earlier] + 1 != history->count || earlier - begin < EARLIER_LEAST)
-        return false;
-    *median = statistics_median(figure->values + begin, earlier - begin);
+        return;
+    double median = statistics_median(figure->values + begin, earlier - begin), latest = figure->values[earlier];
     double spread = 3.5 * 1.4826 * statistics_mad(figure->values + begin, earlier - begin);
-    return fabs(figure->values[earlier] - *median) > fmax(spread, 0.05 * *median);
+    if (fabs(latest - median) <= fmax(spread, 0.05 * median))
+        return;
+    json_t *row = case_row(figure->record);
+    add_change(page, row, median, latest, figure);
+    page_add(page, rows, row);
 }
 
-static size_t put_latest(const struct history *history, const struct figure *figure, bool is_first, FILE *out)
+static void add_figure(struct page *page, json_t *rows, const struct figure *figure)
 {
-    double median;
-    if (!stands_out(history, figure, &median))
-        return 0;
-    if (is_first)
-        fputs("\n## The latest run is an outlier\n\n| benchmark | case | before | latest | change |\n"
-              "| --- | --- | ---: | ---: | --- |\n",
-              out);
-    put_figure(figure, out);
-    put_number(median, figure, out);
-    put_number(figure->values[figure->count - 1], figure, out);
-    put_change(median, figure->values[figure->count - 1], figure, out);
-    return 1;
+    double median = statistics_median(figure->values, figure->count);
+    json_t *row = case_row(figure->record);
+    page_add(page, row, page_text("%zu", figure->count));
+    page_add(page, row, number_cell(median, figure));
+    page_add(page, row, number_cell(figure->values[0], figure));
+    page_add(page, row, number_cell(figure->values[figure->count - 1], figure));
+    page_add(page, row, page_text("%.1f %%", 148.26 * statistics_mad(figure->values, figure->count) / median));
+    page_add(page, rows, row);
 }
 
-static void put_head(const struct history *history, FILE *out)
+static struct page page_of(const struct history *history)
 {
     static const char *const verdicts[] = {"VALID", "INVALID", "INCOMPLETE"};
-    fprintf(out, "# %zu runs from %s to %s\n\n", history->count, view_text(history->files[0].run, "started"),
-            view_text(history->files[history->count - 1].run, "started"));
-    for (size_t v = 0; v < sizeof verdicts / sizeof verdicts[0]; v++) {
-        size_t count = 0;
-        for (size_t i = 0; i < history->count; i++)
-            count += strcmp(history_verdict(&history->files[i]), verdicts[v]) == 0;
-        fprintf(out, "%s%zu %s", v > 0 ? ", " : "", count, verdicts[v]);
-    }
-    fprintf(out, "; %zu files left out\n", history->left_out_count);
+    size_t counts[3] = {0};
+    for (size_t i = 0; i < history->count; i++)
+        for (size_t v = 0; v < 3; v++)
+            counts[v] += strcmp(history_verdict(&history->files[i]), verdicts[v]) == 0;
+    return page_open(
+        json_pack("{s:o, s:o}", "verdict",
+                  page_text("%zu runs from %s to %s", history->count, view_text(history->files[0].run, "started"),
+                            view_text(history->files[history->count - 1].run, "started")),
+                  "meaning",
+                  page_text("%zu VALID, %zu INVALID, %zu INCOMPLETE; %zu files left out", counts[0], counts[1],
+                            counts[2], history->left_out_count)));
 }
 
-static void put_all(const struct figures *figures, FILE *out)
+static int put_figures(const struct history *history, const struct figures *figures, FILE *out)
 {
-    fputs("\n## All figures\n\n| benchmark | case | runs | median | first | latest | spread |\n"
-          "| --- | --- | ---: | ---: | ---: | ---: | ---: |\n",
-          out);
+    struct page page = page_of(history);
+    json_t *changes = json_array(), *latest = json_array(), *all = json_array();
     for (size_t i = 0; i < figures->count; i++) {
-        const struct figure *figure = &figures->list[i];
-        double median = statistics_median(figure->values, figure->count);
-        put_figure(figure, out);
-        fprintf(out, "%zu | ", figure->count);
-        put_number(median, figure, out);
-        put_number(figure->values[0], figure, out);
-        put_number(figure->values[figure->count - 1], figure, out);
-        fprintf(out, "%.1f %% |\n", 148.26 * statistics_mad(figure->values, figure->count) / median);
+        add_changes(&page, changes, history, &figures->list[i]);
+        add_latest(&page, latest, history, &figures->list[i]);
+        add_figure(&page, all, &figures->list[i]);
     }
+    page_fact(&page, "Found",
+              page_text("%zu changes in %zu figures; in %zu the latest run is an outlier", json_array_size(changes),
+                        figures->count, json_array_size(latest)));
+    page_fact(&page, "Change",
+              page_text("where the medians of runs before and after differ by the Mann-Whitney U test at the level %g, "
+                        "corrected for the places tried, and by at least %g %%: it needs some seven runs on each side",
+                        CHANGE_LEVEL, 100 * CHANGE_LEAST));
+    page_table(&page, "Changes", "benchmark|case|from|before|after|change", changes);
+    page_table(&page, "The latest run is an outlier", "benchmark|case|before|latest|change", latest);
+    page_table(&page, "All figures", "benchmark|case|runs|median|first|latest|spread", all);
+    return page_markdown(&page, out);
 }
 
 int history_trend(const struct history *history, FILE *out)
 {
     struct figures figures = {0};
-    size_t changes = 0, latest = 0;
     int rc = take_all(&figures, history);
-    if (rc == ERR_NONE) {
-        put_head(history, out);
-        for (size_t i = 0; i < figures.count; i++)
-            changes += put_changes(history, &figures.list[i], changes == 0, out);
-        for (size_t i = 0; i < figures.count; i++)
-            latest += put_latest(history, &figures.list[i], latest == 0, out);
-        fprintf(out,
-                "\n%zu changes in %zu figures; in %zu the latest run is an outlier.\n"
-                "A change is where the medians of runs before and after differ by the Mann-Whitney U test at the level "
-                "%g, corrected for the places tried, and by at least %g %%: it needs some seven runs on each side.\n",
-                changes, figures.count, latest, CHANGE_LEVEL, 100 * CHANGE_LEAST);
-        put_all(&figures, out);
-        rc = file_flush(out, "the trend");
-    }
+    if (rc == ERR_NONE)
+        rc = put_figures(history, &figures, out);
     close_figures(&figures);
     return rc;
 }

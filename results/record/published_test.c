@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The files in results/published verify, and the pages made from them agree with this version of the program.
-#include "results/page/leaderboard.h"
 #include "results/record/record_test.h"
 #include "results/record/record_verify.h"
 #include "results/page/result_report.h"
