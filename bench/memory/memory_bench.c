@@ -22,7 +22,9 @@ static size_t most(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-struct memory_size memory_size_given(enum memory_operation operation, size_t bytes, const struct memory_room *room)
+// The same as memory_size_of for arrays of `bytes`.
+static struct memory_size memory_size_given(enum memory_operation operation, size_t bytes,
+                                            const struct memory_room *room)
 {
     size_t arrays = (size_t)memory_operation_arrays(operation);
     return (struct memory_size){.bytes = bytes, .in_cache = arrays * bytes <= room->cache_bytes};

@@ -24,9 +24,6 @@ struct memory_size {
 // where that is more than 1 GiB twice; at least 64 MiB each; or as much as the memory permits.
 struct memory_size memory_size_of(enum memory_operation operation, int sets, const struct memory_room *room);
 
-// The same for arrays of `bytes`.
-struct memory_size memory_size_given(enum memory_operation operation, size_t bytes, const struct memory_room *room);
-
 struct memory_bench {
     struct bench_options options;      // sizes are bytes of an array
     char *operation, *device;          // popt's allocations; operation: null for all; device: null for the CPU
