@@ -50,7 +50,7 @@ void info_cuda_backends(const json_t *cuda, json_t *list)
         return;
     }
     const char *absent = text_of(cuda, "absent"), *driver = text_of(cuda, "driver");
-    const char *cublas = text_of(cuda, "cublas"), *cufile = text_of(cuda, "cufile");
+    const char *cublas = text_of(cuda, "cublas");
     if (absent)
         snprintf(note, sizeof note, "runtime %s; %s: the device tier is host memory under a budget",
                  text_of(cuda, "runtime"), absent);
@@ -62,13 +62,6 @@ void info_cuda_backends(const json_t *cuda, json_t *list)
     snprintf(note, sizeof note, cublas ? "%s, matrix products on GPUs" : "not found: a GPT cannot run on a GPU%s",
              cublas ? cublas : "");
     add(list, "cublas", cublas != NULL, note);
-    snprintf(note, sizeof note,
-             cufile ? "GPUDirect Storage: %s; bench gds measures it; training transfers through host memory, where "
-                      "checksums are computed"
-                    : "GPUDirect Storage: no usable libcufile%s; with it bench gds measures transfers between "
-                      "a GPU and NVMe",
-             cufile ? cufile : "");
-    add(list, "cufile", cufile != NULL, note);
 }
 
 void info_cuda_print(const json_t *cuda)

@@ -12,7 +12,7 @@ json_t *info_cuda(void);
 // lists.
 json_t *info_machine(const char *const *folders);
 
-// Appends a row for cuda and, in a build with CUDA, cublas and cufile. cuda: the result of info_cuda.
+// Appends a row for cuda and, in a build with CUDA, cublas. cuda: the result of info_cuda.
 void info_cuda_backends(const json_t *cuda, json_t *list);
 
 // Prints a line for each device.

@@ -213,12 +213,12 @@ static const char *note_of(const json_t *backends, const char *name)
 Test(info, the_cuda_parts_are_reported)
 {
     json_t *list = json_array(), *none = json_null();
-    json_t *absent = json_pack("{s:s, s:n, s:s, s:n, s:n, s:[]}", "runtime", "13.0", "driver", "absent",
-                               "no CUDA device: NVIDIA's driver is not loaded", "cublas", "cufile", "devices");
-    json_t *found = json_pack("{s:s, s:s, s:n, s:s, s:s, s:[{s:s, s:s, s:I, s:i, s:i, s:s}]}", "runtime", "13.0",
-                              "driver", "13.1", "absent", "cublas", "13.1.0", "cufile", "libcufile.so.0 with nvidia-fs",
-                              "devices", "name", "A GPU", "compute_capability", "9.0", "memory_bytes",
-                              (json_int_t)1 << 36, "multiprocessors", 132, "copy_engines", 3, "pci", "0000:3b:00");
+    json_t *absent = json_pack("{s:s, s:n, s:s, s:n, s:[]}", "runtime", "13.0", "driver", "absent",
+                               "no CUDA device: NVIDIA's driver is not loaded", "cublas", "devices");
+    json_t *found =
+        json_pack("{s:s, s:s, s:n, s:s, s:[{s:s, s:s, s:I, s:i, s:i, s:s}]}", "runtime", "13.0", "driver", "13.1",
+                  "absent", "cublas", "13.1.0", "devices", "name", "A GPU", "compute_capability", "9.0", "memory_bytes",
+                  (json_int_t)1 << 36, "multiprocessors", 132, "copy_engines", 3, "pci", "0000:3b:00");
     info_cuda_backends(none, list);
     cr_expect_eq(json_array_size(list), 1u);
     cr_expect(json_is_false(json_object_get(backend_of(list, "cuda"), "built_in")));
@@ -228,16 +228,10 @@ Test(info, the_cuda_parts_are_reported)
     cr_expect(strstr(note_of(list, "cuda"), "runtime 13.0; no CUDA device: NVIDIA's driver is not loaded"), "%s",
               note_of(list, "cuda"));
     cr_expect(json_is_false(json_object_get(backend_of(list, "cublas"), "built_in")));
-    cr_expect(strstr(note_of(list, "cufile"), "no usable libcufile; with it bench gds measures"), "%s",
-              note_of(list, "cufile"));
-    cr_expect(json_is_false(json_object_get(backend_of(list, "cufile"), "built_in")));
     json_array_clear(list);
     info_cuda_backends(found, list);
     cr_expect(strstr(note_of(list, "cuda"), "runtime 13.0, driver 13.1, devices: 1"), "%s", note_of(list, "cuda"));
     cr_expect(strstr(note_of(list, "cublas"), "13.1.0"), "%s", note_of(list, "cublas"));
-    cr_expect(strstr(note_of(list, "cufile"), ": libcufile.so.0 with nvidia-fs; bench gds measures it"), "%s",
-              note_of(list, "cufile"));
-    cr_expect(json_is_true(json_object_get(backend_of(list, "cufile"), "built_in")));
     json_decref(list);
     json_decref(none);
     json_decref(absent);

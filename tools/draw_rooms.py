@@ -39,7 +39,6 @@ PURPOSES = {
     "ref/config": "DeepSpeed's JSON",
     "ref/comm": "collectives: threads, MPI, NCCL",
     "ref/executor": "lanes, operations, schedules",
-    "ref/executor": "lanes, operations, schedules",
     "ref/model": "GPT, linear models, text",
     "ref/partition": "buckets and shards",
     "ref/groups": "replicas, experts, ZeRO++",
@@ -128,39 +127,40 @@ def draw(floor_of, counts):
            f'<rect x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="8" fill="{BOX}" stroke="{EDGE}"/>']
 
     def text(x, y, content, size, fill, anchor="start", weight=400):
-        out.append(f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="{fill}" text-anchor="{anchor}" '
-                   f'font-weight="{weight}">{escape(content)}</text>')
+        return (f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="{fill}" text-anchor="{anchor}" '
+                f'font-weight="{weight}">{escape(content)}</text>')
 
-    text(14, 30, "Each room includes only rooms of lower floors", 15, INK, weight=700)
-    for column, room in enumerate(top_down):
-        x = left + column * cell + cell / 2
-        colour = COLOURS.get(room.split("/")[0], MUTED)
-        text(x, top - 8, str(len(rooms) - column), 9.5, colour, "middle", 600)
+    def colour_of(room):
+        return COLOURS.get(room.split("/")[0], MUTED)
+
+    out.append(text(14, 30, "Each room includes only rooms of lower floors", 15, INK, weight=700))
     for row, room in enumerate(top_down):
         y = top + row * cell
-        colour = COLOURS.get(room.split("/")[0], MUTED)
-        text(34, y + 12.5, str(len(rooms) - row), 11, MUTED, "end")
-        text(44, y + 12.5, room, 12.5, colour, weight=600)
-        text(left - 12, y + 12.5, PURPOSES.get(room, ""), 11.5, MUTED, "end")
+        squares = collections.defaultdict(list)  # the columns of a row's cells, by their look
         for column, other in enumerate(top_down):
             count = counts[room, other]
-            fill, opacity = EMPTY, 1.0
+            opacity = min(1.0, 0.3 + 0.07 * count)
             if row == column:
-                fill = colour
+                squares[colour_of(room), 1.0].append(column)
             elif count:
-                fill = colour if floor_of[other] < floor_of[room] else UPWARD
-                opacity = min(1.0, 0.3 + 0.07 * count)
-            elif column < row:
-                continue
-            out.append(f'<rect x="{left + column * cell + 1}" y="{y + 1}" width="{cell - 2}" height="{cell - 2}" '
-                       f'rx="2" fill="{fill}" fill-opacity="{opacity:.2f}"/>')
+                squares[colour_of(room) if floor_of[other] < floor_of[room] else UPWARD, opacity].append(column)
+            elif column > row:
+                squares[EMPTY, 1.0].append(column)
+        middle = left + (row + 0.5) * cell
+        out.append(text(middle, top - 8, str(len(rooms) - row), 9.5, colour_of(room), "middle", 600)
+                   + text(34, y + 12.5, str(len(rooms) - row), 11, MUTED, "end")
+                   + text(44, y + 12.5, room, 12.5, colour_of(room), weight=600)
+                   + text(left - 12, y + 12.5, PURPOSES[room], 11.5, MUTED, "end"))
+        for (fill, opacity), columns in squares.items():
+            shape = f" {y + 1}h{cell - 2}v{cell - 2}h{2 - cell}z"
+            path = "".join(f"M{left + column * cell + 1}{shape}" for column in columns)
+            out[-1] += f'<path fill="{fill}" fill-opacity="{opacity:.2g}" d="{path}"/>'
     upward = sum(count for (source, target), count in counts.items() if floor_of[target] >= floor_of[source])
-    text(14, top + side + 22, "A filled cell: the room of its row includes headers of the room whose number heads the "
-         "column; darker is more.", 11.5, MUTED)
+    out.append(text(14, top + side + 22, "A filled cell: the room of its row includes headers of the room whose number "
+                    "heads the column; darker is more.", 11.5, MUTED))
     pairs, floor_count = len(counts), len(set(floor_of.values()))
-    text(14, top + side + 40,
-         f"{len(rooms)} rooms on {floor_count} floors, {pairs} pairs that include, {upward} upward "
-         "includes.", 11.5, MUTED)
+    out.append(text(14, top + side + 40, f"{len(rooms)} rooms on {floor_count} floors, {pairs} pairs that include, "
+                    f"{upward} upward includes.", 11.5, MUTED))
     out.append("</svg>\n")
     return "\n".join(out)
 

@@ -5,7 +5,7 @@
 #define ZG_ADAM_DEVICE_H
 
 #include "bench/adam/adam_case.h"
-#include "bench/harness/bench_gpu.h"
+#include "bench/harness/bench_device.h"
 
 // Measures a case, verifies every element and prints the result. Ignores the case's isa and threads. The variant must
 // not have a norm, which would wait for the host between its passes.

@@ -9,13 +9,50 @@
 
 #include <string.h>
 
+static ncclDataType_t type_of(enum dtype dtype)
+{
+    return dtype == DTYPE_FP32 ? ncclFloat32 : dtype == DTYPE_BF16 ? ncclBfloat16 : ncclFloat16;
+}
+
+static bool has_equal_shards(const struct comm_call *call, int world)
+{
+    for (int rank = 0; rank < world; rank++)
+        if (call->counts[rank] != call->counts[0] || call->offsets[rank] != (size_t)rank * call->counts[0])
+            return false;
+    return true;
+}
+
+// NCCL's own sums: ncclReduceScatter for equal consecutive shards, one ncclReduce to each rank for others.
+static int name_sums(struct comm_nccl *nccl, const struct comm_call *call)
+{
+    const struct comm_nccl_calls *calls = nccl->options.calls;
+    ncclDataType_t type = type_of(call->send_dtype);
+    cudaStream_t stream = calls->stream();
+    if (call->operation == COMM_ALL_REDUCE)
+        return comm_nccl_code(nccl,
+                              calls->all_reduce(call->send, call->recv, call->count, type, ncclSum, nccl->nccl, stream),
+                              "ncclAllReduce");
+    if (has_equal_shards(call, nccl->comm.world))
+        return comm_nccl_code(
+            nccl, calls->reduce_scatter(call->send, call->recv, call->counts[0], type, ncclSum, nccl->nccl, stream),
+            "ncclReduceScatter");
+    for (int rank = 0; rank < nccl->comm.world; rank++) {
+        const char *shard = (const char *)call->send + call->offsets[rank] * dtype_bytes(call->send_dtype);
+        if (call->counts[rank] > 0)
+            TRY(comm_nccl_code(
+                nccl, calls->reduce(shard, call->recv, call->counts[rank], type, ncclSum, rank, nccl->nccl, stream),
+                "ncclReduce"));
+    }
+    return ERR_NONE;
+}
+
 // ncclAllGather needs equal, contiguous shards; others become a broadcast from each rank.
 static int name_gather(struct comm_nccl *nccl, const struct comm_call *call)
 {
     const struct comm_nccl_calls *calls = nccl->options.calls;
     size_t element_bytes = dtype_bytes(call->send_dtype);
     cudaStream_t stream = calls->stream();
-    if (comm_nccl_has_equal_shards(call, nccl->comm.world))
+    if (has_equal_shards(call, nccl->comm.world))
         return comm_nccl_code(
             nccl,
             calls->all_gather(call->send, call->recv, call->counts[0] * element_bytes, ncclInt8, nccl->nccl, stream),
@@ -68,7 +105,7 @@ static int name_collective(struct comm_nccl *nccl, const struct comm_call *call)
                               "ncclBroadcast");
     case COMM_REDUCE_SCATTER:
     case COMM_ALL_REDUCE:
-        return comm_nccl_name_sums(nccl, call, call->recv);
+        return name_sums(nccl, call);
     case COMM_BARRIER:
         break;
     }

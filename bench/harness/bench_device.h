@@ -6,6 +6,7 @@
 #include "ref/arithmetic/accelerator.h"
 
 #include <jansson.h>
+#include "ref/arithmetic/adam.h"
 
 struct bench_device {
     const struct accelerator *accelerator;  // null: the CPU
@@ -39,5 +40,22 @@ int bench_device_fill(const struct bench_device *device, void *memory, uint32_t 
 // with bench_device_free_host (null-safe).
 int bench_device_alloc_host(const struct bench_device *device, size_t bytes, void **out);
 void bench_device_free_host(const struct bench_device *device, void *memory, size_t bytes);
+
+// A GPU to be measured: its clock, and a kernel that moves the memory streams of Adam. Tests give functions of their
+// own in place of the GPU's.
+struct bench_gpu {
+    const struct accelerator *accelerator;      // current in the calling thread
+    int (*begin)(void);                         // starts timing the calling thread's work
+    int (*end)(double *ms);                     // waits for that work and returns its duration
+    void (*mix)(const struct adam_step *step);  // moves a step's streams with next to no arithmetic
+    size_t cache_bytes;                         // of the device's last-level cache: larger arrays do not stay in it
+};
+
+// Finds the GPU and makes it current. ERR_USAGE: there is none; the message says why.
+int bench_gpu_find(struct bench_gpu *out);
+
+// Time the calling thread's stream on the device that it has entered. Only in builds with CUDA.
+int bench_gpu_clock_begin(void);
+int bench_gpu_clock_end(double *ms);
 
 #endif

@@ -4,7 +4,6 @@
 #define ZG_MEMORY_CASE_H
 
 #include "bench/harness/bench_device.h"
-#include "bench/harness/bench_gpu.h"
 #include "bench/memory/memory_work.h"
 
 // All functions but those of `gpu` enqueue work of the calling thread; errors are noted until it waits.

@@ -3,7 +3,7 @@
 #include "bench/pcie/pcie_link.h"
 
 #include "bench/harness/bench.h"
-#include "bench/harness/bench_gpu.h"
+#include "bench/harness/bench_device.h"
 #include "ref/cuda/cuda_lane.h"
 #include "base/err.h"
 

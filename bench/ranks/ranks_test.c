@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of `bench ranks`: its turns within a time, and its records.
+// `bench ranks`: its turns within a time, and its records. `bench links`: who meets whom, and who is to blame, in
+// tables of pretended times.
 #include "bench/ranks/ranks.h"
-#include "bench/table/benchmarks.h"
 
+#include "bench/table/benchmarks.h"
 #include "base/pretended_test.h"
 #include "bench/harness/printed_test.h"
+#include "bench/ranks/links.h"
+#include "base/err.h"
+#include "ref/arithmetic/random.h"
+#include "results/limits/link_map.h"
 
 #include <criterion/criterion.h>
+
+#include <math.h>
+#include <string.h>
 
 Test(ranks, few_ranks_keep_all_their_samples)
 {
@@ -47,4 +55,152 @@ Test(ranks, there_are_as_many_as_the_processor_time_permits_with_what_memory_the
     cr_expect_null(strstr(text, "\"world\":3"), "%s", text);
     cr_expect(strstr(text, "\"params\":2359296") || strstr(text, "\"params\":4194304"), "%s", text);
     free(text);
+}
+
+static struct link_map map;
+
+// Every pair that meets takes 10, and up to 2 more.
+static void measure(int count)
+{
+    cr_assert_eq(link_map_open((size_t)count, &map), ERR_NONE, "%s", err_message());
+    for (int round = 0; round < links_rounds(count); round++)
+        for (int i = 0; i < count; i++) {
+            int partner = links_partner_position(count, round, i);
+            if (partner < 0)
+                continue;
+            cr_assert_neq(partner, i);
+            cr_assert_eq(links_partner_position(count, round, partner), i, "%d of %d in round %d", i, count, round);
+            cr_expect(isnan(link_map_time(&map, (size_t)i, (size_t)partner)) || i > partner, "%d meets %d twice", i,
+                      partner);
+            link_map_add(&map, (size_t)i, (size_t)partner,
+                         10 + (double)(random_at(7, (size_t)(i * partner)) % 21) / 10);
+        }
+}
+
+static void slow_host(size_t host, double times)
+{
+    for (size_t other = 0; other < map.count; other++)
+        if (!isnan(link_map_time(&map, host, other)))
+            link_map_add(&map, host, other, times * link_map_time(&map, host, other));
+}
+
+static size_t links_of(size_t host)
+{
+    size_t links = 0;
+    for (size_t other = 0; other < map.count; other++)
+        links += !isnan(link_map_time(&map, host, other));
+    return links;
+}
+
+static size_t texts_of(char (*texts)[LINK_TEXT_BYTES])
+{
+    static struct link_host hosts[1000];
+    static char names[1000][16];
+    for (size_t i = 0; i < map.count; i++) {
+        snprintf(names[i], sizeof names[i], "node%zu", i);
+        hosts[i] = (struct link_host){names[i], (int)(8 * i)};
+    }
+    link_map_judge(&map);
+    return link_map_texts(&map, hosts, "ping", texts, 3);
+}
+
+Test(link_pairs, up_to_64_members_meet_each_other_once)
+{
+    for (int count = 2; count <= 64; count++) {
+        measure(count);
+        for (size_t i = 0; i < (size_t)count; i++)
+            cr_expect_eq(links_of(i), count - 1, "%zu of %d", i, count);
+        link_map_close(&map);
+    }
+    cr_expect_eq(links_rounds(64), 63);
+    cr_expect_eq(links_rounds(63), 63);
+}
+
+// The first level is between the halves of all, the last between neighbours.
+Test(link_pairs, more_members_are_bisected_level_by_level)
+{
+    for (int count = 65; count <= 1000; count += 55) {
+        measure(count);
+        int rounds = links_rounds(count);
+        cr_expect_eq(rounds, (int)ceil(log2(count)));
+        for (size_t i = 0; i < (size_t)count; i++)
+            cr_expect_geq(links_of(i), (size_t)rounds - 2, "%zu of %d", i, count);
+        link_map_close(&map);
+    }
+    cr_expect_eq(links_rounds(128), 7);
+    cr_expect_eq(links_partner_position(128, 0, 5), 69);
+    cr_expect_eq(links_partner_position(128, 1, 70), 102);
+    cr_expect_eq(links_partner_position(128, 6, 70), 71);
+    cr_expect_eq(links_partner_position(65, 0, 32), -1, "the one in the middle rests");
+    cr_expect_eq(links_partner_position(65, 1, 32), 49);
+}
+
+Test(link_pairs, a_slow_host_is_blamed_for_all_of_its_links_and_its_partners_are_not)
+{
+    static const int counts[] = {3, 4, 5, 64, 65, 200};
+    char texts[3][LINK_TEXT_BYTES], expected[64];
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        measure(counts[i]);
+        slow_host(1, 3);
+        cr_assert_eq(texts_of(texts), 1, "%d hosts: %s", counts[i], texts[1]);
+        cr_expect(strstr(texts[0], "OUTLIER  the link of host node1 (rank 8) takes "), "%s", texts[0]);
+        snprintf(expected, sizeof expected, ": %zu of its %zu links are slow", links_of(1), links_of(1));
+        cr_expect(strstr(texts[0], expected), "%s", texts[0]);
+        link_map_close(&map);
+    }
+}
+
+Test(link_pairs, a_slow_link_between_fast_hosts_blames_neither)
+{
+    static const int counts[] = {3, 64, 65};
+    char texts[3][LINK_TEXT_BYTES], expected[64];
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        measure(counts[i]);
+        size_t partner = (size_t)links_partner_position(counts[i], 0, 1);
+        link_map_add(&map, 1, partner, 50);
+        cr_assert_eq(texts_of(texts), 1, "%d hosts: %s", counts[i], texts[1]);
+        snprintf(expected, sizeof expected, "SLOW     the link between hosts node%d ", partner > 1 ? 1 : (int)partner);
+        cr_expect(strstr(texts[0], expected), "%s", texts[0]);
+        link_map_close(&map);
+    }
+}
+
+Test(link_pairs, two_slow_hosts_and_a_slow_link_of_a_third_are_told_apart)
+{
+    char texts[3][LINK_TEXT_BYTES];
+    measure(64);
+    slow_host(5, 2);
+    slow_host(40, 20);
+    link_map_add(&map, 7, 8, 100);
+    cr_assert_eq(texts_of(texts), 3);
+    cr_expect(strstr(texts[0], "host node5 (rank 40)"), "%s", texts[0]);
+    cr_expect(strstr(texts[1], "host node40 (rank 320)"), "%s", texts[1]);
+    cr_expect(strstr(texts[2], "hosts node7 (rank 56) and node8 (rank 64)"), "%s", texts[2]);
+    link_map_close(&map);
+}
+
+Test(link_pairs, of_two_hosts_and_of_equal_ones_nobody_is_blamed)
+{
+    char texts[3][LINK_TEXT_BYTES];
+    measure(2);
+    slow_host(1, 1000);
+    cr_expect_eq(texts_of(texts), 0);
+    link_map_close(&map);
+    measure(64);
+    cr_expect_eq(texts_of(texts), 0);
+    link_map_close(&map);
+}
+
+// A host that is slow with most others, but fast with some, is still the one to blame.
+Test(link_pairs, a_host_with_most_links_slow_is_blamed)
+{
+    char texts[3][LINK_TEXT_BYTES];
+    measure(5);
+    link_map_add(&map, 2, 0, 60);
+    link_map_add(&map, 2, 1, 60);
+    link_map_add(&map, 2, 4, 60);
+    cr_assert_eq(texts_of(texts), 1);
+    cr_expect(strstr(texts[0], "host node2 (rank 16)"), "%s", texts[0]);
+    cr_expect(strstr(texts[0], "3 of its 4 links are slow"), "%s", texts[0]);
+    link_map_close(&map);
 }

@@ -9,7 +9,6 @@
     ROW(adam)                                                                                                          \
     ROW(checkpoint)                                                                                                    \
     ROW(comm)                                                                                                          \
-    ROW(gds)                                                                                                           \
     ROW(links)                                                                                                         \
     ROW(memory)                                                                                                        \
     ROW(nvme)                                                                                                          \

@@ -17,6 +17,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ADAPTERS = HERE / "zerogauge" / "adapters"
+CLAIMS = json.loads((ADAPTERS / "claims.json").read_text())
 # The version whose deviations peers.txt explains; ZG_PEERS_SUITE_VERSION=2 judges by the newest cases.
 SUITE_VERSION = os.environ.get("ZG_PEERS_SUITE_VERSION", "1")
 VERDICTS = "PASS", "EQUIVALENT", "BOUNDED", "PARTLY", "FAIL", "BROKEN", "UNSUPPORTED"
@@ -48,10 +49,9 @@ def judge(zerogauge, out, claims, command, sockets):
     shutil.rmtree(out, ignore_errors=True)
     check_options, adapter, options = parts_of(command)
     launch = [sys.executable, "-S", HERE / "warm.py", "launch", f"{sockets}/{adapter}", *options]
-    path = ADAPTERS / "claims" / f"{claims}.json"
-    if claims == "-":
-        path = out.with_suffix(".claims.json")
-        path.write_bytes(subprocess.run([*launch, "--claims"], stdout=subprocess.PIPE, check=True).stdout)
+    path = out.with_suffix(".claims.json")
+    path.write_bytes(subprocess.run([*launch, "--claims"], stdout=subprocess.PIPE, check=True).stdout if claims == "-"
+                     else json.dumps(CLAIMS[claims]).encode())
     line = [zerogauge, "check", "--level", "quick", "--suite-version", SUITE_VERSION, "--claims", path, *check_options,
             "--out", out, "--", *launch, "{cases}", "{answers}", "{world}", "{state}"]
     printed = out.with_suffix(".txt")

@@ -360,11 +360,12 @@ static const char *find_mutant(const char *text, const char *name)
     return found && (found == text || found[-1] == '\n') ? found + strlen(MUTANT_BEGINS) : NULL;
 }
 
-static int count_mutants(const char *text)
+// How many of a text's lines begin so.
+static int count_lines(const char *text, const char *begins)
 {
-    int count = strncmp(text, MUTANT_BEGINS, strlen(MUTANT_BEGINS)) == 0;
-    while ((text = strstr(text, "\n" MUTANT_BEGINS)))
-        text++, count++;
+    int count = strncmp(text, begins, strlen(begins)) == 0;
+    for (; (text = strchr(text, '\n')); text++)
+        count += strncmp(text + 1, begins, strlen(begins)) == 0;
     return count;
 }
 
@@ -380,12 +381,13 @@ static void check_mutant(const char *text, const struct requirement *requirement
     cr_expect(is_hint(hint), "%s: there is no hint '%s'", mutant, hint);
 }
 
-// A requirement's file has its mutants, and no others.
+// The file of a requirement's chapter has its mutants, and no others that name it. R-ACC-01 is of R-ACC.patches.
 static void check_file(const struct requirement *requirement)
 {
-    char path[PATH_MAX];
+    char path[PATH_MAX], line[64];
     size_t bytes;
-    snprintf(path, sizeof path, MUTANTS "/%s.patches", requirement->id);
+    snprintf(path, sizeof path, MUTANTS "/%.*s.patches", (int)(strrchr(requirement->id, '-') - requirement->id),
+             requirement->id);
     char *text = folder_read(path, &bytes);
     for (int m = 0; m < requirement->mutant_count; m++) {
         const char *mutant = find_mutant(text, requirement->mutants[m]);
@@ -393,11 +395,27 @@ static void check_file(const struct requirement *requirement)
         if (mutant)
             check_mutant(mutant, requirement, requirement->mutants[m]);
     }
-    cr_expect_eq(count_mutants(text), requirement->mutant_count, "%s has other mutants than %s", path, requirement->id);
+    snprintf(line, sizeof line, "Requirement: %s\n", requirement->id);
+    cr_expect_eq(count_lines(text, line), requirement->mutant_count, "%s has other mutants than %s", path,
+                 requirement->id);
     free(text);
 }
 
-Test(requirement, every_mutant_is_in_its_file_and_every_file_is_of_a_requirement)
+// The mutants of a file of conformance/mutants/; 0 for other files.
+static int mutants_in(const char *name)
+{
+    char path[PATH_MAX];
+    size_t bytes;
+    if (!strstr(name, ".patches"))
+        return 0;
+    snprintf(path, sizeof path, MUTANTS "/%s", name);
+    char *text = folder_read(path, &bytes);
+    int count = count_lines(text, MUTANT_BEGINS);
+    free(text);
+    return count;
+}
+
+Test(requirement, every_mutant_is_in_the_file_of_its_chapter_and_of_a_requirement)
 {
     DIR *entries = opendir(MUTANTS);
     if (!entries) {
@@ -405,13 +423,15 @@ Test(requirement, every_mutant_is_in_its_file_and_every_file_is_of_a_requirement
         return;
     }
     const struct requirement *requirement;
-    int files = 0;
+    int others = 0;
     for (struct dirent *entry; (entry = readdir(entries));)
-        files += strstr(entry->d_name, ".patches") != NULL;
+        others += mutants_in(entry->d_name);
     closedir(entries);
-    for (int i = 0; (requirement = requirement_at(i)); i++, files--)
+    for (int i = 0; (requirement = requirement_at(i)); i++) {
         check_file(requirement);
-    cr_expect_eq(files, 0, "%d files of conformance/mutants/ are of no requirement", files);
+        others -= requirement->mutant_count;
+    }
+    cr_expect_eq(others, 0, "%d mutants of conformance/mutants/ are of no requirement", others);
 }
 
 // ci/mutants says so, too, but after minutes: whoever changes the lines that a mutant changes learns it here.

@@ -28,15 +28,6 @@ struct comm;
 
 enum comm_reduction { COMM_SUM, COMM_MAX };
 
-// Comparison of a transport's own sums with the canonical sums (comm_native.h).
-struct comm_native {
-    uint64_t sums;                         // collectives that sum, in total
-    uint64_t elements, different;          // elements of their results on all ranks; those whose bits differ
-    uint64_t first_sum;                    // number, from 1, of the first sum that differs; 0: none
-    uint64_t first_rank, first_element;    // the lowest rank at which it differs, and the element of the full buffer
-    uint32_t canonical_bits, native_bits;  // of that element
-};
-
 int comm_rank(const struct comm *comm);
 int comm_world(const struct comm *comm);
 

@@ -61,7 +61,6 @@ struct comm_part {
 
 struct comm_ops {
     const char *name;
-    bool has_native;  // run computes native sums if comm->uses_native, and compares them
     // Returns, with or without an error, only after all other ranks have finished with this rank's buffers.
     int (*run)(struct comm *comm, const struct comm_call *call);
     int (*exchange)(struct comm *comm, int peer, const void *send, void *recv, size_t bytes);  // null: not supported
@@ -85,8 +84,6 @@ struct comm {
     enum ledger_purpose purpose;
     enum ledger_group counted_group;
     int group;  // ranks in a group of hierarchical sums; 0: the canonical order
-    bool uses_native;
-    struct comm_native native;  // this rank's comparisons
 };
 
 const char *comm_operation_name(enum comm_operation operation);

@@ -90,9 +90,7 @@ static int mpi_run(struct comm *comm, const struct comm_call *call)
     TRY(compare_calls(mpi, call));
     if (call->operation == COMM_ALL_TO_ALL)
         TRY(compare_pairs(mpi, call));
-    bool sums =
-        call->operation == COMM_REDUCE_SCATTER || (call->operation == COMM_ALL_REDUCE && call->reduction == COMM_SUM);
-    int rc = comm->uses_native && sums ? comm_mpi_native(mpi, call) : comm_mpi_move(mpi, call);
+    int rc = comm_mpi_move(mpi, call);
     if (rc != ERR_NONE)
         comm_mpi_fail_everywhere(mpi, ERR_PEER, err_message());
     return rc;
@@ -118,7 +116,6 @@ static void mpi_abort(struct comm *comm, const char *message)
 static void free_handle(struct comm_mpi *mpi)
 {
     pthread_mutex_destroy(&mpi->lock);
-    comm_mpi_native_close(mpi);
     comm_mpi_close_outboxes(mpi);
     comm_mpi_circle_leave(mpi);
     free(mpi->stage);
@@ -180,7 +177,6 @@ static int mpi_split(struct comm *comm, const struct comm_part *part, struct com
 static int open_world(MPI_Comm world, struct comm_mpi *parent, const struct comm_part *part, struct comm **out)
 {
     static const struct comm_ops ops = {.name = "mpi",
-                                        .has_native = true,
                                         .run = mpi_run,
                                         .split = mpi_split,
                                         .send = comm_mpi_send_message,
@@ -210,7 +206,6 @@ static int open_world(MPI_Comm world, struct comm_mpi *parent, const struct comm
     mpi->gone = calloc(ranks, sizeof *mpi->gone);
     mpi->notices = calloc(2 * ranks, sizeof(MPI_Request));
     mpi->waits_request = MPI_REQUEST_NULL;
-    mpi->native_operations[0] = mpi->native_operations[1] = MPI_OP_NULL;
     atomic_init(&mpi->dead, -1);
     pthread_mutex_init(&mpi->lock, NULL);
     bool enough = mpi->stage && mpi->requests && mpi->outboxes && mpi->pair_counts && mpi->signatures && mpi->left &&

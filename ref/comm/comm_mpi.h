@@ -70,10 +70,6 @@ struct comm_mpi {
     MPI_Request waits_request;
     MPI_Request *notices;
     int notice_count;
-    unsigned char *native_memory;  // native sums: the values sent, MPI's sum, and the canonical sum
-    size_t native_bytes;
-    int *native_counts;
-    MPI_Op native_operations[2];  // bf16, fp16
 };
 
 // Collective over all processes of `world`. ERR_USAGE: MPI lacks MPI_THREAD_MULTIPLE.
@@ -154,9 +150,5 @@ void comm_mpi_close_outboxes(struct comm_mpi *mpi);
 
 // Implements comm_exchange.
 int comm_mpi_exchange(struct comm *comm, int peer, const void *send, void *recv, size_t bytes);
-
-// Computes a sum by MPI and the canonical sum beside it, and compares them.
-int comm_mpi_native(struct comm_mpi *mpi, const struct comm_call *call);
-void comm_mpi_native_close(struct comm_mpi *mpi);
 
 #endif

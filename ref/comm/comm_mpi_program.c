@@ -2,31 +2,27 @@
 // A rank of the tests of comm_mpi.c, started by mpirun.
 //   collectives SEED COUNT   random collectives of random shapes, formats and positions; compares every byte with plain
 //                            loops over the inputs of all ranks, which each rank regenerates
-//   native SEED COUNT        the same with MPI's own sums, of small integers, whose sum is the same in every order
 //   pieces SEED COUNT        as `collectives`, with odd message sizes and little memory, so that every message is cut
 //   groups SEED COUNT        as `pieces`, with hierarchical sums
 //   messages SEED COUNT      messages around a ring, cut into many of MPI's, between collectives
 //   large                    single buffers beyond 2^31 bytes
 // Each rank prints its error message on one line.
 #include "ref/comm/comm_mpi.h"
-#include "ref/comm/comm_native.h"
 #include "base/err.h"
 #include "ref/comm/launcher.h"
 #include "ref/arithmetic/random.h"
 
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { EDGE_BYTES = 64, POISON = 0xa5, COUNT_MAX = 70001, RANKS_MAX = 16, SUM_COUNT = 1000 };
+enum { EDGE_BYTES = 64, POISON = 0xa5, COUNT_MAX = 70001, RANKS_MAX = 16 };
 
 // Random numbers from the seed, the same on every rank.
 static uint64_t key, position;
 
-static bool whole_numbers;
 static int group;  // of sums
 
 static size_t below(size_t limit)
@@ -46,7 +42,6 @@ static void make_input(enum dtype dtype, uint64_t call, int rank, size_t count, 
     uint64_t input = random_key(call, (uint64_t)rank + 1);
     for (size_t i = 0; i < count; i++) {
         float value = random_normal(random_at(input, i));
-        value = whole_numbers ? roundf(value * 4) : value;
         if (dtype == DTYPE_FP32)
             ((float *)out)[i] = value;
         else if (dtype == DTYPE_BF16)
@@ -300,29 +295,6 @@ static int large(struct comm *comm)
     return wrong == 0 ? comm_barrier(comm) : err_set(ERR_CHECK, "%zu elements are wrong", wrong);
 }
 
-static int native(struct comm *comm, uint64_t seed, int count)
-{
-    struct comm_native found;
-    whole_numbers = true;
-    TRY(comm_native_begin(comm));
-    TRY(collectives(comm, seed, count));
-    TRY(comm_native_found(comm, &found));
-    if (found.sums == 0 || found.elements == 0 || found.different != 0)
-        return err_set(ERR_CHECK, "%llu of %llu elements differ", (unsigned long long)found.different,
-                       (unsigned long long)found.elements);
-    // Of three ranks or more, two roundings are not one; of two, there is one order.
-    struct bf16 terms[SUM_COUNT], sums[SUM_COUNT];
-    whole_numbers = false;
-    make_input(DTYPE_BF16, seed, comm_rank(comm), SUM_COUNT, terms);
-    TRY(comm_all_reduce(comm, terms, sums, SUM_COUNT, DTYPE_BF16, COMM_SUM));
-    TRY(comm_native_found(comm, &found));
-    bool many = comm_world(comm) > 2;
-    bool first = found.first_sum == found.sums && found.canonical_bits != found.native_bits;
-    if (many != (found.different > 0) || many != first)
-        return err_set(ERR_CHECK, "%llu elements differ", (unsigned long long)found.different);
-    return ERR_NONE;
-}
-
 // Each rank sends to the next one and receives from the one before, `count` messages of random sizes, with two on their
 // way at times.
 static int messages(struct comm *comm, uint64_t seed, int count)
@@ -379,8 +351,7 @@ int main(int argc, char **argv)
     int rank = comm_rank(comm);
     const char *word = argv[1];
     bool seeded = argc == 4, plain = seeded || strcmp(word, "large") == 0;
-    int (*const trial)(struct comm *, uint64_t, int) = strcmp(word, "native") == 0     ? native
-                                                       : strcmp(word, "pieces") == 0   ? pieces
+    int (*const trial)(struct comm *, uint64_t, int) = strcmp(word, "pieces") == 0     ? pieces
                                                        : strcmp(word, "groups") == 0   ? groups
                                                        : strcmp(word, "parts") == 0    ? parts
                                                        : strcmp(word, "messages") == 0 ? messages

@@ -63,15 +63,6 @@ Test(comm_mpi, buffers_beyond_two_to_the_31_bytes_arrive_whole_long)
     expect_good(2, "large");
 }
 
-Test(comm_mpi, native_sums_of_whole_numbers_are_the_canonical_ones_and_others_are_seen_to_differ)
-{
-    MPI_OR_SKIP();
-    expect_good(1, "native 5 100");
-    expect_good(2, "native 6 100");
-    expect_good(3, "native 7 100");
-    expect_good(7, "native 8 100");
-}
-
 static void provoke(int world, const char *word, char *output, size_t output_bytes)
 {
     mpirun_each(world, "comm_mpi_failure_program", word, output, output_bytes);

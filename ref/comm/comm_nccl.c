@@ -14,7 +14,7 @@ const struct comm_nccl_options comm_nccl_defaults = {NULL, 64 << 20, 12000000000
 // The memory of a call's buffers; a call without elements has none.
 enum location { LOCATION_NOWHERE, LOCATION_HOST, LOCATION_ACCELERATOR };
 
-int comm_nccl_allocate(const struct comm_nccl *nccl, size_t bytes, void **out)
+static int allocate(const struct comm_nccl *nccl, size_t bytes, void **out)
 {
     *out = NULL;
     TRY(nccl->accelerator->allocate(bytes, out));
@@ -26,7 +26,7 @@ int comm_nccl_allocate(const struct comm_nccl *nccl, size_t bytes, void **out)
     return rc;
 }
 
-void comm_nccl_release(const struct comm_nccl *nccl, void *memory)
+static void release(const struct comm_nccl *nccl, void *memory)
 {
     if (!memory)
         return;
@@ -114,7 +114,7 @@ static int meet_accelerator(struct comm_nccl *nccl, const struct comm_call *call
     if (nccl->stage || (!found && !(found = accelerator_of(call->send))))
         return ERR_NONE;
     nccl->accelerator = found;
-    return comm_nccl_allocate(nccl, nccl->options.stage_bytes, &nccl->stage);
+    return allocate(nccl, nccl->options.stage_bytes, &nccl->stage);
 }
 
 // Checks that both buffers of this rank lie on its accelerator.
@@ -137,14 +137,13 @@ static int check_sides(struct comm_nccl *nccl, const struct comm_call *call)
 
 static int run_on_accelerator(struct comm_nccl *nccl, const struct comm_call *call)
 {
-    bool sums = call->operation == COMM_REDUCE_SCATTER || call->operation == COMM_ALL_REDUCE;
     TRY(check_sides(nccl, call));
     TRY(agree(nccl, call));
     if (call->operation == COMM_ALL_TO_ALL)
         TRY(compare_pairs(nccl, call));
     int rc = nccl->nccl ? meet_accelerator(nccl, call) : err_set(ERR_PEER, "NCCL failed in an earlier call");
     if (rc == ERR_NONE)
-        rc = sums && nccl->comm.uses_native ? comm_nccl_native(nccl, call) : comm_nccl_move(nccl, call);
+        rc = comm_nccl_move(nccl, call);
     if (rc == ERR_NONE)
         rc = comm_nccl_wait(nccl);
     return rc == ERR_NONE ? ERR_NONE : comm_nccl_give_up(nccl, rc);
@@ -183,8 +182,7 @@ static void nccl_close(struct comm *comm)
                  comm_nccl_wait_until(nccl, false) == ERR_NONE;
     if (nccl->nccl)
         (whole ? calls->destroy : calls->abort)(nccl->nccl);
-    comm_nccl_release(nccl, nccl->stage);
-    comm_nccl_release(nccl, nccl->native);
+    release(nccl, nccl->stage);
     comm_close(nccl->control);
     free(nccl);
 }
@@ -232,7 +230,6 @@ static int nccl_split(struct comm *comm, const struct comm_part *part, struct co
 int comm_nccl_open(struct comm *control, const struct comm_nccl_options *options, struct comm **out)
 {
     static const struct comm_ops ops = {.name = "nccl",
-                                        .has_native = true,
                                         .run = nccl_run,
                                         .split = nccl_split,
                                         .check = nccl_check,

@@ -57,8 +57,7 @@ struct comm_nccl {
     ncclComm_t nccl;                        // null after a failure
     char library[32];                       // such as "NCCL 2.28.3"
     const struct accelerator *accelerator;  // owns the memory that NCCL moves
-    void *stage, *native;  // in its memory: comm_nccl_options.stage_bytes; a native sum and the canonical sum
-    size_t native_bytes;
+    void *stage;                            // in its memory: comm_nccl_options.stage_bytes
 };
 
 // Collective over the ranks of `control`, each with its own GPU chosen (cuda_lane_use). The handle closes `control`;
@@ -81,20 +80,8 @@ int comm_nccl_wait_until(struct comm_nccl *nccl, bool finished);
 // Converts the result of an NCCL call to an error of this program; ncclInProgress is no error.
 int comm_nccl_code(const struct comm_nccl *nccl, ncclResult_t result, const char *call);
 
-// Allocate and release memory of the accelerator.
-int comm_nccl_allocate(const struct comm_nccl *nccl, size_t bytes, void **out);
-void comm_nccl_release(const struct comm_nccl *nccl, void *memory);
-
 // Enqueues the transfers and folds of a call that all ranks agree on, for memory on the accelerator.
 int comm_nccl_move(struct comm_nccl *nccl, const struct comm_call *call);
-
-// Computes a sum by NCCL and the canonical sum beside it, and compares them.
-int comm_nccl_native(struct comm_nccl *nccl, const struct comm_call *call);
-
-// Calls NCCL's own sums of a call into `sum`, between the begin and the end of a group: ncclReduceScatter for equal
-// consecutive shards, one ncclReduce to each rank for others.
-bool comm_nccl_has_equal_shards(const struct comm_call *call, int world);
-int comm_nccl_name_sums(struct comm_nccl *nccl, const struct comm_call *call, void *sum);
 
 // Aborts NCCL after an error, so that no kernel accesses the buffers afterwards, and makes all ranks fail. Returns the
 // error for the caller to return: the failure that `control` knows, which names a rank, else `code`.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The NCCL backend over a stand-in for NCCL, with simulated GPUs (shadow_test.h). The tests cover the order and
 // matching of calls, the sums, and failures of ranks and of NCCL. NCCL itself needs a GPU.
-#include "ref/comm/comm_native.h"
 #include "ref/comm/comm_nccl.h"
 
 #include "ref/comm/comm_test.h"
@@ -308,56 +307,6 @@ Test(comm_nccl, ranks_that_disagree_are_told_so_before_anything_moves)
     }
 }
 
-// Compares the stand-in's sums, from the highest rank down, with the canonical ones.
-static void sum_natively(struct rank *rank)
-{
-    const struct comm_nccl_options options = {rank->context, 1 << 16, 10000000000u};
-    enum { COUNT = 1000 };
-    struct memory memory;
-    rank_open(rank, &options, &memory);
-    fill(memory.here, DTYPE_FP32, (uint64_t)rank->index);
-    bytes_copy(memory.there, memory.here, ARENA_BYTES);
-    size_t equal[RANKS_MAX], unequal[RANKS_MAX], total = 0;
-    for (int peer = 0; peer < rank->world; peer++) {
-        equal[peer] = COUNT;
-        unequal[peer] = pattern_count(2, peer);
-        total += COUNT + unequal[peer];
-    }
-    char *send = memory.there + 256, *recv = memory.there + ARENA_BYTES / 2;
-    struct comm_native found = {0};
-    if (comm_native_begin(rank->comm) != ERR_NONE ||
-        comm_reduce_scatter(rank->comm, send, DTYPE_FP32, recv, DTYPE_FP32, equal, false) != ERR_NONE ||
-        comm_reduce_scatter(rank->comm, send, DTYPE_FP32, recv, DTYPE_BF16, unequal, true) != ERR_NONE ||
-        comm_all_reduce(rank->comm, send, recv, COUNT, DTYPE_FP32, COMM_SUM) != ERR_NONE ||
-        bytes_copy(memory.expected, recv, COUNT * sizeof(float)) != ERR_NONE ||
-        comm_native_found(rank->comm, &found) != ERR_NONE)
-        rank_wrong(rank, "%s", err_message());
-    float sum[COUNT];
-    for (int peer = rank->world - 1; peer >= 0; peer--) {
-        fill(memory.here, DTYPE_FP32, (uint64_t)peer);
-        for (int i = 0; i < COUNT; i++) {
-            float term;
-            memcpy(&term, memory.here + 256 + (size_t)i * sizeof term, sizeof term);
-            sum[i] = peer == rank->world - 1 ? term : sum[i] + term;
-        }
-    }
-    if (memcmp(sum, memory.expected, sizeof sum) != 0)
-        rank_wrong(rank, "the sum is not the stand-in's");
-    if (found.sums != 3 || found.elements != total + (size_t)rank->world * COUNT)
-        rank_wrong(rank, "%lu sums of %lu elements", (unsigned long)found.sums, (unsigned long)found.elements);
-    if ((rank->world > 2) != (found.different > 0) || found.different > found.elements / 2)
-        rank_wrong(rank, "world %d: %lu differ", rank->world, (unsigned long)found.different);
-    rank_close(rank, &memory);
-}
-
-Test(comm_nccl, native_sums_are_left_in_the_buffers_and_compared_with_the_canonical_ones)
-{
-    for (int world = 1; world <= 4; world++) {
-        standin_begin(world);
-        ranks_run_well(world, sum_natively, (void *)&standin_calls);
-    }
-}
-
 Test(comm_nccl, a_stage_too_small_for_the_world_is_refused)
 {
     struct comm_nccl nccl = {.comm = {.world = 2}, .options = {.stage_bytes = 256}};
@@ -390,5 +339,4 @@ Test(comm_nccl, a_world_of_one_on_nccl_itself_has_the_bytes_of_threads_gpu)
     }
     carried = &cuda_accelerator;
     ranks_run_well(1, run_all_collectives, NULL);
-    ranks_run_well(1, sum_natively, (void *)calls);
 }

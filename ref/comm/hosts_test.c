@@ -128,7 +128,7 @@ static json_t *times_of(const char *lane, int rank)
 }
 
 // Of four hosts, two have a slow link between them, of 0.35 s for 128 KiB, and fast ones to the others, which other
-// programs on the processors slow as well. link_pairs_test judges such times.
+// programs on the processors slow as well. ranks_test judges such times.
 Test(hosts, a_slow_link_between_two_hosts_is_slow_for_both_and_for_no_other)
 {
     char command[PATH_MAX + 128];

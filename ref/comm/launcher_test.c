@@ -107,31 +107,6 @@ Test(launcher, an_error_of_one_rank_ends_all_and_is_reported_by_all)
     cr_expect_not_null(strstr(output, "rank 0 failed: /nonexistent/x: cannot be created"), "%s", output);
 }
 
-// Between two ranks there is one order; among three, 16-bit sums are rounded at every hop.
-Test(launcher, native_sums_are_compared_with_the_canonical_ones_and_not_assumed_equal)
-{
-    MPI_OR_SKIP();
-    char command[PATH_MAX + 256], canonical[33], native[33];
-    for (int world = 2; world <= 3; world++) {
-        const char *arguments = "train --preset zero2 --model linear --steps 3 --json";
-        snprintf(command, sizeof command, "'%s/zerogauge' %s --world %d", ZG_BINARY_DIR, arguments, world);
-        cr_assert_eq(command_run(command, output, sizeof output), 0, "%s", output);
-        cr_expect_not_null(strstr(output, "\"native_reduction\":null"), "%s", output);
-        digest_in(output, canonical);
-        snprintf(command, sizeof command, "%s --native-reduction", arguments);
-        cr_assert_eq(mpirun(world, "zerogauge", command, output, sizeof output), 0, "%s", output);
-        digest_in(output, native);
-        const char *found = world == 2 ? "\"native_reduction\":{\"equal\":true,\"sums\":6,\"elements\":"
-                                       : "\"native_reduction\":{\"equal\":false,\"sums\":6,\"elements\":";
-        cr_expect_not_null(strstr(output, found), "%s", output);
-        cr_expect_eq(strcmp(native, canonical) == 0, world == 2, "%s and %s", native, canonical);
-        cr_expect_eq(strstr(output, "\"first_difference\":{\"sum\":1,") != NULL, world == 3, "%s", output);
-    }
-    snprintf(command, sizeof command, "'%s/zerogauge' train --preset zero2 --native-reduction 2>&1", ZG_BINARY_DIR);
-    cr_expect_eq(command_run(command, output, sizeof output), 2, "%s", output);
-    cr_expect_not_null(strstr(output, "--native-reduction needs ranks that are processes"), "%s", output);
-}
-
 // With five ranks, two of them are no neighbours of the one that dies.
 Test(launcher, a_killed_rank_is_named_by_all_others)
 {

@@ -3,8 +3,6 @@
 
 #include "ref/cuda/cuda_lane.h"
 #include "ref/cuda/cuda_matmul.h"
-#include "base/err.h"
-#include "ref/cuda/io_cufile.h"
 
 #include <cuda_runtime_api.h>
 
@@ -21,17 +19,6 @@ static json_t *version_json(int version)
 static json_t *text_or_null(const char *text)
 {
     return text ? json_string(text) : json_null();
-}
-
-// Does not open cuFile, which alone could tell whether it uses PCI P2PDMA.
-static json_t *cufile_json(void)
-{
-    const struct cufile_calls *calls;
-    if (io_cufile_library(&calls) != ERR_NONE)
-        return json_null();
-    const char *path = io_cufile_has_nvidia_fs() ? "with nvidia-fs"
-                                                 : "without nvidia-fs: compatibility mode, unless there is PCI P2PDMA";
-    return json_sprintf("%s %s", calls->library, path);
 }
 
 static json_t *device_json(int device)
@@ -56,9 +43,9 @@ json_t *cuda_info(void)
     json_t *devices = json_array();
     for (int device = 0; device < cuda_lane_device_count(); device++)
         json_array_append_new(devices, device_json(device));
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "runtime", version_json(runtime), "driver", version_json(driver),
+    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "runtime", version_json(runtime), "driver", version_json(driver),
                      "absent", text_or_null(cuda_lane_absent()), "cublas", text_or_null(cuda_matmul_version()),
-                     "cufile", cufile_json(), "devices", devices);
+                     "devices", devices);
 }
 
 json_t *cuda_info_models(void)

@@ -5,10 +5,10 @@
 
 #include <jansson.h>
 
-// Returns {"runtime":"13.0","driver":"13.0","absent":null,"cublas":"13.1.0","cufile":null,"devices":[{"name":"..",
+// Returns {"runtime":"13.0","driver":"13.0","absent":null,"cublas":"13.1.0","devices":[{"name":"..",
 // "compute_capability":"9.0","memory_bytes":..,"multiprocessors":..,"copy_engines":..,"pci":"0000:3b:00"},...]}.
 // driver is null if none is loaded; absent is null if devices are usable, else the reason; cublas is the version of the
-// library found; cufile names the library found and the kernel's support for it.
+// library found.
 json_t *cuda_info(void);
 
 // Returns [{"model":".."},...], the usable devices by name.

@@ -3,8 +3,8 @@
 
 #include "ref/cuda/cuda_lane.h"
 #include "ref/cuda/cuda_library.h"
-#include "ref/cuda/cuda_matrix.h"
 #include "base/err.h"
+#include "ref/arithmetic/gpt_math.h"
 
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
@@ -14,6 +14,71 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+
+// A matrix of a product, as cuBLAS takes it. Which of its kernels fits is for cuBLAS to choose, by the addresses as
+// well, of which none loads more than 16 bytes at once; and where a parameter lies depends on how it is sharded. So a
+// matrix that is not aligned is multiplied as a copy that is.
+struct cuda_matrix {
+    enum dtype dtype;
+    cublasOperation_t operation;
+    void *data, *copy;  // copy: null where data is aligned
+    size_t rows, columns, stride;
+};
+
+enum { ALIGNMENT = 16 };
+
+// op(it) is rows x columns.
+static struct cuda_matrix cuda_matrix_of(enum dtype dtype, struct matmul_operand operand, size_t rows, size_t columns)
+{
+    bool turned = operand.transposed;
+    return (struct cuda_matrix){.dtype = dtype,
+                                .operation = turned ? CUBLAS_OP_T : CUBLAS_OP_N,
+                                .data = (void *)(uintptr_t)operand.data,
+                                .rows = turned ? columns : rows,
+                                .columns = turned ? rows : columns,
+                                .stride = operand.stride};
+}
+
+// Enqueues the copy, if there must be one, on the calling thread's stream; what is not read is not copied. Close it
+// after the product even if opening fails.
+static int cuda_matrix_open(struct cuda_matrix *matrix, bool is_read)
+{
+    if ((uintptr_t)matrix->data % ALIGNMENT == 0 || matrix->rows == 0)
+        return ERR_NONE;
+    size_t bytes = ((matrix->rows - 1) * matrix->stride + matrix->columns) * dtype_bytes(matrix->dtype);
+    void *copy = NULL;
+    TRY(cuda_lane_error(cudaMallocAsync(&copy, bytes, cuda_lane_stream()), "a copy of a matrix"));
+    matrix->copy = copy;
+    if (!is_read)
+        return ERR_NONE;
+    return cuda_lane_error(cudaMemcpyAsync(copy, matrix->data, bytes, cudaMemcpyDeviceToDevice, cuda_lane_stream()),
+                           "a copy of a matrix");
+}
+
+static int cuda_matrix_close(struct cuda_matrix *matrix, bool is_written)
+{
+    int code = ERR_NONE;
+    if (!matrix->copy)
+        return ERR_NONE;
+    size_t stride_bytes = matrix->stride * dtype_bytes(matrix->dtype);
+    if (is_written)
+        code = cuda_lane_error(cudaMemcpy2DAsync(matrix->data, stride_bytes, matrix->copy, stride_bytes,
+                                                 matrix->columns * dtype_bytes(matrix->dtype), matrix->rows,
+                                                 cudaMemcpyDeviceToDevice, cuda_lane_stream()),
+                               "a copy of a matrix");
+    int freed = cuda_lane_error(cudaFreeAsync(matrix->copy, cuda_lane_stream()), "a copy of a matrix");
+    return code != ERR_NONE ? code : freed;
+}
+
+static void *cuda_matrix_data(const struct cuda_matrix *matrix)
+{
+    return matrix->copy ? matrix->copy : matrix->data;
+}
+
+static cudaDataType cuda_matrix_type(const struct cuda_matrix *matrix)
+{
+    return matrix->dtype == DTYPE_BF16 ? CUDA_R_16BF : matrix->dtype == DTYPE_FP16 ? CUDA_R_16F : CUDA_R_32F;
+}
 
 #define TEXT_OF(x) #x
 #define TEXT(x) TEXT_OF(x)

@@ -147,22 +147,3 @@ int gpt_find(const char *name, const struct model **out)
                        GPT_NAME_BYTES - 1);
     return model_kept(name, make, out);
 }
-
-int gpt_family(int index, const struct model **out)
-{
-    static const struct {
-        int width, first_layers, last_layers;
-    } rows[] = {{128, 2, 7}, {256, 2, 16}, {512, 5, 16}, {1024, 5, 16}, {2048, 5, 40}};
-    *out = NULL;
-    for (size_t i = 0; index >= 0 && i < sizeof rows / sizeof *rows; i++) {
-        int count = rows[i].last_layers - rows[i].first_layers + 1;
-        if (index < count) {
-            char name[GPT_NAME_BYTES];
-            snprintf(name, sizeof name, "gpt:layers=%d,width=%d,heads=%d,length=64", rows[i].first_layers + index,
-                     rows[i].width, rows[i].width / 64);
-            return gpt_find(name, out);
-        }
-        index -= count;
-    }
-    return ERR_NONE;
-}

@@ -17,8 +17,4 @@ bool gpt_is_name(const char *name);
 // adapters (lora.h). ERR_USAGE names the wrong key and the expected form.
 int gpt_find(const char *name, const struct model **out);
 
-// GPTs of growing size, from 0.4 million to 2 billion parameters, each at most 1.5 times its predecessor, with
-// sequences of 64 tokens; depth grows before width. Sets *out to NULL past the last.
-int gpt_family(int index, const struct model **out);
-
 #endif

@@ -180,23 +180,3 @@ Test(gpt_find, adapters_bring_no_other_key_and_no_invisible_character)
     cr_expect_eq(model_find_changed("gpt-tiny:blocks=2", &changes, &model), ERR_NONE, "%s", err_message());
     cr_expect_eq(model, find("gpt-tiny:blocks=2,sequence_parallel=1,alpha=4,rank=2"));
 }
-
-Test(gpt_find, the_family_grows_in_steps_to_two_billion_parameters)
-{
-    const struct model *model;
-    uint64_t last = 0;
-    int count = 0;
-    for (;; count++) {
-        cr_assert_eq(gpt_family(count, &model), ERR_NONE, "%s", err_message());
-        if (!model)
-            break;
-        uint64_t elements = model_param_elements(model, true);
-        cr_assert(count > 0 || elements < 500000);
-        cr_assert(count == 0 || (elements > last && elements < last + last * 5 / 10), "%s: %zu after %zu", model->name,
-                  (size_t)elements, (size_t)last);
-        cr_assert_eq(find(model->name), model);
-        last = elements;
-    }
-    cr_assert(count > 60 && last > 2000000000, "%d, the last of %zu", count, (size_t)last);
-    cr_assert(gpt_family(-1, &model) == ERR_NONE && !model);
-}

@@ -396,8 +396,7 @@ def main():
             hyper = dict(lr=1e-3, beta1=beta1, beta2=beta2, eps=1e-8, wd=wd, decoupled=decoupled,
                          bias_correction=correction)
             digest, p, m, v = run(name, hyper)
-            flags = f"{str(decoupled).lower()}, {str(correction).lower()}"
-            print(f'{{"{name}", {{1e-3, {beta1}, {beta2}, 1e-8, {wd}, {flags}}}, 0x{digest:016x},\n '
+            print(f'    {{"{name}", {beta1}, {beta2}, {wd}, {decoupled:d}, {correction:d}, 0x{digest:016x}, '
                   f"0x{p:08x}, 0x{m:08x}, 0x{v:08x}}},")
 
 

@@ -7,7 +7,6 @@
 #include "base/file.h"
 #include "base/process/interrupt.h"
 #include "base/safe_text.h"
-#include "ref/train/find_largest.h"
 #include "base/terminal.h"
 #include "ref/train/train_checkpoint.h"
 #include "ref/train/train_options.h"
@@ -198,8 +197,6 @@ static int run(const struct train_options *a, const struct config *config)
         setting.compared = show_compared;
     }
     interrupt_watch(on_interrupt);
-    if (a->find_largest)
-        return find_largest_run(&setting, a->json);
     return a->launcher.world > 0 ? run_as_rank(a, &setting) : run_with_sources(a, &setting);
 }
 

@@ -166,11 +166,6 @@ Test(cmd_train, bad_input_is_named_and_exits_2)
          "--inject rank:1:kill@5: the last step is 4"},
         {"train --preset zero3 --model linear --steps 4 --inject rank:1:die@4,nvme:eio@1",
          "--inject nvme:eio@1: nothing is on NVMe"},
-        {"train --preset zero3 --find-largest", "--find-largest needs a limit: give --device-memory"},
-        {"train --preset zero3 --find-largest --host-memory 1G --model gpt-nano", "--find-largest and --model exclude"},
-        {"train --preset zero3 --find-largest --host-memory 1G --inject rank:1:die@2",
-         "--find-largest and --inject exclude"},
-        {"train --preset zero3 --find-largest --device-memory 64K", "not even gpt:layers=2"},
         {"train --preset zero3 --lora rank=8,layers=1", "unknown key 'layers', expected rank=NUMBER"},
         {"trian", "trian"},
     };
@@ -245,36 +240,6 @@ Test(cmd_train, paths_and_engine_of_the_command_line_reach_the_configuration)
     json_t *engine = json_object_get(json_object_get(config, "zerogauge"), "aio_engine");
     cr_expect_str_eq(json_string_value(engine), "io_uring");
     json_decref(config);
-}
-
-Test(cmd_train, the_largest_model_of_a_budget_is_a_record_with_its_bytes_and_the_next_with_its_refusal)
-{
-    static const char COMMAND[] = "train --preset zero3 --find-largest --device-memory 9MiB "
-                                  "--set train_micro_batch_size_per_gpu=1";
-    char with_json[256];
-    snprintf(with_json, sizeof with_json, "%s --json", COMMAND);
-    cr_assert_eq(zerogauge(with_json), 0, "%s", output);
-    json_t *record = last_record(), *largest = json_object_get(record, "largest");
-    cr_assert_str_eq(json_string_value(json_object_get(record, "record")), "find_largest");
-    char name[128];
-    snprintf(name, sizeof name, "%s", json_string_value(json_object_get(largest, "model")));
-    json_t *held = json_object_get(json_object_get(largest, "held_bytes_by_tier"), "device");
-    cr_assert(json_integer_value(held) > 0 && json_integer_value(held) <= 9 << 20);
-    json_t *refusal = json_object_get(json_object_get(record, "next"), "refusal");
-    cr_assert(strstr(json_string_value(refusal), "device memory"), "%s", json_string_value(refusal));
-    json_decref(record);
-    // For people: the same model.
-    cr_assert_eq(zerogauge(COMMAND), 0, "%s", output);
-    const char *line = strstr(output, "largest model ");
-    cr_assert(line && strstr(line, name), "%s", output);
-    // Adapters of the configuration belong to every model of the search, and larger ones fit with them.
-    snprintf(with_json, sizeof with_json, "%s --set zerogauge.lora=rank=2 --json", COMMAND);
-    cr_assert_eq(zerogauge(with_json), 0, "%s", output);
-    record = last_record();
-    const char *adapted = json_string_value(json_object_get(json_object_get(record, "largest"), "model"));
-    cr_assert(strstr(adapted, ",rank=2"), "%s", adapted);
-    cr_assert(strncmp(adapted, name, strlen(name)) != 0, "%s", adapted);
-    json_decref(record);
 }
 
 Test(cmd_train, help_has_every_option_once_and_in_groups)

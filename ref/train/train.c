@@ -132,14 +132,7 @@ static int run_rank(struct train_rank *rank)
         return err_set(ERR_USAGE, "\"zerogauge.reduction_group\": GPUs support only the canonical order of sums");
     if (rank->setting->config->quantization_block > 0 && rank->setting->accelerator)
         return err_set(ERR_USAGE, "quantized communication runs in host memory alone: leave out the device");
-    if (rank->setting->native_reduction && (rank->stage.groups.replica_comm || rank->part))
-        return err_set(ERR_USAGE, "--native-reduction compares sums over all ranks: give it without a mesh");
-    if (rank->setting->native_reduction && rank->setting->config->quantized_gradients)
-        return err_set(ERR_USAGE, "--native-reduction compares sums that MPI makes, and it makes none of quantized "
-                                  "gradients: leave out zero_quantized_gradients");
     TRY(comm_set_group(rank->data_comm, (int)rank->setting->config->reduction_group));
-    if (rank->setting->native_reduction)
-        TRY(comm_native_begin(rank->comm));
     TRY(train_resume(rank));
     TRY(run_steps(rank));
     train_account(rank);
@@ -148,12 +141,6 @@ static int run_rank(struct train_rank *rank)
         rank->result->traffic_formula = formula_traffic_text(&rank->stage);
     }
     TRY(train_add_totals(rank));
-    if (rank->setting->native_reduction) {
-        struct comm_native found;
-        TRY(comm_native_found(rank->comm, &found));
-        if (rank->rank == 0)
-            rank->result->native = found;
-    }
     train_rank_close_runs(rank);
     if (rank->setting->verify && rank->rank == 0 && !rank->difference.found)
         verify_digest(rank, rank->result->oracle_digest);

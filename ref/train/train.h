@@ -5,7 +5,7 @@
 #define ZG_TRAIN_H
 
 #include "base/file.h"
-#include "ref/comm/comm_native.h"
+#include "ref/comm/comm.h"
 #include "ref/config/config.h"
 #include "ref/executor/emulation.h"
 #include "ref/executor/executor.h"
@@ -70,7 +70,6 @@ struct train_setting {
     int threads;                // of each rank, in passes and in the update; 0: cores / world
     bool bf16_products;         // wanted for a model in bf16 in host memory (train_multiplies_bf16)
     enum train_verification verify;
-    bool native_reduction;                     // sums in the transport's own order, compared with the canonical ones
     struct train_checkpoints *checkpoints;     // train_checkpoint.h; null: none
     const volatile sig_atomic_t *interrupted;  // training ends after the step in which it becomes 1; may be null
     void (*progress)(void *context, const struct train_progress *progress);  // after each step, on one thread
@@ -130,7 +129,6 @@ struct train_result {
     uint64_t moved_bytes[LANE_COUNT][OPERATION_COUNT];                                        // all ranks
     uint64_t formula_moved_bytes[LANE_COUNT][OPERATION_COUNT];
     uint64_t group_bytes[GROUP_COUNT], formula_group_bytes[GROUP_COUNT];  // sent, all ranks
-    struct comm_native native;                                            // if the setting asks for native_reduction
     bool accounting_equal;            // every line of the ledger equals the formula's, on every rank
     uint64_t unlocked_bytes;          // host memory of all ranks that should be pinned and is not
     uint64_t host_hits, host_misses;  // parameters on NVMe: found on the host, and read; all ranks

@@ -97,22 +97,6 @@ static json_t *text_or_null(const char *text)
     return text ? json_string(text) : json_null();
 }
 
-static json_t *native_json(const struct train_setting *setting, const struct comm_native *n)
-{
-    char canonical[11], native[11];
-    if (!setting->native_reduction)
-        return json_null();
-    snprintf(canonical, sizeof canonical, "0x%" PRIx32, n->canonical_bits);
-    snprintf(native, sizeof native, "0x%" PRIx32, n->native_bits);
-    json_t *first = n->first_sum == 0 ? json_null()
-                                      : json_pack("{s:I,s:I,s:I,s:s,s:s}", "sum", (json_int_t)n->first_sum, "rank",
-                                                  (json_int_t)n->first_rank, "element", (json_int_t)n->first_element,
-                                                  "canonical_bits", canonical, "native_bits", native);
-    return json_pack("{s:b,s:I,s:I,s:I,s:o}", "equal", n->different == 0, "sums", (json_int_t)n->sums, "elements",
-                     (json_int_t)n->elements, "different_elements", (json_int_t)n->different, "first_difference",
-                     first);
-}
-
 // Null: ranks send what they have in its own dtype.
 static json_t *quantization_json(const struct config *config)
 {
@@ -148,7 +132,7 @@ static json_t *run_json(const struct train_setting *setting, const struct train_
 
 static json_t *outcome_json(const struct train_setting *setting, const struct train_result *result)
 {
-    return json_pack("{s:I,s:o,s:o,s:o,s:s,s:o,s:o,s:o,s:f,s:I,s:b,s:o,s:o,s:I,s:I,s:I,s:o,s:I}", "verified_steps",
+    return json_pack("{s:I,s:o,s:o,s:o,s:s,s:o,s:o,s:o,s:f,s:I,s:b,s:o,s:o,s:I,s:I,s:I,s:I}", "verified_steps",
                      (json_int_t)result->verified_steps, "redone_steps",
                      setting->config->speculative_update ? json_integer((json_int_t)result->redone_steps) : json_null(),
                      "equal", setting->verify ? json_boolean(train_equal(result)) : json_null(), "first_difference",
@@ -159,8 +143,7 @@ static json_t *outcome_json(const struct train_setting *setting, const struct tr
                      result->interrupted, "resumed_step", step_or_null(result->resumed_step), "saved_step",
                      step_or_null(result->saved_step), "unlocked_bytes", (json_int_t)result->unlocked_bytes,
                      "host_hits", (json_int_t)result->host_hits, "host_misses", (json_int_t)result->host_misses,
-                     "native_reduction", native_json(setting, &result->native), "reduction_group",
-                     (json_int_t)setting->config->reduction_group);
+                     "reduction_group", (json_int_t)setting->config->reduction_group);
 }
 
 // Bytes held and moved, and what the formulas say.

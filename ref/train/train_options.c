@@ -43,8 +43,6 @@ static int parse(int argc, const char **argv, struct train_options *a)
          "freeze the model and train low-rank adapters of its matrices: targets are names of modules or all-linear "
          "(default: alpha as the rank, targets=c_attn)",
          "rank=8,alpha=16,targets=NAME+..."},
-        {"find-largest", '\0', FLAG, &a->find_largest, 0,
-         "find the largest GPT that fits the memory limits, without training it", NULL},
         {"text", '\0', TEXT, &a->text_path, 0, "train on this file instead of the King James Bible", "FILE"},
         {"load-weights", '\0', TEXT, &a->weights, 0, "start from the parameters in this safetensors file", "FILE"},
         {"steps", 's', LONG, &a->steps, 0, "optimizer steps, including skipped ones", "N"},
@@ -58,8 +56,6 @@ static int parse(int argc, const char **argv, struct train_options *a)
          "degrees of parallelism: replicate=R,shard=S,tensor=T,pipeline=P,expert=E (default: one shard group)", "MESH"},
         {"sequence-parallel", '\0', FLAG, &a->sequence_parallel, 0,
          "divide the sequence over the ranks of tensor parallelism as well (mesh tensor=T, model NAME:blocks=B)", NULL},
-        {"native-reduction", '\0', FLAG, &a->native_reduction, 0,
-         "let MPI sum in its own order, and compare every bit with the canonical sum; needs a launcher", NULL},
         {"threads", '\0', POPT_ARG_INT, &a->threads, 0, "threads of each rank (default: cores / ranks)", "N"},
         {"products", '\0', TEXT, &a->products, 0,
          "how a model in bf16 multiplies matrices on the host: as floats, or by the processor's instructions for bf16, "
@@ -124,25 +120,6 @@ static int parse(int argc, const char **argv, struct train_options *a)
     return rc;
 }
 
-// The search has its own models and trains none of them.
-static int check_find_largest(const struct train_options *a)
-{
-    const struct {
-        const char *name;
-        bool given;
-    } options[] = {{"--model", a->model}, {"--lora", a->lora},       {"--load-weights", a->weights},
-                   {"--save", a->save},   {"--resume", a->resume},   {"--checkpoint", a->checkpoint},
-                   {"--trace", a->trace}, {"--verify", a->verifies}, {"--inject", a->inject}};
-    if (!a->find_largest)
-        return ERR_NONE;
-    if (!a->device_memory && !a->host_memory && !a->nvme_space)
-        return err_set(ERR_USAGE, "--find-largest needs a limit: give --device-memory, --host-memory or --nvme-space");
-    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
-        if (options[i].given)
-            return err_set(ERR_USAGE, "--find-largest and %s exclude each other", options[i].name);
-    return ERR_NONE;
-}
-
 static int check(const struct train_options *a)
 {
     if (!a->preset == !a->config_path)
@@ -167,7 +144,7 @@ static int check(const struct train_options *a)
         return err_set(ERR_USAGE, "--every %lld: expected 1 or more", a->every);
     if (a->every && !a->save && !a->checkpoint)
         return err_set(ERR_USAGE, "--every needs --save DIR or --checkpoint DIR");
-    return check_find_largest(a);
+    return ERR_NONE;
 }
 
 int train_options_parse(int argc, const char **argv, struct train_options *a)
@@ -176,8 +153,6 @@ int train_options_parse(int argc, const char **argv, struct train_options *a)
     TRY(parse(argc, argv, a));
     TRY(check(a));
     TRY(launcher_find(&a->launcher));
-    if (a->find_largest && a->launcher.world > 1)
-        return err_set(ERR_USAGE, "--find-largest runs its ranks as threads: start it without a launcher");
     int given = a->world == WORLD_NOT_GIVEN ? 0 : a->world;
     // In a launcher's world the configuration compares the mesh with it.
     if (a->mesh && given == 0 && a->launcher.world <= 1) {
@@ -188,8 +163,6 @@ int train_options_parse(int argc, const char **argv, struct train_options *a)
     TRY(launcher_world(&a->launcher, given, WORLD_DEFAULT, &a->world));
     if (a->world > WORLD_MAX && a->launcher.world == 0)
         return err_set(ERR_USAGE, "--mesh %s: expected at most %d ranks", a->mesh, WORLD_MAX);
-    if (a->native_reduction && a->launcher.world == 0)
-        return err_set(ERR_USAGE, "--native-reduction needs ranks that are processes: start them with mpirun or srun");
     return ERR_NONE;
 }
 
@@ -255,7 +228,6 @@ int train_options_setting(const struct train_options *a, struct train_setting *o
         .verify = !a->verifies ? TRAIN_VERIFY_NOT
                   : a->verify  ? TRAIN_VERIFY_EACH
                                : TRAIN_VERIFY,
-        .native_reduction = a->native_reduction,
         .buffered = a->buffered,
         .swap_checksum = !a->no_swap_checksum,
     };

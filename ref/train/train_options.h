@@ -18,8 +18,8 @@ struct train_options {
     struct launcher launcher;
     long long steps, seed, every;
     char *verify;  // null: without a word
-    int verifies, json, print_config, find_largest;
-    int buffered, no_swap_checksum, native_reduction, sequence_parallel;
+    int verifies, json, print_config;
+    int buffered, no_swap_checksum, sequence_parallel;
 };
 
 // --help prints and ends the program. ERR_USAGE. Close the options after an error, too.

@@ -127,19 +127,6 @@ static void print_placement(const struct config *config, const struct train_resu
                 result->redone_steps, result->steps - result->resumed_step);
 }
 
-static void print_native(const struct comm_native *n, FILE *out)
-{
-    if (n->different == 0)
-        fprintf(out, "  NATIVE reduction: equal in every bit, %" PRIu64 " elements of %" PRIu64 " sums\n", n->elements,
-                n->sums);
-    else
-        fprintf(out,
-                "  NATIVE reduction: differs in %" PRIu64 " of %" PRIu64 " elements, first in sum %" PRIu64
-                " of %" PRIu64 ", rank %" PRIu64 ", element %" PRIu64 ": canonical bits 0x%x, got 0x%x\n",
-                n->different, n->elements, n->first_sum, n->sums, n->first_rank, n->first_element, n->canonical_bits,
-                n->native_bits);
-}
-
 static void print_pipeline(const struct config *config, FILE *out)
 {
     const struct pipeline_schedule schedule = {config->pipeline_schedule, config->mesh.pipeline,
@@ -183,8 +170,6 @@ static void print_marks(const struct train_setting *setting, const struct train_
         fprintf(out, "  HIERARCHICAL sums, in groups of %zu ranks\n", setting->config->reduction_group);
     if (train_multiplies_bf16(setting))
         fprintf(out, "  products in bf16 by %s\n", onednn_describe());
-    if (setting->native_reduction)
-        print_native(&result->native, out);
     if (result->unlocked_bytes)
         fprintf(out, "  NOT LOCKED: %s bytes of host memory%s\n", size_text(result->unlocked_bytes, number),
                 setting->accelerator ? ", which the device refused to pin and copies as pageable memory"

@@ -21,7 +21,6 @@ static int locate_difference(const struct train_setting *setting, uint64_t step,
     again.logs = NULL;
     again.progress = NULL;
     again.observe = NULL;
-    again.native_reduction = false;
     if (setting->checkpoints) {
         checkpoints = *setting->checkpoints;
         checkpoints.saves = false;
