@@ -24,7 +24,7 @@ FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', Helvetica, Arial, s
 INK, MUTED, BOX, EDGE, EMPTY, UPWARD = "#1f2328", "#57606a", "#f6f8fa", "#8c959f", "#ebeef1", "#cf222e"
 # The colour of a row, by the first part of its room's path.
 COLOURS = {"base": "#57606a", "ref": "#2563eb", "results": "#0f766e", "plan": "#b45309", "conformance": "#4338ca",
-           "bench": "#15803d", "validate": "#0f766e", "health": "#0f766e", "info": "#57606a", "cli": "#1f2328"}
+           "bench": "#15803d", "validate": "#0f766e", "cli": "#1f2328"}
 # The purpose of each room.
 PURPOSES = {
     "base": "errors, files, JSON, text, clock, statistics",
@@ -39,7 +39,6 @@ PURPOSES = {
     "ref/config": "DeepSpeed's JSON",
     "ref/comm": "collectives: threads, MPI, NCCL",
     "ref/executor": "lanes, operations, schedules",
-    "ref/executor": "lanes, operations, schedules",
     "ref/model": "GPT, linear models, text",
     "ref/partition": "buckets and shards",
     "ref/groups": "replicas, experts, ZeRO++",
@@ -50,7 +49,7 @@ PURPOSES = {
     "ref/checkpoint": "safetensors, manifests",
     "ref/train": "the training loop",
     "ref/one_file": "ZeRO in one file, alone",
-    "info": "what this machine has",
+    "cli/info": "what this machine has",
     "results/record": "result files",
     "results/limits": "accepted ranges, outliers",
     "results/page": "tables, HTML, comparisons",
@@ -78,7 +77,7 @@ PURPOSES = {
     "bench/ranks": "ranks and links",
     "bench/peers": "PyTorch, DeepSpeed, MPI",
     "bench/table": "the list of benchmarks",
-    "health": "preflight and soak: every core votes",
+    "validate/health": "preflight and soak: every core votes",
     "validate": "one verdict about a machine",
     "cli": "the command line",
 }

@@ -4,7 +4,7 @@
 
 #include "bench/harness/bench_world.h"
 #include "base/err.h"
-#include "info/info_cuda.h"
+#include "cli/info/info_cuda.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "info/health_counters.h"
+#include "cli/info/health_counters.h"
 
 #include "base/err.h"
-#include "info/health_nvme.h"
+#include "cli/info/health_nvme.h"
 
 #include <glob.h>
 #include <limits.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A pretended /proc and /sys.
-#include "info/health_counters.h"
+#include "cli/info/health_counters.h"
 
-#include "info/health_nvme.h"
+#include "cli/info/health_nvme.h"
 
 #include "base/err.h"
 #include "base/folder_test.h"

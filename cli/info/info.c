@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The hardware and software of this machine, and the parts of this build, with the reason for each missing one.
-#include "info/info.h"
+#include "cli/info/info.h"
 
 #include "ref/arithmetic/isa.h"
 #include "ref/arithmetic/onednn.h"
 #include "base/build.h"
 #include "base/err.h"
 #include "base/help.h"
-#include "info/info_cuda.h"
-#include "info/info_mesh.h"
-#include "info/info_openblas.h"
-#include "info/info_programs.h"
+#include "cli/info/info_cuda.h"
+#include "cli/info/info_mesh.h"
+#include "cli/info/info_openblas.h"
+#include "cli/info/info_programs.h"
 #include "ref/tier/io.h"
 #include "base/processor.h"
 #include "base/safe_text.h"

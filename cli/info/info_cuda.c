@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "info/info_cuda.h"
+#include "cli/info/info_cuda.h"
 
 #include "base/machine.h"
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // `zerogauge preflight`: half a minute before a job, on each of its nodes: is this machine's arithmetic right on every
 // core, and do memory, disk and links carry bytes unchanged, at the rate that the operator asks for? One line a check.
-#include "health/health.h"
+#include "validate/health/health.h"
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/help.h"
 #include "base/resources.h"
 #include "bench/harness/bench_world.h"
-#include "health/preflight.h"
+#include "validate/health/preflight.h"
 #include "ref/arithmetic/random.h"
 
 #include <stdlib.h>

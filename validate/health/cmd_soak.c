@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // `zerogauge soak`: rounds of the same operations on every core, hour after hour, and a report of what was wrong and
 // how much was looked at. Under a launcher the ranks also vote among each other, and exchange bytes.
-#include "health/health.h"
+#include "validate/health/health.h"
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/help.h"
 #include "base/terminal.h"
 #include "bench/harness/bench_world.h"
-#include "health/rank_vote.h"
-#include "health/soak.h"
+#include "validate/health/rank_vote.h"
+#include "validate/health/soak.h"
 #include "ref/arithmetic/random.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "health/exposure.h"
+#include "validate/health/exposure.h"
 
 #include "base/err.h"
 

@@ -3,7 +3,7 @@
 #ifndef ZG_EXPOSURE_H
 #define ZG_EXPOSURE_H
 
-#include "health/health_round.h"
+#include "validate/health/health_round.h"
 
 #include <jansson.h>
 

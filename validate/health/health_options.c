@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "health/health_options.h"
+#include "validate/health/health_options.h"
 
 #include "base/err.h"
 #include "ref/tier/folder_room.h"
 #include "base/process/interrupt.h"
 #include "bench/harness/bench_world.h"
-#include "health/pin.h"
-#include "health/rank_vote.h"
+#include "validate/health/pin.h"
+#include "validate/health/rank_vote.h"
 
 #include <errno.h>
 #include <stdio.h>

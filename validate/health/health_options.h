@@ -3,7 +3,7 @@
 #ifndef ZG_HEALTH_OPTIONS_H
 #define ZG_HEALTH_OPTIONS_H
 
-#include "health/health_round.h"
+#include "validate/health/health_round.h"
 
 #include <stdbool.h>
 

@@ -5,7 +5,7 @@
 #ifndef ZG_HEALTH_ROUND_H
 #define ZG_HEALTH_ROUND_H
 
-#include "health/operation.h"
+#include "validate/health/operation.h"
 
 #include <signal.h>
 

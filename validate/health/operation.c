@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "health/operation.h"
+#include "validate/health/operation.h"
 
 #include "ref/arithmetic/isa.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The operations of a core alone: the optimizer's step of a recipe, conversions, the rows of a transformer, products.
-#include "health/operation.h"
+#include "validate/health/operation.h"
 
 #include "base/err.h"
 #include "ref/arithmetic/adam.h"

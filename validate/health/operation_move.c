@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The operations that move bytes: through memory, to a disk and back, between two ranks; and a training of all tiers.
-#include "health/operation.h"
+#include "validate/health/operation.h"
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
-#include "health/pin.h"
+#include "validate/health/pin.h"
 #include "ref/arithmetic/random.h"
 #include "ref/comm/comm.h"
 #include "ref/train/train.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "health/pin.h"
+#include "validate/health/pin.h"
 
 #include "base/err.h"
 

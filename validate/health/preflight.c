@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "health/preflight.h"
+#include "validate/health/preflight.h"
 
 #include "base/clock.h"
 #include "base/err.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The comparison of nodes: which are named for bits that others do not have.
-#include "health/preflight.h"
+#include "validate/health/preflight.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

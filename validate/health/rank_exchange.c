@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bytes over the links between ranks, whose receivers know what must arrive.
-#include "health/rank_vote.h"
+#include "validate/health/rank_vote.h"
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "bench/ranks/links.h"
-#include "health/vote.h"
+#include "validate/health/vote.h"
 #include "ref/arithmetic/random.h"
 
 #include <stdio.h>

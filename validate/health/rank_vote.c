@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "health/rank_vote.h"
+#include "validate/health/rank_vote.h"
 
 #include "base/digest.h"
 #include "base/err.h"
-#include "health/vote.h"
+#include "validate/health/vote.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #ifndef ZG_RANK_VOTE_H
 #define ZG_RANK_VOTE_H
 
-#include "health/health_round.h"
+#include "validate/health/health_round.h"
 #include "ref/comm/comm.h"
 
 // A rank's result of an operation. digest: "" if its cores had no majority.

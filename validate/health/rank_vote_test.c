@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The vote between ranks: over given ballots, and under mpirun with a bit flipped on one rank.
-#include "health/rank_vote.h"
+#include "validate/health/rank_vote.h"
 
-#include "health/pin.h"
+#include "validate/health/pin.h"
 #include "ref/comm/mpirun_test.h"
 
 #include "base/folder_test.h"

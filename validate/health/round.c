@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "health/health_round.h"
+#include "validate/health/health_round.h"
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "ref/tier/folder_room.h"
-#include "health/pin.h"
-#include "health/vote.h"
+#include "validate/health/pin.h"
+#include "validate/health/vote.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The operations themselves: the same bits on every core and every machine, and a flipped bit of each is found.
-#include "health/health_round.h"
+#include "validate/health/health_round.h"
 
 #include "base/err.h"
 #include "base/folder_test.h"
-#include "health/exposure.h"
-#include "health/pin.h"
+#include "validate/health/exposure.h"
+#include "validate/health/pin.h"
 
 #include <criterion/criterion.h>
 

@@ -3,9 +3,9 @@
 #ifndef ZG_SOAK_H
 #define ZG_SOAK_H
 
-#include "health/exposure.h"
-#include "health/health_options.h"
-#include "info/health_counters.h"
+#include "validate/health/exposure.h"
+#include "validate/health/health_options.h"
+#include "cli/info/health_counters.h"
 
 #include <jansson.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The report of a soak.
-#include "health/soak.h"
+#include "validate/health/soak.h"
 
 #include "base/err.h"
 #include "base/file.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a soak keeps: one state for all ranks.
-#include "health/soak.h"
+#include "validate/health/soak.h"
 
 #include "base/err.h"
 #include "base/file.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "health/vote.h"
+#include "validate/health/vote.h"
 
 #include "base/digest.h"
 #include "base/err.h"

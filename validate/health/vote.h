@@ -3,7 +3,7 @@
 #ifndef ZG_VOTE_H
 #define ZG_VOTE_H
 
-#include "health/health_round.h"
+#include "validate/health/health_round.h"
 
 // Repeated runs of an operation on a suspected core.
 enum { HEALTH_AGAIN = 10 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Votes over results that are given, and what repeated runs change.
-#include "health/vote.h"
+#include "validate/health/vote.h"
 
 #include "base/err.h"
-#include "health/pin.h"
+#include "validate/health/pin.h"
 
 #include <criterion/criterion.h>
 
