@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Test support: results in the form that benchmarks print, and commands that print them.
-#ifndef ZG_VALIDATE_TRIAL_H
-#define ZG_VALIDATE_TRIAL_H
+#ifndef ZG_VALIDATE_TEST_H
+#define ZG_VALIDATE_TEST_H
 
 #include "base/folder_test.h"
 #include "validate/validate.h"

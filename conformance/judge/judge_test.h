@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests of the judge: answers made by the suite's own arithmetic, right or with something wrong on purpose.
-#ifndef ZG_JUDGE_TRIAL_H
-#define ZG_JUDGE_TRIAL_H
+#ifndef ZG_JUDGE_TEST_H
+#define ZG_JUDGE_TEST_H
 
 #include "base/err.h"
 #include "base/folder_test.h"

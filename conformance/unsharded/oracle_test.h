@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cases for the tests of the suite's own arithmetic.
-#ifndef ZG_ORACLE_TRIAL_H
-#define ZG_ORACLE_TRIAL_H
+#ifndef ZG_ORACLE_TEST_H
+#define ZG_ORACLE_TEST_H
 
 #include "conformance/unsharded/unsharded.h"
 

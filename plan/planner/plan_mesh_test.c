@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ledger of a plan on a mesh equals that of a real run, entry by entry for every rank: tensor and pipeline
 // parallelism and experts, at every stage that they allow. And the times of a pipeline follow from its schedule.
-#include "plan/planner/plan_trial.h"
+#include "plan/planner/plan_test.h"
 
 static const char LAYERS[] = "gpt:layers=4,width=16,heads=2,length=16,vocabulary=256,blocks=2";
 

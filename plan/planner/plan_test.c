@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ledger of a plan equals that of a real run, entry by entry for every rank, over stages, placements, formats and
 // worlds, and over a sample of all settings at once.
-#include "plan/planner/plan_trial.h"
-#include "ref/train/offload_random_trial.h"
+#include "plan/planner/plan_test.h"
+#include "ref/train/offload_random_test.h"
 
 // Tiers that a stage permits for parameters, gradients and optimizer.
 static const struct {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared by the tests of plans: a plan's ledger against a real run's, entry by entry for every rank.
-#ifndef ZG_PLAN_TRIAL_H
-#define ZG_PLAN_TRIAL_H
+#ifndef ZG_PLAN_TEST_H
+#define ZG_PLAN_TEST_H
 
 #include "plan/planner/plan.h"
 
 #include "plan/planner/plan_model.h"
-#include "ref/train/offload_trial.h"
+#include "ref/train/offload_test.h"
 
 enum { WORLD_MAX = 16 };
 

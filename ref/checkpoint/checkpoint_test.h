@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests of checkpoints: small runs that save, stop and continue.
-#ifndef ZG_CHECKPOINT_TRIAL_H
-#define ZG_CHECKPOINT_TRIAL_H
+#ifndef ZG_CHECKPOINT_TEST_H
+#define ZG_CHECKPOINT_TEST_H
 
 #include "base/err.h"
 #include "base/folder_test.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests of the executor: schedules, a log of the order in which operations ran, and a meeting of threads.
-#ifndef ZG_EXECUTOR_TRIAL_H
-#define ZG_EXECUTOR_TRIAL_H
+#ifndef ZG_EXECUTOR_TEST_H
+#define ZG_EXECUTOR_TEST_H
 
 #include "ref/executor/executor.h"
 

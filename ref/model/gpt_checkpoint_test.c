@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Activation checkpointing gives the bits of a run that keeps all activations, in the memory of one block.
-#include "ref/model/gpt_trial.h"
+#include "ref/model/gpt_test.h"
 #include "ref/model/text.h"
 #include "ref/train/train.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests of the GPT and the Llama: a model with parameters, gradients and tokens at chosen addresses.
-#ifndef ZG_GPT_TRIAL_H
-#define ZG_GPT_TRIAL_H
+#ifndef ZG_GPT_TEST_H
+#define ZG_GPT_TEST_H
 
 #include "ref/arithmetic/dtype.h"
 #include "base/err.h"

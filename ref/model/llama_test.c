@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A Llama's loss and gradients against an independent loss in double; the names, sizes and refusals of Llamas.
-#include "ref/model/gpt_trial.h"
+#include "ref/model/gpt_test.h"
 
 #include "ref/arithmetic/llama_math.h"
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared by the tests of training on meshes: what trials vary, and the demands that every kind of mesh has to meet.
-#ifndef ZG_MESH_TRIAL_H
-#define ZG_MESH_TRIAL_H
+#ifndef ZG_MESH_TEST_H
+#define ZG_MESH_TEST_H
 
 #include "base/folder_test.h"
 #include "ref/comm/mpirun_test.h"
-#include "ref/train/offload_trial.h"
+#include "ref/train/offload_test.h"
 
 #include <limits.h>
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random trials from the whole space of configurations with states on tiers. They vary at once all that other tests
 // vary one by one.
-#ifndef ZG_OFFLOAD_RANDOM_TRIAL_H
-#define ZG_OFFLOAD_RANDOM_TRIAL_H
+#ifndef ZG_OFFLOAD_RANDOM_TEST_H
+#define ZG_OFFLOAD_RANDOM_TEST_H
 
-#include "ref/train/offload_trial.h"
+#include "ref/train/offload_test.h"
 
 #include "ref/arithmetic/random.h"
 

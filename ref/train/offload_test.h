@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trials of training with states on tiers: a configuration, as JSON for `zerogauge train`; its run with verification;
 // and the demand that every bit and every byte is right. A failure prints the whole configuration.
-#ifndef ZG_OFFLOAD_TRIAL_H
-#define ZG_OFFLOAD_TRIAL_H
+#ifndef ZG_OFFLOAD_TEST_H
+#define ZG_OFFLOAD_TEST_H
 
 #include "base/err.h"
 #include "ref/tier/storage_test.h"
