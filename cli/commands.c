@@ -7,7 +7,7 @@
 #include "validate/health/health.h"
 #include "cli/info/info.h"
 #include "plan/claims/cmd_plan.h"
-#include "ref/checkpoint/export.h"
+#include "ref/model/export/export.h"
 #include "ref/train/train.h"
 #include "results/page/report_command.h"
 #include "validate/validate.h"

@@ -10,7 +10,7 @@
 #include "plan/planner/plan_model.h"
 #include "ref/recipe/recipe.h"
 #include "ref/config/config.h"
-#include "ref/model/model.h"
+#include "ref/model/names/model_find.h"
 
 #include <ctype.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "base/err.h"
 #include "base/size.h"
 #include "ref/config/config.h"
-#include "ref/model/model.h"
+#include "ref/model/names/model_find.h"
 
 void help_lists_presets(FILE *out)
 {

@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "base/folder_test.h"
+#include "ref/model/names/model_find.h"
 #include "ref/train/train_checkpoint.h"
 
 #include <string.h>

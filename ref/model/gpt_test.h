@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of the GPT and the Llama: a model with parameters, gradients and tokens at chosen addresses.
+// For tests of transformers: a model with parameters, gradients and tokens at chosen addresses.
 #ifndef ZG_GPT_TEST_H
 #define ZG_GPT_TEST_H
 
 #include "ref/arithmetic/dtype.h"
 #include "base/err.h"
 #include "ref/model/gpt.h"
-#include "ref/model/llama.h"
 #include "ref/arithmetic/random.h"
 
 #include <criterion/criterion.h>
@@ -72,8 +71,7 @@ static inline struct trial trial_make_as(const struct model *model, size_t seque
 {
     struct trial trial = {.model = model};
     size_t params = (size_t)model->param_count, token_count = sequence_count * (model->sequence_length + 1);
-    const struct llama_sizes *llama = llama_sizes_of(model);
-    size_t vocabulary = llama ? llama->vocabulary : ((const struct gpt_shape *)model->shape)->vocabulary;
+    size_t vocabulary = model->params[0].shape[0];  // of the embedding's table
     cr_assert(model_run_open(model, sequence_count, dtype, checkpointing, NULL, &trial.run) == ERR_NONE, "%s",
               err_message());
     trial.values = calloc(params, sizeof *trial.values);

@@ -2,6 +2,7 @@
 // Tiles cut large matrices into layers of their own; function, gradients and initial values stay those of the whole
 // model.
 #include "ref/model/gpt_test.h"
+#include "ref/model/names/model_find.h"
 #include "ref/model/text.h"
 #include "ref/train/train.h"
 

@@ -4,6 +4,7 @@
 #include "ref/train/offload_test.h"
 
 #include "ref/executor/trace.h"
+#include "ref/model/names/model_find.h"
 #include "ref/stage/stage_shard.h"
 
 #include <pthread.h>

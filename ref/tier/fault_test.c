@@ -103,7 +103,8 @@ static int damaged(const char *fault, int from, int stride, int count)
     for (int i = 0; i < 2 * count; i++) {
         bool serial = i % 2 == 0;
         int k = from + i / 2 * stride;
-        int status = train("--steps 2 --verify --schedule %s --inject nvme:%s@%d", serial ? "serial" : "overlap", fault, k);
+        int status =
+            train("--steps 2 --verify --schedule %s --inject nvme:%s@%d", serial ? "serial" : "overlap", fault, k);
         cr_assert(status == 2 || (status == 0 && says("equal to unsharded Adam in every bit")), "%s@%d: %d\n%s", fault,
                   k, status, output);
         found += serial && status == 2;

@@ -5,6 +5,7 @@
 #include "base/size.h"
 #include "ref/comm/comm_dry.h"
 #include "ref/model/gpt_find.h"
+#include "ref/model/names/model_find.h"
 #include "ref/train/train_internal.h"
 #include "ref/train/train_report.h"
 

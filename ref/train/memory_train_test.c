@@ -3,6 +3,7 @@
 #include "base/err.h"
 #include "base/process/launch_watch.h"
 #include "ref/arithmetic/onednn.h"
+#include "ref/model/names/model_find.h"
 #include "ref/train/mesh_test.h"
 #include "ref/train/train.h"
 

@@ -4,6 +4,7 @@
 #include "ref/train/offload_test.h"
 
 #include "ref/executor/trace.h"
+#include "ref/model/names/model_find.h"
 
 // A GPT whose shards have no padding at up to 4 ranks.
 enum { WIDTH = 128 };

@@ -5,6 +5,7 @@
 
 #include "ref/arithmetic/random.h"
 #include "ref/executor/trace.h"
+#include "ref/model/names/model_find.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 

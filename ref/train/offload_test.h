@@ -5,6 +5,7 @@
 #define ZG_OFFLOAD_TEST_H
 
 #include "base/err.h"
+#include "ref/model/names/model_find.h"
 #include "ref/tier/storage_test.h"
 #include "ref/train/train.h"
 #include "ref/train/train_report.h"

@@ -4,6 +4,7 @@
 
 #include "base/folder_test.h"
 #include "ref/executor/trace.h"
+#include "ref/model/names/model_find.h"
 #include "ref/train/train_checkpoint.h"
 
 #include <pthread.h>

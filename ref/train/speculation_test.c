@@ -3,6 +3,7 @@
 #include "ref/train/offload_test.h"
 
 #include "ref/executor/trace.h"
+#include "ref/model/names/model_find.h"
 #include "ref/train/train_checkpoint.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))

@@ -8,6 +8,7 @@
 #include "validate/health/pin.h"
 #include "ref/arithmetic/random.h"
 #include "ref/comm/comm.h"
+#include "ref/model/names/model_find.h"
 #include "ref/train/train.h"
 
 #include <errno.h>

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // `zerogauge export`: writes a checkpoint's weights for other programs.
-#include "ref/checkpoint/export.h"
+#include "ref/model/export/export.h"
 
 #include "base/err.h"
 #include "base/help.h"
 #include "base/safe_text.h"
 #include "base/size.h"
+#include "ref/model/names/model_find.h"
 
 #include <errno.h>
 #include <inttypes.h>

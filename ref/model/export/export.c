@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writing tensors to a file for other programs.
-#include "ref/checkpoint/export.h"
+#include "ref/model/export/export.h"
 
 #include "base/err.h"
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exports of models with adapters (lora.h): the adapters as PEFT stores them, and the merged weights.
-#include "ref/checkpoint/export.h"
+#include "ref/model/export/export.h"
 
 #include "base/err.h"
 #include "ref/arithmetic/gpt_math.h"
 #include "ref/checkpoint/weights.h"
 #include "ref/model/gpt_find.h"
-#include "ref/model/lora.h"
+#include "ref/model/lora/lora.h"
+#include "ref/model/names/model_find.h"
 
 #include <jansson.h>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bits of a Llama's gradients depend on parameters and micro-batch, and on nothing else.
 #include "ref/model/gpt_test.h"
+#include "ref/model/llama/llama.h"
 
 #include "ref/arithmetic/isa_test.h"
 

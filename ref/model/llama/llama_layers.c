@@ -4,7 +4,7 @@
 // A block is x2 = x + o(attention(q(n), k(n), v(n))) with n = norm_1(x), x' = x2 + down(silu(gate(m)) * up(m)) with
 // m = norm_2(x2). Forward keeps x, the turned q and k, v, the attention's output, x2, gate(m) and up(m); backward
 // recomputes the rest, and writes the gradients of gate(m) and up(m) in their place.
-#include "ref/model/llama_pass.h"
+#include "ref/model/llama/llama_pass.h"
 
 #include "base/err.h"
 

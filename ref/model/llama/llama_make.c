@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A Llama's description: its sizes by name, its parameters and its layers.
-#include "ref/model/llama_pass.h"
+#include "ref/model/llama/llama_pass.h"
 
 #include "base/err.h"
 #include "ref/arithmetic/random.h"

@@ -2,7 +2,7 @@
 // Llama, forward and backward written out: the layout of a run's memory and the steps that layers share. Values between
 // layers are fp32; in 16 bits the operands of matrix products are rounded (gpt_math.h), and so are gradients when
 // handed over.
-#include "ref/model/llama_pass.h"
+#include "ref/model/llama/llama_pass.h"
 
 #include "base/err.h"
 

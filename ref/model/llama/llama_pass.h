@@ -4,7 +4,7 @@
 #define ZG_LLAMA_PASS_H
 
 #include "ref/arithmetic/llama_math.h"
-#include "ref/model/llama.h"
+#include "ref/model/llama/llama.h"
 
 // The parameters of a block, in the model's order.
 enum {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A Llama's loss and gradients against an independent loss in double; the names, sizes and refusals of Llamas.
 #include "ref/model/gpt_test.h"
+#include "ref/model/llama/llama.h"
 
 #include "ref/arithmetic/llama_math.h"
+#include "ref/model/names/model_find.h"
 
 #include <math.h>
 

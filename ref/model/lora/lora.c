@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ref/model/lora.h"
+#include "ref/model/lora/lora.h"
 
 #include "base/err.h"
 #include "ref/arithmetic/random.h"
@@ -144,36 +144,26 @@ float lora_scale(const struct lora *lora)
     return (float)lora->alpha / (float)lora->rank;
 }
 
-const char *lora_module(const char *param_name, char out[MODEL_NAME_BYTES])
+const char *lora_module(const char *param_name, char out[LORA_NAME_BYTES])
 {
     static const char ENDING[] = ".weight";
     size_t length = strlen(param_name), ending = sizeof ENDING - 1;
-    snprintf(out, MODEL_NAME_BYTES, "%s", param_name);
+    snprintf(out, LORA_NAME_BYTES, "%s", param_name);
     if (length > ending && strcmp(param_name + length - ending, ENDING) == 0)
         out[length - ending] = '\0';
     return out;
 }
 
-const char *lora_param_name(const char *module, bool is_b, char out[MODEL_NAME_BYTES])
+const char *lora_param_name(const char *module, bool is_b, char out[LORA_NAME_BYTES])
 {
-    snprintf(out, MODEL_NAME_BYTES, "%.*s.lora_%c.weight", MODEL_NAME_BYTES - 16, module, is_b ? 'B' : 'A');
+    snprintf(out, LORA_NAME_BYTES, "%.*s.lora_%c.weight", LORA_NAME_BYTES - 16, module, is_b ? 'B' : 'A');
     return out;
 }
 
-void lora_param(const struct lora *lora, const char *module, bool is_b, size_t in_width, size_t out_width, int layer,
-                struct model_param *param)
-{
-    *param = (struct model_param){.shape_rank = 2, .used = true, .first_layer = layer, .layer_count = 1};
-    lora_param_name(module, is_b, param->name);
-    param->shape[0] = is_b ? out_width : lora->rank;
-    param->shape[1] = is_b ? lora->rank : in_width;
-    param->count = param->shape[0] * param->shape[1];
-}
-
-void lora_initialise(const struct model_param *param, bool is_b, uint64_t key, float *out)
+void lora_initialise(bool is_b, size_t columns, size_t count, uint64_t key, float *out)
 {
     // A random 24-bit integer as a multiple of 2^-23, less 1: exact, from -1 to below 1.
-    float bound = param->shape[1] ? 1.0f / sqrtf((float)param->shape[1]) : 0.0f;
-    for (size_t i = 0; i < param->count; i++)
+    float bound = columns ? 1.0f / sqrtf((float)columns) : 0.0f;
+    for (size_t i = 0; i < count; i++)
         out[i] = is_b ? 0.0f : bound * ((float)(random_at(key, i) >> 40) * 0x1p-23f - 1.0f);
 }

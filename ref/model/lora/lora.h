@@ -12,13 +12,11 @@
 #ifndef ZG_LORA_H
 #define ZG_LORA_H
 
-#include "ref/model/model.h"
-
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { LORA_TARGETS_BYTES = 96, LORA_RANK_MAX = 4096, LORA_ALPHA_MAX = 1 << 20 };
+enum { LORA_NAME_BYTES = 96, LORA_TARGETS_BYTES = 96, LORA_RANK_MAX = 4096, LORA_ALPHA_MAX = 1 << 20 };
 
 struct lora {
     size_t rank;   // 0: no adapters
@@ -48,16 +46,12 @@ bool lora_adapts_all(const struct lora *lora);
 float lora_scale(const struct lora *lora);
 
 // Writes a parameter's module: its name without ".weight". Returns out.
-const char *lora_module(const char *param_name, char out[MODEL_NAME_BYTES]);
+const char *lora_module(const char *param_name, char out[LORA_NAME_BYTES]);
 
 // Writes the name of a module's A (is_b false) or B. Returns out.
-const char *lora_param_name(const char *module, bool is_b, char out[MODEL_NAME_BYTES]);
+const char *lora_param_name(const char *module, bool is_b, char out[LORA_NAME_BYTES]);
 
-// Describes A (is_b false) or B of a module with these widths, used in one layer.
-void lora_param(const struct lora *lora, const char *module, bool is_b, size_t in_width, size_t out_width, int layer,
-                struct model_param *param);
-
-// The initial values of A or B.
-void lora_initialise(const struct model_param *param, bool is_b, uint64_t key, float *out);
+// The `count` initial values of A or B, which has rows of `columns`.
+void lora_initialise(bool is_b, size_t columns, size_t count, uint64_t key, float *out);
 
 #endif

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The models by name.
+#include "ref/model/names/model_find.h"
+
 #include "base/err.h"
 #include "base/safe_text.h"
 #include "ref/model/gpt_find.h"
 #include "ref/model/linear.h"
-#include "ref/model/llama.h"
-#include "ref/model/lora.h"
-#include "ref/model/model.h"
+#include "ref/model/llama/llama.h"
+#include "ref/model/lora/lora.h"
 
 #include <stdio.h>
 #include <string.h>
