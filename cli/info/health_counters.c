@@ -2,7 +2,6 @@
 #include "cli/info/health_counters.h"
 
 #include "base/err.h"
-#include "cli/info/health_nvme.h"
 
 #include <glob.h>
 #include <limits.h>

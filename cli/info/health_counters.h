@@ -6,7 +6,6 @@
 #define ZG_HEALTH_COUNTERS_H
 
 #include <jansson.h>
-
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -19,7 +18,7 @@ enum health_counter {
     COUNTER_PCIE_CORRECTED,      // AER
     COUNTER_PCIE_UNCORRECTED,    // AER
     COUNTER_NARROW_LINKS,        // PCIe devices whose link is narrower than they can
-    COUNTER_NVME_ERRORS,         // transfers whose data could not be recovered (health_nvme.h)
+    COUNTER_NVME_ERRORS,         // transfers whose data could not be recovered
     COUNTER_NVME_WARNINGS,       // critical warnings that drives give
     COUNTER_NVME_WORN_PERCENT,   // of the most worn drive, now
     COUNTER_NVME_SPARE_PERCENT,  // of the drive with the least spare blocks, now
@@ -56,5 +55,25 @@ int health_counters_from_json(const json_t *object, struct health_counters *out)
 
 // Returns the key of a counter of errors in that object; null: a value of the moment, whose change is no error.
 const char *health_counter_error_key(enum health_counter counter);
+
+// What NVMe drives say of their own health: the log page SMART / Health Information (NVM Express Base Specification,
+// figure "SMART / Health Information Log Page").
+
+enum { HEALTH_NVME_LOG_BYTES = 512 };
+
+struct health_nvme {
+    double warnings;       // of all drives: critical warnings that are set now, such as worn out, too hot, read only
+    double media_errors;   // of all drives: transfers whose data could not be recovered
+    double worn_percent;   // of the most worn drive, of the writes that it is built for; may exceed 100
+    double spare_percent;  // of the drive with the least spare blocks left
+    double temperature_c;  // of the hottest drive
+};
+
+// Adds one drive's log page.
+void health_nvme_add(const unsigned char log[HEALTH_NVME_LOG_BYTES], struct health_nvme *out);
+
+// Asks every drive; what no drive says is NAN. Asking needs the rights of root; without them the kernel tells the
+// temperature alone. root: prefix of /dev and /sys.
+void health_nvme_read(const char *root, struct health_nvme *out);
 
 #endif

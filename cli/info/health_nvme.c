@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/info/health_nvme.h"
+#include "cli/info/health_counters.h"
 
 #include <fcntl.h>
 #include <glob.h>

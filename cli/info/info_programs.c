@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/info/info_programs.h"
+#include "cli/info/info.h"
 
 #include "base/safe_text.h"
 

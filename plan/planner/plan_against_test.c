@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const lines[] = {
+static const char *const record_lines[] = {
     "{\"record\":\"run\"}",
     "{\"record\":\"bench\",\"name\":\"step\",\"case\":{\"preset\":\"zero0\",\"world\":2},\"median\":9,\"unit\":\"ms\","
     "\"detail\":{\"efficiency\":{\"peak_flops_per_s\":7e9}}}",
@@ -41,7 +41,7 @@ static const char *const lines[] = {
     "{\"record\":\"fit\",\"world\":4,\"device_available_bytes\":1000,\"host_available_bytes\":2000,"
     "\"nvme_available_bytes\":3000}",
 };
-enum { LINE_COUNT = sizeof lines / sizeof lines[0] };
+enum { LINE_COUNT = sizeof record_lines / sizeof record_lines[0] };
 
 // Makes a machine from all lines but one; LINE_COUNT: from all.
 static int make(size_t without, struct plan_machine *out, const char **missing)
@@ -51,7 +51,7 @@ static int make(size_t without, struct plan_machine *out, const char **missing)
     char path[] = "/tmp/zg-calibration-XXXXXX.json";
     for (size_t i = 0; i < LINE_COUNT; i++)
         if (i != without)
-            cr_assert_not_null(records[count++] = json_loads(lines[i], 0, NULL), "%s", lines[i]);
+            cr_assert_not_null(records[count++] = json_loads(record_lines[i], 0, NULL), "%s", record_lines[i]);
     cr_assert_eq(calibration_make(records, count, &machine, missing), ERR_NONE);
     for (size_t i = 0; i < count; i++)
         json_decref(records[i]);

@@ -6,7 +6,6 @@
 #include "ref/model/gpt_find.h"
 #include "ref/model/linear.h"
 #include "ref/model/llama/llama.h"
-#include "plan/planner/plan_hugging_face.h"
 #include "plan/planner/plan_llama.h"
 #include "plan/planner/plan_texts.h"
 #include "base/strict_json.h"

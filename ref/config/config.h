@@ -158,7 +158,7 @@ struct config_notes {
     struct config_note notes[CONFIG_NOTE_MAX];
 };
 
-// A file whose name ends in .yaml or .yml is Accelerate's (config_accelerate.h). Returns ERR_USAGE with one line,
+// A file whose name ends in .yaml or .yml is Accelerate's (config_doc.h). Returns ERR_USAGE with one line,
 // `FILE:LINE: key.path: what is wrong, what was expected`. notes may be null.
 int config_load_file(const char *file, const struct config_options *options, struct config *out,
                      struct config_notes *notes);

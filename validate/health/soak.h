@@ -22,24 +22,11 @@ struct soak {
     char host[64];
 };
 
-// The sum over all ranks, on rank 0 or without a launcher.
-struct soak_total {
-    struct health_exposure exposure;
-    size_t core_count;
-    json_t *events;  // array of objects, owned
-    json_t *hosts;   // array, one object for each rank: "host", "rank", "cores", "counters", "worse"; owned
-};
-
 // Adds a wrong result to this process's events.
 void soak_add_event(struct soak *soak, const struct health_mismatch *mismatch, const char *text);
 
-// All ranks call it; elsewhere than on rank 0 *out stays empty. Free in every case.
-int soak_gather(const struct soak *soak, struct soak_total *out);
-void soak_total_free(struct soak_total *total);
-
 // The state of --state, which rank 0 keeps for all. Reading it when it exists sets seed, rounds and earlier seconds on
 // all ranks. ERR_USAGE: it is not a state.
-json_t *soak_state_json(const struct soak *soak, const struct soak_total *total);
 int soak_save(const struct soak *soak);
 int soak_load(struct soak *soak);
 

@@ -259,12 +259,12 @@ Test(rank_vote, a_flip_on_one_of_two_ranks_is_found_and_placed)
     cr_expect_eq(soak(2, "link", ""), 1, "%s", output);
     cr_expect(strstr(output, ", rank 1: link: 1 of 131072 words received from rank 0 on host "), "%s", output);
     cr_expect(strstr(output, " are wrong, the first is word 65536\n"), "%s", output);
-    static const char *const operations[] = {"Adam, scalar", "training", "memory", "collective"};
-    for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) {
+    static const char *const flipped[] = {"Adam, scalar", "training", "memory", "collective"};
+    for (size_t i = 0; i < sizeof flipped / sizeof *flipped; i++) {
         char expected[64];
-        snprintf(expected, sizeof expected, ", rank 1: core %d: %s: ", first_core(), operations[i]);
-        cr_expect_eq(soak(2, operations[i], ""), 1, "%s: %s", operations[i], output);
-        cr_expect(strstr(output, expected), "%s: %s", operations[i], output);
+        snprintf(expected, sizeof expected, ", rank 1: core %d: %s: ", first_core(), flipped[i]);
+        cr_expect_eq(soak(2, flipped[i], ""), 1, "%s: %s", flipped[i], output);
+        cr_expect(strstr(output, expected), "%s: %s", flipped[i], output);
         cr_expect_eq(times_said(output, "WRONG: "), 1, "%s", output);
         cr_expect_null(strstr(output, "rank 0: "), "%s", output);
     }
@@ -289,9 +289,9 @@ Test(rank_vote, a_flip_on_one_of_three_ranks_is_in_the_state_that_rank_0_keeps_f
     cr_expect_eq(json_integer_value(json_object_get(event, "wrong_bytes")), 1);
     cr_expect_eq(json_integer_value(json_object_get(event, "wrong_again")), 0);
     json_t *exposure = json_object_get(state, "exposure");
-    json_int_t runs =
+    json_int_t memory_runs =
         json_integer_value(json_object_get(json_object_get(json_object_get(exposure, "lanes"), "memory"), "runs"));
-    cr_expect_eq(runs, 3);
+    cr_expect_eq(memory_runs, 3);
     json_decref(state);
     // Rounds go on, the wrong result stays, and what all ranks saw is added.
     cr_expect_eq(soak(3, NULL, option), 1, "%s", output);

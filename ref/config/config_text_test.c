@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ref/config/config_hjson.h"
+#include "ref/config/config_doc.h"
 
 #include "base/err.h"
 #include "base/folder_test.h"
 #include "ref/config/config.h"
-#include "ref/config/config_accelerate.h"
 
 #include <criterion/criterion.h>
 #include <limits.h>
@@ -132,16 +131,16 @@ Test(config_accelerate, its_deepspeed_section_means_the_same_as_deepspeeds_keys)
 {
     struct config config;
     cr_assert_eq(load_accelerate("compute_environment: LOCAL_MACHINE\n"
-                      "deepspeed_config:\n"
-                      "  gradient_accumulation_steps: 2\n"
-                      "  gradient_clipping: 0.5\n"
-                      "  offload_optimizer_device: cpu\n"
-                      "  offload_param_device: 'cpu'\n"
-                      "  zero3_init_flag: true\n"
-                      "  zero_stage: 3\n"
-                      "distributed_type: DEEPSPEED\n"
-                      "mixed_precision: bf16\n",
-                      &config),
+                                 "deepspeed_config:\n"
+                                 "  gradient_accumulation_steps: 2\n"
+                                 "  gradient_clipping: 0.5\n"
+                                 "  offload_optimizer_device: cpu\n"
+                                 "  offload_param_device: 'cpu'\n"
+                                 "  zero3_init_flag: true\n"
+                                 "  zero_stage: 3\n"
+                                 "distributed_type: DEEPSPEED\n"
+                                 "mixed_precision: bf16\n",
+                                 &config),
                  ERR_NONE, "%s", err_message());
     cr_expect_eq(config.stage, 3);
     cr_expect_eq(config.accumulation, 2);
