@@ -152,7 +152,8 @@ Test(processor, another_architectures_program_that_runs_for_this_one_is_an_emula
     cr_expect_not(processor_is_emulated_by("/nowhere", name));
 }
 
-// What a process may use: affinity, control groups of both versions, nested and in containers, and pretended machines.
+// The resources that a process may use: affinity, control groups of both versions, nested and in containers, and
+// pretended machines.
 
 static char root[PATH_MAX];
 

@@ -56,7 +56,7 @@ int health_counters_from_json(const json_t *object, struct health_counters *out)
 // Returns the key of a counter of errors in that object; null: a value of the moment, whose change is no error.
 const char *health_counter_error_key(enum health_counter counter);
 
-// What NVMe drives say of their own health: the log page SMART / Health Information (NVM Express Base Specification,
+// NVMe drives tell their own health: the log page SMART / Health Information (NVM Express Base Specification,
 // figure "SMART / Health Information Log Page").
 
 enum { HEALTH_NVME_LOG_BYTES = 512 };
