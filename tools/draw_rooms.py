@@ -147,16 +147,16 @@ def draw(floor_of, counts):
         text(left - 12, y + 12.5, PURPOSES.get(room, ""), 11.5, MUTED, "end")
         for column, other in enumerate(top_down):
             count = counts[room, other]
-            fill, opacity = EMPTY, 1.0
+            fill, opacity = EMPTY, ""
             if row == column:
                 fill = colour
             elif count:
                 fill = colour if floor_of[other] < floor_of[room] else UPWARD
-                opacity = min(1.0, 0.3 + 0.07 * count)
+                opacity = f' fill-opacity="{min(1.0, 0.3 + 0.07 * count):.2f}"'
             elif column < row:
                 continue
             out.append(f'<rect x="{left + column * cell + 1}" y="{y + 1}" width="{cell - 2}" height="{cell - 2}" '
-                       f'rx="2" fill="{fill}" fill-opacity="{opacity:.2f}"/>')
+                       f'rx="2" fill="{fill}"{opacity}/>')
     upward = sum(count for (source, target), count in counts.items() if floor_of[target] >= floor_of[source])
     text(14, top + side + 22, "A filled cell: the room of its row includes headers of the room whose number heads the "
          "column; darker is more.", 11.5, MUTED)
