@@ -128,7 +128,9 @@ def draw(floor_of, counts):
     width, height = left + side + 22, top + side + 52
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
            f'font-family="{FONT}" role="img" aria-label="which room of the source includes which">',
-           f'<rect x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="8" fill="{BOX}" stroke="{EDGE}"/>']
+           f'<rect x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="8" fill="{BOX}" stroke="{EDGE}"/>',
+           f'<pattern id="empty" x="{left}" y="{top}" width="{cell}" height="{cell}" patternUnits="userSpaceOnUse">'
+           f'<rect x="1" y="1" width="{cell - 2}" height="{cell - 2}" rx="2" fill="{EMPTY}"/></pattern>']
 
     def text(x, y, content, size, fill, anchor="start", weight=400):
         out.append(f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="{fill}" text-anchor="{anchor}" '
@@ -145,18 +147,17 @@ def draw(floor_of, counts):
         text(34, y + 12.5, str(len(rooms) - row), 11, MUTED, "end")
         text(44, y + 12.5, room, 12.5, colour, weight=600)
         text(left - 12, y + 12.5, PURPOSES.get(room, ""), 11.5, MUTED, "end")
+        empty = [column > row and not counts[room, other] for column, other in enumerate(top_down)]
         for column, other in enumerate(top_down):
-            count = counts[room, other]
-            fill, opacity = EMPTY, ""
-            if row == column:
-                fill = colour
-            elif count:
-                fill = colour if floor_of[other] < floor_of[room] else UPWARD
-                opacity = f' fill-opacity="{min(1.0, 0.3 + 0.07 * count):.2f}"'
-            elif column < row:
-                continue
-            out.append(f'<rect x="{left + column * cell + 1}" y="{y + 1}" width="{cell - 2}" height="{cell - 2}" '
-                       f'rx="2" fill="{fill}"{opacity}/>')
+            count, x = counts[room, other], left + column * cell
+            if row == column or count:
+                fill = colour if row == column or floor_of[other] < floor_of[room] else UPWARD
+                opacity = f' fill-opacity="{min(1.0, 0.3 + 0.07 * count):.2f}"' if row != column else ""
+                out.append(f'<rect x="{x + 1}" y="{y + 1}" width="{cell - 2}" height="{cell - 2}" rx="2" '
+                           f'fill="{fill}"{opacity}/>')
+            elif empty[column] and not empty[column - 1]:
+                run = (empty + [False]).index(False, column) - column
+                out.append(f'<rect x="{x}" y="{y}" width="{run * cell}" height="{cell}" fill="url(#empty)"/>')
     upward = sum(count for (source, target), count in counts.items() if floor_of[target] >= floor_of[source])
     text(14, top + side + 22, "A filled cell: the room of its row includes headers of the room whose number heads the "
          "column; darker is more.", 11.5, MUTED)
