@@ -4,8 +4,18 @@
 #define ZG_CLOCK_H
 
 #include <stdint.h>
+#include <time.h>
 
-uint64_t clock_now_ns(void);
-double clock_now_s(void);
+static inline uint64_t clock_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static inline double clock_now_s(void)
+{
+    return (double)clock_now_ns() * 1e-9;
+}
 
 #endif

@@ -3,7 +3,6 @@
 #include "base/machine.h"
 
 #include "base/err.h"
-#include "base/machine_disk.h"
 #include "base/processor.h"
 #include "base/resources.h"
 #include "base/safe_text.h"

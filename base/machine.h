@@ -10,4 +10,14 @@
 // null-terminated, their disks are described; may be null. Returns null if hwloc cannot read the topology.
 json_t *machine_facts(const char *const *folders);
 
+// The disk of a folder, for machine.c.
+
+// Returns a new object with the keys folder, file_system, device, model, rotational, bytes and available_bytes; null if
+// the folder cannot be inspected.
+json_t *machine_disk(const char *folder);
+
+// Returns the first line of a small system file, without trailing blanks, as a new JSON string; JSON's null if there is
+// no such file.
+json_t *machine_line(const char *path);
+
 #endif

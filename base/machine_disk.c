@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/machine_disk.h"
+#include "base/machine.h"
 
 #include "base/safe_text.h"
 

@@ -5,7 +5,7 @@
 #include "base/command_test.h"
 #include "base/err.h"
 #include "ref/arithmetic/gpt_math.h"
-#include "ref/model/model.h"
+#include "ref/model/names/model_find.h"
 
 #include <criterion/criterion.h>
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/complete.h"
 
 #include "base/help.h"
 #include "bench/table/benchmarks.h"
@@ -10,7 +9,7 @@
 #include "plan/planner/plan_model.h"
 #include "ref/recipe/recipe.h"
 #include "ref/config/config.h"
-#include "ref/model/model.h"
+#include "ref/model/names/model_find.h"
 
 #include <ctype.h>
 #include <string.h>

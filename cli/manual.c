@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/manual.h"
 
 #include "base/help.h"
 #include "bench/table/benchmarks.h"

@@ -3,11 +3,11 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/help.h"
+#include "base/size.h"
 #include "cli/commands.h"
-#include "cli/complete.h"
-#include "cli/help_lists.h"
-#include "cli/manual.h"
 #include "cli/process_limits.h"
+#include "ref/config/config.h"
+#include "ref/model/names/model_find.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +24,35 @@ static void commands_print(FILE *out)
         fprintf(out, "  %-8s %s\n", command->name, command->summary);
     fprintf(out, "  %-8s %s\n", "help", "show this list; see also `help COMMAND`, `help presets` and `help models`");
     fprintf(out, "  %-8s %s\n", "version", "print the version");
+}
+
+// `help presets` and `help models`: one name per line with its description.
+static void presets_print(FILE *out)
+{
+    static const char *const here[] = {"."};
+    const struct config_options options = {.world = 1, .nvme_paths = here, .nvme_path_count = 1};
+    struct config config;
+    const char *name;
+    for (size_t i = 0; (name = config_preset_name(i)) != NULL; i++)
+        if (config_load_preset(name, &options, &config, NULL) == ERR_NONE)
+            fprintf(out, "%-16s stage %d; parameters on %s, gradients on %s, optimizer on %s\n", name, config.stage,
+                    ledger_tier_name(config.offload_param.tier), ledger_tier_name(config.gradient_tier),
+                    ledger_tier_name(config.offload_optimizer.tier));
+}
+
+static void print_model(const struct model *model, FILE *out)
+{
+    char count[SIZE_TEXT_BYTES];
+    fprintf(out, "%-16s %s parameters\n", model->name, size_text(model_param_elements(model, false), count));
+}
+
+static void models_print(FILE *out)
+{
+    const struct model *model;
+    const char *name;
+    for (int i = 0; (name = model_name(i)) != NULL; i++)
+        if (model_find(name, &model) == ERR_NONE)
+            print_model(model, out);
 }
 
 static int refuse(const char *name)
@@ -55,9 +84,9 @@ static int help_main(int argc, const char **argv)
     if (command)
         return command_help(command, argc > 2 ? argv[2] : NULL);
     if (strcmp(asked, "presets") == 0) {
-        help_lists_presets(stdout);
+        presets_print(stdout);
     } else if (strcmp(asked, "models") == 0) {
-        help_lists_models(stdout);
+        models_print(stdout);
     } else if (is_help(asked) || is_version(asked)) {
         commands_print(stdout);
         help_print_examples(examples, stdout);

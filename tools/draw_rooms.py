@@ -24,7 +24,7 @@ FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', Helvetica, Arial, s
 INK, MUTED, BOX, EDGE, EMPTY, UPWARD = "#1f2328", "#57606a", "#f6f8fa", "#8c959f", "#ebeef1", "#cf222e"
 # The colour of a row, by the first part of its room's path.
 COLOURS = {"base": "#57606a", "ref": "#2563eb", "results": "#0f766e", "plan": "#b45309", "conformance": "#4338ca",
-           "bench": "#15803d", "validate": "#0f766e", "health": "#0f766e", "info": "#57606a", "cli": "#1f2328"}
+           "bench": "#15803d", "validate": "#0f766e", "cli": "#1f2328"}
 # The purpose of each room.
 PURPOSES = {
     "base": "errors, files, JSON, text, clock, statistics",
@@ -40,6 +40,10 @@ PURPOSES = {
     "ref/comm": "collectives: threads, MPI, NCCL",
     "ref/executor": "lanes, operations, schedules",
     "ref/model": "GPT, linear models, text",
+    "ref/model/lora": "low-rank adapters",
+    "ref/model/llama": "Llamas",
+    "ref/model/names": "models by name",
+    "ref/model/export": "weights for other programs",
     "ref/partition": "buckets and shards",
     "ref/groups": "replicas, experts, ZeRO++",
     "ref/optimizer": "update, clip, loss scale",
@@ -49,7 +53,7 @@ PURPOSES = {
     "ref/checkpoint": "safetensors, manifests",
     "ref/train": "the training loop",
     "ref/one_file": "ZeRO in one file, alone",
-    "info": "what this machine has",
+    "cli/info": "what this machine has",
     "results/record": "result files",
     "results/limits": "accepted ranges, outliers",
     "results/page": "tables, HTML, comparisons",
@@ -77,7 +81,7 @@ PURPOSES = {
     "bench/ranks": "ranks and links",
     "bench/peers": "PyTorch, DeepSpeed, MPI",
     "bench/table": "the list of benchmarks",
-    "health": "preflight and soak: every core votes",
+    "validate/health": "preflight and soak: every core votes",
     "validate": "one verdict about a machine",
     "cli": "the command line",
 }
@@ -124,7 +128,9 @@ def draw(floor_of, counts):
     width, height = left + side + 22, top + side + 52
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
            f'font-family="{FONT}" role="img" aria-label="which room of the source includes which">',
-           f'<rect x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="8" fill="{BOX}" stroke="{EDGE}"/>']
+           f'<rect x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="8" fill="{BOX}" stroke="{EDGE}"/>',
+           f'<pattern id="empty" x="{left}" y="{top}" width="{cell}" height="{cell}" patternUnits="userSpaceOnUse">'
+           f'<rect x="1" y="1" width="{cell - 2}" height="{cell - 2}" rx="2" fill="{EMPTY}"/></pattern>']
 
     def text(x, y, content, size, fill, anchor="start", weight=400):
         return (f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="{fill}" text-anchor="{anchor}" '

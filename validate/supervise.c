@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "validate/supervise.h"
+#include "validate/validate_world.h"
 
 #include "bench/harness/bench.h"
 #include "bench/harness/bench_world.h"

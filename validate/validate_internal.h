@@ -3,7 +3,7 @@
 #ifndef ZG_VALIDATE_INTERNAL_H
 #define ZG_VALIDATE_INTERNAL_H
 
-#include "info/health_counters.h"
+#include "cli/info/health_counters.h"
 #include "results/record/record.h"
 #include "validate/validate.h"
 

@@ -7,7 +7,7 @@
 #include "base/process/launch_watch.h"
 #include "bench/harness/fio.h"
 #include "results/record/record_verify.h"
-#include "validate/validate_trial.h"
+#include "validate/validate_test.h"
 
 #include <glob.h>
 #include <sched.h>

@@ -3,7 +3,7 @@
 #include "validate/validate_part.h"
 
 #include "base/err.h"
-#include "validate/validate_trial.h"
+#include "validate/validate_test.h"
 
 #include <signal.h>
 

@@ -8,7 +8,7 @@
 #include "bench/harness/bench.h"
 #include "results/record/record_read.h"
 #include "results/record/run_table.h"
-#include "validate/validate_trial.h"
+#include "validate/validate_test.h"
 
 #include <math.h>
 

@@ -7,7 +7,6 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "bench/table/benchmarks.h"
-#include "validate/supervise.h"
 
 #include <assert.h>
 #include <stdio.h>

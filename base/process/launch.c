@@ -6,9 +6,8 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
-#include "base/process/launch_end.h"
+#include "base/process/launch_internal.h"
 #include "base/process/launch_sent.h"
-#include "base/process/launch_start.h"
 #include "base/process/launch_watch.h"
 #include "base/size.h"
 

@@ -2,7 +2,7 @@
 // A process whose parent ends becomes a child of this process, the subreaper, in the same moment. So the descendants of
 // a command are gone when, and only when, this process has no child left, however quickly they fork, end, and change
 // their sessions.
-#include "base/process/launch_end.h"
+#include "base/process/launch_internal.h"
 
 #include "base/clock.h"
 #include "base/err.h"

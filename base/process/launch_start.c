@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/process/launch_start.h"
+#include "base/process/launch_internal.h"
 
 #include "base/err.h"
 #include "base/safe_text.h"

@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/process/check_folder.h"
 #include "base/process/interrupt.h"
+#include "ref/model/names/model_find.h"
 
 #include <inttypes.h>
 #include <popt.h>

@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/process/check_folder.h"
 #include "bench/harness/printed_test.h"
+#include "ref/model/names/model_find.h"
 #include "ref/tier/storage_test.h"
 
 #include <dirent.h>

@@ -7,7 +7,7 @@
 #include "base/err.h"
 #include "base/folder_test.h"
 #include "bench/harness/printed_test.h"
-#include "ref/model/model.h"
+#include "ref/model/names/model_find.h"
 #include "results/record/record_verify.h"
 #include "ref/tier/storage_test.h"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Llama of ref/model/llama.h in PyTorch: the same parameters by the same names, the same function."""
+"""The Llama of ref/model/llama/llama.h in PyTorch: the same parameters by the same names, the same function."""
 import torch
 import torch.nn.functional as F
 from torch import nn

@@ -9,6 +9,7 @@
 #include "bench/harness/bench.h"
 #include "ref/optimizer/clip.h"
 #include "base/err.h"
+#include "ref/model/names/model_find.h"
 #include "ref/train/train.h"
 
 #include <stdio.h>

@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "base/process/launch_watch.h"
+#include "ref/model/names/model_find.h"
 
 #include <math.h>
 #include <stdlib.h>

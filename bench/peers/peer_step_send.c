@@ -5,7 +5,7 @@
 // [turns x steps][world][sequences][length + 1].
 #include "bench/peers/peer_step.h"
 #include "ref/model/gpt.h"
-#include "ref/model/llama.h"
+#include "ref/model/llama/llama.h"
 
 #include "base/err.h"
 

@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "base/file.h"
+#include "ref/model/names/model_find.h"
 
 #include <popt.h>
 #include <stdlib.h>

@@ -9,6 +9,7 @@
 #include "bench/step/step_bench.h"
 
 #include "base/err.h"
+#include "ref/model/names/model_find.h"
 
 #include <math.h>
 #include <popt.h>

@@ -6,6 +6,7 @@
 #include "bench/harness/printed_test.h"
 #include "results/record/record_check.h"
 #include "bench/step/step_bench.h"
+#include "ref/model/names/model_find.h"
 #include "ref/tier/storage_test.h"
 
 #include <criterion/criterion.h>

@@ -8,6 +8,7 @@
 #include "results/record/record_check.h"
 #include "ref/arithmetic/shadow_test.h"
 #include "bench/step/step_bench.h"
+#include "ref/model/names/model_find.h"
 #include "ref/tier/storage_test.h"
 
 #include <criterion/criterion.h>

@@ -4,7 +4,7 @@
 #include "base/err.h"
 #include "ref/model/gpt_find.h"
 #include "ref/model/gpt_pass.h"
-#include "ref/model/llama.h"
+#include "ref/model/llama/llama.h"
 
 static void add(struct step_products *program, struct step_product product)
 {

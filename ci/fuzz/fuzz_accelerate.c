@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any text as Accelerate's YAML: it is refused with a message, or its keys are DeepSpeed's.
 #include "ref/config/config.h"
-#include "ref/config/config_accelerate.h"
+#include "ref/config/config_doc.h"
 #include "ref/config/config_presets.h"
 #include "base/err.h"
 

@@ -3,7 +3,7 @@
 #include "conformance/contract/plugin.h"
 
 #include "base/command_test.h"
-#include "conformance/judge/judge_trial.h"
+#include "conformance/judge/judge_test.h"
 
 #include <dlfcn.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hints for kinds of bugs that need more than one factor to describe them.
-#include "conformance/judge/judge_trial.h"
+#include "conformance/judge/judge_test.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Answers beside one another: which are compared, which one is blamed, and what honest programs may differ in.
 #include "conformance/judge/judge_internal.h"
-#include "conformance/judge/judge_trial.h"
+#include "conformance/judge/judge_test.h"
 
 #include <math.h>
 

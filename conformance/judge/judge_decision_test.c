@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The hint of a step that is skipped and must not be, or the other way round.
-#include "conformance/judge/judge_trial.h"
+#include "conformance/judge/judge_test.h"
 
 #include <math.h>
 

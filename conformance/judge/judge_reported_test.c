@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The judge on the gradient that an answer reports.
-#include "conformance/judge/judge_trial.h"
+#include "conformance/judge/judge_test.h"
 
 static float *gradient_of_step[CASE_PARAM_MAX];
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The judge on the parameters that forward used.
-#include "conformance/judge/judge_trial.h"
+#include "conformance/judge/judge_test.h"
 
 static void older_on_rank_1(const struct check_case *c, int step, int rank, int param, const float *older, float *whole)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The judge on answers that are right by some rule, and on answers with one thing wrong.
-#include "conformance/judge/judge_trial.h"
+#include "conformance/judge/judge_test.h"
 
 #include <math.h>
 

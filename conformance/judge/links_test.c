@@ -2,7 +2,7 @@
 // The links accept every recipe and every rule, far within their limits, and none of the wrong ones.
 #include "conformance/judge/links.h"
 
-#include "conformance/unsharded/oracle_trial.h"
+#include "conformance/unsharded/oracle_test.h"
 
 #include <math.h>
 

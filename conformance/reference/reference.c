@@ -6,7 +6,7 @@
 #include "conformance/contract/answer.h"
 #include "conformance/cases/case_folders.h"
 #include "base/err.h"
-#include "ref/checkpoint/export.h"
+#include "ref/model/export/export.h"
 #include "base/file.h"
 #include "conformance/reference/mesh_ranks.h"
 #include "conformance/reference/scripted_model.h"

@@ -4,7 +4,7 @@
 
 #include "base/err.h"
 #include "base/file.h"
-#include "info/info.h"
+#include "cli/info/info.h"
 #include "conformance/report/report_part.h"
 #include "base/safe_text.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decisions against the reference's loss scaler, and against tables written by hand.
-#include "conformance/unsharded/oracle_trial.h"
+#include "conformance/unsharded/oracle_test.h"
 #include "ref/arithmetic/random.h"
 #include "ref/optimizer/scaler.h"
 

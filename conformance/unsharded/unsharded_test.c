@@ -3,7 +3,7 @@
 #include "conformance/unsharded/unsharded.h"
 
 #include "ref/optimizer/clip.h"
-#include "conformance/unsharded/oracle_trial.h"
+#include "conformance/unsharded/oracle_test.h"
 #include "ref/arithmetic/random.h"
 #include "ref/recipe/recipe.h"
 

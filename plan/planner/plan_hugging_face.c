@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/planner/plan_hugging_face.h"
+#include "plan/planner/plan_llama.h"
 
 #include "base/err.h"
 

@@ -4,7 +4,7 @@
 // for one head at a time.
 #include "plan/planner/plan_llama.h"
 
-#include "ref/model/llama.h"
+#include "ref/model/llama/llama.h"
 
 static size_t larger(size_t a, size_t b)
 {

@@ -5,11 +5,11 @@
 #include "ref/model/gpt.h"
 #include "ref/model/gpt_find.h"
 #include "ref/model/linear.h"
-#include "ref/model/llama.h"
-#include "plan/planner/plan_hugging_face.h"
+#include "ref/model/llama/llama.h"
 #include "plan/planner/plan_llama.h"
 #include "plan/planner/plan_texts.h"
 #include "base/strict_json.h"
+#include "ref/model/names/model_find.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -187,10 +187,6 @@ int store_open_step(const char *store, uint64_t step, struct checkpoint **out);
 // finished. Fails as store_open_step does.
 int store_newest(const char *store, struct checkpoint **out, size_t *incomplete, char notes[NOTES_BYTES]);
 
-// Removes the folders that a dead run was writing or removing. Only under the lock. ERR_USAGE: such a name belongs to
-// something else, for instance a link.
-int store_remove_leftovers(const char *store);
-
 // Removes the folder of a step: renames it before removing its first file. ERR_USAGE: it is a link, or holds a folder;
 // nothing is removed then.
 int store_retire(const char *store, uint64_t step);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints under attack: runs killed at any moment, full disks, files that are cut off, changed or mixed up. Loading
 // gives the saved state or an error that names the file.
-#include "ref/checkpoint/checkpoint_trial.h"
+#include "ref/checkpoint/checkpoint_test.h"
 
 #include <dirent.h>
 #include <sched.h>

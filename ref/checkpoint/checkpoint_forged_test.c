@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Forged checkpoints: manifests with a right digest, and files with right digests in them. Each is refused with a
 // message that names the error.
-#include "ref/checkpoint/checkpoint_trial.h"
+#include "ref/checkpoint/checkpoint_test.h"
 
 static char folder[PATH_MAX];
 

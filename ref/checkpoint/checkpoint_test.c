@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run that continues from a checkpoint, with another stage, world or bucket size, has the bits of an uninterrupted
 // run.
-#include "ref/checkpoint/checkpoint_trial.h"
+#include "ref/checkpoint/checkpoint_test.h"
 
 static char folder[PATH_MAX];
 

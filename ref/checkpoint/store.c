@@ -4,13 +4,144 @@
 
 #include "base/err.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+// Removing from a store: the leftovers of dead runs and old checkpoints. Only folders of the store itself are removed;
+// whatever a link leads to belongs to somebody else.
+
+enum { KEPT_COUNT = 2 };
+
+// Opens a folder to list it. ERR_USAGE: it is a link or no folder.
+static int open_own(const char *path, DIR **out)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 && (errno == ELOOP || errno == ENOTDIR))
+        return err_set(ERR_USAGE, "%s: is not a folder that a run has made, and is not removed: move it away", path);
+    if (fd < 0)
+        return err_set(ERR_IO, "%s: cannot be removed: %s", path, strerror(errno));
+    if ((*out = fdopendir(fd)))
+        return ERR_NONE;
+    close(fd);
+    return err_set(ERR_MEMORY, "no memory to list %s", path);
+}
+
+static bool is_self(const char *name)
+{
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+// Runs of this program make no folders in a checkpoint.
+static int check_has_only_files(DIR *folder, const char *path)
+{
+    struct stat status;
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;)
+        if (!is_self(entry->d_name) &&
+            (fstatat(dirfd(folder), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0 || S_ISDIR(status.st_mode)))
+            return err_set(ERR_USAGE, "%s/%s: is not a file that a run has made, and is not removed: move it away",
+                           path, entry->d_name);
+    rewinddir(folder);
+    return ERR_NONE;
+}
+
+static int remove_files(DIR *folder, const char *path)
+{
+    TRY(check_has_only_files(folder, path));
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;)
+        if (!is_self(entry->d_name) && unlinkat(dirfd(folder), entry->d_name, 0) != 0)
+            return err_set(ERR_IO, "%s/%s: cannot be removed: %s", path, entry->d_name, strerror(errno));
+    return ERR_NONE;
+}
+
+static int remove_folder(const char *path)
+{
+    DIR *folder;
+    TRY(open_own(path, &folder));
+    int rc = remove_files(folder, path);
+    closedir(folder);
+    if (rc == ERR_NONE && rmdir(path) != 0)
+        rc = err_set(ERR_IO, "%s: cannot be removed: %s", path, strerror(errno));
+    return rc;
+}
+
+// True if the name is a checkpoint's with this ending.
+static bool is_leftover(const char *name, const char *ending)
+{
+    char step[STEP_NAME_BYTES];
+    size_t length = strlen(name), ending_length = strlen(ending);
+    if (length <= ending_length || length - ending_length >= sizeof step)
+        return false;
+    memcpy(step, name, length - ending_length);
+    step[length - ending_length] = '\0';
+    return strcmp(name + length - ending_length, ending) == 0 && checkpoint_step_of(step) > 0;
+}
+
+// Removes the folders that a dead run was writing or removing. Only under the lock. ERR_USAGE: such a name belongs to
+// something else, for instance a link.
+static int remove_leftovers(const char *store)
+{
+    int rc = ERR_NONE;
+    char path[PATH_MAX];
+    DIR *folder = opendir(store);
+    if (!folder)
+        return err_set(ERR_IO, "%s: cannot be listed: %s", store, strerror(errno));
+    for (const struct dirent *entry; rc == ERR_NONE && (entry = readdir(folder)) != NULL;)
+        if (is_leftover(entry->d_name, STORE_PARTIAL) || is_leftover(entry->d_name, STORE_REPLACED)) {
+            rc = file_join(store, entry->d_name, path);
+            if (rc == ERR_NONE)
+                rc = remove_folder(path);
+        }
+    closedir(folder);
+    return rc;
+}
+
+int store_retire(const char *store, uint64_t step)
+{
+    char name[STEP_NAME_BYTES], leaving[STEP_NAME_BYTES + sizeof STORE_REPLACED], path[PATH_MAX], to[PATH_MAX];
+    DIR *folder;
+    snprintf(leaving, sizeof leaving, "%s" STORE_REPLACED, checkpoint_step_name(step, name));
+    TRY(file_join(store, name, path));
+    TRY(file_join(store, leaving, to));
+    TRY(open_own(path, &folder));
+    int rc = check_has_only_files(folder, path);
+    closedir(folder);
+    TRY(rc);
+    if (rename(path, to) != 0)
+        return err_set(ERR_IO, "%s: cannot be renamed: %s", path, strerror(errno));
+    return remove_folder(to);
+}
+
+static bool is_link(const char *store, uint64_t step)
+{
+    char name[STEP_NAME_BYTES], path[PATH_MAX];
+    struct stat status;
+    return file_join(store, checkpoint_step_name(step, name), path) != ERR_NONE || lstat(path, &status) != 0 ||
+           S_ISLNK(status.st_mode);
+}
+
+int store_remove_old(const char *store, uint64_t newest)
+{
+    uint64_t *steps;
+    size_t count, kept = 0;
+    TRY(checkpoint_list(store, &steps, &count));
+    int rc = ERR_NONE;
+    for (size_t i = 0; i < count && rc == ERR_NONE; i++) {
+        struct checkpoint *checkpoint = NULL;
+        bool readable = steps[i] <= newest && store_open_step(store, steps[i], &checkpoint) == ERR_NONE && checkpoint;
+        checkpoint_close(checkpoint);
+        if (readable && kept++ >= KEPT_COUNT && !is_link(store, steps[i]))
+            rc = store_retire(store, steps[i]);
+    }
+    free(steps);
+    return rc;
+}
 
 static int make_folder(const char *path)
 {
@@ -47,7 +178,7 @@ static int open_store(struct store *store)
 {
     TRY(make_folder(store->path));
     TRY(take_lock(store));
-    TRY(store_remove_leftovers(store->path));
+    TRY(remove_leftovers(store->path));
     // Incomplete ones stay; the new ones are saved beside them.
     struct checkpoint *newest;
     size_t incomplete;
@@ -84,7 +215,7 @@ void store_close(struct store *store)
     if (store->lock >= 0) {
         char cause[ERR_MESSAGE_BYTES];
         err_keep(cause);
-        store_remove_leftovers(store->path);
+        remove_leftovers(store->path);
         err_restore(cause);
         close(store->lock);
     }

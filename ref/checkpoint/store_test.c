@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A store that others have touched: links are never followed to remove or write, what cannot be read is an error and
 // stays, and the first error is the one that is reported.
-#include "ref/checkpoint/checkpoint_trial.h"
+#include "ref/checkpoint/checkpoint_test.h"
 
 #include <errno.h>
 #include <fcntl.h>

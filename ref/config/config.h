@@ -115,7 +115,7 @@ struct config {
     size_t reduction_group;                // ranks in a group of hierarchical sums; 0: sums in canonical order
     size_t tiling_factor;                  // parts that each large linear layer is cut into; 1: not cut
     bool sequence_parallel;                // Megatron-LM's: ranks of tensor parallelism divide the sequence, too
-    char lora[CONFIG_LORA_BYTES];          // "rank=8,alpha=16,targets=c_attn" (ref/model/lora.h); "": no adapters
+    char lora[CONFIG_LORA_BYTES];          // "rank=8,alpha=16,targets=c_attn" (ref/model/lora/lora.h); "": no adapters
     struct mesh mesh;                      // of as many ranks as the world; all 0: one shard group
     enum pipeline_kind pipeline_schedule;  // of a mesh with pipeline stages; micro-steps are the micro-batches
     int secondary_ranks;        // hpZ: ranks that hold a second copy of the parameters together; 0: there is none
@@ -158,7 +158,7 @@ struct config_notes {
     struct config_note notes[CONFIG_NOTE_MAX];
 };
 
-// A file whose name ends in .yaml or .yml is Accelerate's (config_accelerate.h). Returns ERR_USAGE with one line,
+// A file whose name ends in .yaml or .yml is Accelerate's (config_doc.h). Returns ERR_USAGE with one line,
 // `FILE:LINE: key.path: what is wrong, what was expected`. notes may be null.
 int config_load_file(const char *file, const struct config_options *options, struct config *out,
                      struct config_notes *notes);

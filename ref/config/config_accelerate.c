@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ref/config/config_accelerate.h"
 
 #include "base/err.h"
 #include "base/safe_text.h"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ref/config/config_doc.h"
 
-#include "ref/config/config_hjson.h"
-
 #include "base/err.h"
 #include "base/safe_text.h"
 

@@ -4,10 +4,13 @@
 #ifndef ZG_CONFIG_DOC_H
 #define ZG_CONFIG_DOC_H
 
-#include "ref/config/config.h"
-#include "base/safe_text.h"
-#include "ref/config/config_keys.h"
 #include "base/json.h"
+#include "base/safe_text.h"
+#include "ref/config/config.h"
+#include "ref/config/config_keys.h"
+
+#include <jansson.h>
+#include <stddef.h>
 
 struct config_doc {
     struct json_text text;
@@ -19,7 +22,7 @@ struct config_doc {
 // Sets "path.to.key=value" in a configuration, with objects around it. ERR_USAGE if it has not that form.
 int config_doc_set(json_t *root, const char *override);
 
-// Parses the text (config_hjson.h) and applies the overrides; checks only that the text is JSON.
+// Parses the text and applies the overrides; checks only that the text is JSON.
 int config_doc_open(const char *name, const char *text, size_t bytes, const struct config_options *options,
                     struct config_notes *notes, struct config_doc *out);
 void config_doc_close(struct config_doc *doc);
@@ -74,5 +77,24 @@ int config_doc_fail(const struct config_doc *doc, const char *path, const char *
 
 // The value at exactly this dotted path below object; null if there is none. Borrowed.
 json_t *config_doc_descend(json_t *object, const char *path);
+
+// Configurations as people write them: DeepSpeed reads its files as hjson.
+
+// Returns the text as JSON, with a zero behind it: comments become spaces; keys and strings get their quotes, values
+// the commas between them, and the whole text its braces, where hjson (https://hjson.github.io/syntax.html, and the
+// Python package that DeepSpeed reads with) lets one omit them. Values stay on their lines. What hjson refuses stays as
+// it is from there on, and is then refused as JSON. The caller frees the result; null: no memory.
+char *config_json_of_hjson(const char *text, size_t bytes, size_t *out_bytes);
+
+// Configurations of Hugging Face Accelerate, which its launcher reads from YAML.
+
+// True if the name of a file ends as that of a YAML file.
+bool config_is_accelerate(const char *file);
+
+// Reads a text in YAML and returns DeepSpeed's keys of the same meaning: those of its sections deepspeed_config and
+// fsdp_config, the precision, and the micro-batch as "auto", which Accelerate leaves to the program. Keys that have no
+// meaning here are noted; notes may be null. ERR_USAGE: `NAME:LINE: key: what is wrong, what was expected`. The caller
+// owns *out. Keys: accelerate/utils/dataclasses.py, DeepSpeedPlugin and FullyShardedDataParallelPlugin, of 1.15.
+int config_read_accelerate(const char *name, const char *text, size_t bytes, struct config_notes *notes, json_t **out);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ref/config/config_hjson.h"
+#include "ref/config/config_doc.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -2,7 +2,6 @@
 #include "ref/config/config.h"
 
 #include "base/safe_text.h"
-#include "ref/config/config_accelerate.h"
 #include "ref/config/config_doc.h"
 #include "ref/config/config_presets.h"
 #include "base/err.h"

@@ -3,7 +3,7 @@
 // schedule. A GPT uses cuBLAS, so its run must equal unsharded Adam with the model on the GPU, and must be equal in all
 // worlds.
 #include "ref/train/device.h"
-#include "ref/train/offload_trial.h"
+#include "ref/train/offload_test.h"
 
 #include "ref/cuda/cuda_lane.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The first operation that fails ends a program in every mode: its error is kept and reported once, nothing runs after
 // it, and the owner hears of it while other lanes still wait.
-#include "ref/executor/executor_trial.h"
+#include "ref/executor/executor_test.h"
 
 #include <string.h>
 #include <unistd.h>

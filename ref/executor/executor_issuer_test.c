@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The chaos mode detects a thread that touches what its pending operations own.
-#include "ref/executor/executor_trial.h"
+#include "ref/executor/executor_test.h"
 
 #include "base/child_test.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The order that spans require, found with fewer comparisons than with every pending operation.
 #include "ref/executor/executor_internal.h"
-#include "ref/executor/executor_trial.h"
+#include "ref/executor/executor_test.h"
 
 #include <stdlib.h>
 

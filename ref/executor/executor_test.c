@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs of operations give the same bits and keep the order of their lanes in every mode.
-#include "ref/executor/executor_trial.h"
+#include "ref/executor/executor_test.h"
 
 #include <stdio.h>
 #include <stdlib.h>

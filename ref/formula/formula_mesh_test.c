@@ -2,7 +2,8 @@
 // What the ranks of each group of a mesh send one another, by the papers' formulas from the model's sizes alone,
 // against the bytes that runs sent: within shard groups and between them (MiCS, 2-hop gradient synchronization), within
 // the groups of hpZ (ZeRO++, section 3.2), and among the ranks that cut layers, the layers or the experts.
-#include "ref/train/offload_trial.h"
+#include "ref/train/offload_test.h"
+#include "ref/model/names/model_find.h"
 
 enum { STEPS = 2, MICRO_STEPS = 2, P_BYTES = 2, C_BYTES = 2, FLOAT_BYTES = 4 };
 

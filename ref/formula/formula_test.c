@@ -2,6 +2,7 @@
 // The papers' numbers, from Psi alone, against the bytes that runs of the stages held and sent. (Every test of the
 // stages demands that the formulas of formula.c equal the ledger.)
 #include "base/err.h"
+#include "ref/model/names/model_find.h"
 #include "ref/train/train.h"
 
 #include <criterion/criterion.h>

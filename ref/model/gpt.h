@@ -3,7 +3,7 @@
 #ifndef ZG_GPT_H
 #define ZG_GPT_H
 
-#include "ref/model/lora.h"
+#include "ref/model/lora/lora.h"
 #include "ref/model/model.h"
 
 #include <stddef.h>

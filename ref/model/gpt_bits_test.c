@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bits of a GPT's gradients depend on parameters and micro-batch, and on nothing else.
-#include "ref/model/gpt_trial.h"
+#include "ref/model/gpt_test.h"
 #include "ref/arithmetic/isa_test.h"
 
 #include <cblas.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Activation checkpointing gives the bits of a run that keeps all activations, in the memory of one block.
-#include "ref/model/gpt_trial.h"
+#include "ref/model/gpt_test.h"
+#include "ref/model/names/model_find.h"
 #include "ref/model/text.h"
 #include "ref/train/train.h"
 

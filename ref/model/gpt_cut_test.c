@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A GPT over blocks computes the function of one without: losses and gradients differ by roundings alone.
-#include "ref/model/gpt_trial.h"
+#include "ref/model/gpt_test.h"
 
 #include <math.h>
 

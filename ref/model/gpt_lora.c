@@ -12,7 +12,7 @@
 #include "ref/model/gpt_cut.h"
 #include "ref/model/gpt_pass.h"
 
-#include "ref/model/lora.h"
+#include "ref/model/lora/lora.h"
 
 const char *const gpt_modules[MODULE_COUNT + 1] = {"attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj", NULL};
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A GPT with adapters against the plain GPT whose matrices have the adapters added: W + (alpha / rank) (B A)^T.
-#include "ref/model/gpt_trial.h"
-#include "ref/model/lora.h"
+#include "ref/model/gpt_test.h"
+#include "ref/model/lora/lora.h"
+#include "ref/model/names/model_find.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -64,7 +64,7 @@ int gpt_initialise(const struct model *model, int param, uint64_t seed, float *o
         uint64_t own = random_key(random_key(seed, UINT64_MAX - (uint64_t)b.block_index),
                                   (uint64_t)(b.role + ROUTER_ROLE * b.expert));
         if (b.role >= BLOCK_PARAMS && b.role != ROUTER_ROLE) {
-            lora_initialise(p, b.role % 2 != BLOCK_PARAMS % 2, own, out);
+            lora_initialise(b.role % 2 != BLOCK_PARAMS % 2, columns, p->count, own, out);
             return ERR_NONE;
         }
         own_key = b.role == ROUTER_ROLE || b.expert > 0 ? own : 0;
@@ -118,10 +118,13 @@ struct model_param *gpt_block_params_set(const struct gpt_shape *shape, int bloc
         }
         if (b.role >= BLOCK_PARAMS) {
             int module = (b.role - BLOCK_PARAMS) / 2;
-            size_t in_width, out_width;
+            bool is_b = (b.role - BLOCK_PARAMS) % 2 != 0;
+            size_t in_width, out_width, rank = shape->lora.rank;
+            char adapter[MODEL_NAME_BYTES];
             gpt_module_widths(shape, (enum gpt_module)module, &in_width, &out_width);
             snprintf(name, sizeof name, "h.%d.%s", block_index, gpt_modules[module]);
-            lora_param(&shape->lora, name, (b.role - BLOCK_PARAMS) % 2 != 0, in_width, out_width, layer, param++);
+            lora_param_name(name, is_b, adapter);
+            model_param_set(param++, adapter, is_b ? out_width : rank, is_b ? rank : in_width, layer);
             continue;
         }
         if (b.role < ATTENTION_PARAMS)

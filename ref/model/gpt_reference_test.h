@@ -5,7 +5,7 @@
 #define ZG_GPT_REFERENCE_TEST_H
 
 #include "ref/model/gpt_pass.h"
-#include "ref/model/gpt_trial.h"
+#include "ref/model/gpt_test.h"
 
 #include <math.h>
 

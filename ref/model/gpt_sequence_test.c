@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sequence parallelism changes the order of the sums over the stream's rows and nothing else, and a part keeps 1/T of
 // all activations.
-#include "ref/model/gpt_trial.h"
+#include "ref/model/gpt_test.h"
 #include "ref/model/part.h"
 
 #include <math.h>

@@ -2,6 +2,7 @@
 // A GPT's loss and gradients against an independent loss in double; and training reduces the loss.
 #include "ref/arithmetic/gpt_math.h"
 #include "ref/model/gpt_reference_test.h"
+#include "ref/model/names/model_find.h"
 #include "ref/model/text.h"
 
 #include <math.h>

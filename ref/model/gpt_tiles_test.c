@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tiles cut large matrices into layers of their own; function, gradients and initial values stay those of the whole
 // model.
-#include "ref/model/gpt_trial.h"
+#include "ref/model/gpt_test.h"
+#include "ref/model/names/model_find.h"
 #include "ref/model/text.h"
 #include "ref/train/train.h"
 

@@ -4,7 +4,7 @@
 #include "ref/model/linear.h"
 
 #include "base/err.h"
-#include "ref/model/lora.h"
+#include "ref/model/lora/lora.h"
 #include "ref/model/model_kept.h"
 
 #include <stdio.h>
@@ -49,9 +49,15 @@ static void copy_params(const struct model *base, const struct lora *lora, struc
         out->params[count] = *param;
         out->params[count++].frozen = true;
         for (int is_b = 0; is_b < 2 && param->shape_rank == 2 && lora_adapts(lora, module); is_b++) {
-            lora_param(lora, module, is_b, param->shape[1], param->shape[0], param->first_layer, &out->params[count]);
-            out->params[count].group = param->group;
-            out->params[count++].used = param->used;
+            size_t rows = is_b ? param->shape[0] : lora->rank, columns = is_b ? lora->rank : param->shape[1];
+            out->params[count] = (struct model_param){.shape = {rows, columns},
+                                                      .shape_rank = 2,
+                                                      .layer_count = 1,
+                                                      .count = rows * columns,
+                                                      .group = param->group,
+                                                      .used = param->used,
+                                                      .first_layer = param->first_layer};
+            lora_param_name(module, is_b, out->params[count++].name);
         }
     }
     at[base->param_count] = out->model.param_count = count;

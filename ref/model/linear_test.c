@@ -4,6 +4,7 @@
 #include "ref/arithmetic/dtype.h"
 #include "base/err.h"
 #include "ref/arithmetic/random.h"
+#include "ref/model/names/model_find.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

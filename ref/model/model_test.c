@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ref/model/model.h"
+#include "ref/model/names/model_find.h"
 
 #include "base/err.h"
 #include "ref/ledger/ledger.h"

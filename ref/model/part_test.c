@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "ref/model/gpt.h"
+#include "ref/model/names/model_find.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/err.h"
+#include "ref/model/names/model_find.h"
 #include "ref/partition/layout.h"
 #include "ref/partition/buffer_cache.h"
 #include "ref/tier/tier.h"

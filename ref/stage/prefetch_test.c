@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // ZeRO-3 fetches layers ahead in the order that it has recorded: the order of the operations that it issues, and steps
 // that ask in another order, leave layers out, or use them more than once.
-#include "ref/train/offload_trial.h"
+#include "ref/train/offload_test.h"
 
 #include "ref/executor/trace.h"
+#include "ref/model/names/model_find.h"
 #include "ref/stage/stage_shard.h"
 
 #include <pthread.h>

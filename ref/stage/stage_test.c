@@ -2,6 +2,7 @@
 // The central promise: at every world size, precision, accumulation, schedule and bucket size, every stage computes the
 // same bits as unsharded Adam, and holds and moves the bytes of the formulas.
 #include "base/err.h"
+#include "ref/model/names/model_find.h"
 #include "ref/train/train.h"
 #include "ref/train/train_report.h"
 

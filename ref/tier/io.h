@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Queues of asynchronous file I/O. An engine puts an interface of the kernel (libaio, io_uring) behind four functions;
-// io_worker.h moves transfers through a queue.
+// io_pool.h moves transfers through a queue.
 #ifndef ZG_IO_H
 #define ZG_IO_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ref/tier/io_worker.h"
+#include "ref/tier/io_pool.h"
 
 #include "base/err.h"
 #include "ref/tier/inject.h"

@@ -6,7 +6,6 @@
 #include "ref/arithmetic/accelerator.h"
 #include "base/err.h"
 #include "base/size.h"
-#include "ref/tier/tier_apart.h"
 #include "ref/tier/tier_poison.h"
 
 #include <assert.h>

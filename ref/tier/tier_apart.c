@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ref/tier/tier_apart.h"
+#include "ref/tier/tier_internal.h"
 
 #include "ref/arithmetic/accelerator.h"
 #include "base/err.h"

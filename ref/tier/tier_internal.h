@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tier and its allocations, shared by tier.c (allocation and budgets) and tier_protect.c (page protection).
+// A tier and its allocations, shared by tier.c (allocation and budgets), tier_protect.c (page protection) and
+// tier_apart.c (memory of accelerators).
 #ifndef ZG_TIER_INTERNAL_H
 #define ZG_TIER_INTERNAL_H
 
 #include "ref/tier/tier.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <sys/mman.h>
 
 enum { READ_WRITE = PROT_READ | PROT_WRITE };
@@ -43,5 +47,19 @@ struct tier {
     size_t page_bytes;
     struct allocation *_Atomic allocations;
 };
+
+// A tier's allocations in an accelerator's memory. Each lies between two borders that hold the NaN pattern
+// (tier_poison.h) until a write out of bounds changes it.
+
+struct accelerator;
+
+// Allocates bytes on the calling thread's device, claims them for the accelerator and fills them with the NaN pattern.
+// *begin and *end enclose the borders. bytes == 0 gives an address that must not be accessed. ERR_MEMORY: the device is
+// out of memory.
+int apart_allocate(const struct accelerator *accelerator, const char *name, size_t bytes, uint8_t **out,
+                   uintptr_t *begin, uintptr_t *end);
+
+// Returns false if a border has changed. Returns true if the device has failed, because the borders cannot be read.
+bool apart_release(const struct accelerator *accelerator, uint8_t *address, size_t bytes);
 
 #endif

@@ -11,6 +11,7 @@
 #include "ref/train/train_checkpoint.h"
 #include "ref/train/train_options.h"
 #include "ref/checkpoint/weights.h"
+#include "ref/model/names/model_find.h"
 
 #include <inttypes.h>
 #include <limits.h>

@@ -2,7 +2,7 @@
 // Training whose device is an accelerator, one that this processor plays: nothing of a stage, a collective, an
 // optimizer or a model may touch its memory but through the accelerator's kernels and copies, and no bit may change.
 #include "ref/train/device.h"
-#include "ref/train/offload_trial.h"
+#include "ref/train/offload_test.h"
 #include "ref/arithmetic/shadow_test.h"
 
 static void demand(struct offload_trial t)

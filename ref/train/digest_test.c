@@ -3,9 +3,10 @@
 // for the model.
 #include "base/digest.h"
 #include "base/process/launch_watch.h"
-#include "ref/train/mesh_trial.h"
+#include "ref/model/names/model_find.h"
+#include "ref/train/mesh_test.h"
 #include "ref/stage/stage_shard.h"
-#include "ref/train/offload_trial.h"
+#include "ref/train/offload_test.h"
 
 #include <unistd.h>
 

@@ -4,6 +4,7 @@
 #include "ref/train/train.h"
 
 #include "base/err.h"
+#include "ref/model/names/model_find.h"
 
 #include <criterion/criterion.h>
 

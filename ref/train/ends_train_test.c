@@ -2,7 +2,8 @@
 // Training ends on every rank, with the first failure's message, whichever rank fails in whichever collective or in
 // whichever access to a disk, on every kind of mesh, and in whatever order the ranks close their communicators.
 #include "ref/comm/comm_hook_test.h"
-#include "ref/train/mesh_trial.h"
+#include "ref/model/names/model_find.h"
+#include "ref/train/mesh_test.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
 // Experts beside replicas, pipelines and tensor parallelism: at every stage that the mesh allows, tier, dtype,
 // accumulation and schedule, every bit of every expert on every rank is unsharded Adam's, and the bytes held and moved
 // are the formulas'.
-#include "ref/train/mesh_trial.h"
+#include "ref/train/mesh_test.h"
 
 static const char *const models[] = {"gpt-nano:layers=2,experts=4,top=2,capacity=0.9",
                                      "gpt-nano:layers=2,experts=8,aux_loss=0.02"};

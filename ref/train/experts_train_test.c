@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training with expert parallelism: on every mesh, stage, tier, dtype, accumulation and schedule, every bit of every
 // expert on every rank is unsharded Adam's, and the bytes held and moved are the formulas'.
-#include "ref/train/mesh_trial.h"
+#include "ref/train/mesh_test.h"
 
 static const char *const models[] = {"gpt-nano:layers=1,experts=4,top=2,capacity=1.25", "gpt-nano:experts=4",
                                      "gpt-nano:layers=1,experts=8,top=2,capacity=0.7",

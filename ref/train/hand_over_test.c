@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Updated parameters that the next forward finds on the host, on their way to NVMe. A run with verification waits for
 // each update before the next step, so that nothing is handed over; without it the bits must be the same.
-#include "ref/train/offload_random_trial.h"
+#include "ref/train/offload_random_test.h"
 
 static void run_without_waiting(const struct offload_trial *t, struct train_result *result)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A Llama through the stages, tiers, schedules and meshes of data parallelism: every bit equals unsharded Adam's, and
 // every byte the formulas'.
-#include "ref/train/mesh_trial.h"
+#include "ref/train/mesh_test.h"
 
 #define SMALL "llama-tiny:layers=2,width=24,heads=4,hidden=29,length=16"
 

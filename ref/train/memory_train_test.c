@@ -3,7 +3,8 @@
 #include "base/err.h"
 #include "base/process/launch_watch.h"
 #include "ref/arithmetic/onednn.h"
-#include "ref/train/mesh_trial.h"
+#include "ref/model/names/model_find.h"
+#include "ref/train/mesh_test.h"
 #include "ref/train/train.h"
 
 #include <criterion/criterion.h>

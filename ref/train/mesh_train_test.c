@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training on meshes of replicas: on every mesh, stage, tier, dtype, accumulation and schedule, every bit of every
 // replica is unsharded Adam's, and the bytes held and moved are the formulas'. Every rank has micro-batches of its own.
-#include "ref/train/mesh_trial.h"
+#include "ref/train/mesh_test.h"
 
 enum { MESH_COUNT = 10 };
 static const struct {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a run tells an observer, groups with values of their own, and what traffic is for.
 #include "base/err.h"
+#include "ref/model/names/model_find.h"
 #include "ref/stage/stage_shard.h"
 #include "ref/train/train.h"
 

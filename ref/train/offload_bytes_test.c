@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What moves between tiers, a parameter and step, from Psi alone: the numbers of ZeRO-Offload (2 bytes down, 2 bytes
 // up) and of states on NVMe, against what runs moved. (That the formulas equal the ledger, other tests demand.)
-#include "ref/train/offload_trial.h"
+#include "ref/train/offload_test.h"
 
 #include "ref/executor/trace.h"
+#include "ref/model/names/model_find.h"
 
 // A GPT whose shards have no padding at up to 4 ranks.
 enum { WIDTH = 128 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A seeded sample of the whole space of configurations with states on tiers. A failure prints the whole configuration.
-#include "ref/train/offload_random_trial.h"
+#include "ref/train/offload_random_test.h"
 
 static void sample(uint64_t from, uint64_t count)
 {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // States on tiers: for every placement, world size, precision, accumulation, engine and schedule, the bits equal those
 // of unsharded Adam, and the bytes equal those of the formulas.
-#include "ref/train/offload_trial.h"
+#include "ref/train/offload_test.h"
 
 #include "ref/arithmetic/random.h"
 #include "ref/executor/trace.h"
+#include "ref/model/names/model_find.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 

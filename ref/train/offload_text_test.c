@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run of middle size: a GPT of ten million parameters with everything on NVMe, on text.
-#include "ref/train/offload_trial.h"
+#include "ref/train/offload_test.h"
+#include "ref/model/names/model_find.h"
 
 // The preset at world 2 on the text that comes with the program, a few sequences a step.
 static void run(const char *preset, struct train_result *result)

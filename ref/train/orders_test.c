@@ -5,7 +5,8 @@
 #include "base/folder_test.h"
 #include "ref/executor/executor_log.h"
 #include "ref/executor/explore.h"
-#include "ref/train/offload_trial.h"
+#include "ref/model/names/model_find.h"
+#include "ref/train/offload_test.h"
 #include "ref/train/train_checkpoint.h"
 
 #include <limits.h>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps whose update runs beside the next forward: what that forward waits for, and kills in its midst.
-#include "ref/train/offload_trial.h"
+#include "ref/train/offload_test.h"
 
 #include "base/folder_test.h"
 #include "ref/executor/trace.h"
+#include "ref/model/names/model_find.h"
 #include "ref/train/train_checkpoint.h"
 
 #include <pthread.h>

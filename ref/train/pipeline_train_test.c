@@ -2,7 +2,7 @@
 // Training in pipelines: with both schedules, every stage of ZeRO that a pipeline allows, tier, dtype, accumulation and
 // executor, every bit is unsharded Adam's, the bytes held and sent are the formulas', and the digest equals
 // that of data parallelism without a pipeline.
-#include "ref/train/mesh_trial.h"
+#include "ref/train/mesh_test.h"
 
 static const char MODEL[] = "gpt:layers=4,width=16,heads=2,length=16,vocabulary=256";
 

@@ -2,7 +2,8 @@
 // Training with products in bf16: equal to unsharded Adam with the same products, whatever the threads and the ranks
 // that share a micro-batch's work.
 #include "ref/arithmetic/onednn.h"
-#include "ref/train/mesh_trial.h"
+#include "ref/model/names/model_find.h"
+#include "ref/train/mesh_test.h"
 
 #define MODEL "--model gpt:layers=2,width=256,heads=4,length=128 --steps 2"
 

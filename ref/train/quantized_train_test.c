@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training with ZeRO++'s quantized communication: in every world, tier, dtype, accumulation and schedule, every bit
 // equals unsharded Adam's with the same quantization, and the bytes held and moved equal the formulas'.
-#include "ref/train/mesh_trial.h"
+#include "ref/train/mesh_test.h"
 
 enum { TRIALS = SANITIZED ? 10 : 40 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training with sequence parallelism: on every mesh, at every stage, dtype, accumulation and schedule, every bit of
 // every part is unsharded Adam's, the bytes held and moved are the formulas', and the digest is the undivided model's.
-#include "ref/train/mesh_trial.h"
+#include "ref/train/mesh_test.h"
 
 static const struct {
     const char *model;

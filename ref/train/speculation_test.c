@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Updates before the step is decided (ref/optimizer/speculation.c), in training.
-#include "ref/train/offload_trial.h"
+#include "ref/train/offload_test.h"
 
 #include "ref/executor/trace.h"
+#include "ref/model/names/model_find.h"
 #include "ref/train/train_checkpoint.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))

@@ -2,7 +2,7 @@
 // A verified run finds a difference in the step and bucket where it begins, and says whether it comes from the
 // schedule.
 #include "ref/stage/stage_shard.h"
-#include "ref/train/offload_trial.h"
+#include "ref/train/offload_test.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 
 #include "base/err.h"
 #include "results/record/record_check.h"
-#include "validate/validate_trial.h"
+#include "validate/validate_test.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
 #include "results/limits/outlier.h"
 
 #include "base/err.h"
-#include "validate/validate_trial.h"
+#include "validate/validate_test.h"
 
 static size_t outliers_of(const double *times, size_t count, size_t *last)
 {

@@ -2,8 +2,8 @@
 #include "results/record/record.h"
 
 #include "base/build.h"
-#include "info/info_cuda.h"
-#include "info/info_openblas.h"
+#include "cli/info/info_cuda.h"
+#include "cli/info/info_openblas.h"
 #include "base/safe_text.h"
 
 #include <time.h>

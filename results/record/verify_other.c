@@ -2,7 +2,7 @@
 // Verifies the machine, parts, conformance and fits, and the findings that they require.
 #include "results/record/verify_internal.h"
 
-#include "info/health_counters.h"
+#include "cli/info/health_counters.h"
 #include "results/limits/accepted_range.h"
 
 #include <stdint.h>

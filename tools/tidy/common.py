@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 C_SUFFIXES = (".c", ".h", ".cu", ".cuh")
-TEST_FILE = re.compile(r"(_test\.c|_test\.h|_trial\.h|_program\.c|_stand_in\.c|_broken\.c)$")
+TEST_FILE = re.compile(r"(_test\.c|_test\.h|_program\.c|_stand_in\.c|_broken\.c)$")
 # Folders without a floor: no C in them is part of the program.
 OUTSIDE = ("ci/", "conformance/adapters/", "packaging/", "ref/one_file/", "tools/")
 C_TOKEN = re.compile(r"""//(?:\\\n|[^\n])*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.S)

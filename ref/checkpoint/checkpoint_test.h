@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests of checkpoints: small runs that save, stop and continue.
+#ifndef ZG_CHECKPOINT_TEST_H
+#define ZG_CHECKPOINT_TEST_H
+
+#include "base/err.h"
+#include "base/folder_test.h"
+#include "ref/model/names/model_find.h"
+#include "ref/train/train_checkpoint.h"
+
+#include <string.h>
+
+struct trial {
+    const char *model, *recipe;  // NULL: "linear", "torch-cpu"
+    int stage, world;
+    enum dtype precision;
+    size_t accumulation;  // 0: 1
+    size_t bucket;        // 0: 997
+    uint64_t steps, every;
+    const char *save, *resume, *checkpoint;
+    struct executor_schedule schedule;
+    bool verify;
+    void (*change)(struct config *config);
+    void (*progress)(void *context, const struct train_progress *progress);
+    void *progress_context;
+};
+
+// Every world of up to 4 ranks has the same samples in each step.
+static inline struct config trial_config(const struct trial *t)
+{
+    size_t accumulation = t->accumulation ? t->accumulation : 1, bucket = t->bucket ? t->bucket : 997;
+    struct config config = {
+        .train_batch = 12 * accumulation,
+        .micro_batch = 12 / (size_t)t->world,
+        .accumulation = accumulation,
+        .stage = t->stage,
+        .precision = t->precision,
+        .communication_dtype = t->precision,
+        .accumulation_dtype = accumulation == 1 ? t->precision : DTYPE_FP32,
+        .check_overflow = t->precision != DTYPE_FP32,
+        .gradient_clipping = 1.0,
+        .loss_scale = {.static_scale = 1.0},
+        .adam = {.lr = 1e-3,
+                 .beta1 = 0.9,
+                 .beta2 = 0.999,
+                 .eps = 1e-8,
+                 .weight_decay = 0.1,
+                 .decoupled = true,
+                 .bias_correction = true},
+        .scheduler = {.type = SCHEDULER_WARMUP, .warmup_max_lr = 1e-2, .warmup_num_steps = 10, .warmup_linear = true},
+        .reduce_bucket_size = bucket,
+        .allgather_bucket_size = bucket,
+        .overlap_comm = bucket % 2,
+        .contiguous_gradients = true,
+        .prefetch_bucket_size = 5000,
+        .model_persistence_threshold = SIZE_MAX,
+        .param_persistence_threshold = bucket % 3 == 0 ? 100 : 0,
+        .max_live_parameters = 1000000000,
+    };
+    snprintf(config.recipe, sizeof config.recipe, "%s", t->recipe ? t->recipe : "torch-cpu");
+    if (t->precision == DTYPE_FP16)
+        config.loss_scale = (struct config_loss_scale){.dynamic = true,
+                                                       .static_scale = 1,
+                                                       .initial_scale_power = 10,
+                                                       .window = 2,
+                                                       .hysteresis = 2,
+                                                       .min_scale = 1};
+    if (t->change)
+        t->change(&config);
+    return config;
+}
+
+// One text for all runs of the process.
+static inline const struct text *trial_text(void)
+{
+    static struct text *text;
+    if (text)
+        return text;
+    char folder[PATH_MAX], path[PATH_MAX + 8];
+    snprintf(path, sizeof path, "%s/text", folder_make(folder));
+    FILE *file = fopen(path, "w");
+    for (int i = 0; i < 3000; i++)
+        fprintf(file, "%d squared is %d; ", i, i * i);
+    fclose(file);
+    cr_assert_eq(text_open(path, &text), ERR_NONE);
+    folder_remove(folder);
+    return text;
+}
+
+// notes may be null.
+static inline int trial_run(const struct trial *t, struct train_result *result, char *notes)
+{
+    struct config config = trial_config(t);
+    struct train_checkpoints checkpoints;
+    struct train_setting setting = {
+        .config = &config,
+        .world = t->world,
+        .steps = t->steps,
+        .seed = 7,
+        .schedule = t->schedule,
+        .threads = 1,
+        .buffered = true,
+        .swap_checksum = true,
+        .verify = t->verify,
+        .checkpoints = &checkpoints,
+        .progress = t->progress,
+        .progress_context = t->progress_context,
+    };
+    TRY(model_find(t->model ? t->model : "linear", &setting.model));
+    if (setting.model->wants_text)
+        setting.text = trial_text();
+    const struct train_checkpoint_options options = {
+        .save = t->save, .resume = t->resume, .checkpoint = t->checkpoint, .every = t->every};
+    char own[NOTES_BYTES];
+    *result = (struct train_result){0};
+    int rc = train_checkpoints_open(&options, &setting, &checkpoints, notes ? notes : own);
+    if (rc == ERR_NONE) {
+        rc = train_run(&setting, result);
+        free(result->step_ns);
+    }
+    train_checkpoints_close(&checkpoints);
+    return rc;
+}
+
+// The same, and expects success: no difference from the oracle if t->verify, and accounting equal to the formulas.
+static inline struct train_result trial_pass(const struct trial *t)
+{
+    struct train_result result;
+    int rc = trial_run(t, &result, NULL);
+    cr_assert_eq(rc, ERR_NONE, "stage %d, world %d, %s, steps %d: %s", t->stage, t->world, dtype_name(t->precision),
+                 (int)t->steps, err_message());
+    const struct train_difference *d = &result.difference;
+    cr_assert(!d->found, "stage %d, world %d, step %d: %s of %s", t->stage, t->world, (int)d->step, d->state,
+              d->tensor);
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        for (int i = 0; i < OPERATION_COUNT; i++)
+            cr_assert_eq(result.moved_bytes[lane][i], result.formula_moved_bytes[lane][i],
+                         "stage %d, world %d, from step %d: lane %d, operation %d: moved %llu, formula %llu", t->stage,
+                         t->world, (int)result.resumed_step + 1, lane, i,
+                         (unsigned long long)result.moved_bytes[lane][i],
+                         (unsigned long long)result.formula_moved_bytes[lane][i]);
+    for (int tier = 0; tier < TIER_COUNT; tier++)
+        for (int kind = 0; kind < KIND_COUNT; kind++)
+            cr_assert_eq(result.held_bytes[tier][kind], result.formula_held_bytes[tier][kind],
+                         "stage %d, world %d, from step %d: tier %d, %s: held %llu, formula %llu", t->stage, t->world,
+                         (int)result.resumed_step + 1, tier, ledger_kind_name((enum ledger_kind)kind),
+                         (unsigned long long)result.held_bytes[tier][kind],
+                         (unsigned long long)result.formula_held_bytes[tier][kind]);
+    cr_assert(result.accounting_equal, "stage %d, world %d, from step %d", t->stage, t->world,
+              (int)result.resumed_step + 1);
+    if (t->verify)
+        cr_assert_eq(result.verified_steps, result.steps - result.resumed_step);
+    return result;
+}
+
+// Saves a checkpoint of linear-few, 3 elements over 2 ranks, in a folder. Returns the checkpoint's own folder, valid
+// until the next call.
+static inline const char *trial_save_small(const char *folder)
+{
+    static char path[PATH_MAX + 16];
+    struct trial trial = {.model = "linear-few",
+                          .stage = 2,
+                          .world = 2,
+                          .precision = DTYPE_FP16,
+                          .steps = 3,
+                          .recipe = "deepspeed-cpu-scalar",
+                          .save = folder};
+    trial_pass(&trial);
+    snprintf(path, sizeof path, "%s/step-00000003", folder);
+    return path;
+}
+
+#endif

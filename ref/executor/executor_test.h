@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests of the executor: schedules, a log of the order in which operations ran, and a meeting of threads.
+#ifndef ZG_EXECUTOR_TEST_H
+#define ZG_EXECUTOR_TEST_H
+
+#include "ref/executor/executor.h"
+
+#include "base/err.h"
+
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+// Only plans ask for the cost of an operation.
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+
+static const struct executor_schedule SERIAL = {EXECUTOR_SERIAL, 0}, OVERLAP = {EXECUTOR_OVERLAP, 0};
+
+static inline struct executor_schedule chaos(uint64_t seed)
+{
+    return (struct executor_schedule){EXECUTOR_CHAOS, seed};
+}
+
+static inline struct executor *open_executor(struct executor_schedule schedule, int rank, struct tier *tier)
+{
+    struct executor *executor = NULL;
+    cr_assert_eq(executor_open(schedule, rank, tier, NULL, NULL, &executor), ERR_NONE, "%s", err_message());
+    return executor;
+}
+
+// A log of which operation ran when.
+enum { LOG_LENGTH = 200 };
+struct log {
+    atomic_int count;
+    int entries[LOG_LENGTH];
+};
+struct log_entry {
+    struct log *log;
+    int number;
+};
+
+static inline int write_log(void *arguments)
+{
+    struct log_entry *entry = arguments;
+    entry->log->entries[atomic_fetch_add(&entry->log->count, 1)] = entry->number;
+    return ERR_NONE;
+}
+
+// A place where a number of threads meet, as a collective is.
+struct meeting {
+    pthread_mutex_t lock;
+    pthread_cond_t met;
+    int size, arrived, round;
+};
+
+static inline void meet(struct meeting *meeting)
+{
+    pthread_mutex_lock(&meeting->lock);
+    int round = meeting->round;
+    if (++meeting->arrived == meeting->size) {
+        meeting->arrived = 0;
+        meeting->round++;
+        pthread_cond_broadcast(&meeting->met);
+    }
+    while (round == meeting->round)
+        pthread_cond_wait(&meeting->met, &meeting->lock);
+    pthread_mutex_unlock(&meeting->lock);
+}
+
+static inline int run_meet(void *arguments)
+{
+    meet(*(struct meeting **)arguments);
+    return ERR_NONE;
+}
+
+#endif

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The models by name.
+#ifndef ZG_MODEL_FIND_H
+#define ZG_MODEL_FIND_H
+
+#include "ref/model/model.h"
+
+// Finds a model by name: gpt-nano, gpt-tiny, gpt-3m, gpt-10m, gpt2-124m and GPTs of any size (gpt_find.h), and the
+// models of linear.h, each also with adapters (lora.h); llama-tiny, llama-160m and Llamas of any size (llama.h).
+// ERR_USAGE lists the names. The model lives until the process ends.
+int model_find(const char *name, const struct model **out);
+
+// The names that model_find's refusal lists, by index; NULL past the last.
+const char *model_name(int index);
+
+// The same model with its large layers cut into tiling_factor tiles (NAME:tiles=N); 0 and 1 leave them whole.
+// model_find_changed also makes it sequence-parallel (NAME:sequence_parallel=1, gpt.h) and adds adapters
+// (NAME:rank=8,..., lora.h), and takes no other key; null or "" adds none.
+struct model_changes {
+    size_t tiling_factor;
+    bool sequence_parallel;
+    const char *lora;
+};
+int model_find_tiled(const char *name, size_t tiling_factor, const struct model **out);
+int model_find_changed(const char *name, const struct model_changes *changes, const struct model **out);
+
+#endif

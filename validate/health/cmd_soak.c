@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// `zerogauge soak`: rounds of the same operations on every core, hour after hour, and a report of what was wrong and
+// how much was looked at. Under a launcher the ranks also vote among each other, and exchange bytes.
+#include "validate/health/health.h"
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/help.h"
+#include "base/terminal.h"
+#include "bench/harness/bench_world.h"
+#include "validate/health/rank_vote.h"
+#include "validate/health/soak.h"
+#include "ref/arithmetic/random.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { INTERRUPTED_STATUS = 130 };
+
+static void add_events(struct soak *soak, const struct health_round *round)
+{
+    for (size_t i = 0; i < round->mismatch_count; i++) {
+        char text[2 * HEALTH_TEXT_MAX], placed[3 * HEALTH_TEXT_MAX];
+        health_mismatch_text(&round->mismatches[i], text, sizeof text);
+        if (bench_world_comm())
+            snprintf(placed, sizeof placed, "host %s, rank %d: %s", soak->host, bench_world_rank(), text);
+        terminal_progress("%s", "");
+        fprintf(stderr, "zerogauge soak: WRONG: %s\n", bench_world_comm() ? placed : text);
+        soak_add_event(soak, &round->mismatches[i], bench_world_comm() ? placed : text);
+    }
+}
+
+static int run_round(struct soak *soak)
+{
+    struct health_round_setting *setting = &soak->machine.setting;
+    struct comm *comm = bench_world_comm();
+    struct health_round round;
+    double begin = clock_now_s();
+    setting->round = soak->exposure.rounds + 1;
+    setting->seed = random_key((uint64_t)soak->seed, setting->round) >> 1;
+    int code = health_round(setting, &round);
+    if (code == ERR_NONE && comm)
+        code = health_vote_ranks(setting, comm, &round);
+    if (code == ERR_NONE && comm)
+        code = health_exchange_ranks(setting, comm, bench_world_host, &round);
+    if (code == ERR_NONE) {
+        health_exposure_add(&soak->exposure, &round, clock_now_s() - begin);
+        add_events(soak, &round);
+    }
+    health_round_free(&round);
+    return code;
+}
+
+// After a round all ranks do the largest of these that any rank asks for. Rank 0 looks at the clock.
+enum { GO_ON, SAVE, STOP };
+
+static int agree(uint8_t *what)
+{
+    uint8_t own = *what;
+    return bench_world_comm() ? comm_all_reduce(bench_world_comm(), &own, what, 1, DTYPE_BYTE, COMM_MAX) : ERR_NONE;
+}
+
+static int run_rounds(struct soak *soak)
+{
+    const double save_every_s = 30;
+    double begin = clock_now_s(), saved = begin, limit = soak->hours * 3600 - soak->earlier_seconds;
+    for (uint8_t what = GO_ON; what != STOP;) {
+        TRY(run_round(soak));
+        double now = clock_now_s();
+        if (bench_world_rank() == 0)
+            terminal_progress("round %" PRIu64 ", %.1f of %.1f hours", soak->exposure.rounds,
+                              (soak->earlier_seconds + now - begin) / 3600, soak->hours);
+        bool is_over = bench_world_rank() == 0 && now - begin >= limit;
+        what = *health_interrupted() || is_over ? STOP : now - saved > save_every_s ? SAVE : GO_ON;
+        TRY(agree(&what));
+        if (what == SAVE) {
+            TRY(soak_save(soak));
+            saved = now;
+        }
+    }
+    terminal_progress("%s", "");
+    return soak_save(soak);
+}
+
+static int parse(int argc, const char **argv, struct soak *soak)
+{
+    static const char *const examples[] = {
+        "zerogauge soak --hours 24 --nvme-path /mnt/nvme --state soak.json",
+        "zerogauge soak --hours 0.01 --inject 'Adam, scalar@1@3'",
+        "srun --ntasks-per-node=1 --cpu-bind=none zerogauge soak --hours 12 --state soak.json",
+        NULL,
+    };
+    static const struct help help = {
+        .usage = "[OPTION...]",
+        .text = "Looks for silent data corruption. Runs the same operations of training on every core at once, over "
+                "and over: the optimizer's step in each instruction set, conversions, a transformer's rows, matrix "
+                "products, memory, a disk, a collective between neighbouring cores, and a training of all tiers that "
+                "is compared with unsharded Adam. The cores vote on each result; one that differs is named with the "
+                "operation, the element, and how often it was wrong again. Under mpirun or srun each rank does so on "
+                "the cores that it may use, then the ranks vote, and exchange bytes in pairs; a wrong result is named "
+                "with host and rank.\n"
+                "Exit status: 0 nothing was wrong, 1 something was, 2 usage, 130 interrupted (with a report).",
+        .examples = examples,
+    };
+    struct health_options *common = &soak->common;
+    const struct poptOption options[] = {
+        {"hours", '\0', POPT_ARG_DOUBLE, &soak->hours, 0, "how long, the time before an interruption included (1)",
+         "H"},
+        {"nvme-path", '\0', POPT_ARG_ARGV, &common->folders, 0, "also test the disk of this folder; may be repeated",
+         "DIR"},
+        {"state", '\0', POPT_ARG_STRING, &soak->state, 0,
+         "keep the counts in this file, and go on from it if it exists", "FILE"},
+        {"seed", '\0', POPT_ARG_LONGLONG, &soak->seed, 0, "seed of all values (1)", "N"},
+        {"inject", '\0', POPT_ARG_STRING, &common->flip, 0,
+         "flip a bit of this operation on this core, in this round or in all", "OPERATION@CORE[@ROUND]"},
+        {"json", '\0', POPT_ARG_NONE, &common->json, 0, "print the report as one line of JSON", NULL},
+        HELP_OPTIONS(options, &help) POPT_TABLEEND,
+    };
+    poptContext context = poptGetContext(NULL, argc, argv, options, 0);
+    int code = help_no_arguments(context, poptGetNextOpt(context));
+    if (code == ERR_NONE && !(soak->hours > 0 && soak->hours <= 24 * 366))
+        code = err_set(ERR_USAGE, "--hours %g: expected more than 0, and at most a year", soak->hours);
+    if (code == ERR_NONE && soak->seed < 0)
+        code = err_set(ERR_USAGE, "--seed %lld: expected 0 or more", soak->seed);
+    poptFreeContext(context);
+    return code;
+}
+
+static int run(struct soak *soak, uint64_t *wrong)
+{
+    TRY(bench_world_join());
+    gethostname(soak->host, sizeof soak->host - 1);
+    TRY(health_machine_find(&soak->common, &soak->machine));
+    TRY(soak_load(soak));
+    health_watch_signals();
+    health_counters_read("", &soak->before);
+    TRY(run_rounds(soak));
+    TRY(soak_report(soak, wrong));
+    // Every rank ends with the status of all.
+    return bench_world_comm() ? comm_broadcast(bench_world_comm(), wrong, sizeof *wrong, 0) : ERR_NONE;
+}
+
+int soak_main(int argc, const char **argv)
+{
+    struct soak *soak = calloc(1, sizeof *soak);
+    uint64_t wrong = 0;
+    if (!soak)
+        return 2;
+    *soak = (struct soak){.hours = 1, .seed = 1, .events = json_array()};
+    int code = parse(argc, argv, soak);
+    if (code == ERR_NONE)
+        code = run(soak, &wrong);
+    int status = code != ERR_NONE ? 2 : wrong > 0 ? 1 : *health_interrupted() ? INTERRUPTED_STATUS : 0;
+    if (code != ERR_NONE && bench_world_prints_error(code))
+        fprintf(stderr, "zerogauge soak: %s\n", err_message());
+    bench_world_leave(code);
+    json_decref(soak->events);
+    free(soak->state);
+    health_options_free(&soak->common);
+    free(soak);
+    return status;
+}

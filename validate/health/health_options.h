@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `preflight` and `soak` have in common: cores, folders, a flip on purpose, an end by signals.
+#ifndef ZG_HEALTH_OPTIONS_H
+#define ZG_HEALTH_OPTIONS_H
+
+#include "validate/health/health_round.h"
+
+#include <stdbool.h>
+
+struct health_options {
+    char **folders;  // of --nvme-path; null: none given
+    char *flip;      // of --inject: OPERATION@CORE or OPERATION@CORE@ROUND
+    int json;
+};
+
+void health_options_free(struct health_options *options);
+
+// The setting of a round on all cores that this process may use. Operations, cores and strings live as long as *out.
+struct health_machine {
+    int cores[HEALTH_CORE_MAX];
+    struct health_operation operations[HEALTH_OPERATION_MAX];
+    struct health_flip flip;
+    char flipped[64];
+    struct health_round_setting setting;
+};
+
+// ERR_USAGE: a folder is none, cannot be written to or lacks room for a round, or --inject names an operation or core
+// that is not there.
+int health_machine_find(const struct health_options *options, struct health_machine *out);
+
+// From health_watch_signals on, a request to end (interrupt.h) sets *health_interrupted() to its signal.
+const volatile sig_atomic_t *health_interrupted(void);
+void health_watch_signals(void);
+
+#endif

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// The operations of a core alone: the optimizer's step of a recipe, conversions, the rows of a transformer, products.
+#include "validate/health/operation.h"
+
+#include "base/err.h"
+#include "ref/arithmetic/adam.h"
+#include "ref/arithmetic/gpt_math.h"
+#include "ref/arithmetic/isa.h"
+#include "ref/arithmetic/random.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void fill(float *out, size_t count, uint64_t key, float scale)
+{
+    for (size_t i = 0; i < count; i++)
+        out[i] = scale * random_normal(random_at(key, i));
+}
+
+static const struct recipe *recipe_of(uint64_t seed)
+{
+    uint64_t count = 0;
+    while (recipe_at((int)count))
+        count++;
+    return recipe_at((int)random_below(random_key(seed, 7), count));
+}
+
+// Steps 1 to 3 of one tensor: the states of a step are the next one's.
+int health_adam(const struct health_operation *operation, const struct health_place *place, uint64_t seed, void *result)
+{
+    const size_t count = HEALTH_ADAM_COUNT;
+    const struct isa_kernels *kernels = isa_kernels_of((enum isa)operation->variant);
+    float *param = result, *m = param + count, *v = m + count, *grad = malloc(count * sizeof *grad);
+    if (!grad)
+        return err_set(ERR_MEMORY, "out of memory for a gradient");
+    fill(param, count, random_key(seed, 1), 1);
+    memset(m, 0, 2 * count * sizeof *m);
+    struct adam_step step = {.recipe = recipe_of(seed),
+                             .grad = grad,
+                             .grad_dtype = DTYPE_FP32,
+                             .grad_divisor = 3,
+                             .grad_coefficient = 0.7f,
+                             .param = param,
+                             .exp_avg = m,
+                             .exp_avg_sq = v,
+                             .model_params = v + count,
+                             .model_dtype = DTYPE_BF16,
+                             .count = count,
+                             .tensor_count = count};
+    const struct adam_hyper hyper = {.lr = 1e-3,
+                                     .beta1 = 0.9,
+                                     .beta2 = 0.999,
+                                     .eps = 1e-8,
+                                     .weight_decay = 0.01,
+                                     .decoupled = true,
+                                     .bias_correction = true};
+    struct recipe_state state = {0};
+    int code = ERR_NONE;
+    for (uint64_t t = 1; t <= 3 && code == ERR_NONE; t++) {
+        fill(grad, count, random_key(seed, 10 + t), 0.01f);
+        code = recipe_begin_step(step.recipe, &hyper, t, &state, &step.scalars);
+        if (code == ERR_NONE)
+            kernels->adam(&step);
+    }
+    free(grad);
+    health_spoil(operation, place, result, operation->result_bytes);
+    return code;
+}
+
+// Every value to fp16 and back, and to bf16 and back.
+int health_formats(const struct health_operation *operation, const struct health_place *place, uint64_t seed,
+                   void *result)
+{
+    const size_t count = HEALTH_FORMAT_COUNT;
+    float *wide = result;
+    const struct isa_kernels *kernels = isa_kernels_of((enum isa)operation->variant);
+    const enum dtype formats[] = {DTYPE_FP16, DTYPE_BF16};
+    void *narrow = malloc(count * 2);
+    if (!narrow)
+        return err_set(ERR_MEMORY, "out of memory for %zu values", count);
+    for (int f = 0; f < 2; f++, wide += count) {
+        fill(wide, count, random_key(seed, (uint64_t)f), 100);
+        kernels->narrow(formats[f], wide, narrow, count);
+        kernels->widen(formats[f], narrow, wide, count);
+    }
+    free(narrow);
+    health_spoil(operation, place, result, operation->result_bytes);
+    return ERR_NONE;
+}
+
+// Layer norm and GELU of each row, and attention of the rows, a third of which are queries, keys and values.
+int health_rows(const struct health_operation *operation, const struct health_place *place, uint64_t seed, void *result)
+{
+    const size_t rows = HEALTH_ROWS, width = HEALTH_WIDTH;
+    const struct attention_shape attention = {1, rows, width / 3, 1, DTYPE_FP32, 0};
+    size_t stats_count = 2 * rows, scratch_count = attention_scratch_count(&attention);
+    float *x = malloc((rows * width + stats_count + 2 * width + scratch_count) * sizeof *x);
+    if (!x)
+        return err_set(ERR_MEMORY, "out of memory for %zu rows", rows);
+    float *stats = x + rows * width, *weight = stats + stats_count, *scratch = weight + 2 * width;
+    fill(x, rows * width, random_key(seed, 1), 2);
+    fill(weight, 2 * width, random_key(seed, 2), 1);
+    const struct isa_kernels *kernels = isa_kernels_of((enum isa)operation->variant);
+    kernels->layernorm_stats(rows, width, x, stats);
+    kernels->layernorm_apply(rows, width, x, stats, DTYPE_FP32, weight, weight + width, result);
+    kernels->gelu_forward(rows, width, result, DTYPE_FP32, weight, x);
+    memcpy(result, x, rows * width * sizeof *x);
+    kernels->attention_forward(&attention, x, result, stats, scratch);
+    free(x);
+    health_spoil(operation, place, result, operation->result_bytes);
+    return ERR_NONE;
+}
+
+int health_products(const struct health_operation *operation, const struct health_place *place, uint64_t seed,
+                    void *result)
+{
+    const size_t side = HEALTH_PRODUCT_SIDE, count = side * side;
+    TRY(matmul_prepare());
+    float *a = malloc(2 * count * sizeof *a), *b = a + count;
+    if (!a)
+        return err_set(ERR_MEMORY, "out of memory for matrices");
+    fill(a, 2 * count, random_key(seed, 1), 1);
+    matmul(side, side, side, 1, (struct matmul_operand){a, side, false}, (struct matmul_operand){b, side, true}, 0,
+           result, side);
+    free(a);
+    health_spoil(operation, place, result, operation->result_bytes);
+    return ERR_NONE;
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a soak keeps: one state for all ranks.
+#include "validate/health/soak.h"
+
+#include "base/err.h"
+#include "base/file.h"
+#include "bench/harness/bench_world.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+// The sum over all ranks, on rank 0 or without a launcher.
+struct soak_total {
+    struct health_exposure exposure;
+    size_t core_count;
+    json_t *events;  // array of objects, owned
+    json_t *hosts;   // array, one object for each rank: "host", "rank", "cores", "counters", "worse"; owned
+};
+
+enum { STATE_LIMIT_BYTES = 16 << 20, EVENT_MAX = 100 };
+
+void soak_add_event(struct soak *soak, const struct health_mismatch *m, const char *text)
+{
+    if (json_array_size(soak->events) >= EVENT_MAX)
+        return;
+    json_array_append_new(soak->events,
+                          json_pack("{s:s, s:i, s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:i, s:i, s:s}", "host", soak->host,
+                                    "rank", bench_world_rank(), "core", m->core, "operation", m->operation->name,
+                                    "lane", health_lane_name(m->operation->lane), "round", (json_int_t)m->round, "seed",
+                                    (json_int_t)m->seed, "element", (json_int_t)m->element, "wrong_bytes",
+                                    (json_int_t)m->wrong_bytes, "wrong_again", m->again_wrong, "again", m->again,
+                                    "text", text));
+}
+
+static json_t *own_json(const struct soak *soak)
+{
+    struct health_counters after;
+    char worse[256] = "";
+    health_counters_read("", &after);
+    health_counters_worse(&soak->before, &after, worse, sizeof worse);
+    return json_pack("{s:o, s:O, s:{s:s, s:i, s:I, s:o, s:o}}", "exposure", health_exposure_json(&soak->exposure),
+                     "events", soak->events, "host", "host", soak->host, "rank", bench_world_rank(), "cores",
+                     (json_int_t)soak->machine.setting.core_count, "counters",
+                     health_counters_json(&soak->before, &after), "worse", *worse ? json_string(worse) : json_null());
+}
+
+static int add_rank(const json_t *of_rank, struct soak_total *total)
+{
+    struct health_exposure exposure;
+    const json_t *host = json_object_get(of_rank, "host");
+    TRY(health_exposure_read(json_object_get(of_rank, "exposure"), &exposure));
+    if (json_array_size(total->hosts) == 0)
+        total->exposure = exposure;
+    else
+        health_exposure_join(&total->exposure, &exposure);
+    total->core_count += (size_t)json_integer_value(json_object_get(host, "cores"));
+    json_array_extend(total->events, json_object_get(of_rank, "events"));
+    json_array_append(total->hosts, json_object_get(of_rank, "host"));
+    return ERR_NONE;
+}
+
+// All ranks call it; elsewhere than on rank 0 *out stays empty. Free in every case.
+static int soak_gather(const struct soak *soak, struct soak_total *out)
+{
+    *out = (struct soak_total){.events = json_array(), .hosts = json_array()};
+    json_t *own = own_json(soak);
+    char **texts = NULL, *text = own && bench_world_comm() ? json_dumps(own, 0) : NULL;
+    int code = own ? ERR_NONE : err_set(ERR_MEMORY, "no memory for what this soak has seen");
+    if (code == ERR_NONE && !bench_world_comm())
+        code = add_rank(own, out);
+    else if (code == ERR_NONE)
+        code = text ? bench_world_gather(text, &texts) : err_set(ERR_MEMORY, "no memory for what this rank has seen");
+    for (int rank = 0; texts && rank < bench_world_size(); rank++) {
+        json_t *theirs = json_loads(texts[rank], 0, NULL);
+        if (code == ERR_NONE)
+            code = add_rank(theirs, out);
+        json_decref(theirs);
+        free(texts[rank]);
+    }
+    free(texts);
+    free(text);
+    json_decref(own);
+    return code;
+}
+
+static void soak_total_free(struct soak_total *total)
+{
+    json_decref(total->events);
+    json_decref(total->hosts);
+    *total = (struct soak_total){0};
+}
+
+static json_t *soak_state_json(const struct soak *soak, const struct soak_total *total)
+{
+    return json_pack("{s:s, s:i, s:s, s:i, s:I, s:I, s:o, s:O}", "record", "soak", "schema", 1, "host", soak->host,
+                     "ranks", bench_world_size(), "seed", (json_int_t)soak->seed, "cores",
+                     (json_int_t)total->core_count, "exposure", health_exposure_json(&total->exposure), "events",
+                     total->events);
+}
+
+// The state replaces the earlier one only when it is complete.
+static int write_state(const struct soak *soak, const struct soak_total *total)
+{
+    struct file_output file;
+    json_t *state = soak_state_json(soak, total);
+    if (!state)
+        return err_set(ERR_MEMORY, "no memory for %s", soak->state);
+    int code = file_output_open(soak->state, &file);
+    if (code == ERR_NONE) {
+        code = json_dumpf(state, file.out, JSON_INDENT(1)) == 0 && fputc('\n', file.out) != EOF
+                   ? ERR_NONE
+                   : err_set(ERR_IO, "%s: cannot be written", soak->state);
+        code = file_output_close(&file, code);
+    }
+    json_decref(state);
+    return code;
+}
+
+int soak_save(const struct soak *soak)
+{
+    struct soak_total total;
+    if (!soak->state)
+        return ERR_NONE;
+    int code = soak_gather(soak, &total);
+    if (code == ERR_NONE && bench_world_rank() == 0)
+        code = write_state(soak, &total);
+    soak_total_free(&total);
+    return code;
+}
+
+// A soak that was interrupted goes on where its state ends.
+static int read_state(struct soak *soak)
+{
+    struct stat found;
+    char *text;
+    size_t bytes;
+    json_error_t error;
+    if (!soak->state || (stat(soak->state, &found) != 0))
+        return ERR_NONE;
+    TRY(file_read_text(soak->state, STATE_LIMIT_BYTES, &text, &bytes));
+    json_t *state = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error), *exposure = NULL, *events = NULL;
+    free(text);
+    const char *record = "";
+    json_int_t seed = 0;
+    int code = ERR_NONE;
+    if (!state)
+        code = err_set(ERR_USAGE, "%s:%d: %s", soak->state, error.line, error.text);
+    else if (json_unpack_ex(state, &error, 0, "{s:s, s:I, s:o, s:o}", "record", &record, "seed", &seed, "exposure",
+                            &exposure, "events", &events) != 0 ||
+             strcmp(record, "soak") != 0 || !json_is_array(events))
+        code = err_set(ERR_USAGE, "%s: not the state of a soak: move it away, or give another --state", soak->state);
+    else if (health_exposure_read(exposure, &soak->exposure) != ERR_NONE)
+        code = err_prefix(ERR_USAGE, "%s", soak->state);
+    if (code == ERR_NONE) {
+        soak->seed = seed;
+        soak->earlier_seconds = soak->exposure.seconds;
+        json_array_extend(soak->events, events);
+    }
+    json_decref(state);
+    return code;
+}
+
+// The other ranks continue with the rounds of rank 0, and count what they see from nothing.
+int soak_load(struct soak *soak)
+{
+    int code = bench_world_rank() == 0 ? read_state(soak) : ERR_NONE;
+    struct {
+        long long seed;
+        uint64_t rounds;
+        double seconds;
+    } common = {soak->seed, soak->exposure.rounds, soak->earlier_seconds};
+    if (code == ERR_NONE && bench_world_comm())
+        code = comm_broadcast(bench_world_comm(), &common, sizeof common, 0);
+    soak->seed = common.seed;
+    soak->exposure.rounds = common.rounds;
+    soak->earlier_seconds = common.seconds;
+    return code;
+}
+
+// The report of a soak.
+
+static void print_lanes(const struct health_exposure *e)
+{
+    printf("%-12s %12s %12s %14s %16s %6s  %s\n", "lane", "core hours", "runs", "GB moved", "Gbit compared", "wrong",
+           "95 % sure: at most, per 1000 core hours");
+    for (int lane = 0; lane < HEALTH_LANE_COUNT; lane++) {
+        double hours = e->work.core_seconds[lane] / 3600;
+        printf("%-12s %12.3f %12" PRIu64 " %14.3f %16.3f %6" PRIu64, health_lane_name((enum health_lane)lane), hours,
+               e->work.runs[lane], (double)e->work.moved_bytes[lane] * 1e-9, (double)e->work.compared_bits[lane] * 1e-9,
+               e->events[lane]);
+        if (hours > 0)
+            printf("  %.3g", 1000 * health_poisson_upper(e->events[lane], 0.95) / hours);
+        putchar('\n');
+    }
+}
+
+static void print_text(const struct soak *soak, const struct soak_total *total, uint64_t wrong)
+{
+    const struct health_exposure *e = &total->exposure;
+    struct health_counters after;
+    int ranks = bench_world_size();
+    if (ranks > 1)
+        printf("%d ranks on %d host%s, ", ranks, bench_world_host_count(), bench_world_host_count() == 1 ? "" : "s");
+    printf("%zu cores, %zu operations, %" PRIu64 " rounds in %.2f hours, seed %lld\n", total->core_count,
+           soak->machine.setting.operation_count, e->rounds, e->seconds / 3600, soak->seed);
+    print_lanes(e);
+    health_counters_read("", &after);
+    health_counters_print(&soak->before, &after, stdout);
+    size_t index;
+    json_t *entry;
+    json_array_foreach (total->hosts, index, entry)
+        if (ranks > 1 && json_is_string(json_object_get(entry, "worse")))
+            printf("counters of host %s: %s\n", json_string_value(json_object_get(entry, "host")),
+                   json_string_value(json_object_get(entry, "worse")));
+    json_array_foreach (total->events, index, entry)
+        printf("WRONG  %s\n", json_string_value(json_object_get(entry, "text")));
+    if (wrong == 0)
+        printf("every result was the same on every core%s\n", ranks > 1 ? " of every rank" : "");
+    else
+        printf("%" PRIu64 " wrong results\n", wrong);
+}
+
+static void print_json(const struct soak *soak, const struct soak_total *total)
+{
+    json_t *state = soak_state_json(soak, total);
+    struct health_counters after;
+    health_counters_read("", &after);
+    json_object_set_new(state, "counters", health_counters_json(&soak->before, &after));
+    if (bench_world_size() > 1)
+        json_object_set(state, "hosts", total->hosts);
+    json_dumpf(state, stdout, 0);
+    putchar('\n');
+    json_decref(state);
+}
+
+int soak_report(const struct soak *soak, uint64_t *wrong)
+{
+    struct soak_total total;
+    int code = soak_gather(soak, &total);
+    if (code == ERR_NONE && bench_world_rank() == 0) {
+        *wrong = 0;
+        for (int lane = 0; lane < HEALTH_LANE_COUNT; lane++)
+            *wrong += total.exposure.events[lane];
+        if (soak->common.json)
+            print_json(soak, &total);
+        else
+            print_text(soak, &total, *wrong);
+        code = file_flush(stdout, "the report");
+    }
+    soak_total_free(&total);
+    return code;
+}
