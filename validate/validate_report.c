@@ -4,6 +4,8 @@
 
 #include "base/err.h"
 #include "base/file.h"
+#include "base/size.h"
+#include "plan/planner/calibration.h"
 #include "results/page/result_report.h"
 #include "results/record/record_verify.h"
 
