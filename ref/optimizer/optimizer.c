@@ -3,7 +3,6 @@
 #include "ref/optimizer/optimizer_internal.h"
 
 #include "base/err.h"
-#include "ref/optimizer/overlap.h"
 #include "ref/optimizer/clip.h"
 #include "ref/optimizer/lr.h"
 

@@ -16,14 +16,6 @@
 
 #include <stdbool.h>
 
-// The states of a sub-group that are in buffers before its update is issued (read_ahead.c).
-enum { OPTIMIZER_AHEAD_MAX = 16 };
-struct states_ahead {
-    int bucket;
-    size_t from;
-    struct adam_states states;
-};
-
 struct optimizer {
     const struct model *model;
     const struct config *config;
@@ -77,6 +69,9 @@ void optimizer_close(struct optimizer *optimizer);
 // Issues the scan of a bucket's complete gradient for its largest magnitude, and if it goes to NVMe for the sum of its
 // squares. `gradient` is this rank's shard in memory, so that optimizer_begin need not read it there.
 int optimizer_scan(struct optimizer *optimizer, int bucket, enum ledger_tier tier, const void *gradient);
+
+// True if the update of the step that optimizer_begin decides about is delayed (ZeRO-Offload, section 5.2).
+bool optimizer_delays(const struct optimizer *optimizer);
 
 // Collective. Waits for the gradients, scans them and decides: *apply is false on overflow, which changes nothing but
 // the loss scale. Otherwise t advances and the step's scalars are ready. Speculative updates of a step that is skipped

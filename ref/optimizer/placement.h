@@ -28,6 +28,14 @@ struct placement {
     struct adam_states speculated;  // speculative update: the states after the step, until it is decided
 };
 
+// The states of a sub-group that are in buffers before its update is issued (read_ahead.c).
+enum { OPTIMIZER_AHEAD_MAX = 16 };
+struct states_ahead {
+    int bucket;
+    size_t from;
+    struct adam_states states;
+};
+
 // The tier in whose memory Adam updates a bucket: the device for states that live there, otherwise the host.
 enum ledger_tier optimizer_tier(const struct placement *placement);
 
