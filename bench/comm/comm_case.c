@@ -9,7 +9,7 @@
 enum {
     CALLS_MAX = 4096,  // per repetition
     TRIALS = 5,
-    SMALL_BYTES = 64 << 10,         // below, the ranks' meeting counts beside the copies
+    SMALL_BYTES = 64 << 10,         // below, a barrier takes a visible share of the time
     DEVICE_SMALL_BYTES = 32 << 20,  // a GPU copies this in a few microseconds, as long as it takes to wait for it
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `bench peer --part step`: the first messages to a peer, whose format peer_step_send.c has, and the figures of both
-// sides beside the machine's.
+// sides as shares of the machine's.
 #ifndef ZG_PEER_STEP_H
 #define ZG_PEER_STEP_H
 

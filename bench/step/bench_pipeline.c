@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `zerogauge bench pipeline`: how much the lanes of training slow each other down. Every lane runs alone, then beside
-// each other lane, then beside all; the baseline is its rate alone, measured in turn. Alone, as operations of the
+// `zerogauge bench pipeline`: how much the lanes of training slow each other down. Every lane runs alone, then with
+// each other lane, then with all; the baseline is its rate alone, measured in turn. Alone, as operations of the
 // executor, it is compared with the same work called directly, so that a throttled lane shows. Records of `bench
 // overlap` have the timeline of a full step. The same memory, warm-up and NUMA node serve every run of a lane.
 #include "bench/harness/bench.h"
@@ -25,7 +25,7 @@ const struct benchmark bench_pipeline = {
                  "zerogauge bench pipeline --quick --seconds 0.1 --json"},
 };
 
-enum { ALL = LANE_COUNT, BESIDE_COUNT = LANE_COUNT + 1 };  // beside one lane, or beside all
+enum { ALL = LANE_COUNT, BESIDE_COUNT = LANE_COUNT + 1 };  // with one other lane, or with all
 
 struct pipeline {
     struct bench_options options;
@@ -158,7 +158,7 @@ static json_t *case_json(const struct pipeline *pipeline, int lane, int beside)
     return of_case;
 }
 
-// Records a lane beside another, beside all (ALL), or alone (itself).
+// Records a lane that runs with another one, with all (ALL), or alone (itself).
 static int print_case(const struct pipeline *pipeline, int lane, int beside)
 {
     bool alone = beside == lane;
@@ -177,13 +177,13 @@ static int print_case(const struct pipeline *pipeline, int lane, int beside)
     return bench_print(&pipeline->options, &record);
 }
 
-// Prints a row per lane: its rate alone, and the percentage that remains beside each other lane and beside all.
+// Prints a row per lane: its rate alone, and the percentage that remains with each other lane and with all.
 static void print_matrix(const struct pipeline *pipeline)
 {
     char emulated[EMULATION_TEXT_BYTES];
     if (emulation_any(&pipeline->emulation))
         printf("EMULATED %s\n", emulation_text(&pipeline->emulation, emulated));
-    printf("%-11s %17s %9s  %% of the rate alone that remains beside\n%-11s %17s %9s", "lane", "alone", "% of", "", "",
+    printf("%-11s %17s %9s  %% of the rate alone that remains with\n%-11s %17s %9s", "lane", "alone", "% of", "", "",
            "direct");
     for (int beside = 0; beside < LANE_COUNT; beside++)
         printf(" %10s", ledger_lane_name((enum lane)beside));
