@@ -62,7 +62,7 @@ static struct hunt_known *find_known(struct hunting *h, const struct check_failu
     return NULL;
 }
 
-// Keeps the first of each look. Where that one failed only beside others, one more of each batch is tried alone.
+// Keeps the first of each look. Where that one failed only with others, one more of each batch is tried alone.
 static int keep_finds(struct hunting *h)
 {
     bool tried = false;
