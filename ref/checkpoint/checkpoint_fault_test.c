@@ -63,8 +63,8 @@ static void await_step(const volatile uint64_t *reported, uint64_t step, pid_t c
     }
 }
 
-// A run saves after every step and is killed, 200 times, each time continuing from the last checkpoint; more often where
-// few kills fall into a saving. When it reports a step, the previous step is saved.
+// A run saves after every step and is killed, 200 times, each time continuing from the last checkpoint; more often
+// where few kills fall into a saving. When it reports a step, the previous step is saved.
 Test(checkpoint_fault, kills_at_200_moments_lose_no_checkpoint)
 {
     volatile uint64_t *reported =

@@ -147,7 +147,7 @@ static void wait_until(_Atomic int *value, int wanted)
         sleep_seconds(1e-3);
 }
 
-// The root makes almost as many broadcasts as there are places before another rank makes one, then more beside them.
+// The root makes almost as many broadcasts as there are places before another rank makes one, then more of them.
 static void root_ahead(struct rank *rank)
 {
     enum { ALONE = MEET_RING - 1, MORE = 200 };

@@ -242,6 +242,6 @@ int comm_mpi_open(MPI_Comm world, struct comm **out)
     int threading;
     MPI_Query_thread(&threading);
     if (threading < MPI_THREAD_MULTIPLE)
-        return err_set(ERR_USAGE, "this MPI lacks MPI_THREAD_MULTIPLE, which collectives beside computation need");
+        return err_set(ERR_USAGE, "this MPI lacks MPI_THREAD_MULTIPLE, which collectives during computation need");
     return open_world(world, NULL, NULL, out);
 }

@@ -155,7 +155,7 @@ void comm_mpi_close_outboxes(struct comm_mpi *mpi);
 // Implements comm_exchange.
 int comm_mpi_exchange(struct comm *comm, int peer, const void *send, void *recv, size_t bytes);
 
-// Computes a sum by MPI and the canonical sum beside it, and compares them.
+// Computes a sum by MPI and the canonical sum, and compares them.
 int comm_mpi_native(struct comm_mpi *mpi, const struct comm_call *call);
 void comm_mpi_native_close(struct comm_mpi *mpi);
 

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-// Beside notices, whose tag is 0.
+// Notices have tag 0.
 enum { WAITS_TAG = 1 };
 enum { PLACE_MAX = 16, THREAD_MAX = 4, TEXT_BYTES = 256 };
 

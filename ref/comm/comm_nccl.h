@@ -88,7 +88,7 @@ void comm_nccl_release(const struct comm_nccl *nccl, void *memory);
 // Enqueues the transfers and folds of a call that all ranks agree on, for memory on the accelerator.
 int comm_nccl_move(struct comm_nccl *nccl, const struct comm_call *call);
 
-// Computes a sum by NCCL and the canonical sum beside it, and compares them.
+// Computes a sum by NCCL and the canonical sum, and compares them.
 int comm_nccl_native(struct comm_nccl *nccl, const struct comm_call *call);
 
 // Calls NCCL's own sums of a call into `sum`, between the begin and the end of a group: ncclReduceScatter for equal

@@ -29,7 +29,7 @@ static json_t *paths_json(const struct config *config)
     return paths;
 }
 
-// Leaves out keys that have no effect beside the others, as do the functions below. Writes the paths whichever section
+// Leaves out keys that have no effect with the others, as do the functions below. Writes the paths whichever section
 // they came from.
 static json_t *offload_optimizer_json(const struct config *config)
 {

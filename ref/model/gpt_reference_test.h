@@ -14,7 +14,7 @@ struct reference {
     double **params;
     double x[ODD_SEQUENCES][8][32];  // sequence, position, channel
     int dropped;                     // choices of tokens that found no slot, in the last loss
-    double auxiliary;                // the loss that balances experts, beside the last loss
+    double auxiliary;                // the loss that balances experts, in addition to the last loss
 };
 
 static inline void reference_norm(const double *in, size_t width, const double *weight, const double *bias, double *out)

@@ -360,7 +360,7 @@ static float clip_factor(double norm, double max_norm)
 }
 
 // --- 9. Tiers --------------------------------------------------------------------------------------------------------
-// ZeRO-Offload keeps the partitioned optimizer states in the host's memory, beside the processor that updates them;
+// ZeRO-Offload keeps the partitioned optimizer states in the memory of the host, whose processor updates them;
 // ZeRO-Infinity on NVMe. Nothing is computed on the way: no tier changes a bit.
 enum direction { READ, WRITE };  // from the tier into values, from values to the tier
 
