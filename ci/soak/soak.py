@@ -172,7 +172,7 @@ def show_ends(soak, case, times):
 
 class Folders:
     """Where runs live: checkpoints in memory, NVMe on a disk with direct I/O. The program is a copy, which a build
-    beside the soak does not change."""
+    during the soak does not change."""
 
     def __init__(self, program):
         in_memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

@@ -90,7 +90,7 @@ static int parse(int argc, const char **argv, struct plan_options *a)
          "in the form of datasets/claims/README.md; exit status 1: a recorded verdict does not follow",
          "NAME|FILE"},
         {"throughput", '\0', TEXT | POPT_ARGFLAG_OPTIONAL, &a->throughput, 'T',
-         "plan published runs (datasets/throughput) and print predicted beside published tokens/s; NAME selects files "
+         "plan published runs (datasets/throughput) and print predicted next to published tokens/s; NAME selects files "
          "by the start of their names",
          "NAME|FILE"},
         POPT_TABLEEND,
