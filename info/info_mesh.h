@@ -6,7 +6,7 @@
 #include <jansson.h>
 
 // Every rank's coordinates and the groups of each kind, for the text of a mesh (mesh.h); a new object. ERR_USAGE: it is
-// no mesh, or has not `world` ranks; 0: of any number.
+// no mesh, or its ranks are not `world`. world: 0 allows any number.
 int info_mesh_collect(const char *text, int world, json_t **out);
 
 // Prints that object as a table.

@@ -91,7 +91,7 @@ static int measure_on_device(struct comm_ranks *ranks, const struct bench_option
     return poisoned_repetition(ranks);
 }
 
-// Measures against the faster of memcpy and non-temporal copies, chosen by trial; for small buffers against a meeting
+// Measures against the faster of memcpy and non-temporal copies, chosen by trial; for small buffers against a barrier
 // and memcpy.
 static int measure_on_host(struct comm_ranks *ranks, const struct bench_options *options, struct bench_samples *samples,
                            struct bench_samples *baselines, const char **baseline_name)

@@ -173,7 +173,7 @@ static int count_with(const json_t *records, const char *key, const char *value)
     return found;
 }
 
-// One device is compared with copies by the driver's method that move as many bytes at once.
+// One device is compared with copies by the driver's method that move as many bytes together.
 static void expect_baseline_in_the_same_directions(const json_t *record)
 {
     const json_t *baseline = json_object_get(record, "yardstick");

@@ -24,7 +24,7 @@ int peer_step_send(const struct peer_step_start *start, struct peer *peer);
 // Threads of a rank on both sides: one unless the user wants more.
 int peer_step_threads(const struct peer_options *options);
 
-// Adds measurements of the Gflop/s of square matrix products in the model's dtype, verified, as many at once as all
+// Adds measurements of the Gflop/s of square matrix products in the model's dtype, verified, as many together as all
 // ranks have threads.
 int peer_step_multiply(const struct peer_step_start *start, struct bench_samples *gflops);
 

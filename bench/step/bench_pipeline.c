@@ -42,7 +42,7 @@ struct pipeline {
     double least_items[LANE_COUNT][BESIDE_COUNT];            // of the shortest run
 };
 
-// Runs the lanes of `wanted` at once and verifies their results.
+// Runs the lanes of `wanted` together and verifies their results.
 static int run_together(struct pipeline *pipeline, const bool wanted[LANE_COUNT], enum lane_way way,
                         struct lane_done done[LANE_COUNT])
 {

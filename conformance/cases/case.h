@@ -199,7 +199,7 @@ int case_text_untold(const struct check_case *c, char **text, size_t *bytes);
 // `expect` is taken to expect a refusal if its values make no sense.
 int case_read(const char *folder, struct check_case *out);
 
-// The same of a text in memory; file is its name in messages.
+// As case_read, from a text in memory; file is its name in messages.
 int case_parse(const char *file, const char *text, size_t bytes, struct check_case *out);
 
 // The names of the tensors in its files: "m0/r1/NAME" in grads-K, "m0/NAME" in rank-R/step-K.

@@ -86,7 +86,7 @@ static void prove(const struct check_case *c, enum dtype dtype, int64_t count)
     for (int64_t n = 1; n <= count; n = powers ? 2 * n : n + 1) {
         float x = (float)(n * unit);
         cr_assert_eq((double)divide(dtype, 0, x, world * accumulation), (double)x / (double)(world * accumulation),
-                     "%s: at once", c->name);
+                     "%s: in one division", c->name);
     }
     proof_count += proof == proofs + proof_count;
     cr_assert_lt(proof_count, sizeof proofs / sizeof *proofs);

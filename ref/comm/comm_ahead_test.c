@@ -116,7 +116,7 @@ static int run_broadcast(struct rank *rank, const struct call *call, float *buff
     return ERR_NONE;
 }
 
-// Half of the calls are broadcasts. Buffers are written again at once by the next call. A rank is late at times.
+// Half of the calls are broadcasts. The next call writes the buffers again immediately. A rank is late at times.
 static void many_calls(struct rank *rank)
 {
     float *send = calloc(2 * FLOATS_MAX * RANKS_MAX, sizeof *send), *recv = send + FLOATS_MAX * RANKS_MAX;

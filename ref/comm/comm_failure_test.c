@@ -16,7 +16,7 @@ static int gather_bytes(struct rank *rank, size_t count)
     }
     char *all = calloc((size_t)rank->world, count);
     int rc = comm_all_gather(rank->comm, all + offsets[rank->index], all, counts, offsets, DTYPE_BYTE);
-    // At once, so that a rank that still read would read freed memory.
+    // Immediately, so that a rank that still read would read freed memory.
     free(all);
     return rc;
 }

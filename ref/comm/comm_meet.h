@@ -78,7 +78,7 @@ static inline bool meet_has_come(const struct meet *meet, int rank, uint64_t num
     return atomic_load((_Atomic uint64_t *)meet_place(meet, rank, number)) >= number;
 }
 
-// From here on until meet_disown the child fails with the parent, at once if that has failed already.
+// From here on until meet_disown the child fails with the parent, immediately if that has failed already.
 void meet_adopt(struct meet *parent, struct meet *child);
 void meet_disown(struct meet *parent, struct meet *child);
 
@@ -101,7 +101,7 @@ int meet_room(struct meet *meet, int rank, meet_overdue *overdue, void *context)
 // Announces the rank's next arrival. leads: others wait for it alone.
 void meet_come(struct meet *meet, int rank, bool leads);
 
-// Waits for the target, or returns the code and message of a failure, at once if there already was one.
+// Waits for the target, or returns the code and message of a failure, immediately if there already was one.
 int meet_await(struct meet *meet, int rank, struct meet_target target, meet_overdue *overdue, void *context);
 
 // Comes, and waits for all ranks.

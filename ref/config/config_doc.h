@@ -16,7 +16,7 @@ struct config_doc {
     struct config_notes *notes;            // not owned; may be null
 };
 
-// Sets "path.to.key=value" in a configuration, with objects around it. ERR_USAGE if it has not that form.
+// Sets "path.to.key=value" in a configuration, with objects around it. ERR_USAGE if it has another form.
 int config_doc_set(json_t *root, const char *override);
 
 // Parses the text (config_hjson.h) and applies the overrides; checks only that the text is JSON.

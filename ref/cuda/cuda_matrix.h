@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The matrices of a product, as cuBLAS takes them. Which of its kernels fits is for cuBLAS to choose, by the
-// addresses as well, of which none loads more than 16 bytes at once; and where a parameter lies depends on how it is
+// addresses as well: a load has at most 16 bytes, and a parameter's address depends on how it is
 // sharded. So a matrix that is not aligned is multiplied as a copy that is.
 #ifndef ZG_CUDA_MATRIX_H
 #define ZG_CUDA_MATRIX_H

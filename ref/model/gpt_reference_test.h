@@ -249,7 +249,7 @@ static inline void cr_gradients_of(const struct gpt_shape *shape)
             cr_assert(fabs(gradient[j] - expected) <= 1e-4 * fabs(expected) + 1e-5 * largest, "%s[%zu]: %.9g, not %.9g",
                       name, j, (double)gradient[j], expected);
         }
-        // And all elements at once with random signs: an error in any of them shows.
+        // And all elements together with random signs: an error in any of them shows.
         for (size_t j = 0; j < count; j++) {
             direction[j] = random_at(5, j) & 1 ? 1 : -1;
             along += direction[j] * (double)gradient[j];

@@ -13,7 +13,7 @@ int optimizer_update_early(struct optimizer *optimizer, int bucket);
 // True if the update of the step that optimizer_begin decides about is delayed (ZeRO-Offload, section 5.2).
 bool optimizer_delays(const struct optimizer *optimizer);
 
-// True if the update of a bucket on the host is made at once and after the decision about the step: no early, delayed
+// True if the update of a bucket on the host is made immediately after the decision about the step: no early, delayed
 // or speculative one.
 bool optimizer_follows_decision(const struct optimizer *optimizer, int bucket);
 

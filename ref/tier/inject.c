@@ -188,7 +188,7 @@ static int flip(const struct io_request *request)
     return code;
 }
 
-// Applies a fault before the engine gets the request. Returns 0, or the -errno with which the request ends at once.
+// Applies a fault before the engine gets the request. Returns 0, or the -errno with which the request ends immediately.
 static int fault_before(struct io_request *request, enum inject_kind fault)
 {
     switch (fault) {
