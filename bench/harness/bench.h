@@ -119,7 +119,7 @@ enum { BENCH_REPEAT_LEAST = 3 };
 // Starts the clock, for bench_parse; 0: no limit.
 void bench_budget_begin(double seconds);
 
-// Gives the coming case its share of the time left. cases_left: counting this one.
+// Gives the next case its share of the time left. cases_left: counting this one.
 void bench_budget_case(size_t cases_left);
 
 // Returns the seconds left, negative after the end; infinite without a limit.

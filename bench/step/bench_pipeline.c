@@ -95,7 +95,7 @@ static int run_alone(struct pipeline *pipeline, int lane, bool counted)
     return ERR_NONE;
 }
 
-// Runs a lane alone in both ways; which comes first changes from round to round.
+// Runs a lane alone in both ways; which is first changes from round to round.
 static int run_both_ways(struct pipeline *pipeline, int lane, size_t round, bool counted)
 {
     if (round % 2 == 0)

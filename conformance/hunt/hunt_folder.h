@@ -12,7 +12,7 @@ struct hunt_cases {
     int count;
 };
 
-// Reads a case's folder, or all cases that the folder's order.json names, but for those that come twice (NAME~2). What
+// Reads a case's folder, or all cases that the folder's order.json names, but for repetitions (NAME~2). What
 // a case says of itself beyond what is to be computed (`exact`, `requirements`) is not believed. ERR_USAGE: neither is
 // there, or a case is not as CONTRACT.md says, or lacks its other half.
 int hunt_folder_read(const char *folder, struct hunt_cases *out);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The links of an update: moments from the gradient, the parameter from the moments.
+// The relations of an update: moments from the gradient, the parameter from the moments.
 #include "conformance/judge/links_internal.h"
 
 #include "base/err.h"

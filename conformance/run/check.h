@@ -56,7 +56,7 @@ struct check_words;
 struct check_setting {
     struct check_part part;
     const struct check_source *source;  // null: the suite; otherwise `part` is ignored
-    bool once;                          // no case comes twice
+    bool once;                          // no case is asked twice
     const struct claims *claims;        // null: everything is claimed
     const char *const *command;  // with {cases}, {answers}, {world}, {state}; or {case}, {answer}. NULL at the end
     // Answers a launch's cases in place of the command, in this process; null: the command is started.

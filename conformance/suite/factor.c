@@ -60,7 +60,7 @@ static const struct conflict {
     {FACTOR_OPTIMIZER_TIER, ONLY(TIER_DEVICE), FACTOR_DELAYED, ONLY(1), "only an update on the host can be delayed"},
     {FACTOR_VARYING, ONLY(VARYING_MICRO_STEPS), FACTOR_ACCUMULATION, ONLY(0), "one micro-step is the whole step"},
     {FACTOR_PRECISION, ONLY(DTYPE_FP32), FACTOR_ACCUMULATE_IN, ONLY(DTYPE_BF16) | ONLY(DTYPE_FP16),
-     "micro-steps are added no narrower than they come"},
+     "micro-steps are added no narrower than they are made"},
     {FACTOR_PRECISION, ONLY(DTYPE_BF16), FACTOR_ACCUMULATE_IN, ONLY(DTYPE_FP16), "fp16 lacks the range of bf16"},
     {FACTOR_PRECISION, ONLY(DTYPE_FP16), FACTOR_ACCUMULATE_IN, ONLY(DTYPE_BF16), "bf16 lacks the digits of fp16"},
     {FACTOR_PRECISION, ONLY(DTYPE_BF16), FACTOR_COMMUNICATION, ONLY(DTYPE_FP16), "fp16 lacks the range of bf16"},

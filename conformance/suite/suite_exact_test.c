@@ -145,7 +145,7 @@ static int log2_of(int value)
     return places;
 }
 
-// The range: nothing overflows, and no bit falls off at the lower end, with the loss scales that can come.
+// The range: nothing overflows, and no bit falls off at the lower end, with the loss scales that can occur.
 static void expect_range(const struct check_case *c, enum dtype dtype, const struct element_sum *sum)
 {
     double low = 1, high = 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Small messages among threads: many calls one after the other, with sizes around those at which a message leaves its
-// cache line or its slot, and roots of broadcasts that go on before the others have come.
+// cache line or its slot, and roots of broadcasts that return before the others have called.
 #include "ref/comm/comm_meet.h"
 #include "ref/comm/comm_test.h"
 

@@ -87,7 +87,7 @@ struct executor {
     void *context;
     struct executor_lane lanes[LANE_COUNT];
     uint64_t pending_count;
-    int bucket;  // that of operations to come
+    int bucket;  // that of the next operations
     struct executor_chunk *arena;
     size_t arena_chunks, arena_limit;  // chunks, and how many there are when the free ones are looked for
     uint64_t compared_count;           // operations or runs with which issued operations were compared, for tests

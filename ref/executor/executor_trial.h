@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of the executor: schedules, a log of the order in which operations ran, and a meeting of threads.
+// For tests of the executor: schedules, a log of the order in which operations ran, and a barrier of threads.
 #ifndef ZG_EXECUTOR_TRIAL_H
 #define ZG_EXECUTOR_TRIAL_H
 
@@ -46,7 +46,7 @@ static inline int write_log(void *arguments)
     return ERR_NONE;
 }
 
-// A place where a number of threads meet, as a collective is.
+// A barrier of a number of threads, as a collective is.
 struct meeting {
     pthread_mutex_t lock;
     pthread_cond_t met;
