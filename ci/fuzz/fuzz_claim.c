@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any text as claims: it is refused with a message, or every claim has a verdict; what is written down of one follows
-// or not, and never both. Plans are not run: their numbers follow from the query's text alone.
+// Any text as a file of published statements: it is refused with a message, or each has a verdict; what is written down
+// of one follows or not, and never both. Plans are not run: their numbers follow from the query's text alone.
 #include "plan/claims/claim.h"
 #include "base/err.h"
 #include "plan/planner/plan_print.h"

@@ -86,8 +86,8 @@ static int parse(int argc, const char **argv, struct plan_options *a)
          "errata; NAME selects tables by the start of their names; exit status 1: a cell differs and is no erratum",
          "NAME"},
         {"claims", '\0', TEXT | POPT_ARGFLAG_OPTIONAL, &a->claim, 'C',
-         "re-evaluate published claims about ZeRO: all, those whose names start with NAME, a built-in file, or a file "
-         "in the form of datasets/claims/README.md; exit status 1: a recorded verdict does not follow",
+         "re-evaluate published statements about ZeRO: all, those whose names start with NAME, a built-in file, or a "
+         "file in the form of datasets/claims/README.md; exit status 1: a recorded verdict does not follow",
          "NAME|FILE"},
         {"throughput", '\0', TEXT | POPT_ARGFLAG_OPTIONAL, &a->throughput, 'T',
          "plan published runs (datasets/throughput) and print predicted next to published tokens/s; NAME selects files "
