@@ -63,7 +63,7 @@ class Family:
         return self.replicate * self.shard
 
     def decides(self):
-        """True if a decision comes between the gradients and the update."""
+        """True if a decision is between the gradients and the update."""
         return self.overflow_checked or self.clip is not None or self.keys.get("gradient_clipping", 1) != 0
 
 

@@ -150,7 +150,7 @@ static int resolve_delay(struct config_doc *doc, struct config *out)
     return ERR_NONE;
 }
 
-// Where no decision comes between the gradients and the update, there is nothing to speculate about.
+// Where no decision is between the gradients and the update, there is nothing to speculate about.
 static int resolve_speculation(struct config_doc *doc, struct config *out)
 {
     static const char KEY[] = "zerogauge.speculative_update";

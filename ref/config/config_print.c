@@ -30,7 +30,7 @@ static json_t *paths_json(const struct config *config)
 }
 
 // Leaves out keys that have no effect with the others, as do the functions below. Writes the paths whichever section
-// they came from.
+// they are given in.
 static json_t *offload_optimizer_json(const struct config *config)
 {
     const struct config_offload_optimizer *offload = &config->offload_optimizer;

@@ -153,7 +153,7 @@ Test(gpt_find, a_bad_name_is_refused_with_its_error)
     cr_assert_eq(model_find(name, &model), ERR_NONE, "%s", err_message());
 }
 
-// Adapters leave the base as it is: no other key may come with them.
+// Adapters leave the base as it is: no other key may be given with them.
 Test(gpt_find, adapters_bring_no_other_key_and_no_invisible_character)
 {
     static const struct {

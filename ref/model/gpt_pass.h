@@ -38,7 +38,7 @@ extern const char *const gpt_modules[MODULE_COUNT + 1];  // their names in a blo
 // Sets the widths of a module's input and output.
 void gpt_module_widths(const struct gpt_shape *shape, enum gpt_module module, size_t *in_width, size_t *out_width);
 
-// The embedding's parameters come before the blocks'.
+// The embedding's parameters precede the blocks'.
 enum { TOKEN_WEIGHT, POSITION_WEIGHT, FIRST_BLOCK_PARAM };
 // The head's parameters: the last layer norm's weight and bias, and the tied token embedding.
 enum { HEAD_TOKEN_WEIGHT = 2 };

@@ -21,7 +21,7 @@
 
 #include <assert.h>
 
-// Nothing comes between the gradients and the update.
+// No decision is between the gradients and the update.
 static bool is_certain(const struct config *config)
 {
     return !config->check_overflow && config->gradient_clipping == 0 && config->delayed_update_start_step == 0;

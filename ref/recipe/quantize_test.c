@@ -126,7 +126,7 @@ Test(quantize, a_block_that_is_not_finite_becomes_nan)
         }
 }
 
-// Every error is at most half a scale, and the largest element comes back in 16 bits.
+// Every error is at most half a scale, and the largest element is restored in 16 bits.
 Test(quantize, errors_are_at_most_half_a_scale)
 {
     enum { COUNT = 31 };

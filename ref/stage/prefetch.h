@@ -36,7 +36,7 @@ struct prefetcher_setting {
     const struct move *move;
     struct tier *tier;
     int layer_count;
-    // Issues what must come before the bucket's parameters are read.
+    // Issues what must precede reads of the bucket's parameters.
     int (*before_use)(struct stage *stage, int bucket);
     struct stage *stage;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The next forward does not wait for updated parameters to go to NVMe and to come back: an update that forward issues
+// The next forward does not wait for updated parameters to go to NVMe and return: an update that forward issues
 // leaves them on the host as well, in a buffer of the prefetcher, where forward finds them.
 #include "ref/stage/update_schedule.h"
 

@@ -135,7 +135,7 @@ bool inject_takes_space(struct inject *inject)
     return false;
 }
 
-// Counts a request and claims the fault that it meets; INJECT_KIND_COUNT: none.
+// Counts a request and takes the fault that is due; INJECT_KIND_COUNT: none.
 static enum inject_kind fault_of(struct inject *inject, bool write)
 {
     uint64_t number = atomic_fetch_add(&inject->request_count, 1) + 1;

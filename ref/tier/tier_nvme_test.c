@@ -421,7 +421,7 @@ static void read_beside_write(enum nvme_engine engine, int threads)
     pthread_t reader, writer;
     cr_assert_eq(pthread_create(&reader, NULL, traffic_run, &reading), 0);
     cr_assert_eq(pthread_create(&writer, NULL, traffic_run, &writing), 0);
-    // Allocations come and go meanwhile.
+    // Others allocate and free meanwhile.
     for (int i = 0; i < 20; i++)
         tier_nvme_free(tier, allocate(tier, "passing", (size_t)(i + 1) * BLOCK));
     pthread_join(reader, NULL);

@@ -60,7 +60,7 @@ static const struct {
     {"part:bench-adam end_s=0", "end_s: is 0, expected no less than begin_s"},
     {"finding:bench-pcie -", "has 0 findings of the kind part"},
     // The conformance suite.
-    {"conformance -; finding:arithmetic -", "record: comes without a `conformance` record"},
+    {"conformance -; finding:arithmetic -", "record: is without a `conformance` record"},
     {"conformance +", "record: is a second `conformance`"},
     {"conformance level=\"quick\"", "level: is quick, expected full, the level of the run"},
     {"conformance case_count=814", "case_count: is 814, expected at least the"},
