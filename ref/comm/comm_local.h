@@ -131,8 +131,7 @@ void comm_local_leave_tree(struct group *group);
 // Notes that this thread uses the handle, or has made it.
 void comm_local_used(struct comm_local *local);
 
-// overdue: called about once a second by a thread that waits; fails the root if it waits in a circle. came: the wait is
-// over.
+// Called about once a second by a waiting thread: fails the root if it waits in a circle. came: the wait is over.
 void comm_local_overdue(struct comm_local *local, const struct awaited *awaited);
 void comm_local_came(struct comm_local *local);
 

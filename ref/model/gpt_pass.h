@@ -145,8 +145,7 @@ void pass_weight_gradient(const struct gpt_pass *pass, int index, const void *in
                           const void *out_gradient, size_t out_width);
 void pass_bias_gradient(const struct gpt_pass *pass, int index, const void *out_gradient, size_t width);
 
-// As pass_bias_gradient, for a bias that was added to the stream; stream: what pass_stream_gradient, the last call,
-// returned.
+// As pass_bias_gradient, for a bias added to the stream. stream: what pass_stream_gradient, the last call, returned.
 void pass_stream_bias_gradient(const struct gpt_pass *pass, int index, const void *stream);
 
 // The same product as pass_weight_gradient's, in fp32, which is not handed over.
