@@ -50,7 +50,7 @@ int file_check_replaced(const char *path);
 struct file_output {
     FILE *out;
     const char *path;  // borrowed
-    char *partial;     // its name until then, beside `path`
+    char *partial;     // its name until then, in the folder of `path`
 };
 
 // Creates the output. ERR_USAGE: the path is a link, a folder, a device or a pipe, or nothing can be created there.

@@ -33,7 +33,7 @@ static inline void folder_remove(const char *path)
     nftw(path, folder_remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-// Reads a file; the caller frees the result.
+// Reads a file and ends it with a zero; the caller frees the result.
 static inline char *folder_read(const char *path, size_t *bytes)
 {
     FILE *file = fopen(path, "rb");
@@ -43,6 +43,7 @@ static inline char *folder_read(const char *path, size_t *bytes)
     *bytes = (size_t)status.st_size;
     char *data = malloc(*bytes + 1);
     cr_assert_eq(fread(data, 1, *bytes, file), *bytes);
+    data[*bytes] = '\0';
     fclose(file);
     return data;
 }

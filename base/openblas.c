@@ -54,7 +54,7 @@ static struct {
     bool full;  // there was no room for one more
 } room = {.lock = PTHREAD_MUTEX_INITIALIZER, .left = PTHREAD_COND_INITIALIZER};
 
-// Linux then refuses what it could not give to all programs at once.
+// Linux then refuses what it could not give to all programs together.
 static bool commits_strictly(void)
 {
     FILE *file = fopen("/proc/sys/vm/overcommit_memory", "re");

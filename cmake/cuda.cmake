@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # CUDA, where nvcc is found: ON by default there, and nothing needs it. Device code is built for sm_80 and sm_90, with
-# PTX for what comes after them. It is arithmetic under the same contract as the C: no contraction, IEEE square root
+# PTX for what follows them. It is arithmetic under the same contract as the C: no contraction, IEEE square root
 # and division, subnormals kept.
 find_program(ZG_NVCC nvcc HINTS ENV CUDACXX ENV CUDA_HOME ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES bin)
-# An nvcc that is older than CUDA 12, finds no host compiler that it takes, or comes without libraries is as good as
+# An nvcc that is older than CUDA 12, finds no host compiler that it takes, or has no libraries is as good as
 # none.
 if(ZG_NVCC AND NOT DEFINED ZG_NVCC_WORKS)
   file(WRITE ${CMAKE_BINARY_DIR}/nvcc_works.cu "#include <cublas_v2.h>\n#include <cuda_runtime.h>\n"

@@ -18,7 +18,7 @@ INK, MUTED, BOX, EDGE, WIRE = "#1f2328", "#57606a", "#f6f8fa", "#8c959f", "#8c95
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', Helvetica, Arial, sans-serif"
 MONO = "ui-monospace, 'SFMono-Regular', 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 
-# command, colour, question, what goes in, what happens, what comes out
+# command, colour, question, what goes in, what happens, what is the result
 DOORS = [
     ("zerogauge validate", "#0f766e", "Is this machine healthy?",
      ["processors, memory, disks,", "GPUs, links between hosts"],

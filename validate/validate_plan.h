@@ -38,7 +38,7 @@ struct validate_choice {
     bool quick;
     const char *const *nvme_paths;  // NULL at the end; null: none given
     struct emulation emulation;
-    bool has_gpu;         // a part of a device that the machine lacks ends at once
+    bool has_gpu;         // a part of a device that the machine lacks ends immediately
     bool several_hosts;   // the ranks are processes on more than one host
     const char *world;    // ranks; null: each benchmark's own
     const char *pin;      // null: the first processors

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the reports of a run beside its result file, which is verified first, as an untrusted file is.
+// Writes the reports of a run next to its result file, which is verified first, as an untrusted file is.
 #include "validate/validate.h"
 
 #include "base/err.h"

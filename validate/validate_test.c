@@ -342,7 +342,7 @@ Test(validate, the_plan_passes_each_part_the_options_that_it_accepts)
         budget_s += made.parts[i].budget_s;
         cr_expect_gt(made.parts[i].limit_s, made.parts[i].expected_s);
         if (i == 0)
-            cr_expect_str_eq(line, " /usr/bin/zerogauge check --json", "arithmetic comes first");
+            cr_expect_str_eq(line, " /usr/bin/zerogauge check --json", "arithmetic is first");
         if (strcmp(made.parts[i].name, "bench-nvme") == 0)
             cr_expect_str_eq(line, " /usr/bin/zerogauge bench nvme --json --quick --nvme-path /one --nvme-path /two "
                                    "--emulate nvme-read=1 --engine io_uring");

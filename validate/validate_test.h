@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-// A record of three samples around `median` GB/s beside a baseline of 4 GB/s. `of_case` is the inside of an object.
+// A record of three samples around `median` GB/s with a baseline of 4 GB/s. `of_case` is the inside of an object.
 static inline const char *trial_line(const char *name, const char *of_case, double median)
 {
     static char line[1024];

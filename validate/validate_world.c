@@ -47,7 +47,7 @@ static char *report_text(const struct validate_part *part, const char *folder, c
     return text;
 }
 
-// Writes NAME.rank-2.out and .err beside rank 0's files.
+// Writes NAME.rank-2.out and .err next to rank 0's files.
 static int write_text(const char *folder, const struct validate_part *part, int rank, const char *end, const char *text)
 {
     char path[PATH_MAX], name[VALIDATE_NAME_BYTES + 32];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests that send signals: a signal that comes before a program has its handler ends it.
+// For tests that send signals: a signal that arrives before a program has its handler ends it.
 #ifndef ZG_HANDLER_TEST_H
 #define ZG_HANDLER_TEST_H
 

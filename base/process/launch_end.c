@@ -77,7 +77,7 @@ static int wait_for_none(struct ending *ending, int signal_number, unsigned limi
     size_t reaped;
     do {
         TRY(sweep(ending, signal_number, left, &reaped));
-        // While links of a chain of forks end, the next one must be met before it has forked again.
+        // While processes that fork and exit in turn end, the next one must be ended before it has forked again.
         if (*left > 0 && reaped == 0)
             nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
     } while (*left > 0 && clock_now_ns() - begin_ns < (uint64_t)limit_ms * 1000000u);

@@ -18,7 +18,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-// A dump comes in pieces of at most this size.
+// A dump arrives in pieces of at most this size.
 enum { PIECE_BYTES = 1 << 15 };
 
 struct request {

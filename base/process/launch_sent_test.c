@@ -129,7 +129,7 @@ Test(launch_sent, what_others_send_is_not_counted)
     sent_close(&counter);
 }
 
-// Ends the command once what it sent has been seen, or at once where nothing is counted.
+// Ends the command once what it sent has been seen, or immediately where nothing is counted.
 struct watch {
     struct launch_result result;
     char stop[PATH_MAX + 16];

@@ -23,7 +23,7 @@ struct process_list {
 // Lists all processes of the system, unmarked.
 int process_scan(struct process_list *out);
 
-// Drops all but the children of this process. Their ids are theirs while they live; another's is soon somebody else's.
+// Drops all but the children of this process: the id of a child is not reused before it is reaped; other ids may be.
 void process_keep_children(struct process_list *list);
 
 // Lists the children of this process, ended ones included; only `pid` and `parent` are set.
@@ -50,7 +50,7 @@ uint64_t process_peaks_read(struct process_list *peaks);
 // The most bytes that were ever resident in a process (VmHWM). 0: it is gone, or a zombie.
 uint64_t process_peak(pid_t pid);
 
-// Lets this process's peak begin anew at what is resident. ERR_IO: the system does not allow it.
+// Resets this process's peak to what is resident. ERR_IO: the system does not allow it.
 int process_peak_restart(void);
 
 // The size of a folder's contents: the apparent sizes of files (holes count) and 512 bytes for every name. Does not

@@ -25,7 +25,7 @@ void checkpoint_files_close(struct checkpoint_files *files);
 int checkpoint_files_drop(const struct checkpoint_files *files, uint64_t *resident_bytes);
 
 // Runs fio: a job for each file reads it from begin to end, or writes as many bytes to a new file in `folder` and syncs
-// it, all jobs at once, in requests as large as a checkpoint's. *bytes_per_ns: of all jobs together.
+// it, all jobs together, in requests as large as a checkpoint's. *bytes_per_ns: of all jobs together.
 int checkpoint_files_fio_read(const struct checkpoint_files *files, double *bytes_per_ns);
 int checkpoint_files_fio_write(const struct checkpoint_files *files, const char *folder, double *bytes_per_ns);
 

@@ -134,8 +134,8 @@ enum { MEETINGS = 2000 };
 
 struct guest {
     struct comm_rank rank;
-    _Atomic int *written;  // by rank: the meeting that it goes to
-    int early_count;       // ranks that had not written before this one's meeting ended
+    _Atomic int *written;  // by rank: the barrier that it enters
+    int early_count;       // ranks that had not written before this one's barrier ended
     pthread_t thread;
 };
 

@@ -9,7 +9,7 @@
 enum {
     CALLS_MAX = 4096,  // per repetition
     TRIALS = 5,
-    SMALL_BYTES = 64 << 10,         // below, the ranks' meeting counts beside the copies
+    SMALL_BYTES = 64 << 10,         // below, a barrier takes a visible share of the time
     DEVICE_SMALL_BYTES = 32 << 20,  // a GPU copies this in a few microseconds, as long as it takes to wait for it
 };
 
@@ -91,7 +91,7 @@ static int measure_on_device(struct comm_ranks *ranks, const struct bench_option
     return poisoned_repetition(ranks);
 }
 
-// Measures against the faster of memcpy and non-temporal copies, chosen by trial; for small buffers against a meeting
+// Measures against the faster of memcpy and non-temporal copies, chosen by trial; for small buffers against a barrier
 // and memcpy.
 static int measure_on_host(struct comm_ranks *ranks, const struct bench_options *options, struct bench_samples *samples,
                            struct bench_samples *baselines, const char **baseline_name)

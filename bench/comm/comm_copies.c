@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The baseline of ranks that are threads: copies of the bytes that the collective must move, and meetings by the least
+// The baseline of ranks that are threads: copies of the bytes that the collective must move, and barriers by the least
 // that can tell ranks of each other.
 #include "bench/comm/comm_ranks.h"
 

@@ -31,7 +31,7 @@ enum { COMM_STAGE_COUNT = 1 << 18 };  // elements that are copied from a device 
 
 enum operation { REDUCE_SCATTER, ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, OPERATION_KINDS };
 
-// The work of a repetition. The baseline copies by memcpy, by non-temporal stores, or after the ranks have met: every
+// The work of a repetition. The baseline copies by memcpy, by non-temporal stores, or after a barrier: every
 // collective synchronises at least once, which takes most of the time of a small one.
 enum task { TASK_COLLECTIVE, TASK_COPY, TASK_COPY_AROUND_CACHE, TASK_MEET_AND_COPY, TASK_NATIVE, TASK_END };
 
@@ -49,7 +49,7 @@ struct comm_setting {
 
 struct comm_ranks;
 
-// The meetings that a rank has come to. Two cache lines, because some processors fetch a line's neighbour with it.
+// The barriers that a rank has reached. Two cache lines, because some processors fetch a line's neighbour with it.
 struct comm_line {
     _Alignas(128) _Atomic uint64_t meetings;
 };
@@ -113,7 +113,7 @@ int comm_rank_count_wrong(struct comm_rank *rank);
 // Runs this rank's part of the current task, `calls` times (comm_task.c).
 int comm_rank_run_task(struct comm_rank *rank);
 
-// The baseline of ranks that are threads (comm_copies.c). meet: waits for all ranks, in host memory by no more than a
+// The baseline of ranks that are threads (comm_copies.c). meet: a barrier, in host memory by no more than a
 // line that each writes and all read, on a device by a barrier, which waits for its copies. copy_same_bytes: issues
 // this rank's copies; copies_end: ends those that go around the cache.
 int comm_rank_meet(const struct comm_rank *rank);

@@ -119,7 +119,7 @@ enum { BENCH_REPEAT_LEAST = 3 };
 // Starts the clock, for bench_parse; 0: no limit.
 void bench_budget_begin(double seconds);
 
-// Gives the coming case its share of the time left. cases_left: counting this one.
+// Gives the next case its share of the time left. cases_left: counting this one.
 void bench_budget_case(size_t cases_left);
 
 // Returns the seconds left, negative after the end; infinite without a limit.
@@ -142,7 +142,7 @@ struct bench_work {
 enum { BENCH_REPEAT_MAX = STATISTICS_COUNT_MAX };
 
 // Short work is repeated until a sample lasts about this long, so that the cost of the clock, of starting threads and
-// of barriers is small beside it.
+// of barriers is a small part of it.
 enum { BENCH_SAMPLE_NS = 2000000 };
 
 struct bench_samples {
@@ -192,7 +192,7 @@ struct bench_record {
     double items;           // in one sample
     double baseline_items;  // in one sample of the baseline; 0: as many
     uint64_t begin_ns;      // start of the case (clock_now_ns), before its warm-up
-    double item_bytes;      // bytes that an item must move, to print GB/s beside a time; 0: not printed
+    double item_bytes;      // bytes that an item must move, to print GB/s next to a time; 0: not printed
     const struct bench_samples *samples;
     const char *baseline_name;
     const struct bench_samples *baseline;  // null: this machine has none, and the ratio is null

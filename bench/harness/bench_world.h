@@ -72,7 +72,7 @@ int bench_world_record(json_t *record);
 // measure together, an error of one aborts all.
 int bench_world_end(int code, size_t *printed_count, size_t *skipped_count);
 
-// Returns whether this rank prints the error: rank 0 prints all; another rank its own errors, which may have come too
+// Returns whether this rank prints the error: rank 0 prints all; another rank its own errors, which may be known too
 // late to reach rank 0.
 bool bench_world_prints_error(int code);
 

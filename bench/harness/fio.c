@@ -109,7 +109,7 @@ static int read_job(const json_t *job, const struct stream *stream, struct fio_r
 // *result: fio's output, which the caller releases, also after an error; *job: its first job.
 static int parse(const char *text, int exit_status, json_t **result, const json_t **job)
 {
-    // Warnings may come first; the result begins with a brace at the start of a line.
+    // Warnings may be first; the result begins with a brace at the start of a line.
     const char *begin = text[0] == '{' ? text : strstr(text, "\n{");
     *result = begin ? json_loads(begin, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
     *job = json_array_get(json_object_get(*result, "jobs"), 0);

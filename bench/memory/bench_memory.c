@@ -95,7 +95,7 @@ static size_t case_count(const struct memory_bench *bench)
     return groups * operations + touches + (size_t)memory_affinity_cases(bench);
 }
 
-// The cases that no accepted range judges come last and are left out when the time is over.
+// The cases that no accepted range judges are last and are left out when the time is over.
 static bool is_over(const struct memory_bench *bench, const char *what)
 {
     bool over = bench_budget_left_s() <= 0;

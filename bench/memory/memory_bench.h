@@ -38,8 +38,8 @@ bool memory_bench_wants(const struct memory_bench *bench, int operation);
 // Sets sizes that the user did not give. ERR_USAGE: the operation is unknown, or a size has a wrong unit.
 int memory_bench_sizes(struct memory_bench *bench, const size_t *sizes, size_t count);
 
-// Returns the arrays of an operation of which `sets` are open at once. given: the bytes of an array that the user gave;
-// 0: none.
+// Returns the arrays of an operation of which `sets` are open together. given: the bytes of an array that the user
+// gave; 0: none.
 struct memory_size memory_bench_size(const struct memory_bench *bench, enum memory_operation operation, int sets,
                                      size_t given);
 

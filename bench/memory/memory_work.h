@@ -60,7 +60,7 @@ struct memory_work {
 };
 
 // For bench_alternate, with a struct memory_work as the context. Prepare verifies the last repetition and changes the
-// source; run is one repetition, and compares at once what it read.
+// source; run is one repetition, and compares what it read immediately.
 int memory_work_prepare(void *context);
 int memory_work_run(void *context);
 

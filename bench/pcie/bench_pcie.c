@@ -20,7 +20,7 @@ const struct benchmark bench_pcie = {
     .summary = "copies between host and devices; skipped without CUDA",
     .text =
         "Copies between host and devices, in blocks of several sizes, in one direction and both, one device at a time "
-        "and all at once. Skipped without CUDA.",
+        "and all together. Skipped without CUDA.",
     .examples = {"zerogauge bench pcie", "zerogauge bench pcie --nvme-path /mnt/nvme --json"},
 };
 

@@ -6,7 +6,7 @@
 #include "bench/harness/bench.h"
 #include "bench/pcie/pcie_copies.h"
 
-// Measures and prints every case: each device alone, all at once if there are several, and device 0 beside reads from
+// Measures and prints every case: each device alone, all together if there are several, and device 0 during reads from
 // NVMe. bytes: of a stream's sample, a multiple of every size of the options.
 int pcie_cases_run(const struct pcie_link *link, const struct bench_options *options, size_t bytes);
 

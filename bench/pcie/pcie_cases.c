@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs each case in turn with its baseline. For one device the baseline is the method of CUDA's bandwidth samples:
 // copies of 32 MiB, one after the other, between the device and page-locked memory allocated by the driver, in the same
-// directions. For all devices at once it is each device alone; beside NVMe reads, the same copies without
+// directions. For all devices together it is each device alone; during NVMe reads, the same copies without
 // them.
 #include "bench/pcie/bench_pcie.h"
 
@@ -61,7 +61,7 @@ struct trial {
     const struct bench_options *options;
     struct pcie_setting setting;
     const char *beside;        // "nothing" or "nvme reads"
-    struct pcie_reads *reads;  // null: nothing runs beside
+    struct pcie_reads *reads;  // null: nothing else runs
     const char *baseline_name;
     const struct pcie_setting *baselines;
     int baseline_count;
@@ -84,7 +84,7 @@ static int take_turns(const struct trial *trial, const struct group *ours, const
     rates->count = baseline->count = 0;
     for (size_t i = 0; i < warmup + repeat; i++) {
         double rate = 0, other = 0;
-        bench_progress("pcie %s, %s, %zu bytes, beside %s: sample %zu of %zu",
+        bench_progress("pcie %s, %s, %zu bytes, with %s: sample %zu of %zu",
                        pcie_direction_name(trial->setting.direction), pcie_memory_name(trial->setting.memory),
                        trial->setting.block_bytes, trial->beside, i + 1, warmup + repeat);
         if (i % 2)
@@ -112,7 +112,7 @@ static int print(const struct trial *trial, const struct bench_samples *rates, c
     char block[SIZE_TEXT_BYTES], row[200], devices[32];
     snprintf(devices, sizeof devices, s->device_count > 1 ? "all %d" : "device %d",
              s->device_count > 1 ? s->device_count : s->first_device);
-    snprintf(row, sizeof row, "%-8s %-4s %-8s %9s %9.3f (%6.3f to %6.3f) %9.3f  beside %s", devices,
+    snprintf(row, sizeof row, "%-8s %-4s %-8s %9s %9.3f (%6.3f to %6.3f) %9.3f  with %s", devices,
              pcie_direction_name(s->direction), pcie_memory_name(s->memory), size_short_text(s->block_bytes, block),
              bench_median(rates), bench_quantile(rates, 0.1), bench_quantile(rates, 0.9), bench_median(baseline),
              trial->beside);

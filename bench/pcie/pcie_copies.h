@@ -17,7 +17,7 @@ const char *pcie_memory_name(enum pcie_memory memory);
 struct pcie_setting {
     const struct pcie_link *link;
     int first_device, device_count;
-    enum pcie_direction direction;  // both: at once, each with memory of its own
+    enum pcie_direction direction;  // both: together, each with memory of its own
     enum pcie_memory memory;
     size_t bytes;        // per stream and sample, a multiple of block_bytes and of 8
     size_t block_bytes;  // of one copy

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads from NVMe in a thread of their own, beside the copies that `bench pcie` measures.
+// Reads from NVMe in a thread of their own, during the copies that `bench pcie` measures.
 #ifndef ZG_PCIE_READS_H
 #define ZG_PCIE_READS_H
 

@@ -173,7 +173,7 @@ static int count_with(const json_t *records, const char *key, const char *value)
     return found;
 }
 
-// One device is compared with copies by the driver's method that move as many bytes at once.
+// One device is compared with copies by the driver's method that move as many bytes together.
 static void expect_baseline_in_the_same_directions(const json_t *record)
 {
     const json_t *baseline = json_object_get(record, "yardstick");
@@ -185,7 +185,7 @@ static void expect_baseline_in_the_same_directions(const json_t *record)
 Test(pcie, every_device_direction_and_memory_has_its_case_and_nvme_beside)
 {
     json_t *one = cases_of(1), *two = cases_of(2);
-    // In three directions: pinned in two sizes, pageable in one; and beside NVMe.
+    // In three directions: pinned in two sizes, pageable in one; and during reads from NVMe.
     cr_expect_eq(json_array_size(one), 3u * 3 + 3);
     cr_expect_eq(json_array_size(two), 2u * 9 + 3 + 3);
     cr_expect_eq(count_with(one, "memory", "pageable"), 3);

@@ -17,7 +17,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 TEXT = "{:25} {:>15} {:>15} {:>16}  {}"
 MARKDOWN = "| {} | {} | {} | {} | {} |"
-STEPS = ["training step", "beside", "tokens/s here, there", "of matrix products here, there",
+STEPS = ["training step", "compared with", "tokens/s here, there", "of matrix products here, there",
          "peak memory here, there"]
 UNITS = {"ns": ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1, "ns")), "ms_per_step": ((1e3, "s"), (1, "ms")),
          "ns_per_param": ((1, "ns/param"),)}
@@ -107,7 +107,7 @@ def print_sizes(lines):
     sizes = sorted({record["case"]["asked_bytes"] for records in lines for record in records})
     if not sizes:
         return
-    print(f"\n| collective | beside | {' | '.join(map(size_text, sizes))} |\n|{' --- |' * (2 + len(sizes))}")
+    print(f"\n| collective | compared with | {' | '.join(map(size_text, sizes))} |\n|{' --- |' * (2 + len(sizes))}")
     for records in lines:
         case = records[0]["case"]
         cells = {record["case"]["asked_bytes"]: f"{ratio_text(record)}, {shown(record['median'], record['unit'])}"
@@ -155,8 +155,8 @@ def main():
     (out / "bench").mkdir(parents=True, exist_ok=True)
     form, passed, failed, skipped, begin = MARKDOWN if options.markdown else TEXT, 0, 0, 0, time.monotonic()
     steps, of_sizes = [], []
-    print(form.format(*(["what", "beside"] if options.markdown else ["line"]), "here", "there", "times its speed",
-                      *([] if options.markdown else [""])))
+    print(form.format(*(["what", "compared with"] if options.markdown else ["line"]), "here", "there",
+                      "times its speed", *([] if options.markdown else [""])))
     if options.markdown:
         print("| --- | --- | --- | --- | --- |")
     for name, of_bench, command in rows:

@@ -236,7 +236,7 @@ Test(bench_peer, the_driver_prints_a_line_for_each_peer_and_counts_them)
     cr_expect_not_null(strstr(output, "\n1 passed, 0 failed, 0 skipped\n"), "%s", output);
     cr_expect_eq(drive(table, "--markdown sizes two", output, sizeof output), 0, "%s", output);
     cr_expect_not_null(strstr(output, "| all-gather, 2 ranks, 1 MiB | stand-in | "), "%s", output);
-    cr_expect_not_null(strstr(output, "\n| collective | beside | 8 B | 64 KiB |\n| --- | --- | --- | --- |\n"
+    cr_expect_not_null(strstr(output, "\n| collective | compared with | 8 B | 64 KiB |\n| --- | --- | --- | --- |\n"
                                       "| broadcast, 3 ranks | stand-in | "),
                        "%s", output);
     cr_expect_eq(drive(table, "none", output, sizeof output), 77, "%s", output);

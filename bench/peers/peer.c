@@ -203,7 +203,7 @@ int peer_alternate(const struct bench_work *work, struct peer *peer, const struc
     for (size_t i = 0; i < options->warmup + options->repeat; i++) {
         uint64_t our_ns;
         double their_ns;
-        bench_progress("%s beside %s: turn %zu of %zu", work->name, peer->name, i + 1,
+        bench_progress("%s, compared with %s: turn %zu of %zu", work->name, peer->name, i + 1,
                        options->warmup + options->repeat);
         TRY(bench_time(work, &our_ns));
         peer_pause();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A peer: a program with another implementation, started once, that does the same work on request and reports its time,
-// so that both sides take turns. Requests come on its standard input and answers on its standard output, each a line of
+// so that both sides take turns. Requests reach its standard input, and answers its standard output, each a line of
 // JSON:
 //
 //   its setting (an object)         answer: {"name": implementation and version}

@@ -62,7 +62,7 @@ static int measure(struct run *run, const struct bench_options *options, struct 
 {
     for (size_t i = 0; i < options->warmup + options->repeat; i++) {
         double ours, fio, theirs;
-        bench_progress("nvme beside %s: turn %zu of %zu", peer->name, i + 1, options->warmup + options->repeat);
+        bench_progress("nvme, compared with %s: turn %zu of %zu", peer->name, i + 1, options->warmup + options->repeat);
         TRY(ours_run(run, &ours));
         TRY(fio_turn(run, options->storage.buffered, &fio));
         TRY(peer_turn(run, peer, &theirs));

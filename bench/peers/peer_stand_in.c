@@ -129,7 +129,7 @@ static void keep_loss(void *context, const struct train_progress *progress)
     ((double *)context)[progress->step - 1] = progress->loss;
 }
 
-// Trains all steps at once with zero0, then reports them turn by turn.
+// Trains all steps in one run with zero0, then reports them turn by turn.
 static void step(const json_t *setting, bool wrong)
 {
     enum { STEPS_MAX = 64 };

@@ -90,7 +90,7 @@ static int observe(void *context, const struct train_moment *moment)
     if (moment->rank == 0) {
         if (turn > run->options->shared.warmup)
             run->peak_bytes = fmax(run->peak_bytes, (double)process_peak(getpid()));
-        bench_progress("step beside %s: turn %zu of %zu", run->peer->name, turn, run->turns);
+        bench_progress("step, compared with %s: turn %zu of %zu", run->peer->name, turn, run->turns);
         TRY(peer_turn(run, moment->step));
         TRY(process_peak_restart());
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `bench peer --part step`: the first messages to a peer, whose format peer_step_send.c has, and the figures of both
-// sides beside the machine's.
+// sides as shares of the machine's.
 #ifndef ZG_PEER_STEP_H
 #define ZG_PEER_STEP_H
 
@@ -24,7 +24,7 @@ int peer_step_send(const struct peer_step_start *start, struct peer *peer);
 // Threads of a rank on both sides: one unless the user wants more.
 int peer_step_threads(const struct peer_options *options);
 
-// Adds measurements of the Gflop/s of square matrix products in the model's dtype, verified, as many at once as all
+// Adds measurements of the Gflop/s of square matrix products in the model's dtype, verified, as many together as all
 // ranks have threads.
 int peer_step_multiply(const struct peer_step_start *start, struct bench_samples *gflops);
 

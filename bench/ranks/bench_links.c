@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `zerogauge bench links`: the network between hosts, measured in pairs under a launcher. The first rank of each host,
 // or on one host every rank, exchanges few bytes (`ping`) and many (`bandwidth`) with one partner after the other; all
-// pairs of a round run at once, each in both directions. A rank's result is that with its fastest partner: its own slow
+// pairs of a round run together, each both ways. A rank's result is that with its fastest partner: its own slow
 // link shows with every partner, a partner's slow link with one. So a rank beyond results/limits/outlier.h has a slow
 // link. The times of all pairs say which host is slow with most partners, and which link with neither host to blame
 // (results/limits/link_map.h).

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exchanges between pairs of ranks, for `bench links`: every rank measures with one partner after the other. Up to
 // LINKS_ALL_PAIRS members meet each other member once, as in a round-robin tournament. More are bisected: the first
-// half meets the second, then each half's first half its second, and so on, so that each level of a network is used at
-// once.
+// half meets the second, then each half's first half its second, and so on, so that all links of each level of a
+// network are used together.
 #ifndef ZG_LINKS_H
 #define ZG_LINKS_H
 

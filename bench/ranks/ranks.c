@@ -75,7 +75,7 @@ static void wait_for(struct ranks *ranks, int count)
             continue;
 }
 
-// Samples ranks [first, first + count) at once. If ranks are processes, the others wait in a barrier.
+// Samples ranks [first, first + count) together. If ranks are processes, the others wait in a barrier.
 static int sample(struct ranks *ranks, int first, int count)
 {
     if (ranks->comm) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `zerogauge bench pipeline`: how much the lanes of training slow each other down. Every lane runs alone, then beside
-// each other lane, then beside all; the baseline is its rate alone, measured in turn. Alone, as operations of the
+// `zerogauge bench pipeline`: how much the lanes of training slow each other down. Every lane runs alone, then with
+// each other lane, then with all; the baseline is its rate alone, measured in turn. Alone, as operations of the
 // executor, it is compared with the same work called directly, so that a throttled lane shows. Records of `bench
 // overlap` have the timeline of a full step. The same memory, warm-up and NUMA node serve every run of a lane.
 #include "bench/harness/bench.h"
@@ -25,7 +25,7 @@ const struct benchmark bench_pipeline = {
                  "zerogauge bench pipeline --quick --seconds 0.1 --json"},
 };
 
-enum { ALL = LANE_COUNT, BESIDE_COUNT = LANE_COUNT + 1 };  // beside one lane, or beside all
+enum { ALL = LANE_COUNT, BESIDE_COUNT = LANE_COUNT + 1 };  // with one other lane, or with all
 
 struct pipeline {
     struct bench_options options;
@@ -42,7 +42,7 @@ struct pipeline {
     double least_items[LANE_COUNT][BESIDE_COUNT];            // of the shortest run
 };
 
-// Runs the lanes of `wanted` at once and verifies their results.
+// Runs the lanes of `wanted` together and verifies their results.
 static int run_together(struct pipeline *pipeline, const bool wanted[LANE_COUNT], enum lane_way way,
                         struct lane_done done[LANE_COUNT])
 {
@@ -95,7 +95,7 @@ static int run_alone(struct pipeline *pipeline, int lane, bool counted)
     return ERR_NONE;
 }
 
-// Runs a lane alone in both ways; which comes first changes from round to round.
+// Runs a lane alone in both ways; which is first changes from round to round.
 static int run_both_ways(struct pipeline *pipeline, int lane, size_t round, bool counted)
 {
     if (round % 2 == 0)
@@ -158,7 +158,7 @@ static json_t *case_json(const struct pipeline *pipeline, int lane, int beside)
     return of_case;
 }
 
-// Records a lane beside another, beside all (ALL), or alone (itself).
+// Records a lane that runs with another one, with all (ALL), or alone (itself).
 static int print_case(const struct pipeline *pipeline, int lane, int beside)
 {
     bool alone = beside == lane;
@@ -177,13 +177,13 @@ static int print_case(const struct pipeline *pipeline, int lane, int beside)
     return bench_print(&pipeline->options, &record);
 }
 
-// Prints a row per lane: its rate alone, and the percentage that remains beside each other lane and beside all.
+// Prints a row per lane: its rate alone, and the percentage that remains with each other lane and with all.
 static void print_matrix(const struct pipeline *pipeline)
 {
     char emulated[EMULATION_TEXT_BYTES];
     if (emulation_any(&pipeline->emulation))
         printf("EMULATED %s\n", emulation_text(&pipeline->emulation, emulated));
-    printf("%-11s %17s %9s  %% of the rate alone that remains beside\n%-11s %17s %9s", "lane", "alone", "% of", "", "",
+    printf("%-11s %17s %9s  %% of the rate alone that remains with\n%-11s %17s %9s", "lane", "alone", "% of", "", "",
            "direct");
     for (int beside = 0; beside < LANE_COUNT; beside++)
         printf(" %10s", ledger_lane_name((enum lane)beside));

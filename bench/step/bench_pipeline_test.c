@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of `bench pipeline` and `bench pcie`: every pair of lanes has its record, lanes work for their time and beside
-// each other, and their results are verified.
+// Tests of `bench pipeline` and `bench pcie`: every pair of lanes has its record, lanes work for their time and
+// together, and their results are verified.
 #include "bench/table/benchmarks.h"
 #include "results/limits/accepted_range.h"
 #include "bench/harness/bench.h"
@@ -154,7 +154,7 @@ static void expect_emulated(const json_t *record, const char *lane, const char *
     cr_expect(strstr(said, is_read ? "pipeline nvme_read alone " : "pipeline h2d alone "), "%s", said);
 }
 
-// Parses a record's lane and the lane beside it; LANE_COUNT: all; LANE_COUNT + 1: none.
+// Parses a record's lane and the one that runs with it; LANE_COUNT: all; LANE_COUNT + 1: none.
 static void take_place(const json_t *record, int *of, int *beside, const struct accepted_ranges *ranges)
 {
     const char *lane, *works, *lanes = NULL;
@@ -198,7 +198,7 @@ Test(bench_pipeline, every_lane_has_a_record_alone_beside_each_other_one_and_bes
     }
     for (int lane = 0; lane < LANE_COUNT; lane++)
         for (int beside = 0; beside < LANE_COUNT + 2; beside++)
-            cr_expect_eq(seen[lane][beside], beside != lane, "%d beside %d", lane, beside);
+            cr_expect_eq(seen[lane][beside], beside != lane, "%d with %d", lane, beside);
     accepted_ranges_free(&ranges);
     free(text);
 }

@@ -172,7 +172,7 @@ static int prepare_and_run(struct step_bench *bench, const struct step_texts *te
     setting->steps = bench->options.quick ? 5 : 10;
     setting->storage = &bench->options.storage;
     TRY(model_find(texts->model ? texts->model : workload_of(bench)->model, &setting->model));
-    // The presets are for smaller layers. Here the next layer arrives beside the passes of one, and a collective moves
+    // The presets are for smaller layers. Here the next layer arrives during the passes of one, and a collective moves
     // half of a layer, so that ranks that share a processor wait for each other less often.
     size_t layer = step_largest_layer(setting->model);
     setting->prefetched = setting->device.accelerator ? STEP_DEVICE_BUCKET : 2 * layer;

@@ -55,7 +55,7 @@ int lane_load_run(struct lane_load *load, enum lane_way way, double seconds, str
 // Verifies the results of the last run, untimed. ERR_CHECK: some are wrong.
 int lane_load_check(struct lane_load *load);
 
-// One of several loads that work at once, each in a thread of its own.
+// One of several loads that work together, each in a thread of its own.
 struct lane_part {
     struct lane_load *load;
     const char *name;  // for messages
@@ -67,7 +67,7 @@ struct lane_part {
     char message[512];
 };
 
-// Warms all parts up, runs them at once for `seconds`, then verifies the results of each.
+// Warms all parts up, runs them together for `seconds`, then verifies the results of each.
 int lane_parts_run(struct lane_part parts[], int count, enum lane_way way, double seconds);
 
 #endif

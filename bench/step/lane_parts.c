@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the loads of several lanes at once.
+// Runs the loads of several lanes together.
 #include "bench/step/lane_load.h"
 
 #include "base/err.h"

@@ -13,7 +13,7 @@ struct overlap_plan {
     double busy_ms;     // and that time
 };
 
-// Plans the steps of `run` that come after the warm-up. ERR_MEMORY, or an error of the planner.
+// Plans the steps of `run` after the warm-up. ERR_MEMORY, or an error of the planner.
 int overlap_plan_of(const struct overlap_bench *bench, const struct overlap_run *run, struct overlap_plan *out);
 
 // Returns {"step_ms":.., "busiest_lane":.., "busy_ms":.., "efficiency":.., "measured":.., "difference":..}: the longest

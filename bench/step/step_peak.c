@@ -69,7 +69,7 @@ static void multiply_all(const struct step_peak *peak, const struct worker *work
     }
 }
 
-// Runs `work` on all workers at once, each on its rank's device. Returns the first error.
+// Runs `work` on all workers together, each on its rank's device. Returns the first error.
 static int work_all(struct step_peak *peak, const struct step_products *program,
                     int (*work)(const struct step_peak *peak, struct worker *worker,
                                 const struct step_products *program))

@@ -17,7 +17,7 @@
 
 static char path[64];
 
-// Limits that a mutated file may come to keep.
+// Limits that a mutated file may happen to keep.
 static const char limits[] = "{\"schema\":1,\"about\":\"x\",\"bands\":[{\"id\":\"adam-update\",\"bench\":\"adam\","
                              "\"metric\":\"ratio\",\"at_least\":0.4,\"source\":\"x\"}]}";
 const struct accepted_range_set accepted_range_sets[] = {{"default", limits, sizeof limits - 1}, {0}};

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trials in many processes at once, until the time is over or a run is wrong. ci/soak_bits says more."""
+"""Trials in many processes together, until the time is over or a run is wrong. ci/soak_bits says more."""
 import argparse
 import collections
 import os
@@ -116,8 +116,8 @@ def in_all(soak, function):
 
 
 def repeat(soak, case, times, enough, until):
-    """The findings of some repeats: (kind, what it ended in), until there are enough of them. All runners repeat at
-    once, as loaded as the soak is."""
+    """The findings of some repeats: (kind, what it ended in), until there are enough of them. All runners repeat
+    together, as loaded as the soak is."""
     left, ends, lock = [times], [], threading.Lock()
     references = References()
 
@@ -172,7 +172,7 @@ def show_ends(soak, case, times):
 
 class Folders:
     """Where runs live: checkpoints in memory, NVMe on a disk with direct I/O. The program is a copy, which a build
-    beside the soak does not change."""
+    during the soak does not change."""
 
     def __init__(self, program):
         in_memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

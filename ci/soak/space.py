@@ -63,7 +63,7 @@ class Family:
         return self.replicate * self.shard
 
     def decides(self):
-        """True if a decision comes between the gradients and the update."""
+        """True if a decision is between the gradients and the update."""
         return self.overflow_checked or self.clip is not None or self.keys.get("gradient_clipping", 1) != 0
 
 
@@ -170,7 +170,7 @@ def draw_sums(rng, family):
 
 
 def draw_stages(rng, family):
-    """Stages 0 and 1 sum over micro-steps first, stages 2 and 3 over ranks; where a shard group is one rank beside
+    """Stages 0 and 1 sum over micro-steps first, stages 2 and 3 over ranks; where a shard group is one rank with
     replicas, all of 1 to 3 sum over micro-steps first. Stage 0 has no shard groups."""
     one_order = family.keys["gradient_accumulation_steps"] == 1 or (family.replicate > 1 and family.shard == 1)
     if chance(rng, 0.06) and family.keys.get("data_types.grad_accum_dtype", family.precision) in (

@@ -192,7 +192,7 @@ static void run_block(struct grid *grid)
         for (unsigned i = 0; i < grid->fiber_count; i++)
             waiting += grid->fibers[i].wait == WAITS_FOR_BLOCK;
         if (waiting < grid->threads - grid->ended)
-            standin_die("threads of a kernel wait for others that do not come");
+            standin_die("threads of a kernel wait for others that do not arrive");
         for (unsigned i = 0; i < grid->fiber_count; i++)
             if (grid->fibers[i].wait == WAITS_FOR_BLOCK)
                 grid->fibers[i].wait = RUNS;

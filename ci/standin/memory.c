@@ -80,7 +80,7 @@ static size_t round_up(size_t value, size_t unit)
     return (value + unit - 1) / unit * unit;
 }
 
-// Makes a block of NaN, in every format. Huge pages are opened and closed at once.
+// Makes a block of NaN, in every format. Huge pages are opened and closed as a whole.
 static bool make_block(struct block *block, size_t bytes)
 {
     size_t unit = bytes >= HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : PAGE_BYTES, all_bytes = round_up(bytes, unit);

@@ -250,7 +250,7 @@ static void thread_of_kernel(void *what)
     for (unsigned i = 0; i < 64; i++)
         sums[own] += shared[i];
     standin_meet_block();
-    // Half a warp, to which the other half does not come.
+    // Half a warp, whose other half does not arrive.
     uint32_t mask = own % 32 < 16 ? 0xffffu : 0xffff0000u;
     if (own % 32 >= 16 && own < 32)
         return;

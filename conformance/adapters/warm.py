@@ -38,8 +38,8 @@ def end(group):
 
 
 def attend(adapter, connection):
-    """Runs in a process beside the launch: sends the launcher the exit status, and kills the launch if the launcher has
-    ended."""
+    """Runs in a process of its own during the launch: sends the launcher the exit status, and kills the launch if
+    the launcher has ended."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     text, files, _, _ = socket.recv_fds(connection, 1 << 20, 2)
     pid = os.fork()

@@ -187,19 +187,19 @@ const float *case_gradient(const struct case_values *values, int step, int micro
 // The folder must exist and NAME must not.
 int case_write(const struct check_case *c, const struct case_values *values, const char *folder);
 
-// The same, but case.json leaves out what would tell the right answer: `requirements`, `exact` and `expect`.
+// As case_write, but case.json leaves out what would tell the right answer: `requirements`, `exact` and `expect`.
 int case_write_untold(const struct check_case *c, const struct case_values *values, const char *folder);
 
-// The text of its case.json; the caller frees it. Untold: as case_write_untold has it.
+// Returns the text of the case's case.json, which the caller frees. case_text_untold: as case_write_untold writes it.
 int case_text(const struct check_case *c, char **text, size_t *bytes);
 int case_text_untold(const struct check_case *c, char **text, size_t *bytes);
 
 // Reads FOLDER/case.json; `data` and `twin` stay empty. Anything that CONTRACT.md does not allow is ERR_USAGE with the
-// file, the line and the key. What asks for nonsense on purpose (`expect` is `refusal`) is read, too; a case without
+// file, the line and the key. A case that must be refused (`expect` is `refusal`) is read, too; a case without
 // `expect` is taken to expect a refusal if its values make no sense.
 int case_read(const char *folder, struct check_case *out);
 
-// The same of a text in memory; file is its name in messages.
+// As case_read, from a text in memory; file is its name in messages.
 int case_parse(const char *file, const char *text, size_t bytes, struct check_case *out);
 
 // The names of the tensors in its files: "m0/r1/NAME" in grads-K, "m0/NAME" in rank-R/step-K.

@@ -34,7 +34,7 @@ int case_order_read(const char *cases, json_t **out)
         return ERR_NONE;
     json_decref(*out);
     *out = NULL;
-    return err_set(ERR_USAGE, "%s: expected a list of the names of folders beside it", path);
+    return err_set(ERR_USAGE, "%s: expected a list of the names of folders next to it", path);
 }
 
 int case_order_of_world(const char *cases, int world, json_t **out)

@@ -8,7 +8,7 @@
 #include <jansson.h>
 #include <limits.h>
 
-// Reads CASES/order.json: an array of names of folders beside it, without paths. The caller owns *out. ERR_USAGE: the
+// Reads CASES/order.json: an array of names of folders next to it, without paths. The caller owns *out. ERR_USAGE: the
 // file is missing or holds something else.
 int case_order_read(const char *cases, json_t **out);
 

@@ -94,7 +94,7 @@ static inline void schema_walk_names(struct schema_check *check, const json_t *s
     json_int_t most = json_integer_value(json_object_get(schema, "maxProperties"));
     json_int_t longest = json_integer_value(json_object_get(names, "maxLength"));
     const char *first = json_object_iter_key(json_object_iter(object));
-    cr_assert(first && most && longest, "%s: the sample, or the schema, has not what is tested", path);
+    cr_assert(first && most && longest, "%s: the sample, or the schema, lacks what is tested", path);
     json_t *value = json_object_get(object, first), *filled = json_copy(object);
     for (json_int_t length = longest; length <= longest + 1; length++) {
         json_t *name = schema_letters(length);

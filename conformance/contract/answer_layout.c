@@ -156,7 +156,7 @@ static int check_surplus(const struct answer_layout *layout, const struct safete
 int answer_layout_match(const struct answer_layout *layout, const struct safetensors *file,
                         const struct safetensors_tensor *found[])
 {
-    // A surplus is looked for first: beside a missing tensor there is often one of a wrong name, which says more.
+    // A surplus is looked for first: where a tensor is missing there is often one of a wrong name, which says more.
     TRY(check_surplus(layout, file));
     for (size_t i = 0; i < layout->count; i++) {
         const struct answer_entry *entry = &layout->entries[i];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ways in which a case can be made smaller or plainer. Each edit gives a case that is strictly simpler, or none, so
-// that applying them one after the other comes to an end.
+// that applying them one after the other ends.
 #ifndef ZG_EDIT_H
 #define ZG_EDIT_H
 

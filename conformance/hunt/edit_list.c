@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which edits a case offers. Those that remove something come from the end, so that indices hold while several are
+// Which edits a case offers. Those that remove something begin at the end, so that indices hold while several are
 // applied.
 #include "conformance/hunt/edit.h"
 

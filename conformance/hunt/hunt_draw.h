@@ -9,7 +9,7 @@
 #define HUNT_TOPIC "pair-hunt"
 
 // Draws case `number` of a seed. Two of three cases have many features at their plainest, so that implementations of
-// few features meet cases, too; half of the cases are on meshes of the options (bits 1 << enum case_option), if there
+// few features get cases, too; half of the cases are on meshes of the options (bits 1 << enum case_option), if there
 // are any. Returns how many cases there are: 1, or the two halves of one that resumes.
 int hunt_draw(uint64_t seed, uint64_t number, unsigned options, struct check_case out[2]);
 

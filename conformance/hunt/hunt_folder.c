@@ -74,7 +74,7 @@ static int read_numbers(const char *folder, int part, struct hunt_case *out)
     return case_values_read(out->parts[part], folder, &out->values[part]);
 }
 
-// A case in `folder`, whose resuming half, if any, is beside it. name: null where the folder may have any.
+// A case in `folder`, whose resuming half, if any, is next to it. name: null where the folder may have any.
 static int read_case(const char *folder, const char *name, struct hunt_case *out)
 {
     static const char save[] = ".save";
@@ -87,7 +87,7 @@ static int read_case(const char *folder, const char *name, struct hunt_case *out
     size_t length = strlen(folder), end = strlen(save);
     if (out->parts[0]->phase == PHASE_RESUME || length < end || strcmp(folder + length - end, save) != 0)
         return err_set(ERR_USAGE,
-                       "%s: is half of a case: the halves are NAME.save and NAME.resume, one beside the other; "
+                       "%s: is half of a case: the halves are NAME.save and NAME.resume, in one folder; "
                        "give NAME.save, or the folder of both",
                        folder);
     if (snprintf(path, sizeof path, "%.*s.resume", (int)(length - end), folder) >= PATH_MAX)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folders of cases that anybody wrote: a case's own folder, or a folder with order.json, as `check --write-cases`, a
+// Folders of cases from any source: a case's own folder, or a folder with order.json, as `check --write-cases`, a
 // launch and the hunt make them. Untrusted.
 #ifndef ZG_HUNT_FOLDER_H
 #define ZG_HUNT_FOLDER_H
@@ -12,8 +12,8 @@ struct hunt_cases {
     int count;
 };
 
-// Reads a case's folder, or all cases that the folder's order.json names, but for those that come twice (NAME~2). What
-// a case says of itself beyond what is to be computed (`exact`, `requirements`) is not believed. ERR_USAGE: neither is
+// Reads a case's folder, or all cases that the folder's order.json names, but for repetitions (NAME~2). What
+// a case says of itself beyond what is to be computed (`exact`, `requirements`) is ignored. ERR_USAGE: neither is
 // there, or a case is not as CONTRACT.md says, or lacks its other half.
 int hunt_folder_read(const char *folder, struct hunt_cases *out);
 void hunt_cases_close(struct hunt_cases *cases);  // of zeroed ones, too

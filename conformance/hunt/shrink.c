@@ -108,7 +108,7 @@ static int take_sequence(struct shrinking *s, const struct edit edits[], int cou
 }
 
 // Kinds of edits that are tried together: none changes what the indices of the others mean. What makes cases quick to
-// judge comes first; EDIT_KIND_COUNT ends each.
+// judge is first; EDIT_KIND_COUNT ends each.
 static const enum edit_kind passes[][6] = {
     {EDIT_WHOLE, EDIT_KIND_COUNT},
     {EDIT_STEPS, EDIT_PARAMS, EDIT_WORLD, EDIT_ACCUMULATION, EDIT_KIND_COUNT},
@@ -191,7 +191,7 @@ static struct extent extent_of(const struct hunt_case *h)
 }
 
 // Makes candidates with one more step, in which a program may do again what it did for several tensors or ranks, and
-// fewer of these. No edit raises the greatest number and each trade lowers it, so that trades come to an end.
+// fewer of these. No edit raises the greatest number and each trade lowers it, so that trades end.
 static int make_trades(struct shrinking *s)
 {
     static const enum edit_kind kinds[] = {EDIT_PARAMS, EDIT_WORLD, EDIT_KIND_COUNT};

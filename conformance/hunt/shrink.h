@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shrinks a case that fails until no edit can be applied without it ceasing to fail: delta debugging (Zeller and
 // Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", 2002), whose parts are the edits of edit.h. Where no
-// edit and no two edits are left, one step more may let go of several tensors or ranks. Many candidates are judged at
-// once, so that a program under test starts seldom.
+// edit and no two edits are left, one more step may remove several tensors or ranks. Many candidates are judged
+// together, so that a program under test starts seldom.
 #ifndef ZG_SHRINK_H
 #define ZG_SHRINK_H
 
@@ -10,12 +10,12 @@
 
 #include <signal.h>
 
-enum { SHRINK_CANDIDATE_MAX = 160 };  // at once
+enum { SHRINK_CANDIDATE_MAX = 160 };  // judged together
 
 struct shrink_setting {
     // Sets fails[i] if candidate i fails in the way that is shrunk. An error ends the shrinking.
     int (*judge)(void *context, const struct hunt_case candidates[], int count, bool fails[]);
-    // Tells that the case has become smaller, or nothing; may be null.
+    // Reports the smallest case so far and how many were judged; may be null.
     void (*tell)(void *context, const struct hunt_case *best, int judged_count);
     void *context;
     double deadline_s;                         // of clock_now_s; 0: none

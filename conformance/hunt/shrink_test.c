@@ -350,7 +350,7 @@ Test(shrink, an_interrupt_and_a_deadline_end_it_at_once)
     hunt_case_close(&h);
 }
 
-// Fails at random: what is taken was seen to fail, and it comes to an end.
+// Fails at random: what is taken was seen to fail, and it ends.
 static bool now_and_then(const struct hunt_case *h)
 {
     static unsigned turn;

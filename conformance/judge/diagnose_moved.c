@@ -44,8 +44,8 @@ static bool has_near(const double *sorted, size_t count, double number)
     return (low < count && value_near(sorted[low], number)) || (low > 0 && value_near(sorted[low - 1], number));
 }
 
-// True if nearly all values belong to other elements: pieces in another order. A few may coincide by chance. What comes
-// from outside the row may be no number, and must be the minority.
+// True if nearly all values belong to other elements: pieces in another order. A few may coincide by chance. What
+// follows from outside the row may be no number, and must be the minority.
 static bool is_permuted(struct row *row)
 {
     size_t moved = 0, numbers = 0;

@@ -5,7 +5,7 @@
 // The most elements that a vector loop or a block may leave at a tensor's end.
 enum { TAIL_COUNT = 16 };
 
-// The wrong elements of one tensor, and the runs that they come in.
+// The wrong elements of one tensor, and the runs that they form.
 struct positions {
     size_t count, wrong, first, last, run_count, longest_run;
 };

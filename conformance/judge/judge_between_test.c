@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers beside one another: which are compared, which one is blamed, and what honest programs may differ in.
+// Answers compared with each other: which are compared, which one is blamed, and what honest programs may differ in.
 #include "conformance/judge/judge_internal.h"
 #include "conformance/judge/judge_test.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Judges an answer that follows no rule by the worst error of each link over all steps.
+// Judges an answer that follows no rule by the worst error of each relation over all steps.
 #include "conformance/judge/judge_internal.h"
 
 #include "base/err.h"
@@ -15,7 +15,7 @@ static double excess_of(const struct link_worst *worst)
     return worst->limit > 0 ? worst->roundings / worst->limit : worst->roundings > 0 ? INFINITY : 0;
 }
 
-// Keeps the worse of two steps for each link.
+// Keeps the worse of two steps for each relation.
 static void keep_worst(struct link_result *all, const struct link_result *step)
 {
     for (int link = 0; link < LINK_COUNT; link++) {
@@ -26,7 +26,7 @@ static void keep_worst(struct link_result *all, const struct link_result *step)
     }
 }
 
-// The worst of each link that has been checked, against its limit.
+// The worst of each relation that has been checked, against its limit.
 static void print_links(const struct trial *trial, const struct link_result *result, char *out, size_t bytes)
 {
     size_t used = (size_t)snprintf(out, bytes, "errors in roundings, with limits: "), begin = used;
@@ -47,7 +47,7 @@ static bool is_broken(const struct link_result *result, enum link link)
     return result->worst[link].was_checked && link_class_of(link, &result->worst[link]) == LINK_BROKEN;
 }
 
-// A hint that blames the arithmetic of the whole step gives way to what the links show: a gradient that is wrong in
+// A hint that blames the arithmetic of the whole step gives way to what the relations show: a gradient that is wrong in
 // both moments, while the parameter follows from them; or nothing that follows from anything.
 static enum hint hint_of_links(const struct link_result *result, enum hint hint)
 {

@@ -12,7 +12,7 @@
 #include <string.h>
 
 // True if the claims and the case permit it: a t of its own differs only where some steps have a gradient, and others
-// have not.
+// have none.
 static bool may_treat_unused(const struct trial *trial, enum unused_form form)
 {
     const struct check_case *c = trial->c;

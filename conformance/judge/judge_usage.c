@@ -177,7 +177,7 @@ static void judge_traffic(const struct trial *trial, struct finding *out)
 }
 
 // Buckets are filled one after the other, so any two neighbours together hold more than one bucket's size; a tied
-// parameter and a group may each end one early. In P_os+g+p layers come and go one by one: one call for each tensor.
+// parameter and a group may each end one early. In P_os+g+p layers are gathered one by one: one call for each tensor.
 static uint64_t most_buckets(const struct check_case *c, const struct amounts *a, size_t bucket)
 {
     if (c->stage == 3)

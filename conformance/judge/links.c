@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The links of an update: moments from the gradient, the parameter from the moments.
+// The relations of an update: moments from the gradient, the parameter from the moments.
 #include "conformance/judge/links_internal.h"
 
 #include "base/err.h"
@@ -97,7 +97,7 @@ static void check_moments(const struct update *u, size_t k, struct link_result *
     link_note(&out->worst[LINK_EXP_AVG_SQ], best_v.roundings, u->param, k, best_v.expected, new_v);
 }
 
-// Moments that an answer has not, as those of an unused parameter may be, are zero.
+// Missing moments count as zero: an answer may leave out those of an unused parameter.
 static double element_of(const float *array, size_t k)
 {
     return array ? (double)array[k] : 0;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bounds for an answer that follows no rule of the table, link by link, each from the answer's own values before it, so
-// that no error counts twice and Adam cannot turn noise in a gradient near zero into a verdict.
+// Bounds for an answer that follows no rule of the table, relation by relation, each from the answer's own values
+// before it, so that no error counts twice and Adam cannot turn noise in a gradient near zero into a verdict.
 //
 // The unit is the rounding: the error divided by 2^-24 times the sum of the magnitudes of the terms. An operation in
 // fp32 costs at most one, in bf16 2^16, in fp16 2^13. The right value is computed in double, from the hyper-parameters
 // as given and from those rounded to fp32, and the nearer one counts.
 //
-//   link         from                               terms                                 limit
+//   relation     from                               terms                                 limit
 //   gradient     the case's gradients               every rank's and micro-step's, / N    by count, below
 //   norm         the answer's gradient              the norm                              16
 //   exp_avg      previous m, the answer's gradient  b1 m, (1-b1) g, (1-b1) wd p           4, clipped 12
@@ -53,8 +53,8 @@ struct link_step {
     bool may_leave_unused, may_decay_unused;  // parameters without a gradient: kept as they are, given a zero one
 };
 
-// The worst element of a link. INFINITY roundings: a value that no rounding explains, such as one that has changed in a
-// step that applies nothing.
+// The worst element of a relation. INFINITY roundings: a value that no rounding explains, such as one that has changed
+// in a step that applies nothing.
 struct link_worst {
     bool was_checked;
     double roundings, limit;
@@ -72,7 +72,7 @@ int links_check(const struct check_case *c, const struct case_values *values, co
                 struct link_result *out);
 
 enum link_class link_class_of(enum link link, const struct link_worst *worst);
-enum link_class links_class(const struct link_result *result);  // of the worst link
+enum link_class links_class(const struct link_result *result);  // of the worst relation
 
 // Roundings that the mean gradient may lose, and the absolute error that is none.
 double links_gradient_limit(const struct check_case *c);

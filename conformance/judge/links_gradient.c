@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first link: from all ranks' gradients to their mean.
+// The first relation: from all ranks' gradients to their mean.
 #include "conformance/judge/links_internal.h"
 
 #include "base/err.h"

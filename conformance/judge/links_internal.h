@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the links share: exact means, and the record of the worst element.
+// What the relations share: exact means, and the record of the worst element.
 #ifndef ZG_LINKS_INTERNAL_H
 #define ZG_LINKS_INTERNAL_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The links accept every recipe and every rule, far within their limits, and none of the wrong ones.
+// The relations accept every recipe and every rule, far within their limits, and none of the wrong ones.
 #include "conformance/judge/links.h"
 
 #include "conformance/unsharded/oracle_test.h"
@@ -157,7 +157,7 @@ static void imitation_step(struct imitation *x, int step, struct link_result *ou
     cr_assert_eq(links_check(&x->c, x->values, &in, out), 0);
 }
 
-// The worst share of its limit that each link reaches in all steps.
+// The worst share of its limit that each relation reaches in all steps.
 static enum link_class imitation_run(struct imitation *x, double share[LINK_COUNT])
 {
     enum link_class class = LINK_WITHIN;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run's answer: states as they are after every step, whole, and what forward saw.
 //
-// With the delayed update the reference updates its master parameters with a step's gradient at once, beside the next
+// With the delayed update the reference updates its master parameters with a step's gradient during the next
 // step, and publishes them to the model a step later; the contract's state is the published one, and so is what it
 // says of moments and t. From step `delayed_update` on, the state after step K is therefore the reference's own after
 // step K - 1: both have applied the gradients of the same steps, in the same order, with the same learning rates, and

@@ -322,7 +322,7 @@ Test(reference, prefetch_and_persistence_change_no_bit)
         set_precision(&c, DTYPE_BF16);
         c.prefetch_bucket = prefetch[i];
         demand_case(&c, usage);
-        // a.scalar, b.unused, c.small and b.frozen, on each rank beside replicated shards.
+        // a.scalar, b.unused, c.small and b.frozen, on each rank in addition to replicated shards.
         uint64_t held = 0, all = 91 + 1 + 101 + 19 + 5 + 2 + 91, persistent = 1 + 5 + 2 + 19;
         for (int rank = 0; rank < 3; rank++)
             held += usage[rank].held_bytes[USAGE_PARAM];

@@ -67,7 +67,7 @@ Test(report_part, a_place_has_what_applies_to_it)
     finding.difference.param = 0;
     finding.difference.element = 0;
     cr_assert_str_eq(difference_location(&finding, out), "step 2, rank 0, micro-step 3, exp_avg of embed, element 0");
-    // An index that the case has not is none.
+    // An index that the case lacks is none.
     finding.difference.param = 2;
     cr_assert_str_eq(difference_location(&finding, out), "step 2, rank 0, micro-step 3, exp_avg");
     finding.c = NULL;

@@ -29,7 +29,7 @@ static const char reported_text[] =
     "### R-COP-05 MUST: t is the number of updates" TEST_REST("decision of `cop-two`", "h")
     "## Absent\n\n"
     "### R-ABS-01 MUST: It may be declined" TEST_REST("state of `abs-one`", "i")
-    "### R-ABS-02 MUST: It may not come up" TEST_REST("state of `abs-two`", "j");
+    "### R-ABS-02 MUST: It may not occur" TEST_REST("state of `abs-two`", "j");
 // clang-format on
 
 enum { REPORTED_COUNT = 10 };

@@ -55,8 +55,8 @@ struct check_words;
 
 struct check_setting {
     struct check_part part;
-    const struct check_source *source;  // null: the suite; otherwise `part` is of no account
-    bool once;                          // no case comes twice
+    const struct check_source *source;  // null: the suite; otherwise `part` is ignored
+    bool once;                          // no case is asked twice
     const struct claims *claims;        // null: everything is claimed
     const char *const *command;  // with {cases}, {answers}, {world}, {state}; or {case}, {answer}. NULL at the end
     // Answers a launch's cases in place of the command, in this process; null: the command is started.
@@ -93,7 +93,7 @@ struct check_run {
 int check_run(const struct check_setting *setting, struct check_run *out);
 void check_run_free(struct check_run *run);
 
-// Words for the placeholders of a command.
+// Values for {cases}, {answers} and the other placeholders of a command.
 struct check_words {
     const char *cases, *answers, *state, *one_case, *one_answer;
     int world;

@@ -70,8 +70,8 @@ Test(check_cover, fresh_cases_are_judged_and_the_verdict_names_their_seed)
     cr_assert_not_null(strstr(output, "CONFORMS"), "%s", output);
 }
 
-// Claims that rule out most of the array's rows, so that most pairs must come from rows of their own. Returns how many
-// of the cases that come so have a parameter of varying use.
+// Claims that rule out most of the array's rows, so that most pairs must be in rows of their own. Returns how many
+// of these cases have a parameter of varying use.
 static int expect_covered(const char *varying_use)
 {
     struct claims claims;

@@ -198,7 +198,7 @@ Test(check_hunt, what_fails_beside_others_is_kept_and_the_hunt_goes_on_for_what_
                                  "done\n";
     hunt_script(script);
     has("FIND 1: ");
-    has("it fails beside others, but not alone; kept are");
+    has("it fails with others, but not alone; kept are");
     has("  shrunk  from ");
 }
 

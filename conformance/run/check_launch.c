@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A launch that ends badly has crashed in one case: the last that it began or, if that is answered, the next. That case
-// alone has no answer; those behind it are launched again, in folders of their own, from which their files come back.
+// alone has no answer; those behind it are launched again, in folders of their own, and their files are moved back.
 #include "conformance/run/check_launch.h"
 
 #include "base/err.h"

@@ -150,7 +150,7 @@ static int observe_stage(const struct check_setting *setting, struct plan *plan,
     struct check_case *none = &plan->stages[0], *c = &plan->stages[stage];
     struct measure sharded = {0};
     if (unsharded->why[0])
-        snprintf(sharded.why, sizeof sharded.why, "there is no stage 0 beside it: %.200s", unsharded->why);
+        snprintf(sharded.why, sizeof sharded.why, "there is no stage 0 to compare with: %.200s", unsharded->why);
     else
         TRY(measure(setting, c, &sharded));
     *out = (struct observation){

@@ -27,7 +27,7 @@ static void teardown(void)
 
 TestSuite(check_observe, .init = setup, .fini = teardown);
 
-// Observes a command, or the reference, beside one case; the exit status.
+// Observes a command, or the reference, and judges one case; the exit status.
 static int observe(const char *options, const char *command)
 {
     char line[3 * PATH_MAX];
@@ -99,6 +99,6 @@ Test(check_observe, states_that_are_whole_on_every_rank_are_no_evidence)
 Test(check_observe, a_command_that_fails_is_no_measurement)
 {
     cr_assert_eq(observe("", "-- sh -c 'echo no such luck; exit 3' {cases} {answers}"), 1, "%s", output);
-    has("  observed: stage 3, 4 ranks: not observed: there is no stage 0 beside it: the answer is BROKEN: the command "
-        "exited with status 3: no such luck");
+    has("  observed: stage 3, 4 ranks: not observed: there is no stage 0 to compare with: the answer is BROKEN: the "
+        "command exited with status 3: no such luck");
 }

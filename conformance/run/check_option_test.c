@@ -37,7 +37,7 @@ Test(check_option, what_is_not_claimed_is_not_part_of_the_run)
     cr_assert_eq(check(NULL, "--case '@(hsdp-clip|clip-above).w4.s1.fp32*'"), 2, "%s", output);
     cr_assert(says("is called \"@(hsdp-clip"), "%s", output);
     cr_assert_eq(check(NULL, "--case '@(tp-clip|red-cancel).w4.s1.f*'"), 0, "%s", output);
-    cr_expect(says("1 cases in ") || says("2 cases in "), "%s", output);  // one of them comes twice
+    cr_expect(says("1 cases in ") || says("2 cases in "), "%s", output);  // one of them is asked twice
     cr_expect_not(says("R-TP-04"), "%s", output);
     cr_expect_not(says("PARTLY"), "%s", output);
 }

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REPEAT_EVERY = 10 };  // of this many cases one comes twice
+enum { REPEAT_EVERY = 10 };  // of this many cases one is asked twice
 
 int check_add_case(struct check_run *run, const struct check_case *c)
 {

@@ -160,7 +160,7 @@ Test(check, a_program_that_cannot_stand_nonsense_fails_only_the_refusal)
     folder_remove(folder);
 }
 
-// A right answer that comes from nowhere is found out by what was not asked.
+// A right answer without a computation is found out by what was not asked.
 Test(check, what_is_declined_or_not_claimed_is_no_part_of_conforming)
 {
     static const char decliner[] = "sh -c 'for name in $(tr -d \"[]\\\",\" <$0/order.json); do case $name in *.s0.*) "

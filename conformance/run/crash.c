@@ -42,7 +42,7 @@ static bool find_line(FILE *file, char found[LINE_BYTES])
     found[0] = '\0';
     for (int i = 0; i < LINE_MAX_COUNT && fgets(line, sizeof line, file); i++) {
         const char *text = without_prefix(line);
-        bool begins = whole;  // a long line comes in pieces
+        bool begins = whole;  // a long line arrives in pieces
         whole = strchr(line, '\n') != NULL;
         if (!begins)
             continue;

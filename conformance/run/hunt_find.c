@@ -62,7 +62,7 @@ static void print_find(const struct check_hunt *hunt, const struct hunt_find *fi
                  find->shrinking.judged_count, find->shrinking.round_count, find->seconds,
                  find->shrinking.complete ? "" : "; not complete, more may be left out");
     else
-        snprintf(text, sizeof text, "no: it fails beside others, but not alone; kept are %s", find->left);
+        snprintf(text, sizeof text, "no: it fails with others, but not alone; kept are %s", find->left);
     print_line("shrunk", text);
     print_line("first", failure->where);
     print_line("bits", failure->bits);

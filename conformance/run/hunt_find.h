@@ -15,7 +15,7 @@ struct hunt_find {
     char note[CASE_NOTE_BYTES];  // the features that were drawn
     char drawn[FIND_SIZE_BYTES], left[FIND_SIZE_BYTES];
     struct shrink_result shrinking;
-    bool alone;        // false: the cases of its launch are kept, as it fails only beside them
+    bool alone;        // false: the cases of its launch are kept, as it fails only with them
     bool right;        // the reference answers the case right
     bool right_known;  // the reference was asked
     double seconds;

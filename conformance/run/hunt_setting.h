@@ -6,7 +6,7 @@
 #include "conformance/run/check_batch.h"
 
 struct check_hunt {
-    struct check_setting setting;  // its part, source and folder are of no account
+    struct check_setting setting;  // its part, source and folder are ignored
     double minutes;
     int find_max;                  // end after this many that are shrunk; 0: when the time is over
     const char *folder;            // an empty folder for what is found

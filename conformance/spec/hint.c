@@ -80,8 +80,8 @@ static const struct {
                                    " it may truncate, round half up, or round twice."},
     [HINT_STALE_COPY] = {"stale-copy",
                          "Forward used the parameters of another step, usually an earlier one. Check that "
-                         "the gather comes after the update, on every rank and for every micro-step."},
-    [HINT_TORN_COPY] = {"torn-copy", "Forward used parameters of several steps at once. Check which tensors or pieces "
+                         "the gather follows the update, on every rank and for every micro-step."},
+    [HINT_TORN_COPY] = {"torn-copy", "One forward used parameters of several steps. Check which tensors or pieces "
                                      "are gathered, and which operations forward waits for."},
     [HINT_FOREIGN_COPY] = {"foreign-copy",
                            "Forward used values that were never parameters. Check for layers that are used "

@@ -9,8 +9,8 @@
 
 enum { OBSERVATION_MAX = 3, OBSERVATION_WHY_BYTES = 256, OBSERVATION_TEXT_BYTES = 384 };
 
-// One stage beside stage 0, the same case with as many ranks otherwise. Peaks are sums over all processes of a launch:
-// of each process the most that was ever resident in it.
+// One stage compared with stage 0, the same case with as many ranks otherwise. Peaks are sums over all processes of a
+// launch: of each process the most that was ever resident in it.
 struct observation {
     int stage, world;
     char why[OBSERVATION_WHY_BYTES];  // why it was not measured, maybe in the program's words; "": it was

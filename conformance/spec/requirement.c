@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// The list of the program: written once, by whichever thread comes first, then only read. It lives until the end.
+// The list of the program: written once, by whichever thread is first, then only read. It lives until the end.
 static struct {
     pthread_once_t once;
     struct requirements requirements;

@@ -5,7 +5,7 @@
 //
 //     Any paragraphs, or none.
 //
-//     - Source: where it comes from
+//     - Source: where it is from
 //     - Check: state, gradient of `red-rounding` `red-odd`
 //     - Needs: sharding
 //     - Optional: tensor
@@ -81,7 +81,7 @@ struct requirements {
 };
 
 // Messages call the text `name`. The text must outlive the list. ERR_USAGE with `NAME:LINE: ...` for what is
-// not in the format, for an identifier or a mutant that comes twice, and for a text without requirements.
+// not in the format, for an identifier or a mutant that occurs twice, and for a text without requirements.
 int requirements_parse(const char *name, const char *text, size_t bytes, struct requirements *out);
 
 void requirements_close(struct requirements *requirements);

@@ -16,7 +16,7 @@ enum verdict {
     VERDICT_UNSUPPORTED,  // not claimed, declined, or the answer lacks the data of the check
     VERDICT_PASS,         // every bit equals the canonical rule
     VERDICT_EQUIVALENT,   // every bit equals another rule of the table, which is named
-    VERDICT_BOUNDED,      // no rule of the table, but every link is within its limit of roundings
+    VERDICT_BOUNDED,      // no rule of the table, but every relation is within its limit of roundings
     VERDICT_PARTLY,       // one of these, but some cases were not claimed or declined
     VERDICT_FAIL,
     VERDICT_BROKEN,  // no answer that could be judged: crashed, timed out, malformed

@@ -76,7 +76,7 @@ bool factor_agrees(const struct factor_vector *vector, enum factor factor, int v
 bool factor_is_legal(const struct factor_vector *vector);
 
 // The values that may be used, bit V for value V: all, or those that an implementation supports. None: the factor is
-// left out, and has its plainest value; the others are drawn as if it were not in the table, where it comes last.
+// left out, and has its plainest value; the others are drawn as if it were not in the table, where it is last.
 struct factor_space {
     unsigned char values[FACTOR_COUNT];
 };

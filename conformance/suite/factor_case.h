@@ -8,7 +8,7 @@
 #include "conformance/cases/case.h"
 #include "conformance/suite/factor.h"
 
-// Makes the case TOPIC.w2.s1.fp32, with its world, stage and precision; one with a checkpoint comes as two, .save and
+// Makes the case TOPIC.w2.s1.fp32, with its world, stage and precision; one with a checkpoint is two, .save and
 // .resume. The topic is of at most 40 characters. Returns how many there are. The vector must be complete and legal;
 // equal arguments make equal cases.
 int factor_case(const struct factor_vector *vector, uint64_t seed, const char *topic, struct check_case out[2]);

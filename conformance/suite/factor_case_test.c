@@ -51,7 +51,7 @@ Test(factor, what_cannot_be_completed_is_left_as_it_was)
     v.values[FACTOR_STAGE] = 0;
     v.values[FACTOR_DELAYED] = 1;
     cr_assert(factor_is_legal(&v), "each pair of its values may occur");
-    cr_assert_not(factor_complete(&v, 1), "but a delayed update needs an offloaded optimizer, which stage 0 has not");
+    cr_assert_not(factor_complete(&v, 1), "but a delayed update needs an offloaded optimizer, which stage 0 lacks");
     cr_assert_eq(v.values[FACTOR_OPTIMIZER_TIER], FACTOR_OPEN);
     v.values[FACTOR_STAGE] = 1;
     cr_assert(factor_complete(&v, 1));

@@ -10,7 +10,7 @@
 // The version that is chosen.
 int suite_version(const struct suite_choice *choice);
 
-// Calls visit for every case, in a fixed order, with its requirements filled in. A case that resumes comes as two,
+// Calls visit for every case, in a fixed order, with its requirements filled in. A case that resumes is two,
 // NAME.save and NAME.resume. Returns the first code that is not ERR_NONE.
 int suite_cases(const struct suite_choice *choice, int (*visit)(void *context, const struct check_case *c),
                 void *context);

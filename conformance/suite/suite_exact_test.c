@@ -86,7 +86,7 @@ static void prove(const struct check_case *c, enum dtype dtype, int64_t count)
     for (int64_t n = 1; n <= count; n = powers ? 2 * n : n + 1) {
         float x = (float)(n * unit);
         cr_assert_eq((double)divide(dtype, 0, x, world * accumulation), (double)x / (double)(world * accumulation),
-                     "%s: at once", c->name);
+                     "%s: in one division", c->name);
     }
     proof_count += proof == proofs + proof_count;
     cr_assert_lt(proof_count, sizeof proofs / sizeof *proofs);
@@ -145,7 +145,7 @@ static int log2_of(int value)
     return places;
 }
 
-// The range: nothing overflows, and no bit falls off at the lower end, with the loss scales that can come.
+// The range: nothing overflows, and no bit falls off at the lower end, with the loss scales that can occur.
 static void expect_range(const struct check_case *c, enum dtype dtype, const struct element_sum *sum)
 {
     double low = 1, high = 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases of LoRA: products whose matrices are frozen, with two small factors beside each that are trained.
+// Cases of LoRA: products whose matrices are frozen, and with each two small factors that are trained.
 #include "conformance/suite/suite_build.h"
 
 #include <math.h>
@@ -73,7 +73,7 @@ static void make_checkpoint(struct check_case *c, struct suite_item *item)
     c->checkpoint_step = 3;
 }
 
-// Each adapter rests in one step, or in one micro-step of it: one of the two beside a matrix without the other.
+// Each adapter rests in one step, or in one micro-step of it: a matrix then has one of its two without the other.
 static void make_varying(struct check_case *c, struct suite_item *item)
 {
     make_lora(c, item);

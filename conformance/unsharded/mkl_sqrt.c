@@ -3,7 +3,7 @@
 // of the instruction VRSQRT14, which is exact in its bits but not rounded; it is at most one unit in the last place
 // low. On processors of other makers: two steps in SSE, without fused operations, from the estimate of RSQRTPS, whose
 // bits differ from maker to maker; about a sixth of the roots is one unit low or high. Of Intel's processors with AVX2
-// alone the path is not reproduced here: PyTorch's unfused forms then follow no recipe, and are judged link by link.
+// alone the path is not reproduced here: PyTorch's unfused forms then follow no recipe, and each relation is judged.
 #include "conformance/unsharded/recipe_row.h"
 
 #if defined(__x86_64__)

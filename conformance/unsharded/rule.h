@@ -47,7 +47,7 @@ int rule_group_size(int world, int index);
 
 // Where the mean over ranks divides.
 enum rule_division {
-    DIVIDE_LAST,              // canonical: the sum, by ranks x micro-steps x loss scale at once
+    DIVIDE_LAST,              // canonical: the sum, by ranks x micro-steps x loss scale in one division
     DIVIDE_SUM,               // the sum over ranks, by ranks; these all round to the communication dtype
     DIVIDE_SUM_RECIPROCAL,    // the sum times 1/ranks, rounded to fp32
     DIVIDE_FIRST,             // each rank's, by ranks

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What prolog and epilog share. zerogauge.conf beside slurm.conf, where there is one, is bash that gives these variables
-# other values.
+# What prolog and epilog share. zerogauge.conf next to slurm.conf, where there is one, is bash that gives these
+# variables other values.
 # shellcheck shell=bash disable=SC2034
 PATH=${PATH:-}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 node=${SLURMD_NODENAME:-$(hostname -s)}

@@ -30,7 +30,7 @@ struct device_setting {
     const struct transformer *transformer;
     const uint64_t (*held_bytes)[KIND_COUNT];  // of the reference's ledger, [TIER_COUNT]: the stage's shards
     int world;
-    int in_flight;              // micro-batches whose activations are held at once; 0: one
+    int in_flight;              // micro-batches whose activations are held together; 0: one
     size_t logit_bytes;         // of a logit and its gradient; 0: both in fp32
     double checkpointed_share;  // of the blocks, 0 to 1: those that keep only their input
 };

@@ -45,7 +45,7 @@ Test(device_time, attention_computes_the_causal_half_and_five_products_backward)
     cr_expect_eq(time.backward_s, 2.5 * time.forward_s);
 }
 
-// Queries from 2 latent channels, keys and values from 3, and an MLP of 8 beside the experts.
+// Queries from 2 latent channels, keys and values from 3, and an MLP of 8 in addition to the experts.
 Test(device_time, latent_attention_and_shared_experts_have_their_own_products)
 {
     const struct device_rates rates = {1, INFINITY, INFINITY, 0};

@@ -16,7 +16,7 @@ struct transformer {
     size_t hidden;                    // of one MLP
     size_t mlp_matrices;              // 2: up and down; 3: gate, up and down
     size_t experts, experts_used;     // MLPs of a block, and those that one token uses; 1, 1: dense
-    size_t shared_hidden;             // of the MLP that every token passes beside its experts
+    size_t shared_hidden;             // of the MLP that every token passes in addition to its experts
     size_t sequence_ranks;            // among which sequence parallelism divides what is kept between products; 0: one
     bool is_frozen;                   // adapters are trained: no gradients of the weights
 };

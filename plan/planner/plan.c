@@ -165,7 +165,7 @@ static int run_rank(struct plan_dry *run, struct plan *out)
     }
     if (setting->seconds)
         executor_dry_time(run->rank.executor, setting->seconds, setting->seconds_context);
-    // The first step records the access trace; an update that runs beside the next step shows one step later.
+    // The first step records the access trace; an update that overlaps the next step shows one step later.
     if (steps == 0)
         steps = stage_overlaps_updates(&run->rank.stage) ? 3 : 2;
     TRY(run_steps(run, steps, out));

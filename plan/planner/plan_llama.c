@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// The most parameters of a block beside its MLPs, of an MLP with its bias, and of the model beside its blocks.
+// The most parameters of a block without its MLPs, of an MLP with its bias, and of the model without its blocks.
 enum { BLOCK_PARAMS = 14, MLP_PARAMS = LLAMA_MLP_MATRICES + 1, OTHER_PARAMS = 3 };
 
 struct llama {

@@ -68,7 +68,7 @@ static int parse_figure(const struct strict_object *figures, enum machine_figure
     out->figures[figure].assumed = json_object_get(object.value, "assumption");
     if (has_source == out->figures[figure].assumed)
         return strict_fail(&object, "source", "%s; a figure has either a source, or an assumption that says why",
-                           has_source ? "has an assumption beside it" : "is missing");
+                           has_source ? "has an assumption next to it" : "is missing");
     out->figures[figure].value = value;
     return strict_string(&object, has_source ? "source" : "assumption", out->figures[figure].source,
                          sizeof out->figures[figure].source);

@@ -78,7 +78,7 @@ Test(plan_machine, a_group_has_the_links_that_its_ranks_use)
         {"a node", 16, 1, 1e9 / 150e9 + 15 * 5e-6},
         {"half a node", 8, 1, 1e9 / 150e9 + 7 * 5e-6},
         {"two nodes", 32, 1, 1e9 / 100e9 + 15 * 5e-6 + 1e-5},
-        {"a device of each node, beside 15 other groups", 4, 16, 1e9 / (100e9 / 16) + 2 * 1e-5},
+        {"a device of each node, that sends with 15 other groups", 4, 16, 1e9 / (100e9 / 16) + 2 * 1e-5},
         {"a device of every other node", 2, 32, 1e9 / (100e9 / 16) + 1e-5},
         {"two devices of each node", 8, 8, 1e9 / (100e9 / 8) + 5e-6 + 2 * 1e-5},
     };
@@ -144,7 +144,7 @@ Test(plan_machine, a_figure_without_a_source_is_refused_with_its_place)
         const char *figure, *expected;
     } cases[] = {
         {"{\"value\": 1}", "figures.device_memory_bytes.source: is missing"},
-        {"{\"value\": 1, \"source\": \"a\", \"assumption\": \"b\"}", "has an assumption beside it"},
+        {"{\"value\": 1, \"source\": \"a\", \"assumption\": \"b\"}", "has an assumption next to it"},
         {"{\"value\": 0, \"source\": \"a\"}", "figures.device_memory_bytes.value: is 0, expected more than 0"},
         {"{\"value\": 1, \"source\": \"a\", \"sorce\": \"b\"}", "sorce"},
         {"{\"value\": 1, \"source\": \"a\"}", "figures.node_host_memory_bytes: missing"},

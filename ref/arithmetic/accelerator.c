@@ -13,9 +13,9 @@ struct claim {
     uintptr_t begin, end;
 };
 
-// Global because all ranks of the process share its memory: the claims, in no order, and the accelerator that they
-// belong to. accelerator_of reads `count` without the lock, so that a process without an accelerator pays only for a
-// load.
+// Global because all ranks of the process share its memory: the claimed ranges, in no order, and the accelerator that
+// they belong to. accelerator_of reads `count` without the lock, so that a process without an accelerator pays only for
+// a load.
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static struct claim *claims;
 static size_t capacity;

@@ -40,7 +40,7 @@ void accelerator_disclaim(const void *memory);
 // Returns the accelerator whose memory the address lies in; null: host memory.
 const struct accelerator *accelerator_of(const void *address);
 
-// Waits for the work that the calling thread has begun on the accelerator; returns at once if there is none.
+// Waits for the work that the calling thread has begun on the accelerator; returns immediately if there is none.
 int accelerator_wait(void);
 
 // Copies within or between the two memories; the ranges do not overlap. The next accelerator_wait returns an

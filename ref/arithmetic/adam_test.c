@@ -194,7 +194,7 @@ Test(adam, every_length_alignment_format_and_recipe_has_the_bits_of_the_single_e
                         step = step_part(&step, alignment, count);
                         step.tensor_index = 0;
                         adam_update(&step);
-                        // All of the arrays, so that a write beside the elements shows, too.
+                        // All of the arrays, so that a write outside the elements shows, too.
                         expect_same(&found, &expected, recipe, decay);
                         cr_assert_eq(memcmp(found.model_params, expected.model_params, found.count * sizeof(float)), 0,
                                      "%s, %s, the copy", isa_name(isa_now()), recipe->name);

@@ -204,7 +204,7 @@ static void tile_backward(const struct attention_head *h, const struct attention
     for (size_t r = 0; r < t->row_count; r++)
         softmax_row_backward(h, attention_covered(t, r), h->stats + 2 * (t->row + r), h->row[t->row + r],
                              p + r * ATTENTION_BLOCK, ds + r * ATTENTION_BLOCK);
-    // "dV_j <- dV_j + P_ij^T dO_i", "dQ_i <- dQ_i + tau dS_ij K_j", "dK_j <- dK_j + tau dS_ij^T Q_i"; tau comes last.
+    // "dV_j <- dV_j + P_ij^T dO_i", "dQ_i <- dQ_i + tau dS_ij K_j", "dK_j <- dK_j + tau dS_ij^T Q_i"; tau is last.
     product_add(t->key_count, h->width, t->row_count, (struct matmul_operand){p, ATTENTION_BLOCK, true}, dout,
                 h->dv + t->key * stride, stride);
     product_add(t->row_count, h->width, t->key_count, (struct matmul_operand){ds, ATTENTION_BLOCK, false}, k,

@@ -14,7 +14,7 @@
 
 enum { BLOCK = ATTENTION_BLOCK, WIDEST = 80 };
 
-// Arrays of one call; `from` counts the sequences that come before, so that a call may have a part of another's batch.
+// Arrays of one call; `from` counts the sequences before, so that a call may have a part of another's batch.
 struct arrays {
     struct attention_shape shape;
     size_t rows, head_width;

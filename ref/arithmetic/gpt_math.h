@@ -42,7 +42,7 @@ struct matmul_operand {
 void matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b, float beta,
             float *c, size_t c_stride);
 
-// The same of operands of `dtype`: c is fp32, or also such an operand, as which its elements are then rounded.
+// As above, with operands of `dtype`: c is fp32, or of `dtype` as well, and then its elements are rounded to it.
 struct matmul_product {
     size_t m, n, k;
     float alpha, beta;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of a Llama beside those that it shares with a GPT (gpt_math.h), whose rules hold here, too: fp32 between
+// The kernels of a Llama; others it shares with a GPT (gpt_math.h), whose rules hold here, too: fp32 between
 // operands, sums in the order that the shape decides, the same bits in every build and for any number of threads. All
 // arrays lie in host memory.
 #ifndef ZG_LLAMA_MATH_H

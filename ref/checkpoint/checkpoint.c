@@ -83,7 +83,7 @@ static int open_files(struct checkpoint *c)
 {
     const struct manifest *m = &c->manifest;
     if (m->file_count > FILES_MAX)
-        return err_set(ERR_USAGE, "%s: has %zu files, more than can be open at once", c->path, m->file_count);
+        return err_set(ERR_USAGE, "%s: has %zu files, more than can be open together", c->path, m->file_count);
     c->files = calloc(m->file_count + 1, sizeof *c->files);
     if (!c->files)
         return err_set(ERR_MEMORY, "no memory for the %zu files of %s", m->file_count, c->path);

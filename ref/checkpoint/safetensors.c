@@ -124,7 +124,7 @@ static int parse_tensor(const char *path, const char *name, const json_t *value,
     return ERR_NONE;
 }
 
-// Orders tensors by begin; empty ones come before the tensor that begins there, in the order of their names.
+// Orders tensors by begin; empty ones precede the tensor that begins there, in the order of their names.
 static int compare_tensors(const void *left, const void *right)
 {
     const struct safetensors_tensor *a = left, *b = right;

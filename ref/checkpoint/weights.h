@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model that takes its initial parameters from a safetensors file instead of a seed. It equals the model in
-// everything else, so that a stage and the oracle beside it begin with the same values.
+// everything else, so that a stage and its oracle begin with the same values.
 #ifndef ZG_WEIGHTS_H
 #define ZG_WEIGHTS_H
 

@@ -5,8 +5,8 @@
 // hierarchical order (comm_set_group) depend only on the values and the size of a group.
 //
 // All ranks call the same collectives in the same order with matching counts; a mismatch is an error on every rank,
-// whose message names both calls. A broadcast waits for its root alone, so that ranks which do not agree about one may
-// learn it in a later call, at the latest in the first one for which all wait. When a rank fails (comm_abort, or it
+// whose message names both calls. A broadcast waits for its root alone, so an error about one may
+// appear in a later call, at the latest in the first one for which all wait. When a rank fails (comm_abort, or it
 // closes its handle early), every other rank returns ERR_PEER within a second, with the rank and message of the first
 // failure. Counts are in elements.
 //
@@ -95,7 +95,7 @@ int comm_all_gather_equal(struct comm *comm, const void *own, void *all, size_t 
 int comm_all_reduce(struct comm *comm, const void *send, void *recv, size_t count, enum dtype dtype,
                     enum comm_reduction reduction);
 
-// A root of few bytes may return before the others have called.
+// If the bytes are few, the root may return before the others have called.
 int comm_broadcast(struct comm *comm, void *buffer, size_t bytes, int root);
 int comm_barrier(struct comm *comm);
 

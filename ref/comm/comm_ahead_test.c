@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Small messages among threads: many calls one after the other, with sizes around those at which a message leaves its
-// cache line or its slot, and roots of broadcasts that go on before the others have come.
+// cache line or its slot, and roots of broadcasts that return before the others have called.
 #include "ref/comm/comm_meet.h"
 #include "ref/comm/comm_test.h"
 
@@ -116,7 +116,7 @@ static int run_broadcast(struct rank *rank, const struct call *call, float *buff
     return ERR_NONE;
 }
 
-// Half of the calls are broadcasts. Buffers are written again at once by the next call. A rank is late at times.
+// Half of the calls are broadcasts. The next call writes the buffers again immediately. A rank is late at times.
 static void many_calls(struct rank *rank)
 {
     float *send = calloc(2 * FLOATS_MAX * RANKS_MAX, sizeof *send), *recv = send + FLOATS_MAX * RANKS_MAX;
@@ -147,7 +147,7 @@ static void wait_until(_Atomic int *value, int wanted)
         sleep_seconds(1e-3);
 }
 
-// The root makes almost as many broadcasts as there are places before another rank makes one, then more beside them.
+// The root makes almost as many broadcasts as there are places before another rank makes one, then more of them.
 static void root_ahead(struct rank *rank)
 {
     enum { ALONE = MEET_RING - 1, MORE = 200 };

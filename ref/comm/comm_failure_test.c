@@ -16,7 +16,7 @@ static int gather_bytes(struct rank *rank, size_t count)
     }
     char *all = calloc((size_t)rank->world, count);
     int rc = comm_all_gather(rank->comm, all + offsets[rank->index], all, counts, offsets, DTYPE_BYTE);
-    // At once, so that a rank that still read would read freed memory.
+    // Immediately, so that a rank that still read would read freed memory.
     free(all);
     return rc;
 }
@@ -78,11 +78,11 @@ static void *abort_thread(void *argument)
 {
     struct beside *beside = argument;
     sleep_seconds(beside->delay_seconds);
-    comm_abort(beside->comm, "from beside");
+    comm_abort(beside->comm, "by another thread");
     return NULL;
 }
 
-// A thread beside rank 0 gives up while the ranks copy from each other, at another moment in each round. Each rank
+// Another thread of rank 0 gives up while the ranks copy from each other, at another moment in each round. Each rank
 // frees its buffers as soon as its call returns.
 static void abort_beside_body(struct rank *rank)
 {
@@ -108,7 +108,7 @@ Test(comm_failure, concurrent_buffers_may_be_freed_as_soon_as_a_failed_call_retu
         for (int round = 0; round < 40; round++) {
             struct rank ranks[RANKS_MAX];
             ranks_run(ranks, worlds[i], abort_beside_body, &round);
-            expect_all_failed(ranks, worlds[i], -1, ERR_PEER, "rank 0 failed: from beside");
+            expect_all_failed(ranks, worlds[i], -1, ERR_PEER, "rank 0 failed: by another thread");
         }
 }
 

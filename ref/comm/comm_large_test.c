@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives on buffers that no cache holds, for which a transport may take other ways: every element against a plain
-// loop, at every alignment that elements can have, with nothing written beside the result.
+// loop, at every alignment that elements can have, with nothing written outside the result.
 #include "ref/comm/comm_test.h"
 
 #include <stdlib.h>

@@ -49,7 +49,7 @@ static int await_slot(struct comm_local *local, const struct comm_call *call)
     return rc;
 }
 
-// This rank sees the leaver here, or the leaver sees that this rank has come: both write first and then read. A rank
+// This rank sees the leaver here, or the leaver sees that this rank has arrived: both write first and then read. A rank
 // that left later than this call is no loss to it.
 static void come(struct comm_local *local, const struct comm_call *call)
 {
@@ -61,7 +61,7 @@ static void come(struct comm_local *local, const struct comm_call *call)
         fail_for_leaver(group, leaver - 1, local->comm.rank, call->operation);
 }
 
-// The second meeting of a call with direct messages.
+// The second barrier of a call with direct messages.
 static int move_and_meet(struct comm_local *local, const struct comm_call *call)
 {
     struct meet *meet = &local->group->meet;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backend for ranks that are threads of one process. A rank publishes its call in a slot, its place at the meeting
-// (comm_meet.h), and waits for the others' slots. A small message is in the slot, and the call ends when it is read. Of
-// a larger one the slot tells where it is: the others read it there, and a second meeting ends the call before any
-// buffer may change.
+// The backend for ranks that are threads of one process. A rank publishes its call in a slot of shared memory, its
+// place in the barrier (comm_meet.h), and waits for the others' slots. A small message is in the slot, and the call
+// ends when it is read. Of a larger one the slot tells where it is: the others read it there, and a second barrier ends
+// the call before any buffer may change.
 //
 // In a broadcast the others wait for the root alone, and the root of a small one for nobody: it goes on, as far
 // as its slots reach. So that ranks that disagree still find out, every slot holds a digest of this call and of all
@@ -14,7 +14,7 @@
 #include "ref/comm/comm_meet.h"
 
 enum {
-    // The largest message that is copied into the slot; and where each rank has a processor, so that a second meeting
+    // The largest message that is copied into the slot; and where each rank has a processor, so that a second barrier
     // takes less time than a second copy.
     SMALL_BYTES = 8192,
     SMALLER_BYTES = 1024,
@@ -26,7 +26,7 @@ struct slot {
     uint64_t digest;                                  // of this call and all before it
     uint64_t unpaired;    // all-to-all: the sum over ranks is 0 if the counts of senders and receivers agree
     uint32_t part_bytes;  // small all-to-all: between the beginnings of the parts for each rank
-    bool direct;          // the message is in the caller's buffer, which others read until the second meeting
+    bool direct;          // the message is in the caller's buffer, which others read until the second barrier
     _Alignas(16) char small[SMALL_BYTES];        // the message, which begins in the first cache line
     _Alignas(MEET_LINE_BYTES) const char *send;  // the caller's buffers
     char *recv;
@@ -34,12 +34,12 @@ struct slot {
     size_t numbers[];                           // by rank; see below
 };
 
-// A wait of a rank for a channel of a peer to be full or empty, or for ranks that come to a meeting.
+// A wait of a rank for a channel of a peer to be full or empty, or for ranks to reach a barrier.
 struct awaited {
-    struct channel *channel;  // null: a meeting
+    struct channel *channel;  // null: a barrier
     uint32_t full;
     int peer;
-    uint64_t number;  // of the meeting
+    uint64_t number;  // of the barrier
 };
 
 struct position {
@@ -63,7 +63,7 @@ struct channel {
 struct comm_local {
     struct comm comm;
     struct group *group;
-    uint64_t arrival;                // at the meeting that begins the present call
+    uint64_t arrival;                // at the barrier that begins the present call
     uint64_t digest;                 // of all calls
     struct comm_signature previous;  // of the last call
     _Alignas(MEET_LINE_BYTES) char piece[PIECE_BYTES];
@@ -131,7 +131,7 @@ void comm_local_leave_tree(struct group *group);
 // Notes that this thread uses the handle, or has made it.
 void comm_local_used(struct comm_local *local);
 
-// Called about once a second by a thread that waits: fails the root if it waits in a circle. came: the wait is over.
+// Called about once a second by a waiting thread: fails the root if it waits in a circle. came: the wait is over.
 void comm_local_overdue(struct comm_local *local, const struct awaited *awaited);
 void comm_local_came(struct comm_local *local);
 
@@ -139,7 +139,7 @@ void comm_local_came(struct comm_local *local);
 void comm_local_publish(struct comm_local *local, const struct comm_call *call);
 
 // Compares the call with those of the ranks that it has waited for, and fails the group if they differ. Ranks that have
-// waited for the same slots come to the same conclusion. *direct: any message among them is.
+// waited for the same slots reach the same conclusion. *direct: any message among them is.
 int comm_local_compare(struct comm_local *local, const struct comm_call *call, bool *direct);
 
 // Moves the data of a call whose slots are published and agree. Accesses the buffers of other ranks.

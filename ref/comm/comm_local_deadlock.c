@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Threads that wait for each other in different communicators. A thread that has waited for a while says so, and looks
-// for a circle: it waits for ranks that have not come, whose threads wait for other ranks, and so on back to itself.
+// for a circle: it waits for ranks that have not arrived, whose threads wait for other ranks, and so on back to itself.
 //
 // A rank may have several threads, each with communicators of its own, so what counts is the thread that used a handle
-// last. Every link of a circle lasts until the next one is gone, and so a circle that is found link by link is there.
+// last. Every wait of a circle lasts until the next one ends, and so a circle that is found wait by wait is there.
 #include "ref/comm/comm_local.h"
 
 #include "base/err.h"

@@ -68,7 +68,7 @@ static void copy_shards(struct slot *slot, const struct comm_call *call, int sel
     }
 }
 
-// The fields that others watch are written last and at once, so that they fetch the first cache line of a slot once.
+// The fields that others watch are written last and together, so that others fetch the slot's first cache line once.
 void comm_local_publish(struct comm_local *local, const struct comm_call *call)
 {
     const struct comm *comm = &local->comm;

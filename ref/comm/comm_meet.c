@@ -73,7 +73,7 @@ static void wake_all(struct meet *meet)
     syscall(SYS_futex, &meet->bell, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-// Returns whether the target is reached. *first: the ranks below have come.
+// Returns whether the target is reached. *first: the ranks below have arrived.
 static bool is_reached(const struct meet *meet, const struct meet_target *target, int *first)
 {
     if (target->peer != MEET_ALL)
@@ -88,7 +88,7 @@ static bool is_over(const struct meet *meet, const struct meet_target *target, i
     return atomic_load(&meet->failed) || is_reached(meet, target, first);
 }
 
-// Who comes sees that others sleep, or they see that it has come: both write first and then read. Those who were woken
+// A rank that arrives sees that others sleep, or they see its arrival: both write first and then read. Woken ranks
 // say again that they sleep before they look again; a bell that was rung in between ends their sleep.
 static void sleep_until(struct meet *meet, const struct meet_target *target, int first, meet_overdue *overdue,
                         void *context)

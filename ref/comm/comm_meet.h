@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads of a group that meet. A rank announces its arrivals, numbered from 1, each in a place of its own: it writes
+// A barrier of threads. A rank announces its arrivals, numbered from 1, each in a place of its own: it writes
 // there what it has for the others, and then the number, which they watch. So a few bytes reach the others in the cache
-// line that also tells them that the rank has come. A failure ends every wait for good; the first one wins, and every
+// line that also tells them of the arrival. A failure ends every wait for good; the first one wins, and every
 // later call returns its message.
 //
-// A rank has a ring of places and uses them in turn. It comes again to a place only when all ranks have come to a later
+// A rank has a ring of places and uses them in turn. It writes a place again only when all ranks have reached a later
 // arrival than the one that it overwrites, and so have read it.
 #ifndef ZG_COMM_MEET_H
 #define ZG_COMM_MEET_H
@@ -31,14 +31,14 @@ enum { MEET_ALL = -1 };
 struct meet_mark {
     // Of the rank itself.
     _Alignas(MEET_LINE_BYTES) uint64_t number;  // its arrivals
-    uint64_t all;                               // the last of them to which all have come, as far as it knows
+    uint64_t all;                               // the last of them that all have reached, as far as it knows
     int patience;                               // spent on watching before it sleeps; see comm_meet.c
     // The others read these.
-    _Alignas(MEET_LINE_BYTES) _Atomic int processor;  // on which it came last; -1: nowhere yet
+    _Alignas(MEET_LINE_BYTES) _Atomic int processor;  // on which it arrived last; -1: nowhere yet
     _Atomic bool reaching;                            // it accesses other ranks' buffers
 };
 
-// Awaited: that a peer, or MEET_ALL, has come to its arrival `number`.
+// Awaited: that a peer, or MEET_ALL, has reached its arrival `number`.
 struct meet_target {
     int peer;
     uint64_t number;
@@ -56,7 +56,7 @@ struct meet {
     int failed_code;
     char failed_message[MEET_MESSAGE_BYTES];  // neither changes after failed is set
     _Atomic bool failed;
-    struct meet *children, *next;                     // meets that fail with this one, and the next child of its parent
+    struct meet *children, *next;                     // barriers that fail with this one; its parent's next child
     _Alignas(MEET_LINE_BYTES) _Atomic bool sleepers;  // since the bell was rung
     _Alignas(MEET_LINE_BYTES) _Atomic uint32_t bell;  // the futex of sleeping threads; changes to wake them
     _Atomic uint64_t rung_ns;                         // when it last did
@@ -72,13 +72,13 @@ static inline void *meet_place(const struct meet *meet, int rank, uint64_t numbe
     return meet->places + ((uint64_t)rank * meet->ring + (number & (meet->ring - 1))) * meet->place_bytes;
 }
 
-// Returns whether the rank has come to its arrival `number`. What it wrote to the place before is there then.
+// Returns whether the rank has reached its arrival `number`. What it wrote to the place before is there then.
 static inline bool meet_has_come(const struct meet *meet, int rank, uint64_t number)
 {
     return atomic_load((_Atomic uint64_t *)meet_place(meet, rank, number)) >= number;
 }
 
-// From here on until meet_disown the child fails with the parent, at once if that has failed already.
+// From here on until meet_disown the child fails with the parent, immediately if that has failed already.
 void meet_adopt(struct meet *parent, struct meet *child);
 void meet_disown(struct meet *parent, struct meet *child);
 
@@ -101,10 +101,10 @@ int meet_room(struct meet *meet, int rank, meet_overdue *overdue, void *context)
 // Announces the rank's next arrival. leads: others wait for it alone.
 void meet_come(struct meet *meet, int rank, bool leads);
 
-// Waits for the target, or returns the code and message of a failure, at once if there already was one.
+// Waits for the target, or returns the code and message of a failure, immediately if there already was one.
 int meet_await(struct meet *meet, int rank, struct meet_target target, meet_overdue *overdue, void *context);
 
-// Comes, and waits for all ranks.
+// Announces the next arrival, and waits for all ranks.
 int meet_wait(struct meet *meet, int rank, meet_overdue *overdue, void *context);
 
 // Returns the failure, if there is one.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The barrier of threads: nobody leaves before all have come, those who sleep are woken by the last, and a failure ends
-// every wait.
+// The barrier of threads: nobody leaves before all have arrived, the last one wakes those who sleep, and a failure
+// ends every wait.
 #include "ref/comm/comm_meet.h"
 
 #include "base/clock.h"
@@ -17,11 +17,11 @@ enum { WORLD_MOST = 11, ROUNDS = 60, QUICK_ROUNDS = 2000, HASTY_ROUNDS = 20000, 
 static struct meeting {
     struct meet meet;
     int world, rounds;
-    bool late;                             // one rank of each round comes so late that the others sleep
-    bool hasty;                            // ranks sleep as soon as they may, often while others come
+    bool late;                             // one rank of each round arrives so late that the others sleep
+    bool hasty;                            // ranks sleep as soon as they may, often while others arrive
     _Atomic int rounds_begun[WORLD_MOST];  // by rank
-    _Atomic int early;                     // barriers left before another rank came
-    _Atomic int unwoken;                   // sleeps that lasted although all had come
+    _Atomic int early;                     // barriers left before another rank arrived
+    _Atomic int unwoken;                   // sleeps that lasted although all had arrived
     _Atomic int failed;                    // waits that returned the failure
 } meeting;
 
@@ -118,7 +118,7 @@ static void hold(int world, int first, int rounds, enum manner manner)
 static const int worlds[] = {1, 2, 3, 8, WORLD_MOST};
 enum { WORLDS = sizeof worlds / sizeof *worlds };
 
-// Nobody leaves early, and nobody sleeps on when all have come.
+// Nobody leaves early, and nobody sleeps on when all have arrived.
 static void hold_well(int world, int rounds, enum manner manner)
 {
     hold(world, 0, rounds, manner);

@@ -41,7 +41,7 @@ static void receive_numbered(struct rank *rank, int peer, int number)
     free(buffer);
 }
 
-// To all others, in both directions at once: the sends of one round do not wait for receives.
+// To all others, in both directions together: the sends of one round do not wait for receives.
 static void send_around(struct rank *rank)
 {
     for (int number = 0; number < 40; number++) {

@@ -18,7 +18,7 @@ enum { MESSAGE_BYTES = 256 << 20 };
 // A rank that closes waits this long for the others to close after a failure.
 static const uint64_t close_limit_ns = 5000000000u;
 
-// Every rank compares the same signatures and so comes to the same conclusion.
+// Every rank compares the same signatures and so reaches the same conclusion.
 static int name_disagreement(struct comm_mpi *mpi, const struct comm_signature *mine)
 {
     struct comm_signature *all = mpi->signatures;
@@ -237,6 +237,6 @@ int comm_mpi_open(MPI_Comm world, struct comm **out)
     int threading;
     MPI_Query_thread(&threading);
     if (threading < MPI_THREAD_MULTIPLE)
-        return err_set(ERR_USAGE, "this MPI lacks MPI_THREAD_MULTIPLE, which collectives beside computation need");
+        return err_set(ERR_USAGE, "this MPI lacks MPI_THREAD_MULTIPLE, which collectives during computation need");
     return open_world(world, NULL, NULL, out);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks that wait for each other in collectives of different communicators. A thread that has waited for a while tells
-// all ranks of the world where it waits, and how far it has come in the communicators that it used last. Each rank
-// looks for a circle in what it has heard: a rank waits for one that has not come, whose thread waits for another one,
+// all ranks of the world where it waits, and how far it is in the communicators that it used last. Each rank
+// looks for a circle in what it has heard: a rank waits for one that has not arrived, whose thread waits for another,
 // and so on back to itself.
 //
 // What was heard may be old. A circle is true all the same: each wait in it ends only after the next one has ended.
@@ -14,11 +14,11 @@
 #include <string.h>
 #include <xxhash.h>
 
-// Beside notices, whose tag is 0.
+// Notices have tag 0.
 enum { WAITS_TAG = 1 };
 enum { PLACE_MAX = 16, THREAD_MAX = 4, TEXT_BYTES = 256 };
 
-// How far a thread has come in a communicator: the number of its last collective there.
+// How far a thread is in a communicator: the number of its last collective there.
 struct place {
     uint64_t id, sequence;
 };
@@ -58,7 +58,7 @@ static const struct waits *waits_at(const struct search *s, int at)
     return &s->circle->heard[at / THREAD_MAX][at % THREAD_MAX];
 }
 
-// True if the thread keeps the other one waiting: it has not come to its collective, and is the one that would.
+// True if the thread keeps the other one waiting: it has not reached its collective, and is the one that would.
 static bool is_awaited_by(const struct waits *thread, const struct waits *waiting)
 {
     for (uint64_t i = 0; thread->thread != 0 && i < thread->other_count && i < PLACE_MAX; i++)

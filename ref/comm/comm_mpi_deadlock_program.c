@@ -25,7 +25,7 @@ static int ring(struct comm *comm, struct comm *parts[3])
     return comm_barrier(parts[comm_rank(comm)]);
 }
 
-// Rank 1 comes after three seconds; the others wait for it, in two parts.
+// Rank 1 arrives after three seconds; the others wait for it, in two parts.
 static int slow(struct comm *comm, struct comm *parts[3])
 {
     int rank = comm_rank(comm);

@@ -117,8 +117,8 @@ static void end_soon(int signal_number)
     setitimer(ITIMER_REAL, &soon, NULL);
 }
 
-// When a rank dies, mpirun sends SIGTERM to the others at once, before they can report why they end. Unless the program
-// handles SIGTERM, this delays the end of a rank by half a second; mpirun waits for a second.
+// When a rank dies, mpirun immediately sends SIGTERM to the others, before they can report why they end. Unless the
+// program handles SIGTERM, this delays the end of a rank by half a second; mpirun waits for a second.
 static void delay_sigterm(void)
 {
     struct sigaction before, delayed = {.sa_handler = end_soon}, alarm = {.sa_handler = end_by_sigterm};

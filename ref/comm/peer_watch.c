@@ -94,7 +94,7 @@ static int candidates(const struct peer_watch_card *own, const struct peer_watch
     return count;
 }
 
-// Tries all addresses at once and returns the first connection that succeeds, or -1.
+// Tries all addresses together and returns the first connection that succeeds, or -1.
 static int connect_any(const uint32_t addresses[], int count, uint16_t port)
 {
     struct pollfd tries[PEER_WATCH_ADDRESSES_MAX];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Detects the death of a neighbouring rank at once, under any launcher. The ranks form a ring of idle TCP connections;
+// Detects the death of a neighbouring rank immediately, by any launcher. The ranks form a ring of idle TCP connections;
 // the system closes a process's connections however it ends, and a process that ends in order says goodbye first. TCP's
 // keepalive probes detect a host that vanishes.
 #ifndef ZG_PEER_WATCH_H

@@ -104,7 +104,7 @@ struct config {
     enum ledger_tier gradient_tier;    // of the gradient shards kept for the update
     enum ledger_tier activation_tier;  // of activation checkpoints
     bool activation_checkpointing;
-    size_t sub_group_size;  // elements that the optimizer updates at once
+    size_t sub_group_size;  // elements that the optimizer updates together
     char nvme_paths[CONFIG_NVME_PATH_MAX][CONFIG_PATH_NAME_BYTES];
     int nvme_path_count;
     struct nvme_aio aio;

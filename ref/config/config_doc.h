@@ -19,7 +19,7 @@ struct config_doc {
     struct config_notes *notes;            // not owned; may be null
 };
 
-// Sets "path.to.key=value" in a configuration, with objects around it. ERR_USAGE if it has not that form.
+// Sets "path.to.key=value" in a configuration, with objects around it. ERR_USAGE if it has another form.
 int config_doc_set(json_t *root, const char *override);
 
 // Parses the text and applies the overrides; checks only that the text is JSON.
@@ -49,7 +49,7 @@ void config_notes_fill(struct config_notes *notes, const struct config *config);
 // Appends a note unless the key has one. key: the table's string, compared by address.
 void config_doc_note(struct config_doc *doc, enum config_note_kind kind, const char *key);
 
-// Notes that a key of the table has no effect beside the other keys, and removes the notes on it and on its members.
+// Notes that a key of the table has no effect with the other keys, and removes the notes on it and on its members.
 // Does nothing if the key is not given.
 void config_doc_ignore(struct config_doc *doc, const char *path);
 

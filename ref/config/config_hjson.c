@@ -111,7 +111,7 @@ static void skip_indent(struct reader *r, size_t columns)
 }
 
 // '''text of several lines''', whose lines lose the indent of the first quote. The lines follow the string, empty, so
-// that all that comes later stays on its line.
+// that all that follows stays on its line.
 static bool read_lines(struct reader *r)
 {
     size_t indent = 0, lines = 0, passed = 0;

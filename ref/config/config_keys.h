@@ -24,7 +24,7 @@ enum config_use {
     KEY_ALIAS,    // another name of the key `target`
 };
 
-// Values that a key accepts beside those of its type.
+// Values that a key accepts in addition to those of its type.
 enum { KEY_AUTO = 1, KEY_NULL = 2 };
 
 struct config_key {

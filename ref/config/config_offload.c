@@ -150,7 +150,7 @@ static int resolve_delay(struct config_doc *doc, struct config *out)
     return ERR_NONE;
 }
 
-// Where no decision comes between the gradients and the update, there is nothing to speculate about.
+// Where no decision is between the gradients and the update, there is nothing to speculate about.
 static int resolve_speculation(struct config_doc *doc, struct config *out)
 {
     static const char KEY[] = "zerogauge.speculative_update";
@@ -175,7 +175,7 @@ static int resolve_speculation(struct config_doc *doc, struct config *out)
 
 // Each state of a sub-group that passes through the host needs a buffer there; with too few, even with its default,
 // DeepSpeed fails an assertion in the middle of a step. Updated parameters need no buffer of their own if they are the
-// fp32 master beside its moments, or if they live on the host.
+// fp32 master on the tier of its moments, or if they live on the host.
 static int resolve_buffers(struct config_doc *doc, struct config *out)
 {
     static const char KEY[] = OPTIMIZER "buffer_count";

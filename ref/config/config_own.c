@@ -188,7 +188,7 @@ static int resolve_secondary(struct config_doc *doc, struct config *out)
     return ERR_NONE;
 }
 
-// ZeRO++'s quantized communication cannot stand beside these.
+// ZeRO++'s quantized communication excludes these.
 static int check_quantized(const struct config_doc *doc, const char *key, const struct config *config)
 {
     const struct mesh *mesh = &config->mesh;

@@ -29,8 +29,8 @@ static json_t *paths_json(const struct config *config)
     return paths;
 }
 
-// Leaves out keys that have no effect beside the others, as do the functions below. Writes the paths whichever section
-// they came from.
+// Leaves out keys that have no effect with the others, as do the functions below. Writes the paths whichever section
+// they are given in.
 static json_t *offload_optimizer_json(const struct config *config)
 {
     const struct config_offload_optimizer *offload = &config->offload_optimizer;

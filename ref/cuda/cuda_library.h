@@ -10,7 +10,7 @@
 // LD_LIBRARY_PATH; in the folder of CUDA's libraries at build time; and in what pip installed:
 // PREFIX/lib/python3*/site-packages/nvidia/*/lib, where PREFIX is VIRTUAL_ENV, that of a python3 in PATH, or
 // /usr/local. A name with a slash is the path of a file. needed: a library that the loaded one needs and whose file may
-// lie beside it, unknown to the loader; or null. The library stays loaded. ERR_USAGE: there is none; the message lists
+// lie next to it, unknown to the loader; or null. The library stays loaded. ERR_USAGE: there is none; the message lists
 // where it was looked for.
 int cuda_library_open(const char *const names[], const char *needed, void **handle);
 

@@ -18,7 +18,7 @@
 
 enum { ARRAYS = 10, TOKENS = 2200, VOCABULARY = 61 };
 
-// A table of kernels with arrays where it can reach them; the scalar build's beside them.
+// A table of kernels with arrays where it can reach them; and the scalar build's table with its own.
 struct bench {
     const struct isa_kernels *kernels;
     bool is_gpu;

@@ -6,7 +6,7 @@
 //   tasks(operation, count, what)          for tasks of whole blocks of threads (gpt_tile.cuh)
 //   scratch(bytes) -> void *               returns memory for the next operations, until the next call; null: an error
 //                                          is noted
-//   give(to, from, bytes, what) -> int     copies from the host, whose memory the caller may change at once
+//   give(to, from, bytes, what) -> int     copies from the host, whose memory the caller may change immediately
 //   fetch(to, from, bytes, what) -> int    copies to the host
 #ifndef ZG_GPT_KERNELS_CUH
 #define ZG_GPT_KERNELS_CUH

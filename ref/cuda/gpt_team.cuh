@@ -40,7 +40,7 @@ struct operand {
 };
 
 // The operations of a team: `each` calls f(j) for begin <= j < end, and `map` put(j, get(j)) for j < count; what a put
-// writes, no get of another j reads, so that gets may come first. `sums`, `count_of` and `largest` return their result
+// writes, no get of another j reads, so that gets may be first. `sums`, `count_of` and `largest` return their result
 // to all threads, which have then completed their reads. `rewrite` puts f(row[j], j) into an operand that begins where
 // the row does.
 struct host_team {

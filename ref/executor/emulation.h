@@ -22,7 +22,7 @@ int emulation_parse_all(const char *text, struct emulation *out);
 // True if any lane is throttled.
 bool emulation_any(const struct emulation *emulation);
 
-// Sleeps until a time of CLOCK_MONOTONIC, in ns; returns at once if it is over.
+// Sleeps until a time of CLOCK_MONOTONIC, in ns; returns immediately if it is over.
 void emulation_sleep_until(uint64_t time_ns);
 
 // Formats the rates in the form that emulation_parse_all reads; "" if no lane is throttled. Returns out.

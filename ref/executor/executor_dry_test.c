@@ -49,8 +49,8 @@ Test(executor_dry, a_reader_waits_for_the_writer_and_the_next_writer_for_the_rea
     struct executor *executor = open_dry();
     issue(executor, LANE_H2D, 10, 0, 100, EXECUTOR_WRITE);
     issue(executor, LANE_COMPUTE, 5, 50, 10, EXECUTOR_READ);     // after the copy
-    issue(executor, LANE_COLLECTIVE, 3, 99, 10, EXECUTOR_READ);  // beside the other reader
-    issue(executor, LANE_H2D, 7, 100, 9, EXECUTOR_WRITE);        // beside both but for one byte
+    issue(executor, LANE_COLLECTIVE, 3, 99, 10, EXECUTOR_READ);  // at the same time as the other reader
+    issue(executor, LANE_H2D, 7, 100, 9, EXECUTOR_WRITE);        // overlaps both readers' bytes by one
     issue(executor, LANE_D2H, 1, 55, 1, EXECUTOR_READ_WRITE);    // after the first reader
     const uint64_t begins[] = {0, 10, 10, 13, 15};
     for (size_t i = 0; i < 5; i++)

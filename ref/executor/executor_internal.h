@@ -14,7 +14,7 @@ struct operation;
 
 // Operations of a lane, issued one after the other, of which each has its i-th span in the same place or next to those
 // before it: the i-th spans of all are one range without a gap. So the pieces of a collective are compared with another
-// operation at once. It lies in its first operation, whose memory it keeps.
+// operation by one comparison. It lies in its first operation, whose memory it keeps.
 struct executor_run {
     struct executor_chunk *chunk;  // that it lies in
     struct executor_run *earlier;  // on the same lane; null when that is complete
@@ -87,7 +87,7 @@ struct executor {
     void *context;
     struct executor_lane lanes[LANE_COUNT];
     uint64_t pending_count;
-    int bucket;  // that of operations to come
+    int bucket;  // that of the next operations
     struct executor_chunk *arena;
     size_t arena_chunks, arena_limit;  // chunks, and how many there are when the free ones are looked for
     uint64_t compared_count;           // operations or runs with which issued operations were compared, for tests

@@ -28,7 +28,7 @@ static bool touch(const struct issued *a, const struct issued *b)
     return false;
 }
 
-// The definition: by lane the number of the newest pending operation that must come first; 0: none.
+// The definition: by lane the number of the newest pending operation that must be first; 0: none.
 static void expected_after(const struct issued all[], size_t count, const struct issued *next, bool chaotic,
                            uint64_t after[LANE_COUNT])
 {

@@ -290,7 +290,7 @@ Test(executor, concurrent_lanes_run_at_the_same_time, .timeout = 500)
     executor_close(executor);
 }
 
-// Ranks exchange memory as a shared-memory collective does: all meet, each reads the others' data, all meet.
+// Ranks exchange memory as a shared-memory collective does: a barrier, each reads the others' data, a barrier.
 enum { RANKS = 3, EXCHANGES = 8, WORDS = 700 };
 
 struct world {

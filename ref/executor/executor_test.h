@@ -46,7 +46,7 @@ static inline int write_log(void *arguments)
     return ERR_NONE;
 }
 
-// A place where a number of threads meet, as a collective is.
+// A barrier of a number of threads, as a collective is.
 struct meeting {
     pthread_mutex_t lock;
     pthread_cond_t met;

@@ -6,8 +6,8 @@
 // does not wait.
 //
 // Two ways that agree (explore_test.c). The walk visits every set of events that have happened, level by level, and so
-// passes every order; only issues, which commute with all else, happen at once. The proof compares each pair of
-// conflicting events with what must come before what: if all are ordered, every order has the same versions.
+// passes every order; only issues, which commute with all else, happen immediately. The proof compares each pair of
+// conflicting events with what must precede what: if all are ordered, every order has the same versions.
 #ifndef ZG_EXPLORE_H
 #define ZG_EXPLORE_H
 

@@ -67,7 +67,7 @@ static bool reaches(const struct moment *happened, const struct moment *wanted)
     return true;
 }
 
-// The issues that come next happen at once: they hinder nothing, and commute with all.
+// The issues that are next happen immediately: they hinder nothing, and commute with all.
 static void issue_ahead(const struct explorer *x, struct moment *happened)
 {
     while (happened->count[CHAIN_ISSUER] < x->count &&

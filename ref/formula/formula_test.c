@@ -117,7 +117,7 @@ Test(formula, model_states_are_those_of_figure_1, .init = count)
 }
 
 // ZeRO, section 7: over all ranks, data parallelism and P_os+g send 2 Psi (N-1) elements a step, P_os+g+p 3 Psi (N-1);
-// a tied parameter is gathered for each of its two uses, and what the norm and the loss need is beside it.
+// a tied parameter is gathered for each of its two uses, and what the norm and the loss need is added.
 Test(formula, traffic_is_that_of_section_7, .init = count)
 {
     uint64_t steps = 2;

@@ -33,9 +33,9 @@ struct groups {
     struct groups_setting setting;
     struct mesh mesh;
     struct comm *shard_comm;               // the ranks over which states are partitioned: the world, or a group of it
-    struct comm *replica_comm;             // the ranks with this rank's shards; null: there are none but this one
+    struct comm *replica_comm;             // the ranks that replicate this rank's shards; null: no replicas
     struct comm *secondary_comm;           // hpZ: the ranks that hold a second copy together; null: there is none
-    struct comm *node_comm, *across_comm;  // qgZ: of a node, and at this rank's place in each; null: this rank alone
+    struct comm *node_comm, *across_comm;  // qgZ: ranks of this node; ranks at this place of all nodes; null: alone
     struct comm *expert_comm;              // the ranks that hold all experts together; null: every rank holds all
     struct comm *expert_data_comm;         // then: the ranks of the shard group with this rank's experts
     struct exchange_verbs verbs;           // of both exchanges:

@@ -11,7 +11,7 @@ int hpz_open(struct groups *groups);
 int quantized_open(struct groups *groups);
 int experts_open(struct groups *groups);
 
-// Makes a world of `ranks` ranks of the shard group, from its rank `from` on, `step` apart.
+// Makes a communicator of `ranks` ranks of the shard group, from its rank `from` on, `step` apart.
 int groups_split(struct groups *groups, enum ledger_group group, int ranks, int from, int step, struct comm **out);
 
 // Cuts every bucket as the second copy of its parameters is cut.

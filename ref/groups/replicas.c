@@ -21,7 +21,7 @@ static int sum_replicas(const struct exchange *e, int bucket, void *shard)
     return exchange_all_reduce(&among_replicas, shard, count, e->dtype);
 }
 
-// With one reduction a step the second hop follows the first; with more, all additions to the shard come between.
+// With one reduction a step the second hop follows the first; with more, all additions to the shard are in between.
 static bool reduces_once(const struct groups *g)
 {
     return !g->setting.reduces_each_micro_step || g->setting.config->accumulation == 1;

@@ -47,7 +47,7 @@ int mesh_parts(const struct mesh *mesh);
 // The mesh of the ranks that train one part of the model: the degrees of data parallelism alone.
 struct mesh mesh_of_data(const struct mesh *mesh);
 
-// ERR_USAGE: the mesh has not `world` ranks, or the experts' degree does not divide those of data parallelism.
+// ERR_USAGE: `world` is not the mesh's number of ranks, or the experts' degree does not divide data parallelism's.
 int mesh_check_world(const struct mesh *mesh, int world);
 
 // ERR_USAGE: a degree does not divide what it cuts: tensor the attention heads, pipeline the layers, expert the

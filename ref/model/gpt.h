@@ -49,7 +49,7 @@ struct gpt_shape {
 //
 // With experts a block's MLP is h.0.mlp.router.weight and, for each expert, h.0.mlp.experts.0.c_fc.{weight,bias} and
 // h.0.mlp.experts.0.c_proj.{weight,bias}. A part of expert parallelism (part.h) has some of the experts. Adapters
-// belong to attention's modules alone. ERR_USAGE for experts beside tiles, and for adapters of experts.
+// belong to attention's modules alone. ERR_USAGE for experts with tiles, and for adapters of experts.
 //
 // With more than one product block, a power of two, products are made block by block (gpt_cut.h): c_attn by blocks of
 // heads, c_fc of hidden channels, the head of the vocabulary, each block's columns by themselves; and the products over

@@ -34,16 +34,16 @@ void pass_sum_own(const struct gpt_pass *pass, const struct gpt_blocks *blocks, 
 // Returns the sum over ranks of these partial sums of `count` floats at at.partials.
 float *pass_sum_parts(const struct gpt_pass *pass, size_t count);
 
-// The same of rows of `width` floats, and of it the stream's rows.
+// As pass_sum_parts, of all rows of `width` floats; returns the stream's rows of the sum.
 float *pass_scatter_parts(const struct gpt_pass *pass, size_t width);
 
-// Fails the run: this part would meet others that it has not.
+// Fails the run: this part of a model needs peers of tensor parallelism, and has none.
 int pass_alone(const struct gpt_pass *pass);
 
 // This rank's rows of the stream of all rows: to at.partials, or `all` itself where it has them all (pass_all_rows).
 const void *pass_own_rows(const struct gpt_pass *pass, const void *all, size_t width);
 
-// The row of the micro-batch that the stream's row r is.
+// Maps row r of the stream to its row of the micro-batch.
 size_t pass_token_row(const struct gpt_pass *pass, size_t r);
 
 // target = left^T right, both with the pass's rows, block by block: left's columns in row_blocks, right's in

@@ -58,7 +58,7 @@ int gpt_embedding_backward(const struct gpt_pass *pass, const struct model_batch
     return pass->run->code;
 }
 
-// The logits and the statistics of their rows, in wide_2, are kept for the head's backward, which comes next.
+// The logits and the statistics of their rows, in wide_2, are kept for the head's backward, which is next.
 void gpt_head_forward(const struct gpt_pass *pass, const struct model_batch *batch)
 {
     size_t rows = pass->rows, width = pass->width, vocabulary = pass->shape->vocabulary;

@@ -124,7 +124,7 @@ Test(gpt_find, a_bad_name_is_refused_with_its_error)
         {"gpt:aux_loss=0.01", "has no experts that top, capacity and aux_loss could belong to"},
         {"gpt:experts=4,aux_loss=1.001", "expected aux_loss=FACTOR, from 0.001 to 1, such as 0.01"},
         {"gpt:experts=4,aux_loss=0.01,aux_loss=0.01", "aux_loss is given twice"},
-        {"gpt:experts=4,tiles=2", "experts beside tiles"},
+        {"gpt:experts=4,tiles=2", "both experts and tiles"},
         {"gpt:experts=4,rank=2,targets=c_proj", "the targets name mlp.c_proj"},
         {"gpt:experts=4,rank=2,targets=all-linear", "the targets name mlp.c_fc"},
         {"gpt-huge:layers=2", "unknown model \"gpt-huge:layers=2\""},
@@ -154,7 +154,7 @@ Test(gpt_find, a_bad_name_is_refused_with_its_error)
     cr_assert_eq(model_find(name, &model), ERR_NONE, "%s", err_message());
 }
 
-// Adapters leave the base as it is: no other key may come with them.
+// Adapters leave the base as it is: no other key may be given with them.
 Test(gpt_find, adapters_bring_no_other_key_and_no_invisible_character)
 {
     static const struct {

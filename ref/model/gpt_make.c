@@ -114,7 +114,7 @@ static int experts_complete(const char *name, struct gpt_shape *shape)
     if (experts->count > GPT_EXPERTS_MAX || experts->top > ROUTE_TOP_MAX || experts->top > experts->count)
         return err_set(ERR_USAGE, "%s: expected at most %d experts, and top=1 or top=2 of them", name, GPT_EXPERTS_MAX);
     if (shape->tile_count > 1)
-        return err_set(ERR_USAGE, "%s has experts beside tiles: leave out one of them", name);
+        return err_set(ERR_USAGE, "%s has both experts and tiles: leave out one of them", name);
     for (int i = MODULE_FC; i < MODULE_COUNT; i++)
         if (lora_adapts(&shape->lora, gpt_modules[i]))
             return err_set(

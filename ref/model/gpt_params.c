@@ -60,7 +60,7 @@ int gpt_initialise(const struct model *model, int param, uint64_t seed, float *o
     float deviation = 0.02f;
     if (in_block) {
         struct gpt_block_param b = gpt_block_param_of(shape, param);
-        // A key of its own for each block, expert and role, beside those of the base.
+        // A key of its own for each block, expert and role, other than those of the base.
         uint64_t own = random_key(random_key(seed, UINT64_MAX - (uint64_t)b.block_index),
                                   (uint64_t)(b.role + ROUTER_ROLE * b.expert));
         if (b.role >= BLOCK_PARAMS && b.role != ROUTER_ROLE) {

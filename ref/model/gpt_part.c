@@ -24,7 +24,7 @@ int gpt_check_blocks(const char *name, const struct gpt_shape *shape)
                        "the sequence of %zu tokens",
                        name, shape->sequence_length);
     if (blocks > 1 && shape->tile_count > 1)
-        return err_set(ERR_USAGE, "%s has blocks beside tiles: leave out one of them", name);
+        return err_set(ERR_USAGE, "%s has both blocks and tiles: leave out one of them", name);
     return ERR_NONE;
 }
 

@@ -38,7 +38,7 @@ extern const char *const gpt_modules[MODULE_COUNT + 1];  // their names in a blo
 // Sets the widths of a module's input and output.
 void gpt_module_widths(const struct gpt_shape *shape, enum gpt_module module, size_t *in_width, size_t *out_width);
 
-// The embedding's parameters come before the blocks'.
+// The embedding's parameters precede the blocks'.
 enum { TOKEN_WEIGHT, POSITION_WEIGHT, FIRST_BLOCK_PARAM };
 // The head's parameters: the last layer norm's weight and bias, and the tied token embedding.
 enum { HEAD_TOKEN_WEIGHT = 2 };
@@ -145,7 +145,7 @@ void pass_weight_gradient(const struct gpt_pass *pass, int index, const void *in
                           const void *out_gradient, size_t out_width);
 void pass_bias_gradient(const struct gpt_pass *pass, int index, const void *out_gradient, size_t width);
 
-// The same of a bias that was added to the stream; stream: as pass_stream_gradient, the last call, returned it.
+// As pass_bias_gradient, for a bias added to the stream. stream: what pass_stream_gradient, the last call, returned.
 void pass_stream_bias_gradient(const struct gpt_pass *pass, int index, const void *stream);
 
 // The same product as pass_weight_gradient's, in fp32, which is not handed over.

@@ -14,7 +14,7 @@ struct reference {
     double **params;
     double x[ODD_SEQUENCES][8][32];  // sequence, position, channel
     int dropped;                     // choices of tokens that found no slot, in the last loss
-    double auxiliary;                // the loss that balances experts, beside the last loss
+    double auxiliary;                // the loss that balances experts, in addition to the last loss
 };
 
 static inline void reference_norm(const double *in, size_t width, const double *weight, const double *bias, double *out)
@@ -249,7 +249,7 @@ static inline void cr_gradients_of(const struct gpt_shape *shape)
             cr_assert(fabs(gradient[j] - expected) <= 1e-4 * fabs(expected) + 1e-5 * largest, "%s[%zu]: %.9g, not %.9g",
                       name, j, (double)gradient[j], expected);
         }
-        // And all elements at once with random signs: an error in any of them shows.
+        // And all elements together with random signs: an error in any of them shows.
         for (size_t j = 0; j < count; j++) {
             direction[j] = random_at(5, j) & 1 ? 1 : -1;
             along += direction[j] * (double)gradient[j];

@@ -174,7 +174,7 @@ Test(gpt_tiles, loss_and_gradients_equal_the_whole_models_within_rounding)
     gpt_free(model);
 }
 
-// gpt-nano with 4 tiles: of the MLP's 32 rows of 64 a run keeps 16 with checkpointing, beside the tiles' common input;
+// gpt-nano with 4 tiles: of the MLP's 32 rows of 64 a run keeps 16 with checkpointing, and the tiles' common input;
 // scratch is 48 wide (qkv) and 16 wide instead of 64 and 64, and there is the gradient of the common input. The
 // gradients of vectors need 48 places instead of 64.
 Test(gpt_tiles, a_run_with_checkpoints_has_memory_for_one_tile)

@@ -194,7 +194,7 @@ struct model_run {
     struct comm *expert_comm;  // of the ranks that have all experts together, set by the caller of model_run_open, as
                                // tensor_comm is; null: this one has all
     struct comm *tensor_comm;  // of the ranks that cut each layer, set by the caller of model_run_open; null: there are
-                               // none. Passes of all these ranks meet there.
+                               // none. Passes of all these ranks exchange data there.
     int code;                  // of the first exchange that failed
 };
 

@@ -113,7 +113,7 @@ Test(part, layers_of_a_part_use_its_parameters)
     const struct model_place p = {0, 1, 1, 2, 0, 1};
     struct model_part *part;
     cr_assert_eq(model_part_open(&whole, &p, &part), ERR_NONE, "%s", err_message());
-    // The second block and the head: 12 parameters, the last layer norm and the tied embedding, which comes first.
+    // The second block and the head: 12 parameters, the last layer norm and the tied embedding, which is first.
     cr_expect_eq(part->first_layer, 2);
     cr_expect_eq(part->model.layer_count, 2);
     cr_expect_eq(part->model.param_count, 15);

@@ -360,7 +360,7 @@ static float clip_factor(double norm, double max_norm)
 }
 
 // --- 9. Tiers --------------------------------------------------------------------------------------------------------
-// ZeRO-Offload keeps the partitioned optimizer states in the host's memory, beside the processor that updates them;
+// ZeRO-Offload keeps the partitioned optimizer states in the memory of the host, whose processor updates them;
 // ZeRO-Infinity on NVMe. Nothing is computed on the way: no tier changes a bit.
 enum direction { READ, WRITE };  // from the tier into values, from values to the tier
 
@@ -421,7 +421,7 @@ static double global_norm(struct rank *r)
     return sqrt(sum);
 }
 
-// Adam on one shard, a sub-group at once: states come from their tier, and go back. "the mixed-precision optimizer
+// Adam on one shard: each sub-group's states are read from their tier and written back. "the mixed-precision optimizer
 // keeps an fp32 copy of the parameters as well as an fp32 copy of all the other optimizer states" (section 3.1): that
 // copy, the master, is updated; forward and backward use it rounded.
 static void update_shard(struct rank *r, const struct tensor *t, size_t owner)
@@ -521,7 +521,7 @@ static void *run_rank(void *rank)
     return NULL;
 }
 
-// All ranks at once.
+// Runs all ranks together.
 static void run(struct job *job, void (*body)(struct rank *))
 {
     pthread_t threads[RANKS];

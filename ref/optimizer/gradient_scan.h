@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The passes over a gradient that the norm is made of, as operations (gradient_norm.c).
+// The passes over a gradient from which the norm is computed, as operations (gradient_norm.c).
 #ifndef ZG_GRADIENT_SCAN_H
 #define ZG_GRADIENT_SCAN_H
 

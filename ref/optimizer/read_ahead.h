@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads of states on NVMe do not wait until the step is decided. Adam must know the norm of all gradients, but the
-// states do not depend on it. So those of the first sub-groups that the next forward needs are read into buffers beside
-// the end of backward, and when the step is decided the first layers are updated at once.
+// states do not depend on it. So those of the first sub-groups that the next forward needs are read into buffers during
+// the end of backward, and when the step is decided the first layers are updated immediately.
 //
 // Nothing but their updates uses the buffers until then. Where that cannot be kept, because the step is skipped or the
 // norm needs buffers to read gradients, they are dropped, and the states are read again.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Adam does not wait until the step is decided. The global norm and the overflow check need every gradient, but most
-// steps are neither clipped nor skipped. So a bucket is updated as soon as its gradient is complete, beside the rest of
+// steps are neither clipped nor skipped. So a bucket is updated as soon as its gradient is complete, during the rest of
 // backward, as if the step were certain: into other places than those of its states. When the decision is known,
 //
 //   applied, not clipped   the places are exchanged: this is the update (commit)
@@ -21,7 +21,7 @@
 
 #include <assert.h>
 
-// Nothing comes between the gradients and the update.
+// No decision is between the gradients and the update.
 static bool is_certain(const struct config *config)
 {
     return !config->check_overflow && config->gradient_clipping == 0 && config->delayed_update_start_step == 0;

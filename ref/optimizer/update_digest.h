@@ -29,8 +29,8 @@ int update_digest_issue(struct optimizer *optimizer, int bucket, size_t from, si
 // The bucket's speculative update is its update.
 void update_digest_commit(struct update_digests *digests, uint64_t t, int bucket);
 
-// The digest of update t, which must be complete; and the same of values that are known, of which `shard` is this
-// rank's shard: of one state, or of parameters in the model's dtype.
+// The digest of update t, which must be complete; and the digest of known values: of one state, or of parameters in the
+// model's dtype. shard: this rank's shard of them.
 struct update_digest update_digest_read(const struct update_digests *digests, uint64_t t, int bucket);
 uint64_t update_digest_expect(const struct optimizer *optimizer, int bucket, const void *shard, size_t element_bytes);
 

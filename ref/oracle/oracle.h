@@ -21,7 +21,7 @@
 // A sum over ranks takes its terms in the communication dtype, folds them in fp32, and is rounded to that dtype once.
 //
 // These are all of unsharded Adam. Options of the configuration that change bits have definitions of their own, each
-// beside the code that obeys it: sums on a mesh of replicas, and of experts' gradients, in oracle_mesh.h; ZeRO++'s
+// next to the code that follows it: sums on a mesh of replicas, and of experts' gradients, in oracle_mesh.h; ZeRO++'s
 // quantization in oracle_quantize.c; the delayed update in oracle_delay.h.
 #ifndef ZG_ORACLE_H
 #define ZG_ORACLE_H

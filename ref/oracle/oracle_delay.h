@@ -3,9 +3,9 @@
 // makes are first seen by the forward of step i + 2:
 //
 //   step i        forward and backward with P: gradient G_i; the update that makes P' from it begins
-//   step i + 1    forward and backward with P, beside that update: gradient G_i+1; P' is published; the update that
+//   step i + 1    forward and backward with P, during that update: gradient G_i+1; P' is published; the update that
 //                 makes P'' begins
-//   step i + 2    forward and backward with P', beside that update
+//   step i + 2    forward and backward with P', during that update
 //
 // The update itself is the same: Adam on the master parameters with the gradients in their order. Only what forward
 // sees is one update behind the master.

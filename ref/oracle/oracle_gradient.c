@@ -95,7 +95,7 @@ static int make_terms(struct oracle *o, const struct sum *sum, uint64_t step, in
     return ERR_NONE;
 }
 
-// Ranks of a group in a hierarchical sum, or of a shard group beside replicas; 0: neither.
+// Ranks of a group in a hierarchical sum, or of a shard group with replicas; 0: neither.
 static int group_size(const struct oracle *o, const struct sum *sum)
 {
     const struct config *config = o->setting.config;

@@ -14,7 +14,7 @@
 // With experts cut over E ranks, rank r being in expert group g = r / E, a gradient of an expert is made where the
 // tokens of a group meet:
 //   S_m,g = ((g_gE,m + g_gE+1,m) + ...) over the group's ranks, folded in fp32, rounded to the model's dtype
-// S_m,g is then the gradient of "rank" g in the definitions above, for N/E ranks, and beside replicas for R replicas of
+// S_m,g is then the gradient of "rank" g in the definitions above, for N/E ranks, and with replicas for R replicas of
 // S/E shards. E = 1 is the plain stage. All ranks' gradients are in the sum, which the update divides by their number.
 #ifndef ZG_ORACLE_MESH_H
 #define ZG_ORACLE_MESH_H

@@ -58,7 +58,7 @@ Test(buffer_cache, sizes_and_counts_cover_the_buckets_that_take_turns)
         buffer_cache_bucket_bytes(&(struct layout){.shards = 2, .bucket_count = 1, .buckets = &block}, &SHARDS, 0),
         4096);
     cr_expect_eq(buffer_cache_bucket_bytes(&layout, &FULL, 1), 6000);
-    // Layer 1 uses three at once, layer 0 none but the persistent one; the tied one is not counted.
+    // Layer 1 uses three together, layer 0 none but the persistent one; the tied one is not counted.
     cr_expect_eq(buffer_cache_least(&layout, &FULL, 3), 3);
     cr_expect_eq(buffer_cache_least(&layout, &FULL, 1), 0);
     cr_expect_eq(buffer_cache_least(&layout, &SHARDS, 1), 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The communication of ZeRO (ZeRO, section 7). Every bucket has an exchange, with verbs that issue operations among the
 // ranks that share the bucket. A stage calls the verbs and does not know how many hops they make. In the plain exchange
-// each verb is one collective; ref/groups makes others of it.
+// each verb is one collective; ref/groups has exchanges of several.
 #ifndef ZG_EXCHANGE_H
 #define ZG_EXCHANGE_H
 

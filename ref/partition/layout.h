@@ -17,7 +17,7 @@
 #include <stddef.h>
 
 struct bucket {
-    const int *params;  // indices into the model's, in the order in which they lie
+    const int *params;  // indices into the model's, in memory order
     int param_count;
     size_t count;               // elements of the parameters
     size_t padded_count;        // a multiple of the number of shards
@@ -27,7 +27,7 @@ struct bucket {
     int low_layer, high_layer;  // the first and the last layer that use it
     int owner;                  // the rank whose shard is the full bucket, unpadded; -1: every rank has a shard
     bool frozen, tied, persistent;
-    bool expert;  // of experts, cut over the ranks that hold these
+    bool expert;  // of experts, sharded over the ranks that hold the same ones
 };
 
 struct layout {

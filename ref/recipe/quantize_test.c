@@ -122,11 +122,11 @@ Test(quantize, a_block_that_is_not_finite_becomes_nan)
             quantize_block(x, 5, bits, packed);
             dequantize_block(packed, 5, bits, y);
             for (int k = 0; k < 5; k++)
-                cr_expect(isnan(y[k]), "element %d beside %g is %g", k, (double)bad[i], (double)y[k]);
+                cr_expect(isnan(y[k]), "element %d next to %g is %g", k, (double)bad[i], (double)y[k]);
         }
 }
 
-// Every error is at most half a scale, and the largest element comes back in 16 bits.
+// Every error is at most half a scale, and the largest element is restored in 16 bits.
 Test(quantize, errors_are_at_most_half_a_scale)
 {
     enum { COUNT = 31 };

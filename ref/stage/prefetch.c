@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Buckets that may be gathered at once: those of one layer; those that prefetch_bucket_size fetches ahead; and, if
+// Buckets that may be gathered together: those of one layer; those that prefetch_bucket_size fetches ahead; and, if
 // layers are kept for their next use, as many as max_live_parameters allows.
 static size_t gathered_count(const struct prefetcher_setting *setting, const struct buffer_cache_rule *rule)
 {
@@ -59,7 +59,7 @@ static int open_host_params(struct prefetcher *p)
     if (largest > offload->buffer_size)
         return err_set(ERR_USAGE,
                        "zero_optimization.offload_param.buffer_size is %zu elements, expected at least %zu, the "
-                       "largest shard that a rank reads at once",
+                       "largest shard that a rank reads as a whole",
                        offload->buffer_size, largest);
     size_t turn_bytes = buffer_cache_largest_bytes(layout, &rule);
     size_t count = (size_t)buffer_cache_bucket_count(layout, &rule), wanted = offload->buffer_count;
@@ -222,7 +222,7 @@ static bool must_wait(const struct prefetcher *p, int bucket)
 
 // "For instance, before executing the i-th operator, the prefetcher can invoke nc, cg, and gg-transfer for parameters
 // required by i + 3, i + 2, and i + 1 operators, respectively." Each lane takes what is issued as soon as it can, so
-// three buckets are on their way at once.
+// three buckets are on their way together.
 int prefetcher_run_ahead(struct prefetcher *p)
 {
     const struct layout *layout = p->setting.layout;

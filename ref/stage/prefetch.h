@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way of parameters to the device, ahead of their use (ZeRO-Infinity, section 6.2, "Overlap Centric Design").
+// The transfer of parameters to the device, ahead of their use (ZeRO-Infinity, section 6.2, "Overlap Centric Design").
 //
 // A fetch has three steps, each on a lane of its own: "nc-transfer" from NVMe to the host, "cg-transfer" from the host
 // to the device, and "gg-transfer", the all-gather. "The prefetcher is aware of the three step communication process,
@@ -36,7 +36,7 @@ struct prefetcher_setting {
     const struct move *move;
     struct tier *tier;
     int layer_count;
-    // Issues what must come before the bucket's parameters are read.
+    // Issues what must precede reads of the bucket's parameters.
     int (*before_use)(struct stage *stage, int bucket);
     struct stage *stage;
 };

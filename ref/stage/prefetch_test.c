@@ -37,7 +37,7 @@ static int gathers_before(const char *collectives, int scatter)
     return -1;
 }
 
-// Four blocks and two ends, each of which has the tied embedding beside its own parameters.
+// Four blocks and two ends, each of which has the tied embedding and its own parameters.
 enum { LAYERS = 6, GATHERS = 2 * (LAYERS + 2) };
 
 static void trace_run(size_t prefetch, size_t live, struct executor_schedule schedule, char first[256],

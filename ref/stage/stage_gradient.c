@@ -76,7 +76,7 @@ static int store_offloaded(struct stage *stage, int bucket, struct gradient shar
         TRY(optimizer_scan(&stage->optimizer, bucket, TIER_HOST, sum.address));
     if (kept.tier == TIER_NVME)
         TRY(move_copy(&stage->move, "write gradient", kept, sum, count * dtype_bytes(dtype), NULL));
-    // Beside the arrival of the next gradients.
+    // The update overlaps with the transfer of the next bucket's gradients.
     return last ? optimizer_update_early(&stage->optimizer, bucket) : ERR_NONE;
 }
 

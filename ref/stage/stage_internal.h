@@ -66,7 +66,7 @@ int stage_update_in_order(struct stage *stage, bool applied);
 // Updates a bucket and publishes it. shard: as in optimizer_update.
 int stage_update_bucket(struct stage *stage, int bucket, void *shard);
 
-// Issues the updates, if any wait, that come before a bucket's parameters are read.
+// Issues the updates, if any wait, that must precede reads of a bucket's parameters.
 int stage_update_before_use(struct stage *stage, int bucket);
 
 // Publishes by an all-gather into the full parameters.

@@ -35,9 +35,9 @@ static bool is_ahead(const struct stage *stage, int at)
     return at < stage->layout.trainable_count && optimizer_has_ahead(&stage->optimizer, stage->updates.order[at]);
 }
 
-// The bucket's update is issued, those before it in the order, and the one that leads. Where states were read ahead,
-// the way of the bucket to NVMe is short, and the next bucket leads only if its own were, so that no more than its
-// gradient is read in between.
+// Issues the update of the bucket, of those before it in the order, and of the next one, whose states are then read
+// while this bucket is written. Where this bucket's states were read before the step was decided, there is little time
+// for that: the next update is issued now only if its states were, too, so that only its gradient is left to read.
 static int by_layer_before_use(struct stage *stage, int bucket)
 {
     int at = 0, count = stage->layout.trainable_count;
@@ -47,7 +47,7 @@ static int by_layer_before_use(struct stage *stage, int bucket)
         at++;
     if (at == count)
         return ERR_NONE;
-    int last = at + (!is_ahead(stage, at) || is_ahead(stage, at + 1) ? UPDATE_LEAD : 0);
+    int last = at + (!is_ahead(stage, at) || is_ahead(stage, at + 1) ? UPDATES_AHEAD : 0);
     return update_until(stage, last < count ? last + 1 : count, true);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first updates do not wait for their states to come from NVMe: these are read before the step is decided
+// The first updates do not wait for their states to arrive from NVMe: these are read before the step is decided
 // (ref/optimizer/read_ahead.h).
 #include "ref/stage/update_schedule.h"
 

@@ -3,7 +3,7 @@
 // order, and is done. Every other one takes away a wait, and changes no bit; the first sentence of its file says which:
 //
 //   update_read_ahead.c, update_by_layer.c, update_hand_over.c, update_delayed.c; and ref/optimizer/speculation.c, by
-//   which a bucket's update may have been made when the schedule comes to it
+//   which a bucket's update may have been made before the schedule reaches it
 #ifndef ZG_UPDATE_SCHEDULE_H
 #define ZG_UPDATE_SCHEDULE_H
 
@@ -27,7 +27,7 @@ struct update_schedule {
 struct updates {
     const struct update_schedule *schedule;  // null before the first step
     int *order;  // [layout.trainable_count] buckets: persistent ones, which all ranks gather after the update,
-    int persistent_count;  // then the others; of each kind those that the next forward needs first come first
+    int persistent_count;  // then the others; of each kind, those that the next forward needs first are first
     int issued;            // in that order
     bool waiting;          // forward issues the others
     uint64_t handed_over;  // forwards that did so, and found the parameters on the host (stage_hands_over)
@@ -38,9 +38,9 @@ extern const struct update_schedule update_read_ahead;  // then in order
 extern const struct update_schedule update_by_layer;    // which reads ahead, too, and hands over
 extern const struct update_schedule update_delayed;
 
-// Buckets whose states are read between those of a bucket and its parameters: while the bucket is updated and makes its
-// way to NVMe, the lane that reads is not idle.
-enum { UPDATE_LEAD = 1 };
+// Distance of the read-ahead: while bucket i of the order is updated and written to NVMe, the states of bucket i + 1
+// are read.
+enum { UPDATES_AHEAD = 1 };
 
 // Reads the states of the buckets that are updated first, as far as there are buffers.
 int update_prepare_reads(struct stage *stage);

@@ -56,7 +56,7 @@ static int zero3_acquire(struct stage *stage, int layer, enum pass pass)
     return prefetcher_run_ahead(&stage->prefetcher);
 }
 
-// Only the claim to the buffer is discarded (prefetch.h).
+// Releases the buffers; what they hold stays until they are reused (prefetch.h).
 static int zero3_release(struct stage *stage, int layer)
 {
     int bucket;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks, before long work, that a folder which the user gives can take the files of that work. What the device itself
-// does wrong is no matter of these checks: whoever writes and reads finds it.
+// Checks, before long work, that a folder which the user gives can take the files of that work. These checks do not
+// look for faults of the device, which writing and reading find.
 #ifndef ZG_FOLDER_ROOM_H
 #define ZG_FOLDER_ROOM_H
 

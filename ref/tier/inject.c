@@ -135,7 +135,7 @@ bool inject_takes_space(struct inject *inject)
     return false;
 }
 
-// Counts a request and claims the fault that it meets; INJECT_KIND_COUNT: none.
+// Counts a request and takes the fault that is due; INJECT_KIND_COUNT: none.
 static enum inject_kind fault_of(struct inject *inject, bool write)
 {
     uint64_t number = atomic_fetch_add(&inject->request_count, 1) + 1;
@@ -188,7 +188,7 @@ static int flip(const struct io_request *request)
     return code;
 }
 
-// Applies a fault before the engine gets the request. Returns 0, or the -errno with which the request ends at once.
+// Applies a fault before the engine gets the request. Returns 0, or the -errno with which the request ends immediately.
 static int fault_before(struct io_request *request, enum inject_kind fault)
 {
     switch (fault) {

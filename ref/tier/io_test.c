@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of transfers and of both engines, on a file beside a copy of it in memory.
+// Tests of transfers and of both engines, on a file that is compared with a copy of it in memory.
 #include "ref/tier/io_pool.h"
 
 #include "ref/tier/storage_test.h"

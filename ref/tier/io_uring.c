@@ -46,7 +46,7 @@ static bool is_transient(int code)
     return code == -EINTR || code == -EAGAIN || code == -EBUSY;
 }
 
-// Takes all requests that fit into the ring; those that the kernel does not accept at once go with the next call.
+// Takes all requests that fit into the ring; those that the kernel does not accept now go with the next call.
 static int uring_submit(struct io_queue *queue, struct io_request *const requests[], int count)
 {
     struct uring_queue *own = (struct uring_queue *)queue;

@@ -17,8 +17,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-// Opens a file without a name. Where the file system cannot create one, it unlinks a named file at once. Returns -1 and
-// sets errno on failure.
+// Opens a file without a name. Where the file system cannot create one, it creates a named file and unlinks it. Returns
+// -1 and sets errno on failure.
 static int open_unnamed(const char *path, int flags)
 {
     int file = open(path, O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC | flags, 0600);

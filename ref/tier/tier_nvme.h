@@ -6,7 +6,7 @@
 //
 // Unless switched off, every block has a checksum, computed when it is written and compared when it is read. Reading a
 // block that was never written is an error. One thread may read while another writes, and then reads go first: a
-// write keeps a quarter of its queue in flight. Neither function supports two threads at once.
+// write keeps a quarter of its queue in flight. Neither function supports two threads at the same time.
 #ifndef ZG_TIER_NVME_H
 #define ZG_TIER_NVME_H
 

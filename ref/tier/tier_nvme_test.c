@@ -239,7 +239,7 @@ Test(tier_nvme, what_takes_the_place_of_freed_allocations_disturbs_none_that_sta
         at[which] = allocate(tier, "state", blocks[which] * BLOCK);
         storage_fill(expected, blocks[which] * BLOCK, bits);
         cr_assert_eq(tier_nvme_write(tier, at[which], expected, blocks[which] * BLOCK), ERR_NONE, "%s", err_message());
-        // Holes that touch are one: the files never need more than twice the most that is held at once.
+        // Holes that touch are one: the files never need more than twice the most that is held at any time.
         cr_assert_leq(unnamed_bytes(true), others + 2 * KEPT * MOST * BLOCK, "after %d allocations", (int)i);
     }
     tier_nvme_close(tier);
@@ -421,7 +421,7 @@ static void read_beside_write(enum nvme_engine engine, int threads)
     pthread_t reader, writer;
     cr_assert_eq(pthread_create(&reader, NULL, traffic_run, &reading), 0);
     cr_assert_eq(pthread_create(&writer, NULL, traffic_run, &writing), 0);
-    // Allocations come and go meanwhile.
+    // Others allocate and free meanwhile.
     for (int i = 0; i < 20; i++)
         tier_nvme_free(tier, allocate(tier, "passing", (size_t)(i + 1) * BLOCK));
     pthread_join(reader, NULL);

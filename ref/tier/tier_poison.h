@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The NaN pattern of fresh memory. A byte that is read before it is written shows in the results, and a changed byte
-// beside an allocation shows a write out of bounds.
+// next to an allocation shows a write out of bounds.
 #ifndef ZG_TIER_POISON_H
 #define ZG_TIER_POISON_H
 

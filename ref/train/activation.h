@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Activation checkpoints on their tier: the inputs of a layer, kept from its forward to its backward, which computes
 // the rest again (ZeRO-Infinity, section 5.1.2). If they are offloaded, forward writes a checkpoint to one of two
-// device buffers, which it leaves while the next layer computes. For backward it returns to one of them while the
-// previous layer computes.
+// device buffers, and it moves to its tier while the next layer computes. For backward it returns to one of them while
+// the previous layer computes.
 #ifndef ZG_ACTIVATION_H
 #define ZG_ACTIVATION_H
 

@@ -21,7 +21,7 @@
 
 static volatile sig_atomic_t interrupted;
 
-// A second Ctrl-C ends the program at once. A second SIGTERM does not: mpirun sends several when it ends a job.
+// A second Ctrl-C ends the program immediately. A second SIGTERM does not: mpirun sends several when it ends a job.
 static void on_interrupt(int signal_number)
 {
     interrupted = 1;

@@ -10,7 +10,7 @@
 
 #include <unistd.h>
 
-// All states of the last step, collected by rank 0 at once.
+// All states of the last step, collected by rank 0 in one array.
 struct whole {
     uint64_t last_step, elements;
     float *values;  // [STATE_COUNT x elements]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Experts beside replicas, pipelines and tensor parallelism: at every stage that the mesh allows, tier, dtype,
+// Experts with replicas, pipelines and tensor parallelism: at every stage that the mesh allows, tier, dtype,
 // accumulation and schedule, every bit of every expert on every rank is unsharded Adam's, and the bytes held and moved
 // are the formulas'.
 #include "ref/train/mesh_test.h"

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 // In bf16 the first block that is freed has all parameters, so that malloc takes those of unsharded Adam from its
-// heaps, and what oneDNN keeps of each product comes to lie behind them.
+// heaps, and what oneDNN keeps of each product lies behind them.
 static void run_verified(const char *name)
 {
     struct train_result result;

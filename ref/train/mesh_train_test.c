@@ -54,7 +54,7 @@ Test(mesh_train, offloaded_states_on_meshes_are_unsharded_adams)
     }
 }
 
-// hpZ: backward gathers from the second copy, also of parameters on the host and on NVMe, and beside replicas.
+// hpZ: backward gathers from the second copy, also of parameters on the host and on NVMe, and with replicas.
 Test(mesh_train, a_secondary_partition_has_the_bits_of_unsharded_adam)
 {
     static const int cuts[][3] = {{4, 1, 2}, {4, 1, 4}, {6, 1, 2},  {6, 1, 3},

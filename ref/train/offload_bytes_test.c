@@ -23,7 +23,7 @@ static double per_param(const struct train_result *result, enum lane lane, const
     return (double)result->moved_bytes[lane][OPERATION_COPY] / (double)(psi(t->model) * t->steps);
 }
 
-// ZeRO-Offload, section 4.1: gradients go down in 16 bits as they are made, parameters come up in 16 bits, at any
+// ZeRO-Offload, section 4.1: gradients go down in 16 bits as they are made, parameters go up in 16 bits, at any
 // number of ranks; nothing else crosses the link.
 Test(offload_bytes, two_bytes_down_and_two_bytes_up_for_each_parameter_and_step)
 {

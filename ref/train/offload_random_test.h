@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random trials from the whole space of configurations with states on tiers. They vary at once all that other tests
+// Random trials from the whole space of configurations with states on tiers. They vary together all that other tests
 // vary one by one.
 #ifndef ZG_OFFLOAD_RANDOM_TEST_H
 #define ZG_OFFLOAD_RANDOM_TEST_H

@@ -419,7 +419,7 @@ Test(offload, a_shard_larger_than_the_buffers_is_refused)
     }
 }
 
-// A parameter comes from NVMe unless the host still has it: `room` layers stay, the last used ones, so that at each of
+// A parameter is read from NVMe unless the host still has it: `room` layers stay, the last used ones, and at each of
 // the 2 x accumulation - 1 turns of the passes as many need not be read again; tied ones, with room of their own, are
 // read once. A block of gpt-nano has 3280 elements; of two ranks each holds one block of storage of it, of 2048.
 Test(offload, parameters_stay_on_the_host_as_long_as_there_is_room)

@@ -3,7 +3,7 @@
 #include "ref/train/offload_test.h"
 #include "ref/model/names/model_find.h"
 
-// The preset at world 2 on the text that comes with the program, a few sequences a step.
+// The preset at world 2 on the program's own text, a few sequences a step.
 static void run(const char *preset, struct train_result *result)
 {
     static const char *const folder[] = {storage_folder}, *const set[] = {"train_micro_batch_size_per_gpu=2"};

@@ -29,8 +29,8 @@ static size_t longest_run(const struct trace_rank *rank, const char *between)
     return longest;
 }
 
-// A lane runs operations in the order of issue. The states of three sub-groups, for which there are buffers, come
-// before the first gradient that the update reads. A layer's parameters come before the states of all but the next
+// A lane runs operations in the order of issue. The states of three sub-groups, for which there are buffers,
+// precede the first gradient that the update reads. A layer's parameters precede the states of all but the next
 // layer; in the first step, whose norm takes the buffers, also behind those that were read ahead. With one buffer for
 // parameters the forward reads them from NVMe.
 Test(overlapped_update, the_next_forward_waits_for_the_states_of_its_first_layers)

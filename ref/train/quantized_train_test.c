@@ -60,7 +60,7 @@ Test(quantized_train, both_concurrent_have_the_bits_of_unsharded_adam)
     demand_kind(BOTH);
 }
 
-// Also from the host and from NVMe, with updates delayed and speculative; weights beside replicas; and with hpZ, whose
+// Also from the host and from NVMe, with updates delayed and speculative; weights with replicas; and with hpZ, whose
 // second copy has the quantized values, and whose groups are nodes.
 Test(quantized_train, every_tier_and_mesh_has_the_bits_of_unsharded_adam)
 {

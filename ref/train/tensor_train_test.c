@@ -148,5 +148,5 @@ Test(tensor_train, what_cannot_be_cut_is_refused)
     expect_refusal("--mesh tensor=3 --model gpt-nano:blocks=2", "tensor=3 does not divide the 2 blocks");
     expect_refusal("--mesh tensor=2 --model linear", "the model linear cannot be cut");
     expect_refusal("--model gpt-nano:blocks=3", "cannot have 3 blocks");
-    expect_refusal("--model gpt-nano:blocks=2,tiles=2", "has blocks beside tiles");
+    expect_refusal("--model gpt-nano:blocks=2,tiles=2", "has both blocks and tiles");
 }

@@ -207,7 +207,7 @@ static int run_ranks(struct train_rank ranks[], int count, struct comm *const co
 }
 
 // malloc keeps freed blocks of up to 32 MiB for later. Those of a run, above all of its comparison with unsharded Adam,
-// are as large as the model, and would be resident beside whatever the process does next.
+// are as large as the model, and would stay resident in whatever the process does next.
 static void return_freed_memory(void)
 {
 #ifdef __GLIBC__

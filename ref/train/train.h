@@ -123,7 +123,7 @@ struct train_result {
     uint64_t *step_ns;                      // [steps - resumed_step]; free()
     uint64_t tokens;                        // of all ranks
     char digest[FILE_DIGEST_BYTES];         // of unsharded parameters and moments, in parameter order
-    char oracle_digest[FILE_DIGEST_BYTES];  // the same of unsharded Adam; "" without verification, and after a
+    char oracle_digest[FILE_DIGEST_BYTES];  // by unsharded Adam; "" without verification, and after a
                                             // difference
     uint64_t held_bytes[TIER_COUNT][KIND_COUNT], formula_held_bytes[TIER_COUNT][KIND_COUNT];  // rank 0
     uint64_t moved_bytes[LANE_COUNT][OPERATION_COUNT];                                        // all ranks

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The accounting of a run: every line of the ledger beside the formula's.
+// The accounting of a run: every line of the ledger next to the formula's.
 #include "ref/train/train_internal.h"
 
 #include "base/err.h"

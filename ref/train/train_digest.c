@@ -90,7 +90,7 @@ int train_states_digest(struct train_rank *rank, char digest[FILE_DIGEST_BYTES])
                             .values = here ? malloc(room * sizeof *window.values) : NULL};
     int rc = ERR_NONE;
     if (!window.begin || (here && (!hash || !window.values)))
-        rc = err_set(ERR_MEMORY, "no memory for a digest of %llu elements at once", (unsigned long long)room);
+        rc = err_set(ERR_MEMORY, "no memory for a digest of %llu elements", (unsigned long long)room);
     if (hash)
         XXH3_128bits_reset(hash);
     comm_count_in(rank->comm, NULL);

@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-// As given on the command line; null and 0 where absent, unless there is a default.
+// The values of the command line: null or 0 if not given, unless there is a default.
 struct train_options {
     char *preset, *config_path, *model, *schedule, *text_path, *device_memory;
     char *host_memory, *nvme_space, *engine, *emulate, *trace, *inject, *mesh;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank as a stage of a pipeline: activations and their gradients go to and come from the neighbouring stages, and a
+// A rank as a stage of a pipeline: activations and their gradients go to and arrive from the neighbouring stages, and a
 // tied weight is kept equal at both ends. Without pipeline parallelism there is one stage, and nothing of this happens.
 //
 // The token embedding of a GPT is in the first stage, which uses it as a table, and in the last one, which uses it as

@@ -127,7 +127,7 @@ Test(outlier, one_rank_and_other_benchmarks_are_not_compared)
     cr_expect_eq(found.count, 0);
 }
 
-// Rates of links, beside ranks whose lane has the same name.
+// Rates of links, and ranks whose lane has the same name.
 Test(outlier, the_slow_link_is_named_by_its_host)
 {
     add_link("memory", 0, "one", 10);

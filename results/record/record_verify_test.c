@@ -239,7 +239,7 @@ Test(record_verify, failed_parts_need_a_reason_and_a_finding)
     refused(4, "\"status\":0,\"signal\":null,\"reason\":null", "\"status\":1,\"signal\":null,\"reason\":\"failed\"", 4,
             "line", "has 0 findings of the kind part");
     refused(4, "\"status\":0,\"signal\":null,\"reason\":null", "\"status\":0,\"signal\":9,\"reason\":\"killed\"", 4,
-            "signal", "expected null beside a status");
+            "signal", "expected null with a status");
 }
 
 Test(record_verify, a_run_with_the_stand_in_for_cuda_is_refused)

@@ -44,7 +44,7 @@ static void verify_ratio(struct verify *v, size_t line, const json_t *record, co
     if (json_is_null(baseline) || json_is_null(ratio)) {
         if (json_is_null(baseline) != json_is_null(ratio))
             verify_refuse(v, line, "ratio", "is %s, expected %s", json_is_null(ratio) ? "null" : "a number",
-                          json_is_null(ratio) ? "a number beside a baseline" : "null without a baseline");
+                          json_is_null(ratio) ? "a number with a baseline" : "null without a baseline");
         return;
     }
     if (strcmp(verify_text(baseline, "unit"), verify_text(record, "unit")) != 0)

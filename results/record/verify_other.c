@@ -51,7 +51,7 @@ void verify_parts(struct verify *v)
             verify_refuse(v, line, "end_s", "is %.9g, expected at most the %.9g s of the whole run", end_s,
                           v->elapsed_s);
         if (!json_is_null(status) && !json_is_null(signal))
-            verify_refuse(v, line, "signal", "is a number, expected null beside a status");
+            verify_refuse(v, line, "signal", "is a number, expected null with a status");
         if (!ended_well && json_is_null(json_object_get(part, "reason")))
             verify_refuse(v, line, "reason", "is null, expected why the part did not succeed");
         if (!ended_well && verify_judges(v))

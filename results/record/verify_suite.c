@@ -121,7 +121,7 @@ void verify_suite(struct verify *v)
     verify_requirements(v, line);
     if (!line && has_report(v))
         verify_refuse(v, v->file->line_count, "record",
-                      "comes without a `conformance` record, expected one of the part "
+                      "is without a `conformance` record, expected one of the part "
                       "arithmetic");
     if (!line)
         return;

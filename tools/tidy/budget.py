@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """How large a folder may be: rows `FOLDER PRODUCTION TESTS SCRIPTS DOCS FILES` of budget.txt, the first four of them
-lines, for each folder at the top and `.` for the files beside them.
+lines, for each folder at the top and `.` for the files next to them.
 
 Production is C and CUDA that is no test (common.is_test), scripts are shell and Python, docs are Markdown; other files
 are only counted. `tools/tidy/budget.py --tighten` lowers each row to what its folder has. Prints the totals, and what

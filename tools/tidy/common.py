@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared by the checks of tools/tidy: the files of a tree, the lists beside the checks, and C cut into prose and code.
+"""Shared by the checks of tools/tidy: the files of a tree, the lists next to the checks, and C cut into prose and code.
 
 Every check runs alone as `tools/tidy/NAME.py [ROOT]`, prints offences as `FILE:LINE: text`, then their number, and ends
 with status 1 if there is one. The lists are those under ROOT/tools/tidy, so that a test can bring its own."""

@@ -50,7 +50,7 @@ def check_include(tree, floors, name, line, target):
     elif other not in floors:
         tree.offence(name, line, f"{target} is in no room")
     elif room != other and floors[other] >= floors[room]:
-        what = "beside" if floors[other] == floors[room] else "above"
+        what = "level with" if floors[other] == floors[room] else "above"
         tree.offence(name, line, f"{room} includes {target}, and {other} is {what} it")
     return True
 

@@ -64,7 +64,7 @@ static void judge_rate(struct preflight *p, enum health_lane lane, double least_
         preflight_add(p, name, "FAIL", text);
         return;
     }
-    snprintf(text, sizeof text, "%.2f GB came back unchanged, %.2f GB/s with all cores at once",
+    snprintf(text, sizeof text, "%.2f GB came back unchanged, %.2f GB/s with all cores together",
              (double)work->moved_bytes[lane] * 1e-9, gbs);
     preflight_add(p, name, "ok", text);
 }

@@ -94,7 +94,7 @@ static int parse(int argc, const char **argv, struct soak *soak)
     };
     static const struct help help = {
         .usage = "[OPTION...]",
-        .text = "Looks for silent data corruption. Runs the same operations of training on every core at once, over "
+        .text = "Looks for silent data corruption. Runs the same operations of training on all cores together, over "
                 "and over: the optimizer's step in each instruction set, conversions, a transformer's rows, matrix "
                 "products, memory, a disk, a collective between neighbouring cores, and a training of all tiers that "
                 "is compared with unsharded Adam. The cores vote on each result; one that differs is named with the "

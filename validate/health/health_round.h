@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One round of every operation on every core at once, and the vote on what each should have been: a core whose result
+// One round of every operation on all cores together, and the vote on what each should have been: a core whose result
 // differs from that of most cores is suspected, runs the operation again, and is named with the place of the first
 // wrong element.
 #ifndef ZG_HEALTH_ROUND_H

@@ -15,7 +15,7 @@ struct health_ballot {
 };
 
 // Writes the digest that more ranks have for this operation than any other; of as many, the one that they have for the
-// same operation in other instruction sets, "Adam, avx2" beside "Adam, scalar". "": there is none.
+// same operation in other instruction sets, such as "Adam, avx2" for "Adam, scalar". "": there is none.
 // ballots: [world][HEALTH_OPERATION_MAX].
 void health_elect_digest(const struct health_ballot *ballots, int world, const char *operation, char digest[33]);
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `zerogauge`: the program of the wheel, which lies beside this file; else the one in PATH."""
+"""The command `zerogauge`: the program of the wheel, which lies next to this file; else the one in PATH."""
 import hashlib
 import os
 import subprocess

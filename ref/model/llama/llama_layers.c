@@ -179,7 +179,7 @@ void llama_embedding_backward(const struct llama_pass *pass, const struct model_
     llama_hand_over(pass, 0, target);
 }
 
-// The logits and the statistics of their rows are kept for the head's backward, which comes next.
+// The logits and the statistics of their rows are kept for the head's backward, which is next.
 void llama_head_forward(const struct llama_pass *pass, const struct model_batch *batch)
 {
     const struct token_rows rows = tokens_of(pass, batch);

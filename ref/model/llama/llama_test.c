@@ -188,7 +188,7 @@ Test(llama, loss_agrees_with_plain_loops_in_double)
     }
 }
 
-// Every seventh element or so alone, and all elements of a tensor at once with random signs: an error in any shows.
+// Every seventh element or so alone, and all elements of a tensor together with random signs: an error in any shows.
 static void gradients_agree(const struct llama_sizes *sizes)
 {
     struct model *model = llama(sizes);

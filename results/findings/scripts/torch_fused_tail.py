@@ -22,4 +22,4 @@ for form in {"fused": True}, {"foreach": True}, {"foreach": False}:
     for shards in 3, 8:
         counts = ", ".join(f"{int((a.view(torch.int32) != b.view(torch.int32)).sum())} {name}" for name, a, b in zip(
             ("parameters", "exp_avg", "exp_avg_sq"), trained(1, **form), trained(shards, **form)))
-        print(f"{form}, {shards} shards beside 1, of {ELEMENTS} elements differ: {counts}")
+        print(f"{form}, {shards} shards compared with 1, of {ELEMENTS} elements differ: {counts}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DeepSpeed's mixture of experts beside ZeRO: its MoE layer puts experts on the ranks of an expert group. No tokens are
+"""DeepSpeed's mixture of experts with ZeRO: its MoE layer puts experts on the ranks of an expert group. No tokens are
 routed; each expert gets the gradients of the case."""
 import torch
 from deepspeed.moe.layer import MoE

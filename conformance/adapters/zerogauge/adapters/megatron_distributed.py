@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Megatron-core's distributed optimizer, with its DistributedDataParallel: stage 2, also of several instances, and beside
+"""Megatron-core's distributed optimizer, with its DistributedDataParallel: stage 2, also of several instances, and with
 tensor, sequence and expert parallelism. It is written for CUDA alone."""
 import numpy as np
 import torch

@@ -15,7 +15,7 @@ MOMENTS = {"exp_avg": "moment1", "exp_avg_sq": "moment2"}
 
 
 def take_cpu():
-    """After the ranks have met: how they meet depends on the devices."""
+    """After the ranks' rendezvous, which depends on the devices."""
     core.get_all_custom_device_type = paddle.device.get_all_custom_device_type = lambda: ["cpu"]
     core.libpaddle._get_device_min_chunk_size = lambda device: 256  # bytes, as on a GPU
     paddle.CustomPlace = lambda device, number: core.CPUPlace()
