@@ -20,7 +20,7 @@ struct memory_size {
     size_t needs_bytes;  // memory of the smallest arrays that are larger
 };
 
-// Returns the arrays of an operation of which `sets` are open at once: four times the caches together, in a quick run
+// Returns the arrays of an operation of which `sets` are open together: four times the caches together, in a quick run
 // where that is more than 1 GiB twice; at least 64 MiB each; or as much as the memory permits.
 struct memory_size memory_size_of(enum memory_operation operation, int sets, const struct memory_room *room);
 

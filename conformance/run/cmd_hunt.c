@@ -68,7 +68,7 @@ static struct hunt_known *find_known(struct hunting *h, const struct check_failu
     return NULL;
 }
 
-// Keeps the first of each look. Where that one failed only beside others, one more of each batch is tried alone.
+// Keeps the first of each look. Where that one failed only together with others, one more of each batch is tried alone.
 static int keep_finds(struct hunting *h)
 {
     bool tried = false;
@@ -115,9 +115,10 @@ static int hunt_on(struct hunting *h)
 }
 
 // Writes FOLDER/find-1, find-2 and so on, and FOLDER/hunt.jsonl, and prints a paragraph on each find. Of finds that
-// look alike (aspect and hint) only the first is shrunk. One that fails only beside others is kept with them; it does
-// not count to find_max, and one that looks like it is shrunk if it fails alone. An interrupt ends the hunt without an
-// error and leaves the smallest case so far. ERR_USAGE: no case is within the claims, or the command cannot be started.
+// look alike (aspect and hint) only the first is shrunk. One that fails only together with others is kept with them; it
+// does not count to find_max, and one that looks like it is shrunk if it fails alone. An interrupt ends the hunt
+// without an error and leaves the smallest case so far. ERR_USAGE: no case is within the claims, or the command cannot
+// be started.
 static int check_hunt(const struct check_hunt *hunt, struct check_hunt_result *out)
 {
     char path[PATH_MAX];

@@ -191,7 +191,7 @@ Test(cmd_plan, the_smallest_world_of_each_placement_is_found)
             smallest = (int)number(record, "world");
         json_decref(record);
     }
-    // 16 bytes for each of 8.03 billion parameters are 128 GB: two devices of 86 GB have too little beside them.
+    // 16 bytes for each of 8.03 billion parameters are 128 GB: two devices of 86 GB have too little for the rest.
     cr_expect_eq(smallest, 2, "%d", smallest);
 }
 

@@ -39,7 +39,7 @@ static const struct strict_object *owner(const struct position *position, const 
     return NULL;
 }
 
-// Evaluates the expression at a key of `of`. A row's names come before a column's, and a column's before the table's.
+// Evaluates the expression at a key of `of`. A row's names precede a column's, and a column's before the table's.
 static int evaluate(const struct position *position, const struct strict_object *of, const char *key,
                     const struct paper_cell *cell, struct query_basis *basis, double *out)
 {

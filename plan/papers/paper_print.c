@@ -51,7 +51,7 @@ static void print_table(struct printing *p, const struct paper_table *table)
     fprintf(p->out, "  %-24s %-26s %14s %10s %-8s %s\n", "row", "column", "ours", "printed", "unit", "");
 }
 
-// Writes the computed value in the paper's notation: "7.642B" beside "7.6B".
+// Writes the computed value in the paper's notation: "7.642B" next to "7.6B".
 static void write_ours(const struct paper_cell *cell, char *out, size_t bytes)
 {
     const char *last = *cell->printed ? cell->printed + strlen(cell->printed) - 1 : "";

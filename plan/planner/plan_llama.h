@@ -17,7 +17,7 @@ struct llama_shape {
     size_t blocks, width, heads, head_width, key_heads, hidden, vocabulary, sequence_length;
     size_t experts, experts_used;       // experts of a block, and those that one token uses; 0, 0: a dense MLP
     size_t dense_blocks, dense_hidden;  // the first blocks of a model with experts that have a dense MLP, and its width
-    size_t shared_hidden;               // of the MLP that every token passes beside its experts; 0: none
+    size_t shared_hidden;               // of the MLP that every token passes in addition to its experts; 0: none
     // Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): keys and values come from a latent vector of
     // key_latent channels, 0: none; queries from one of query_latent, 0: from the block's input. head_width is then a
     // head's without its rope_width channels of positions, and value_width that of a head's values.

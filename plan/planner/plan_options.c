@@ -85,7 +85,7 @@ static int parse(int argc, const char **argv, struct plan_options *a)
          "errata; NAME selects tables by the start of their names; exit status 1: a cell differs and is no erratum",
          "NAME"},
         {"throughput", '\0', TEXT | POPT_ARGFLAG_OPTIONAL, &a->throughput, 'T',
-         "plan published runs (datasets/throughput.json) and print predicted beside published tokens/s; NAME selects "
+         "plan published runs (datasets/throughput.json) and print predicted next to published tokens/s; NAME selects "
          "sources by the start of their names",
          "NAME|FILE"},
         POPT_TABLEEND,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ledger of a plan equals that of a real run, entry by entry for every rank, over stages, placements, formats and
-// worlds, and over a sample of all settings at once.
+// worlds, and over a sample in which all settings vary together.
 #include "plan/planner/plan.h"
 #include "plan/planner/plan_model.h"
 #include "ref/train/offload_random_test.h"

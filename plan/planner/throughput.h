@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Published runs (datasets/throughput.json), planned: what was measured beside what is predicted, and whether it fits.
+// Published runs (datasets/throughput.json), planned: what was measured, what is predicted, and whether it fits.
 #ifndef ZG_THROUGHPUT_H
 #define ZG_THROUGHPUT_H
 

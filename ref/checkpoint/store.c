@@ -179,7 +179,7 @@ static int open_store(struct store *store)
     TRY(make_folder(store->path));
     TRY(take_lock(store));
     TRY(remove_leftovers(store->path));
-    // Incomplete ones stay; the new ones are saved beside them.
+    // Incomplete ones stay; the new ones are saved next to them.
     struct checkpoint *newest;
     size_t incomplete;
     char notes[NOTES_BYTES] = "";

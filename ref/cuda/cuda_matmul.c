@@ -16,7 +16,7 @@
 #include <string.h>
 
 // A matrix of a product, as cuBLAS takes it. Which of its kernels fits is for cuBLAS to choose, by the addresses as
-// well, of which none loads more than 16 bytes at once; and where a parameter lies depends on how it is sharded. So a
+// well, of which none loads more than 16 bytes at a time; and where a parameter lies depends on how it is sharded. So a
 // matrix that is not aligned is multiplied as a copy that is.
 struct cuda_matrix {
     enum dtype dtype;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of the executor: schedules, a log of the order in which operations ran, and a meeting of threads.
+// For tests of the executor: schedules, a log of the order in which operations ran, and a barrier of threads.
 #ifndef ZG_EXECUTOR_TEST_H
 #define ZG_EXECUTOR_TEST_H
 

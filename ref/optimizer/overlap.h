@@ -10,8 +10,8 @@
 // the update is speculative (speculation.c).
 int optimizer_update_early(struct optimizer *optimizer, int bucket);
 
-// True if the update of a bucket on the host is made at once and after the decision about the step: no early, delayed
-// or speculative one.
+// True if the update of a bucket on the host is made immediately and after the decision about the step: no early,
+// delayed or speculative one.
 bool optimizer_follows_decision(const struct optimizer *optimizer, int bucket);
 
 #endif

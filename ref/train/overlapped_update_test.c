@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps whose update runs beside the next forward: what that forward waits for, and kills in its midst.
+// Steps whose update overlaps the next forward: what that forward waits for, and kills in its midst.
 #include "ref/train/offload_test.h"
 
 #include "base/folder_test.h"
