@@ -27,7 +27,6 @@
 // the same value; bytes are counted as the format's. The bits depend on no compiler or optimization: sums have an
 // order, a fused multiply-add is written fmaf, and -ffp-contract=off keeps compilers from fusing others.
 #define _POSIX_C_SOURCE 200809L  // fileno, ftruncate, pread, pwrite, pthread_barrier_t
-#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -87,11 +86,10 @@ struct rank {  // one process of the papers
     size_t id, step;
     struct store states[STATES];
     struct loss_scale loss_scale;
-    uint64_t t;  // updates applied
+    uint64_t t, sent_bytes;  // updates applied; by collectives
     bool skipped;
     float divisor, clip;  // of gradients: N_d x micro-steps x loss scale; the factor of clipping
     double norm, loss;
-    uint64_t sent_bytes;
 };
 
 struct job {  // all ranks agree on it
@@ -115,7 +113,6 @@ struct job {  // all ranks agree on it
 // parameters before forward and before backward; reduce_layer takes from full[t->full] the gradient that backward
 // leaves there. At the end of the step, collectives on every tensor: reduce_step before the update, on gradients;
 // gather_step after it, on parameters; null: none.
-
 struct stage {
     const char *name, *formula;  // of the bytes that a rank holds for each parameter
     bool partitions[STATES];
@@ -298,7 +295,6 @@ static float round_to(enum dtype dtype, float x)
 // --- 7. Adam ---------------------------------------------------------------------------------------------------------
 // Algorithm 1 of its paper, and Algorithm 2 of AdamW's, operation by operation as PyTorch computes them on a CPU:
 // scalars in double, rounded once. No element needs another one: that is why Adam can be partitioned at all.
-
 struct adam {  // the scalars of a step
     float one_minus_beta1, beta2, one_minus_beta2, root_bias2, eps, step_size;
     float l2, shrink;  // weight decay: added to the gradient by Adam; a factor of the weight by AdamW
@@ -336,7 +332,6 @@ static void adam_element(const struct adam *a, float g, float *p, float *m, floa
 // "Mixed Precision Training", section 3.2: the loss is multiplied by S, so that small gradients survive fp16; gradients
 // are divided by S before the update. A dynamic S is halved, and the step skipped, when a gradient overflows; after a
 // window of clean steps it is doubled. These are DeepSpeed's rules.
-
 static void loss_scale_advance(struct loss_scale *s, bool overflow)
 {
     if (!s->dynamic)
@@ -396,10 +391,9 @@ static void move_shard(struct rank *r, enum direction direction, enum state stat
 // A stage's collective on every tensor of a state that all ranks have in full; null: none.
 static void collective_step(struct rank *r, enum state state, void (*collective)(struct rank *, float *, size_t))
 {
-    for (size_t i = 0; collective && i < r->job->tensor_count; i++) {
-        const struct tensor *t = &r->job->tensors[i];
+    const struct tensor *t = r->job->tensors, *end = t + r->job->tensor_count;
+    for (; collective && t < end; t++)
         collective(r, r->states[state].memory + shard_at(r, state, t, 0), t->shard);
-    }
 }
 
 // The norm of the mean gradient counts every element once: each rank adds the squares of its own shards, in fp64, and
@@ -526,10 +520,8 @@ static void run(struct job *job, void (*body)(struct rank *))
 {
     pthread_t threads[RANKS];
     job->body = body;
-    for (size_t id = 0; id < job->N_d; id++) {
-        errno = pthread_create(&threads[id], NULL, run_rank, &job->ranks[id]);
-        check(errno == 0, "pthread_create");
-    }
+    for (size_t id = 0; id < job->N_d; id++)
+        check(pthread_create(&threads[id], NULL, run_rank, &job->ranks[id]) == 0, "pthread_create");
     for (size_t id = 0; id < job->N_d; id++)
         pthread_join(threads[id], NULL);
 }
@@ -644,10 +636,8 @@ static void run_stage(struct job *job)
     const struct rank *r = &job->ranks[0];
     double first = 0, held[3] = {0}, formula = 0;
     job_open(job);
-    run(job, initialize);
     for (size_t step = 0; step <= STEPS; step++) {
-        if (step > 0)
-            run(job, train_step);
+        run(job, step > 0 ? train_step : initialize);
         if (step == 1)
             first = r->loss;
         if (watch)
@@ -685,7 +675,7 @@ static void run_stages(const char *name, enum dtype precision, size_t accumulati
     }
 }
 
-static int train(void)
+static void train(void)
 {
     FILE *file = fopen(__FILE__, "rb");
     check(file, __FILE__);
@@ -700,12 +690,11 @@ static int train(void)
     run_stages("the same, with the optimizer on the host (ZeRO-Offload)", BF16, 2, HOST, 1024);
     run_stages("the same, with the optimizer's states on NVMe, here a file (ZeRO-Infinity)", BF16, 2, NVME, 1024);
     run_stages("fp16, and a loss scale that begins too high", FP16, 2, DEVICE, 0x1p24);
-    return 0;
 }
 
 #ifndef ZERO_INCLUDED
 int main(void)
 {
-    return train();
+    train();
 }
 #endif
