@@ -12,9 +12,9 @@ enum { EXECUTOR_MESSAGE_BYTES = 2048 };
 struct executor_chunk;
 struct operation;
 
-// Operations of a lane, issued one after the other, of which each has its i-th span in the same place or next to those
-// before it: the i-th spans of all are one range without a gap. So the pieces of a collective are compared with another
-// operation by one comparison. It lies in its first operation, whose memory it keeps.
+// Consecutive operations of a lane whose spans adjoin, such as the parts of a collective: the i-th spans of all are one
+// range without a gap, so that one comparison with another operation covers all. It is stored in the first operation,
+// whose memory stays allocated until the run ends.
 struct executor_run {
     struct executor_chunk *chunk;  // that it lies in
     struct executor_run *earlier;  // on the same lane; null when that is complete

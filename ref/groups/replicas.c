@@ -4,7 +4,7 @@
 //
 // Gradients are summed in two hops (MiCS, "2-hop gradient synchronization"): a reduce-scatter within the group, as in
 // the plain stage, in every micro-step; and once a step, after the last micro-step, an all-reduce of each shard over
-// the ranks that hold it.
+// the ranks that hold it. Where a step has one reduction, the second hop follows it immediately.
 #include "ref/groups/groups_internal.h"
 #include "ref/partition/collectives.h"
 
@@ -27,8 +27,8 @@ static bool reduces_once(const struct groups *g)
     return !g->setting.reduces_each_micro_step || g->setting.config->accumulation == 1;
 }
 
-// A group of one has nothing to exchange, so that its gradients do not take the communication dtype before they are
-// summed over replicas: data parallelism.
+// With one rank in a shard group this is data parallelism, which has no first hop: with several reductions a step its
+// gradients keep their dtype until the second hop.
 static int reduce_scatter(const struct exchange *e, int bucket, struct gradient *gradient, struct gradient goal)
 {
     bool once = reduces_once(e->groups);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The decision about a step: overflow and skip, loss scale, norm and clip (optimizer_begin).
 #include "ref/optimizer/gradient_scan.h"
 #include "ref/optimizer/optimizer_internal.h"
 

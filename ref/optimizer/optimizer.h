@@ -52,7 +52,7 @@ struct optimizer {
     uint64_t rescanned;  // norms that were summed in a second pass over gradients on NVMe
     uint64_t reread;     // steps in which states that were read ahead were read again
     uint64_t redone;     // applied steps whose speculative updates were dropped, because they were clipped
-    bool began;          // this step's t and scalars are made, although its gradients are not complete
+    bool began;          // t and scalars of this step are made before its decision; a skip takes them back
     bool delays;         // forward sees the present step's update one step late
     bool waiting;        // forward has not seen the last update's parameters
     struct update_digests *digests;  // of a verified run (update_digest.h); null: none
@@ -60,7 +60,7 @@ struct optimizer {
     double lr_before;
     double norm;  // of the last step's unscaled mean gradient over ranks and micro-steps, before clipping
     float divisor, coefficient;    // of the summed gradient: / divisor, then x coefficient (clip.h)
-    char read_order, write_order;  // addresses whose spans order transfers that must not overlap the update
+    char read_order, write_order;  // never accessed: transfers that may not overlap the update declare to write them
 };
 
 int optimizer_open(struct optimizer *optimizer);

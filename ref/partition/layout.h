@@ -4,7 +4,7 @@
 // makes the shards equal: nothing sends, reads or updates it.
 //
 // Buckets follow the order in which backward completes gradients. Small layers are merged up to the bucket size. A
-// larger layer is a bucket of its own, whose collectives are cut into pieces (exchange.h). So is a tied parameter,
+// larger layer is a bucket of its own, whose collectives are cut into parts (collectives.h). So is a tied parameter,
 // whose gradient stays incomplete from its last use in the model to its first. Frozen and persistent parameters share
 // no bucket with others, and neither do experts that have shards of their own number. Optimizer groups may share one: a
 // shard is updated piece by piece.

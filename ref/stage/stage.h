@@ -32,7 +32,7 @@ enum pass { PASS_FORWARD, PASS_BACKWARD };
 
 struct stage;
 
-// All that distinguishes one stage from another. A null verb does nothing.
+// All that distinguishes one stage from another. A null function does nothing.
 struct stage_operations {
     const char *name;              // "ZeRO-1"
     const char *partition;         // the paper's name for the partitioned states: "P_os"
@@ -49,7 +49,8 @@ struct stage_operations {
     int (*reduce)(struct stage *stage, int bucket);
     // Decides about the step, updates every bucket and publishes it. Never null.
     int (*step)(struct stage *stage, bool *applied);
-    // In `step`, after a bucket's update: lets every rank's forward see it. Null: every rank makes the whole update.
+    // In `step`, after a bucket's update: makes its parameters visible to all ranks, by an all-gather. Null: every rank
+    // updates all.
     int (*publish)(struct stage *stage, int bucket);
 };
 

@@ -32,6 +32,7 @@ const struct stage_operations zero1_stage = {
     // The second half: "Thus, each data parallel process only needs to store and update 1/N_d of the total optimizer
     // states and then only update 1/N_d of the parameters. We perform an all-gather across the data parallel process at
     // the end of each training step to get the fully updated parameters across all data parallel process."
+    // Both are in stage_update.c, Adam itself is in ref/optimizer/sub_group.c.
     .step = stage_update,
     .publish = stage_gather_full,
 };

@@ -30,9 +30,9 @@ struct io_transfer {
     // flight. An error ends the transfer. May be null.
     int (*finish)(void *context, uint64_t at, const unsigned char *memory, size_t bytes);
     void *context;
-    // The number of transfers under way that go first; null: none does. While there are some, this transfer keeps a
+    // The number of transfers under way that have priority; null: none has. While there are some, this transfer keeps a
     // quarter of its queue in flight, and at least one request, so that it always goes on.
-    const atomic_int *first_count;
+    const atomic_int *prior_count;
 };
 
 struct io_worker;

@@ -43,7 +43,7 @@ static void locate(void *context, uint64_t at, struct io_location *out)
                                 .bytes = trial->contiguous_bytes - at % trial->contiguous_bytes};
 }
 
-static atomic_int first_count;
+static atomic_int prior_count;
 
 static int finish(void *context, uint64_t at, const unsigned char *memory, size_t bytes)
 {
@@ -51,7 +51,7 @@ static int finish(void *context, uint64_t at, const unsigned char *memory, size_
     cr_assert(at % BLOCK == 0 && memory && bytes > 0);
     trial->finished_bytes += bytes;
     trial->finished_count++;
-    first_count = trial->finished_count < trial->first_until;
+    prior_count = trial->finished_count < trial->first_until;
     return trial->finished_count == trial->fail_at ? err_set(ERR_CHECK, "refused") : ERR_NONE;
 }
 
@@ -61,8 +61,8 @@ static int transfer(struct io_pool *pool, struct trial *trial, bool write, unsig
     trial->memory = memory;
     trial->finished_bytes = 0;
     trial->finished_count = 0;
-    first_count = trial->first_until > 0;
-    return io_pool_transfer(pool, &(struct io_transfer){bytes, locate, finish, trial, &first_count});
+    prior_count = trial->first_until > 0;
+    return io_pool_transfer(pool, &(struct io_transfer){bytes, locate, finish, trial, &prior_count});
 }
 
 static struct io_pool *open_pool(const struct nvme_aio *aio)

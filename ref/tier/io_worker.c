@@ -76,8 +76,8 @@ enum { YIELDING_SHARE = 4 };
 static bool has_room(const struct io_worker *worker)
 {
     int in_use = worker->aio->queue_depth - worker->vacant_count, room = worker->aio->queue_depth;
-    const atomic_int *first_count = worker->transfer->first_count;
-    if (first_count && atomic_load(first_count) > 0)
+    const atomic_int *prior_count = worker->transfer->prior_count;
+    if (prior_count && atomic_load(prior_count) > 0)
         room = room < 2 * YIELDING_SHARE ? 1 : room / YIELDING_SHARE;
     return in_use < room;
 }

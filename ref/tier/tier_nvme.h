@@ -5,8 +5,8 @@
 // TIER_NVME_ALIGNMENT bytes between it and memory, through libaio or io_uring.
 //
 // Unless switched off, every block has a checksum, computed when it is written and compared when it is read. Reading a
-// block that was never written is an error. One thread may read while another writes, and then reads go first: a
-// write keeps a quarter of its queue in flight. Neither function supports two threads at the same time.
+// block that was never written is an error. At most one thread reads and one writes, which may be at the same time.
+// Then reads have priority: a write keeps a quarter of its queue in flight.
 #ifndef ZG_TIER_NVME_H
 #define ZG_TIER_NVME_H
 

@@ -41,7 +41,7 @@ struct tier_nvme {
     uint64_t stripe_bytes;
     struct inject *inject;
     struct io_pool *readers, *writers;
-    atomic_int read_count;  // under way: an update waits for them, and for writes only when buffers run out
+    atomic_int read_count;  // under way, which have priority over writes: an update waits for them
     pthread_mutex_t mutex;  // protects the fields below
     struct allocation *allocations;
     int next_folder;
