@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of a step: it is decided, and every bucket is updated in order and published (ZeRO-1 and 2: all-gathered). This is the plain schedule;
-// others make the same updates at other times (update_schedule.h).
+// The end of a step: it is decided, and every bucket is updated in order and published (ZeRO-1 and 2: all-gathered).
+// This is the plain schedule; others make the same updates at other times (update_schedule.h).
 #include "ref/stage/stage_internal.h"
 
 #include "base/err.h"
