@@ -63,7 +63,7 @@ json_t *page_section(struct page *page, const char *kind, const char *title, jso
     }
     json_t *section = json_pack("{s:o, s:o}", "title", page_text("%s", title), "rows", rows);
     page_add(page, json_object_get(page->data, "sections"), json_pack("{s:o}", kind, section));
-    return section;
+    return page->failed ? NULL : section;
 }
 
 void page_table(struct page *page, const char *title, const char *heads, json_t *rows)

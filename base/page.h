@@ -34,7 +34,7 @@ void page_set(struct page *page, json_t *object, const char *key, json_t *value)
 void page_fact(struct page *page, const char *name, json_t *text);
 
 // Appends a section of a kind that templates know, unless its list of rows is empty. rows: taken. Returns the section,
-// whose other members the caller sets; null: there is none.
+// whose other members the caller sets; null: there is none, or the page has failed.
 json_t *page_section(struct page *page, const char *kind, const char *title, json_t *rows);
 
 // The same for a table. heads: column titles, separated by |. A row is a list of cells: texts, or objects with a member

@@ -27,6 +27,7 @@
 // the same value; bytes are counted as the format's. The bits depend on no compiler or optimization: sums have an
 // order, a fused multiply-add is written fmaf, and -ffp-contract=off keeps compilers from fusing others.
 #define _POSIX_C_SOURCE 200809L  // fileno, ftruncate, pread, pwrite, pthread_barrier_t
+#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -515,13 +516,12 @@ static void *run_rank(void *rank)
     return NULL;
 }
 
-// Runs all ranks together.
 static void run(struct job *job, void (*body)(struct rank *))
 {
     pthread_t threads[RANKS];
     job->body = body;
     for (size_t id = 0; id < job->N_d; id++)
-        check(pthread_create(&threads[id], NULL, run_rank, &job->ranks[id]) == 0, "pthread_create");
+        check(!(errno = pthread_create(&threads[id], NULL, run_rank, &job->ranks[id])), "pthread_create");
     for (size_t id = 0; id < job->N_d; id++)
         pthread_join(threads[id], NULL);
 }

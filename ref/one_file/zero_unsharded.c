@@ -132,6 +132,17 @@ static void oracle_begin(struct job *job)
     }
 }
 
+static void compare_losses(const struct rank *r)
+{
+    static double first;
+    if (r->step == 1)
+        first = r->loss;
+    if (r->step == STEPS && r->loss >= first) {
+        printf("  %s: the loss does not fall: %g in step 1, %g in step %d\n", r->stage->name, first, r->loss, STEPS);
+        exit(1);
+    }
+}
+
 static void hold_against_oracle(struct job *job)
 {
     if (job->ranks[0].step == 0)
@@ -142,6 +153,7 @@ static void hold_against_oracle(struct job *job)
         compare(&job->ranks[id]);
         compare_sizes(&job->ranks[id]);
     }
+    compare_losses(&job->ranks[0]);
 }
 
 int main(void)

@@ -6,7 +6,7 @@
 #include "ref/optimizer/optimizer.h"
 
 // Issues the update of a bucket whose gradient is complete while others are not, during the rest of backward, if that
-// is possible: if no decision is between gradients and update (no overflow check, no clipping and no delay), or if
+// is possible: if nothing is decided between gradients and update (no overflow check, no clipping and no delay), or if
 // the update is speculative (speculation.c).
 int optimizer_update_early(struct optimizer *optimizer, int bucket);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The figures of a result file: a bar for the ratio of each to its baseline, and its samples beside the baseline's; and
+// The figures of a result file: a bar for the ratio of each to its baseline, and its samples above the baseline's; and
 // what each lane did during one sample.
 #include "results/page/result_figures.h"
 
