@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mutants as conformance/mutants keeps them: lines "KEY: value" from "Mutant: NAME" on, a sentence, and changes. A change
-is a line "FILE:", and below it lines that begin with a space (stay), - (go) or + (come). What stays and goes stands once
-in the file, whatever stands around it, so that a mutant needs no other lines of the file than these."""
+is a line "FILE:", and below it lines that begin with a space (stay), - (go) or + (come). What stays and goes is once in
+the file, whatever is around it, so that a mutant needs no other lines of the file than these."""
 import difflib
 import glob
 import os
@@ -62,8 +62,12 @@ def paths(folder):
     return sorted(glob.glob(os.path.join(FOLDER, folder, "*.mutants")))
 
 
+def of_folder(folder):
+    return [mutant for path in paths(folder) for mutant in read(path)]
+
+
 def replace(text, lines, file):
-    """A file's text with one change. ValueError: what stays and goes does not stand there once."""
+    """A file's text with one change. ValueError: what stays and goes is not there once."""
     old = "".join(line[1:] + "\n" for line in lines if line[:1] in " -")
     new = "".join(line[1:] + "\n" for line in lines if line[:1] in " +")
     found = ("\n" + text).count("\n" + old)
@@ -108,3 +112,23 @@ def changes_of(file, old, new):
         else:
             raise ValueError(f"{file}: no lines near {begin + 1} make it the only place")
     return changes
+
+
+def offences():
+    """What is wrong with each mutant whose lines are not in the working tree."""
+    found = []
+    for mutant in [mutant for folder in FOLDERS for mutant in of_folder(folder)]:
+        try:
+            apply(mutant)
+        except ValueError as error:
+            found.append(f"{mutant.name}: {error}")
+    return found
+
+
+def patch(name):
+    """A mutant's head, and its changes as a patch. ValueError: there is none, or its lines are not there."""
+    for mutant in of_folder(os.path.dirname(name)):
+        if mutant.name == name:
+            differences = [unified(file, *sides) for file, sides in apply(mutant).items()]
+            return "\n".join(mutant.head[1:]) + "\n\n" + "".join(differences)
+    raise ValueError("there is no such mutant")
