@@ -2,7 +2,7 @@
 // Drawn cases, and what is cut from them and added to them.
 #include "conformance/hunt/hunt_case.h"
 #include "base/err.h"
-#include "conformance/hunt/hunt_draw.h"
+#include "conformance/hunt/hunt_mesh.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

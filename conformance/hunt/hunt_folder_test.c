@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/folder_test.h"
 #include "conformance/cases/case_mesh.h"
-#include "conformance/hunt/hunt_draw.h"
+#include "conformance/hunt/hunt_mesh.h"
 #include "conformance/suite/suite.h"
 #include "ref/checkpoint/safetensors.h"
 

@@ -3,7 +3,7 @@
 #include "conformance/hunt/shrink.h"
 #include "base/err.h"
 #include "conformance/hunt/edit.h"
-#include "conformance/hunt/hunt_draw.h"
+#include "conformance/hunt/hunt_mesh.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

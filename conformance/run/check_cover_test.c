@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Versions, fresh numbers and coverage, as a user of `zerogauge check` meets them.
 #include "base/err.h"
-#include "conformance/run/check_cover.h"
 #include "conformance/run/check_select.h"
 #include "conformance/run/check_test.h"
 #include "conformance/run/claims.h"
