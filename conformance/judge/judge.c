@@ -2,6 +2,7 @@
 // Judges an answer: one finding for each aspect that some requirement checks in its case.
 #include "conformance/judge/judge_internal.h"
 
+#include "base/array.h"
 #include "base/err.h"
 #include "conformance/cases/case_mesh.h"
 
@@ -63,6 +64,23 @@ static void view(const struct check_case *c, const struct answer_step *step, str
 bool value_same(float a, float b)
 {
     return a == b || (isnan(a) && isnan(b));
+}
+
+struct difference difference_at(int step, const char *what, int param, size_t element, float expected, float actual)
+{
+    double magnitude = fmax(fabs((double)expected), fabs((double)actual));
+    return (struct difference){
+        .step = step,
+        .rank = -1,
+        .micro = -1,
+        .param = param,
+        .what = what,
+        .element = element,
+        .expected_bits = f32_bits(expected),
+        .actual_bits = f32_bits(actual),
+        .bits = 32,
+        .roundings = fabs((double)expected - (double)actual) / (magnitude * 0x1p-24),
+    };
 }
 
 int trial_step(struct trial *trial, int step)
@@ -219,12 +237,7 @@ static int judge_aspects(struct judge *judge, struct trial *trial, unsigned aspe
 
 static int keep(struct judge *judge, const struct check_case *c, struct kept **out)
 {
-    if (judge->kept_count % 64 == 0) {
-        struct kept *kept = realloc(judge->kept, (judge->kept_count + 64) * sizeof *kept);
-        if (!kept)
-            return err_set(ERR_MEMORY, "no memory for %zu answers", judge->kept_count + 64);
-        judge->kept = kept;
-    }
+    TRY(array_grow(&judge->kept, &judge->kept_room, judge->kept_count, sizeof *judge->kept, "answers"));
     *out = &judge->kept[judge->kept_count++];
     memset(*out, 0, sizeof **out);
     (*out)->c = c;

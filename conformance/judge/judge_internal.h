@@ -29,6 +29,9 @@ int trial_step(struct trial *trial, int step);
 // Computes the mean gradient of a step under a rule into trial->gradient, unless it is there already.
 int trial_gradient(struct trial *trial, const struct rule *rule, const struct unsharded_choice *choice, int step);
 
+// A difference in an element of a parameter, or of its moments or gradient, that no rank or micro-step has to itself.
+struct difference difference_at(int step, const char *what, int param, size_t element, float expected, float actual);
+
 // True if two numbers are equal or both NaN; zeros of either sign are equal.
 bool value_same(float a, float b);
 
@@ -73,7 +76,7 @@ struct judge {
     struct judge_options options;
     struct findings *findings;
     struct kept *kept;
-    size_t kept_count;
+    size_t kept_count, kept_room;
     char (*rules)[512];  // by placement, for people
     int rule_count;
 };

@@ -36,7 +36,7 @@ static void print_links(const struct trial *trial, const struct link_result *res
             continue;
         used += (size_t)snprintf(out + used, bytes - used, "%s%s %.3g (%.3g)", used > begin ? "; " : "",
                                  link_name((enum link)link), worst->roundings, worst->limit);
-        if (link_class_of((enum link)link, worst) == LINK_BROKEN && worst->param >= 0 && used < bytes)
+        if (link_class_of((enum link)link, worst) == LINK_BROKEN && used < bytes)
             used += (size_t)snprintf(out + used, bytes - used, " at %s, element %zu",
                                      trial->c->params[worst->param].name, worst->element);
     }
