@@ -99,10 +99,6 @@ int judge_state(struct trial *trial, struct finding *out, struct rule_set *expla
 // Convicts moments by the rules that judge_state set, if they keep them in less than fp32. False: there is no finding.
 bool judge_moments(const struct rule_set *explained, struct finding *out);
 
-// For an answer that follows no rule: checks every relation of every step against its limit. Sets the verdict to
-// BOUNDED or FAIL, and adds the worst of each relation to the text.
-int judge_by_links(struct trial *trial, struct finding *out);
-
 // Judge the gradient and the norm, if the answer reports them; `explained` as judge_state set it.
 int judge_gradient(struct trial *trial, const struct rule_set *explained, struct finding *out);
 int judge_norm(struct trial *trial, struct finding *out);

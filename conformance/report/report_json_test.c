@@ -256,3 +256,60 @@ Test(report_json, hostile_texts_stay_in_their_strings)
     cr_assert_not_null(strstr(text, "\xe2\x82\xac\\x0d\nCONFORMS: every MUST\n tab %s%n"));
     cr_assert_str_eq(string_of(records[record_count - 1], "verdict"), "FAILS");
 }
+
+// --- reports that cannot be written: wherever a file ends before its report does, the report is an error ---
+
+static report_function *const reports[] = {report_table, report_json, report_junit, report_html};
+static const char *const report_names[] = {"the table", "the JSON report", "the JUnit report", "the page"};
+enum { REPORT_COUNT = 4 };
+
+static int print(report_function *report, FILE *out)
+{
+    return report(&reported->facts, &reported->findings, reported->verdicts, REPORTED_COUNT, out);
+}
+
+Test(report_json, a_full_disk_is_an_error_of_every_report_whatever_is_buffered)
+{
+    static const int modes[] = {_IOFBF, _IOFBF, _IONBF};  // the first with the buffer that a file has
+    for (int i = 0; i < REPORT_COUNT * 3; i++) {
+        static char buffer[1 << 20];
+        FILE *out = fopen("/dev/full", "w");
+        cr_assert_not_null(out);
+        if (i % 3)
+            setvbuf(out, buffer, modes[i % 3], sizeof buffer);
+        cr_assert_eq(print(reports[i / 3], out), ERR_IO, "%s, mode %d", report_names[i / 3], i % 3);
+        cr_assert_not_null(strstr(err_message(), report_names[i / 3]), "%s", err_message());
+        fclose(out);
+    }
+}
+
+// A file with room for *cookie bytes.
+static ssize_t narrow_write(void *cookie, const char *data, size_t bytes)
+{
+    size_t *room = cookie;
+    (void)data;
+    if (bytes > *room)
+        return 0;
+    *room -= bytes;
+    return (ssize_t)bytes;
+}
+
+Test(report_json, a_file_that_ends_anywhere_is_an_error)
+{
+    for (int i = 0; i < REPORT_COUNT; i++) {
+        char *text = reported_print(reported, reports[i]);
+        size_t whole = strlen(text);
+        free(text);
+        // In steps of a prime, and byte by byte at the end.
+        for (size_t room = 0; room <= whole; room += room + 499 < whole ? 499 : 1) {
+            if (room + 3 < whole && room + 499 >= whole)
+                room = whole - 3;
+            size_t left = room;
+            FILE *out = fopencookie(&left, "w", (cookie_io_functions_t){.write = narrow_write});
+            setvbuf(out, NULL, _IONBF, 0);
+            cr_assert_eq(print(reports[i], out), room < whole ? ERR_IO : ERR_NONE, "%s, %zu of %zu", report_names[i],
+                         room, whole);
+            fclose(out);
+        }
+    }
+}
