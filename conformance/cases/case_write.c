@@ -21,7 +21,7 @@ static int write_text(const struct check_case *c, const char *folder, bool tells
     char path[PATH_MAX], *text;
     size_t bytes;
     TRY(file_join(folder, "case.json", path));
-    TRY((tells ? case_text : case_text_untold)(c, &text, &bytes));
+    TRY(case_text_of(c, tells, &text, &bytes));
     FILE *out = fopen(path, "wbx");
     bool failed = !out || fwrite(text, 1, bytes, out) != bytes;
     failed |= out && fclose(out) != 0;

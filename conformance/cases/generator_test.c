@@ -39,7 +39,7 @@ Test(generator, bits_are_those_written_down)
 
 struct vector {
     const char *name;
-    struct case_data data;  // beside that of plain()
+    struct case_data data;  // added to that of plain()
     float first[4], tied[4];
     double sum[4];
 };

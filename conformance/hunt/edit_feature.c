@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The features of a case, each of which can be left out or replaced by something plainer. Each
-// changes one half, and a case that has nothing of the kind stays as it is.
+// The features of a case, each of which can be left out or replaced by something plainer. A case that has nothing of
+// the kind stays as it is.
 #include "conformance/hunt/edit.h"
 #include "conformance/hunt/hunt_mesh.h"
 
@@ -10,7 +10,7 @@
 // Elements: everything fits; next to nothing does. Of two plain values neither takes the other's place.
 enum { PLAIN_BUCKET = 1000000, TIGHT_BUCKET = 2, WIDE_WINDOW = 1000, TIGHT_WINDOW = 1 };
 
-// Those that come first leave most out.
+// Those in front leave most out.
 enum feature {
     FEATURE_SAME_WORLD,  // a checkpoint that the same number of ranks continues
     FEATURE_NO_MESH,

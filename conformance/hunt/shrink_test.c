@@ -190,7 +190,7 @@ static bool updates_four_times(const struct hunt_case *h)
     return h->part_count == 1 && c->steps * c->param_count >= 4;
 }
 
-// What is left of the first drawn case that fails for a reason; 0: any number.
+// The sizes of the first drawn case that fails for a reason, once it is shrunk; 0: any number.
 static const struct {
     reason *fails;
     int steps, world, accumulation, params;
@@ -236,7 +236,7 @@ Test(shrink, a_parameter_that_rests_keeps_the_step_before)
     shrink_for(rests_after_use);
     cr_assert(case_has_gradient_in(drawn.parts[0], 0, 1) && !case_has_gradient_in(drawn.parts[0], 0, 2));
     shrink_for(uses_the_second_micro_step);
-    cr_assert_eq(drawn.parts[0]->params[0].unused_in[0], 1, "beside a micro-step that uses it");
+    cr_assert_eq(drawn.parts[0]->params[0].unused_in[0], 1, "next to a micro-step that uses it");
 }
 
 Test(shrink, a_parameter_that_no_step_uses_any_more_is_an_unused_one)

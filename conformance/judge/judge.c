@@ -66,23 +66,6 @@ bool value_same(float a, float b)
     return a == b || (isnan(a) && isnan(b));
 }
 
-struct difference difference_at(int step, const char *what, int param, size_t element, float expected, float actual)
-{
-    double magnitude = fmax(fabs((double)expected), fabs((double)actual));
-    return (struct difference){
-        .step = step,
-        .rank = -1,
-        .micro = -1,
-        .param = param,
-        .what = what,
-        .element = element,
-        .expected_bits = f32_bits(expected),
-        .actual_bits = f32_bits(actual),
-        .bits = 32,
-        .roundings = fabs((double)expected - (double)actual) / (magnitude * 0x1p-24),
-    };
-}
-
 int trial_step(struct trial *trial, int step)
 {
     assert(step >= case_first_step(trial->c) && step <= case_last_step(trial->c));

@@ -34,7 +34,7 @@ struct held {
 
 // The mistakes of an answer; every function may be null.
 struct wrong {
-    float (*element)(const struct place *at, float g);  // what the gradient's element is in place of g
+    float (*element)(const struct place *at, float g);  // the gradient's element in the place of g
     void (*gradient)(const struct check_case *c, const struct case_values *values, int step, float *const g[]);
     void (*update)(const struct check_case *c, int step, struct unsharded_update *update, struct rule *rule);
     void (*state)(const struct check_case *c, int step, const struct unsharded_state *before,

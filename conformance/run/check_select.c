@@ -14,8 +14,10 @@
 
 enum { REPEAT_EVERY = 10 };  // of this many cases one is asked twice
 
-int check_add_case(struct check_run *run, const struct check_case *c)
+// Adds a case that is asked, to a struct check_run.
+static int add_case(void *context, const struct check_case *c)
 {
+    struct check_run *run = context;
     size_t room = run->case_room;
     TRY(array_grow(&run->cases, &room, run->case_count, sizeof *run->cases, "cases"));
     TRY(array_grow(&run->asked, &run->case_room, run->case_count, sizeof *run->asked, "cases"));
@@ -26,11 +28,6 @@ int check_add_case(struct check_run *run, const struct check_case *c)
     run->asked[run->case_count] = true;
     run->cases[run->case_count++] = copy;
     return ERR_NONE;
-}
-
-static int visit_case(void *context, const struct check_case *c)
-{
-    return check_add_case(context, c);
 }
 
 const struct check_case *check_other_half(const struct check_run *run, const struct check_case *c)
@@ -70,7 +67,7 @@ int check_repeat(const struct check_setting *setting, struct check_run *run)
         if (!run->asked[i] || c->phase != PHASE_WHOLE || c->expects_refusal || !(chosen || count < REPEAT_EVERY) ||
             strlen(c->name) + 3 > CASE_NAME_BYTES)
             continue;
-        TRY(check_add_case(run, c));
+        TRY(add_case(run, c));
         struct check_case *copy = run->cases[run->case_count - 1];
         strcat(copy->name, "~2");
         copy->twin[0] = '\0';
@@ -105,9 +102,9 @@ static int keep_world(const struct check_setting *setting, struct check_run *run
 int check_select(const struct check_setting *setting, struct check_run *run)
 {
     if (setting->source) {
-        TRY(setting->source->cases(setting->source->context, visit_case, run));
+        TRY(setting->source->cases(setting->source->context, add_case, run));
     } else {
-        TRY(check_cases(&setting->part, visit_case, run));
+        TRY(check_cases(&setting->part, add_case, run));
         TRY(keep_world(setting, run));
     }
     return apply_claims(setting, run);
@@ -151,7 +148,7 @@ static int add_row(const struct check_setting *setting, struct check_run *run, c
         claimed = claims_cover(setting->claims, &cases[0], count > 1 ? &cases[1] : NULL, why);
     }
     for (int i = 0; rc == ERR_NONE && claimed && i < count; i++)
-        rc = check_add_case(run, &cases[i]);
+        rc = add_case(run, &cases[i]);
     free(cases);
     return claimed ? rc : err_set(ERR_INTERNAL, "%s: %s", topic, why);
 }

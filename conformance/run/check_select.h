@@ -11,9 +11,6 @@ int check_select(const struct check_setting *setting, struct check_run *run);
 // Asks some cases twice, under another name, so that leftovers of other cases and chance show.
 int check_repeat(const struct check_setting *setting, struct check_run *run);
 
-// Adds a case that is asked.
-int check_add_case(struct check_run *run, const struct check_case *c);
-
 // The other half of a resuming pair; null for whole cases.
 const struct check_case *check_other_half(const struct check_run *run, const struct check_case *c);
 
