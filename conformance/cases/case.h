@@ -190,9 +190,10 @@ int case_write(const struct check_case *c, const struct case_values *values, con
 // As case_write, but case.json leaves out what would tell the right answer: `requirements`, `exact` and `expect`.
 int case_write_untold(const struct check_case *c, const struct case_values *values, const char *folder);
 
-// Returns the text of the case's case.json, which the caller frees. case_text_untold: as case_write_untold writes it.
+// Returns the text of the case's case.json, which the caller frees. case_text_of: without `tells` as case_write_untold
+// writes it.
 int case_text(const struct check_case *c, char **text, size_t *bytes);
-int case_text_untold(const struct check_case *c, char **text, size_t *bytes);
+int case_text_of(const struct check_case *c, bool tells, char **text, size_t *bytes);
 
 // Reads FOLDER/case.json; `data` and `twin` stay empty. Anything that CONTRACT.md does not allow is ERR_USAGE with the
 // file, the line and the key. A case that must be refused (`expect` is `refusal`) is read, too; a case without

@@ -49,6 +49,20 @@ static char *changed(const struct change *change)
     return text;
 }
 
+// The reader and the schema take the text with each change, or refuse it.
+static void expect_all(const struct change changes[], size_t count, bool takes)
+{
+    json_t *schema = schema_load("case.schema.json");
+    for (size_t i = 0; i < count; i++) {
+        char *text = changed(&changes[i]);
+        cr_expect_eq(read_case(text, strlen(text)), takes ? ERR_NONE : ERR_USAGE, "%s: %s", changes[i].to,
+                     err_message());
+        cr_expect_eq(schema_takes_text(schema, text), takes, "%s", changes[i].to);
+        free(text);
+    }
+    json_decref(schema);
+}
+
 #define DYNAMIC(more)                                                                                                  \
     "\"loss_scale\": {\"kind\": \"dynamic\", \"initial_scale\": 8, \"window\": 2, \"hysteresis\": 1, " more "}"
 #define CHECKPOINT(phase, step, more)                                                                                  \
@@ -69,14 +83,7 @@ Test(case_schema, what_may_be_one_thing_or_another_is_taken_as_each)
         {"\"shape\": [1]", "\"shape\": []"},
         {"\"expect\": \"answer\"", "\"expect\": \"refusal\""},
     };
-    json_t *schema = schema_load("case.schema.json");
-    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
-        char *text = changed(&changes[i]);
-        cr_expect_eq(read_case(text, strlen(text)), ERR_NONE, "%s: %s", changes[i].to, err_message());
-        cr_expect(schema_takes_text(schema, text), "%s", changes[i].to);
-        free(text);
-    }
-    json_decref(schema);
+    expect_all(changes, sizeof changes / sizeof *changes, true);
 }
 
 Test(case_schema, what_is_neither_is_refused_by_both)
@@ -107,14 +114,7 @@ Test(case_schema, what_is_neither_is_refused_by_both)
         {"\"world\": 2", "\"world\": 2, \"world\": 2"},
         {"{\"contract\"", "[{\"contract\""},
     };
-    json_t *schema = schema_load("case.schema.json");
-    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
-        char *text = changed(&changes[i]);
-        cr_expect_eq(read_case(text, strlen(text)), ERR_USAGE, "%s", changes[i].to);
-        cr_expect_not(schema_takes_text(schema, text), "%s", changes[i].to);
-        free(text);
-    }
-    json_decref(schema);
+    expect_all(changes, sizeof changes / sizeof *changes, false);
 }
 
 Test(case_schema, a_case_of_one_step_has_no_checkpoint)

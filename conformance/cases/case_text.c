@@ -181,7 +181,7 @@ static void put_case(FILE *out, const struct check_case *c, bool tells)
     fputs("\n}\n", out);
 }
 
-static int make_text(const struct check_case *c, bool tells, char **text, size_t *bytes)
+int case_text_of(const struct check_case *c, bool tells, char **text, size_t *bytes)
 {
     *text = NULL;
     FILE *out = open_memstream(text, bytes);
@@ -197,10 +197,5 @@ static int make_text(const struct check_case *c, bool tells, char **text, size_t
 
 int case_text(const struct check_case *c, char **text, size_t *bytes)
 {
-    return make_text(c, true, text, bytes);
-}
-
-int case_text_untold(const struct check_case *c, char **text, size_t *bytes)
-{
-    return make_text(c, false, text, bytes);
+    return case_text_of(c, true, text, bytes);
 }

@@ -39,58 +39,39 @@ Test(generator, bits_are_those_written_down)
 
 struct vector {
     const char *name;
-    enum case_family family;
-    bool same_mean, square_norm, paired;
+    struct case_data data;  // added to that of plain()
     float first[4], tied[4];
     double sum[4];
 };
 
 static const struct vector vectors[] = {
     {"plain",
-     FAMILY_EXACT,
-     false,
-     false,
-     false,
+     {.reach = 20},
      {0x1.68p+0f, 0, -0x1.ep-2f, -0x1.8p+2f},
      {0x1.bp+2f, 0, -0x1.ep+0f, -0x1.2p-2f},
      {0x1.98p+1, 0x1.ep+2, 0x1.f8p+1, 0x1.98p+3}},
     {"same_mean",
-     FAMILY_EXACT,
-     true,
-     false,
-     false,
+     {.reach = 20, .same_mean = true},
      {-0x1.2p-2f, 0x1.8p+1f, 0x1.c8p+0f, 0x1.bp+2f},
      {-0x1.c8p+2f, -0x1.2p-1f, 0x1.8p-2f, 0x1.8p-1f},
      {-0x1.f8p+1, 0x1.2p+2, 0x1.56p+3, 0x1.bp+4}},
     {"square_norm",
-     FAMILY_EXACT,
-     true,
-     true,
-     false,
+     {.reach = 5, .same_mean = true, .square_norm = true},
      {0x1.ep+0f, 0x1.8p-1f, -0x1.2p+0f, -0x1.8p-1f},
      {0x1.8p-1f, -0x1.8p-2f, 0x1.ep+1f, -0x1.8p+0f},
      {0x1.2p+1, -0x1.2p+1, -0x1.bp+2, -0x1.68p+3}},
     {"paired",
-     FAMILY_EXACT,
-     false,
-     false,
-     true,
+     {.reach = 20, .paired = true},
      {0x1.8p-3f, -0x1.8p+2f, 0x1.8p+0f, 0x1.8p+0f},
      {-0x1.8p+0f, -0x1.8p-1f, 0x1.8p-3f, -0x1.8p-1f},
      {0, -0x1.2p+3, -0x1.2p-1, -0x1.5p+3}},
     {"lone",
-     FAMILY_LONE,
-     false,
-     false,
-     false,
+     {.reach = 20, .family = FAMILY_LONE},
      {0, 0, 0, 0},
      {0, 0, 0, 0},
      {0x1.1e8138p-5, -0x1.5fa726p-2, -0x1.d97946p-5, -0x1.40b77cp-2}},
     {"rounding",
-     FAMILY_ROUNDING,
-     false,
-     false,
-     false,
+     {.reach = 20, .family = FAMILY_ROUNDING},
      {0x1.9ap-6f, 0x1.1ep-3f, -0x1.24p-3f, -0x1.c8p-2f},
      {-0x1.86p-5f, 0x1.9ap-6f, 0x1.8ap-2f, -0x1.8ap-4f},
      {0x1.14p-2, -0x1.742p-2, 0x1.228p-3, -0x1.6dap-2}},
@@ -103,12 +84,12 @@ Test(generator, numbers_are_those_written_down)
     for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
         const struct vector *v = &vectors[i];
         struct check_case c = plain();
-        c.precision = v->family == FAMILY_ROUNDING ? DTYPE_BF16 : DTYPE_FP32;
-        c.data.family = v->family;
-        c.data.same_mean = v->same_mean;
-        c.data.square_norm = v->square_norm;
-        c.data.paired = v->paired;
-        c.data.reach = v->square_norm ? 5 : 20;
+        c.precision = v->data.family == FAMILY_ROUNDING ? DTYPE_BF16 : DTYPE_FP32;
+        c.data.family = v->data.family;
+        c.data.reach = v->data.reach;
+        c.data.same_mean = v->data.same_mean;
+        c.data.square_norm = v->data.square_norm;
+        c.data.paired = v->data.paired;
         for (size_t e = 0; e < 4; e++) {
             cr_expect_eq(generator_initial(&c, 1, e), initial[c.precision == DTYPE_BF16][e], "%s", v->name);
             cr_expect_eq(generator_gradient(&c, 2, 1, 0, 1, e), v->first[e], "%s: %zu", v->name, e);

@@ -96,6 +96,17 @@ static inline void save(const char *name)
     cr_assert_eq(safetensors_finish(writer, NULL, NULL), ERR_NONE);
 }
 
+// Writes a good file again, whose name is of the form [rank-R/]step-N.safetensors.
+static inline void restore(const char *name)
+{
+    int step = atoi(strstr(name, "step-") + strlen("step-"));
+    cr_assert_eq(remove(in_folder(name)), 0);
+    if (strncmp(name, "rank-", 5) == 0)
+        fixture_write_seen(&c, folder, step, atoi(name + 5));
+    else
+        cr_assert_eq(fixture_write_step(&c, folder, step, NULL), ERR_NONE, "%s", err_message());
+}
+
 static inline void drop(size_t i)
 {
     free(tensors.data[i]);

@@ -30,6 +30,11 @@ static void open_answer(void)
     cr_assert_eq(answer_open(&c, folder, &answer), ERR_NONE, "%s", err_message());
 }
 
+static void write_step(int step, void (*change)(struct answer_step *state))
+{
+    cr_assert_eq(fixture_write_step(&c, folder, step, change), ERR_NONE, "%s", err_message());
+}
+
 static void expect_array(const float *actual, int step, int kind, int param)
 {
     cr_assert_not_null(actual, "step %d kind %d param %d", step, kind, param);
@@ -124,16 +129,17 @@ Test(answer, usage_is_read_by_rank_and_may_be_silent)
     cr_expect_eq(answer.usage[1].calls[USAGE_GATHER], 0);
 }
 
+static void leave_out(struct answer_step *state)
+{
+    state->exp_avg[FIXTURE_UNUSED] = state->exp_avg_sq[FIXTURE_UNUSED] = NULL;
+    state->has_grad = state->has_norm = false;
+}
+
 Test(answer, the_optional_parts_may_be_left_out)
 {
-    static struct fixture_arrays arrays;
     struct answer_step state;
-    for (int step = 1; step <= c.steps; step++) {
-        fixture_step(&c, step, &arrays, &state);
-        state.exp_avg[FIXTURE_UNUSED] = state.exp_avg_sq[FIXTURE_UNUSED] = NULL;
-        state.has_grad = state.has_norm = false;
-        cr_assert_eq(answer_write_step(&c, folder, step, &state), ERR_NONE, "%s", err_message());
-    }
+    for (int step = 1; step <= c.steps; step++)
+        write_step(step, leave_out);
     open_answer();
     cr_expect(!answer.has_seen && !answer.has_usage);
     cr_expect_eq(answer.usage[1].calls[USAGE_GATHER], UINT64_MAX);
@@ -146,58 +152,56 @@ Test(answer, the_optional_parts_may_be_left_out)
 
 Test(answer, a_case_without_scale_and_check_has_no_such_scalars)
 {
-    static struct fixture_arrays arrays;
     struct answer_step state;
     c.overflow_check = false;
     c.loss_scale = (struct case_loss_scale){.kind = SCALE_NONE};
     c.steps = 1;
-    fixture_step(&c, 1, &arrays, &state);
-    cr_assert_eq(answer_write_step(&c, folder, 1, &state), ERR_NONE, "%s", err_message());
+    write_step(1, NULL);
     open_answer();
     cr_assert_eq(answer_read_step(&answer, 1, &state), ERR_NONE);
     cr_expect(!state.has_loss_scale && !state.skipped);
     answer_step_close(&state);
 }
 
+static void have_no_numbers(struct answer_step *state)
+{
+    state->param[FIXTURE_SCALAR][0] = INFINITY;
+    state->exp_avg[FIXTURE_SCALAR][0] = NAN;
+    state->norm = NAN;
+}
+
 Test(answer, infinity_and_nan_are_values)
 {
-    static struct fixture_arrays arrays;
     struct answer_step state;
     c.steps = 1;
-    fixture_step(&c, 1, &arrays, &state);
-    state.param[FIXTURE_SCALAR][0] = INFINITY;
-    state.exp_avg[FIXTURE_SCALAR][0] = NAN;
-    state.norm = NAN;
-    cr_assert_eq(answer_write_step(&c, folder, 1, &state), ERR_NONE, "%s", err_message());
+    write_step(1, have_no_numbers);
     open_answer();
     cr_assert_eq(answer_read_step(&answer, 1, &state), ERR_NONE);
     cr_expect(isinf(state.param[FIXTURE_SCALAR][0]) && isnan(state.exp_avg[FIXTURE_SCALAR][0]) && isnan(state.norm));
     answer_step_close(&state);
 }
 
+static void forget_the_owner(struct answer_step *state)
+{
+    state->exp_avg[FIXTURE_MATRIX] = NULL;
+}
+
 Test(answer, a_tied_gradient_makes_its_owner_a_used_one)
 {
-    static struct fixture_arrays arrays;
-    struct answer_step state;
     c.params[FIXTURE_MATRIX].used = false;
     c.steps = 1;
-    fixture_step(&c, 1, &arrays, &state);
-    state.exp_avg[FIXTURE_MATRIX] = NULL;
-    cr_expect_eq(answer_write_step(&c, folder, 1, &state), ERR_INTERNAL);
+    cr_expect_eq(fixture_write_step(&c, folder, 1, forget_the_owner), ERR_INTERNAL);
     cr_expect_not_null(strstr(err_message(), "exp_avg/layer.0.weight"));
 }
 
 Test(answer, a_half_that_resumes_answers_its_own_steps)
 {
-    static struct fixture_arrays arrays;
     struct answer_step state;
     c.steps = 5;
     c.phase = PHASE_RESUME;
     c.checkpoint_step = 3;
-    for (int step = 4; step <= 5; step++) {
-        fixture_step(&c, step, &arrays, &state);
-        cr_assert_eq(answer_write_step(&c, folder, step, &state), ERR_NONE);
-    }
+    for (int step = 4; step <= 5; step++)
+        write_step(step, NULL);
     open_answer();
     cr_assert_eq(answer_read_step(&answer, 5, &state), ERR_NONE);
     cr_expect_eq(state.t, 5);
@@ -247,17 +251,13 @@ Test(answer, concurrent_ranks_write_their_own_files)
     enum { WORLD = 7 };
     pthread_t threads[WORLD];
     int ranks[WORLD];
-    static struct fixture_arrays arrays;
-    struct answer_step state;
     c.world = WORLD;
     for (int rank = 0; rank < WORLD; rank++) {
         ranks[rank] = rank;
         cr_assert_eq(pthread_create(&threads[rank], NULL, write_seen, &ranks[rank]), 0);
     }
-    for (int step = 1; step <= c.steps; step++) {
-        fixture_step(&c, step, &arrays, &state);
-        cr_assert_eq(answer_write_step(&c, folder, step, &state), ERR_NONE);
-    }
+    for (int step = 1; step <= c.steps; step++)
+        write_step(step, NULL);
     for (int rank = 0; rank < WORLD; rank++)
         pthread_join(threads[rank], NULL);
     open_answer();
@@ -267,9 +267,6 @@ Test(answer, concurrent_ranks_write_their_own_files)
 Test(answer, a_file_is_not_written_twice)
 {
     fixture_answer(&c, folder);
-    struct answer_step state;
-    static struct fixture_arrays arrays;
-    fixture_step(&c, 1, &arrays, &state);
-    cr_expect_eq(answer_write_step(&c, folder, 1, &state), ERR_IO);
+    cr_expect_eq(fixture_write_step(&c, folder, 1, NULL), ERR_IO);
     cr_expect_not_null(strstr(err_message(), "step-1.safetensors"));
 }

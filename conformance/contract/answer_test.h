@@ -70,6 +70,18 @@ static void fixture_step(const struct check_case *c, int step, struct fixture_ar
         }
 }
 
+// Writes a step, which `change` has changed, if it is not null. Returns as answer_write_step does.
+static inline int fixture_write_step(const struct check_case *c, const char *folder, int step,
+                                     void (*change)(struct answer_step *state))
+{
+    static struct fixture_arrays arrays;
+    struct answer_step state;
+    fixture_step(c, step, &arrays, &state);
+    if (change)
+        change(&state);
+    return answer_write_step(c, folder, step, &state);
+}
+
 static void fixture_write_seen(const struct check_case *c, const char *folder, int step, int rank)
 {
     static uint16_t values[CASE_ACCUMULATION_MAX][FIXTURE_PARAMS][FIXTURE_COUNT_MAX];
@@ -90,14 +102,11 @@ static void fixture_write_seen(const struct check_case *c, const char *folder, i
 // A whole answer in an existing folder.
 static inline void fixture_answer(const struct check_case *c, const char *folder)
 {
-    static struct fixture_arrays arrays;
-    struct answer_step state;
     struct answer_usage usage[2] = {
         {.held_bytes = {1, 2, 3, 4, 5}, .sent_bytes = {6, 7}, .calls = {8, 9}},
         {.held_bytes = {11, UINT64_MAX, 13, 14, 15}, .sent_bytes = {UINT64_MAX, UINT64_MAX}, .calls = {UINT64_MAX, 0}}};
     for (int step = 1; step <= c->steps; step++) {
-        fixture_step(c, step, &arrays, &state);
-        cr_assert_eq(answer_write_step(c, folder, step, &state), ERR_NONE, "%s", err_message());
+        cr_assert_eq(fixture_write_step(c, folder, step, NULL), ERR_NONE, "%s", err_message());
         for (int rank = 0; rank < c->world; rank++)
             fixture_write_seen(c, folder, step, rank);
     }

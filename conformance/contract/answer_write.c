@@ -130,12 +130,20 @@ static int write_tensors(const char *path, const struct answer_layout *layout, c
     return safetensors_finish(writer, NULL, NULL);
 }
 
-static int write_file(const char *path, const struct answer_layout *layout, const struct source sources[])
+// Writes a file, and closes the layout. sources: null after an error.
+static int write_file(const char *path, struct answer_layout *layout, struct source *sources)
 {
     struct safetensors_tensor *tensors = calloc(layout->count + 1, sizeof *tensors);
-    int rc = tensors ? write_tensors(path, layout, sources, tensors)
-                     : err_set(ERR_MEMORY, "no memory for the header of %s", path);
+    int rc = ERR_NONE;
+    if (!sources || !tensors) {
+        rc = err_set(ERR_MEMORY, "no memory to write %s", path);
+    } else {
+        allow_empty(layout, sources);
+        rc = write_tensors(path, layout, sources, tensors);
+    }
+    free(sources);
     free(tensors);
+    answer_layout_close(layout);
     return rc;
 }
 
@@ -153,18 +161,11 @@ int answer_write_step(const struct check_case *c, const char *folder, int step, 
     struct answer_layout layout;
     TRY(step_path(folder, step, path));
     TRY(answer_layout_of_step(c, &layout));
-    struct source *sources = calloc(layout.count, sizeof *sources);
-    int rc = sources ? ERR_NONE : err_set(ERR_MEMORY, "no memory to write %s", path);
-    if (rc == ERR_NONE) {
-        require_gradients(&layout, state);
-        for (size_t i = 0; i < layout.count; i++)
-            source_of_state(&layout.entries[i], state, &sources[i]);
-        allow_empty(&layout, sources);
-        rc = write_file(path, &layout, sources);
-    }
-    free(sources);
-    answer_layout_close(&layout);
-    return rc;
+    struct source *sources = calloc(layout.count + 1, sizeof *sources);
+    require_gradients(&layout, state);
+    for (size_t i = 0; sources && i < layout.count; i++)
+        source_of_state(&layout.entries[i], state, &sources[i]);
+    return write_file(path, &layout, sources);
 }
 
 int answer_write_seen(const struct check_case *c, const char *folder, int step, int rank,
@@ -180,17 +181,10 @@ int answer_write_seen(const struct check_case *c, const char *folder, int step, 
     TRY(step_path(rank_folder, step, path));
     TRY(answer_layout_of_seen(c, step, rank, &layout));
     struct source *sources = calloc(layout.count + 1, sizeof *sources);
-    int rc = sources ? ERR_NONE : err_set(ERR_MEMORY, "no memory to write %s", path);
-    if (rc == ERR_NONE) {
-        for (size_t i = 0; i < layout.count; i++)
-            sources[i] = (struct source){.data = seen[layout.entries[i].micro][layout.entries[i].param],
-                                         .type = safetensors_type_of(c->precision)};
-        allow_empty(&layout, sources);
-        rc = write_file(path, &layout, sources);
-    }
-    free(sources);
-    answer_layout_close(&layout);
-    return rc;
+    for (size_t i = 0; sources && i < layout.count; i++)
+        sources[i] = (struct source){.data = seen[layout.entries[i].micro][layout.entries[i].param],
+                                     .type = safetensors_type_of(c->precision)};
+    return write_file(path, &layout, sources);
 }
 
 static int write_text(const char *folder, const char *name, const char *text, size_t bytes)

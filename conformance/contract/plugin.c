@@ -70,20 +70,12 @@ int plugin_load(const char *plugin, void **handle, const struct zerogauge_implem
     return rc;
 }
 
-static int answer_one(const struct zerogauge_implementation *table, const char *cases, const char *answers, int world,
-                      const char *state, const char *name)
-{
-    char folder[PATH_MAX], answer[PATH_MAX];
-    TRY(file_join(cases, name, folder));
-    TRY(file_join(answers, name, answer));
-    return plugin_answer_case(table, folder, answer, world, state);
-}
-
 int plugin_answer(const char *plugin, const char *cases, const char *answers, int world, const char *state)
 {
     void *handle;
     const struct zerogauge_implementation *table;
     json_t *order, *name;
+    char folder[PATH_MAX], answer[PATH_MAX];
     size_t i, failed = 0;
     TRY(plugin_load(plugin, &handle, &table));
     int rc = case_order_of_world(cases, world, &order);
@@ -92,7 +84,9 @@ int plugin_answer(const char *plugin, const char *cases, const char *answers, in
         return rc;
     }
     json_array_foreach (order, i, name) {
-        if (answer_one(table, cases, answers, world, state, json_string_value(name)) == ERR_NONE)
+        if (file_join(cases, json_string_value(name), folder) == ERR_NONE &&
+            file_join(answers, json_string_value(name), answer) == ERR_NONE &&
+            plugin_answer_case(table, folder, answer, world, state) == ERR_NONE)
             continue;
         failed++;
         fprintf(stderr, "%s: %s: %s\n", plugin, json_string_value(name), err_message());

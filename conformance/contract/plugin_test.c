@@ -244,13 +244,10 @@ static int note(const char *format, int a, int b, int d)
     return ZEROGAUGE_OK;
 }
 
-static const struct zerogauge_case *given;
-
 static int fake_open(const struct zerogauge_case *asked, const float *const initial[], void **context)
 {
     static const int results[] = {ZEROGAUGE_OK, ZEROGAUGE_UNSUPPORTED, ZEROGAUGE_REFUSED, ZEROGAUGE_FAILED,
                                   ZEROGAUGE_UNSUPPORTED};
-    given = asked;
     *context = calls;
     note(initial ? "open " : "reopen ", 0, 0, 0);
     if (fake != FAKE_SILENT)

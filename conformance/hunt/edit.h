@@ -59,8 +59,8 @@ int edit_feature_count(void);
 bool edit_feature(int index, struct check_case parts[], int part_count);
 bool edit_group_field(int field, struct case_group *group);
 
-// edit_use.c. Which steps and micro-steps use the parameters, where step or micro-step `at`, from 0, is removed; that
-// every one uses a parameter, and whether that changes anything; that one which none uses any more has no gradient.
+// Which steps and micro-steps use the parameters, where step or micro-step `at`, from 0, is removed; that every one
+// uses a parameter, and whether that changes anything; that one which none uses any more has no gradient.
 void edit_use_without_step(struct check_case *c, int at);
 void edit_use_without_micro(struct check_case *c, int at);
 bool edit_use_always(struct check_case *c, int param);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The features of a case, each of which can be left out or replaced by something plainer. One function a feature: it
-// changes one half, and a case that has nothing of the kind stays as it is.
+// The features of a case, each of which can be left out or replaced by something plainer. A case that has nothing of
+// the kind stays as it is.
 #include "conformance/hunt/edit.h"
 #include "conformance/hunt/hunt_mesh.h"
 
@@ -10,139 +10,50 @@
 // Elements: everything fits; next to nothing does. Of two plain values neither takes the other's place.
 enum { PLAIN_BUCKET = 1000000, TIGHT_BUCKET = 2, WIDE_WINDOW = 1000, TIGHT_WINDOW = 1 };
 
-static void no_param_offload(struct check_case *c)
-{
-    c->offload_param = TIER_DEVICE;
-}
-
-static void no_optimizer_offload(struct check_case *c)
-{
-    c->offload_optimizer = c->offload_param = TIER_DEVICE;
-}
-
-static void host_for_nvme(struct check_case *c)
-{
-    c->offload_optimizer = c->offload_optimizer == TIER_NVME ? TIER_HOST : c->offload_optimizer;
-    c->offload_param = c->offload_param == TIER_NVME ? TIER_HOST : c->offload_param;
-}
-
-static void no_delay(struct check_case *c)
-{
-    c->delayed_update = 0;
-}
-
-static void no_clipping(struct check_case *c)
-{
-    c->gradient_clipping = 0;
-}
-
-// A threshold that small tensors exceed, too.
-static void tight_clipping(struct check_case *c)
-{
-    c->gradient_clipping = c->gradient_clipping > 0 ? 0x1p-10 : 0;
-}
-
-static void plain_clipping(struct check_case *c)
-{
-    if (c->gradient_clipping > 0 && c->gradient_clipping != 0x1p-10)
-        c->gradient_clipping = 1;
-}
-
-static void plain_names(struct check_case *c)
-{
-    for (int i = 0; i < c->param_count; i++) {
-        memset(c->params[i].name, 0, sizeof c->params[i].name);
-        snprintf(c->params[i].name, sizeof c->params[i].name, "t%d", i);
-    }
-}
-
-static void no_loss_scale(struct check_case *c)
-{
-    if (c->loss_scale.kind != SCALE_NONE)
-        c->loss_scale = (struct case_loss_scale){.kind = SCALE_NONE};
-}
-
-static void static_scale(struct check_case *c)
-{
-    if (c->loss_scale.kind == SCALE_DYNAMIC)
-        c->loss_scale = (struct case_loss_scale){.kind = SCALE_STATIC, .scale = c->loss_scale.scale};
-}
-
-static void plain_scaler(struct check_case *c)
-{
-    if (c->loss_scale.kind == SCALE_DYNAMIC)
-        c->loss_scale.hysteresis = 1;
-}
-
-static void wide_window(struct check_case *c)
-{
-    if (c->loss_scale.kind == SCALE_DYNAMIC && c->loss_scale.window != TIGHT_WINDOW)
-        c->loss_scale.window = WIDE_WINDOW;
-}
-
-// Where the scale must grow, it grows after the first step.
-static void tight_window(struct check_case *c)
-{
-    if (c->loss_scale.kind == SCALE_DYNAMIC && c->loss_scale.window != WIDE_WINDOW)
-        c->loss_scale.window = TIGHT_WINDOW;
-}
-
-static void no_overflow_check(struct check_case *c)
-{
-    if (c->loss_scale.kind != SCALE_DYNAMIC)
-        c->overflow_check = false;
-}
-
-static void single_precision(struct check_case *c)
-{
-    c->precision = c->communication_dtype = c->accumulation_dtype = DTYPE_FP32;
-    no_loss_scale(c);
-}
-
-static void one_dtype(struct check_case *c)
-{
-    c->communication_dtype = c->accumulation_dtype = c->precision;
-}
-
-static void plain_communication(struct check_case *c)
-{
-    c->communication_dtype = c->precision;
-}
-
-static void plain_accumulation(struct check_case *c)
-{
-    c->accumulation_dtype = c->precision;
-}
-
-static void stage_0(struct check_case *c)
-{
-    c->stage = 0;
-}
-
-static void stage_1(struct check_case *c)
-{
-    c->stage = c->stage > 1 ? 1 : c->stage;
-}
-
-static void stage_2(struct check_case *c)
-{
-    c->stage = c->stage > 2 ? 2 : c->stage;
-}
-
-static void no_overlap(struct check_case *c)
-{
-    c->overlap = false;
-}
-
-static void contiguous(struct check_case *c)
-{
-    c->contiguous_gradients = true;
-}
-
-static void reduce_scatter(struct check_case *c)
-{
-    c->reduce_scatter = true;
-}
+// Those in front leave most out.
+enum feature {
+    FEATURE_SAME_WORLD,  // a checkpoint that the same number of ranks continues
+    FEATURE_NO_MESH,
+    FEATURE_NO_EXPERTS,
+    FEATURE_NO_PIPELINE,
+    FEATURE_NO_TENSOR,
+    FEATURE_LESS_TENSOR,
+    FEATURE_ONE_REPLICA,
+    FEATURE_SHARDS_OF_ONE,
+    FEATURE_NO_OPTIMIZER_OFFLOAD,
+    FEATURE_NO_PARAM_OFFLOAD,
+    FEATURE_HOST_FOR_NVME,
+    FEATURE_NO_DELAY,
+    FEATURE_NO_CLIPPING,
+    FEATURE_NO_LOSS_SCALE,
+    FEATURE_SINGLE_PRECISION,
+    FEATURE_ONE_DTYPE,
+    FEATURE_PLAIN_COMMUNICATION,
+    FEATURE_PLAIN_ACCUMULATION,
+    FEATURE_STATIC_SCALE,
+    FEATURE_PLAIN_SCALER,
+    FEATURE_WIDE_WINDOW,
+    FEATURE_TIGHT_WINDOW,
+    FEATURE_NO_OVERFLOW_CHECK,
+    FEATURE_STAGE_0,
+    FEATURE_STAGE_1,
+    FEATURE_STAGE_2,
+    FEATURE_NO_OVERLAP,
+    FEATURE_CONTIGUOUS,
+    FEATURE_REDUCE_SCATTER,
+    FEATURE_PLAIN_REDUCE_BUCKET,
+    FEATURE_PLAIN_ALLGATHER_BUCKET,
+    FEATURE_PLAIN_PREFETCH_BUCKET,
+    FEATURE_PLAIN_SUB_GROUP,
+    FEATURE_TIGHT_REDUCE_BUCKET,
+    FEATURE_TIGHT_ALLGATHER_BUCKET,
+    FEATURE_TIGHT_SUB_GROUP,
+    FEATURE_ALL_OF_A_CHECKPOINT,
+    FEATURE_TIGHT_CLIPPING,
+    FEATURE_PLAIN_CLIPPING,
+    FEATURE_PLAIN_NAMES,
+    FEATURE_COUNT
+};
 
 static void plain_size(size_t *elements)
 {
@@ -157,104 +68,164 @@ static void tight_size(size_t *elements)
         *elements = TIGHT_BUCKET;
 }
 
-static void plain_reduce_bucket(struct check_case *c)
+static void make_plain(enum feature feature, struct check_case *c)
 {
-    plain_size(&c->reduce_bucket);
+    switch (feature) {
+    case FEATURE_STAGE_0:
+        c->stage = 0;
+        break;
+    case FEATURE_STAGE_1:
+        c->stage = c->stage > 1 ? 1 : c->stage;
+        break;
+    case FEATURE_STAGE_2:
+        c->stage = c->stage > 2 ? 2 : c->stage;
+        break;
+    case FEATURE_NO_OVERLAP:
+        c->overlap = false;
+        break;
+    case FEATURE_CONTIGUOUS:
+        c->contiguous_gradients = true;
+        break;
+    case FEATURE_REDUCE_SCATTER:
+        c->reduce_scatter = true;
+        break;
+    case FEATURE_PLAIN_REDUCE_BUCKET:
+        plain_size(&c->reduce_bucket);
+        break;
+    case FEATURE_PLAIN_ALLGATHER_BUCKET:
+        plain_size(&c->allgather_bucket);
+        break;
+    case FEATURE_PLAIN_PREFETCH_BUCKET:
+        c->prefetch_bucket = PLAIN_BUCKET;
+        break;
+    case FEATURE_PLAIN_SUB_GROUP:
+        plain_size(&c->sub_group);
+        break;
+    case FEATURE_TIGHT_REDUCE_BUCKET:
+        tight_size(&c->reduce_bucket);
+        break;
+    case FEATURE_TIGHT_ALLGATHER_BUCKET:
+        tight_size(&c->allgather_bucket);
+        break;
+    case FEATURE_TIGHT_SUB_GROUP:
+        tight_size(&c->sub_group);
+        break;
+    case FEATURE_ALL_OF_A_CHECKPOINT:
+        c->weights_only = false;
+        break;
+    case FEATURE_TIGHT_CLIPPING:  // A threshold that small tensors exceed, too.
+        c->gradient_clipping = c->gradient_clipping > 0 ? 0x1p-10 : 0;
+        break;
+    case FEATURE_PLAIN_CLIPPING:
+        if (c->gradient_clipping > 0 && c->gradient_clipping != 0x1p-10)
+            c->gradient_clipping = 1;
+        break;
+    case FEATURE_PLAIN_NAMES:
+        for (int i = 0; i < c->param_count; i++) {
+            memset(c->params[i].name, 0, sizeof c->params[i].name);
+            snprintf(c->params[i].name, sizeof c->params[i].name, "t%d", i);
+        }
+        break;
+    default:
+        break;
+    }
 }
 
-static void tight_reduce_bucket(struct check_case *c)
+static void leave_out(enum feature feature, struct check_case *c)
 {
-    tight_size(&c->reduce_bucket);
+    switch (feature) {
+    case FEATURE_NO_MESH:
+        hunt_mesh_none(c);
+        break;
+    case FEATURE_NO_EXPERTS:
+        hunt_mesh_no_experts(c);
+        break;
+    case FEATURE_NO_PIPELINE:
+        hunt_mesh_no_pipeline(c);
+        break;
+    case FEATURE_NO_TENSOR:
+        hunt_mesh_no_tensor(c);
+        break;
+    case FEATURE_LESS_TENSOR:
+        hunt_mesh_less_tensor(c);
+        break;
+    case FEATURE_ONE_REPLICA:
+        hunt_mesh_one_replica(c);
+        break;
+    case FEATURE_SHARDS_OF_ONE:
+        hunt_mesh_shards_of_one(c);
+        break;
+    case FEATURE_NO_OPTIMIZER_OFFLOAD:
+        c->offload_optimizer = c->offload_param = TIER_DEVICE;
+        break;
+    case FEATURE_NO_PARAM_OFFLOAD:
+        c->offload_param = TIER_DEVICE;
+        break;
+    case FEATURE_HOST_FOR_NVME:
+        c->offload_optimizer = c->offload_optimizer == TIER_NVME ? TIER_HOST : c->offload_optimizer;
+        c->offload_param = c->offload_param == TIER_NVME ? TIER_HOST : c->offload_param;
+        break;
+    case FEATURE_NO_DELAY:
+        c->delayed_update = 0;
+        break;
+    case FEATURE_NO_CLIPPING:
+        c->gradient_clipping = 0;
+        break;
+    case FEATURE_NO_LOSS_SCALE:
+        if (c->loss_scale.kind != SCALE_NONE)
+            c->loss_scale = (struct case_loss_scale){.kind = SCALE_NONE};
+        break;
+    case FEATURE_SINGLE_PRECISION:
+        c->precision = c->communication_dtype = c->accumulation_dtype = DTYPE_FP32;
+        c->loss_scale = (struct case_loss_scale){.kind = SCALE_NONE};
+        break;
+    case FEATURE_ONE_DTYPE:
+        c->communication_dtype = c->accumulation_dtype = c->precision;
+        break;
+    case FEATURE_PLAIN_COMMUNICATION:
+        c->communication_dtype = c->precision;
+        break;
+    case FEATURE_PLAIN_ACCUMULATION:
+        c->accumulation_dtype = c->precision;
+        break;
+    case FEATURE_STATIC_SCALE:
+        if (c->loss_scale.kind == SCALE_DYNAMIC)
+            c->loss_scale = (struct case_loss_scale){.kind = SCALE_STATIC, .scale = c->loss_scale.scale};
+        break;
+    case FEATURE_PLAIN_SCALER:
+        if (c->loss_scale.kind == SCALE_DYNAMIC)
+            c->loss_scale.hysteresis = 1;
+        break;
+    case FEATURE_WIDE_WINDOW:
+        if (c->loss_scale.kind == SCALE_DYNAMIC && c->loss_scale.window != TIGHT_WINDOW)
+            c->loss_scale.window = WIDE_WINDOW;
+        break;
+    case FEATURE_TIGHT_WINDOW:  // Where the scale must grow, it grows after the first step.
+        if (c->loss_scale.kind == SCALE_DYNAMIC && c->loss_scale.window != WIDE_WINDOW)
+            c->loss_scale.window = TIGHT_WINDOW;
+        break;
+    case FEATURE_NO_OVERFLOW_CHECK:
+        if (c->loss_scale.kind != SCALE_DYNAMIC)
+            c->overflow_check = false;
+        break;
+    default:
+        make_plain(feature, c);
+    }
 }
-
-static void plain_allgather_bucket(struct check_case *c)
-{
-    plain_size(&c->allgather_bucket);
-}
-
-static void tight_allgather_bucket(struct check_case *c)
-{
-    tight_size(&c->allgather_bucket);
-}
-
-static void plain_prefetch_bucket(struct check_case *c)
-{
-    c->prefetch_bucket = PLAIN_BUCKET;
-}
-
-static void plain_sub_group(struct check_case *c)
-{
-    plain_size(&c->sub_group);
-}
-
-static void tight_sub_group(struct check_case *c)
-{
-    tight_size(&c->sub_group);
-}
-
-static void all_of_a_checkpoint(struct check_case *c)
-{
-    c->weights_only = false;
-}
-
-static void (*const features[])(struct check_case *c) = {
-    hunt_mesh_none,
-    hunt_mesh_no_experts,
-    hunt_mesh_no_pipeline,
-    hunt_mesh_no_tensor,
-    hunt_mesh_less_tensor,
-    hunt_mesh_one_replica,
-    hunt_mesh_shards_of_one,
-    no_optimizer_offload,
-    no_param_offload,
-    host_for_nvme,
-    no_delay,
-    no_clipping,
-    no_loss_scale,
-    single_precision,
-    one_dtype,
-    plain_communication,
-    plain_accumulation,
-    static_scale,
-    plain_scaler,
-    wide_window,
-    tight_window,
-    no_overflow_check,
-    stage_0,
-    stage_1,
-    stage_2,
-    no_overlap,
-    contiguous,
-    reduce_scatter,
-    plain_reduce_bucket,
-    plain_allgather_bucket,
-    plain_prefetch_bucket,
-    plain_sub_group,
-    tight_reduce_bucket,
-    tight_allgather_bucket,
-    tight_sub_group,
-    all_of_a_checkpoint,
-    tight_clipping,
-    plain_clipping,
-    plain_names,
-};
-
-// Before the features of the table: a checkpoint that the same number of ranks continues.
-enum { SAME_WORLD, FIRST_OF_TABLE };
 
 int edit_feature_count(void)
 {
-    return FIRST_OF_TABLE + (int)(sizeof features / sizeof *features);
+    return FEATURE_COUNT;
 }
 
 bool edit_feature(int index, struct check_case parts[], int part_count)
 {
-    if (index == SAME_WORLD)
+    if (index == FEATURE_SAME_WORLD)
         return part_count == 2 && hunt_mesh_same_ranks(parts);
     bool changed = false;
     for (int i = 0; i < part_count; i++) {
         struct check_case before = parts[i];
-        features[index - FIRST_OF_TABLE](&parts[i]);
+        leave_out((enum feature)index, &parts[i]);
         changed |= memcmp(&before, &parts[i], sizeof before) != 0;
     }
     return changed;

@@ -228,26 +228,18 @@ void hunt_case_name(struct hunt_case *h, const char *topic, int number)
     }
 }
 
-static void count_elements(const struct check_case *c, size_t *tensors, size_t *elements)
-{
-    *tensors = *elements = 0;
-    for (int i = 0; i < c->param_count; i++) {
-        *tensors += 1;
-        *elements += case_owner(c, i) == i ? c->params[i].count : 0;
-    }
-}
-
 const char *hunt_case_text(const struct hunt_case *h, char *out, size_t bytes)
 {
     const struct check_case *c = h->parts[0];
-    size_t tensors, elements;
-    count_elements(c, &tensors, &elements);
+    size_t elements = 0;
+    for (int i = 0; i < c->param_count; i++)
+        elements += case_owner(c, i) == i ? c->params[i].count : 0;
     int used = snprintf(out, bytes, "%d step%s, %d rank%s", c->steps, c->steps == 1 ? "" : "s", c->world,
                         c->world == 1 ? "" : "s");
     if (h->part_count == 2)
         used += snprintf(out + used, bytes - (size_t)used, " then %d", h->parts[1]->world);
-    used += snprintf(out + used, bytes - (size_t)used, ", %zu tensor%s, %zu element%s", tensors,
-                     tensors == 1 ? "" : "s", elements, elements == 1 ? "" : "s");
+    used += snprintf(out + used, bytes - (size_t)used, ", %d tensor%s, %zu element%s", c->param_count,
+                     c->param_count == 1 ? "" : "s", elements, elements == 1 ? "" : "s");
     char mesh[MESH_TEXT_BYTES];
     if (case_has_mesh(c))
         snprintf(out + used, bytes - (size_t)used, ", on %s", mesh_text(&c->mesh, mesh));

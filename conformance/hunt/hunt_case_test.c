@@ -2,31 +2,31 @@
 // Drawn cases, and what is cut from them and added to them.
 #include "conformance/hunt/hunt_case.h"
 #include "base/err.h"
-#include "conformance/hunt/hunt_draw.h"
+#include "conformance/hunt/hunt_mesh.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
 
+// Closes what *out has, and opens a drawn case.
 static void draw(uint64_t number, struct hunt_case *out)
 {
     struct check_case parts[2];
     int count = hunt_draw(1, number, 0, parts);
+    hunt_case_close(out);
     cr_assert_eq(hunt_case_open(&parts[0], count == 2 ? &parts[1] : NULL, out), ERR_NONE, "%s", err_message());
 }
 
 // A cut keeps the numbers of the places that the map names.
 Test(hunt_case, a_cut_keeps_the_numbers_of_what_remains)
 {
-    struct hunt_case whole, cut;
+    struct hunt_case whole = {0}, cut;
     bool legal;
-    uint64_t number = 0;
-    draw(number, &whole);
-    while (whole.part_count > 1 || whole.parts[0]->world < 2 || whole.parts[0]->params[3].count < 2 ||
-           !case_is_used(whole.parts[0], 3) || !case_is_trained(whole.parts[0], 3)) {
-        hunt_case_close(&whole);
-        draw(++number, &whole);
-    }
+    for (uint64_t number = 0;
+         number == 0 || (whole.part_count > 1 || whole.parts[0]->world < 2 || whole.parts[0]->params[3].count < 2 ||
+                         !case_is_used(whole.parts[0], 3) || !case_is_trained(whole.parts[0], 3));
+         number++)
+        draw(number, &whole);
     struct check_case c = *whole.parts[0];
     struct hunt_map map;
     hunt_map_same(&map);
@@ -52,16 +52,14 @@ Test(hunt_case, a_cut_keeps_the_numbers_of_what_remains)
 // The longer case goes on as it ended, in both of its halves.
 Test(hunt_case, one_more_step_repeats_the_last)
 {
-    struct hunt_case before, after;
+    struct hunt_case before = {0}, after;
     bool legal;
-    uint64_t number = 0;
-    draw(number, &before);
-    while (before.part_count == 1 || !before.parts[1]->groups[0].lr_by_step || before.parts[1]->world < 2 ||
-           before.parts[0]->params[0].count == 0 || !case_is_used(before.parts[0], 0) ||
-           !case_is_trained(before.parts[0], 0)) {
-        hunt_case_close(&before);
-        draw(++number, &before);
-    }
+    for (uint64_t number = 0;
+         number == 0 || (before.part_count == 1 || !before.parts[1]->groups[0].lr_by_step ||
+                         before.parts[1]->world < 2 || before.parts[0]->params[0].count == 0 ||
+                         !case_is_used(before.parts[0], 0) || !case_is_trained(before.parts[0], 0));
+         number++)
+        draw(number, &before);
     int steps = before.parts[1]->steps;
     cr_assert_eq(hunt_case_longer(&before, &after, &legal), ERR_NONE, "%s", err_message());
     cr_assert(legal);
@@ -79,7 +77,7 @@ Test(hunt_case, one_more_step_repeats_the_last)
 Test(hunt_case, drawn_cases_are_exact_as_they_say)
 {
     for (uint64_t number = 0; number < 60; number++) {
-        struct hunt_case h;
+        struct hunt_case h = {0};
         draw(number, &h);
         bool said = h.parts[0]->exact;
         cr_assert_eq(hunt_case_find_exact(&h), ERR_NONE);
@@ -128,7 +126,7 @@ Test(hunt_case, ranks_of_two_digits_long_parameters_and_the_largest_number_are_d
         is_long += has_long(&parts[0]);
         long_halves += count == 2 && has_long(&parts[0]) && has_long(&parts[1]);
         largest += is_largest;
-        struct hunt_case h;
+        struct hunt_case h = {0};
         draw(number, &h);
         bool said = h.parts[0]->exact;
         cr_assert_eq(hunt_case_is_legal(&h, &legal), ERR_NONE);
@@ -143,14 +141,12 @@ Test(hunt_case, ranks_of_two_digits_long_parameters_and_the_largest_number_are_d
 
 Test(hunt_case, a_sum_that_rounds_is_not_exact)
 {
-    struct hunt_case h;
-    uint64_t number = 0;
-    draw(number, &h);
-    while (h.part_count > 1 || h.parts[0]->world != 3 || h.parts[0]->precision != DTYPE_FP32 ||
-           h.parts[0]->params[0].count == 0 || !case_is_used(h.parts[0], 0)) {
-        hunt_case_close(&h);
-        draw(++number, &h);
-    }
+    struct hunt_case h = {0};
+    for (uint64_t number = 0;
+         number == 0 || (h.part_count > 1 || h.parts[0]->world != 3 || h.parts[0]->precision != DTYPE_FP32 ||
+                         h.parts[0]->params[0].count == 0 || !case_is_used(h.parts[0], 0));
+         number++)
+        draw(number, &h);
     cr_assert(h.parts[0]->exact);
     static const float values[] = {1, 0x1p-24f, 0x1p-24f};
     for (int rank = 0; rank < 3; rank++)

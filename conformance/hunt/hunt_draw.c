@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "conformance/hunt/hunt_draw.h"
+#include "conformance/hunt/hunt_mesh.h"
 
 #include "conformance/hunt/hunt_case.h"
-#include "conformance/hunt/hunt_mesh.h"
 #include "conformance/suite/factor_case.h"
 #include "conformance/suite/suite_build.h"
 #include "ref/arithmetic/random.h"

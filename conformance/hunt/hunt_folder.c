@@ -69,34 +69,27 @@ static int check_halves(const char *folder, const struct check_case *save, const
                           folder, save->name);
 }
 
-static int read_numbers(const char *folder, int part, struct hunt_case *out)
-{
-    return case_values_read(out->parts[part], folder, &out->values[part]);
-}
-
 // A case in `folder`, whose resuming half, if any, is next to it. name: null where the folder may have any.
 static int read_case(const char *folder, const char *name, struct hunt_case *out)
 {
-    static const char save[] = ".save";
     out->part_count = 1;
     TRY(read_part(folder, name, &out->parts[0]));
-    TRY(read_numbers(folder, 0, out));
+    TRY(case_values_read(out->parts[0], folder, &out->values[0]));
     if (out->parts[0]->phase == PHASE_WHOLE)
         return hunt_case_find_exact(out);
     char path[PATH_MAX];
-    size_t length = strlen(folder), end = strlen(save);
-    if (out->parts[0]->phase == PHASE_RESUME || length < end || strcmp(folder + length - end, save) != 0)
+    if (out->parts[0]->phase == PHASE_RESUME || !ends_with(folder, ".save"))
         return err_set(ERR_USAGE,
                        "%s: is half of a case: the halves are NAME.save and NAME.resume, in one folder; "
                        "give NAME.save, or the folder of both",
                        folder);
-    if (snprintf(path, sizeof path, "%.*s.resume", (int)(length - end), folder) >= PATH_MAX)
+    if (snprintf(path, sizeof path, "%.*s.resume", (int)(strlen(folder) - strlen(".save")), folder) >= PATH_MAX)
         return err_set(ERR_USAGE, "%s: the path is too long", folder);
     out->part_count = 2;
     TRY(read_part(path, NULL, &out->parts[1]));
     TRY(check_half_names(path, out->parts[0]->name, out->parts[1]->name));
     TRY(check_halves(path, out->parts[0], out->parts[1]));
-    TRY(read_numbers(path, 1, out));
+    TRY(case_values_read(out->parts[1], path, &out->values[1]));
     case_values_precede(out->parts[0], out->values[0], out->parts[1], out->values[1]);
     return hunt_case_find_exact(out);
 }

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/folder_test.h"
 #include "conformance/cases/case_mesh.h"
-#include "conformance/hunt/hunt_draw.h"
+#include "conformance/hunt/hunt_mesh.h"
 #include "conformance/suite/suite.h"
 #include "ref/checkpoint/safetensors.h"
 
@@ -13,6 +13,7 @@
 #include <string.h>
 
 static char folder[PATH_MAX];
+static struct hunt_case h;  // that a test draws
 
 static void setup(void)
 {
@@ -22,27 +23,28 @@ static void setup(void)
 static void teardown(void)
 {
     folder_remove(folder);
+    hunt_case_close(&h);
 }
 
 TestSuite(hunt_folder, .init = setup, .fini = teardown);
 
 // Draws until a case is whole, or resumes with another number of ranks.
-static void draw(bool reshards, struct hunt_case *out)
+static void draw(bool reshards)
 {
     for (uint64_t number = 0;; number++) {
         struct check_case parts[2];
         int count = hunt_draw(2, number, 0, parts);
         bool other = count == 2 && parts[0].world != parts[1].world;
         if (reshards ? other : count == 1) {
-            cr_assert_eq(hunt_case_open(&parts[0], count == 2 ? &parts[1] : NULL, out), ERR_NONE);
+            cr_assert_eq(hunt_case_open(&parts[0], count == 2 ? &parts[1] : NULL, &h), ERR_NONE);
             return;
         }
     }
 }
 
-static void write_one(const struct hunt_case *h)
+static void write_one(void)
 {
-    cr_assert_eq(hunt_folder_write(h, 1, folder), ERR_NONE, "%s", err_message());
+    cr_assert_eq(hunt_folder_write(&h, 1, folder), ERR_NONE, "%s", err_message());
 }
 
 static void same_numbers(const struct hunt_case *a, const struct hunt_case *b, int part)
@@ -66,10 +68,9 @@ static void same_numbers(const struct hunt_case *a, const struct hunt_case *b, i
 
 static void same_as_written(bool reshards)
 {
-    struct hunt_case h;
     struct hunt_cases read;
-    draw(reshards, &h);
-    write_one(&h);
+    draw(reshards);
+    write_one();
     cr_assert_eq(hunt_folder_read(folder, &read), ERR_NONE, "%s", err_message());
     cr_assert_eq(read.count, 1);
     cr_assert_eq(read.list[0].part_count, h.part_count);
@@ -84,7 +85,6 @@ static void same_as_written(bool reshards)
         same_numbers(&h, &read.list[0], part);
     }
     hunt_cases_close(&read);
-    hunt_case_close(&h);
 }
 
 Test(hunt_folder, what_is_written_is_read_again)
@@ -130,10 +130,10 @@ Test(hunt_folder, cases_on_meshes_are_read_and_found_exact)
     hunt_cases_close(&read);
 }
 
-static void in_case(const struct hunt_case *h, const char *name, char out[PATH_MAX])
+static void in_case(const char *name, char out[PATH_MAX])
 {
     char own[PATH_MAX];
-    cr_assert_eq(file_join(folder, h->parts[0]->name, own), ERR_NONE);
+    cr_assert_eq(file_join(folder, h.parts[0]->name, own), ERR_NONE);
     cr_assert_eq(file_join(own, name, out), ERR_NONE);
 }
 
@@ -147,11 +147,10 @@ static void is_refused(const char *path, const char *because)
 
 Test(hunt_folder, a_case_alone_may_have_any_folder)
 {
-    struct hunt_case h;
     struct hunt_cases read;
     char path[PATH_MAX], other[PATH_MAX];
-    draw(false, &h);
-    write_one(&h);
+    draw(false);
+    write_one();
     cr_assert_eq(file_join(folder, h.parts[0]->name, path), ERR_NONE);
     cr_assert_eq(file_join(folder, "mine", other), ERR_NONE);
     cr_assert_eq(rename(path, other), 0);
@@ -159,53 +158,47 @@ Test(hunt_folder, a_case_alone_may_have_any_folder)
     cr_assert_eq(read.count, 1);
     hunt_cases_close(&read);
     is_refused(folder, "cannot be opened");  // order.json still names the old folder
-    hunt_case_close(&h);
 }
 
 Test(hunt_folder, exact_and_requirements_are_not_believed)
 {
-    struct hunt_case h;
     struct hunt_cases read;
-    draw(false, &h);
+    draw(false);
     h.parts[0]->exact = !h.parts[0]->exact;
-    write_one(&h);
+    write_one();
     cr_assert_eq(hunt_folder_read(folder, &read), ERR_NONE, "%s", err_message());
     cr_assert_neq(read.list[0].parts[0]->exact, h.parts[0]->exact);
     hunt_cases_close(&read);
-    hunt_case_close(&h);
 }
 
 Test(hunt_folder, what_is_missing_or_torn_is_named)
 {
-    struct hunt_case h;
     char path[PATH_MAX];
     is_refused("/nowhere/at/all", "/nowhere/at/all");
     is_refused(folder, "has neither case.json");
-    draw(false, &h);
-    write_one(&h);
-    in_case(&h, "grads-2.safetensors", path);
+    draw(false);
+    write_one();
+    in_case("grads-2.safetensors", path);
     cr_assert_eq(truncate(path, 40), 0);
     is_refused(folder, "grads-2.safetensors");
     cr_assert_eq(remove(path), 0);
     is_refused(folder, "grads-2.safetensors");
-    in_case(&h, "init.safetensors", path);
+    in_case("init.safetensors", path);
     cr_assert_eq(remove(path), 0);
     cr_assert_eq(symlink("/dev/zero", path), 0);
     is_refused(folder, "init.safetensors");
-    in_case(&h, "case.json", path);
+    in_case("case.json", path);
     folder_write(path, "{}", 2);
     is_refused(folder, "case.json");
-    hunt_case_close(&h);
 }
 
-static void write_initial(const struct hunt_case *h, enum safetensors_type type, uint64_t count, const void *data,
-                          size_t bytes)
+static void write_initial(enum safetensors_type type, uint64_t count, const void *data, size_t bytes)
 {
     char path[PATH_MAX];
     struct safetensors_tensor tensor = {
-        .name = h->parts[0]->params[0].name, .type = type, .shape_rank = 1, .shape = {count}};
+        .name = h.parts[0]->params[0].name, .type = type, .shape_rank = 1, .shape = {count}};
     struct safetensors_writer *writer;
-    in_case(h, "init.safetensors", path);
+    in_case("init.safetensors", path);
     remove(path);
     cr_assert_eq(safetensors_create(path, &tensor, 1, NULL, &writer), ERR_NONE);
     cr_assert_eq(safetensors_write(writer, data, bytes), ERR_NONE);
@@ -214,40 +207,37 @@ static void write_initial(const struct hunt_case *h, enum safetensors_type type,
 
 Test(hunt_folder, numbers_that_are_no_initial_parameters_are_refused)
 {
-    struct hunt_case drawn, h;
-    draw(false, &drawn);
-    struct check_case c = *drawn.parts[0];
+    draw(false);
+    struct check_case c = *h.parts[0];
     c.param_count = c.group_count = 1;
     c.params[0] = (struct case_param){.shape = {2}, .shape_rank = 1, .count = 2, .used = true, .tied_to = -1};
     snprintf(c.params[0].name, sizeof c.params[0].name, "w");
     c.precision = c.communication_dtype = c.accumulation_dtype = DTYPE_BF16;
     c.loss_scale.kind = SCALE_NONE;
     c.data.poke_count = 0;
+    hunt_case_close(&h);
     cr_assert_eq(hunt_case_open(&c, NULL, &h), ERR_NONE);
-    write_one(&h);
+    write_one();
     const float fine[] = {1, -2}, narrow[] = {1, 1.001f}, endless[] = {1, INFINITY};
     struct hunt_cases read;
-    write_initial(&h, TENSOR_FP32, 2, fine, sizeof fine);
+    write_initial(TENSOR_FP32, 2, fine, sizeof fine);
     cr_assert_eq(hunt_folder_read(folder, &read), ERR_NONE, "%s", err_message());
     hunt_cases_close(&read);
-    write_initial(&h, TENSOR_FP32, 2, narrow, sizeof narrow);
+    write_initial(TENSOR_FP32, 2, narrow, sizeof narrow);
     is_refused(folder, "element 1 of \"w\" is 1.00100005, expected a finite number that bf16 represents");
-    write_initial(&h, TENSOR_FP32, 2, endless, sizeof endless);
+    write_initial(TENSOR_FP32, 2, endless, sizeof endless);
     is_refused(folder, "element 1 of \"w\" is inf");
-    write_initial(&h, TENSOR_FP32, 1, fine, sizeof *fine);
+    write_initial(TENSOR_FP32, 1, fine, sizeof *fine);
     is_refused(folder, "has another type or shape");
-    write_initial(&h, TENSOR_I64, 2, "0123456789abcdef", 16);
+    write_initial(TENSOR_I64, 2, "0123456789abcdef", 16);
     is_refused(folder, "has another type or shape");
-    hunt_case_close(&h);
-    hunt_case_close(&drawn);
 }
 
 Test(hunt_folder, halves_belong_together)
 {
-    struct hunt_case h;
     char path[PATH_MAX], save[PATH_MAX];
-    draw(true, &h);
-    write_one(&h);
+    draw(true);
+    write_one();
     cr_assert_eq(file_join(folder, h.parts[1]->name, path), ERR_NONE);
     is_refused(path, "is half of a case");
     cr_assert_eq(file_join(folder, h.parts[0]->name, save), ERR_NONE);
@@ -263,15 +253,13 @@ Test(hunt_folder, halves_belong_together)
     h.parts[1]->groups[h.parts[1]->group_count - 1] = h.parts[1]->groups[0];
     cr_assert_eq(case_write(h.parts[1], h.values[1], folder), ERR_NONE, "%s", err_message());
     is_refused(save, "is not the resuming half of");
-    hunt_case_close(&h);
 }
 
 Test(hunt_folder, halves_have_one_name)
 {
-    struct hunt_case h;
     char path[PATH_MAX], json[PATH_MAX], text[512], *written;
-    draw(true, &h);
-    write_one(&h);
+    draw(true);
+    write_one();
     cr_assert_eq(file_join(folder, h.parts[1]->name, path), ERR_NONE);
     cr_assert_eq(file_join(path, "case.json", json), ERR_NONE);
     snprintf(h.parts[1]->name, sizeof h.parts[1]->name, "another.resume");
@@ -282,5 +270,4 @@ Test(hunt_folder, halves_have_one_name)
     snprintf(text, sizeof text, "name: is \"another.resume\", and that of the saving half \"%s\"", h.parts[0]->name);
     cr_assert_eq(file_join(folder, h.parts[0]->name, path), ERR_NONE);
     is_refused(path, text);
-    hunt_case_close(&h);
 }

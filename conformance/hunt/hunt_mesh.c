@@ -2,37 +2,27 @@
 #include "conformance/hunt/hunt_mesh.h"
 
 #include "conformance/cases/case_mesh.h"
+#include "conformance/suite/factor_case.h"
 #include "conformance/suite/suite_build.h"
-#include "ref/arithmetic/random.h"
 
 enum { WORLD_MOST = 8 };
-
-// The draws of one mesh, one after the other.
-struct dice {
-    uint64_t key, count;
-};
-
-static int roll(struct dice *dice, int count)
-{
-    return (int)random_below(random_at(dice->key, dice->count++), (uint64_t)count);
-}
 
 // --- drawing ---
 
 // Each option of these is on in half of the draws.
-static bool draws(struct dice *dice, unsigned options, enum case_option option)
+static bool draws(struct factor_dice *dice, unsigned options, enum case_option option)
 {
-    return roll(dice, 2) && options >> option & 1;
+    return factor_roll(dice, 2) && options >> option & 1;
 }
 
 // A divisor of n above 1; 1 if there is none.
-static int draw_divisor(struct dice *dice, int n)
+static int draw_divisor(struct factor_dice *dice, int n)
 {
     int divisors[WORLD_MOST], count = 0;
     for (int i = 2; i <= n && i <= WORLD_MOST; i++)
         if (n % i == 0)
             divisors[count++] = i;
-    return count > 0 ? divisors[roll(dice, count)] : 1;
+    return count > 0 ? divisors[factor_roll(dice, count)] : 1;
 }
 
 // True if the reference can answer the case on a mesh that cuts the model: it is asked about each find.
@@ -64,10 +54,10 @@ static bool place_experts(struct check_case *c, int experts)
     return placed >= experts;
 }
 
-static struct case_placement draw_part(struct dice *dice, const struct case_param *param, int tensor)
+static struct case_placement draw_part(struct factor_dice *dice, const struct case_param *param, int tensor)
 {
     struct case_placement placement = param->placement;
-    int kind = roll(dice, 4), dimension = param->shape_rank > 0 ? roll(dice, param->shape_rank) : 0;
+    int kind = factor_roll(dice, 4), dimension = param->shape_rank > 0 ? factor_roll(dice, param->shape_rank) : 0;
     bool divides = param->shape_rank > 0 && param->shape[dimension] % (size_t)tensor == 0;
     if (kind < 2 && divides) {
         placement.part = PART_CUT;
@@ -79,14 +69,14 @@ static struct case_placement draw_part(struct dice *dice, const struct case_para
 }
 
 // A tied use lies as its owner, but for the stage.
-static void place_parts(struct check_case *c, struct dice *dice, int tensor)
+static void place_parts(struct check_case *c, struct factor_dice *dice, int tensor)
 {
     for (int i = 0; i < c->param_count; i++)
         c->params[i].placement =
             case_owner(c, i) == i ? draw_part(dice, &c->params[i], tensor) : c->params[case_owner(c, i)].placement;
 }
 
-static void place(struct check_case *c, struct dice *dice, const struct mesh *cuts)
+static void place(struct check_case *c, struct factor_dice *dice, const struct mesh *cuts)
 {
     c->mesh = *cuts;
     if (cuts->expert > 1 && !place_experts(c, cuts->expert))
@@ -98,7 +88,7 @@ static void place(struct check_case *c, struct dice *dice, const struct mesh *cu
 
 void hunt_mesh_draw(uint64_t key, unsigned options, struct check_case parts[], int part_count)
 {
-    struct dice dice = {.key = key};
+    struct factor_dice dice = {.key = key};
     struct mesh cuts = {1, 1, 1, 1, 1};
     int replicas[2] = {1, 1}, most = parts[0].world;
     bool replicate = draws(&dice, options, OPTION_REPLICATE), tensor = draws(&dice, options, OPTION_TENSOR),
@@ -108,7 +98,7 @@ void hunt_mesh_draw(uint64_t key, unsigned options, struct check_case parts[], i
         most = parts[i].world > most ? parts[i].world : most;
     }
     if (may_cut(&parts[0])) {
-        cuts.tensor = tensor ? 2 << (most == 1 && roll(&dice, 2)) : 1;
+        cuts.tensor = tensor ? 2 << (most == 1 && factor_roll(&dice, 2)) : 1;
         cuts.pipeline = pipeline && parts[0].stage <= 1 && 2 * cuts.tensor * most <= WORLD_MOST ? 2 : 1;
         cuts.expert = expert ? draw_divisor(&dice, parts[0].world / replicas[0]) : 1;
         if (part_count == 2 && parts[1].world / replicas[1] % cuts.expert != 0)

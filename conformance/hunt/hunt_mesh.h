@@ -25,4 +25,12 @@ void hunt_mesh_less_tensor(struct check_case *c);  // half of the tensor ranks
 void hunt_mesh_no_pipeline(struct check_case *c);
 void hunt_mesh_no_experts(struct check_case *c);
 
+// The name before the first '.' of the cases of a hunt: the requirements about features together cover it.
+#define HUNT_TOPIC "pair-hunt"
+
+// Draws case `number` of a seed. Two of three cases have many features at their plainest, so that implementations of
+// few features get cases, too; half of the cases are on meshes of the options (bits 1 << enum case_option), if there
+// are any. Returns how many cases there are: 1, or the two halves of one that resumes.
+int hunt_draw(uint64_t seed, uint64_t number, unsigned options, struct check_case out[2]);
+
 #endif

@@ -5,7 +5,6 @@
 
 #include "base/err.h"
 #include "conformance/cases/case_mesh.h"
-#include "conformance/hunt/hunt_draw.h"
 #include "conformance/hunt/shrink.h"
 
 #include <criterion/criterion.h>

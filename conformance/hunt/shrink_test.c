@@ -3,13 +3,22 @@
 #include "conformance/hunt/shrink.h"
 #include "base/err.h"
 #include "conformance/hunt/edit.h"
-#include "conformance/hunt/hunt_draw.h"
+#include "conformance/hunt/hunt_mesh.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
 
 typedef bool reason(const struct hunt_case *h);
+
+static struct hunt_case drawn;  // that a test draws or shrinks
+
+static void teardown(void)
+{
+    hunt_case_close(&drawn);
+}
+
+TestSuite(shrink, .fini = teardown);
 
 struct made_up {
     reason *fails;
@@ -30,34 +39,34 @@ static int ask(void *context, const struct hunt_case candidates[], int count, bo
     return ERR_NONE;
 }
 
-static void draw(uint64_t number, struct hunt_case *out)
+static void draw(uint64_t number)
 {
     struct check_case parts[2];
     int count = hunt_draw(1, number, 0, parts);
-    cr_assert_eq(hunt_case_open(&parts[0], count == 2 ? &parts[1] : NULL, out), ERR_NONE, "%s", err_message());
+    hunt_case_close(&drawn);
+    cr_assert_eq(hunt_case_open(&parts[0], count == 2 ? &parts[1] : NULL, &drawn), ERR_NONE, "%s", err_message());
 }
 
 // The first drawn case that fails.
-static void draw_failing(reason *fails, struct hunt_case *out)
+static void draw_failing(reason *fails)
 {
     for (uint64_t number = 0; number < 1000; number++) {
-        draw(number, out);
-        if (fails(out))
+        draw(number);
+        if (fails(&drawn))
             return;
-        hunt_case_close(out);
     }
     cr_assert_fail("no case of 1000 fails");
 }
 
-static struct shrink_result shrink_for(reason *fails, struct hunt_case *h)
+static struct shrink_result shrink_for(reason *fails)
 {
     struct made_up judge = {.fails = fails};
     struct shrink_setting setting = {.judge = ask, .context = &judge};
     struct shrink_result result;
-    draw_failing(fails, h);
-    cr_assert_eq(shrink(&setting, h, &result), ERR_NONE, "%s", err_message());
+    draw_failing(fails);
+    cr_assert_eq(shrink(&setting, &drawn, &result), ERR_NONE, "%s", err_message());
     cr_assert(result.complete);
-    cr_assert(fails(h));
+    cr_assert(fails(&drawn));
     return result;
 }
 
@@ -68,9 +77,8 @@ static bool always(const struct hunt_case *h)
 
 Test(shrink, a_program_that_always_fails_leaves_one_number)
 {
-    struct hunt_case h;
-    shrink_for(always, &h);
-    const struct check_case *c = h.parts[0];
+    shrink_for(always);
+    const struct check_case *c = drawn.parts[0];
     cr_assert_eq(c->steps, 1);
     cr_assert_eq(c->world, 1);
     cr_assert_eq(c->accumulation, 1);
@@ -83,28 +91,14 @@ Test(shrink, a_program_that_always_fails_leaves_one_number)
     cr_assert_not(c->groups[0].lr_by_step);
     cr_assert_eq(c->phase, PHASE_WHOLE);
     cr_assert_str_eq(c->params[0].name, "t0");
-    cr_assert_eq(case_initial(h.values[0], 0)[0], 0);
-    cr_assert_eq(case_gradient(h.values[0], 1, 0, 0, 0)[0], 0);
-    hunt_case_close(&h);
+    cr_assert_eq(case_initial(drawn.values[0], 0)[0], 0);
+    cr_assert_eq(case_gradient(drawn.values[0], 1, 0, 0, 0)[0], 0);
 }
 
 static bool is_clipped_with_groups(const struct hunt_case *h)
 {
     return h->parts[0]->gradient_clipping > 0 && h->parts[0]->group_count >= 2 && h->parts[0]->world >= 2 &&
            h->parts[0]->steps >= 3;
-}
-
-Test(shrink, two_features_remain_where_only_both_fail)
-{
-    struct hunt_case h;
-    shrink_for(is_clipped_with_groups, &h);
-    cr_assert_eq(h.parts[0]->world, 2);
-    cr_assert_eq(h.parts[0]->steps, 3);
-    cr_assert_eq(h.parts[0]->group_count, 2);
-    cr_assert_eq(h.parts[0]->param_count, 2);
-    cr_assert_eq(h.parts[0]->loss_scale.kind, SCALE_NONE);
-    cr_assert_eq(h.parts[0]->offload_optimizer, TIER_DEVICE);
-    hunt_case_close(&h);
 }
 
 static bool has_tied_and_frozen(const struct hunt_case *h)
@@ -115,14 +109,6 @@ static bool has_tied_and_frozen(const struct hunt_case *h)
         frozen |= h->parts[0]->params[i].frozen;
     }
     return tied && frozen;
-}
-
-Test(shrink, a_tied_parameter_keeps_its_owner)
-{
-    struct hunt_case h;
-    shrink_for(has_tied_and_frozen, &h);
-    cr_assert_eq(h.parts[0]->param_count, 3);
-    hunt_case_close(&h);
 }
 
 // A parameter that has a gradient in one step, and none in the next.
@@ -136,18 +122,6 @@ static bool rests_after_use(const struct hunt_case *h)
     return false;
 }
 
-Test(shrink, a_parameter_that_rests_keeps_the_step_before)
-{
-    struct hunt_case h;
-    shrink_for(rests_after_use, &h);
-    const struct check_case *c = h.parts[0];
-    cr_assert_eq(c->steps, 2);
-    cr_assert_eq(c->accumulation, 1);
-    cr_assert_eq(c->world, 1);
-    cr_assert(case_has_gradient_in(c, 0, 1) && !case_has_gradient_in(c, 0, 2));
-    hunt_case_close(&h);
-}
-
 static bool uses_the_second_micro_step(const struct hunt_case *h)
 {
     const struct check_case *c = h->parts[0];
@@ -159,18 +133,6 @@ static bool uses_the_second_micro_step(const struct hunt_case *h)
     return false;
 }
 
-Test(shrink, a_micro_step_that_leaves_a_parameter_out_stays_beside_one_that_uses_it)
-{
-    struct hunt_case h;
-    shrink_for(uses_the_second_micro_step, &h);
-    const struct check_case *c = h.parts[0];
-    cr_assert_eq(c->steps, 1);
-    cr_assert_eq(c->accumulation, 2);
-    cr_assert_eq(c->param_count, 1);
-    cr_assert_eq(c->params[0].unused_in[0], 1);
-    hunt_case_close(&h);
-}
-
 static bool is_always_without_a_gradient(const struct hunt_case *h)
 {
     const struct check_case *c = h->parts[0];
@@ -180,38 +142,9 @@ static bool is_always_without_a_gradient(const struct hunt_case *h)
     return false;
 }
 
-Test(shrink, a_parameter_that_no_step_uses_any_more_is_an_unused_one)
-{
-    struct hunt_case h;
-    shrink_for(is_always_without_a_gradient, &h);
-    const struct check_case *c = h.parts[0];
-    int unused = 0;
-    for (int i = 0; i < c->param_count; i++) {
-        unused += !c->params[i].used;
-        cr_assert_not(case_use_varies(c, i));
-    }
-    cr_assert_eq(c->steps, 1);
-    cr_assert_eq(unused, 1);
-    hunt_case_close(&h);
-}
-
 static bool resumes_with_more_ranks(const struct hunt_case *h)
 {
     return h->part_count == 2 && h->parts[1]->world > h->parts[0]->world;
-}
-
-Test(shrink, the_halves_of_a_case_shrink_together)
-{
-    struct hunt_case h;
-    shrink_for(resumes_with_more_ranks, &h);
-    cr_assert_eq(h.part_count, 2);
-    cr_assert_eq(h.parts[0]->world, 1);
-    cr_assert_eq(h.parts[1]->world, 2);
-    cr_assert_eq(h.parts[0]->steps, 2);
-    cr_assert_eq(h.parts[1]->steps, 2);
-    cr_assert_eq(h.parts[1]->checkpoint_step, 1);
-    cr_assert_eq(h.parts[1]->param_count, 1);
-    hunt_case_close(&h);
 }
 
 // Some gradient of the case is NaN.
@@ -230,17 +163,6 @@ static bool has_nan(const struct hunt_case *h)
     return false;
 }
 
-Test(shrink, the_number_that_matters_is_found)
-{
-    struct hunt_case h;
-    shrink_for(has_nan, &h);
-    cr_assert_eq(h.parts[0]->steps, 1);
-    cr_assert_eq(h.parts[0]->world, 1);
-    cr_assert_eq(h.parts[0]->param_count, 1);
-    cr_assert_eq(h.parts[0]->params[0].count, 1);
-    hunt_case_close(&h);
-}
-
 // As many steps more than ranks as the first case has that this is asked of.
 static int more_steps = -1;
 static bool keeps_its_steps_per_rank(const struct hunt_case *h)
@@ -249,15 +171,6 @@ static bool keeps_its_steps_per_rank(const struct hunt_case *h)
     if (more_steps < 0 && h->part_count == 1 && c->world > 1 && c->steps > c->world)
         more_steps = c->steps - c->world;
     return h->part_count == 1 && c->steps - c->world == more_steps;
-}
-
-Test(shrink, two_cuts_that_only_go_together_are_made)
-{
-    struct hunt_case h;
-    shrink_for(keeps_its_steps_per_rank, &h);
-    cr_assert_eq(h.parts[0]->world, 1);
-    cr_assert_eq(h.parts[0]->steps, more_steps + 1);
-    hunt_case_close(&h);
 }
 
 static bool fills_two_buckets_and_grows(const struct hunt_case *h)
@@ -270,16 +183,6 @@ static bool fills_two_buckets_and_grows(const struct hunt_case *h)
            count > c->reduce_bucket && count > c->sub_group;
 }
 
-Test(shrink, small_buckets_and_windows_take_the_place_of_tensors_and_steps)
-{
-    struct hunt_case h;
-    shrink_for(fills_two_buckets_and_grows, &h);
-    cr_assert_eq(h.parts[0]->steps, 1);
-    cr_assert_eq(h.parts[0]->param_count, 1);
-    cr_assert_eq(h.parts[0]->params[0].count, 3);
-    hunt_case_close(&h);
-}
-
 // As a count that every update of a tensor advances: it is wrong from the fourth update on.
 static bool updates_four_times(const struct hunt_case *h)
 {
@@ -287,21 +190,87 @@ static bool updates_four_times(const struct hunt_case *h)
     return h->part_count == 1 && c->steps * c->param_count >= 4;
 }
 
-Test(shrink, a_step_takes_the_place_of_tensors)
+// The sizes of the first drawn case that fails for a reason, once it is shrunk; 0: any number.
+static const struct {
+    reason *fails;
+    int steps, world, accumulation, params;
+    size_t elements;  // of the first parameter
+} left[] = {
+    {is_clipped_with_groups, 3, 2, 0, 2, 0},
+    {has_tied_and_frozen, 0, 0, 0, 3, 0},
+    {rests_after_use, 2, 1, 1, 0, 0},
+    {uses_the_second_micro_step, 1, 0, 2, 1, 0},
+    {is_always_without_a_gradient, 1, 0, 0, 0, 0},
+    {resumes_with_more_ranks, 2, 1, 0, 1, 0},
+    {has_nan, 1, 1, 0, 1, 1},
+    {keeps_its_steps_per_rank, 0, 1, 0, 0, 0},
+    {fills_two_buckets_and_grows, 1, 0, 0, 1, 3},
+    {updates_four_times, 2, 0, 0, 2, 0},
+};
+
+Test(shrink, nothing_is_left_but_the_reason)
 {
-    struct hunt_case h;
-    shrink_for(updates_four_times, &h);
-    cr_assert_eq(h.parts[0]->steps, 2);
-    cr_assert_eq(h.parts[0]->param_count, 2);
-    hunt_case_close(&h);
+    for (size_t i = 0; i < sizeof left / sizeof *left; i++) {
+        shrink_for(left[i].fails);
+        const struct check_case *c = drawn.parts[0];
+        cr_expect(left[i].steps == 0 || c->steps == left[i].steps, "%zu: %d steps", i, c->steps);
+        cr_expect(left[i].world == 0 || c->world == left[i].world, "%zu: %d ranks", i, c->world);
+        cr_expect(left[i].accumulation == 0 || c->accumulation == left[i].accumulation, "%zu: %d micro-steps", i,
+                  c->accumulation);
+        cr_expect(left[i].params == 0 || c->param_count == left[i].params, "%zu: %d parameters", i, c->param_count);
+        cr_expect(left[i].elements == 0 || c->params[0].count == left[i].elements, "%zu: %zu elements", i,
+                  c->params[0].count);
+    }
 }
 
-static uint64_t digest(const struct hunt_case *h)
+Test(shrink, two_features_remain_where_only_both_fail)
+{
+    shrink_for(is_clipped_with_groups);
+    cr_assert_eq(drawn.parts[0]->group_count, 2);
+    cr_assert_eq(drawn.parts[0]->loss_scale.kind, SCALE_NONE);
+    cr_assert_eq(drawn.parts[0]->offload_optimizer, TIER_DEVICE);
+}
+
+Test(shrink, a_parameter_that_rests_keeps_the_step_before)
+{
+    shrink_for(rests_after_use);
+    cr_assert(case_has_gradient_in(drawn.parts[0], 0, 1) && !case_has_gradient_in(drawn.parts[0], 0, 2));
+    shrink_for(uses_the_second_micro_step);
+    cr_assert_eq(drawn.parts[0]->params[0].unused_in[0], 1, "next to a micro-step that uses it");
+}
+
+Test(shrink, a_parameter_that_no_step_uses_any_more_is_an_unused_one)
+{
+    shrink_for(is_always_without_a_gradient);
+    int unused = 0;
+    for (int i = 0; i < drawn.parts[0]->param_count; i++) {
+        unused += !drawn.parts[0]->params[i].used;
+        cr_assert_not(case_use_varies(drawn.parts[0], i));
+    }
+    cr_assert_eq(unused, 1);
+}
+
+Test(shrink, the_halves_of_a_case_shrink_together)
+{
+    shrink_for(resumes_with_more_ranks);
+    cr_assert_eq(drawn.part_count, 2);
+    cr_assert_eq(drawn.parts[1]->world, 2);
+    cr_assert_eq(drawn.parts[1]->steps, 2);
+    cr_assert_eq(drawn.parts[1]->checkpoint_step, 1);
+}
+
+Test(shrink, two_cuts_that_only_go_together_are_made)
+{
+    shrink_for(keeps_its_steps_per_rank);
+    cr_assert_eq(drawn.parts[0]->steps, more_steps + 1);
+}
+
+static uint64_t digest(void)
 {
     char *text;
     size_t bytes;
     uint64_t sum = 5381;
-    cr_assert_eq(case_text(h->parts[0], &text, &bytes), ERR_NONE);
+    cr_assert_eq(case_text(drawn.parts[0], &text, &bytes), ERR_NONE);
     for (size_t i = 0; i < bytes; i++)
         sum = sum * 33 + (unsigned char)text[i];
     free(text);
@@ -310,12 +279,11 @@ static uint64_t digest(const struct hunt_case *h)
 
 Test(shrink, the_same_answers_give_the_same_case)
 {
-    struct hunt_case a, b;
-    struct shrink_result first = shrink_for(has_tied_and_frozen, &a), second = shrink_for(has_tied_and_frozen, &b);
-    cr_assert_eq(digest(&a), digest(&b));
+    struct shrink_result first = shrink_for(has_tied_and_frozen);
+    uint64_t expected = digest();
+    struct shrink_result second = shrink_for(has_tied_and_frozen);
+    cr_assert_eq(digest(), expected);
     cr_assert_eq(first.judged_count, second.judged_count);
-    hunt_case_close(&a);
-    hunt_case_close(&b);
 }
 
 Test(shrink, an_error_leaves_the_smallest_case_so_far)
@@ -323,14 +291,12 @@ Test(shrink, an_error_leaves_the_smallest_case_so_far)
     struct made_up judge = {.fails = always, .call_limit = 3};
     struct shrink_setting setting = {.judge = ask, .context = &judge};
     struct shrink_result result;
-    struct hunt_case h;
-    draw(0, &h);
-    int params = h.parts[0]->param_count;
-    cr_assert_eq(shrink(&setting, &h, &result), ERR_USAGE);
+    draw(0);
+    int params = drawn.parts[0]->param_count;
+    cr_assert_eq(shrink(&setting, &drawn, &result), ERR_USAGE);
     cr_assert_str_eq(err_message(), "the judge is tired");
     cr_assert_not(result.complete);
-    cr_assert_lt(h.parts[0]->param_count, params);
-    hunt_case_close(&h);
+    cr_assert_lt(drawn.parts[0]->param_count, params);
 }
 
 Test(shrink, an_interrupt_and_a_deadline_end_it_at_once)
@@ -340,14 +306,12 @@ Test(shrink, an_interrupt_and_a_deadline_end_it_at_once)
     struct shrink_setting stopped = {.judge = ask, .context = &judge, .interrupted = &interrupted};
     struct shrink_setting late = {.judge = ask, .context = &judge, .deadline_s = 1e-9};
     struct shrink_result result;
-    struct hunt_case h;
-    draw(0, &h);
-    cr_assert_eq(shrink(&stopped, &h, &result), ERR_NONE);
+    draw(0);
+    cr_assert_eq(shrink(&stopped, &drawn, &result), ERR_NONE);
     cr_assert_not(result.complete);
     cr_assert_eq(result.judged_count, 0);
-    cr_assert_eq(shrink(&late, &h, &result), ERR_NONE);
+    cr_assert_eq(shrink(&late, &drawn, &result), ERR_NONE);
     cr_assert_not(result.complete);
-    hunt_case_close(&h);
 }
 
 // Fails at random: what is taken was seen to fail, and it ends.
@@ -362,9 +326,7 @@ Test(shrink, a_judge_that_wavers_does_not_keep_it_busy_for_ever)
     struct made_up judge = {.fails = now_and_then};
     struct shrink_setting setting = {.judge = ask, .context = &judge};
     struct shrink_result result;
-    struct hunt_case h;
-    draw(5, &h);
-    cr_assert_eq(shrink(&setting, &h, &result), ERR_NONE);
+    draw(5);
+    cr_assert_eq(shrink(&setting, &drawn, &result), ERR_NONE);
     cr_assert(result.complete);
-    hunt_case_close(&h);
 }

@@ -70,19 +70,19 @@ static void fill(struct row *row)
     }
 }
 
-bool row_all_wrong(const struct row *row, bool (*is)(const struct trial *, int, size_t))
+size_t row_count_wrong(const struct row *row, bool (*is)(const struct trial *, int, size_t))
 {
     const struct trial *trial = row->trial;
-    bool any = false;
+    size_t count = 0;
     for (int param = 0; param < trial->c->param_count; param++)
-        for (size_t i = 0; trial_compares(trial, param) && i < trial->c->params[param].count; i++) {
-            if (!row->wrong[row->begin[param] + i])
-                continue;
-            if (!is(trial, param, i))
-                return false;
-            any = true;
-        }
-    return any;
+        for (size_t i = 0; trial_compares(trial, param) && i < trial->c->params[param].count; i++)
+            count += row->wrong[row->begin[param] + i] && is(trial, param, i);
+    return count;
+}
+
+bool row_all_wrong(const struct row *row, bool (*is)(const struct trial *, int, size_t))
+{
+    return row->wrong_count > 0 && row_count_wrong(row, is) == row->wrong_count;
 }
 
 static bool is_unchanged(const struct trial *trial, int param, size_t i)
@@ -131,14 +131,9 @@ static bool is_unset(const struct trial *trial, int param, size_t i)
 // that is reported is one.
 static bool are_unset(const struct row *row)
 {
-    const struct trial *trial = row->trial;
-    size_t unset = 0;
-    for (int param = 0; param < trial->c->param_count; param++)
-        for (size_t i = 0; trial_compares(trial, param) && i < trial->c->params[param].count; i++)
-            unset += row->wrong[row->begin[param] + i] && is_unset(trial, param, i);
     double norm;
-    bool clips = trial->c->gradient_clipping > 0 && !(diagnose_norm(row, &norm) && isnan(norm));
-    return unset * 2 > row->wrong_count && (row->wrong_count < row->count || !clips);
+    bool clips = row->trial->c->gradient_clipping > 0 && !(diagnose_norm(row, &norm) && isnan(norm));
+    return row_count_wrong(row, is_unset) * 2 > row->wrong_count && (row->wrong_count < row->count || !clips);
 }
 
 static enum hint or_other(enum hint hint)

@@ -80,7 +80,8 @@ bool diagnose_unclip(struct row *row);
 // Which other t, learning rate, group or decay the update was made with, or whether it was made twice.
 enum hint diagnose_update(const struct row *row, const struct unsharded_decision *decision);
 
-// True if this holds for every wrong element, and there is one.
+// The wrong elements that this holds for; and whether it does for every one, and there is one.
+size_t row_count_wrong(const struct row *row, bool (*is)(const struct trial *, int param, size_t i));
 bool row_all_wrong(const struct row *row, bool (*is)(const struct trial *, int param, size_t i));
 
 // True if both moments of an element are right.

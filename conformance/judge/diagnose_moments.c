@@ -101,12 +101,7 @@ static bool have_one_gradient(const struct trial *trial, int param, size_t i)
 
 static bool are_moments_apart(const struct row *row)
 {
-    const struct trial *trial = row->trial;
-    size_t apart = 0;
-    for (int param = 0; param < trial->c->param_count; param++)
-        for (size_t i = 0; trial_compares(trial, param) && i < trial->c->params[param].count; i++)
-            apart += row->wrong[row->begin[param] + i] && !have_one_gradient(trial, param, i);
-    return apart * 2 > row->wrong_count;
+    return row_count_wrong(row, have_one_gradient) * 2 < row->wrong_count;
 }
 
 bool diagnose_moments(const struct row *row)

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds gradients of other elements: all at one distance, or in another order.
+// Finds gradients of other elements: all at one distance, or in another order; and steps that met other states than the
+// step before left: with the right gradient, the first moment follows from a number that was the state of another
+// element, or another state of this one; or the parameter from that of an element at a fixed distance.
 #include "conformance/judge/diagnose_internal.h"
 
 #include <math.h>
@@ -30,8 +32,8 @@ static int compare_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// True if a sorted list has a number near this one.
-static bool has_near(const double *sorted, size_t count, double number)
+// The first of a sorted list that is not below a number; the count: all are.
+static size_t lower_bound(const double *sorted, size_t count, double number)
 {
     size_t low = 0, high = count;
     while (low < high) {
@@ -41,7 +43,14 @@ static bool has_near(const double *sorted, size_t count, double number)
         else
             high = middle;
     }
-    return (low < count && value_near(sorted[low], number)) || (low > 0 && value_near(sorted[low - 1], number));
+    return low;
+}
+
+// True if a sorted list has a number near this one.
+static bool has_near(const double *sorted, size_t count, double number)
+{
+    size_t at = lower_bound(sorted, count, number);
+    return (at < count && value_near(sorted[at], number)) || (at > 0 && value_near(sorted[at - 1], number));
 }
 
 // True if nearly all values belong to other elements: pieces in another order. A few may coincide by chance. What
@@ -61,4 +70,129 @@ static bool is_permuted(struct row *row)
 bool diagnose_moved(struct row *row)
 {
     return is_shifted(row) || is_permuted(row);
+}
+
+// As many first moments are more than chance.
+enum { TELLING_COUNT = 8 };
+
+// As many parameters at one distance are more, and the largest distance.
+enum { TELLING_PARAMS = 2, REACH = 128 };
+
+struct states {
+    double *sorted;  // all states, before the step and after a right one
+    size_t count;
+};
+
+static bool gather(const struct row *row, struct states *out)
+{
+    const struct unsharded_state *all[] = {&row->trial->before, &row->trial->expected};
+    *out = (struct states){.sorted = malloc(6 * (row->count + 1) * sizeof *out->sorted)};
+    for (int k = 0; k < 2 && out->sorted; k++)
+        for (int param = 0; param < row->trial->c->param_count; param++)
+            for (size_t i = 0; trial_compares(row->trial, param) && i < row->trial->c->params[param].count; i++) {
+                const float values[] = {all[k]->param[param][i], all[k]->exp_avg[param][i],
+                                        all[k]->exp_avg_sq[param][i]};
+                for (int state = 0; state < 3; state++)
+                    if (isfinite(values[state]) && values[state] != 0)
+                        out->sorted[out->count++] = (double)values[state];
+            }
+    if (out->sorted)
+        qsort(out->sorted, out->count, sizeof *out->sorted, compare_numbers);
+    return out->sorted;
+}
+
+static bool has(const struct states *states, double number, double error)
+{
+    size_t at = lower_bound(states->sorted, states->count, number - error);
+    return at < states->count && states->sorted[at] <= number + error;
+}
+
+// True if a first moment was another state, before its update or after it.
+static bool is_another(const struct row *row, const struct states *states, int param, size_t i)
+{
+    const struct trial *trial = row->trial;
+    double beta1 = trial->c->groups[trial->c->params[param].group].beta1;
+    double m0 = (double)trial->before.exp_avg[param][i], m1 = (double)trial->after.exp_avg[param][i];
+    double right = (double)trial->expected.exp_avg[param][i];
+    double met = m0 + (m1 - right) / beta1, error = 0x1p-21 * (fabs(m1) + fabs(right)) / beta1;
+    return (fabs(met) > 4 * error && has(states, met, error)) || (m1 != 0 && has(states, m1, 0));
+}
+
+bool diagnose_states(const struct row *row)
+{
+    const struct trial *trial = row->trial;
+    struct states states;
+    size_t others = 0;
+    if (row->wrong_moment_count < TELLING_COUNT || !gather(row, &states))
+        return false;
+    for (int param = 0; param < trial->c->param_count; param++)
+        for (size_t i = 0; trial_compares(trial, param) && i < trial->c->params[param].count; i++)
+            others += row->wrong_moment[row->begin[param] + i] && is_another(row, &states, param, i);
+    free(states.sorted);
+    return others * 10 >= row->wrong_moment_count * 9;
+}
+
+// The parameters of all compared elements, in the row's order.
+struct params {
+    float *before, *expected, *after;
+    double *met;  // that the update began with, if it was made with the right moments
+};
+
+static bool open_params(const struct row *row, struct params *out)
+{
+    const struct trial *trial = row->trial;
+    out->before = malloc(3 * (row->count + 1) * sizeof *out->before);
+    out->met = malloc((row->count + 1) * sizeof *out->met);
+    if (!out->before || !out->met)
+        return false;
+    out->expected = out->before + row->count + 1;
+    out->after = out->expected + row->count + 1;
+    for (int param = 0; param < trial->c->param_count; param++) {
+        const struct case_group *group = &trial->c->groups[trial->c->params[param].group];
+        double kept = group->decoupled ? 1 - group->lr[row->step - 1] * group->weight_decay : 1;
+        for (size_t i = 0; trial_compares(trial, param) && i < trial->c->params[param].count; i++) {
+            size_t at = row->begin[param] + i;
+            out->before[at] = trial->before.param[param][i];
+            out->expected[at] = trial->expected.param[param][i];
+            out->after[at] = trial->after.param[param][i];
+            out->met[at] = (double)out->before[at] + ((double)out->after[at] - (double)out->expected[at]) / kept;
+        }
+    }
+    return true;
+}
+
+static void close_params(struct params *params)
+{
+    free(params->before);
+    free(params->met);
+}
+
+static bool are_params_from(const struct row *row, const struct params *p, long distance)
+{
+    size_t found = 0;
+    for (size_t at = 0; at < row->count; at++) {
+        long from = (long)at + distance;
+        if (!row->wrong[at])
+            continue;
+        if (from < 0 || from >= (long)row->count)
+            return false;
+        double error = 0x1p-21 * (fabs((double)p->before[at]) + fabs((double)p->after[at]));
+        if (p->after[at] != p->before[from] && p->after[at] != p->expected[from] &&
+            !(fabs(p->met[at] - (double)p->before[from]) <= error))
+            return false;
+        // Equal neighbours tell nothing.
+        found += p->before[at] != p->before[from];
+    }
+    return found >= TELLING_PARAMS;
+}
+
+bool diagnose_shifted_params(const struct row *row)
+{
+    struct params params = {0};
+    bool found = false;
+    if (row_all_wrong(row, diagnose_is_parameter_alone) && open_params(row, &params))
+        for (long distance = -REACH; distance <= REACH && !found; distance++)
+            found = distance != 0 && are_params_from(row, &params, distance);
+    close_params(&params);
+    return found;
 }

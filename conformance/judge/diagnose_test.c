@@ -1,93 +1,140 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hints for kinds of bugs that need more than one factor to describe them.
+// The hint for each kind of bug, by a mistake of that kind.
 #include "conformance/judge/judge_test.h"
 
 #include <math.h>
 
-static void counts_the_last_rank_twice(const struct check_case *c, const struct case_values *values, int step,
-                                       float *const g[])
+static float has_rank_0_alone(const struct place *at, float g)
 {
-    for (int i = 0; i < c->param_count; i++)
-        for (size_t k = 0; k < c->params[i].count; k++)
-            g[i][k] += case_gradient(values, step, 0, c->world - 1, i)[k] / (float)c->world;
+    (void)g;
+    return given(at, 0, 0);
 }
 
-Test(diagnose, a_rank_that_counts_twice_is_a_weight)
+static float counts_the_last_rank_twice(const struct place *at, float g)
 {
-    struct check_case c = trial_case(3, 1, DTYPE_FP32, false);
-    assert_fails(state_finding(&c, NULL, &(struct wrong){.gradient = counts_the_last_rank_twice}), HINT_WEIGHTS);
+    return g + given(at, 0, at->c->world - 1) / (float)at->c->world;
 }
 
-// Parameters 3 and 4 become second uses of parameters 2 and 1.
-static struct check_case tied_case(int accumulation)
+// Another gradient in every element, of no kind that is known: the optimizer's formula is right, and not blamed.
+static float is_disturbed(const struct place *at, float g)
 {
-    struct check_case c = trial_case(2, accumulation, DTYPE_FP32, false);
-    for (int use = 3; use <= 4; use++) {
-        c.params[use] = c.params[5 - use];
-        c.params[use].tied_to = 5 - use;
-        snprintf(c.params[use].name, sizeof c.params[use].name, "p%d", use);
-    }
-    c.param_count = 5;
-    return c;
+    return g * (1 + 0.05f * sinf((float)(at->k * at->k + 7 * (size_t)at->param + 1)));
 }
 
-// From the second micro-step on.
-static void lacks_a_use(const struct check_case *c, const struct case_values *values, int step, float *const g[])
+static void has_the_step_before(const struct check_case *c, const struct case_values *values, int step,
+                                float *const g[])
 {
-    for (int micro = c->accumulation > 1; micro < c->accumulation; micro++)
-        for (int rank = 0; rank < c->world; rank++)
-            for (int use = 3; use <= 4; use++)
-                for (size_t k = 0; k < c->params[use].count; k++)
-                    g[5 - use][k] -=
-                        case_gradient(values, step, micro, rank, use)[k] / (float)(c->world * c->accumulation);
+    struct rule rule = rule_canonical(c);
+    struct unsharded_choice choice = {0};
+    if (step > 1)
+        cr_assert_eq(unsharded_gradient(c, values, &rule, &choice, step - 1, 1.0, g), ERR_NONE);
 }
 
-Test(diagnose, a_tied_gradient_without_a_use_is_recognised)
+// The last elements of one tensor, which no reduction has written.
+static float has_an_unset_end(const struct place *at, float g)
 {
-    for (int accumulation = 1; accumulation <= 3; accumulation += 2) {
-        struct check_case c = tied_case(accumulation);
-        assert_fails(state_finding(&c, NULL, &(struct wrong){.gradient = lacks_a_use}), HINT_ONE_USE);
-    }
+    return at->param == 0 && at->k + 20 >= at->c->params[0].count ? NAN : g;
 }
 
-// Both other tensors of its size are further uses of the last but one, of which the last use's gradient alone is left.
-static void keeps_the_last_use(const struct check_case *c, const struct case_values *values, int step, float *const g[])
+static float is_poison_in_parts(const struct place *at, float g)
 {
-    for (size_t k = 0; k < c->params[2].count; k++) {
-        g[2][k] = 0;
-        for (int rank = 0; rank < c->world; rank++)
-            g[2][k] += case_gradient(values, step, 0, rank, 4)[k] / (float)c->world;
+    return at->k % 3 ? NAN : 2 * g;
+}
+
+static float has_one_poisoned_element(const struct place *at, float g)
+{
+    return at->param == 0 && at->k == 100 ? NAN : g;
+}
+
+// The halves of two tensors change places.
+static void has_pieces_in_another_order(const struct check_case *c, const struct case_values *values, int step,
+                                        float *const g[])
+{
+    (void)c, (void)values, (void)step;
+    for (int k = 0; k < 20; k++) {
+        float kept = g[0][k];
+        g[0][k] = g[2][k + 20];
+        g[2][k + 20] = kept;
     }
 }
 
-Test(diagnose, one_use_of_three_is_recognised)
+// The second tensor takes no space, so that those after it move up and the end is what nothing has written.
+static void moves_up(const struct check_case *c, const struct case_values *values, int step, float *const g[])
 {
-    struct check_case c = tied_case(1);
-    c.params[4] = c.params[3];
-    snprintf(c.params[4].name, sizeof c.params[4].name, "p4");
-    assert_fails(state_finding(&c, NULL, &(struct wrong){.gradient = keeps_the_last_use}), HINT_ONE_USE);
-}
-
-static void fp16_moments(const struct check_case *c, int step, const struct unsharded_state *before,
-                         struct unsharded_state *after)
-{
-    (void)step, (void)before;
-    for (int i = 0; i < c->param_count; i++)
+    (void)values, (void)step;
+    size_t gap = c->params[1].count;
+    for (int i = 1; i < c->param_count; i++)
         for (size_t k = 0; k < c->params[i].count; k++) {
-            after->exp_avg[i][k] = unsharded_round(DTYPE_FP16, after->exp_avg[i][k]);
-            after->exp_avg_sq[i][k] = unsharded_round(DTYPE_FP16, after->exp_avg_sq[i][k]);
+            int from = i;
+            size_t element = k + gap;
+            while (from < c->param_count && element >= c->params[from].count)
+                element -= c->params[from++].count;
+            g[i][k] = from < c->param_count ? g[from][element] : NAN;
         }
 }
 
-Test(diagnose, second_moments_that_fp16_does_not_hold_are_short)
+// Parameters 3 and 4 become second uses of parameters 2 and 1.
+static void ties(struct check_case *c)
 {
-    struct check_case c = trial_case(2, 1, DTYPE_FP32, false);
-    assert_fails(state_finding(&c, NULL, &(struct wrong){.state = fp16_moments}), HINT_MOMENTS);
+    for (int use = 3; use <= 4; use++) {
+        c->params[use] = c->params[5 - use];
+        c->params[use].tied_to = 5 - use;
+        snprintf(c->params[use].name, sizeof c->params[use].name, "p%d", use);
+    }
+    c->param_count = 5;
+}
+
+// Of the tied parameters, from the second micro-step on.
+static float lacks_a_use(const struct place *at, float g)
+{
+    struct place use = *at;
+    use.param = 5 - at->param;
+    for (int micro = at->c->accumulation > 1; micro < at->c->accumulation; micro++)
+        for (int rank = 0; rank < at->c->world && use.param >= 3 && use.param <= 4; rank++)
+            g -= given(&use, micro, rank) / (float)(at->c->world * at->c->accumulation);
+    return g;
+}
+
+// Both other tensors of its size are further uses of the last but one, of which the last use's gradient alone is left.
+static void ties_three(struct check_case *c)
+{
+    ties(c);
+    c->params[4] = c->params[3];
+    snprintf(c->params[4].name, sizeof c->params[4].name, "p4");
+}
+
+static float keeps_the_last_use(const struct place *at, float g)
+{
+    struct place use = *at;
+    use.param = 4;
+    for (int rank = 0; at->param == 2 && rank < at->c->world; rank++)
+        g = (rank == 0 ? 0 : g) + given(&use, 0, rank) / (float)at->c->world;
+    return g;
+}
+
+static struct held has_moments_of(enum dtype dtype, struct held after)
+{
+    after.exp_avg = unsharded_round(dtype, after.exp_avg);
+    after.exp_avg_sq = unsharded_round(dtype, after.exp_avg_sq);
+    return after;
+}
+
+static struct held has_bf16_moments(const struct place *at, struct held before, struct held after)
+{
+    (void)at, (void)before;
+    return has_moments_of(DTYPE_BF16, after);
+}
+
+// Second moments that fp16 does not hold.
+static struct held has_fp16_moments(const struct place *at, struct held before, struct held after)
+{
+    (void)at, (void)before;
+    return has_moments_of(DTYPE_FP16, after);
 }
 
 // In sixteenths of a tensor's largest: no format's, and no recipe's.
-static void coarse_moments(const struct check_case *c, int step, const struct unsharded_state *before,
-                           struct unsharded_state *after)
+static void has_coarse_moments(const struct check_case *c, int step, const struct unsharded_state *before,
+                               struct unsharded_state *after)
 {
     (void)step, (void)before;
     for (int i = 0; i < c->param_count; i++)
@@ -100,66 +147,33 @@ static void coarse_moments(const struct check_case *c, int step, const struct un
         }
 }
 
-Test(diagnose, moments_in_few_steps_of_the_largest_are_of_low_precision)
+static struct held swaps_moments(const struct place *at, struct held before, struct held after)
 {
-    struct check_case c = trial_case(2, 1, DTYPE_FP32, false);
-    assert_fails(state_finding(&c, NULL, &(struct wrong){.state = coarse_moments}), HINT_MOMENTS);
-    c.exact = true;
-    assert_fails(state_finding(&c, NULL, &(struct wrong){.state = coarse_moments}), HINT_MOMENTS);
+    (void)before;
+    return at->step == 2 ? (struct held){after.param, after.exp_avg_sq, after.exp_avg} : after;
 }
 
 // Beta1 is 0.9: a tenth of the gradient is what is left without the first moment.
-static void forgets_first_moments(const struct check_case *c, int step, const struct unsharded_state *before,
-                                  struct unsharded_state *after)
+static struct held forgets_first_moments(const struct place *at, struct held before, struct held after)
 {
-    for (int i = 0; i < c->param_count && step == 3; i++)
-        for (size_t k = 0; k < c->params[i].count; k++)
-            after->exp_avg[i][k] -= 0.9F * before->exp_avg[i][k];
-}
-
-Test(diagnose, first_moments_that_begin_anew_are_lost)
-{
-    struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
-    assert_fails(state_finding(&c, NULL, &(struct wrong){.state = forgets_first_moments}), HINT_MOMENTS);
+    if (at->step == 3)
+        after.exp_avg -= 0.9F * before.exp_avg;
+    return after;
 }
 
 // Some first moments are another element's, as if a buffer was written over between the steps.
-static void loses_moments(const struct check_case *c, int step, const struct unsharded_state *before,
-                          struct unsharded_state *after)
+static struct held loses_moments(const struct place *at, struct held before, struct held after)
 {
-    (void)c;
-    for (size_t k = 0; step == 2 && k < 100; k += 1 + k % 3) {
-        after->exp_avg[0][k] += 0.5F * (before->param[0][k] - before->exp_avg[0][k]);
-        after->exp_avg_sq[0][k] += fabsf(before->param[0][k]);
+    if (at->step == 2 && at->param == 0 && at->k < 100 && at->k % 3 < 2) {
+        after.exp_avg += 0.5F * (before.param - before.exp_avg);
+        after.exp_avg_sq += fabsf(before.param);
     }
+    return after;
 }
 
-Test(diagnose, states_that_are_wrong_here_and_there_are_overwritten)
+static void corrects_no_bias(struct check_case *c)
 {
-    struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
-    assert_fails(state_finding(&c, NULL, &(struct wrong){.state = loses_moments}), HINT_OVERWRITTEN);
-}
-
-static void is_poison_in_parts(const struct check_case *c, const struct case_values *values, int step, float *const g[])
-{
-    (void)values, (void)step;
-    for (int i = 0; i < c->param_count; i++)
-        for (size_t k = 0; k < c->params[i].count; k++)
-            g[i][k] = k % 3 ? NAN : 2 * g[i][k];
-}
-
-Test(diagnose, elements_that_are_mostly_no_numbers_are_unset)
-{
-    struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
-    assert_fails(state_finding(&c, NULL, &(struct wrong){.gradient = is_poison_in_parts}), HINT_UNSET);
-}
-
-static float *const *gradients;
-
-static void keeps_them(const struct check_case *c, const struct case_values *values, int step, float *const g[])
-{
-    (void)c, (void)values, (void)step;
-    gradients = g;
+    c->groups[0].bias_correction = c->groups[1].bias_correction = false;
 }
 
 static void corrects_all_the_same(const struct check_case *c, int step, const struct unsharded_state *before,
@@ -170,16 +184,8 @@ static void corrects_all_the_same(const struct check_case *c, int step, const st
     struct unsharded_update update = {.t = (uint64_t)step, .lr_step = step, .coefficient = 1, .leaves_unused = true};
     for (int i = 0; i < c->group_count; i++)
         corrected.groups[i].bias_correction = true;
-    const float *const *g = (const float *const *)gradients;
+    const float *const *g = (const float *const *)trial_gradients;
     cr_assert(unsharded_adam(&corrected, &rule, &update, g, before, after) == ERR_NONE, "%s", err_message());
-}
-
-Test(diagnose, a_correction_of_bias_that_is_turned_off_is_recognised)
-{
-    struct check_case c = trial_case(2, 1, DTYPE_FP32, false);
-    c.groups[0].bias_correction = c.groups[1].bias_correction = false;
-    struct wrong wrong = {.gradient = keeps_them, .state = corrects_all_the_same};
-    assert_fails(state_finding(&c, NULL, &wrong), HINT_STEP_COUNT);
 }
 
 // From element 48 of the first tensor on, t is one more, as where each sub-group counts a step.
@@ -190,103 +196,76 @@ static void counts_in_each_sub_group(const struct check_case *c, int step, const
     struct rule rule = rule_canonical(c);
     struct unsharded_update update = {.t = (uint64_t)step + 1, .lr_step = step, .coefficient = 1};
     cr_assert_eq(unsharded_state_open(c, &other), ERR_NONE);
-    cr_assert_eq(unsharded_adam(c, &rule, &update, (const float *const *)gradients, before, &other), ERR_NONE);
+    cr_assert_eq(unsharded_adam(c, &rule, &update, (const float *const *)trial_gradients, before, &other), ERR_NONE);
     for (size_t k = 48; k < c->params[0].count; k++)
         after->param[0][k] = other.param[0][k];
     unsharded_state_close(&other);
 }
 
-Test(diagnose, a_t_that_counts_sub_groups_is_recognised_within_a_tensor)
+static void has_the_learning_rate_of_step_1(const struct check_case *c, int step, struct unsharded_update *update,
+                                            struct rule *rule)
 {
-    struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
-    struct wrong wrong = {.gradient = keeps_them, .state = counts_in_each_sub_group};
-    assert_fails(state_finding(&c, NULL, &wrong), HINT_STEP_COUNT);
+    (void)c, (void)step, (void)rule;
+    update->lr_step = 1;
 }
 
-static void keeps_a_range(const struct check_case *c, int step, const struct unsharded_state *before,
-                          struct unsharded_state *after)
+static struct held copies_the_start(const struct place *at, struct held before, struct held after)
 {
-    (void)c, (void)step;
-    memcpy(after->param[0] + 30, before->param[0] + 30, 40 * sizeof(float));
-    memcpy(after->exp_avg[0] + 30, before->exp_avg[0] + 30, 40 * sizeof(float));
-    memcpy(after->exp_avg_sq[0] + 30, before->exp_avg_sq[0] + 30, 40 * sizeof(float));
+    (void)at, (void)after;
+    return before;
 }
 
-Test(diagnose, a_range_that_keeps_its_state_is_not_updated)
+static struct held keeps_a_range(const struct place *at, struct held before, struct held after)
 {
-    struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
-    assert_fails(state_finding(&c, NULL, &(struct wrong){.state = keeps_a_range}), HINT_NOT_UPDATED);
-}
-
-static void does_not_write_parameters_back(const struct check_case *c, int step, const struct unsharded_state *before,
-                                           struct unsharded_state *after)
-{
-    (void)step;
-    for (int i = 0; i < c->param_count; i++)
-        memcpy(after->param[i], before->param[i], c->params[i].count * sizeof(float));
+    return at->param == 0 && at->k >= 30 && at->k < 70 ? before : after;
 }
 
 // Those that a case begins with are numbers of its precision.
-Test(diagnose, parameters_in_bf16_that_are_not_kept_are_not_updated)
+static struct held does_not_write_parameters_back(const struct place *at, struct held before, struct held after)
 {
-    struct check_case c = trial_case(2, 1, DTYPE_BF16, true);
-    assert_fails(state_finding(&c, NULL, &(struct wrong){.state = does_not_write_parameters_back}), HINT_NOT_UPDATED);
+    (void)at;
+    after.param = before.param;
+    return after;
 }
 
-static void does_not_write_moments_back(const struct check_case *c, int step, const struct unsharded_state *before,
-                                        struct unsharded_state *after)
+static struct held does_not_write_moments_back(const struct place *at, struct held before, struct held after)
 {
-    (void)step;
-    for (int i = 0; i < c->param_count; i++)
-        memcpy(after->exp_avg[i], before->exp_avg[i], c->params[i].count * sizeof(float));
+    (void)at;
+    after.exp_avg = before.exp_avg;
+    return after;
 }
 
-Test(diagnose, moments_that_are_used_and_not_kept_are_lost)
+static void has_replicas(struct check_case *c)
 {
-    struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
-    assert_fails(state_finding(&c, NULL, &(struct wrong){.state = does_not_write_moments_back}), HINT_MOMENTS);
+    c->mesh = (struct mesh){2, c->world / 2, 1, 1, 1};
 }
 
-// Two replicas of two shards. In the micro-steps before `summed_from` the first replica's ranks alone are summed.
-static int summed_from;
-static void sums_within_a_replica(const struct check_case *c, const struct case_values *values, int step,
-                                  float *const g[])
+// Two replicas of two shards. In the micro-steps before `end` the first replica's ranks alone are summed.
+static float sum_within_a_replica(const struct place *at, int end)
 {
-    for (int i = 0; i < c->param_count; i++)
-        for (size_t k = 0; k < c->params[i].count; k++) {
-            float sum = 0;
-            for (int micro = 0; micro < c->accumulation; micro++)
-                for (int rank = 0; rank < (micro < summed_from ? 2 : 4); rank++)
-                    sum += case_gradient(values, step, micro, rank, i)[k];
-            g[i][k] = sum / (float)(4 * c->accumulation);
-        }
+    float sum = 0;
+    for (int micro = 0; micro < at->c->accumulation; micro++)
+        for (int rank = 0; rank < (micro < end ? 2 : 4); rank++)
+            sum += given(at, micro, rank);
+    return sum / (float)(4 * at->c->accumulation);
 }
 
-Test(diagnose, ranks_of_a_group_are_some_ranks_alone)
+static float sums_within_a_replica(const struct place *at, float g)
 {
-    struct check_case c = trial_case(4, 3, DTYPE_FP32, false);
-    c.mesh = (struct mesh){2, 2, 1, 1, 1};
-    summed_from = 3;
-    assert_fails(state_finding(&c, NULL, &(struct wrong){.gradient = sums_within_a_replica}), HINT_ONE_RANK);
-    summed_from = 2;
-    assert_fails(state_finding(&c, NULL, &(struct wrong){.gradient = sums_within_a_replica}), HINT_ONE_MICRO_STEP);
+    (void)g;
+    return sum_within_a_replica(at, 3);
 }
 
-static void divides_by_three(const struct check_case *c, const struct case_values *values, int step, float *const g[])
+static float sums_within_a_replica_twice(const struct place *at, float g)
 {
-    (void)values, (void)step;
-    for (int i = 0; i < c->param_count; i++)
-        for (size_t k = 0; k < c->params[i].count; k++)
-            g[i][k] /= 3;
+    (void)g;
+    return sum_within_a_replica(at, 2);
 }
 
-Test(diagnose, the_size_of_a_group_is_a_number_of_ranks)
+static float is_divided_by_three(const struct place *at, float g)
 {
-    struct check_case c = trial_case(6, 1, DTYPE_FP32, false);
-    struct wrong wrong = {.gradient = divides_by_three};
-    assert_fails(state_finding(&c, NULL, &wrong), HINT_FACTOR_OTHER);
-    c.mesh = (struct mesh){2, 3, 1, 1, 1};
-    assert_fails(state_finding(&c, NULL, &wrong), HINT_FACTOR_WORLD);
+    (void)at;
+    return g / 3;
 }
 
 // From element 48 of the first tensor on, the first moment is read from where that of the tensor's begin lies.
@@ -300,54 +279,40 @@ static void reads_the_first_sub_group(const struct check_case *c, int step, cons
     }
 }
 
-Test(diagnose, moments_of_other_elements_are_overwritten)
+static void clips(struct check_case *c)
 {
-    struct check_case c = trial_case(2, 1, DTYPE_FP32, false);
-    assert_fails(state_finding(&c, NULL, &(struct wrong){.state = reads_the_first_sub_group}), HINT_OVERWRITTEN);
+    c->gradient_clipping = 0x1p-8;
 }
 
 static void says_its_norm(const struct check_case *c, int step, struct answer_step *says)
 {
     (void)step;
     says->has_norm = true;
-    says->norm = unsharded_norm(c, (const float *const *)gradients);
+    says->norm = unsharded_norm(c, (const float *const *)trial_gradients);
 }
 
 // The first of three micro-steps; what it is clipped by is its own norm.
-static void has_one_micro_step(const struct check_case *c, const struct case_values *values, int step, float *const g[])
+static float has_one_micro_step(const struct place *at, float g)
 {
-    gradients = g;
-    for (int i = 0; i < c->param_count; i++)
-        for (size_t k = 0; k < c->params[i].count; k++)
-            g[i][k] = (case_gradient(values, step, 0, 0, i)[k] + case_gradient(values, step, 0, 1, i)[k]) / 6;
-}
-
-Test(diagnose, a_gradient_that_is_clipped_by_its_own_norm_is_recognised)
-{
-    struct check_case c = trial_case(2, 3, DTYPE_FP32, false);
-    c.gradient_clipping = 0x1p-8;
-    struct wrong wrong = {.gradient = has_one_micro_step, .says = says_its_norm};
-    assert_fails(state_finding(&c, NULL, &wrong), HINT_ONE_MICRO_STEP);
+    (void)g;
+    return (given(at, 0, 0) + given(at, 0, 1)) / 6;
 }
 
 // A tensor without a gradient, of the group that does not decay, decays as the first group does.
-static void decays_as_the_first_group(const struct check_case *c, int step, const struct unsharded_state *before,
-                                      struct unsharded_state *after)
+static void has_a_tensor_that_rests(struct check_case *c)
 {
-    float factor = 1 - (float)(c->groups[1].lr[step - 1] * c->groups[0].weight_decay);
-    for (size_t k = 0; k < c->params[1].count; k++)
-        after->param[1][k] = before->param[1][k] * factor;
+    c->params[1].used = false;
+    c->groups[1].weight_decay = 0.01;
+    c->groups[0].lr_by_step = c->groups[1].lr_by_step = false;
+    for (int step = 0; step < c->steps; step++)
+        c->groups[0].lr[step] = 10 * (c->groups[1].lr[step] = 1e-3);
 }
 
-Test(diagnose, what_decay_alone_moves_has_another_decay)
+static struct held decays_as_the_first_group(const struct place *at, struct held before, struct held after)
 {
-    struct check_case c = trial_case(2, 1, DTYPE_FP32, false);
-    c.params[1].used = false;
-    c.groups[1].weight_decay = 0.01;
-    c.groups[0].lr_by_step = c.groups[1].lr_by_step = false;
-    for (int step = 0; step < c.steps; step++)
-        c.groups[0].lr[step] = 10 * (c.groups[1].lr[step] = 1e-3);
-    assert_fails(state_finding(&c, NULL, &(struct wrong){.state = decays_as_the_first_group}), HINT_DECAY);
+    if (at->param == 1)
+        after.param = before.param * (1 - (float)(at->c->groups[1].lr[at->step - 1] * at->c->groups[0].weight_decay));
+    return after;
 }
 
 // From element 30 to 49 of the first tensor, parameters of the element before: some updated, some not.
@@ -359,46 +324,95 @@ static void writes_beside(const struct check_case *c, int step, const struct uns
         after->param[0][k] = k % 2 ? before->param[0][k - 1] : after->param[0][k - 1];
 }
 
-Test(diagnose, parameters_of_the_element_before_are_shifted)
-{
-    struct check_case c = trial_case(2, 1, DTYPE_FP32, false);
-    assert_fails(state_finding(&c, NULL, &(struct wrong){.state = writes_beside}), HINT_SHIFTED);
-}
-
-static void has_one_poisoned_element(const struct check_case *c, const struct case_values *values, int step,
-                                     float *const g[])
-{
-    (void)c, (void)values, (void)step;
-    g[0][100] = NAN;
-    gradients = g;
-}
-
-// A norm that is no number makes the coefficient of all elements none.
-Test(diagnose, a_gradient_whose_norm_is_no_number_is_unset)
-{
-    struct check_case c = trial_case(2, 1, DTYPE_FP32, false);
-    c.gradient_clipping = 0x1p-8;
-    assert_fails(state_finding(&c, NULL, &(struct wrong){.gradient = has_one_poisoned_element, .says = says_its_norm}),
-                 HINT_UNSET);
-}
-
 // Nothing follows from anything: as where buffers of several states are shared.
-static void mixes_all_states(const struct check_case *c, int step, const struct unsharded_state *before,
-                             struct unsharded_state *after)
+static struct held mixes_all_states(const struct place *at, struct held before, struct held after)
 {
-    (void)step, (void)before;
-    for (int i = 0; i < c->param_count; i++)
-        for (size_t k = 0; k < c->params[i].count; k++) {
-            after->param[i][k] += (float)(1 + k % 7);
-            after->exp_avg[i][k] -= (float)(2 + k % 5);
-            after->exp_avg_sq[i][k] += (float)(3 + k % 11);
-        }
+    (void)before;
+    return (struct held){after.param + (float)(1 + at->k % 7), after.exp_avg - (float)(2 + at->k % 5),
+                         after.exp_avg_sq + (float)(3 + at->k % 11)};
 }
 
-Test(diagnose, states_that_follow_from_nothing_are_overwritten)
+// The plain case: two ranks, a micro-step, fp32, gradients that round.
+static const struct {
+    const char *what;
+    struct wrong wrong;
+    enum hint hint;
+    int step;  // of the first difference; 0: any
+    bool exact;
+    void (*change)(struct check_case *c);
+    int world, accumulation;
+    enum dtype precision;
+} mistakes[] = {
+    {"one rank alone", {.element = has_rank_0_alone}, .hint = HINT_ONE_RANK, .world = 3},
+    {"a rank that counts twice", {.element = counts_the_last_rank_twice}, .hint = HINT_WEIGHTS, .world = 3},
+    {"no kind that is known", {.element = is_disturbed}, .hint = HINT_GRADIENT},
+    {"the step before", {.gradient = has_the_step_before}, .hint = HINT_STALE_GRADIENT, .step = 2},
+    {"another step's rate", {.update = has_the_learning_rate_of_step_1}, .hint = HINT_LR, .step = 2, .exact = true},
+    {"what nothing has written", {.element = has_an_unset_end}, .hint = HINT_UNSET, .exact = true},
+    {"mostly no numbers", {.element = is_poison_in_parts}, .hint = HINT_UNSET, .exact = true},
+    // A norm that is no number makes the coefficient of all elements none.
+    {"no norm", {.element = has_one_poisoned_element, .says = says_its_norm}, .hint = HINT_UNSET, .change = clips},
+    {"values of other elements", {.gradient = has_pieces_in_another_order}, .hint = HINT_SHIFTED},
+    {"an end that is no number", {.gradient = moves_up}, .hint = HINT_SHIFTED},
+    {"a tied gradient without a use", {.element = lacks_a_use}, .hint = HINT_ONE_USE, .change = ties},
+    {"in a micro-step", {.element = lacks_a_use}, .hint = HINT_ONE_USE, .change = ties, .accumulation = 3},
+    {"one use of three", {.element = keeps_the_last_use}, .hint = HINT_ONE_USE, .change = ties_three},
+    {"moments of bf16", {.held = has_bf16_moments}, .hint = HINT_MOMENTS},
+    {"moments of fp16", {.held = has_fp16_moments}, .hint = HINT_MOMENTS},
+    {"few steps of the largest", {.state = has_coarse_moments}, .hint = HINT_MOMENTS},
+    {"few steps, exactly", {.state = has_coarse_moments}, .hint = HINT_MOMENTS, .exact = true},
+    {"moments in each other's place", {.held = swaps_moments}, .hint = HINT_MOMENTS, .step = 2, .exact = true},
+    {"first moments that begin anew", {.held = forgets_first_moments}, .hint = HINT_MOMENTS, .exact = true},
+    {"used and not kept", {.held = does_not_write_moments_back}, .hint = HINT_MOMENTS, .exact = true},
+    {"wrong here and there", {.held = loses_moments}, .hint = HINT_OVERWRITTEN, .exact = true},
+    {"moments of other elements", {.state = reads_the_first_sub_group}, .hint = HINT_OVERWRITTEN},
+    {"nothing follows from anything", {.held = mixes_all_states}, .hint = HINT_OVERWRITTEN},
+    {"a correction that is off", {.state = corrects_all_the_same}, .hint = HINT_STEP_COUNT, .change = corrects_no_bias},
+    {"t within a tensor", {.state = counts_in_each_sub_group}, .hint = HINT_STEP_COUNT, .exact = true},
+    {"the start in every step", {.held = copies_the_start}, .hint = HINT_NOT_UPDATED, .exact = true},
+    {"a range keeps its state", {.held = keeps_a_range}, .hint = HINT_NOT_UPDATED, .exact = true},
+    {"not kept",
+     {.held = does_not_write_parameters_back},
+     .hint = HINT_NOT_UPDATED,
+     .exact = true,
+     .precision = DTYPE_BF16},
+    {"some ranks of a group",
+     {.element = sums_within_a_replica},
+     .hint = HINT_ONE_RANK,
+     .change = has_replicas,
+     .world = 4,
+     .accumulation = 3},
+    {"in two micro-steps",
+     {.element = sums_within_a_replica_twice},
+     .hint = HINT_ONE_MICRO_STEP,
+     .change = has_replicas,
+     .world = 4,
+     .accumulation = 3},
+    {"no number of ranks", {.element = is_divided_by_three}, .hint = HINT_FACTOR_OTHER, .world = 6},
+    {"a group's size", {.element = is_divided_by_three}, .hint = HINT_FACTOR_WORLD, .change = has_replicas, .world = 6},
+    {"clipped by its own norm",
+     {.element = has_one_micro_step, .says = says_its_norm},
+     .hint = HINT_ONE_MICRO_STEP,
+     .change = clips,
+     .accumulation = 3},
+    {"another decay", {.held = decays_as_the_first_group}, .hint = HINT_DECAY, .change = has_a_tensor_that_rests},
+    {"parameters of the element before", {.state = writes_beside}, .hint = HINT_SHIFTED},
+};
+
+Test(diagnose, each_mistake_has_its_hint)
 {
-    struct check_case c = trial_case(2, 1, DTYPE_FP32, false);
-    assert_fails(state_finding(&c, NULL, &(struct wrong){.state = mixes_all_states}), HINT_OVERWRITTEN);
+    for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
+        int world = mistakes[i].world ? mistakes[i].world : 2;
+        int accumulation = mistakes[i].accumulation ? mistakes[i].accumulation : 1;
+        struct check_case c = trial_case(world, accumulation, mistakes[i].precision, mistakes[i].exact);
+        if (mistakes[i].change)
+            mistakes[i].change(&c);
+        struct finding finding = state_finding(&c, NULL, &mistakes[i].wrong);
+        cr_expect(finding.verdict == VERDICT_FAIL && finding.hint == mistakes[i].hint, "%s: %s, %s: %s",
+                  mistakes[i].what, verdict_name(finding.verdict), hint_name(finding.hint), finding.text);
+        cr_expect(mistakes[i].step == 0 || finding.difference.step == mistakes[i].step, "%s: step %d", mistakes[i].what,
+                  finding.difference.step);
+    }
 }
 
 // Of a first run without clipping and a second one with it: the norms of what is applied, by step.

@@ -96,15 +96,10 @@ static bool is_twice(struct suspicion *s, uint64_t t)
     return all_explained(s);
 }
 
-// True if the wrong elements have no moments: nothing but decay moves them, and another rate is another decay.
-static bool decay_alone_moves(const struct row *row)
+// True if an element has no moments: nothing but decay moves them, and another rate is another decay.
+static bool has_no_moment(const struct trial *trial, int param, size_t i)
 {
-    const struct trial *trial = row->trial;
-    for (int param = 0; param < trial->c->param_count; param++)
-        for (size_t i = 0; trial_compares(trial, param) && i < trial->c->params[param].count; i++)
-            if (row->wrong[row->begin[param] + i] && trial->expected.exp_avg[param][i] != 0)
-                return false;
-    return true;
+    return trial->expected.exp_avg[param][i] == 0;
 }
 
 static bool is_decay(struct suspicion *s, uint64_t t)
@@ -182,15 +177,15 @@ static bool is_correction(struct suspicion *s, uint64_t t)
 }
 
 // t = 0 corrects the bias by a division by zero: moments are right, and no parameter is a number.
+static bool is_divided_by_zero(const struct trial *trial, int param, size_t i)
+{
+    return !isfinite(trial->after.param[param][i]) &&
+           value_same(trial->expected.exp_avg[param][i], trial->after.exp_avg[param][i]);
+}
+
 static bool is_step_zero(const struct row *row, uint64_t t)
 {
-    const struct trial *trial = row->trial;
-    for (int param = 0; param < trial->c->param_count; param++)
-        for (size_t i = 0; trial_compares(trial, param) && i < trial->c->params[param].count; i++)
-            if (row->wrong[row->begin[param] + i] &&
-                (isfinite(trial->after.param[param][i]) || row->wrong_moment[row->begin[param] + i]))
-                return false;
-    return t == 1;
+    return t == 1 && row_count_wrong(row, is_divided_by_zero) == row->wrong_count;
 }
 
 enum hint diagnose_update(const struct row *row, const struct unsharded_decision *decision)
@@ -204,7 +199,7 @@ enum hint diagnose_update(const struct row *row, const struct unsharded_decision
             hint = HINT_STEP_COUNT;
         else if (is_step_zero(row, decision->t) || is_step_count(&s, decision->t))
             hint = goes_on ? HINT_RESUME : HINT_STEP_COUNT;
-        else if (decay_alone_moves(row) && is_decay(&s, decision->t))
+        else if (row_all_wrong(row, has_no_moment) && is_decay(&s, decision->t))
             hint = HINT_DECAY;
         else if (is_lr(&s, decision->t))
             hint = goes_on ? HINT_RESUME : HINT_LR;

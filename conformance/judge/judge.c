@@ -2,6 +2,7 @@
 // Judges an answer: one finding for each aspect that some requirement checks in its case.
 #include "conformance/judge/judge_internal.h"
 
+#include "base/array.h"
 #include "base/err.h"
 #include "conformance/cases/case_mesh.h"
 
@@ -219,12 +220,7 @@ static int judge_aspects(struct judge *judge, struct trial *trial, unsigned aspe
 
 static int keep(struct judge *judge, const struct check_case *c, struct kept **out)
 {
-    if (judge->kept_count % 64 == 0) {
-        struct kept *kept = realloc(judge->kept, (judge->kept_count + 64) * sizeof *kept);
-        if (!kept)
-            return err_set(ERR_MEMORY, "no memory for %zu answers", judge->kept_count + 64);
-        judge->kept = kept;
-    }
+    TRY(array_grow(&judge->kept, &judge->kept_room, judge->kept_count, sizeof *judge->kept, "answers"));
     *out = &judge->kept[judge->kept_count++];
     memset(*out, 0, sizeof **out);
     (*out)->c = c;

@@ -5,8 +5,6 @@
 
 #include <math.h>
 
-static const struct judge_options any = {.clip = -1, .unused = -1};
-
 static struct check_case twin_case(const char *name, int stage, int world)
 {
     struct check_case c = trial_case(world, 1, DTYPE_FP32, true);
@@ -43,14 +41,9 @@ Test(judge_between, a_permitted_tail_is_no_difference_of_buckets_but_one_of_stag
         twin_case("det-world.w2.s1.fp32", 1, 2),     twin_case("det-world.w3.s1.fp32", 1, 3)};
     const enum aspect aspects[] = {ASPECT_SAME, ASPECT_STAGES, ASPECT_WORLDS};
     for (int pair = 0; pair < 3; pair++) {
-        struct findings findings = {0};
-        struct judge *judge;
         struct rule rule = tail_rule(&cases[2 * pair]);
-        const struct wrong shifted = {.tail_shift = 1};
-        cr_assert_eq(judge_open(&any, &findings, &judge), ERR_NONE);
-        trial_add(judge, &cases[2 * pair], &rule, NULL);
-        trial_add(judge, &cases[2 * pair + 1], &rule, &shifted);
-        cr_assert_eq(judge_end(judge), ERR_NONE);
+        const struct wrong shifted[2] = {{0}, {.tail_shift = 1}};
+        struct findings findings = trial_judge_all(&cases[2 * pair], 2, &any, &rule, shifted);
         cr_assert_eq(count_of(&findings, ASPECT_STATE, VERDICT_EQUIVALENT), 2);
         const struct finding *finding = trial_finding(&findings, aspects[pair]);
         if (pair == 0) {
@@ -61,16 +54,14 @@ Test(judge_between, a_permitted_tail_is_no_difference_of_buckets_but_one_of_stag
             cr_assert_eq(finding->twin, &cases[2 * pair]);
             cr_assert_not_null(strstr(finding->text, "a permitted recipe"), "%s", finding->text);
         }
-        judge_close(judge);
         findings_free(&findings);
     }
 }
 
-static void forget_rank(const struct check_case *c, const struct case_values *values, int step, float *const g[])
+static float forget_rank(const struct place *at, float g)
 {
-    for (int i = 0; i < c->param_count; i++)
-        for (size_t k = 0; k < c->params[i].count; k++)
-            g[i][k] = case_gradient(values, step, 0, 0, i)[k] / (float)c->world;
+    (void)g;
+    return given(at, 0, 0) / (float)at->c->world;
 }
 
 // Three twins, the first of which is wrong by itself: it alone is blamed, with its own hint.
@@ -79,13 +70,8 @@ Test(judge_between, the_twin_that_its_own_state_convicts_is_blamed)
     struct check_case cases[] = {twin_case("red-buckets.w2.s1.fp32.a", 1, 2),
                                  twin_case("red-buckets.w2.s1.fp32.b", 1, 2),
                                  twin_case("red-buckets.w2.s1.fp32.c", 1, 2)};
-    struct findings findings = {0};
-    struct judge *judge;
-    const struct wrong wrong = {.gradient = forget_rank};
-    cr_assert_eq(judge_open(&any, &findings, &judge), ERR_NONE);
-    for (int i = 0; i < 3; i++)
-        trial_add(judge, &cases[i], NULL, i == 0 ? &wrong : NULL);
-    cr_assert_eq(judge_end(judge), ERR_NONE);
+    const struct wrong wrong[3] = {{.element = forget_rank}};
+    struct findings findings = trial_judge_all(cases, 3, &any, NULL, wrong);
     cr_assert_eq(count_of(&findings, ASPECT_SAME, VERDICT_FAIL), 1);
     cr_assert_eq(count_of(&findings, ASPECT_SAME, VERDICT_PASS), 1);
     for (size_t i = 0; i < findings.count; i++)
@@ -93,17 +79,13 @@ Test(judge_between, the_twin_that_its_own_state_convicts_is_blamed)
             cr_assert_eq(findings.list[i].c, &cases[0]);
             cr_assert_eq(findings.list[i].hint, HINT_ONE_RANK);
         }
-    judge_close(judge);
     findings_free(&findings);
 }
 
 // The last place of a sum that was made in another format.
-static void sum_otherwise(const struct check_case *c, const struct case_values *values, int step, float *const g[])
+static float sum_otherwise(const struct place *at, float g)
 {
-    (void)values, (void)step;
-    for (int i = 0; i < c->param_count; i++)
-        for (size_t k = 0; k < c->params[i].count; k += 2)
-            g[i][k] = nextafterf(g[i][k], INFINITY);
+    return at->k % 2 ? g : nextafterf(g, INFINITY);
 }
 
 // Many exact answers that a recipe explains do not make an honest sum of other roundings wrong.
@@ -111,44 +93,38 @@ Test(judge_between, sums_outside_the_table_but_within_their_limits_break_no_rule
 {
     enum { EXACT = 30, ROUNDING = 3 };
     static struct check_case cases[EXACT + ROUNDING];
-    const struct wrong wrong = {.gradient = sum_otherwise};
-    struct findings findings = {0};
-    struct judge *judge;
-    cr_assert_eq(judge_open(&any, &findings, &judge), ERR_NONE);
+    static struct wrong wrong[EXACT + ROUNDING];
     for (int i = 0; i < EXACT + ROUNDING; i++) {
         cases[i] = trial_case(3, 1, DTYPE_FP32, i < EXACT);
         snprintf(cases[i].name, sizeof cases[i].name, "adam-basic.%d", i);
         cases[i].data.unit = 3;
-        trial_add(judge, &cases[i], NULL, i < EXACT ? NULL : &wrong);
+        wrong[i].element = i < EXACT ? NULL : sum_otherwise;
     }
-    cr_assert_eq(judge_end(judge), ERR_NONE);
+    struct findings findings = trial_judge_all(cases, EXACT + ROUNDING, &any, NULL, wrong);
     cr_assert_eq(count_of(&findings, ASPECT_STATE, VERDICT_BOUNDED), ROUNDING);
     cr_assert_eq(count_of(&findings, ASPECT_RULE, VERDICT_BOUNDED), ROUNDING);
     cr_assert_eq(count_of(&findings, ASPECT_RULE, VERDICT_PASS), EXACT);
-    judge_close(judge);
     findings_free(&findings);
 }
 
 // a + (g - a) / k over micro-steps, as JAX's optax accumulates.
-static void running_mean(const struct check_case *c, const struct case_values *values, int step, float *const g[])
+static float running_mean(const struct place *at, float g)
 {
-    for (int i = 0; i < c->param_count; i++)
-        for (size_t k = 0; k < c->params[i].count; k++) {
-            float mean = 0;
-            for (int micro = 0; micro < c->accumulation; micro++) {
-                float sum = 0;
-                for (int rank = 0; rank < c->world; rank++)
-                    sum += case_gradient(values, step, micro, rank, i)[k];
-                mean += (sum / (float)c->world - mean) / (float)(micro + 1);
-            }
-            g[i][k] = mean;
-        }
+    float mean = 0;
+    (void)g;
+    for (int micro = 0; micro < at->c->accumulation; micro++) {
+        float sum = 0;
+        for (int rank = 0; rank < at->c->world; rank++)
+            sum += given(at, micro, rank);
+        mean += (sum / (float)at->c->world - mean) / (float)(micro + 1);
+    }
+    return mean;
 }
 
 Test(judge_between, a_running_mean_over_micro_steps_is_within_the_limits_of_an_exact_case)
 {
     struct check_case c = trial_case(2, 5, DTYPE_FP32, true);
-    const struct wrong mean = {.gradient = running_mean}, wrong = {.gradient = forget_rank};
+    const struct wrong mean = {.element = running_mean}, wrong = {.element = forget_rank};
     c.data.unit = 5;
     struct finding finding = state_finding(&c, NULL, &mean);
     cr_assert_eq(finding.verdict, VERDICT_BOUNDED, "%s: %s", verdict_name(finding.verdict), finding.text);
@@ -166,14 +142,12 @@ Test(judge_between, a_false_claim_of_the_form_of_clipping_is_found)
         c.groups[0].lr[step] = c.groups[1].lr[step] = 1e-3;
     for (int form = 0; form < 2; form++)
         for (int claimed = -1; claimed < 2; claimed++) {
-            struct judge_options options = {.clip = claimed, .unused = -1};
-            struct findings findings = {0};
-            struct judge *judge;
+            const struct judge_options options = {.clip = claimed, .unused = -1};
+            const struct wrong nothing = {0};
             struct rule rule = rule_canonical(&c);
             for (int i = 0; rule_clip_is_deepspeed(rule.clip) != form; i++)
                 rule = rule_at(&c, i);
-            cr_assert_eq(judge_open(&options, &findings, &judge), ERR_NONE);
-            trial_add(judge, &c, &rule, NULL);
+            struct findings findings = trial_judge_all(&c, 1, &options, &rule, &nothing);
             const struct finding *finding = trial_finding(&findings, ASPECT_STATE);
             if (claimed >= 0 && claimed != form) {
                 assert_fails(*finding, HINT_CLIP);
@@ -181,7 +155,6 @@ Test(judge_between, a_false_claim_of_the_form_of_clipping_is_found)
             } else {
                 cr_assert_leq(finding->verdict, VERDICT_EQUIVALENT, "%d %d: %s", form, claimed, finding->text);
             }
-            judge_close(judge);
             findings_free(&findings);
         }
 }
@@ -206,39 +179,6 @@ Test(judge_between, a_program_may_round_down_what_it_sends)
     }
 }
 
-// Another gradient in every element, of no kind that is known: the optimizer's formula is right, and not blamed.
-static void disturb(const struct check_case *c, const struct case_values *values, int step, float *const g[])
-{
-    (void)values, (void)step;
-    for (int i = 0; i < c->param_count; i++)
-        for (size_t k = 0; k < c->params[i].count; k++)
-            g[i][k] *= 1 + 0.05f * sinf((float)(k * k + 7 * (size_t)i + 1));
-}
-
-Test(judge_between, a_hint_follows_what_the_links_show)
-{
-    struct check_case c = trial_case(2, 1, DTYPE_FP32, false);
-    const struct wrong wrong = {.gradient = disturb};
-    struct finding finding = state_finding(&c, NULL, &wrong);
-    assert_fails(finding, HINT_GRADIENT);
-}
-
-// The last elements of one tensor, which no reduction has written.
-static void leave_unset(const struct check_case *c, const struct case_values *values, int step, float *const g[])
-{
-    (void)values, (void)step;
-    for (size_t k = c->params[0].count - 20; k < c->params[0].count; k++)
-        g[0][k] = NAN;
-}
-
-Test(judge_between, what_nothing_has_written_is_recognised)
-{
-    struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
-    const struct wrong wrong = {.gradient = leave_unset};
-    struct finding finding = state_finding(&c, NULL, &wrong);
-    assert_fails(finding, HINT_UNSET);
-}
-
 static void take_other_recipe(const struct check_case *c, int step, struct unsharded_update *update, struct rule *rule)
 {
     (void)c, (void)step, (void)update;
@@ -251,20 +191,15 @@ Test(judge_between, an_answer_by_another_recipe_than_the_others_is_found_whereve
 {
     enum { COUNT = 12 };
     static struct check_case cases[COUNT];
-    const struct wrong wrong = {.update = take_other_recipe};
-    struct findings findings = {0};
-    struct judge *judge;
-    cr_assert_eq(judge_open(&any, &findings, &judge), ERR_NONE);
+    static const struct wrong wrong[COUNT] = {{.update = take_other_recipe}};
     for (int i = 0; i < COUNT; i++) {
         cases[i] = trial_case(2, 1, DTYPE_FP32, true);
         snprintf(cases[i].name, sizeof cases[i].name, "clip-off.%d", i);
         cases[i].gradient_clipping = i == 0 ? 1e3 : 0;
-        trial_add(judge, &cases[i], NULL, i == 0 ? &wrong : NULL);
     }
-    cr_assert_eq(judge_end(judge), ERR_NONE);
+    struct findings findings = trial_judge_all(cases, COUNT, &any, NULL, wrong);
     cr_assert_eq(count_of(&findings, ASPECT_STATE, VERDICT_EQUIVALENT), 1);
     cr_assert_eq(count_of(&findings, ASPECT_RULE, VERDICT_FAIL), 1);
     assert_fails(*trial_finding(&findings, ASPECT_RULE), HINT_RECIPE);
-    judge_close(judge);
     findings_free(&findings);
 }

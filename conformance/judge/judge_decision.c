@@ -127,22 +127,10 @@ static int differ_in_gradient(struct trial *trial, const struct rule *rule, int 
     size_t element;
     TRY(explains_gradient(trial, rule, step, &same, &param, &element));
     TRY(trial_gradient(trial, rule, &choice, step));
-    float expected = trial->gradient[param][element], actual = trial->step.grad[param][element];
-    double magnitude = fmax(fabs((double)expected), fabs((double)actual));
     out->verdict = VERDICT_FAIL;
     out->has_difference = true;
-    out->difference = (struct difference){
-        .step = step,
-        .rank = -1,
-        .micro = -1,
-        .param = param,
-        .what = "grad",
-        .element = element,
-        .expected_bits = f32_bits(expected),
-        .actual_bits = f32_bits(actual),
-        .bits = 32,
-        .roundings = fabs((double)expected - (double)actual) / (magnitude * 0x1p-24),
-    };
+    out->difference =
+        difference_at(step, "grad", param, element, trial->gradient[param][element], trial->step.grad[param][element]);
     for (int i = 0; i < c->param_count; i++)
         for (size_t k = 0; trial_compares(trial, i) && trial->step.grad[i] && k < c->params[i].count; k++) {
             out->difference.compared_count++;

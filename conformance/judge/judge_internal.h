@@ -29,6 +29,9 @@ int trial_step(struct trial *trial, int step);
 // Computes the mean gradient of a step under a rule into trial->gradient, unless it is there already.
 int trial_gradient(struct trial *trial, const struct rule *rule, const struct unsharded_choice *choice, int step);
 
+// A difference in an element of a parameter, or of its moments or gradient, that no rank or micro-step has to itself.
+struct difference difference_at(int step, const char *what, int param, size_t element, float expected, float actual);
+
 // True if two numbers are equal or both NaN; zeros of either sign are equal.
 bool value_same(float a, float b);
 
@@ -73,7 +76,7 @@ struct judge {
     struct judge_options options;
     struct findings *findings;
     struct kept *kept;
-    size_t kept_count;
+    size_t kept_count, kept_room;
     char (*rules)[512];  // by placement, for people
     int rule_count;
 };
@@ -95,10 +98,6 @@ int judge_state(struct trial *trial, struct finding *out, struct rule_set *expla
 
 // Convicts moments by the rules that judge_state set, if they keep them in less than fp32. False: there is no finding.
 bool judge_moments(const struct rule_set *explained, struct finding *out);
-
-// For an answer that follows no rule: checks every relation of every step against its limit. Sets the verdict to
-// BOUNDED or FAIL, and adds the worst of each relation to the text.
-int judge_by_links(struct trial *trial, struct finding *out);
 
 // Judge the gradient and the norm, if the answer reports them; `explained` as judge_state set it.
 int judge_gradient(struct trial *trial, const struct rule_set *explained, struct finding *out);

@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,18 +96,25 @@ static bool same_rounding(const struct check_case *a, const struct check_case *b
 }
 
 // How many answers of a placement a recipe explains, and how many there are; of those in which the same may round as in
-// `like`, if that is not null.
+// `like`, if that is not null; telling: of those that tell the recipe.
 struct share {
     size_t explained, all;
 };
 
+// Exact cases tell the recipe of a placement, as nothing else rounds in them.
+static bool tells_recipe(const struct check_case *c)
+{
+    return c->exact && c->accumulation == 1 && c->gradient_clipping <= 0;
+}
+
 static struct share share_of(const struct judge *judge, const struct check_case *placement, int recipe,
-                             const struct check_case *like)
+                             const struct check_case *like, bool telling)
 {
     struct share share = {0};
     for (size_t i = 0; i < judge->kept_count; i++) {
         const struct kept *kept = &judge->kept[i];
-        if (!same_placement(kept->c, placement) || (like && !same_rounding(kept->c, like)))
+        if (!same_placement(kept->c, placement) || (like && !same_rounding(kept->c, like)) ||
+            (telling && !tells_recipe(kept->c)))
             continue;
         share.explained += has_recipe(&kept->explained, recipe);
         share.all += kept->explained.count > 0 || kept->follows_no_rule;
@@ -127,7 +135,7 @@ static int common_recipe(const struct judge *judge, const struct check_case *pla
     int best = -1;
     size_t most = 0;
     for (int recipe = 0; adam_recipe_at(recipe); recipe++) {
-        size_t count = share_of(judge, placement, recipe, NULL).explained;
+        size_t count = share_of(judge, placement, recipe, NULL, false).explained;
         if (count > most) {
             most = count;
             best = recipe;
@@ -136,19 +144,11 @@ static int common_recipe(const struct judge *judge, const struct check_case *pla
     return best;
 }
 
-// Exact cases tell the recipe of a placement, as nothing else rounds in them; where there is none, all do.
+// The answers that tell the recipe of a placement; where there is none, all do.
 static struct share evidence_of(const struct judge *judge, const struct check_case *placement, int recipe)
 {
-    struct share exact = {0};
-    for (size_t i = 0; i < judge->kept_count; i++) {
-        const struct kept *kept = &judge->kept[i];
-        bool tells = kept->c->exact && kept->c->accumulation == 1 && kept->c->gradient_clipping <= 0;
-        if (!tells || !same_placement(kept->c, placement))
-            continue;
-        exact.explained += has_recipe(&kept->explained, recipe);
-        exact.all += kept->explained.count > 0 || kept->follows_no_rule;
-    }
-    return exact.all > 0 ? exact : share_of(judge, placement, recipe, NULL);
+    struct share exact = share_of(judge, placement, recipe, NULL, true);
+    return exact.all > 0 ? exact : share_of(judge, placement, recipe, NULL, false);
 }
 
 // The first answer of the same layout with other tails; null: none.
@@ -166,7 +166,7 @@ static void judge_kept(const struct judge *judge, const struct kept *kept, int r
 {
     const char *name = adam_recipe_name(adam_recipe_at(recipe));
     bool follows = has_recipe(&kept->explained, recipe);
-    struct share share = share_of(judge, kept->c, recipe, kept->c);
+    struct share share = share_of(judge, kept->c, recipe, kept->c, false);
     const struct kept *other = follows ? other_tails(judge, kept, recipe) : NULL;
     if (other) {
         out->verdict = VERDICT_FAIL;
@@ -227,5 +227,43 @@ int judge_rules(struct judge *judge)
         if (first)
             TRY(judge_rule_of(judge, judge->kept[i].c));
     }
+    return ERR_NONE;
+}
+
+void rule_set_clear(struct rule_set *set)
+{
+    for (size_t i = 0; i < set->count; i++)
+        free(set->sequences[i]);
+    set->count = 0;
+}
+
+void rule_set_free(struct rule_set *set)
+{
+    rule_set_clear(set);
+    free(set->rules);
+    free(set->unused);
+    free(set->sequences);
+    *set = (struct rule_set){0};
+}
+
+int rule_set_add(struct rule_set *set, const struct rule *rule, enum unused_form unused, unsigned char *sequences)
+{
+    assert(rule && rule->recipe >= 0);
+    if (set->count % 64 == 0) {
+        size_t room = set->count + 64;
+        struct rule *rules = realloc(set->rules, room * sizeof *rules);
+        unsigned char *forms = rules ? realloc(set->unused, room) : NULL;
+        unsigned char **all = forms ? realloc(set->sequences, room * sizeof *all) : NULL;
+        set->rules = rules ? rules : set->rules;
+        set->unused = forms ? forms : set->unused;
+        if (!all) {
+            free(sequences);
+            return err_set(ERR_MEMORY, "no memory for %zu rules", room);
+        }
+        set->sequences = all;
+    }
+    set->rules[set->count] = *rule;
+    set->unused[set->count] = (unsigned char)unused;
+    set->sequences[set->count++] = sequences;
     return ERR_NONE;
 }

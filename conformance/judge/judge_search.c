@@ -64,19 +64,7 @@ static bool first_difference(const struct trial *trial, int param, size_t i, str
     for (int k = 0; k < 3; k++) {
         if (!states[k].actual || value_same(states[k].expected[i], states[k].actual[i]))
             continue;
-        float expected = states[k].expected[i], actual = states[k].actual[i];
-        double magnitude = fmax(fabs((double)expected), fabs((double)actual));
-        *out = (struct difference){
-            .rank = -1,
-            .micro = -1,
-            .param = param,
-            .what = states[k].what,
-            .element = i,
-            .expected_bits = f32_bits(expected),
-            .actual_bits = f32_bits(actual),
-            .bits = 32,
-            .roundings = fabs((double)expected - (double)actual) / (magnitude * 0x1p-24),
-        };
+        *out = difference_at(0, states[k].what, param, i, states[k].expected[i], states[k].actual[i]);
         return true;
     }
     return false;
@@ -128,7 +116,7 @@ static uint64_t powers_begin(const struct trial *trial, const struct rule *rule,
     }
 }
 
-// The order of a norm's additions is free: the limit of roundings is links.h's.
+// The order of a norm's additions is free.
 static bool norm_is_near(double norm, double reported)
 {
     return fabs(reported - norm) <= 16 * 0x1p-24 * norm;
@@ -250,18 +238,10 @@ static bool frozen_changed(const struct trial *trial, int step, struct differenc
             float expected = trial->before.param[param][i], actual = trial->step.param[param][i];
             if (value_same(expected, actual))
                 continue;
-            *out = (struct difference){.step = step,
-                                       .rank = -1,
-                                       .micro = -1,
-                                       .param = param,
-                                       .what = "param",
-                                       .element = i,
-                                       .expected_bits = f32_bits(expected),
-                                       .actual_bits = f32_bits(actual),
-                                       .bits = 32,
-                                       .roundings = NAN,
-                                       .differing_count = 1,
-                                       .compared_count = c->params[param].count};
+            *out = difference_at(step, "param", param, i, expected, actual);
+            out->roundings = NAN;
+            out->differing_count = 1;
+            out->compared_count = c->params[param].count;
             return true;
         }
     }

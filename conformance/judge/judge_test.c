@@ -59,51 +59,19 @@ Test(judge, a_recipe_of_8_bits_explains_states_and_convicts_moments)
     cr_assert(convicted >= 4 && tried == 3 + convicted / 2 * 3, "%d of %d", convicted, tried);
 }
 
-static void times_world(const struct check_case *c, const struct case_values *values, int step, float *const g[])
+static float times_world(const struct place *at, float g)
 {
-    (void)values, (void)step;
-    for (int i = 0; i < c->param_count; i++)
-        for (size_t j = 0; j < c->params[i].count; j++)
-            g[i][j] *= (float)c->world;
+    return g * (float)at->c->world;
 }
 
 Test(judge, a_sum_instead_of_a_mean_fails_as_a_factor)
 {
     struct check_case c = trial_case(4, 1, DTYPE_FP32, true);
-    struct finding finding = state_finding(&c, NULL, &(struct wrong){.gradient = times_world});
+    struct finding finding = state_finding(&c, NULL, &(struct wrong){.element = times_world});
     assert_fails(finding, HINT_FACTOR_WORLD);
     cr_assert_eq(finding.difference.step, 1);
     cr_assert_eq(finding.difference.param, 0);
     cr_assert_str_eq(finding.difference.what, "exp_avg");
-}
-
-static void rank0_alone(const struct check_case *c, const struct case_values *values, int step, float *const g[])
-{
-    for (int i = 0; i < c->param_count; i++)
-        memcpy(g[i], case_gradient(values, step, 0, 0, i), c->params[i].count * sizeof(float));
-}
-
-Test(judge, one_rank_alone_is_recognised)
-{
-    struct check_case c = trial_case(3, 1, DTYPE_FP32, false);
-    struct finding finding = state_finding(&c, NULL, &(struct wrong){.gradient = rank0_alone});
-    assert_fails(finding, HINT_ONE_RANK);
-}
-
-static void stale_gradient(const struct check_case *c, const struct case_values *values, int step, float *const g[])
-{
-    struct rule rule = rule_canonical(c);
-    struct unsharded_choice choice = {0};
-    if (step > 1)
-        cr_assert_eq(unsharded_gradient(c, values, &rule, &choice, step - 1, 1.0, g), ERR_NONE);
-}
-
-Test(judge, the_gradient_of_the_step_before_is_recognised)
-{
-    struct check_case c = trial_case(2, 1, DTYPE_FP32, false);
-    struct finding finding = state_finding(&c, NULL, &(struct wrong){.gradient = stale_gradient});
-    assert_fails(finding, HINT_STALE_GRADIENT);
-    cr_assert_eq(finding.difference.step, 2);
 }
 
 static void t_off_by_one(const struct check_case *c, int step, struct unsharded_update *update, struct rule *rule)
@@ -120,110 +88,39 @@ Test(judge, another_t_is_recognised)
     cr_assert_str_eq(finding.difference.what, "param");
 }
 
-static void old_lr(const struct check_case *c, int step, struct unsharded_update *update, struct rule *rule)
+static struct held skips_a_tensor(const struct place *at, struct held before, struct held after)
 {
-    (void)c, (void)step, (void)rule;
-    update->lr_step = 1;
-}
-
-Test(judge, the_learning_rate_of_another_step_is_recognised)
-{
-    struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
-    struct finding finding = state_finding(&c, NULL, &(struct wrong){.update = old_lr});
-    assert_fails(finding, HINT_LR);
-    cr_assert_eq(finding.difference.step, 2);
-}
-
-static void skips_a_tensor(const struct check_case *c, int step, const struct unsharded_state *before,
-                           struct unsharded_state *after)
-{
-    (void)step;
-    size_t bytes = c->params[2].count * sizeof(float);
-    memcpy(after->param[2], before->param[2], bytes);
-    memcpy(after->exp_avg[2], before->exp_avg[2], bytes);
-    memcpy(after->exp_avg_sq[2], before->exp_avg_sq[2], bytes);
+    return at->param == 2 ? before : after;
 }
 
 Test(judge, a_tensor_that_keeps_its_state_is_not_updated)
 {
     struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
-    struct finding finding = state_finding(&c, NULL, &(struct wrong){.state = skips_a_tensor});
+    struct finding finding = state_finding(&c, NULL, &(struct wrong){.held = skips_a_tensor});
     assert_fails(finding, HINT_NOT_UPDATED);
     cr_assert_eq(finding.difference.param, 2);
     cr_assert_eq(finding.difference.compared_count, 159);
     cr_assert_lt(finding.difference.differing_count, 41);
 }
 
-static void copies_the_start(const struct check_case *c, int step, const struct unsharded_state *before,
-                             struct unsharded_state *after)
+static struct held one_bit(const struct place *at, struct held before, struct held after)
 {
-    (void)step;
-    unsharded_state_copy(c, before, after);
-}
-
-Test(judge, initial_parameters_copied_to_every_step_fail)
-{
-    struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
-    struct finding finding = state_finding(&c, NULL, &(struct wrong){.state = copies_the_start});
-    assert_fails(finding, HINT_NOT_UPDATED);
-}
-
-static void one_bit(const struct check_case *c, int step, const struct unsharded_state *before,
-                    struct unsharded_state *after)
-{
-    (void)c, (void)before;
-    if (step == 2)
-        after->exp_avg_sq[1][16] = nextafterf(after->exp_avg_sq[1][16], INFINITY);
+    (void)before;
+    if (at->step == 2 && at->param == 1 && at->k == 16)
+        after.exp_avg_sq = nextafterf(after.exp_avg_sq, INFINITY);
+    return after;
 }
 
 Test(judge, one_bit_of_one_element_is_no_recipe_but_within_the_limits)
 {
     struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
-    struct finding finding = state_finding(&c, NULL, &(struct wrong){.state = one_bit});
+    struct finding finding = state_finding(&c, NULL, &(struct wrong){.held = one_bit});
     cr_assert_eq(finding.verdict, VERDICT_BOUNDED, "%s", finding.text);
     cr_assert_eq(finding.difference.step, 2);
     cr_assert_eq(finding.difference.param, 1);
     cr_assert_eq(finding.difference.element, 16);
     cr_assert_str_eq(finding.difference.what, "exp_avg_sq");
     cr_assert_eq(finding.difference.actual_bits, finding.difference.expected_bits + 1);
-}
-
-static void short_moments(const struct check_case *c, int step, const struct unsharded_state *before,
-                          struct unsharded_state *after)
-{
-    (void)step, (void)before;
-    for (int i = 0; i < c->param_count; i++)
-        for (size_t j = 0; j < c->params[i].count; j++) {
-            after->exp_avg[i][j] = unsharded_round(DTYPE_BF16, after->exp_avg[i][j]);
-            after->exp_avg_sq[i][j] = unsharded_round(DTYPE_BF16, after->exp_avg_sq[i][j]);
-        }
-}
-
-Test(judge, moments_of_16_bits_are_recognised)
-{
-    struct check_case c = trial_case(2, 1, DTYPE_FP32, false);
-    struct finding finding = state_finding(&c, NULL, &(struct wrong){.state = short_moments});
-    assert_fails(finding, HINT_MOMENTS);
-}
-
-static void swapped_moments(const struct check_case *c, int step, const struct unsharded_state *before,
-                            struct unsharded_state *after)
-{
-    (void)before;
-    for (int i = 0; i < c->param_count && step == 2; i++)
-        for (size_t j = 0; j < c->params[i].count; j++) {
-            float m = after->exp_avg[i][j];
-            after->exp_avg[i][j] = after->exp_avg_sq[i][j];
-            after->exp_avg_sq[i][j] = m;
-        }
-}
-
-Test(judge, moments_in_each_others_place_are_recognised)
-{
-    struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
-    struct finding finding = state_finding(&c, NULL, &(struct wrong){.state = swapped_moments});
-    assert_fails(finding, HINT_MOMENTS);
-    cr_assert_eq(finding.difference.step, 2);
 }
 
 // The halves of two tensors change places.
@@ -238,13 +135,6 @@ static void pieces_in_another_order(const struct check_case *c, const struct cas
     }
 }
 
-Test(judge, pieces_in_another_order_are_values_of_other_elements)
-{
-    struct check_case c = trial_case(2, 1, DTYPE_FP32, false);
-    struct finding finding = state_finding(&c, NULL, &(struct wrong){.gradient = pieces_in_another_order});
-    assert_fails(finding, HINT_SHIFTED);
-}
-
 // Among eight ranks with few different numbers some have the gradient of almost any element.
 Test(judge, what_single_ranks_explain_by_chance_is_no_gradient_of_one_rank)
 {
@@ -254,28 +144,6 @@ Test(judge, what_single_ranks_explain_by_chance_is_no_gradient_of_one_rank)
     struct finding finding = state_finding(&c, NULL, &(struct wrong){.gradient = pieces_in_another_order});
     cr_assert_eq(finding.verdict, VERDICT_FAIL);
     cr_assert_neq(finding.hint, HINT_ONE_RANK);
-}
-
-// The second tensor takes no space, so that those after it move up and the end is what nothing has written.
-static void move_up(const struct check_case *c, const struct case_values *values, int step, float *const g[])
-{
-    (void)values, (void)step;
-    size_t gap = c->params[1].count;
-    for (int i = 1; i < c->param_count; i++)
-        for (size_t k = 0; k < c->params[i].count; k++) {
-            int from = i;
-            size_t element = k + gap;
-            while (from < c->param_count && element >= c->params[from].count)
-                element -= c->params[from++].count;
-            g[i][k] = from < c->param_count ? g[from][element] : NAN;
-        }
-}
-
-Test(judge, what_moves_up_leaves_an_end_that_is_no_number)
-{
-    struct check_case c = trial_case(2, 1, DTYPE_FP32, false);
-    struct finding finding = state_finding(&c, NULL, &(struct wrong){.gradient = move_up});
-    assert_fails(finding, HINT_SHIFTED);
 }
 
 static void t_stands_still(const struct check_case *c, int step, struct answer_step *says)
@@ -288,11 +156,8 @@ static void t_stands_still(const struct check_case *c, int step, struct answer_s
 Test(judge, a_wrong_t_is_a_wrong_decision)
 {
     struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
-    struct findings findings = trial_judge(&c, NULL, &(struct wrong){.says = t_stands_still});
-    const struct finding *finding = trial_finding(&findings, ASPECT_DECISION);
-    cr_assert_not_null(finding);
-    assert_fails(*finding, HINT_STEP_COUNT);
-    findings_free(&findings);
+    struct finding finding = aspect_finding(ASPECT_DECISION, &c, NULL, &(struct wrong){.says = t_stands_still});
+    assert_fails(finding, HINT_STEP_COUNT);
 }
 
 static void other_recipe(const struct check_case *c, int step, struct unsharded_update *update, struct rule *rule)
@@ -415,22 +280,15 @@ Test(judge, powers_of_beta_may_be_made_anew_only_where_groups_have_different_bet
 }
 
 // Two answers by torch's fused recipe, the second with something wrong: what is said of the rule of one of them.
-static struct finding rule_of(const struct check_case *asked, const struct check_case *first,
-                              const struct check_case *second, const struct wrong *wrong)
+static struct finding rule_of(int asked, const struct check_case cases[2], const struct wrong *second)
 {
-    static const struct judge_options options = {.clip = -1, .unused = -1};
-    struct findings findings = {0};
-    struct judge *judge;
-    struct rule rule = rule_canonical(first);
-    rule.recipe = recipe_called("torch-fused-cpu");
-    cr_assert(judge_open(&options, &findings, &judge) == ERR_NONE, "%s", err_message());
-    trial_add(judge, first, &rule, NULL);
-    trial_add(judge, second, &rule, wrong);
-    cr_assert(judge_end(judge) == ERR_NONE, "%s", err_message());
-    judge_close(judge);
+    struct rule rule = rule_canonical(cases);
+    const struct wrong wrong[2] = {{0}, *second};
     struct finding copy = {0};
+    rule.recipe = recipe_called("torch-fused-cpu");
+    struct findings findings = trial_judge_all(cases, 2, &any, &rule, wrong);
     for (size_t i = 0; i < findings.count; i++)
-        if (findings.list[i].aspect == ASPECT_RULE && findings.list[i].c == asked)
+        if (findings.list[i].aspect == ASPECT_RULE && findings.list[i].c == &cases[asked])
             copy = findings.list[i];
     findings_free(&findings);
     return copy;
@@ -438,24 +296,25 @@ static struct finding rule_of(const struct check_case *asked, const struct check
 
 Test(judge, cases_that_are_laid_out_alike_have_their_tails_in_the_same_elements)
 {
-    struct check_case first = trial_case(2, 1, DTYPE_FP32, true), second = first;
-    strcpy(second.name, "clip-off.test");
-    second.data.seed++;
-    struct finding finding = rule_of(&second, &first, &second, NULL);
+    struct check_case cases[2] = {trial_case(2, 1, DTYPE_FP32, true), trial_case(2, 1, DTYPE_FP32, true)};
+    const struct wrong nothing = {0}, shifted = {.tail_shift = 1};
+    strcpy(cases[1].name, "clip-off.test");
+    cases[1].data.seed++;
+    struct finding finding = rule_of(1, cases, &nothing);
     cr_assert_eq(finding.verdict, VERDICT_PASS, "%s", finding.text);
-    finding = rule_of(&second, &first, &second, &(struct wrong){.tail_shift = 1});
+    finding = rule_of(1, cases, &shifted);
     assert_fails(finding, HINT_TAIL);
-    second.sub_group = 100;
-    finding = rule_of(&second, &first, &second, &(struct wrong){.tail_shift = 1});
+    cases[1].sub_group = 100;
+    finding = rule_of(1, cases, &shifted);
     cr_assert_eq(finding.verdict, VERDICT_PASS, "%s", finding.text);
 }
 
 Test(judge, an_answer_that_fails_does_not_hide_the_recipe_of_the_others)
 {
-    struct check_case first = trial_case(2, 1, DTYPE_FP32, true), second = first;
-    strcpy(second.name, "clip-off.test");
-    struct finding finding = rule_of(&first, &first, &second, &(struct wrong){.gradient = times_world});
+    struct check_case cases[2] = {trial_case(2, 1, DTYPE_FP32, true), trial_case(2, 1, DTYPE_FP32, true)};
+    const struct wrong wrong = {.element = times_world};
+    strcpy(cases[1].name, "clip-off.test");
+    struct finding finding = rule_of(0, cases, &wrong);
     cr_assert_eq(finding.verdict, VERDICT_PASS, "%s", finding.text);
-    finding = rule_of(&second, &first, &second, &(struct wrong){.gradient = times_world});
-    cr_assert_null(finding.c);
+    cr_assert_null(rule_of(1, cases, &wrong).c);
 }

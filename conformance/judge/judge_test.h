@@ -13,16 +13,40 @@
 #include <string.h>
 #include <sys/stat.h>
 
+// An element of a gradient, in a step.
+struct place {
+    const struct check_case *c;
+    const struct case_values *values;
+    int step, param;
+    size_t k;
+};
+
+// The gradient that a rank has there in a micro-step.
+static inline float given(const struct place *at, int micro, int rank)
+{
+    return case_gradient(at->values, at->step, micro, rank, at->param)[at->k];
+}
+
+// An element's state.
+struct held {
+    float param, exp_avg, exp_avg_sq;
+};
+
 // The mistakes of an answer; every function may be null.
 struct wrong {
+    float (*element)(const struct place *at, float g);  // the gradient's element in the place of g
     void (*gradient)(const struct check_case *c, const struct case_values *values, int step, float *const g[]);
     void (*update)(const struct check_case *c, int step, struct unsharded_update *update, struct rule *rule);
     void (*state)(const struct check_case *c, int step, const struct unsharded_state *before,
                   struct unsharded_state *after);
+    struct held (*held)(const struct place *at, struct held before, struct held after);  // in place of after
     void (*seen)(const struct check_case *c, int step, int rank, int param, const float *older, float *whole);
     void (*says)(const struct check_case *c, int step, struct answer_step *says);
     size_t tail_shift;  // by so much the elements in a recipe's tail are others
 };
+
+// The gradients of the step that is being answered.
+static float *const *trial_gradients;
 
 // A case of four tensors of awkward sizes in two groups, with rounding or exact gradients.
 static inline struct check_case trial_case(int world, int accumulation, enum dtype precision, bool exact)
@@ -118,6 +142,30 @@ static inline void trial_update(const struct check_case *c, const struct rule *r
     unsharded_state_close(&tail);
 }
 
+static inline void trial_elements(const struct check_case *c, const struct case_values *values, int step,
+                                  const struct wrong *wrong, float *const gradient[])
+{
+    struct place at = {.c = c, .values = values, .step = step};
+    for (at.param = 0; at.param < c->param_count; at.param++)
+        for (at.k = 0; gradient[at.param] && at.k < c->params[at.param].count; at.k++)
+            gradient[at.param][at.k] = wrong->element(&at, gradient[at.param][at.k]);
+}
+
+static inline void trial_held(const struct check_case *c, int step, const struct wrong *wrong,
+                              const struct unsharded_state *before, struct unsharded_state *after)
+{
+    struct place at = {.c = c, .step = step};
+    for (at.param = 0; at.param < c->param_count; at.param++)
+        for (at.k = 0; case_is_trained(c, at.param) && at.k < c->params[at.param].count; at.k++) {
+            int i = at.param;
+            size_t k = at.k;
+            struct held was = {before->param[i][k], before->exp_avg[i][k], before->exp_avg_sq[i][k]};
+            struct held is = {after->param[i][k], after->exp_avg[i][k], after->exp_avg_sq[i][k]};
+            is = wrong->held(&at, was, is);
+            after->param[i][k] = is.param, after->exp_avg[i][k] = is.exp_avg, after->exp_avg_sq[i][k] = is.exp_avg_sq;
+        }
+}
+
 // The answer to a case by a rule, with an order of addition that alternates, and what is wrong with it.
 static inline void trial_answer(const struct check_case *c, const struct case_values *values, const char *folder,
                                 struct rule rule, const struct wrong *wrong)
@@ -145,6 +193,9 @@ static inline void trial_answer(const struct check_case *c, const struct case_va
                                          decisions[decision->applies - 1].scale, gradient) == ERR_NONE);
             if (wrong->gradient)
                 wrong->gradient(c, values, step, gradient);
+            if (wrong->element)
+                trial_elements(c, values, step, wrong, gradient);
+            trial_gradients = gradient;
             const float *const *g = (const float *const *)gradient;
             struct unsharded_update update = {.t = decision->t, .lr_step = decision->applies, .leaves_unused = true};
             update.coefficient = unsharded_coefficient(c, &rule, unsharded_norm(c, g));
@@ -154,6 +205,8 @@ static inline void trial_answer(const struct check_case *c, const struct case_va
         }
         if (wrong->state)
             wrong->state(c, step, &before, &now);
+        if (wrong->held)
+            trial_held(c, step, wrong, &before, &now);
         struct answer_step says = {.t = decision->t,
                                    .skipped = decision->skipped,
                                    .has_loss_scale = true,
@@ -177,15 +230,13 @@ static inline void trial_answer(const struct check_case *c, const struct case_va
 static inline void trial_add(struct judge *judge, const struct check_case *c, const struct rule *rule,
                              const struct wrong *wrong)
 {
-    static const struct wrong nothing;
     struct case_values *values;
     struct answer answer;
     char folder[PATH_MAX], path[PATH_MAX];
-    struct rule canonical = rule_canonical(c);
     folder_make(folder);
     snprintf(path, sizeof path, "%.4000s/answer", folder);
     cr_assert(case_values_open(c, &values) == ERR_NONE, "%s", err_message());
-    trial_answer(c, values, path, rule ? *rule : canonical, wrong ? wrong : &nothing);
+    trial_answer(c, values, path, rule ? *rule : rule_canonical(c), wrong);
     cr_assert(answer_open(c, path, &answer) == ERR_NONE, "%s", err_message());
     cr_assert(judge_answer(judge, c, values, &answer, NULL) == ERR_NONE, "%s", err_message());
     answer_close(&answer);
@@ -193,18 +244,28 @@ static inline void trial_add(struct judge *judge, const struct check_case *c, co
     folder_remove(folder);
 }
 
-// Judges such an answer alone. Findings are the caller's to free; they point to the case.
-static inline struct findings trial_judge(const struct check_case *c, const struct rule *rule,
-                                          const struct wrong *wrong)
+static const struct judge_options any = {.clip = -1, .unused = -1};
+
+// Judges answers, each with its mistakes. Findings are the caller's to free; they point to the cases.
+static inline struct findings trial_judge_all(const struct check_case cases[], int count,
+                                              const struct judge_options *options, const struct rule *rule,
+                                              const struct wrong wrong[])
 {
-    static const struct judge_options options = {.clip = -1, .unused = -1};
     struct findings findings = {0};
     struct judge *judge;
-    cr_assert(judge_open(&options, &findings, &judge) == ERR_NONE, "%s", err_message());
-    trial_add(judge, c, rule, wrong);
+    cr_assert(judge_open(options, &findings, &judge) == ERR_NONE, "%s", err_message());
+    for (int i = 0; i < count; i++)
+        trial_add(judge, &cases[i], rule, &wrong[i]);
     cr_assert(judge_end(judge) == ERR_NONE, "%s", err_message());
     judge_close(judge);
     return findings;
+}
+
+static inline struct findings trial_judge(const struct check_case *c, const struct rule *rule,
+                                          const struct wrong *wrong)
+{
+    static const struct wrong nothing;
+    return trial_judge_all(c, 1, &any, rule, wrong ? wrong : &nothing);
 }
 
 static inline const struct finding *trial_finding(const struct findings *findings, enum aspect aspect)
@@ -215,16 +276,22 @@ static inline const struct finding *trial_finding(const struct findings *finding
     return NULL;
 }
 
-// The finding on the states of an answer with one thing wrong.
-static inline struct finding state_finding(const struct check_case *c, const struct rule *rule,
-                                           const struct wrong *wrong)
+// The finding on an aspect of an answer with one thing wrong.
+static inline struct finding aspect_finding(enum aspect aspect, const struct check_case *c, const struct rule *rule,
+                                            const struct wrong *wrong)
 {
     struct findings findings = trial_judge(c, rule, wrong);
-    const struct finding *finding = trial_finding(&findings, ASPECT_STATE);
+    const struct finding *finding = trial_finding(&findings, aspect);
     cr_assert_not_null(finding);
     struct finding copy = *finding;
     findings_free(&findings);
     return copy;
+}
+
+static inline struct finding state_finding(const struct check_case *c, const struct rule *rule,
+                                           const struct wrong *wrong)
+{
+    return aspect_finding(ASPECT_STATE, c, rule, wrong);
 }
 
 #define assert_fails(finding, expected_hint)                                                                           \

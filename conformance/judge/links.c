@@ -13,7 +13,7 @@ static const double FLUSHED = 0x1p-126;
 
 const char *link_name(enum link link)
 {
-    static const char *const names[LINK_COUNT] = {"gradient", "norm", "exp_avg", "exp_avg_sq", "param"};
+    static const char *const names[LINK_COUNT] = {"gradient", "exp_avg", "exp_avg_sq", "param"};
     return names[link];
 }
 
@@ -21,8 +21,7 @@ enum link_class link_class_of(enum link link, const struct link_worst *worst)
 {
     if (!worst->was_checked || worst->roundings <= worst->limit)
         return LINK_WITHIN;
-    bool is_bound = link == LINK_GRADIENT || link == LINK_NORM;
-    return !is_bound && worst->roundings <= MARGINAL_FACTOR * worst->limit ? LINK_MARGINAL : LINK_BROKEN;
+    return link != LINK_GRADIENT && worst->roundings <= MARGINAL_FACTOR * worst->limit ? LINK_MARGINAL : LINK_BROKEN;
 }
 
 enum link_class links_class(const struct link_result *result)
@@ -65,16 +64,10 @@ static double given(double x, bool rounds)
     return rounds ? (double)(float)x : x;
 }
 
-// The nearer of two expectations of one value.
-struct nearer {
-    double roundings, expected;
-};
-
-static void consider(struct nearer *best, double expected, double actual, double magnitude, double slack)
+// Keeps the nearer of two expectations of one value.
+static void consider(double *least, double expected, double actual, double magnitude, double slack)
 {
-    double roundings = link_roundings(expected, actual, magnitude, slack);
-    if (roundings < best->roundings)
-        *best = (struct nearer){roundings, expected};
+    *least = fmin(*least, link_roundings(expected, actual, magnitude, slack));
 }
 
 static void check_moments(const struct update *u, size_t k, struct link_result *out)
@@ -82,7 +75,7 @@ static void check_moments(const struct update *u, size_t k, struct link_result *
     double p = (double)u->in->before->param[u->param][k];
     double m = (double)u->in->before->exp_avg[u->param][k], v = (double)u->in->before->exp_avg_sq[u->param][k];
     double new_m = (double)u->in->after->exp_avg[u->param][k], new_v = (double)u->in->after->exp_avg_sq[u->param][k];
-    struct nearer best_m = {INFINITY, NAN}, best_v = {INFINITY, NAN};
+    double best_m = INFINITY, best_v = INFINITY;
     double off, g = gradient_of(u, k, &off);
     for (int rounds = 0; rounds < 2; rounds++) {
         double beta1 = given(u->group->beta1, rounds), beta2 = given(u->group->beta2, rounds);
@@ -93,8 +86,8 @@ static void check_moments(const struct update *u, size_t k, struct link_result *
         consider(&best_v, beta2 * v + (1 - beta2) * (g + decay) * (g + decay), new_v,
                  beta2 * fabs(v) + (1 - beta2) * size * size, (1 - beta2) * (2 * size + off) * off + FLUSHED);
     }
-    link_note(&out->worst[LINK_EXP_AVG], best_m.roundings, u->param, k, best_m.expected, new_m);
-    link_note(&out->worst[LINK_EXP_AVG_SQ], best_v.roundings, u->param, k, best_v.expected, new_v);
+    link_note(&out->worst[LINK_EXP_AVG], best_m, u->param, k);
+    link_note(&out->worst[LINK_EXP_AVG_SQ], best_v, u->param, k);
 }
 
 // Missing moments count as zero: an answer may leave out those of an unused parameter.
@@ -107,7 +100,7 @@ static void check_parameter(const struct update *u, size_t k, struct link_result
 {
     double p = (double)u->in->before->param[u->param][k], new_p = (double)u->in->after->param[u->param][k];
     double m = element_of(u->in->after->exp_avg[u->param], k), v = element_of(u->in->after->exp_avg_sq[u->param], k);
-    struct nearer best = {INFINITY, NAN};
+    double best = INFINITY;
     bool may_own = u->in->may_leave_unused && u->own_t != u->t;
     for (int kind = 0; kind < (may_own ? 4 : 2); kind++) {
         bool rounds = kind % 2 == 1;
@@ -125,7 +118,7 @@ static void check_parameter(const struct update *u, size_t k, struct link_result
         double step = lr * (m / bias1) / (sqrt(v / bias2) + eps);
         consider(&best, p - decay - step, new_p, fabs(p) + fabs(decay) + fabs(step) * lost, FLUSHED);
     }
-    link_note(&out->worst[LINK_PARAM], best.roundings, u->param, k, best.expected, new_p);
+    link_note(&out->worst[LINK_PARAM], best, u->param, k);
 }
 
 static void check_kept(const struct link_step *in, int param, size_t count, struct link_result *out)
@@ -135,8 +128,7 @@ static void check_kept(const struct link_step *in, int param, size_t count, stru
     for (int i = 0; i < 3; i++)
         for (size_t k = 0; before[i] && after[i] && k < count; k++) {
             bool same = before[i][k] == after[i][k] || (isnan(before[i][k]) && isnan(after[i][k]));
-            link_note(&out->worst[LINK_EXP_AVG + i], same ? 0 : INFINITY, param, k, (double)before[i][k],
-                      (double)after[i][k]);
+            link_note(&out->worst[LINK_EXP_AVG + i], same ? 0 : INFINITY, param, k);
         }
 }
 
@@ -198,23 +190,16 @@ static void check_update(struct update *u, struct link_result *out)
     }
 }
 
-// The gradient and the norm of this step itself.
+// The gradient of this step itself.
 static int check_own(const struct check_case *c, const struct case_values *values, const struct link_step *in,
                      struct link_result *out)
 {
     const struct unsharded_decision *d = &in->decisions[in->step - 1];
     struct exact_gradient exact;
-    if (d->skipped || (!in->grad && !in->has_norm))
+    if (d->skipped || !in->grad)
         return ERR_NONE;
     TRY(exact_gradient_open(c, values, in->step, d->scale, &exact));
-    if (in->grad)
-        links_gradient(c, &exact, d->scale, in->grad, &out->worst[LINK_GRADIENT]);
-    if (in->has_norm) {
-        double norm = links_norm_of(c, &exact, in->grad);
-        double magnitude = in->grad ? norm : root_of_squares(c, exact.magnitude);
-        out->worst[LINK_NORM].limit = 16 + (in->grad ? 0 : links_gradient_limit(c));
-        link_note(&out->worst[LINK_NORM], link_roundings(norm, in->norm, magnitude, FLUSHED), -1, 0, norm, in->norm);
-    }
+    links_gradient(c, &exact, d->scale, in->grad, &out->worst[LINK_GRADIENT]);
     exact_gradient_close(&exact);
     return ERR_NONE;
 }

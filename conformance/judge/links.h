@@ -8,7 +8,6 @@
 //
 //   relation     from                               terms                                 limit
 //   gradient     the case's gradients               every rank's and micro-step's, / N    by count, below
-//   norm         the answer's gradient              the norm                              16
 //   exp_avg      previous m, the answer's gradient  b1 m, (1-b1) g, (1-b1) wd p           4, clipped 12
 //   exp_avg_sq   previous v, the answer's gradient  b2 v, (1-b2) (|g| + wd |p|)^2         6, clipped 22
 //   param        previous p, new m, v, and t        p, lr wd p, update x (1 + k1 + k2/2)  16
@@ -29,13 +28,13 @@
 // lose.
 //
 // The limits of m, v and the parameter are exceeded by honest builds (reciprocals for divisions): up to 4 times is
-// MARGINAL and passes. Those of gradient and norm are bounds; beyond them is wrong.
+// MARGINAL and passes. That of the gradient is a bound; beyond it is wrong.
 #ifndef ZG_LINKS_H
 #define ZG_LINKS_H
 
 #include "conformance/unsharded/unsharded.h"
 
-enum link { LINK_GRADIENT, LINK_NORM, LINK_EXP_AVG, LINK_EXP_AVG_SQ, LINK_PARAM, LINK_COUNT };
+enum link { LINK_GRADIENT, LINK_EXP_AVG, LINK_EXP_AVG_SQ, LINK_PARAM, LINK_COUNT };
 enum link_class { LINK_WITHIN, LINK_MARGINAL, LINK_BROKEN };
 
 const char *link_name(enum link link);  // "exp_avg"
@@ -48,8 +47,6 @@ struct link_step {
     const struct unsharded_state *before, *after;
     const float *const *grad;          // by parameter, of this step; null: the answer has none, or the step is skipped
     const float *const *applied_grad;  // of the step that is applied: the same, but for the delayed update; null: none
-    bool has_norm;
-    double norm;                              // of this step
     bool may_leave_unused, may_decay_unused;  // parameters without a gradient: kept as they are, given a zero one
 };
 
@@ -58,9 +55,8 @@ struct link_step {
 struct link_worst {
     bool was_checked;
     double roundings, limit;
-    int param;  // -1: of the norm
+    int param;
     size_t element;
-    double expected, actual;
 };
 
 struct link_result {

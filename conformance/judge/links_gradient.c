@@ -122,7 +122,7 @@ double link_roundings(double expected, double actual, double magnitude, double s
     return error <= 0 ? 0 : error / (0x1p-24 * magnitude);
 }
 
-void link_note(struct link_worst *worst, double roundings, int param, size_t element, double expected, double actual)
+void link_note(struct link_worst *worst, double roundings, int param, size_t element)
 {
     if (worst->was_checked && !(roundings > worst->roundings))
         return;
@@ -130,8 +130,6 @@ void link_note(struct link_worst *worst, double roundings, int param, size_t ele
     worst->roundings = roundings;
     worst->param = param;
     worst->element = element;
-    worst->expected = expected;
-    worst->actual = actual;
 }
 
 void links_gradient(const struct check_case *c, const struct exact_gradient *exact, double scale,
@@ -143,12 +141,11 @@ void links_gradient(const struct check_case *c, const struct exact_gradient *exa
         for (size_t k = 0; case_is_trained(c, i) && grad[i] && k < c->params[i].count; k++) {
             double expected = exact->value[i] ? exact->value[i][k] : 0;
             double magnitude = exact->magnitude[i] ? exact->magnitude[i][k] : 0;
-            double actual = (double)grad[i][k];
-            link_note(out, link_roundings(expected, actual, magnitude, slack), i, k, expected, actual);
+            link_note(out, link_roundings(expected, (double)grad[i][k], magnitude, slack), i, k);
         }
 }
 
-double root_of_squares(const struct check_case *c, double *const values[])
+static double root_of_squares(const struct check_case *c, double *const values[])
 {
     double sum = 0;
     for (int i = 0; i < c->param_count; i++)

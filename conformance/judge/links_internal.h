@@ -17,13 +17,10 @@ void exact_gradient_close(struct exact_gradient *exact);
 
 // A value that should be `expected`, whose terms' magnitudes have this sum; an error up to `slack` is none.
 double link_roundings(double expected, double actual, double magnitude, double slack);
-void link_note(struct link_worst *worst, double roundings, int param, size_t element, double expected, double actual);
+void link_note(struct link_worst *worst, double roundings, int param, size_t element);
 
 void links_gradient(const struct check_case *c, const struct exact_gradient *exact, double scale,
                     const float *const grad[], struct link_worst *out);
-
-// Of all that is not NULL, in double.
-double root_of_squares(const struct check_case *c, double *const values[]);
 
 // Norm of the answer's gradients, or, without them, of the exact ones.
 double links_norm_of(const struct check_case *c, const struct exact_gradient *exact, const float *const grad[]);

@@ -15,8 +15,10 @@
 #include "ref/train/train.h"
 #include "ref/train/train_checkpoint.h"
 #include "ref/checkpoint/weights.h"
+#include "base/terminal.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -223,4 +225,47 @@ int reference_answer(const struct reference_options *options, const char *case_f
     close_run(run);
     free(run);
     return rc;
+}
+
+static int answer_one(const struct reference_options *options, const char *cases, const char *answers, int world,
+                      const char *state, const char *name)
+{
+    char folder[PATH_MAX], answer[PATH_MAX];
+    TRY(file_join(cases, name, folder));
+    TRY(file_join(answers, name, answer));
+    return reference_answer(options, folder, answer, world, state);
+}
+
+int reference_answer_all(const struct reference_options *options, const char *cases, const char *answers, int world,
+                         const char *state, bool progress)
+{
+    json_t *order;
+    size_t failed = 0;
+    TRY(case_order_of_world(cases, world, &order));
+    size_t count = json_array_size(order);
+    for (size_t i = 0; i < count; i++) {
+        const char *name = json_string_value(json_array_get(order, i));
+        if (options->interrupted && *options->interrupted) {
+            json_decref(order);
+            return err_set(ERR_USAGE, "interrupted");
+        }
+        if (progress)
+            terminal_progress("case %zu/%zu  %s", i + 1, count, name);
+        int rc = answer_one(options, cases, answers, world, state, name);
+        if (rc == ERR_NONE)
+            continue;
+        failed++;
+        if (progress)
+            terminal_progress("%s", "");
+        fprintf(stderr, "zerogauge answer: %s: %s\n", name, err_message());
+        // An error ends the communication between processes.
+        if (options->comm)
+            break;
+    }
+    if (progress)
+        terminal_progress("%s", "");
+    json_decref(order);
+    if (failed > 0 && options->comm)
+        return err_set(ERR_CHECK, "the ranks stop at the first case without an answer");
+    return failed == 0 ? ERR_NONE : err_set(ERR_CHECK, "%zu of %zu cases have no answer", failed, count);
 }

@@ -132,9 +132,7 @@ Test(reference, every_stage_and_world_answers_in_the_bits_of_unsharded_adam)
     static const int worlds[] = {1, 2, 3, 4, 8, 11};
     for (int stage = 0; stage < 4; stage++)
         for (int w = 0; w < 6; w++) {
-            char name[40];
-            snprintf(name, sizeof name, "whole-%d-%d", stage, worlds[w]);
-            struct check_case c = case_of(name, stage, worlds[w]);
+            struct check_case c = case_of_number("whole", 10 * stage + w, stage, worlds[w]);
             set_precision(&c, (enum dtype[]){DTYPE_FP32, DTYPE_BF16, DTYPE_FP16}[(stage + w) % 3]);
             c.overlap = w % 2;
             demand_case(&c, NULL);
@@ -144,7 +142,7 @@ Test(reference, every_stage_and_world_answers_in_the_bits_of_unsharded_adam)
 Test(reference, micro_steps_clipping_and_mixed_dtypes)
 {
     for (int stage = 0; stage < 4; stage++) {
-        struct check_case c = case_of((const char *[]){"mixed-0", "mixed-1", "mixed-2", "mixed-3"}[stage], stage, 3);
+        struct check_case c = case_of_number("mixed", stage, stage, 3);
         c.precision = DTYPE_BF16;
         c.communication_dtype = stage % 2 ? DTYPE_FP32 : DTYPE_BF16;
         c.accumulation_dtype = DTYPE_FP32;
@@ -158,7 +156,7 @@ Test(reference, micro_steps_clipping_and_mixed_dtypes)
 Test(reference, a_parameter_may_be_tied_to_more_than_one)
 {
     for (int stage = 0; stage < 4; stage++) {
-        struct check_case c = case_of((const char *[]){"tied-0", "tied-1", "tied-2", "tied-3"}[stage], stage, 3);
+        struct check_case c = case_of_number("tied", stage, stage, 3);
         set_precision(&c, DTYPE_BF16);
         c.data.family = FAMILY_EXACT;
         c.data.exponent_low = c.data.exponent_high = -4;
@@ -188,7 +186,7 @@ Test(reference, the_loss_scale_shrinks_and_grows_in_any_precision)
 {
     static const enum dtype precisions[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
     for (int p = 0; p < 3; p++) {
-        struct check_case c = case_of((const char *[]){"scale-0", "scale-1", "scale-2"}[p], 1 + p, 2);
+        struct check_case c = case_of_number("scale", p, 1 + p, 2);
         set_precision(&c, precisions[p]);
         c.steps = 10;
         c.data.exponent_high = -2;
@@ -209,7 +207,7 @@ Test(reference, states_on_the_host_and_on_nvme)
     static const enum ledger_tier tiers[][2] = {
         {TIER_HOST, TIER_DEVICE}, {TIER_HOST, TIER_HOST}, {TIER_NVME, TIER_DEVICE}, {TIER_NVME, TIER_NVME}};
     for (int i = 0; i < 4; i++) {
-        struct check_case c = case_of((const char *[]){"off-0", "off-1", "off-2", "off-3"}[i], 3, 3);
+        struct check_case c = case_of_number("off", i, 3, 3);
         set_precision(&c, DTYPE_BF16);
         c.offload_optimizer = tiers[i][0];
         c.offload_param = tiers[i][1];
@@ -223,9 +221,7 @@ Test(reference, the_delayed_update_is_one_step_late)
 {
     for (int start = 1; start <= 3; start++)
         for (int stage = 1; stage < 4; stage++) {
-            char name[40];
-            snprintf(name, sizeof name, "delay-%d-%d", start, stage);
-            struct check_case c = case_of(name, stage, 2);
+            struct check_case c = case_of_number("delay", 10 * start + stage, stage, 2);
             set_precision(&c, DTYPE_BF16);
             c.steps = 6;
             c.offload_optimizer = TIER_HOST;
@@ -240,9 +236,11 @@ Test(reference, the_delayed_update_is_one_step_late)
 }
 
 // A resumed case: two halves, of these worlds and stages.
-static void demand_resumed(struct check_case *c, const char *name, int worlds[2], int stages[2])
+static void demand_resumed(struct check_case *c, const int worlds[2], const int stages[2])
 {
     struct unsharded_state state;
+    char name[CASE_NAME_BYTES];
+    memcpy(name, c->name, sizeof name);
     cr_assert_eq(unsharded_state_open(c, &state), ERR_NONE);
     for (int half = 0; half < 2; half++) {
         struct case_values *values;
@@ -250,7 +248,7 @@ static void demand_resumed(struct check_case *c, const char *name, int worlds[2]
         c->phase = half == 0 ? PHASE_SAVE : PHASE_RESUME;
         c->world = worlds[half];
         c->stage = stages[half];
-        snprintf(c->name, sizeof c->name, "%s.%s", name, half == 0 ? "save" : "resume");
+        snprintf(c->name, sizeof c->name, "%.80s.%s", name, half == 0 ? "save" : "resume");
         cr_assert_eq(case_values_open(c, &values), ERR_NONE, "%s", err_message());
         if (half == 0)
             unsharded_begin(c, values, &state);
@@ -271,9 +269,7 @@ Test(reference, a_resumed_case_goes_on_at_any_world)
 {
     static const int worlds[][2] = {{2, 2}, {1, 3}, {11, 2}, {3, 8}}, stages[][2] = {{1, 1}, {3, 3}, {2, 3}, {3, 0}};
     for (int i = 0; i < 4; i++) {
-        struct check_case c = case_of("", 0, 1);
-        char name[40];
-        snprintf(name, sizeof name, "resumed-%d", i);
+        struct check_case c = case_of_number("resumed", i, 0, 1);
         set_precision(&c, i % 2 ? DTYPE_FP16 : DTYPE_BF16);
         c.data.exponent_high = -4;
         if (i % 2)
@@ -284,24 +280,24 @@ Test(reference, a_resumed_case_goes_on_at_any_world)
         c.data.pokes[0] = (struct case_poke){.step = 2, .rank = 0, .param = 3, .value = INFINITY};
         c.data.poke_count = 1;
         // Decisions of the steps before are made from the resuming half's own numbers: the poke is in both.
-        demand_resumed(&c, name, (int[2]){worlds[i][0], worlds[i][1]}, (int[2]){stages[i][0], stages[i][1]});
+        demand_resumed(&c, worlds[i], stages[i]);
     }
 }
 
 Test(reference, a_late_update_goes_on_after_a_resume)
 {
-    struct check_case c = case_of("", 0, 1);
+    struct check_case c = case_of("late", 0, 1);
     set_precision(&c, DTYPE_BF16);
     c.steps = 6;
     c.checkpoint_step = 3;
     c.offload_optimizer = TIER_HOST;
     c.delayed_update = 2;
-    demand_resumed(&c, "late", (int[2]){3, 3}, (int[2]){2, 2});
+    demand_resumed(&c, (int[2]){3, 3}, (int[2]){2, 2});
 }
 
 Test(reference, weights_alone_begin_a_new_run)
 {
-    struct check_case c = case_of("", 0, 1);
+    struct check_case c = case_of("weights", 0, 1);
     set_precision(&c, DTYPE_BF16);
     c.steps = 5;
     c.checkpoint_step = 2;
@@ -309,7 +305,7 @@ Test(reference, weights_alone_begin_a_new_run)
     c.groups[1].lr_by_step = true;
     for (int i = 0; i < c.steps; i++)
         c.groups[1].lr[i] = ldexp(1, -i);
-    demand_resumed(&c, "weights", (int[2]){2, 3}, (int[2]){3, 2});
+    demand_resumed(&c, (int[2]){2, 3}, (int[2]){3, 2});
 }
 
 // Without prefetch small parameters stay whole on every rank, and what forward sees is the same.
@@ -317,7 +313,7 @@ Test(reference, prefetch_and_persistence_change_no_bit)
 {
     static const size_t prefetch[] = {0, 1, 64, 100000};
     for (int i = 0; i < 4; i++) {
-        struct check_case c = case_of((const char *[]){"ahead-0", "ahead-1", "ahead-2", "ahead-3"}[i], 3, 3);
+        struct check_case c = case_of_number("ahead", i, 3, 3);
         struct answer_usage usage[CASE_WORLD_MAX];
         set_precision(&c, DTYPE_BF16);
         c.prefetch_bucket = prefetch[i];
@@ -334,7 +330,7 @@ Test(reference, usage_is_what_the_stage_says)
 {
     struct answer_usage usage[4][CASE_WORLD_MAX];
     for (int stage = 0; stage < 4; stage++) {
-        struct check_case c = case_of((const char *[]){"usage-0", "usage-1", "usage-2", "usage-3"}[stage], stage, 3);
+        struct check_case c = case_of_number("usage", stage, stage, 3);
         set_precision(&c, DTYPE_BF16);
         demand_case(&c, usage[stage]);
         uint64_t held[USAGE_KIND_COUNT] = {0}, sent[USAGE_PURPOSE_COUNT] = {0};
@@ -356,58 +352,50 @@ Test(reference, usage_is_what_the_stage_says)
     }
 }
 
+static void expect_text(const struct check_case *c, enum answer_kind kind, const char *words)
+{
+    struct answer a;
+    struct case_values *values;
+    cr_assert_eq(case_values_open(c, &values), ERR_NONE, "%s", err_message());
+    answer(c, values, &a);
+    cr_assert_eq(a.kind, kind, "%s: %s", c->name, a.text);
+    cr_assert(strstr(a.text, words), "%s: %s", c->name, a.text);
+    answer_close(&a);
+    case_values_close(values);
+}
+
 // The reference refuses invalid cases before any step, and declines valid ones that it does not support.
 Test(reference, what_makes_no_sense_is_refused)
 {
-    struct check_case cases[6], plain = case_of("", 2, 2);
-    set_precision(&plain, DTYPE_FP16);
-    plain.expects_refusal = true;
-    for (int i = 0; i < 6; i++) {
-        cases[i] = plain;
-        snprintf(cases[i].name, sizeof cases[i].name, "refused-%d", i);
-    }
-    cases[0].gradient_clipping = -1;
-    cases[1].loss_scale = (struct case_loss_scale){.kind = SCALE_STATIC, .scale = -2};
-    cases[2].loss_scale = (struct case_loss_scale){.kind = SCALE_STATIC, .scale = 0};
-    cases[3].loss_scale = (struct case_loss_scale){SCALE_DYNAMIC, 1024, 0, 2, 1};
-    cases[4].groups[1].beta2 = 1;
-    cases[5].groups[0].beta1 = -0.5;
     static const char *const keys[] = {"gradient_clipping", "loss scale", "loss scale",
                                        "loss_scale_window", "betas",      "betas"};
     for (int i = 0; i < 6; i++) {
-        struct answer a;
-        struct case_values *values;
-        cr_assert_eq(case_values_open(&cases[i], &values), ERR_NONE, "%s", err_message());
-        answer(&cases[i], values, &a);
-        cr_assert_eq(a.kind, ANSWER_REFUSED, "%s: %s", cases[i].name, a.text);
-        cr_assert(strstr(a.text, keys[i]), "%s: %s", cases[i].name, a.text);
-        answer_close(&a);
-        case_values_close(values);
+        struct check_case c = case_of_number("refused", i, 2, 2);
+        set_precision(&c, DTYPE_FP16);
+        c.expects_refusal = true;
+        c.gradient_clipping = i == 0 ? -1 : 0;
+        if (i == 1 || i == 2)
+            c.loss_scale = (struct case_loss_scale){.kind = SCALE_STATIC, .scale = i == 1 ? -2 : 0};
+        if (i == 3)
+            c.loss_scale = (struct case_loss_scale){SCALE_DYNAMIC, 1024, 0, 2, 1};
+        c.groups[1].beta2 = i == 4 ? 1 : c.groups[1].beta2;
+        c.groups[0].beta1 = i == 5 ? -0.5 : c.groups[0].beta1;
+        expect_text(&c, ANSWER_REFUSED, keys[i]);
     }
 }
 
 Test(reference, what_it_has_not_is_declined)
 {
-    struct check_case cases[4], plain = case_of("", 2, 2);
-    set_precision(&plain, DTYPE_FP16);
-    for (int i = 0; i < 4; i++) {
-        cases[i] = plain;
-        snprintf(cases[i].name, sizeof cases[i].name, "declined-%d", i);
-    }
-    cases[0].loss_scale = (struct case_loss_scale){SCALE_DYNAMIC, 1000, 2, 2, 1};
-    cases[1].offload_optimizer = TIER_NVME;
-    cases[2].delayed_update = 1;
-    cases[3].groups[0].bias_correction = false;
-    options.recipe = "torch-cpu";
     static const char *const words[] = {"power of 2", "stage 3", "delayed_update", "bias"};
+    options.recipe = "torch-cpu";
     for (int i = 0; i < 4; i++) {
-        struct answer a;
-        struct case_values *values;
-        cr_assert_eq(case_values_open(&cases[i], &values), ERR_NONE, "%s", err_message());
-        answer(&cases[i], values, &a);
-        cr_assert_eq(a.kind, ANSWER_UNSUPPORTED, "%s: %s", cases[i].name, a.text);
-        cr_assert(strstr(a.text, words[i]), "%s: %s", cases[i].name, a.text);
-        answer_close(&a);
-        case_values_close(values);
+        struct check_case c = case_of_number("declined", i, 2, 2);
+        set_precision(&c, DTYPE_FP16);
+        if (i == 0)
+            c.loss_scale = (struct case_loss_scale){SCALE_DYNAMIC, 1000, 2, 2, 1};
+        c.offload_optimizer = i == 1 ? TIER_NVME : TIER_DEVICE;
+        c.delayed_update = i == 2;
+        c.groups[0].bias_correction = i != 3;
+        expect_text(&c, ANSWER_UNSUPPORTED, words[i]);
     }
 }

@@ -76,6 +76,13 @@ static inline struct check_case case_of(const char *name, int stage, int world)
     return c;
 }
 
+static inline struct check_case case_of_number(const char *name, int number, int stage, int world)
+{
+    char numbered[40];
+    snprintf(numbered, sizeof numbered, "%s-%d", name, number);
+    return case_of(numbered, stage, world);
+}
+
 static inline char *path_of(char out[PATH_MAX], const char *kind, const char *name)
 {
     snprintf(out, PATH_MAX, "%.3000s/%s", folder, kind);

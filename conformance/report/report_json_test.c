@@ -6,31 +6,51 @@
 
 enum { LINE_MAX_COUNT = 64 };
 
-// The records of a report.
-struct records {
-    json_t *list[LINE_MAX_COUNT];
-    size_t count;
-};
+static struct reported *reported;
 
-static struct records read_records(const struct reported *reported)
+// The records of its report.
+static json_t *records[LINE_MAX_COUNT];
+static size_t record_count;
+
+static void close_records(void)
 {
-    struct records records = {0};
+    while (record_count > 0)
+        json_decref(records[--record_count]);
+}
+
+static void read_records(void)
+{
+    close_records();
     char *text = reported_print(reported, report_json), *rest = text;
     for (char *line; (line = strsep(&rest, "\n")) && rest;) {
         json_error_t error;
         json_t *record = json_loads(line, JSON_REJECT_DUPLICATES, &error);
         cr_assert_not_null(record, "%s in %s", error.text, line);
-        cr_assert_lt(records.count, LINE_MAX_COUNT);
-        records.list[records.count++] = record;
+        cr_assert_lt(record_count, LINE_MAX_COUNT);
+        records[record_count++] = record;
     }
     free(text);
-    return records;
 }
 
-static void close_records(struct records *records)
+static void setup(void)
 {
-    for (size_t i = 0; i < records->count; i++)
-        json_decref(records->list[i]);
+    reported = reported_open(false);
+    read_records();
+}
+
+static void teardown(void)
+{
+    close_records();
+    reported_close(reported);
+}
+
+TestSuite(report_json, .init = setup, .fini = teardown);
+
+static void read_hostile_records(void)
+{
+    reported_close(reported);
+    reported = reported_open(true);
+    read_records();
 }
 
 static const char *string_of(const json_t *object, const char *key)
@@ -64,37 +84,39 @@ static void assert_keys(const json_t *schema, const char *kind, json_t *record)
     cr_assert_eq(json_object_size(properties), json_object_size(record), "%s", kind);
 }
 
+static json_t *schema_open(void)
+{
+    json_error_t error;
+    json_t *schema = json_load_file(ZG_SOURCE_DIR "/conformance/schema/report.schema.json", 0, &error);
+    cr_assert_not_null(schema, "%d: %s", error.line, error.text);
+    return schema;
+}
+
 Test(report_json, records_come_in_order_and_with_the_keys_of_the_schema)
 {
+    json_t *schema = schema_open();
     for (int hostile = 0; hostile < 2; hostile++) {
-        struct reported *reported = reported_open(hostile);
-        struct records records = read_records(reported);
-        json_error_t error;
-        json_t *schema = json_load_file(ZG_SOURCE_DIR "/conformance/schema/report.schema.json", 0, &error);
-        cr_assert_not_null(schema, "%d: %s", error.line, error.text);
-        cr_assert_eq(records.count, 1 + reported->findings.count + REPORTED_COUNT + 1);
-        for (size_t i = 0; i < records.count; i++) {
+        if (hostile)
+            read_hostile_records();
+        cr_assert_eq(record_count, 1 + reported->findings.count + REPORTED_COUNT + 1);
+        for (size_t i = 0; i < record_count; i++) {
             const char *kind = i == 0                          ? "run"
                                : i <= reported->findings.count ? "check"
-                               : i + 1 < records.count         ? "requirement"
+                               : i + 1 < record_count          ? "requirement"
                                                                : "end";
-            cr_assert_str_eq(string_of(records.list[i], "record"), kind, "line %zu", i + 1);
-            assert_keys(schema, kind, records.list[i]);
-            json_t *difference = json_object_get(records.list[i], "difference");
+            cr_assert_str_eq(string_of(records[i], "record"), kind, "line %zu", i + 1);
+            assert_keys(schema, kind, records[i]);
+            json_t *difference = json_object_get(records[i], "difference");
             if (difference && !json_is_null(difference))
                 assert_keys(schema, "difference", difference);
         }
-        json_decref(schema);
-        close_records(&records);
-        reported_close(reported);
     }
+    json_decref(schema);
 }
 
 Test(report_json, the_run_is_reported_with_its_facts)
 {
-    struct reported *reported = reported_open(false);
-    struct records records = read_records(reported);
-    const json_t *run = records.list[0];
+    const json_t *run = records[0];
     cr_assert_str_eq(string_of(run, "implementation"), "Example Trainer");
     cr_assert_str_eq(string_of(run, "version"), "1.2.3");
     cr_assert_str_eq(string_of(run, "level"), "quick");
@@ -111,22 +133,19 @@ Test(report_json, the_run_is_reported_with_its_facts)
     cr_assert_str_eq(string_of(build, "version"), ZG_VERSION);
     cr_assert_eq(number_of(build, "edition"), 1, "the version of the cases that were run");
     cr_assert_not_null(json_object_get(json_object_get(run, "suite"), "machine"));
-    close_records(&records);
-    reported_close(reported);
 }
 
 Test(report_json, observations_have_the_keys_of_the_schema)
 {
-    struct reported *reported = reported_open(false);
     struct observations *all = &reported->facts.observations;
     *all = (struct observations){.count = 2, .list = {{.stage = 1, .world = 4}, {.stage = 3, .world = 4}}};
     all->list[0].peak_bytes = 100;
     all->list[0].unsharded_peak_bytes = 160;
     all->list[0].formula_saved_bytes = 120;
     snprintf(all->list[1].why, sizeof all->list[1].why, "declined");
-    struct records records = read_records(reported);
-    json_t *schema = json_load_file(ZG_SOURCE_DIR "/conformance/schema/report.schema.json", 0, NULL);
-    const json_t *list = json_object_get(records.list[0], "observations");
+    read_records();
+    json_t *schema = schema_open();
+    const json_t *list = json_object_get(records[0], "observations");
     cr_assert_eq(json_array_size(list), 2);
     for (size_t i = 0; i < 2; i++)
         assert_keys(schema, "observation", json_array_get(list, i));
@@ -137,24 +156,20 @@ Test(report_json, observations_have_the_keys_of_the_schema)
     cr_assert(json_is_null(json_object_get(json_array_get(list, 1), "peak_bytes")));
     cr_assert(json_is_false(json_object_get(json_array_get(list, 1), "shows_sharding")));
     json_decref(schema);
-    close_records(&records);
-    reported_close(reported);
 }
 
 Test(report_json, findings_keep_their_verdicts_places_and_bits)
 {
-    struct reported *reported = reported_open(false);
-    struct records records = read_records(reported);
     for (size_t i = 0; i < reported->findings.count; i++) {
         const struct finding *finding = &reported->findings.list[i];
-        const json_t *check = records.list[1 + i], *difference = json_object_get(check, "difference");
+        const json_t *check = records[1 + i], *difference = json_object_get(check, "difference");
         cr_assert_str_eq(string_of(check, "case"), finding->c->name);
         cr_assert_str_eq(string_of(check, "aspect"), aspect_name(finding->aspect));
         cr_assert_str_eq(string_of(check, "verdict"), verdict_name(finding->verdict));
         cr_assert_str_eq(string_of(check, "text"), finding->text);
         cr_assert_eq(json_is_null(difference), !finding->has_difference);
     }
-    const json_t *check = records.list[9], *difference = json_object_get(check, "difference");
+    const json_t *check = records[9], *difference = json_object_get(check, "difference");
     cr_assert_str_eq(string_of(check, "hint"), "stale-copy");
     cr_assert_eq(json_array_size(json_object_get(check, "requirements")), 1);
     cr_assert_str_eq(json_string_value(json_array_get(json_object_get(check, "requirements"), 0)), "R-COP-01");
@@ -173,32 +188,28 @@ Test(report_json, findings_keep_their_verdicts_places_and_bits)
     cr_assert_eq(number_of(difference, "differing_count"), 3);
     cr_assert_eq(number_of(difference, "compared_count"), 128);
     // Of a scalar, of no rank, and no number: null, but the bits are there.
-    difference = json_object_get(records.list[11], "difference");
-    cr_assert(json_is_null(json_object_get(records.list[11], "hint")));
+    difference = json_object_get(records[11], "difference");
+    cr_assert(json_is_null(json_object_get(records[11], "hint")));
     for (const char *const *key =
              (const char *const[]){"rank", "micro_step", "tensor", "element", "actual", "distance_roundings", NULL};
          *key; key++)
         cr_assert(json_is_null(json_object_get(difference, *key)), "%s", *key);
     cr_assert_eq(number_of(difference, "expected"), 1.5);
     cr_assert_str_eq(string_of(difference, "actual_bits"), "0x7ff8000000000000");
-    close_records(&records);
-    reported_close(reported);
 }
 
 Test(report_json, requirements_and_the_end_keep_every_verdict)
 {
     static const char *const verdicts[REPORTED_COUNT] = {"PASS",   "EQUIVALENT", "FAIL", "FAIL",        "BOUNDED",
                                                          "BROKEN", "FAIL",       "FAIL", "UNSUPPORTED", "UNSUPPORTED"};
-    struct reported *reported = reported_open(false);
-    struct records records = read_records(reported);
-    const json_t *end = records.list[records.count - 1];
+    const json_t *end = records[record_count - 1];
     for (int i = 0; i < REPORTED_COUNT; i++) {
-        const json_t *record = records.list[1 + reported->findings.count + (size_t)i];
+        const json_t *record = records[1 + reported->findings.count + (size_t)i];
         cr_assert_str_eq(string_of(record, "id"), reported->requirements.list[i].id);
         cr_assert_str_eq(string_of(record, "verdict"), verdicts[i]);
         cr_assert_eq(json_is_true(json_object_get(record, "must")), i != 2);
     }
-    const json_t *means = records.list[1 + reported->findings.count + 1];
+    const json_t *means = records[1 + reported->findings.count + 1];
     cr_assert_eq(number_of(json_object_get(means, "finding_counts"), "PASS"), 1);
     cr_assert_eq(number_of(json_object_get(means, "finding_counts"), "EQUIVALENT"), 3);
     cr_assert_eq(number_of(json_object_get(means, "finding_counts"), "FAIL"), 0);
@@ -209,51 +220,96 @@ Test(report_json, requirements_and_the_end_keep_every_verdict)
     cr_assert_eq(number_of(json_object_get(end, "requirement_counts"), "UNSUPPORTED"), 2);
     cr_assert(json_is_false(json_object_get(end, "command_failed")));
     cr_assert(json_is_null(json_object_get(end, "command_text")));
-    close_records(&records);
-    reported_close(reported);
 }
 
 Test(report_json, a_command_that_ended_badly_fails_the_run_whatever_was_found)
 {
-    struct reported *reported = reported_open(false);
     reported->findings.count = 2;  // both PASS
     reported_judge(reported);
-    struct records records = read_records(reported);
-    cr_assert_str_eq(string_of(records.list[records.count - 1], "verdict"), "CONFORMS-PARTLY");
-    cr_assert_eq(number_of(records.list[records.count - 1], "exit_status"), 0);
-    close_records(&records);
+    read_records();
+    cr_assert_str_eq(string_of(records[record_count - 1], "verdict"), "CONFORMS-PARTLY");
+    cr_assert_eq(number_of(records[record_count - 1], "exit_status"), 0);
     reported->facts.command_failed = true;
     snprintf(reported->facts.command_text, sizeof reported->facts.command_text, "was ended after 60 s");
-    records = read_records(reported);
-    cr_assert_str_eq(string_of(records.list[records.count - 1], "verdict"), "FAILS");
-    cr_assert_eq(number_of(records.list[records.count - 1], "exit_status"), 1);
-    cr_assert_str_eq(string_of(records.list[records.count - 1], "command_text"), "was ended after 60 s");
-    close_records(&records);
-    reported_close(reported);
+    read_records();
+    cr_assert_str_eq(string_of(records[record_count - 1], "verdict"), "FAILS");
+    cr_assert_eq(number_of(records[record_count - 1], "exit_status"), 1);
+    cr_assert_str_eq(string_of(records[record_count - 1], "command_text"), "was ended after 60 s");
 }
 
 Test(report_json, a_finding_about_all_cases_has_no_case)
 {
-    struct reported *reported = reported_open(false);
     reported->findings.count = 0;
     tell(reported, NULL, ASPECT_RULE, VERDICT_FAIL, "no rule explains all answers");
     reported_judge(reported);
-    struct records records = read_records(reported);
-    cr_assert(json_is_null(json_object_get(records.list[1], "case")));
-    cr_assert_str_eq(string_of(records.list[1], "verdict"), "FAIL");
-    close_records(&records);
-    reported_close(reported);
+    read_records();
+    cr_assert(json_is_null(json_object_get(records[1], "case")));
+    cr_assert_str_eq(string_of(records[1], "verdict"), "FAIL");
 }
 
 Test(report_json, hostile_texts_stay_in_their_strings)
 {
-    struct reported *reported = reported_open(true);
-    struct records records = read_records(reported);
-    const char *text = string_of(records.list[0], "implementation");
+    read_hostile_records();
+    const char *text = string_of(records[0], "implementation");
     cr_assert_not_null(strstr(text, "</failure><script>alert('1')</script> & \"q\" ]]> --> <!-- \\x01\\x08\\x1b[2J"));
     cr_assert_not_null(strstr(text, "\\u{202e}txet \\xff\\xfe \\xc0\\xbc"));
     cr_assert_not_null(strstr(text, "\xe2\x82\xac\\x0d\nCONFORMS: every MUST\n tab %s%n"));
-    cr_assert_str_eq(string_of(records.list[records.count - 1], "verdict"), "FAILS");
-    close_records(&records);
-    reported_close(reported);
+    cr_assert_str_eq(string_of(records[record_count - 1], "verdict"), "FAILS");
+}
+
+// --- reports that cannot be written: wherever a file ends before its report does, the report is an error ---
+
+static report_function *const reports[] = {report_table, report_json, report_junit, report_html};
+static const char *const report_names[] = {"the table", "the JSON report", "the JUnit report", "the page"};
+enum { REPORT_COUNT = 4 };
+
+static int print(report_function *report, FILE *out)
+{
+    return report(&reported->facts, &reported->findings, reported->verdicts, REPORTED_COUNT, out);
+}
+
+Test(report_json, a_full_disk_is_an_error_of_every_report_whatever_is_buffered)
+{
+    static const int modes[] = {_IOFBF, _IOFBF, _IONBF};  // the first with the buffer that a file has
+    for (int i = 0; i < REPORT_COUNT * 3; i++) {
+        static char buffer[1 << 20];
+        FILE *out = fopen("/dev/full", "w");
+        cr_assert_not_null(out);
+        if (i % 3)
+            setvbuf(out, buffer, modes[i % 3], sizeof buffer);
+        cr_assert_eq(print(reports[i / 3], out), ERR_IO, "%s, mode %d", report_names[i / 3], i % 3);
+        cr_assert_not_null(strstr(err_message(), report_names[i / 3]), "%s", err_message());
+        fclose(out);
+    }
+}
+
+// A file with room for *cookie bytes.
+static ssize_t narrow_write(void *cookie, const char *data, size_t bytes)
+{
+    size_t *room = cookie;
+    (void)data;
+    if (bytes > *room)
+        return 0;
+    *room -= bytes;
+    return (ssize_t)bytes;
+}
+
+Test(report_json, a_file_that_ends_anywhere_is_an_error)
+{
+    for (int i = 0; i < REPORT_COUNT; i++) {
+        char *text = reported_print(reported, reports[i]);
+        size_t whole = strlen(text);
+        free(text);
+        // In steps of a prime, and byte by byte at the end.
+        for (size_t room = 0; room <= whole; room += room + 499 < whole ? 499 : 1) {
+            if (room + 3 < whole && room + 499 >= whole)
+                room = whole - 3;
+            size_t left = room;
+            FILE *out = fopencookie(&left, "w", (cookie_io_functions_t){.write = narrow_write});
+            setvbuf(out, NULL, _IONBF, 0);
+            cr_assert_eq(print(reports[i], out), room < whole ? ERR_IO : ERR_NONE, "%s, %zu of %zu", report_names[i],
+                         room, whole);
+            fclose(out);
+        }
+    }
 }

@@ -6,12 +6,25 @@
 
 #include <fcntl.h>
 
+static struct reported *reported;
+
+static void setup(void)
+{
+    reported = reported_open(false);
+}
+
+static void teardown(void)
+{
+    reported_close(reported);
+}
+
+TestSuite(report_table, .init = setup, .fini = teardown);
+
 // The file that holds what the table looks like. To make it anew after a change that is meant, run this test with
 // ZG_GOLDEN set, and read the difference before it is kept.
 Test(report_table, it_looks_like_the_golden_file)
 {
     static const char path[] = ZG_SOURCE_DIR "/conformance/report/report_table_test.txt";
-    struct reported *reported = reported_open(false);
     char *table = reported_print(reported, report_table);
     if (getenv("ZG_GOLDEN"))
         folder_write(path, table, strlen(table));
@@ -21,13 +34,11 @@ Test(report_table, it_looks_like_the_golden_file)
     cr_assert_str_eq(table, golden);
     free(golden);
     free(table);
-    reported_close(reported);
 }
 
 // Why there is no measurement may be in the program's words.
 Test(report_table, observations_stand_at_the_head_and_are_escaped)
 {
-    struct reported *reported = reported_open(false);
     struct observations *all = &reported->facts.observations;
     *all = (struct observations){.count = 2, .list = {{.stage = 1, .world = 4}, {.stage = 3, .world = 4}}};
     all->list[0].peak_bytes = 6 << 20;
@@ -40,12 +51,10 @@ Test(report_table, observations_stand_at_the_head_and_are_escaped)
     cr_assert_not_null(strstr(table, "\n  observed: stage 3, 4 ranks: not observed: declined: "), "%s", table);
     cr_assert_null(strchr(table, '\x1b'), "%s", table);
     free(table);
-    reported_close(reported);
 }
 
 Test(report_table, the_command_that_ended_badly_is_reported_and_fails_the_run)
 {
-    struct reported *reported = reported_open(false);
     reported->findings.count = 0;
     reported_judge(reported);
     char *table = reported_print(reported, report_table);
@@ -58,12 +67,10 @@ Test(report_table, the_command_that_ended_badly_is_reported_and_fails_the_run)
     cr_assert_not_null(strstr(table, "\nFAILS ("), "%s", table);
     cr_assert_null(strstr(table, "NOTHING-JUDGED"));
     free(table);
-    reported_close(reported);
 }
 
 Test(report_table, what_two_requirements_fail_by_is_printed_once)
 {
-    struct reported *reported = reported_open(false);
     int first = 0, second = 0;
     for (int i = 0; i < REPORTED_COUNT; i++) {
         first = strcmp(reported->verdicts[i].requirement->id, "R-COP-01") == 0 ? i : first;
@@ -76,12 +83,12 @@ Test(report_table, what_two_requirements_fail_by_is_printed_once)
                                      "  as      R-COP-01: the same finding\n\n"),
                        "%s", table);
     free(table);
-    reported_close(reported);
 }
 
 Test(report_table, hostile_texts_begin_no_line_and_hide_nothing)
 {
-    struct reported *reported = reported_open(true);
+    reported_close(reported);
+    reported = reported_open(true);
     char *table = reported_print(reported, report_table);
     cr_assert_null(strstr(table, "\nCONFORMS"));
     cr_assert_not_null(strstr(table, "\n    CONFORMS: every MUST\n"), "it is there, indented");
@@ -93,11 +100,10 @@ Test(report_table, hostile_texts_begin_no_line_and_hide_nothing)
     for (const char *c = table; *c; c++)
         cr_assert((unsigned char)*c >= 0x20 || *c == '\n', "%x", *c);
     free(table);
-    reported_close(reported);
 }
 
 // The bytes that a terminal receives.
-static char *print_to_terminal(const struct reported *reported)
+static char *print_to_terminal(void)
 {
     int master = posix_openpt(O_RDWR | O_NOCTTY);
     cr_assert_geq(master, 0);
@@ -125,24 +131,22 @@ static char *print_to_terminal(const struct reported *reported)
 
 Test(report_table, colours_are_for_terminals_that_want_them)
 {
-    struct reported *reported = reported_open(false);
     unsetenv("NO_COLOR");
     setenv("TERM", "xterm", 1);
     char *table = reported_print(reported, report_table);
     cr_assert_null(strchr(table, '\033'), "no terminal");
     free(table);
-    table = print_to_terminal(reported);
+    table = print_to_terminal();
     cr_assert_not_null(strstr(table, "\033[2mUNSUPPORTED\033[0m  R-ARI-01"), "%s", table);
     free(table);
     setenv("NO_COLOR", "1", 1);
-    table = print_to_terminal(reported);
+    table = print_to_terminal();
     cr_assert_null(strchr(table, '\033'), "%s", table);
     cr_assert_not_null(strstr(table, "UNSUPPORTED  R-ARI-01"), "%s", table);
     free(table);
     unsetenv("NO_COLOR");
     setenv("TERM", "dumb", 1);
-    table = print_to_terminal(reported);
+    table = print_to_terminal();
     cr_assert_null(strchr(table, '\033'), "%s", table);
     free(table);
-    reported_close(reported);
 }

@@ -74,6 +74,15 @@ static inline struct finding *tell(struct reported *reported, const struct check
     return &reported->findings.list[reported->findings.count - 1];
 }
 
+static inline void tell_difference(struct reported *reported, const struct check_case *c, enum aspect aspect,
+                                   enum verdict verdict, const char *text, enum hint hint, struct difference difference)
+{
+    struct finding *finding = tell(reported, c, aspect, verdict, text);
+    finding->has_difference = true;
+    finding->hint = hint;
+    finding->difference = difference;
+}
+
 static inline void reported_judge(struct reported *reported)
 {
     for (int i = 0; i < REPORTED_COUNT; i++)
@@ -111,74 +120,23 @@ static inline struct reported *reported_open(bool hostile)
     tell(reported, again, ASPECT_GRADIENT, VERDICT_EQUIVALENT, hostile ? HOSTILE : "ranks in a ring");
     tell(reported, one, ASPECT_NORM, VERDICT_PASS, "");
     tell(reported, again, ASPECT_NORM, VERDICT_EQUIVALENT, "norm in pairs");
-    struct finding *padding = tell(reported, one, ASPECT_PADDING, VERDICT_FAIL, "12 bytes where 8 are allowed");
-    padding->has_difference = true;
-    padding->difference = (struct difference){.step = 1,
-                                              .rank = 1,
-                                              .micro = -1,
-                                              .param = -1,
-                                              .what = "padding",
-                                              .bits = 64,
-                                              .expected_bits = 8,
-                                              .actual_bits = 12,
-                                              .roundings = NAN};
+    // Differences: step, rank, micro-step, parameter; what, element; bits expected and got, how wide; roundings; how
+    // many elements differ, of how many.
+    tell_difference(reported, one, ASPECT_PADDING, VERDICT_FAIL, "12 bytes where 8 are allowed", HINT_NONE,
+                    (struct difference){1, 1, -1, -1, "padding", 0, 8, 12, 64, NAN, 0, 0});
     tell(reported, two, ASPECT_SEEN, VERDICT_PASS, "");
-    struct finding *stale = tell(reported, copy, ASPECT_SEEN, VERDICT_FAIL, hostile ? HOSTILE : "");
-    stale->has_difference = true;
-    stale->hint = HINT_STALE_COPY;
-    stale->difference = (struct difference){.step = 3,
-                                            .rank = 1,
-                                            .micro = 0,
-                                            .param = 1,
-                                            .what = "seen",
-                                            .element = 16,
-                                            .bits = 16,
-                                            .expected_bits = 0x3f80,
-                                            .actual_bits = 0xc000,
-                                            .roundings = 384.5,
-                                            .differing_count = 3,
-                                            .compared_count = 128};
+    tell_difference(reported, copy, ASPECT_SEEN, VERDICT_FAIL, hostile ? HOSTILE : "", HINT_STALE_COPY,
+                    (struct difference){3, 1, 0, 1, "seen", 16, 0x3f80, 0xc000, 16, 384.5, 3, 128});
     tell(reported, copy, ASPECT_SEEN, VERDICT_FAIL, "again");
-    struct finding *near = tell(reported, two, ASPECT_NORM, VERDICT_BOUNDED, "2 roundings of 4");
-    near->has_difference = true;
-    near->difference = (struct difference){.step = 2,
-                                           .rank = -1,
-                                           .micro = -1,
-                                           .param = -1,
-                                           .what = "norm",
-                                           .bits = 64,
-                                           .expected_bits = 0x3ff8000000000000,
-                                           .actual_bits = 0x7ff8000000000000,
-                                           .roundings = INFINITY};
+    tell_difference(
+        reported, two, ASPECT_NORM, VERDICT_BOUNDED, "2 roundings of 4", HINT_NONE,
+        (struct difference){2, -1, -1, -1, "norm", 0, 0x3ff8000000000000, 0x7ff8000000000000, 64, INFINITY, 0, 0});
     tell(reported, reported_case(reported, "cop-three", DTYPE_FP32), ASPECT_ANSWER, VERDICT_BROKEN,
          hostile ? HOSTILE : "step-2.safetensors is not there");
-    struct finding *repeat = tell(reported, again, ASPECT_REPEAT, VERDICT_FAIL, "the first answer differs");
-    repeat->has_difference = true;
-    repeat->hint = HINT_LEFT_OVER;
-    repeat->difference = (struct difference){.step = 2,
-                                             .rank = -1,
-                                             .micro = -1,
-                                             .param = 0,
-                                             .what = "exp_avg",
-                                             .element = 7,
-                                             .bits = 32,
-                                             .expected_bits = 0x3f800000,
-                                             .actual_bits = 0x3f800001,
-                                             .roundings = 1,
-                                             .differing_count = 1,
-                                             .compared_count = 7};
-    struct finding *decision = tell(reported, two, ASPECT_DECISION, VERDICT_FAIL, "");
-    decision->has_difference = true;
-    decision->hint = HINT_STEP_COUNT;
-    decision->difference = (struct difference){.step = 4,
-                                               .rank = -1,
-                                               .micro = -1,
-                                               .param = -1,
-                                               .what = "t",
-                                               .bits = 64,
-                                               .expected_bits = 4,
-                                               .actual_bits = 5,
-                                               .roundings = NAN};
+    tell_difference(reported, again, ASPECT_REPEAT, VERDICT_FAIL, "the first answer differs", HINT_LEFT_OVER,
+                    (struct difference){2, -1, -1, 0, "exp_avg", 7, 0x3f800000, 0x3f800001, 32, 1, 1, 7});
+    tell_difference(reported, two, ASPECT_DECISION, VERDICT_FAIL, "", HINT_STEP_COUNT,
+                    (struct difference){4, -1, -1, -1, "t", 0, 4, 5, 64, NAN, 0, 0});
     tell(reported, reported_case(reported, "abs-one", DTYPE_FP32), ASPECT_STATE, VERDICT_UNSUPPORTED,
          hostile ? HOSTILE : "declined: no moments");
     reported_judge(reported);

@@ -3,7 +3,7 @@
 
 #include "base/err.h"
 #include "base/process/check_folder.h"
-#include "conformance/hunt/hunt_draw.h"
+#include "conformance/hunt/hunt_mesh.h"
 #include "conformance/report/report_part.h"
 #include "conformance/run/check_own.h"
 

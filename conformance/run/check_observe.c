@@ -28,11 +28,6 @@ static void make(int world, int stage, enum dtype precision, struct check_case *
     snprintf(out->note, sizeof out->note, "Large enough for the memory of processes to show sharding.");
 }
 
-static bool is_claimed(const struct claims *claims, const struct check_case *c, char why[CLAIMS_TEXT_BYTES])
-{
-    return !claims || claims_cover(claims, c, NULL, why);
-}
-
 // The cases of stages 0 to 3, and which of them are claimed; why: of those that are not.
 struct plan {
     struct check_case stages[4];
@@ -44,7 +39,7 @@ static bool fill(struct plan *plan, const struct claims *claims, int world, enum
 {
     for (int stage = 0; stage < 4; stage++) {
         make(world, stage, precision, &plan->stages[stage]);
-        plan->claimed[stage] = is_claimed(claims, &plan->stages[stage], plan->why[stage]);
+        plan->claimed[stage] = claims_cover(claims, &plan->stages[stage], NULL, plan->why[stage]);
     }
     return plan->claimed[0] && (plan->claimed[1] || plan->claimed[2] || plan->claimed[3]);
 }

@@ -5,7 +5,6 @@
 
 #include "conformance/cases/case_folders.h"
 #include "base/clock.h"
-#include "conformance/run/check_cover.h"
 #include "conformance/run/claims.h"
 #include "base/err.h"
 #include "base/file.h"

@@ -11,10 +11,17 @@ int check_select(const struct check_setting *setting, struct check_run *run);
 // Asks some cases twice, under another name, so that leftovers of other cases and chance show.
 int check_repeat(const struct check_setting *setting, struct check_run *run);
 
-// Adds a case that is asked.
-int check_add_case(struct check_run *run, const struct check_case *c);
-
 // The other half of a resuming pair; null for whole cases.
 const struct check_case *check_other_half(const struct check_run *run, const struct check_case *c);
+
+// Where the whole level is asked: adds the cases that are missing because others are not claimed, so that every tuple
+// of factors that can occur within the claims does, and counts them into run->coverage.
+int check_cover(const struct check_setting *setting, struct check_run *run);
+
+// The coverage of a level's own cases.
+int check_cover_level(const struct check_part *part, struct coverage *out);
+
+// Prints a line. ERR_INTERNAL: a tuple that can occur does not.
+int check_cover_print(const struct coverage *coverage);
 
 #endif

@@ -282,5 +282,5 @@ bool claims_cover(const struct claims *claims, const struct check_case *c, const
     assert(!other || (c->phase != PHASE_WHOLE && other->phase != PHASE_WHOLE));
     uint32_t reshard = other && other->world != c->world ? 1u << FEATURE_RESHARD : 0;
     why[0] = '\0';
-    return covers_half(claims, c, reshard, why) && (!other || covers_half(claims, other, reshard, why));
+    return !claims || (covers_half(claims, c, reshard, why) && (!other || covers_half(claims, other, reshard, why)));
 }

@@ -65,8 +65,9 @@ int claims_parse(const char *file, const char *text, size_t bytes, struct claims
 // The values of factors that are claimed.
 void claims_space(const struct claims *claims, struct factor_space *out);
 
-// Returns whether a case is claimed; if not, `why` receives the reason, such as "the feature \"tied\" is not claimed".
-// A case that resumes is claimed if both of its halves are: `other` is the other half, or null for a whole case.
+// Returns whether a case is claimed, as every one is without claims; if not, `why` receives the reason, such as "the
+// feature \"tied\" is not claimed". A case that resumes is claimed if both of its halves are: `other` is the other
+// half, or null for a whole case.
 bool claims_cover(const struct claims *claims, const struct check_case *c, const struct check_case *other,
                   char why[CLAIMS_TEXT_BYTES]);
 

@@ -85,67 +85,30 @@ Test(claims, stages_worlds_precisions_and_tiers_are_sets)
 
 static void ask(enum claims_feature feature)
 {
-    switch (feature) {
-    case FEATURE_ACCUMULATION:
-        c.accumulation = 2;
-        break;
-    case FEATURE_CLIPPING:
-        c.gradient_clipping = 1;
-        break;
-    case FEATURE_STATIC_LOSS_SCALE:
-        c.loss_scale.kind = SCALE_STATIC;
-        break;
-    case FEATURE_DYNAMIC_LOSS_SCALE:
-        c.loss_scale.kind = SCALE_DYNAMIC;
-        break;
-    case FEATURE_OVERFLOW_CHECK:
-        c.overflow_check = true;
-        break;
-    case FEATURE_L2:
-        c.groups[0].decoupled = false;
-        break;
-    case FEATURE_NO_BIAS_CORRECTION:
-        c.groups[0].bias_correction = false;
-        break;
-    case FEATURE_LR_SCHEDULE:
-        c.groups[0].lr_by_step = true;
-        break;
-    case FEATURE_GROUPS:
-        c.groups[c.group_count++] = c.groups[0];
-        break;
-    case FEATURE_TIED:
-        c.params[c.param_count++] = c.params[0], c.params[1].tied_to = 0;
-        break;
-    case FEATURE_FROZEN:
-        c.params[0].frozen = true;
-        break;
-    case FEATURE_UNUSED:
-        c.params[0].used = false;
-        break;
-    case FEATURE_VARYING_USE:
-        c.params[0].unused_in[c.steps - 1] = 1;
-        break;
-    case FEATURE_EMPTY:
-        c.params[0].shape[0] = c.params[0].count = 0;
-        break;
-    case FEATURE_SCALAR:
-        c.params[0].shape_rank = 0;
-        break;
-    case FEATURE_RESUME:
-        c.phase = PHASE_SAVE;
-        break;
-    case FEATURE_WEIGHTS_ONLY:
-        c.phase = PHASE_RESUME, c.weights_only = true;
-        break;
-    case FEATURE_DELAYED_UPDATE:
-        c.delayed_update = 2;
-        break;
-    case FEATURE_REFUSAL:
-        c.expects_refusal = true;
-        break;
-    default:
-        break;
-    }
+    struct case_param *p = &c.params[0];
+    c.accumulation = feature == FEATURE_ACCUMULATION ? 2 : 1;
+    c.gradient_clipping = feature == FEATURE_CLIPPING;
+    c.loss_scale.kind = feature == FEATURE_STATIC_LOSS_SCALE    ? SCALE_STATIC
+                        : feature == FEATURE_DYNAMIC_LOSS_SCALE ? SCALE_DYNAMIC
+                                                                : SCALE_NONE;
+    c.overflow_check = feature == FEATURE_OVERFLOW_CHECK;
+    c.groups[0].decoupled = feature != FEATURE_L2;
+    c.groups[0].bias_correction = feature != FEATURE_NO_BIAS_CORRECTION;
+    c.groups[0].lr_by_step = feature == FEATURE_LR_SCHEDULE;
+    c.groups[c.group_count] = c.groups[0];
+    c.group_count += feature == FEATURE_GROUPS;
+    c.params[c.param_count] = *p;
+    c.params[c.param_count].tied_to = 0;
+    c.param_count += feature == FEATURE_TIED;
+    p->frozen = feature == FEATURE_FROZEN;
+    p->used = feature != FEATURE_UNUSED;
+    p->unused_in[c.steps - 1] = feature == FEATURE_VARYING_USE;
+    p->shape[0] = p->count = feature == FEATURE_EMPTY ? 0 : 5;
+    p->shape_rank = feature != FEATURE_SCALAR;
+    c.phase = feature == FEATURE_RESUME ? PHASE_SAVE : feature == FEATURE_WEIGHTS_ONLY ? PHASE_RESUME : PHASE_WHOLE;
+    c.weights_only = feature == FEATURE_WEIGHTS_ONLY;
+    c.delayed_update = feature == FEATURE_DELAYED_UPDATE ? 2 : 0;
+    c.expects_refusal = feature == FEATURE_REFUSAL;
 }
 
 Test(claims, every_feature_is_derived_from_the_case)

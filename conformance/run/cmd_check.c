@@ -5,7 +5,7 @@
 #include "base/process/check_folder.h"
 #include "base/process/interrupt.h"
 #include "conformance/cases/case_folders.h"
-#include "conformance/run/check_cover.h"
+#include "conformance/run/check_select.h"
 #include "conformance/run/check_ranks.h"
 #include "base/err.h"
 #include "base/help.h"

@@ -4,7 +4,7 @@
 
 #include "base/process/check_folder.h"
 #include "conformance/cases/case_mesh.h"
-#include "conformance/run/check_cover.h"
+#include "conformance/run/check_select.h"
 #include "conformance/run/check_observe.h"
 #include "conformance/run/check_own.h"
 #include "conformance/run/check_ranks.h"

@@ -5,11 +5,11 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/process/check_folder.h"
-#include "conformance/run/hunt_setting.h"
 #include "conformance/run/hunt_internal.h"
 #include "base/clock.h"
 #include "base/terminal.h"
-#include "conformance/hunt/hunt_draw.h"
+#include "conformance/hunt/hunt_mesh.h"
+#include "conformance/run/claims.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -38,17 +38,19 @@ static void drop_cases(struct hunting *h)
 static int draw(struct hunting *h, int count)
 {
     struct check_case parts[2];
+    char why[CLAIMS_TEXT_BYTES];
     drop_cases(h);
     for (int attempts = 0; h->count < count; attempts++) {
         if (attempts == DRAW_MAX)
             return err_set(ERR_USAGE, "none of %d drawn cases is within the claims", DRAW_MAX);
         uint64_t number = h->next++;
         int part_count = hunt_draw(h->hunt->setting.seed, number, h->hunt->setting.part.options, parts);
-        if (!hunt_is_claimed(h, parts, part_count))
+        const struct check_case *resume = part_count == 2 ? &parts[1] : NULL;
+        if (!claims_cover(h->hunt->setting.claims, &parts[0], resume, why))
             continue;
         struct hunt_case *drawn = &h->cases[h->count];
         bool legal;
-        TRY(hunt_case_open(&parts[0], part_count == 2 ? &parts[1] : NULL, drawn));
+        TRY(hunt_case_open(&parts[0], resume, drawn));
         h->numbers[h->count++] = number;
         TRY(hunt_case_is_legal(drawn, &legal));
         if (legal)

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "conformance/run/hunt_find.h"
+#include "conformance/run/hunt_internal.h"
 
 #include "base/err.h"
 #include "base/file.h"
 #include "base/process/shell_word.h"
 #include "base/safe_text.h"
 #include "conformance/cases/case_folders.h"
-#include "conformance/run/hunt_script.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -77,6 +76,15 @@ static void print_find(const struct check_hunt *hunt, const struct hunt_find *fi
     printf(" %s\n", hunt->command);
 }
 
+static int write_line(json_t *line, FILE *record)
+{
+    int rc = line && json_dumpf(line, record, JSON_COMPACT) == 0 && fputc('\n', record) != EOF
+                 ? file_flush(record, "hunt.jsonl")
+                 : err_set(ERR_IO, "hunt.jsonl: cannot be written");
+    json_decref(line);
+    return rc;
+}
+
 int hunt_find_report(const struct check_hunt *hunt, const struct hunt_find *find, FILE *record)
 {
     const struct check_failure *failure = &find->failure;
@@ -92,11 +100,8 @@ int hunt_find_report(const struct check_hunt *hunt, const struct hunt_find *find
         "rounds", find->shrinking.round_count, "seconds", find->seconds, "where", text_json(failure->where), "bits",
         text_json(failure->bits), "why", text_json(failure->why), "reference_is_right",
         find->right_known ? json_boolean(find->right) : json_null());
-    int rc = line && json_dumpf(line, record, JSON_COMPACT) == 0 && fputc('\n', record) != EOF
-                 ? file_flush(record, "hunt.jsonl")
-                 : err_set(ERR_IO, "hunt.jsonl: cannot be written");
-    json_decref(line);
-    return rc == ERR_NONE ? file_flush(stdout, "the report") : rc;
+    TRY(write_line(line, record));
+    return file_flush(stdout, "the report");
 }
 
 int hunt_record_end(const struct check_hunt *hunt, const struct check_hunt_result *result, FILE *record)
@@ -105,9 +110,5 @@ int hunt_record_end(const struct check_hunt *hunt, const struct check_hunt_resul
                              "seed", (json_int_t)hunt->setting.seed, "command", text_json(hunt->command), "drawn",
                              (json_int_t)result->drawn_count, "judged", (json_int_t)result->judged_count, "launches",
                              (json_int_t)result->launch_count, "finds", result->find_count, "seconds", result->seconds);
-    int rc = line && json_dumpf(line, record, JSON_COMPACT) == 0 && fputc('\n', record) != EOF
-                 ? file_flush(record, "hunt.jsonl")
-                 : err_set(ERR_IO, "hunt.jsonl: cannot be written");
-    json_decref(line);
-    return rc;
+    return write_line(line, record);
 }

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/terminal.h"
-#include "conformance/hunt/hunt_draw.h"
+#include "conformance/hunt/hunt_mesh.h"
 #include "conformance/run/claims.h"
 
 #include <inttypes.h>
@@ -20,24 +20,15 @@ bool hunt_is_interrupted(const struct hunting *h)
     return h->hunt->setting.interrupted && *h->hunt->setting.interrupted;
 }
 
-bool hunt_is_claimed(const struct hunting *h, const struct check_case parts[], int count)
-{
-    char why[CLAIMS_TEXT_BYTES];
-    const struct claims *claims = h->hunt->setting.claims;
-    return !claims || claims_cover(claims, &parts[0], count == 2 ? &parts[1] : NULL, why);
-}
-
 static int judge_candidates(void *context, const struct hunt_case candidates[], int count, bool fails[])
 {
     struct hunting *h = context;
     struct check_failure failures[SHRINK_CANDIDATE_MAX] = {0};
     struct hunt_case claimed[SHRINK_CANDIDATE_MAX];
     int index[SHRINK_CANDIDATE_MAX], claimed_count = 0;
+    char why[CLAIMS_TEXT_BYTES];
     for (int i = 0; i < count; i++) {
-        struct check_case parts[2] = {*candidates[i].parts[0]};
-        if (candidates[i].part_count == 2)
-            parts[1] = *candidates[i].parts[1];
-        if (!hunt_is_claimed(h, parts, candidates[i].part_count))
+        if (!claims_cover(h->hunt->setting.claims, candidates[i].parts[0], candidates[i].parts[1], why))
             continue;
         claimed[claimed_count] = candidates[i];
         index[claimed_count++] = i;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "conformance/run/hunt_script_numbers.h"
+#include "conformance/run/hunt_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,6 @@
 #include "conformance/spec/requirement.h"
 
 #include "base/err.h"
-#include "conformance/spec/requirement_text.h"
 
 #include <assert.h>
 #include <fnmatch.h>

@@ -22,6 +22,8 @@
 #include "conformance/cases/case.h"
 #include "conformance/spec/aspect.h"
 
+#include <stddef.h>
+
 enum { REQUIREMENT_PATTERN_MAX = 8, REQUIREMENT_MUTANT_MAX = 96 };
 
 // How many a SPEC.md may have.
@@ -85,5 +87,8 @@ struct requirements {
 int requirements_parse(const char *name, const char *text, size_t bytes, struct requirements *out);
 
 void requirements_close(struct requirements *requirements);
+
+extern const char requirement_text[];        // terminated
+extern const size_t requirement_text_bytes;  // without the terminator
 
 #endif

@@ -22,6 +22,7 @@
 #define FIRST                                                                                                          \
     "### R-ONE-01 MUST: The first thing\n\nA paragraph\nof two lines.\n\n- Source: a paper,\n  on two lines\n"         \
     "- Check: state, norm of `one-*`\n  `two`\n- Mutants: `a-1`\n  `a-2`\n"
+#define ONE(check, mutants) "### R-A-01 MUST: t\n- Source: s\n- Check: " check "\n- Mutants: " mutants "\n"
 #define SECOND "### R-TWO-02 SHOULD: The second\n\n- Source: x\n- Check: rule of `*`\n- Mutants: `b`\n"
 
 static struct requirements parsed(const char *text)
@@ -93,31 +94,19 @@ Test(requirement, what_is_not_in_the_format_is_an_error_with_its_line)
         {HEAD SECOND "more\n", "T:12: 'more': expected only list items"},
         {HEAD SECOND "\n  more\n", "T:13: '  more': expected only list items"},
         {HEAD "### R-A-01 MUST: t\n- Source: \n", "T:8: '- Source: ': the item is empty"},
-        {HEAD "### R-A-01 MUST: t\n- Source: s\n- Check: same\n- Mutants: `m`\n",
-         "T:9: 'same': expected: ASPECT, ... of"},
-        {HEAD "### R-A-01 MUST: t\n- Source: s\n- Check: sane of `x`\n- Mutants: `m`\n",
-         "T:9: 'sane of `x`': there is no such aspect"},
-        {HEAD "### R-A-01 MUST: t\n- Source: s\n- Check: same,rule of `x`\n- Mutants: `m`\n",
-         "T:9: 'same,rule of `x`': there is no such aspect"},
-        {HEAD "### R-A-01 MUST: t\n- Source: s\n- Check: same, same of `x`\n- Mutants: `m`\n",
-         "T:9: 'same of `x`': the aspect is listed twice"},
-        {HEAD "### R-A-01 MUST: t\n- Source: s\n- Check: same of x\n- Mutants: `m`\n",
-         "T:9: 'x': expected names in backquotes"},
-        {HEAD "### R-A-01 MUST: t\n- Source: s\n- Check: same of `x\n- Mutants: `m`\n",
-         "T:9: '`x': expected names in backquotes"},
-        {HEAD "### R-A-01 MUST: t\n- Source: s\n- Check: same of `x`, `y`\n- Mutants: `m`\n",
-         "T:9: '`x`, `y`': expected names in backquotes"},
-        {HEAD "### R-A-01 MUST: t\n- Source: s\n- Check: same of ``\n- Mutants: `m`\n", "T:9: '``': the name is empty"},
-        {HEAD "### R-A-01 MUST: t\n- Source: s\n- Check: same of `x`\n- Mutants: `m*`\n",
-         "T:10: 'm*': a name has lower-case"},
-        {HEAD "### R-A-01 MUST: t\n- Source: s\n- Check: same of `X`\n- Mutants: `m`\n",
-         "T:9: 'X': a name has lower-case"},
-        {HEAD "### R-A-01 MUST: t\n- Source: s\n- Check: same of `x`\n- Mutants: `m` `m`\n",
-         "T:10: 'm': the mutant is named twice"},
-        {HEAD "### R-A-01 MUST: t\n- Source: s\n- Check: same of `x`\n- Mutants: `b`\n" SECOND,
-         "T:15: 'b': the mutant is named twice"},
-        {HEAD "### R-A-01 MUST: t\n- Source: s\n- Check: same of `1` `2` `3` `4` `5` `6` `7` `8` `9`\n- Mutants: `m`\n",
-         "T:9: '`9`': there are more names"},
+        {HEAD ONE("same", "`m`"), "T:9: 'same': expected: ASPECT, ... of"},
+        {HEAD ONE("sane of `x`", "`m`"), "T:9: 'sane of `x`': there is no such aspect"},
+        {HEAD ONE("same,rule of `x`", "`m`"), "T:9: 'same,rule of `x`': there is no such aspect"},
+        {HEAD ONE("same, same of `x`", "`m`"), "T:9: 'same of `x`': the aspect is listed twice"},
+        {HEAD ONE("same of x", "`m`"), "T:9: 'x': expected names in backquotes"},
+        {HEAD ONE("same of `x", "`m`"), "T:9: '`x': expected names in backquotes"},
+        {HEAD ONE("same of `x`, `y`", "`m`"), "T:9: '`x`, `y`': expected names in backquotes"},
+        {HEAD ONE("same of ``", "`m`"), "T:9: '``': the name is empty"},
+        {HEAD ONE("same of `x`", "`m*`"), "T:10: 'm*': a name has lower-case"},
+        {HEAD ONE("same of `X`", "`m`"), "T:9: 'X': a name has lower-case"},
+        {HEAD ONE("same of `x`", "`m` `m`"), "T:10: 'm': the mutant is named twice"},
+        {HEAD ONE("same of `x`", "`b`") SECOND, "T:15: 'b': the mutant is named twice"},
+        {HEAD ONE("same of `1` `2` `3` `4` `5` `6` `7` `8` `9`", "`m`"), "T:9: '`9`': there are more names"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct requirements requirements;

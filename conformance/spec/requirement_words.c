@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words of a requirement: its identifier, and what it needs.
+// The words of a requirement: its identifier, what it needs, and its aspects.
 #include "conformance/spec/requirement_parse.h"
 
 #include "conformance/cases/case_mesh.h"
+#include "conformance/spec/aspect.h"
 
 #include <assert.h>
 #include <ctype.h>
@@ -59,4 +60,19 @@ size_t requirement_id_length(const char *text)
         !isdigit((unsigned char)text[letters + 2]))
         return 0;
     return letters + 3 < CASE_REQUIREMENT_BYTES ? letters + 3 : 0;
+}
+
+static const char *const aspect_names[ASPECT_COUNT] = {
+    [ASPECT_ANSWER] = "answer", [ASPECT_STATE] = "state",       [ASPECT_GRADIENT] = "gradient",
+    [ASPECT_NORM] = "norm",     [ASPECT_DECISION] = "decision", [ASPECT_SEEN] = "seen",
+    [ASPECT_SAME] = "same",     [ASPECT_REPEAT] = "repeat",     [ASPECT_RULE] = "rule",
+    [ASPECT_MEMORY] = "memory", [ASPECT_PADDING] = "padding",   [ASPECT_TRAFFIC] = "traffic",
+    [ASPECT_CALLS] = "calls",   [ASPECT_REFUSAL] = "refusal",   [ASPECT_STAGES] = "stages",
+    [ASPECT_WORLDS] = "worlds", [ASPECT_LAYOUTS] = "layouts",   [ASPECT_MOMENTS] = "moments",
+};
+
+const char *aspect_name(enum aspect aspect)
+{
+    assert(aspect >= 0 && aspect < ASPECT_COUNT);
+    return aspect_names[aspect];
 }

@@ -50,26 +50,25 @@ static const struct conflict {
     unsigned a_values;
     enum factor b;
     unsigned b_values;
-    const char *why;
 } conflicts[] = {
-    {FACTOR_STAGE, ONLY(0), FACTOR_OPTIMIZER_TIER, ONLY(TIER_HOST) | ONLY(TIER_NVME),
-     "without ZeRO the optimizer stays on the device"},
-    {FACTOR_STAGE, ONLY(1) | ONLY(2), FACTOR_OPTIMIZER_TIER, ONLY(TIER_NVME), "ZeRO-Infinity is built on stage 3"},
-    {FACTOR_STAGE, ONLY(0) | ONLY(1) | ONLY(2), FACTOR_PARAM_TIER, ONLY(TIER_HOST) | ONLY(TIER_NVME),
-     "only stage 3 partitions parameters"},
-    {FACTOR_OPTIMIZER_TIER, ONLY(TIER_DEVICE), FACTOR_DELAYED, ONLY(1), "only an update on the host can be delayed"},
-    {FACTOR_VARYING, ONLY(VARYING_MICRO_STEPS), FACTOR_ACCUMULATION, ONLY(0), "one micro-step is the whole step"},
-    {FACTOR_PRECISION, ONLY(DTYPE_FP32), FACTOR_ACCUMULATE_IN, ONLY(DTYPE_BF16) | ONLY(DTYPE_FP16),
-     "micro-steps are added no narrower than they are made"},
-    {FACTOR_PRECISION, ONLY(DTYPE_BF16), FACTOR_ACCUMULATE_IN, ONLY(DTYPE_FP16), "fp16 lacks the range of bf16"},
-    {FACTOR_PRECISION, ONLY(DTYPE_FP16), FACTOR_ACCUMULATE_IN, ONLY(DTYPE_BF16), "bf16 lacks the digits of fp16"},
-    {FACTOR_PRECISION, ONLY(DTYPE_BF16), FACTOR_COMMUNICATION, ONLY(DTYPE_FP16), "fp16 lacks the range of bf16"},
-    {FACTOR_PRECISION, ONLY(DTYPE_FP16), FACTOR_COMMUNICATION, ONLY(DTYPE_BF16), "bf16 lacks the digits of fp16"},
-    {FACTOR_PRECISION, ONLY(DTYPE_FP32) | ONLY(DTYPE_BF16), FACTOR_LOSS_SCALE, ONLY(SCALE_STATIC) | ONLY(SCALE_DYNAMIC),
-     "the loss is scaled for the range of fp16"},
-    {FACTOR_PRECISION, ONLY(DTYPE_FP16), FACTOR_LOSS_SCALE, ONLY(SCALE_NONE), "fp16 needs a loss scale"},
-    {FACTOR_LOSS_SCALE, ONLY(SCALE_STATIC) | ONLY(SCALE_DYNAMIC), FACTOR_OVERFLOW, ONLY(OVERFLOW_UNCHECKED),
-     "a scaled loss is checked for overflow"},
+    {FACTOR_STAGE, ONLY(0), FACTOR_OPTIMIZER_TIER,
+     ONLY(TIER_HOST) | ONLY(TIER_NVME)},  // without ZeRO the optimizer stays on the device
+    {FACTOR_STAGE, ONLY(1) | ONLY(2), FACTOR_OPTIMIZER_TIER, ONLY(TIER_NVME)},  // ZeRO-Infinity is built on stage 3
+    {FACTOR_STAGE, ONLY(0) | ONLY(1) | ONLY(2), FACTOR_PARAM_TIER,
+     ONLY(TIER_HOST) | ONLY(TIER_NVME)},                                  // only stage 3 partitions parameters
+    {FACTOR_OPTIMIZER_TIER, ONLY(TIER_DEVICE), FACTOR_DELAYED, ONLY(1)},  // only an update on the host can be delayed
+    {FACTOR_VARYING, ONLY(VARYING_MICRO_STEPS), FACTOR_ACCUMULATION, ONLY(0)},  // one micro-step is the whole step
+    {FACTOR_PRECISION, ONLY(DTYPE_FP32), FACTOR_ACCUMULATE_IN,
+     ONLY(DTYPE_BF16) | ONLY(DTYPE_FP16)},  // micro-steps are added no narrower than they are made
+    {FACTOR_PRECISION, ONLY(DTYPE_BF16), FACTOR_ACCUMULATE_IN, ONLY(DTYPE_FP16)},  // fp16 lacks the range of bf16
+    {FACTOR_PRECISION, ONLY(DTYPE_FP16), FACTOR_ACCUMULATE_IN, ONLY(DTYPE_BF16)},  // bf16 lacks the digits of fp16
+    {FACTOR_PRECISION, ONLY(DTYPE_BF16), FACTOR_COMMUNICATION, ONLY(DTYPE_FP16)},  // fp16 lacks the range of bf16
+    {FACTOR_PRECISION, ONLY(DTYPE_FP16), FACTOR_COMMUNICATION, ONLY(DTYPE_BF16)},  // bf16 lacks the digits of fp16
+    {FACTOR_PRECISION, ONLY(DTYPE_FP32) | ONLY(DTYPE_BF16), FACTOR_LOSS_SCALE,
+     ONLY(SCALE_STATIC) | ONLY(SCALE_DYNAMIC)},  // the loss is scaled for the range of fp16
+    {FACTOR_PRECISION, ONLY(DTYPE_FP16), FACTOR_LOSS_SCALE, ONLY(SCALE_NONE)},  // fp16 needs a loss scale
+    {FACTOR_LOSS_SCALE, ONLY(SCALE_STATIC) | ONLY(SCALE_DYNAMIC), FACTOR_OVERFLOW,
+     ONLY(OVERFLOW_UNCHECKED)},  // a scaled loss is checked for overflow
 };
 enum { CONFLICT_COUNT = sizeof conflicts / sizeof *conflicts };
 
@@ -90,20 +89,6 @@ const char *factor_value_name(enum factor factor, int value)
 {
     assert(value >= 0 && value <= FACTOR_VALUE_MAX);
     return factors[factor].values[value];
-}
-
-static bool matches(const struct conflict *conflict, enum factor a, int a_value, enum factor b, int b_value)
-{
-    return conflict->a == a && conflict->b == b && (conflict->a_values >> a_value & 1) &&
-           (conflict->b_values >> b_value & 1);
-}
-
-const char *factor_conflict(enum factor a, int a_value, enum factor b, int b_value)
-{
-    for (int i = 0; i < CONFLICT_COUNT; i++)
-        if (matches(&conflicts[i], a, a_value, b, b_value) || matches(&conflicts[i], b, b_value, a, a_value))
-            return conflicts[i].why;
-    return NULL;
 }
 
 static bool has_one_of(const struct factor_vector *vector, enum factor factor, unsigned values)

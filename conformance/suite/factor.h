@@ -66,9 +66,6 @@ struct factor_vector {
     unsigned char values[FACTOR_COUNT];
 };
 
-// Why two values of two factors cannot occur together; null if they can.
-const char *factor_conflict(enum factor a, int a_value, enum factor b, int b_value);
-
 // True if a factor's value is in conflict with no other factor's of a vector; open ones are in none.
 bool factor_agrees(const struct factor_vector *vector, enum factor factor, int value);
 

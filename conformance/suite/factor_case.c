@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "conformance/suite/factor_case_internal.h"
+#include "conformance/suite/factor_case.h"
 
 #include "conformance/cases/generator.h"
 #include "conformance/spec/requirement.h"

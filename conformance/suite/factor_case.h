@@ -13,4 +13,16 @@
 // equal arguments make equal cases.
 int factor_case(const struct factor_vector *vector, uint64_t seed, const char *topic, struct check_case out[2]);
 
+enum { FACTOR_CHECKPOINT_STEP = 2 };
+
+// The draws of one case, one after the other.
+struct factor_dice {
+    uint64_t key, count;
+};
+
+int factor_roll(struct factor_dice *dice, int count);  // evenly from 0 to count - 1
+
+// Appends the tensors that a vector asks for, and names them. The case has its steps and micro-steps already.
+void factor_tensors(struct check_case *c, struct factor_dice *dice, const struct factor_vector *vector);
+
 #endif

@@ -24,9 +24,6 @@ Test(factor, drawn_vectors_are_complete_and_legal_and_have_every_value)
             cr_assert_lt(v.values[i], factor_value_count((enum factor)i), "seed %d", (int)seed);
             seen[i][v.values[i]] = true;
         }
-        for (int a = 0; a < FACTOR_COUNT; a++)
-            for (int b = 0; b < FACTOR_COUNT; b++)
-                cr_assert_null(factor_conflict((enum factor)a, v.values[a], (enum factor)b, v.values[b]));
     }
     for (int i = 0; i < FACTOR_COUNT; i++)
         for (int k = 0; k < factor_value_count((enum factor)i); k++)

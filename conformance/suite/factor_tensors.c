@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tensors of a case that is made from a vector, and which steps use them.
-#include "conformance/suite/factor_case_internal.h"
+#include "conformance/suite/factor_case.h"
 
 #include "conformance/suite/suite_build.h"
 #include "ref/arithmetic/random.h"

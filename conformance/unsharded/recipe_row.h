@@ -31,13 +31,17 @@ struct recipe_scalars {
 // Of the two products in a x b + c x d, which one enters the sum unrounded. NONE: no multiply-add is fused.
 enum recipe_fuse { RECIPE_FUSE_NONE, RECIPE_FUSE_OLD, RECIPE_FUSE_NEW };
 
+typedef void recipe_begin_function(const struct recipe_step *step, struct recipe_scalars *out);
+typedef void recipe_element_function(const struct recipe_scalars *s, enum recipe_fuse fuse, float g, float *p, float *m,
+                                     float *v);
+
 struct adam_recipe {
     const char *name, *source;
     const char *checked;  // how it is known
     bool decoupled_only;
     enum recipe_fuse body, tail;  // different: the choice is by element
-    void (*begin)(const struct recipe_step *step, struct recipe_scalars *out);
-    void (*element)(const struct recipe_scalars *s, enum recipe_fuse fuse, float g, float *p, float *m, float *v);
+    recipe_begin_function *begin;
+    recipe_element_function *element;
     bool (*is_here)(void);  // null: everywhere; whether this processor can compute it
     // null: moments are kept in fp32. Else rounds a tensor's moment, after its update, to what is kept of it.
     void (*keep)(float *moment, size_t count, bool is_signed);
@@ -59,43 +63,15 @@ static inline float recipe_blend(enum recipe_fuse fuse, float old, float keep, f
     return old * keep + new *take;
 }
 
-void torch_begin(const struct recipe_step *step, struct recipe_scalars *out);
-void torch_scaled_begin(const struct recipe_step *step, struct recipe_scalars *out);
-void bitsandbytes_begin(const struct recipe_step *step, struct recipe_scalars *out);
-void torchao_begin(const struct recipe_step *step, struct recipe_scalars *out);
-void torch_capturable_single_begin(const struct recipe_step *step, struct recipe_scalars *out);
-void torch_capturable_foreach_begin(const struct recipe_step *step, struct recipe_scalars *out);
-void torch_fused_cuda_begin(const struct recipe_step *step, struct recipe_scalars *out);
-void torch_fused_cuda_fp32_begin(const struct recipe_step *step, struct recipe_scalars *out);
-void deepspeed_cpu_begin(const struct recipe_step *step, struct recipe_scalars *out);
-void apex_begin(const struct recipe_step *step, struct recipe_scalars *out);
-void llmc_begin(const struct recipe_step *step, struct recipe_scalars *out);
-void paddle_begin(const struct recipe_step *step, struct recipe_scalars *out);
-void optax_begin(const struct recipe_step *step, struct recipe_scalars *out);
+recipe_begin_function torch_begin, torch_scaled_begin, bitsandbytes_begin, torchao_begin, torch_capturable_single_begin,
+    torch_capturable_foreach_begin, torch_fused_cuda_begin, torch_fused_cuda_fp32_begin, deepspeed_cpu_begin,
+    apex_begin, llmc_begin, paddle_begin, optax_begin;
 
-void torch_cpu_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
-void torch_mkl_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
-void torch_mkl_sse_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
-void bitsandbytes_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
-void bitsandbytes_mkl_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
-void bitsandbytes_mkl_sse_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m,
-                                  float *v);
-void torchao_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
-void torch_cuda_single_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
-void torch_cuda_foreach_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
-void torch_capturable_single_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m,
-                                     float *v);
-void torch_capturable_foreach_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m,
-                                      float *v);
-void torch_fused_cuda_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
-void torch_fused_cuda_fp32_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m,
-                                   float *v);
-void deepspeed_cpu_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
-void apex_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
-void llmc_cuda_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
-void llmc_cpu_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
-void paddle_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
-void optax_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
+recipe_element_function torch_cpu_element, torch_mkl_element, torch_mkl_sse_element, bitsandbytes_element,
+    bitsandbytes_mkl_element, bitsandbytes_mkl_sse_element, torchao_element, torch_cuda_single_element,
+    torch_cuda_foreach_element, torch_capturable_single_element, torch_capturable_foreach_element,
+    torch_fused_cuda_element, torch_fused_cuda_fp32_element, deepspeed_cpu_element, apex_element, llmc_cuda_element,
+    llmc_cpu_element, paddle_element, optax_element;
 
 // Moments in blocks of 8-bit codes (moment_blocks.c).
 void bitsandbytes_keep(float *moment, size_t count, bool is_signed);

@@ -9,6 +9,30 @@
 
 #include <math.h>
 
+// A case's gradients, its mean gradient, and states of it: of the case that was opened last.
+static struct case_values *drawn;
+static float *gradients[CASE_PARAM_MAX];
+static struct unsharded_state states[3];
+
+static void teardown(void)
+{
+    case_values_close(drawn);
+    trial_arrays_close(gradients);
+    for (int i = 0; i < 3; i++)
+        unsharded_state_close(&states[i]);
+}
+
+static void open_trial(const struct check_case *c)
+{
+    teardown();
+    cr_assert_eq(case_values_open(c, &drawn), 0);
+    trial_arrays_open(c, gradients);
+    for (int i = 0; i < 3; i++)
+        cr_assert_eq(unsharded_state_open(c, &states[i]), 0);
+}
+
+TestSuite(unsharded, .fini = teardown);
+
 static const enum dtype DTYPES[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
 
 static float reference_round(enum dtype dtype, float x)
@@ -73,19 +97,14 @@ Test(unsharded, the_canonical_gradient_is_the_references_definition)
                                                 DTYPES[variant / 18 % 3], DTYPES[variant / 54 % 3], stage);
             c.steps = 2;
             float scale = variant % 5 == 0 ? 8 : 1;
-            struct case_values *values;
-            cr_assert_eq(case_values_open(&c, &values), 0);
+            open_trial(&c);
             struct rule rule = rule_canonical(&c);
             struct unsharded_choice choice = {0};
-            float *gradients[CASE_PARAM_MAX];
-            trial_arrays_open(&c, gradients);
-            cr_assert_eq(unsharded_gradient(&c, values, &rule, &choice, 2, (double)scale, gradients), 0);
+            cr_assert_eq(unsharded_gradient(&c, drawn, &rule, &choice, 2, (double)scale, gradients), 0);
             for (int i = 0; i < c.param_count; i++)
                 for (size_t k = 0; k < c.params[i].count; k++, checked++)
-                    cr_assert_eq(trial_bits(gradients[i][k]), trial_bits(reference_sum(&c, values, 2, scale, i, k)),
+                    cr_assert_eq(trial_bits(gradients[i][k]), trial_bits(reference_sum(&c, drawn, 2, scale, i, k)),
                                  "world %d, variant %d, %s[%zu]", c.world, variant, c.params[i].name, k);
-            trial_arrays_close(gradients);
-            case_values_close(values);
         }
     cr_expect_eq(checked, 4 * 162 * 165);
 }
@@ -151,27 +170,22 @@ Test(unsharded, a_ring_of_any_chunks_is_among_the_choices)
     for (int world = 2; world <= 7; world++) {
         struct check_case c = trial_case(world, 1);
         struct rule rule = {.order = ORDER_CYCLIC, .division = DIVIDE_SUM, .reduces_each_micro_step = true};
-        struct case_values *values;
-        cr_assert_eq(case_values_open(&c, &values), 0);
-        float *gradients[CASE_PARAM_MAX];
-        trial_arrays_open(&c, gradients);
+        open_trial(&c);
         for (size_t k = 0; k < c.params[0].count; k++) {
             int chunk = (int)k % world;
             float sum = 0;
             for (int i = 1; i <= world; i++) {
-                float x = case_gradient(values, 1, 0, (chunk + world - i) % world, 0)[k];
+                float x = case_gradient(drawn, 1, 0, (chunk + world - i) % world, 0)[k];
                 sum = i == 1 ? x : sum + x;
             }
             bool found = false;
             for (int i = 0; i < unsharded_choice_count(&c, &rule) && !found; i++) {
                 struct unsharded_choice choice = unsharded_choice_at(&c, &rule, i);
-                cr_assert_eq(unsharded_gradient(&c, values, &rule, &choice, 1, 1, gradients), 0);
+                cr_assert_eq(unsharded_gradient(&c, drawn, &rule, &choice, 1, 1, gradients), 0);
                 found = trial_bits(gradients[0][k]) == trial_bits(sum / (float)world);
             }
             cr_expect(found, "world %d, element %zu", world, k);
         }
-        trial_arrays_close(gradients);
-        case_values_close(values);
     }
 }
 
@@ -247,8 +261,8 @@ Test(unsharded, a_rounding_case_tells_every_rule_from_the_canonical_one)
 static double norm_of(size_t count, const float values[])
 {
     struct check_case c = {.param_count = 1, .params = {{.count = count, .used = true, .tied_to = -1}}};
-    const float *const gradients[CASE_PARAM_MAX] = {values};
-    return unsharded_norm(&c, gradients);
+    const float *const arrays[CASE_PARAM_MAX] = {values};
+    return unsharded_norm(&c, arrays);
 }
 
 Test(unsharded, the_norm_is_right_whatever_the_magnitudes)
@@ -307,20 +321,16 @@ Test(unsharded, training_has_the_bits_of_the_references_recipe)
 {
     struct check_case c = trial_case(3, 2);
     c.groups[1].decoupled = false;
-    struct case_values *values;
-    struct unsharded_state state, before;
-    float *gradients[CASE_PARAM_MAX];
-    cr_assert_eq(case_values_open(&c, &values) | unsharded_state_open(&c, &state) | unsharded_state_open(&c, &before),
-                 0);
-    trial_arrays_open(&c, gradients);
-    unsharded_begin(&c, values, &state);
+    open_trial(&c);
+    struct unsharded_state *state = &states[0], *before = &states[1];
+    unsharded_begin(&c, drawn, state);
     struct rule rule = rule_canonical(&c);
     for (int step = 1; step <= c.steps; step++) {
-        cr_assert_eq(unsharded_gradient(&c, values, &rule, &(struct unsharded_choice){0}, step, 1, gradients), 0);
-        unsharded_state_copy(&c, &state, &before);
+        cr_assert_eq(unsharded_gradient(&c, drawn, &rule, &(struct unsharded_choice){0}, step, 1, gradients), 0);
+        unsharded_state_copy(&c, state, before);
         struct unsharded_update update = {.t = (uint64_t)step, .lr_step = step, .coefficient = 0.5f};
-        cr_assert_eq(unsharded_adam(&c, &rule, &update, (const float *const *)gradients, &state, &state), 0);
-        cr_expect_eq(state.t, (uint64_t)step);
+        cr_assert_eq(unsharded_adam(&c, &rule, &update, (const float *const *)gradients, state, state), 0);
+        cr_expect_eq(state->t, (uint64_t)step);
         for (int i = 0; i < c.param_count; i++) {
             const struct case_group *group = &c.groups[c.params[i].group];
             struct adam_hyper hyper = {group->lr[step - 1], group->beta1,     group->beta2, group->eps,
@@ -329,55 +339,44 @@ Test(unsharded, training_has_the_bits_of_the_references_recipe)
             struct recipe_state history = {0};
             cr_assert_eq(recipe_begin_step(recipe_find("torch-cpu"), &hyper, (uint64_t)step, &history, &scalars), 0);
             for (size_t k = 0; k < c.params[i].count; k++)
-                recipe_element(recipe_find("torch-cpu"), &scalars, false, 0.5f * gradients[i][k], &before.param[i][k],
-                               &before.exp_avg[i][k], &before.exp_avg_sq[i][k]);
+                recipe_element(recipe_find("torch-cpu"), &scalars, false, 0.5f * gradients[i][k], &before->param[i][k],
+                               &before->exp_avg[i][k], &before->exp_avg_sq[i][k]);
         }
-        cr_assert_eq(trial_differences(&c, state.param, before.param) +
-                         trial_differences(&c, state.exp_avg, before.exp_avg) +
-                         trial_differences(&c, state.exp_avg_sq, before.exp_avg_sq),
+        cr_assert_eq(trial_differences(&c, state->param, before->param) +
+                         trial_differences(&c, state->exp_avg, before->exp_avg) +
+                         trial_differences(&c, state->exp_avg_sq, before->exp_avg_sq),
                      0, "step %d", step);
     }
-    trial_arrays_close(gradients);
-    unsharded_state_close(&state);
-    unsharded_state_close(&before);
-    case_values_close(values);
 }
 
 Test(unsharded, tied_uses_add_up_and_frozen_and_unused_parameters_stay)
 {
     struct check_case c = mixed_case();
-    struct case_values *values;
-    struct unsharded_state from, to;
-    float *gradients[CASE_PARAM_MAX];
-    cr_assert_eq(case_values_open(&c, &values) | unsharded_state_open(&c, &from) | unsharded_state_open(&c, &to), 0);
-    trial_arrays_open(&c, gradients);
-    unsharded_begin(&c, values, &from);
-    cr_expect(!from.param[4] && !from.exp_avg[1] && from.param[1] && from.exp_avg[2]);
+    open_trial(&c);
+    struct unsharded_state *from = &states[0], *to = &states[1];
+    unsharded_begin(&c, drawn, from);
+    cr_expect(!from->param[4] && !from->exp_avg[1] && from->param[1] && from->exp_avg[2]);
     cr_expect(case_has_gradient(&c, 0) && !case_has_gradient(&c, 1) && !case_has_gradient(&c, 2));
     struct rule rule = rule_canonical(&c);
-    cr_assert_eq(unsharded_gradient(&c, values, &rule, &(struct unsharded_choice){0}, 1, 1, gradients), 0);
+    cr_assert_eq(unsharded_gradient(&c, drawn, &rule, &(struct unsharded_choice){0}, 1, 1, gradients), 0);
     for (size_t k = 0; k < c.params[0].count; k++) {
         float sum = 0;
         for (int i = 0; i < 8; i++)
-            sum += case_gradient(values, 1, i / 4, i / 2 % 2, i % 2 ? 4 : 0)[k];
+            sum += case_gradient(drawn, 1, i / 4, i / 2 % 2, i % 2 ? 4 : 0)[k];
         cr_expect_eq(gradients[0][k], sum / 4);
     }
     cr_expect_eq(gradients[2][0], 0);
     struct unsharded_update update = {.t = 1, .lr_step = 1, .coefficient = 1, .leaves_unused = true};
-    cr_assert_eq(unsharded_adam(&c, &rule, &update, (const float *const *)gradients, &from, &to), 0);
-    cr_expect_eq(memcmp(from.param[1], to.param[1], c.params[1].count * sizeof(float)), 0);
-    cr_expect_eq(to.param[2][0], from.param[2][0]);
-    cr_expect_neq(to.param[0][0], from.param[0][0]);
+    cr_assert_eq(unsharded_adam(&c, &rule, &update, (const float *const *)gradients, from, to), 0);
+    cr_expect_eq(memcmp(from->param[1], to->param[1], c.params[1].count * sizeof(float)), 0);
+    cr_expect_eq(to->param[2][0], from->param[2][0]);
+    cr_expect_neq(to->param[0][0], from->param[0][0]);
     update.leaves_unused = false;
-    cr_assert_eq(unsharded_adam(&c, &rule, &update, (const float *const *)gradients, &from, &to), 0);
-    cr_expect_eq(to.param[2][0], from.param[2][0] * (float)(1 - 1e-3 * 0.1), "decay applies, the moments are zero");
-    cr_expect_neq(unsharded_adam(&c, &rule, &(struct unsharded_update){.lr_step = 1}, (const float *const *)gradients,
-                                 &from, &to),
-                  0);
-    trial_arrays_close(gradients);
-    unsharded_state_close(&from);
-    unsharded_state_close(&to);
-    case_values_close(values);
+    cr_assert_eq(unsharded_adam(&c, &rule, &update, (const float *const *)gradients, from, to), 0);
+    cr_expect_eq(to->param[2][0], from->param[2][0] * (float)(1 - 1e-3 * 0.1), "decay applies, the moments are zero");
+    cr_expect_neq(
+        unsharded_adam(&c, &rule, &(struct unsharded_update){.lr_step = 1}, (const float *const *)gradients, from, to),
+        0);
 }
 
 // Step 2 does not use b, and its second micro-step alone uses a.
@@ -390,33 +389,28 @@ Test(unsharded, a_parameter_rests_in_a_step_that_does_not_use_it)
     c.params[1].unused_in[1] = 3;
     cr_expect(case_has_gradient_in(&c, 0, 2) && !case_has_gradient_in(&c, 1, 2) && case_has_gradient_in(&c, 1, 3));
     cr_expect(case_use_varies(&c, 0) && case_use_varies(&c, 1) && !case_use_varies(&c, 2));
-    struct case_values *values;
-    struct unsharded_state state, rested, other;
-    float *gradients[CASE_PARAM_MAX];
-    cr_assert_eq(case_values_open(&c, &values) | unsharded_state_open(&c, &state), 0);
-    cr_assert_eq(unsharded_state_open(&c, &rested) | unsharded_state_open(&c, &other), 0);
-    trial_arrays_open(&c, gradients);
-    unsharded_begin(&c, values, &state);
+    open_trial(&c);
+    struct unsharded_state *state = &states[0], *rested = &states[1], *other = &states[2];
+    unsharded_begin(&c, drawn, state);
     struct rule rule = rule_canonical(&c);
     struct unsharded_update update = {.t = 1, .lr_step = 1, .coefficient = 1, .leaves_unused = true};
-    cr_assert_eq(unsharded_gradient(&c, values, &rule, &(struct unsharded_choice){0}, 1, 1, gradients), 0);
-    cr_assert_eq(unsharded_adam(&c, &rule, &update, (const float *const *)gradients, &state, &state), 0);
+    cr_assert_eq(unsharded_gradient(&c, drawn, &rule, &(struct unsharded_choice){0}, 1, 1, gradients), 0);
+    cr_assert_eq(unsharded_adam(&c, &rule, &update, (const float *const *)gradients, state, state), 0);
 
-    cr_assert_eq(unsharded_gradient(&c, values, &rule, &(struct unsharded_choice){0}, 2, 1, gradients), 0);
+    cr_assert_eq(unsharded_gradient(&c, drawn, &rule, &(struct unsharded_choice){0}, 2, 1, gradients), 0);
     for (size_t k = 0; k < c.params[0].count; k++)
-        cr_expect_eq(gradients[0][k],
-                     (case_gradient(values, 2, 1, 0, 0)[k] + case_gradient(values, 2, 1, 1, 0)[k]) / 4);
+        cr_expect_eq(gradients[0][k], (case_gradient(drawn, 2, 1, 0, 0)[k] + case_gradient(drawn, 2, 1, 1, 0)[k]) / 4);
     for (size_t k = 0; k < c.params[1].count; k++)
         cr_expect_eq(gradients[1][k], 0);
     update.t = 2, update.lr_step = 2;
-    cr_assert_eq(unsharded_adam(&c, &rule, &update, (const float *const *)gradients, &state, &rested), 0);
-    cr_expect_eq(memcmp(state.exp_avg[1], rested.exp_avg[1], c.params[1].count * sizeof(float)), 0);
-    cr_expect_eq(memcmp(state.param[1], rested.param[1], c.params[1].count * sizeof(float)), 0);
-    cr_expect_neq(state.exp_avg[0][0], rested.exp_avg[0][0]);
+    cr_assert_eq(unsharded_adam(&c, &rule, &update, (const float *const *)gradients, state, rested), 0);
+    cr_expect_eq(memcmp(state->exp_avg[1], rested->exp_avg[1], c.params[1].count * sizeof(float)), 0);
+    cr_expect_eq(memcmp(state->param[1], rested->param[1], c.params[1].count * sizeof(float)), 0);
+    cr_expect_neq(state->exp_avg[0][0], rested->exp_avg[0][0]);
     update.leaves_unused = false;
-    cr_assert_eq(unsharded_adam(&c, &rule, &update, (const float *const *)gradients, &state, &other), 0);
+    cr_assert_eq(unsharded_adam(&c, &rule, &update, (const float *const *)gradients, state, other), 0);
     double beta1 = c.groups[c.params[1].group].beta1;
-    cr_expect_float_eq((double)other.exp_avg[1][0] / (double)state.exp_avg[1][0], beta1, 1e-6);
+    cr_expect_float_eq((double)other->exp_avg[1][0] / (double)state->exp_avg[1][0], beta1, 1e-6);
 
     // The t of b is 3, or of its own 2.
     const struct unsharded_decision decisions[] = {{.applies = 1}, {.applies = 2}, {.applies = 3}};
@@ -424,17 +418,12 @@ Test(unsharded, a_parameter_rests_in_a_step_that_does_not_use_it)
                                              unsharded_missed(&c, decisions, 3, 1)};
     cr_expect(missed[0] == 0 && missed[1] == 1);
     update = (struct unsharded_update){.t = 3, .lr_step = 3, .coefficient = 1, .leaves_unused = true, .missed = missed};
-    cr_assert_eq(unsharded_gradient(&c, values, &rule, &(struct unsharded_choice){0}, 3, 1, gradients), 0);
-    cr_assert_eq(unsharded_adam(&c, &rule, &update, (const float *const *)gradients, &rested, &state), 0);
+    cr_assert_eq(unsharded_gradient(&c, drawn, &rule, &(struct unsharded_choice){0}, 3, 1, gradients), 0);
+    cr_assert_eq(unsharded_adam(&c, &rule, &update, (const float *const *)gradients, rested, state), 0);
     update.t = 2, update.missed = NULL;
-    cr_assert_eq(unsharded_adam(&c, &rule, &update, (const float *const *)gradients, &rested, &other), 0);
-    cr_expect_eq(memcmp(state.param[1], other.param[1], c.params[1].count * sizeof(float)), 0);
-    cr_expect_neq(state.param[0][0], other.param[0][0]);
-    trial_arrays_close(gradients);
-    unsharded_state_close(&state);
-    unsharded_state_close(&rested);
-    unsharded_state_close(&other);
-    case_values_close(values);
+    cr_assert_eq(unsharded_adam(&c, &rule, &update, (const float *const *)gradients, rested, other), 0);
+    cr_expect_eq(memcmp(state->param[1], other->param[1], c.params[1].count * sizeof(float)), 0);
+    cr_expect_neq(state->param[0][0], other->param[0][0]);
 }
 
 Test(unsharded, choices_are_as_many_as_can_differ)

@@ -1,11 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Findings on cases that have no answer to judge.
+// What findings tell: a difference; and findings on cases that have no answer to judge.
 #include "conformance/judge/judge_internal.h"
 
 #include "base/err.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
+
+struct difference difference_at(int step, const char *what, int param, size_t element, float expected, float actual)
+{
+    double magnitude = fmax(fabs((double)expected), fabs((double)actual));
+    return (struct difference){
+        .step = step,
+        .rank = -1,
+        .micro = -1,
+        .param = param,
+        .what = what,
+        .element = element,
+        .expected_bits = f32_bits(expected),
+        .actual_bits = f32_bits(actual),
+        .bits = 32,
+        .roundings = fabs((double)expected - (double)actual) / (magnitude * 0x1p-24),
+    };
+}
 
 // Adds a copy of a finding for each of these aspects that some requirement checks in its case.
 static int add_aspects(struct judge *judge, const struct finding *finding, unsigned aspects)
