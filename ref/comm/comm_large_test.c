@@ -15,19 +15,6 @@ static float value_at(enum dtype dtype, int rank, size_t index)
     return dtype == DTYPE_BF16 ? bf16_to_f32(f32_to_bf16(value)) : value;
 }
 
-static void store(enum dtype dtype, void *to, size_t index, float value)
-{
-    if (dtype == DTYPE_BF16)
-        ((struct bf16 *)to)[index] = f32_to_bf16(value);
-    else
-        ((float *)to)[index] = value;
-}
-
-static float load(enum dtype dtype, const void *from, size_t index)
-{
-    return dtype == DTYPE_BF16 ? bf16_to_f32(((const struct bf16 *)from)[index]) : ((const float *)from)[index];
-}
-
 static float expected_at(enum dtype dtype, int world, size_t index)
 {
     float sum = value_at(dtype, 0, index);

@@ -42,14 +42,10 @@ static void make_input(enum dtype dtype, uint64_t call, int rank, size_t count, 
     uint64_t input = random_key(call, (uint64_t)rank + 1);
     for (size_t i = 0; i < count; i++) {
         float value = random_normal(random_at(input, i));
-        if (dtype == DTYPE_FP32)
-            ((float *)out)[i] = value;
-        else if (dtype == DTYPE_BF16)
-            ((struct bf16 *)out)[i] = f32_to_bf16(value);
-        else if (dtype == DTYPE_FP16)
-            ((struct fp16 *)out)[i] = f32_to_fp16(value);
-        else
+        if (dtype == DTYPE_BYTE)
             ((uint8_t *)out)[i] = (uint8_t)random_at(input, i);
+        else
+            dtype_narrow(dtype, &value, (char *)out + i * dtype_bytes(dtype), 1);
     }
 }
 

@@ -213,11 +213,11 @@ Test(comm_mpi, ranks_that_wait_for_each_other_in_different_communicators_are_nam
         "in "
         "barrier among ranks 0 1 (shard) and waits for rank 1, which is in barrier among ranks 1 2 (tensor) and waits "
         "for rank 2\n"};
-    mpirun_each(3, "comm_mpi_deadlock_program", "ring", output, sizeof output);
+    mpirun_each(3, "comm_mpi_failure_program", "ring", output, sizeof output);
     int said = 0;
     for (int i = 0; i < 3; i++)
         said += times_said(output, circles[i]);
     cr_expect_eq(said, 3, "%s", output);
-    cr_expect_eq(mpirun(3, "comm_mpi_deadlock_program", "slow", output, sizeof output), 0, "%s", output);
+    cr_expect_eq(mpirun(3, "comm_mpi_failure_program", "slow", output, sizeof output), 0, "%s", output);
     cr_expect_eq(times_said(output, ": good\n"), 3, "%s", output);
 }

@@ -11,40 +11,11 @@
 
 enum { POISON = 0xa5, EDGE_BYTES = 192, GAP_COUNT = 3, COUNT_MAX = 70001, SEND_MAX = COUNT_MAX + 64 };
 
-static const int worlds[] = {1, 2, 3, 4, 8, 11};
-#define EACH_WORLD(index)                                                                                              \
-    size_t index = 0;                                                                                                  \
-    index < sizeof worlds / sizeof worlds[0];                                                                          \
-    index++
-
 // The values that each rank sends, by format and rank, with one rank more than the largest world has; and their
 // reductions in one world. Written before the ranks start.
 enum { VALUES_COUNT = 12 };
 static char *values[DTYPE_BYTE + 1][VALUES_COUNT];
 static float plain_sums[DTYPE_BYTE + 1][SEND_MAX], plain_maxima[DTYPE_BYTE + 1][SEND_MAX];
-
-static void store(enum dtype dtype, void *to, size_t index, float value)
-{
-    if (dtype == DTYPE_FP32)
-        ((float *)to)[index] = value;
-    else if (dtype == DTYPE_BF16)
-        ((struct bf16 *)to)[index] = f32_to_bf16(value);
-    else if (dtype == DTYPE_FP16)
-        ((struct fp16 *)to)[index] = f32_to_fp16(value);
-    else
-        ((uint8_t *)to)[index] = (uint8_t)value;
-}
-
-static float load(enum dtype dtype, const void *from, size_t index)
-{
-    if (dtype == DTYPE_FP32)
-        return ((const float *)from)[index];
-    if (dtype == DTYPE_BF16)
-        return bf16_to_f32(((const struct bf16 *)from)[index]);
-    if (dtype == DTYPE_FP16)
-        return fp16_to_f32(((const struct fp16 *)from)[index]);
-    return ((const uint8_t *)from)[index];
-}
 
 static void make_values(void)
 {
@@ -68,18 +39,29 @@ static void free_values(void)
             free(values[dtype][rank]);
 }
 
-// The definition of a sum: ranks ascending, a left fold in fp32.
-static void reduce_values(int world)
+// The definition of a sum: groups of ranks ascending, in each its ranks ascending, left folds in fp32.
+static float sum_plainly(enum dtype dtype, int world, int group, size_t i)
+{
+    float sum = 0;
+    for (int first = 0; first < world; first += group) {
+        float of_group = load(dtype, values[dtype][first], i);
+        for (int rank = first + 1; rank < first + group; rank++)
+            of_group = of_group + load(dtype, values[dtype][rank], i);
+        sum = first == 0 ? of_group : sum + of_group;
+    }
+    return sum;
+}
+
+static void reduce_values(int world, int group)
 {
     for (enum dtype dtype = DTYPE_FP32; dtype <= DTYPE_BYTE; dtype++)
         for (size_t i = 0; i < SEND_MAX; i++) {
-            float sum = load(dtype, values[dtype][0], i), maximum = sum;
+            plain_sums[dtype][i] = sum_plainly(dtype, world, group, i);
+            float maximum = load(dtype, values[dtype][0], i);
             for (int rank = 1; rank < world; rank++) {
                 float value = load(dtype, values[dtype][rank], i);
-                sum = sum + value;
                 maximum = value > maximum ? value : maximum;
             }
-            plain_sums[dtype][i] = sum;
             plain_maxima[dtype][i] = maximum;
         }
 }
@@ -261,8 +243,8 @@ static void reduce_scatter_body(struct rank *rank)
 Test(comm, concurrent_reduce_scatter_gives_every_rank_the_plain_fold_of_its_shard)
 {
     for (EACH_WORLD(i)) {
-        reduce_values(worlds[i]);
-        ranks_run_well(worlds[i], reduce_scatter_body, NULL);
+        reduce_values(many_worlds[i], many_worlds[i]);
+        ranks_run_well(many_worlds[i], reduce_scatter_body, NULL);
     }
 }
 
@@ -295,7 +277,7 @@ static void all_gather_body(struct rank *rank)
 Test(comm, concurrent_all_gather_gives_every_rank_every_shard_and_leaves_gaps_alone)
 {
     for (EACH_WORLD(i))
-        ranks_run_well(worlds[i], all_gather_body, NULL);
+        ranks_run_well(many_worlds[i], all_gather_body, NULL);
 }
 
 // Elements of a buffer that has no gaps.
@@ -336,8 +318,8 @@ static void all_reduce_body(struct rank *rank)
 Test(comm, concurrent_all_reduce_gives_every_rank_the_plain_fold_or_maximum)
 {
     for (EACH_WORLD(i)) {
-        reduce_values(worlds[i]);
-        ranks_run_well(worlds[i], all_reduce_body, NULL);
+        reduce_values(many_worlds[i], many_worlds[i]);
+        ranks_run_well(many_worlds[i], all_reduce_body, NULL);
     }
 }
 
@@ -369,7 +351,7 @@ static void all_to_all_body(struct rank *rank)
 Test(comm, concurrent_all_to_all_exchanges_uneven_shards_between_gaps)
 {
     for (EACH_WORLD(i))
-        ranks_run_well(worlds[i], all_to_all_body, NULL);
+        ranks_run_well(many_worlds[i], all_to_all_body, NULL);
 }
 
 static void broadcast_body(struct rank *rank)
@@ -392,5 +374,49 @@ static void broadcast_body(struct rank *rank)
 Test(comm, concurrent_broadcast_gives_every_rank_the_bytes_of_any_root)
 {
     for (EACH_WORLD(i))
-        ranks_run_well(worlds[i], broadcast_body, NULL);
+        ranks_run_well(many_worlds[i], broadcast_body, NULL);
+}
+
+// The same ones that all_reduce_body and reduce_scatter_body make in canonical order.
+static void sums_of_groups(struct rank *rank)
+{
+    if (comm_set_group(rank->comm, *(const int *)rank->context) != ERR_NONE)
+        rank_wrong(rank, "%s", err_message());
+    reduce_scatter_body(rank);
+    all_reduce_body(rank);
+}
+
+Test(comm, concurrent_hierarchical_sums_are_those_of_plain_loops)
+{
+    // The last three are the canonical order.
+    static const int trials[][2] = {{4, 2}, {6, 2}, {6, 3}, {9, 3}, {8, 4}, {5, 0}, {5, 5}, {5, 1}};
+    for (size_t i = 0; i < sizeof trials / sizeof trials[0]; i++) {
+        int world = trials[i][0], group = trials[i][1];
+        reduce_values(world, group > 0 ? group : world);
+        ranks_run_well(world, sums_of_groups, &group);
+    }
+    size_t different = 0;
+    for (size_t i = 0; i < 1000; i++)
+        different += sum_plainly(DTYPE_FP32, 6, 2, i) != sum_plainly(DTYPE_FP32, 6, 6, i);
+    cr_expect_gt(different, 100, "the order shows");
+}
+
+static void disagree(struct rank *rank)
+{
+    float number = 1;
+    int odd = rank->index == 3 ? 1 : 2;
+    if (comm_set_group(rank->comm, 3) != ERR_USAGE || comm_set_group(rank->comm, odd) != ERR_NONE)
+        rank_wrong(rank, "%s", err_message());
+    rank_keep(rank, clock_now_s(), comm_all_reduce(rank->comm, &number, &number, 1, DTYPE_FP32, COMM_SUM));
+}
+
+Test(comm, concurrent_ranks_with_other_groups_are_told_so)
+{
+    struct rank ranks[4];
+    ranks_run(ranks, 4, disagree, NULL);
+    for (int i = 0; i < 4; i++) {
+        cr_expect_eq(ranks[i].rc, ERR_INTERNAL, "%s", ranks[i].message);
+        cr_expect_str_eq(ranks[i].message, "the ranks disagree about collective 1: rank 0 calls all-reduce (sum) of 1 "
+                                           "fp32 in groups of 2, rank 3 all-reduce (sum) of 1 fp32");
+    }
 }

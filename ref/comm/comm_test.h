@@ -20,6 +20,12 @@ enum {
     HANG_S = 300  // which no call lasts that ends at all
 };
 
+static const int many_worlds[] = {1, 2, 3, 4, 8, 11};
+#define EACH_WORLD(index)                                                                                              \
+    size_t index = 0;                                                                                                  \
+    index < sizeof many_worlds / sizeof many_worlds[0];                                                                \
+    index++
+
 // One rank's thread. The test's body uses comm and context, and reports an error by rank_wrong.
 struct rank {
     struct comm *comm;
@@ -33,6 +39,23 @@ struct rank {
     bool closed;                 // the body has closed the handle itself
     pthread_t thread;
 };
+
+static inline void store(enum dtype dtype, void *to, size_t index, float value)
+{
+    if (dtype == DTYPE_BYTE)
+        ((uint8_t *)to)[index] = (uint8_t)value;
+    else
+        dtype_narrow(dtype, &value, (char *)to + index * dtype_bytes(dtype), 1);
+}
+
+static inline float load(enum dtype dtype, const void *from, size_t index)
+{
+    if (dtype == DTYPE_BYTE)
+        return ((const uint8_t *)from)[index];
+    float value;
+    dtype_widen(dtype, (const char *)from + index * dtype_bytes(dtype), &value, 1);
+    return value;
+}
 
 static inline void sleep_seconds(double seconds)
 {
