@@ -11,9 +11,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-// Only plans ask for the cost of an operation.
-#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
-
 static const struct executor_schedule SERIAL = {EXECUTOR_SERIAL, 0}, OVERLAP = {EXECUTOR_OVERLAP, 0};
 
 static inline struct executor_schedule chaos(uint64_t seed)
@@ -26,6 +23,26 @@ static inline struct executor *open_executor(struct executor_schedule schedule, 
     struct executor *executor = NULL;
     cr_assert_eq(executor_open(schedule, rank, tier, NULL, NULL, &executor), ERR_NONE, "%s", err_message());
     return executor;
+}
+
+// Issues an operation without a cost, which only plans ask for.
+static inline int issue(struct executor *executor, const char *name, enum lane lane, int (*run)(void *),
+                        const void *arguments, size_t arguments_bytes, const struct executor_span *spans,
+                        size_t span_count)
+{
+    return executor_issue(executor, &(struct executor_operation){.name = name,
+                                                                 .lane = lane,
+                                                                 .run = run,
+                                                                 .arguments = arguments,
+                                                                 .arguments_bytes = arguments_bytes,
+                                                                 .spans = spans,
+                                                                 .span_count = span_count});
+}
+
+static inline int nothing(void *arguments)
+{
+    (void)arguments;
+    return ERR_NONE;
 }
 
 // A log of which operation ran when.
@@ -44,6 +61,12 @@ static inline int write_log(void *arguments)
     struct log_entry *entry = arguments;
     entry->log->entries[atomic_fetch_add(&entry->log->count, 1)] = entry->number;
     return ERR_NONE;
+}
+
+static inline int issue_log(struct executor *executor, enum lane lane, struct log *log, int number)
+{
+    struct log_entry entry = {log, number};
+    return issue(executor, "log", lane, write_log, &entry, sizeof entry, NULL, 0);
 }
 
 // A barrier of a number of threads, as a collective is.
