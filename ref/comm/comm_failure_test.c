@@ -21,18 +21,6 @@ static int gather_bytes(struct rank *rank, size_t count)
     return rc;
 }
 
-static void expect_all_failed(const struct rank ranks[], int world, int except, int rc, const char *message)
-{
-    for (int index = 0; index < world; index++) {
-        if (index == except)
-            continue;
-        cr_expect_eq(ranks[index].rc, rc, "rank %d of %d returned %d", index, world, ranks[index].rc);
-        cr_expect(strstr(ranks[index].message, message), "rank %d of %d says \"%s\", not \"%s\"", index, world,
-                  ranks[index].message, message);
-        cr_expect_lt(ranks[index].seconds, HANG_S, "rank %d of %d took %g s", index, world, ranks[index].seconds);
-    }
-}
-
 // Rank 2 gives up while the others wait, in the call that the context names.
 static void abort_body(struct rank *rank)
 {

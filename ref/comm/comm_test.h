@@ -116,4 +116,17 @@ static inline void ranks_run_well(int world, void (*body)(struct rank *), void *
         cr_expect(ranks[index].report[0] == '\0', "world %d, rank %d: %s", world, index, ranks[index].report);
 }
 
+// Expects that message in what all ranks say but one; -1: all.
+static inline void expect_all_failed(const struct rank ranks[], int world, int except, int rc, const char *message)
+{
+    for (int index = 0; index < world; index++) {
+        if (index == except)
+            continue;
+        cr_expect_eq(ranks[index].rc, rc, "rank %d of %d returned %d", index, world, ranks[index].rc);
+        cr_expect(strstr(ranks[index].message, message), "rank %d of %d says \"%s\", not \"%s\"", index, world,
+                  ranks[index].message, message);
+        cr_expect_lt(ranks[index].seconds, HANG_S, "rank %d of %d took %g s", index, world, ranks[index].seconds);
+    }
+}
+
 #endif
