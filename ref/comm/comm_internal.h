@@ -102,7 +102,7 @@ void comm_message_text(const struct comm *comm, const struct comm_message *expec
 // count % world are one element larger.
 size_t comm_shard(size_t count, int world, int rank, size_t *offset);
 
-// What a rank sends to one rank and receives from another.
+// A rank sends the one to a rank, and receives the other from another.
 struct comm_transfer {
     const char *send;
     char *recv;
