@@ -352,4 +352,128 @@ static inline void every_collective(struct rank *rank)
         bodies[i](rank);
 }
 
+// Small messages: many calls one after the other, with sizes around those at which a message leaves its cache line or
+// its slot.
+enum { CALLS = 400, FLOATS_MAX = 2100 };
+
+// Floats in a rank's shard: zero, one, primes, the rest of a cache line, and the limits of a slot.
+static const size_t shard_counts[] = {0, 1, 2, 3, 5, 7, 8, 9, 12, 13, 127, 128, 129, 251, 256, 257, 2047, 2048, 2049};
+enum { SHARD_COUNTS = sizeof shard_counts / sizeof shard_counts[0] };
+
+// The float that a rank sends to another at a position in a call: a small integer, so that sums are exact.
+static inline float number(int call, int from, int to, size_t position)
+{
+    return (float)random_below(random_at(random_key((uint64_t)call, (uint64_t)from), (uint64_t)to << 32 | position),
+                               999);
+}
+
+struct call {
+    int index, root;
+    size_t counts[RANKS_MAX], offsets[RANKS_MAX], total;  // of the shards
+};
+
+// All ranks draw the same call. Shards are equal, or end with a smaller one.
+static inline struct call draw(int index, int world)
+{
+    uint64_t key = random_key(2024, (uint64_t)index);
+    size_t shard = shard_counts[random_below(random_at(key, 0), SHARD_COUNTS)];
+    struct call call = {.index = index, .root = (int)random_below(random_at(key, 1), (uint64_t)world)};
+    if (random_below(random_at(key, 2), 2))
+        shard /= (size_t)world;  // the whole has the size
+    for (int rank = 0; rank < world; rank++) {
+        call.counts[rank] = rank + 1 == world && world > 1 && random_below(random_at(key, 3), 2) ? shard / 2 : shard;
+        call.offsets[rank] = call.total;
+        call.total += call.counts[rank];
+    }
+    return call;
+}
+
+static inline void expect(struct rank *rank, const struct call *call, const char *what, size_t at, float got,
+                          float expected)
+{
+    if (got != expected)
+        rank_wrong(rank, "%s, call %d of %zu floats, root %d: element %zu is %g, not %g", what, call->index,
+                   call->total, call->root, at, (double)got, (double)expected);
+}
+
+static inline float sum(const struct call *call, int world, size_t position)
+{
+    float total = 0;
+    for (int from = 0; from < world; from++)
+        total += number(call->index, from, 0, position);
+    return total;
+}
+
+static inline int run_sum(struct rank *rank, const struct call *call, bool scatters, float *send, float *recv)
+{
+    size_t first = scatters ? call->offsets[rank->index] : 0;
+    size_t count = scatters ? call->counts[rank->index] : call->total;
+    for (size_t i = 0; i < call->total; i++)
+        send[i] = number(call->index, rank->index, 0, i);
+    TRY(scatters ? comm_reduce_scatter(rank->comm, send, DTYPE_FP32, recv, DTYPE_FP32, call->counts, false)
+                 : comm_all_reduce(rank->comm, send, recv, count, DTYPE_FP32, COMM_SUM));
+    for (size_t i = 0; i < count; i++)
+        expect(rank, call, scatters ? "reduce-scatter" : "all-reduce", i, recv[i], sum(call, rank->world, first + i));
+    return ERR_NONE;
+}
+
+static inline int run_all_gather(struct rank *rank, const struct call *call, float *send, float *recv)
+{
+    for (size_t i = 0; i < call->counts[rank->index]; i++)
+        send[i] = number(call->index, rank->index, 0, i);
+    TRY(comm_all_gather(rank->comm, send, recv, call->counts, call->offsets, DTYPE_FP32));
+    for (int from = 0; from < rank->world; from++)
+        for (size_t i = 0; i < call->counts[from]; i++)
+            expect(rank, call, "all-gather", call->offsets[from] + i, recv[call->offsets[from] + i],
+                   number(call->index, from, 0, i));
+    return ERR_NONE;
+}
+
+// A rank sends to others as much as the shards say: each receives equal parts.
+static inline int run_all_to_all(struct rank *rank, const struct call *call, float *send, float *recv)
+{
+    size_t counts[RANKS_MAX], offsets[RANKS_MAX];
+    for (int peer = 0; peer < rank->world; peer++) {
+        counts[peer] = call->counts[rank->index];
+        offsets[peer] = (size_t)peer * counts[peer];
+        for (size_t i = 0; i < call->counts[peer]; i++)
+            send[call->offsets[peer] + i] = number(call->index, rank->index, peer, i);
+    }
+    TRY(comm_all_to_all(rank->comm, send, call->counts, call->offsets, recv, counts, offsets, DTYPE_FP32));
+    for (int from = 0; from < rank->world; from++)
+        for (size_t i = 0; i < counts[from]; i++)
+            expect(rank, call, "all-to-all", offsets[from] + i, recv[offsets[from] + i],
+                   number(call->index, from, rank->index, i));
+    return ERR_NONE;
+}
+
+static inline int run_broadcast(struct rank *rank, const struct call *call, float *buffer)
+{
+    for (size_t i = 0; i < call->total; i++)
+        buffer[i] = number(call->index, rank->index, 0, i);
+    TRY(comm_broadcast(rank->comm, buffer, call->total * sizeof *buffer, call->root));
+    for (size_t i = 0; i < call->total; i++)
+        expect(rank, call, "broadcast", i, buffer[i], number(call->index, call->root, 0, i));
+    return ERR_NONE;
+}
+
+// Half of the calls are broadcasts. The next call writes the buffers again immediately. A rank is late at times.
+static inline void many_calls(struct rank *rank)
+{
+    float *send = calloc(2 * FLOATS_MAX * RANKS_MAX, sizeof *send), *recv = send + FLOATS_MAX * RANKS_MAX;
+    for (int index = 0; index < CALLS && rank->report[0] == '\0'; index++) {
+        struct call call = draw(index, rank->world);
+        uint64_t operation = random_below(random_at(99, (uint64_t)index), 8);
+        if (random_below(random_at((uint64_t)rank->index, (uint64_t)index), 64) == 0)
+            sleep_seconds(100e-6);
+        int rc = operation < 2    ? run_sum(rank, &call, operation, send, recv)
+                 : operation == 2 ? run_all_gather(rank, &call, send, recv)
+                 : operation == 3 ? run_all_to_all(rank, &call, send, recv)
+                                  : run_broadcast(rank, &call, recv);
+        if (rc != ERR_NONE)
+            rank_wrong(rank, "call %d: %s", index, err_message());
+    }
+    free(send);
+}
+
 #endif

@@ -2,8 +2,6 @@
 // The chaos mode detects an operation that touches bytes it did not declare.
 #include "ref/executor/executor_test.h"
 
-#include "base/child_test.h"
-
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>

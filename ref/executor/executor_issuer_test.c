@@ -2,8 +2,6 @@
 // The chaos mode detects a thread that touches what its pending operations own.
 #include "ref/executor/executor_test.h"
 
-#include "base/child_test.h"
-
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
