@@ -119,10 +119,18 @@ struct area {
 static inline struct area area_open(size_t bytes, size_t shift_bytes)
 {
     struct area area = {.bytes = EDGE_BYTES + shift_bytes + bytes + EDGE_BYTES};
-    area.memory = malloc(area.bytes);
+    area.memory = aligned_alloc(64, (area.bytes + 63) / 64 * 64);
     area.data = area.memory + EDGE_BYTES + shift_bytes;
     memset(area.memory, POISON, area.bytes);
     return area;
+}
+
+static inline void area_close(struct rank *rank, struct area *area)
+{
+    for (size_t i = 0; i < EDGE_BYTES; i++)
+        if ((uint8_t)area->memory[i] != POISON || (uint8_t)area->memory[area->bytes - 1 - i] != POISON)
+            rank_wrong(rank, "byte %zu of an edge is overwritten", i);
+    free(area->memory);
 }
 
 struct test_case {
