@@ -99,15 +99,6 @@ static size_t entries(void)
     return count;
 }
 
-static void expect_text(const char *path, const char *expected)
-{
-    size_t bytes;
-    char *text = folder_read(path, &bytes);
-    text[bytes] = '\0';
-    cr_expect_str_eq(text, expected);
-    free(text);
-}
-
 Test(file, output_replaces_a_regular_file_when_it_is_complete)
 {
     struct file_output output;
@@ -115,13 +106,13 @@ Test(file, output_replaces_a_regular_file_when_it_is_complete)
     cr_assert_eq(file_output_open("regular", &output), ERR_NONE, "%s", err_message());
     fprintf(output.out, "whole");
     fflush(output.out);
-    expect_text("regular", "{}");
+    folder_expect_text("regular", "{}");
     cr_assert_eq(file_output_close(&output, ERR_NONE), ERR_NONE, "%s", err_message());
-    expect_text("regular", "whole");
+    folder_expect_text("regular", "whole");
     cr_assert_eq(file_output_open("regular", &output), ERR_NONE, "%s", err_message());
     fprintf(output.out, "half");
     cr_expect_eq(file_output_close(&output, ERR_CHECK), ERR_CHECK);
-    expect_text("regular", "whole");
+    folder_expect_text("regular", "whole");
     cr_expect_eq(entries(), before);
 }
 
@@ -139,7 +130,7 @@ Test(file, output_is_never_written_through_a_link)
                    "inner: is a folder, which is never written to; give another name");
     expect_refused(file_output_open("none/here", &output), ERR_USAGE,
                    "none/here: cannot be created: No such file or directory");
-    expect_text("regular", "{}");
+    folder_expect_text("regular", "{}");
     cr_expect_eq(entries(), before);
 }
 
@@ -155,5 +146,5 @@ Test(file, output_that_gets_lost_is_an_error)
     cr_assert_neq(dup2(open("/dev/full", O_WRONLY), fileno(output.out)), -1);
     fprintf(output.out, "lost");
     cr_expect_eq(file_output_close(&output, ERR_NONE), ERR_IO);
-    expect_text("regular", "{}");
+    folder_expect_text("regular", "{}");
 }

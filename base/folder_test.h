@@ -48,6 +48,14 @@ static inline char *folder_read(const char *path, size_t *bytes)
     return data;
 }
 
+static inline void folder_expect_text(const char *path, const char *expected)
+{
+    size_t bytes;
+    char *text = folder_read(path, &bytes);
+    cr_expect_str_eq(text, expected);
+    free(text);
+}
+
 static inline void folder_write(const char *path, const void *data, size_t bytes)
 {
     FILE *file = fopen(path, "wb");

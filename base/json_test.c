@@ -17,76 +17,64 @@ static struct json_text parse(const char *text)
     return out;
 }
 
-static void expect_refused(const char *text, size_t bytes, const char *message)
+static void expect_refused(const char *text, const char *message)
 {
     struct json_text out;
-    cr_expect_eq(json_text_parse("x.json", text, bytes, &out), ERR_USAGE);
+    cr_expect_eq(json_text_parse("x.json", text, strlen(text), &out), ERR_USAGE);
     cr_expect_str_eq(err_message(), message);
     cr_expect_null(out.root);
 }
 
-Test(json, every_key_has_its_line)
+struct key {
+    const char *path;
+    int line;
+};
+
+// The last key has no path.
+static void expect_lines(const char *json, const struct key *keys)
 {
-    struct json_text text = parse("{\n\"a\": 1, \"b\":\n{\"c\":\n \"d\",\n\"a\": [ [], {\"e\": 1} ]\n},\n\n\"f\": {}}");
-    const struct {
-        const char *path;
-        int line;
-    } KEYS[] = {{"a", 2}, {"b", 2}, {"b.c", 3}, {"b.a", 5}, {"f", 8}};
-    for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++)
-        cr_expect_eq(json_text_line(&text, KEYS[i].path), KEYS[i].line, "%s: %d", KEYS[i].path,
-                     json_text_line(&text, KEYS[i].path));
+    struct json_text text = parse(json);
+    for (; keys->path; keys++)
+        cr_expect_eq(json_text_line(&text, keys->path), keys->line, "%s: %d", keys->path,
+                     json_text_line(&text, keys->path));
     json_text_close(&text);
 }
 
-Test(json, a_missing_key_has_the_line_of_the_object_around_it)
+Test(json, every_key_has_its_line_and_a_missing_key_that_of_the_object_around_it)
 {
-    struct json_text text = parse("\n{\n\"b\": {\n\"c\": 1}}");
-    cr_expect_eq(json_text_line(&text, "b.x.y"), 3);
-    cr_expect_eq(json_text_line(&text, "x"), 2);
-    cr_expect_eq(json_text_line(&text, ""), 2);
-    json_text_close(&text);
+    expect_lines("{\n\"a\": 1, \"b\":\n{\"c\":\n \"d\",\n\"a\": [ [], {\"e\": 1} ]\n},\n\n\"f\": {}}",
+                 (struct key[]){{"a", 2}, {"b", 2}, {"b.c", 3}, {"b.a", 5}, {"f", 8}, {0}});
+    expect_lines("\n{\n\"b\": {\n\"c\": 1}}", (struct key[]){{"b.x.y", 3}, {"x", 2}, {"", 2}, {0}});
+    expect_lines("{\"a\": [1, {\n\"x\": 1},\n[\n{\"y\": 2, \"x\":\n3}]]}", (struct key[]){{"a.1.x", 2},
+                                                                                          {"a.2", 3},
+                                                                                          {"a.2.0.y", 4},
+                                                                                          {"a.2.0.z", 4},
+                                                                                          {"a.0", 1},
+                                                                                          {"a.1x", 1},
+                                                                                          {"a.99999999999999999999", 1},
+                                                                                          {0}});
+    // A key with a dot is found by its name.
+    expect_lines("{\"a\": {\"b\": 1},\n\"a.b\": 2}", (struct key[]){{"a.b", 2}, {0}});
 }
 
 Test(json, strings_that_look_like_structure_do_not_shift_lines)
 {
-    struct json_text text = parse("{\"a\": \"{\\\"x\\\":[\\\\\",\n\"}],\\n\": 2,\n\"b\\u0062\": 3}");
-    cr_expect_eq(json_text_line(&text, "}],\n"), 2);
-    cr_expect_eq(json_text_line(&text, "bb"), 3);
-    json_text_close(&text);
-    text = parse("{\"a\": [1, {\n\"x\": 1},\n[\n{\"y\": 2, \"x\":\n3}]]}");
-    cr_expect_eq(json_text_line(&text, "a.1.x"), 2);
-    cr_expect_eq(json_text_line(&text, "a.2"), 3);
-    cr_expect_eq(json_text_line(&text, "a.2.0.y"), 4);
-    cr_expect_eq(json_text_line(&text, "a.2.0.z"), 4);
-    cr_expect_eq(json_text_line(&text, "a.0"), 1);
-    cr_expect_eq(json_text_line(&text, "a.1x"), 1);
-    cr_expect_eq(json_text_line(&text, "a.99999999999999999999"), 1);
-    json_text_close(&text);
-    text = parse("{\"a\": \"\\\"{\",\n\"b\": [\"\\\\\"],\n\"c\": 1}");
-    cr_expect_eq(json_text_line(&text, "b"), 2);
-    cr_expect_eq(json_text_line(&text, "c"), 3);
-    json_text_close(&text);
-}
-
-Test(json, a_key_with_a_dot_is_found_by_its_name)
-{
-    struct json_text text = parse("{\"a\": {\"b\": 1},\n\"a.b\": 2}");
-    cr_expect_eq(json_text_line(&text, "a.b"), 2);
-    json_text_close(&text);
+    expect_lines("{\"a\": \"{\\\"x\\\":[\\\\\",\n\"}],\\n\": 2,\n\"b\\u0062\": 3}",
+                 (struct key[]){{"}],\n", 2}, {"bb", 3}, {0}});
+    expect_lines("{\"a\": \"\\\"{\",\n\"b\": [\"\\\\\"],\n\"c\": 1}", (struct key[]){{"b", 2}, {"c", 3}, {0}});
 }
 
 Test(json, duplicate_keys_are_refused_at_any_depth)
 {
-    const char *top = "{\"a\": 1,\n\"b\": 2,\n\"a\": 3,\n\"a\": 4}";
-    expect_refused(top, strlen(top), "x.json:3: a: given twice, first on line 1; expected it once");
-    const char *two = "{\"b\": 1, \"a\": 1,\n\"b\": 2,\n\"a\": 2}";
-    expect_refused(two, strlen(two), "x.json:2: b: given twice, first on line 1; expected it once");
-    const char *nested = "{\"a\": [0, {\"b\": 1},\n{\"b\": 1, \"c\": {}},\n{\"b\": 1,\n\"b\": 2}]}";
-    expect_refused(nested, strlen(nested), "x.json:4: a.3.b: given twice, first on line 3; expected it once");
-    const char *escaped = "{\"caf\xc3\xa9\": 1,\n\"caf\\u00e9\": 2}";
-    expect_refused(escaped, strlen(escaped), "x.json:2: caf\xc3\xa9: given twice, first on line 1; expected it once");
-    const char *empty = "{\"\": 1, \"\": 2}";
-    expect_refused(empty, strlen(empty), "x.json:1: : given twice, first on line 1; expected it once");
+    expect_refused("{\"a\": 1,\n\"b\": 2,\n\"a\": 3,\n\"a\": 4}",
+                   "x.json:3: a: given twice, first on line 1; expected it once");
+    expect_refused("{\"b\": 1, \"a\": 1,\n\"b\": 2,\n\"a\": 2}",
+                   "x.json:2: b: given twice, first on line 1; expected it once");
+    expect_refused("{\"a\": [0, {\"b\": 1},\n{\"b\": 1, \"c\": {}},\n{\"b\": 1,\n\"b\": 2}]}",
+                   "x.json:4: a.3.b: given twice, first on line 3; expected it once");
+    expect_refused("{\"caf\xc3\xa9\": 1,\n\"caf\\u00e9\": 2}",
+                   "x.json:2: caf\xc3\xa9: given twice, first on line 1; expected it once");
+    expect_refused("{\"\": 1, \"\": 2}", "x.json:1: : given twice, first on line 1; expected it once");
 }
 
 Test(json, equal_keys_in_different_objects_are_accepted)
@@ -98,9 +86,11 @@ Test(json, equal_keys_in_different_objects_are_accepted)
 
 Test(json, text_other_than_an_object_is_refused)
 {
-    expect_refused("", 0, "x.json:1: is empty, expected JSON");
-    expect_refused("[]", 2, "x.json:1: is an array, expected a JSON object");
-    expect_refused("{\n\0}", 4, "x.json:2: holds a NUL byte, expected JSON");
+    expect_refused("", "x.json:1: is empty, expected JSON");
+    expect_refused("[]", "x.json:1: is an array, expected a JSON object");
+    struct json_text out;
+    cr_expect_eq(json_text_parse("x.json", "{\n\0}", 4, &out), ERR_USAGE);
+    cr_expect_str_eq(err_message(), "x.json:2: holds a NUL byte, expected JSON");
 }
 
 Test(json, nesting_beyond_the_parsers_limit_is_refused)
@@ -142,7 +132,7 @@ Test(json, the_path_of_a_duplicate_is_cut_at_the_front)
         snprintf(text, sizeof text, "{\"%0*d\": {\"bc\": [{\"k\": 0,\n\"k\": 0}]}}", length, 0);
         snprintf(expected, sizeof expected, "x.json:2: %.*s%sbc.0.k: given twice, first on line 1; expected it once",
                  length <= 248 ? length : 0, text + 2, length <= 248 ? "." : "");
-        expect_refused(text, strlen(text), expected);
+        expect_refused(text, expected);
     }
 }
 

@@ -60,21 +60,14 @@ static void transparent_huge_pages(char out[32])
     fclose(file);
 }
 
-// The number behind a name of /proc/meminfo, times `unit`.
+// A number of /proc/meminfo, times `unit`.
 static json_t *number_of_meminfo(const char *name, json_int_t unit)
 {
-    char line[256], path[PATH_MAX];
-    json_t *number = NULL;
-    FILE *file = fopen(resources_path("/proc/meminfo", path), "r");
-    while (file && !number && fgets(line, sizeof line, file)) {
-        long long value;
-        size_t length = strlen(name);
-        if (strncmp(line, name, length) == 0 && sscanf(line + length, ": %lld", &value) == 1)
-            number = json_integer(value * unit);
-    }
-    if (file)
-        fclose(file);
-    return number ? number : json_null();
+    char path[PATH_MAX];
+    double number;
+    return resources_number(resources_path("/proc/meminfo", path), name, &number)
+               ? json_integer((json_int_t)number * unit)
+               : json_null();
 }
 
 static bool file_has(const char *path, const char *word)

@@ -219,10 +219,15 @@ Test(resources, a_missing_topology_is_named)
     cr_expect_eq(resources_processor_count(), 1);
 }
 
-Test(resources, cgroup_v2_limits_of_any_level_count)
+static void grouped_machine(const char *groups)
 {
     pretended_machine(root, "core:16 pu:1", 64 << 10);
-    pretended_file(root, "proc/self/cgroup", "0::/slice/job\n");
+    pretended_file(root, "proc/self/cgroup", groups);
+}
+
+Test(resources, cgroup_v2_limits_of_any_level_count)
+{
+    grouped_machine("0::/slice/job\n");
     pretended_file(root, "sys/fs/cgroup/slice/memory.max", "8589934592\n");
     pretended_file(root, "sys/fs/cgroup/slice/memory.current", "3221225472\n");
     pretended_file(root, "sys/fs/cgroup/slice/memory.stat", "anon 1\nfile 9\ninactive_file 1073741824\n");
@@ -240,8 +245,7 @@ Test(resources, cgroup_v2_limits_of_any_level_count)
 
 Test(resources, in_a_container_the_mount_is_its_own_group)
 {
-    pretended_machine(root, "core:16 pu:1", 64 << 10);
-    pretended_file(root, "proc/self/cgroup", "0::/../../unknown/here\n");
+    grouped_machine("0::/../../unknown/here\n");
     pretended_file(root, "sys/fs/cgroup/memory.max", "4294967296\n");
     pretended_file(root, "sys/fs/cgroup/memory.current", "1073741824\n");
     pretended_file(root, "sys/fs/cgroup/cpu.max", "400000 100000\n");
@@ -252,8 +256,7 @@ Test(resources, in_a_container_the_mount_is_its_own_group)
 
 Test(resources, cgroup_v1_limits_count_as_well)
 {
-    pretended_machine(root, "core:16 pu:1", 64 << 10);
-    pretended_file(root, "proc/self/cgroup", "9:name=systemd:/\n4:memory:/docker/1\n3:cpu,cpuacct:/docker/1\n");
+    grouped_machine("9:name=systemd:/\n4:memory:/docker/1\n3:cpu,cpuacct:/docker/1\n");
     pretended_file(root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
     pretended_file(root, "sys/fs/cgroup/memory/memory.usage_in_bytes", "1\n");
     cr_expect_eq(resources_memory_limit(), 0, "a limit beyond any memory is none");

@@ -150,19 +150,18 @@ static bool read_number(const char *folder, const char *name, int index, double 
     return count > index;
 }
 
-// Reads the number after a word at the start of a line.
-static double number_after(const char *path, const char *word)
+bool resources_number(const char *path, const char *word, double *out)
 {
     char line[LINE_BYTES];
-    double number = 0;
     bool found = false;
     size_t length = strlen(word);
+    *out = 0;
     FILE *file = fopen(path, "re");
     while (file && !found && fgets(line, sizeof line, file))
-        found = strncmp(line, word, length) == 0 && sscanf(line + length, "%*[: ]%lf", &number) == 1;
+        found = strncmp(line, word, length) == 0 && sscanf(line + length, "%*[: ]%lf", out) == 1;
     if (file)
         fclose(file);
-    return number;
+    return found;
 }
 
 // Calls `of` with the folder of the process's group and of each group around it. Inside a container the outermost one
@@ -270,19 +269,21 @@ static void room_of(const char *folder, void *context)
                  {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"}};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char stat[PATH_MAX];
-        double limit, used;
+        double limit, used, cached;
         if (!read_number(folder, names[i].limit, 0, &limit) || !read_number(folder, names[i].used, 0, &used))
             continue;
         snprintf(stat, sizeof stat, "%s/memory.stat", folder);
-        take_less(fmax(limit - used + number_after(stat, names[i].cached), 1), context);
+        resources_number(stat, names[i].cached, &cached);
+        take_less(fmax(limit - used + cached, 1), context);
     }
 }
 
 uint64_t resources_memory_available(void)
 {
     char path[PATH_MAX];
-    double available = number_after(resources_path("/proc/meminfo", path), "MemAvailable") * 1024;
-    double least = available > 0 ? available : INFINITY;
+    double available;
+    resources_number(resources_path("/proc/meminfo", path), "MemAvailable", &available);
+    double least = available > 0 ? available * 1024 : INFINITY;
     each_group(&UNIFIED, room_of, &least);
     each_group(&MEMORY_V1, room_of, &least);
     return least < NO_LIMIT ? (uint64_t)least : 0;

@@ -18,6 +18,9 @@
 // Returns the path of a file of the kernel that describes the machine, below ZG_MACHINE_ROOT if it is set.
 const char *resources_path(const char *path, char out[PATH_MAX]);
 
+// Reads the number after a word at the start of a line, as in "MemFree: 1 kB". False, and 0: there is none.
+bool resources_number(const char *path, const char *word, double *out);
+
 // Opens the machine's topology. ERR_MEMORY, ERR_IO. The caller destroys it; *out is null after an error.
 int resources_topology(hwloc_topology_t *out);
 

@@ -33,31 +33,31 @@ Test(statistics, the_mad_ignores_an_outlier)
     expect_near(statistics_sum(samples, 5), 1010, 0);
 }
 
+// Pairs in which the value of the set is larger; half for equal ones.
+static double pairs(const double *values, size_t count, unsigned set)
+{
+    double u = 0;
+    for (size_t i = 0; i < count; i++)
+        for (size_t j = 0; j < count; j++)
+            if (set >> i & 1 && !(set >> j & 1))
+                u += values[i] > values[j] ? 1 : values[i] == values[j] ? 0.5 : 0;
+    return u;
+}
+
 // The fraction of all divisions of the values with ranks at least as far apart, by enumeration; a_count + b_count is
 // small.
 static double by_trying(const double *a, size_t a_count, const double *b, size_t b_count)
 {
-    double values[16], seen = 0, mean = 0;
+    double values[16], mean = (double)(a_count * b_count) / 2;
     size_t count = a_count + b_count, far = 0, total = 0;
     for (size_t i = 0; i < count; i++)
         values[i] = i < a_count ? a[i] : b[i - a_count];
-    for (unsigned pass = 0; pass < 2; pass++) {
-        for (unsigned set = 0; set < 1u << count; set++) {
-            if ((size_t)__builtin_popcount(set) != a_count)
-                continue;
-            double u = 0;  // pairs in which the chosen one is larger; half for equal ones
-            for (size_t i = 0; i < count; i++)
-                for (size_t j = 0; j < count; j++)
-                    if (set >> i & 1 && !(set >> j & 1))
-                        u += values[i] > values[j] ? 1 : values[i] == values[j] ? 0.5 : 0;
-            mean = (double)(a_count * b_count) / 2;
-            if (set == (1u << a_count) - 1)
-                seen = u;
-            if (pass == 1) {
-                total++;
-                far += fabs(u - mean) >= fabs(seen - mean);
-            }
-        }
+    double seen = pairs(values, count, (1u << a_count) - 1);
+    for (unsigned set = 0; set < 1u << count; set++) {
+        if ((size_t)__builtin_popcount(set) != a_count)
+            continue;
+        total++;
+        far += fabs(pairs(values, count, set) - mean) >= fabs(seen - mean);
     }
     return (double)far / (double)total;
 }

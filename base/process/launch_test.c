@@ -42,21 +42,11 @@ static void shell(const char *script)
     cr_assert_eq(launch(&setting, &result), ERR_NONE, "%s", err_message());
 }
 
-static void expect_output(const char *expected)
-{
-    size_t bytes;
-    char *text = folder_read(output, &bytes);
-    text[bytes] = '\0';
-    cr_expect_str_eq(text, expected);
-    free(text);
-}
-
 // The process whose id the command wrote to a file is gone.
 static void expect_gone(const char *file)
 {
     size_t bytes;
     char *text = folder_read(file, &bytes);
-    text[bytes] = '\0';
     int pid = atoi(text);
     free(text);
     cr_assert_gt(pid, 1, "%s", file);
@@ -89,7 +79,7 @@ Test(launch, the_exit_status_is_reported)
     cr_expect_str_eq(result.text, "exited with status 3");
     cr_expect(result.seconds >= seen_s && result.seconds < 300, "%g s, %g s", result.seconds, seen_s);
     cr_expect_lt(result.peak_memory_bytes, 100000000);
-    expect_output("one\ntwo\nthree\n");
+    folder_expect_text(output, "one\ntwo\nthree\n");
 }
 
 Test(launch, stderr_goes_to_its_own_file)
@@ -98,12 +88,8 @@ Test(launch, stderr_goes_to_its_own_file)
     snprintf(errors, sizeof errors, "%s/errors", folder);
     setting.error_path = errors;
     shell("echo one; echo two >&2; echo three");
-    expect_output("one\nthree\n");
-    size_t bytes;
-    char *text = folder_read(errors, &bytes);
-    text[bytes] = '\0';
-    cr_expect_str_eq(text, "two\n");
-    free(text);
+    folder_expect_text(output, "one\nthree\n");
+    folder_expect_text(errors, "two\n");
     unlink(output);
     cr_expect_eq(launch(&setting, &result), ERR_IO, "an older file of errors was overwritten");
     cr_expect_neq(access(output, F_OK), 0);
@@ -146,10 +132,10 @@ Test(launch, the_signal_is_reported)
     cr_expect_eq(result.end, LAUNCH_SIGNALLED);
     cr_expect_eq(result.status, SIGTERM);
     cr_expect_str_eq(result.text, "was killed by signal 15 (Terminated)");
-    expect_output("");
+    folder_expect_text(output, "");
     shell("ulimit -c; kill -SEGV $$");
     cr_expect_eq(result.status, SIGSEGV);
-    expect_output("0\n");
+    folder_expect_text(output, "0\n");
 }
 
 Test(launch, the_command_has_an_empty_stdin_and_no_other_descriptors)
@@ -158,7 +144,7 @@ Test(launch, the_command_has_an_empty_stdin_and_no_other_descriptors)
     cr_assert_eq(dup2(fd, 57), 57);
     shell("cat; ls /proc/self/fd | tr '\\n' ' '; ps -o pgid= -p $$ | tr -d ' ' >group; echo $$ >self");
     cr_expect_eq(result.status, 0);
-    expect_output("0 1 2 3 ");
+    folder_expect_text(output, "0 1 2 3 ");
     size_t bytes;
     char *group = folder_read("group", &bytes), *self = folder_read("self", &bytes);
     cr_expect_eq(atoi(group), atoi(self));
@@ -418,7 +404,7 @@ Test(launch, an_existing_output_file_is_not_overwritten)
     folder_write(output, "mine", 4);
     setting.argv = argv;
     cr_expect_eq(launch(&setting, &result), ERR_IO);
-    expect_output("mine");
+    folder_expect_text(output, "mine");
 }
 
 Test(launch, the_tail_is_complete_printable_lines)

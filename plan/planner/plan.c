@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "plan/planner/plan_model.h"
-#include "ref/comm/comm_dry.h"
+#include "ref/comm/comm.h"
 #include "base/err.h"
 
 #include <assert.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ref/arithmetic/accelerator.h"
 
+#include "base/array.h"
 #include "base/err.h"
 
 #include <assert.h>
@@ -25,20 +26,10 @@ static const struct accelerator *_Atomic present;
 int accelerator_claim(const struct accelerator *accelerator, const void *memory, size_t bytes)
 {
     assert(accelerator && memory && bytes > 0);
-    int code = ERR_NONE;
     pthread_rwlock_wrlock(&lock);
     assert(!present || present == accelerator);
-    if (count == capacity) {
-        size_t larger = 2 * capacity + 64;
-        struct claim *grown = realloc(claims, larger * sizeof *grown);
-        if (grown) {
-            claims = grown;
-            capacity = larger;
-        }
-    }
-    if (count == capacity) {
-        code = err_set(ERR_MEMORY, "out of memory: cannot record an allocation on the accelerator");
-    } else {
+    int code = array_grow(&claims, &capacity, count, sizeof *claims, "allocations on the accelerator");
+    if (code == ERR_NONE) {
         claims[count] = (struct claim){(uintptr_t)memory, (uintptr_t)memory + bytes};
         present = accelerator;
         count++;

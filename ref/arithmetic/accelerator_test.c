@@ -3,7 +3,7 @@
 
 #include "ref/comm/comm_local.h"
 #include "ref/arithmetic/dtype.h"
-#include "ref/executor/executor.h"
+#include "ref/executor/executor_test.h"
 #include "ref/arithmetic/shadow_test.h"
 #include "ref/tier/tier.h"
 
@@ -197,22 +197,15 @@ static int set_code(void *code)
 
 Test(accelerator, an_operation_fails_with_what_it_left_behind_there)
 {
-    const enum executor_mode modes[] = {EXECUTOR_SERIAL, EXECUTOR_OVERLAP, EXECUTOR_CHAOS};
+    const struct executor_schedule schedules[] = {SERIAL, OVERLAP, chaos(3)};
     for (int i = 0; i < 3; i++) {
         struct tier *tier = open_tier(&apart);
-        struct executor *executor;
+        struct executor *executor = open_executor(schedules[i], 0, tier);
         int code = ERR_IO;
         char *device = take(tier, TIER_DEVICE, 100);
         const struct executor_span span = {device + 10, 7, EXECUTOR_WRITE};
-        cr_assert_eq(executor_open((struct executor_schedule){modes[i], 3}, 0, tier, NULL, NULL, &executor), ERR_NONE);
-        const struct executor_operation operation = {.name = "kernel",
-                                                     .lane = LANE_COMPUTE,
-                                                     .run = set_code,
-                                                     .arguments = &code,
-                                                     .arguments_bytes = sizeof code,
-                                                     .spans = &span,
-                                                     .span_count = 1};
-        int issued = executor_issue(executor, &operation), waited = executor_wait(executor);
+        int issued = issue(executor, "kernel", LANE_COMPUTE, set_code, &code, sizeof code, &span, 1);
+        int waited = executor_wait(executor);
         cr_expect_eq(issued != ERR_NONE ? issued : waited, ERR_IO, "mode %d", i);
         cr_expect_str_eq(err_message(), "the shadow has failed");
         executor_close(executor);
@@ -269,17 +262,4 @@ Test(accelerator, ranks_reduce_there_in_their_order)
                 cr_expect_eq(reducers[rank].found[k], sum, "rank %d, element %zu of %zu", rank, k, counts[i / 2]);
         }
     }
-}
-
-Test(accelerator, a_maximum_over_its_memory_is_refused)
-{
-    struct tier *tier = open_tier(&apart);
-    struct comm *comm;
-    cr_assert_eq(comm_local_open(1, &comm), ERR_NONE);
-    float *there = take(tier, TIER_DEVICE, 8), here[2] = {0};
-    cr_expect_eq(comm_all_reduce(comm, here, here, 2, DTYPE_FP32, COMM_MAX), ERR_NONE);
-    cr_expect_eq(comm_all_reduce(comm, there, there, 2, DTYPE_FP32, COMM_MAX), ERR_INTERNAL);
-    cr_expect(strstr(err_message(), "a maximum needs buffers in host memory"), "%s", err_message());
-    comm_close(comm);
-    tier_close(tier);
 }

@@ -158,14 +158,20 @@ static void expect_same(const struct tensor *found, const struct tensor *expecte
 static const enum dtype FORMATS[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
 static const float DIVISORS[] = {1, 2, 3, 131072, 0x1p127f, 0x1p-128f, 6 * 65536.0f, 0.1f};
 
-// Chooses the formats and the scaling of a case by its key, so that all of them meet all lengths.
-static void step_choose(struct adam_step *step, const struct tensor *x, uint64_t key)
+// The formats and the scaling of a case follow from its key, so that all of them meet all lengths.
+static struct adam_step step_chosen(const struct recipe *recipe, struct adam_scalars scalars, const struct tensor *x,
+                                    uint64_t key, size_t alignment, size_t count)
 {
-    step->grad_dtype = FORMATS[random_below(random_at(key, 0), 3)];
-    step->grad_divisor = DIVISORS[random_below(random_at(key, 1), 8)];
-    step->grad_coefficient = random_at(key, 2) % 2 ? 1 : 0.3f;
-    step->model_params = random_at(key, 3) % 4 ? x->model_params : NULL;
-    step->model_dtype = FORMATS[random_below(random_at(key, 4), 3)];
+    struct adam_step step = step_of(recipe, scalars, x);
+    step.grad_dtype = FORMATS[random_below(random_at(key, 0), 3)];
+    step.grad_divisor = DIVISORS[random_below(random_at(key, 1), 8)];
+    step.grad_coefficient = random_at(key, 2) % 2 ? 1 : 0.3f;
+    step.model_params = random_at(key, 3) % 4 ? x->model_params : NULL;
+    step.model_dtype = FORMATS[random_below(random_at(key, 4), 3)];
+    step.tensor_count = count;
+    step = step_part(&step, alignment, count);
+    step.tensor_index = 0;
+    return step;
 }
 
 Test(adam, every_length_alignment_format_and_recipe_has_the_bits_of_the_single_element)
@@ -178,21 +184,13 @@ Test(adam, every_length_alignment_format_and_recipe_has_the_bits_of_the_single_e
                 for (size_t alignment = 0; alignment < ALIGNMENTS; alignment++) {
                     uint64_t key = random_key(random_key((uint64_t)decay, count), alignment);
                     struct adam_scalars scalars = scalars_of(recipe, decay, 1 + key % 4);
-                    struct adam_step reference = step_of(recipe, scalars, &expected), step;
-                    step_choose(&reference, &expected, key);
+                    struct adam_step reference = step_chosen(recipe, scalars, &expected, key, alignment, count);
                     tensor_fill(&start, reference.grad_dtype, key);
                     tensor_copy(&expected, &start);
-                    reference.tensor_count = count;
-                    reference = step_part(&reference, alignment, count);
-                    reference.tensor_index = 0;
                     update_one_by_one(&reference);
                     for (EACH_ISA(isa)) {
                         tensor_copy(&found, &start);
-                        step = step_of(recipe, scalars, &found);
-                        step_choose(&step, &found, key);
-                        step.tensor_count = count;
-                        step = step_part(&step, alignment, count);
-                        step.tensor_index = 0;
+                        struct adam_step step = step_chosen(recipe, scalars, &found, key, alignment, count);
                         adam_update(&step);
                         // All of the arrays, so that a write outside the elements shows, too.
                         expect_same(&found, &expected, recipe, decay);

@@ -52,36 +52,27 @@ static void widen_all(enum dtype dtype, float *out)
     dtype_widen(dtype, in, out, CHUNK);
 }
 
-Test(dtype, every_bf16_widens_to_the_value_it_means_and_nan_to_a_quiet_nan_with_its_payload)
+// An infinity stays one, and a NaN becomes a quiet one with its payload.
+static uint32_t define_widen(uint32_t bits, int exponent_bits, int fraction_bits)
 {
-    static float out[CHUNK];
-    for (EACH_ISA(isa)) {
-        widen_all(DTYPE_BF16, out);
-        for (uint32_t i = 0; i < CHUNK; i++) {
-            uint32_t expected = i << 16;
-            if (is_nan_f32(expected))
-                expected |= 0x00400000u;
-            else if ((expected & 0x7fffffffu) != 0x7f800000u)
-                cr_assert_eq((double)out[i], meaning(i, 8, 7), "bf16 0x%04x", i);
-            cr_assert_eq(f32_bits(out[i]), expected, "bf16 0x%04x: 0x%08x", i, f32_bits(out[i]));
-            cr_assert_eq(f32_bits(bf16_to_f32((struct bf16){(uint16_t)i})), expected);
-        }
-    }
+    uint32_t sign = (bits & 0x8000u) << 16, fraction = bits & ((1u << fraction_bits) - 1);
+    if (~bits & (0x7fffu ^ ((1u << fraction_bits) - 1)))
+        return f32_bits((float)meaning(bits, exponent_bits, fraction_bits));
+    return sign | 0x7f800000u | (fraction ? 0x00400000u | fraction << (23 - fraction_bits) : 0);
 }
 
-Test(dtype, every_fp16_widens_to_the_value_it_means_and_nan_to_a_quiet_nan_with_its_payload)
+Test(dtype, every_16_bit_value_widens_to_the_value_it_means)
 {
-    static float out[CHUNK];
+    static float brain[CHUNK], half[CHUNK];
     for (EACH_ISA(isa)) {
-        widen_all(DTYPE_FP16, out);
+        widen_all(DTYPE_BF16, brain);
+        widen_all(DTYPE_FP16, half);
         for (uint32_t i = 0; i < CHUNK; i++) {
-            uint32_t bits = f32_bits(out[i]), sign = (i & 0x8000u) << 16, fraction = i & 0x3ffu;
-            if ((i & 0x7c00u) != 0x7c00u)
-                cr_assert_eq(bits, f32_bits((float)meaning(i, 5, 10)), "fp16 0x%04x: 0x%08x", i, bits);
-            else
-                cr_assert_eq(bits, sign | 0x7f800000u | (fraction ? 0x00400000u | fraction << 13 : 0), "fp16 0x%04x",
-                             i);
-            cr_assert_eq(f32_bits(fp16_to_f32((struct fp16){(uint16_t)i})), bits);
+            uint32_t of_brain = define_widen(i, 8, 7), of_half = define_widen(i, 5, 10);
+            cr_assert_eq(f32_bits(brain[i]), of_brain, "bf16 0x%04x: 0x%08x", i, f32_bits(brain[i]));
+            cr_assert_eq(f32_bits(bf16_to_f32((struct bf16){(uint16_t)i})), of_brain);
+            cr_assert_eq(f32_bits(half[i]), of_half, "fp16 0x%04x: 0x%08x", i, f32_bits(half[i]));
+            cr_assert_eq(f32_bits(fp16_to_f32((struct fp16){(uint16_t)i})), of_half);
         }
     }
 }
@@ -153,16 +144,12 @@ static void define_narrow_fp16(const float *in, uint16_t *out, size_t count)
     }
 }
 
-Test(dtype, a_stride_of_all_fp32_values_narrows_to_the_nearest_bf16)
+Test(dtype, a_stride_of_all_fp32_values_narrows_to_the_nearest)
 {
-    for (EACH_ISA(isa))
+    for (EACH_ISA(isa)) {
         narrow_agrees(DTYPE_BF16, define_narrow_bf16, 4093, false);
-}
-
-Test(dtype, a_stride_of_all_fp32_values_narrows_to_the_nearest_fp16)
-{
-    for (EACH_ISA(isa))
         narrow_agrees(DTYPE_FP16, define_narrow_fp16, 4093, false);
+    }
 }
 
 Test(dtype, values_beside_every_tie_narrow_to_the_nearest)
@@ -188,44 +175,36 @@ Test(dtype, values_beside_every_tie_narrow_to_the_nearest)
         }
 }
 
-static void narrow_fp16_agrees_with_hardware(uint64_t stride)
+static void narrow_agrees_with_hardware(enum dtype dtype, uint64_t stride)
 {
-    if (!hardware_has_fp16()) {
-        puts("TEST SKIPPED: this processor does not convert fp16");
+    bool brain = dtype == DTYPE_BF16;
+    if (brain ? !hardware_has_bf16() : !hardware_has_fp16()) {
+        printf("TEST SKIPPED: this processor does not round to %s\n", dtype_name(dtype));
         return;
     }
     for (EACH_ISA(isa))
-        narrow_agrees(DTYPE_FP16, hardware_narrow_fp16, stride, false);
-}
-
-static void narrow_bf16_agrees_with_hardware(uint64_t stride)
-{
-    if (!hardware_has_bf16()) {
-        puts("TEST SKIPPED: this processor does not round to bf16");
-        return;
-    }
-    for (EACH_ISA(isa))
-        narrow_agrees(DTYPE_BF16, hardware_narrow_bf16, stride, HARDWARE_BF16_FLUSHES);
+        narrow_agrees(dtype, brain ? hardware_narrow_bf16 : hardware_narrow_fp16, stride,
+                      brain && HARDWARE_BF16_FLUSHES);
 }
 
 Test(dtype, a_stride_of_all_fp32_values_narrows_to_fp16_as_the_hardware_does)
 {
-    narrow_fp16_agrees_with_hardware(61);
+    narrow_agrees_with_hardware(DTYPE_FP16, 61);
 }
 
 Test(dtype, a_stride_of_all_fp32_values_narrows_to_bf16_as_the_hardware_does)
 {
-    narrow_bf16_agrees_with_hardware(61);
+    narrow_agrees_with_hardware(DTYPE_BF16, 61);
 }
 
 Test(dtype, all_fp32_values_narrow_to_fp16_as_the_hardware_does_long, .timeout = 600)
 {
-    narrow_fp16_agrees_with_hardware(1);
+    narrow_agrees_with_hardware(DTYPE_FP16, 1);
 }
 
 Test(dtype, all_fp32_values_narrow_to_bf16_as_the_hardware_does_long, .timeout = 600)
 {
-    narrow_bf16_agrees_with_hardware(1);
+    narrow_agrees_with_hardware(DTYPE_BF16, 1);
 }
 
 Test(dtype, all_fp32_values_narrow_to_the_nearest_bf16_long, .timeout = 1200)
@@ -364,41 +343,21 @@ static void fold_is_a_left_fold(struct fold_case c)
     cr_assert_eq(stored(c.out, output, c.count), beyond, "one element too many");
 }
 
-Test(dtype, fold_is_the_left_fold_in_fp32_with_one_rounding)
+Test(dtype, a_fold_is_a_left_fold_of_groups_in_fp32_with_one_rounding)
 {
     static const size_t counts[] = {0, 1, 7, 31, 67, 1023, 1024, 1025, SUM_COUNT - 1};
+    static const int shapes[][2] = {{1, 1}, {2, 2}, {3, 3}, {4, 4}, {5, 5}, {4, 2}, {6, 2}, {6, 3}, {5, 1}};
     for (EACH_ISA(isa))
-        for (int in = 0; in < 3; in++)
-            for (int out = 0; out < 3; out++)
-                for (int world = 1; world < SUM_WORLD; world++)
-                    for (int add = 0; add < 2; add++)
-                        for (int alias = -1; alias < world; alias++)
-                            for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
-                                if (alias >= 0 && dtype_bytes(FORMATS[in]) != dtype_bytes(FORMATS[out]))
-                                    continue;
-                                fold_is_a_left_fold(
-                                    (struct fold_case){FORMATS[in], FORMATS[out], world, world, add, alias, counts[k]});
-                            }
-}
-
-Test(dtype, groups_are_folded_and_then_their_sums_with_one_rounding)
-{
-    static const size_t counts[] = {0, 1, 7, 1023, 1024, 1025, SUM_COUNT - 1};
-    static const struct {
-        int world, group;
-    } shapes[] = {{4, 2}, {6, 2}, {6, 3}, {5, 1}};
-    for (EACH_ISA(isa))
-        for (int in = 0; in < 3; in++)
-            for (int out = 0; out < 3; out++)
-                for (int shape = 0; shape < 4; shape++)
-                    for (int add = 0; add < 2; add++)
-                        for (int alias = -1; alias < shapes[shape].world; alias++)
-                            for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
-                                if (alias >= 0 && dtype_bytes(FORMATS[in]) != dtype_bytes(FORMATS[out]))
-                                    continue;
-                                fold_is_a_left_fold((struct fold_case){FORMATS[in], FORMATS[out], shapes[shape].world,
-                                                                       shapes[shape].group, add, alias, counts[k]});
-                            }
+        for (int formats = 0; formats < 9; formats++)
+            for (size_t shape = 0; shape < sizeof shapes / sizeof *shapes; shape++)
+                for (int add = 0; add < 2; add++)
+                    for (int alias = -1; alias < shapes[shape][0]; alias++)
+                        for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
+                            enum dtype in = FORMATS[formats / 3], out = FORMATS[formats % 3];
+                            if (alias < 0 || dtype_bytes(in) == dtype_bytes(out))
+                                fold_is_a_left_fold((struct fold_case){in, out, shapes[shape][0], shapes[shape][1], add,
+                                                                       alias, counts[k]});
+                        }
 }
 
 // One output after the other is the input of a rank, or none is; nothing beyond the counts changes.

@@ -80,6 +80,21 @@ static bool sums_equal(struct norm_sum a, struct norm_sum b)
     return a.low == b.low && a.high == b.high;
 }
 
+struct measured {
+    uint32_t max;
+    struct norm_sum sum;
+    struct exact exact;
+};
+
+static struct measured measure(enum dtype dtype, const void *values, size_t count)
+{
+    struct measured out = {.max = norm_max(dtype, values, count)};
+    norm_accumulate(&out.sum, dtype, values, count, out.max);
+    for (size_t i = 0; i < count && out.max < 0x7f800000u; i++)
+        exact_add(&out.exact, load(dtype, values, i));
+    return out;
+}
+
 struct spread {
     int low, high;  // exponents
 };
@@ -94,19 +109,14 @@ Test(norm, the_sum_is_within_its_bound_of_the_exact_sum)
                 for (size_t count = 1; count <= COUNT; count = count * 3 + 1) {
                     enum dtype dtype = FORMATS[f];
                     fill(dtype, values, count, random_key(s, count), spreads[s].low, spreads[s].high);
-                    uint32_t max = norm_max(dtype, values, count);
-                    if (max == 0 || max >= 0x7f800000u)
+                    struct measured found = measure(dtype, values, count);
+                    if (found.max == 0 || found.max >= 0x7f800000u)
                         continue;  // fp16 lacks these magnitudes
-                    struct norm_sum sum = {0};
-                    struct exact exact = {0};
-                    norm_accumulate(&sum, dtype, values, count, max);
-                    for (size_t i = 0; i < count; i++)
-                        exact_add(&exact, load(dtype, values, i));
-                    long double truth = exact_value(&exact);
-                    long double error = fabsl(sum_value(sum, max) - truth) / truth;
+                    long double truth = exact_value(&found.exact);
+                    long double error = fabsl(sum_value(found.sum, found.max) - truth) / truth;
                     cr_assert(error <= (long double)count * 0x1p-52L + 0x1p-62L, "%s, 2^%d..2^%d, %zu: 2^%.1Lf",
                               dtype_name(dtype), spreads[s].low, spreads[s].high, count, log2l(error));
-                    double norm = norm_finish(sum, max);
+                    double norm = norm_finish(found.sum, found.max);
                     long double norm_error = fabsl(norm - sqrtl(truth)) / sqrtl(truth);
                     cr_assert(norm_error <= (long double)count * 0x1p-53L + 0x1p-52L);
                 }
@@ -117,14 +127,9 @@ Test(norm, sums_of_16_bit_values_within_2_to_the_17_of_the_largest_are_exact)
     static uint16_t values[COUNT];
     for (EACH_ISA(isa))
         for (size_t f = 1; f < 3; f++) {
-            struct norm_sum sum = {0};
-            struct exact exact = {0};
             fill(FORMATS[f], values, COUNT, 11, -14, 0);
-            uint32_t max = norm_max(FORMATS[f], values, COUNT);
-            norm_accumulate(&sum, FORMATS[f], values, COUNT, max);
-            for (size_t i = 0; i < COUNT; i++)
-                exact_add(&exact, load(FORMATS[f], values, i));
-            cr_expect_eq(sum_value(sum, max), exact_value(&exact));
+            struct measured found = measure(FORMATS[f], values, COUNT);
+            cr_expect_eq(sum_value(found.sum, found.max), exact_value(&found.exact));
         }
 }
 
@@ -132,14 +137,10 @@ Test(norm, many_values_as_large_as_the_largest_do_not_overflow)
 {
     static float values[COUNT];
     for (EACH_ISA(isa)) {
-        struct norm_sum sum = {0};
-        struct exact exact = {0};
-        for (size_t i = 0; i < COUNT; i++) {
+        for (size_t i = 0; i < COUNT; i++)
             values[i] = 0x1.fffp0f;
-            exact_add(&exact, values[i]);
-        }
-        norm_accumulate(&sum, DTYPE_FP32, values, COUNT, f32_bits(values[0]));
-        cr_expect_eq(sum_value(sum, f32_bits(values[0])), exact_value(&exact));
+        struct measured found = measure(DTYPE_FP32, values, COUNT);
+        cr_expect_eq(sum_value(found.sum, found.max), exact_value(&found.exact));
     }
 }
 
@@ -236,21 +237,17 @@ Test(norm, the_norm_of_one_value_is_its_magnitude)
             float value = f32_of_bits((uint32_t)random_at(3, i));
             if (!isfinite(value))
                 continue;
-            struct norm_sum sum = {0};
-            uint32_t max = norm_max(DTYPE_FP32, &value, 1);
-            norm_accumulate(&sum, DTYPE_FP32, &value, 1, max);
-            cr_assert_eq(norm_finish(sum, max), fabs((double)value), "0x%08x", f32_bits(value));
+            struct measured found = measure(DTYPE_FP32, &value, 1);
+            cr_assert_eq(norm_finish(found.sum, found.max), fabs((double)value), "0x%08x", f32_bits(value));
         }
 }
 
 Test(norm, zeros_have_the_norm_zero)
 {
     float values[100] = {0, -0.0f};
-    struct norm_sum sum = {0};
-    uint32_t max = norm_max(DTYPE_FP32, values, 100);
-    cr_expect_eq(max, 0);
-    norm_accumulate(&sum, DTYPE_FP32, values, 100, max);
-    cr_expect_eq(norm_finish(sum, max), 0);
+    struct measured found = measure(DTYPE_FP32, values, 100);
+    cr_expect_eq(found.max, 0);
+    cr_expect_eq(norm_finish(found.sum, found.max), 0);
 }
 
 Test(norm, an_infinity_or_nan_anywhere_shows)
@@ -263,10 +260,8 @@ Test(norm, an_infinity_or_nan_anywhere_shows)
                     for (size_t i = 0; i < 100; i++)
                         wide[i] = i == at ? (nan ? -NAN : -INFINITY) : 1;
                     dtype_narrow(FORMATS[f], wide, values, 100);
-                    uint32_t max = norm_max(FORMATS[f], values, 100);
-                    struct norm_sum sum = {0};
-                    norm_accumulate(&sum, FORMATS[f], values, 100, max);
-                    double norm = norm_finish(sum, max);
-                    cr_assert(nan ? max > 0x7f800000u && isnan(norm) : max == 0x7f800000u && isinf(norm));
+                    struct measured found = measure(FORMATS[f], values, 100);
+                    double norm = norm_finish(found.sum, found.max);
+                    cr_assert(nan ? found.max > 0x7f800000u && isnan(norm) : found.max == 0x7f800000u && isinf(norm));
                 }
 }

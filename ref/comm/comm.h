@@ -124,4 +124,8 @@ void comm_close(struct comm *comm);
 // its handle.
 int comm_local_open(int world, struct comm *comms[]);
 
+// Opens one rank of a world of any size whose other ranks do not exist, for a plan: collectives assume that every rank
+// has this rank's numbers. Supports all-gathers and barriers; other collectives return ERR_INTERNAL.
+int comm_dry_open(int rank, int world, struct comm **out);
+
 #endif

@@ -89,6 +89,51 @@ size_t comm_shard(size_t count, int world, int rank, size_t *offset)
     return each + (index < larger);
 }
 
+struct comm_transfer comm_transfer_of(const struct comm_call *call, int rank, int to, int from)
+{
+    size_t bytes = dtype_bytes(call->send_dtype);
+    const char *send = call->send;
+    char *recv = call->recv;
+    if (call->operation == COMM_ALL_TO_ALL)
+        return (struct comm_transfer){send + call->offsets[to] * bytes, recv + call->recv_offsets[from] * bytes,
+                                      call->counts[to] * bytes, call->recv_counts[from] * bytes};
+    return (struct comm_transfer){send, recv + call->offsets[from] * bytes, call->counts[rank] * bytes,
+                                  call->counts[from] * bytes};
+}
+
+size_t comm_largest_shard(const size_t counts[], int world)
+{
+    size_t largest = 0;
+    for (int rank = 0; rank < world; rank++)
+        largest = counts[rank] > largest ? counts[rank] : largest;
+    return largest;
+}
+
+size_t comm_piece_length(const struct comm_pieces *p, int rank, size_t k)
+{
+    size_t count = p->counts[rank], at = k * p->piece_count;
+    if (at >= count)
+        return 0;
+    return count - at < p->piece_count ? count - at : p->piece_count;
+}
+
+const char *comm_piece_in_send(const struct comm_pieces *p, int rank, size_t k)
+{
+    return (const char *)p->call->send + (p->offsets[rank] + k * p->piece_count) * p->element_bytes;
+}
+
+struct comm_call comm_gather_after(const struct comm_call *call, int world, int rank, size_t counts[], size_t offsets[])
+{
+    struct comm_call gather = *call;
+    for (int owner = 0; owner < world; owner++)
+        counts[owner] = comm_shard(call->count, world, owner, &offsets[owner]);
+    gather.operation = COMM_ALL_GATHER;
+    gather.send = (char *)call->recv + offsets[rank] * dtype_bytes(call->recv_dtype);
+    gather.counts = counts;
+    gather.offsets = offsets;
+    return gather;
+}
+
 static float element_value(enum dtype dtype, const char *element)
 {
     struct bf16 bf16;

@@ -50,11 +50,10 @@ static void cross(struct rank *rank)
 Test(comm_deadlock, concurrent_two_communicators_in_another_order_are_named)
 {
     static const char *const messages[] = {
-        "the ranks wait for each other: rank 0 is in barrier among ranks 0 1 (shard) and waits for rank 1, which is in "
-        "all-reduce among ranks 0 1 (tensor) and waits for rank 0",
-        "the ranks wait for each other: rank 1 is in all-reduce among ranks 0 1 (tensor) and waits for rank 0, which "
-        "is "
-        "in barrier among ranks 0 1 (shard) and waits for rank 1"};
+        "the ranks wait for each other: rank 0 is in barrier among ranks 0 1 (shard) and waits for rank 1, which is "
+        "in all-reduce among ranks 0 1 (tensor) and waits for rank 0",
+        "the ranks wait for each other: rank 1 is in all-reduce among ranks 0 1 (tensor) and waits for rank 0, "
+        "which is in barrier among ranks 0 1 (shard) and waits for rank 1"};
     struct rank ranks[2];
     ranks_run(ranks, 2, cross, NULL);
     expect_circle(ranks, 2, messages, 2);
@@ -77,12 +76,12 @@ static void ring(struct rank *rank)
 Test(comm_deadlock, concurrent_a_ring_of_groups_is_named_to_all_ranks)
 {
     static const char *const messages[] = {
-        "the ranks wait for each other: rank 1 is in barrier among ranks 1 2 and waits for rank 2, which is in barrier "
-        "among ranks 2 4 and waits for rank 4, which is in barrier among ranks 1 4 and waits for rank 1",
-        "the ranks wait for each other: rank 2 is in barrier among ranks 2 4 and waits for rank 4, which is in barrier "
-        "among ranks 1 4 and waits for rank 1, which is in barrier among ranks 1 2 and waits for rank 2",
-        "the ranks wait for each other: rank 4 is in barrier among ranks 1 4 and waits for rank 1, which is in barrier "
-        "among ranks 1 2 and waits for rank 2, which is in barrier among ranks 2 4 and waits for rank 4"};
+        "the ranks wait for each other: rank 1 is in barrier among ranks 1 2 and waits for rank 2, which is in "
+        "barrier among ranks 2 4 and waits for rank 4, which is in barrier among ranks 1 4 and waits for rank 1",
+        "the ranks wait for each other: rank 2 is in barrier among ranks 2 4 and waits for rank 4, which is in "
+        "barrier among ranks 1 4 and waits for rank 1, which is in barrier among ranks 1 2 and waits for rank 2",
+        "the ranks wait for each other: rank 4 is in barrier among ranks 1 4 and waits for rank 1, which is in "
+        "barrier among ranks 1 2 and waits for rank 2, which is in barrier among ranks 2 4 and waits for rank 4"};
     struct rank ranks[5];
     ranks_run(ranks, 5, ring, NULL);
     expect_circle(ranks, 5, messages, 3);
@@ -105,15 +104,15 @@ static void receive_beside(struct rank *rank)
 Test(comm_deadlock, concurrent_messages_that_nobody_sends_are_named)
 {
     static const char *const beside[] = {
-        "the ranks wait for each other: rank 0 is in receive among ranks 0 1 (pipeline) and waits for rank 1, which is "
-        "in barrier among ranks 0 1 and waits for rank 0",
-        "the ranks wait for each other: rank 1 is in barrier among ranks 0 1 and waits for rank 0, which is in receive "
-        "among ranks 0 1 (pipeline) and waits for rank 1"};
+        "the ranks wait for each other: rank 0 is in receive among ranks 0 1 (pipeline) and waits for rank 1, which "
+        "is in barrier among ranks 0 1 and waits for rank 0",
+        "the ranks wait for each other: rank 1 is in barrier among ranks 0 1 and waits for rank 0, which is in "
+        "receive among ranks 0 1 (pipeline) and waits for rank 1"};
     static const char *const only[] = {
-        "the ranks wait for each other: rank 0 is in receive among ranks 0 1 (pipeline) and waits for rank 1, which is "
-        "in receive among ranks 0 1 (pipeline) and waits for rank 0",
-        "the ranks wait for each other: rank 1 is in receive among ranks 0 1 (pipeline) and waits for rank 0, which is "
-        "in receive among ranks 0 1 (pipeline) and waits for rank 1"};
+        "the ranks wait for each other: rank 0 is in receive among ranks 0 1 (pipeline) and waits for rank 1, which "
+        "is in receive among ranks 0 1 (pipeline) and waits for rank 0",
+        "the ranks wait for each other: rank 1 is in receive among ranks 0 1 (pipeline) and waits for rank 0, which "
+        "is in receive among ranks 0 1 (pipeline) and waits for rank 1"};
     for (int messages_only = 0; messages_only <= 1; messages_only++) {
         struct rank ranks[2];
         ranks_run(ranks, 2, receive_beside, &(bool){messages_only});

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ref/comm/comm_dry.h"
-
 #include "ref/comm/comm_internal.h"
 #include "base/err.h"
 

@@ -102,6 +102,31 @@ void comm_message_text(const struct comm *comm, const struct comm_message *expec
 // count % world are one element larger.
 size_t comm_shard(size_t count, int world, int rank, size_t *offset);
 
+// A rank sends the one to a rank, and receives the other from another.
+struct comm_transfer {
+    const char *send;
+    char *recv;
+    size_t send_bytes, recv_bytes;
+};
+
+// The transfer of an all-to-all or an all-gather.
+struct comm_transfer comm_transfer_of(const struct comm_call *call, int rank, int to, int from);
+
+// A reduction in which each rank owns one shard. Piece k of all shards is in flight at the same time.
+struct comm_pieces {
+    const struct comm_call *call;
+    const size_t *counts, *offsets;  // of the shards in send
+    size_t element_bytes, piece_count;
+};
+
+size_t comm_largest_shard(const size_t counts[], int world);
+size_t comm_piece_length(const struct comm_pieces *p, int rank, size_t k);
+const char *comm_piece_in_send(const struct comm_pieces *p, int rank, size_t k);
+
+// Fills the counts and offsets of an all-reduce's shards; returns the all-gather of the reduced shards.
+struct comm_call comm_gather_after(const struct comm_call *call, int world, int rank, size_t counts[],
+                                   size_t offsets[]);
+
 // out[i] = the call's reduction of in[0][i] .. in[world-1][i], in canonical or hierarchical order, added to out[i] if
 // call->add. Among equal maxima, and among NaNs, the lowest rank's bits win. Aliasing is as in dtype_fold.
 void comm_fold(const struct comm_call *call, const void *const in[], int world, void *out, size_t count);

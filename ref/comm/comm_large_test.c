@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives on buffers that no cache holds, for which a transport may take other ways: every element against a plain
 // loop, at every alignment that elements can have, with nothing written outside the result.
-#include "ref/comm/comm_test.h"
-
-#include <stdlib.h>
-
-enum { GUARD_COUNT = 32 };
+#include "ref/comm/comm_case_test.h"
 
 // A value with a full mantissa and either sign, so that the order of a sum shows.
 static float value_at(enum dtype dtype, int rank, size_t index)
@@ -13,19 +9,6 @@ static float value_at(enum dtype dtype, int rank, size_t index)
     uint32_t bits = ((uint32_t)index + (uint32_t)rank * 0x9e3779b9u) * 2654435761u;
     float value = (float)(int32_t)(bits ^ bits >> 15);
     return dtype == DTYPE_BF16 ? bf16_to_f32(f32_to_bf16(value)) : value;
-}
-
-static void store(enum dtype dtype, void *to, size_t index, float value)
-{
-    if (dtype == DTYPE_BF16)
-        ((struct bf16 *)to)[index] = f32_to_bf16(value);
-    else
-        ((float *)to)[index] = value;
-}
-
-static float load(enum dtype dtype, const void *from, size_t index)
-{
-    return dtype == DTYPE_BF16 ? bf16_to_f32(((const struct bf16 *)from)[index]) : ((const float *)from)[index];
 }
 
 static float expected_at(enum dtype dtype, int world, size_t index)
@@ -44,32 +27,6 @@ struct large_case {
     bool in_place;
     size_t shift_count;  // elements by which rank 0's result is off a cache line; rank r's is off by r more
 };
-
-// A buffer of count elements that begins `shift` elements behind a cache line, with guards on both sides.
-struct guarded {
-    char *memory, *data;
-    enum dtype dtype;
-    size_t count;
-};
-
-static struct guarded guarded_open(enum dtype dtype, size_t count, size_t shift_count)
-{
-    size_t element_bytes = dtype_bytes(dtype), lead = GUARD_COUNT + shift_count;
-    size_t bytes = (lead + count + GUARD_COUNT) * element_bytes;
-    struct guarded g = {.memory = aligned_alloc(64, (bytes + 63) / 64 * 64), .dtype = dtype, .count = count};
-    g.data = g.memory + lead * element_bytes;
-    memset(g.memory, 0xa5, bytes);
-    return g;
-}
-
-static void guarded_close(struct rank *rank, struct guarded *g)
-{
-    size_t element_bytes = dtype_bytes(g->dtype);
-    for (size_t i = 0; i < GUARD_COUNT * element_bytes; i++)
-        if ((unsigned char)g->memory[i] != 0xa5 || (unsigned char)g->data[g->count * element_bytes + i] != 0xa5)
-            rank_wrong(rank, "the guard is overwritten at byte %zu", i);
-    free(g->memory);
-}
 
 static void check(struct rank *rank, const struct large_case *c, const char *got, size_t start, size_t count)
 {
@@ -96,8 +53,8 @@ static void large_body(struct rank *rank)
     }
     size_t own = counts[rank->index], offset = offsets[rank->index];
     size_t shift = c->shift_count + (size_t)rank->index;
-    struct guarded send = guarded_open(c->dtype, count, c->in_place ? shift : 0);
-    struct guarded recv = guarded_open(c->dtype, c->call == REDUCE_SCATTER ? own : count, shift);
+    struct area send = area_open(count * element_bytes, c->in_place ? shift * element_bytes : 0);
+    struct area recv = area_open((c->call == REDUCE_SCATTER ? own : count) * element_bytes, shift * element_bytes);
     char *own_send = send.data + offset * element_bytes;
     for (size_t i = 0; i < count; i++)
         store(c->dtype, send.data, i, value_at(c->dtype, rank->index, i));
@@ -122,8 +79,8 @@ static void large_body(struct rank *rank)
     }
     if (rc != ERR_NONE)
         rank_wrong(rank, "%s", err_message());
-    guarded_close(rank, &send);
-    guarded_close(rank, &recv);
+    area_close(rank, &send);
+    area_close(rank, &recv);
 }
 
 Test(comm_large, concurrent_large_sums_and_gathers_are_those_of_a_plain_loop)

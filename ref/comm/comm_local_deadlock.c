@@ -25,15 +25,10 @@ struct search {
     int count, length;
 };
 
-static struct position *position_of(const struct group *group, int rank)
-{
-    return &group->positions[rank];
-}
-
 // True if the wait is for that rank of its group.
 static bool waits_for(const struct wait *wait, int rank)
 {
-    const struct position *own = position_of(wait->group, wait->rank);
+    const struct position *own = &wait->group->positions[wait->rank];
     const struct awaited *awaited = &own->awaited;
     if (awaited->peer != MEET_ALL && awaited->peer != rank)
         return false;
@@ -47,11 +42,11 @@ static bool find_circle(struct search *s)
 {
     const struct wait *last = &s->waits[s->path[s->length - 1]];
     for (int rank = 0; rank < last->group->world; rank++) {
-        uint64_t thread = atomic_load(&position_of(last->group, rank)->thread);
+        uint64_t thread = atomic_load(&last->group->positions[rank].thread);
         if (rank == last->rank || !waits_for(last, rank))
             continue;
         for (int i = 0; i < s->count; i++) {
-            if (atomic_load(&position_of(s->waits[i].group, s->waits[i].rank)->thread) != thread)
+            if (atomic_load(&s->waits[i].group->positions[s->waits[i].rank].thread) != thread)
                 continue;
             if (i == s->path[0])
                 return true;
@@ -72,7 +67,7 @@ static int collect(struct group *root, struct wait waits[])
     int count = 0;
     for (const struct group *group = root; group; group = group->next)
         for (int rank = 0; rank < group->world; rank++)
-            if (atomic_load(&position_of(group, rank)->overdue))
+            if (atomic_load(&group->positions[rank].overdue))
                 waits[count++] = (struct wait){group, rank};
     return count;
 }
@@ -92,7 +87,7 @@ static void append_wait(char text[MEET_MESSAGE_BYTES], const struct wait *wait)
 {
     enum { NAMED = 8 };
     const struct group *group = wait->group;
-    const struct position *own = position_of(group, wait->rank);
+    const struct position *own = &group->positions[wait->rank];
     enum ledger_group kind = group->handles[wait->rank].comm.counted_group;
     append(text, "is in %s among ranks",
            own->awaited.channel ? own->awaited.full ? "receive" : "send"
@@ -148,12 +143,12 @@ void comm_local_used(struct comm_local *local)
     static _Thread_local uint64_t self;
     if (self == 0)
         self = atomic_fetch_add(&threads, 1) + 1;
-    atomic_store_explicit(&position_of(local->group, local->comm.rank)->thread, self, memory_order_relaxed);
+    atomic_store_explicit(&local->group->positions[local->comm.rank].thread, self, memory_order_relaxed);
 }
 
 void comm_local_overdue(struct comm_local *local, const struct awaited *awaited)
 {
-    struct position *own = position_of(local->group, local->comm.rank);
+    struct position *own = &local->group->positions[local->comm.rank];
     struct group *root = local->group->root;
     char text[MEET_MESSAGE_BYTES];
     if (!atomic_load(&own->overdue)) {
@@ -169,7 +164,7 @@ void comm_local_overdue(struct comm_local *local, const struct awaited *awaited)
 
 void comm_local_came(struct comm_local *local)
 {
-    struct position *own = position_of(local->group, local->comm.rank);
+    struct position *own = &local->group->positions[local->comm.rank];
     if (!atomic_load_explicit(&own->overdue, memory_order_relaxed))
         return;
     // Others read the wait under the lock.

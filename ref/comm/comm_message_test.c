@@ -4,58 +4,6 @@
 
 #include <stdlib.h>
 
-static unsigned char byte_at(int from, int number, size_t i)
-{
-    return (unsigned char)((size_t)from * 131 + (size_t)number * 31 + i * 7);
-}
-
-static size_t size_of(int number)
-{
-    static const size_t sizes[] = {0, 1, 8, 4096, 100003, 5};
-    return sizes[(size_t)number % (sizeof sizes / sizeof sizes[0])];
-}
-
-static void send_numbered(struct rank *rank, int peer, int number)
-{
-    size_t bytes = size_of(number);
-    unsigned char *buffer = calloc(bytes + 1, 1);
-    for (size_t i = 0; i < bytes; i++)
-        buffer[i] = byte_at(rank->index, number, i);
-    if (comm_send(rank->comm, peer, (uint64_t)number, buffer, bytes) != ERR_NONE)
-        rank_wrong(rank, "%s", err_message());
-    memset(buffer, 0, bytes);  // the message is on its way without it
-    free(buffer);
-}
-
-static void receive_numbered(struct rank *rank, int peer, int number)
-{
-    size_t bytes = size_of(number);
-    unsigned char *buffer = calloc(bytes + 1, 1);
-    if (comm_receive(rank->comm, peer, (uint64_t)number, buffer, bytes) != ERR_NONE)
-        rank_wrong(rank, "%s", err_message());
-    for (size_t i = 0; i < bytes; i++)
-        if (buffer[i] != byte_at(peer, number, i)) {
-            rank_wrong(rank, "byte %zu of message %d from rank %d is %d", i, number, peer, buffer[i]);
-            break;
-        }
-    free(buffer);
-}
-
-// To all others, in both directions together: the sends of one round do not wait for receives.
-static void send_around(struct rank *rank)
-{
-    for (int number = 0; number < 40; number++) {
-        for (int peer = 0; peer < rank->world; peer++)
-            if (peer != rank->index)
-                send_numbered(rank, peer, number);
-        for (int peer = 0; peer < rank->world; peer++)
-            if (peer != rank->index)
-                receive_numbered(rank, peer, number);
-        if (number % 9 == 0 && comm_barrier(rank->comm) != ERR_NONE)
-            rank_wrong(rank, "%s", err_message());
-    }
-}
-
 Test(comm_message, concurrent_messages_arrive_whole_and_in_order)
 {
     for (int world = 1; world <= 5; world++)

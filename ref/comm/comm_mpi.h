@@ -5,7 +5,6 @@
 #define ZG_COMM_MPI_H
 
 #include "ref/comm/comm_internal.h"
-#include "ref/comm/comm_mpi_code.h"
 #include "ref/comm/peer_watch.h"
 
 #include <mpi.h>

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { RANKS_MAX = 16 };
@@ -126,6 +127,33 @@ static int provoke(struct comm *comm, const char *word)
     return ERR_NONE;
 }
 
+// Ranks 0, 1 and 2 wait for each other around a ring of pairs; or rank 1 arrives after three seconds, for which the
+// others wait in two of the pairs.
+static int wait_in_pairs(struct comm *comm, const char *word)
+{
+    static const int pairs[3][2] = {{0, 1}, {1, 2}, {0, 2}};
+    static const enum ledger_group groups[] = {GROUP_SHARD, GROUP_TENSOR, GROUP_EXPERT};
+    int rank = comm_rank(comm);
+    struct comm *parts[3];
+    for (int i = 0; i < 3; i++) {
+        bool member = rank == pairs[i][0] || rank == pairs[i][1];
+        TRY(comm_split(comm, member ? pairs[i] : &rank, member ? 2 : 1, &parts[i]));
+        comm_count_for(parts[i], groups[i]);
+    }
+    if (strcmp(word, "ring") == 0)
+        return comm_barrier(parts[rank]);
+    if (rank == 1)
+        nanosleep(&(struct timespec){.tv_sec = 3}, NULL);
+    if (rank <= 1)
+        TRY(comm_barrier(parts[0]));
+    if (rank >= 1)
+        TRY(comm_barrier(parts[1]));
+    TRY(comm_barrier(comm));
+    for (int i = 0; i < 3; i++)
+        comm_close(parts[i]);
+    return ERR_NONE;
+}
+
 int main(int argc, char **argv)
 {
     struct launcher launcher;
@@ -136,13 +164,14 @@ int main(int argc, char **argv)
     }
     const char *word = argv[1];
     int rank = comm_rank(comm);
-    int rc = strstr(word, "-inside")        ? provoke_inside_parts(comm)
-             : strcmp(word, "sigterm") == 0 ? provoke_sigterm(comm)
-             : strstr(word, "message-")     ? provoke_message(comm, word)
-             : strstr(word, "-beside")      ? provoke_beside_part(comm, word)
-                                            : provoke(comm, word);
+    int rc = strstr(word, "-inside")                                  ? provoke_inside_parts(comm)
+             : strcmp(word, "sigterm") == 0                           ? provoke_sigterm(comm)
+             : strcmp(word, "ring") == 0 || strcmp(word, "slow") == 0 ? wait_in_pairs(comm, word)
+             : strstr(word, "message-")                               ? provoke_message(comm, word)
+             : strstr(word, "-beside")                                ? provoke_beside_part(comm, word)
+                                                                      : provoke(comm, word);
     printf("rank %d: %s\n", rank, rc == ERR_NONE ? "good" : err_message());
     fflush(stdout);
-    launcher_close(comm, true);
+    launcher_close(comm, rc != ERR_NONE || strcmp(word, "slow") != 0);
     _exit(rc == ERR_NONE ? 0 : 1);
 }

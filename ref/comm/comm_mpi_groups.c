@@ -10,11 +10,8 @@
 #include <assert.h>
 #include <string.h>
 
-// One reduction. Piece k of all shards is in flight at the same time.
 struct sums {
-    const struct comm_call *call;
-    const size_t *counts, *offsets;  // of the shards in send
-    size_t in_bytes, piece_count;
+    struct comm_pieces pieces;
     int size, groups, own_group, own_member;
     char *packed, *received;   // [size] columns of a piece, to and from each member
     float *partial, *arrived;  // [groups] pieces: this group's sums for each owner; each group's sum of the own shard
@@ -25,22 +22,9 @@ static int owner_of(const struct sums *s, int group, int member)
     return group * s->size + member;
 }
 
-static size_t piece_length(const struct sums *s, int owner, size_t k)
-{
-    size_t count = s->counts[owner], at = k * s->piece_count;
-    if (at >= count)
-        return 0;
-    return count - at < s->piece_count ? count - at : s->piece_count;
-}
-
-static const char *piece_in_send(const struct sums *s, int owner, size_t k)
-{
-    return (const char *)s->call->send + (s->offsets[owner] + k * s->piece_count) * s->in_bytes;
-}
-
 static char *column_at(const struct sums *s, char *columns, int member)
 {
-    return columns + (size_t)member * (size_t)s->groups * s->piece_count * s->in_bytes;
+    return columns + (size_t)member * (size_t)s->groups * s->pieces.piece_count * s->pieces.element_bytes;
 }
 
 // Packs the pieces of a column one after the other; returns their bytes.
@@ -50,9 +34,9 @@ static size_t pack(const struct sums *s, int member, size_t k)
     size_t used = 0;
     for (int group = 0; group < s->groups; group++) {
         int owner = owner_of(s, group, member);
-        size_t bytes = piece_length(s, owner, k) * s->in_bytes;
+        size_t bytes = comm_piece_length(&s->pieces, owner, k) * s->pieces.element_bytes;
         if (bytes > 0)
-            memcpy(column + used, piece_in_send(s, owner, k), bytes);
+            memcpy(column + used, comm_piece_in_send(&s->pieces, owner, k), bytes);
         used += bytes;
     }
     return used;
@@ -62,7 +46,7 @@ static size_t own_column_bytes(const struct sums *s, size_t k)
 {
     size_t bytes = 0;
     for (int group = 0; group < s->groups; group++)
-        bytes += piece_length(s, owner_of(s, group, s->own_member), k) * s->in_bytes;
+        bytes += comm_piece_length(&s->pieces, owner_of(s, group, s->own_member), k) * s->pieces.element_bytes;
     return bytes;
 }
 
@@ -88,74 +72,65 @@ static void fold_group(const struct sums *s, size_t k)
     size_t used = 0;
     for (int group = 0; group < s->groups; group++) {
         int owner = owner_of(s, group, s->own_member);
-        size_t length = piece_length(s, owner, k);
+        size_t length = comm_piece_length(&s->pieces, owner, k);
         const void *in[s->size];
         for (int member = 0; member < s->size; member++)
-            in[member] =
-                member == s->own_member ? piece_in_send(s, owner, k) : column_at(s, s->received, member) + used;
+            in[member] = member == s->own_member ? comm_piece_in_send(&s->pieces, owner, k)
+                                                 : column_at(s, s->received, member) + used;
         if (length > 0)
-            dtype_fold(s->call->send_dtype, in, s->size, DTYPE_FP32, s->partial + (size_t)group * s->piece_count,
-                       length, false);
-        used += length * s->in_bytes;
+            dtype_fold(s->pieces.call->send_dtype, in, s->size, DTYPE_FP32,
+                       s->partial + (size_t)group * s->pieces.piece_count, length, false);
+        used += length * s->pieces.element_bytes;
     }
 }
 
 static int exchange_between_groups(struct comm_mpi *mpi, const struct sums *s, size_t k)
 {
-    size_t own_bytes = piece_length(s, mpi->comm.rank, k) * sizeof(float);
+    size_t own_bytes = comm_piece_length(&s->pieces, mpi->comm.rank, k) * sizeof(float);
     int count = 0;
     for (int round = 1; round < s->groups; round++) {
         int to = (s->own_group + round) % s->groups, from = (s->own_group - round + s->groups) % s->groups;
         int receiver = owner_of(s, to, s->own_member), sender = owner_of(s, from, s->own_member);
-        size_t bytes = piece_length(s, receiver, k) * sizeof(float);
+        size_t bytes = comm_piece_length(&s->pieces, receiver, k) * sizeof(float);
         if (own_bytes > 0)
-            TRY(comm_mpi_receive(mpi, s->arrived + (size_t)from * s->piece_count, own_bytes, sender,
+            TRY(comm_mpi_receive(mpi, s->arrived + (size_t)from * s->pieces.piece_count, own_bytes, sender,
                                  &mpi->requests[count++]));
         if (bytes > 0)
-            TRY(comm_mpi_send(mpi, s->partial + (size_t)to * s->piece_count, bytes, receiver, &mpi->requests[count++]));
+            TRY(comm_mpi_send(mpi, s->partial + (size_t)to * s->pieces.piece_count, bytes, receiver,
+                              &mpi->requests[count++]));
     }
     return comm_mpi_wait(mpi, mpi->requests, count);
 }
 
 static void fold_groups(const struct sums *s, int own, size_t k, char *out)
 {
-    size_t length = piece_length(s, own, k);
+    size_t length = comm_piece_length(&s->pieces, own, k);
     const void *in[s->groups];
     for (int group = 0; group < s->groups; group++)
-        in[group] = (group == s->own_group ? s->partial : s->arrived) + (size_t)group * s->piece_count;
+        in[group] = (group == s->own_group ? s->partial : s->arrived) + (size_t)group * s->pieces.piece_count;
     if (length > 0)
-        dtype_fold(DTYPE_FP32, in, s->groups, s->call->recv_dtype,
-                   out + k * s->piece_count * dtype_bytes(s->call->recv_dtype), length, s->call->add);
+        dtype_fold(DTYPE_FP32, in, s->groups, s->pieces.call->recv_dtype,
+                   out + k * s->pieces.piece_count * dtype_bytes(s->pieces.call->recv_dtype), length,
+                   s->pieces.call->add);
 }
 
 int comm_mpi_reduce_groups(struct comm_mpi *mpi, const struct comm_call *call, const size_t counts[],
                            const size_t offsets[], char *out)
 {
     assert(call->group > 1 && mpi->comm.world % call->group == 0);
-    size_t world = (size_t)mpi->comm.world, largest = 0;
+    size_t world = (size_t)mpi->comm.world, largest = comm_largest_shard(counts, mpi->comm.world);
     int size = call->group, groups = mpi->comm.world / size;
-    for (size_t rank = 0; rank < world; rank++)
-        largest = counts[rank] > largest ? counts[rank] : largest;
-    struct sums s = {call,
-                     counts,
-                     offsets,
-                     dtype_bytes(call->send_dtype),
-                     0,
-                     size,
-                     groups,
-                     mpi->comm.rank / size,
-                     mpi->comm.rank % size,
-                     NULL,
-                     NULL,
-                     NULL,
-                     NULL};
+    struct sums s = {
+        .pieces = {call, counts, offsets, dtype_bytes(call->send_dtype), 0}, .size = size, .groups = groups};
+    s.own_group = mpi->comm.rank / size;
+    s.own_member = mpi->comm.rank % size;
     // Sizes pieces as fp32 for every format, so that all parts are aligned for fp32.
-    s.piece_count = mpi->stage_bytes / sizeof(float) / (2 * world + 2 * (size_t)groups);
+    s.pieces.piece_count = mpi->stage_bytes / sizeof(float) / (2 * world + 2 * (size_t)groups);
     s.partial = (float *)(void *)mpi->stage;
-    s.arrived = s.partial + (size_t)groups * s.piece_count;
-    s.packed = (char *)(s.arrived + (size_t)groups * s.piece_count);
-    s.received = s.packed + world * s.piece_count * sizeof(float);
-    for (size_t k = 0; k * s.piece_count < largest; k++) {
+    s.arrived = s.partial + (size_t)groups * s.pieces.piece_count;
+    s.packed = (char *)(s.arrived + (size_t)groups * s.pieces.piece_count);
+    s.received = s.packed + world * s.pieces.piece_count * sizeof(float);
+    for (size_t k = 0; k * s.pieces.piece_count < largest; k++) {
         TRY(exchange_in_group(mpi, &s, k));
         fold_group(&s, k);
         TRY(exchange_between_groups(mpi, &s, k));

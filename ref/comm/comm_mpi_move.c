@@ -14,12 +14,6 @@
 // Rounds in flight; and the largest all-reduce, in bytes of all ranks, in which every rank sends everything to all.
 enum { WINDOW = 16, SMALL_BYTES = 64 << 10 };
 
-struct transfer {
-    const char *send;
-    char *recv;
-    size_t send_bytes, recv_bytes;
-};
-
 int comm_mpi_send(struct comm_mpi *mpi, const void *from, size_t bytes, int peer, MPI_Request *out)
 {
     assert(bytes <= INT_MAX && peer >= 0 && peer < mpi->comm.world && peer != mpi->comm.rank);
@@ -48,18 +42,25 @@ static size_t message_bytes(const struct comm_mpi *mpi, size_t bytes, size_t at)
     return left < mpi->message_bytes ? left : mpi->message_bytes;
 }
 
-typedef struct transfer transfer_of(const struct comm_mpi *mpi, const struct comm_call *call, int to, int from);
+// Reductions: the full buffer of every rank, because they are too small to be cut into shards.
+static struct comm_transfer transfer_of(const struct comm_mpi *mpi, const struct comm_call *call, int to, int from)
+{
+    size_t bytes = call->count * dtype_bytes(call->send_dtype);
+    if (call->operation != COMM_ALL_REDUCE)
+        return comm_transfer_of(call, mpi->comm.rank, to, from);
+    return (struct comm_transfer){call->send, (char *)mpi->stage + (size_t)from * bytes, bytes, bytes};
+}
 
 // A rank's own part, which may be in its place already.
-static void copy_own(struct transfer own)
+static void copy_own(struct comm_transfer own)
 {
     if (own.send != own.recv && own.recv_bytes > 0)
         memcpy(own.recv, own.send, own.recv_bytes);
 }
 
-// Exchanges the transfers that `of` names for each pair of ranks. Both sides name the same sizes. Each rank copies its
-// `own` part, unless null, while the first messages are in flight.
-static int exchange(struct comm_mpi *mpi, const struct comm_call *call, transfer_of *of, const struct transfer *own)
+// Exchanges the transfers of each pair of ranks. Both sides name the same sizes. Each rank copies its `own` part,
+// unless null, while the first messages are in flight.
+static int exchange(struct comm_mpi *mpi, const struct comm_call *call, const struct comm_transfer *own)
 {
     const struct comm *comm = &mpi->comm;
     if (own && comm->world == 1)
@@ -72,7 +73,7 @@ static int exchange(struct comm_mpi *mpi, const struct comm_call *call, transfer
             more = false;
             for (int round = first; round < comm->world && round < first + WINDOW; round++) {
                 int to = peer_after(comm, round), from = peer_before(comm, round);
-                struct transfer t = of(mpi, call, to, from);
+                struct comm_transfer t = transfer_of(mpi, call, to, from);
                 size_t send = message_bytes(mpi, t.send_bytes, at), recv = message_bytes(mpi, t.recv_bytes, at);
                 if (recv > 0)
                     TRY(comm_mpi_receive(mpi, t.recv + at, recv, from, &requests[count++]));
@@ -88,88 +89,43 @@ static int exchange(struct comm_mpi *mpi, const struct comm_call *call, transfer
     return ERR_NONE;
 }
 
-static struct transfer of_all_to_all(const struct comm_mpi *mpi, const struct comm_call *call, int to, int from)
+static int exchange_all(struct comm_mpi *mpi, const struct comm_call *call)
 {
-    (void)mpi;
-    size_t bytes = dtype_bytes(call->send_dtype);
-    return (struct transfer){(const char *)call->send + call->offsets[to] * bytes,
-                             (char *)call->recv + call->recv_offsets[from] * bytes, call->counts[to] * bytes,
-                             call->recv_counts[from] * bytes};
+    const struct comm_transfer own = transfer_of(mpi, call, mpi->comm.rank, mpi->comm.rank);
+    return exchange(mpi, call, &own);
 }
 
-static struct transfer of_all_gather(const struct comm_mpi *mpi, const struct comm_call *call, int to, int from)
-{
-    (void)to;
-    size_t bytes = dtype_bytes(call->send_dtype);
-    return (struct transfer){call->send, (char *)call->recv + call->offsets[from] * bytes,
-                             call->counts[mpi->comm.rank] * bytes, call->counts[from] * bytes};
-}
-
-// The full buffer of every rank, for reductions too small to be cut into shards.
-static struct transfer of_whole(const struct comm_mpi *mpi, const struct comm_call *call, int to, int from)
-{
-    (void)to;
-    size_t bytes = call->count * dtype_bytes(call->send_dtype);
-    return (struct transfer){call->send, (char *)mpi->stage + (size_t)from * bytes, bytes, bytes};
-}
-
-static int exchange_all(struct comm_mpi *mpi, const struct comm_call *call, transfer_of *of)
-{
-    const struct transfer own = of(mpi, call, mpi->comm.rank, mpi->comm.rank);
-    return exchange(mpi, call, of, &own);
-}
-
-// A reduction in which each rank owns one shard. Piece k of all shards is in flight at the same time.
-struct pieces {
-    const struct comm_call *call;
-    const size_t *counts, *offsets;  // of the shards in send
-    size_t element_bytes, piece_count;
-};
-
-static size_t piece_length(const struct pieces *p, int rank, size_t k)
-{
-    size_t count = p->counts[rank], at = k * p->piece_count;
-    if (at >= count)
-        return 0;
-    return count - at < p->piece_count ? count - at : p->piece_count;
-}
-
-static const char *piece_in_send(const struct pieces *p, int rank, size_t k)
-{
-    return (const char *)p->call->send + (p->offsets[rank] + k * p->piece_count) * p->element_bytes;
-}
-
-static unsigned char *piece_in_stage(const struct comm_mpi *mpi, const struct pieces *p, int rank, size_t k)
+static unsigned char *piece_in_stage(const struct comm_mpi *mpi, const struct comm_pieces *p, int rank, size_t k)
 {
     size_t slot = (k % 2) * (size_t)mpi->comm.world + (size_t)rank;
     return mpi->stage + slot * p->piece_count * p->element_bytes;
 }
 
-static int start_piece(struct comm_mpi *mpi, const struct pieces *p, size_t k, MPI_Request requests[], int *count)
+static int start_piece(struct comm_mpi *mpi, const struct comm_pieces *p, size_t k, MPI_Request requests[], int *count)
 {
     const struct comm *comm = &mpi->comm;
-    size_t own = piece_length(p, comm->rank, k) * p->element_bytes;
+    size_t own = comm_piece_length(p, comm->rank, k) * p->element_bytes;
     *count = 0;
     for (int round = 1; round < comm->world; round++) {
         int to = peer_after(comm, round), from = peer_before(comm, round);
-        size_t bytes = piece_length(p, to, k) * p->element_bytes;
+        size_t bytes = comm_piece_length(p, to, k) * p->element_bytes;
         if (own > 0)
             TRY(comm_mpi_receive(mpi, piece_in_stage(mpi, p, from, k), own, from, &requests[(*count)++]));
         if (bytes > 0)
-            TRY(comm_mpi_send(mpi, piece_in_send(p, to, k), bytes, to, &requests[(*count)++]));
+            TRY(comm_mpi_send(mpi, comm_piece_in_send(p, to, k), bytes, to, &requests[(*count)++]));
     }
     return ERR_NONE;
 }
 
-static void fold_piece(const struct comm_mpi *mpi, const struct pieces *p, size_t k, char *out)
+static void fold_piece(const struct comm_mpi *mpi, const struct comm_pieces *p, size_t k, char *out)
 {
     int world = mpi->comm.world, rank = mpi->comm.rank;
-    size_t count = piece_length(p, rank, k);
+    size_t count = comm_piece_length(p, rank, k);
     if (count == 0)
         return;
     const void *in[world];
     for (int peer = 0; peer < world; peer++)
-        in[peer] = peer == rank ? (const void *)piece_in_send(p, rank, k) : piece_in_stage(mpi, p, peer, k);
+        in[peer] = peer == rank ? (const void *)comm_piece_in_send(p, rank, k) : piece_in_stage(mpi, p, peer, k);
     comm_fold(p->call, in, world, out + k * p->piece_count * dtype_bytes(p->call->recv_dtype), count);
 }
 
@@ -179,11 +135,9 @@ static int reduce_shards(struct comm_mpi *mpi, const struct comm_call *call, con
     if (call->group > 0)
         return comm_mpi_reduce_groups(mpi, call, counts, offsets, out);
     int world = mpi->comm.world, in_flight[2] = {0, 0};
-    size_t largest = 0, element_bytes = dtype_bytes(call->send_dtype);
-    for (int rank = 0; rank < world; rank++)
-        largest = counts[rank] > largest ? counts[rank] : largest;
-    const struct pieces p = {call, counts, offsets, element_bytes,
-                             mpi->stage_bytes / (2 * (size_t)world * element_bytes)};
+    size_t largest = comm_largest_shard(counts, world), element_bytes = dtype_bytes(call->send_dtype);
+    const struct comm_pieces p = {call, counts, offsets, element_bytes,
+                                  mpi->stage_bytes / (2 * (size_t)world * element_bytes)};
     size_t pieces = (largest + p.piece_count - 1) / p.piece_count;
     MPI_Request *requests[2] = {mpi->requests, mpi->requests + 2 * world};
     for (size_t k = 0; k <= pieces; k++) {
@@ -205,24 +159,19 @@ static int all_reduce(struct comm_mpi *mpi, const struct comm_call *call)
         return ERR_NONE;
     if (bytes * (size_t)world <= SMALL_BYTES) {
         const void *in[world];
-        TRY(exchange(mpi, call, of_whole, NULL));
+        TRY(exchange(mpi, call, NULL));
         for (int peer = 0; peer < world; peer++)
             in[peer] = peer == mpi->comm.rank ? call->send : (const void *)(mpi->stage + (size_t)peer * bytes);
         comm_fold(call, in, world, call->recv, call->count);
         return ERR_NONE;
     }
     size_t counts[world], offsets[world];
-    for (int rank = 0; rank < world; rank++)
-        counts[rank] = comm_shard(call->count, world, rank, &offsets[rank]);
-    char *own = (char *)call->recv + offsets[mpi->comm.rank] * dtype_bytes(call->recv_dtype);
+    struct comm_call gather = comm_gather_after(call, world, mpi->comm.rank, counts, offsets);
     // Safe in place: reduce_shards writes only this rank's shard, which no other rank reads, and the all-gather
     // overwrites the other shards after they have been sent.
-    TRY(reduce_shards(mpi, call, counts, offsets, own));
-    struct comm_call gather = *call;
-    gather.send = own;
-    gather.counts = counts;
-    gather.offsets = offsets;
-    return exchange_all(mpi, &gather, of_all_gather);
+    TRY(reduce_shards(mpi, call, counts, offsets,
+                      (char *)call->recv + offsets[mpi->comm.rank] * dtype_bytes(call->recv_dtype)));
+    return exchange_all(mpi, &gather);
 }
 
 // Sends along a binomial tree of the ranks, counted from the root: rank v receives from v without its highest bit.
@@ -251,12 +200,11 @@ static int broadcast(struct comm_mpi *mpi, const struct comm_call *call)
 int comm_mpi_move(struct comm_mpi *mpi, const struct comm_call *call)
 {
     switch (call->operation) {
-    case COMM_ALL_TO_ALL:
-        return exchange_all(mpi, call, of_all_to_all);
     case COMM_REDUCE_SCATTER:
         return reduce_shards(mpi, call, call->counts, call->offsets, call->recv);
+    case COMM_ALL_TO_ALL:
     case COMM_ALL_GATHER:
-        return exchange_all(mpi, call, of_all_gather);
+        return exchange_all(mpi, call);
     case COMM_ALL_REDUCE:
         return all_reduce(mpi, call);
     case COMM_BROADCAST:

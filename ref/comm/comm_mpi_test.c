@@ -25,35 +25,35 @@ Test(comm_mpi, every_collective_is_that_of_plain_loops_with_1_and_2_and_3_proces
 {
     MPI_OR_SKIP();
     for (int world = 1; world <= 3; world++)
-        expect_good(world, "collectives 7 300");
+        expect_good(world, "collectives");
 }
 
 Test(comm_mpi, every_collective_is_that_of_plain_loops_with_4_and_8_processes)
 {
     MPI_OR_SKIP();
-    expect_good(4, "collectives 7 300");
-    expect_good(8, "collectives 7 300");
+    expect_good(4, "collectives");
+    expect_good(8, "collectives");
 }
 
 Test(comm_mpi, collectives_are_the_same_in_many_messages)
 {
     MPI_OR_SKIP();
-    expect_good(2, "pieces 1 100");
-    expect_good(5, "pieces 2 100");
+    expect_good(2, "pieces");
+    expect_good(5, "pieces");
 }
 
 Test(comm_mpi, hierarchical_sums_are_those_of_plain_loops)
 {
     MPI_OR_SKIP();
-    expect_good(6, "groups 3 100");
-    expect_good(8, "groups 4 100");
+    expect_good(6, "groups");
+    expect_good(8, "groups");
 }
 
 Test(comm_mpi, collectives_of_parts_are_those_of_plain_loops)
 {
     MPI_OR_SKIP();
-    expect_good(4, "parts 3 50");
-    expect_good(8, "parts 4 30");
+    expect_good(4, "parts");
+    expect_good(8, "parts");
 }
 
 // 6.5 GiB of memory.
@@ -171,8 +171,8 @@ Test(comm_mpi, counts_that_do_not_match_in_pairs_are_named)
 Test(comm_mpi, messages_arrive_whole_and_in_order)
 {
     MPI_OR_SKIP();
-    expect_good(2, "messages 3 200");
-    expect_good(5, "messages 4 100");
+    expect_good(2, "messages");
+    expect_good(5, "messages");
 }
 
 Test(comm_mpi, a_message_that_is_not_the_expected_one_or_never_comes_is_an_error)
@@ -202,22 +202,20 @@ Test(comm_mpi, ranks_that_wait_for_each_other_in_different_communicators_are_nam
     MPI_OR_SKIP();
     char output[16384];
     static const char *const circles[] = {
-        "the ranks wait for each other: rank 0 is in barrier among ranks 0 1 (shard) and waits for rank 1, which is in "
-        "barrier among ranks 1 2 (tensor) and waits for rank 2, which is in barrier among ranks 0 2 (expert) and waits "
-        "for rank 0\n",
-        "the ranks wait for each other: rank 1 is in barrier among ranks 1 2 (tensor) and waits for rank 2, which is "
-        "in "
-        "barrier among ranks 0 2 (expert) and waits for rank 0, which is in barrier among ranks 0 1 (shard) and waits "
-        "for rank 1\n",
-        "the ranks wait for each other: rank 2 is in barrier among ranks 0 2 (expert) and waits for rank 0, which is "
-        "in "
-        "barrier among ranks 0 1 (shard) and waits for rank 1, which is in barrier among ranks 1 2 (tensor) and waits "
-        "for rank 2\n"};
-    mpirun_each(3, "comm_mpi_deadlock_program", "ring", output, sizeof output);
+        "the ranks wait for each other: rank 0 is in barrier among ranks 0 1 (shard) and waits for rank 1, which is "
+        "in barrier among ranks 1 2 (tensor) and waits for rank 2, which is in barrier among ranks 0 2 (expert) and "
+        "waits for rank 0\n",
+        "the ranks wait for each other: rank 1 is in barrier among ranks 1 2 (tensor) and waits for rank 2, which "
+        "is in barrier among ranks 0 2 (expert) and waits for rank 0, which is in barrier among ranks 0 1 (shard) "
+        "and waits for rank 1\n",
+        "the ranks wait for each other: rank 2 is in barrier among ranks 0 2 (expert) and waits for rank 0, which "
+        "is in barrier among ranks 0 1 (shard) and waits for rank 1, which is in barrier among ranks 1 2 (tensor) "
+        "and waits for rank 2\n"};
+    mpirun_each(3, "comm_mpi_failure_program", "ring", output, sizeof output);
     int said = 0;
     for (int i = 0; i < 3; i++)
         said += times_said(output, circles[i]);
     cr_expect_eq(said, 3, "%s", output);
-    cr_expect_eq(mpirun(3, "comm_mpi_deadlock_program", "slow", output, sizeof output), 0, "%s", output);
+    cr_expect_eq(mpirun(3, "comm_mpi_failure_program", "slow", output, sizeof output), 0, "%s", output);
     cr_expect_eq(times_said(output, ": good\n"), 3, "%s", output);
 }

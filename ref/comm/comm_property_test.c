@@ -9,12 +9,6 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-static const int worlds[] = {1, 2, 3, 4, 8, 11};
-#define EACH_WORLD(index)                                                                                              \
-    size_t index = 0;                                                                                                  \
-    index < sizeof worlds / sizeof worlds[0];                                                                          \
-    index++
-
 static void maximum_body(struct rank *rank)
 {
     static const uint32_t inputs[3][4] = {
@@ -70,7 +64,7 @@ static void cut_body(struct rank *rank)
 Test(comm_property, the_bits_of_a_sum_do_not_depend_on_the_cut)
 {
     for (EACH_WORLD(i))
-        ranks_run_well(worlds[i], cut_body, NULL);
+        ranks_run_well(many_worlds[i], cut_body, NULL);
 }
 
 // Rewrites the buffers as soon as a collective returns, in many rounds with different delays: a rank that still read
@@ -117,7 +111,7 @@ Test(comm_property, concurrent_buffers_may_be_rewritten_as_soon_as_a_collective_
 {
     for (EACH_WORLD(i))
         for (size_t shard = 5; shard <= 5000; shard *= 1000)
-            ranks_run_well(worlds[i], rewrite_body, &shard);
+            ranks_run_well(many_worlds[i], rewrite_body, &shard);
 }
 
 static void expect_sent(struct rank *rank, struct ledger *ledger, enum ledger_operation operation, uint64_t bytes,

@@ -1,396 +1,81 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every collective over worlds, formats, sizes and alignments, against plain loops. The tests compare full buffers,
-// with poison around and between the shards, so that a byte written elsewhere shows as well.
-#include "ref/comm/comm_test.h"
-
-#include "ref/arithmetic/random.h"
-
-#include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-enum { POISON = 0xa5, EDGE_BYTES = 192, GAP_COUNT = 3, COUNT_MAX = 70001, SEND_MAX = COUNT_MAX + 64 };
-
-static const int worlds[] = {1, 2, 3, 4, 8, 11};
-#define EACH_WORLD(index)                                                                                              \
-    size_t index = 0;                                                                                                  \
-    index < sizeof worlds / sizeof worlds[0];                                                                          \
-    index++
-
-// The values that each rank sends, by format and rank, with one rank more than the largest world has; and their
-// reductions in one world. Written before the ranks start.
-enum { VALUES_COUNT = 12 };
-static char *values[DTYPE_BYTE + 1][VALUES_COUNT];
-static float plain_sums[DTYPE_BYTE + 1][SEND_MAX], plain_maxima[DTYPE_BYTE + 1][SEND_MAX];
-
-static void store(enum dtype dtype, void *to, size_t index, float value)
-{
-    if (dtype == DTYPE_FP32)
-        ((float *)to)[index] = value;
-    else if (dtype == DTYPE_BF16)
-        ((struct bf16 *)to)[index] = f32_to_bf16(value);
-    else if (dtype == DTYPE_FP16)
-        ((struct fp16 *)to)[index] = f32_to_fp16(value);
-    else
-        ((uint8_t *)to)[index] = (uint8_t)value;
-}
-
-static float load(enum dtype dtype, const void *from, size_t index)
-{
-    if (dtype == DTYPE_FP32)
-        return ((const float *)from)[index];
-    if (dtype == DTYPE_BF16)
-        return bf16_to_f32(((const struct bf16 *)from)[index]);
-    if (dtype == DTYPE_FP16)
-        return fp16_to_f32(((const struct fp16 *)from)[index]);
-    return ((const uint8_t *)from)[index];
-}
-
-static void make_values(void)
-{
-    for (enum dtype dtype = DTYPE_FP32; dtype <= DTYPE_BYTE; dtype++)
-        for (int rank = 0; rank < VALUES_COUNT; rank++) {
-            values[dtype][rank] = malloc(SEND_MAX * dtype_bytes(dtype));
-            uint64_t key = random_key(dtype, (uint64_t)rank);
-            for (size_t i = 0; i < SEND_MAX; i++) {
-                uint64_t bits = random_at(key, i);
-                bool byte = dtype == DTYPE_BYTE;
-                store(dtype, values[dtype][rank], i,
-                      byte ? (float)(bits % 256) : ldexpf(random_normal(bits), (int)(bits % 9) - 4));
-            }
-        }
-}
-
-static void free_values(void)
-{
-    for (enum dtype dtype = DTYPE_FP32; dtype <= DTYPE_BYTE; dtype++)
-        for (int rank = 0; rank < VALUES_COUNT; rank++)
-            free(values[dtype][rank]);
-}
-
-// The definition of a sum: ranks ascending, a left fold in fp32.
-static void reduce_values(int world)
-{
-    for (enum dtype dtype = DTYPE_FP32; dtype <= DTYPE_BYTE; dtype++)
-        for (size_t i = 0; i < SEND_MAX; i++) {
-            float sum = load(dtype, values[dtype][0], i), maximum = sum;
-            for (int rank = 1; rank < world; rank++) {
-                float value = load(dtype, values[dtype][rank], i);
-                sum = sum + value;
-                maximum = value > maximum ? value : maximum;
-            }
-            plain_sums[dtype][i] = sum;
-            plain_maxima[dtype][i] = maximum;
-        }
-}
+// Every collective between threads, over worlds, formats, sizes and alignments, against plain loops.
+#include "ref/comm/comm_case_test.h"
 
 TestSuite(comm, .init = make_values, .fini = free_values);
-
-// Numbers of elements in the shards. The limits at which a transport changes its method lie between them.
-enum shape { EMPTY, ONE_EACH, PRIME, UNEVEN, ONE_RANK_HAS_ALL, AT_2048, AT_2049, MIDDLE, LARGE, SHAPE_COUNT };
-
-static const char *const shape_names[SHAPE_COUNT] = {"no elements", "one each", "a prime", "uneven", "one rank has all",
-                                                     "2048",        "2049",     "20011",   "70001"};
-
-static size_t shape_shard(enum shape shape, int world, int rank)
-{
-    static const size_t totals[SHAPE_COUNT] = {
-        [PRIME] = 997, [AT_2048] = 2048, [AT_2049] = 2049, [MIDDLE] = 20011, [LARGE] = COUNT_MAX};
-    size_t index = (size_t)rank, ranks = (size_t)world;
-    switch (shape) {
-    case ONE_EACH:
-        return 1;
-    case UNEVEN:
-        return index % 3 == 1 ? 0 : 5 + 731 * (index % 4);
-    case ONE_RANK_HAS_ALL:
-        return rank == world / 2 ? 50021 : 0;
-    default:
-        return totals[shape] / ranks + (index < totals[shape] % ranks);
-    }
-}
-
-struct shards {
-    size_t counts[RANKS_MAX], offsets[RANKS_MAX];
-    size_t total, extent;  // elements, without and with the gaps
-};
-
-// Shards one after the other, with a gap before each.
-static struct shards shards_of(enum shape shape, int world, int rotation, size_t gap_count)
-{
-    struct shards s = {0};
-    for (int rank = 0; rank < world; rank++) {
-        s.counts[rank] = shape_shard(shape, world, (rank + rotation) % world);
-        s.offsets[rank] = s.extent + gap_count;
-        s.total += s.counts[rank];
-        s.extent = s.offsets[rank] + s.counts[rank];
-    }
-    return s;
-}
-
-// A buffer with poison in it and around it.
-struct area {
-    char *memory, *data;
-    size_t bytes;
-};
-
-static struct area area_open(size_t bytes, size_t shift_bytes)
-{
-    struct area area = {.bytes = EDGE_BYTES + shift_bytes + bytes + EDGE_BYTES};
-    area.memory = malloc(area.bytes);
-    area.data = area.memory + EDGE_BYTES + shift_bytes;
-    memset(area.memory, POISON, area.bytes);
-    return area;
-}
-
-struct test_case {
-    const char *collective;
-    enum shape shape;
-    enum dtype dtype, recv_dtype;
-    bool in_place, add, gaps;
-    enum comm_reduction reduction;
-};
-
-// The buffers of one rank in one case, and their expected contents. In place, send and recv are the same.
-struct buffers {
-    struct area send, recv, send_expected, recv_expected;
-};
-
-static struct buffers buffers_open(const struct rank *rank, const struct test_case *c, size_t send_count,
-                                   size_t recv_count)
-{
-    // Shards begin at any element, aligned for vector stores or not.
-    size_t send_shift = (size_t)(rank->index % 3) * dtype_bytes(c->dtype);
-    size_t recv_shift = (size_t)(rank->index % 5) * dtype_bytes(c->recv_dtype);
-    size_t send_bytes = send_count * dtype_bytes(c->dtype), recv_bytes = recv_count * dtype_bytes(c->recv_dtype);
-    struct buffers b = {.send = area_open(send_bytes, send_shift), .send_expected = area_open(send_bytes, send_shift)};
-    if (c->in_place) {
-        b.recv = b.send;
-        b.recv_expected = b.send_expected;
-    } else {
-        b.recv = area_open(recv_bytes, recv_shift);
-        b.recv_expected = area_open(recv_bytes, recv_shift);
-    }
-    return b;
-}
-
-static void fill(struct area *a, struct area *b, size_t offset_bytes, const void *from, size_t bytes)
-{
-    memcpy(a->data + offset_bytes, from, bytes);
-    memcpy(b->data + offset_bytes, from, bytes);
-}
-
-static void compare(struct rank *rank, const struct test_case *c, const char *what, const struct area *got,
-                    const struct area *expected)
-{
-    if (memcmp(got->memory, expected->memory, got->bytes) == 0)
-        return;
-    size_t i = 0;
-    while (got->memory[i] == expected->memory[i])
-        i++;
-    rank_wrong(rank, "%s of %s (%s to %s%s%s%s%s): %s differs at byte %td of its data", c->collective,
-               shape_names[c->shape], dtype_name(c->dtype), dtype_name(c->recv_dtype), c->in_place ? ", in place" : "",
-               c->add ? ", adding" : "", c->gaps ? ", with gaps" : "", c->reduction == COMM_MAX ? ", maximum" : "",
-               what, got->memory + i - got->data);
-}
-
-// Compares and frees the buffers. rc is the collective's result.
-static void buffers_close(struct rank *rank, const struct test_case *c, struct buffers *b, int rc)
-{
-    if (rc != ERR_NONE)
-        rank_wrong(rank, "%s of %s: %s", c->collective, shape_names[c->shape], err_message());
-    compare(rank, c, "recv", &b->recv, &b->recv_expected);
-    if (!c->in_place) {
-        compare(rank, c, "send", &b->send, &b->send_expected);
-        free(b->recv.memory);
-        free(b->recv_expected.memory);
-    }
-    free(b->send.memory);
-    free(b->send_expected.memory);
-}
-
-static void reduce_scatter_case(struct rank *rank, const struct test_case *c)
-{
-    struct shards shards = shards_of(c->shape, rank->world, 0, c->gaps ? GAP_COUNT : 0);
-    size_t offset = shards.offsets[rank->index], count = shards.counts[rank->index];
-    size_t send_bytes = dtype_bytes(c->dtype), recv_bytes = dtype_bytes(c->recv_dtype);
-    struct buffers b = buffers_open(rank, c, shards.extent, count);
-    char *recv = b.recv.data, *recv_expected = b.recv_expected.data;
-    if (c->in_place) {
-        recv += offset * recv_bytes;
-        recv_expected += offset * recv_bytes;
-    }
-    fill(&b.send, &b.send_expected, 0, values[c->dtype][rank->index], shards.extent * send_bytes);
-    if (c->add)
-        fill(&b.recv, &b.recv_expected, 0, values[c->recv_dtype][rank->world], count * recv_bytes);
-    for (size_t i = 0; i < count; i++) {
-        float sum = plain_sums[c->dtype][offset + i];
-        store(c->recv_dtype, recv_expected, i, c->add ? load(c->recv_dtype, recv_expected, i) + sum : sum);
-    }
-    int rc = c->gaps
-                 ? comm_reduce_scatter_at(rank->comm, b.send.data, shards.offsets, recv, shards.counts, c->dtype)
-                 : comm_reduce_scatter(rank->comm, b.send.data, c->dtype, recv, c->recv_dtype, shards.counts, c->add);
-    buffers_close(rank, c, &b, rc);
-}
-
-static void reduce_scatter_body(struct rank *rank)
-{
-    static const struct {
-        enum dtype send, recv;
-        bool in_place, add, gaps;
-    } forms[] = {
-        {DTYPE_FP32, DTYPE_FP32, false, false, false}, {DTYPE_FP32, DTYPE_FP32, true, false, false},
-        {DTYPE_FP32, DTYPE_FP32, false, true, false},  {DTYPE_FP32, DTYPE_FP32, false, false, true},
-        {DTYPE_FP32, DTYPE_FP32, true, false, true},   {DTYPE_BF16, DTYPE_BF16, false, false, false},
-        {DTYPE_BF16, DTYPE_BF16, true, false, false},  {DTYPE_BF16, DTYPE_BF16, true, false, true},
-        {DTYPE_BF16, DTYPE_FP32, false, false, false}, {DTYPE_BF16, DTYPE_FP32, false, true, false},
-        {DTYPE_FP16, DTYPE_FP16, true, false, false},  {DTYPE_FP16, DTYPE_FP16, false, true, false},
-        {DTYPE_FP16, DTYPE_FP16, false, false, true},  {DTYPE_FP16, DTYPE_FP32, false, false, false},
-        {DTYPE_FP32, DTYPE_BF16, false, false, false}, {DTYPE_FP32, DTYPE_FP16, false, true, false},
-    };
-    for (enum shape shape = EMPTY; shape < SHAPE_COUNT; shape++)
-        for (size_t form = 0; form < sizeof forms / sizeof forms[0]; form++)
-            reduce_scatter_case(rank, &(struct test_case){.collective = "reduce-scatter",
-                                                          .shape = shape,
-                                                          .dtype = forms[form].send,
-                                                          .recv_dtype = forms[form].recv,
-                                                          .in_place = forms[form].in_place,
-                                                          .add = forms[form].add,
-                                                          .gaps = forms[form].gaps});
-}
 
 Test(comm, concurrent_reduce_scatter_gives_every_rank_the_plain_fold_of_its_shard)
 {
     for (EACH_WORLD(i)) {
-        reduce_values(worlds[i]);
-        ranks_run_well(worlds[i], reduce_scatter_body, NULL);
+        reduce_values(many_worlds[i], many_worlds[i]);
+        ranks_run_well(many_worlds[i], reduce_scatter_body, NULL);
     }
-}
-
-static void all_gather_case(struct rank *rank, const struct test_case *c)
-{
-    struct shards shards = shards_of(c->shape, rank->world, 0, GAP_COUNT);
-    size_t bytes = dtype_bytes(c->dtype), offset = shards.offsets[rank->index], count = shards.counts[rank->index];
-    struct buffers b = buffers_open(rank, c, c->in_place ? shards.extent : count, shards.extent);
-    char *send = b.send.data + (c->in_place ? offset * bytes : 0);
-    fill(&b.send, &b.send_expected, (size_t)(send - b.send.data), values[c->dtype][rank->index], count * bytes);
-    for (int peer = 0; peer < rank->world; peer++)
-        memcpy(b.recv_expected.data + shards.offsets[peer] * bytes, values[c->dtype][peer],
-               shards.counts[peer] * bytes);
-    int rc = comm_all_gather(rank->comm, send, b.recv.data, shards.counts, shards.offsets, c->dtype);
-    buffers_close(rank, c, &b, rc);
-}
-
-static void all_gather_body(struct rank *rank)
-{
-    for (enum shape shape = EMPTY; shape < SHAPE_COUNT; shape++)
-        for (enum dtype dtype = DTYPE_FP32; dtype <= DTYPE_BYTE; dtype++)
-            for (int in_place = 0; in_place < 2; in_place++)
-                all_gather_case(rank, &(struct test_case){.collective = "all-gather",
-                                                          .shape = shape,
-                                                          .dtype = dtype,
-                                                          .recv_dtype = dtype,
-                                                          .in_place = in_place});
 }
 
 Test(comm, concurrent_all_gather_gives_every_rank_every_shard_and_leaves_gaps_alone)
 {
     for (EACH_WORLD(i))
-        ranks_run_well(worlds[i], all_gather_body, NULL);
-}
-
-// Elements of a buffer that has no gaps.
-static size_t block_count(enum shape shape, int world)
-{
-    return shards_of(shape, world, 0, 0).total;
-}
-
-static void all_reduce_case(struct rank *rank, const struct test_case *c)
-{
-    size_t count = block_count(c->shape, rank->world);
-    struct buffers b = buffers_open(rank, c, count, count);
-    fill(&b.send, &b.send_expected, 0, values[c->dtype][rank->index], count * dtype_bytes(c->dtype));
-    const float *results = c->reduction == COMM_MAX ? plain_maxima[c->dtype] : plain_sums[c->dtype];
-    for (size_t i = 0; i < count; i++)
-        store(c->dtype, b.recv_expected.data, i, results[i]);
-    int rc = comm_all_reduce(rank->comm, b.send.data, b.recv.data, count, c->dtype, c->reduction);
-    buffers_close(rank, c, &b, rc);
-}
-
-static void all_reduce_body(struct rank *rank)
-{
-    for (enum shape shape = EMPTY; shape < SHAPE_COUNT; shape++)
-        for (enum dtype dtype = DTYPE_FP32; dtype <= DTYPE_BYTE; dtype++)
-            for (int form = 0; form < 4; form++) {
-                enum comm_reduction reduction = form / 2 ? COMM_MAX : COMM_SUM;
-                // Maxima are meant for a few numbers and are slow for many.
-                if (reduction == COMM_MAX ? shape <= MIDDLE : dtype != DTYPE_BYTE)
-                    all_reduce_case(rank, &(struct test_case){.collective = "all-reduce",
-                                                              .shape = shape,
-                                                              .dtype = dtype,
-                                                              .recv_dtype = dtype,
-                                                              .in_place = form % 2,
-                                                              .reduction = reduction});
-            }
+        ranks_run_well(many_worlds[i], all_gather_body, NULL);
 }
 
 Test(comm, concurrent_all_reduce_gives_every_rank_the_plain_fold_or_maximum)
 {
     for (EACH_WORLD(i)) {
-        reduce_values(worlds[i]);
-        ranks_run_well(worlds[i], all_reduce_body, NULL);
+        reduce_values(many_worlds[i], many_worlds[i]);
+        ranks_run_well(many_worlds[i], all_reduce_body, NULL);
     }
-}
-
-// Rank a sends rank b the shard that the shape gives to rank a + b, so that counts differ in both directions.
-static void all_to_all_case(struct rank *rank, const struct test_case *c)
-{
-    struct shards shards = shards_of(c->shape, rank->world, rank->index, GAP_COUNT);
-    size_t bytes = dtype_bytes(c->dtype);
-    struct buffers b = buffers_open(rank, c, shards.extent, shards.extent);
-    fill(&b.send, &b.send_expected, 0, values[c->dtype][rank->index], shards.extent * bytes);
-    for (int peer = 0; peer < rank->world; peer++) {
-        struct shards theirs = shards_of(c->shape, rank->world, peer, GAP_COUNT);
-        memcpy(b.recv_expected.data + shards.offsets[peer] * bytes,
-               values[c->dtype][peer] + theirs.offsets[rank->index] * bytes, theirs.counts[rank->index] * bytes);
-    }
-    int rc = comm_all_to_all(rank->comm, b.send.data, shards.counts, shards.offsets, b.recv.data, shards.counts,
-                             shards.offsets, c->dtype);
-    buffers_close(rank, c, &b, rc);
-}
-
-static void all_to_all_body(struct rank *rank)
-{
-    for (enum shape shape = EMPTY; shape < SHAPE_COUNT; shape++)
-        for (enum dtype dtype = DTYPE_FP32; dtype <= DTYPE_BYTE; dtype++)
-            all_to_all_case(rank, &(struct test_case){
-                                      .collective = "all-to-all", .shape = shape, .dtype = dtype, .recv_dtype = dtype});
 }
 
 Test(comm, concurrent_all_to_all_exchanges_uneven_shards_between_gaps)
 {
     for (EACH_WORLD(i))
-        ranks_run_well(worlds[i], all_to_all_body, NULL);
-}
-
-static void broadcast_body(struct rank *rank)
-{
-    for (enum shape shape = EMPTY; shape < SHAPE_COUNT; shape++)
-        for (int root = 0; root < rank->world; root++) {
-            struct test_case c = {.collective = "broadcast",
-                                  .shape = shape,
-                                  .dtype = DTYPE_BYTE,
-                                  .recv_dtype = DTYPE_BYTE,
-                                  .in_place = true};
-            size_t bytes = block_count(shape, rank->world) * sizeof(float);
-            struct buffers b = buffers_open(rank, &c, bytes, bytes);
-            memcpy(b.send.data, values[DTYPE_FP32][rank->index], bytes);
-            memcpy(b.send_expected.data, values[DTYPE_FP32][root], bytes);
-            buffers_close(rank, &c, &b, comm_broadcast(rank->comm, b.send.data, bytes, root));
-        }
+        ranks_run_well(many_worlds[i], all_to_all_body, NULL);
 }
 
 Test(comm, concurrent_broadcast_gives_every_rank_the_bytes_of_any_root)
 {
     for (EACH_WORLD(i))
-        ranks_run_well(worlds[i], broadcast_body, NULL);
+        ranks_run_well(many_worlds[i], broadcast_body, NULL);
+}
+
+// The same ones that all_reduce_body and reduce_scatter_body make in canonical order.
+static void sums_of_groups(struct rank *rank)
+{
+    if (comm_set_group(rank->comm, *(const int *)rank->context) != ERR_NONE)
+        rank_wrong(rank, "%s", err_message());
+    reduce_scatter_body(rank);
+    all_reduce_body(rank);
+}
+
+Test(comm, concurrent_hierarchical_sums_are_those_of_plain_loops)
+{
+    // The last three are the canonical order.
+    static const int trials[][2] = {{4, 2}, {6, 2}, {6, 3}, {9, 3}, {8, 4}, {5, 0}, {5, 5}, {5, 1}};
+    for (size_t i = 0; i < sizeof trials / sizeof trials[0]; i++) {
+        int world = trials[i][0], group = trials[i][1];
+        reduce_values(world, group > 0 ? group : world);
+        ranks_run_well(world, sums_of_groups, &group);
+    }
+    size_t different = 0;
+    for (size_t i = 0; i < 1000; i++)
+        different += sum_plainly(DTYPE_FP32, 6, 2, i) != sum_plainly(DTYPE_FP32, 6, 6, i);
+    cr_expect_gt(different, 100, "the order shows");
+}
+
+static void disagree(struct rank *rank)
+{
+    float number = 1;
+    int odd = rank->index == 3 ? 1 : 2;
+    if (comm_set_group(rank->comm, 3) != ERR_USAGE || comm_set_group(rank->comm, odd) != ERR_NONE)
+        rank_wrong(rank, "%s", err_message());
+    rank_keep(rank, clock_now_s(), comm_all_reduce(rank->comm, &number, &number, 1, DTYPE_FP32, COMM_SUM));
+}
+
+Test(comm, concurrent_ranks_with_other_groups_are_told_so)
+{
+    struct rank ranks[4];
+    ranks_run(ranks, 4, disagree, NULL);
+    expect_all_failed(ranks, 4, -1, ERR_INTERNAL,
+                      "the ranks disagree about collective 1: rank 0 calls all-reduce (sum) of 1 fp32 in groups of 2, "
+                      "rank 3 all-reduce (sum) of 1 fp32");
 }

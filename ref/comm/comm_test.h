@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -19,6 +20,12 @@ enum {
     REPORT_BYTES = 512,
     HANG_S = 300  // which no call lasts that ends at all
 };
+
+static const int many_worlds[] = {1, 2, 3, 4, 8, 11};
+#define EACH_WORLD(index)                                                                                              \
+    size_t index = 0;                                                                                                  \
+    index < sizeof many_worlds / sizeof many_worlds[0];                                                                \
+    index++
 
 // One rank's thread. The test's body uses comm and context, and reports an error by rank_wrong.
 struct rank {
@@ -33,6 +40,23 @@ struct rank {
     bool closed;                 // the body has closed the handle itself
     pthread_t thread;
 };
+
+static inline void store(enum dtype dtype, void *to, size_t index, float value)
+{
+    if (dtype == DTYPE_BYTE)
+        ((uint8_t *)to)[index] = (uint8_t)value;
+    else
+        dtype_narrow(dtype, &value, (char *)to + index * dtype_bytes(dtype), 1);
+}
+
+static inline float load(enum dtype dtype, const void *from, size_t index)
+{
+    if (dtype == DTYPE_BYTE)
+        return ((const uint8_t *)from)[index];
+    float value;
+    dtype_widen(dtype, (const char *)from + index * dtype_bytes(dtype), &value, 1);
+    return value;
+}
 
 static inline void sleep_seconds(double seconds)
 {
@@ -58,6 +82,60 @@ static inline void rank_keep(struct rank *rank, double start, int rc)
     rank->rc = rc;
     rank->seconds = clock_now_s() - start;
     snprintf(rank->message, sizeof rank->message, "%s", rc == ERR_NONE ? "" : err_message());
+}
+
+// Messages whose contents name their sender and their number.
+static inline unsigned char byte_at(int from, int number, size_t i)
+{
+    return (unsigned char)((size_t)from * 131 + (size_t)number * 31 + i * 7);
+}
+
+static inline size_t size_of(int number)
+{
+    static const size_t sizes[] = {0, 1, 8, 4096, 100003, 5};
+    return sizes[(size_t)number % (sizeof sizes / sizeof sizes[0])];
+}
+
+static inline void send_numbered(struct rank *rank, int peer, int number)
+{
+    size_t bytes = size_of(number);
+    unsigned char *buffer = calloc(bytes + 1, 1);
+    for (size_t i = 0; i < bytes; i++)
+        buffer[i] = byte_at(rank->index, number, i);
+    if (comm_send(rank->comm, peer, (uint64_t)number, buffer, bytes) != ERR_NONE)
+        rank_wrong(rank, "%s", err_message());
+    memset(buffer, 0, bytes);  // the message is on its way without it
+    free(buffer);
+}
+
+static inline void receive_numbered(struct rank *rank, int peer, int number)
+{
+    size_t bytes = size_of(number);
+    unsigned char *buffer = calloc(bytes + 1, 1);
+    if (comm_receive(rank->comm, peer, (uint64_t)number, buffer, bytes) != ERR_NONE)
+        rank_wrong(rank, "%s", err_message());
+    for (size_t i = 0; i < bytes; i++)
+        if (buffer[i] != byte_at(peer, number, i)) {
+            rank_wrong(rank, "byte %zu of message %d from rank %d is %d", i, number, peer, buffer[i]);
+            break;
+        }
+    free(buffer);
+}
+
+// To all others, in both directions together: the sends of one round do not wait for receives.
+static inline void send_around(struct rank *rank)
+{
+    for (int number = 0; number < 40; number++) {
+        for (int peer = 0; peer < rank->world; peer++)
+            if (peer != rank->index)
+                send_numbered(rank, peer, number);
+        for (int peer = 0; peer < rank->world; peer++)
+            if (peer != rank->index)
+                receive_numbered(rank, peer, number);
+        int all[RANKS_MAX];
+        if (number % 9 == 0 && comm_all_gather_equal(rank->comm, &number, all, sizeof number) != ERR_NONE)
+            rank_wrong(rank, "%s", err_message());
+    }
 }
 
 static inline void *rank_thread(void *argument)
@@ -91,6 +169,19 @@ static inline void ranks_run_well(int world, void (*body)(struct rank *), void *
     ranks_run(ranks, world, body, context);
     for (int index = 0; index < world; index++)
         cr_expect(ranks[index].report[0] == '\0', "world %d, rank %d: %s", world, index, ranks[index].report);
+}
+
+// Expects that message in what all ranks say but one; -1: all.
+static inline void expect_all_failed(const struct rank ranks[], int world, int except, int rc, const char *message)
+{
+    for (int index = 0; index < world; index++) {
+        if (index == except)
+            continue;
+        cr_expect_eq(ranks[index].rc, rc, "rank %d of %d returned %d", index, world, ranks[index].rc);
+        cr_expect(strstr(ranks[index].message, message), "rank %d of %d says \"%s\", not \"%s\"", index, world,
+                  ranks[index].message, message);
+        cr_expect_lt(ranks[index].seconds, HANG_S, "rank %d of %d took %g s", index, world, ranks[index].seconds);
+    }
 }
 
 #endif

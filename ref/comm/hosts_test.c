@@ -42,11 +42,8 @@ static bool expect_the_bits_of_threads(int host_count, int world, const char *ar
         return false;
     cr_assert_eq(status, 0, "%s", output);
     digest_in(output, over_hosts);
-    snprintf(command, sizeof command, "'%s/zerogauge' train %s --world %d --verify --json 2>&1", ZG_BINARY_DIR,
-             arguments, world);
-    cr_assert_eq(command_run(command, output, sizeof output), 0, "%s", output);
-    digest_in(output, by_threads);
-    cr_expect_eq(strlen(by_threads), 32);
+    snprintf(command, sizeof command, "%s --verify", arguments);
+    train_by_threads(world, command, output, sizeof output, by_threads);
     cr_expect_str_eq(over_hosts, by_threads, "%s, %d ranks on %d hosts", arguments, world, host_count);
     return true;
 }
@@ -86,18 +83,26 @@ Test(hosts, ranks_are_dealt_out_to_hosts_in_turn)
     cr_expect_eq(status, 2);
 }
 
+// Measures the links of that many ranks; false: no hosts can be created.
+static bool bench_links(const char *arguments, int world, const char *options)
+{
+    char command[PATH_MAX + 128];
+    int status;
+    snprintf(command, sizeof command, "mpirun -n %d '%s/zerogauge' bench links --quick --repeat 3 --sizes %s", world,
+             ZG_BINARY_DIR, options);
+    if (!hosts(arguments, command, &status))
+        return false;
+    cr_expect_eq(status, 0, "%s", output);
+    return true;
+}
+
 // Of three links, the slow one is the one that is slow with every partner. A rate of 10 Mbit/s is 0.00125 GB/s,
 // a tenth of a second for 128 KiB, far above what a busy processor takes of the others.
 Test(hosts, the_host_with_a_slow_link_is_named)
 {
-    char command[PATH_MAX + 128];
-    int status;
     MPI_OR_SKIP();
-    snprintf(command, sizeof command, "mpirun -n 6 '%s/zerogauge' bench links --quick --repeat 3 --sizes 128K",
-             ZG_BINARY_DIR);
-    if (!hosts("3 --rate 10 --slow 2", command, &status))
+    if (!bench_links("3 --rate 10 --slow 2", 6, "128K"))
         return;
-    cr_expect_eq(status, 0, "%s", output);
     const char *named = strstr(output, "OUTLIER  the link of host host2 (rank 1) takes ");
     cr_assert_not_null(named, "%s", output);
     const char *measured = strstr(output, "lane=bandwidth  rank=1  world=6  host=host2  hosts=3  bytes=131072");
@@ -131,14 +136,9 @@ static json_t *times_of(const char *lane, int rank)
 // programs on the processors slow as well. ranks_test judges such times.
 Test(hosts, a_slow_link_between_two_hosts_is_slow_for_both_and_for_no_other)
 {
-    char command[PATH_MAX + 128];
-    int status;
     MPI_OR_SKIP();
-    snprintf(command, sizeof command, "mpirun -n 4 '%s/zerogauge' bench links --quick --repeat 3 --sizes 128K --json",
-             ZG_BINARY_DIR);
-    if (!hosts("4 --rate 3 --slow 2:4", command, &status))
+    if (!bench_links("4 --rate 3 --slow 2:4", 4, "128K --json"))
         return;
-    cr_expect_eq(status, 0, "%s", output);
     for (int rank = 0; rank < 4; rank++) {
         json_t *times = times_of("bandwidth", rank), *time;
         const char *partner;
@@ -155,14 +155,9 @@ Test(hosts, a_slow_link_between_two_hosts_is_slow_for_both_and_for_no_other)
 
 Test(hosts, the_host_with_a_delayed_link_is_named)
 {
-    char command[PATH_MAX + 128];
-    int status;
     MPI_OR_SKIP();
-    snprintf(command, sizeof command, "mpirun -n 3 '%s/zerogauge' bench links --quick --repeat 3 --sizes 4K",
-             ZG_BINARY_DIR);
-    if (!hosts("3 --delay 5 --slow 3", command, &status))
+    if (!bench_links("3 --delay 5 --slow 3", 3, "4K"))
         return;
-    cr_expect_eq(status, 0, "%s", output);
     cr_expect_not_null(strstr(output, "OUTLIER  the link of host host3 (rank 2) takes "), "%s", output);
 }
 

@@ -67,4 +67,16 @@ static inline void digest_in(const char *text, char out[33])
     snprintf(out, 33, "%.32s", at ? at + strlen("\"state_digest\":\"") : "");
 }
 
+// The digest of a run whose ranks are threads.
+static inline void train_by_threads(int world, const char *arguments, char *output, size_t output_bytes,
+                                    char digest[33])
+{
+    char command[16384];
+    snprintf(command, sizeof command, "'%s/zerogauge' train %s --world %d --json 2>&1", ZG_BINARY_DIR, arguments,
+             world);
+    cr_assert_eq(command_run(command, output, output_bytes), 0, "%s", output);
+    digest_in(output, digest);
+    cr_expect_eq(strlen(digest), 32);
+}
+
 #endif

@@ -2,7 +2,6 @@
 #include "ref/comm/peer_watch.h"
 
 #include "base/err.h"
-#include "ref/comm/comm_mpi_code.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -21,6 +20,16 @@ enum { CONNECT_LIMIT_MS = 1000, GOODBYE = 'b' };
 // Keepalive: seconds of silence before the first probe, seconds between probes, and unanswered probes until the
 // connection ends.
 enum { PROBE_AFTER_S = 5, PROBE_EVERY_S = 2, PROBE_COUNT = 3 };
+
+int comm_mpi_code(int mpi_result, const char *call)
+{
+    if (mpi_result == MPI_SUCCESS)
+        return ERR_NONE;
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length;
+    MPI_Error_string(mpi_result, text, &length);
+    return err_set(ERR_IO, "MPI: %s: %s", call, text);
+}
 
 static struct sockaddr_in address_of(uint32_t address, uint16_t port)
 {

@@ -10,6 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// Converts the result of an MPI call to an error of this program; `call` names the call in the message.
+int comm_mpi_code(int mpi_result, const char *call);
+
 enum { PEER_WATCH_HOST_BYTES = 65, PEER_WATCH_ADDRESSES_MAX = 16 };
 
 // The contact details that a rank sends to the rank before it.

@@ -2,6 +2,7 @@
 // The executor's interface and the serial mode.
 #include "ref/executor/executor_internal.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "ref/arithmetic/accelerator.h"
 #include "ref/executor/emulation.h"
@@ -75,14 +76,8 @@ int executor_run(const struct operation *operation)
 // One thread at a time runs a lane, so its list needs no lock.
 static int record(struct executor_lane *lane, const struct operation *operation, uint64_t begin_ns)
 {
-    if (lane->interval_count == lane->interval_capacity) {
-        size_t capacity = 2 * lane->interval_capacity + 256;
-        struct executor_interval *intervals = realloc(lane->intervals, capacity * sizeof *intervals);
-        if (!intervals)
-            return err_set(ERR_MEMORY, "executor: no memory for a timeline of %zu operations", capacity);
-        lane->intervals = intervals;
-        lane->interval_capacity = capacity;
-    }
+    TRY(array_grow(&lane->intervals, &lane->interval_capacity, lane->interval_count, sizeof *lane->intervals,
+                   "operations of a timeline"));
     lane->intervals[lane->interval_count++] = (struct executor_interval){.name = operation->name,
                                                                          .begin_ns = begin_ns,
                                                                          .end_ns = clock_now_ns(),
@@ -124,13 +119,6 @@ const struct executor_interval *executor_intervals(const struct executor *execut
     return executor->lanes[lane].intervals;
 }
 
-static int serial_open(struct executor *executor, uint64_t seed)
-{
-    (void)executor;
-    (void)seed;
-    return ERR_NONE;
-}
-
 static int serial_issue(struct executor *executor, struct operation *operation)
 {
     uint64_t begin_ns = clock_now_ns();
@@ -145,13 +133,7 @@ static void serial_wait(struct executor *executor, const struct executor_span sp
     (void)executor, (void)spans, (void)span_count;
 }
 
-static void serial_close(struct executor *executor)
-{
-    (void)executor;
-}
-
-static const struct executor_mode_operations executor_mode_serial = {serial_open, serial_issue, serial_wait,
-                                                                     serial_close};
+static const struct executor_mode_operations executor_mode_serial = {.issue = serial_issue, .wait = serial_wait};
 
 int executor_open(struct executor_schedule schedule, int rank, struct tier *tier, executor_failed *failed,
                   void *context, struct executor **out)
@@ -171,7 +153,7 @@ int executor_open(struct executor_schedule schedule, int rank, struct tier *tier
     executor->tier = tier;
     executor->failed = failed;
     executor->context = context;
-    int code = executor->mode->open(executor, schedule.seed);
+    int code = executor->mode->open ? executor->mode->open(executor, schedule.seed) : ERR_NONE;
     if (code != ERR_NONE) {
         free(executor);
         return code;
@@ -228,7 +210,8 @@ void executor_close(struct executor *executor)
     if (!executor)
         return;
     executor->mode->wait(executor, NULL, 0);
-    executor->mode->close(executor);
+    if (executor->mode->close)
+        executor->mode->close(executor);
     executor_arena_reset(executor);
     free(executor->arena);
     for (int lane = 0; lane < LANE_COUNT; lane++)

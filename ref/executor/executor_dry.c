@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ref/executor/executor_dry.h"
 
+#include "base/array.h"
 #include "base/err.h"
 #include "ref/executor/executor_internal.h"
 #include "ref/executor/reach.h"
@@ -78,20 +79,6 @@ static void enter_spans(struct dry *dry, const struct operation *operation, long
     }
 }
 
-static int keep_event(struct dry *dry, const struct executor_event *event)
-{
-    if (dry->event_count == dry->event_capacity) {
-        size_t capacity = 2 * dry->event_capacity + 1024;
-        struct executor_event *events = realloc(dry->events, capacity * sizeof *events);
-        if (!events)
-            return err_set(ERR_MEMORY, "executor: no memory for a plan of %zu operations", capacity);
-        dry->events = events;
-        dry->event_capacity = capacity;
-    }
-    dry->events[dry->event_count++] = *event;
-    return ERR_NONE;
-}
-
 static int dry_issue(struct executor *executor, struct operation *operation)
 {
     struct dry *dry = executor->state;
@@ -108,15 +95,15 @@ static int dry_issue(struct executor *executor, struct operation *operation)
     assert(seconds >= 0);
     TRY(find_after(dry, operation->spans, operation->span_count, &after));
     uint64_t begin_ns = end_of(dry, after);
-    const struct executor_event event = {.name = operation->name,
-                                         .lane = operation->lane,
-                                         .begin_ns = begin_ns,
-                                         .end_ns = begin_ns + (uint64_t)llround(seconds * 1e9),
-                                         .bytes = operation->bytes,
-                                         .times = declared.times,
-                                         .flops = operation->flops,
-                                         .after = after};
-    TRY(keep_event(dry, &event));
+    TRY(array_grow(&dry->events, &dry->event_capacity, dry->event_count, sizeof *dry->events, "operations of a plan"));
+    dry->events[dry->event_count++] = (struct executor_event){.name = operation->name,
+                                                              .lane = operation->lane,
+                                                              .begin_ns = begin_ns,
+                                                              .end_ns = begin_ns + (uint64_t)llround(seconds * 1e9),
+                                                              .bytes = operation->bytes,
+                                                              .times = declared.times,
+                                                              .flops = operation->flops,
+                                                              .after = after};
     enter_spans(dry, operation, number);
     dry->newest[operation->lane] = number;
     if (operation->count)

@@ -39,9 +39,9 @@ Test(executor_failure, concurrent_first_failure_is_kept_reported_once_and_nothin
         int code = ERR_NONE;
         for (int i = 0; i < 20; i++) {
             struct log_entry entry = {&log, i};
-            struct executor_operation good = {"log", (enum lane)(i % 4), write_log, &entry, sizeof entry, &span, 1, 0};
-            struct executor_operation bad = {"fail", (enum lane)(i % 4), fail, &i, sizeof i, &span, 1, 0};
-            code = executor_issue(executor, i == 5 || i == 9 ? &bad : &good);
+            enum lane lane = (enum lane)(i % 4);
+            code = i == 5 || i == 9 ? issue(executor, "fail", lane, fail, &i, sizeof i, &span, 1)
+                                    : issue(executor, "log", lane, write_log, &entry, sizeof entry, &span, 1);
             cr_assert(code == ERR_NONE || (code == ERR_IO && i >= 5));
             cr_assert(schedule.mode != EXECUTOR_SERIAL || i < 5 || code == ERR_IO);
         }
@@ -50,10 +50,8 @@ Test(executor_failure, concurrent_first_failure_is_kept_reported_once_and_nothin
             cr_assert_eq(executor_wait(executor), ERR_IO);
             cr_assert_str_eq(err_message(), "operation 5 failed");
         }
-        struct log_entry entry = {&log, 100};
-        struct executor_operation late = {"log", LANE_COMPUTE, write_log, &entry, sizeof entry, NULL, 0, 0};
         err_set(ERR_USAGE, "something else");
-        cr_assert_eq(executor_issue(executor, &late), ERR_IO);
+        cr_assert_eq(issue_log(executor, LANE_COMPUTE, &log, 100), ERR_IO);
         cr_assert_str_eq(err_message(), "operation 5 failed");
         cr_assert_eq(log.count, 5);
         cr_assert_eq(failure.calls, 1);
@@ -75,11 +73,9 @@ Test(executor_failure, concurrent_failures_are_reported_once, .timeout = 500)
         struct failure failure = {0};
         struct executor *executor;
         cr_assert_eq(executor_open(OVERLAP, 0, NULL, keep_failure, &failure, &executor), ERR_NONE);
-        for (int lane = 0; lane < 4; lane++) {
-            struct executor_operation operation = {
-                "fail", (enum lane)lane, meet_and_fail, &pointer, sizeof pointer, NULL, 0, 0};
-            cr_assert_eq(executor_issue(executor, &operation), ERR_NONE);
-        }
+        for (int lane = 0; lane < 4; lane++)
+            cr_assert_eq(issue(executor, "fail", (enum lane)lane, meet_and_fail, &pointer, sizeof pointer, NULL, 0),
+                         ERR_NONE);
         cr_assert_eq(executor_wait(executor), ERR_IO);
         cr_assert_eq(failure.calls, 1);
         cr_assert_str_eq(failure.message, "failed together");
@@ -100,11 +96,9 @@ Test(executor_failure, concurrent_owner_hears_of_a_failure_while_other_lanes_sti
     struct executor *executor;
     int number = 1;
     cr_assert_eq(executor_open(OVERLAP, 0, NULL, release_meeting, &meeting, &executor), ERR_NONE);
-    struct executor_operation waits = {"waits", LANE_COLLECTIVE, run_meet, &pointer, sizeof pointer, NULL, 0, 0};
-    struct executor_operation fails = {"fails", LANE_COMPUTE, fail, &number, sizeof number, NULL, 0, 0};
-    cr_assert_eq(executor_issue(executor, &waits), ERR_NONE);
+    cr_assert_eq(issue(executor, "waits", LANE_COLLECTIVE, run_meet, &pointer, sizeof pointer, NULL, 0), ERR_NONE);
     usleep(20000);
-    executor_issue(executor, &fails);
+    issue(executor, "fails", LANE_COMPUTE, fail, &number, sizeof number, NULL, 0);
     cr_assert_eq(executor_wait(executor), ERR_IO);
     executor_close(executor);
 }

@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The chaos mode detects an operation that touches bytes it did not declare.
-#include "ref/executor/executor.h"
-
-#include "base/child_test.h"
-#include "base/err.h"
+#include "ref/executor/executor_test.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-// Only plans ask for the cost of an operation.
-#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 
 // Pages have 4 KiB on x86-64, and 4, 16 or 64 KiB on aarch64.
 #define PAGE sysconf(_SC_PAGESIZE)
@@ -43,9 +36,7 @@ static struct rank open_rank(int number)
     rank.moments = moments;
     for (uint32_t i = 0; i < WORDS; i++)
         rank.weights[i] = rank.moments[i] = i;
-    cr_assert_eq(
-        executor_open((struct executor_schedule){EXECUTOR_CHAOS, 5}, number, rank.tier, NULL, NULL, &rank.executor),
-        ERR_NONE);
+    rank.executor = open_executor(chaos(5), number, rank.tier);
     return rank;
 }
 
@@ -73,9 +64,7 @@ static int copy(void *arguments)
 static int issue_and_wait(struct executor *executor, struct copy arguments, const struct executor_span *spans,
                           size_t span_count)
 {
-    struct executor_operation operation = {"update shard",   LANE_CPU, copy,       &arguments,
-                                           sizeof arguments, spans,    span_count, 0};
-    TRY(executor_issue(executor, &operation));
+    TRY(issue(executor, "update shard", LANE_CPU, copy, &arguments, sizeof arguments, spans, span_count));
     return executor_wait(executor);
 }
 
@@ -108,16 +97,20 @@ static void violate_in_child(void *argument)
     _exit(code == ERR_NONE ? 0 : 77);
 }
 
+static void expect_message(void (*body)(void *), void *argument, const char *operation, const char *place)
+{
+    struct child_end end = child_run(body, argument);
+    cr_assert_eq(end.status, 1, "status %d: %s", end.status, end.output);
+    cr_assert(strstr(end.output, operation), "%s", end.output);
+    cr_assert(strstr(end.output, place), "no %s in %s", place, end.output);
+}
+
 static void expect_death(struct violation violation, const char *allocation, long offset)
 {
-    char place[64];
-    snprintf(place, sizeof place, "offset %ld of", offset);
-    struct child_end end = child_run(violate_in_child, &violation);
-    cr_assert_eq(end.status, 1, "status %d: %s", end.status, end.output);
-    const char *const parts[] = {"zerogauge: rank 3: operation \"update shard\" on lane cpu touched 0x", allocation,
-                                 place, "was not declared"};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        cr_assert(strstr(end.output, parts[i]), "no %s in %s", parts[i], end.output);
+    char place[100];
+    snprintf(place, sizeof place, "offset %ld of rank 3's \"%s\", which was not declared", offset, allocation);
+    expect_message(violate_in_child, &violation, "zerogauge: rank 3: operation \"update shard\" on lane cpu touched 0x",
+                   place);
 }
 
 Test(executor_guard, declared_accesses_pass)
@@ -131,17 +124,14 @@ Test(executor_guard, declared_accesses_pass)
 Test(executor_guard, undeclared_access_to_another_page_ends_the_program)
 {
     // Reads, then writes, a page beyond the span; then accesses through an empty span; then a page before the span.
-    expect_death((struct violation){0, PAGE_WORDS, 0, 10, WORDS, PAGE_WORDS}, "rank 3's \"weights\"", PAGE);
-    expect_death((struct violation){0, 10, 0, 10, WORDS + PAGE_WORDS, 0}, "rank 3's \"moments\"", PAGE);
-    expect_death((struct violation){0, 10, 0, 0, WORDS + 3, 0}, "rank 3's \"moments\"", 12);
-    expect_death((struct violation){3 * PAGE_WORDS, 9, 0, 9, WORDS, 1}, "rank 3's \"weights\"", 4);
+    expect_death((struct violation){0, PAGE_WORDS, 0, 10, WORDS, PAGE_WORDS}, "weights", PAGE);
+    expect_death((struct violation){0, 10, 0, 10, WORDS + PAGE_WORDS, 0}, "moments", PAGE);
+    expect_death((struct violation){0, 10, 0, 0, WORDS + 3, 0}, "moments", 12);
+    expect_death((struct violation){3 * PAGE_WORDS, 9, 0, 9, WORDS, 1}, "weights", 4);
+    // A write to a span that is read.
+    expect_death((struct violation){0, WORDS, 0, WORDS, 2 * PAGE_WORDS, 0}, "weights", 2 * PAGE);
     // The guard pages around an allocation belong to no allocation.
-    expect_death((struct violation){0, WORDS, 0, WORDS, WORDS + WORDS, 0}, "rank 3's \"moments\"", PAGES * PAGE);
-}
-
-Test(executor_guard, write_to_a_read_span_ends_the_program)
-{
-    expect_death((struct violation){0, WORDS, 0, WORDS, 2 * PAGE_WORDS, 0}, "rank 3's \"weights\"", 2 * PAGE);
+    expect_death((struct violation){0, WORDS, 0, WORDS, WORDS + WORDS, 0}, "moments", PAGES * PAGE);
 }
 
 static void expect_error(struct violation violation, const char *location)
@@ -212,9 +202,8 @@ Test(executor_guard, error_of_the_operation_itself_has_precedence)
     struct rank rank = open_rank(1);
     struct copy arguments = {rank.weights, NULL};
     struct executor_span span = {rank.weights + 1, 4, EXECUTOR_WRITE};
-    struct executor_operation operation = {"write", LANE_CPU, write_and_fail, &arguments, sizeof arguments, &span,
-                                           1,       0};
-    cr_assert_eq(executor_issue(rank.executor, &operation), ERR_NONE);
+    cr_assert_eq(issue(rank.executor, "write", LANE_CPU, write_and_fail, &arguments, sizeof arguments, &span, 1),
+                 ERR_NONE);
     cr_assert_eq(executor_wait(rank.executor), ERR_IO);
     cr_assert_str_eq(err_message(), "the disk is gone");
     cr_assert_eq(rank.weights[0], 0);
@@ -241,26 +230,21 @@ static void run_helper_thread(void *argument)
     (void)argument;
     struct rank rank = open_rank(3);
     struct copy arguments = {rank.moments, NULL};
-    struct executor_operation operation = {
-        "threaded", LANE_COMPUTE, touch_from_another_thread, &arguments, sizeof arguments, NULL, 0, 0};
-    executor_issue(rank.executor, &operation);
+    issue(rank.executor, "threaded", LANE_COMPUTE, touch_from_another_thread, &arguments, sizeof arguments, NULL, 0);
     executor_wait(rank.executor);
 }
 
 Test(executor_guard, threads_of_an_operation_are_guarded_too)
 {
-    struct child_end end = child_run(run_helper_thread, NULL);
-    cr_assert_eq(end.status, 1, "status %d: %s", end.status, end.output);
-    cr_assert(strstr(end.output, "rank 3: operation \"threaded\" on lane compute"), "%s", end.output);
-    cr_assert(strstr(end.output, "rank 3's \"moments\", which was not declared"), "%s", end.output);
+    expect_message(run_helper_thread, NULL, "rank 3: operation \"threaded\" on lane compute",
+                   "rank 3's \"moments\", which was not declared");
 }
 
 // While rank 1 runs an operation that declares its weights, an operation of rank 0 touches rank 1's moments.
 static int run_rank_zero(void *arguments)
 {
     struct rank zero = open_rank(0);
-    struct executor_operation operation = {"peek", LANE_COLLECTIVE, copy, arguments, sizeof(struct copy), NULL, 0, 0};
-    TRY(executor_issue(zero.executor, &operation));
+    TRY(issue(zero.executor, "peek", LANE_COLLECTIVE, copy, arguments, sizeof(struct copy), NULL, 0));
     return executor_wait(zero.executor);
 }
 
@@ -270,18 +254,14 @@ static void touch_peer(void *argument)
     struct rank one = open_rank(1);
     struct copy arguments = {one.moments, one.weights};
     struct executor_span span = {one.weights, (size_t)WORDS * 4, EXECUTOR_READ};
-    struct executor_operation operation = {
-        "gather", LANE_COLLECTIVE, run_rank_zero, &arguments, sizeof arguments, &span, 1, 0};
-    executor_issue(one.executor, &operation);
+    issue(one.executor, "gather", LANE_COLLECTIVE, run_rank_zero, &arguments, sizeof arguments, &span, 1);
     executor_wait(one.executor);
 }
 
 Test(executor_guard, undeclared_access_to_a_peers_memory_names_both_ranks)
 {
-    struct child_end end = child_run(touch_peer, NULL);
-    cr_assert_eq(end.status, 1, "status %d: %s", end.status, end.output);
-    cr_assert(strstr(end.output, "rank 0: operation \"peek\" on lane collective"), "%s", end.output);
-    cr_assert(strstr(end.output, "offset 0 of rank 1's \"moments\", which was not declared"), "%s", end.output);
+    expect_message(touch_peer, NULL, "rank 0: operation \"peek\" on lane collective",
+                   "offset 0 of rank 1's \"moments\", which was not declared");
 }
 
 static void exit_42(int signal)
@@ -290,26 +270,32 @@ static void exit_42(int signal)
     _exit(42);
 }
 
+struct fault_elsewhere {
+    void (*handler)(int);
+    bool during;  // an operation
+};
+
 static void fault_elsewhere(void *argument)
 {
-    signal(SIGSEGV, exit_42);
+    const struct fault_elsewhere *self = argument;
+    signal(SIGSEGV, self->handler);
     struct rank rank = open_rank(0), other = open_rank(1);
     close_rank(&other);
     volatile uint32_t *closed = mmap(NULL, (size_t)PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (!argument) {
+    if (!self->during) {
         close_rank(&rank);
         *closed = 1;
     }
     issue_and_wait(rank.executor, (struct copy){closed, NULL}, NULL, 0);
 }
 
-Test(executor_guard, faults_elsewhere_go_to_the_previous_handler)
+Test(executor_guard, faults_elsewhere_go_to_the_previous_handler_or_are_fatal)
 {
-    int during = 1;
-    struct child_end end = child_run(fault_elsewhere, &during);
-    cr_assert_eq(end.status, 42, "status %d: %s", end.status, end.output);
-    end = child_run(fault_elsewhere, NULL);
-    cr_assert_eq(end.status, 42, "status %d: %s", end.status, end.output);
+    static struct fault_elsewhere trials[] = {{exit_42, true}, {exit_42, false}, {SIG_DFL, true}};
+    for (int i = 0; i < 3; i++) {
+        struct child_end end = child_run(fault_elsewhere, &trials[i]);
+        cr_assert_eq(end.status, i < 2 ? 42 : -1, "status %d: %s", end.status, end.output);
+    }
 }
 
 static void violate_after_others_closed(void *argument)
@@ -323,9 +309,7 @@ static void violate_after_others_closed(void *argument)
 Test(executor_guard, closing_one_rank_leaves_the_others_guarded)
 {
     struct violation violation = {0, 10, 0, 10, WORDS + PAGE_WORDS, 0};
-    struct child_end end = child_run(violate_after_others_closed, &violation);
-    cr_assert_eq(end.status, 1, "status %d: %s", end.status, end.output);
-    cr_assert(strstr(end.output, "of rank 3's \"moments\""), "%s", end.output);
+    expect_message(violate_after_others_closed, &violation, "", "of rank 3's \"moments\"");
 }
 
 Test(executor_guard, last_close_restores_the_handler)
@@ -339,21 +323,6 @@ Test(executor_guard, last_close_restores_the_handler)
     close_rank(&other);
     sigaction(SIGSEGV, NULL, &now);
     cr_assert_eq((void *)now.sa_handler, (void *)exit_42);
-}
-
-static void fault_with_no_handler(void *argument)
-{
-    (void)argument;
-    signal(SIGSEGV, SIG_DFL);
-    struct rank rank = open_rank(0);
-    volatile uint32_t *closed = mmap(NULL, (size_t)PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    issue_and_wait(rank.executor, (struct copy){closed, NULL}, NULL, 0);
-}
-
-Test(executor_guard, faults_elsewhere_are_fatal_where_there_was_no_handler)
-{
-    struct child_end end = child_run(fault_with_no_handler, NULL);
-    cr_assert_eq(end.status, -1);
 }
 
 Test(executor_guard, everything_is_accessible_again_after_the_wait)

@@ -2,8 +2,6 @@
 // The chaos mode detects a thread that touches what its pending operations own.
 #include "ref/executor/executor_test.h"
 
-#include "base/child_test.h"
-
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,12 +13,6 @@ struct scene {
     struct executor *executor;
     volatile uint8_t *memory, *other, *numbers;
 };
-
-static int nothing(void *arguments)
-{
-    (void)arguments;
-    return ERR_NONE;
-}
 
 static long page_bytes(void)
 {
@@ -49,12 +41,10 @@ static void close_scene(struct scene *s)
     tier_close(s->tier);
 }
 
-static void issue(const struct scene *s, const volatile uint8_t *address, size_t bytes, enum executor_access access)
+static void scan(const struct scene *s, const volatile uint8_t *address, size_t bytes, enum executor_access access)
 {
     const struct executor_span span = {(const void *)address, bytes, access};
-    struct executor_operation operation = {
-        .name = "scan", .lane = LANE_CPU, .run = nothing, .spans = &span, .span_count = 1};
-    cr_assert_eq(executor_issue(s->executor, &operation), ERR_NONE);
+    cr_assert_eq(issue(s->executor, "scan", LANE_CPU, nothing, NULL, 0, &span, 1), ERR_NONE);
 }
 
 static void wait_for(const struct scene *s, const volatile uint8_t *address, size_t bytes, enum executor_access access)
@@ -94,26 +84,26 @@ static void expect_silence(deed *body)
 
 static void write_what_is_read(struct scene *s)
 {
-    issue(s, s->memory + 8, 4, EXECUTOR_READ);
+    scan(s, s->memory + 8, 4, EXECUTOR_READ);
     s->memory[9] = 1;
 }
 
 static void read_what_is_written(struct scene *s)
 {
-    issue(s, s->memory + 8, 4, EXECUTOR_WRITE);
+    scan(s, s->memory + 8, 4, EXECUTOR_WRITE);
     s->numbers[0] = s->memory[8];
 }
 
 static void write_numbers_that_are_added_to(struct scene *s)
 {
-    issue(s, s->numbers + 16, 16, EXECUTOR_READ_WRITE);
+    scan(s, s->numbers + 16, 16, EXECUTOR_READ_WRITE);
     memset((void *)(uintptr_t)(s->numbers + 16), 0, 16);
 }
 
 // A write follows a read that was right.
 static void write_after_reading(struct scene *s)
 {
-    issue(s, s->memory, 4, EXECUTOR_READ);
+    scan(s, s->memory, 4, EXECUTOR_READ);
     s->numbers[0] = s->memory[0];
     s->memory[0] = 1;
 }
@@ -122,15 +112,15 @@ static void touch_again_after_the_next_operation(struct scene *s)
 {
     wait_for(s, s->memory, 4, EXECUTOR_WRITE);
     s->memory[0] = 1;
-    issue(s, s->memory, 4, EXECUTOR_READ);
+    scan(s, s->memory, 4, EXECUTOR_READ);
     s->memory[0] = 2;
 }
 
 // The operation that the wait does not include goes on.
 static void touch_another_after_a_wait(struct scene *s)
 {
-    issue(s, s->memory, 4, EXECUTOR_WRITE);
-    issue(s, s->other, 4, EXECUTOR_WRITE);
+    scan(s, s->memory, 4, EXECUTOR_WRITE);
+    scan(s, s->other, 4, EXECUTOR_WRITE);
     wait_for(s, s->other, 4, EXECUTOR_READ);
     s->numbers[0] = s->memory[1];
 }
@@ -147,8 +137,8 @@ Test(executor_issuer, what_pending_operations_own_is_not_touched)
 Test(executor_issuer, a_wait_for_one_operation_gives_nothing_of_another)
 {
     struct scene s = open_scene();
-    issue(&s, s.memory, 4, EXECUTOR_WRITE);
-    issue(&s, s.other, 4, EXECUTOR_WRITE);
+    scan(&s, s.memory, 4, EXECUTOR_WRITE);
+    scan(&s, s.other, 4, EXECUTOR_WRITE);
     wait_for(&s, s.other, 4, EXECUTOR_READ);
     s.other[0] = 5;
     cr_assert_eq(s.other[0], 5);
@@ -159,14 +149,14 @@ Test(executor_issuer, a_wait_for_one_operation_gives_nothing_of_another)
 
 static void read_what_is_read(struct scene *s)
 {
-    issue(s, s->memory, 4, EXECUTOR_READ);
+    scan(s, s->memory, 4, EXECUTOR_READ);
     s->numbers[0] = s->memory[0];
     s->numbers[1] = s->memory[page_bytes()];
 }
 
 static void write_another_page(struct scene *s)
 {
-    issue(s, s->memory, 4, EXECUTOR_READ_WRITE);
+    scan(s, s->memory, 4, EXECUTOR_READ_WRITE);
     s->memory[page_bytes()] = 1;
     s->other[0] = 2;
     s->numbers[0] = 3;
@@ -174,16 +164,16 @@ static void write_another_page(struct scene *s)
 
 static void touch_what_was_awaited(struct scene *s)
 {
-    issue(s, s->memory, 4, EXECUTOR_WRITE);
+    scan(s, s->memory, 4, EXECUTOR_WRITE);
     wait_for(s, s->memory, 4, EXECUTOR_WRITE);
-    issue(s, s->memory + 4, 4, EXECUTOR_WRITE);
+    scan(s, s->memory + 4, 4, EXECUTOR_WRITE);
     s->memory[1] = 7;
     cr_assert_eq(s->memory[1], 7);
 }
 
 static void touch_after_a_whole_wait(struct scene *s)
 {
-    issue(s, s->memory, 4, EXECUTOR_WRITE);
+    scan(s, s->memory, 4, EXECUTOR_WRITE);
     cr_assert_eq(executor_wait(s->executor), ERR_NONE);
     s->memory[1] = 7;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ref/executor/executor_log.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "ref/executor/executor_guard.h"
@@ -35,14 +36,7 @@ static int append(const struct executor *executor, const struct executor_entry *
     struct executor_log *log = ((struct logger *)executor->state)->log;
     if (!log)
         return ERR_NONE;
-    if (log->count == log->capacity) {
-        size_t capacity = 2 * log->capacity + 256;
-        struct executor_entry *entries = realloc(log->entries, capacity * sizeof *entries);
-        if (!entries)
-            return err_set(ERR_MEMORY, "executor: no memory for a log of %zu entries", capacity);
-        log->entries = entries;
-        log->capacity = capacity;
-    }
+    TRY(array_grow(&log->entries, &log->capacity, log->count, sizeof *log->entries, "entries of a log"));
     struct executor_entry *copy = &log->entries[log->count];
     *copy = *entry;
     copy->spans = malloc(entry->span_count * sizeof *copy->spans + 1);

@@ -67,12 +67,6 @@ static struct issued draw(const struct issued *before, unsigned *seed)
     return out;
 }
 
-static int nothing(void *arguments)
-{
-    (void)arguments;
-    return ERR_NONE;
-}
-
 static struct operation *enqueue(struct executor *executor, const struct issued *next)
 {
     struct operation *operation = executor_copy(executor, &(struct executor_operation){.name = "drawn",
@@ -96,6 +90,13 @@ static void complete_one(struct executor *executor, struct issued all[], size_t 
             all[i].complete = true;
             return;
         }
+}
+
+static void complete_all(struct executor *executor, struct issued all[], size_t count)
+{
+    while (executor->pending_count > 0)
+        for (int lane = 0; lane < LANE_COUNT; lane++)
+            complete_one(executor, all, count, (enum lane)lane);
 }
 
 static void check_waits(const struct executor *executor, const struct issued all[], size_t count, unsigned *seed)
@@ -129,9 +130,7 @@ static void compare_with_definition(struct executor_schedule schedule, unsigned 
         for (int i = rand_r(&seed) % 4; i > 0; i--)
             complete_one(executor, all, count + 1, (enum lane)(rand_r(&seed) % LANE_COUNT));
     }
-    while (executor->pending_count > 0)
-        for (int lane = 0; lane < LANE_COUNT; lane++)
-            complete_one(executor, all, OPERATIONS, (enum lane)lane);
+    complete_all(executor, all, OPERATIONS);
     executor_close(executor);
 }
 
@@ -160,10 +159,7 @@ static uint64_t comparisons(size_t pieces, bool cut)
             enqueue(executor, &step);
     }
     uint64_t compared = executor->compared_count;
-    while (executor->pending_count > 0)
-        for (int lane = 0; lane < LANE_COUNT; lane++)
-            if (executor_ready(executor, (enum lane)lane))
-                executor_complete(executor, (enum lane)lane);
+    complete_all(executor, NULL, 0);
     executor_close(executor);
     return compared;
 }

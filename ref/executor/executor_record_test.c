@@ -1,22 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Emulated lanes take at least bytes / rate, and the executor keeps the intervals of operations.
-#include "ref/executor/executor.h"
+#include "ref/executor/executor_internal.h"
+#include "ref/executor/executor_test.h"
 
 #include "base/clock.h"
-#include "base/err.h"
-#include "ref/executor/executor_internal.h"
-
-#include <criterion/criterion.h>
 
 static const struct executor_schedule SCHEDULES[] = {{EXECUTOR_SERIAL, 0}, {EXECUTOR_OVERLAP, 0}, {EXECUTOR_CHAOS, 7}};
 
-static int nothing(void *arguments)
-{
-    (void)arguments;
-    return ERR_NONE;
-}
-
-static void issue(struct executor *executor, const char *name, enum lane lane, size_t bytes)
+static void record(struct executor *executor, const char *name, enum lane lane, size_t bytes)
 {
     cr_assert_eq(
         executor_issue(executor,
@@ -26,8 +17,7 @@ static void issue(struct executor *executor, const char *name, enum lane lane, s
 
 static struct executor *open_in(struct executor_schedule schedule, const double *rates)
 {
-    struct executor *executor;
-    cr_assert_eq(executor_open(schedule, 0, NULL, NULL, NULL, &executor), ERR_NONE);
+    struct executor *executor = open_executor(schedule, 0, NULL);
     if (rates)
         executor_emulate(executor, rates);
     executor_record(executor, true);
@@ -44,7 +34,7 @@ Test(executor_record, concurrent_an_emulated_lane_is_no_faster_than_its_rate)
         size_t count;
         uint64_t begin_ns = clock_now_ns();
         for (int i = 0; i < 3; i++)
-            issue(executor, "copy", LANE_H2D, bytes[i]);
+            record(executor, "copy", LANE_H2D, bytes[i]);
         cr_assert_eq(executor_wait(executor), ERR_NONE);
         cr_expect_geq(clock_now_ns() - begin_ns, 8000000);
         const struct executor_interval *intervals = executor_intervals(executor, LANE_H2D, &count);
@@ -61,8 +51,8 @@ Test(executor_record, concurrent_other_lanes_are_not_throttled)
     static const double rates[LANE_COUNT] = {[LANE_NVME_READ] = 1e6};
     struct executor *executor = open_in(SCHEDULES[1], rates);
     size_t slow_count, fast_count;
-    issue(executor, "read", LANE_NVME_READ, 500000);
-    issue(executor, "write", LANE_NVME_WRITE, 1000000000);
+    record(executor, "read", LANE_NVME_READ, 500000);
+    record(executor, "write", LANE_NVME_WRITE, 1000000000);
     cr_assert_eq(executor_wait(executor), ERR_NONE);
     const struct executor_interval *slow = executor_intervals(executor, LANE_NVME_READ, &slow_count);
     const struct executor_interval *fast = executor_intervals(executor, LANE_NVME_WRITE, &fast_count);
@@ -81,7 +71,7 @@ Test(executor_record, concurrent_intervals_are_in_order_with_names_and_bytes)
         size_t count;
         uint64_t begin_ns = clock_now_ns(), last_ns[2] = {begin_ns, begin_ns};
         for (size_t i = 0; i < COUNT; i++)
-            issue(executor, names[i % 5], i % 2 ? LANE_D2H : LANE_CPU, i);
+            record(executor, names[i % 5], i % 2 ? LANE_D2H : LANE_CPU, i);
         cr_assert_eq(executor_wait(executor), ERR_NONE);
         uint64_t end_ns = clock_now_ns();
         for (size_t i = 0; i < COUNT; i++) {
@@ -105,13 +95,13 @@ Test(executor_record, operations_are_not_kept_without_recording)
 {
     struct executor *executor = open_in(SCHEDULES[1], NULL);
     size_t count;
-    issue(executor, "kept", LANE_CPU, 1);
+    record(executor, "kept", LANE_CPU, 1);
     cr_assert_eq(executor_wait(executor), ERR_NONE);
     executor_record(executor, false);
-    issue(executor, "not kept", LANE_CPU, 2);
+    record(executor, "not kept", LANE_CPU, 2);
     cr_assert_eq(executor_wait(executor), ERR_NONE);
     executor_record(executor, true);
-    issue(executor, "kept again", LANE_CPU, 3);
+    record(executor, "kept again", LANE_CPU, 3);
     cr_assert_eq(executor_wait(executor), ERR_NONE);
     const struct executor_interval *intervals = executor_intervals(executor, LANE_CPU, &count);
     cr_assert_eq(count, 2);

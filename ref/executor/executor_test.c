@@ -97,11 +97,11 @@ static void play(const struct machine *machine, struct executor *executor, unsig
             self.spans[s] = (struct executor_span){machine->regions[region] + from, count * 4,
                                                    (enum executor_access)(1 + rand_r(&seed) % 3)};
         }
-        struct executor_operation operation = {
-            "mix", (enum lane)(rand_r(&seed) % LANE_COUNT), mix, &self, sizeof self, self.spans, self.span_count, 0};
+        enum lane lane = (enum lane)(rand_r(&seed) % LANE_COUNT);
         if (pauses && i % 8 == 0)
             self.pause_us = 1 + (unsigned)i % 300;
-        cr_assert_eq(executor_issue(executor, &operation), ERR_NONE, "%s", err_message());
+        cr_assert_eq(issue(executor, "mix", lane, mix, &self, sizeof self, self.spans, self.span_count), ERR_NONE, "%s",
+                     err_message());
         memset(&self, 0xdd, sizeof self);
         if (rand_r(&seed) % 8 == 0)
             take_turn(machine, executor, &seed);
@@ -147,14 +147,9 @@ Test(executor, a_wait_for_spans_leaves_other_operations_running, .timeout = 500)
     const struct executor_span spans[] = {{&mine, 1, EXECUTOR_READ}, {&others, 1, EXECUTOR_WRITE}};
     for (int i = 0; i < 2; i++) {
         _Atomic int *pointer = &told[i];
-        const struct executor_operation operation = {.name = "until told",
-                                                     .lane = i ? LANE_NVME_WRITE : LANE_CPU,
-                                                     .run = run_until_told,
-                                                     .arguments = &pointer,
-                                                     .arguments_bytes = sizeof pointer,
-                                                     .spans = &spans[i],
-                                                     .span_count = 1};
-        cr_assert_eq(executor_issue(executor, &operation), ERR_NONE);
+        cr_assert_eq(issue(executor, "until told", i ? LANE_NVME_WRITE : LANE_CPU, run_until_told, &pointer,
+                           sizeof pointer, &spans[i], 1),
+                     ERR_NONE);
     }
     const struct executor_span read = {&mine, 1, EXECUTOR_READ}, write = {&mine, 1, EXECUTOR_WRITE};
     cr_assert_eq(executor_wait_for(executor, &read, 1), ERR_NONE);
@@ -207,11 +202,8 @@ static struct log log_order(struct executor_schedule schedule, int rank)
 {
     struct log log = {.count = 0};
     struct executor *executor = open_executor(schedule, rank, NULL);
-    for (int i = 0; i < LOG_LENGTH; i++) {
-        struct log_entry entry = {&log, i};
-        struct executor_operation operation = {"log", (enum lane)(i % 3), write_log, &entry, sizeof entry, NULL, 0, 0};
-        cr_assert_eq(executor_issue(executor, &operation), ERR_NONE);
-    }
+    for (int i = 0; i < LOG_LENGTH; i++)
+        cr_assert_eq(issue_log(executor, (enum lane)(i % 3), &log, i), ERR_NONE);
     cr_assert_eq(executor_wait(executor), ERR_NONE);
     cr_assert_eq(log.count, LOG_LENGTH);
     executor_close(executor);
@@ -251,9 +243,7 @@ Test(executor, serial_runs_inside_issue)
 {
     struct log log = {.count = 0};
     struct executor *executor = open_executor(SERIAL, 0, NULL);
-    struct log_entry entry = {&log, 5};
-    struct executor_operation operation = {"log", LANE_CPU, write_log, &entry, sizeof entry, NULL, 0, 0};
-    cr_assert_eq(executor_issue(executor, &operation), ERR_NONE);
+    cr_assert_eq(issue_log(executor, LANE_CPU, &log, 5), ERR_NONE);
     cr_assert_eq(log.count, 1);
     executor_close(executor);
 }
@@ -265,8 +255,7 @@ Test(executor, chaos_accepts_more_operations_than_it_keeps)
     struct executor *executor = open_executor(chaos(1), 0, NULL);
     for (uint32_t i = 0; i < COUNT; i++) {
         struct mix self = {i, 0, 2, {{sums + i % 3, 4, EXECUTOR_READ_WRITE}, {sums + (i + 1) % 3, 4, EXECUTOR_READ}}};
-        struct executor_operation operation = {"mix", (enum lane)(i % 5), mix, &self, sizeof self, self.spans, 2, 0};
-        cr_assert_eq(executor_issue(executor, &operation), ERR_NONE);
+        cr_assert_eq(issue(executor, "mix", (enum lane)(i % 5), mix, &self, sizeof self, self.spans, 2), ERR_NONE);
         self.spans[0].address = expected + i % 3;
         self.spans[1].address = expected + (i + 1) % 3;
         mix(&self);
@@ -282,10 +271,8 @@ Test(executor, concurrent_lanes_run_at_the_same_time, .timeout = 500)
     struct meeting meeting = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, LANE_COUNT, 0, 0},
                    *pointer = &meeting;
     struct executor *executor = open_executor(OVERLAP, 0, NULL);
-    for (int lane = 0; lane < LANE_COUNT; lane++) {
-        struct executor_operation operation = {"meet", (enum lane)lane, run_meet, &pointer, sizeof pointer, NULL, 0, 0};
-        cr_assert_eq(executor_issue(executor, &operation), ERR_NONE);
-    }
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        cr_assert_eq(issue(executor, "meet", (enum lane)lane, run_meet, &pointer, sizeof pointer, NULL, 0), ERR_NONE);
     cr_assert_eq(executor_wait(executor), ERR_NONE);
     executor_close(executor);
 }
@@ -340,13 +327,11 @@ static void *run_rank(void *argument)
                            0,
                            2,
                            {{send, WORDS * 4, EXECUTOR_READ_WRITE}, {recv, WORDS * 4, EXECUTOR_READ}}};
-        struct executor_operation compute = {"make", LANE_COMPUTE, mix, &make, sizeof make, make.spans, 2, 0};
-        cr_assert_eq(executor_issue(executor, &compute), ERR_NONE);
+        cr_assert_eq(issue(executor, "make", LANE_COMPUTE, mix, &make, sizeof make, make.spans, 2), ERR_NONE);
         struct exchange exchange = {self->world, self->rank, send, recv};
         struct executor_span spans[] = {{send, WORDS * 4, EXECUTOR_READ}, {recv, WORDS * 4, EXECUTOR_WRITE}};
-        struct executor_operation collective = {
-            "exchange", LANE_COLLECTIVE, run_exchange, &exchange, sizeof exchange, spans, 2, 0};
-        cr_assert_eq(executor_issue(executor, &collective), ERR_NONE);
+        cr_assert_eq(issue(executor, "exchange", LANE_COLLECTIVE, run_exchange, &exchange, sizeof exchange, spans, 2),
+                     ERR_NONE);
     }
     cr_assert_eq(executor_wait(executor), ERR_NONE, "%s", err_message());
     executor_close(executor);
@@ -387,12 +372,8 @@ Test(executor, closing_waits_for_issued_operations)
     for (int i = 0; i < 3; i++) {
         struct log log = {.count = 0};
         struct executor *executor = open_executor(schedules[i], 0, NULL);
-        for (int n = 0; n < 50; n++) {
-            struct log_entry entry = {&log, n};
-            struct executor_operation operation = {"log", (enum lane)(n % 3), write_log, &entry, sizeof entry, NULL, 0,
-                                                   0};
-            cr_assert_eq(executor_issue(executor, &operation), ERR_NONE);
-        }
+        for (int n = 0; n < 50; n++)
+            cr_assert_eq(issue_log(executor, (enum lane)(n % 3), &log, n), ERR_NONE);
         executor_close(executor);
         cr_assert_eq(log.count, 50);
     }

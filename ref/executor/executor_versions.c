@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ref/executor/executor_versions.h"
 
+#include "base/array.h"
 #include "base/err.h"
 #include "ref/executor/reach.h"
 
@@ -79,14 +80,7 @@ static int expect(struct executor_versions *v, const struct executor_span *span,
 
 int executor_versions_expect(struct executor_versions *v, struct operation *operation)
 {
-    if (v->count == v->capacity) {
-        size_t capacity = 2 * v->capacity + 256;
-        struct numbered *operations = realloc(v->operations, capacity * sizeof *operations);
-        if (!operations)
-            return err_set(ERR_MEMORY, "executor: no memory for the versions of %zu operations", capacity);
-        v->operations = operations;
-        v->capacity = capacity;
-    }
+    TRY(array_grow(&v->operations, &v->capacity, v->count, sizeof *v->operations, "operations and their versions"));
     operation->number = (long)v->count;
     struct numbered *numbered = &v->operations[v->count++];
     *numbered = (struct numbered){.name = operation->name, .bucket = operation->bucket};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ref/executor/trace.h"
 
+#include "base/array.h"
 #include "base/err.h"
 #include "base/file.h"
 
@@ -34,14 +35,7 @@ int trace_step(struct trace *trace, int rank, uint64_t step, uint64_t begin_ns, 
         return ERR_NONE;
     assert(rank >= 0 && rank < trace->world && step > 0 && begin_ns <= end_ns);
     struct trace_rank *of = &trace->ranks[rank];
-    if (of->step_count == of->step_capacity) {
-        size_t capacity = 2 * of->step_capacity + 64;
-        struct trace_step *steps = realloc(of->steps, capacity * sizeof *steps);
-        if (!steps)
-            return err_set(ERR_MEMORY, "no memory for the timeline of %zu steps", capacity);
-        of->steps = steps;
-        of->step_capacity = capacity;
-    }
+    TRY(array_grow(&of->steps, &of->step_capacity, of->step_count, sizeof *of->steps, "steps of a timeline"));
     of->steps[of->step_count++] = (struct trace_step){step, begin_ns, end_ns};
     return ERR_NONE;
 }

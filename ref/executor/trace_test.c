@@ -32,10 +32,12 @@ static int train(const char *arguments, const char *path)
     return train_under("", arguments, path);
 }
 
+// Removes the file.
 static json_t *load(const char *path)
 {
     json_error_t error;
     json_t *events = json_load_file(path, 0, &error);
+    unlink(path);
     cr_assert_not_null(events, "%s:%d: %s", path, error.line, error.text);
     cr_assert(json_is_array(events));
     return events;
@@ -97,7 +99,6 @@ Test(trace, every_lane_shows_the_bytes_of_the_ledger)
              RANKS, STEPS);
     cr_assert_eq(train(arguments, temporary(path)), 0, "%s", output);
     json_t *events = load(path), *record = json_loads(output, 0, NULL), *lane_bytes;
-    unlink(path);
     struct seen seen;
     look(events, &seen);
     cr_expect_eq(seen.named_processes, RANKS);
@@ -142,7 +143,6 @@ Test(trace, a_failed_run_leaves_its_timeline)
                  output);
     cr_expect(strstr(output, "ended in step 3"), "%s", output);
     json_t *events = load(path);
-    unlink(path);
     look(events, &seen);
     cr_expect_eq(seen.events[1][LANE_COUNT], 2);
     json_decref(events);
@@ -153,7 +153,6 @@ Test(trace, emulated_lanes_are_marked)
     char path[64];
     cr_assert_eq(train("--preset zero3 --model linear --steps 1 --emulate h2d=0.5", temporary(path)), 0, "%s", output);
     json_t *events = load(path);
-    unlink(path);
     const char *name;
     cr_assert_eq(json_unpack(json_array_get(events, 0), "{s:{s:s}}", "args", "name", &name), 0);
     cr_expect_str_eq(name, "rank 0, EMULATED h2d=0.5");

@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The papers' numbers, from Psi alone, against the bytes that runs of the stages held and sent. (Every test of the
 // stages demands that the formulas of formula.c equal the ledger.)
-#include "base/err.h"
-#include "ref/model/names/model_find.h"
-#include "ref/train/train.h"
-
-#include <criterion/criterion.h>
-#include <stdlib.h>
+#include "ref/train/offload_test.h"
 
 // Bytes of one kind of state on the device.
 static uint64_t held(const struct train_result *result, enum ledger_kind kind)
@@ -14,49 +9,40 @@ static uint64_t held(const struct train_result *result, enum ledger_kind kind)
     return result->held_bytes[TIER_DEVICE][kind];
 }
 
-// ZeRO++ on the stage: blocks of 8 elements, and as many ranks in a node, of which hpZ makes use.
-struct zeropp {
-    bool weights, gradients;
-    int node_ranks, secondary_ranks;
-};
-
-static struct train_result run_with(int stage, int world, enum dtype precision, size_t accumulation,
-                                    struct zeropp zeropp)
+static uint64_t moved(const struct train_result *result, enum ledger_operation operation)
 {
-    struct config config = {
-        .quantized_weights = zeropp.weights,
-        .quantized_gradients = zeropp.gradients,
-        .quantization_block = zeropp.weights || zeropp.gradients ? 8 : 0,
-        .node_ranks = zeropp.node_ranks,
-        .secondary_ranks = zeropp.secondary_ranks,
-        .train_batch = accumulation * (size_t)world,
-        .micro_batch = 1,
-        .accumulation = accumulation,
-        .stage = stage,
-        .precision = precision,
-        .communication_dtype = precision,
-        .accumulation_dtype = precision,
-        .loss_scale = {.static_scale = 1.0},
-        .adam = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .bias_correction = true},
-        .recipe = "torch-cpu",
-        .reduce_bucket_size = 1000000,
-        .allgather_bucket_size = 1000000,
-        .contiguous_gradients = true,
-        .max_live_parameters = 1000000,
-    };
-    struct train_setting setting = {.config = &config, .world = world, .steps = 2, .seed = 1, .threads = 1};
+    return result->moved_bytes[LANE_COLLECTIVE][operation];
+}
+
+static struct offload_trial trial_of(int stage, int world, enum dtype precision, size_t accumulation)
+{
+    return OFFLOAD_TRIAL(.model = "linear-exact", .stage = stage, .world = world, .steps = 2, .bucket = 1000000,
+                         .accumulation = accumulation, .precision = precision, .communication = precision,
+                         .sum = precision, .prefetch = 0, .clip = 0);
+}
+
+static struct train_result run_trial(struct offload_trial trial)
+{
     struct train_result result;
-    cr_assert_eq(model_find("linear-exact", &setting.model), ERR_NONE);
-    int rc = train_run(&setting, &result);
-    cr_assert_eq(rc, ERR_NONE, "%s", rc ? err_message() : "");
-    cr_assert(result.accounting_equal);
-    free(result.step_ns);
+    offload_demand(&trial, &result);
     return result;
 }
 
 static struct train_result run(int stage, int world, enum dtype precision, size_t accumulation)
 {
-    return run_with(stage, world, precision, accumulation, (struct zeropp){0});
+    return run_trial(trial_of(stage, world, precision, accumulation));
+}
+
+// ZeRO++ on stage 3 and 4 ranks, with blocks of 8 elements, and as many ranks in a node, of which hpZ makes use.
+static struct train_result run_zeropp(bool weights, bool gradients, int node_ranks, int secondary_ranks)
+{
+    struct offload_trial trial = trial_of(3, 4, DTYPE_BF16, 1);
+    trial.quantized_weights = weights;
+    trial.quantized_gradients = gradients;
+    trial.block = 8;
+    trial.node = node_ranks;
+    trial.secondary = secondary_ranks;
+    return run_trial(trial);
 }
 
 // Elements of the model's parameters: trained, and with the frozen ones; those of the parameters that two layers use.
@@ -128,14 +114,14 @@ Test(formula, traffic_is_that_of_section_7, .init = count)
         uint64_t norm = steps * pairs * (sizeof(uint32_t) + sizeof(struct norm_sum));
         struct train_result ddp = run(0, world, DTYPE_BF16, 1), zero1 = run(1, world, DTYPE_BF16, 1),
                             zero2 = run(2, world, DTYPE_BF16, 1), zero3 = run(3, world, DTYPE_BF16, 1);
-        cr_assert_eq(ddp.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_REDUCE], 2 * trained * turn);
-        cr_assert_eq(ddp.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER], loss);
-        cr_assert_eq(zero1.moved_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER], trained * turn);
-        cr_assert_eq(zero1.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER], trained * turn + loss + norm);
-        cr_assert_eq(zero2.moved_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER], trained * turn);
-        cr_assert_eq(zero2.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER], trained * turn + loss + norm);
-        cr_assert_eq(zero3.moved_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER], trained * turn);
-        cr_assert_eq(zero3.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER], 2 * (all + tied) * turn + loss + norm);
+        cr_assert_eq(moved(&ddp, OPERATION_ALL_REDUCE), 2 * trained * turn);
+        cr_assert_eq(moved(&ddp, OPERATION_ALL_GATHER), loss);
+        cr_assert_eq(moved(&zero1, OPERATION_REDUCE_SCATTER), trained * turn);
+        cr_assert_eq(moved(&zero1, OPERATION_ALL_GATHER), trained * turn + loss + norm);
+        cr_assert_eq(moved(&zero2, OPERATION_REDUCE_SCATTER), trained * turn);
+        cr_assert_eq(moved(&zero2, OPERATION_ALL_GATHER), trained * turn + loss + norm);
+        cr_assert_eq(moved(&zero3, OPERATION_REDUCE_SCATTER), trained * turn);
+        cr_assert_eq(moved(&zero3, OPERATION_ALL_GATHER), 2 * (all + tied) * turn + loss + norm);
     }
 }
 
@@ -148,38 +134,35 @@ Test(formula, traffic_is_that_of_zeropp, .init = count)
     uint64_t uses = all + tied;
     uint64_t other =
         STEPS * N * (N - 1) * (sizeof(struct train_report_of_rank) + sizeof(uint32_t) + sizeof(struct norm_sum));
-    struct train_result plain = run(3, N, DTYPE_BF16, 1),
-                        qwz = run_with(3, N, DTYPE_BF16, 1, (struct zeropp){.weights = true}),
-                        qgz = run_with(3, N, DTYPE_BF16, 1, (struct zeropp){.gradients = true, .node_ranks = LOCALS}),
-                        one = run_with(3, N, DTYPE_BF16, 1, (struct zeropp){.gradients = true, .node_ranks = 1}),
-                        both = run_with(3, N, DTYPE_BF16, 1, (struct zeropp){true, true, LOCALS, LOCALS});
+    struct train_result plain = run(3, N, DTYPE_BF16, 1), qwz = run_zeropp(true, false, 0, 0),
+                        qgz = run_zeropp(false, true, LOCALS, 0), one = run_zeropp(false, true, 1, 0),
+                        both = run_zeropp(true, true, LOCALS, LOCALS);
     uint64_t gather = STEPS * (N - 1) * (uses + SCALE * gathered_blocks);
-    cr_expect_eq(plain.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER], 2 * 2 * STEPS * (N - 1) * uses + other);
-    cr_expect_eq(qwz.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER], 2 * gather + other);
-    cr_expect_eq(qwz.moved_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER],
-                 plain.moved_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER]);
+    cr_expect_eq(moved(&plain, OPERATION_ALL_GATHER), 2 * 2 * STEPS * (N - 1) * uses + other);
+    cr_expect_eq(moved(&qwz, OPERATION_ALL_GATHER), 2 * gather + other);
+    cr_expect_eq(moved(&qwz, OPERATION_REDUCE_SCATTER), moved(&plain, OPERATION_REDUCE_SCATTER));
     uint64_t within = NODES * (LOCALS - 1) * 2 * STEPS * uses;
-    cr_expect_eq(both.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER], gather + within + other);
+    cr_expect_eq(moved(&both, OPERATION_ALL_GATHER), gather + within + other);
     // Every rank of a node sends the other one half of the gradient, and half of that to the other node.
     uint64_t packed = trained_packed + SCALE * trained_blocks;
-    cr_expect_eq(qgz.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_TO_ALL],
-                 STEPS * (NODES * (LOCALS - 1) + (NODES - 1)) * packed);
-    cr_expect_eq(both.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_TO_ALL],
-                 qgz.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_TO_ALL]);
-    cr_expect_eq(one.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_TO_ALL], STEPS * (N - 1) * packed);
-    cr_expect_eq(qgz.moved_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER], 0);
-    cr_expect_eq(qgz.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER],
-                 plain.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER]);
+    cr_expect_eq(moved(&qgz, OPERATION_ALL_TO_ALL), STEPS * (NODES * (LOCALS - 1) + (NODES - 1)) * packed);
+    cr_expect_eq(moved(&both, OPERATION_ALL_TO_ALL), moved(&qgz, OPERATION_ALL_TO_ALL));
+    cr_expect_eq(moved(&one, OPERATION_ALL_TO_ALL), STEPS * (N - 1) * packed);
+    cr_expect_eq(moved(&qgz, OPERATION_REDUCE_SCATTER), 0);
+    cr_expect_eq(moved(&qgz, OPERATION_ALL_GATHER), moved(&plain, OPERATION_ALL_GATHER));
 }
 
 // Accumulation: stages 0 and 1 reduce once a step, stages 2 and 3 once a micro-step.
 Test(formula, accumulation_multiplies_the_right_terms, .init = count)
 {
     uint64_t turn = 2 * 2 * (3 - 1);
-    cr_assert_eq(run(0, 3, DTYPE_BF16, 4).moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_REDUCE], 2 * trained * turn);
-    cr_assert_eq(run(1, 3, DTYPE_BF16, 4).moved_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER], trained * turn);
-    cr_assert_eq(run(2, 3, DTYPE_BF16, 4).moved_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER], 4 * trained * turn);
-    cr_assert_eq(run(3, 3, DTYPE_BF16, 4).moved_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER], 4 * trained * turn);
+    static const enum ledger_operation operations[] = {OPERATION_ALL_REDUCE, OPERATION_REDUCE_SCATTER,
+                                                       OPERATION_REDUCE_SCATTER, OPERATION_REDUCE_SCATTER};
+    static const uint64_t turns[] = {2, 1, 4, 4};
+    for (int stage = 0; stage <= 3; stage++) {
+        struct train_result result = run(stage, 3, DTYPE_BF16, 4);
+        cr_assert_eq(moved(&result, operations[stage]), turns[stage] * trained * turn, "stage %d", stage);
+    }
 }
 
 // fp32 has no second copy of the parameters: K is 8.

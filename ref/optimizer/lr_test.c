@@ -9,8 +9,7 @@
 
 static struct config with_scheduler(struct config_scheduler scheduler)
 {
-    struct config config = {.adam = {.lr = 0.003}, .scheduler = scheduler};
-    return config;
+    return (struct config){.adam = {.lr = 0.003}, .scheduler = scheduler};
 }
 
 // Equal but for the last bit of the C library's logarithm and cosine.

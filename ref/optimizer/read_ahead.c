@@ -2,7 +2,6 @@
 #include "ref/optimizer/read_ahead.h"
 
 #include "base/err.h"
-#include "ref/optimizer/overlap.h"
 #include "ref/optimizer/optimizer_internal.h"
 
 bool optimizer_follows_decision(const struct optimizer *o, int bucket)

@@ -34,54 +34,34 @@ static void expect_scales(struct scaler *scaler, const char *steps, const double
     }
 }
 
-Test(scaler, the_scale_starts_at_two_to_the_initial_power)
+static void expect_dynamic(unsigned power, uint64_t window, uint64_t hysteresis, bool consecutive, double minimum,
+                           const char *steps, const double *expected)
 {
-    struct scaler scaler = open_dynamic(16, 1000, 2, false, 1);
-    cr_expect_eq(scaler_scale(&scaler), 65536.0);
+    struct scaler scaler = open_dynamic(power, window, hysteresis, consecutive, minimum);
+    cr_expect_eq(scaler_scale(&scaler), ldexp(1, (int)power));
+    expect_scales(&scaler, steps, expected);
 }
 
-Test(scaler, growth_first_comes_at_clean_step_window_plus_one)
+Test(scaler, scales_are_those_of_deepspeed)
 {
-    struct scaler scaler = open_dynamic(4, 3, 2, false, 1);
-    expect_scales(&scaler, ".........", (double[]){16, 16, 16, 32, 32, 32, 64, 64, 64});
-}
-
-Test(scaler, after_an_overflow_the_window_starts_anew)
-{
-    struct scaler scaler = open_dynamic(4, 3, 1, false, 1);
-    expect_scales(&scaler, "..x..........", (double[]){16, 16, 8, 8, 8, 8, 16, 16, 16, 32, 32, 32, 64});
-}
-
-Test(scaler, a_window_of_one_grows_from_the_second_clean_step)
-{
-    struct scaler scaler = open_dynamic(4, 1, 1, false, 1);
-    expect_scales(&scaler, ".....x....", (double[]){16, 32, 64, 128, 256, 128, 128, 256, 512, 1024});
-}
-
-Test(scaler, hysteresis_two_lets_one_overflow_pass)
-{
-    struct scaler scaler = open_dynamic(8, 3, 2, false, 1);
-    expect_scales(&scaler, "xx.x....x.xx", (double[]){256, 128, 128, 64, 64, 64, 64, 128, 128, 128, 64, 32});
-}
-
-Test(scaler, hysteresis_three_is_not_refilled_by_a_halving)
-{
-    struct scaler scaler = open_dynamic(8, 3, 3, false, 1);
-    expect_scales(&scaler, "xxx.xxxxx", (double[]){256, 256, 128, 128, 64, 32, 16, 8, 4});
-}
-
-Test(scaler, growth_refills_hysteresis)
-{
-    struct scaler scaler = open_dynamic(8, 2, 2, false, 1);
-    expect_scales(&scaler, "x.....xxx", (double[]){256, 256, 256, 512, 512, 1024, 1024, 512, 256});
-}
-
-Test(scaler, consecutive_hysteresis_is_refilled_by_each_clean_step)
-{
-    struct scaler consecutive = open_dynamic(8, 100, 2, true, 1);
-    expect_scales(&consecutive, "x.x.x.xx.xx", (double[]){256, 256, 256, 256, 256, 256, 256, 128, 128, 128, 64});
-    struct scaler plain = open_dynamic(8, 100, 2, false, 1);
-    expect_scales(&plain, "x.x.x.xx.xx", (double[]){256, 256, 128, 128, 64, 64, 32, 16, 16, 8, 4});
+    // Growth first comes at clean step window + 1.
+    expect_dynamic(4, 3, 2, false, 1, ".........", (double[]){16, 16, 16, 32, 32, 32, 64, 64, 64});
+    // After an overflow the window starts anew.
+    expect_dynamic(4, 3, 1, false, 1, "..x..........", (double[]){16, 16, 8, 8, 8, 8, 16, 16, 16, 32, 32, 32, 64});
+    // A window of one grows from the second clean step.
+    expect_dynamic(4, 1, 1, false, 1, ".....x....", (double[]){16, 32, 64, 128, 256, 128, 128, 256, 512, 1024});
+    // Hysteresis of two lets one overflow pass.
+    expect_dynamic(8, 3, 2, false, 1, "xx.x....x.xx", (double[]){256, 128, 128, 64, 64, 64, 64, 128, 128, 128, 64, 32});
+    // Hysteresis of three is not refilled by a halving.
+    expect_dynamic(8, 3, 3, false, 1, "xxx.xxxxx", (double[]){256, 256, 128, 128, 64, 32, 16, 8, 4});
+    // Growth refills hysteresis.
+    expect_dynamic(8, 2, 2, false, 1, "x.....xxx", (double[]){256, 256, 256, 512, 512, 1024, 1024, 512, 256});
+    // Each clean step refills consecutive hysteresis.
+    expect_dynamic(8, 100, 2, true, 1, "x.x.x.xx.xx", (double[]){256, 256, 256, 256, 256, 256, 256, 128, 128, 128, 64});
+    // Without that rule it does not.
+    expect_dynamic(8, 100, 2, false, 1, "x.x.x.xx.xx", (double[]){256, 256, 128, 128, 64, 64, 32, 16, 16, 8, 4});
+    // It stops at its minimum even between powers of two.
+    expect_dynamic(4, 100, 1, false, 3, "xxx", (double[]){8, 4, 3});
 }
 
 Test(scaler, a_long_random_sequence_gives_the_scales_of_deepspeed)
@@ -103,12 +83,6 @@ Test(scaler, a_long_random_sequence_gives_the_scales_of_deepspeed)
     expect_scales(&plain, STEPS, plain_scales);
     struct scaler consecutive = open_dynamic(30, 2, 3, true, 1);
     expect_scales(&consecutive, STEPS, consecutive_scales);
-}
-
-Test(scaler, the_scale_stops_at_its_minimum_even_between_powers_of_two)
-{
-    struct scaler scaler = open_dynamic(4, 100, 1, false, 3);
-    expect_scales(&scaler, "xxx", (double[]){8, 4, 3});
 }
 
 Test(scaler, an_overflow_at_the_minimum_is_an_error_and_not_a_loop)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ref/oracle/oracle_device.h"
+#include "ref/oracle/oracle_internal.h"
 
 #include "base/err.h"
 

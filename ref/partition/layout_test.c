@@ -2,8 +2,6 @@
 #include "base/err.h"
 #include "ref/model/names/model_find.h"
 #include "ref/partition/layout.h"
-#include "ref/partition/buffer_cache.h"
-#include "ref/tier/tier.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -114,50 +112,6 @@ Test(layout, persistence_has_a_budget)
     }
     cr_assert_gt(persistent, 0);
     cr_assert_leq(persistent, 80);
-    layout_close(&layout);
-}
-
-// A bucket stays in its buffer until another one takes it. Buffers rotate, emptied ones first.
-Test(layout, cache_buffers_take_turns)
-{
-    const struct model *model = find("gpt-nano");
-    struct layout_rule rule = {2, true, false, 0, 0, 0, .owners_in_turn = false};
-    struct layout layout;
-    struct ledger ledger = {0};
-    struct tier *tier;
-    struct buffer_cache cache;
-    cr_assert_eq(layout_open(model, &rule, &layout), ERR_NONE);
-    cr_assert_eq(tier_open(&ledger, &(struct tier_setting){0}, &tier), ERR_NONE);
-    int untied[8], tied = -1, found = 0;
-    for (int i = 0; i < layout.bucket_count; i++)
-        if (layout.buckets[i].tied)
-            tied = i;
-        else if (found < 8)
-            untied[found++] = i;
-    cr_assert_geq(found, 3);
-    cr_assert_geq(tied, 0);
-    const struct buffer_cache_rule use = {
-        .bucket_count = layout.bucket_count, .element_bytes = 2, .where = TIER_DEVICE, .name = "cache"};
-    cr_assert_eq(buffer_cache_open(&layout, &use, 2, tier, &cache), ERR_NONE);
-    uint64_t largest = buffer_cache_largest_bytes(&layout, &use) / 2;
-    cr_assert_eq(ledger.held_bytes[TIER_DEVICE][KIND_STAGING], 2 * (2 * largest + layout.buckets[tied].padded_count));
-    char *a = buffer_cache_acquire(&cache, untied[0]), *b = buffer_cache_acquire(&cache, untied[1]);
-    cr_assert_neq(a, b);
-    cr_assert_eq(buffer_cache_use(&cache, untied[0]), a);  // now b is the older one
-    cr_assert_eq(buffer_cache_acquire(&cache, untied[2]), b);
-    cr_assert_null(buffer_cache_use(&cache, untied[1]));
-    buffer_cache_release(&cache, untied[2]);
-    cr_assert_null(buffer_cache_use(&cache, untied[2]));
-    cr_assert_eq(buffer_cache_acquire(&cache, untied[1]), b);  // the empty one, though a is older
-    cr_assert_null(buffer_cache_use(&cache, tied));
-    char *own = buffer_cache_acquire(&cache, tied);
-    cr_assert(own != a && own != b);
-    cr_assert_eq(buffer_cache_use(&cache, untied[0]), a);
-    buffer_cache_clear(&cache);
-    cr_assert_null(buffer_cache_use(&cache, untied[0]));
-    cr_assert_null(buffer_cache_use(&cache, tied));
-    buffer_cache_close(&cache);
-    tier_close(tier);
     layout_close(&layout);
 }
 

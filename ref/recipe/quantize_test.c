@@ -2,9 +2,10 @@
 // Blocks by hand: scale, codes and what they unpack to.
 #include "ref/recipe/quantize.h"
 
+#include "ref/arithmetic/dtype.h"
+
 #include <criterion/criterion.h>
 #include <math.h>
-#include <stdint.h>
 #include <string.h>
 
 static float scale_in(const unsigned char *packed)
@@ -14,17 +15,10 @@ static float scale_in(const unsigned char *packed)
     return scale;
 }
 
-static uint32_t bits_of(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
 static void expect_bits(const float *actual, const float *expected, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        cr_expect_eq(bits_of(actual[i]), bits_of(expected[i]), "element %zu is %g, expected %g", i, (double)actual[i],
+        cr_expect_eq(f32_bits(actual[i]), f32_bits(expected[i]), "element %zu is %g, expected %g", i, (double)actual[i],
                      (double)expected[i]);
 }
 
@@ -89,7 +83,7 @@ Test(quantize, one_element_and_zeros_survive)
         expect_bits(y, one, 1);
         const float zeros[8] = {0, -0.0f}, expected[8] = {0};
         quantize_block(zeros, 8, bits, packed);
-        cr_expect_eq(bits_of(scale_in(packed)), 0);
+        cr_expect_eq(f32_bits(scale_in(packed)), 0);
         dequantize_block(packed, 8, bits, y);
         expect_bits(y, expected, 8);
     }

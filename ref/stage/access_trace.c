@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ref/stage/access_trace.h"
 
+#include "base/array.h"
 #include "base/err.h"
 
 #include <assert.h>
@@ -23,14 +24,7 @@ int access_trace_ask(struct access_trace *trace, int bucket)
         trace->count = position;
         trace->changes++;
     }
-    if (position == trace->capacity) {
-        size_t capacity = 2 * trace->capacity + 64;
-        int *buckets = realloc(trace->buckets, capacity * sizeof *buckets);
-        if (!buckets)
-            return err_set(ERR_MEMORY, "no memory to record the order of %zu layers", capacity);
-        trace->buckets = buckets;
-        trace->capacity = capacity;
-    }
+    TRY(array_grow(&trace->buckets, &trace->capacity, position, sizeof *trace->buckets, "layers in their order"));
     trace->buckets[position] = bucket;
     trace->count = position + 1;
     return ERR_NONE;

@@ -3,7 +3,7 @@
 #include "ref/stage/stage_internal.h"
 
 #include "base/err.h"
-#include "ref/optimizer/overlap.h"
+#include "ref/optimizer/read_ahead.h"
 #include "ref/stage/update_schedule.h"
 
 #include <assert.h>

@@ -116,13 +116,9 @@ static int damaged(const char *fault, int from, int stride, int count)
     return found;
 }
 
-Test(fault, a_flipped_bit_is_found_by_its_checksum)
+Test(fault, a_flipped_bit_and_a_torn_write_are_found_by_their_checksum)
 {
     cr_expect_geq(damaged("flip", 3, 17, 9), 6);
-}
-
-Test(fault, a_torn_write_is_found_by_its_checksum)
-{
     cr_expect_geq(damaged("torn", 75, 5, 9), 4);
 }
 

@@ -14,10 +14,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-// A file without a name; -1 and errno on failure.
-static int create(const char *folder)
+int folder_open_unnamed(const char *folder, int flags)
 {
-    int file = open(folder, O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+    int file = open(folder, O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC | flags, 0600);
     if (file >= 0 || (errno != EOPNOTSUPP && errno != EISDIR))
         return file;
     char name[PATH_MAX];
@@ -25,7 +24,7 @@ static int create(const char *folder)
         errno = ENAMETOOLONG;
         return -1;
     }
-    file = mkostemp(name, O_CLOEXEC);
+    file = mkostemp(name, O_CLOEXEC | flags);
     if (file >= 0)
         unlink(name);
     return file;
@@ -33,7 +32,7 @@ static int create(const char *folder)
 
 int folder_check_writable(const char *option, const char *folder)
 {
-    int file = create(folder);
+    int file = folder_open_unnamed(folder, 0);
     if (file >= 0)
         close(file);
     if (file >= 0 || errno == EIO)
@@ -64,7 +63,7 @@ static int refusal(int file, uint64_t bytes)
 
 int folder_check_room(const char *option, const char *folder, uint64_t bytes)
 {
-    int file = bytes > 0 ? create(folder) : -1;
+    int file = bytes > 0 ? folder_open_unnamed(folder, 0) : -1;
     if (file < 0)
         return ERR_NONE;
     char wanted[SIZE_TEXT_BYTES], room[SIZE_TEXT_BYTES] = "an unknown amount";

@@ -6,6 +6,10 @@
 
 #include <stdint.h>
 
+// Opens a file without a name, with additional flags of open. Where the file system cannot create one, it creates a
+// named file and unlinks it. Returns -1 and sets errno on failure.
+int folder_open_unnamed(const char *folder, int flags);
+
 // ERR_USAGE: no file can be created there. option, such as "--nvme-path", begins the message.
 int folder_check_writable(const char *option, const char *folder);
 

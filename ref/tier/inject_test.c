@@ -70,9 +70,10 @@ static bool scene_is_equal(const struct scene *scene)
     return memcmp(scene->source, scene->memory, BLOCKS * BLOCK) == 0;
 }
 
-static void expect_message(const char *part)
+static void scene_expect_equal(struct scene *scene)
 {
-    cr_expect(strstr(err_message(), part), "no \"%s\" in: %s", part, err_message());
+    cr_expect_eq(scene_read(scene), ERR_NONE, "%s", err_message());
+    cr_expect(scene_is_equal(scene));
 }
 
 // Runs `body` with each engine that can be used here, with one thread a transfer and with three.
@@ -95,15 +96,13 @@ static void io_error(enum nvme_engine engine, int threads)
     expect_message("Input/output error; check that disk");
     cr_expect_eq(scene_read(&scene), ERR_INTERNAL, "what a failed write left is not read");
     cr_expect_eq(scene_write(&scene), ERR_NONE, "%s", err_message());
-    cr_expect_eq(scene_read(&scene), ERR_NONE, "%s", err_message());
-    cr_expect(scene_is_equal(&scene));
+    scene_expect_equal(&scene);
     scene_end(&scene);
     scene_begin(&scene, "nvme:eio@6", engine, true, threads);
     cr_expect_eq(scene_write(&scene), ERR_NONE, "%s", err_message());
     cr_expect_eq(scene_read(&scene), ERR_IO);
     expect_message("reading 24576 bytes at offset ");
-    cr_expect_eq(scene_read(&scene), ERR_NONE, "%s", err_message());
-    cr_expect(scene_is_equal(&scene));
+    scene_expect_equal(&scene);
     scene_end(&scene);
 }
 
@@ -174,8 +173,7 @@ static void flipped_bit(enum nvme_engine engine, int threads)
         expect_message("differ from what was written");
         cr_expect_eq(scene_read(&scene), ERR_IO, "the bit stays where it is");
         cr_expect_eq(scene_write(&scene), ERR_NONE, "%s", err_message());
-        cr_expect_eq(scene_read(&scene), ERR_NONE, "%s", err_message());
-        cr_expect(scene_is_equal(&scene));
+        scene_expect_equal(&scene);
         scene_end(&scene);
         scene_begin(&scene, faults[i], engine, false, threads);
         cr_expect_eq(scene_write(&scene), ERR_NONE, "%s", err_message());
@@ -204,8 +202,7 @@ static void full_disk(enum nvme_engine engine, int threads)
     void *more;
     cr_expect_eq(tier_nvme_allocate(scene.tier, KIND_MASTER, "master", BLOCK, 0, &more), ERR_IO);
     expect_message("no space for 4 KiB of \"master\" (No space left on device, ");
-    cr_expect_eq(scene_read(&scene), ERR_NONE, "nothing is lost: %s", err_message());
-    cr_expect(scene_is_equal(&scene));
+    scene_expect_equal(&scene);
     cr_expect_eq(tier_nvme_allocate(scene.tier, KIND_MASTER, "master", BLOCK, 0, &more), ERR_NONE, "%s", err_message());
     scene_end(&scene);
 }
@@ -222,8 +219,7 @@ Test(inject, a_delayed_request_is_late_and_right)
     double start = clock_now_s();
     cr_expect_eq(scene_write(&scene), ERR_NONE, "%s", err_message());
     cr_expect_geq(clock_now_s() - start, 1.0);
-    cr_expect_eq(scene_read(&scene), ERR_NONE, "%s", err_message());
-    cr_expect(scene_is_equal(&scene));
+    scene_expect_equal(&scene);
     scene_end(&scene);
 }
 

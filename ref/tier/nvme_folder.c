@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/size.h"
+#include "ref/tier/folder_room.h"
 #include "ref/tier/inject.h"
 
 #include <assert.h>
@@ -16,24 +17,6 @@
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
-
-// Opens a file without a name. Where the file system cannot create one, it creates a named file and unlinks it. Returns
-// -1 and sets errno on failure.
-static int open_unnamed(const char *path, int flags)
-{
-    int file = open(path, O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC | flags, 0600);
-    if (file >= 0 || (errno != EOPNOTSUPP && errno != EISDIR))
-        return file;
-    char name[4096];
-    if (snprintf(name, sizeof name, "%s/zerogauge-XXXXXX", path) >= (int)sizeof name) {
-        errno = ENAMETOOLONG;
-        return -1;
-    }
-    file = mkostemp(name, O_CLOEXEC | flags);
-    if (file >= 0)
-        unlink(name);
-    return file;
-}
 
 static int refuse_direct(const char *path)
 {
@@ -72,7 +55,7 @@ int nvme_folder_open(const char *path, bool buffered, struct nvme_folder *out)
     *out = (struct nvme_folder){.path = strdup(path), .file = -1, .alignment_bytes = 1};
     if (!out->path)
         return err_set(ERR_MEMORY, "out of memory for the path of a folder");
-    out->file = open_unnamed(path, buffered ? 0 : O_DIRECT);
+    out->file = folder_open_unnamed(path, buffered ? 0 : O_DIRECT);
     int code = ERR_NONE;
     if (out->file < 0 && errno == EINVAL && !buffered)
         code = refuse_direct(path);

@@ -52,6 +52,11 @@ static inline void storage_fill(unsigned char *memory, size_t bytes, uint64_t se
     }
 }
 
+static inline void expect_message(const char *part)
+{
+    cr_expect(strstr(err_message(), part), "no \"%s\" in: %s", part, err_message());
+}
+
 // Returns whether the engine is usable here, and reports the reason if not. For tests of both engines; tests of a
 // single engine use storage_skips.
 static inline bool storage_has(enum nvme_engine engine)

@@ -75,6 +75,17 @@ static void lock_pages(struct tier *tier, struct allocation *allocation, void *d
         tier->unlocked_bytes += bytes;
 }
 
+// Another thread may look for the allocation as soon as it begins.
+static void place(struct allocation *allocation, void *address, uintptr_t begin, uintptr_t end, const char *name,
+                  bool open)
+{
+    allocation->address = address;
+    allocation->access = open ? OPEN : CLOSED;
+    allocation->name = name;
+    allocation->end = end;
+    allocation->begin = begin;
+}
+
 // Reserves addresses that no memory backs, between two guard pages.
 static int plan_pages(struct tier *tier, struct allocation *allocation, const char *name, size_t bytes)
 {
@@ -83,15 +94,7 @@ static int plan_pages(struct tier *tier, struct allocation *allocation, const ch
         return err_set(ERR_MEMORY, "plan: %zu bytes for \"%s\" exceed the planned address range", bytes, name);
     uintptr_t begin = tier->next_address, end = begin + round_up(bytes, page) + 2 * page;
     tier->next_address = end;
-    allocation->address = (uint8_t *)(begin + page);
-    allocation->page_count = 0;
-    allocation->pages = allocation->wanted = NULL;
-    allocation->apart = false;
-    allocation->locked = false;
-    allocation->access = CLOSED;
-    allocation->name = name;
-    allocation->end = end;
-    allocation->begin = begin;
+    place(allocation, (uint8_t *)(begin + page), begin, end, name, false);
     return ERR_NONE;
 }
 
@@ -130,19 +133,13 @@ static int map_pages(struct tier *tier, struct allocation *allocation, enum ledg
     memset(pages, READ_WRITE, page_count);
     size_t zeros = allocation->shared ? bytes : 0;  // as fresh pages have, untouched
     tier_poison(data + zeros, page_count * page - zeros);
-    allocation->locked = false;
     if (where == TIER_HOST && tier->lock_host && !allocation->shared && page_count > 0)
         lock_pages(tier, allocation, data, data_bytes);
 
-    allocation->address = (uint8_t *)data;
     allocation->page_count = page_count;
     allocation->pages = pages;
     allocation->wanted = pages + page_count;
-    allocation->apart = false;
-    allocation->access = OPEN;
-    allocation->name = name;
-    allocation->end = (uintptr_t)end;
-    allocation->begin = (uintptr_t)begin;
+    place(allocation, data, (uintptr_t)begin, (uintptr_t)end, name, true);
     return ERR_NONE;
 }
 
@@ -151,14 +148,8 @@ static int allocate_apart(struct tier *tier, struct allocation *allocation, cons
 {
     uintptr_t begin, end;
     TRY(apart_allocate(tier->accelerator, name, bytes, &allocation->address, &begin, &end));
-    allocation->page_count = 0;
-    allocation->pages = allocation->wanted = NULL;
     allocation->apart = true;
-    allocation->locked = false;
-    allocation->access = CLOSED;
-    allocation->name = name;
-    allocation->end = end;
-    allocation->begin = begin;
+    place(allocation, allocation->address, begin, end, name, false);
     return ERR_NONE;
 }
 
@@ -166,8 +157,11 @@ static int allocate_apart(struct tier *tier, struct allocation *allocation, cons
 static struct allocation *free_entry(struct tier *tier)
 {
     for (struct allocation *entry = tier->allocations; entry; entry = entry->next)
-        if (entry->begin == 0)
+        if (entry->begin == 0) {
+            entry->apart = entry->shared = entry->locked = false;
+            entry->page_count = 0;
             return entry;
+        }
     struct allocation *entry = calloc(1, sizeof *entry);
     if (!entry)
         return NULL;
@@ -187,7 +181,6 @@ int tier_allocate(struct tier *tier, enum ledger_tier where, enum ledger_kind ki
     struct allocation *allocation = free_entry(tier);
     if (!allocation)
         return err_set(ERR_MEMORY, "out of memory for a tier's bookkeeping");
-    allocation->shared = false;
     if (tier->planned)
         TRY(plan_pages(tier, allocation, name, bytes));
     else if (where == TIER_DEVICE && tier->accelerator)

@@ -39,11 +39,6 @@ static unsigned char *allocate(struct tier_nvme *tier, const char *name, size_t 
     return out;
 }
 
-static void expect_message(const char *part)
-{
-    cr_expect(strstr(err_message(), part), "no \"%s\" in: %s", part, err_message());
-}
-
 enum { BLOCK = TIER_NVME_ALIGNMENT };
 
 // Allocations of 1, 3, 17 and 61 blocks; random parts of them are written and read, and compared with the shadow.

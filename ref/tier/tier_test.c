@@ -325,7 +325,9 @@ static void close_tier(void)
     tier_close(tier);
 }
 
-Test(buffer_pool, buffers_take_turns_and_share_no_byte, .init = open_small_tier, .fini = close_tier)
+TestSuite(buffer_pool, .init = open_small_tier, .fini = close_tier);
+
+Test(buffer_pool, buffers_take_turns_and_share_no_byte)
 {
     for (int count = 1; count <= 5; count++) {
         struct buffer_pool pool;
@@ -345,7 +347,7 @@ Test(buffer_pool, buffers_take_turns_and_share_no_byte, .init = open_small_tier,
     }
 }
 
-Test(buffer_pool, every_buffer_is_whole_blocks_of_nvme_and_begins_on_one, .init = open_small_tier, .fini = close_tier)
+Test(buffer_pool, every_buffer_is_whole_blocks_of_nvme_and_begins_on_one)
 {
     static const size_t sizes[][2] = {{1, 4096}, {4095, 4096}, {4096, 4096}, {4097, 8192}, {12289, 16384}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -359,7 +361,7 @@ Test(buffer_pool, every_buffer_is_whole_blocks_of_nvme_and_begins_on_one, .init 
     }
 }
 
-Test(buffer_pool, none_are_none_and_too_many_are_refused, .init = open_small_tier, .fini = close_tier)
+Test(buffer_pool, none_are_none_and_too_many_are_refused)
 {
     struct buffer_pool pool;
     cr_assert_eq(buffer_pool_open(tier, TIER_HOST, "no buffers", 5000, 0, &pool), ERR_NONE);
