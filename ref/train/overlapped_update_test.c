@@ -13,8 +13,8 @@
 #include <time.h>
 
 static const struct offload_trial on_nvme =
-    OFFLOAD_TRIAL(.model = "gpt:layers=6,width=32,heads=2,length=32", .world = 1, .steps = 3, .optimizer = TIER_NVME,
-                  .gradient = TIER_NVME, .parameter = TIER_NVME, .buffers = 15, .sub_group = 1000000, .prefetch = 2);
+    OFFLOAD_TRIAL(.model = "gpt:layers=6,width=32,heads=2,length=32", .world = 1, .steps = 3, OFFLOAD_ON_NVME,
+                  .buffers = 15, .sub_group = 1000000, .prefetch = 2);
 
 // The largest number of reads of a moment from NVMe before an operation of that name and after the one before it.
 static size_t longest_run(const struct trace_rank *rank, const char *between)
@@ -38,12 +38,8 @@ Test(overlapped_update, the_next_forward_waits_for_the_states_of_its_first_layer
     enum { AHEAD = 3, NEXT = 2 };
     struct offload_trial t = on_nvme;
     struct trace trace;
-    struct train_result result;
     t.param_buffers = 1;
-    cr_assert_eq(trace_open(t.world, &trace), ERR_NONE);
-    int rc = offload_run_with(&t, (struct train_setting){.trace = &trace}, &result);
-    cr_assert_eq(rc, ERR_NONE, "%s", err_message());
-    cr_assert(result.accounting_equal);
+    cr_assert(offload_trace(&t, (struct train_setting){0}, &trace).accounting_equal);
     cr_expect_eq(longest_run(&trace.ranks[0], "read gradient"), AHEAD);
     cr_expect_eq(longest_run(&trace.ranks[0], "read parameters"), AHEAD + NEXT);
     trace_close(&trace);
@@ -119,13 +115,12 @@ Test(overlapped_update, kills_beside_the_next_forward_show_in_no_bit)
 {
     for (int speculative = 0; speculative < 2; speculative++) {
         struct offload_trial t = OFFLOAD_TRIAL(.model = "gpt-nano", .world = 4, .replicas = 2, .steps = 12,
-                                               .optimizer = TIER_NVME, .gradient = TIER_NVME, .parameter = TIER_NVME,
-                                               .buffers = 15, .clip = 1.3, .speculative = speculative);
+                                               OFFLOAD_ON_NVME, .buffers = 15, .clip = 1.3, .speculative = speculative);
         char folder[PATH_MAX];
-        struct train_result verified, whole, result;
+        struct train_result whole, result;
         unsigned random = 1;
         folder_make(folder);
-        offload_demand(&t, &verified);
+        struct train_result verified = offload_demand(&t);
         cr_assert_eq(run(&t, NULL, NULL, &whole), ERR_NONE, "%s", err_message());
         cr_expect_str_eq(whole.digest, verified.digest, "%s", offload_name(&t));
         for (int i = 0; i < 12; i++) {
