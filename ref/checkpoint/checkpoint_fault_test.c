@@ -11,19 +11,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-static char folder[PATH_MAX];
-
-static void setup(void)
-{
-    folder_make(folder);
-}
-
-static void teardown(void)
-{
-    folder_remove(folder);
-}
-
-TestSuite(checkpoint_fault, .init = setup, .fini = teardown);
+TestSuite(checkpoint_fault, .init = folder_setup, .fini = folder_teardown);
 
 static const char *in_folder(const char *name)
 {
@@ -222,7 +210,7 @@ static float *load_everything(const char *path, size_t *count)
 
 static char *small_checkpoint(size_t *count, float **state)
 {
-    char *path = strdup(trial_save_small(folder));
+    char *path = strdup(trial_save_small());
     *state = load_everything(path, count);
     cr_assert_not_null(*state, "%s", err_message());
     cr_assert_eq(*count, 3 * 3 + 3);

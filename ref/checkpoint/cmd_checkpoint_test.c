@@ -1,29 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saving, resuming, exporting and loading weights on the command line.
 #include "base/command_test.h"
-#include "base/folder_test.h"
 #include "base/process/handler_test.h"
-#include "ref/checkpoint/manifest.h"
+#include "ref/checkpoint/checkpoint_test.h"
 
 #include <jansson.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <string.h>
 #include <sys/wait.h>
 
-static char folder[PATH_MAX], output[1 << 16];
+static char output[1 << 16];
 
-static void setup(void)
-{
-    folder_make(folder);
-}
-
-static void teardown(void)
-{
-    folder_remove(folder);
-}
-
-TestSuite(cmd_checkpoint, .init = setup, .fini = teardown);
+TestSuite(cmd_checkpoint, .init = folder_setup, .fini = folder_teardown);
 
 // Runs a command line in the folder; returns its exit status, with standard output and error in `output`.
 static int shell(const char *format, ...)

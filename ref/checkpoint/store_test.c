@@ -8,19 +8,18 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-static char folder[PATH_MAX];
 static struct train_result result;
 
 static void setup(void)
 {
-    folder_make(folder);
+    folder_setup();
     cr_assert_eq(chdir(folder), 0);
 }
 
 static void teardown(void)
 {
     cr_expect_eq(chdir("/"), 0);
-    folder_remove(folder);
+    folder_teardown();
 }
 
 TestSuite(store, .init = setup, .fini = teardown, .timeout = 500);
