@@ -90,20 +90,18 @@ static void compare(const struct offload_trial *t, const struct ledgers *run, in
 static void demand(const struct offload_trial *t)
 {
     static struct ledgers run;
-    struct train_result result;
     struct config config;
     struct plan_machine machine;
     struct plan_setting setting = {.config = &config, .machine = &machine, .world = t->world, .steps = t->steps};
     run = (struct ledgers){.all_applied = true};
-    int rc = offload_run_with(t, (struct train_setting){.observe = observe, .observe_context = &run}, &result);
-    cr_assert_eq(rc, ERR_NONE, "%s\n%s", rc ? err_message() : "", offload_name(t));
+    offload_succeed(t, (struct train_setting){.observe = observe, .observe_context = &run});
     cr_assert(run.all_applied, "a plan's steps are all applied\n%s", offload_name(t));
     cr_assert_eq(offload_config(t, &config), ERR_NONE);
     cr_assert_eq(plan_model_find(t->model, (size_t)t->tiles, &setting.model), ERR_NONE);
     cr_assert_eq(plan_machine_find("dgx-h100", &machine), ERR_NONE, "%s", err_message());
     for (setting.rank = 0; setting.rank < t->world; setting.rank++) {
         struct plan plan;
-        rc = plan_run(&setting, &plan);
+        int rc = plan_run(&setting, &plan);
         cr_assert_eq(rc, ERR_NONE, "%s\n%s", rc ? err_message() : "", offload_name(t));
         compare(t, &run, setting.rank, &plan);
         plan_free(&plan);
