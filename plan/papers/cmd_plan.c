@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // `zerogauge plan`: predicts the memory, traffic and time of training without data.
-#include "plan/papers/cmd_plan.h"
-
 #include "base/err.h"
 #include "plan/papers/paper.h"
-#include "plan/planner/plan_advise.h"
+#include "plan/planner/plan_choice.h"
 #include "plan/planner/plan_against.h"
-#include "plan/planner/plan_html.h"
 #include "plan/planner/plan_print.h"
-#include "plan/planner/plan_search.h"
-#include "plan/planner/plan_write.h"
 #include "plan/planner/throughput.h"
 
 #include <stdio.h>
@@ -40,8 +35,6 @@ static int show(const struct plan_options *options, const struct plan_setting *s
     plan_print(setting, plan, stdout);
     TRY(show_last(setting, plan));
     TRY(plan_advise(options, setting, plan, stdout));
-    if (options->tbw > 0)
-        plan_print_endurance(setting, plan, options->tbw, stdout);
     if (options->explain)
         plan_explain(setting, plan, stdout);
     printf("planned in %.2f s\n", plan->took_s);
