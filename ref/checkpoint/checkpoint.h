@@ -167,10 +167,7 @@ bool checkpoint_next_run(const struct stage *stage, int bucket, struct checkpoin
 // The model of which the stage's is a part, or the stage's own.
 const struct model *checkpoint_model(const struct stage *stage);
 
-enum { STEP_NAME_BYTES = 40, RANK_NAME_BYTES = 48 };
-
-// "rank-0.safetensors"
-const char *checkpoint_rank_name(size_t rank, char out[RANK_NAME_BYTES]);
+enum { STEP_NAME_BYTES = 40 };
 
 // "step-00000012"
 const char *checkpoint_step_name(uint64_t step, char out[STEP_NAME_BYTES]);
