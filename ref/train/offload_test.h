@@ -7,7 +7,7 @@
 #include "base/err.h"
 #include "ref/model/names/model_find.h"
 #include "ref/tier/storage_test.h"
-#include "ref/train/train.h"
+#include "ref/train/train_checkpoint.h"
 #include "ref/train/train_report.h"
 
 #include <criterion/criterion.h>
@@ -194,6 +194,28 @@ static inline int offload_run_with(const struct offload_trial *t, struct train_s
     int rc = train_run(&setting, result);
     free(result->step_ns);
     result->step_ns = NULL;
+    text_close(text);
+    return rc;
+}
+
+// The same, from the newest checkpoint of a folder if it has one; saves there, too.
+static inline int offload_run_saving(const struct offload_trial *t, struct train_setting setting, const char *folder,
+                                     uint64_t every, struct train_result *result)
+{
+    char notes[NOTES_BYTES];
+    struct config config;
+    struct train_checkpoints checkpoints;
+    const struct train_checkpoint_options options = {.checkpoint = folder, .every = every};
+    struct train_setting facts = {.config = &config, .world = t->world, .steps = t->steps, .seed = 7};
+    TRY(offload_config(t, &config));
+    TRY(model_find(t->model, &facts.model));
+    struct text *text = offload_words();
+    facts.text = setting.text = text;
+    setting.checkpoints = &checkpoints;
+    int rc = train_checkpoints_open(&options, &facts, &checkpoints, notes);
+    if (rc == ERR_NONE)
+        rc = offload_run_with(t, setting, result);
+    train_checkpoints_close(&checkpoints);
     text_close(text);
     return rc;
 }

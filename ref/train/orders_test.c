@@ -5,9 +5,7 @@
 #include "base/folder_test.h"
 #include "ref/executor/executor_log.h"
 #include "ref/executor/explore.h"
-#include "ref/model/names/model_find.h"
 #include "ref/train/offload_test.h"
-#include "ref/train/train_checkpoint.h"
 
 #include <limits.h>
 #include <string.h>
@@ -75,18 +73,15 @@ static void demand(const char *name, int rank, const struct executor_log *log)
     explorer_close(explorer);
 }
 
-static struct train_result run_with_logs(const struct row *row, struct train_setting setting,
-                                         struct executor_log logs[WORLD_MAX])
-{
-    setting.logs = logs;
-    setting.swap_checksum = true;
-    return offload_succeed(&row->trial, setting);
-}
-
-static void explore_row(const struct row *row, struct train_setting setting)
+// folder: of checkpoints, one of which is continued; null: there are none.
+static void explore_row(const struct row *row, const char *folder)
 {
     struct executor_log logs[WORLD_MAX] = {0};
-    struct train_result result = run_with_logs(row, setting, logs);
+    struct train_result result;
+    const struct train_setting setting = {.logs = logs, .swap_checksum = true};
+    int rc = folder ? offload_run_saving(&row->trial, setting, folder, 2, &result)
+                    : offload_run_with(&row->trial, setting, &result);
+    cr_assert_eq(rc, ERR_NONE, "%s: %s", row->name, rc ? err_message() : "");
     cr_expect(result.skipped_steps > 0 && result.skipped_steps < row->trial.steps, "%s: %d steps skipped", row->name,
               (int)result.skipped_steps);
     for (int rank = 0; rank < row->trial.world; rank++) {
@@ -99,7 +94,7 @@ static void explore_row(const struct row *row, struct train_setting setting)
 Test(orders, every_order_of_a_step_has_the_versions_of_the_order_of_issue)
 {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        explore_row(&rows[i], (struct train_setting){0});
+        explore_row(&rows[i], NULL);
 }
 
 static bool is_no_digest(const char *name)
@@ -121,7 +116,8 @@ static void end_with_operation(char *text)
 static void tell(const struct row *row, enum train_verification verify, char *out[WORLD_MAX])
 {
     struct executor_log logs[WORLD_MAX] = {0};
-    struct train_result result = run_with_logs(row, (struct train_setting){.verify = verify}, logs);
+    struct train_result result =
+        offload_succeed(&row->trial, (struct train_setting){.verify = verify, .logs = logs, .swap_checksum = true});
     cr_assert_not(result.difference.found, "%s", row->name);
     for (int rank = 0; rank < row->trial.world; rank++) {
         struct explorer *explorer;
@@ -152,26 +148,12 @@ Test(orders, a_verified_run_has_the_operations_and_dependencies_of_one_that_is_n
 static void continue_row(const struct row *row)
 {
     struct row longer = *row;
-    struct config config;
-    struct train_setting facts = {
-        .config = &config, .world = row->trial.world, .steps = 2 * row->trial.steps, .seed = 7};
-    char folder[PATH_MAX], notes[NOTES_BYTES];
-    struct text *text = offload_words();
-    folder_make(folder);
+    char folder[PATH_MAX];
     longer.trial.steps = 2 * row->trial.steps;
-    cr_assert_eq(offload_config(&longer.trial, &config), ERR_NONE);
-    cr_assert_eq(model_find(row->trial.model, &facts.model), ERR_NONE);
-    facts.text = text;
-    for (int half = 0; half < 2; half++) {
-        struct train_checkpoints checkpoints;
-        const struct train_checkpoint_options options = {.checkpoint = folder, .every = 2};
-        int rc = train_checkpoints_open(&options, &facts, &checkpoints, notes);
-        cr_assert_eq(rc, ERR_NONE, "%s: %s", row->name, rc ? err_message() : "");
-        explore_row(half == 0 ? row : &longer, (struct train_setting){.text = text, .checkpoints = &checkpoints});
-        train_checkpoints_close(&checkpoints);
-    }
+    folder_make(folder);
+    explore_row(row, folder);
+    explore_row(&longer, folder);
     folder_remove(folder);
-    text_close(text);
 }
 
 Test(orders, every_order_of_a_step_after_a_checkpoint_has_the_versions_of_the_order_of_issue)

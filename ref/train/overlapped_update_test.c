@@ -4,8 +4,6 @@
 
 #include "base/folder_test.h"
 #include "ref/executor/trace.h"
-#include "ref/model/names/model_find.h"
-#include "ref/train/train_checkpoint.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -85,28 +83,9 @@ static void count_down(void *context, const struct train_progress *progress)
 // With death the run does not return.
 static int run(const struct offload_trial *t, const char *folder, struct death *death, struct train_result *result)
 {
-    char notes[NOTES_BYTES];
-    struct config config;
-    const struct model *model;
-    struct train_checkpoints checkpoints;
-    struct text *text = offload_words();
-    TRY(offload_config(t, &config));
-    TRY(model_find(t->model, &model));
-    struct train_setting setting = {.text = text,
-                                    .emulation = {{[LANE_NVME_WRITE] = 2e6}},
-                                    .progress = death ? count_down : NULL,
-                                    .progress_context = death};
-    const struct train_checkpoint_options options = {.checkpoint = folder, .every = 3};
-    const struct train_setting facts = {
-        .config = &config, .model = model, .text = text, .world = t->world, .steps = t->steps, .seed = 7};
-    if (folder)
-        TRY(train_checkpoints_open(&options, &facts, &checkpoints, notes));
-    setting.checkpoints = folder ? &checkpoints : NULL;
-    int rc = offload_run_with(t, setting, result);
-    if (folder)
-        train_checkpoints_close(&checkpoints);
-    text_close(text);
-    return rc;
+    const struct train_setting setting = {
+        .emulation = {{[LANE_NVME_WRITE] = 2e6}}, .progress = death ? count_down : NULL, .progress_context = death};
+    return folder ? offload_run_saving(t, setting, folder, 3, result) : offload_run_with(t, setting, result);
 }
 
 // On a mesh, with updates before and after the decision: a run is killed again and again, and ends in the bits of one

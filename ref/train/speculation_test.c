@@ -4,8 +4,6 @@
 #include "ref/train/offload_test.h"
 
 #include "ref/executor/trace.h"
-#include "ref/model/names/model_find.h"
-#include "ref/train/train_checkpoint.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
@@ -140,35 +138,18 @@ Test(speculation, a_checkpoint_waits_for_the_update_that_runs_beside_it)
 {
     struct offload_trial t =
         OFFLOAD_TRIAL(.model = "gpt-nano", .steps = 3, .stage = 2, OFFLOAD_ON_HOST, .bucket = 5000);
-    char path[PATH_MAX], notes[NOTES_BYTES];
-    struct config config;
-    const struct model *model;
+    char path[PATH_MAX];
     struct train_result result;
-    folder_make(path);
-    cr_assert_eq(offload_config(&t, &config), ERR_NONE);
-    cr_assert_eq(model_find(t.model, &model), ERR_NONE);
-    struct text *text = offload_words();
-    struct train_setting setting = {.text = text, .emulation = {{[LANE_H2D] = 1e5}}};
+    struct train_setting setting = {.emulation = {{[LANE_H2D] = 1e5}}};
     struct train_result whole = run_on(&t, setting);
-    const struct train_checkpoint_options options = {.checkpoint = path, .every = 1};
-    const struct train_setting facts = {
-        .config = &config, .model = model, .text = text, .world = t.world, .steps = t.steps, .seed = 7};
+    folder_make(path);
     // The first run dies in step 3; the second continues from the checkpoint of step 2.
-    for (int again = 0; again < 2; again++) {
-        struct train_checkpoints checkpoints;
-        cr_assert_eq(train_checkpoints_open(&options, &facts, &checkpoints, notes), ERR_NONE, "%s", err_message());
-        setting.checkpoints = &checkpoints;
-        setting.inject = (struct inject_plan){0};
-        if (again)
-            result = run_on(&t, setting);
-        else {
-            cr_assert_eq(inject_parse("rank:0:die@3", &setting.inject), ERR_NONE, "%s", err_message());
-            cr_assert_neq(offload_run_with(&t, setting, &result), ERR_NONE);
-        }
-        train_checkpoints_close(&checkpoints);
-    }
+    cr_assert_eq(inject_parse("rank:0:die@3", &setting.inject), ERR_NONE, "%s", err_message());
+    cr_assert_neq(offload_run_saving(&t, setting, path, 1, &result), ERR_NONE);
+    setting.inject = (struct inject_plan){0};
+    cr_assert_eq(offload_run_saving(&t, setting, path, 1, &result), ERR_NONE, "%s", err_message());
+    cr_expect(result.accounting_equal);
     cr_expect_eq(result.resumed_step, 2);
     cr_expect_str_eq(result.digest, whole.digest);
-    text_close(text);
     folder_remove(path);
 }
