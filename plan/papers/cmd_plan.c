@@ -10,20 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// Plans the last rank and prints how it differs.
-static int show_last(const struct plan_setting *setting, const struct plan *plan)
-{
-    struct plan_setting of_last = *setting;
-    struct plan last;
-    of_last.rank = setting->world - 1;
-    of_last.keeps_events = false;
-    int code = plan_run(&of_last, &last);
-    if (code == ERR_NONE)
-        plan_print_last(plan, &last, stdout);
-    plan_free(&last);
-    return code;
-}
-
 static int show(const struct plan_options *options, const struct plan_setting *setting, const struct plan *plan)
 {
     if (options->write)
@@ -33,7 +19,6 @@ static int show(const struct plan_options *options, const struct plan_setting *s
     if (options->json)
         return plan_print_record(plan_json(setting, plan), stdout);
     plan_print(setting, plan, stdout);
-    TRY(show_last(setting, plan));
     TRY(plan_advise(options, setting, plan, stdout));
     if (options->explain)
         plan_explain(setting, plan, stdout);

@@ -177,17 +177,6 @@ void plan_print(const struct plan_setting *setting, const struct plan *plan, FIL
         fprintf(out, "fits: no: %s\n", plan_reason(plan, reason));
 }
 
-void plan_print_last(const struct plan *plan, const struct plan *last, FILE *out)
-{
-    uint64_t padding = 0;
-    char text[SIZE_TEXT_BYTES];
-    for (int tier = 0; tier < TIER_COUNT; tier++)
-        if (last->held_bytes[tier][KIND_PADDING] > plan->held_bytes[tier][KIND_PADDING])
-            padding += last->held_bytes[tier][KIND_PADDING] - plan->held_bytes[tier][KIND_PADDING];
-    if (padding > 0)
-        fprintf(out, "the last rank has %s of padding in place of states\n", size_short_text(padding, text));
-}
-
 static void explain_memory(const struct plan_setting *setting, FILE *out)
 {
     static const char *const texts[] = {

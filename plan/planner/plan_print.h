@@ -12,9 +12,6 @@
 // Prints tables of memory, lanes and the critical path, then step time, throughput and whether it fits.
 void plan_print(const struct plan_setting *setting, const struct plan *plan, FILE *out);
 
-// Prints how much more padding the last rank has: all ranks allocate the same bytes. Prints nothing if there is none.
-void plan_print_last(const struct plan *plan, const struct plan *last, FILE *out);
-
 // "device is 12 GiB short, the largest kind is activation (40 GiB)" for the first tier that is short; "" if all fit.
 enum { PLAN_REASON_BYTES = 160 };
 const char *plan_reason(const struct plan *plan, char out[PLAN_REASON_BYTES]);
