@@ -104,6 +104,9 @@ bool checkpoint_find(const struct checkpoint *checkpoint, const char *name, size
 // Reads the whole file of one rank. ERR_USAGE: its digest is not the manifest's.
 int checkpoint_check_digest(const struct checkpoint *checkpoint, size_t file);
 
+// The same for every rank's.
+int checkpoint_check_digests(const struct checkpoint *checkpoint);
+
 // Reads elements [first, first + count) of a state (manifest.h) of the manifest's parameter. Thread-safe.
 int checkpoint_read(const struct checkpoint *checkpoint, int state, size_t param, uint64_t first, size_t count,
                     float *out);
