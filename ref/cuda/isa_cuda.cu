@@ -164,10 +164,11 @@ struct fill_operation {
 
 int isa_cuda_fill(void *memory, uint32_t word, size_t count)
 {
+    const fill_operation o = {(uint32_t *)memory, word};
     if (count == 0)
         return 0;
-    element_kernel<fill_operation><<<grid_blocks(count, GRID_ROUNDS), GRID_THREADS, 0, cuda_lane_stream()>>>(
-        {(uint32_t *)memory, word}, count, false);
+    element_kernel<fill_operation>
+        <<<grid_blocks(count, GRID_ROUNDS), GRID_THREADS, 0, cuda_lane_stream()>>>(o, count, false);
     return cuda_lane_launched("a fill");
 }
 

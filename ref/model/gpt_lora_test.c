@@ -15,14 +15,6 @@ static struct model *make_adapted(const char *names)
     return make(&shape);
 }
 
-static int param_named(const struct model *model, const char *name)
-{
-    for (int i = 0; i < model->param_count; i++)
-        if (strcmp(model->params[i].name, name) == 0)
-            return i;
-    return -1;
-}
-
 // The A of a matrix, -1 if it has none; B follows it.
 static int adapter_of(const struct model *model, const char *weight)
 {

@@ -377,4 +377,13 @@ static inline struct model *make_with(enum more more, struct gpt_shape shape)
     return make(&shape);
 }
 
+// The index of a parameter; -1: there is none of this name.
+static inline int param_named(const struct model *model, const char *name)
+{
+    int i = model->param_count - 1;
+    while (i >= 0 && strcmp(model->params[i].name, name) != 0)
+        i--;
+    return i;
+}
+
 #endif

@@ -12,15 +12,6 @@ static struct model *make_tiled(size_t tile_count)
     return make(&shape);
 }
 
-static int param_named(const struct model *model, const char *name)
-{
-    for (int i = 0; i < model->param_count; i++)
-        if (strcmp(model->params[i].name, name) == 0)
-            return i;
-    cr_assert_fail("there is no %s", name);
-    return -1;
-}
-
 // The parameter of the whole model that a tiled one is part of, and the index of element i in it.
 struct part {
     int whole;
