@@ -26,7 +26,4 @@ struct transformer {
 // device_memory.c.
 size_t transformer_kept_values(const struct transformer *t);
 
-// Of these, a rank's part of the width between the products: all, or with sequence parallelism 1/ranks (section 4.2.2).
-size_t transformer_kept_width(const struct transformer *t);
-
 #endif

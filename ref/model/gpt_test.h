@@ -227,7 +227,7 @@ static inline void cr_rounded_operands(const struct model *model, double least)
     }
 }
 
-// Returns the builds beside the scalar one.
+// Returns the number of builds in addition to the scalar one.
 static inline int cr_same_in_every_build(const struct model *model)
 {
     int builds = 0;
@@ -365,7 +365,7 @@ static inline struct model *make(const struct gpt_shape *shape)
     return model;
 }
 
-// What a model has more than others: nothing, adapters on all modules, or experts.
+// A model has more than others: nothing, adapters on all modules, or experts.
 enum more { NOTHING, ADAPTERS, EXPERTS, MORE_COUNT };
 
 static inline struct model *make_with(enum more more, struct gpt_shape shape)

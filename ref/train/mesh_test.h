@@ -52,7 +52,7 @@ static inline struct offload_trial offloaded(struct offload_trial trial, int num
     return trial;
 }
 
-// What most meshes vary with the number of a trial.
+// Most meshes vary this with the number of a trial.
 static inline struct offload_trial vary(struct offload_trial trial, int number)
 {
     trial.accumulation = 1 + (size_t)number / 2 % 3;
