@@ -6,7 +6,7 @@
 #include "conformance/run/check.h"
 #include "validate/health/health.h"
 #include "cli/info/info.h"
-#include "plan/papers/cmd_plan.h"
+#include "plan/planner/plan_options.h"
 #include "ref/model/export/export.h"
 #include "ref/train/train.h"
 #include "results/page/result_report.h"

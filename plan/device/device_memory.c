@@ -5,6 +5,20 @@
 
 #include <assert.h>
 
+// A rank's part of the width between the products: all, or with sequence parallelism 1/ranks (section 4.2.2).
+static size_t kept_width(const struct transformer *t)
+{
+    return t->width / (t->sequence_ranks > 0 ? t->sequence_ranks : 1);
+}
+
+size_t transformer_kept_values(const struct transformer *t)
+{
+    // x, norm(x), x2 and norm(x2); queries, keys and values; attention's output; the MLP's hidden values.
+    size_t attention = t->query_latent + t->key_latent + t->query_width + t->key_width + t->value_width;
+    size_t hidden = t->hidden * t->experts_used + t->shared_hidden;
+    return 4 * kept_width(t) + attention + t->output_width + t->mlp_matrices * hidden;
+}
+
 // CUDA's context and libraries, and NCCL's channels. Nothing for fragmentation: before it fails, PyTorch's allocator
 // returns the blocks that it cannot use, at a cost in time.
 #define RESERVE_BYTES (UINT64_C(1) << 30)
@@ -93,7 +107,7 @@ static void add_activations(const struct device_setting *s, struct device_memory
              element_bytes = dtype_bytes(s->config->precision);
     double block = (double)(tokens * transformer_kept_values(t) * element_bytes), share = s->checkpointed_share;
     double in_flight = s->in_flight > 0 ? s->in_flight : 1,
-           checkpoints = in_flight * share * (double)(t->blocks * tokens * transformer_kept_width(t) * element_bytes);
+           checkpoints = in_flight * share * (double)(t->blocks * tokens * kept_width(t) * element_bytes);
     double kept = in_flight * (1 - share) * (double)t->blocks * block;
     uint64_t *bytes = add(m, "activations",
                           "kept values x tokens of the blocks without checkpoints, for each micro-batch in flight, and "

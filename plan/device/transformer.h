@@ -22,10 +22,8 @@ struct transformer {
 };
 
 // Values per token that a block keeps for backward, with flash attention: the inputs of its two norms, of its products,
-// of attention and of the activation function (Korthikanti et al., arXiv 2205.05198, section 4.1, without dropout).
+// of attention and of the activation function (Korthikanti et al., arXiv 2205.05198, section 4.1, without dropout). In
+// device_memory.c.
 size_t transformer_kept_values(const struct transformer *t);
-
-// Of these, a rank's part of the width between the products: all, or with sequence parallelism 1/ranks (section 4.2.2).
-size_t transformer_kept_width(const struct transformer *t);
 
 #endif

@@ -1,33 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // `zerogauge plan`: predicts the memory, traffic and time of training without data.
-#include "plan/papers/cmd_plan.h"
-
 #include "base/err.h"
 #include "plan/papers/paper.h"
-#include "plan/planner/plan_advise.h"
+#include "plan/planner/plan_choice.h"
 #include "plan/planner/plan_against.h"
-#include "plan/planner/plan_html.h"
 #include "plan/planner/plan_print.h"
-#include "plan/planner/plan_search.h"
-#include "plan/planner/plan_write.h"
 #include "plan/planner/throughput.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-
-// Plans the last rank and prints how it differs.
-static int show_last(const struct plan_setting *setting, const struct plan *plan)
-{
-    struct plan_setting of_last = *setting;
-    struct plan last;
-    of_last.rank = setting->world - 1;
-    of_last.keeps_events = false;
-    int code = plan_run(&of_last, &last);
-    if (code == ERR_NONE)
-        plan_print_last(plan, &last, stdout);
-    plan_free(&last);
-    return code;
-}
 
 static int show(const struct plan_options *options, const struct plan_setting *setting, const struct plan *plan)
 {
@@ -38,10 +19,7 @@ static int show(const struct plan_options *options, const struct plan_setting *s
     if (options->json)
         return plan_print_record(plan_json(setting, plan), stdout);
     plan_print(setting, plan, stdout);
-    TRY(show_last(setting, plan));
     TRY(plan_advise(options, setting, plan, stdout));
-    if (options->tbw > 0)
-        plan_print_endurance(setting, plan, options->tbw, stdout);
     if (options->explain)
         plan_explain(setting, plan, stdout);
     printf("planned in %.2f s\n", plan->took_s);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/planner/plan_advise.h"
+#include "plan/planner/plan_choice.h"
 
 #include "base/err.h"
 

@@ -14,30 +14,27 @@
 #include <string.h>
 #include <unistd.h>
 
+#define MEASURED(name, of_case, median, unit)                                                                          \
+    "{\"record\":\"bench\",\"name\":\"" name "\",\"case\":{" of_case "},\"median\":" median ",\"unit\":\"" unit "\"}"
+#define ON_HOST(operation, rest) "\"operation\":\"" operation "\",\"threads\":" rest
+#define OF_RANKS(operation, bytes)                                                                                     \
+    "\"operation\":\"" operation "\",\"world\":3,\"buffer_bytes\":" bytes ",\"shares\":\"equal\",\"in_place\":false"
+#define ON_NVME(direction, bytes) "\"direction\":\"" direction "\",\"block_bytes\":" bytes
+
 static const char *const record_lines[] = {
     "{\"record\":\"run\"}",
     "{\"record\":\"bench\",\"name\":\"step\",\"case\":{\"preset\":\"zero0\",\"world\":2},\"median\":9,\"unit\":\"ms\","
     "\"detail\":{\"efficiency\":{\"peak_flops_per_s\":7e9}}}",
-    "{\"record\":\"bench\",\"name\":\"memory\",\"case\":{\"operation\":\"adam_mix\",\"threads\":2},\"median\":10,"
-    "\"unit\":\"GB/s\"}",
-    "{\"record\":\"bench\",\"name\":\"memory\",\"case\":{\"operation\":\"adam_mix\",\"threads\":1},\"median\":6,"
-    "\"unit\":\"GB/s\"}",
-    "{\"record\":\"bench\",\"name\":\"memory\",\"case\":{\"operation\":\"adam_mix\",\"threads\":2,\"pages\":\"4 KiB\"},"
-    "\"median\":3,\"unit\":\"GB/s\"}",
-    "{\"record\":\"bench\",\"name\":\"memory\",\"case\":{\"operation\":\"copy\",\"threads\":2},\"median\":8,"
-    "\"unit\":\"GB/s\"}",
-    "{\"record\":\"bench\",\"name\":\"comm\",\"case\":{\"operation\":\"all-gather\",\"world\":3,\"buffer_bytes\":3000,"
-    "\"shares\":\"equal\",\"in_place\":false},\"median\":1000,\"unit\":\"ns\"}",
-    "{\"record\":\"bench\",\"name\":\"comm\",\"case\":{\"operation\":\"reduce-scatter\",\"world\":3,"
-    "\"buffer_bytes\":3000,\"shares\":\"equal\",\"in_place\":false},\"median\":2000,\"unit\":\"ns\"}",
-    "{\"record\":\"bench\",\"name\":\"comm\",\"case\":{\"operation\":\"all-gather\",\"world\":3,\"buffer_bytes\":8,"
-    "\"shares\":\"equal\",\"in_place\":false},\"median\":600,\"unit\":\"ns\"}",
-    "{\"record\":\"bench\",\"name\":\"nvme\",\"case\":{\"direction\":\"read\",\"block_bytes\":1048576},\"median\":3,"
-    "\"unit\":\"GB/s\"}",
-    "{\"record\":\"bench\",\"name\":\"nvme\",\"case\":{\"direction\":\"write\",\"block_bytes\":1048576},\"median\":2,"
-    "\"unit\":\"GB/s\"}",
-    "{\"record\":\"bench\",\"name\":\"nvme\",\"case\":{\"direction\":\"read\",\"block_bytes\":4096},\"median\":50,"
-    "\"unit\":\"us\"}",
+    MEASURED("memory", ON_HOST("adam_mix", "2"), "10", "GB/s"),
+    MEASURED("memory", ON_HOST("adam_mix", "1"), "6", "GB/s"),
+    MEASURED("memory", ON_HOST("adam_mix", "2,\"pages\":\"4 KiB\""), "3", "GB/s"),
+    MEASURED("memory", ON_HOST("copy", "2"), "8", "GB/s"),
+    MEASURED("comm", OF_RANKS("all-gather", "3000"), "1000", "ns"),
+    MEASURED("comm", OF_RANKS("reduce-scatter", "3000"), "2000", "ns"),
+    MEASURED("comm", OF_RANKS("all-gather", "8"), "600", "ns"),
+    MEASURED("nvme", ON_NVME("read", "1048576"), "3", "GB/s"),
+    MEASURED("nvme", ON_NVME("write", "1048576"), "2", "GB/s"),
+    MEASURED("nvme", ON_NVME("read", "4096"), "50", "us"),
     "{\"record\":\"fit\",\"world\":4,\"device_available_bytes\":1000,\"host_available_bytes\":2000,"
     "\"nvme_available_bytes\":3000}",
 };

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Variants of a configuration: changes of it, planned, and the list of those that fit.
+// Variants of a configuration: changes of it, planned, and the list of those that fit; searches among them, and advice
+// for a plan that does not fit: the smallest changes that make it fit.
 #ifndef ZG_PLAN_CHOICE_H
 #define ZG_PLAN_CHOICE_H
 
 #include "plan/planner/plan.h"
 #include "plan/planner/plan_options.h"
+
+#include <stdio.h>
 
 enum { CHOICE_CHANGE_MAX = 16, CHOICE_CHANGE_BYTES = 96 };
 
@@ -54,5 +57,26 @@ int plan_choices_try(const struct plan_options *options, const struct plan_machi
 
 // Sorts by the goal, the best first, and then by time per token.
 void plan_choices_sort(struct plan_choices *found, enum plan_goal goal);
+
+// Tries changes of the configuration and prints those after which the plan fits, the fastest first; then what
+// plan_advise_shape finds; or that nothing does. Prints nothing if the plan fits already. ERR_MEMORY.
+int plan_advise(const struct plan_options *options, const struct plan_setting *setting, const struct plan *plan,
+                FILE *out);
+
+// Finds the options after which a choice fits that does not: the fewest devices, the longest sequence, adapters in
+// place of training all weights. "--world 6, --sequence-length 4096 or --lora 16"; "" if none does. ERR_MEMORY.
+enum { ADVICE_BYTES = 128 };
+int plan_advise_shape(const struct plan_options *options, const struct plan_machine *machine,
+                      const struct plan_choice *choice, char out[ADVICE_BYTES]);
+
+// Tries worlds, placements, batches, checkpoints and sizes of buckets and prefetching, with the same number of
+// sequences in a step as the options' configuration has in options->world, or the next larger one that a world divides.
+// The goals "smallest" and "cheapest" try worlds of up to 1,024 devices unless given, "longest" ever longer sequences.
+// Prints those that fit, the best first, as a table or as JSON lines, and writes the first one's configuration to
+// options->write. ERR_CHECK: nothing fits; the message says what the closest one lacks.
+int plan_search(const struct plan_options *options, const struct plan_machine *machine, FILE *out);
+
+// Prints what was found, sorted by the goal. In plan_search_print.c.
+int plan_search_print(const struct plan_choices *found, const struct plan_options *options, FILE *out);
 
 #endif

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/planner/plan_html.h"
 
 #include "base/err.h"
 #include "base/file.h"

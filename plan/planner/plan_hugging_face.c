@@ -16,23 +16,21 @@ static bool has(const struct strict_object *object, const char *key)
     return value && !json_is_null(value);
 }
 
+int plan_read_size(const struct strict_object *object, const char *key, int64_t high, size_t *out)
+{
+    TRY(strict_size(object, key, high, out));
+    return *out > 0 ? ERR_NONE : strict_fail(object, key, "is 0, expected at least 1");
+}
+
 // Reads the first of the keys, ended by NULL, that is there; `without` if none is.
 static int read_first(const struct strict_object *object, const char *const keys[], int64_t high, size_t without,
                       size_t *out)
 {
     *out = without;
     for (; *keys; keys++)
-        if (has(object, *keys)) {
-            TRY(strict_size(object, *keys, high, out));
-            return *out > 0 ? ERR_NONE : strict_fail(object, *keys, "is 0, expected at least 1");
-        }
+        if (has(object, *keys))
+            return plan_read_size(object, *keys, high, out);
     return ERR_NONE;
-}
-
-static int read_size(const struct strict_object *object, const char *key, int64_t high, size_t *out)
-{
-    TRY(strict_size(object, key, high, out));
-    return *out > 0 ? ERR_NONE : strict_fail(object, key, "is 0, expected at least 1");
 }
 
 enum family { LLAMA, DEEPSEEK, GPT_OSS };
@@ -85,7 +83,7 @@ static int read_experts(const struct strict_object *object, struct llama_shape *
     if (out->experts == 0)
         return ERR_NONE;
     out->dense_hidden = out->hidden;
-    TRY(read_size(object, "num_experts_per_tok", (int64_t)out->experts, &out->experts_used));
+    TRY(plan_read_size(object, "num_experts_per_tok", (int64_t)out->experts, &out->experts_used));
     TRY(read_first(object, hidden_keys, LLAMA_SIZE_MAX, 0, &out->hidden));
     TRY(read_first(object, (const char *const[]){"n_shared_experts", NULL}, LLAMA_EXPERTS_MAX, 0, &shared));
     out->shared_hidden = shared * out->hidden;
@@ -96,11 +94,11 @@ static int read_experts(const struct strict_object *object, struct llama_shape *
 
 static int read_latents(const struct strict_object *object, struct llama_shape *out)
 {
-    TRY(read_size(object, "kv_lora_rank", LLAMA_SIZE_MAX, &out->key_latent));
+    TRY(plan_read_size(object, "kv_lora_rank", LLAMA_SIZE_MAX, &out->key_latent));
     TRY(read_first(object, (const char *const[]){"q_lora_rank", NULL}, LLAMA_SIZE_MAX, 0, &out->query_latent));
-    TRY(read_size(object, "qk_nope_head_dim", LLAMA_SIZE_MAX, &out->head_width));
-    TRY(read_size(object, "qk_rope_head_dim", LLAMA_SIZE_MAX, &out->rope_width));
-    return read_size(object, "v_head_dim", LLAMA_SIZE_MAX, &out->value_width);
+    TRY(plan_read_size(object, "qk_nope_head_dim", LLAMA_SIZE_MAX, &out->head_width));
+    TRY(plan_read_size(object, "qk_rope_head_dim", LLAMA_SIZE_MAX, &out->rope_width));
+    return plan_read_size(object, "v_head_dim", LLAMA_SIZE_MAX, &out->value_width);
 }
 
 static int read_window(const struct strict_object *object, const struct type *type, struct llama_shape *out)
@@ -117,12 +115,12 @@ static int read_window(const struct strict_object *object, const struct type *ty
 
 static int read_widths(const struct strict_object *object, struct llama_shape *out)
 {
-    TRY(read_size(object, "num_hidden_layers", LLAMA_LAYERS_MAX, &out->blocks));
-    TRY(read_size(object, "hidden_size", LLAMA_SIZE_MAX, &out->width));
-    TRY(read_size(object, "num_attention_heads", LLAMA_SIZE_MAX, &out->heads));
-    TRY(read_size(object, "vocab_size", LLAMA_VOCABULARY_MAX, &out->vocabulary));
-    TRY(read_size(object, "max_position_embeddings", LLAMA_SIZE_MAX, &out->sequence_length));
-    TRY(read_size(object, "intermediate_size", LLAMA_SIZE_MAX, &out->hidden));
+    TRY(plan_read_size(object, "num_hidden_layers", LLAMA_LAYERS_MAX, &out->blocks));
+    TRY(plan_read_size(object, "hidden_size", LLAMA_SIZE_MAX, &out->width));
+    TRY(plan_read_size(object, "num_attention_heads", LLAMA_SIZE_MAX, &out->heads));
+    TRY(plan_read_size(object, "vocab_size", LLAMA_VOCABULARY_MAX, &out->vocabulary));
+    TRY(plan_read_size(object, "max_position_embeddings", LLAMA_SIZE_MAX, &out->sequence_length));
+    TRY(plan_read_size(object, "intermediate_size", LLAMA_SIZE_MAX, &out->hidden));
     TRY(read_first(object, (const char *const[]){"num_key_value_heads", NULL}, (int64_t)out->heads, out->heads,
                    &out->key_heads));
     return read_first(object, (const char *const[]){"head_dim", NULL}, LLAMA_SIZE_MAX, out->width / out->heads,

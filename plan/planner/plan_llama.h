@@ -87,4 +87,7 @@ bool plan_is_hugging_face(const struct strict_object *object);
 // missing or out of range, or the type of a model of another kind.
 int plan_hugging_face_shape(const struct strict_object *object, struct llama_shape *out);
 
+// Reads a number from 1 to high.
+int plan_read_size(const struct strict_object *object, const char *key, int64_t high, size_t *out);
+
 #endif

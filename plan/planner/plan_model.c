@@ -34,17 +34,11 @@ static const char *const KEYS[] = {
     "heads",    "?key_heads",    "?head_width", "?hidden",      "vocabulary", "sequence_length",
     "?experts", "?experts_used", "?tied_head",  "?parameters",  NULL};
 
-static int read_size(const struct strict_object *object, const char *key, size_t low, size_t high, size_t *out)
-{
-    TRY(strict_size(object, key, (int64_t)high, out));
-    return *out >= low ? ERR_NONE : strict_fail(object, key, "is %zu, expected at least %zu", *out, low);
-}
-
 // Reads a key that only some shapes have.
 static int read_other(const struct strict_object *object, const char *key, size_t high, size_t without, size_t *out)
 {
     *out = without;
-    return json_object_get(object->value, key) ? read_size(object, key, 1, high, out) : ERR_NONE;
+    return json_object_get(object->value, key) ? plan_read_size(object, key, (int64_t)high, out) : ERR_NONE;
 }
 
 static int refuse_others(const struct strict_object *object, const char *const keys[], const char *architecture)
@@ -64,15 +58,15 @@ static int make_gpt(const struct strict_object *object, struct made *made)
     struct gpt_shape shape = {.tile_count = made->variant.tiling_factor, .product_blocks = tensor > 0 ? tensor : 1};
     shape.sequence_parallel = made->variant.sequence_parallel;
     TRY(refuse_others(object, others, "gpt"));
-    TRY(read_size(object, "layers", 1, GPT_LAYERS_MAX, &shape.block_count));
-    TRY(read_size(object, "width", 1, GPT_SIZE_MAX, &shape.width));
-    TRY(read_size(object, "heads", 1, GPT_SIZE_MAX, &shape.head_count));
-    TRY(read_size(object, "sequence_length", 1, GPT_SIZE_MAX, &shape.sequence_length));
+    TRY(plan_read_size(object, "layers", GPT_LAYERS_MAX, &shape.block_count));
+    TRY(plan_read_size(object, "width", GPT_SIZE_MAX, &shape.width));
+    TRY(plan_read_size(object, "heads", GPT_SIZE_MAX, &shape.head_count));
+    TRY(plan_read_size(object, "sequence_length", GPT_SIZE_MAX, &shape.sequence_length));
     if (made->variant.sequence_length > 0)
         shape.sequence_length = made->variant.sequence_length;
     if (made->variant.lora_rank > 0)
         return err_set(ERR_USAGE, "--lora: the model %s is no Llama", made->name);
-    TRY(read_size(object, "vocabulary", 1, UINT16_MAX + 1, &shape.vocabulary));
+    TRY(plan_read_size(object, "vocabulary", UINT16_MAX + 1, &shape.vocabulary));
     shape.vocabulary = (shape.vocabulary + multiple - 1) / multiple * multiple;
     return gpt_make(made->name, &shape, &made->model);
 }
@@ -97,14 +91,14 @@ static int finish_llama(struct made *made, struct llama_shape *shape)
 static int make_llama(const struct strict_object *object, struct made *made)
 {
     struct llama_shape s = {0};
-    TRY(read_size(object, "layers", 1, LLAMA_LAYERS_MAX, &s.blocks));
-    TRY(read_size(object, "width", 1, LLAMA_SIZE_MAX, &s.width));
-    TRY(read_size(object, "heads", 1, LLAMA_SIZE_MAX, &s.heads));
+    TRY(plan_read_size(object, "layers", LLAMA_LAYERS_MAX, &s.blocks));
+    TRY(plan_read_size(object, "width", LLAMA_SIZE_MAX, &s.width));
+    TRY(plan_read_size(object, "heads", LLAMA_SIZE_MAX, &s.heads));
     TRY(read_other(object, "key_heads", s.heads, s.heads, &s.key_heads));
     TRY(read_other(object, "head_width", LLAMA_SIZE_MAX, s.width / s.heads, &s.head_width));
-    TRY(read_size(object, "hidden", 1, LLAMA_SIZE_MAX, &s.hidden));
-    TRY(read_size(object, "vocabulary", 1, LLAMA_VOCABULARY_MAX, &s.vocabulary));
-    TRY(read_size(object, "sequence_length", 1, LLAMA_SIZE_MAX, &s.sequence_length));
+    TRY(plan_read_size(object, "hidden", LLAMA_SIZE_MAX, &s.hidden));
+    TRY(plan_read_size(object, "vocabulary", LLAMA_VOCABULARY_MAX, &s.vocabulary));
+    TRY(plan_read_size(object, "sequence_length", LLAMA_SIZE_MAX, &s.sequence_length));
     TRY(read_other(object, "experts", LLAMA_EXPERTS_MAX, 0, &s.experts));
     TRY(read_other(object, "experts_used", s.experts, 0, &s.experts_used));
     if ((s.experts > 0) != (s.experts_used > 0))

@@ -13,15 +13,22 @@
 #include <string.h>
 #include <unistd.h>
 
-static int read_shape(const char *fields, const struct model **out)
+static int read_text(const char *text, const struct model **out)
 {
-    char path[] = "/tmp/zg-shape-XXXXXX.json";
+    char path[] = "/tmp/zg-config-XXXXXX.json";
     FILE *file = fdopen(mkstemps(path, 5), "w");
-    fprintf(file, "{\"schema\": 1, \"about\": \"a shape\", \"source\": \"a test\",\n%s}\n", fields);
+    fputs(text, file);
     fclose(file);
     int rc = plan_model_find(path, 1, out);
     unlink(path);
     return rc;
+}
+
+static int read_shape(const char *fields, const struct model **out)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "{\"schema\": 1, \"about\": \"a shape\", \"source\": \"a test\",\n%s}\n", fields);
+    return read_text(text, out);
 }
 
 #define SMALL                                                                                                          \
@@ -97,17 +104,6 @@ Test(plan_model, errors_in_a_file_are_named_with_their_location)
     cr_expect_eq(plan_model_find("llama-8b", 4, &model), ERR_USAGE);
 }
 
-static int read_text(const char *text, const struct model **out)
-{
-    char path[] = "/tmp/zg-config-XXXXXX.json";
-    FILE *file = fdopen(mkstemps(path, 5), "w");
-    fputs(text, file);
-    fclose(file);
-    int rc = plan_model_find(path, 1, out);
-    unlink(path);
-    return rc;
-}
-
 Test(plan_model, a_hugging_face_configuration_gives_the_shape)
 {
     const struct model *model, *same;
@@ -153,14 +149,8 @@ Test(plan_model, a_hugging_face_configuration_of_no_llama_is_refused)
 
 static const struct model *read_config(const char *text)
 {
-    char path[] = "/tmp/zg-config-XXXXXX.json";
     const struct model *model;
-    FILE *file = fdopen(mkstemps(path, 5), "w");
-    fputs(text, file);
-    fclose(file);
-    int rc = plan_model_find(path, 1, &model);
-    unlink(path);
-    cr_assert_eq(rc, ERR_NONE, "%s: %s", text, err_message());
+    cr_assert_eq(read_text(text, &model), ERR_NONE, "%s: %s", text, err_message());
     return model;
 }
 

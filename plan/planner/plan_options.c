@@ -7,7 +7,6 @@
 #include "ref/model/gpt.h"
 #include "ref/model/gpt_find.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,9 +62,6 @@ static int parse(int argc, const char **argv, struct plan_options *a)
          "memory of a device, in place of the machine's", "GIB"},
         {"host-memory", '\0', POPT_ARG_DOUBLE, &a->host_memory_gib, 0, "memory of a node, in place of the machine's",
          "GIB"},
-        {"price", '\0', POPT_ARG_DOUBLE, &a->price, 0, "of a device and hour: print what a million tokens cost",
-         "PRICE"},
-        {"tbw", '\0', POPT_ARG_DOUBLE, &a->tbw, 0, "print how long drives of this endurance per node last", "TB"},
         POPT_TABLEEND,
     };
     struct poptOption out[] = {
@@ -154,9 +150,8 @@ static int read_mesh(struct plan_options *a)
 
 static int check(const struct plan_options *a)
 {
-    if (!(a->price >= 0 && a->host_memory_gib >= 0 && a->device_memory_gib >= 0))
-        return err_set(ERR_USAGE, "--price, --host-memory and --device-memory: expected numbers above 0");
-
+    if (!(a->host_memory_gib >= 0 && a->device_memory_gib >= 0))
+        return err_set(ERR_USAGE, "--host-memory and --device-memory: expected numbers above 0");
     if (a->papers && a->throughputs)
         return err_set(ERR_USAGE, "--paper and --throughput exclude each other");
     if (a->papers || a->throughputs)
@@ -180,8 +175,6 @@ static int check(const struct plan_options *a)
     if (a->sequence_length < 0 || a->lora_rank < 0 || a->lora_rank > 65536)
         return err_set(ERR_USAGE, "--sequence-length %lld, --lora %lld: expected numbers from 1 on", a->sequence_length,
                        a->lora_rank);
-    if (!isfinite(a->tbw) || a->tbw < 0)
-        return err_set(ERR_USAGE, "--tbw %g: expected a number of terabytes above 0", a->tbw);
     if (a->search && a->html)
         return err_set(ERR_USAGE, "--search and --html exclude each other: --write the first one and plan it");
     if (a->search && a->explain)

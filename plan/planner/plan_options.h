@@ -25,14 +25,12 @@ struct plan_options {
     int world;
     char *world_list, *goal_name, *mesh;
     enum plan_goal goal;
-    double price;                               // of a device and hour; 0: not given
     double host_memory_gib, device_memory_gib;  // in place of the machine's; 0: not given
     int worlds[PLAN_WORLD_MAX];                 // of a search, [world_count]; none: only `world`
     size_t world_count;
     long long sequences, sequence_length, lora_rank;  // 0: not given
     int json, explain, search;                        // flags
     bool papers, throughputs;
-    double tbw;  // endurance of a node's drives, terabytes written; 0: not given
 };
 
 // ERR_USAGE. Call plan_options_close in every case.
@@ -46,5 +44,8 @@ int plan_options_config(const struct plan_options *options, const char *const ch
 
 // The model, cut into the configuration's tiles.
 int plan_options_model(const struct plan_options *options, const struct config *config, const struct model **out);
+
+// `zerogauge plan`
+int plan_main(int argc, const char **argv);
 
 #endif

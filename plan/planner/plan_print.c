@@ -177,29 +177,6 @@ void plan_print(const struct plan_setting *setting, const struct plan *plan, FIL
         fprintf(out, "fits: no: %s\n", plan_reason(plan, reason));
 }
 
-void plan_print_endurance(const struct plan_setting *setting, const struct plan *plan, double tbw, FILE *out)
-{
-    char text[SIZE_TEXT_BYTES];
-    int active = plan_machine_active(setting->machine, setting->world);
-    uint64_t bytes = lane_bytes(plan, LANE_NVME_WRITE) * (uint64_t)active;
-    if (bytes == 0 || plan->step_s <= 0)
-        return;
-    double steps = tbw * 1e12 / (double)bytes;
-    fprintf(out, "a node writes %s to NVMe in each step: %g TB written last %.0f steps, %.1f days\n",
-            size_short_text(bytes, text), tbw, steps, steps * plan->step_s / 86400);
-}
-
-void plan_print_last(const struct plan *plan, const struct plan *last, FILE *out)
-{
-    uint64_t padding = 0;
-    char text[SIZE_TEXT_BYTES];
-    for (int tier = 0; tier < TIER_COUNT; tier++)
-        if (last->held_bytes[tier][KIND_PADDING] > plan->held_bytes[tier][KIND_PADDING])
-            padding += last->held_bytes[tier][KIND_PADDING] - plan->held_bytes[tier][KIND_PADDING];
-    if (padding > 0)
-        fprintf(out, "the last rank has %s of padding in place of states\n", size_short_text(padding, text));
-}
-
 static void explain_memory(const struct plan_setting *setting, FILE *out)
 {
     static const char *const texts[] = {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan as text, and as JSON.
+// A plan as text, as JSON, as a page, and as a configuration.
 #ifndef ZG_PLAN_PRINT_H
 #define ZG_PLAN_PRINT_H
 
@@ -12,9 +12,6 @@
 // Prints tables of memory, lanes and the critical path, then step time, throughput and whether it fits.
 void plan_print(const struct plan_setting *setting, const struct plan *plan, FILE *out);
 
-// Prints how much more padding the last rank has: all ranks allocate the same bytes. Prints nothing if there is none.
-void plan_print_last(const struct plan *plan, const struct plan *last, FILE *out);
-
 // "device is 12 GiB short, the largest kind is activation (40 GiB)" for the first tier that is short; "" if all fit.
 enum { PLAN_REASON_BYTES = 160 };
 const char *plan_reason(const struct plan *plan, char out[PLAN_REASON_BYTES]);
@@ -22,13 +19,19 @@ const char *plan_reason(const struct plan *plan, char out[PLAN_REASON_BYTES]);
 // Prints the formula behind each number, and every figure of the machine with its source.
 void plan_explain(const struct plan_setting *setting, const struct plan *plan, FILE *out);
 
-// Prints how long a node's drives last whose endurance is tbw terabytes. Prints nothing if a step writes nothing.
-void plan_print_endurance(const struct plan_setting *setting, const struct plan *plan, double tbw, FILE *out);
-
 // A new object; null: no memory. Without a machine times are 0 and rates mean nothing.
 json_t *plan_json(const struct plan_setting *setting, const struct plan *plan);
 
 // Prints a JSON object as one line and releases it. ERR_MEMORY, also for null.
 int plan_print_record(json_t *record, FILE *out);
+
+// Writes an HTML page, to a new file or in place of one: bytes of each tier by kind, and the busy times of each lane
+// during a step with the critical path. The plan must have its events. ERR_IO, ERR_MEMORY.
+int plan_html(const struct plan_setting *setting, const struct plan *plan, const char *path);
+
+// Writes the configuration of `setting` for its model and world as JSON that DeepSpeed and `zerogauge train` read with
+// the same meaning. What no key of DeepSpeed's says is in the section "zerogauge", which DeepSpeed skips; a line on
+// stderr for each says what to call in its place. ERR_IO, also if the file exists.
+int plan_write(const char *path, const struct plan_setting *setting);
 
 #endif

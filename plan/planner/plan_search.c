@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/planner/plan_search.h"
+#include "plan/planner/plan_choice.h"
 
 #include "base/err.h"
-#include "plan/planner/plan_advise.h"
 #include "plan/planner/plan_print.h"
-#include "plan/planner/plan_write.h"
 
 #include <stdlib.h>
 #include <string.h>

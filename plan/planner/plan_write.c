@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/planner/plan_write.h"
+#include "plan/planner/plan_print.h"
 
 #include "base/err.h"
 #include "base/file.h"

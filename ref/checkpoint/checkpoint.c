@@ -263,6 +263,13 @@ int checkpoint_check_digest(const struct checkpoint *c, size_t file)
     return ERR_NONE;
 }
 
+int checkpoint_check_digests(const struct checkpoint *c)
+{
+    for (size_t i = 0; i < c->manifest.file_count; i++)
+        TRY(checkpoint_check_digest(c, i));
+    return ERR_NONE;
+}
+
 int checkpoint_read(const struct checkpoint *c, int state, size_t param, uint64_t first, size_t count, float *out)
 {
     assert(state >= 0 && param < c->manifest.param_count);

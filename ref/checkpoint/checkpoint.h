@@ -104,6 +104,9 @@ bool checkpoint_find(const struct checkpoint *checkpoint, const char *name, size
 // Reads the whole file of one rank. ERR_USAGE: its digest is not the manifest's.
 int checkpoint_check_digest(const struct checkpoint *checkpoint, size_t file);
 
+// The same for every rank's.
+int checkpoint_check_digests(const struct checkpoint *checkpoint);
+
 // Reads elements [first, first + count) of a state (manifest.h) of the manifest's parameter. Thread-safe.
 int checkpoint_read(const struct checkpoint *checkpoint, int state, size_t param, uint64_t first, size_t count,
                     float *out);
@@ -167,10 +170,7 @@ bool checkpoint_next_run(const struct stage *stage, int bucket, struct checkpoin
 // The model of which the stage's is a part, or the stage's own.
 const struct model *checkpoint_model(const struct stage *stage);
 
-enum { STEP_NAME_BYTES = 40, RANK_NAME_BYTES = 48 };
-
-// "rank-0.safetensors"
-const char *checkpoint_rank_name(size_t rank, char out[RANK_NAME_BYTES]);
+enum { STEP_NAME_BYTES = 40 };
 
 // "step-00000012"
 const char *checkpoint_step_name(uint64_t step, char out[STEP_NAME_BYTES]);

@@ -3,19 +3,7 @@
 // message that names the error.
 #include "ref/checkpoint/checkpoint_test.h"
 
-static char folder[PATH_MAX];
-
-static void setup(void)
-{
-    folder_make(folder);
-}
-
-static void teardown(void)
-{
-    folder_remove(folder);
-}
-
-TestSuite(checkpoint_forged, .init = setup, .fini = teardown);
+TestSuite(checkpoint_forged, .init = folder_setup, .fini = folder_teardown);
 
 struct forged {
     char path[PATH_MAX + 40];
@@ -26,7 +14,7 @@ static struct forged forged_open(void)
 {
     size_t bytes;
     struct forged forged;
-    snprintf(forged.path, sizeof forged.path, "%s/manifest.json", trial_save_small(folder));
+    snprintf(forged.path, sizeof forged.path, "%s/manifest.json", trial_save_small());
     char *text = folder_read(forged.path, &bytes);
     *strrchr(forged.path, '/') = '\0';
     forged.manifest = json_loadb(text, bytes, 0, NULL);

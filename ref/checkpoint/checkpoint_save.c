@@ -249,12 +249,7 @@ static int save(struct store *store, struct comm *comm, struct stage *stage, con
     TRY(comm_barrier(comm));
     struct manifest_file mine = {0}, all[world];
     TRY(write_rank(comm, stage, folder, &mine));
-    size_t counts[world], offsets[world];
-    for (int i = 0; i < world; i++) {
-        counts[i] = sizeof mine;
-        offsets[i] = (size_t)i * sizeof mine;
-    }
-    TRY(comm_all_gather(comm, &mine, all, counts, offsets, DTYPE_BYTE));
+    TRY(comm_all_gather_equal(comm, &mine, all, sizeof mine));
     if (rank == 0) {
         TRY(make_manifest(stage, moment, all, (size_t)world, folder));
         TRY(publish(store, moment->step, folder));

@@ -3,19 +3,7 @@
 // run.
 #include "ref/checkpoint/checkpoint_test.h"
 
-static char folder[PATH_MAX];
-
-static void setup(void)
-{
-    folder_make(folder);
-}
-
-static void teardown(void)
-{
-    folder_remove(folder);
-}
-
-TestSuite(checkpoint, .init = setup, .fini = teardown);
+TestSuite(checkpoint, .init = folder_setup, .fini = folder_teardown);
 
 // Saves at step `at`, continues as `then` up to `steps`, and expects the digest of the uninterrupted run.
 static void stop_and_go_on(struct trial first, struct trial then, uint64_t at, const char *digest)

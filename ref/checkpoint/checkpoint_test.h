@@ -3,12 +3,21 @@
 #ifndef ZG_CHECKPOINT_TEST_H
 #define ZG_CHECKPOINT_TEST_H
 
-#include "base/err.h"
 #include "base/folder_test.h"
-#include "ref/model/names/model_find.h"
+#include "ref/train/offload_test.h"
 #include "ref/train/train_checkpoint.h"
 
-#include <string.h>
+static char folder[PATH_MAX];
+
+static inline void folder_setup(void)
+{
+    folder_make(folder);
+}
+
+static inline void folder_teardown(void)
+{
+    folder_remove(folder);
+}
 
 struct trial {
     const char *model, *recipe;  // NULL: "linear", "torch-cpu"
@@ -70,23 +79,6 @@ static inline struct config trial_config(const struct trial *t)
     return config;
 }
 
-// One text for all runs of the process.
-static inline const struct text *trial_text(void)
-{
-    static struct text *text;
-    if (text)
-        return text;
-    char folder[PATH_MAX], path[PATH_MAX + 8];
-    snprintf(path, sizeof path, "%s/text", folder_make(folder));
-    FILE *file = fopen(path, "w");
-    for (int i = 0; i < 3000; i++)
-        fprintf(file, "%d squared is %d; ", i, i * i);
-    fclose(file);
-    cr_assert_eq(text_open(path, &text), ERR_NONE);
-    folder_remove(folder);
-    return text;
-}
-
 // notes may be null.
 static inline int trial_run(const struct trial *t, struct train_result *result, char *notes)
 {
@@ -107,8 +99,9 @@ static inline int trial_run(const struct trial *t, struct train_result *result, 
         .progress_context = t->progress_context,
     };
     TRY(model_find(t->model ? t->model : "linear", &setting.model));
+    static struct text *text;  // for all runs of the process
     if (setting.model->wants_text)
-        setting.text = trial_text();
+        setting.text = text = text ? text : offload_words();
     const struct train_checkpoint_options options = {
         .save = t->save, .resume = t->resume, .checkpoint = t->checkpoint, .every = t->every};
     char own[NOTES_BYTES];
@@ -132,30 +125,17 @@ static inline struct train_result trial_pass(const struct trial *t)
     const struct train_difference *d = &result.difference;
     cr_assert(!d->found, "stage %d, world %d, step %d: %s of %s", t->stage, t->world, (int)d->step, d->state,
               d->tensor);
-    for (int lane = 0; lane < LANE_COUNT; lane++)
-        for (int i = 0; i < OPERATION_COUNT; i++)
-            cr_assert_eq(result.moved_bytes[lane][i], result.formula_moved_bytes[lane][i],
-                         "stage %d, world %d, from step %d: lane %d, operation %d: moved %llu, formula %llu", t->stage,
-                         t->world, (int)result.resumed_step + 1, lane, i,
-                         (unsigned long long)result.moved_bytes[lane][i],
-                         (unsigned long long)result.formula_moved_bytes[lane][i]);
-    for (int tier = 0; tier < TIER_COUNT; tier++)
-        for (int kind = 0; kind < KIND_COUNT; kind++)
-            cr_assert_eq(result.held_bytes[tier][kind], result.formula_held_bytes[tier][kind],
-                         "stage %d, world %d, from step %d: tier %d, %s: held %llu, formula %llu", t->stage, t->world,
-                         (int)result.resumed_step + 1, tier, ledger_kind_name((enum ledger_kind)kind),
-                         (unsigned long long)result.held_bytes[tier][kind],
-                         (unsigned long long)result.formula_held_bytes[tier][kind]);
-    cr_assert(result.accounting_equal, "stage %d, world %d, from step %d", t->stage, t->world,
-              (int)result.resumed_step + 1);
+    char name[128];
+    snprintf(name, sizeof name, "stage %d, world %d, from step %d", t->stage, t->world, (int)result.resumed_step + 1);
+    offload_demand_accounts(&result, name);
     if (t->verify)
         cr_assert_eq(result.verified_steps, result.steps - result.resumed_step);
     return result;
 }
 
-// Saves a checkpoint of linear-few, 3 elements over 2 ranks, in a folder. Returns the checkpoint's own folder, valid
+// Saves a checkpoint of linear-few, 3 elements over 2 ranks, in the folder. Returns the checkpoint's own folder, valid
 // until the next call.
-static inline const char *trial_save_small(const char *folder)
+static inline const char *trial_save_small(void)
 {
     static char path[PATH_MAX + 16];
     struct trial trial = {.model = "linear-few",

@@ -18,6 +18,12 @@ const char *manifest_state_name(int state)
     return state_names[state];
 }
 
+const char *checkpoint_rank_name(size_t rank, char out[RANK_NAME_BYTES])
+{
+    snprintf(out, RANK_NAME_BYTES, "rank-%zu.safetensors", rank);
+    return out;
+}
+
 int manifest_state_count(bool frozen, bool waiting)
 {
     if (frozen)
@@ -94,11 +100,10 @@ static json_t *files_json(const struct manifest *manifest)
 {
     json_t *files = json_array();
     for (size_t i = 0; i < manifest->file_count; i++) {
-        char name[40];
-        snprintf(name, sizeof name, "rank-%zu.safetensors", i);
+        char name[RANK_NAME_BYTES];
         json_array_append_new(files,
-                              json_pack("{s:s, s:I, s:s}", "name", name, "bytes", (json_int_t)manifest->files[i].bytes,
-                                        "xxh3_128", manifest->files[i].digest));
+                              json_pack("{s:s, s:I, s:s}", "name", checkpoint_rank_name(i, name), "bytes",
+                                        (json_int_t)manifest->files[i].bytes, "xxh3_128", manifest->files[i].digest));
     }
     return files;
 }

@@ -71,6 +71,11 @@ enum { MANIFEST_STATE_SEEN = 3, MANIFEST_STATE_COUNT };
 // "param", "exp_avg", "exp_avg_sq", "seen_param"
 const char *manifest_state_name(int state);
 
+enum { RANK_NAME_BYTES = 48 };
+
+// "rank-0.safetensors"
+const char *checkpoint_rank_name(size_t rank, char out[RANK_NAME_BYTES]);
+
 // The number of states, from the first on, that are stored of such a parameter.
 int manifest_state_count(bool frozen, bool waiting);
 

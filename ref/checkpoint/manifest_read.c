@@ -92,8 +92,8 @@ static int read_recipe_state(const struct strict_object *object, struct recipe_s
 static int read_file(const struct strict_object *object, size_t index, struct manifest_file *file)
 {
     const char *name, *digest;
-    char expected[40], shown[TEXT_MESSAGE_BYTES];
-    snprintf(expected, sizeof expected, "rank-%zu.safetensors", index);
+    char expected[RANK_NAME_BYTES], shown[TEXT_MESSAGE_BYTES];
+    checkpoint_rank_name(index, expected);
     TRY(strict_text(object, "name", &name));
     if (strcmp(name, expected) != 0)
         return strict_fail(object, "name", "is \"%s\", expected \"%s\"", text_message(shown, name, 60), expected);

@@ -25,6 +25,15 @@ static void teardown(void)
 
 TestSuite(safetensors, .init = setup, .fini = teardown);
 
+// Writes the file with these tensors and their data.
+static void write_file(struct safetensors_tensor tensors[], size_t count, const void *data, size_t bytes)
+{
+    struct safetensors_writer *writer;
+    cr_assert_eq(safetensors_create(path, tensors, count, NULL, &writer), 0, "%s", err_message());
+    cr_assert_eq(safetensors_write(writer, data, bytes), 0, "%s", err_message());
+    cr_assert_eq(safetensors_finish(writer, NULL, NULL), 0, "%s", err_message());
+}
+
 static unsigned char pattern(size_t tensor, size_t i)
 {
     return (unsigned char)(17 * tensor + 251 * i + i / 256);
@@ -117,12 +126,9 @@ Test(safetensors, sixteen_bit_tensors_are_read_as_fp32)
         static const char *const names[] = {"x", "xx", "xxxx"};
         struct safetensors_tensor tensor = {
             .name = names[d], .type = safetensors_type_of(dtypes[d]), .shape_rank = 1, .shape = {COUNT}};
-        struct safetensors_writer *writer;
-        cr_assert_eq(safetensors_create(path, &tensor, 1, NULL, &writer), 0);
         if (d > 0)
             dtype_narrow(dtypes[d], values, half, COUNT);
-        cr_assert_eq(safetensors_write(writer, d > 0 ? (void *)half : values, COUNT * dtype_bytes(dtypes[d])), 0);
-        cr_assert_eq(safetensors_finish(writer, NULL, NULL), 0);
+        write_file(&tensor, 1, d > 0 ? (void *)half : values, COUNT * dtype_bytes(dtypes[d]));
         struct safetensors file;
         cr_assert_eq(safetensors_open(path, &file), 0);
         cr_assert_eq(file.data_begin % 8, 0);
@@ -247,10 +253,7 @@ Test(safetensors, a_truncated_or_extended_file_is_refused)
         {.name = "a", .type = TENSOR_FP32, .shape_rank = 1, .shape = {3}},
         {.name = "b", .type = TENSOR_U8, .shape_rank = 2, .shape = {1, 5}},
     };
-    struct safetensors_writer *writer;
-    cr_assert_eq(safetensors_create(path, tensors, 2, NULL, &writer), 0);
-    cr_assert_eq(safetensors_write(writer, "0123456789abcdefg", 17), 0);
-    cr_assert_eq(safetensors_finish(writer, NULL, NULL), 0);
+    write_file(tensors, 2, "0123456789abcdefg", 17);
     size_t bytes;
     char *data = folder_read(path, &bytes);
     struct safetensors file;
@@ -316,12 +319,9 @@ Test(safetensors, a_writer_that_fails_leaves_no_file_and_names_it)
 Test(safetensors, a_file_in_a_folder_is_opened_without_following_links_or_waiting)
 {
     struct safetensors_tensor tensor = {.name = "x", .type = TENSOR_U8, .shape_rank = 1, .shape = {3}};
-    struct safetensors_writer *writer;
     struct safetensors file;
     char link_path[PATH_MAX + 32], pipe_path[PATH_MAX + 32];
-    cr_assert_eq(safetensors_create(path, &tensor, 1, NULL, &writer), 0);
-    cr_assert_eq(safetensors_write(writer, "abc", 3), 0);
-    cr_assert_eq(safetensors_finish(writer, NULL, NULL), 0);
+    write_file(&tensor, 1, "abc", 3);
     int fd = open(folder, O_RDONLY | O_DIRECTORY);
     cr_assert_eq(safetensors_open_at(fd, "x.safetensors", "shown", 1000, &file), ERR_NONE, "%s", err_message());
     char data[3];

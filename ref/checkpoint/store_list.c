@@ -2,6 +2,7 @@
 // What a store holds: the names of checkpoints, and the newest complete one.
 #include "ref/checkpoint/checkpoint.h"
 
+#include "base/array.h"
 #include "base/err.h"
 
 #include <dirent.h>
@@ -16,12 +17,6 @@
 const char *checkpoint_step_name(uint64_t step, char out[STEP_NAME_BYTES])
 {
     snprintf(out, STEP_NAME_BYTES, "step-%08" PRIu64, step);
-    return out;
-}
-
-const char *checkpoint_rank_name(size_t rank, char out[RANK_NAME_BYTES])
-{
-    snprintf(out, RANK_NAME_BYTES, "rank-%zu.safetensors", rank);
     return out;
 }
 
@@ -48,26 +43,21 @@ int checkpoint_list(const char *store, uint64_t **steps, size_t *count)
     DIR *folder = opendir(store);
     if (!folder)
         return err_set(ERR_IO, "%s: cannot be listed: %s", store, strerror(errno));
-    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+    int rc = ERR_NONE;
+    for (const struct dirent *entry; rc == ERR_NONE && (entry = readdir(folder)) != NULL;) {
         uint64_t step = checkpoint_step_of(entry->d_name);
         if (step == 0)
             continue;
-        if (*count == room) {
-            room = 2 * room + 16;
-            uint64_t *more = realloc(*steps, room * sizeof *more);
-            if (!more) {
-                free(*steps);
-                closedir(folder);
-                return err_set(ERR_MEMORY, "no memory to list %s", store);
-            }
-            *steps = more;
-        }
-        (*steps)[(*count)++] = step;
+        rc = array_grow(steps, &room, *count, sizeof **steps, "checkpoints");
+        if (rc == ERR_NONE)
+            (*steps)[(*count)++] = step;
     }
     closedir(folder);
-    if (*count > 0)
+    if (rc != ERR_NONE)
+        free(*steps);
+    if (rc == ERR_NONE && *count > 0)
         qsort(*steps, *count, sizeof **steps, compare_steps);
-    return ERR_NONE;
+    return rc;
 }
 
 // True if the manifest, which is written last, was never written. A link counts as written, wherever it leads.

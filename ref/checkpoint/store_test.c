@@ -8,19 +8,18 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-static char folder[PATH_MAX];
 static struct train_result result;
 
 static void setup(void)
 {
-    folder_make(folder);
+    folder_setup();
     cr_assert_eq(chdir(folder), 0);
 }
 
 static void teardown(void)
 {
     cr_expect_eq(chdir("/"), 0);
-    folder_remove(folder);
+    folder_teardown();
 }
 
 TestSuite(store, .init = setup, .fini = teardown, .timeout = 500);
@@ -48,8 +47,7 @@ static void expect_checkpoint(const char *path, uint64_t step)
     struct checkpoint *checkpoint;
     cr_assert_eq(checkpoint_open_folder(path, &checkpoint), ERR_NONE, "%s", err_message());
     cr_expect_eq(checkpoint_manifest(checkpoint)->step, step);
-    for (size_t i = 0; i < checkpoint_manifest(checkpoint)->file_count; i++)
-        cr_expect_eq(checkpoint_check_digest(checkpoint, i), ERR_NONE, "%s", err_message());
+    cr_expect_eq(checkpoint_check_digests(checkpoint), ERR_NONE, "%s", err_message());
     checkpoint_close(checkpoint);
 }
 

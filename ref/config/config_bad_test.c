@@ -211,39 +211,13 @@ static void expect_an_end(const char *text, size_t bytes)
 
 Test(config_bad, random_damage_gives_a_message_or_a_configuration)
 {
-    static const char *const PIECES[] = {"{",
-                                         "}",
-                                         "[",
-                                         "]",
-                                         ",",
-                                         ":",
-                                         "\"",
-                                         "null",
-                                         "true",
-                                         "\"auto\"",
-                                         "-1",
-                                         "0",
-                                         "1e308",
-                                         "9223372036854775807",
-                                         "1.5",
-                                         "\\u0000",
-                                         "\\ud800",
-                                         "\xff",
-                                         "\n",
-                                         "\"stage\"",
-                                         "\"fp16\"",
-                                         "\"enabled\":true",
-                                         "\"scheduler\"",
-                                         "\"params\"",
-                                         ".",
-                                         "\"device\"",
-                                         "\"cpu\"",
-                                         "\"nvme\"",
-                                         "\"none\"",
-                                         "\"nvme_path\"",
-                                         "false",
-                                         "\"\"",
-                                         "[\"/x\"]"};
+    char pieces[] = "{ } [ ] , : \" null true \"auto\" -1 0 1e308 9223372036854775807 1.5 \\u0000 \\ud800 \xff \n "
+                    "\"stage\" \"fp16\" \"enabled\":true \"scheduler\" \"params\" . \"device\" \"cpu\" \"nvme\" "
+                    "\"none\" \"nvme_path\" false \"\" [\"/x\"]";
+    const char *PIECES[33];
+    char *rest = pieces;
+    for (size_t i = 0; i < sizeof PIECES / sizeof *PIECES; i++)
+        PIECES[i] = strsep(&rest, " ");
     static const char SEED[] =
         "{\"train_batch_size\": 8, \"fp16\": {\"enabled\": true, \"loss_scale\": 0, \"hysteresis\": 2}, "
         "\"zero_optimization\": {\"stage\": 3, \"stage3_max_live_parameters\": 1e9, \"offload_optimizer\": "

@@ -232,20 +232,12 @@ Test(config_offload, keys_without_effect_are_noted_and_keep_their_defaults)
                                 "'buffer_count': 9, 'max_in_cpu': 0, 'pin_memory': false}}, 'aio': {'block_size': "
                                 "'auto', 'queue_depth': 3}, 'zerogauge': {'aio_engine': 'io_uring', 'partitioning': "
                                 "'bandwidth_centric'}");
-    static const char *const IGNORED[] = {"zero_optimization.offload_optimizer.pipeline_read",
-                                          "zero_optimization.offload_optimizer.pipeline_write",
-                                          "zero_optimization.offload_optimizer.fast_init",
-                                          "zero_optimization.offload_optimizer.nvme_path",
-                                          "zero_optimization.offload_param.buffer_size",
-                                          "zero_optimization.offload_param.buffer_count",
-                                          "zero_optimization.offload_param.max_in_cpu",
-                                          "zero_optimization.offload_param.pin_memory",
-                                          "aio",
-                                          "zerogauge.aio_engine",
-                                          "zerogauge.partitioning"};
-    for (size_t i = 0; i < sizeof IGNORED / sizeof *IGNORED; i++)
-        cr_expect(note_on(IGNORED[i]) && note_on(IGNORED[i])->kind == CONFIG_IGNORED, "%s", IGNORED[i]);
-    cr_expect_eq(notes.count, sizeof IGNORED / sizeof *IGNORED, "%zu", notes.count);
+    expect_ignored(
+        "zero_optimization.offload_optimizer.pipeline_read zero_optimization.offload_optimizer.pipeline_write "
+        "zero_optimization.offload_optimizer.fast_init zero_optimization.offload_optimizer.nvme_path "
+        "zero_optimization.offload_param.buffer_size zero_optimization.offload_param.buffer_count "
+        "zero_optimization.offload_param.max_in_cpu zero_optimization.offload_param.pin_memory "
+        "aio zerogauge.aio_engine zerogauge.partitioning");
     struct config plain = load_body("'zero_optimization': {'stage': 2, 'offload_optimizer': {'device': 'cpu'}}");
     expect_same(&c, &plain);
     load_body("'zero_optimization': {'stage': 0, 'sub_group_size': 5}");

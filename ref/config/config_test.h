@@ -77,6 +77,17 @@ static inline const struct config_note *note_on(const char *key)
     return NULL;
 }
 
+// Of these keys, and of no others, there are notes that they have no effect.
+static inline void expect_ignored(const char *keys)
+{
+    char words[1024];
+    size_t count = 0;
+    snprintf(words, sizeof words, "%s", keys);
+    for (char *rest = words, *key; (key = strsep(&rest, " ")); count++)
+        cr_expect(note_on(key) && note_on(key)->kind == CONFIG_IGNORED, "%s", key);
+    cr_expect_eq(notes.count, count, "%zu", notes.count);
+}
+
 // Compares every field.
 static inline void expect_same(const struct config *a, const struct config *b)
 {
@@ -128,6 +139,19 @@ static inline void expect_same(const struct config *a, const struct config *b)
               a->secondary_ranks == b->secondary_ranks && a->quantized_weights == b->quantized_weights &&
               a->quantized_gradients == b->quantized_gradients && a->node_ranks == b->node_ranks &&
               a->quantization_block == b->quantization_block && memcmp(&a->mesh, &b->mesh, sizeof a->mesh) == 0);
+}
+
+// The printed configuration loads to the same, without notes.
+static inline void expect_printed_loads(const struct config *config)
+{
+    char *text = printed(config);
+    struct config second = load(text);
+    cr_assert_eq(notes.count, 0u, "%s: %s", text, notes.notes[0].key);
+    char *again = printed(&second);
+    cr_assert_str_eq(again, text);
+    expect_same(config, &second);
+    free(text);
+    free(again);
 }
 
 #endif

@@ -110,10 +110,7 @@ static int load_accelerate(const char *text, struct config *out)
     char folder[PATH_MAX], path[PATH_MAX + 16];
     folder_make(folder);
     snprintf(path, sizeof path, "%s/a.yaml", folder);
-    FILE *file = fopen(path, "w");
-    cr_assert_not_null(file);
-    fputs(text, file);
-    fclose(file);
+    folder_write(path, text, strlen(text));
     int code = config_load_file(path, &options, out, &notes);
     folder_remove(folder);
     return code;

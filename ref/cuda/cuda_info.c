@@ -16,11 +16,6 @@ static json_t *version_json(int version)
     return version > 0 ? json_string(text) : json_null();
 }
 
-static json_t *text_or_null(const char *text)
-{
-    return text ? json_string(text) : json_null();
-}
-
 static json_t *device_json(int device)
 {
     struct cudaDeviceProp of;
@@ -43,9 +38,8 @@ json_t *cuda_info(void)
     json_t *devices = json_array();
     for (int device = 0; device < cuda_lane_device_count(); device++)
         json_array_append_new(devices, device_json(device));
-    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "runtime", version_json(runtime), "driver", version_json(driver),
-                     "absent", text_or_null(cuda_lane_absent()), "cublas", text_or_null(cuda_matmul_version()),
-                     "devices", devices);
+    return json_pack("{s:o, s:o, s:s?, s:s?, s:o}", "runtime", version_json(runtime), "driver", version_json(driver),
+                     "absent", cuda_lane_absent(), "cublas", cuda_matmul_version(), "devices", devices);
 }
 
 json_t *cuda_info_models(void)

@@ -4,7 +4,7 @@
 #include "ref/cuda/cuda_matmul.h"
 #include "base/err.h"
 #include "ref/arithmetic/gpt_math.h"
-#include "ref/cuda/tier_cuda_fill.h"
+#include "ref/cuda/isa_cuda.h"
 
 #include <cuda_runtime_api.h>
 
@@ -155,7 +155,7 @@ Test(cuda_lane, work_on_a_device_is_complete_when_its_thread_takes_another_gpu)
     }
     cr_assert_eq(cuda_lane_use(0), ERR_NONE);
     cr_assert_eq(cudaMalloc(&memory, sizeof found), cudaSuccess);
-    tier_cuda_fill(memory, word, 256, cuda_lane_stream());
+    cr_assert_eq(isa_cuda_fill(memory, word, 256), ERR_NONE);
     cr_assert_eq(cuda_lane_use(1), ERR_NONE, "%s", err_message());
     cr_expect_eq(cuda_lane_device(), 1);
     cr_assert_eq(cudaMemcpyAsync(found, memory, sizeof found, cudaMemcpyDefault, cuda_lane_stream()), cudaSuccess);

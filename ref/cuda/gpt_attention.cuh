@@ -78,7 +78,7 @@ template <enum dtype D> struct attention_task : attention_arrays<D> {
 
 // An operation of a block of threads on task `index`; `shared` is the block's.
 #define TASK                                                                                                           \
-    template <typename block_type>                                                                                     \
+    _Pragma("nv_exec_check_disable") template <typename block_type>                                                    \
     __host__ __device__ void task(const block_type &block, size_t index, memory &shared) const
 
 template <enum dtype D> struct attention_forward_operation {
@@ -90,7 +90,6 @@ template <enum dtype D> struct attention_forward_operation {
         float s[TILE_OWN * TILE_OTHER], stats[2 * TILE_OWN], rescale[TILE_OWN];
     };
 
-#pragma nv_exec_check_disable
     TASK
     {
         const attention_task<D> t(arrays, index, true);
@@ -159,7 +158,6 @@ struct attention_sums_operation {
     struct operand out, out_gradient;
     float *sums;
 
-#pragma nv_exec_check_disable
     ROW
     {
         size_t s = r / length / heads, head = r / length % heads;
@@ -192,7 +190,6 @@ template <enum dtype D> struct attention_queries_operation {
     attention_arrays<D> arrays;
     typedef attention_backward_memory<D> memory;
 
-#pragma nv_exec_check_disable
     TASK
     {
         const attention_task<D> t(arrays, index, true);
@@ -234,7 +231,6 @@ template <enum dtype D> struct attention_keys_operation {
     attention_arrays<D> arrays;
     typedef attention_backward_memory<D> memory;
 
-#pragma nv_exec_check_disable
     TASK
     {
         const attention_task<D> t(arrays, index, false);

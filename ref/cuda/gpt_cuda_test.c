@@ -133,53 +133,40 @@ enum { SHAPE_COUNT = sizeof SHAPES / sizeof *SHAPES };
         k->call;                                                                                                       \
     } while (0)
 
-static void try_rows(bool is_gpu)
+static void try_rows(struct bench *b)
 {
-    struct bench b;
-    if (!open_bench(&b, is_gpu))
-        return;
     for (int s = 0; s < 3 * SHAPE_COUNT; s++) {
         size_t rows = SHAPES[s / 3][0], width = SHAPES[s / 3][1], all = rows * width;
-        enum dtype dtype = b.dtype = (enum dtype)(s % 3);
+        enum dtype dtype = b->dtype = (enum dtype)(s % 3);
         for (int array = 0; array < 3; array++)
-            add(&b, all);
-        int stats = add(&b, 2 * rows), sum = add(&b, width), other = add(&b, width), out = add_operand(&b, all);
-        int weight = add(&b, width), bias = add(&b, width), column = add(&b, width);
-        operand_there(&b, weight);
-        operand_there(&b, bias);
-        IN_BOTH(&b, bias_rows(rows, width, dtype, a[bias], a[out]));
-        IN_BOTH(&b, rows_sum(rows, width, dtype, a[out], a[column]));
-        IN_BOTH(&b, bias_add(rows, width, a[0], dtype, a[bias], a[1]));
-        IN_BOTH(&b, layernorm_stats(rows, width, a[1], a[stats]));
-        IN_BOTH(&b, layernorm_apply(rows, width, a[1], a[stats], dtype, a[weight], a[bias], a[out]));
-        IN_BOTH(&b, layernorm_backward(rows, width, a[1], a[stats], dtype, a[weight], a[2], a[0], a[sum], a[other]));
-        compare(&b, "a layer norm", rows, width);
+            add(b, all);
+        int stats = add(b, 2 * rows), sum = add(b, width), other = add(b, width), out = add_operand(b, all);
+        int weight = add(b, width), bias = add(b, width), column = add(b, width);
+        operand_there(b, weight);
+        operand_there(b, bias);
+        IN_BOTH(b, bias_rows(rows, width, dtype, a[bias], a[out]));
+        IN_BOTH(b, rows_sum(rows, width, dtype, a[out], a[column]));
+        IN_BOTH(b, bias_add(rows, width, a[0], dtype, a[bias], a[1]));
+        IN_BOTH(b, layernorm_stats(rows, width, a[1], a[stats]));
+        IN_BOTH(b, layernorm_apply(rows, width, a[1], a[stats], dtype, a[weight], a[bias], a[out]));
+        IN_BOTH(b, layernorm_backward(rows, width, a[1], a[stats], dtype, a[weight], a[2], a[0], a[sum], a[other]));
+        compare(b, "a layer norm", rows, width);
         for (int array = 0; array < 3; array++)
-            add(&b, all);
+            add(b, all);
         for (int array = 0; array < 3; array++)
-            add_operand(&b, all);
-        int plain = add(&b, width);
-        bias = add(&b, width);
-        operand_there(&b, bias);
-        IN_BOTH(&b, gelu_forward(rows, width, a[0], dtype, a[bias], a[3]));
-        IN_BOTH(&b, gelu_backward(rows, width, a[0], a[2], dtype, a[bias], a[4], a[5]));
-        IN_BOTH(&b, gelu_backward(rows, width, a[0], a[2], DTYPE_FP32, a[plain], a[1], a[2]));
-        compare(&b, "a GELU", rows, width);
-        add(&b, all);
-        add_operand(&b, all);
-        IN_BOTH(&b, operand_round(dtype, all, a[0], a[1]));
-        compare(&b, "an operand", rows, width);
+            add_operand(b, all);
+        int plain = add(b, width);
+        bias = add(b, width);
+        operand_there(b, bias);
+        IN_BOTH(b, gelu_forward(rows, width, a[0], dtype, a[bias], a[3]));
+        IN_BOTH(b, gelu_backward(rows, width, a[0], a[2], dtype, a[bias], a[4], a[5]));
+        IN_BOTH(b, gelu_backward(rows, width, a[0], a[2], DTYPE_FP32, a[plain], a[1], a[2]));
+        compare(b, "a GELU", rows, width);
+        add(b, all);
+        add_operand(b, all);
+        IN_BOTH(b, operand_round(dtype, all, a[0], a[1]));
+        compare(b, "an operand", rows, width);
     }
-}
-
-Test(gpt_cuda, rows_have_the_scalar_builds_bits)
-{
-    try_rows(false);
-}
-
-Test(gpt_cuda, rows_on_the_device_have_the_scalar_builds_bits_gpu)
-{
-    try_rows(true);
 }
 
 // Of a kernel whose sums have an order of their own on a GPU: within some units of its format.
@@ -203,43 +190,30 @@ static void expect_close(struct bench *b, int array, size_t length)
 }
 
 // At lengths and head widths within a tile, of one and of several; on a GPU, 16 bits go to the tensor cores.
-static void try_attention(bool is_gpu)
+static void try_attention(struct bench *b)
 {
-    struct bench b;
-    if (!open_bench(&b, is_gpu))
-        return;
     const size_t lengths[] = {1, 31, ATTENTION_BLOCK, ATTENTION_BLOCK + 3, 2 * ATTENTION_BLOCK + 33};
     const size_t head_widths[] = {64, 3, 24, 72, 17};
     for (size_t i = 0; i < 15; i++) {
         enum { QKV, OUT_GRADIENT, OUT, QKV_GRADIENT, STATS, SCRATCH };
-        b.dtype = (enum dtype)(i % 3);
-        const struct attention_shape shape = {2, lengths[i / 3], 2 * head_widths[i / 3], 2, b.dtype, 0};
+        b->dtype = (enum dtype)(i % 3);
+        const struct attention_shape shape = {2, lengths[i / 3], 2 * head_widths[i / 3], 2, b->dtype, 0};
         size_t count = shape.sequence_count * shape.sequence_length * shape.width;
         const size_t counts[] = {
             3 * count, count, count, 3 * count, attention_stats_count(&shape), attention_scratch_count(&shape)};
         for (int array = QKV; array <= SCRATCH; array++) {
-            add(&b, counts[array]);
+            add(b, counts[array]);
             if (array < STATS)
-                operand_there(&b, array);
+                operand_there(b, array);
         }
-        IN_BOTH(&b, attention_forward(&shape, a[QKV], a[OUT], a[STATS], a[SCRATCH]));
-        IN_BOTH(&b, attention_backward(&shape, a[QKV], a[OUT], a[STATS], a[OUT_GRADIENT], a[QKV_GRADIENT], a[SCRATCH]));
-        for (int array = OUT; is_gpu && b.dtype != DTYPE_FP32 && array <= STATS; array++)
-            expect_close(&b, array, shape.sequence_length);
+        IN_BOTH(b, attention_forward(&shape, a[QKV], a[OUT], a[STATS], a[SCRATCH]));
+        IN_BOTH(b, attention_backward(&shape, a[QKV], a[OUT], a[STATS], a[OUT_GRADIENT], a[QKV_GRADIENT], a[SCRATCH]));
+        for (int array = OUT; b->is_gpu && b->dtype != DTYPE_FP32 && array <= STATS; array++)
+            expect_close(b, array, shape.sequence_length);
         cr_assert_eq(accelerator_wait(), ERR_NONE, "%s", err_message());
-        cr_assert_eq(bytes_copy(b.here[SCRATCH], b.there[SCRATCH], counts[SCRATCH] * sizeof(float)), ERR_NONE);
-        compare(&b, "attention", shape.sequence_length, shape.width);
+        cr_assert_eq(bytes_copy(b->here[SCRATCH], b->there[SCRATCH], counts[SCRATCH] * sizeof(float)), ERR_NONE);
+        compare(b, "attention", shape.sequence_length, shape.width);
     }
-}
-
-Test(gpt_cuda, attention_has_the_scalar_builds_bits)
-{
-    try_attention(false);
-}
-
-Test(gpt_cuda, attention_on_the_device_has_the_scalar_builds_bits_or_values_gpu)
-{
-    try_attention(true);
 }
 
 // Rows of logits that are not next to each other; an operand takes the beginning of each.
@@ -277,35 +251,41 @@ static int add_table(struct bench *b, size_t count)
 }
 
 // No rows, one, and more than a sum over rows has in a block.
-static void try_tokens(bool is_gpu)
+static void try_tokens(struct bench *b)
 {
-    struct bench b;
-    if (!open_bench(&b, is_gpu))
-        return;
     const size_t shapes[][2] = {{0, 3}, {1, 1}, {1, 31}, {5, 64}, {3, 700}}, widths[] = {19, 20};
     for (int i = 0; i < 30; i++) {
-        const struct token_rows list = {b.tokens, shapes[i / 6][0], shapes[i / 6][1]};
+        const struct token_rows list = {b->tokens, shapes[i / 6][0], shapes[i / 6][1]};
         size_t rows = list.sequence_count * list.length, width = widths[i / 3 % 2];
-        b.dtype = (enum dtype)(i % 3);
-        try_logits(&b, &list);
-        int token = add_table(&b, VOCABULARY * width), position = add_table(&b, list.length * width);
-        int out = add(&b, rows * width);
-        IN_BOTH(&b, embedding_forward(&list, width, b.dtype, a[token], a[position], a[out]));
-        int token_sum = add(&b, VOCABULARY * width), position_sum = add(&b, list.length * width);
-        IN_BOTH(&b, token_backward(&list, width, a[out], a[token_sum]));
-        IN_BOTH(&b, position_backward(&list, width, a[out], a[position_sum]));
-        compare(&b, "an embedding", rows, width);
+        b->dtype = (enum dtype)(i % 3);
+        try_logits(b, &list);
+        int token = add_table(b, VOCABULARY * width), position = add_table(b, list.length * width);
+        int out = add(b, rows * width);
+        IN_BOTH(b, embedding_forward(&list, width, b->dtype, a[token], a[position], a[out]));
+        int token_sum = add(b, VOCABULARY * width), position_sum = add(b, list.length * width);
+        IN_BOTH(b, token_backward(&list, width, a[out], a[token_sum]));
+        IN_BOTH(b, position_backward(&list, width, a[out], a[position_sum]));
+        compare(b, "an embedding", rows, width);
     }
 }
 
-Test(gpt_cuda, tokens_have_the_scalar_builds_bits)
+static void (*const trials[])(struct bench *b) = {try_rows, try_attention, try_tokens};
+
+static void try_all(bool is_gpu)
 {
-    try_tokens(false);
+    struct bench b;
+    for (size_t i = 0; i < sizeof trials / sizeof *trials && open_bench(&b, is_gpu); i++)
+        trials[i](&b);
 }
 
-Test(gpt_cuda, tokens_on_the_device_have_the_scalar_builds_bits_gpu)
+Test(gpt_cuda, every_kernel_has_the_scalar_builds_bits)
 {
-    try_tokens(true);
+    try_all(false);
+}
+
+Test(gpt_cuda, every_kernel_on_the_device_has_the_scalar_builds_bits_or_values_gpu)
+{
+    try_all(true);
 }
 
 Test(gpt_cuda, cublas_is_found_with_all_that_is_asked_of_it)

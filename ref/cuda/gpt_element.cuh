@@ -13,7 +13,6 @@ struct bias_rows_operation {
     size_t width;
     struct operand bias, out;
 
-#pragma nv_exec_check_disable
     ROW
     {
         team.each(0, width, [&](size_t j) { out.put(r * width + j, bias.get(j)); });
@@ -26,7 +25,6 @@ struct bias_add_operation {
     struct operand bias;
     float *out;
 
-#pragma nv_exec_check_disable
     ROW
     {
         const float *from = in + r * width;
@@ -85,7 +83,6 @@ struct layernorm_stats_operation {
     const float *in;
     float *stats;
 
-#pragma nv_exec_check_disable
     ROW
     {
         const float *from = in + r * width;
@@ -103,7 +100,6 @@ struct layernorm_apply_operation {
     const float *in, *stats;
     struct operand weight, bias, out;
 
-#pragma nv_exec_check_disable
     ROW
     {
         const float *from = in + r * width;
@@ -146,7 +142,6 @@ struct layernorm_row_operation {
     const float *out_gradient;
     float *in_gradient;
 
-#pragma nv_exec_check_disable
     ROW
     {
         const float *x = in + r * width, *g = out_gradient + r * width;
@@ -172,7 +167,6 @@ struct gelu_forward_operation {
     const float *in;
     struct operand bias, out;
 
-#pragma nv_exec_check_disable
     ROW
     {
         const float *from = in + r * width;
@@ -187,7 +181,6 @@ struct gelu_backward_operation {
     const float *in, *gradient;
     struct operand bias, out, in_gradient;
 
-#pragma nv_exec_check_disable
     ROW
     {
         const float *from = in + r * width, *g = gradient + r * width;

@@ -204,6 +204,8 @@ __host__ __device__ static inline float sum_of(const team_type &team, size_t cou
 }
 
 // An operation on row r.
-#define ROW template <typename team_type> __host__ __device__ void row(const team_type &team, size_t r) const
+#define ROW                                                                                                            \
+    _Pragma("nv_exec_check_disable") template <typename team_type>                                                     \
+    __host__ __device__ void row(const team_type &team, size_t r) const
 
 #endif

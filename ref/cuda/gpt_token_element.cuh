@@ -42,7 +42,6 @@ struct crossentropy_forward_operation {
     struct row_loss *losses;
     struct token_list list;
 
-#pragma nv_exec_check_disable
     ROW
     {
         const float *from = logits + r * stride;
@@ -64,7 +63,6 @@ struct crossentropy_backward_operation {
     float *logits;
     struct token_list list;
 
-#pragma nv_exec_check_disable
     ROW
     {
         size_t target = list.target_of((uint32_t)r);
@@ -82,7 +80,6 @@ struct embedding_forward_operation {
     float *out;
     struct token_list list;
 
-#pragma nv_exec_check_disable
     ROW
     {
         size_t token = list.of((uint32_t)r) * width, position = r % list.length * width;
@@ -102,7 +99,6 @@ struct sort_rows_operation {
     struct token_list list;
     struct sorted_row *sorted;
 
-#pragma nv_exec_check_disable
     ROW
     {
         uint32_t row = (uint32_t)r, all = list.row_count();

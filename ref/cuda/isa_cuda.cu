@@ -153,4 +153,23 @@ void isa_cuda_mix(const struct adam_step *step)
     on_device::run(mix_operation{*step}, step->count, is_wide_step(step), "the baseline of an optimizer step");
 }
 
+struct fill_operation {
+    uint32_t *memory, word;
+
+    template <int> __host__ __device__ void at(size_t i) const
+    {
+        memory[i] = word;
+    }
+};
+
+int isa_cuda_fill(void *memory, uint32_t word, size_t count)
+{
+    const fill_operation o = {(uint32_t *)memory, word};
+    if (count == 0)
+        return 0;
+    element_kernel<fill_operation>
+        <<<grid_blocks(count, GRID_ROUNDS), GRID_THREADS, 0, cuda_lane_stream()>>>(o, count, false);
+    return cuda_lane_launched("a fill");
+}
+
 const struct isa_kernels isa_cuda = isa_table<on_device>();

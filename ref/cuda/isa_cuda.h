@@ -26,6 +26,10 @@ extern const struct isa_kernels isa_cuda;
 // former p.
 void isa_cuda_mix(const struct adam_step *step);
 
+// Enqueues: sets count words of device memory, which is 4-byte aligned. Returns 0, or the launch's error, which is
+// noted.
+int isa_cuda_fill(void *memory, uint32_t word, size_t count);
+
 #ifdef __cplusplus
 }
 #endif

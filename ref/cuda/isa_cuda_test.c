@@ -156,21 +156,6 @@ static void check_folds(const struct target *target)
                 }
 }
 
-Test(isa_cuda, folds_compiled_for_the_host_have_the_scalar_bits)
-{
-    for (size_t threads = 1; threads < 600; threads += 299) {
-        struct target target = target_on_host(threads);
-        check_folds(&target);
-    }
-}
-
-Test(isa_cuda, folds_have_the_scalar_bits_gpu)
-{
-    struct target target;
-    if (target_on_gpu(&target))
-        check_folds(&target);
-}
-
 // In place: the sum takes the place of one of the inputs.
 static void check_folds_in_place(const struct target *target)
 {
@@ -217,22 +202,6 @@ static void check_conversions(const struct target *target)
             }
 }
 
-Test(isa_cuda, conversions_and_sums_in_place_compiled_for_the_host_have_the_scalar_bits)
-{
-    struct target target = target_on_host(7);
-    check_conversions(&target);
-    check_folds_in_place(&target);
-}
-
-Test(isa_cuda, conversions_and_sums_in_place_have_the_scalar_bits_gpu)
-{
-    struct target target;
-    if (target_on_gpu(&target)) {
-        check_conversions(&target);
-        check_folds_in_place(&target);
-    }
-}
-
 // Each 16-bit pattern widened, and what lies around each of them narrowed; a NaN stays one.
 static void check_every_pattern(const struct target *target)
 {
@@ -255,19 +224,6 @@ static void check_every_pattern(const struct target *target)
         }
         arena_compare(target, dtype_name(dtype), PATTERNS, 0);
     }
-}
-
-Test(isa_cuda, every_pattern_of_16_bits_compiled_for_the_host_has_the_scalar_bits)
-{
-    struct target target = target_on_host(7);
-    check_every_pattern(&target);
-}
-
-Test(isa_cuda, every_pattern_of_16_bits_has_the_scalar_bits_gpu)
-{
-    struct target target;
-    if (target_on_gpu(&target))
-        check_every_pattern(&target);
 }
 
 // The offsets of a step's arrays.
@@ -364,21 +320,6 @@ static void check_adam(const struct target *target)
                               random_key(random_key((uint64_t)(r * DECAYS + decay), COUNTS[c]), trial));
 }
 
-Test(isa_cuda, every_recipe_compiled_for_the_host_has_the_scalar_bits)
-{
-    for (size_t threads = 1; threads < 600; threads += 299) {
-        struct target target = target_on_host(threads);
-        check_adam(&target);
-    }
-}
-
-Test(isa_cuda, every_recipe_has_the_scalar_bits_gpu)
-{
-    struct target target;
-    if (target_on_gpu(&target))
-        check_adam(&target);
-}
-
 static void norm_once(const struct target *target, enum dtype dtype, size_t count, size_t shift, uint64_t key)
 {
     arena_clear();
@@ -417,21 +358,6 @@ static void check_norms(const struct target *target)
         }
 }
 
-Test(isa_cuda, norms_compiled_for_the_host_have_the_scalar_bits)
-{
-    for (size_t threads = 1; threads < 600; threads += 299) {
-        struct target target = target_on_host(threads);
-        check_norms(&target);
-    }
-}
-
-Test(isa_cuda, norms_have_the_scalar_bits_gpu)
-{
-    struct target target;
-    if (target_on_gpu(&target))
-        check_norms(&target);
-}
-
 static void check_mix(const struct target *target)
 {
     for (int format = 0; format < FORMAT_COUNT; format++)
@@ -454,17 +380,24 @@ static void check_mix(const struct target *target)
         }
 }
 
-Test(isa_cuda, the_baseline_compiled_for_the_host_moves_every_byte_of_a_step)
+static void (*const checks[])(const struct target *target) = {
+    check_folds, check_folds_in_place, check_conversions, check_every_pattern, check_adam, check_norms, check_mix,
+};
+
+Test(isa_cuda, every_kernel_compiled_for_the_host_has_the_scalar_bits)
 {
-    struct target target = target_on_host(7);
-    check_mix(&target);
+    static const size_t threads[] = {1, 7, 300, 599};
+    for (size_t i = 0; i < 4 * sizeof checks / sizeof *checks; i++) {
+        struct target target = target_on_host(threads[i % 4]);
+        checks[i / 4](&target);
+    }
 }
 
-Test(isa_cuda, the_baseline_moves_every_byte_of_a_step_gpu)
+Test(isa_cuda, every_kernel_has_the_scalar_bits_gpu)
 {
     struct target target;
-    if (target_on_gpu(&target))
-        check_mix(&target);
+    for (size_t i = 0; i < sizeof checks / sizeof *checks && target_on_gpu(&target); i++)
+        checks[i](&target);
 }
 
 Test(isa_cuda, what_is_not_a_number_stays_so_gpu)

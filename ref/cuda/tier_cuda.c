@@ -5,7 +5,6 @@
 #include "ref/cuda/cuda_matmul.h"
 #include "base/err.h"
 #include "ref/cuda/isa_cuda.h"
-#include "ref/cuda/tier_cuda_fill.h"
 
 #include <cuda_runtime_api.h>
 
@@ -120,8 +119,7 @@ static int cuda_fill(void *memory, uint32_t word, size_t bytes)
     assert((uintptr_t)memory % sizeof word == 0 && bytes % sizeof word == 0);
     struct CUstream_st *stream;
     TRY(cuda_lane_keep(cuda_lane_open(&stream)));
-    tier_cuda_fill(memory, word, bytes / sizeof word, stream);
-    return cuda_lane_launched("a fill");
+    return isa_cuda_fill(memory, word, bytes / sizeof word);
 }
 
 const struct accelerator cuda_accelerator = {

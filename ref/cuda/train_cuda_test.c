@@ -21,24 +21,24 @@ static bool open_device(int world, struct train_setting *setting)
     return true;
 }
 
-static void run(struct offload_trial t, struct train_setting setting, struct train_result *result)
+static struct train_result run(struct offload_trial t, struct train_setting setting)
 {
-    cr_assert_eq(offload_run_with(&t, setting, result), ERR_NONE, "%s\n%s", err_message(), offload_name(&t));
-    cr_assert_not(result->difference.found, "%s of %s, element %d\n%s", result->difference.state,
-                  result->difference.tensor, (int)result->difference.element, offload_name(&t));
-    cr_assert_eq(result->verified_steps, t.steps, "%s", offload_name(&t));
-    cr_assert(result->accounting_equal, "%s", offload_name(&t));
+    struct train_result result = offload_succeed(&t, setting);
+    cr_assert_not(result.difference.found, "%s of %s, element %d\n%s", result.difference.state,
+                  result.difference.tensor, (int)result.difference.element, offload_name(&t));
+    cr_assert_eq(result.verified_steps, t.steps, "%s", offload_name(&t));
+    cr_assert(result.accounting_equal, "%s", offload_name(&t));
+    return result;
 }
 
 static void demand_equal(struct offload_trial t)
 {
     struct train_setting setting;
-    struct train_result on_gpu, on_host;
     if (!open_device(t.world, &setting))
         return;
-    run(t, setting, &on_gpu);
+    struct train_result on_gpu = run(t, setting);
     setting.accelerator = NULL;
-    run(t, setting, &on_host);
+    struct train_result on_host = run(t, setting);
     cr_expect_str_eq(on_gpu.digest, on_host.digest, "%s", offload_name(&t));
     cr_expect_eq(on_gpu.loss, on_host.loss, "%s", offload_name(&t));
 }
@@ -51,37 +51,34 @@ Test(train_cuda, each_stage_and_world_has_the_processors_bits_gpu)
 
 Test(train_cuda, each_format_has_the_processors_bits_gpu)
 {
-    demand_equal(OFFLOAD_TRIAL(.precision = DTYPE_FP32, .communication = DTYPE_FP32, .sum = DTYPE_FP32));
-    demand_equal(OFFLOAD_TRIAL(.stage = 2, .precision = DTYPE_FP16, .communication = DTYPE_FP16, .sum = DTYPE_FP16));
+    demand_equal(OFFLOAD_TRIAL(OFFLOAD_IN(DTYPE_FP32)));
+    demand_equal(OFFLOAD_TRIAL(.stage = 2, OFFLOAD_IN(DTYPE_FP16)));
     demand_equal(OFFLOAD_TRIAL(.stage = 1, .sum = DTYPE_FP32, .communication = DTYPE_FP32, .accumulation = 2));
-    demand_equal(OFFLOAD_TRIAL(.model = "linear-overflow", .precision = DTYPE_FP16, .communication = DTYPE_FP16,
-                               .sum = DTYPE_FP16));
+    demand_equal(OFFLOAD_TRIAL(.model = "linear-overflow", OFFLOAD_IN(DTYPE_FP16)));
 }
 
 Test(train_cuda, offloaded_states_have_the_processors_bits_gpu)
 {
-    demand_equal(OFFLOAD_TRIAL(.optimizer = TIER_HOST, .gradient = TIER_HOST, .parameter = TIER_HOST));
-    demand_equal(OFFLOAD_TRIAL(.optimizer = TIER_NVME, .gradient = TIER_NVME, .parameter = TIER_NVME));
-    demand_equal(OFFLOAD_TRIAL(.stage = 2, .optimizer = TIER_HOST, .gradient = TIER_HOST, .delay = 2));
+    demand_equal(OFFLOAD_TRIAL(OFFLOAD_ON_HOST, .parameter = TIER_HOST));
+    demand_equal(OFFLOAD_TRIAL(OFFLOAD_ON_NVME));
+    demand_equal(OFFLOAD_TRIAL(.stage = 2, OFFLOAD_ON_HOST, .delay = 2));
 }
 
 Test(train_cuda, each_schedule_has_the_processors_bits_gpu)
 {
     demand_equal(OFFLOAD_TRIAL(.schedule = {EXECUTOR_SERIAL, 0}));
-    demand_equal(OFFLOAD_TRIAL(.schedule = {EXECUTOR_CHAOS, 5}, .optimizer = TIER_HOST, .gradient = TIER_HOST));
+    demand_equal(OFFLOAD_TRIAL(.schedule = {EXECUTOR_CHAOS, 5}, OFFLOAD_ON_HOST));
 }
 
 Test(train_cuda, a_gpt_equals_unsharded_adam_in_every_stage_and_world_gpu)
 {
     struct train_setting setting;
-    struct train_result first, other;
     for (int stage = 1; stage <= 3; stage++)
         for (int world = 1; world <= 4; world += 3) {
             struct offload_trial t = OFFLOAD_TRIAL(.model = "gpt-nano", .stage = stage, .world = world);
             if (!open_device(world, &setting))
                 return;
-            run(t, setting, &first);
-            run(t, setting, &other);
+            struct train_result first = run(t, setting), other = run(t, setting);
             cr_expect_str_eq(other.digest, first.digest, "%s", offload_name(&t));
         }
 }
@@ -89,11 +86,8 @@ Test(train_cuda, a_gpt_equals_unsharded_adam_in_every_stage_and_world_gpu)
 Test(train_cuda, a_gpt_in_fp32_with_checkpoints_equals_unsharded_adam_gpu)
 {
     struct train_setting setting;
-    struct train_result result;
     if (!open_device(2, &setting))
         return;
-    run(OFFLOAD_TRIAL(.model = "gpt-nano", .precision = DTYPE_FP32, .communication = DTYPE_FP32, .sum = DTYPE_FP32),
-        setting, &result);
-    run(OFFLOAD_TRIAL(.model = "gpt-nano", .checkpointing = true, .activation = TIER_HOST, .tiles = 2), setting,
-        &result);
+    run(OFFLOAD_TRIAL(.model = "gpt-nano", OFFLOAD_IN(DTYPE_FP32)), setting);
+    run(OFFLOAD_TRIAL(.model = "gpt-nano", .checkpointing = true, .activation = TIER_HOST, .tiles = 2), setting);
 }

@@ -19,8 +19,7 @@ static struct offload_trial trial_of(const char *model, int stage, int world)
 // Runs the trial and demands these bytes of all ranks together, by group.
 static void expect(const struct offload_trial *t, const uint64_t bytes[GROUP_COUNT])
 {
-    struct train_result result;
-    offload_demand(t, &result);
+    struct train_result result = offload_demand(t);
     for (int group = 0; group < GROUP_COUNT; group++)
         cr_expect_eq(result.group_bytes[group], bytes[group], "%s groups sent %llu, expected %llu\n%s",
                      ledger_group_name((enum ledger_group)group), (unsigned long long)result.group_bytes[group],
@@ -102,9 +101,8 @@ Test(formula_mesh, the_ranks_that_cut_layers_send_their_sums_and_nothing_else)
     for (size_t i = 0; i < sizeof meshes / sizeof *meshes; i++) {
         uint64_t tensor = (uint64_t)meshes[i][0], world = tensor * (uint64_t)meshes[i][1];
         struct offload_trial t = trial_of(SHAPE ",blocks=4", 2, (int)world);
-        struct train_result result;
         t.tensor = (int)tensor;
-        offload_demand(&t, &result);
+        struct train_result result = offload_demand(&t);
         uint64_t sums = (4 * LAYERS + 2) * ROWS * WIDTH, others = tensor - 1;
         cr_expect_eq(result.group_bytes[GROUP_TENSOR],
                      STEPS * MICRO_STEPS * FLOAT_BYTES * (world / tensor) * others * (2 * sums + tensor * 3 * ROWS));

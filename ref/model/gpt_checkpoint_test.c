@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Activation checkpointing gives the bits of a run that keeps all activations, in the memory of one block.
 #include "ref/model/gpt_test.h"
-#include "ref/model/names/model_find.h"
-#include "ref/model/text.h"
-#include "ref/train/train.h"
-
-#include <math.h>
-
-static const struct placing plain = {0};
 
 static const struct gpt_shape shapes[] = {
     {2, 21, 3, 5, 11, .tile_count = 1, .product_blocks = 1},   {1, 48, 3, 17, 50, .tile_count = 1, .product_blocks = 1},
@@ -45,28 +38,11 @@ Test(gpt_checkpoint, losses_and_gradients_have_the_bits_of_a_run_that_keeps_ever
     }
 }
 
-// Backward uses only the checkpoints: between the passes the run's memory is filled with NaN. Checkpoints and memory
-// end before an inaccessible page.
 Test(gpt_checkpoint, backward_reads_only_the_checkpoints_of_forward)
 {
     for (int s = 0; s < SHAPE_COUNT; s++) {
         struct model *model = make(&shapes[s]);
-        for (enum dtype dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++) {
-            struct trial usual = trial_make(model, SEQUENCES, dtype, plain);
-            struct trial tight = trial_make_as(model, SEQUENCES, dtype, (struct placing){.edge = true}, true);
-            size_t bytes = model_run_bytes(model, SEQUENCES, dtype, true);
-            void *given = tight.run->memory;
-            tight.run->memory = place_memory(&tight, (struct placing){.edge = true}, bytes);
-            trial_pass(&usual, 1.0f);
-            memset(tight.run->memory, 0xff, bytes);
-            trial_forward(&tight);
-            memset(tight.run->memory, 0xff, bytes);
-            trial_backward(&tight, 1.0f);
-            cr_same_gradients(&tight, &usual);
-            tight.run->memory = given;
-            trial_free(&tight);
-            trial_free(&usual);
-        }
+        cr_checkpoints_suffice(model);
         gpt_free(model);
     }
 }
@@ -103,9 +79,8 @@ Test(gpt_checkpoint, forwards_of_other_micro_batches_may_lie_between_forward_and
 // last output is kept too.
 Test(gpt_checkpoint, a_run_has_memory_for_one_block_and_a_checkpoint_is_the_stream)
 {
-    const struct model *model;
+    const struct model *model = find("gpt-nano");
     const size_t rows = 2 * 16, block = rows * (16 + 2 + 48 + 4 + 16 + 16 + 2 + 64), last = rows * 16;
-    cr_assert(model_find("gpt-nano", &model) == ERR_NONE);
     for (enum dtype dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++)
         cr_assert_eq(model_run_bytes(model, 2, dtype, false) - model_run_bytes(model, 2, dtype, true),
                      (block + last) * sizeof(float));
@@ -122,7 +97,7 @@ Test(gpt_checkpoint, a_run_has_memory_for_one_block_and_a_checkpoint_is_the_stre
     gpt_free(few);
     gpt_free(many);
 
-    cr_assert(model_find("linear", &model) == ERR_NONE);
+    model = find("linear");
     cr_assert_eq(model_run_bytes(model, 2, DTYPE_FP32, true), model_run_bytes(model, 2, DTYPE_FP32, false));
     for (int layer = 0; layer < model->layer_count; layer++)
         cr_assert_eq(model_checkpoint_bytes(model, layer, 2), 0);
@@ -140,40 +115,4 @@ Test(gpt_checkpoint, a_layer_without_memory_for_its_checkpoint_is_refused_by_nam
     cr_assert(strstr(err_message(), "head"), "%s", err_message());
     trial_free(&trial);
     gpt_free(model);
-}
-
-// The oracle keeps all activations.
-Test(gpt_checkpoint, training_with_checkpoints_equals_unsharded_training_without)
-{
-    static struct config_notes notes;
-    struct text *text;
-    cr_assert(text_open(ZG_SOURCE_DIR "/LICENSE", &text) == ERR_NONE, "%s", err_message());
-    const struct model *model;
-    cr_assert(model_find("gpt-nano", &model) == ERR_NONE);
-    for (int stage = 1; stage <= 3; stage++) {
-        char preset[] = "zero0";
-        preset[4] = (char)('0' + stage);
-        const struct config_options options = {.world = 2, .steps = 3};
-        struct config config;
-        cr_assert(config_load_preset(preset, &options, &config, &notes) == ERR_NONE, "%s", err_message());
-        config.activation_checkpointing = true;
-        const struct train_setting setting = {.config = &config,
-                                              .model = model,
-                                              .text = text,
-                                              .world = 2,
-                                              .steps = 3,
-                                              .seed = 5,
-                                              .schedule = {.mode = EXECUTOR_CHAOS, .seed = (uint64_t)stage},
-                                              .verify = true};
-        struct train_result result;
-        cr_assert(train_run(&setting, &result) == ERR_NONE, "%s", err_message());
-        cr_assert(!result.difference.found && result.verified_steps == 3, "%s", preset);
-        cr_assert(result.accounting_equal);
-        size_t held = model_run_bytes(model, config.micro_batch, config.precision, true);
-        for (int layer = 0; layer < model->layer_count; layer++)
-            held += model_checkpoint_bytes(model, layer, config.micro_batch);
-        cr_assert_eq(result.held_bytes[TIER_DEVICE][KIND_ACTIVATION], held);
-        free(result.step_ns);
-    }
-    text_close(text);
 }

@@ -15,8 +15,11 @@ Test(gpt_experts, loss_agrees_with_a_plain_loop_in_double)
     const struct gpt_shape shapes[] = {shape_of(3, 1, 1000), shape_of(3, 2, 1250), shape_of(4, 2, 700),
                                        shape_of(1, 1, 1000), shape_of(2, 2, 2000), shape_of(5, 1, 600)};
     int dropped = 0;
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        dropped += cr_loss_of(&shapes[i]) > 0;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        struct model *model = make(&shapes[i]);
+        dropped += cr_loss(model, reference_loss) > 0;
+        gpt_free(model);
+    }
     cr_assert(dropped >= 3, "tokens are dropped with %d shapes", dropped);
 }
 
@@ -28,19 +31,21 @@ Test(gpt_experts, gradients_agree_with_central_differences_in_double)
     shapes[3].experts.aux_loss_thousandths = 1000;
     shapes[4].experts.aux_loss_thousandths = 300;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        cr_assert(i % 2 == 1 || cr_loss_of(&shapes[i]) > 0, "shape %zu drops no token", i);
-        cr_gradients_of(&shapes[i]);
+        struct model *model = make(&shapes[i]);
+        cr_assert(i % 2 == 1 || cr_loss(model, reference_loss) > 0, "shape %zu drops no token", i);
+        cr_gradients(model, reference_loss);
+        gpt_free(model);
     }
 }
 
 // Of equal probabilities the lower index wins; first choices take slots before second ones, in the order of tokens.
 Test(gpt_experts, ties_and_slots_follow_the_order_of_experts_and_tokens)
 {
-    enum { ROWS = 3, EXPERTS = 4 };
-    const float logits[ROWS * EXPERTS] = {1, 1, 1, 1, 0, 2, 0, 2, 3, 0, 0, 3};
-    float probabilities[ROWS * EXPERTS], gates[ROWS * 2];
+    enum { ROWS = 3, COLUMNS = 4 };
+    const float logits[ROWS * COLUMNS] = {1, 1, 1, 1, 0, 2, 0, 2, 3, 0, 0, 3};
+    float probabilities[ROWS * COLUMNS], gates[ROWS * 2];
     int32_t slots[ROWS * 2];
-    const struct gpt_routes routes = {ROWS, EXPERTS, 2, 1, probabilities, gates, slots};
+    const struct gpt_routes routes = {ROWS, COLUMNS, 2, 1, probabilities, gates, slots};
     gpt_route(&routes, logits);
     // Choices: (0, 1), (1, 3), (0, 3). Expert 0's only slot is token 0's, 1's is token 1's first choice, 3's is token
     // 1's second choice.
@@ -104,17 +109,7 @@ Test(gpt_experts, checkpointing_keeps_every_bit)
 {
     struct gpt_shape shape = shape_of(4, 2, 900);
     struct model *model = make(&shape);
-    for (int dtype = 0; dtype < 2; dtype++) {
-        enum dtype precision = dtype ? DTYPE_BF16 : DTYPE_FP32;
-        struct trial kept = trial_make(model, ODD_SEQUENCES, precision, (struct placing){0});
-        struct trial again = trial_make_as(model, ODD_SEQUENCES, precision, (struct placing){.edge = true}, true);
-        trial_pass(&kept, 8.0f);
-        trial_pass(&again, 8.0f);
-        cr_assert_eq(model_loss(kept.run), model_loss(again.run));
-        cr_same_gradients(&kept, &again);
-        trial_free(&kept);
-        trial_free(&again);
-    }
+    cr_checkpoints_suffice(model);
     gpt_free(model);
 }
 
@@ -124,16 +119,6 @@ Test(gpt_experts, gradients_scale_with_the_loss)
     struct gpt_shape shape = shape_of(4, 2, 900);
     shape.experts.aux_loss_thousandths = 500;
     struct model *model = make(&shape);
-    struct trial once = trial_make(model, ODD_SEQUENCES, DTYPE_FP32, (struct placing){0});
-    struct trial scaled = trial_make(model, ODD_SEQUENCES, DTYPE_FP32, (struct placing){0});
-    trial_pass(&once, 1.0f);
-    trial_pass(&scaled, 8.0f);
-    for (int i = 0; i < model->param_count; i++) {
-        const float *a = once.gradients[i].data, *b = scaled.gradients[i].data;
-        for (size_t k = 0; k < model->params[i].count; k++)
-            cr_assert_eq(8.0f * a[k], b[k], "%s[%zu]", model->params[i].name, k);
-    }
-    trial_free(&once);
-    trial_free(&scaled);
+    cr_scales_exactly(model, 8.0f);
     gpt_free(model);
 }

@@ -1,21 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ref/model/gpt_find.h"
 
-#include "base/err.h"
-#include "ref/model/gpt.h"
-#include "ref/model/names/model_find.h"
+#include "ref/model/gpt_test.h"
 
-#include <criterion/criterion.h>
 #include <pthread.h>
-#include <string.h>
-
-static const struct model *find(const char *name)
-{
-    const struct model *model = NULL;
-    cr_assert(model_find(name, &model) == ERR_NONE, "%s", err_message());
-    cr_assert_str_eq(model->name, name);
-    return model;
-}
 
 static void cr_shape(const char *name, struct gpt_shape expected)
 {
@@ -71,9 +59,9 @@ Test(gpt_find, concurrent_callers_find_one_model)
 
 Test(gpt_find, experts_have_a_count_choices_and_a_capacity)
 {
-    const struct gpt_shape *plain = find("gpt:experts=4")->shape,
+    const struct gpt_shape *mix = find("gpt:experts=4")->shape,
                            *full = find("gpt:experts=8,top=2,capacity=1.25")->shape;
-    cr_expect(plain->experts.count == 4 && plain->experts.top == 1 && plain->experts.capacity_thousandths == 1000);
+    cr_expect(mix->experts.count == 4 && mix->experts.top == 1 && mix->experts.capacity_thousandths == 1000);
     cr_expect(full->experts.count == 8 && full->experts.top == 2 && full->experts.capacity_thousandths == 1250);
     cr_expect_eq(find("gpt:experts=8,top=2,capacity=1.25")->expert_count, 8);
     const struct gpt_shape *small = find("gpt:experts=4,capacity=0.7")->shape;
@@ -83,59 +71,51 @@ Test(gpt_find, experts_have_a_count_choices_and_a_capacity)
 
 Test(gpt_find, a_bad_name_is_refused_with_its_error)
 {
-    static const struct {
-        const char *name, *message;
-    } cases[] = {
-        {"gpt:", "unknown key ''"},
-        {"gpt:layers=2,", "unknown key ''"},
-        {"gpt:layers=2,,width=64", "unknown key ''"},
-        {"gpt:depth=3", "unknown key 'depth', expected KEY=NUMBER,... with keys of layers, width, heads"},
-        {"gpt:layer=3", "unknown key 'layer'"},
-        {"gpt:layers", "expected layers=NUMBER"},
-        {"gpt:layers=", "layers=: expected layers=NUMBER"},
-        {"gpt:layers=x", "layers=x: expected layers=NUMBER"},
-        {"gpt:layers=0", "expected layers=NUMBER, a whole number from 1"},
-        {"gpt:layers=-2", "expected layers=NUMBER"},
-        {"gpt:layers=+2", "expected layers=NUMBER"},
-        {"gpt:width= 64", "expected width=NUMBER"},
-        {"gpt:width=64k", "expected width=NUMBER"},
-        {"gpt:width=64.5", "expected width=NUMBER"},
-        {"gpt:width=99999999999999999999", "expected width=NUMBER"},
-        {"gpt:layers=2,width=64,layers=3", "layers is given twice"},
-        {"gpt:width=65", "multiple of the heads"},
-        {"gpt:layers=1001", "at most 1000 layers"},
-        {"gpt:width=1048576", "too large"},
-        {"gpt:vocabulary=65537", "vocabulary of at most 65536"},
-        {"gpt:tiles=3", "3 tiles: expected a divisor of 4 x width = 256"},
-        {"gpt:width=4096,tiles=2048", "2048 tiles"},
-        {"gpt:experts=0", "expected experts=NUMBER, a whole number from 1"},
-        {"gpt:experts=200", "at most 128 experts"},
-        {"gpt:experts=4,top=3", "top=1 or top=2"},
-        {"gpt:experts=1,top=2", "top=1 or top=2 of them"},
-        {"gpt:top=2", "has no experts that top, capacity and aux_loss could belong to"},
-        {"gpt:capacity=1.25", "has no experts"},
-        {"gpt:experts=4,capacity=", "expected capacity=FACTOR, from 0.001 to 128, such as 1.25"},
-        {"gpt:experts=4,capacity=0", "capacity=0: expected capacity=FACTOR"},
-        {"gpt:experts=4,capacity=1.2345", "expected capacity=FACTOR"},
-        {"gpt:experts=4,capacity=1.2.5", "expected capacity=FACTOR"},
-        {"gpt:experts=4,capacity=129", "expected capacity=FACTOR"},
-        {"gpt:experts=4,capacity=99999999999999999999", "expected capacity=FACTOR"},
-        {"gpt:experts=4,capacity=1,capacity=1", "capacity is given twice"},
-        {"gpt:aux_loss=0.01", "has no experts that top, capacity and aux_loss could belong to"},
-        {"gpt:experts=4,aux_loss=1.001", "expected aux_loss=FACTOR, from 0.001 to 1, such as 0.01"},
-        {"gpt:experts=4,aux_loss=0.01,aux_loss=0.01", "aux_loss is given twice"},
-        {"gpt:experts=4,tiles=2", "both experts and tiles"},
-        {"gpt:experts=4,rank=2,targets=c_proj", "the targets name mlp.c_proj"},
-        {"gpt:experts=4,rank=2,targets=all-linear", "the targets name mlp.c_fc"},
-        {"gpt-huge:layers=2", "unknown model \"gpt-huge:layers=2\""},
-        {"gp:layers=2", "unknown model"},
-        {"linear:layers=2", "unknown key 'layers'"},
-    };
+    cr_name_is_refused("gpt:", "unknown key ''");
+    cr_name_is_refused("gpt:layers=2,", "unknown key ''");
+    cr_name_is_refused("gpt:layers=2,,width=64", "unknown key ''");
+    cr_name_is_refused("gpt:depth=3", "unknown key 'depth', expected KEY=NUMBER,... with keys of layers, width, heads");
+    cr_name_is_refused("gpt:layer=3", "unknown key 'layer'");
+    cr_name_is_refused("gpt:layers", "expected layers=NUMBER");
+    cr_name_is_refused("gpt:layers=", "layers=: expected layers=NUMBER");
+    cr_name_is_refused("gpt:layers=x", "layers=x: expected layers=NUMBER");
+    cr_name_is_refused("gpt:layers=0", "expected layers=NUMBER, a whole number from 1");
+    cr_name_is_refused("gpt:layers=-2", "expected layers=NUMBER");
+    cr_name_is_refused("gpt:layers=+2", "expected layers=NUMBER");
+    cr_name_is_refused("gpt:width= 64", "expected width=NUMBER");
+    cr_name_is_refused("gpt:width=64k", "expected width=NUMBER");
+    cr_name_is_refused("gpt:width=64.5", "expected width=NUMBER");
+    cr_name_is_refused("gpt:width=99999999999999999999", "expected width=NUMBER");
+    cr_name_is_refused("gpt:layers=2,width=64,layers=3", "layers is given twice");
+    cr_name_is_refused("gpt:width=65", "multiple of the heads");
+    cr_name_is_refused("gpt:layers=1001", "at most 1000 layers");
+    cr_name_is_refused("gpt:width=1048576", "too large");
+    cr_name_is_refused("gpt:vocabulary=65537", "vocabulary of at most 65536");
+    cr_name_is_refused("gpt:tiles=3", "3 tiles: expected a divisor of 4 x width = 256");
+    cr_name_is_refused("gpt:width=4096,tiles=2048", "2048 tiles");
+    cr_name_is_refused("gpt:experts=0", "expected experts=NUMBER, a whole number from 1");
+    cr_name_is_refused("gpt:experts=200", "at most 128 experts");
+    cr_name_is_refused("gpt:experts=4,top=3", "top=1 or top=2");
+    cr_name_is_refused("gpt:experts=1,top=2", "top=1 or top=2 of them");
+    cr_name_is_refused("gpt:top=2", "has no experts that top, capacity and aux_loss could belong to");
+    cr_name_is_refused("gpt:capacity=1.25", "has no experts");
+    cr_name_is_refused("gpt:experts=4,capacity=", "expected capacity=FACTOR, from 0.001 to 128, such as 1.25");
+    cr_name_is_refused("gpt:experts=4,capacity=0", "capacity=0: expected capacity=FACTOR");
+    cr_name_is_refused("gpt:experts=4,capacity=1.2345", "expected capacity=FACTOR");
+    cr_name_is_refused("gpt:experts=4,capacity=1.2.5", "expected capacity=FACTOR");
+    cr_name_is_refused("gpt:experts=4,capacity=129", "expected capacity=FACTOR");
+    cr_name_is_refused("gpt:experts=4,capacity=99999999999999999999", "expected capacity=FACTOR");
+    cr_name_is_refused("gpt:experts=4,capacity=1,capacity=1", "capacity is given twice");
+    cr_name_is_refused("gpt:aux_loss=0.01", "has no experts that top, capacity and aux_loss could belong to");
+    cr_name_is_refused("gpt:experts=4,aux_loss=1.001", "expected aux_loss=FACTOR, from 0.001 to 1, such as 0.01");
+    cr_name_is_refused("gpt:experts=4,aux_loss=0.01,aux_loss=0.01", "aux_loss is given twice");
+    cr_name_is_refused("gpt:experts=4,tiles=2", "both experts and tiles");
+    cr_name_is_refused("gpt:experts=4,rank=2,targets=c_proj", "the targets name mlp.c_proj");
+    cr_name_is_refused("gpt:experts=4,rank=2,targets=all-linear", "the targets name mlp.c_fc");
+    cr_name_is_refused("gpt-huge:layers=2", "unknown model \"gpt-huge:layers=2\"");
+    cr_name_is_refused("gp:layers=2", "unknown model");
+    cr_name_is_refused("linear:layers=2", "unknown key 'layers'");
     const struct model *model;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        cr_assert_eq(model_find(cases[i].name, &model), ERR_USAGE, "%s", cases[i].name);
-        cr_assert(strstr(err_message(), cases[i].message), "%s: %s", cases[i].name, err_message());
-    }
     cr_assert_eq(model_find_tiled("linear", 2, &model), ERR_USAGE);
     cr_assert(strstr(err_message(), "linear has no large layers"), "%s", err_message());
     cr_assert_eq(model_find_tiled("lineal", 2, &model), ERR_USAGE);
@@ -146,8 +126,7 @@ Test(gpt_find, a_bad_name_is_refused_with_its_error)
     memset(name + strlen(name), '0', sizeof name - 1 - strlen(name));
     name[GPT_NAME_BYTES - 1] = '1';
     name[GPT_NAME_BYTES] = '\0';
-    cr_assert_eq(model_find(name, &model), ERR_USAGE);
-    cr_assert(strstr(err_message(), "too long"), "%s", err_message());
+    cr_name_is_refused(name, "too long");
     cr_assert_eq(model_find(name + 1, &model), ERR_USAGE);
     name[GPT_NAME_BYTES - 1] = '\0';
     name[GPT_NAME_BYTES - 2] = '1';

@@ -7,15 +7,16 @@
 #include "ref/model/gpt_pass.h"
 #include "ref/model/gpt_test.h"
 
-#include <math.h>
-
 struct reference {
-    const struct gpt_shape *shape;
+    const struct gpt_shape *shape;  // of a GPT
     double **params;
     double x[ODD_SEQUENCES][8][32];  // sequence, position, channel
     int dropped;                     // choices of tokens that found no slot, in the last loss
     double auxiliary;                // the loss that balances experts, in addition to the last loss
 };
+
+// A model's loss by these parameters.
+typedef double reference_function(struct reference *r, const struct model *model, const struct model_batch *batch);
 
 static inline void reference_norm(const double *in, size_t width, const double *weight, const double *bias, double *out)
 {
@@ -137,8 +138,9 @@ static inline void reference_experts(struct reference *r, double **p)
         reference_choice(r, choice, p, x, used);
 }
 
-static inline double reference_loss(struct reference *r, const struct model_batch *batch)
+static inline double reference_loss(struct reference *r, const struct model *model, const struct model_batch *batch)
 {
+    r->shape = model->shape;
     size_t width = r->shape->width, length = r->shape->sequence_length, in_block = (size_t)gpt_block_params(r->shape);
     double loss = 0, **last = r->params + 2 + in_block * r->shape->block_count;
     r->dropped = 0;
@@ -174,7 +176,7 @@ static inline double reference_loss(struct reference *r, const struct model_batc
 
 static inline struct reference reference_make(const struct trial *trial)
 {
-    struct reference r = {.shape = trial->model->shape};
+    struct reference r = {0};
     r.params = calloc((size_t)trial->model->param_count, sizeof *r.params);
     for (int i = 0; i < trial->model->param_count; i++) {
         size_t count = trial->model->params[i].count;
@@ -186,7 +188,8 @@ static inline struct reference reference_make(const struct trial *trial)
 }
 
 // The central difference of the loss along a direction in one tensor: +1 or -1 for every element, or for one alone.
-static inline double difference(struct reference *r, const struct trial *trial, int param, const double *direction)
+static inline double difference(struct reference *r, reference_function *loss_of, const struct trial *trial, int param,
+                                const double *direction)
 {
     const double h = 1e-4;
     size_t count = trial->model->params[param].count;
@@ -194,7 +197,7 @@ static inline double difference(struct reference *r, const struct trial *trial, 
     for (int side = 0; side < 2; side++) {
         for (size_t j = 0; j < count; j++)
             r->params[param][j] = (double)trial->values[param][j] + (side ? -h : h) * direction[j];
-        loss[side] = reference_loss(r, &trial->batch) + r->auxiliary;
+        loss[side] = loss_of(r, trial->model, &trial->batch) + r->auxiliary;
     }
     for (size_t j = 0; j < count; j++)
         r->params[param][j] = (double)trial->values[param][j];
@@ -209,28 +212,24 @@ static inline void reference_free(struct reference *r, const struct model *model
 }
 
 // Returns the choices of tokens that found no slot.
-static inline int cr_loss_of(const struct gpt_shape *shape)
+static inline int cr_loss(const struct model *model, reference_function *loss_of)
 {
-    struct model *model = make(shape);
-    struct trial trial = trial_make(model, ODD_SEQUENCES, DTYPE_FP32, (struct placing){0});
+    struct trial trial = trial_make(model, ODD_SEQUENCES, DTYPE_FP32, plain);
     struct reference reference = reference_make(&trial);
     trial_forward(&trial);
-    double expected = reference_loss(&reference, &trial.batch);
+    double expected = loss_of(&reference, model, &trial.batch);
     cr_assert(fabs(model_loss(trial.run) - expected) < 2e-6 * expected, "%.9f, not %.9f", model_loss(trial.run),
               expected);
-    int dropped = reference.dropped;
     reference_free(&reference, model);
     trial_free(&trial);
-    gpt_free(model);
-    return dropped;
+    return reference.dropped;
 }
 
 // Every gradient against central differences of the independent loss. Some tensors may have none, such as those of an
 // expert that no token goes to.
-static inline void cr_gradients_of(const struct gpt_shape *shape)
+static inline void cr_gradients(const struct model *model, reference_function *loss_of)
 {
-    struct model *model = make(shape);
-    struct trial trial = trial_make(model, ODD_SEQUENCES, DTYPE_FP32, (struct placing){0});
+    struct trial trial = trial_make(model, ODD_SEQUENCES, DTYPE_FP32, plain);
     struct reference reference = reference_make(&trial);
     trial_pass(&trial, 1.0f);
     for (int i = 0; i < model->param_count; i++) {
@@ -244,7 +243,7 @@ static inline void cr_gradients_of(const struct gpt_shape *shape)
         cr_assert(largest > 1e-5, "%s has no gradient", name);
         for (size_t j = 0; j < count; j += 1 + count / 7) {
             direction[j] = 1;
-            double expected = difference(&reference, &trial, i, direction);
+            double expected = difference(&reference, loss_of, &trial, i, direction);
             direction[j] = 0;
             cr_assert(fabs(gradient[j] - expected) <= 1e-4 * fabs(expected) + 1e-5 * largest, "%s[%zu]: %.9g, not %.9g",
                       name, j, (double)gradient[j], expected);
@@ -255,13 +254,12 @@ static inline void cr_gradients_of(const struct gpt_shape *shape)
             along += direction[j] * (double)gradient[j];
             sum += fabs((double)gradient[j]);
         }
-        double expected = difference(&reference, &trial, i, direction);
+        double expected = difference(&reference, loss_of, &trial, i, direction);
         cr_assert(fabs(along - expected) <= 1e-5 * sum, "%s: %.9g along a direction, not %.9g", name, along, expected);
         free(direction);
     }
     reference_free(&reference, model);
     trial_free(&trial);
-    gpt_free(model);
 }
 
 #endif

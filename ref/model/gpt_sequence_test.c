@@ -4,25 +4,10 @@
 #include "ref/model/gpt_test.h"
 #include "ref/model/part.h"
 
-#include <math.h>
-
-enum more { NOTHING, ADAPTERS, EXPERTS, MORE_COUNT };
-
 static struct model *model_of(size_t sequence_parallel, enum more more, size_t layers)
 {
-    struct gpt_shape shape = {.block_count = layers,
-                              .width = 32,
-                              .head_count = 4,
-                              .sequence_length = 16,
-                              .vocabulary = 12,
-                              .tile_count = 1,
-                              .product_blocks = 4,
-                              .sequence_parallel = sequence_parallel};
-    if (more == ADAPTERS)
-        shape.lora = (struct lora){5, 7, "all-linear"};
-    if (more == EXPERTS)
-        shape.experts = (struct gpt_experts){4, 2, 800, 0};
-    return make(&shape);
+    return make_with(more, (struct gpt_shape){layers, 32, 4, 16, 12, .tile_count = 1, .product_blocks = 4,
+                                              .sequence_parallel = sequence_parallel});
 }
 
 // A layer norm's, or the bias of a c_proj, which is added to the stream.
@@ -33,21 +18,10 @@ static bool is_sum_over_rows(const char *name)
            (end - name > 6 && memcmp(end - 6, "c_proj.bias", 11) == 0 && !strstr(name, "expert"));
 }
 
-static double largest_distance(const struct trial *a, const struct trial *b, int param)
-{
-    double distance = 0, largest = 0;
-    for (size_t i = 0; i < a->model->params[param].count; i++) {
-        float x = ((const float *)a->gradients[param].data)[i], y = ((const float *)b->gradients[param].data)[i];
-        distance = fmax(distance, fabs((double)x - (double)y));
-        largest = fmax(largest, fabs((double)x));
-    }
-    return largest > 0 ? distance / largest : distance;
-}
-
 static void expect_other_sums_over_rows_alone(enum more more, bool checkpointing)
 {
     struct model *whole = model_of(0, more, 2), *divided = model_of(1, more, 2);
-    struct trial a = trial_make_as(whole, 3, DTYPE_FP32, (struct placing){0}, false);
+    struct trial a = trial_make_as(whole, 3, DTYPE_FP32, plain, false);
     struct trial b = trial_make_as(divided, 3, DTYPE_FP32, (struct placing){.edge = true}, checkpointing);
     int sums = 0, changed = 0;
     trial_pass(&a, 2.0f);
@@ -56,7 +30,7 @@ static void expect_other_sums_over_rows_alone(enum more more, bool checkpointing
     for (int i = 0; i < whole->param_count; i++) {
         const char *name = whole->params[i].name;
         bool same = memcmp(a.gradients[i].data, b.gradients[i].data, gradient_bytes(&a, i)) == 0;
-        cr_expect_lt(largest_distance(&a, &b, i), 1e-5, "%s", name);
+        cr_expect_lt(cr_distance(&a, &b, i), 1e-5, "%s", name);
         // The products by which adapters add to the stream have fewer rows, which may change their bits.
         cr_expect(same || is_sum_over_rows(name) || more == ADAPTERS, "%s", name);
         sums += is_sum_over_rows(name);
@@ -105,5 +79,45 @@ Test(gpt_sequence, a_part_keeps_its_rows_of_the_stream)
                      kept_bytes(0, parts));
         cr_expect_eq(kept_bytes(1, parts), sizeof(float) * (stream + cut) / ranks, "%d: %zu", parts,
                      kept_bytes(1, parts));
+    }
+}
+
+// A GPT over blocks computes the function of one without: losses and gradients differ by roundings alone.
+
+static struct model *with_blocks(size_t blocks, enum more more)
+{
+    return make_with(more, (struct gpt_shape){2, 24, 4, 6, 12, .tile_count = 1, .product_blocks = blocks});
+}
+
+static void expect_the_function_without_blocks(size_t blocks, enum more more, bool checkpointing)
+{
+    struct model *whole = with_blocks(1, more), *cut = with_blocks(blocks, more);
+    struct trial a = trial_make_as(whole, 3, DTYPE_FP32, plain, false);
+    struct trial b = trial_make_as(cut, 3, DTYPE_FP32, (struct placing){.edge = true}, checkpointing);
+    trial_pass(&a, 2.0f);
+    trial_pass(&b, 2.0f);
+    cr_expect_float_eq(model_loss(b.run), model_loss(a.run), 1e-6 * model_loss(a.run));
+    for (int i = 0; i < whole->param_count; i++)
+        cr_expect_lt(cr_distance(&a, &b, i), 1e-5, "%s: %g", whole->params[i].name, cr_distance(&a, &b, i));
+    trial_free(&a);
+    trial_free(&b);
+    gpt_free(whole);
+    gpt_free(cut);
+}
+
+Test(gpt_cut, blocks_change_roundings_alone)
+{
+    for (size_t blocks = 2; blocks <= 4; blocks *= 2)
+        for (int checkpointing = 0; checkpointing < 2; checkpointing++)
+            for (int more = 0; more < MORE_COUNT; more++)
+                expect_the_function_without_blocks(blocks, (enum more)more, checkpointing);
+}
+
+Test(gpt_cut, checkpoints_keep_the_bits)
+{
+    for (int more = 0; more < MORE_COUNT; more++) {
+        struct model *model = with_blocks(2, (enum more)more);
+        cr_checkpoints_suffice(model);
+        gpt_free(model);
     }
 }

@@ -2,21 +2,14 @@
 // A GPT's loss and gradients against an independent loss in double; and training reduces the loss.
 #include "ref/arithmetic/gpt_math.h"
 #include "ref/model/gpt_reference_test.h"
-#include "ref/model/names/model_find.h"
 #include "ref/model/text.h"
 
-#include <math.h>
-
-static const struct placing plain = {0};
-
-Test(gpt, loss_agrees_with_a_plain_loop_in_double)
+Test(gpt, loss_and_gradients_agree_with_plain_loops_in_double)
 {
-    cr_loss_of(&odd_shape);
-}
-
-Test(gpt, gradients_agree_with_central_differences_in_double)
-{
-    cr_gradients_of(&odd_shape);
+    struct model *model = make(&odd_shape);
+    cr_loss(model, reference_loss);
+    cr_gradients(model, reference_loss);
+    gpt_free(model);
 }
 
 Test(gpt, exponential_is_within_two_ulp)
@@ -42,11 +35,7 @@ Test(gpt, exponential_is_within_two_ulp)
 Test(gpt, a_token_outside_the_vocabulary_is_refused)
 {
     struct model *model = make(&odd_shape);
-    struct trial trial = trial_make(model, ODD_SEQUENCES, DTYPE_FP32, plain);
-    trial.tokens[ODD_SEQUENCES * 6 - 1] = 11;
-    cr_assert(model_forward(trial.run, 0, &trial.batch, (const void *const *)trial.params, NULL) == ERR_USAGE);
-    cr_assert(strstr(err_message(), "token 11"), "%s", err_message());
-    trial_free(&trial);
+    cr_token_is_refused(model);
     gpt_free(model);
 }
 
@@ -70,8 +59,7 @@ Test(gpt, an_impossible_shape_is_refused)
 // Plain Adam, 60 steps on the text of the licence. 5.55 is the loss of 256 equally likely bytes: ln 256.
 Test(gpt, loss_falls_on_text)
 {
-    const struct model *model;
-    cr_assert(model_find("gpt-nano", &model) == ERR_NONE);
+    const struct model *model = find("gpt-nano");
     struct trial trial = trial_make(model, 8, DTYPE_FP32, plain);
     struct text *text;
     cr_assert(text_open(ZG_SOURCE_DIR "/LICENSE", &text) == ERR_NONE, "%s", err_message());

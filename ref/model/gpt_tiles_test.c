@@ -2,13 +2,6 @@
 // Tiles cut large matrices into layers of their own; function, gradients and initial values stay those of the whole
 // model.
 #include "ref/model/gpt_test.h"
-#include "ref/model/names/model_find.h"
-#include "ref/model/text.h"
-#include "ref/train/train.h"
-
-#include <math.h>
-
-static const struct placing plain = {0};
 
 enum { WIDTH = 21, LAYERS = 2 };
 
@@ -17,15 +10,6 @@ static struct model *make_tiled(size_t tile_count)
     struct gpt_shape shape = odd_shape;
     shape.tile_count = tile_count;
     return make(&shape);
-}
-
-static int param_named(const struct model *model, const char *name)
-{
-    for (int i = 0; i < model->param_count; i++)
-        if (strcmp(model->params[i].name, name) == 0)
-            return i;
-    cr_assert_fail("there is no %s", name);
-    return -1;
 }
 
 // The parameter of the whole model that a tiled one is part of, and the index of element i in it.
@@ -189,40 +173,4 @@ Test(gpt_tiles, a_run_with_checkpoints_has_memory_for_one_tile)
         checkpoints += model_checkpoint_bytes(tiled, layer, 2);
     // The stream at each block and the head, and each block's common input.
     cr_assert_eq(checkpoints, (2 * 2 + 1) * rows * 16 * sizeof(float));
-}
-
-Test(gpt_tiles, sharded_training_equals_unsharded_training_and_gathers_less_at_once)
-{
-    static struct config_notes notes;
-    struct text *text;
-    cr_assert(text_open(ZG_SOURCE_DIR "/LICENSE", &text) == ERR_NONE, "%s", err_message());
-    uint64_t staging[3];
-    for (int i = 0; i < 3; i++) {
-        const struct model *model;
-        cr_assert(model_find_tiled("gpt:layers=2,width=48,heads=2,length=8", 1u << i, &model) == ERR_NONE);
-        const struct config_options options = {.world = 3, .steps = 2};
-        struct config config;
-        cr_assert(config_load_preset("zero3", &options, &config, &notes) == ERR_NONE, "%s", err_message());
-        config.activation_checkpointing = i != 1;
-        config.prefetch_bucket_size = 0;
-        config.param_persistence_threshold = 0;
-        const struct train_setting setting = {.config = &config,
-                                              .model = model,
-                                              .text = text,
-                                              .world = 3,
-                                              .steps = 2,
-                                              .seed = 5,
-                                              .schedule = {.mode = EXECUTOR_CHAOS, .seed = (uint64_t)i},
-                                              .verify = true};
-        struct train_result result;
-        cr_assert(train_run(&setting, &result) == ERR_NONE, "%s", err_message());
-        cr_assert(!result.difference.found && result.verified_steps == 2, "%d tiles", 1 << i);
-        cr_assert(result.accounting_equal);
-        staging[i] = result.held_bytes[TIER_DEVICE][KIND_STAGING];
-        free(result.step_ns);
-    }
-    // The largest layer has 12 width^2 elements; with tiles it is attention, with 4 width^2.
-    cr_assert_lt(staging[1] * 2, staging[0]);
-    cr_assert_eq(staging[2], staging[1]);
-    text_close(text);
 }

@@ -1,24 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ref/model/linear.h"
 
-#include "ref/arithmetic/dtype.h"
-#include "base/err.h"
-#include "ref/arithmetic/random.h"
-#include "ref/model/names/model_find.h"
-
-#include <criterion/criterion.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
+#include "ref/model/gpt_test.h"
 
 enum { PARAM_MAX = 32 };
-
-static const struct model *find(const char *name)
-{
-    const struct model *model = NULL;
-    cr_assert(model_find(name, &model) == ERR_NONE, "%s", err_message());
-    return model;
-}
 
 static struct model_batch batch_at(uint64_t step, int micro, int rank)
 {
@@ -278,14 +263,14 @@ Test(linear, exact_gradients_of_the_first_pair_are_dense_in_every_dtype)
 
 Test(linear, overflow_comes_every_third_step_on_one_rank_and_never_in_the_loss)
 {
-    const struct model *model = find("linear-overflow"), *plain = find("linear");
+    const struct model *model = find("linear-overflow"), *usual_model = find("linear");
     for (uint64_t step = 1; step <= 12; step++) {
         for (int rank = 0; rank < 3; rank++) {
             for (int micro = 0; micro < 2; micro++) {
                 struct model_batch batch = batch_at(step, micro, rank);
                 float *gradients[PARAM_MAX], *usual[PARAM_MAX];
                 double loss = pass(model, &batch, DTYPE_FP16, 1.0f, 65536.0f, gradients);
-                pass(plain, &batch, DTYPE_FP16, 1.0f, 65536.0f, usual);
+                pass(usual_model, &batch, DTYPE_FP16, 1.0f, 65536.0f, usual);
                 int infinities = 0, nans = 0, others = 0;
                 for (int i = 0; i < model->param_count; i++) {
                     for (size_t j = 0; gradients[i] && j < model->params[i].count; j++) {
@@ -299,7 +284,7 @@ Test(linear, overflow_comes_every_third_step_on_one_rank_and_never_in_the_loss)
                 cr_assert(others == infinities + nans);
                 cr_assert(isfinite(loss));
                 gradients_free(gradients, model);
-                gradients_free(usual, plain);
+                gradients_free(usual, usual_model);
             }
         }
     }

@@ -1,26 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ref/model/names/model_find.h"
-
-#include "base/err.h"
 #include "ref/ledger/ledger.h"
+#include "ref/model/gpt_test.h"
 
-#include <criterion/criterion.h>
 #include <limits.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const char *const names[] = {"gpt-nano", "gpt-tiny",     "gpt-3m",          "gpt-10m",   "gpt2-124m",
                                     "linear",   "linear-exact", "linear-overflow", "linear-few"};
 enum { NAME_COUNT = sizeof names / sizeof *names };
-
-static const struct model *find(const char *name)
-{
-    const struct model *model = NULL;
-    cr_assert(model_find(name, &model) == ERR_NONE, "%s", err_message());
-    cr_assert_str_eq(model->name, name);
-    return model;
-}
 
 Test(model, counts_follow_from_the_shapes)
 {

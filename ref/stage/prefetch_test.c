@@ -46,11 +46,7 @@ static void trace_run(size_t prefetch, size_t live, struct executor_schedule sch
     struct offload_trial t = OFFLOAD_TRIAL(.model = "gpt:layers=4,width=16,heads=2,length=16", .prefetch = prefetch,
                                            .live = live, .schedule = schedule, .steps = 2, .bucket = 1000000);
     struct trace trace;
-    struct train_result result;
-    cr_assert_eq(trace_open(t.world, &trace), ERR_NONE);
-    cr_assert_eq(offload_run_with(&t, (struct train_setting){.verify = true, .trace = &trace}, &result), ERR_NONE, "%s",
-                 err_message());
-    cr_assert_not(result.difference.found);
+    cr_assert_not(offload_trace(&t, (struct train_setting){.verify = true}, &trace).difference.found);
     collectives_of(&trace, 1, first);
     collectives_of(&trace, 2, second);
     trace_close(&trace);

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // `zerogauge train` as a user meets it: exit status, messages, the JSON record.
 #include "base/command_test.h"
+#include "base/folder_test.h"
 
 #include <criterion/criterion.h>
 #include <jansson.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 static char output[1 << 16];
 
@@ -20,8 +17,12 @@ static int zerogauge(const char *arguments)
     return command_run(command, output, sizeof output);
 }
 
-static json_t *last_record(void)
+// The record of `zerogauge train WORDS --json`, which must succeed.
+static json_t *record_of(const char *words)
 {
+    char arguments[512];
+    snprintf(arguments, sizeof arguments, "train %s --json", words);
+    cr_assert_eq(zerogauge(arguments), 0, "%s", output);
     while (strlen(output) > 0 && output[strlen(output) - 1] == '\n')
         output[strlen(output) - 1] = '\0';
     char *line = strrchr(output, '\n');
@@ -32,29 +33,13 @@ static json_t *last_record(void)
 
 Test(cmd_train, the_record_has_what_programs_read)
 {
-    static const char *const keys[] = {"model",
-                                       "stage",
-                                       "world",
-                                       "steps",
-                                       "precision",
-                                       "accumulation",
-                                       "schedule",
-                                       "recipe",
-                                       "verified_steps",
-                                       "equal",
-                                       "first_difference",
-                                       "state_digest",
-                                       "loss",
-                                       "held_bytes",
-                                       "formula_held_bytes",
-                                       "moved_bytes",
-                                       "formula_moved_bytes",
-                                       "tokens_per_s",
-                                       "skipped_steps"};
-    cr_assert_eq(zerogauge("train --preset zero2 --world 3 --model linear --steps 4 --verify --json"), 0, "%s", output);
-    json_t *record = last_record();
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        cr_assert_not_null(json_object_get(record, keys[i]), "%s", keys[i]);
+    char keys[] =
+        "model stage world steps precision accumulation schedule recipe verified_steps equal first_difference "
+        "state_digest loss held_bytes formula_held_bytes moved_bytes formula_moved_bytes tokens_per_s "
+        "skipped_steps";
+    json_t *record = record_of("--preset zero2 --world 3 --model linear --steps 4 --verify");
+    for (char *rest = keys, *key; (key = strsep(&rest, " "));)
+        cr_assert_not_null(json_object_get(record, key), "%s", key);
     cr_assert_str_eq(json_string_value(json_object_get(record, "record")), "train");
     cr_assert(json_is_true(json_object_get(record, "equal")));
     cr_assert(json_is_null(json_object_get(record, "first_difference")));
@@ -66,14 +51,11 @@ Test(cmd_train, the_record_has_what_programs_read)
 
 Test(cmd_train, the_record_names_quantized_communication)
 {
-    cr_assert_eq(zerogauge("train --preset zero3 --world 2 --model linear --steps 1 --json"), 0, "%s", output);
-    json_t *record = last_record();
+    json_t *record = record_of("--preset zero3 --world 2 --model linear --steps 1");
     cr_assert(json_is_null(json_object_get(record, "quantization")));
     json_decref(record);
-    cr_assert_eq(zerogauge("train --preset zero3 --world 2 --model linear --steps 1 --json "
-                           "--set zero_optimization.zero_quantized_weights=true --set zerogauge.quantization_block=16"),
-                 0, "%s", output);
-    record = last_record();
+    record = record_of("--preset zero3 --world 2 --model linear --steps 1 "
+                       "--set zero_optimization.zero_quantized_weights=true --set zerogauge.quantization_block=16");
     json_t *expected = json_pack("{s:b,s:b,s:i}", "weights", 1, "gradients", 0, "block_elements", 16);
     cr_assert(json_equal(json_object_get(record, "quantization"), expected));
     json_decref(expected);
@@ -82,9 +64,8 @@ Test(cmd_train, the_record_names_quantized_communication)
 
 Test(cmd_train, the_record_of_a_mesh_has_the_bytes_of_every_group)
 {
-    cr_assert_eq(zerogauge("train --preset zero3 --mesh replicate=2,shard=2 --model linear --steps 2 --json"), 0, "%s",
-                 output);
-    json_t *record = last_record(), *sent = json_object_get(record, "sent_bytes_by_group"), *bytes;
+    json_t *record = record_of("--preset zero3 --mesh replicate=2,shard=2 --model linear --steps 2");
+    json_t *sent = json_object_get(record, "sent_bytes_by_group"), *bytes;
     json_int_t all = 0, collectives = 0;
     const char *name;
     cr_assert(json_equal(sent, json_object_get(record, "formula_sent_bytes_by_group")));
@@ -101,8 +82,7 @@ Test(cmd_train, the_record_of_a_mesh_has_the_bytes_of_every_group)
 
 Test(cmd_train, without_verification_nothing_is_claimed)
 {
-    cr_assert_eq(zerogauge("train --preset zero1 --world 2 --model linear --steps 1 --json"), 0, "%s", output);
-    json_t *record = last_record();
+    json_t *record = record_of("--preset zero1 --world 2 --model linear --steps 1");
     cr_assert(json_is_null(json_object_get(record, "equal")));
     cr_assert_eq(json_integer_value(json_object_get(record, "verified_steps")), 0);
     json_decref(record);
@@ -112,12 +92,10 @@ Test(cmd_train, every_stage_has_one_digest)
 {
     char digest[64] = "";
     for (int stage = 0; stage < 4; stage++) {
-        char arguments[256];
-        snprintf(arguments, sizeof arguments,
-                 "train --preset zero%d --world 3 --model linear --steps 3 --schedule chaos:%d --verify --json", stage,
-                 stage);
-        cr_assert_eq(zerogauge(arguments), 0, "%s", output);
-        json_t *record = last_record();
+        char words[256];
+        snprintf(words, sizeof words, "--preset zero%d --world 3 --model linear --steps 3 --schedule chaos:%d --verify",
+                 stage, stage);
+        json_t *record = record_of(words);
         const char *now = json_string_value(json_object_get(record, "state_digest"));
         if (stage == 0)
             snprintf(digest, sizeof digest, "%s", now);
@@ -177,10 +155,8 @@ Test(cmd_train, bad_input_is_named_and_exits_2)
 
 Test(cmd_train, tiles_and_activation_checkpoints_are_a_matter_of_configuration)
 {
-    cr_assert_eq(zerogauge("train --preset zero3 --world 2 --model gpt-nano --steps 2 --verify --json "
-                           "--set zerogauge.tiling.factor=4 --set zerogauge.activation_checkpointing.enabled=true"),
-                 0, "%s", output);
-    json_t *record = last_record();
+    json_t *record = record_of("--preset zero3 --world 2 --model gpt-nano --steps 2 --verify "
+                               "--set zerogauge.tiling.factor=4 --set zerogauge.activation_checkpointing.enabled=true");
     cr_assert_str_eq(json_string_value(json_object_get(record, "model")), "gpt-nano:tiles=4");
     cr_assert(json_is_true(json_object_get(record, "equal")));
     json_decref(record);
@@ -188,18 +164,14 @@ Test(cmd_train, tiles_and_activation_checkpoints_are_a_matter_of_configuration)
 
 Test(cmd_train, print_config_loads_again)
 {
-    char path[] = "/tmp/zg-config-XXXXXX", arguments[256];
+    char path[] = "/tmp/zg-config-XXXXXX", words[256];
     close(mkstemp(path));
     cr_assert_eq(zerogauge("train --preset zero3 --mesh replicate=2,shard=1 --lora rank=2 --print-config"), 0, "%s",
                  output);
-    FILE *file = fopen(path, "w");
-    fputs(output, file);
-    fclose(file);
-    snprintf(arguments, sizeof arguments, "train --config %s --world 2 --model linear --steps 2 --verify --json", path);
-    int status = zerogauge(arguments);
+    folder_write(path, output, strlen(output));
+    snprintf(words, sizeof words, "--config %s --world 2 --model linear --steps 2 --verify", path);
+    json_t *record = record_of(words);
     unlink(path);
-    cr_assert_eq(status, 0, "%s", output);
-    json_t *record = last_record();
     cr_assert_eq(json_integer_value(json_object_get(record, "stage")), 3);
     cr_assert_str_eq(json_string_value(json_object_get(record, "mesh")), "replicate=2");
     cr_assert_str_eq(json_string_value(json_object_get(record, "model")), "linear:rank=2");
@@ -291,16 +263,14 @@ Test(cmd_train, a_run_without_checksums_says_so_once)
 
 Test(cmd_train, a_file_of_text_is_trained_on)
 {
-    char path[] = "/tmp/zg-text-XXXXXX", arguments[256];
+    char path[] = "/tmp/zg-text-XXXXXX", words[256];
     FILE *file = fdopen(mkstemp(path), "w");
     for (int i = 0; i < 2000; i++)
         fprintf(file, "line %d of the text\n", i);
     fclose(file);
-    snprintf(arguments, sizeof arguments, "train --preset zero1 --text %s --model gpt-nano --steps 40 --json", path);
-    int status = zerogauge(arguments);
+    snprintf(words, sizeof words, "--preset zero1 --text %s --model gpt-nano --steps 40", path);
+    json_t *record = record_of(words);
     unlink(path);
-    cr_assert_eq(status, 0, "%s", output);
-    json_t *record = last_record();
     cr_assert_lt(json_number_value(json_object_get(record, "loss")),
                  json_number_value(json_object_get(record, "first_loss")) - 0.3);
     json_decref(record);

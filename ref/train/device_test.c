@@ -7,13 +7,11 @@
 
 static void demand(struct offload_trial t)
 {
-    struct train_result here, apart;
     const struct train_setting verified = {.verify = true, .swap_checksum = true};
     struct train_setting setting = verified;
     setting.accelerator = &shadow_accelerator;
     setting.device_count = 2;
-    cr_assert_eq(offload_run_with(&t, verified, &here), ERR_NONE, "%s\n%s", err_message(), offload_name(&t));
-    cr_assert_eq(offload_run_with(&t, setting, &apart), ERR_NONE, "%s\n%s", err_message(), offload_name(&t));
+    struct train_result here = offload_succeed(&t, verified), apart = offload_succeed(&t, setting);
     cr_expect_not(apart.difference.found, "%s of %s", apart.difference.state, apart.difference.tensor);
     cr_expect_str_eq(apart.digest, here.digest, "%s", offload_name(&t));
     cr_expect_eq(apart.loss, here.loss);
@@ -31,29 +29,28 @@ Test(device, each_stage_trains_on_an_accelerator_bit_for_bit)
 
 Test(device, each_format_trains_on_an_accelerator_bit_for_bit)
 {
-    demand(OFFLOAD_TRIAL(.stage = 2, .precision = DTYPE_FP32, .communication = DTYPE_FP32, .sum = DTYPE_FP32));
-    demand(OFFLOAD_TRIAL(.stage = 1, .precision = DTYPE_FP16, .communication = DTYPE_FP16, .sum = DTYPE_FP16));
+    demand(OFFLOAD_TRIAL(.stage = 2, OFFLOAD_IN(DTYPE_FP32)));
+    demand(OFFLOAD_TRIAL(.stage = 1, OFFLOAD_IN(DTYPE_FP16)));
     demand(OFFLOAD_TRIAL(.stage = 3, .sum = DTYPE_FP32, .communication = DTYPE_FP32, .accumulation = 2));
-    demand(OFFLOAD_TRIAL(.stage = 3, .model = "linear-overflow", .precision = DTYPE_FP16, .communication = DTYPE_FP16,
-                         .sum = DTYPE_FP16));
+    demand(OFFLOAD_TRIAL(.stage = 3, .model = "linear-overflow", OFFLOAD_IN(DTYPE_FP16)));
 }
 
 Test(device, states_offloaded_from_an_accelerator_come_back_bit_for_bit)
 {
-    demand(OFFLOAD_TRIAL(.optimizer = TIER_HOST, .gradient = TIER_HOST));
-    demand(OFFLOAD_TRIAL(.optimizer = TIER_HOST, .gradient = TIER_HOST, .parameter = TIER_HOST, .ratio = 0.5));
-    demand(OFFLOAD_TRIAL(.stage = 2, .optimizer = TIER_HOST, .gradient = TIER_HOST, .delay = 2));
+    demand(OFFLOAD_TRIAL(OFFLOAD_ON_HOST));
+    demand(OFFLOAD_TRIAL(OFFLOAD_ON_HOST, .parameter = TIER_HOST, .ratio = 0.5));
+    demand(OFFLOAD_TRIAL(.stage = 2, OFFLOAD_ON_HOST, .delay = 2));
 }
 
 Test(device, states_on_nvme_pass_between_it_and_an_accelerator_bit_for_bit)
 {
-    demand(OFFLOAD_TRIAL(.optimizer = TIER_NVME, .gradient = TIER_NVME, .parameter = TIER_NVME));
+    demand(OFFLOAD_TRIAL(OFFLOAD_ON_NVME));
 }
 
 Test(device, each_schedule_trains_on_an_accelerator_bit_for_bit)
 {
     demand(OFFLOAD_TRIAL(.schedule = {EXECUTOR_SERIAL, 0}, .world = 1));
-    demand(OFFLOAD_TRIAL(.schedule = {EXECUTOR_CHAOS, 5}, .optimizer = TIER_HOST, .gradient = TIER_HOST));
+    demand(OFFLOAD_TRIAL(.schedule = {EXECUTOR_CHAOS, 5}, OFFLOAD_ON_HOST));
     demand(OFFLOAD_TRIAL(.schedule = {EXECUTOR_CHAOS, 6}, .stage = 1, .world = 8));
 }
 
@@ -61,10 +58,8 @@ Test(device, a_gpt_trains_on_an_accelerator_bit_for_bit)
 {
     demand(OFFLOAD_TRIAL(.model = "gpt-nano", .stage = 3));
     demand(OFFLOAD_TRIAL(.model = "gpt:layers=1,width=16,heads=2,length=300", .stage = 1));  // two causal blocks
-    demand(OFFLOAD_TRIAL(.model = "gpt-nano", .stage = 2, .precision = DTYPE_FP16, .communication = DTYPE_FP16,
-                         .sum = DTYPE_FP16));
-    demand(OFFLOAD_TRIAL(.model = "gpt-nano", .stage = 1, .precision = DTYPE_FP32, .communication = DTYPE_FP32,
-                         .sum = DTYPE_FP32));
+    demand(OFFLOAD_TRIAL(.model = "gpt-nano", .stage = 2, OFFLOAD_IN(DTYPE_FP16)));
+    demand(OFFLOAD_TRIAL(.model = "gpt-nano", .stage = 1, OFFLOAD_IN(DTYPE_FP32)));
     demand(OFFLOAD_TRIAL(.model = "gpt-nano", .checkpointing = true, .activation = TIER_HOST, .tiles = 2));
 }
 
@@ -73,12 +68,9 @@ Test(device, a_model_that_computes_in_host_memory_alone_is_refused)
     static const char *const models[] = {"gpt-nano:blocks=2", "gpt-nano:experts=4",
                                          "gpt-nano:blocks=2,sequence_parallel=1", "llama-tiny"};
     const struct train_setting setting = {.accelerator = &shadow_accelerator, .device_count = 1};
-    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
-        struct train_result result;
-        struct offload_trial t = OFFLOAD_TRIAL(.model = models[i], .stage = 1);
-        cr_expect_eq(offload_run_with(&t, setting, &result), ERR_USAGE, "%s", models[i]);
-        cr_expect(strstr(err_message(), "blocks and experts run in host memory alone"), "%s", err_message());
-    }
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        offload_expect_refusal(&OFFLOAD_TRIAL(.model = models[i], .stage = 1), setting,
+                               "blocks and experts run in host memory alone");
 }
 
 Test(device, a_device_is_found_by_name_or_the_refusal_says_what_there_is)

@@ -45,24 +45,22 @@ static int observe(void *context, const struct train_moment *moment)
     return ERR_NONE;
 }
 
-static void run(const struct offload_trial *t, struct whole *whole, struct train_result *result)
+static struct train_result run(const struct offload_trial *t, struct whole *whole)
 {
     whole->last_step = t->steps;
-    int rc = offload_run_with(
-        t, (struct train_setting){.swap_checksum = true, .observe = observe, .observe_context = whole}, result);
-    cr_assert_eq(rc, ERR_NONE, "%s\n%s", err_message(), offload_name(t));
+    const struct train_setting setting = {.swap_checksum = true, .observe = observe, .observe_context = whole};
+    return offload_succeed(t, setting);
 }
 
 static void demand(const struct offload_trial *t)
 {
     const struct model *model;
-    struct train_result result;
     char digest[FILE_DIGEST_BYTES];
     cr_assert_eq(model_find(t->model, &model), ERR_NONE);
     struct whole whole = {.elements = model_param_elements(model, false)};
     size_t count = STATE_COUNT * whole.elements;
     whole.values = calloc(count, sizeof *whole.values);
-    run(t, &whole, &result);
+    struct train_result result = run(t, &whole);
     digest_text(XXH3_128bits(whole.values, count * sizeof *whole.values), digest);
     cr_expect_str_eq(result.digest, digest, "%s", offload_name(t));
     free(whole.values);
@@ -80,13 +78,12 @@ Test(digest, takes_room_for_two_layers)
 {
     enum { TAKEN_BYTES_MAX = 16 << 20 };
     struct whole whole = {0};
-    struct train_result result;
     if (SANITIZED || process_peak_restart() != ERR_NONE) {
         printf("TEST SKIPPED: %s\n", SANITIZED ? "a sanitizer keeps freed memory" : err_message());
         return;
     }
-    run(&OFFLOAD_TRIAL(.model = "gpt:layers=8,width=256,heads=4,length=16", .world = 1, .stage = 0, .steps = 1), &whole,
-        &result);
+    run(&OFFLOAD_TRIAL(.model = "gpt:layers=8,width=256,heads=4,length=16", .world = 1, .stage = 0, .steps = 1),
+        &whole);
     uint64_t peak_bytes = process_peak(getpid());
     cr_expect_leq(peak_bytes, whole.resident_bytes + TAKEN_BYTES_MAX, "%llu bytes at most, %llu before",
                   (unsigned long long)peak_bytes, (unsigned long long)whole.resident_bytes);

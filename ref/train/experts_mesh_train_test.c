@@ -71,51 +71,28 @@ static struct offload_trial beside_tensor(int number, int stage)
 
 enum { TRIALS = SANITIZED ? 2 : 5 };
 
-Test(experts_mesh_train, zero1_concurrent_experts_of_replicas_are_unsharded_adams)
+Test(experts_mesh_train, every_stage_concurrent_has_experts_of_replicas_of_unsharded_adam)
 {
-    demand_trials(beside_replicas, 1, TRIALS);
+    demand_trials(beside_replicas, 1, 3, TRIALS);
 }
 
-Test(experts_mesh_train, zero2_concurrent_experts_of_replicas_are_unsharded_adams)
-{
-    demand_trials(beside_replicas, 2, TRIALS);
-}
-
-Test(experts_mesh_train, zero3_concurrent_experts_of_replicas_are_unsharded_adams)
-{
-    demand_trials(beside_replicas, 3, TRIALS);
-}
-
-// Stages 2 and 3 have no pipelines. The same ranks of data parallelism without one have the same digest.
+// Stages 2 and 3 have no pipelines.
 Test(experts_mesh_train, concurrent_experts_in_pipelines_have_the_bits_of_plain_ones)
 {
-    for (int number = 0; number < 2 * TRIALS; number++) {
-        char digest[FILE_DIGEST_BYTES], plain[FILE_DIGEST_BYTES];
-        struct offload_trial trial = beside_pipeline(number / 2, number % 2);
-        digest_of(trial, digest);
-        trial.world /= trial.pipeline;
-        trial.pipeline = 0;
-        cr_expect_str_eq(digest, digest_of(trial, plain), "%s", offload_name(&trial));
-    }
+    for (int number = 0; number < 2 * TRIALS; number++)
+        expect_digest_of_whole(beside_pipeline(number / 2, number % 2));
 }
 
 Test(experts_mesh_train, concurrent_experts_cut_by_tensor_parallelism_have_the_bits_of_whole_ones)
 {
-    for (int number = 0; number < 2 * TRIALS; number++) {
-        char digest[FILE_DIGEST_BYTES], plain[FILE_DIGEST_BYTES];
-        struct offload_trial trial = beside_tensor(number / 2, number % 4);
-        digest_of(trial, digest);
-        trial.world /= trial.tensor * trial.pipeline;
-        trial.tensor = trial.pipeline = 0;
-        cr_expect_str_eq(digest, digest_of(trial, plain), "%s", offload_name(&trial));
-    }
+    for (int number = 0; number < 2 * TRIALS; number++)
+        expect_digest_of_whole(beside_tensor(number / 2, number % 4));
 }
 
 Test(experts_mesh_train, offloaded_experts_are_unsharded_adams)
 {
     for (int number = 0; number < TRIALS; number++) {
         struct offload_trial trial = offloaded(beside_replicas(number * 3 + 1, offloaded_stage(number)), number);
-        struct train_result result;
         if (number % 3 == 2) {
             trial = beside_pipeline(number, 1);
             trial.optimizer = trial.gradient = TIER_HOST;
@@ -125,22 +102,14 @@ Test(experts_mesh_train, offloaded_experts_are_unsharded_adams)
         trial.delay = number % 4 == 1 ? 2 : 0;
         trial.speculative = !trial.delay && number % 2 == 0;
         trial.steps = 3;
-        offload_demand(&trial, &result);
+        offload_demand(&trial);
     }
 }
 
 Test(experts_mesh_train, an_overflow_skips_the_step_of_every_replica_and_stage_of_the_pipeline)
 {
-    for (int number = 0; number < 2; number++) {
-        struct offload_trial trial = number ? beside_replicas(0, 2) : beside_pipeline(0, 1);
-        struct train_result result;
-        set_dtypes(&trial, dtypes[3]);
-        trial.overflows = true;
-        trial.steps = 8;
-        offload_demand(&trial, &result);
-        cr_expect_gt(result.skipped_steps, 0);
-        cr_expect_lt(result.skipped_steps, 8);
-    }
+    expect_overflow(beside_pipeline(0, 1), 8);
+    expect_overflow(beside_replicas(0, 2), 8);
 }
 
 // Another mesh loads what one has saved; where both sum in the same order, training goes on to the same bits.

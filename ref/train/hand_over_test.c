@@ -3,21 +3,14 @@
 // each update before the next step, so that nothing is handed over; without it the bits must be the same.
 #include "ref/train/offload_random_test.h"
 
-static void run_without_waiting(const struct offload_trial *t, struct train_result *result)
-{
-    int rc = offload_run_with(t, (struct train_setting){.swap_checksum = true}, result);
-    cr_assert_eq(rc, ERR_NONE, "%s\n%s", rc ? err_message() : "", offload_name(t));
-}
-
 // The difference of a run that waits after each step and one that does not. A verified run does not, either.
 static uint64_t demand_both(const struct offload_trial *t)
 {
-    struct train_result waiting, verified, result;
-    int rc = offload_run_with(t, (struct train_setting){.verify = TRAIN_VERIFY_EACH, .swap_checksum = true}, &waiting);
-    cr_assert_eq(rc, ERR_NONE, "%s\n%s", rc ? err_message() : "", offload_name(t));
+    const struct train_setting each = {.verify = TRAIN_VERIFY_EACH, .swap_checksum = true};
+    struct train_result waiting = offload_succeed(t, each);
     cr_assert_not(waiting.difference.found, "%s", offload_name(t));
-    offload_demand(t, &verified);
-    run_without_waiting(t, &result);
+    struct train_result verified = offload_demand(t);
+    struct train_result result = offload_succeed(t, (struct train_setting){.swap_checksum = true});
     cr_assert_str_eq(result.digest, verified.digest, "%s", offload_name(t));
     cr_assert_eq(result.host_hits, verified.host_hits, "%s", offload_name(t));
     cr_assert_str_eq(result.digest, waiting.digest, "%s", offload_name(t));
@@ -35,9 +28,8 @@ static uint64_t demand_both(const struct offload_trial *t)
 Test(hand_over, each_step_finds_the_updated_parameters_of_every_layer_on_the_host)
 {
     enum { BUCKETS = 9 };
-    struct offload_trial t =
-        OFFLOAD_TRIAL(.model = "gpt:layers=6,width=32,heads=2,length=32", .world = 2, .steps = 4,
-                      .optimizer = TIER_NVME, .gradient = TIER_NVME, .parameter = TIER_NVME, .sub_group = 2048);
+    struct offload_trial t = OFFLOAD_TRIAL(.model = "gpt:layers=6,width=32,heads=2,length=32", .world = 2, .steps = 4,
+                                           OFFLOAD_ON_NVME, .sub_group = 2048);
     for (t.param_buffers = 1; t.param_buffers <= 4; t.param_buffers++)
         for (t.accumulation = 1; t.accumulation <= 2; t.accumulation++) {
             t.sum = t.accumulation > 1 ? DTYPE_FP32 : DTYPE_BF16;
@@ -51,12 +43,10 @@ Test(hand_over, each_step_finds_the_updated_parameters_of_every_layer_on_the_hos
 Test(hand_over, only_updates_that_the_next_forward_issues_are_found)
 {
     const struct offload_trial trials[] = {
-        OFFLOAD_TRIAL(.optimizer = TIER_NVME, .gradient = TIER_NVME, .parameter = TIER_NVME, .delay = 1),
-        OFFLOAD_TRIAL(.optimizer = TIER_NVME, .gradient = TIER_NVME, .parameter = TIER_NVME, .speculative = true),
-        OFFLOAD_TRIAL(.optimizer = TIER_NVME, .gradient = TIER_NVME, .parameter = TIER_NVME, .unchecked = true,
-                      .clip = 0),
-        OFFLOAD_TRIAL(.optimizer = TIER_NVME, .gradient = TIER_NVME, .parameter = TIER_NVME, .precision = DTYPE_FP32,
-                      .communication = DTYPE_FP32, .sum = DTYPE_FP32),
+        OFFLOAD_TRIAL(OFFLOAD_ON_NVME, .delay = 1),
+        OFFLOAD_TRIAL(OFFLOAD_ON_NVME, .speculative = true),
+        OFFLOAD_TRIAL(OFFLOAD_ON_NVME, .unchecked = true, .clip = 0),
+        OFFLOAD_TRIAL(OFFLOAD_ON_NVME, OFFLOAD_IN(DTYPE_FP32)),
         OFFLOAD_TRIAL(.optimizer = TIER_DEVICE, .parameter = TIER_NVME),
         OFFLOAD_TRIAL(.optimizer = TIER_NVME, .gradient = TIER_NVME, .parameter = TIER_HOST),
     };

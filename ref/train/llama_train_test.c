@@ -17,25 +17,22 @@ static struct offload_trial trial_of(int number, int stage)
 
 Test(llama_train, every_stage_equals_unsharded_adam)
 {
-    for (int stage = 0; stage < 4; stage++)
-        demand_trials(trial_of, stage, SANITIZED ? 3 : 6);
+    demand_trials(trial_of, 0, 3, SANITIZED ? 3 : 6);
 }
 
 Test(llama_train, states_on_every_tier_equal_unsharded_adam)
 {
     for (int number = 0; number < (SANITIZED ? 4 : 8); number++) {
         struct offload_trial trial = offloaded(trial_of(number, offloaded_stage(number)), number);
-        struct train_result result;
         trial.speculative = number % 2 == 0;
-        offload_demand(&trial, &result);
+        offload_demand(&trial);
     }
 }
 
 Test(llama_train, replicas_of_shard_groups_and_secondary_copies_equal_unsharded_adam)
 {
-    struct train_result result;
-    offload_demand(&OFFLOAD_TRIAL(.model = SMALL, .world = 4, .stage = 3, .replicas = 2), &result);
-    offload_demand(&OFFLOAD_TRIAL(.model = SMALL, .world = 4, .stage = 3, .secondary = 2), &result);
+    offload_demand(&OFFLOAD_TRIAL(.model = SMALL, .world = 4, .stage = 3, .replicas = 2));
+    offload_demand(&OFFLOAD_TRIAL(.model = SMALL, .world = 4, .stage = 3, .secondary = 2));
 }
 
 Test(llama_train, one_digest_for_all_stages_threads_and_schedules)
@@ -52,17 +49,14 @@ Test(llama_train, one_digest_for_all_stages_threads_and_schedules)
     }
 }
 
-static void expect_refusal(const struct offload_trial *trial, const char *reason)
-{
-    struct train_result result;
-    cr_expect_eq(offload_run(trial, &result), ERR_USAGE, "%s", offload_name(trial));
-    cr_expect(strstr(err_message(), reason), "%s", err_message());
-}
-
 Test(llama_train, what_a_llama_has_not_is_refused_by_name)
 {
-    expect_refusal(&OFFLOAD_TRIAL(.model = SMALL, .stage = 1, .tensor = 2), SMALL " cannot be cut over tensor");
-    expect_refusal(&OFFLOAD_TRIAL(.model = SMALL, .stage = 1, .pipeline = 2), SMALL " cannot be cut over tensor");
-    expect_refusal(&OFFLOAD_TRIAL(.model = SMALL, .stage = 1, .experts = 2), "expert");
-    expect_refusal(&OFFLOAD_TRIAL(.model = SMALL, .stage = 3, .tiles = 2), SMALL " has no large layers");
+    const struct train_setting setting = {.verify = true};
+    offload_expect_refusal(&OFFLOAD_TRIAL(.model = SMALL, .stage = 1, .tensor = 2), setting,
+                           SMALL " cannot be cut over tensor");
+    offload_expect_refusal(&OFFLOAD_TRIAL(.model = SMALL, .stage = 1, .pipeline = 2), setting,
+                           SMALL " cannot be cut over tensor");
+    offload_expect_refusal(&OFFLOAD_TRIAL(.model = SMALL, .stage = 1, .experts = 2), setting, "expert");
+    offload_expect_refusal(&OFFLOAD_TRIAL(.model = SMALL, .stage = 3, .tiles = 2), setting,
+                           SMALL " has no large layers");
 }

@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a run tells an observer, groups with values of their own, and what traffic is for.
-#include "base/err.h"
-#include "ref/model/names/model_find.h"
 #include "ref/stage/stage_shard.h"
-#include "ref/train/train.h"
-
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
+#include "ref/train/offload_test.h"
 
 enum { WORLD = 3, STEPS = 5, MOMENT_MAX = 16 };
 
@@ -51,30 +45,12 @@ static int observe(void *context, const struct train_moment *moment)
 
 static struct config config_of(int stage)
 {
-    return (struct config){
-        .train_batch = WORLD * 2,
-        .micro_batch = 1,
-        .accumulation = 2,
-        .stage = stage,
-        .precision = DTYPE_BF16,
-        .communication_dtype = DTYPE_BF16,
-        .accumulation_dtype = DTYPE_FP32,
-        .check_overflow = true,
-        .loss_scale = {.static_scale = 1.0},
-        .adam = {.lr = 0.25,
-                 .beta1 = 0.9,
-                 .beta2 = 0.999,
-                 .eps = 1e-8,
-                 .weight_decay = 0.1,
-                 .decoupled = true,
-                 .bias_correction = true},
-        .recipe = "torch-cpu",
-        .reduce_bucket_size = 1000,
-        .allgather_bucket_size = 1000,
-        .prefetch_bucket_size = 500,
-        .model_persistence_threshold = SIZE_MAX,
-        .max_live_parameters = 1000000000,
-    };
+    const struct offload_trial t =
+        OFFLOAD_TRIAL(.world = WORLD, .steps = STEPS, .stage = stage, .accumulation = 2, .sum = DTYPE_FP32,
+                      .bucket = 1000, .prefetch = 500, .live = 1000000000);
+    struct config config;
+    cr_assert_eq(offload_config(&t, &config), ERR_NONE, "%s", err_message());
+    return config;
 }
 
 // The result of a run that must succeed and, in every bit, be unsharded Adam's.

@@ -31,12 +31,9 @@ Test(offload_bytes, two_bytes_down_and_two_bytes_up_for_each_parameter_and_step)
     for (int stage = 1; stage <= 2; stage++)
         for (int world = 1; world <= 4; world++) {
             enum dtype precision = precisions[world % 2];
-            struct offload_trial t =
-                OFFLOAD_TRIAL(.model = MODEL, .stage = stage, .world = world, .steps = 2, .optimizer = TIER_HOST,
-                              .gradient = TIER_HOST, .precision = precision, .communication = precision,
-                              .sum = precision);
-            struct train_result result;
-            offload_demand(&t, &result);
+            struct offload_trial t = OFFLOAD_TRIAL(.model = MODEL, .stage = stage, .world = world, .steps = 2,
+                                                   OFFLOAD_ON_HOST, OFFLOAD_IN(precision));
+            struct train_result result = offload_demand(&t);
             uint64_t applied_steps = t.steps - result.skipped_steps;
             cr_expect_eq(result.moved_bytes[LANE_D2H][OPERATION_COPY], 2 * psi(MODEL) * t.steps);
             cr_expect_eq(result.moved_bytes[LANE_H2D][OPERATION_COPY], 2 * psi(MODEL) * applied_steps);
@@ -49,10 +46,9 @@ Test(offload_bytes, two_bytes_down_and_two_bytes_up_for_each_parameter_and_step)
 Test(offload_bytes, accumulation_multiplies_what_goes_down_in_stage_2_alone)
 {
     for (int stage = 1; stage <= 2; stage++) {
-        struct offload_trial t = OFFLOAD_TRIAL(.model = MODEL, .stage = stage, .optimizer = TIER_HOST,
-                                               .gradient = TIER_HOST, .steps = 2, .accumulation = 3);
-        struct train_result result;
-        offload_demand(&t, &result);
+        struct offload_trial t =
+            OFFLOAD_TRIAL(.model = MODEL, .stage = stage, OFFLOAD_ON_HOST, .steps = 2, .accumulation = 3);
+        struct train_result result = offload_demand(&t);
         cr_expect_eq(per_param(&result, LANE_D2H, &t), stage == 1 ? 2 : 6);
         cr_expect_eq(per_param(&result, LANE_H2D, &t), 2);
     }
@@ -61,10 +57,8 @@ Test(offload_bytes, accumulation_multiplies_what_goes_down_in_stage_2_alone)
 // fp32 has 4 bytes each way.
 Test(offload_bytes, four_bytes_each_way_in_fp32)
 {
-    struct offload_trial t = OFFLOAD_TRIAL(.model = MODEL, .stage = 2, .optimizer = TIER_HOST, .gradient = TIER_HOST,
-                                           .precision = DTYPE_FP32, .communication = DTYPE_FP32, .sum = DTYPE_FP32);
-    struct train_result result;
-    offload_demand(&t, &result);
+    struct offload_trial t = OFFLOAD_TRIAL(.model = MODEL, .stage = 2, OFFLOAD_ON_HOST, OFFLOAD_IN(DTYPE_FP32));
+    struct train_result result = offload_demand(&t);
     cr_expect_eq(per_param(&result, LANE_D2H, &t), 4);
     cr_expect_eq(per_param(&result, LANE_H2D, &t), 4);
 }
@@ -93,11 +87,9 @@ Test(offload_bytes, twelve_and_twelve_for_the_states_and_two_to_four_for_gradien
     const struct model *model;
     cr_assert_eq(model_find(MODEL, &model), ERR_NONE);
     for (int world = 1; world <= 2; world++) {
-        struct offload_trial t =
-            OFFLOAD_TRIAL(.model = MODEL, .world = world, .steps = 2, .parameter = TIER_NVME, .gradient = TIER_NVME,
-                          .optimizer = TIER_NVME, .param_buffers = 1, .sub_group = 1000000000);
-        struct train_result result;
-        offload_demand(&t, &result);
+        struct offload_trial t = OFFLOAD_TRIAL(.model = MODEL, .world = world, .steps = 2, OFFLOAD_ON_NVME,
+                                               .param_buffers = 1, .sub_group = 1000000000);
+        struct train_result result = offload_demand(&t);
         uint64_t of_fp32 = in_blocks(model, world, 4), of_16 = in_blocks(model, world, 2);
         uint64_t written = 3 * of_fp32 + of_16 + of_16;
         cr_expect_eq(result.moved_bytes[LANE_NVME_WRITE][OPERATION_COPY], t.steps * written);
@@ -127,9 +119,8 @@ Test(offload_bytes, sub_groups_move_no_more_than_their_bytes)
             struct offload_trial t = OFFLOAD_TRIAL(.model = MODEL, .world = world, .steps = 2, .gradient = TIER_HOST,
                                                    .optimizer = TIER_NVME, .sub_group = sizes[s]);
             const struct model *model;
-            struct train_result result;
             cr_assert_eq(model_find(MODEL, &model), ERR_NONE);
-            offload_demand(&t, &result);
+            struct train_result result = offload_demand(&t);
             uint64_t states = 3 * in_blocks(model, world, 4) * t.steps;
             cr_expect_eq(result.moved_bytes[LANE_NVME_READ][OPERATION_COPY], states);
             cr_expect_eq(result.moved_bytes[LANE_NVME_WRITE][OPERATION_COPY], states);
@@ -148,8 +139,7 @@ Test(offload_bytes, without_offloading_all_is_on_the_device)
         for (size_t accumulation = 1; accumulation <= 2; accumulation++) {
             struct offload_trial t = OFFLOAD_TRIAL(.stage = stage, .accumulation = accumulation,
                                                    .communication = DTYPE_FP32, .sum = DTYPE_FP32);
-            struct train_result result;
-            offload_demand(&t, &result);
+            struct train_result result = offload_demand(&t);
             cr_expect_gt(sum_held(&result, TIER_DEVICE), 0);
             cr_expect_eq(sum_held(&result, TIER_HOST), 0);
             cr_expect_eq(sum_held(&result, TIER_NVME), 0);
@@ -165,14 +155,26 @@ Test(offload_bytes, staging_on_the_device_is_a_few_layers)
     const uint64_t layer = 12 * WIDTH * WIDTH + 13 * WIDTH, tied = 256 * WIDTH;
     for (uint64_t ahead = 0; ahead < 3; ahead++)
         for (uint64_t overlap = 0; overlap < 2; overlap++) {
-            struct offload_trial t =
-                OFFLOAD_TRIAL(.model = MODEL, .world = 1, .steps = 1, .parameter = TIER_HOST, .gradient = TIER_HOST,
-                              .optimizer = TIER_HOST, .prefetch = ahead * layer, .overlap_comm = overlap);
-            struct train_result result;
-            offload_demand(&t, &result);
+            struct offload_trial t = OFFLOAD_TRIAL(.model = MODEL, .world = 1, .steps = 1, .parameter = TIER_HOST,
+                                                   OFFLOAD_ON_HOST, .prefetch = ahead * layer, .overlap_comm = overlap);
+            struct train_result result = offload_demand(&t);
             uint64_t elements = (1 + ahead) * layer + tied + (1 + overlap) * layer + tied;
             cr_expect_eq(result.held_bytes[TIER_DEVICE][KIND_STAGING], 2 * elements, "%d ahead", (int)ahead);
         }
+}
+
+// The largest layer has 12 width^2 elements; with tiles it is attention, with 4 width^2.
+Test(offload_bytes, tiles_need_less_staging)
+{
+    uint64_t staging[3];
+    for (int i = 0; i < 3; i++) {
+        struct offload_trial t =
+            OFFLOAD_TRIAL(.model = "gpt:layers=2,width=48,heads=2,length=8", .tiles = 1 << i, .world = 3, .steps = 2,
+                          .prefetch = 0, .checkpointing = i != 1, .schedule = {EXECUTOR_CHAOS, (uint64_t)i});
+        staging[i] = offload_demand(&t).held_bytes[TIER_DEVICE][KIND_STAGING];
+    }
+    cr_expect_lt(staging[1] * 2, staging[0]);
+    cr_expect_eq(staging[2], staging[1]);
 }
 
 // Stages 1 and 2 send small units together, as many as the bucket holds.
@@ -184,9 +186,7 @@ Test(offload_bytes, small_layers_travel_together_in_stages_1_and_2)
         for (int i = 0; i < 2; i++) {
             struct offload_trial t = OFFLOAD_TRIAL(.stage = stage, .steps = 1, .bucket = buckets[i]);
             struct trace trace;
-            struct train_result result;
-            cr_assert_eq(trace_open(t.world, &trace), ERR_NONE);
-            cr_assert_eq(offload_run_with(&t, (struct train_setting){.trace = &trace}, &result), ERR_NONE);
+            offload_trace(&t, (struct train_setting){0}, &trace);
             for (size_t j = 0; j < trace.ranks[0].interval_count[LANE_COLLECTIVE]; j++)
                 sent[i] += strcmp(trace.ranks[0].intervals[LANE_COLLECTIVE][j].name, "reduce-scatter") == 0;
             trace_close(&trace);

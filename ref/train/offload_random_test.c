@@ -7,8 +7,7 @@ static void sample(uint64_t from, uint64_t count)
     for (uint64_t number = from; number < from + count; number++) {
         struct draw d = {random_key(20, number), 0};
         struct offload_trial t = draw_trial(&d);
-        struct train_result result;
-        offload_demand(&t, &result);
+        offload_demand(&t);
     }
 }
 

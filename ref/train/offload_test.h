@@ -7,7 +7,7 @@
 #include "base/err.h"
 #include "ref/model/names/model_find.h"
 #include "ref/tier/storage_test.h"
-#include "ref/train/train.h"
+#include "ref/train/train_checkpoint.h"
 #include "ref/train/train_report.h"
 
 #include <criterion/criterion.h>
@@ -62,6 +62,11 @@ struct offload_trial {
         .contiguous = true, .sub_group = 2048, .param_buffers = 2, .prefetch = 5000, .live = 1000000, .bucket = 5000,  \
         .tiles = 1, .clip = 1, __VA_ARGS__                                                                             \
     }
+
+// Parts of trials: one format for all, and where states live.
+#define OFFLOAD_IN(format) .precision = format, .communication = format, .sum = format
+#define OFFLOAD_ON_HOST .gradient = TIER_HOST, .optimizer = TIER_HOST
+#define OFFLOAD_ON_NVME .parameter = TIER_NVME, .gradient = TIER_NVME, .optimizer = TIER_NVME
 
 static inline bool offload_checks_overflow(const struct offload_trial *t)
 {
@@ -193,40 +198,95 @@ static inline int offload_run_with(const struct offload_trial *t, struct train_s
     return rc;
 }
 
+// The same, from the newest checkpoint of a folder if it has one; saves there, too.
+static inline int offload_run_saving(const struct offload_trial *t, struct train_setting setting, const char *folder,
+                                     uint64_t every, struct train_result *result)
+{
+    char notes[NOTES_BYTES];
+    struct config config;
+    struct train_checkpoints checkpoints;
+    const struct train_checkpoint_options options = {.checkpoint = folder, .every = every};
+    struct train_setting facts = {.config = &config, .world = t->world, .steps = t->steps, .seed = 7};
+    TRY(offload_config(t, &config));
+    TRY(model_find(t->model, &facts.model));
+    struct text *text = offload_words();
+    facts.text = setting.text = text;
+    setting.checkpoints = &checkpoints;
+    int rc = train_checkpoints_open(&options, &facts, &checkpoints, notes);
+    if (rc == ERR_NONE)
+        rc = offload_run_with(t, setting, result);
+    train_checkpoints_close(&checkpoints);
+    text_close(text);
+    return rc;
+}
+
+// The result of a run that must succeed.
+static inline struct train_result offload_succeed(const struct offload_trial *t, struct train_setting setting)
+{
+    struct train_result result;
+    int rc = offload_run_with(t, setting, &result);
+    cr_assert_eq(rc, ERR_NONE, "%s\n%s", rc ? err_message() : "", offload_name(t));
+    return result;
+}
+
+// The same with its timeline, which the caller closes.
+static inline struct train_result offload_trace(const struct offload_trial *t, struct train_setting setting,
+                                                struct trace *trace)
+{
+    cr_assert_eq(trace_open(t->world, trace), ERR_NONE);
+    setting.trace = trace;
+    return offload_succeed(t, setting);
+}
+
 static inline int offload_run(const struct offload_trial *t, struct train_result *result)
 {
     return offload_run_with(t, (struct train_setting){.verify = true, .swap_checksum = true}, result);
 }
 
-// Demands that every bit equals unsharded Adam's, and that the bytes held and moved equal the formula's.
-static inline void offload_demand(const struct offload_trial *t, struct train_result *result)
+// A run of the trial is a mistake of the user, for this reason.
+static inline void offload_expect_refusal(const struct offload_trial *t, struct train_setting setting,
+                                          const char *reason)
 {
-    int rc = offload_run(t, result);
-    cr_assert_eq(rc, ERR_NONE, "%s\n%s", rc ? err_message() : "", offload_name(t));
-    const struct train_difference *d = &result->difference;
-    cr_assert(!d->found, "step %d, rank %d, %s of %s, element %d: expected %llx, got %llx\n%s", (int)d->step, d->rank,
-              d->state, d->tensor, (int)d->element, (unsigned long long)d->expected_bits,
-              (unsigned long long)d->actual_bits, offload_name(t));
-    cr_assert_eq(result->verified_steps, t->steps, "%s", offload_name(t));
-    cr_assert_str_eq(result->oracle_digest, result->digest, "%s", offload_name(t));
+    struct train_result result;
+    cr_expect_eq(offload_run_with(t, setting, &result), ERR_USAGE, "%s", offload_name(t));
+    cr_expect(strstr(err_message(), reason), "expected \"%s\", got: %s", reason, err_message());
+}
+
+// Demands that the bytes held and moved equal the formula's.
+static inline void offload_demand_accounts(const struct train_result *result, const char *name)
+{
     for (int tier = 0; tier < TIER_COUNT; tier++)
         for (int kind = 0; kind < KIND_COUNT; kind++)
             cr_assert_eq(result->held_bytes[tier][kind], result->formula_held_bytes[tier][kind],
                          "%s on %s held %llu, formula %llu\n%s", ledger_kind_name(kind), ledger_tier_name(tier),
                          (unsigned long long)result->held_bytes[tier][kind],
-                         (unsigned long long)result->formula_held_bytes[tier][kind], offload_name(t));
+                         (unsigned long long)result->formula_held_bytes[tier][kind], name);
     for (int lane = 0; lane < LANE_COUNT; lane++)
         for (int i = 0; i < OPERATION_COUNT; i++)
             cr_assert_eq(result->moved_bytes[lane][i], result->formula_moved_bytes[lane][i],
                          "%s on lane %s moved %llu, formula %llu\n%s", ledger_operation_name(i), ledger_lane_name(lane),
                          (unsigned long long)result->moved_bytes[lane][i],
-                         (unsigned long long)result->formula_moved_bytes[lane][i], offload_name(t));
+                         (unsigned long long)result->formula_moved_bytes[lane][i], name);
     for (int group = 0; group < GROUP_COUNT; group++)
         cr_assert_eq(result->group_bytes[group], result->formula_group_bytes[group],
                      "%s groups sent %llu, formula %llu\n%s", ledger_group_name((enum ledger_group)group),
                      (unsigned long long)result->group_bytes[group],
-                     (unsigned long long)result->formula_group_bytes[group], offload_name(t));
-    cr_assert(result->accounting_equal, "some rank's accounting\n%s", offload_name(t));
+                     (unsigned long long)result->formula_group_bytes[group], name);
+    cr_assert(result->accounting_equal, "some rank's accounting\n%s", name);
+}
+
+// Demands that every bit equals unsharded Adam's, and that the bytes held and moved equal the formula's.
+static inline struct train_result offload_demand(const struct offload_trial *t)
+{
+    struct train_result result = offload_succeed(t, (struct train_setting){.verify = true, .swap_checksum = true});
+    const struct train_difference *d = &result.difference;
+    cr_assert(!d->found, "step %d, rank %d, %s of %s, element %d: expected %llx, got %llx\n%s", (int)d->step, d->rank,
+              d->state, d->tensor, (int)d->element, (unsigned long long)d->expected_bits,
+              (unsigned long long)d->actual_bits, offload_name(t));
+    cr_assert_eq(result.verified_steps, t->steps, "%s", offload_name(t));
+    cr_assert_str_eq(result.oracle_digest, result.digest, "%s", offload_name(t));
+    offload_demand_accounts(&result, offload_name(t));
+    return result;
 }
 
 #endif

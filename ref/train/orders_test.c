@@ -5,9 +5,7 @@
 #include "base/folder_test.h"
 #include "ref/executor/executor_log.h"
 #include "ref/executor/explore.h"
-#include "ref/model/names/model_find.h"
 #include "ref/train/offload_test.h"
-#include "ref/train/train_checkpoint.h"
 
 #include <limits.h>
 #include <string.h>
@@ -19,8 +17,7 @@ enum { WORLD_MAX = 4, STATE_LIMIT = 1 << 18 };
 #define ROW(...)                                                                                                       \
     OFFLOAD_TRIAL(.model = "gpt-nano:layers=1", .world = 1, .schedule = {EXECUTOR_LOG, 0}, .steps = 4, __VA_ARGS__)
 #define SKIPS .precision = DTYPE_FP16, .communication = DTYPE_FP16, .sum = DTYPE_FP32, .overflows = true, .clip = 0.1
-#define ON_HOST .gradient = TIER_HOST, .optimizer = TIER_HOST
-#define ON_NVME .parameter = TIER_NVME, .gradient = TIER_NVME, .optimizer = TIER_NVME, .param_buffers = 4
+#define ON_NVME OFFLOAD_ON_NVME, .param_buffers = 4
 
 static const struct row {
     const char *name;
@@ -31,10 +28,10 @@ static const struct row {
     {"ZeRO-2, accumulation", ROW(.stage = 2, .world = 2, .accumulation = 2, SKIPS)},
     {"ZeRO-3", ROW(.world = 2, SKIPS)},
     {"ZeRO-3, small buckets", ROW(.world = 2, .bucket = 700, .prefetch = 100, SKIPS)},
-    {"ZeRO-Offload", ROW(.stage = 2, ON_HOST, SKIPS)},
-    {"ZeRO-Offload, delayed update", ROW(.stage = 2, ON_HOST, .delay = 2, SKIPS)},
-    {"ZeRO-Offload, speculative", ROW(.stage = 2, ON_HOST, .speculative = true, SKIPS)},
-    {"ZeRO-3 Offload", ROW(.parameter = TIER_HOST, ON_HOST, SKIPS)},
+    {"ZeRO-Offload", ROW(.stage = 2, OFFLOAD_ON_HOST, SKIPS)},
+    {"ZeRO-Offload, delayed update", ROW(.stage = 2, OFFLOAD_ON_HOST, .delay = 2, SKIPS)},
+    {"ZeRO-Offload, speculative", ROW(.stage = 2, OFFLOAD_ON_HOST, .speculative = true, SKIPS)},
+    {"ZeRO-3 Offload", ROW(.parameter = TIER_HOST, OFFLOAD_ON_HOST, SKIPS)},
     {"ZeRO-Infinity", ROW(ON_NVME, SKIPS)},
     {"ZeRO-Infinity, least buffers", ROW(ON_NVME, .param_buffers = 1, .live = 1, .prefetch = 0, SKIPS)},
     {"ZeRO-Infinity, no overlap of reads", ROW(ON_NVME, .pipeline_read = false, .pipeline_write = false, SKIPS)},
@@ -42,13 +39,13 @@ static const struct row {
     {"ZeRO-Infinity, accumulation", ROW(ON_NVME, .accumulation = 2, SKIPS)},
     {"ZeRO-Infinity, checkpoints on NVMe", ROW(ON_NVME, .checkpointing = true, .activation = TIER_NVME, SKIPS)},
     {"ZeRO-Infinity, two ranks", ROW(ON_NVME, .world = 2, SKIPS)},
-    {"replicas", ROW(.stage = 2, .world = 4, .replicas = 2, .accumulation = 2, .steps = 6, ON_HOST, SKIPS)},
+    {"replicas", ROW(.stage = 2, .world = 4, .replicas = 2, .accumulation = 2, .steps = 6, OFFLOAD_ON_HOST, SKIPS)},
     {"hpZ", ROW(.world = 4, .secondary = 2, .steps = 6, SKIPS)},
     {"ZeRO++", ROW(.world = 4, .steps = 6, .node = 2, .quantized_weights = true, .quantized_gradients = true,
                    .block = 64, SKIPS)},
     {"tensor parallelism", ROW(.stage = 1, .model = "gpt-nano:layers=1,blocks=2", .world = 2, .tensor = 2, SKIPS)},
     {"pipeline parallelism", ROW(.stage = 1, .model = "gpt-nano", .world = 2, .pipeline = 2, .accumulation = 2, SKIPS)},
-    {"parts of the states", ROW(.model = "gpt-nano", ON_HOST, .ratio = 0.5, SKIPS)},
+    {"parts of the states", ROW(.model = "gpt-nano", OFFLOAD_ON_HOST, .ratio = 0.5, SKIPS)},
 };
 
 static void demand(const char *name, int rank, const struct executor_log *log)
@@ -76,20 +73,15 @@ static void demand(const char *name, int rank, const struct executor_log *log)
     explorer_close(explorer);
 }
 
-static void run_with_logs(const struct row *row, struct train_setting setting, struct executor_log logs[WORLD_MAX],
-                          struct train_result *result)
-{
-    setting.logs = logs;
-    setting.swap_checksum = true;
-    int rc = offload_run_with(&row->trial, setting, result);
-    cr_assert_eq(rc, ERR_NONE, "%s: %s", row->name, rc ? err_message() : "");
-}
-
-static void explore_row(const struct row *row, struct train_setting setting)
+// folder: of checkpoints, one of which is continued; null: there are none.
+static void explore_row(const struct row *row, const char *folder)
 {
     struct executor_log logs[WORLD_MAX] = {0};
     struct train_result result;
-    run_with_logs(row, setting, logs, &result);
+    const struct train_setting setting = {.logs = logs, .swap_checksum = true};
+    int rc = folder ? offload_run_saving(&row->trial, setting, folder, 2, &result)
+                    : offload_run_with(&row->trial, setting, &result);
+    cr_assert_eq(rc, ERR_NONE, "%s: %s", row->name, rc ? err_message() : "");
     cr_expect(result.skipped_steps > 0 && result.skipped_steps < row->trial.steps, "%s: %d steps skipped", row->name,
               (int)result.skipped_steps);
     for (int rank = 0; rank < row->trial.world; rank++) {
@@ -102,7 +94,7 @@ static void explore_row(const struct row *row, struct train_setting setting)
 Test(orders, every_order_of_a_step_has_the_versions_of_the_order_of_issue)
 {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        explore_row(&rows[i], (struct train_setting){0});
+        explore_row(&rows[i], NULL);
 }
 
 static bool is_no_digest(const char *name)
@@ -124,8 +116,8 @@ static void end_with_operation(char *text)
 static void tell(const struct row *row, enum train_verification verify, char *out[WORLD_MAX])
 {
     struct executor_log logs[WORLD_MAX] = {0};
-    struct train_result result;
-    run_with_logs(row, (struct train_setting){.verify = verify}, logs, &result);
+    struct train_result result =
+        offload_succeed(&row->trial, (struct train_setting){.verify = verify, .logs = logs, .swap_checksum = true});
     cr_assert_not(result.difference.found, "%s", row->name);
     for (int rank = 0; rank < row->trial.world; rank++) {
         struct explorer *explorer;
@@ -156,26 +148,12 @@ Test(orders, a_verified_run_has_the_operations_and_dependencies_of_one_that_is_n
 static void continue_row(const struct row *row)
 {
     struct row longer = *row;
-    struct config config;
-    struct train_setting facts = {
-        .config = &config, .world = row->trial.world, .steps = 2 * row->trial.steps, .seed = 7};
-    char folder[PATH_MAX], notes[NOTES_BYTES];
-    struct text *text = offload_words();
-    folder_make(folder);
+    char folder[PATH_MAX];
     longer.trial.steps = 2 * row->trial.steps;
-    cr_assert_eq(offload_config(&longer.trial, &config), ERR_NONE);
-    cr_assert_eq(model_find(row->trial.model, &facts.model), ERR_NONE);
-    facts.text = text;
-    for (int half = 0; half < 2; half++) {
-        struct train_checkpoints checkpoints;
-        const struct train_checkpoint_options options = {.checkpoint = folder, .every = 2};
-        int rc = train_checkpoints_open(&options, &facts, &checkpoints, notes);
-        cr_assert_eq(rc, ERR_NONE, "%s: %s", row->name, rc ? err_message() : "");
-        explore_row(half == 0 ? row : &longer, (struct train_setting){.text = text, .checkpoints = &checkpoints});
-        train_checkpoints_close(&checkpoints);
-    }
+    folder_make(folder);
+    explore_row(row, folder);
+    explore_row(&longer, folder);
     folder_remove(folder);
-    text_close(text);
 }
 
 Test(orders, every_order_of_a_step_after_a_checkpoint_has_the_versions_of_the_order_of_issue)

@@ -4,8 +4,6 @@
 
 #include "base/folder_test.h"
 #include "ref/executor/trace.h"
-#include "ref/model/names/model_find.h"
-#include "ref/train/train_checkpoint.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -13,8 +11,8 @@
 #include <time.h>
 
 static const struct offload_trial on_nvme =
-    OFFLOAD_TRIAL(.model = "gpt:layers=6,width=32,heads=2,length=32", .world = 1, .steps = 3, .optimizer = TIER_NVME,
-                  .gradient = TIER_NVME, .parameter = TIER_NVME, .buffers = 15, .sub_group = 1000000, .prefetch = 2);
+    OFFLOAD_TRIAL(.model = "gpt:layers=6,width=32,heads=2,length=32", .world = 1, .steps = 3, OFFLOAD_ON_NVME,
+                  .buffers = 15, .sub_group = 1000000, .prefetch = 2);
 
 // The largest number of reads of a moment from NVMe before an operation of that name and after the one before it.
 static size_t longest_run(const struct trace_rank *rank, const char *between)
@@ -38,12 +36,8 @@ Test(overlapped_update, the_next_forward_waits_for_the_states_of_its_first_layer
     enum { AHEAD = 3, NEXT = 2 };
     struct offload_trial t = on_nvme;
     struct trace trace;
-    struct train_result result;
     t.param_buffers = 1;
-    cr_assert_eq(trace_open(t.world, &trace), ERR_NONE);
-    int rc = offload_run_with(&t, (struct train_setting){.trace = &trace}, &result);
-    cr_assert_eq(rc, ERR_NONE, "%s", err_message());
-    cr_assert(result.accounting_equal);
+    cr_assert(offload_trace(&t, (struct train_setting){0}, &trace).accounting_equal);
     cr_expect_eq(longest_run(&trace.ranks[0], "read gradient"), AHEAD);
     cr_expect_eq(longest_run(&trace.ranks[0], "read parameters"), AHEAD + NEXT);
     trace_close(&trace);
@@ -89,28 +83,9 @@ static void count_down(void *context, const struct train_progress *progress)
 // With death the run does not return.
 static int run(const struct offload_trial *t, const char *folder, struct death *death, struct train_result *result)
 {
-    char notes[NOTES_BYTES];
-    struct config config;
-    const struct model *model;
-    struct train_checkpoints checkpoints;
-    struct text *text = offload_words();
-    TRY(offload_config(t, &config));
-    TRY(model_find(t->model, &model));
-    struct train_setting setting = {.text = text,
-                                    .emulation = {{[LANE_NVME_WRITE] = 2e6}},
-                                    .progress = death ? count_down : NULL,
-                                    .progress_context = death};
-    const struct train_checkpoint_options options = {.checkpoint = folder, .every = 3};
-    const struct train_setting facts = {
-        .config = &config, .model = model, .text = text, .world = t->world, .steps = t->steps, .seed = 7};
-    if (folder)
-        TRY(train_checkpoints_open(&options, &facts, &checkpoints, notes));
-    setting.checkpoints = folder ? &checkpoints : NULL;
-    int rc = offload_run_with(t, setting, result);
-    if (folder)
-        train_checkpoints_close(&checkpoints);
-    text_close(text);
-    return rc;
+    const struct train_setting setting = {
+        .emulation = {{[LANE_NVME_WRITE] = 2e6}}, .progress = death ? count_down : NULL, .progress_context = death};
+    return folder ? offload_run_saving(t, setting, folder, 3, result) : offload_run_with(t, setting, result);
 }
 
 // On a mesh, with updates before and after the decision: a run is killed again and again, and ends in the bits of one
@@ -119,13 +94,12 @@ Test(overlapped_update, kills_beside_the_next_forward_show_in_no_bit)
 {
     for (int speculative = 0; speculative < 2; speculative++) {
         struct offload_trial t = OFFLOAD_TRIAL(.model = "gpt-nano", .world = 4, .replicas = 2, .steps = 12,
-                                               .optimizer = TIER_NVME, .gradient = TIER_NVME, .parameter = TIER_NVME,
-                                               .buffers = 15, .clip = 1.3, .speculative = speculative);
+                                               OFFLOAD_ON_NVME, .buffers = 15, .clip = 1.3, .speculative = speculative);
         char folder[PATH_MAX];
-        struct train_result verified, whole, result;
+        struct train_result whole, result;
         unsigned random = 1;
         folder_make(folder);
-        offload_demand(&t, &verified);
+        struct train_result verified = offload_demand(&t);
         cr_assert_eq(run(&t, NULL, NULL, &whole), ERR_NONE, "%s", err_message());
         cr_expect_str_eq(whole.digest, verified.digest, "%s", offload_name(&t));
         for (int i = 0; i < 12; i++) {

@@ -13,19 +13,13 @@ enum kind { WEIGHTS, GRADIENTS, BOTH };
 static struct offload_trial trial_of(int number, enum kind kind)
 {
     static const int blocks[] = {8, 64, 24, 2048};
-    struct offload_trial trial = OFFLOAD_TRIAL(.accumulation = 1 + (size_t)(number / 2) % 3);
+    struct offload_trial trial = vary(OFFLOAD_TRIAL(), number);
     trial.quantized_weights = kind != GRADIENTS;
     trial.quantized_gradients = kind != WEIGHTS;
     trial.world = kind == WEIGHTS ? 1 + number % 4 : nodes_of[number % 10][0];
     trial.node = kind == WEIGHTS ? 0 : nodes_of[number % 10][1];
     trial.block = blocks[number / 4 % 4];
-    trial.schedule = schedules[number / 3 % 4];
-    set_dtypes(&trial, dtypes[number % 6]);
     trial.bucket = number % 3 ? 5000 : 64;
-    trial.overlap_comm = number % 4 < 2;
-    trial.contiguous = number % 5 != 0;
-    trial.clip = number % 2 ? 0.05 : 0;
-    trial.persistence = number % 7 == 0 ? 100 : 0;
     trial.prefetch = number % 4 ? 5000 : 0;
     trial.reuse = number % 6 == 2 ? 100000 : 0;
     trial.checkpointing = number % 10 == 4;
@@ -36,28 +30,13 @@ static struct offload_trial trial_of(int number, enum kind kind)
     return trial;
 }
 
-static void demand_kind(enum kind kind)
+Test(quantized_train, weights_gradients_and_both_concurrent_have_the_bits_of_unsharded_adam)
 {
-    for (int number = 0; number < TRIALS; number++) {
-        struct offload_trial trial = trial_of(number, kind);
-        struct train_result result;
-        offload_demand(&trial, &result);
-    }
-}
-
-Test(quantized_train, quantized_weights_concurrent_have_the_bits_of_unsharded_adam)
-{
-    demand_kind(WEIGHTS);
-}
-
-Test(quantized_train, quantized_gradients_concurrent_have_the_bits_of_unsharded_adam)
-{
-    demand_kind(GRADIENTS);
-}
-
-Test(quantized_train, both_concurrent_have_the_bits_of_unsharded_adam)
-{
-    demand_kind(BOTH);
+    for (enum kind kind = WEIGHTS; kind <= BOTH; kind++)
+        for (int number = 0; number < TRIALS; number++) {
+            struct offload_trial trial = trial_of(number, kind);
+            offload_demand(&trial);
+        }
 }
 
 // Also from the host and from NVMe, with updates delayed and speculative; weights with replicas; and with hpZ, whose
@@ -69,7 +48,6 @@ Test(quantized_train, every_tier_and_mesh_has_the_bits_of_unsharded_adam)
     for (int number = 0; number < TRIALS / 2; number++) {
         enum kind kind = cuts[number % 6][1] > 1 ? WEIGHTS : (enum kind)(number % 3);
         struct offload_trial trial = trial_of(number * 7, kind);
-        struct train_result result;
         trial.world = cuts[number % 6][0];
         trial.replicas = cuts[number % 6][1];
         trial.secondary = cuts[number % 6][2];
@@ -80,7 +58,7 @@ Test(quantized_train, every_tier_and_mesh_has_the_bits_of_unsharded_adam)
         trial.speculative = number % 4 == 1 && trial.optimizer != TIER_DEVICE;
         trial.max_in_cpu = number % 3 ? 0 : 3000;
         trial.reuse = number % 5 == 2 ? 3000 : 0;
-        offload_demand(&trial, &result);
+        offload_demand(&trial);
     }
 }
 
@@ -89,34 +67,25 @@ Test(quantized_train, every_tier_and_mesh_has_the_bits_of_unsharded_adam)
 Test(quantized_train, steps_that_overflow_are_skipped)
 {
     struct offload_trial trial = trial_of(3, BOTH);
-    struct train_result result;
-    set_dtypes(&trial, dtypes[3]);
     trial.model = "gpt-nano";
-    trial.overflows = true;
-    trial.steps = 6;
-    offload_demand(&trial, &result);
-    cr_expect_gt(result.skipped_steps, 0);
-    cr_expect_lt(result.skipped_steps, 6);
+    expect_overflow(trial, 6);
+    set_dtypes(&trial, dtypes[3]);
     trial.model = "linear-overflow";
-    trial.overflows = false;
     trial.steps = 7;
-    for (trial.node = 1; trial.node <= 4; trial.node *= 2) {
-        offload_demand(&trial, &result);
-        cr_expect_eq(result.skipped_steps, 2);
-    }
+    for (trial.node = 1; trial.node <= 4; trial.node *= 2)
+        cr_expect_eq(offload_demand(&trial).skipped_steps, 2);
 }
 
 Test(quantized_train, tiles_and_checkpointing_have_the_bits_of_unsharded_adam)
 {
     struct offload_trial trial = trial_of(3, BOTH);
-    struct train_result result;
     trial.block = 2048;
     trial.model = "gpt-nano";
     trial.secondary = 2;
     trial.tiles = 2;
     trial.persistence = 100;
     trial.checkpointing = true;
-    offload_demand(&trial, &result);
+    offload_demand(&trial);
 }
 
 // Gradients of the linear models do not depend on parameters, and their losses do; those of GPTs depend on all.

@@ -34,53 +34,22 @@ static struct offload_trial trial_of(int number, int stage)
     return trial;
 }
 
-static void expect_unsharded_adam(int stage)
+Test(sequence_train, every_stage_concurrent_is_unsharded_adam)
 {
-    char divided[FILE_DIGEST_BYTES], whole[FILE_DIGEST_BYTES];
-    for (int number = 0; number < MESH_COUNT; number++) {
-        struct offload_trial trial = trial_of(number, stage), one = trial;
-        one.tensor = 0;
-        one.world /= trial.tensor;
-        digest_of(trial, divided);
-        cr_expect_str_eq(divided, digest_of(one, whole), "%s", offload_name(&trial));
-    }
-}
-
-Test(sequence_train, data_parallelism_concurrent_is_unsharded_adam)
-{
-    expect_unsharded_adam(0);
-}
-
-Test(sequence_train, zero1_concurrent_is_unsharded_adam)
-{
-    expect_unsharded_adam(1);
-}
-
-Test(sequence_train, zero2_concurrent_is_unsharded_adam)
-{
-    expect_unsharded_adam(2);
-}
-
-Test(sequence_train, zero3_concurrent_is_unsharded_adam)
-{
-    expect_unsharded_adam(3);
+    for (int stage = 0; stage <= 3; stage++)
+        for (int number = 0; number < MESH_COUNT; number++)
+            expect_digest_of_whole(trial_of(number, stage));
 }
 
 Test(sequence_train, pipelines_concurrent_pass_rows_on)
 {
-    char pipeline[FILE_DIGEST_BYTES], whole[FILE_DIGEST_BYTES];
     for (int stage = 0; stage <= 1; stage++) {
-        struct offload_trial trial = trial_of(0, stage), one;
+        struct offload_trial trial = trial_of(0, stage);
         trial.accumulation = 3;
-        trial.checkpointing = stage == 1;
-        one = trial;
+        trial.checkpointing = trial.gpipe = stage == 1;
         trial.pipeline = 2;
         trial.world *= 2;
-        trial.gpipe = stage == 1;
-        one.tensor = 0;
-        one.world = 2;
-        digest_of(trial, pipeline);
-        cr_expect_str_eq(pipeline, digest_of(one, whole), "%s", offload_name(&trial));
+        expect_digest_of_whole(trial);
     }
 }
 
@@ -88,34 +57,23 @@ Test(sequence_train, offloaded_states_are_unsharded_adams)
 {
     for (int number = 0; number < 4; number++) {
         struct offload_trial trial = offloaded(trial_of(number + 1, offloaded_stage(number)), number);
-        struct train_result result;
         trial.checkpointing = number % 2;
         trial.activation = trial.checkpointing ? TIER_HOST : TIER_DEVICE;
         trial.speculative = number >= 2;
-        offload_demand(&trial, &result);
+        offload_demand(&trial);
     }
 }
 
 // A loss scale that overflows: all ranks skip the same steps.
 Test(sequence_train, an_overflow_skips_the_step_of_all)
 {
-    struct offload_trial trial = trial_of(1, 2);
-    struct train_result result;
-    set_dtypes(&trial, dtypes[3]);
-    cr_assert_eq(trial.precision, DTYPE_FP16);
-    trial.steps = 4;
-    trial.overflows = true;
-    offload_demand(&trial, &result);
-    cr_expect_gt(result.skipped_steps, 0);
-    cr_expect_lt(result.skipped_steps, 4);
+    expect_overflow(trial_of(1, 2), 4);
 }
 
-static void collect(const char *model, int ranks, bool again, struct train_result *result)
+static struct train_result collect(const char *model, int ranks, bool again)
 {
-    struct offload_trial trial =
-        OFFLOAD_TRIAL(.model = model, .stage = 0, .steps = 2, .accumulation = 2, .checkpointing = again, .replicas = 1);
-    trial.tensor = trial.world = ranks;
-    offload_demand(&trial, result);
+    return offload_demand(&OFFLOAD_TRIAL(.model = model, .stage = 0, .steps = 2, .accumulation = 2, .replicas = 1,
+                                         .checkpointing = again, .tensor = ranks, .world = ranks));
 }
 
 // A sum over T ranks is an all-reduce in two halves, an all-to-all of slices and an all-gather. The outputs of norms
@@ -125,9 +83,8 @@ Test(sequence_train, traffic_is_that_of_sums_and_of_norms)
     enum { LAYERS = 2, ROWS = 2 * 16, WIDTH = 16, VECTORS = WIDTH * (6 * LAYERS + 2) };
     for (uint64_t ranks = 2; ranks <= 4; ranks += 2)
         for (uint64_t again = 0; again < 2; again++) {
-            struct train_result divided, plain;
-            collect("gpt-nano:blocks=4,heads=4,sequence_parallel=1", (int)ranks, again, &divided);
-            collect("gpt-nano:blocks=4,heads=4", (int)ranks, again, &plain);
+            struct train_result divided = collect("gpt-nano:blocks=4,heads=4,sequence_parallel=1", (int)ranks, again);
+            struct train_result plain = collect("gpt-nano:blocks=4,heads=4", (int)ranks, again);
             const uint64_t *sent = divided.moved_bytes[LANE_COLLECTIVE], *before = plain.moved_bytes[LANE_COLLECTIVE];
             // Of each float that all ranks have together, in two steps of two micro-steps.
             uint64_t each = sizeof(float) * (ranks - 1) * 2 * 2;
@@ -149,36 +106,20 @@ Test(sequence_train, processes_have_the_bits_of_threads)
 // A run on one mesh, saved, and continued on another, has the bits of a run on either.
 Test(sequence_train, checkpoints_continue_on_any_other_mesh)
 {
-    static const char words[] = "--model gpt-nano:layers=1,blocks=4,heads=4 --sequence-parallel --verify";
     static const char *const meshes_of[] = {"shard=2", "tensor=2,shard=2", "tensor=4,shard=2"};
-    char first[256], second[256], whole[33];
-    snprintf(first, sizeof first, "%s --preset zero2 --mesh shard=2 --steps 4", words);
-    train_digest(first, whole);
-    for (int from = 0; from < 3; from++) {
-        int to = (from + 1) % 3;
-        snprintf(first, sizeof first, "--preset zero%d --mesh %s", 1 + from, meshes_of[from]);
-        snprintf(second, sizeof second, "--preset zero%d --mesh %s", 3 - to, meshes_of[to]);
-        expect_continuation(words, first, second, whole);
-    }
-}
-
-static void expect_refusal(const char *arguments, const char *expected)
-{
-    static char output[1 << 16];
-    char command[PATH_MAX + 512];
-    snprintf(command, sizeof command, "'%s/zerogauge' train --preset zero1 --steps 1 %s 2>&1", ZG_BINARY_DIR,
-             arguments);
-    cr_expect_eq(command_run(command, output, sizeof output), 2, "%s", output);
-    cr_expect(strstr(output, expected), "expected \"%s\", got:\n%s", expected, output);
+    expect_continuations("--model gpt-nano:layers=1,blocks=4,heads=4 --sequence-parallel --verify",
+                         "--preset zero2 --mesh shard=2", 3, meshes_of);
 }
 
 Test(sequence_train, what_cannot_be_divided_is_refused)
 {
-    expect_refusal("--sequence-parallel --mesh tensor=2 --model gpt-nano", "expected blocks=B");
-    expect_refusal("--sequence-parallel --mesh tensor=2 --model gpt-nano:blocks=2,length=7",
+    expect_refusal("--preset zero1 --sequence-parallel --mesh tensor=2 --model gpt-nano", "expected blocks=B");
+    expect_refusal("--preset zero1 --sequence-parallel --mesh tensor=2 --model gpt-nano:blocks=2,length=7",
                    "the sequence of 7 tokens");
-    expect_refusal("--sequence-parallel --mesh tensor=2 --model linear", "the model linear has no sequences");
-    expect_refusal("--model gpt-nano:blocks=2,sequence_parallel=2", "has sequence_parallel=2, expected 1");
-    expect_refusal("--sequence-parallel --mesh tensor=2 --model gpt-nano:blocks=2,sequence_parallel=1",
+    expect_refusal("--preset zero1 --sequence-parallel --mesh tensor=2 --model linear",
+                   "the model linear has no sequences");
+    expect_refusal("--preset zero1 --model gpt-nano:blocks=2,sequence_parallel=2",
+                   "has sequence_parallel=2, expected 1");
+    expect_refusal("--preset zero1 --sequence-parallel --mesh tensor=2 --model gpt-nano:blocks=2,sequence_parallel=1",
                    "sequence_parallel is given twice");
 }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Updates before the step is decided (ref/optimizer/speculation.c), in training.
+#include "base/folder_test.h"
 #include "ref/train/offload_test.h"
 
 #include "ref/executor/trace.h"
-#include "ref/model/names/model_find.h"
-#include "ref/train/train_checkpoint.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
@@ -34,12 +33,11 @@ static void everywhere(int from, int stride)
                                           .sum = DTYPE_FP32, .steps = 8, .world = 2 + number % 2,
                                           .accumulation = accumulation, .clip = cases[c].clip,
                                           .schedule = {number % 3, (uint64_t)number});
-                        struct train_result decided, speculative;
                         if (number++ % stride != from)
                             continue;
-                        offload_demand(&t, &decided);
+                        struct train_result decided = offload_demand(&t);
                         t.speculative = true;
-                        offload_demand(&t, &speculative);
+                        struct train_result speculative = offload_demand(&t);
                         cr_assert_str_eq(speculative.digest, decided.digest, "%s", offload_name(&t));
                         cr_assert_eq((int)speculative.skipped_steps, cases[c].skipped, "%s", offload_name(&t));
                         cr_assert_eq(decided.redone_steps, 0);
@@ -65,14 +63,12 @@ Test(speculation, an_update_everywhere_long)
 Test(speculation, an_update_begins_during_backward)
 {
     struct offload_trial t = OFFLOAD_TRIAL(.model = "gpt:layers=4,width=64,heads=2,length=64", .world = 1, .clip = 100,
-                                           .steps = 1, .optimizer = TIER_HOST, .gradient = TIER_HOST, .bucket = 5000);
+                                           .steps = 1, OFFLOAD_ON_HOST, .bucket = 5000);
     for (int speculative = 0; speculative < 2; speculative++) {
         struct trace trace;
-        struct train_result result;
         uint64_t first_adam_ns = UINT64_MAX, last_backward_ns = 0;
         t.speculative = speculative;
-        cr_assert_eq(trace_open(t.world, &trace), ERR_NONE);
-        cr_assert_eq(offload_run_with(&t, (struct train_setting){.verify = true, .trace = &trace}, &result), ERR_NONE);
+        struct train_result result = offload_trace(&t, (struct train_setting){.verify = true}, &trace);
         const struct trace_rank *rank = &trace.ranks[0];
         for (size_t i = 0; i < rank->interval_count[LANE_COMPUTE]; i++)
             if (strcmp(rank->intervals[LANE_COMPUTE][i].name, "backward") == 0)
@@ -87,10 +83,11 @@ Test(speculation, an_update_begins_during_backward)
 }
 
 // A run without verification, in which no step waits for the end of an update.
-static void run_on(const struct offload_trial *t, struct train_setting setting, struct train_result *result)
+static struct train_result run_on(const struct offload_trial *t, struct train_setting setting)
 {
-    cr_assert_eq(offload_run_with(t, setting, result), ERR_NONE, "%s\n%s", err_message(), offload_name(t));
-    cr_assert(result->accounting_equal, "%s", offload_name(t));
+    struct train_result result = offload_succeed(t, setting);
+    cr_assert(result.accounting_equal, "%s", offload_name(t));
+    return result;
 }
 
 // The first trial of each stage is verified step by step, in series; all others end in its bits.
@@ -104,12 +101,11 @@ Test(speculation, steps_that_run_on_end_in_the_bits_of_steps_that_wait_concurren
             OFFLOAD_TRIAL(.model = "gpt-nano", .stage = stage, .steps = 6, .clip = 1.3, .optimizer = tier,
                           .gradient = tier, .parameter = stage == 3 ? TIER_NVME : TIER_DEVICE,
                           .schedule = {EXECUTOR_SERIAL, 0});
-        struct train_result verified, result;
-        offload_demand(&t, &verified);
+        struct train_result verified = offload_demand(&t);
         for (int i = 0; i < 2 * COUNT(schedules); i++) {
             t.schedule = schedules[i / 2];
             t.speculative = i % 2;
-            run_on(&t, (struct train_setting){0}, &result);
+            struct train_result result = run_on(&t, (struct train_setting){0});
             cr_assert_str_eq(result.digest, verified.digest, "%s", offload_name(&t));
         }
     }
@@ -120,11 +116,10 @@ Test(speculation, steps_that_run_on_end_in_the_bits_of_steps_that_wait_concurren
 Test(speculation, the_next_forward_begins_when_its_first_layers_are_updated)
 {
     struct offload_trial t = OFFLOAD_TRIAL(.model = "gpt:layers=4,width=64,heads=2,length=64", .world = 1, .steps = 2,
-                                           .stage = 2, .optimizer = TIER_HOST, .gradient = TIER_HOST, .bucket = 5000);
+                                           .stage = 2, OFFLOAD_ON_HOST, .bucket = 5000);
     struct trace trace;
-    struct train_result result;
-    cr_assert_eq(trace_open(t.world, &trace), ERR_NONE);
-    run_on(&t, (struct train_setting){.trace = &trace, .emulation = {{[LANE_H2D] = 80e3}}}, &result);
+    const struct train_setting slow = {.emulation = {{[LANE_H2D] = 80e3}}};
+    cr_assert(offload_trace(&t, slow, &trace).accounting_equal);
     const struct trace_rank *rank = &trace.ranks[0];
     size_t forwards = 0, copies = rank->interval_count[LANE_H2D];
     uint64_t second_forward_ns = 0;
@@ -141,39 +136,20 @@ Test(speculation, the_next_forward_begins_when_its_first_layers_are_updated)
 // A checkpoint between steps that run on has the states after its step.
 Test(speculation, a_checkpoint_waits_for_the_update_that_runs_beside_it)
 {
-    struct offload_trial t = OFFLOAD_TRIAL(.model = "gpt-nano", .steps = 3, .stage = 2, .optimizer = TIER_HOST,
-                                           .gradient = TIER_HOST, .bucket = 5000);
-    char path[] = "/tmp/zg-run-on-XXXXXX", notes[NOTES_BYTES];
-    struct config config;
-    const struct model *model;
-    struct train_result whole, result;
-    cr_assert(mkdtemp(path));
-    cr_assert_eq(offload_config(&t, &config), ERR_NONE);
-    cr_assert_eq(model_find(t.model, &model), ERR_NONE);
-    struct text *text = offload_words();
-    struct train_setting setting = {.text = text, .emulation = {{[LANE_H2D] = 1e5}}};
-    run_on(&t, setting, &whole);
-    const struct train_checkpoint_options options = {.checkpoint = path, .every = 1};
-    const struct train_setting facts = {
-        .config = &config, .model = model, .text = text, .world = t.world, .steps = t.steps, .seed = 7};
+    struct offload_trial t =
+        OFFLOAD_TRIAL(.model = "gpt-nano", .steps = 3, .stage = 2, OFFLOAD_ON_HOST, .bucket = 5000);
+    char path[PATH_MAX];
+    struct train_result result;
+    struct train_setting setting = {.emulation = {{[LANE_H2D] = 1e5}}};
+    struct train_result whole = run_on(&t, setting);
+    folder_make(path);
     // The first run dies in step 3; the second continues from the checkpoint of step 2.
-    for (int again = 0; again < 2; again++) {
-        struct train_checkpoints checkpoints;
-        cr_assert_eq(train_checkpoints_open(&options, &facts, &checkpoints, notes), ERR_NONE, "%s", err_message());
-        setting.checkpoints = &checkpoints;
-        setting.inject = (struct inject_plan){0};
-        if (again)
-            run_on(&t, setting, &result);
-        else {
-            cr_assert_eq(inject_parse("rank:0:die@3", &setting.inject), ERR_NONE, "%s", err_message());
-            cr_assert_neq(offload_run_with(&t, setting, &result), ERR_NONE);
-        }
-        train_checkpoints_close(&checkpoints);
-    }
+    cr_assert_eq(inject_parse("rank:0:die@3", &setting.inject), ERR_NONE, "%s", err_message());
+    cr_assert_neq(offload_run_saving(&t, setting, path, 1, &result), ERR_NONE);
+    setting.inject = (struct inject_plan){0};
+    cr_assert_eq(offload_run_saving(&t, setting, path, 1, &result), ERR_NONE, "%s", err_message());
+    cr_expect(result.accounting_equal);
     cr_expect_eq(result.resumed_step, 2);
     cr_expect_str_eq(result.digest, whole.digest);
-    text_close(text);
-    char command[64];
-    snprintf(command, sizeof command, "rm -rf %s", path);
-    cr_expect_eq(system(command), 0);
+    folder_remove(path);
 }

@@ -10,50 +10,24 @@
 #include <jansson.h>
 #include <math.h>
 
-static const char *kind_name(int kind)
+// Numbers by tier and kind if they are held, else by lane and operation, as an object of objects; rows of zeros are
+// left out.
+static json_t *lines(const uint64_t *values, bool held)
 {
-    return ledger_kind_name((enum ledger_kind)kind);
-}
-
-static const char *operation_name(int operation)
-{
-    return ledger_operation_name((enum ledger_operation)operation);
-}
-
-static const char *tier_name(int tier)
-{
-    return ledger_tier_name((enum ledger_tier)tier);
-}
-
-static const char *lane_name(int lane)
-{
-    return ledger_lane_name((enum lane)lane);
-}
-
-// rows x columns numbers as an object of objects; rows of zeros are left out.
-static json_t *lines(const uint64_t *values, int rows, const char *(*row_name)(int), int columns,
-                     const char *(*column_name)(int))
-{
+    int rows = held ? TIER_COUNT : LANE_COUNT, columns = held ? KIND_COUNT : OPERATION_COUNT;
     json_t *object = json_object();
     for (int row = 0; row < rows; row++, values += columns) {
         json_t *inner = json_object();
         for (int i = 0; i < columns; i++)
-            json_object_set_new(inner, column_name(i), json_integer((json_int_t)values[i]));
+            json_object_set_new(
+                inner, held ? ledger_kind_name((enum ledger_kind)i) : ledger_operation_name((enum ledger_operation)i),
+                json_integer((json_int_t)values[i]));
         if (train_sum(values, columns) > 0)
-            json_object_set(object, row_name(row), inner);
+            json_object_set(object, held ? ledger_tier_name((enum ledger_tier)row) : ledger_lane_name((enum lane)row),
+                            inner);
         json_decref(inner);
     }
     return object;
-}
-
-static json_t *held_json(const uint64_t held[TIER_COUNT][KIND_COUNT])
-{
-    return lines(held[0], TIER_COUNT, tier_name, KIND_COUNT, kind_name);
-}
-
-static json_t *moved_json(const uint64_t moved[LANE_COUNT][OPERATION_COUNT])
-{
-    return lines(moved[0], LANE_COUNT, lane_name, OPERATION_COUNT, operation_name);
 }
 
 // Groups that sent nothing are left out.
@@ -92,11 +66,6 @@ static json_t *step_or_null(uint64_t step)
     return step ? json_integer((json_int_t)step) : json_null();
 }
 
-static json_t *text_or_null(const char *text)
-{
-    return text ? json_string(text) : json_null();
-}
-
 // Null: ranks send what they have in its own dtype.
 static json_t *quantization_json(const struct config *config)
 {
@@ -114,14 +83,14 @@ static json_t *run_json(const struct train_setting *setting, const struct train_
     const struct mesh mesh = config_mesh(config, setting->world);
     bool nvme = config_uses_nvme(config), offloads = config->offload_optimizer.tier != TIER_DEVICE;
     return json_pack(
-        "{s:s,s:s,s:i,s:s,s:i,s:s,s:s,s:I,s:s,s:I,s:s,s:s,s:I,s:o,s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:s}", "record", "train",
+        "{s:s,s:s,s:i,s:s,s:i,s:s,s:s,s:I,s:s,s:I,s:s,s:s,s:I,s:s?,s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:s}", "record", "train",
         "model", setting->model->name, "stage", config->stage, "stage_name", result->operations->name, "world",
         setting->world, "mesh", mesh_text(&mesh, mesh_shown), "device", device_name(setting), "steps",
         (json_int_t)result->steps, "precision", dtype_name(config->precision), "accumulation",
         (json_int_t)config->accumulation, "schedule", train_schedule_text(setting->schedule, schedule), "recipe",
         config->recipe, "param_elements", (json_int_t)result->param_elements, "emulated",
-        text_or_null(emulation_any(&setting->emulation) ? emulation_text(&setting->emulation, emulated) : NULL),
-        "parameter_tier", ledger_tier_name(config->offload_param.tier), "gradient_tier",
+        emulation_any(&setting->emulation) ? emulation_text(&setting->emulation, emulated) : NULL, "parameter_tier",
+        ledger_tier_name(config->offload_param.tier), "gradient_tier",
         ledger_tier_name(offloads ? config->gradient_tier : TIER_DEVICE), "optimizer_tier",
         ledger_tier_name(config->offload_optimizer.tier), "delayed_update_start_step",
         step_or_null(config->delayed_update_start_step), "buffered",
@@ -132,12 +101,12 @@ static json_t *run_json(const struct train_setting *setting, const struct train_
 
 static json_t *outcome_json(const struct train_setting *setting, const struct train_result *result)
 {
-    return json_pack("{s:I,s:o,s:o,s:o,s:s,s:o,s:o,s:o,s:f,s:I,s:b,s:o,s:o,s:I,s:I,s:I,s:I}", "verified_steps",
+    return json_pack("{s:I,s:o,s:o,s:o,s:s,s:s?,s:o,s:o,s:f,s:I,s:b,s:o,s:o,s:I,s:I,s:I,s:I}", "verified_steps",
                      (json_int_t)result->verified_steps, "redone_steps",
                      setting->config->speculative_update ? json_integer((json_int_t)result->redone_steps) : json_null(),
                      "equal", setting->verify ? json_boolean(train_equal(result)) : json_null(), "first_difference",
                      difference_json(&result->difference), "state_digest", result->digest, "oracle_digest",
-                     text_or_null(result->oracle_digest[0] ? result->oracle_digest : NULL), "first_loss",
+                     result->oracle_digest[0] ? result->oracle_digest : NULL, "first_loss",
                      real_json(result->first_loss), "loss", real_json(result->loss), "tokens_per_s",
                      train_tokens_per_s(result), "skipped_steps", (json_int_t)result->skipped_steps, "interrupted",
                      result->interrupted, "resumed_step", step_or_null(result->resumed_step), "saved_step",
@@ -153,13 +122,14 @@ static json_t *accounts_json(const struct train_result *result)
     return json_pack("{s:I,s:I,s:o,s:o,s:I,s:I,s:o,s:o,s:o,s:o,s:b}", "held_bytes",
                      (json_int_t)train_sum(result->held_bytes[0], held_count), "formula_held_bytes",
                      (json_int_t)train_sum(result->formula_held_bytes[0], held_count), "held_bytes_by_tier",
-                     held_json(result->held_bytes), "formula_held_bytes_by_tier", held_json(result->formula_held_bytes),
-                     "moved_bytes", (json_int_t)train_sum(result->moved_bytes[0], moved_count), "formula_moved_bytes",
+                     lines(result->held_bytes[0], true), "formula_held_bytes_by_tier",
+                     lines(result->formula_held_bytes[0], true), "moved_bytes",
+                     (json_int_t)train_sum(result->moved_bytes[0], moved_count), "formula_moved_bytes",
                      (json_int_t)train_sum(result->formula_moved_bytes[0], moved_count), "moved_bytes_by_lane",
-                     moved_json(result->moved_bytes), "formula_moved_bytes_by_lane",
-                     moved_json(result->formula_moved_bytes), "sent_bytes_by_group", groups_json(result->group_bytes),
-                     "formula_sent_bytes_by_group", groups_json(result->formula_group_bytes), "accounting_equal",
-                     result->accounting_equal);
+                     lines(result->moved_bytes[0], false), "formula_moved_bytes_by_lane",
+                     lines(result->formula_moved_bytes[0], false), "sent_bytes_by_group",
+                     groups_json(result->group_bytes), "formula_sent_bytes_by_group",
+                     groups_json(result->formula_group_bytes), "accounting_equal", result->accounting_equal);
 }
 
 int train_print_json(const struct train_setting *setting, const struct train_result *result, FILE *out)

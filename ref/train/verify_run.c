@@ -5,6 +5,7 @@
 // bit of every state is compared as well (verify.c).
 #include "ref/train/train_internal.h"
 
+#include "base/array.h"
 #include "base/digest.h"
 #include "base/err.h"
 #include "ref/optimizer/update_digest.h"
@@ -85,14 +86,7 @@ struct noted_step {
 
 int verify_note(struct train_rank *rank, const struct oracle_decision *made)
 {
-    if (rank->noted_count == rank->noted_capacity) {
-        size_t capacity = 2 * rank->noted_capacity + 64;
-        struct noted_step *noted = realloc(rank->noted, capacity * sizeof *noted);
-        if (!noted)
-            return err_set(ERR_MEMORY, "no memory for the decisions of %zu steps", capacity);
-        rank->noted = noted;
-        rank->noted_capacity = capacity;
-    }
+    TRY(array_grow(&rank->noted, &rank->noted_capacity, rank->noted_count, sizeof *rank->noted, "steps"));
     rank->noted[rank->noted_count++] = (struct noted_step){*made, rank->stage.optimizer.step};
     return ERR_NONE;
 }

@@ -97,13 +97,6 @@ bool export_dtype(const char *name, enum dtype *out)
     return false;
 }
 
-int export_check_digests(const struct checkpoint *checkpoint)
-{
-    for (size_t i = 0; i < checkpoint_manifest(checkpoint)->file_count; i++)
-        TRY(checkpoint_check_digest(checkpoint, i));
-    return ERR_NONE;
-}
-
 static int read_param(void *context, size_t tensor, uint64_t first, size_t count, float *out)
 {
     return checkpoint_read(context, STATE_PARAMETER, tensor, first, count, out);
@@ -112,7 +105,7 @@ static int read_param(void *context, size_t tensor, uint64_t first, size_t count
 int export_weights(const struct checkpoint *checkpoint, const char *path, enum dtype dtype)
 {
     const struct manifest *m = checkpoint_manifest(checkpoint);
-    TRY(export_check_digests(checkpoint));
+    TRY(checkpoint_check_digests(checkpoint));
     struct export_tensor *tensors = calloc(m->param_count + 1, sizeof *tensors);
     if (!tensors)
         return err_set(ERR_MEMORY, "no memory for the names of %zu tensors", m->param_count);

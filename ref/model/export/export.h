@@ -37,9 +37,6 @@ struct export_tensor {
 int export_tensors(const char *path, const struct export_tensor tensors[], size_t tensor_count, enum dtype dtype,
                    int (*read)(void *context, size_t tensor, uint64_t first, size_t count, float *out), void *context);
 
-// Returns an error unless every file of a checkpoint has its digest.
-int export_check_digests(const struct checkpoint *checkpoint);
-
 // `zerogauge export`
 int export_main(int argc, const char **argv);
 

@@ -41,7 +41,7 @@ static int open_adapters(const struct checkpoint *checkpoint, struct adapters *o
     *out = (struct adapters){.checkpoint = checkpoint, .open = SIZE_MAX, .is_gpt = gpt_is_name(m->model)};
     TRY(model_find(m->model, &out->model));
     TRY(checkpoint_check_model(checkpoint, out->model));
-    TRY(export_check_digests(checkpoint));
+    TRY(checkpoint_check_digests(checkpoint));
     size_t count = (size_t)out->model->param_count + 1;
     out->tensors = calloc(count, sizeof *out->tensors);
     out->names = calloc(count, sizeof *out->names);

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A Llama's loss and gradients against an independent loss in double; the names, sizes and refusals of Llamas.
-#include "ref/model/gpt_test.h"
+#include "ref/model/gpt_reference_test.h"
 #include "ref/model/llama/llama.h"
 
 #include "ref/arithmetic/llama_math.h"
-#include "ref/model/names/model_find.h"
 
-#include <math.h>
-
-enum { SEQUENCES = 3, LENGTH = 7, WIDEST = 32 };
+enum { SEQUENCES = ODD_SEQUENCES, LENGTH = 7, WIDEST = 32 };
 
 // Sizes that share few divisors with a vector; heads of 6 channels.
 static const struct llama_sizes shapes[] = {{2, 24, 4, 1, 13, 11, LENGTH},
@@ -25,12 +22,6 @@ static struct model *llama(const struct llama_sizes *sizes)
 }
 
 // Textbook loops; of the model they share the order of the parameters alone.
-struct reference {
-    const struct llama_sizes *sizes;
-    double **params;
-    double x[SEQUENCES][LENGTH][WIDEST];
-};
-
 static void norm(const double *in, size_t width, const double *weight, double *out)
 {
     double square = 0;
@@ -61,9 +52,8 @@ static void rotate(double *head, size_t width, size_t position)
     }
 }
 
-static void attention(struct reference *r, size_t s, double **p)
+static void attention(struct reference *r, const struct llama_sizes *z, size_t s, double **p)
 {
-    const struct llama_sizes *z = r->sizes;
     size_t head_width = z->width / z->heads, kv_width = z->kv_heads * head_width, shared = z->heads / z->kv_heads;
     double n[WIDEST], q[LENGTH][WIDEST], k[LENGTH][WIDEST], v[LENGTH][WIDEST], mixed[WIDEST], out[WIDEST];
     for (size_t t = 0; t < LENGTH; t++) {
@@ -98,9 +88,8 @@ static void attention(struct reference *r, size_t s, double **p)
     }
 }
 
-static void mlp(const struct reference *r, double *x, double **p)
+static void mlp(const struct llama_sizes *z, double *x, double **p)
 {
-    const struct llama_sizes *z = r->sizes;
     double n[WIDEST], gate[WIDEST], up[WIDEST], out[WIDEST];
     norm(x, z->width, p[8], n);
     linear(n, z->width, p[4], z->hidden, gate);
@@ -112,18 +101,18 @@ static void mlp(const struct reference *r, double *x, double **p)
         x[j] += out[j];
 }
 
-static double loss_of(struct reference *r, const struct model_batch *batch)
+static double loss_of(struct reference *r, const struct model *model, const struct model_batch *batch)
 {
-    const struct llama_sizes *z = r->sizes;
+    const struct llama_sizes *z = llama_sizes_of(model);
     double loss = 0, **last = r->params + 1 + 9 * z->layers;
     for (size_t s = 0; s < SEQUENCES; s++) {
         const uint16_t *tokens = batch->tokens + s * (LENGTH + 1);
         for (size_t t = 0; t < LENGTH; t++)
             memcpy(r->x[s][t], r->params[0] + tokens[t] * z->width, z->width * sizeof(double));
         for (double **p = r->params + 1; p < last; p += 9) {
-            attention(r, s, p);
+            attention(r, z, s, p);
             for (size_t t = 0; t < LENGTH; t++)
-                mlp(r, r->x[s][t], p);
+                mlp(z, r->x[s][t], p);
         }
         for (size_t t = 0; t < LENGTH; t++) {
             double n[WIDEST], logits[WIDEST], sum = 0;
@@ -137,97 +126,14 @@ static double loss_of(struct reference *r, const struct model_batch *batch)
     return loss;
 }
 
-static struct reference reference_make(const struct trial *trial)
-{
-    struct reference r = {.sizes = llama_sizes_of(trial->model)};
-    r.params = calloc((size_t)trial->model->param_count, sizeof *r.params);
-    for (int i = 0; i < trial->model->param_count; i++) {
-        size_t count = trial->model->params[i].count;
-        r.params[i] = malloc(count * sizeof(double));
-        for (size_t j = 0; j < count; j++)
-            r.params[i][j] = (double)trial->values[i][j];
-    }
-    return r;
-}
-
-static void reference_free(struct reference *r, const struct model *model)
-{
-    for (int i = 0; i < model->param_count; i++)
-        free(r->params[i]);
-    free(r->params);
-}
-
-// The central difference of the loss along a direction in one tensor.
-static double difference(struct reference *r, const struct trial *trial, int param, const double *direction)
-{
-    const double h = 1e-4;
-    double loss[2];
-    for (int side = 0; side < 2; side++) {
-        for (size_t j = 0; j < trial->model->params[param].count; j++)
-            r->params[param][j] = (double)trial->values[param][j] + (side ? -h : h) * direction[j];
-        loss[side] = loss_of(r, &trial->batch);
-    }
-    for (size_t j = 0; j < trial->model->params[param].count; j++)
-        r->params[param][j] = (double)trial->values[param][j];
-    return (loss[0] - loss[1]) / (2 * h);
-}
-
-Test(llama, loss_agrees_with_plain_loops_in_double)
+Test(llama, loss_and_gradients_agree_with_plain_loops_in_double)
 {
     for (int i = 0; i < SHAPES; i++) {
         struct model *model = llama(&shapes[i]);
-        struct trial trial = trial_make(model, SEQUENCES, DTYPE_FP32, (struct placing){0});
-        struct reference reference = reference_make(&trial);
-        trial_forward(&trial);
-        double expected = loss_of(&reference, &trial.batch);
-        cr_expect(fabs(model_loss(trial.run) - expected) < 2e-6 * expected, "shape %d: %.9f, not %.9f", i,
-                  model_loss(trial.run), expected);
-        reference_free(&reference, model);
-        trial_free(&trial);
+        cr_loss(model, loss_of);
+        cr_gradients(model, loss_of);
         llama_free(model);
     }
-}
-
-// Every seventh element or so alone, and all elements of a tensor together with random signs: an error in any shows.
-static void gradients_agree(const struct llama_sizes *sizes)
-{
-    struct model *model = llama(sizes);
-    struct trial trial = trial_make(model, SEQUENCES, DTYPE_FP32, (struct placing){0});
-    struct reference reference = reference_make(&trial);
-    trial_pass(&trial, 1.0f);
-    for (int i = 0; i < model->param_count; i++) {
-        size_t count = model->params[i].count;
-        const char *name = model->params[i].name;
-        const float *gradient = trial.gradients[i].data;
-        double *direction = calloc(count, sizeof *direction), along = 0, sum = 0, largest = 0;
-        for (size_t j = 0; j < count; j++)
-            largest = fmax(largest, fabs((double)gradient[j]));
-        cr_assert(largest > 1e-5, "%s has no gradient", name);
-        for (size_t j = 0; j < count; j += 1 + count / 7) {
-            direction[j] = 1;
-            double expected = difference(&reference, &trial, i, direction);
-            direction[j] = 0;
-            cr_assert(fabs((double)gradient[j] - expected) <= 1e-4 * fabs(expected) + 1e-5 * largest,
-                      "%s[%zu]: %.9g, not %.9g", name, j, (double)gradient[j], expected);
-        }
-        for (size_t j = 0; j < count; j++) {
-            direction[j] = random_at(5, j) & 1 ? 1 : -1;
-            along += direction[j] * (double)gradient[j];
-            sum += fabs((double)gradient[j]);
-        }
-        double expected = difference(&reference, &trial, i, direction);
-        cr_assert(fabs(along - expected) <= 1e-5 * sum, "%s: %.9g along a direction, not %.9g", name, along, expected);
-        free(direction);
-    }
-    reference_free(&reference, model);
-    trial_free(&trial);
-    llama_free(model);
-}
-
-Test(llama, gradients_agree_with_central_differences_in_double)
-{
-    for (int i = 0; i < SHAPES; i++)
-        gradients_agree(&shapes[i]);
 }
 
 Test(llama, rotary_tables_have_the_cosines_and_sines_of_the_c_library)
@@ -242,14 +148,6 @@ Test(llama, rotary_tables_have_the_cosines_and_sines_of_the_c_library)
     }
     free(cosines);
     free(sines);
-}
-
-static const struct model *find(const char *name)
-{
-    const struct model *model = NULL;
-    cr_assert(model_find(name, &model) == ERR_NONE, "%s", err_message());
-    cr_assert_str_eq(model->name, name);
-    return model;
 }
 
 Test(llama, parameters_have_the_names_and_shapes_of_transformers)
@@ -300,25 +198,19 @@ Test(llama, initial_values_depend_on_seed_and_index_alone)
 
 Test(llama, what_it_has_not_is_refused_by_name)
 {
-    const struct {
-        const char *name, *reason;
-    } bad[] = {{"llama:tiles=2", "has no 'tiles'"},
-               {"llama-tiny:rank=4", "has no 'rank'"},
-               {"llama-tiny:blocks=2", "has no 'blocks'"},
-               {"llama:experts=4", "has no 'experts'"},
-               {"llama:layers", "expected layers=NUMBER"},
-               {"llama:layers=0", "expected layers=NUMBER"},
-               {"llama:width=64,width=64", "width is given twice"},
-               {"llama:width=65", "even width of each head"},
-               {"llama:width=20,heads=4", "even width of each head"},
-               {"llama:kv_heads=3", "4 heads cannot share 3 kv_heads"},
-               {"llama:vocabulary=70000", "vocabulary of at most 65536"},
-               {"llama:hidden=300000", "hidden is 300000"}};
+    cr_name_is_refused("llama:tiles=2", "has no 'tiles'");
+    cr_name_is_refused("llama-tiny:rank=4", "has no 'rank'");
+    cr_name_is_refused("llama-tiny:blocks=2", "has no 'blocks'");
+    cr_name_is_refused("llama:experts=4", "has no 'experts'");
+    cr_name_is_refused("llama:layers", "expected layers=NUMBER");
+    cr_name_is_refused("llama:layers=0", "expected layers=NUMBER");
+    cr_name_is_refused("llama:width=64,width=64", "width is given twice");
+    cr_name_is_refused("llama:width=65", "even width of each head");
+    cr_name_is_refused("llama:width=20,heads=4", "even width of each head");
+    cr_name_is_refused("llama:kv_heads=3", "4 heads cannot share 3 kv_heads");
+    cr_name_is_refused("llama:vocabulary=70000", "vocabulary of at most 65536");
+    cr_name_is_refused("llama:hidden=300000", "hidden is 300000");
     const struct model *model;
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        cr_expect_eq(model_find(bad[i].name, &model), ERR_USAGE, "%s", bad[i].name);
-        cr_expect(strstr(err_message(), bad[i].reason), "%s: %s", bad[i].name, err_message());
-    }
     cr_expect_eq(model_find_tiled("llama-tiny", 2, &model), ERR_USAGE);
     cr_expect(strstr(err_message(), "no large layers to cut into 2 tiles"), "%s", err_message());
     cr_expect_eq(model_find_changed("llama-tiny", &(struct model_changes){.lora = "rank=8"}, &model), ERR_USAGE);
@@ -328,10 +220,6 @@ Test(llama, what_it_has_not_is_refused_by_name)
 Test(llama, a_token_outside_the_vocabulary_is_refused)
 {
     struct model *model = llama(&shapes[0]);
-    struct trial trial = trial_make(model, SEQUENCES, DTYPE_FP32, (struct placing){0});
-    trial.tokens[SEQUENCES * (LENGTH + 1) - 1] = 11;
-    cr_assert(model_forward(trial.run, 0, &trial.batch, (const void *const *)trial.params, NULL) == ERR_USAGE);
-    cr_assert(strstr(err_message(), "token 11"), "%s", err_message());
-    trial_free(&trial);
+    cr_token_is_refused(model);
     llama_free(model);
 }
