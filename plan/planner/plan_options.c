@@ -62,6 +62,8 @@ static int parse(int argc, const char **argv, struct plan_options *a)
          "memory of a device, in place of the machine's", "GIB"},
         {"host-memory", '\0', POPT_ARG_DOUBLE, &a->host_memory_gib, 0, "memory of a node, in place of the machine's",
          "GIB"},
+        {"price", '\0', POPT_ARG_DOUBLE, &a->price, 0, "of a device and hour: print what a million tokens cost",
+         "PRICE"},
         POPT_TABLEEND,
     };
     struct poptOption out[] = {
@@ -150,8 +152,8 @@ static int read_mesh(struct plan_options *a)
 
 static int check(const struct plan_options *a)
 {
-    if (!(a->host_memory_gib >= 0 && a->device_memory_gib >= 0))
-        return err_set(ERR_USAGE, "--host-memory and --device-memory: expected numbers above 0");
+    if (!(a->price >= 0 && a->host_memory_gib >= 0 && a->device_memory_gib >= 0))
+        return err_set(ERR_USAGE, "--price, --host-memory and --device-memory: expected numbers above 0");
     if (a->papers && a->throughputs)
         return err_set(ERR_USAGE, "--paper and --throughput exclude each other");
     if (a->papers || a->throughputs)

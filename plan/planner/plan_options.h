@@ -25,6 +25,7 @@ struct plan_options {
     int world;
     char *world_list, *goal_name, *mesh;
     enum plan_goal goal;
+    double price;                               // of a device and hour; 0: not given
     double host_memory_gib, device_memory_gib;  // in place of the machine's; 0: not given
     int worlds[PLAN_WORLD_MAX];                 // of a search, [world_count]; none: only `world`
     size_t world_count;

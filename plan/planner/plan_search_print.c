@@ -28,8 +28,10 @@ static void print_choice(const struct plan_choice *choice, const struct plan_opt
 {
     const struct plan *plan = &choice->plan;
     char text[SIZE_TEXT_BYTES];
-    fprintf(out, "%6d %8.3f s %12s", choice->setting.world, plan->step_s,
-            size_text((uint64_t)((double)plan->tokens / plan->step_s), text));
+    double tokens_per_s = (double)plan->tokens / plan->step_s;
+    fprintf(out, "%6d %8.3f s %12s", choice->setting.world, plan->step_s, size_text((uint64_t)tokens_per_s, text));
+    if (options->price > 0)
+        fprintf(out, " %10.3g", options->price * choice->setting.world / (tokens_per_s * 3600) * 1e6);
     for (int tier = 0; tier < TIER_COUNT; tier++)
         fprintf(out, " %10s", plan->needed_bytes[tier] > 0 ? size_short_text(plan->needed_bytes[tier], text) : "-");
     fprintf(out, "  %s", choice->label);
@@ -43,7 +45,10 @@ static void print_found(const struct plan_choices *found, const struct plan_opti
     static const char *const goals[] = {"the fastest", "the smallest worlds", "the cheapest", "the longest sequences"};
     fprintf(out, "%zu of %zu configurations fit; %s, the best of each placement:\n", found->count, found->tried,
             goals[options->goal]);
-    fprintf(out, "%6s %10s %12s %10s %10s %10s\n", "world", "step", "tokens/s", "device", "host", "nvme");
+    fprintf(out, "%6s %10s %12s", "world", "step", "tokens/s");
+    if (options->price > 0)
+        fprintf(out, " %10s", "a million");
+    fprintf(out, " %10s %10s %10s\n", "device", "host", "nvme");
     for (size_t i = 0, shown = 0; i < found->count && shown < SHOWN_MAX; i++) {
         if (has_better(found, options->goal, i))
             continue;
