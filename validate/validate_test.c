@@ -6,8 +6,8 @@
 #include "base/pretended_test.h"
 #include "bench/harness/printed_test.h"
 #include "bench/harness/bench.h"
-#include "results/record/record_read.h"
-#include "results/record/run_table.h"
+#include "results/record/record_check.h"
+#include "results/record/verify_internal.h"
 #include "validate/validate_test.h"
 
 #include <math.h>

@@ -4,7 +4,7 @@
 
 #include "base/err.h"
 #include "base/folder_test.h"
-#include "results/record/record_read.h"
+#include "results/record/record_check.h"
 
 #include <limits.h>
 #include <stdlib.h>

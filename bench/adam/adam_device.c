@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/adam/adam_device.h"
+#include "bench/adam/adam_case.h"
 
 #include "base/err.h"
 #include "bench/harness/bench_device.h"

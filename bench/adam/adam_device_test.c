@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of `bench adam` on the shadow accelerator: a case has its record, and every element is verified.
-#include "bench/adam/adam_device.h"
+#include "bench/adam/adam_case.h"
 
 #include "ref/arithmetic/shadow_test.h"
 

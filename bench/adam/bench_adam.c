@@ -3,7 +3,6 @@
 // slower of its two parts: its memory streams without arithmetic, or its divisions and square roots without memory.
 #include "bench/adam/adam_case.h"
 
-#include "bench/adam/adam_device.h"
 #include "base/err.h"
 
 #include <popt.h>

@@ -2,7 +2,6 @@
 #include "bench/checkpoint/checkpoint_case.h"
 
 #include "base/err.h"
-#include "bench/checkpoint/checkpoint_files.h"
 
 #include <signal.h>
 

@@ -13,7 +13,7 @@
 #include "bench/comm/comm_case.h"
 #include "bench/comm/comm_ranks.h"
 #include "base/err.h"
-#include "bench/comm/mpi_collective.h"
+#include "bench/comm/native_collective.h"
 
 #include <popt.h>
 #include <stdlib.h>

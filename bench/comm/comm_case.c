@@ -3,8 +3,7 @@
 #include "bench/comm/comm_case.h"
 
 #include "base/err.h"
-#include "bench/comm/mpi_collective.h"
-#include "bench/comm/nccl_collective.h"
+#include "bench/comm/native_collective.h"
 
 enum {
     CALLS_MAX = 4096,  // per repetition

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The number of elements whose bits differ between the canonical order of a sum and that of MPI or NCCL.
+// What ranks that are processes agree on, and the number of elements whose bits differ between the canonical order of a
+// sum and that of MPI or NCCL.
 #include "bench/comm/comm_ranks.h"
 
 #include "ref/arithmetic/accelerator.h"
@@ -7,6 +8,7 @@
 #include "base/err.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 // Makes one call on send as it is; its result is not verified.
@@ -49,4 +51,27 @@ int comm_ranks_count_other_bits(struct comm_ranks *ranks, uint64_t *count)
     if (code == ERR_NONE)
         code = comm_rank_fill(rank);
     return code == ERR_NONE ? comm_ranks_sum(ranks, differing, count) : code;
+}
+
+int comm_ranks_agree(const struct comm_ranks *ranks, uint64_t *value)
+{
+    return ranks->setting.comm ? comm_broadcast(ranks->setting.comm, value, sizeof *value, 0) : ERR_NONE;
+}
+
+int comm_ranks_sum(const struct comm_ranks *ranks, uint64_t own, uint64_t *sum)
+{
+    struct comm *comm = ranks->setting.comm;
+    *sum = own;
+    if (!comm)
+        return ERR_NONE;
+    size_t world = (size_t)comm_world(comm);
+    uint64_t *all = calloc(world, sizeof *all);
+    int code = all ? ERR_NONE : err_set(ERR_MEMORY, "no memory for the counts of %zu ranks", world);
+    if (code == ERR_NONE)
+        code = comm_all_gather_equal(comm, &own, all, sizeof own);
+    *sum = 0;
+    for (size_t rank = 0; rank < world && code == ERR_NONE; rank++)
+        *sum += all[rank];
+    free(all);
+    return code;
 }

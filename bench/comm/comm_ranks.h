@@ -17,10 +17,10 @@
 #ifndef ZG_COMM_RANKS_H
 #define ZG_COMM_RANKS_H
 
-#include "bench/comm/comm_cores.h"
 #include "bench/harness/bench_device.h"
 #include "ref/comm/comm.h"
 
+#include <hwloc.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,6 +46,22 @@ struct comm_setting {
     bool uneven;         // rank r's shard is proportional to r + 1; else all are equal
     bool in_place;       // only if comm_ranks_has_in_place
 };
+
+// Ranks that are threads, each on a core of its own, as mpirun places processes. Where they are more than the cores,
+// the system places them.
+struct comm_cores {
+    hwloc_topology_t topology;  // null: the system places the threads
+    hwloc_cpuset_t allowed;     // to the thread that opened it
+};
+
+// Finds the cores of a world; where they cannot be found, the system places the threads. The caller closes *out.
+void comm_cores_open(int world, struct comm_cores *out);
+
+// Binds the calling thread to the rank's core. If the system refuses, the thread stays where it may be.
+void comm_cores_bind(const struct comm_cores *cores, int rank);
+
+// Returns the calling thread to all allowed processors. Closing a zeroed struct is safe.
+void comm_cores_close(struct comm_cores *cores);
 
 struct comm_ranks;
 
@@ -128,7 +144,7 @@ int comm_ranks_prepare(struct comm_ranks *ranks, enum task task, bool poisons);
 // Runs one repetition, between two barriers.
 int comm_ranks_repeat(struct comm_ranks *ranks);
 
-// If ranks are processes (comm_agree.c): agree broadcasts rank 0's *value; sum adds `own` over all ranks. If they are
+// If ranks are processes (comm_order.c): agree broadcasts rank 0's *value; sum adds `own` over all ranks. If they are
 // threads, rank 0 alone calls these, and both leave the value as it is.
 int comm_ranks_agree(const struct comm_ranks *ranks, uint64_t *value);
 int comm_ranks_sum(const struct comm_ranks *ranks, uint64_t own, uint64_t *sum);

@@ -10,7 +10,6 @@
 #include "bench/memory/memory_bench.h"
 
 #include "base/err.h"
-#include "bench/memory/memory_pair.h"
 
 #include <popt.h>
 #include <stdio.h>

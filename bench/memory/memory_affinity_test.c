@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Threads that are bound to cores and nodes, and what a gain is.
-#include "bench/memory/memory_pair.h"
+#include "bench/memory/memory_bench.h"
 
 #include "base/err.h"
 #include "base/pretended_test.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What small pages, another NUMA node and the first touch cost.
-#include "bench/memory/memory_pair.h"
 
 #include "base/err.h"
 #include "bench/memory/memory_bench.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/memory/memory_device.h"
+#include "bench/memory/memory_case.h"
 
 #include "base/err.h"
 #include "base/size.h"

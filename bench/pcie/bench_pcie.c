@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `zerogauge bench pcie`: copies between host and devices. Without CUDA the device tier is host memory, which
 // `bench memory` and `bench pipeline` measure.
-#include "bench/pcie/bench_pcie.h"
+#include "bench/pcie/pcie.h"
 
 #include "base/err.h"
 #include "base/size.h"

@@ -3,7 +3,7 @@
 // lane, the union of its recorded intervals. At 1.0 one lane works all the time and hides all others. First with the
 // machine's own lanes, then with lanes in the proportions of a DGX-2, slowed down by as much as this machine computes
 // more slowly than a V100. On a GPU (--device) lanes are not emulated unless --emulate asks for it.
-#include "bench/step/overlap_plan.h"
+#include "bench/step/overlap_run.h"
 
 #include "base/err.h"
 #include "base/file.h"

@@ -50,4 +50,17 @@ int overlap_compare(const struct overlap_bench *bench, const struct overlap_run 
 // Runs `bench overlap` on the given device, ignoring --device; null: as --device says. Returns the exit status.
 int bench_overlap_on(const struct bench_device *device, int argc, const char **argv);
 
+struct overlap_plan {
+    double step_ms;
+    enum lane busiest;  // the lane whose busy time is the longest,
+    double busy_ms;     // and that time
+};
+
+// Plans the steps of `run` after the warm-up. ERR_MEMORY, or an error of the planner.
+int overlap_plan_of(const struct overlap_bench *bench, const struct overlap_run *run, struct overlap_plan *out);
+
+// Returns {"step_ms":.., "busiest_lane":.., "busy_ms":.., "efficiency":.., "measured":.., "difference":..}: the longest
+// busy time over the step, of the plan and as measured. Null: out of memory.
+json_t *overlap_plan_json(const struct overlap_plan *plan, double measured);
+
 #endif

@@ -2,7 +2,7 @@
 // Tests of `bench step` on the shadow accelerator: steps, products and copies run there, errors there are found, and
 // nothing stays allocated.
 #include "bench/table/benchmarks.h"
-#include "bench/step/lane_copy.h"
+#include "bench/step/lane_work.h"
 #include "bench/step/lane_load.h"
 #include "bench/harness/printed_test.h"
 #include "results/record/record_check.h"

@@ -5,7 +5,7 @@
 #include "base/err.h"
 #include "conformance/spec/requirement.h"
 #include "conformance/suite/suite.h"
-#include "results/record/record_read.h"
+#include "results/record/record_check.h"
 #include "results/record/record_verify.h"
 #include "results/page/result_report.h"
 

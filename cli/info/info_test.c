@@ -5,8 +5,6 @@
 #include "base/folder_test.h"
 #include "cli/info/health_counters.h"
 #include "cli/info/info.h"
-#include "cli/info/info_cuda.h"
-#include "cli/info/info_openblas.h"
 #include "ref/arithmetic/isa.h"
 #include "ref/tier/io.h"
 #include "results/record/record.h"

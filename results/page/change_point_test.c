@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Series with and without changes.
-#include "results/page/change_point.h"
+#include "results/page/history.h"
 
 #include "ref/arithmetic/random.h"
 

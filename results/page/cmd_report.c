@@ -3,7 +3,6 @@
 #include "results/page/result_report.h"
 
 #include "base/file.h"
-#include "results/page/compare.h"
 #include "base/err.h"
 #include "base/help.h"
 #include "results/page/history.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Comparisons of two result files: better, worse, or within noise.
-#include "results/page/compare.h"
+#include "results/page/history.h"
 
 #include "results/page/rich_test.h"
 

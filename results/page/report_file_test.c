@@ -4,7 +4,7 @@
 #include "base/safe_text.h"
 #include "results/record/record_verify.h"
 #include "results/page/result_report.h"
-#include "results/page/result_text.h"
+#include "results/page/result_view.h"
 #include "results/page/rich_test.h"
 
 TestSuite(report_file, .init = sample_folder_make, .fini = sample_folder_remove);

@@ -6,7 +6,6 @@
 #include "base/digest.h"
 #include "base/err.h"
 #include "results/record/record_check.h"
-#include "results/record/record_read.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>

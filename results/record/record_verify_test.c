@@ -3,7 +3,7 @@
 // digests, as a forger would make them.
 #include "results/record/record_verify.h"
 
-#include "results/record/conclusion.h"
+#include "results/record/record.h"
 #include "results/record/record_test.h"
 
 #include <math.h>

@@ -5,7 +5,7 @@
 #include "ref/tier/folder_room.h"
 #include "base/process/interrupt.h"
 #include "bench/harness/bench_world.h"
-#include "validate/health/pin.h"
+#include "validate/health/health_round.h"
 #include "validate/health/rank_vote.h"
 
 #include <errno.h>

@@ -5,7 +5,6 @@
 #include "base/err.h"
 #include "base/folder_test.h"
 #include "validate/health/exposure.h"
-#include "validate/health/pin.h"
 
 #include <criterion/criterion.h>
 

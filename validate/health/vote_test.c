@@ -5,7 +5,7 @@
 #include "base/err.h"
 #include "base/folder_test.h"
 #include "ref/comm/mpirun_test.h"
-#include "validate/health/pin.h"
+#include "validate/health/health_round.h"
 #include "validate/health/rank_vote.h"
 
 #include <criterion/criterion.h>
