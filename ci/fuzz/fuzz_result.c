@@ -44,11 +44,6 @@ static void must(int rc)
     abort();
 }
 
-static int csv(const struct result_view *view, FILE *out)
-{
-    return result_csv(view, true, out);
-}
-
 static void show(const struct result_view *view, int (*form)(const struct result_view *view, FILE *out))
 {
     char *text;
@@ -88,7 +83,6 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
         must(result_view_open(&file, &view));
         show(&view, result_markdown);
         show(&view, result_summary);
-        show(&view, csv);
         show(&view, result_html);
         result_view_close(&view);
     }

@@ -35,7 +35,6 @@ Test(cmd_report, an_unedited_file_is_verified_and_shown)
     expect_printed("verified; INVALID", "--verify", path, NULL, NULL);
     expect_printed("# INVALID", path, NULL, NULL, NULL);
     expect_printed("# INVALID", "--markdown", path, NULL, NULL);
-    expect_printed("benchmark,case", "--csv", path, NULL, NULL);
     expect_printed("within noise", "--compare", path, path, NULL);
 }
 
@@ -67,7 +66,7 @@ Test(cmd_report, usage_errors_are_reported)
     rich_write(strcpy(path, sample_path("a.jsonl")), NULL, 1);
     free(report(2, NULL, NULL, NULL, NULL));
     free(report(2, "--compare", path, NULL, NULL));
-    free(report(2, "--csv", "--verify", path, NULL));
+    free(report(2, "--markdown", "--verify", path, NULL));
     free(report(2, "--nothing", path, NULL, NULL));
     free(report(2, sample_path("not there"), NULL, NULL, NULL));
     free(report(2, "--leaderboard", sample_path("not there"), NULL, NULL));
@@ -144,7 +143,7 @@ Test(cmd_report, a_summary_has_a_row_for_each_accepted_range)
     cr_expect(strstr(text, " of 8 | from "), "%s", text);
     free(text);
     free(report(2, "--summary", path, path, NULL));
-    free(report(2, "--summary", "--csv", path, NULL));
+    free(report(2, "--summary", "--markdown", path, NULL));
 }
 
 static const struct rich_texts hostile = {.setting = "\"; system(\"touch evil\") #`touch evil`",
