@@ -26,8 +26,8 @@ static int streams_run(void *context)
     return ERR_NONE;
 }
 
-// The compute baseline: the divisions and square roots of a step, its slowest arithmetic, on numbers that stay in the L1
-// cache, vectorised by the compiler for the best instruction set of this CPU.
+// The compute baseline: the divisions and square roots of a step, its slowest arithmetic, on numbers that stay in the
+// L1 cache, vectorised by the compiler for the best instruction set of this CPU.
 
 // Elements per round, each an input of the next: enough that no division waits for the previous one.
 enum { BLOCK = 512 };

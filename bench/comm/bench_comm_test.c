@@ -113,16 +113,18 @@ Test(bench_comm, bus_bytes_are_the_bytes_that_the_busiest_rank_moves)
     cr_expect_eq(bus_bytes_of(ALL_GATHER, 1, false), 0);
 }
 
+static const char *const first_words[] = {"comm", NULL};
+static const struct bench_device *used_device;  // null: the one that --device names
+
+static int bench(int argc, const char **argv)
+{
+    return bench_comm_on(used_device, argc, argv);
+}
+
 static int run_on(const struct bench_device *device, const char *const arguments[], char **text)
 {
-    const char *argv[16] = {"comm"};
-    int argc = 1;
-    for (; arguments[argc - 1]; argc++)
-        argv[argc] = arguments[argc - 1];
-    struct printed printed = printed_begin();
-    int status = device ? bench_comm_on(device, argc, argv) : bench_comm.run(argc, argv);
-    *text = printed_end(printed);
-    return status;
+    used_device = device;
+    return printed_run(bench, first_words, arguments, text);
 }
 
 static int run(const char *const arguments[], char **text)
@@ -326,11 +328,7 @@ Test(bench_comm, large_buffers_are_measured_uneven_and_in_place_too)
 
 Test(bench_comm, an_unknown_device_operation_world_or_thread_count_is_refused)
 {
-    static const char *const bad[][3] = {{"--device", "gpu"},       {"--world", "0"},   {"--world", "65"},
+    static const char *const bad[][4] = {{"--device", "gpu"},       {"--world", "0"},   {"--world", "65"},
                                          {"--operation", "gather"}, {"--threads", "2"}, {"--sizes", "x"}};
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        char *text;
-        cr_expect_eq(run(bad[i], &text), 2, "%s %s", bad[i][0], bad[i][1]);
-        free(text);
-    }
+    printed_expect_refused(bench_comm.run, first_words, bad, sizeof bad / sizeof bad[0]);
 }

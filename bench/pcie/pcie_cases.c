@@ -106,7 +106,7 @@ static int sample_group(const struct group *group, double *gb_per_s)
 struct trial {
     const struct bench_options *options;
     struct pcie_setting setting;
-    const char *beside;        // "nothing" or "nvme reads"
+    const char *beside;   // "nothing" or "nvme reads"
     struct reads *reads;  // null: nothing else runs
     const char *baseline_name;
     const struct pcie_setting *baselines;
@@ -236,11 +236,11 @@ static int run_beside_nvme(const struct trial *of, struct nvme_files *files)
 {
     struct trial trial = *of;
     struct reads reads = {.stream = {.files = files,
-                                          .engine = NVME_LIBAIO,
-                                          .direction = STREAM_READ,
-                                          .block_bytes = NVME_BLOCK_BYTES,
-                                          .depth = NVME_DEPTH,
-                                          .seconds = 0.1}};
+                                     .engine = NVME_LIBAIO,
+                                     .direction = STREAM_READ,
+                                     .block_bytes = NVME_BLOCK_BYTES,
+                                     .depth = NVME_DEPTH,
+                                     .seconds = 0.1}};
     trial.reads = &reads;
     trial.beside = "nvme reads";
     trial.baseline_name = "the same with nothing beside";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The work of two lanes, for lane_load.h: copies between host memory and the device tier, and products of square matrices
-// in one thread. With an accelerator the tier is its memory, and the host memory is page-locked; without one both are
-// host memory.
+// The work of two lanes, for lane_load.h: copies between host memory and the device tier, and products of square
+// matrices in one thread. With an accelerator the tier is its memory, and the host memory is page-locked; without one
+// both are host memory.
 #ifndef ZG_LANE_WORK_H
 #define ZG_LANE_WORK_H
 

@@ -123,8 +123,9 @@ static int check_usage(const struct options *a, const char **paths)
     int modes = a->verify + a->compare + (a->leaderboard != NULL) + (a->trend != NULL) + (a->save_ranges != NULL) +
                 a->markdown + a->summary;
     if (modes > 1)
-        return err_set(ERR_USAGE, "--verify, --compare, --leaderboard, --trend, --save-ranges, --markdown and --summary "
-                                  "exclude each other");
+        return err_set(ERR_USAGE,
+                       "--verify, --compare, --leaderboard, --trend, --save-ranges, --markdown and --summary "
+                       "exclude each other");
     if (a->leaderboard || a->trend)
         return count == 0 ? ERR_NONE
                           : err_set(ERR_USAGE, "%s: --leaderboard and --trend take all files of a folder", paths[0]);

@@ -10,24 +10,10 @@
 
 TestSuite(record_verify, .init = sample_folder_make, .fini = sample_folder_remove);
 
-// Returns the refusals of a file of these lines; the caller frees the text.
-static char *refusals_of(const char *const *lines, size_t *count)
-{
-    struct result_file file;
-    char *text;
-    size_t bytes;
-    FILE *out = open_memstream(&text, &bytes);
-    cr_assert_eq(result_open(sample_write("a", lines), &file), ERR_NONE, "%s", err_message());
-    cr_assert_eq(record_verify(&file, out, count), ERR_NONE);
-    result_close(&file);
-    fclose(out);
-    return text;
-}
-
 static void expect_holds(const char *const *lines)
 {
     size_t count;
-    char *text = refusals_of(lines, &count);
+    char *text = sample_refusals(lines, &count);
     cr_expect_eq(count, 0, "%s", text);
     free(text);
 }
@@ -35,7 +21,7 @@ static void expect_holds(const char *const *lines)
 static void expect_refusal(const char *const *lines, size_t line, const char *key, const char *what)
 {
     size_t count;
-    char location[128], *text = refusals_of(lines, &count);
+    char location[128], *text = sample_refusals(lines, &count);
     snprintf(location, sizeof location, "/a:%zu: %s: ", line, key);
     cr_expect_gt(count, 0, "expected a refusal at %s (%s)", location, what);
     cr_expect(strstr(text, location) && strstr(text, what), "%s, expected %s%s", text, location, what);
@@ -269,7 +255,7 @@ static size_t refusals_of_part(const char *name, int status, const char *gpus)
     lines[count] = lines[count - 1];
     lines[count - 1] = finding;
     lines[count + 1] = NULL;
-    free(refusals_of(lines, &count));
+    free(sample_refusals(lines, &count));
     return count;
 }
 
