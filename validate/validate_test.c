@@ -9,6 +9,7 @@
 #include "results/record/record_check.h"
 #include "results/record/verify_internal.h"
 #include "validate/validate_test.h"
+#include "base/json_test.h"
 
 #include <math.h>
 
@@ -86,12 +87,6 @@ static enum finding_verdict validate(void)
 static const char *reason(size_t index)
 {
     const char *text = json_string_value(json_array_get(json_object_get(file.end, "reasons"), index));
-    return text ? text : "";
-}
-
-static const char *text_of(const json_t *record, const char *key)
-{
-    const char *text = json_string_value(json_object_get(record, key));
     return text ? text : "";
 }
 

@@ -208,10 +208,6 @@ static int adam_main(int argc, const char **argv)
     if (code == ERR_NONE && !selection.options.help)
         code = adam_bench(&selection);
     isa_set(before);
-    bench_release(&selection.options);
-    free(selection.recipe);
-    free(selection.isa);
-    free(selection.step);
-    free(selection.device);
+    bench_release(&selection.options, own);
     return bench_exit("adam", code);
 }

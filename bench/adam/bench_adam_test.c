@@ -11,6 +11,7 @@
 #include "bench/harness/streams.h"
 #include "base/pretended_test.h"
 #include "ref/arithmetic/shadow_test.h"
+#include "base/json_test.h"
 
 #include <criterion/criterion.h>
 
@@ -113,15 +114,8 @@ static struct adam_step step_over(struct adam_arrays *arrays, const struct recip
                              .model_dtype = DTYPE_FP16,
                              .count = arrays->count,
                              .tensor_count = arrays->count};
-    const struct adam_hyper hyper = {.lr = 1e-3,
-                                     .beta1 = 0.9,
-                                     .beta2 = 0.999,
-                                     .eps = 1e-8,
-                                     .weight_decay = 0.01,
-                                     .decoupled = true,
-                                     .bias_correction = true};
     struct recipe_state state = {0};
-    cr_assert_eq(recipe_begin_step(recipe, &hyper, 5, &state, &step.scalars), ERR_NONE);
+    cr_assert_eq(recipe_begin_step(recipe, &ADAM_ARRAYS_HYPER, 5, &state, &step.scalars), ERR_NONE);
     return step;
 }
 
@@ -369,11 +363,6 @@ static int run(const struct accelerator *accelerator, int variant, json_t **reco
     free(text);
     cr_expect_eq(shadow.block_count, 0);
     return code;
-}
-
-static double number(const json_t *of, const char *key)
-{
-    return json_number_value(json_object_get(of, key));
 }
 
 // The rates follow from the bytes that each moves, and the ratio is to the faster of mix and copy.

@@ -60,11 +60,11 @@ int bench_run(const struct benchmark *benchmark, int argc, const char **argv);
 
 // Parses argv[1..] with the benchmark's own options (a popt table, or null) and the shared ones. argv[0] is the
 // benchmark's name. Opens the result file of --out, which bench_exit closes. ERR_USAGE: unknown or malformed options.
-// The caller releases *out with bench_release, after an error too.
+// The caller releases *out and its own options with bench_release, after an error too.
 struct poptOption;
 int bench_parse(int argc, const char **argv, const struct benchmark *benchmark, const struct poptOption *own,
                 struct bench_options *out);
-void bench_release(struct bench_options *options);
+void bench_release(struct bench_options *options, const struct poptOption *own);
 
 // Sets sizes or repetitions that the user did not give.
 void bench_default_sizes(struct bench_options *options, const size_t *sizes, size_t count);

@@ -9,6 +9,7 @@
 #include "results/record/record_verify.h"
 #include "bench/harness/bench_device.h"
 #include "ref/arithmetic/shadow_test.h"
+#include "base/json_test.h"
 
 #include <criterion/criterion.h>
 
@@ -28,11 +29,6 @@ static int run(const char *const arguments[], char **text)
 {
     static const char *const first[] = {"bench", NULL};
     return printed_run(bench_main, first, arguments, text);
-}
-
-static const char *text_of(const json_t *record, const char *key)
-{
-    return json_string_value(json_object_get(record, key));
 }
 
 Test(bench_file, a_result_file_is_complete_and_equals_the_printed_lines)

@@ -205,8 +205,10 @@ int bench_parse(int argc, const char **argv, const struct benchmark *benchmark, 
     return code;
 }
 
-void bench_release(struct bench_options *options)
+void bench_release(struct bench_options *options, const struct poptOption *own)
 {
+    if (own)
+        help_release(own);
     struct bench_storage *storage = &options->storage;
     for (int i = 0; storage->given_paths && storage->given_paths[i]; i++)
         free(storage->given_paths[i]);

@@ -387,7 +387,8 @@ Test(bench, shared_options_are_parsed_together_with_a_benchmarks_own)
     cr_assert_eq(options.warmup, 2);
     cr_assert(options.json);
     cr_assert_not(options.quick);
-    free(recipe);
+    bench_release(&options, own);
+    cr_expect_null(recipe);
 }
 
 Test(bench, options_of_storage_and_of_states_are_accepted_only_by_benchmarks_that_use_them)
@@ -401,18 +402,18 @@ Test(bench, options_of_storage_and_of_states_are_accepted_only_by_benchmarks_tha
     cr_expect_str_eq(options.storage.paths[1], "/b");
     cr_expect_str_eq(options.storage.engine, "io_uring");
     cr_expect(options.storage.buffered && !options.storage.no_checksum);
-    bench_release(&options);
+    bench_release(&options, NULL);
     cr_expect_eq(bench_parse(8, argv, &bench_adam, NULL, &options), ERR_USAGE);
-    bench_release(&options);
+    bench_release(&options, NULL);
     argv[8] = "--no-swap-checksum";
     cr_expect_eq(bench_parse(9, argv, &bench_nvme, NULL, &options), ERR_USAGE);
-    bench_release(&options);
+    bench_release(&options, NULL);
     cr_expect_eq(bench_parse(9, argv, &bench_swap, NULL, &options), ERR_NONE);
     cr_expect(options.storage.no_checksum);
-    bench_release(&options);
+    bench_release(&options, NULL);
     cr_expect_eq(bench_parse(1, argv, &bench_swap, NULL, &options), ERR_NONE);
     cr_expect(options.storage.path_count == 1 && strcmp(options.storage.paths[0], ".") == 0);
-    bench_release(&options);
+    bench_release(&options, NULL);
 }
 
 Test(bench, defaults_apply_only_to_options_that_were_not_given)

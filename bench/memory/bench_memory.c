@@ -152,8 +152,6 @@ static int memory_main(int argc, const char **argv)
             code = memory_bench_run(&bench);
         memory_nodes_close(&bench.nodes);
     }
-    bench_release(&bench.options);
-    free(bench.operation);
-    free(bench.device);
+    bench_release(&bench.options, own);
     return bench_exit("memory", code);
 }

@@ -297,7 +297,8 @@ Test(bench_memory, bad_input_is_refused)
 {
     static const char *const bad[][4] = {
         {"--operation", "scale"}, {"--sizes", "5000"}, {"--sizes", "8191G"}, {"--threads", "0"}};
-    printed_expect_refused(bench_memory.run, first_words, bad, sizeof bad / sizeof bad[0]);
+    static const char *const first[] = {"memory", "--json", NULL};
+    printed_expect_refused(bench_memory.run, first, bad, sizeof bad / sizeof bad[0]);
 }
 
 // The processors that each thread of a team may run on.

@@ -72,7 +72,6 @@ static int pcie_main(int argc, const char **argv)
     int code = bench_parse(argc, argv, &bench_pcie, own, &options);
     if (code == ERR_NONE && !options.help)
         code = run(&options, size);
-    bench_release(&options);
-    free(size);
+    bench_release(&options, own);
     return bench_exit("pcie", code);
 }

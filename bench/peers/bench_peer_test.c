@@ -11,6 +11,7 @@
 #include "results/record/record_verify.h"
 #include "ref/tier/storage_test.h"
 #include "bench/peers/peer.h"
+#include "base/json_test.h"
 
 #include <criterion/criterion.h>
 
@@ -52,12 +53,6 @@ static json_t *expect_record(const char *path, const char *peer)
     return record;
 }
 
-static const char *detail_text(const json_t *record, const char *key)
-{
-    const char *text = json_string_value(json_object_get(json_object_get(record, "detail"), key));
-    return text ? text : "";
-}
-
 static json_int_t detail_number(const json_t *record, const char *key)
 {
     return json_integer_value(json_object_get(json_object_get(record, "detail"), key));
@@ -90,7 +85,7 @@ Test(bench_peer, adam_of_the_same_recipe_has_the_same_bits)
         json_t *record = expect_record(path, "stand-in Adam");
         cr_expect_eq(detail_number(record, "params_different"), 0);
         cr_expect_geq(detail_number(record, "steps_compared"), 4);
-        cr_expect_str_eq(detail_text(record, "peer_recipe"), "deepspeed-cpu-gcc-avx512");
+        cr_expect_str_eq(text_of(json_object_get(record, "detail"), "peer_recipe"), "deepspeed-cpu-gcc-avx512");
         json_decref(record);
     }
 }

@@ -163,6 +163,6 @@ static int links_main(int argc, const char **argv)
     int code = bench_parse(argc, argv, &bench_links, NULL, &options);
     if (code == ERR_NONE && !options.help)
         code = links_bench(&options);
-    bench_release(&options);
+    bench_release(&options, NULL);
     return bench_exit("links", code);
 }

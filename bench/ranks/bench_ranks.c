@@ -254,7 +254,6 @@ static int ranks_main(int argc, const char **argv)
     int code = bench_parse(argc, argv, &bench_ranks, own, &options);
     if (code == ERR_NONE && !options.help)
         code = ranks_bench(pin, world, &options);
-    bench_release(&options);
-    free(pin);
+    bench_release(&options, own);
     return bench_exit("ranks", code);
 }

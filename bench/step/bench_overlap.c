@@ -248,10 +248,7 @@ static int overlap_main(const struct bench_device *device, int argc, const char 
     int code = bench_parse(argc, argv, &bench_overlap, own, &given.shared);
     if (code == ERR_NONE && !given.shared.help)
         code = prepare_and_run(device, &given);
-    bench_release(&given.shared);
-    char *const texts[] = {given.model, given.emulate, given.text_path, given.trace_path, given.device};
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
-        free(texts[i]);
+    bench_release(&given.shared, own);
     return code;
 }
 

@@ -7,6 +7,7 @@
 #include "bench/harness/printed_test.h"
 #include "ref/arithmetic/shadow_test.h"
 #include "ref/tier/storage_test.h"
+#include "base/json_test.h"
 
 #include <criterion/criterion.h>
 #include <jansson.h>
@@ -175,12 +176,6 @@ Test(bench_overlap, a_bit_that_flips_on_the_disk_leaves_no_record)
     cr_expect_eq(run(checked, &text), 2);
     cr_expect_str_eq(text, "");
     free(text);
-}
-
-static const char *case_text(const json_t *record, const char *key)
-{
-    const char *text = json_string_value(json_object_get(json_object_get(record, "case"), key));
-    return text ? text : "";
 }
 
 Test(bench_overlap, on_an_accelerator_lanes_are_not_emulated_and_the_record_names_it)

@@ -273,9 +273,8 @@ static int pipeline_main(int argc, const char **argv)
         code = emulation_parse_all(emulate, &pipeline->emulation);
     if (code == ERR_NONE && !pipeline->options.help)
         code = pipeline_run(pipeline);
-    bench_release(&pipeline->options);
+    bench_release(&pipeline->options, own);
     memory_nodes_close(&pipeline->nodes);
-    free(emulate);
     free(pipeline);
     return bench_exit("pipeline", code);
 }

@@ -9,6 +9,7 @@
 #include "ref/model/names/model_find.h"
 #include "ref/tier/storage_test.h"
 #include "bench/step/efficiency.h"
+#include "base/json_test.h"
 
 #include <criterion/criterion.h>
 #include <jansson.h>
@@ -43,17 +44,6 @@ static json_t *records_of(const char *text)
         json_array_append_new(records, record);
     }
     return records;
-}
-
-static const char *case_text(const json_t *record, const char *key)
-{
-    const char *text = json_string_value(json_object_get(json_object_get(record, "case"), key));
-    return text ? text : "";
-}
-
-static double number(const json_t *object, const char *key)
-{
-    return json_number_value(json_object_get(object, key));
 }
 
 // Lanes as letters, in the order of their records.

@@ -199,8 +199,6 @@ int report_main(int argc, const char **argv)
     poptFreeContext(context);
     if (rc != ERR_NONE)
         fprintf(stderr, "zerogauge report: %s\n", err_message());
-    char *texts[] = {a.html, a.leaderboard, a.output, a.trend, a.prometheus, a.save_ranges};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        free(texts[i]);
+    help_release(options);
     return err_exit_status(rc);
 }

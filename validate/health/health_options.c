@@ -31,14 +31,6 @@ void health_watch_signals(void)
     interrupt_watch(on_signal);
 }
 
-void health_options_free(struct health_options *options)
-{
-    for (char **folder = options->folders; folder && *folder; folder++)
-        free(*folder);
-    free(options->folders);
-    free(options->flip);
-}
-
 static int check_folders(char *const *folders)
 {
     struct stat found;
