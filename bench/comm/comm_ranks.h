@@ -129,7 +129,7 @@ int comm_rank_count_wrong(struct comm_rank *rank);
 // Runs this rank's part of the current task, `calls` times (comm_task.c).
 int comm_rank_run_task(struct comm_rank *rank);
 
-// The baseline of ranks that are threads (comm_copies.c). meet: a barrier, in host memory by no more than a
+// The baseline of ranks that are threads (comm_task.c). meet: a barrier, in host memory by no more than a
 // line that each writes and all read, on a device by a barrier, which waits for its copies. copy_same_bytes: issues
 // this rank's copies; copies_end: ends those that go around the cache.
 int comm_rank_meet(const struct comm_rank *rank);
@@ -144,13 +144,13 @@ int comm_ranks_prepare(struct comm_ranks *ranks, enum task task, bool poisons);
 // Runs one repetition, between two barriers.
 int comm_ranks_repeat(struct comm_ranks *ranks);
 
-// If ranks are processes (comm_order.c): agree broadcasts rank 0's *value; sum adds `own` over all ranks. If they are
+// If ranks are processes (comm_data.c): agree broadcasts rank 0's *value; sum adds `own` over all ranks. If they are
 // threads, rank 0 alone calls these, and both leave the value as it is.
 int comm_ranks_agree(const struct comm_ranks *ranks, uint64_t *value);
 int comm_ranks_sum(const struct comm_ranks *ranks, uint64_t own, uint64_t *sum);
 
 // Runs an out-of-place reduction once in canonical order and once by the library, on numbers whose sum depends on the
-// order, and counts the elements of all ranks' results whose bits differ (comm_order.c). Ranks must be processes.
+// order, and counts the elements of all ranks' results whose bits differ (comm_data.c). Ranks must be processes.
 int comm_ranks_count_other_bits(struct comm_ranks *ranks, uint64_t *count);
 
 // Verifies the last result, ends the threads and frees the buffers. *wrong_count: wrong elements in all results of all
