@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of `bench checkpoint`. Ranks are threads of this process, each with a stage of ZeRO-3 whose states have
-// known values; between two calls no thread runs. Files are those of a checkpoint's ranks. Cases: ranks save, or load
+// known values; between two calls no thread runs. A file holds the states of a rank. Cases: ranks save, or load
 // what was saved, in turn with fio.
 #ifndef ZG_CHECKPOINT_CASE_H
 #define ZG_CHECKPOINT_CASE_H

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fills the ranks' buffers, verifies their results, and counts the elements whose bits differ between the canonical
-// order of a sum and that of MPI or NCCL. Data on a device passes through the rank's stage in pieces.
+// Fills the ranks' buffers and verifies their results. Data on a device passes through the rank's stage in pieces.
 #include "bench/comm/comm_ranks.h"
 
 #include "base/err.h"
 #include "ref/arithmetic/random.h"
-#include "ref/arithmetic/accelerator.h"
-#include "bench/harness/bench.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -139,48 +135,6 @@ int comm_rank_count_wrong(struct comm_rank *rank)
             TRY(compare(rank, result + rank->recv_offsets[peer], value_at, peer, own, rank->recv_counts[peer]));
         return ERR_NONE;
     }
-}
-
-// Makes one call on send as it is; its result is not verified.
-static int call_task(struct comm_ranks *ranks, enum task task)
-{
-    struct comm_rank *rank = &ranks->ranks[0];
-    ranks->task = task;
-    int code = comm_ranks_repeat(ranks);
-    rank->has_result = false;
-    return code;
-}
-
-// Copies both results, of numbers whose sum depends on the order, to host memory.
-static int sum_both_ways(struct comm_ranks *ranks, float *canonical, float *native, size_t bytes)
-{
-    struct comm_rank *rank = &ranks->ranks[0];
-    TRY(comm_rank_fill_roughly(rank));
-    TRY(call_task(ranks, TASK_COLLECTIVE));
-    TRY(bytes_copy(canonical, comm_rank_result(rank), bytes));
-    TRY(call_task(ranks, TASK_NATIVE));
-    return bytes_copy(native, rank->recv, bytes);
-}
-
-int comm_ranks_count_other_bits(struct comm_ranks *ranks, uint64_t *count)
-{
-    assert(ranks->setting.comm && !ranks->setting.in_place);
-    struct comm_rank *rank = &ranks->ranks[0];
-    size_t result_count = comm_rank_result_count(rank), bytes = result_count * sizeof(float), calls = ranks->calls;
-    uint64_t differing = 0;
-    float *results = bench_alloc(2 * bytes, 1);
-    if (!results)
-        return err_set(ERR_MEMORY, "no memory for two results of %zu bytes", bytes);
-    ranks->calls = 1;
-    int code = sum_both_ways(ranks, results, results + result_count, bytes);
-    for (size_t i = 0; i < result_count && code == ERR_NONE; i++)
-        differing += memcmp(&results[i], &results[result_count + i], sizeof(float)) != 0;
-    bench_free(results, 2 * bytes);
-    rank->has_native_result = false;
-    ranks->calls = calls;
-    if (code == ERR_NONE)
-        code = comm_rank_fill(rank);
-    return code == ERR_NONE ? comm_ranks_sum(ranks, differing, count) : code;
 }
 
 int comm_ranks_agree(const struct comm_ranks *ranks, uint64_t *value)

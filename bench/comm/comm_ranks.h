@@ -130,11 +130,8 @@ int comm_rank_count_wrong(struct comm_rank *rank);
 int comm_rank_run_task(struct comm_rank *rank);
 
 // The baseline of ranks that are threads (comm_task.c). meet: a barrier, in host memory by no more than a
-// line that each writes and all read, on a device by a barrier, which waits for its copies. copy_same_bytes: issues
-// this rank's copies; copies_end: ends those that go around the cache.
+// line that each writes and all read, on a device by a barrier, which waits for its copies.
 int comm_rank_meet(const struct comm_rank *rank);
-void comm_rank_copy_same_bytes(const struct comm_rank *rank);
-void comm_rank_copies_end(const struct comm_rank *rank);
 
 // Prepares a repetition: every rank verifies the last collective's result and, if `poisons`, poisons recv, so that
 // elements that the collective does not write show. Poisoning leaves recv in the caches, so it is for untimed
@@ -150,7 +147,7 @@ int comm_ranks_agree(const struct comm_ranks *ranks, uint64_t *value);
 int comm_ranks_sum(const struct comm_ranks *ranks, uint64_t own, uint64_t *sum);
 
 // Runs an out-of-place reduction once in canonical order and once by the library, on numbers whose sum depends on the
-// order, and counts the elements of all ranks' results whose bits differ (comm_data.c). Ranks must be processes.
+// order, and counts the elements of all ranks' results whose bits differ (comm_order.c). Ranks must be processes.
 int comm_ranks_count_other_bits(struct comm_ranks *ranks, uint64_t *count);
 
 // Verifies the last result, ends the threads and frees the buffers. *wrong_count: wrong elements in all results of all

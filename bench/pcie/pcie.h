@@ -5,7 +5,10 @@
 #define ZG_PCIE_H
 
 #include "bench/harness/bench.h"
+#include "bench/harness/nvme_stream.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -56,5 +59,21 @@ int pcie_copies_sample(struct pcie_copies *copies, double *bytes_per_s);
 // Measures and prints every case: each device alone, all together if there are several, and device 0 during reads from
 // NVMe. bytes: of a stream's sample, a multiple of every size of the options.
 int pcie_cases_run(const struct pcie_link *link, const struct bench_options *options, size_t bytes);
+
+// Reads from NVMe in a thread of their own, during the copies.
+struct pcie_reads {
+    struct stream stream;  // set by the caller; runs again and again until the end
+    pthread_t thread;
+    atomic_bool ends;
+    double bytes, seconds;  // of all reads so far
+    int code;
+    char message[512];
+};
+
+// Starts reading. ERR_MEMORY: no thread.
+int pcie_reads_begin(struct pcie_reads *reads);
+
+// Stops reading and returns the error of the reads, if there was one.
+int pcie_reads_end(struct pcie_reads *reads);
 
 #endif

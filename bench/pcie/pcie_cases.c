@@ -6,60 +6,13 @@
 #include "bench/pcie/pcie.h"
 
 #include "base/err.h"
-#include "bench/harness/nvme_stream.h"
 #include "base/size.h"
 
 #include <assert.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { SAMPLE_BLOCK_BYTES = 32 << 20, NVME_BYTES = 256 << 20, NVME_BLOCK_BYTES = 1 << 20, NVME_DEPTH = 32 };
-
-// Reads from NVMe in a thread of their own, during the copies.
-struct reads {
-    struct stream stream;  // set by the caller; runs again and again until the end
-    pthread_t thread;
-    atomic_bool ends;
-    double bytes, seconds;  // of all reads so far
-    int code;
-    char message[512];
-};
-
-static void *run_reads(void *argument)
-{
-    struct reads *reads = argument;
-    while (!reads->ends && reads->code == ERR_NONE) {
-        struct stream_result result;
-        reads->code = stream_run(&reads->stream, &result);
-        if (reads->code != ERR_NONE) {
-            snprintf(reads->message, sizeof reads->message, "%s", err_message());
-            break;
-        }
-        free(result.latencies_ns);
-        reads->bytes += (double)result.bytes;
-        reads->seconds += (double)result.ns * 1e-9;
-    }
-    return NULL;
-}
-
-// Starts reading. ERR_MEMORY: no thread.
-static int reads_begin(struct reads *reads)
-{
-    reads->ends = false;
-    if (pthread_create(&reads->thread, NULL, run_reads, reads) != 0)
-        return err_set(ERR_MEMORY, "cannot start a thread for reads");
-    return ERR_NONE;
-}
-
-// Stops reading and returns the error of the reads, if there was one.
-static int reads_end(struct reads *reads)
-{
-    reads->ends = true;
-    pthread_join(reads->thread, NULL);
-    return reads->code == ERR_NONE ? ERR_NONE : err_set(reads->code, "%s", reads->message);
-}
 
 // Sets of copies that are sampled one after the other and whose rates add up.
 struct group {
@@ -106,8 +59,8 @@ static int sample_group(const struct group *group, double *gb_per_s)
 struct trial {
     const struct bench_options *options;
     struct pcie_setting setting;
-    const char *beside;   // "nothing" or "nvme reads"
-    struct reads *reads;  // null: nothing else runs
+    const char *beside;        // "nothing" or "nvme reads"
+    struct pcie_reads *reads;  // null: nothing else runs
     const char *baseline_name;
     const struct pcie_setting *baselines;
     int baseline_count;
@@ -117,9 +70,9 @@ static int sample_beside(const struct trial *trial, const struct group *group, d
 {
     if (!trial->reads)
         return sample_group(group, gb_per_s);
-    TRY(reads_begin(trial->reads));
+    TRY(pcie_reads_begin(trial->reads));
     int code = sample_group(group, gb_per_s);
-    int ended = reads_end(trial->reads);
+    int ended = pcie_reads_end(trial->reads);
     return code != ERR_NONE ? code : ended;
 }
 
@@ -235,12 +188,12 @@ static int run_together(const struct trial *of)
 static int run_beside_nvme(const struct trial *of, struct nvme_files *files)
 {
     struct trial trial = *of;
-    struct reads reads = {.stream = {.files = files,
-                                     .engine = NVME_LIBAIO,
-                                     .direction = STREAM_READ,
-                                     .block_bytes = NVME_BLOCK_BYTES,
-                                     .depth = NVME_DEPTH,
-                                     .seconds = 0.1}};
+    struct pcie_reads reads = {.stream = {.files = files,
+                                          .engine = NVME_LIBAIO,
+                                          .direction = STREAM_READ,
+                                          .block_bytes = NVME_BLOCK_BYTES,
+                                          .depth = NVME_DEPTH,
+                                          .seconds = 0.1}};
     trial.reads = &reads;
     trial.beside = "nvme reads";
     trial.baseline_name = "the same with nothing beside";

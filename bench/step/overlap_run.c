@@ -21,7 +21,8 @@ static int threads(const struct overlap_bench *bench)
 // Prefetches two layers, and keeps no other parameters in memory. The update waits for all gradients, to clip them and
 // to detect overflow; an eager one updates a layer as soon as its gradient is complete, and so does a
 // speculative one, which makes the update again where the step is clipped.
-int overlap_config(const struct overlap_bench *bench, bool infinity, struct config *out)
+// The configuration of a run.
+static int overlap_config(const struct overlap_bench *bench, bool infinity, struct config *out)
 {
     const struct overlap_options *given = bench->options;
     size_t elements = step_largest_layer(bench->model);

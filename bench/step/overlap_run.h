@@ -37,9 +37,6 @@ struct overlap_run {
     uint64_t unlocked_bytes;  // host memory of all ranks that should be pinned and is not
 };
 
-// The configuration of a run.
-int overlap_config(const struct overlap_bench *bench, bool infinity, struct config *out);
-
 // Trains. The caller closes run->trace, after an error too.
 int overlap_train(const struct overlap_bench *bench, struct overlap_run *run);
 

@@ -28,7 +28,8 @@ static const struct recipe *recipe_of(uint64_t seed)
 }
 
 // Steps 1 to 3 of one tensor: the states of a step are the next one's.
-int health_adam(const struct health_operation *operation, const struct health_place *place, uint64_t seed, void *result)
+static int run_adam(const struct health_operation *operation, const struct health_place *place, uint64_t seed,
+                    void *result)
 {
     const size_t count = HEALTH_ADAM_COUNT;
     const struct isa_kernels *kernels = isa_kernels_of((enum isa)operation->variant);
@@ -70,8 +71,8 @@ int health_adam(const struct health_operation *operation, const struct health_pl
 }
 
 // Every value to fp16 and back, and to bf16 and back.
-int health_formats(const struct health_operation *operation, const struct health_place *place, uint64_t seed,
-                   void *result)
+static int run_formats(const struct health_operation *operation, const struct health_place *place, uint64_t seed,
+                       void *result)
 {
     const size_t count = HEALTH_FORMAT_COUNT;
     float *wide = result;
@@ -91,7 +92,8 @@ int health_formats(const struct health_operation *operation, const struct health
 }
 
 // Layer norm and GELU of each row, and attention of the rows, a third of which are queries, keys and values.
-int health_rows(const struct health_operation *operation, const struct health_place *place, uint64_t seed, void *result)
+static int run_rows(const struct health_operation *operation, const struct health_place *place, uint64_t seed,
+                    void *result)
 {
     const size_t rows = HEALTH_ROWS, width = HEALTH_WIDTH;
     const struct attention_shape attention = {1, rows, width / 3, 1, DTYPE_FP32, 0};
@@ -113,8 +115,8 @@ int health_rows(const struct health_operation *operation, const struct health_pl
     return ERR_NONE;
 }
 
-int health_products(const struct health_operation *operation, const struct health_place *place, uint64_t seed,
-                    void *result)
+static int run_products(const struct health_operation *operation, const struct health_place *place, uint64_t seed,
+                        void *result)
 {
     const size_t side = HEALTH_PRODUCT_SIDE, count = side * side;
     TRY(matmul_prepare());
@@ -158,14 +160,14 @@ size_t health_operations(bool with_disk, struct health_operation out[HEALTH_OPER
     static char rows[ISA_COUNT][HEALTH_NAME_BYTES];
     const size_t digests = (size_t)HEALTH_DIGEST_BYTES;
     const struct health_operation variants[] = {
-        {"Adam", HEALTH_COMPUTE, HEALTH_ADAM_COUNT * (size_t)HEALTH_ADAM_BYTES, 4, 0, true, 0, health_adam},
-        {"formats", HEALTH_COMPUTE, HEALTH_FORMAT_COUNT * 8, 4, 0, true, 0, health_formats},
-        {"rows", HEALTH_COMPUTE, HEALTH_ROWS * HEALTH_WIDTH * 4, 4, 0, true, 0, health_rows},
+        {"Adam", HEALTH_COMPUTE, HEALTH_ADAM_COUNT * (size_t)HEALTH_ADAM_BYTES, 4, 0, true, 0, run_adam},
+        {"formats", HEALTH_COMPUTE, HEALTH_FORMAT_COUNT * 8, 4, 0, true, 0, run_formats},
+        {"rows", HEALTH_COMPUTE, HEALTH_ROWS * HEALTH_WIDTH * 4, 4, 0, true, 0, run_rows},
     };
     const struct health_operation rest[] = {
         // OpenBLAS has kernels of its own for each processor.
         {"matrix products", HEALTH_COMPUTE, HEALTH_PRODUCT_SIDE * HEALTH_PRODUCT_SIDE * 4, 4, 0, false, 0,
-         health_products},
+         run_products},
         {"memory", HEALTH_MEMORY, HEALTH_MEMORY_BYTES / HEALTH_BLOCK_BYTES * digests, digests,
          2 * (uint64_t)HEALTH_MEMORY_BYTES, true, 0, health_memory},
         {"collective", HEALTH_COLLECTIVE, 2 * (size_t)HEALTH_SHARD_COUNT * 4, 4, 4 * (uint64_t)HEALTH_SHARD_COUNT * 4,
