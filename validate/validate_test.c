@@ -23,17 +23,9 @@ static volatile sig_atomic_t interrupted;
 
 static void setup(void)
 {
-    static const char *const argv[] = {"zerogauge", "validate", "--quick"}, *const paths[] = {NULL};
     folder_make(folder);
-    setting = (struct validate_setting){.folder = folder,
-                                        .program = "trial",
-                                        .level = "quick",
-                                        .argc = 3,
-                                        .argv = argv,
-                                        .paths = paths,
-                                        .plan = &plan,
-                                        .ranges = &ranges,
-                                        .interrupted = &interrupted};
+    setting = trial_setting(folder, &plan, &ranges);
+    setting.interrupted = &interrupted;
 }
 
 static void teardown(void)

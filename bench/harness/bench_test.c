@@ -336,36 +336,20 @@ Test(bench, sizes_have_binary_suffixes)
 
 Test(bench, wrong_sizes_are_refused)
 {
-    const char *const wrong[] = {"",
-                                 ",",
-                                 "1,",
-                                 ",1",
-                                 "0",
-                                 "-1",
-                                 "1.5",
-                                 "64T",
-                                 "64k",
-                                 "1 ",
-                                 "1;2",
-                                 "x",
-                                 "K",
-                                 "99999999999999999999999",
-                                 "18446744073709551615K",
-                                 "18446744073709551615",
-                                 "17592186044417",
-                                 "16385G",
-                                 "1,2x"};
-    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        size_t sizes[BENCH_LIST_MAX], count;
+    static const char *const wrong[] = {"",    ",",  "1,",  ",1", "0", "-1",     "1.5", "64T",
+                                        "64k", "1 ", "1;2", "x",  "K", "16385G", "1,2x"};
+    static const char *const too_large[] = {"99999999999999999999999", "18446744073709551615K", "18446744073709551615",
+                                            "17592186044417"};
+    size_t sizes[BENCH_LIST_MAX], count, largest[BENCH_LIST_MAX], largest_count;
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         cr_assert_eq(bench_parse_sizes(wrong[i], sizes, &count), ERR_USAGE, "'%s'", wrong[i]);
-    }
-    size_t largest[BENCH_LIST_MAX], largest_count;
+    for (size_t i = 0; i < sizeof too_large / sizeof too_large[0]; i++)
+        cr_assert_eq(bench_parse_sizes(too_large[i], sizes, &count), ERR_USAGE, "'%s'", too_large[i]);
     cr_assert_eq(bench_parse_sizes("17592186044416,16384G", largest, &largest_count), ERR_NONE);
     cr_expect_eq(largest[0], largest[1]);
     char many[4 * BENCH_LIST_MAX] = "1";
     for (int i = 1; i <= BENCH_LIST_MAX; i++)
         strcat(many, ",1");
-    size_t sizes[BENCH_LIST_MAX], count;
     cr_assert_eq(bench_parse_sizes(many, sizes, &count), ERR_USAGE);
 }
 

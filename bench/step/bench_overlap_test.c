@@ -68,18 +68,10 @@ Test(bench_overlap, a_timeline_has_the_intervals_of_the_last_step)
     free(text);
 }
 
-static const char *const first_words[] = {"overlap",
-                                          "--nvme-path",
-                                          storage_folder,
-                                          "--model",
-                                          "gpt-nano",
-                                          "--sequences",
-                                          "2",
-                                          "--repeat",
-                                          "2",
-                                          "--text",
-                                          ZG_SOURCE_DIR "/README.md",
-                                          NULL};
+static const char text_path[] = ZG_SOURCE_DIR "/README.md";
+static const char *const first_words[] = {"overlap",     "--nvme-path", storage_folder, "--model", "gpt-nano",
+                                          "--sequences", "2",           "--repeat",     "2",       "--text",
+                                          text_path,     NULL};
 static const struct bench_device *used_device;  // null: the one that --device names
 
 static int bench(int argc, const char **argv)

@@ -17,17 +17,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const first_words[] = {"step",
-                                          "--nvme-path",
-                                          storage_folder,
-                                          "--model",
-                                          "gpt-nano",
-                                          "--quick",
-                                          "--repeat",
-                                          "2",
-                                          "--text",
-                                          ZG_SOURCE_DIR "/README.md",
-                                          NULL};
+static const char text_path[] = ZG_SOURCE_DIR "/README.md";
+static const char *const first_words[] = {"step",     "--nvme-path", storage_folder, "--model", "gpt-nano", "--quick",
+                                          "--repeat", "2",           "--text",       text_path, NULL};
 
 static int run(const char *const arguments[], char **text)
 {

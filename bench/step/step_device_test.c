@@ -70,6 +70,7 @@ static int counting_wait(void)
 static struct accelerator accelerator;
 static struct bench_device device = {&accelerator, 2};  // tests change the number
 static const struct bench_storage no_storage;
+static const char text_path[] = ZG_SOURCE_DIR "/README.md";
 static struct text *text;
 
 static void begin(void)
@@ -79,7 +80,7 @@ static void begin(void)
     accelerator.matmul = counting_matmul;
     accelerator.copy = counting_copy;
     accelerator.wait = counting_wait;
-    cr_assert_eq(text_open(ZG_SOURCE_DIR "/README.md", &text), ERR_NONE, "%s", err_message());
+    cr_assert_eq(text_open(text_path, &text), ERR_NONE, "%s", err_message());
 }
 
 static void end(void)
@@ -114,7 +115,7 @@ Test(step_device, every_record_names_the_device)
                                         "--repeat",
                                         "1",
                                         "--text",
-                                        ZG_SOURCE_DIR "/README.md",
+                                        text_path,
                                         "--json",
                                         "--preset",
                                         "zero2_offload,zero3",
