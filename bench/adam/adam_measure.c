@@ -214,7 +214,6 @@ int adam_case_run(const struct adam_case *of, const struct bench_options *option
                                   .begin_ns = clock_now_ns(),
                                   .unit = "ns_per_param",
                                   .lower_is_better = true,
-                                  .verified = true,
                                   .item_bytes = (double)case_bytes(of->variant),
                                   .samples = &samples,
                                   .baseline = &baselines};

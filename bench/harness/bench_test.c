@@ -150,7 +150,6 @@ static struct bench_record record_of(const struct bench_samples *samples, const 
         .description = json_pack("{s:s, s:i, s:b}", "recipe", "torch-cpu", "params", 65536, "in_cache", 1),
         .unit = "ns_per_param",
         .lower_is_better = true,
-        .verified = true,
         .items = 65536,
         .begin_ns = clock_now_ns(),
         .item_bytes = 28,
@@ -288,22 +287,6 @@ Test(bench, the_text_of_a_result_begins_with_the_percentage_and_shows_spread_and
     text = printed(&for_reader, &record, &code);
     cr_assert_str_eq(text, "    - %  a row of a table\n");
     free(text);
-}
-
-Test(bench, an_unverified_measurement_is_not_printed)
-{
-    const struct bench_options *const forms[] = {&for_reader, &for_programs};
-    for (int i = 0; i < 2; i++) {
-        struct bench_samples two = samples_of(1, (double[]){2}), one = samples_of(1, (double[]){1});
-        struct bench_record record = record_of(&two, &one);
-        record.verified = false;
-        int code;
-        char *text = printed(forms[i], &record, &code);
-        cr_assert_eq(code, ERR_CHECK);
-        cr_assert_str_empty(text);
-        cr_assert_not_null(strstr(err_message(), "torch-cpu"), "the message names the case: %s", err_message());
-        free(text);
-    }
 }
 
 Test(bench, the_exit_status_is_77_only_if_all_was_skipped)

@@ -173,7 +173,6 @@ static int measure(struct memory_bench *bench, struct touch *touch)
                                                 "array_bytes", (json_int_t)touch->bytes, "pages", pages),
                                   .detail = json_pack("{s:f}", "huge_share", huge_share),
                                   .unit = "GB/s",
-                                  .verified = true,
                                   .items = (double)touch->bytes,
                                   .begin_ns = begin_ns,
                                   .samples = &samples,

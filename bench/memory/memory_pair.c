@@ -97,7 +97,6 @@ int memory_pair_measure(struct memory_bench *bench, struct memory_pair *pair)
                       "threads", pair->work.threads, "array_bytes", (json_int_t)bytes, "in_cache", pair->in_cache),
         .detail = pair->huge_share > 0 ? json_pack("{s:f}", "huge_share", pair->huge_share) : NULL,
         .unit = "GB/s",
-        .verified = true,
         .items = moved_bytes(&pair->work),
         .baseline_items = moved_bytes(&pair->baseline),
         .begin_ns = begin_ns,

@@ -126,7 +126,6 @@ static int print(const struct trial *trial, const struct bench_samples *rates, c
                       ? json_pack("{s:f}", "nvme_GB_per_s", trial->reads->bytes / trial->reads->seconds * 1e-9)
                       : NULL,
         .unit = "GB/s",
-        .verified = true,
         .items = bytes_of(s),
         .baseline_items = bytes_of(&trial->baselines[0]),
         .begin_ns = begin_ns,

@@ -219,7 +219,6 @@ static int measure(struct run *run, const struct peer_options *options, struct p
                             (json_int_t)run->different, "peer_recipe", peer_recipe(run)),
         .unit = "ns_per_param",
         .lower_is_better = true,
-        .verified = true,
         .items = items,
         .begin_ns = begin_ns,
         .samples = &ours,

@@ -70,7 +70,6 @@ static int print(const struct links *links, int position, const struct bench_sam
                       "slowest_partner_host", bench_world_host(slowest), "slowest_us", most / 1e3, "us_with", us_with),
         .unit = lane->unit,
         .lower_is_better = lane->is_time,
-        .verified = true,
         .items = lane->exchanges * (lane->is_time ? 1 : (double)lane->bytes),
         .begin_ns = begin_ns,
         .samples = samples,

@@ -89,7 +89,6 @@ static int print(const struct overlap_bench *bench, const struct overlap_run *ru
         .timeline = lane_table_timeline(&run->trace, bench->options->shared.warmup),
         .unit = "ms_per_step",
         .lower_is_better = true,
-        .verified = true,
         .items = 1,
         .begin_ns = run->begin_ns,
         .samples = &table->step_ms,

@@ -165,7 +165,6 @@ static int print_case(const struct pipeline *pipeline, int lane, int beside)
     struct bench_record record = {.name = "pipeline",
                                   .description = case_json(pipeline, lane, beside),
                                   .unit = lane_load_unit((enum lane)lane),
-                                  .verified = true,
                                   .items = pipeline->least_items[lane][beside],
                                   .baseline_items =
                                       alone ? pipeline->least_direct_items[lane] : pipeline->least_items[lane][lane],
