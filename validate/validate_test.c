@@ -9,7 +9,7 @@
 #include "results/record/record_check.h"
 #include "results/record/verify_internal.h"
 #include "validate/validate_test.h"
-#include "base/json_test.h"
+#include "bench/harness/json_test.h"
 
 #include <math.h>
 

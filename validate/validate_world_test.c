@@ -5,7 +5,7 @@
 #include "base/err.h"
 #include "base/folder_test.h"
 #include "results/record/record_check.h"
-#include "base/json_test.h"
+#include "bench/harness/json_test.h"
 
 #include <limits.h>
 #include <stdlib.h>

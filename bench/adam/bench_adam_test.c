@@ -11,7 +11,7 @@
 #include "bench/harness/streams.h"
 #include "base/pretended_test.h"
 #include "ref/arithmetic/shadow_test.h"
-#include "base/json_test.h"
+#include "bench/harness/json_test.h"
 
 #include <criterion/criterion.h>
 

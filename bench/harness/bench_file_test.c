@@ -9,7 +9,7 @@
 #include "results/record/record_verify.h"
 #include "bench/harness/bench_device.h"
 #include "ref/arithmetic/shadow_test.h"
-#include "base/json_test.h"
+#include "bench/harness/json_test.h"
 
 #include <criterion/criterion.h>
 

@@ -4,7 +4,7 @@
 #include "ref/comm/mpirun_test.h"
 
 #include "base/folder_test.h"
-#include "base/json_test.h"
+#include "bench/harness/json_test.h"
 
 #include <jansson.h>
 #include <limits.h>

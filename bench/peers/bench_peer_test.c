@@ -11,7 +11,7 @@
 #include "results/record/record_verify.h"
 #include "ref/tier/storage_test.h"
 #include "bench/peers/peer.h"
-#include "base/json_test.h"
+#include "bench/harness/json_test.h"
 
 #include <criterion/criterion.h>
 

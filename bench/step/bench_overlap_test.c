@@ -7,7 +7,7 @@
 #include "bench/harness/printed_test.h"
 #include "ref/arithmetic/shadow_test.h"
 #include "ref/tier/storage_test.h"
-#include "base/json_test.h"
+#include "bench/harness/json_test.h"
 
 #include <criterion/criterion.h>
 #include <jansson.h>

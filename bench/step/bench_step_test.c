@@ -9,7 +9,7 @@
 #include "ref/model/names/model_find.h"
 #include "ref/tier/storage_test.h"
 #include "bench/step/efficiency.h"
-#include "base/json_test.h"
+#include "bench/harness/json_test.h"
 
 #include <criterion/criterion.h>
 #include <jansson.h>
