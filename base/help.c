@@ -82,6 +82,20 @@ void help_visit_options(const struct poptOption *options, help_visitor *visit, v
     visit_table(options, NULL, visit, context);
 }
 
+void help_release(const struct poptOption *options)
+{
+    for (; options->longName || options->arg; options++) {
+        void **value = options->arg;
+        unsigned type = options->argInfo & POPT_ARG_MASK;
+        if (type != POPT_ARG_STRING && type != POPT_ARG_ARGV)
+            continue;
+        for (char **text = type == POPT_ARG_ARGV ? *value : NULL; text && *text; text++)
+            free(*text);
+        free(*value);
+        *value = NULL;
+    }
+}
+
 int help_options_end(poptContext context, int code)
 {
     return code < -1 ? err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(code))

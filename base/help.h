@@ -31,6 +31,9 @@ void help_print(poptContext context, enum poptCallbackReason reason, const struc
 int help_options_end(poptContext context, int code);
 int help_no_arguments(poptContext context, int code);
 
+// Frees the texts, and lists of texts, that popt has allocated for the options of a table, and sets them to null.
+void help_release(const struct poptOption *options);
+
 struct help_row {
     const struct poptOption *options;
     const struct help *help;

@@ -144,19 +144,6 @@ void text_markdown(FILE *out, const char *text)
     free(line);
 }
 
-void text_csv(FILE *out, const char *text)
-{
-    char *line = one_line(text);
-    const char *start = line ? line : "";
-    bool is_formula = *start && strchr("=+-@", *start);
-    bool quoted = is_formula || strpbrk(start, ",\"; ") != NULL;
-    fprintf(out, "%s%s", quoted ? "\"" : "", is_formula ? "'" : "");
-    for (const char *at = start; *at; at++)
-        fprintf(out, "%s%c", *at == '"' ? "\"" : "", *at);
-    fputs(quoted ? "\"" : "", out);
-    free(line);
-}
-
 const char *text_message(char out[TEXT_MESSAGE_BYTES], const char *text, size_t limit)
 {
     char piece[PIECE_BYTES];

@@ -19,10 +19,6 @@ void text_markup(FILE *out, const char *text);
 // For Markdown, in a paragraph or a table cell, on one line: escapes all markup, and no address becomes a link.
 void text_markdown(FILE *out, const char *text);
 
-// For a CSV field, on one line, quoted if necessary. An apostrophe precedes a field that a spreadsheet would evaluate
-// as a formula.
-void text_csv(FILE *out, const char *text);
-
 // Returns a new JSON string; null if there is no memory.
 json_t *text_json(const char *text);
 

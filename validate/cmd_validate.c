@@ -266,15 +266,9 @@ static int parse_and_run(int argc, const char **argv, struct options *a, int *st
     int rc = help_no_arguments(context, poptGetNextOpt(context));
     if (rc == ERR_NONE)
         rc = run(argc, argv, a, status);
+    help_release(options);
     poptFreeContext(context);
     return rc;
-}
-
-static void free_list(char **list)
-{
-    for (size_t i = 0; list && list[i]; i++)
-        free(list[i]);
-    free(list);
 }
 
 int validate_main(int argc, const char **argv)
@@ -287,11 +281,5 @@ int validate_main(int argc, const char **argv)
     if (rc != ERR_NONE && bench_world_prints_error(rc))
         fprintf(stderr, "zerogauge validate: %s\n", err_message());
     bench_world_leave(rc != ERR_NONE || status == INTERRUPTED_STATUS ? ERR_PEER : ERR_NONE);
-    free_list(a.nvme_paths);
-    free_list(a.ranges);
-    free_list(a.models);
-    char *texts[] = {a.out, a.save_ranges, a.emulate, a.pin, a.engine, a.text, a.device_memory, a.host_memory};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        free(texts[i]);
     return rc != ERR_NONE ? err_exit_status(rc) : status;
 }

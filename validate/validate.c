@@ -5,7 +5,6 @@
 #include "bench/harness/bench.h"
 #include "bench/harness/bench_world.h"
 #include "base/resources.h"
-#include "results/record/conclusion.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "validate/fit.h"

@@ -7,7 +7,7 @@
 #include "base/err.h"
 #include "bench/harness/bench.h"
 #include "bench/harness/bench_world.h"
-#include "cli/info/info_cuda.h"
+#include "cli/info/info.h"
 #include "validate/validate_world.h"
 
 #include <assert.h>

@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 
 static char folder[PATH_MAX];
+static const char disk[] = ZG_BINARY_DIR;
 
 static void setup(void)
 {
@@ -39,7 +40,6 @@ static struct result_file validate_part(const char *name, const char *const *wor
     struct validate_result result;
     struct result_file file;
     char path[PATH_MAX + 16];
-    static const char *const argv[] = {"zerogauge", "validate"}, *const paths[] = {NULL};
     *part = (struct validate_part){
         .bench = name, .expected_s = 3, .limit_s = 300, .argv = {ZG_BINARY_DIR "/zerogauge", "bench", name, "--json"}};
     snprintf(part->name, sizeof part->name, "bench-%s", name);
@@ -47,14 +47,7 @@ static struct result_file validate_part(const char *name, const char *const *wor
         part->argv[4 + i] = words[i];
     if (range)
         cr_assert_eq(accepted_ranges_parse("test", range, strlen(range), &ranges), ERR_NONE, "%s", err_message());
-    const struct validate_setting setting = {.folder = folder,
-                                             .program = "trial",
-                                             .level = "quick",
-                                             .argc = 2,
-                                             .argv = argv,
-                                             .paths = paths,
-                                             .plan = &plan,
-                                             .ranges = &ranges};
+    const struct validate_setting setting = trial_setting(folder, &plan, &ranges);
     cr_assert_eq(validate_run(&setting, &result), ERR_NONE, "%s", err_message());
     validate_result_free(&result);
     accepted_ranges_free(&ranges);
@@ -92,24 +85,12 @@ Test(validate_machine, a_throttled_lane_is_found_and_named)
     static const char range[] = "{\"schema\":1,\"about\":\"x\",\"bands\":[{\"id\":\"nvme-read\",\"bench\":\"nvme\","
                                 "\"case\":{\"direction\":\"read\"},\"metric\":\"ratio\",\"at_least\":0.5,"
                                 "\"source\":\"this test\"}]}";
-    static const char *const words[] = {"--quick",
-                                        "--direction",
-                                        "read",
-                                        "--size",
-                                        "16M",
-                                        "--sizes",
-                                        "64K",
-                                        "--depths",
-                                        "4",
-                                        "--seconds",
-                                        "0.2",
-                                        "--repeat",
-                                        "1",
-                                        "--nvme-path",
-                                        ZG_BINARY_DIR,
-                                        "--emulate",
-                                        "nvme-read=0.005",
-                                        NULL};
+    const char *const words[] = {"--quick",    "--direction=read",
+                                 "--size=16M", "--sizes=64K",
+                                 "--depths=4", "--seconds=0.2",
+                                 "--repeat=1", "--nvme-path",
+                                 disk,         "--emulate=nvme-read=0.005",
+                                 NULL};
     struct result_file file = validate_part("nvme", words, range);
     char *end = end_of(&file);
     cr_expect(is_invalid_for(&file, "nvme-read: nvme read ", "EMULATED nvme-read=0.005 reaches "), "%s", end);

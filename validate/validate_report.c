@@ -14,17 +14,12 @@
 #include <stdio.h>
 #include <string.h>
 
-static int csv(const struct result_view *view, FILE *out)
-{
-    return result_csv(view, true, out);
-}
-
 static int write_all(const struct result_file *file, const char *folder)
 {
     static const struct {
         const char *name;
         int (*write)(const struct result_view *view, FILE *out);
-    } reports[] = {{"report.html", result_html}, {"report.md", result_markdown}, {"results.csv", csv}};
+    } reports[] = {{"report.html", result_html}, {"report.md", result_markdown}};
     struct result_view view;
     int rc = result_view_open(file, &view);
     for (size_t i = 0; rc == ERR_NONE && i < sizeof reports / sizeof reports[0]; i++) {
@@ -181,5 +176,5 @@ void validate_table(const struct validate_setting *setting, const struct validat
         printf(" of %d s", VALIDATE_QUICK_S);
     if (isfinite(result->other_load))
         printf("; %.0f %% of CPU time went to other processes", 100 * result->other_load);
-    printf("\nresult.jsonl, report.html, report.md and results.csv are in %s\n", setting->folder);
+    printf("\nresult.jsonl, report.html and report.md are in %s\n", setting->folder);
 }

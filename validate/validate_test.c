@@ -6,9 +6,10 @@
 #include "base/pretended_test.h"
 #include "bench/harness/printed_test.h"
 #include "bench/harness/bench.h"
-#include "results/record/record_read.h"
-#include "results/record/run_table.h"
+#include "results/record/record_check.h"
+#include "results/record/verify_internal.h"
 #include "validate/validate_test.h"
+#include "bench/harness/json_test.h"
 
 #include <math.h>
 
@@ -22,17 +23,9 @@ static volatile sig_atomic_t interrupted;
 
 static void setup(void)
 {
-    static const char *const argv[] = {"zerogauge", "validate", "--quick"}, *const paths[] = {NULL};
     folder_make(folder);
-    setting = (struct validate_setting){.folder = folder,
-                                        .program = "trial",
-                                        .level = "quick",
-                                        .argc = 3,
-                                        .argv = argv,
-                                        .paths = paths,
-                                        .plan = &plan,
-                                        .ranges = &ranges,
-                                        .interrupted = &interrupted};
+    setting = trial_setting(folder, &plan, &ranges);
+    setting.interrupted = &interrupted;
 }
 
 static void teardown(void)
@@ -86,12 +79,6 @@ static enum finding_verdict validate(void)
 static const char *reason(size_t index)
 {
     const char *text = json_string_value(json_array_get(json_object_get(file.end, "reasons"), index));
-    return text ? text : "";
-}
-
-static const char *text_of(const json_t *record, const char *key)
-{
-    const char *text = json_string_value(json_object_get(record, key));
     return text ? text : "";
 }
 

@@ -37,4 +37,19 @@ static inline struct validate_part trial_part(const char *name, const char *benc
     return part;
 }
 
+// The setting of a trial in this folder.
+static inline struct validate_setting trial_setting(const char *folder, struct validate_plan *plan,
+                                                    const struct accepted_ranges *ranges)
+{
+    static const char *const argv[] = {"zerogauge", "validate", "--quick"}, *const paths[] = {NULL};
+    return (struct validate_setting){.folder = folder,
+                                     .program = "trial",
+                                     .level = "quick",
+                                     .argc = 3,
+                                     .argv = argv,
+                                     .paths = paths,
+                                     .plan = plan,
+                                     .ranges = ranges};
+}
+
 #endif

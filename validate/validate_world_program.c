@@ -87,8 +87,7 @@ static void make_plan(const char *folder, const char *what, struct validate_plan
                                  "ranks",
                                  "--json",
                                  "--quick",
-                                 "--repeat",
-                                 together ? "900" : "2",
+                                 together ? "--repeat=900" : "--repeat=2",
                                  error ? "--pin=0,1023,0" : NULL};
     memcpy(part->argv, words, sizeof words);
     add_script(plan, "bench-swap", "swap", "sleep 0.1", 2);

@@ -4,7 +4,8 @@
 
 #include "base/err.h"
 #include "base/folder_test.h"
-#include "results/record/record_read.h"
+#include "results/record/record_check.h"
+#include "bench/harness/json_test.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -45,12 +46,6 @@ static void validate(int world, const char *what)
     char arguments[PATH_MAX + 64];
     snprintf(arguments, sizeof arguments, "%s/v %s", folder, what);
     mpirun_each(world, "validate_world_program", arguments, output, sizeof output);
-}
-
-static const char *text_of(const json_t *record, const char *key)
-{
-    const char *text = json_string_value(json_object_get(record, key));
-    return text ? text : "";
 }
 
 // Counts the records of this kind and name.

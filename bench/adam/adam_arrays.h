@@ -35,4 +35,13 @@ int adam_arrays_check(const struct adam_arrays *arrays, const struct adam_step *
 // Returns the norm of the initial gradients, computed in extended precision.
 double adam_arrays_norm(const struct adam_arrays *arrays, enum dtype grad_dtype);
 
+// The hyperparameters of AdamW that all comparisons have.
+static const struct adam_hyper ADAM_ARRAYS_HYPER = {.lr = 1e-3,
+                                                    .beta1 = 0.9,
+                                                    .beta2 = 0.999,
+                                                    .eps = 1e-8,
+                                                    .weight_decay = 0.01,
+                                                    .decoupled = true,
+                                                    .bias_correction = true};
+
 #endif

@@ -7,6 +7,7 @@
 #include "ref/arithmetic/isa.h"
 #include "bench/adam/adam_arrays.h"
 #include "bench/harness/bench.h"
+#include "bench/harness/bench_device.h"
 
 // The steps that are measured. update: the optimizer alone. fused: in the same pass also averages the gradient over
 // ranks, clips it, and writes bf16 model parameters. whole: fused after the global norm, which reads the gradient
@@ -50,5 +51,10 @@ int adam_case_skip(const struct adam_case *of, const struct bench_options *optio
 
 // Returns the norm of a step's gradient, computed by `threads` threads. The bits do not depend on their number.
 double adam_case_norm(const struct adam_step *step, int threads);
+
+// Measures a case, verifies every element and prints the result. Ignores the case's isa and threads. The variant must
+// not have a norm, which would wait for the host between its passes.
+int adam_device_run(const struct bench_gpu *device, const struct adam_case *of, const struct bench_options *options,
+                    struct adam_arrays *arrays);
 
 #endif

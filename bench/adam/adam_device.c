@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/adam/adam_device.h"
+#include "bench/adam/adam_case.h"
 
 #include "base/err.h"
 #include "bench/harness/bench_device.h"
@@ -186,7 +186,6 @@ static int print(const struct trial *trial, const struct bench_options *options,
                             bytes / mix_ns, "share_of_same_streams", mix_ns / adam_ns),
         .unit = "ns_per_param",
         .lower_is_better = true,
-        .verified = true,
         .items = (double)(trial->of->count * trial->rounds),
         .baseline_items = copy_is_faster ? copied_params(trial) : 0,
         .begin_ns = begin_ns,

@@ -95,13 +95,6 @@ static int step_run(void *context)
 
 int adam_case_step(const struct adam_case *of, const struct adam_arrays *arrays, struct adam_step *out)
 {
-    const struct adam_hyper hyper = {.lr = 1e-3,
-                                     .beta1 = 0.9,
-                                     .beta2 = 0.999,
-                                     .eps = 1e-8,
-                                     .weight_decay = 0.01,
-                                     .decoupled = true,
-                                     .bias_correction = true};
     bool fused = of->variant->writes_model_params;
     *out = (struct adam_step){.recipe = of->recipe,
                               .grad = arrays->grad,
@@ -116,7 +109,7 @@ int adam_case_step(const struct adam_case *of, const struct adam_arrays *arrays,
                               .count = of->count,
                               .tensor_count = of->count};
     struct recipe_state state = {0};
-    return recipe_begin_step(of->recipe, &hyper, 1000, &state, &out->scalars);
+    return recipe_begin_step(of->recipe, &ADAM_ARRAYS_HYPER, 1000, &state, &out->scalars);
 }
 
 static int measurement_open(const struct adam_case *of, struct adam_arrays *arrays, struct measurement *out)
@@ -221,7 +214,6 @@ int adam_case_run(const struct adam_case *of, const struct bench_options *option
                                   .begin_ns = clock_now_ns(),
                                   .unit = "ns_per_param",
                                   .lower_is_better = true,
-                                  .verified = true,
                                   .item_bytes = (double)case_bytes(of->variant),
                                   .samples = &samples,
                                   .baseline = &baselines};

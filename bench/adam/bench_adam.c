@@ -3,7 +3,6 @@
 // slower of its two parts: its memory streams without arithmetic, or its divisions and square roots without memory.
 #include "bench/adam/adam_case.h"
 
-#include "bench/adam/adam_device.h"
 #include "base/err.h"
 
 #include <popt.h>
@@ -209,10 +208,6 @@ static int adam_main(int argc, const char **argv)
     if (code == ERR_NONE && !selection.options.help)
         code = adam_bench(&selection);
     isa_set(before);
-    bench_release(&selection.options);
-    free(selection.recipe);
-    free(selection.isa);
-    free(selection.step);
-    free(selection.device);
+    bench_release(&selection.options, own);
     return bench_exit("adam", code);
 }

@@ -136,8 +136,7 @@ static int checkpoint_main(int argc, const char **argv)
         bench->options = &given.shared;
         code = begin(bench, &given);
     }
-    bench_release(&given.shared);
-    free(given.model);
+    bench_release(&given.shared, own);
     free(bench);
     return bench_exit("checkpoint", code);
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `bench checkpoint`: an element that a load got wrong is found, in whatever world; what is not in the page cache is
 // counted; fio moves the files' bytes; records name their cases, and nothing remains.
-#include "bench/checkpoint/checkpoint_files.h"
-#include "bench/checkpoint/checkpoint_ranks.h"
+#include "bench/checkpoint/checkpoint_case.h"
 #include "bench/harness/fio.h"
 #include "bench/table/benchmarks.h"
 

@@ -2,7 +2,6 @@
 #include "bench/checkpoint/checkpoint_case.h"
 
 #include "base/err.h"
-#include "bench/checkpoint/checkpoint_files.h"
 
 #include <signal.h>
 
@@ -32,7 +31,6 @@ static int print(struct checkpoint_bench *bench, const struct checkpoint_ranks *
                                   .description = description,
                                   .detail = json_pack("{s:I}", "bytes", (json_int_t)total_bytes),
                                   .unit = "GB/s",
-                                  .verified = true,
                                   .items = (double)total_bytes,
                                   .begin_ns = begin_ns,
                                   .samples = &bench->samples,

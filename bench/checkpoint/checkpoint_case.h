@@ -1,10 +1,74 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cases of `bench checkpoint`: ranks save, or load what was saved, in turn with fio.
+// The parts of `bench checkpoint`. Ranks are threads of this process, each with a stage of ZeRO-3 whose states have
+// known values; between two calls no thread runs. A file holds the states of a rank. Cases: ranks save, or load
+// what was saved, in turn with fio.
 #ifndef ZG_CHECKPOINT_CASE_H
 #define ZG_CHECKPOINT_CASE_H
 
-#include "bench/checkpoint/checkpoint_ranks.h"
+#include "bench/harness/bench.h"
+#include "ref/checkpoint/checkpoint.h"
 #include "bench/harness/fio.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { CHECKPOINT_WORLD_MAX = 64 };
+
+struct checkpoint_ranks_setting {
+    const struct model *model;
+    int world;                            // 1 to CHECKPOINT_WORLD_MAX
+    bool on_nvme;                         // the states: striped over the folders, or in memory
+    const struct bench_storage *storage;  // folders and engine; outlives the ranks
+};
+
+struct checkpoint_ranks {
+    struct checkpoint_ranks_setting setting;
+    struct config config;
+    struct facts facts;
+    struct checkpoint_rank *ranks;  // [world]
+};
+
+// Threads refer to *out, which is not moved. After an error nothing is open. ERR_MEMORY, ERR_BUDGET, ERR_IO of the
+// tiers.
+int checkpoint_ranks_open(const struct checkpoint_ranks_setting *setting, struct checkpoint_ranks *out);
+void checkpoint_ranks_close(struct checkpoint_ranks *ranks);
+
+// Gives every element of every state a value that depends on state, parameter and element alone.
+int checkpoint_ranks_fill(struct checkpoint_ranks *ranks);
+
+// Sets every element to zero.
+int checkpoint_ranks_clear(struct checkpoint_ranks *ranks);
+
+// Compares every bit with the values of checkpoint_ranks_fill. ERR_CHECK names the first element that differs.
+int checkpoint_ranks_compare(struct checkpoint_ranks *ranks);
+
+// Collective over the ranks: checkpoint_save as the checkpoint of a step, from 1; checkpoint_load of the store's
+// newest.
+int checkpoint_ranks_save(struct checkpoint_ranks *ranks, struct store *store, uint64_t step);
+int checkpoint_ranks_load(struct checkpoint_ranks *ranks, const char *store);
+
+struct checkpoint_files {
+    int count;
+    uint64_t total_bytes;
+    struct checkpoint_file {
+        char path[PATH_MAX];
+        uint64_t bytes;
+    } * files;  // [count]
+};
+
+// The rank files of the newest checkpoint of a store. The caller closes *out, also after an error.
+int checkpoint_files_open(const char *store, struct checkpoint_files *out);
+void checkpoint_files_close(struct checkpoint_files *files);
+
+// Removes the files' pages from the page cache. *resident_bytes: what is still in memory, as on a file system that is
+// nowhere else. ERR_IO names the file.
+int checkpoint_files_drop(const struct checkpoint_files *files, uint64_t *resident_bytes);
+
+// Runs fio: a job for each file reads it from begin to end, or writes as many bytes to a new file in `folder` and syncs
+// it, all jobs together, in requests as large as a checkpoint's. *bytes_per_ns: of all jobs together.
+int checkpoint_files_fio_read(const struct checkpoint_files *files, double *bytes_per_ns);
+int checkpoint_files_fio_write(const struct checkpoint_files *files, const char *folder, double *bytes_per_ns);
 
 struct checkpoint_bench {
     const struct bench_options *options;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/checkpoint/checkpoint_ranks.h"
+#include "bench/checkpoint/checkpoint_case.h"
 
 #include "base/err.h"
 #include "ref/arithmetic/random.h"

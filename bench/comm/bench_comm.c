@@ -13,7 +13,7 @@
 #include "bench/comm/comm_case.h"
 #include "bench/comm/comm_ranks.h"
 #include "base/err.h"
-#include "bench/comm/mpi_collective.h"
+#include "bench/comm/native_collective.h"
 
 #include <popt.h>
 #include <stdlib.h>
@@ -174,9 +174,7 @@ int bench_comm_on(const struct bench_device *device, int argc, const char **argv
     int code = bench_parse(argc, argv, &bench_comm, own, &selection.options);
     if (code == ERR_NONE && !selection.options.help)
         code = comm_bench(device, &selection);
-    bench_release(&selection.options);
-    free(selection.operation);
-    free(selection.device_name);
+    bench_release(&selection.options, own);
     return bench_exit("comm", code);
 }
 

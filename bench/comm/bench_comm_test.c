@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of `bench comm`: one wrong element is found, the baseline moves what the collective moves, and records describe
-// their cases.
+// Tests of `bench comm`: its baselines, its records, and what it refuses.
 #include "bench/table/benchmarks.h"
 #include "bench/harness/bench.h"
 #include "bench/comm/comm_case.h"
@@ -13,86 +12,11 @@
 #include <stdatomic.h>
 #include <string.h>
 
-static struct comm_setting setting_of(enum operation operation, int world, bool uneven, bool in_place)
-{
-    return (struct comm_setting){
-        .operation = operation, .world = world, .count = 1000, .uneven = uneven, .in_place = in_place};
-}
-
-// Returns the wrong elements found after changing the first or the last element of a rank; spoiled_rank -1: of none.
-static size_t wrong_after_spoiling(const struct comm_setting *setting, int spoiled_rank, bool last)
-{
-    struct comm_ranks ranks;
-    size_t wrong_count;
-    cr_assert_eq(comm_ranks_open(setting, &ranks), ERR_NONE, "%s", err_message());
-    for (int i = 0; i < 3; i++) {
-        ranks.calls = setting->in_place ? 1 : (size_t)i + 1;
-        cr_assert_eq(comm_ranks_prepare(&ranks, TASK_COLLECTIVE, i % 2), ERR_NONE, "%s", err_message());
-        cr_assert_eq(comm_ranks_repeat(&ranks), ERR_NONE, "%s", err_message());
-        // The other ranks wait for the next repetition, so their results can be changed here.
-        if (i == 2 && spoiled_rank >= 0) {
-            const struct comm_rank *rank = &ranks.ranks[spoiled_rank];
-            comm_rank_result(rank)[last ? comm_rank_result_count(rank) - 1 : 0] += 1;
-        }
-    }
-    cr_assert_eq(comm_ranks_prepare(&ranks, TASK_COPY, false), ERR_NONE, "%s", err_message());
-    cr_assert_eq(comm_ranks_repeat(&ranks), ERR_NONE, "%s", err_message());
-    cr_assert_eq(comm_ranks_close(&ranks, &wrong_count), ERR_NONE, "%s", err_message());
-    return wrong_count;
-}
-
-Test(bench_comm, concurrent_every_repetition_is_verified_and_one_wrong_element_is_found)
-{
-    for (enum operation operation = 0; operation < OPERATION_KINDS; operation++)
-        for (int form = 0; form < 4; form++)
-            for (int world = 1; world <= 4; world++) {
-                const char *name = comm_ranks_operation_name(operation);
-                struct comm_setting setting = setting_of(operation, world, form & 1, form & 2);
-                if ((setting.uneven && !comm_ranks_has_shards(operation)) ||
-                    (setting.in_place && !comm_ranks_has_in_place(operation)))
-                    continue;
-                cr_expect_eq(wrong_after_spoiling(&setting, -1, false), 0, "%s among %d, form %d", name, world, form);
-                cr_expect_eq(wrong_after_spoiling(&setting, world - 1, false), 1, "%s among %d, form %d", name, world,
-                             form);
-                cr_expect_eq(wrong_after_spoiling(&setting, 0, true), 1, "%s among %d, form %d", name, world, form);
-            }
-}
-
-// Expects the baseline to write the same elements of recv as the collective, and no others.
-static void expect_same_extent(const struct comm_setting *setting, enum task task)
-{
-    struct comm_ranks ranks;
-    size_t wrong_count;
-    static const unsigned char poison[sizeof(float)] = {0xff, 0xff, 0xff, 0xff};
-    const char *name = comm_ranks_operation_name(setting->operation);
-    cr_assert_eq(comm_ranks_open(setting, &ranks), ERR_NONE, "%s", err_message());
-    cr_assert_eq(comm_ranks_prepare(&ranks, task, true), ERR_NONE, "%s", err_message());
-    cr_assert_eq(comm_ranks_repeat(&ranks), ERR_NONE, "%s", err_message());
-    for (int rank = 0; rank < setting->world; rank++)
-        for (size_t i = 0; i < comm_rank_recv_count(&ranks.ranks[rank]); i++)
-            cr_assert_eq(memcmp(&ranks.ranks[rank].recv[i], poison, sizeof poison) != 0,
-                         i < comm_rank_result_count(&ranks.ranks[rank]), "%s among %d, rank %d, element %zu", name,
-                         setting->world, rank, i);
-    cr_assert_eq(comm_ranks_close(&ranks, &wrong_count), ERR_NONE, "%s", err_message());
-}
-
-Test(bench_comm, concurrent_the_baseline_writes_what_the_collective_writes)
-{
-    static const enum task tasks[] = {TASK_COLLECTIVE, TASK_COPY, TASK_COPY_AROUND_CACHE, TASK_MEET_AND_COPY};
-    for (enum operation operation = 0; operation < OPERATION_KINDS; operation++)
-        for (size_t task = 0; task < sizeof tasks / sizeof tasks[0]; task++)
-            for (int world = 1; world <= 4; world++)
-                for (int uneven = 0; uneven <= comm_ranks_has_shards(operation); uneven++) {
-                    struct comm_setting setting = setting_of(operation, world, uneven, false);
-                    expect_same_extent(&setting, tasks[task]);
-                }
-}
-
 static double bus_bytes_of(enum operation operation, int world, bool uneven)
 {
     struct comm_ranks ranks;
     size_t wrong_count;
-    struct comm_setting setting = setting_of(operation, world, uneven, false);
+    const struct comm_setting setting = {.operation = operation, .world = world, .count = 1000, .uneven = uneven};
     cr_assert_eq(comm_ranks_open(&setting, &ranks), ERR_NONE, "%s", err_message());
     double bytes = comm_ranks_bus_bytes(&ranks);
     cr_assert_eq(comm_ranks_close(&ranks, &wrong_count), ERR_NONE);
@@ -113,16 +37,18 @@ Test(bench_comm, bus_bytes_are_the_bytes_that_the_busiest_rank_moves)
     cr_expect_eq(bus_bytes_of(ALL_GATHER, 1, false), 0);
 }
 
+static const char *const first_words[] = {"comm", NULL};
+static const struct bench_device *used_device;  // null: the one that --device names
+
+static int bench(int argc, const char **argv)
+{
+    return bench_comm_on(used_device, argc, argv);
+}
+
 static int run_on(const struct bench_device *device, const char *const arguments[], char **text)
 {
-    const char *argv[16] = {"comm"};
-    int argc = 1;
-    for (; arguments[argc - 1]; argc++)
-        argv[argc] = arguments[argc - 1];
-    struct printed printed = printed_begin();
-    int status = device ? bench_comm_on(device, argc, argv) : bench_comm.run(argc, argv);
-    *text = printed_end(printed);
-    return status;
+    used_device = device;
+    return printed_run(bench, first_words, arguments, text);
 }
 
 static int run(const char *const arguments[], char **text)
@@ -326,11 +252,7 @@ Test(bench_comm, large_buffers_are_measured_uneven_and_in_place_too)
 
 Test(bench_comm, an_unknown_device_operation_world_or_thread_count_is_refused)
 {
-    static const char *const bad[][3] = {{"--device", "gpu"},       {"--world", "0"},   {"--world", "65"},
+    static const char *const bad[][4] = {{"--device", "gpu"},       {"--world", "0"},   {"--world", "65"},
                                          {"--operation", "gather"}, {"--threads", "2"}, {"--sizes", "x"}};
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        char *text;
-        cr_expect_eq(run(bad[i], &text), 2, "%s %s", bad[i][0], bad[i][1]);
-        free(text);
-    }
+    printed_expect_refused(bench_comm.run, first_words, bad, sizeof bad / sizeof bad[0]);
 }

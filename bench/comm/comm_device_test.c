@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the ranks of `bench comm` on the shadow accelerator: all results are verified, one wrong bit is found, the
-// baseline moves the defined bytes, and nothing stays allocated.
+// Tests of the ranks of `bench comm` in host memory and on the shadow accelerator: all results are verified, one wrong
+// bit is found, the baseline moves the defined bytes, and nothing stays allocated.
 #include "bench/comm/comm_ranks.h"
 
 #include "ref/arithmetic/shadow_test.h"
@@ -13,10 +13,11 @@
 enum { FORMS = 4, DEVICES = 2 };
 
 static struct bench_device device = {&shadow_accelerator, 1};
+static bool on_host;  // instead of the device
 
 static struct comm_setting setting_of(enum operation operation, int world, int form)
 {
-    return (struct comm_setting){.device = &device,
+    return (struct comm_setting){.device = on_host ? NULL : &device,
                                  .operation = operation,
                                  .world = world,
                                  .count = 1009,
@@ -61,7 +62,7 @@ static size_t wrong_after_spoiling(const struct comm_setting *setting, int spoil
     if (spoiled_rank >= 0) {
         const struct comm_rank *rank = &ranks.ranks[spoiled_rank];
         float *spoiled = comm_rank_result(rank) + (last ? comm_rank_result_count(rank) - 1 : 0), value;
-        cr_assert_eq(accelerator_of(rank->send), device.accelerator);
+        cr_assert_eq(accelerator_of(rank->send), on_host ? NULL : device.accelerator);
         cr_assert_eq(bytes_copy(&value, spoiled, sizeof value), ERR_NONE);
         value += 1;
         cr_assert_eq(bytes_copy(spoiled, &value, sizeof value), ERR_NONE);
@@ -70,7 +71,7 @@ static size_t wrong_after_spoiling(const struct comm_setting *setting, int spoil
     return close_ranks(&ranks);
 }
 
-Test(comm_device, concurrent_every_element_on_the_device_is_verified_and_all_memory_is_freed)
+static void expect_every_element_verified(void)
 {
     for (enum operation operation = 0; operation < OPERATION_KINDS; operation++)
         for (int form = 0; form < FORMS; form++)
@@ -82,6 +83,17 @@ Test(comm_device, concurrent_every_element_on_the_device_is_verified_and_all_mem
                              form);
                 cr_expect_eq(wrong_after_spoiling(&setting, 0, true), 1, "%s among %d, form %d", name, world, form);
             }
+}
+
+Test(comm_device, concurrent_every_element_in_host_memory_is_verified)
+{
+    on_host = true;
+    expect_every_element_verified();
+}
+
+Test(comm_device, concurrent_every_element_on_the_device_is_verified_and_all_memory_is_freed)
+{
+    expect_every_element_verified();
 }
 
 Test(comm_device, a_result_of_several_stages_is_verified_to_its_last_element)
@@ -130,29 +142,37 @@ Test(comm_device, one_wrong_bit_of_a_fold_on_the_device_is_found)
         }
 }
 
-// The baseline writes the same elements of recv as the collective, and no others.
-Test(comm_device, the_baseline_writes_what_the_collective_writes)
+// A task writes the elements of recv that the collective writes, and no others.
+static void expect_same_extent(enum task task)
 {
-    static const enum task tasks[] = {TASK_COLLECTIVE, TASK_COPY, TASK_MEET_AND_COPY};
     static const uint32_t poison = 0xffffffff;
     for (enum operation operation = 0; operation < OPERATION_KINDS; operation++)
         for (int form = 0; form < 2; form++)
-            for (int world = 1; world <= 4 && exists(operation, form); world++)
-                for (size_t task = 0; task < sizeof tasks / sizeof tasks[0]; task++) {
-                    struct comm_setting setting = setting_of(operation, world, form);
-                    struct comm_ranks ranks;
-                    open_ranks(&setting, &ranks);
-                    repeat(&ranks, tasks[task], true);
-                    for (int i = 0; i < world; i++) {
-                        const struct comm_rank *rank = &ranks.ranks[i];
-                        const uint32_t *recv = at(rank->recv);
-                        for (size_t k = 0; k < comm_rank_recv_count(rank); k++)
-                            cr_assert_eq(recv[k] != poison, k < comm_rank_result_count(rank),
-                                         "%s among %d, rank %d, element %zu", comm_ranks_operation_name(operation),
-                                         world, i, k);
-                    }
-                    close_ranks(&ranks);
+            for (int world = 1; world <= 4 && exists(operation, form); world++) {
+                struct comm_setting setting = setting_of(operation, world, form);
+                struct comm_ranks ranks;
+                open_ranks(&setting, &ranks);
+                repeat(&ranks, task, true);
+                for (int i = 0; i < world; i++) {
+                    const struct comm_rank *rank = &ranks.ranks[i];
+                    const uint32_t *recv = on_host ? (const uint32_t *)rank->recv : at(rank->recv);
+                    for (size_t k = 0; k < comm_rank_recv_count(rank); k++)
+                        cr_assert_eq(recv[k] != poison, k < comm_rank_result_count(rank),
+                                     "%s among %d, rank %d, element %zu", comm_ranks_operation_name(operation), world,
+                                     i, k);
                 }
+                close_ranks(&ranks);
+            }
+}
+
+Test(comm_device, concurrent_the_baseline_writes_what_the_collective_writes)
+{
+    static const enum task tasks[] = {TASK_COLLECTIVE, TASK_COPY, TASK_MEET_AND_COPY, TASK_COPY_AROUND_CACHE};
+    for (int i = 0; i < 3; i++)
+        expect_same_extent(tasks[i]);
+    on_host = true;
+    for (int i = 0; i < 4; i++)
+        expect_same_extent(tasks[i]);
 }
 
 static atomic_size_t copied_bytes;

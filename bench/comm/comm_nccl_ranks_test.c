@@ -5,7 +5,7 @@
 
 #include "bench/comm/comm_case.h"
 #include "ref/cuda/cuda_lane.h"
-#include "bench/comm/nccl_collective.h"
+#include "bench/comm/native_collective.h"
 #include "bench/harness/printed_test.h"
 #include "ref/cuda/tier_cuda.h"
 

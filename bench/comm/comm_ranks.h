@@ -17,10 +17,10 @@
 #ifndef ZG_COMM_RANKS_H
 #define ZG_COMM_RANKS_H
 
-#include "bench/comm/comm_cores.h"
 #include "bench/harness/bench_device.h"
 #include "ref/comm/comm.h"
 
+#include <hwloc.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,6 +46,22 @@ struct comm_setting {
     bool uneven;         // rank r's shard is proportional to r + 1; else all are equal
     bool in_place;       // only if comm_ranks_has_in_place
 };
+
+// Ranks that are threads, each on a core of its own, as mpirun places processes. Where they are more than the cores,
+// the system places them.
+struct comm_cores {
+    hwloc_topology_t topology;  // null: the system places the threads
+    hwloc_cpuset_t allowed;     // to the thread that opened it
+};
+
+// Finds the cores of a world; where they cannot be found, the system places the threads. The caller closes *out.
+void comm_cores_open(int world, struct comm_cores *out);
+
+// Binds the calling thread to the rank's core. If the system refuses, the thread stays where it may be.
+void comm_cores_bind(const struct comm_cores *cores, int rank);
+
+// Returns the calling thread to all allowed processors. Closing a zeroed struct is safe.
+void comm_cores_close(struct comm_cores *cores);
 
 struct comm_ranks;
 
@@ -113,12 +129,9 @@ int comm_rank_count_wrong(struct comm_rank *rank);
 // Runs this rank's part of the current task, `calls` times (comm_task.c).
 int comm_rank_run_task(struct comm_rank *rank);
 
-// The baseline of ranks that are threads (comm_copies.c). meet: a barrier, in host memory by no more than a
-// line that each writes and all read, on a device by a barrier, which waits for its copies. copy_same_bytes: issues
-// this rank's copies; copies_end: ends those that go around the cache.
+// The baseline of ranks that are threads (comm_task.c). meet: a barrier, in host memory by no more than a
+// line that each writes and all read, on a device by a barrier, which waits for its copies.
 int comm_rank_meet(const struct comm_rank *rank);
-void comm_rank_copy_same_bytes(const struct comm_rank *rank);
-void comm_rank_copies_end(const struct comm_rank *rank);
 
 // Prepares a repetition: every rank verifies the last collective's result and, if `poisons`, poisons recv, so that
 // elements that the collective does not write show. Poisoning leaves recv in the caches, so it is for untimed
@@ -128,7 +141,7 @@ int comm_ranks_prepare(struct comm_ranks *ranks, enum task task, bool poisons);
 // Runs one repetition, between two barriers.
 int comm_ranks_repeat(struct comm_ranks *ranks);
 
-// If ranks are processes (comm_agree.c): agree broadcasts rank 0's *value; sum adds `own` over all ranks. If they are
+// If ranks are processes (comm_data.c): agree broadcasts rank 0's *value; sum adds `own` over all ranks. If they are
 // threads, rank 0 alone calls these, and both leave the value as it is.
 int comm_ranks_agree(const struct comm_ranks *ranks, uint64_t *value);
 int comm_ranks_sum(const struct comm_ranks *ranks, uint64_t own, uint64_t *sum);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/comm/mpi_collective.h"
+#include "bench/comm/native_collective.h"
 
 #include "base/err.h"
 

@@ -60,11 +60,11 @@ int bench_run(const struct benchmark *benchmark, int argc, const char **argv);
 
 // Parses argv[1..] with the benchmark's own options (a popt table, or null) and the shared ones. argv[0] is the
 // benchmark's name. Opens the result file of --out, which bench_exit closes. ERR_USAGE: unknown or malformed options.
-// The caller releases *out with bench_release, after an error too.
+// The caller releases *out and its own options with bench_release, after an error too.
 struct poptOption;
 int bench_parse(int argc, const char **argv, const struct benchmark *benchmark, const struct poptOption *own,
                 struct bench_options *out);
-void bench_release(struct bench_options *options);
+void bench_release(struct bench_options *options, const struct poptOption *own);
 
 // Sets sizes or repetitions that the user did not give.
 void bench_default_sizes(struct bench_options *options, const size_t *sizes, size_t count);
@@ -188,7 +188,6 @@ struct bench_record {
     json_t *detail;       // further measurements (results/RECORDS.md); null: none
     const char *unit;
     bool lower_is_better;
-    bool verified;
     double items;           // in one sample
     double baseline_items;  // in one sample of the baseline; 0: as many
     uint64_t begin_ns;      // start of the case (clock_now_ns), before its warm-up
@@ -205,8 +204,8 @@ struct bench_record {
 double bench_ratio(const struct bench_record *record);
 
 // Prints the case, as JSON with --json, else as text that begins with the percentage of the baseline, and appends the
-// record to the file of --out. Takes ownership of description, detail and timeline. ERR_CHECK: the record is not
-// verified, and nothing is printed. ERR_MEMORY: the description is null.
+// record to the file of --out. The caller has verified the data: the record says so. Takes ownership of description,
+// detail and timeline. ERR_MEMORY: the description is null.
 int bench_print(const struct bench_options *options, struct bench_record *record);
 
 #endif

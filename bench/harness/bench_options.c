@@ -205,8 +205,10 @@ int bench_parse(int argc, const char **argv, const struct benchmark *benchmark, 
     return code;
 }
 
-void bench_release(struct bench_options *options)
+void bench_release(struct bench_options *options, const struct poptOption *own)
 {
+    if (own)
+        help_release(own);
     struct bench_storage *storage = &options->storage;
     for (int i = 0; storage->given_paths && storage->given_paths[i]; i++)
         free(storage->given_paths[i]);
@@ -232,4 +234,24 @@ void bench_default_repeat(struct bench_options *options, size_t repeat, size_t q
         options->repeat = options->quick ? quick_repeat : repeat;
     if (options->warmup == 0)
         options->warmup = warmup;
+}
+
+// Under a launcher on all ranks, or on one of each host.
+int bench_run(const struct benchmark *benchmark, int argc, const char **argv)
+{
+    int code = bench_world_join();
+    if (code != ERR_NONE)
+        fprintf(stderr, "zerogauge bench %s: %s\n", benchmark->name, err_message());
+    if (code != ERR_NONE || !bench_world_comm())
+        return code == ERR_NONE ? benchmark->run(argc, argv) : err_exit_status(code);
+    bool leads = bench_world_rank_on_host() == 0;
+    bench_world_set_together(benchmark->together);
+    bench_world_report_begin();
+    if (!benchmark->together && leads)
+        bench_world_take_host(true);
+    int status = benchmark->together || leads ? benchmark->run(argc, argv) : bench_exit(benchmark->name, ERR_NONE);
+    bench_world_take_host(false);
+    bench_world_report_end();
+    bench_world_set_together(false);
+    return status;
 }

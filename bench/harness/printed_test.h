@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: captures standard output as text.
+// For tests: captures standard output as text, of a benchmark's command line too.
 #ifndef ZG_PRINTED_TEST_H
 #define ZG_PRINTED_TEST_H
 
@@ -38,6 +38,38 @@ static inline char *printed_end(struct printed printed)
     cr_assert_eq(fread(text, 1, length, printed.file), length);
     fclose(printed.file);
     return text;
+}
+
+typedef int printed_main(int argc, const char **argv);
+
+// Runs a command with the words of `first` and then of `more`, each ended by null; returns its exit status. *text: what
+// it printed, which the caller frees.
+static inline int printed_run(printed_main *run, const char *const first[], const char *const more[], char **text)
+{
+    const char *argv[48];
+    int argc = 0;
+    while (*first)
+        argv[argc++] = *first++;
+    while (*more)
+        argv[argc++] = *more++;
+    argv[argc] = NULL;
+    struct printed printed = printed_begin();
+    int status = run(argc, argv);
+    *text = printed_end(printed);
+    return status;
+}
+
+// Expects each of these words after `first` to be bad input, for which nothing is printed.
+static inline void printed_expect_refused(printed_main *run, const char *const first[], const char *const bad[][4],
+                                          size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        char *text;
+        const char *const words[] = {bad[i][0], bad[i][1], bad[i][2], bad[i][3], NULL};
+        cr_expect_eq(printed_run(run, first, words, &text), 2, "%s %s", bad[i][0], bad[i][1]);
+        cr_expect_str_empty(text);
+        free(text);
+    }
 }
 
 #endif

@@ -10,7 +10,6 @@
 #include "bench/memory/memory_bench.h"
 
 #include "base/err.h"
-#include "bench/memory/memory_pair.h"
 
 #include <popt.h>
 #include <stdio.h>
@@ -153,8 +152,6 @@ static int memory_main(int argc, const char **argv)
             code = memory_bench_run(&bench);
         memory_nodes_close(&bench.nodes);
     }
-    bench_release(&bench.options);
-    free(bench.operation);
-    free(bench.device);
+    bench_release(&bench.options, own);
     return bench_exit("memory", code);
 }

@@ -5,6 +5,7 @@
 
 #include "bench/harness/bench_device.h"
 #include "bench/memory/memory_work.h"
+#include "bench/memory/memory_bench.h"
 
 // All functions but those of `gpu` enqueue work of the calling thread; errors are noted until it waits.
 struct memory_device {
@@ -44,5 +45,8 @@ int memory_case_set(void *context, double *ms);
 // Compares every word on the host: of one more copy or write, or of all mixes. A read leaves none. ERR_CHECK: some are
 // wrong.
 int memory_case_compare(struct memory_case *c);
+
+// Measures, verifies and prints the chosen operations at every size of the options. Arrays that do not fit are skipped.
+int memory_device_run(const struct memory_device *device, const struct memory_bench *bench);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/memory/memory_device.h"
+#include "bench/memory/memory_case.h"
 
 #include "base/err.h"
 #include "base/size.h"
@@ -51,7 +51,6 @@ static int print(const struct memory_case *c, const struct memory_bench *bench, 
         .detail = json_pack("{s:f, s:f, s:f}", "GB_per_s", own, "device_copy_GB_per_s", copied, "share_of_device_copy",
                             own / copied),
         .unit = "GB/s",
-        .verified = true,
         .items = array_sample_bytes * memory_operation_bytes(c->operation),
         .baseline_items = array_sample_bytes * memory_operation_bytes(against == SET ? MEMORY_WRITE : MEMORY_COPY),
         .begin_ns = begin_ns,

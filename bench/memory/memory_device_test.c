@@ -2,7 +2,7 @@
 // Tests of `bench memory --device` on the shadow accelerator: every operation has its record with rates of the bytes
 // that it moves, and a word that any of the functions leaves wrong is found.
 #include "bench/table/benchmarks.h"
-#include "bench/memory/memory_device.h"
+#include "bench/memory/memory_case.h"
 
 #include "bench/harness/bench_device.h"
 #include "bench/harness/printed_test.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `zerogauge bench pcie`: copies between host and devices. Without CUDA the device tier is host memory, which
 // `bench memory` and `bench pipeline` measure.
-#include "bench/pcie/bench_pcie.h"
+#include "bench/pcie/pcie.h"
 
 #include "base/err.h"
 #include "base/size.h"
@@ -72,7 +72,6 @@ static int pcie_main(int argc, const char **argv)
     int code = bench_parse(argc, argv, &bench_pcie, own, &options);
     if (code == ERR_NONE && !options.help)
         code = run(&options, size);
-    bench_release(&options);
-    free(size);
+    bench_release(&options, own);
     return bench_exit("pcie", code);
 }

@@ -3,10 +3,9 @@
 // copies of 32 MiB, one after the other, between the device and page-locked memory allocated by the driver, in the same
 // directions. For all devices together it is each device alone; during NVMe reads, the same copies without
 // them.
-#include "bench/pcie/bench_pcie.h"
+#include "bench/pcie/pcie.h"
 
 #include "base/err.h"
-#include "bench/pcie/pcie_reads.h"
 #include "base/size.h"
 
 #include <assert.h>
@@ -127,7 +126,6 @@ static int print(const struct trial *trial, const struct bench_samples *rates, c
                       ? json_pack("{s:f}", "nvme_GB_per_s", trial->reads->bytes / trial->reads->seconds * 1e-9)
                       : NULL,
         .unit = "GB/s",
-        .verified = true,
         .items = bytes_of(s),
         .baseline_items = bytes_of(&trial->baselines[0]),
         .begin_ns = begin_ns,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/pcie/pcie_copies.h"
+#include "bench/pcie/pcie.h"
 
 #include "base/err.h"
 #include "ref/arithmetic/random.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct stream {
+struct copy_stream {
     struct pcie_copies *copies;
     int device;
     bool to_device;
@@ -30,7 +30,7 @@ struct pcie_copies {
     pthread_mutex_t start;  // held until all threads are started, or one could not be
     bool incomplete;
     int stream_count;
-    struct stream streams[];
+    struct copy_stream streams[];
 };
 
 const char *pcie_direction_name(enum pcie_direction direction)
@@ -46,7 +46,7 @@ const char *pcie_memory_name(enum pcie_memory memory)
 }
 
 // The pattern differs between offsets, directions and devices.
-static void fill_pattern(struct stream *stream)
+static void fill_pattern(struct copy_stream *stream)
 {
     uint64_t key = random_key((uint64_t)stream->device, stream->to_device);
     for (size_t at = 0; at < stream->copies->setting.bytes; at += sizeof(uint64_t)) {
@@ -55,7 +55,7 @@ static void fill_pattern(struct stream *stream)
     }
 }
 
-static int copy_all(const struct stream *stream, void *to, const void *from)
+static int copy_all(const struct copy_stream *stream, void *to, const void *from)
 {
     const struct pcie_setting *s = &stream->copies->setting;
     for (size_t at = 0; at < s->bytes; at += s->block_bytes)
@@ -64,7 +64,7 @@ static int copy_all(const struct stream *stream, void *to, const void *from)
 }
 
 // Copies all blocks and waits, without timing.
-static int pass_all(const struct stream *stream, void *to, const void *from)
+static int pass_all(const struct copy_stream *stream, void *to, const void *from)
 {
     double ms;
     TRY(stream->copies->setting.link->begin());
@@ -72,7 +72,7 @@ static int pass_all(const struct stream *stream, void *to, const void *from)
     return stream->copies->setting.link->end(&ms);
 }
 
-static int open_stream(struct stream *stream)
+static int open_stream(struct copy_stream *stream)
 {
     const struct pcie_setting *s = &stream->copies->setting;
     TRY(s->link->enter(stream->device));
@@ -86,7 +86,7 @@ static int open_stream(struct stream *stream)
 }
 
 // Overwrites every byte of the target with another value than the pattern's.
-static int prepare(struct stream *stream)
+static int prepare(struct copy_stream *stream)
 {
     const struct pcie_setting *s = &stream->copies->setting;
     for (size_t i = 0; i < s->bytes; i++)
@@ -98,7 +98,7 @@ static int prepare(struct stream *stream)
     return ERR_NONE;
 }
 
-static int compare(struct stream *stream)
+static int compare(struct copy_stream *stream)
 {
     const struct pcie_setting *s = &stream->copies->setting;
     if (stream->to_device) {
@@ -114,7 +114,7 @@ static int compare(struct stream *stream)
                    stream->to_device ? "to" : "from", stream->device);
 }
 
-static int run_copies(struct stream *stream)
+static int run_copies(struct copy_stream *stream)
 {
     const struct pcie_setting *s = &stream->copies->setting;
     TRY(s->link->begin());
@@ -123,7 +123,7 @@ static int run_copies(struct stream *stream)
     return s->link->end(&stream->ms);
 }
 
-static void keep(struct stream *stream, int code)
+static void keep(struct copy_stream *stream, int code)
 {
     if (code == ERR_NONE || stream->code != ERR_NONE)
         return;
@@ -134,7 +134,7 @@ static void keep(struct stream *stream, int code)
 // Every stream passes every barrier, also after an error, so that no other stream waits for it.
 static void *run_stream(void *argument)
 {
-    struct stream *stream = argument;
+    struct copy_stream *stream = argument;
     struct pcie_copies *copies = stream->copies;
     pthread_mutex_lock(&copies->start);
     bool incomplete = copies->incomplete;
@@ -186,7 +186,7 @@ int pcie_copies_open(const struct pcie_setting *setting, struct pcie_copies **ou
     pthread_mutex_lock(&copies->start);
     int started = 0;
     for (; started < count; started++) {
-        struct stream *stream = &copies->streams[started];
+        struct copy_stream *stream = &copies->streams[started];
         stream->copies = copies;
         stream->device = setting->first_device + started / each;
         stream->to_device = setting->direction == PCIE_H2D || (setting->direction == PCIE_BOTH && started % 2 == 0);
@@ -222,7 +222,7 @@ int pcie_copies_sample(struct pcie_copies *copies, double *bytes_per_s)
         pthread_barrier_wait(&copies->turn);
     double longest_ms = 0;
     for (int i = 0; i < copies->stream_count; i++) {
-        const struct stream *stream = &copies->streams[i];
+        const struct copy_stream *stream = &copies->streams[i];
         if (stream->code != ERR_NONE)
             return err_set(stream->code, "%s", stream->message);
         longest_ms = stream->ms > longest_ms ? stream->ms : longest_ms;

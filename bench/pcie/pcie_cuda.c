@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `bench pcie` on GPUs: copies on streams, timed by events.
-#include "bench/pcie/pcie_link.h"
+#include "bench/pcie/pcie.h"
 
 #include "bench/harness/bench.h"
 #include "bench/harness/bench_device.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/pcie/pcie_reads.h"
+#include "bench/pcie/pcie.h"
 
 #include "base/err.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of `bench pcie` over simulated devices: every case has its record, and a wrong byte is an error.
-#include "bench/pcie/bench_pcie.h"
+#include "bench/pcie/pcie.h"
 
 #include "base/err.h"
 #include "ref/arithmetic/random.h"

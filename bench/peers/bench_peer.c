@@ -46,19 +46,6 @@ static int run(const struct peer_options *options)
     return code;
 }
 
-static void release(struct peer_options *given)
-{
-    bench_release(&given->shared);
-    char *const texts[] = {given->part,  given->beside,    given->label,     given->recipe,
-                           given->step,  given->operation, given->direction, given->size,
-                           given->model, given->preset,    given->schedule,  given->dtype};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        free(texts[i]);
-    for (int i = 0; given->set && given->set[i]; i++)
-        free(given->set[i]);
-    free(given->set);
-}
-
 static int peer_main(int argc, const char **argv)
 {
     enum { TEXT = POPT_ARG_STRING, INT = POPT_ARG_INT };
@@ -98,6 +85,6 @@ static int peer_main(int argc, const char **argv)
     given.world = given.world > 0 ? given.world : 2;
     if (code == ERR_NONE && !given.shared.help)
         code = run(&given);
-    release(&given);
+    bench_release(&given.shared, own);
     return bench_exit("peer", code);
 }

@@ -18,14 +18,6 @@ enum { STEP = 1000, CHUNK_BYTES = 4 << 20, CALLS_MAX = 256, ROWS_MAX = 32 };
 // So large that no gradient is clipped: implementations compute the norm but agree on the coefficient.
 #define MAX_NORM 1e9
 
-static const struct adam_hyper HYPER = {.lr = 1e-3,
-                                        .beta1 = 0.9,
-                                        .beta2 = 0.999,
-                                        .eps = 1e-8,
-                                        .weight_decay = 0.01,
-                                        .decoupled = true,
-                                        .bias_correction = true};
-
 struct run {
     struct adam_arrays arrays;
     struct adam_step step;
@@ -67,7 +59,7 @@ static int open_step(const struct recipe *recipe, size_t count, struct run *run)
                                    .count = count,
                                    .tensor_count = count};
     struct recipe_state state = {0};
-    return recipe_begin_step(recipe, &HYPER, STEP, &state, &run->step.scalars);
+    return recipe_begin_step(recipe, &ADAM_ARRAYS_HYPER, STEP, &state, &run->step.scalars);
 }
 
 // Chooses the steps per turn so that a sample is long enough, then restores the initial state.
@@ -93,8 +85,9 @@ static int send_setting(const struct run *run, struct peer *peer)
     size_t count = arrays->count, grad_bytes = count * dtype_bytes(run->step.grad_dtype);
     TRY(peer_send_line(peer, json_pack("{s:s, s:s, s:I, s:i, s:i, s:f, s:[f, f], s:f, s:f, s:I}", "part", "adam",
                                        "step", run->whole ? "whole" : "update", "params", (json_int_t)count, "threads",
-                                       run->threads, "t", STEP, "lr", HYPER.lr, "betas", HYPER.beta1, HYPER.beta2,
-                                       "eps", HYPER.eps, "weight_decay", HYPER.weight_decay, "bytes",
+                                       run->threads, "t", STEP, "lr", ADAM_ARRAYS_HYPER.lr, "betas",
+                                       ADAM_ARRAYS_HYPER.beta1, ADAM_ARRAYS_HYPER.beta2, "eps", ADAM_ARRAYS_HYPER.eps,
+                                       "weight_decay", ADAM_ARRAYS_HYPER.weight_decay, "bytes",
                                        (json_int_t)(3 * count * sizeof(float) + grad_bytes))));
     TRY(peer_send(peer, arrays->param, count * sizeof(float)));
     TRY(peer_send(peer, arrays->exp_avg, count * sizeof(float)));
@@ -106,13 +99,13 @@ static int send_setting(const struct run *run, struct peer *peer)
 // Computes the first elements by each recipe of the conformance suite that treats all elements of a tensor alike.
 static int expect_rows(struct run *run, const struct adam_arrays *first)
 {
-    const struct recipe_step step = {.lr = HYPER.lr,
-                                     .beta1 = HYPER.beta1,
-                                     .beta2 = HYPER.beta2,
-                                     .eps = HYPER.eps,
-                                     .weight_decay = HYPER.weight_decay,
-                                     .decoupled = HYPER.decoupled,
-                                     .bias_correction = HYPER.bias_correction,
+    const struct recipe_step step = {.lr = ADAM_ARRAYS_HYPER.lr,
+                                     .beta1 = ADAM_ARRAYS_HYPER.beta1,
+                                     .beta2 = ADAM_ARRAYS_HYPER.beta2,
+                                     .eps = ADAM_ARRAYS_HYPER.eps,
+                                     .weight_decay = ADAM_ARRAYS_HYPER.weight_decay,
+                                     .decoupled = ADAM_ARRAYS_HYPER.decoupled,
+                                     .bias_correction = ADAM_ARRAYS_HYPER.bias_correction,
                                      .t = STEP};
     float grads[ARRAYS_PERIOD];
     dtype_widen(run->step.grad_dtype, first->grad, grads, first->count);
@@ -226,7 +219,6 @@ static int measure(struct run *run, const struct peer_options *options, struct p
                             (json_int_t)run->different, "peer_recipe", peer_recipe(run)),
         .unit = "ns_per_param",
         .lower_is_better = true,
-        .verified = true,
         .items = items,
         .begin_ns = begin_ns,
         .samples = &ours,

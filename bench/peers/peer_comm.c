@@ -65,7 +65,6 @@ static int print(const struct peer_options *options, const struct peer *peer, co
                             bus_bytes / bench_median(theirs), "wrong", 0),
         .unit = "ns",
         .lower_is_better = true,
-        .verified = true,
         .items = (double)ranks->calls,
         .begin_ns = begin_ns,
         .samples = ours,

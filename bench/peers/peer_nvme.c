@@ -113,7 +113,6 @@ static int print(const struct peer_options *options, const struct peer *peer, co
                                                            "file_bytes", (json_int_t)bytes, "seconds", stream->seconds),
                                   .detail = detail,
                                   .unit = "GB/s",
-                                  .verified = true,
                                   .items = run->least_bytes,
                                   .baseline_items = run->peer_least_bytes,
                                   .begin_ns = begin_ns,

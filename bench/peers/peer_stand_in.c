@@ -5,6 +5,7 @@
 //     peer_stand_in adam RECIPE [param|exp_avg|copy]     flips a bit of that array's last element
 //     peer_stand_in times                                sleeps for a millisecond, for comm and nvme
 //     peer_stand_in step [loss]                          reports a wrong loss
+#include "bench/adam/adam_arrays.h"
 #include "ref/arithmetic/adam.h"
 #include "bench/harness/bench.h"
 #include "ref/optimizer/clip.h"
@@ -73,13 +74,7 @@ static void adam(const json_t *setting, const char *recipe, const char *wrong)
     size_t count = number(setting, "params");
     bool whole = strcmp(json_string_value(json_object_get(setting, "step")), "whole") == 0;
     float *param = read_array(count * 4), *exp_avg = read_array(count * 4), *exp_avg_sq = read_array(count * 4);
-    const struct adam_hyper hyper = {.lr = json_number_value(json_object_get(setting, "lr")),
-                                     .beta1 = 0.9,
-                                     .beta2 = 0.999,
-                                     .eps = 1e-8,
-                                     .weight_decay = 0.01,
-                                     .decoupled = true,
-                                     .bias_correction = true};
+    struct adam_hyper hyper = ADAM_ARRAYS_HYPER;
     struct adam_step step = {.recipe = recipe_find(recipe),
                              .grad = read_array(count * (whole ? 2 : 4)),
                              .grad_dtype = whole ? DTYPE_BF16 : DTYPE_FP32,
@@ -92,6 +87,7 @@ static void adam(const json_t *setting, const char *recipe, const char *wrong)
                              .model_params = whole ? calloc(count + 1, 2) : NULL,
                              .count = count,
                              .tensor_count = count};
+    hyper.lr = json_number_value(json_object_get(setting, "lr"));
     struct recipe_state state = {0};
     json_t *request;
     if (recipe_begin_step(step.recipe, &hyper, number(setting, "t"), &state, &step.scalars) != ERR_NONE)

@@ -70,7 +70,6 @@ static int print(const struct links *links, int position, const struct bench_sam
                       "slowest_partner_host", bench_world_host(slowest), "slowest_us", most / 1e3, "us_with", us_with),
         .unit = lane->unit,
         .lower_is_better = lane->is_time,
-        .verified = true,
         .items = lane->exchanges * (lane->is_time ? 1 : (double)lane->bytes),
         .begin_ns = begin_ns,
         .samples = samples,
@@ -163,6 +162,6 @@ static int links_main(int argc, const char **argv)
     int code = bench_parse(argc, argv, &bench_links, NULL, &options);
     if (code == ERR_NONE && !options.help)
         code = links_bench(&options);
-    bench_release(&options);
+    bench_release(&options, NULL);
     return bench_exit("links", code);
 }

@@ -101,7 +101,6 @@ static int print(const struct ranks *ranks, const struct rank *rank, bool togeth
         .detail = waited_known ? json_pack("{s:f}", "waited_share", times->waited_ns / times->elapsed_ns) : NULL,
         .unit = "ns_per_param",
         .lower_is_better = true,
-        .verified = true,
         .items = (double)ranks->lane->params * (double)ranks->rounds,
         .begin_ns = begin_ns,
         .samples = &times->samples,
@@ -254,7 +253,6 @@ static int ranks_main(int argc, const char **argv)
     int code = bench_parse(argc, argv, &bench_ranks, own, &options);
     if (code == ERR_NONE && !options.help)
         code = ranks_bench(pin, world, &options);
-    bench_release(&options);
-    free(pin);
+    bench_release(&options, own);
     return bench_exit("ranks", code);
 }

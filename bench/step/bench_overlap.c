@@ -3,7 +3,7 @@
 // lane, the union of its recorded intervals. At 1.0 one lane works all the time and hides all others. First with the
 // machine's own lanes, then with lanes in the proportions of a DGX-2, slowed down by as much as this machine computes
 // more slowly than a V100. On a GPU (--device) lanes are not emulated unless --emulate asks for it.
-#include "bench/step/overlap_plan.h"
+#include "bench/step/overlap_run.h"
 
 #include "base/err.h"
 #include "base/file.h"
@@ -89,7 +89,6 @@ static int print(const struct overlap_bench *bench, const struct overlap_run *ru
         .timeline = lane_table_timeline(&run->trace, bench->options->shared.warmup),
         .unit = "ms_per_step",
         .lower_is_better = true,
-        .verified = true,
         .items = 1,
         .begin_ns = run->begin_ns,
         .samples = &table->step_ms,
@@ -248,10 +247,7 @@ static int overlap_main(const struct bench_device *device, int argc, const char 
     int code = bench_parse(argc, argv, &bench_overlap, own, &given.shared);
     if (code == ERR_NONE && !given.shared.help)
         code = prepare_and_run(device, &given);
-    bench_release(&given.shared);
-    char *const texts[] = {given.model, given.emulate, given.text_path, given.trace_path, given.device};
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
-        free(texts[i]);
+    bench_release(&given.shared, own);
     return code;
 }
 

@@ -7,6 +7,7 @@
 #include "bench/harness/printed_test.h"
 #include "ref/arithmetic/shadow_test.h"
 #include "ref/tier/storage_test.h"
+#include "bench/harness/json_test.h"
 
 #include <criterion/criterion.h>
 #include <jansson.h>
@@ -67,25 +68,21 @@ Test(bench_overlap, a_timeline_has_the_intervals_of_the_last_step)
     free(text);
 }
 
-static char text_path[] = "/tmp/zg-overlap-text-XXXXXX";
+static const char text_path[] = ZG_SOURCE_DIR "/README.md";
+static const char *const first_words[] = {"overlap",     "--nvme-path", storage_folder, "--model", "gpt-nano",
+                                          "--sequences", "2",           "--repeat",     "2",       "--text",
+                                          text_path,     NULL};
+static const struct bench_device *used_device;  // null: the one that --device names
+
+static int bench(int argc, const char **argv)
+{
+    return bench_overlap_on(used_device, argc, argv);
+}
 
 static int run_on(const struct bench_device *device, const char *const arguments[], char **text)
 {
-    FILE *file = fdopen(mkstemp(text_path), "w");
-    for (int i = 0; i < 1000; i++)
-        fprintf(file, "%d squared is %d; ", i, i * i);
-    fclose(file);
-    const char *argv[24] = {"overlap",  "--nvme-path", storage_folder, "--model", "gpt-nano", "--sequences", "2",
-                            "--repeat", "2",           "--text",       text_path};
-    int argc = 11;
-    for (int i = 0; arguments[i]; i++)
-        argv[argc++] = arguments[i];
-    struct printed printed = printed_begin();
-    int status = device ? bench_overlap_on(device, argc, argv) : bench_overlap.run(argc, argv);
-    *text = printed_end(printed);
-    unlink(text_path);
-    strcpy(text_path + strlen(text_path) - 6, "XXXXXX");
-    return status;
+    used_device = device;
+    return printed_run(bench, first_words, arguments, text);
 }
 
 static int run(const char *const arguments[], char **text)
@@ -171,12 +168,6 @@ Test(bench_overlap, a_bit_that_flips_on_the_disk_leaves_no_record)
     cr_expect_eq(run(checked, &text), 2);
     cr_expect_str_eq(text, "");
     free(text);
-}
-
-static const char *case_text(const json_t *record, const char *key)
-{
-    const char *text = json_string_value(json_object_get(json_object_get(record, "case"), key));
-    return text ? text : "";
 }
 
 Test(bench_overlap, on_an_accelerator_lanes_are_not_emulated_and_the_record_names_it)
@@ -280,13 +271,8 @@ Test(bench_overlap, an_absent_device_is_a_skip)
 
 Test(bench_overlap, bad_input_is_refused)
 {
-    static const char *const bad[][3] = {{"--emulate", "gpu=3"}, {"--world", "0"},      {"--sequences", "-1"},
+    static const char *const bad[][4] = {{"--emulate", "gpu=3"}, {"--world", "0"},      {"--sequences", "-1"},
                                          {"--threads", "2"},     {"--engine", "posix"}, {"--inject", "disk"},
                                          {"--sizes", "5"}};
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        char *text;
-        cr_expect_eq(run(bad[i], &text), 2, "%s %s", bad[i][0], bad[i][1]);
-        cr_expect_str_eq(text, "");
-        free(text);
-    }
+    printed_expect_refused(bench_overlap.run, first_words, bad, sizeof bad / sizeof bad[0]);
 }

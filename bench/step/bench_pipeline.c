@@ -165,7 +165,6 @@ static int print_case(const struct pipeline *pipeline, int lane, int beside)
     struct bench_record record = {.name = "pipeline",
                                   .description = case_json(pipeline, lane, beside),
                                   .unit = lane_load_unit((enum lane)lane),
-                                  .verified = true,
                                   .items = pipeline->least_items[lane][beside],
                                   .baseline_items =
                                       alone ? pipeline->least_direct_items[lane] : pipeline->least_items[lane][lane],
@@ -273,9 +272,8 @@ static int pipeline_main(int argc, const char **argv)
         code = emulation_parse_all(emulate, &pipeline->emulation);
     if (code == ERR_NONE && !pipeline->options.help)
         code = pipeline_run(pipeline);
-    bench_release(&pipeline->options);
+    bench_release(&pipeline->options, own);
     memory_nodes_close(&pipeline->nodes);
-    free(emulate);
     free(pipeline);
     return bench_exit("pipeline", code);
 }

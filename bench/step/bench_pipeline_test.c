@@ -54,17 +54,7 @@ Test(bench_pipeline, a_lane_is_warm_before_it_works)
     }
 }
 
-static int run(int (*bench)(int, const char **), const char *name, const char *const arguments[], char **text)
-{
-    const char *argv[16] = {name};
-    int argc = 1;
-    for (; arguments[argc - 1]; argc++)
-        argv[argc] = arguments[argc - 1];
-    struct printed printed = printed_begin();
-    int status = bench(argc, argv);
-    *text = printed_end(printed);
-    return status;
-}
+static const char *const first_words[] = {"pipeline", NULL};
 
 #define SHORT "--nvme-path", storage_folder, "--seconds", "0.002", "--repeat", "2", "--quick"
 
@@ -72,7 +62,7 @@ Test(bench_pipeline, the_text_output_is_one_matrix)
 {
     static const char *const arguments[] = {SHORT, NULL};
     char *text;
-    cr_assert_eq(run(bench_pipeline.run, "pipeline", arguments, &text), 0);
+    cr_assert_eq(printed_run(bench_pipeline.run, first_words, arguments, &text), 0);
     int lines = 0;
     for (const char *at = text; (at = strchr(at, '\n')); at++)
         lines++;
@@ -188,7 +178,7 @@ Test(bench_pipeline, every_lane_has_a_record_alone_beside_each_other_one_and_bes
     int seen[LANE_COUNT][LANE_COUNT + 2] = {0};
     struct accepted_ranges ranges = {0};
     cr_assert_eq(accepted_ranges_add("default", &ranges), ERR_NONE, "%s", err_message());
-    cr_assert_eq(run(bench_pipeline.run, "pipeline", arguments, &text), 0);
+    cr_assert_eq(printed_run(bench_pipeline.run, first_words, arguments, &text), 0);
     for (const char *line = text; *line; line = strchr(line, '\n') + 1) {
         int of, beside;
         json_t *record = json_loads(line, JSON_DISABLE_EOF_CHECK, NULL);
@@ -205,22 +195,17 @@ Test(bench_pipeline, every_lane_has_a_record_alone_beside_each_other_one_and_bes
 
 Test(bench_pipeline, bad_input_is_refused)
 {
-    static const char *const bad[][3] = {{"--sizes", "4K"},        {"--threads", "2"},          {"--seconds", "-1"},
+    static const char *const bad[][4] = {{"--sizes", "4K"},        {"--threads", "2"},          {"--seconds", "-1"},
                                          {"--engine", "io_uring"}, {"--nvme-path", "/nowhere"}, {"--emulate", "gpu=1"},
                                          {"--emulate", "cpu"}};
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        char *text;
-        cr_expect_eq(run(bench_pipeline.run, "pipeline", bad[i], &text), 2, "%s %s", bad[i][0], bad[i][1]);
-        cr_expect_str_empty(text);
-        free(text);
-    }
+    printed_expect_refused(bench_pipeline.run, first_words, bad, sizeof bad / sizeof bad[0]);
 }
 
 Test(bench_pipeline, without_cuda_bench_pcie_reports_a_skip)
 {
-    static const char *const arguments[] = {"--quick", "--json", NULL};
+    static const char *const first[] = {"pcie", NULL}, *const more[] = {"--quick", "--json", NULL};
     char *text;
-    cr_expect_eq(run(bench_pcie.run, "pcie", arguments, &text), 77);
+    cr_expect_eq(printed_run(bench_pcie.run, first, more, &text), 77);
     cr_expect_str_empty(text);
     free(text);
 }

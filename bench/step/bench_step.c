@@ -209,11 +209,7 @@ static int step_main(const struct bench_device *device, int argc, const char **a
     if (rc == ERR_NONE && !bench->options.help)
         rc = prepare_and_run(bench, &texts, device);
     text_close(bench->setting.text);
-    bench_release(&bench->options);
-    char *const all[] = {texts.model,   texts.schedule, texts.text_path, texts.presets,
-                         texts.emulate, texts.device,   texts.dtype,     texts.mesh};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        free(all[i]);
+    bench_release(&bench->options, own);
     return rc;
 }
 

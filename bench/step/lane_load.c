@@ -6,8 +6,7 @@
 #include "bench/comm/comm_ranks.h"
 #include "base/err.h"
 #include "ref/executor/executor.h"
-#include "bench/step/lane_compute.h"
-#include "bench/step/lane_copy.h"
+#include "bench/step/lane_work.h"
 #include "bench/harness/nvme_stream.h"
 
 #include <stdlib.h>

@@ -37,9 +37,6 @@ struct overlap_run {
     uint64_t unlocked_bytes;  // host memory of all ranks that should be pinned and is not
 };
 
-// The configuration of a run.
-int overlap_config(const struct overlap_bench *bench, bool infinity, struct config *out);
-
 // Trains. The caller closes run->trace, after an error too.
 int overlap_train(const struct overlap_bench *bench, struct overlap_run *run);
 
@@ -49,5 +46,18 @@ int overlap_compare(const struct overlap_bench *bench, const struct overlap_run 
 
 // Runs `bench overlap` on the given device, ignoring --device; null: as --device says. Returns the exit status.
 int bench_overlap_on(const struct bench_device *device, int argc, const char **argv);
+
+struct overlap_plan {
+    double step_ms;
+    enum lane busiest;  // the lane whose busy time is the longest,
+    double busy_ms;     // and that time
+};
+
+// Plans the steps of `run` after the warm-up. ERR_MEMORY, or an error of the planner.
+int overlap_plan_of(const struct overlap_bench *bench, const struct overlap_run *run, struct overlap_plan *out);
+
+// Returns {"step_ms":.., "busiest_lane":.., "busy_ms":.., "efficiency":.., "measured":.., "difference":..}: the longest
+// busy time over the step, of the plan and as measured. Null: out of memory.
+json_t *overlap_plan_json(const struct overlap_plan *plan, double measured);
 
 #endif

@@ -2,7 +2,7 @@
 // Tests of `bench step` on the shadow accelerator: steps, products and copies run there, errors there are found, and
 // nothing stays allocated.
 #include "bench/table/benchmarks.h"
-#include "bench/step/lane_copy.h"
+#include "bench/step/lane_work.h"
 #include "bench/step/lane_load.h"
 #include "bench/harness/printed_test.h"
 #include "results/record/record_check.h"
@@ -67,21 +67,30 @@ static int counting_wait(void)
     return shadow_wait();
 }
 
-static struct accelerator counting_accelerator(void)
+static struct accelerator accelerator;
+static struct bench_device device = {&accelerator, 2};  // tests change the number
+static const struct bench_storage no_storage;
+static const char text_path[] = ZG_SOURCE_DIR "/README.md";
+static struct text *text;
+
+static void begin(void)
 {
-    struct accelerator accelerator = shadow_accelerator;
+    accelerator = shadow_accelerator;
     accelerator.enter = counting_enter;
     accelerator.matmul = counting_matmul;
     accelerator.copy = counting_copy;
     accelerator.wait = counting_wait;
-    return accelerator;
+    cr_assert_eq(text_open(text_path, &text), ERR_NONE, "%s", err_message());
 }
 
-static void expect_nothing_left(void)
+static void end(void)
 {
+    text_close(text);
     cr_expect_eq(shadow.block_count, 0, "%d allocations are left", shadow.block_count);
     cr_expect_eq(shadow.lock_count, shadow.unlock_count);
 }
+
+TestSuite(step_device, .init = begin, .fini = end);
 
 static const struct model *nano(void)
 {
@@ -90,31 +99,31 @@ static const struct model *nano(void)
     return model;
 }
 
-static char text_path[] = "/tmp/zg-step-device-text-XXXXXX";
-
-static void write_text(void)
+static int bench(int argc, const char **argv)
 {
-    FILE *file = fdopen(mkstemp(text_path), "w");
-    for (int i = 0; i < 1000; i++)
-        fprintf(file, "%d cubed is %d; ", i, i * i * i);
-    fclose(file);
+    return bench_step_on(&device, argc, argv);
 }
 
 Test(step_device, every_record_names_the_device)
 {
-    const struct accelerator accelerator = counting_accelerator();
-    const struct bench_device device = {&accelerator, 2};
-    const char *argv[] = {
-        "step",   "--nvme-path", storage_folder, "--model",  "gpt-nano",           "--quick", "--repeat", "1",
-        "--text", text_path,     "--json",       "--preset", "zero2_offload,zero3"};
-    write_text();
-    struct printed printed = printed_begin();
-    int status = bench_step_on(&device, sizeof argv / sizeof argv[0], argv);
-    char *text = printed_end(printed);
-    unlink(text_path);
-    cr_assert_eq(status, 0);
+    static const char *const words[] = {"step",
+                                        "--nvme-path",
+                                        storage_folder,
+                                        "--model",
+                                        "gpt-nano",
+                                        "--quick",
+                                        "--repeat",
+                                        "1",
+                                        "--text",
+                                        text_path,
+                                        "--json",
+                                        "--preset",
+                                        "zero2_offload,zero3",
+                                        NULL};
+    char *printed;
+    cr_assert_eq(printed_run(bench, words, (const char *const[]){NULL}, &printed), 0);
     int count = 0, lanes = 0;
-    for (const char *line = text; *line; line = strchr(line, '\n') + 1) {
+    for (const char *line = printed; *line; line = strchr(line, '\n') + 1) {
         json_t *record = json_loads(line, JSON_DISABLE_EOF_CHECK, NULL);
         const json_t *of_case = json_object_get(record, "case");
         cr_assert_not_null(record, "%s", line);
@@ -131,17 +140,15 @@ Test(step_device, every_record_names_the_device)
     cr_expect_eq(count, 3 * 2 + 4);
     cr_expect_eq(lanes, 4);
     cr_expect_eq(host.devices, 3, "both devices are used");
-    expect_nothing_left();
-    free(text);
+    free(printed);
 }
 
-static struct step_setting setting_on(const struct bench_device *device, const struct bench_storage *storage,
-                                      struct text *text)
+static struct step_setting setting_on(const struct bench_device *used)
 {
     return (struct step_setting){.model = nano(),
                                  .text = text,
-                                 .storage = storage,
-                                 .device = *device,
+                                 .storage = &no_storage,
+                                 .device = *used,
                                  .sequences = 1,
                                  .steps = 3,
                                  .bucket = 1000};
@@ -150,14 +157,8 @@ static struct step_setting setting_on(const struct bench_device *device, const s
 // Every run has the same number of products; the wrong one is in the middle.
 Test(step_device, one_wrong_product_in_a_step_discards_the_measurement)
 {
-    const struct accelerator accelerator = counting_accelerator();
-    const struct bench_device device = {&accelerator, 1};
-    const struct bench_storage storage = {0};
-    struct text *text;
-    write_text();
-    cr_assert_eq(text_open(text_path, &text), ERR_NONE, "%s", err_message());
-    unlink(text_path);
-    const struct step_setting setting = setting_on(&device, &storage, text);
+    device.count = 1;
+    const struct step_setting setting = setting_on(&device);
     struct step_case c = {.what = "ZeRO-1", .preset = "zero1", .world = STEP_WORLD, .accumulation = 1};
     cr_assert_eq(step_case_verify(&setting, &c), ERR_NONE, "%s", err_message());
     host.spoilt_product = host.products / 2;
@@ -174,19 +175,12 @@ Test(step_device, one_wrong_product_in_a_step_discards_the_measurement)
     cr_expect(strstr(err_message(), "the timed run ended with digest "), "%s", err_message());
     cr_expect_eq(c.step_ms.count, 1);
     json_decref(c.timeline);
-    text_close(text);
-    expect_nothing_left();
 }
 
 Test(step_device, the_dtype_of_a_step_is_the_chosen_one)
 {
     const struct bench_device processor = {0};
-    const struct bench_storage storage = {0};
-    struct text *text;
-    write_text();
-    cr_assert_eq(text_open(text_path, &text), ERR_NONE, "%s", err_message());
-    unlink(text_path);
-    struct step_setting setting = setting_on(&processor, &storage, text);
+    struct step_setting setting = setting_on(&processor);
     static const char *const dtypes[] = {NULL, "bf16", "fp32"};
     struct step_case cases[3];
     for (int i = 0; i < 3; i++) {
@@ -196,33 +190,22 @@ Test(step_device, the_dtype_of_a_step_is_the_chosen_one)
     }
     cr_expect_str_eq(cases[0].digest, cases[1].digest);
     cr_expect_str_neq(cases[0].digest, cases[2].digest);
-    text_close(text);
 }
 
 Test(step_device, ranks_that_train_alone_have_a_device_each)
 {
-    const struct accelerator accelerator = counting_accelerator();
-    const struct bench_device device = {&accelerator, 2};
-    const struct bench_storage storage = {0};
-    struct text *text;
-    write_text();
-    cr_assert_eq(text_open(text_path, &text), ERR_NONE, "%s", err_message());
-    unlink(text_path);
-    const struct step_setting setting = setting_on(&device, &storage, text);
+    const struct step_setting setting = setting_on(&device);
     struct step_case c = {.what = "alone", .preset = "zero0", .world = 1, .ranks_alone = STEP_WORLD, .accumulation = 1};
     cr_assert_eq(step_case_verify(&setting, &c), ERR_NONE, "%s", err_message());
     cr_expect_eq(host.devices, 1, "one rank uses the first device");
     cr_assert_eq(step_case_measure(&setting, &c, true), ERR_NONE, "%s", err_message());
     cr_expect_eq(host.devices, 3);
     json_decref(c.timeline);
-    text_close(text);
-    expect_nothing_left();
 }
 
 Test(step_device, a_wrong_product_discards_the_peak)
 {
-    const struct accelerator accelerator = counting_accelerator();
-    const struct bench_device device = {&accelerator, 3};
+    device.count = 3;
     const struct step_peak_setting setting = {.device = &device, .sequences = 2, .threads = 3, .side = 101};
     struct step_peak *peak;
     double gflops;
@@ -243,15 +226,11 @@ Test(step_device, a_wrong_product_discards_the_peak)
     cr_expect_eq(step_peak_of_model(peak, &gflops), ERR_IO);
     cr_expect_str_eq(err_message(), "matrix products of rank 0: the shadow has failed");
     step_peak_close(peak);
-    expect_nothing_left();
 }
 
 Test(step_device, too_little_device_memory_is_an_error_of_its_rank)
 {
-    struct accelerator accelerator = counting_accelerator();
-    const struct bench_device device = {&accelerator, 2};
     const double bytes[LANE_COUNT] = {[LANE_D2H] = 5};
-    const struct bench_storage storage = {0};
     const struct step_peak_setting setting = {.device = &device, .sequences = 1, .threads = 2, .side = 3};
     struct step_peak *peak = NULL;
     struct step_links links;
@@ -259,20 +238,16 @@ Test(step_device, too_little_device_memory_is_an_error_of_its_rank)
     cr_expect_eq(step_peak_open(nano(), &setting, &peak), ERR_INTERNAL);
     cr_expect(strstr(err_message(), "matrix products of rank 0: "), "%s", err_message());
     cr_expect_null(peak);
-    cr_expect_eq(step_links_open(bytes, 2, 0.001, &storage, &device, &links), ERR_INTERNAL);
+    cr_expect_eq(step_links_open(bytes, 2, 0.001, &no_storage, &device, &links), ERR_INTERNAL);
     step_links_close(&links);
-    expect_nothing_left();
 }
 
 // Copies use the rank's own device and page-locked host memory, at odd sizes too.
 Test(step_device, copies_go_between_the_device_and_locked_memory)
 {
-    const struct accelerator accelerator = counting_accelerator();
-    const struct bench_device device = {&accelerator, 2};
     const double bytes[LANE_COUNT] = {[LANE_H2D] = 7919, [LANE_D2H] = 5};
-    const struct bench_storage storage = {0};
     struct step_links links;
-    cr_assert_eq(step_links_open(bytes, 2, 0.001, &storage, &device, &links), ERR_NONE, "%s", err_message());
+    cr_assert_eq(step_links_open(bytes, 2, 0.001, &no_storage, &device, &links), ERR_NONE, "%s", err_message());
     cr_expect_eq(shadow.block_count, 4);
     cr_expect_eq(shadow.locked_bytes, 2 * (7919 + 5));
     for (int round = 0; round < 3; round++)
@@ -281,13 +256,11 @@ Test(step_device, copies_go_between_the_device_and_locked_memory)
     cr_expect_gt(links.gb_per_s[LANE_D2H].values[1], 0);
     cr_expect_eq(host.devices, 3);
     step_links_close(&links);
-    expect_nothing_left();
 }
 
 Test(step_device, a_wrongly_copied_byte_is_found_in_either_direction)
 {
-    const struct accelerator accelerator = counting_accelerator();
-    const struct bench_device device = {&accelerator, 1};
+    device.count = 1;
     for (int lane = LANE_H2D; lane <= LANE_D2H; lane++) {
         const struct lane_load_setting setting = {.device = &device, .copy_bytes = 65537};
         struct lane_done done;
@@ -304,14 +277,12 @@ Test(step_device, a_wrongly_copied_byte_is_found_in_either_direction)
         cr_expect_eq(lane_load_check(load), ERR_NONE, "%s", err_message());
         lane_load_close(load);
     }
-    expect_nothing_left();
 }
 
 Test(step_device, pieces_of_a_large_copy_follow_one_another)
 {
     enum { PIECE_BYTES = 8 << 20 };
-    const struct accelerator accelerator = counting_accelerator();
-    const struct bench_device device = {&accelerator, 1};
+    device.count = 1;
     for (int lane = LANE_H2D; lane <= LANE_D2H; lane++) {
         struct lane_copy copy = {.device = device, .to_device = lane == LANE_H2D};
         cr_assert_eq(lane_copy_open(2 * PIECE_BYTES + 5, &copy), ERR_NONE, "%s", err_message());
@@ -327,7 +298,6 @@ Test(step_device, pieces_of_a_large_copy_follow_one_another)
         cr_expect_eq(lane_copy_check(&copy), ERR_CHECK);
         lane_copy_close(&copy);
     }
-    expect_nothing_left();
 }
 
 // Makes the last element of one fold wrong.
@@ -345,10 +315,8 @@ static void wrong_fold(enum dtype in_dtype, const void *const in[], int world, e
 Test(step_device, reduce_scatters_run_on_the_device)
 {
     struct isa_kernels kernels = shadow_kernels;
-    struct accelerator accelerator = counting_accelerator();
     kernels.fold = wrong_fold;
     accelerator.kernels = &kernels;
-    const struct bench_device device = {&accelerator, 2};
     const struct lane_load_setting setting = {.device = &device};
     struct lane_done done;
     struct lane_load *load;
@@ -369,26 +337,20 @@ Test(step_device, reduce_scatters_run_on_the_device)
     cr_expect_eq(lane_load_check(load), ERR_CHECK);
     cr_expect_str_eq(err_message(), "a reduce-scatter left 1 wrong elements");
     lane_load_close(load);
-    expect_nothing_left();
-}
-
-static int run(const char *option, const char *value)
-{
-    const char *argv[] = {"step", option, value};
-    struct printed printed = printed_begin();
-    int status = bench_step.run(3, argv);
-    char *text = printed_end(printed);
-    cr_expect_str_empty(text);
-    free(text);
-    return status;
 }
 
 Test(step_device, an_absent_device_is_a_skip)
 {
-    struct bench_device device;
+    static const char *const on_cuda[] = {"step", "--device", "cuda", NULL}, *const first[] = {"step", NULL};
+    static const char *const bad[][4] = {{"--device", "gpu"}};
+    struct bench_device found;
     bool absent;
-    cr_assert_eq(bench_device_find("cuda", STEP_WORLD, false, &device, &absent), ERR_NONE);
-    if (absent)
-        cr_expect_eq(run("--device", "cuda"), 77);
-    cr_expect_eq(run("--device", "gpu"), 2);
+    char *printed;
+    cr_assert_eq(bench_device_find("cuda", STEP_WORLD, false, &found, &absent), ERR_NONE);
+    if (absent) {
+        cr_expect_eq(printed_run(bench_step.run, on_cuda, (const char *const[]){NULL}, &printed), 77);
+        cr_expect_str_empty(printed);
+        free(printed);
+    }
+    printed_expect_refused(bench_step.run, first, bad, 1);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/step/step_links.h"
+#include "bench/step/step_bench.h"
 
 #include "base/err.h"
 #include "bench/step/lane_load.h"

@@ -2,7 +2,6 @@
 #include "bench/step/step_peak.h"
 
 #include "bench/harness/bench.h"
-#include "bench/step/step_products.h"
 #include "ref/arithmetic/dtype.h"
 #include "base/err.h"
 #include "ref/arithmetic/gpt_math.h"

@@ -7,6 +7,9 @@
 #include "bench/harness/bench_device.h"
 #include "ref/model/model.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+
 struct step_peak;
 
 struct step_peak_setting {
@@ -29,5 +32,22 @@ int step_peak_of_square(struct step_peak *peak, double *gflops);
 
 // Returns the least operations of one measurement, of all threads.
 double step_peak_model_flops(const struct step_peak *peak);
+
+enum { STEP_PRODUCTS_MAX = 20 };
+
+// c (m x n) = a (m x k) b (k x n), `count` times.
+struct step_product {
+    size_t m, n, k, count;
+    bool a_transposed, b_transposed;
+};
+
+// Products that run one after the other.
+struct step_products {
+    struct step_product products[STEP_PRODUCTS_MAX];
+    size_t product_count;
+};
+
+// Writes the products of a GPT or a Llama for one micro-batch. ERR_USAGE: another model.
+int step_products_of_model(const struct model *model, size_t sequence_count, struct step_products *out);
 
 #endif

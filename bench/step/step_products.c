@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/step/step_products.h"
+#include "bench/step/step_peak.h"
 
 #include "base/err.h"
 #include "ref/model/gpt_find.h"

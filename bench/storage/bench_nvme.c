@@ -185,10 +185,6 @@ static int nvme_main(int argc, const char **argv)
     int code = bench_parse(argc, argv, &bench_nvme, own, &bench.options);
     if (code == ERR_NONE && !bench.options.help)
         code = nvme_bench_run(&bench, &given);
-    bench_release(&bench.options);
-    free(given.size);
-    free(given.depths);
-    free(given.direction);
-    free(given.emulate);
+    bench_release(&bench.options, own);
     return bench_exit("nvme", code);
 }

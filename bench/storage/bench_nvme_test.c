@@ -200,16 +200,11 @@ Test(bench_nvme, stale_misplaced_torn_and_damaged_blocks_are_found)
     nvme_files_close(&files);
 }
 
+static const char *const first_words[] = {"nvme", NULL};
+
 static int run(const char *const arguments[], char **text)
 {
-    const char *argv[32] = {"nvme"};
-    int argc = 1;
-    for (; arguments[argc - 1]; argc++)
-        argv[argc] = arguments[argc - 1];
-    struct printed printed = printed_begin();
-    int status = bench_nvme.run(argc, argv);
-    *text = printed_end(printed);
-    return status;
+    return printed_run(bench_nvme.run, first_words, arguments, text);
 }
 
 // Counts the records of that name and checks their fields.
@@ -315,11 +310,5 @@ Test(bench_nvme, bad_options_are_refused)
                                          {"--seconds", "-1"},
                                          {"--nvme-path", "/nowhere", "--no-fio"},
                                          {"--size", "32T", "--nvme-path", storage_folder}};
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        const char *arguments[5] = {bad[i][0], bad[i][1], bad[i][2], bad[i][3], NULL};
-        char *text;
-        cr_expect_eq(run(arguments, &text), 2, "%s %s", bad[i][0], bad[i][1]);
-        cr_expect_str_empty(text);
-        free(text);
-    }
+    printed_expect_refused(bench_nvme.run, first_words, bad, sizeof bad / sizeof bad[0]);
 }

@@ -151,9 +151,7 @@ static int swap_main(int argc, const char **argv)
     struct swap_bench bench = {.options = &given.shared, .storage = &given.shared.storage};
     if (code == ERR_NONE && !given.shared.help)
         code = run_all(&bench, &given);
-    bench_release(&given.shared);
-    free(given.buffers);
-    free(given.sub_groups);
+    bench_release(&given.shared, own);
     return code;
 }
 

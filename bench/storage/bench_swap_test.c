@@ -109,17 +109,12 @@ Test(bench_swap, one_wrong_bit_of_any_state_is_found_and_named)
     pair_close(&pair);
 }
 
+static const char *const first_words[] = {"swap",     "--nvme-path", storage_folder, "--sizes", "10007",
+                                          "--repeat", "2",           "--threads",    "1",       NULL};
+
 static int run(const char *const arguments[], char **text)
 {
-    const char *argv[24] = {"swap",     "--nvme-path", storage_folder, "--sizes", "10007",
-                            "--repeat", "2",           "--threads",    "1"};
-    int argc = 9;
-    for (int i = 0; arguments[i]; i++)
-        argv[argc++] = arguments[i];
-    struct printed printed = printed_begin();
-    int status = bench_swap.run(argc, argv);
-    *text = printed_end(printed);
-    return status;
+    return printed_run(bench_swap.run, first_words, arguments, text);
 }
 
 Test(bench_swap, a_json_line_names_the_case_and_its_baseline)
@@ -196,13 +191,8 @@ Test(bench_swap, a_bit_that_flips_on_the_disk_leaves_no_record)
 
 Test(bench_swap, bad_input_is_refused)
 {
-    static const char *const bad[][3] = {
+    static const char *const bad[][4] = {
         {"--buffers", "2"},   {"--buffers", "x"}, {"--engine", "posix"},          {"--sub-groups", "0"},
         {"--inject", "disk"}, {"--depth", "-1"},  {"--nvme-path", "/nonexistent"}};
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        char *text;
-        cr_expect_eq(run(bad[i], &text), 2, "%s %s", bad[i][0], bad[i][1]);
-        cr_expect_str_eq(text, "");
-        free(text);
-    }
+    printed_expect_refused(bench_swap.run, first_words, bad, sizeof bad / sizeof bad[0]);
 }

@@ -92,7 +92,6 @@ static int print(const struct nvme_bench *bench, const struct side *side, enum n
                                                            bench->options.storage.buffered),
                                   .detail = json_pack("{s:f}", "checksums_alone_gb_per_s", alone),
                                   .unit = "GB/s",
-                                  .verified = true,
                                   .items = (double)side->bytes,
                                   .begin_ns = begin_ns,
                                   .samples = with,

@@ -115,7 +115,6 @@ static int print(const struct nvme_bench *bench, const struct stream *stream, co
                                   .detail = detail_json(bench, all),
                                   .unit = "us",
                                   .lower_is_better = true,
-                                  .verified = true,
                                   .items = 1,
                                   .begin_ns = begin_ns,
                                   .samples = &all->medians_us,

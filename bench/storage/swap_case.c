@@ -83,7 +83,6 @@ static int print(const struct swap_bench *bench, const struct swap_case *of, con
                             bench_median(&run->samples[ADAM]), "checksum_thread_ms", checksum),
         .unit = "ms",
         .lower_is_better = true,
-        .verified = true,
         .items = 1,
         .begin_ns = begin_ns,
         .item_bytes = bytes * 1e-6,

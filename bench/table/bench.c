@@ -93,7 +93,7 @@ static int all_main(int argc, const char **argv)
         double share_s = fmax(end_s - clock_now_s(), 1) / (BENCHMARK_COUNT - i);
         code = run_one(benchmarks[i], &options, options.budget_s > 0 ? share_s : 0, &worst);
     }
-    bench_release(&options);
+    bench_release(&options, NULL);
     int status = bench_exit("all", code);
     return code == ERR_NONE ? worst : status;
 }

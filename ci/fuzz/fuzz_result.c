@@ -5,7 +5,7 @@
 #include "base/err.h"
 #include "conformance/spec/requirement.h"
 #include "conformance/suite/suite.h"
-#include "results/record/record_read.h"
+#include "results/record/record_check.h"
 #include "results/record/record_verify.h"
 #include "results/page/result_report.h"
 
@@ -42,11 +42,6 @@ static void must(int rc)
         return;
     fprintf(stderr, "%s\n", err_message());
     abort();
-}
-
-static int csv(const struct result_view *view, FILE *out)
-{
-    return result_csv(view, true, out);
 }
 
 static void show(const struct result_view *view, int (*form)(const struct result_view *view, FILE *out))
@@ -88,7 +83,6 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
         must(result_view_open(&file, &view));
         show(&view, result_markdown);
         show(&view, result_summary);
-        show(&view, csv);
         show(&view, result_html);
         result_view_close(&view);
     }

@@ -7,8 +7,6 @@
 #include "base/build.h"
 #include "base/err.h"
 #include "base/help.h"
-#include "cli/info/info_cuda.h"
-#include "cli/info/info_openblas.h"
 #include "ref/tier/io.h"
 #include "base/processor.h"
 #include "base/safe_text.h"

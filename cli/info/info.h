@@ -3,7 +3,10 @@
 #ifndef ZG_INFO_H
 #define ZG_INFO_H
 
+#include "ref/arithmetic/isa.h"
+
 #include <jansson.h>
+#include <stdbool.h>
 
 // A new object with the keys record, build, machine, isa, openblas, backends and programs; null when the system does
 // not tell.
@@ -27,5 +30,28 @@ int info_mesh_collect(const char *text, int world, json_t **out);
 
 // Prints that object as a table.
 void info_mesh_print(const json_t *mesh);
+
+// The facts of cuda_info.h; JSON's null in a build without CUDA.
+json_t *info_cuda(void);
+
+// machine_facts (base/machine.h), with the GPUs that CUDA can use, if there are any, instead of those that the driver
+// lists.
+json_t *info_machine(const char *const *folders);
+
+// Appends a row for cuda and, in a build with CUDA, cublas. cuda: the result of info_cuda.
+void info_cuda_backends(const json_t *cuda, json_t *list);
+
+// Prints a line for each device.
+void info_cuda_print(const json_t *cuda);
+
+enum { OPENBLAS_WARNING_BYTES = 256 };
+
+// Writes what is wrong with kernels for `core` on a processor whose best instruction set is `best`, and the variable
+// that helps. OpenBLAS falls back to its oldest kernels on a processor that is newer than itself. Returns false, with
+// an empty text, if nothing is wrong.
+bool openblas_warning(const char *core, enum isa best, char out[OPENBLAS_WARNING_BYTES]);
+
+// {"config", "core", "threading", "warning"}; warning is null if nothing is wrong. Loads OpenBLAS. New.
+json_t *info_openblas(void);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/info/info_cuda.h"
+#include "cli/info/info.h"
 
 #include "base/machine.h"
 

@@ -5,8 +5,6 @@
 #include "base/folder_test.h"
 #include "cli/info/health_counters.h"
 #include "cli/info/info.h"
-#include "cli/info/info_cuda.h"
-#include "cli/info/info_openblas.h"
 #include "ref/arithmetic/isa.h"
 #include "ref/tier/io.h"
 #include "results/record/record.h"
@@ -76,13 +74,14 @@ Test(info, every_io_engine_is_usable_or_has_a_reason)
     json_decref(info);
 }
 
-static const json_t *program_of(const json_t *programs, const char *name)
+// Returns the object of this name in a list; null: there is none.
+static const json_t *named(const json_t *list, const char *name)
 {
     size_t index;
-    const json_t *program;
-    json_array_foreach (programs, index, program)
-        if (strcmp(json_string_value(json_object_get(program, "name")), name) == 0)
-            return program;
+    const json_t *object;
+    json_array_foreach (list, index, object)
+        if (strcmp(json_string_value(json_object_get(object, "name")), name) == 0)
+            return object;
     return NULL;
 }
 
@@ -97,7 +96,7 @@ Test(info, a_program_in_the_path_is_found_with_its_version)
     snprintf(search, sizeof search, "%s:/usr/bin:/bin", folder);
     setenv("PATH", search, 1);
     json_t *programs = info_programs();
-    const json_t *fio = program_of(programs, "fio");
+    const json_t *fio = named(programs, "fio");
     cr_expect_str_eq(json_string_value(json_object_get(fio, "path")), path);
     // A terminal would interpret it.
     cr_expect_str_eq(json_string_value(json_object_get(fio, "version")), "fio-\\x1b99");
@@ -194,19 +193,9 @@ Test(info, a_mesh_has_its_ranks_coordinates_and_groups)
     json_decref(mesh);
 }
 
-static const json_t *backend_of(const json_t *backends, const char *name)
-{
-    size_t index;
-    const json_t *backend;
-    json_array_foreach (backends, index, backend)
-        if (strcmp(json_string_value(json_object_get(backend, "name")), name) == 0)
-            return backend;
-    return NULL;
-}
-
 static const char *note_of(const json_t *backends, const char *name)
 {
-    return json_string_value(json_object_get(backend_of(backends, name), "note"));
+    return json_string_value(json_object_get(named(backends, name), "note"));
 }
 
 Test(info, the_cuda_parts_are_reported)
@@ -220,13 +209,13 @@ Test(info, the_cuda_parts_are_reported)
                   (json_int_t)1 << 36, "multiprocessors", 132, "copy_engines", 3, "pci", "0000:3b:00");
     info_cuda_backends(none, list);
     cr_expect_eq(json_array_size(list), 1u);
-    cr_expect(json_is_false(json_object_get(backend_of(list, "cuda"), "built_in")));
+    cr_expect(json_is_false(json_object_get(named(list, "cuda"), "built_in")));
     json_array_clear(list);
     info_cuda_backends(absent, list);
-    cr_expect(json_is_true(json_object_get(backend_of(list, "cuda"), "built_in")));
+    cr_expect(json_is_true(json_object_get(named(list, "cuda"), "built_in")));
     cr_expect(strstr(note_of(list, "cuda"), "runtime 13.0; no CUDA device: NVIDIA's driver is not loaded"), "%s",
               note_of(list, "cuda"));
-    cr_expect(json_is_false(json_object_get(backend_of(list, "cublas"), "built_in")));
+    cr_expect(json_is_false(json_object_get(named(list, "cublas"), "built_in")));
     json_array_clear(list);
     info_cuda_backends(found, list);
     cr_expect(strstr(note_of(list, "cuda"), "runtime 13.0, driver 13.1, devices: 1"), "%s", note_of(list, "cuda"));

@@ -6,7 +6,7 @@
 #include "base/safe_text.h"
 #include "plan/planner/plan.h"
 #include "plan/planner/plan_model.h"
-#include "results/record/record_read.h"
+#include "results/record/record_check.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,7 +3,6 @@
 #include "results/page/result_report.h"
 
 #include "base/file.h"
-#include "results/page/compare.h"
 #include "base/err.h"
 #include "base/help.h"
 #include "results/page/history.h"
@@ -14,7 +13,7 @@
 #include <unistd.h>
 
 struct options {
-    int verify, markdown, csv, compare, summary;
+    int verify, markdown, compare, summary;
     char *html, *leaderboard, *output, *trend, *prometheus, *save_ranges;
 };
 
@@ -61,8 +60,6 @@ static int show(const struct options *a, const struct result_file *file, bool is
         rc = show_html(&view, a->html);
     if (rc == ERR_NONE && a->prometheus)
         rc = result_prometheus(&view, a->prometheus);
-    if (rc == ERR_NONE && a->csv)
-        rc = result_csv(&view, is_first, out);
     if (rc == ERR_NONE && a->summary)
         rc = result_summary(&view, out);
     if (rc == ERR_NONE && !is_first && a->markdown)
@@ -124,10 +121,11 @@ static int check_usage(const struct options *a, const char **paths)
     while (paths && paths[count])
         count++;
     int modes = a->verify + a->compare + (a->leaderboard != NULL) + (a->trend != NULL) + (a->save_ranges != NULL) +
-                a->markdown + a->csv + a->summary;
+                a->markdown + a->summary;
     if (modes > 1)
-        return err_set(ERR_USAGE, "--verify, --compare, --leaderboard, --trend, --save-ranges, --markdown, --csv and "
-                                  "--summary exclude each other");
+        return err_set(ERR_USAGE,
+                       "--verify, --compare, --leaderboard, --trend, --save-ranges, --markdown and --summary "
+                       "exclude each other");
     if (a->leaderboard || a->trend)
         return count == 0 ? ERR_NONE
                           : err_set(ERR_USAGE, "%s: --leaderboard and --trend take all files of a folder", paths[0]);
@@ -148,7 +146,7 @@ static int run(struct options *a, const char **paths)
         return verify_all(paths);
     if (a->save_ranges)
         return save_ranges(a->save_ranges, paths);
-    if (!a->csv && !a->html && !a->summary && !a->prometheus)
+    if (!a->html && !a->summary && !a->prometheus)
         a->markdown = 1;
     if (a->output)
         TRY(file_create(a->output, &out));
@@ -182,7 +180,6 @@ int report_main(int argc, const char **argv)
     const struct poptOption options[] = {
         {"verify", '\0', POPT_ARG_NONE, &a.verify, 0, "only recompute everything that follows from the samples", NULL},
         {"markdown", '\0', POPT_ARG_NONE, &a.markdown, 0, "tables in Markdown (the default)", NULL},
-        {"csv", '\0', POPT_ARG_NONE, &a.csv, 0, "one table with a row for each case", NULL},
         {"summary", '\0', POPT_ARG_NONE, &a.summary, 0,
          "a short Markdown table for a README: the typical case of each accepted range", NULL},
         {"html", '\0', POPT_ARG_STRING, &a.html, 0, "one self-contained page", "FILE"},
@@ -202,8 +199,6 @@ int report_main(int argc, const char **argv)
     poptFreeContext(context);
     if (rc != ERR_NONE)
         fprintf(stderr, "zerogauge report: %s\n", err_message());
-    char *texts[] = {a.html, a.leaderboard, a.output, a.trend, a.prometheus, a.save_ranges};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        free(texts[i]);
+    help_release(options);
     return err_exit_status(rc);
 }

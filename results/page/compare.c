@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "results/page/compare.h"
+#include "results/page/history.h"
 
 #include "base/page.h"
 #include "base/statistics.h"
-#include "results/page/result_text.h"
 #include "results/page/result_view.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
 #ifndef ZG_HISTORY_H
 #define ZG_HISTORY_H
 
-#include "results/record/record_read.h"
+#include "results/record/record_check.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -34,5 +34,35 @@ int history_trend(const struct history *history, FILE *out);
 // Writes accepted ranges around the medians of these runs to a new file (results/limits/accepted_range.h). ERR_USAGE: a
 // run is not VALID, or their levels differ.
 int history_save_ranges(const struct history *history, const char *path);
+
+// A series is divided where the ranks of both sides differ at CHANGE_LEVEL, corrected for the number of places that
+// were tried, and where their medians differ by CHANGE_LEAST; both sides have CHANGE_SIDE_LEAST values or more. Then
+// each side is divided in turn.
+#define CHANGE_LEVEL 0.01
+#define CHANGE_LEAST 0.02
+enum { CHANGE_SIDE_LEAST = 3, CHANGE_MAX = 64 };
+
+struct change_point {
+    size_t at;             // index of the first value after the change
+    double before, after;  // medians of the values between the neighbouring changes
+    double p;              // corrected
+};
+
+// Finds the changes of a series of positive values, in their order. Returns their number, at most CHANGE_MAX. count: at
+// most STATISTICS_COUNT_MAX.
+size_t change_points_find(const double *values, size_t count, struct change_point out[CHANGE_MAX]);
+
+// Significance level of the rank test (statistics.h), for each case separately.
+#define COMPARE_LEVEL 0.01
+
+enum comparison { COMPARISON_NOISE, COMPARISON_BETTER, COMPARISON_WORSE, COMPARISON_FEW };
+
+// Compares record b with record a of the same case: better or worse if the ranks of their samples differ at
+// COMPARE_LEVEL; COMPARISON_FEW if there are too few samples for any significant difference. *p: the test's p-value.
+enum comparison compare_bench(const json_t *a, const json_t *b, double *p);
+
+// Writes a table of the cases that both files have, in the order of b, and a list of those that only one has. ERR_IO,
+// ERR_MEMORY.
+int result_compare(const struct result_file *a, const struct result_file *b, FILE *out);
 
 #endif

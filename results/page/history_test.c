@@ -7,8 +7,11 @@
 #include "results/limits/accepted_range.h"
 #include "results/page/result_report.h"
 #include "results/page/rich_test.h"
+#include "ref/arithmetic/random.h"
 
+#include <criterion/criterion.h>
 #include <glob.h>
+#include <math.h>
 #include <regex.h>
 
 enum { FIGURES = 2 };
@@ -199,5 +202,153 @@ Test(history, metrics_have_the_form_of_prometheus)
     cr_expect_gt(metrics, 10);
     regfree(&comment);
     regfree(&metric);
+    free(text);
+}
+
+// Values around a level, uniform within 3 %.
+static void level(double *values, size_t begin, size_t end, double centre)
+{
+    for (size_t i = begin; i < end; i++)
+        values[i] = centre * (1 + 0.06 * ((double)(random_at(7, i) >> 11) * 0x1p-53 - 0.5));
+}
+
+Test(change_point, noise_has_no_change)
+{
+    double values[400];
+    struct change_point found[CHANGE_MAX];
+    level(values, 0, 400, 40);
+    for (size_t count = 0; count <= 400; count += 20)
+        cr_expect_eq(change_points_find(values, count, found), 0, "%zu values", count);
+    for (size_t i = 0; i < 400; i++)
+        values[i] = 40;
+    cr_expect_eq(change_points_find(values, 400, found), 0, "a constant");
+}
+
+Test(change_point, a_step_is_found_where_it_is)
+{
+    double values[40];
+    struct change_point found[CHANGE_MAX];
+    for (size_t at = 8; at <= 32; at++) {
+        level(values, 0, at, 40);
+        level(values, at, 40, 34);
+        cr_assert_eq(change_points_find(values, 40, found), 1, "at %zu", at);
+        cr_expect_eq(found[0].at, at);
+        cr_expect_float_eq(found[0].before, 40, 1);
+        cr_expect_float_eq(found[0].after, 34, 1);
+        cr_expect_lt(found[0].p, CHANGE_LEVEL);
+    }
+}
+
+Test(change_point, several_steps_come_in_order_with_the_medians_between_them)
+{
+    double values[60];
+    struct change_point found[CHANGE_MAX];
+    level(values, 0, 20, 40);
+    level(values, 20, 40, 50);
+    level(values, 40, 60, 40);
+    cr_assert_eq(change_points_find(values, 60, found), 2);
+    cr_expect(found[0].at == 20 && found[1].at == 40);
+    cr_expect_float_eq(found[0].after, 50, 1);
+    cr_expect_float_eq(found[1].before, 50, 1);
+}
+
+Test(change_point, few_values_one_far_off_and_small_steps_are_no_changes)
+{
+    double values[40];
+    struct change_point found[CHANGE_MAX];
+    level(values, 0, 40, 40);
+    values[20] = 4;
+    cr_expect_eq(change_points_find(values, 40, found), 0, "one value far off");
+    for (size_t i = 0; i < 40; i++)
+        values[i] = i < 20 ? 40 : 40.4;
+    cr_expect_eq(change_points_find(values, 40, found), 0, "one percent");
+    for (size_t i = 0; i < 6; i++)
+        values[i] = i < 3 ? 40 : 20;
+    cr_expect_eq(change_points_find(values, 6, found), 0, "three values on each side may be chance");
+    for (size_t i = 0; i < 40; i++)
+        values[i] = i % 2 ? 1.7e308 : 1;
+    cr_expect_eq(change_points_find(values, 40, found), 0, "sums of deviations that overflow");
+}
+
+TestSuite(compare, .init = sample_folder_make, .fini = sample_folder_remove);
+
+static json_t *bench_of(size_t count, const double *values, bool lower)
+{
+    json_t *samples = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(samples, json_real(values[i]));
+    return json_pack("{s:o, s:b}", "samples", samples, "lower_is_better", lower);
+}
+
+static void expect(size_t count, const double *a_values, const double *b_values, bool lower, enum comparison expected)
+{
+    double p;
+    json_t *a = bench_of(count, a_values, lower), *b = bench_of(count, b_values, lower);
+    cr_expect_eq(compare_bench(a, b, &p), expected, "%zu values, %s is better: p %g", count, lower ? "less" : "more",
+                 p);
+    json_decref(a);
+    json_decref(b);
+}
+
+Test(compare, the_unit_decides_which_direction_is_better)
+{
+    const double slow[] = {5.1, 5.2, 5.3, 5.4, 5.5, 5.6}, fast[] = {4.1, 4.2, 4.3, 4.4, 4.5, 4.6};
+    expect(6, slow, fast, true, COMPARISON_BETTER);
+    expect(6, fast, slow, true, COMPARISON_WORSE);
+    expect(6, slow, fast, false, COMPARISON_WORSE);
+    expect(6, fast, slow, false, COMPARISON_BETTER);
+    expect(6, fast, fast, true, COMPARISON_NOISE);
+}
+
+// Five samples of each can just reach the level; four cannot.
+Test(compare, few_samples_decide_nothing)
+{
+    const double low[] = {1, 2, 3, 4, 5}, high[] = {101, 102, 103, 104, 105}, mixed[] = {1.5, 2.5, 3.5, 4.5, 6};
+    expect(5, low, high, true, COMPARISON_WORSE);
+    expect(4, low, high, true, COMPARISON_FEW);
+    expect(1, low, high, true, COMPARISON_FEW);
+    expect(5, low, mixed, true, COMPARISON_NOISE);
+}
+
+static char *comparison_of(const char *a_path, const char *b_path)
+{
+    struct result_file a, b;
+    char *text;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    cr_assert_eq(result_open(a_path, &a), ERR_NONE, "%s", err_message());
+    cr_assert_eq(result_open(b_path, &b), ERR_NONE, "%s", err_message());
+    cr_assert_eq(result_compare(&a, &b, out), ERR_NONE);
+    result_close(&a);
+    result_close(&b);
+    fclose(out);
+    return text;
+}
+
+Test(compare, a_case_is_matched_by_its_settings)
+{
+    char a_path[PATH_MAX];
+    rich_write(strcpy(a_path, sample_path("a")), NULL, 1);
+    rich_write(sample_path("b"), NULL, 1.5);
+    char *text = comparison_of(a_path, sample_path("b"));
+    cr_expect(strstr(text, "Of 23 common cases, 8 are better in B, 0 worse, 15 within noise, and 0 have too "
+                           "few samples."),
+              "%s", text);
+    cr_expect(strstr(text, "Mann-Whitney U") && strstr(text, "level 0.01"));
+    cr_expect(strstr(text, "| -33.3 % |"), "%s", text);
+    cr_expect_null(strstr(text, "Only in"));
+    free(text);
+}
+
+Test(compare, cases_of_only_one_file_are_listed)
+{
+    static const struct rich_texts others = {.setting = "another", .text = "adam"};
+    char a_path[PATH_MAX];
+    rich_write(strcpy(a_path, sample_path("a")), NULL, 1);
+    rich_write(sample_path("b"), &others, 1);
+    char *text = comparison_of(a_path, sample_path("b"));
+    cr_expect(strstr(text, "Of 0 common cases"), "%s", text);
+    cr_expect(strstr(text, "Only in A") && strstr(text, "Only in B"));
+    cr_expect(strstr(text, "| latency | engine=another |"), "%s", text);
     free(text);
 }

@@ -4,7 +4,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/safe_text.h"
-#include "results/page/result_text.h"
+#include "results/page/result_view.h"
 #include "base/statistics.h"
 #include "base/unit.h"
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The figures of a result file: a bar for the ratio of each to its baseline, and its samples above the baseline's; and
 // what each lane did during one sample.
-#include "results/page/result_figures.h"
 
-#include "results/page/result_text.h"
+#include "results/page/result_view.h"
 
 #include <math.h>
 #include <string.h>

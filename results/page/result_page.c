@@ -3,8 +3,7 @@
 #include "results/page/result_report.h"
 
 #include "base/page.h"
-#include "results/page/result_figures.h"
-#include "results/page/result_text.h"
+#include "results/page/result_view.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -15,9 +15,6 @@ int result_html(const struct result_view *view, FILE *out);
 // A short Markdown table for a README: a row for each accepted range, with its typical case.
 int result_summary(const struct result_view *view, FILE *out);
 
-// CSV, a row for each case. with_head: write the column titles first.
-int result_csv(const struct result_view *view, bool with_head, FILE *out);
-
 // A Markdown table of the files *.jsonl in the folder. Each is verified first; ERR_CHECK if one does not verify. Rows
 // are machines, ranked ones first, then by name. Columns are benchmarks: the median ratio over their cases.
 int leaderboard(const char *folder, FILE *out);

@@ -5,7 +5,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/safe_text.h"
-#include "results/page/result_text.h"
+#include "results/page/result_view.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -4,7 +4,11 @@
 #define ZG_RESULT_VIEW_H
 
 #include "results/record/record_verify.h"
-#include "results/record/record_read.h"
+#include "results/record/record_check.h"
+#include "base/page.h"
+
+#include <jansson.h>
+#include <stddef.h>
 
 // Missing numbers are NaN. Strings belong to the file, except `text`.
 struct bench_view {
@@ -48,5 +52,22 @@ json_t *case_row(const json_t *record);
 
 // The words of a command, or other texts, as one line. The caller frees it; null: no memory.
 char *command_text(const json_t *command);
+
+// The settings of a case: "step=update, threads=2, block=1 MiB". The caller frees it; null: no memory.
+char *settings_text(const json_t *settings);
+
+// The same for the first `most` settings whose keys are not in `without`, which may be null.
+char *settings_text_of(const json_t *settings, const json_t *without, size_t most);
+
+// Up to four significant digits without trailing zeros: "4.7".
+enum { NUMBER_TEXT_BYTES = 32 };
+const char *number_text(double value, char out[NUMBER_TEXT_BYTES]);
+
+// "32 MiB", in the largest unit in which the number is at least 1.
+const char *bytes_text(double bytes, char out[NUMBER_TEXT_BYTES]);
+
+// Appends the sections of a result file that are drawn: its figures, the judged ones first, and the lanes of those that
+// have them.
+void page_figures(struct page *page, const struct result_view *view);
 
 #endif

@@ -3,7 +3,6 @@
 #ifndef ZG_RICH_TEST_H
 #define ZG_RICH_TEST_H
 
-#include "results/record/conclusion.h"
 #include "ref/arithmetic/random.h"
 #include "results/record/record.h"
 #include "results/record/record_test.h"

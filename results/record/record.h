@@ -6,6 +6,7 @@
 
 #include <jansson.h>
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct record_writer;
@@ -30,5 +31,14 @@ void record_close(struct record_writer *writer);
 // The `run` record of a program ("validate", "bench") with this command line; describes the build and the machine.
 // paths: folders whose disks are described, null at the end; may be null. level may be null. Null: no memory.
 json_t *record_run(const char *program, const char *level, int argc, const char *const *argv, const char *const *paths);
+
+enum { CONCLUSION_REASON_MAX = 1000 };
+
+// findings: an array of `finding` records. Returns "VALID", "INVALID" or "INCOMPLETE"; null if there are no findings.
+// *reasons: a new array of the texts that decide; null: no memory.
+const char *conclusion_of(const json_t *findings, bool interrupted, json_t **reasons);
+
+// The `end` record of a run with these findings, for record_end. other_load: from 0 to 1, or NaN. Null: no memory.
+json_t *conclusion_end(const json_t *findings, bool interrupted, double elapsed_s, double other_load);
 
 #endif

@@ -3,8 +3,7 @@
 #include "results/record/record_check.h"
 
 #include "base/err.h"
-#include "results/record/record_machine.h"
-#include "results/record/shape_table.h"
+#include "results/record/record_shape.h"
 #include "base/statistics.h"
 #include "base/unit.h"
 

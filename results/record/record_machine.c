@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "results/record/record_machine.h"
 
-#include "results/record/shape_table.h"
+#include "results/record/record_shape.h"
 
 #include <math.h>
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "results/record/record_read.h"
 
 #include "base/digest.h"
 #include "base/err.h"

@@ -6,6 +6,7 @@
 
 #include <jansson.h>
 
+#include <math.h>
 #include <stdbool.h>
 
 enum shape_kind {
@@ -49,5 +50,59 @@ int shape_check(const char *where, const char *path, const json_t *value, const 
 
 // Removes the keys that the shape does not name, at every depth.
 void shape_trim(json_t *value, const struct shape *shape);
+
+#define TEXT(characters)                                                                                               \
+    {                                                                                                                  \
+        .kind = SHAPE_TEXT, .high = (characters)                                                                       \
+    }
+#define TEXT_OR_NULL(characters)                                                                                       \
+    {                                                                                                                  \
+        .kind = SHAPE_TEXT, .high = (characters), .or_null = true                                                      \
+    }
+#define WORD(list)                                                                                                     \
+    {                                                                                                                  \
+        .kind = SHAPE_WORD, .words = (list)                                                                            \
+    }
+#define WHOLE(from, to)                                                                                                \
+    {                                                                                                                  \
+        .kind = SHAPE_WHOLE, .low = (from), .high = (to)                                                               \
+    }
+#define WHOLE_OR_NULL(from, to)                                                                                        \
+    {                                                                                                                  \
+        .kind = SHAPE_WHOLE, .low = (from), .high = (to), .or_null = true                                              \
+    }
+#define NUMBER(from)                                                                                                   \
+    {                                                                                                                  \
+        .kind = SHAPE_NUMBER, .low = (from), .high = INFINITY                                                          \
+    }
+#define NUMBER_OR_NULL(from)                                                                                           \
+    {                                                                                                                  \
+        .kind = SHAPE_NUMBER, .low = (from), .high = INFINITY, .or_null = true                                         \
+    }
+#define ABOVE_ZERO                                                                                                     \
+    {                                                                                                                  \
+        .kind = SHAPE_NUMBER, .above = true, .high = INFINITY                                                          \
+    }
+#define LIST(from, to, of)                                                                                             \
+    {                                                                                                                  \
+        .kind = SHAPE_LIST, .low = (from), .high = (to), .element = &(of)                                              \
+    }
+#define OBJECT(table)                                                                                                  \
+    {                                                                                                                  \
+        .kind = SHAPE_OBJECT, .fields = (table)                                                                        \
+    }
+#define NAMES(most, of)                                                                                                \
+    {                                                                                                                  \
+        .kind = SHAPE_NAMES, .high = (most), .element = &(of)                                                          \
+    }
+#define FORM(characters, test, text)                                                                                   \
+    {                                                                                                                  \
+        .kind = SHAPE_TEXT, .high = (characters), .form = (test), .form_text = (text)                                  \
+    }
+
+// Of bytes and of parameters: 2^53 - 1, the largest integer that every JSON reader represents exactly.
+#define COUNT_MAX 9007199254740991.0
+
+extern const struct shape_field record_machine_fields[];  // ended by zeros
 
 #endif

@@ -6,7 +6,7 @@
 #include "base/digest.h"
 #include "base/err.h"
 #include "results/record/record_check.h"
-#include "results/record/record_read.h"
+#include "results/record/record_verify.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -135,6 +135,20 @@ static inline const char *sample_write(const char *name, const char *const *line
     const char *path = sample_put(name, text, bytes);
     free(text);
     return path;
+}
+
+// Returns the refusals of a file of these lines; the caller frees the text.
+static inline char *sample_refusals(const char *const *lines, size_t *count)
+{
+    struct result_file file;
+    char *text;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    cr_assert_eq(result_open(sample_write("a", lines), &file), ERR_NONE, "%s", err_message());
+    cr_assert_eq(record_verify(&file, out, count), ERR_NONE);
+    result_close(&file);
+    fclose(out);
+    return text;
 }
 
 #endif

@@ -4,7 +4,7 @@
 #ifndef ZG_RECORD_VERIFY_H
 #define ZG_RECORD_VERIFY_H
 
-#include "results/record/record_read.h"
+#include "results/record/record_check.h"
 
 #include <stdio.h>
 

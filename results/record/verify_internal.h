@@ -3,7 +3,7 @@
 #ifndef ZG_VERIFY_INTERNAL_H
 #define ZG_VERIFY_INTERNAL_H
 
-#include "results/record/record_read.h"
+#include "results/record/record_check.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -56,5 +56,24 @@ int verify_outliers(struct verify *v);  // ERR_MEMORY
 // The only finding of this kind about this line, with this id unless id is null. If there is none, or more than one,
 // refuses the line and returns null.
 const json_t *verify_finding(struct verify *v, const char *kind, const char *id, size_t line);
+
+// A quick run has at least this many samples a case: parts whose time is over end with so few.
+enum { RUN_QUICK_SAMPLES = 3 };
+
+struct run_row {
+    const char *bench;    // null: the conformance suite
+    size_t full_samples;  // the least of a full run
+    bool between_hosts;   // only where there are several
+};
+
+// The rows in order; null past the end.
+const struct run_row *run_row_at(size_t index);
+
+// The row of a part called "arithmetic", "bench-NAME" or "bench-NAME-DEVICE"; null: validate has no such part.
+const struct run_row *run_row_of(const char *part);
+
+// True if validate passes this option to parts of a quick or a full run. In a full one, none of them changes how often
+// or how long they measure.
+bool run_option_is_known(const char *option, bool quick);
 
 #endif

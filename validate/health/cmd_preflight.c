@@ -126,7 +126,30 @@ static int read_at_least(struct preflight *p)
     return ERR_NONE;
 }
 
-static int parse(int argc, const char **argv, struct preflight *p)
+static int run(struct preflight *p, bool *healthy)
+{
+    char root[PATH_MAX];
+    TRY(bench_world_join());
+    if (bench_world_comm())
+        bench_world_take_host(bench_world_rank_on_host() == 0);
+    TRY(health_machine_find(&p->common, &p->machine));
+    health_watch_signals();
+    health_counters_read(resources_path("", root), &p->before);
+    if (p->since)
+        TRY(preflight_since(p));
+    // A launcher binds each rank to a few cores; the first of a host checks them all.
+    bool first = !bench_world_comm() || bench_world_rank_on_host() == 0;
+    if (first)
+        TRY(run_rounds(p));
+    health_counters_read(resources_path("", root), &p->after);
+    if (first)
+        judge(p);
+    if (bench_world_comm())
+        TRY(preflight_link(p, bench_world_comm()));
+    return preflight_gather(p, healthy);
+}
+
+static int parse_and_run(int argc, const char **argv, struct preflight *p, bool *healthy)
 {
     static const char *const examples[] = {
         "zerogauge preflight --nvme-path /mnt/nvme",
@@ -163,31 +186,13 @@ static int parse(int argc, const char **argv, struct preflight *p)
     int code = help_no_arguments(context, poptGetNextOpt(context));
     if (code == ERR_NONE && !(p->seconds >= 0 && p->seconds <= 3600))
         code = err_set(ERR_USAGE, "--seconds %g: expected 0 to 3600", p->seconds);
+    if (code == ERR_NONE)
+        code = read_at_least(p);
+    if (code == ERR_NONE)
+        code = run(p, healthy);
+    help_release(options);
     poptFreeContext(context);
-    return code == ERR_NONE ? read_at_least(p) : code;
-}
-
-static int run(struct preflight *p, bool *healthy)
-{
-    char root[PATH_MAX];
-    TRY(bench_world_join());
-    if (bench_world_comm())
-        bench_world_take_host(bench_world_rank_on_host() == 0);
-    TRY(health_machine_find(&p->common, &p->machine));
-    health_watch_signals();
-    health_counters_read(resources_path("", root), &p->before);
-    if (p->since)
-        TRY(preflight_since(p));
-    // A launcher binds each rank to a few cores; the first of a host checks them all.
-    bool first = !bench_world_comm() || bench_world_rank_on_host() == 0;
-    if (first)
-        TRY(run_rounds(p));
-    health_counters_read(resources_path("", root), &p->after);
-    if (first)
-        judge(p);
-    if (bench_world_comm())
-        TRY(preflight_link(p, bench_world_comm()));
-    return preflight_gather(p, healthy);
+    return code;
 }
 
 int preflight_main(int argc, const char **argv)
@@ -197,17 +202,11 @@ int preflight_main(int argc, const char **argv)
         return 2;
     *p = (struct preflight){.seconds = 20, .checks = json_array()};
     bool healthy = true;
-    int code = parse(argc, argv, p);
-    if (code == ERR_NONE)
-        code = run(p, &healthy);
+    int code = parse_and_run(argc, argv, p, &healthy);
     if (code != ERR_NONE)
         fprintf(stderr, "zerogauge preflight: %s\n", err_message());
     bench_world_leave(code);
     json_decref(p->checks);
-    free(p->at_least);
-    free(p->save);
-    free(p->since);
-    health_options_free(&p->common);
     free(p);
     return code != ERR_NONE ? 2 : healthy ? 0 : 1;
 }

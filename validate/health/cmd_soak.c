@@ -84,7 +84,21 @@ static int run_rounds(struct soak *soak)
     return soak_save(soak);
 }
 
-static int parse(int argc, const char **argv, struct soak *soak)
+static int run(struct soak *soak, uint64_t *wrong)
+{
+    TRY(bench_world_join());
+    gethostname(soak->host, sizeof soak->host - 1);
+    TRY(health_machine_find(&soak->common, &soak->machine));
+    TRY(soak_load(soak));
+    health_watch_signals();
+    health_counters_read("", &soak->before);
+    TRY(run_rounds(soak));
+    TRY(soak_report(soak, wrong));
+    // Every rank ends with the status of all.
+    return bench_world_comm() ? comm_broadcast(bench_world_comm(), wrong, sizeof *wrong, 0) : ERR_NONE;
+}
+
+static int parse_and_run(int argc, const char **argv, struct soak *soak, uint64_t *wrong)
 {
     static const char *const examples[] = {
         "zerogauge soak --hours 24 --nvme-path /mnt/nvme --state soak.json",
@@ -124,22 +138,11 @@ static int parse(int argc, const char **argv, struct soak *soak)
         code = err_set(ERR_USAGE, "--hours %g: expected more than 0, and at most a year", soak->hours);
     if (code == ERR_NONE && soak->seed < 0)
         code = err_set(ERR_USAGE, "--seed %lld: expected 0 or more", soak->seed);
+    if (code == ERR_NONE)
+        code = run(soak, wrong);
+    help_release(options);
     poptFreeContext(context);
     return code;
-}
-
-static int run(struct soak *soak, uint64_t *wrong)
-{
-    TRY(bench_world_join());
-    gethostname(soak->host, sizeof soak->host - 1);
-    TRY(health_machine_find(&soak->common, &soak->machine));
-    TRY(soak_load(soak));
-    health_watch_signals();
-    health_counters_read("", &soak->before);
-    TRY(run_rounds(soak));
-    TRY(soak_report(soak, wrong));
-    // Every rank ends with the status of all.
-    return bench_world_comm() ? comm_broadcast(bench_world_comm(), wrong, sizeof *wrong, 0) : ERR_NONE;
 }
 
 int soak_main(int argc, const char **argv)
@@ -149,16 +152,12 @@ int soak_main(int argc, const char **argv)
     if (!soak)
         return 2;
     *soak = (struct soak){.hours = 1, .seed = 1, .events = json_array()};
-    int code = parse(argc, argv, soak);
-    if (code == ERR_NONE)
-        code = run(soak, &wrong);
+    int code = parse_and_run(argc, argv, soak, &wrong);
     int status = code != ERR_NONE ? 2 : wrong > 0 ? 1 : *health_interrupted() ? INTERRUPTED_STATUS : 0;
     if (code != ERR_NONE && bench_world_prints_error(code))
         fprintf(stderr, "zerogauge soak: %s\n", err_message());
     bench_world_leave(code);
     json_decref(soak->events);
-    free(soak->state);
-    health_options_free(&soak->common);
     free(soak);
     return status;
 }

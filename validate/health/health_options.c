@@ -5,7 +5,7 @@
 #include "ref/tier/folder_room.h"
 #include "base/process/interrupt.h"
 #include "bench/harness/bench_world.h"
-#include "validate/health/pin.h"
+#include "validate/health/health_round.h"
 #include "validate/health/rank_vote.h"
 
 #include <errno.h>
@@ -29,14 +29,6 @@ const volatile sig_atomic_t *health_interrupted(void)
 void health_watch_signals(void)
 {
     interrupt_watch(on_signal);
-}
-
-void health_options_free(struct health_options *options)
-{
-    for (char **folder = options->folders; folder && *folder; folder++)
-        free(*folder);
-    free(options->folders);
-    free(options->flip);
 }
 
 static int check_folders(char *const *folders)

@@ -13,8 +13,6 @@ struct health_options {
     int json;
 };
 
-void health_options_free(struct health_options *options);
-
 // The setting of a round on all cores that this process may use. Operations, cores and strings live as long as *out.
 struct health_machine {
     int cores[HEALTH_CORE_MAX];

@@ -8,6 +8,7 @@
 #include "validate/health/operation.h"
 
 #include <signal.h>
+#include <stddef.h>
 
 enum { HEALTH_CORE_MAX = 1024, HEALTH_TEXT_MAX = 320 };
 
@@ -64,5 +65,11 @@ int health_check_room(const struct health_round_setting *setting);
 
 // Prints "core 3: Adam, avx2: element 812 of its result is the first of 1 wrong byte; wrong again in 10 of 10 runs".
 void health_mismatch_text(const struct health_mismatch *mismatch, char *out, size_t bytes);
+
+// Pins the calling thread. ERR_USAGE: this process may not run there.
+int pin_to(int core);
+
+// The cores that this process may run on, as the system numbers them, ascending; at most `most`. Returns their number.
+size_t pin_cores(int out[], size_t most);
 
 #endif

@@ -53,15 +53,7 @@ size_t health_operations(bool with_disk, struct health_operation out[HEALTH_OPER
 void health_spoil(const struct health_operation *operation, const struct health_place *place, void *memory,
                   size_t bytes);
 
-// The runs of the table's rows.
-int health_adam(const struct health_operation *operation, const struct health_place *place, uint64_t seed,
-                void *result);
-int health_formats(const struct health_operation *operation, const struct health_place *place, uint64_t seed,
-                   void *result);
-int health_rows(const struct health_operation *operation, const struct health_place *place, uint64_t seed,
-                void *result);
-int health_products(const struct health_operation *operation, const struct health_place *place, uint64_t seed,
-                    void *result);
+// Runs of the table's rows (operation_move.c).
 int health_memory(const struct health_operation *operation, const struct health_place *place, uint64_t seed,
                   void *result);
 int health_disk(const struct health_operation *operation, const struct health_place *place, uint64_t seed,

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
-#include "validate/health/pin.h"
+#include "validate/health/health_round.h"
 #include "ref/arithmetic/random.h"
 #include "ref/comm/comm.h"
 #include "ref/model/names/model_find.h"

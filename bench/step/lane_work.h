@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Repeated copies between host memory and the device tier, for lane_load.h. With an accelerator the tier is its memory,
-// and the host memory is page-locked; without one both are host memory.
-#ifndef ZG_LANE_COPY_H
-#define ZG_LANE_COPY_H
+// The work of two lanes, for lane_load.h: copies between host memory and the device tier, and products of square
+// matrices in one thread. With an accelerator the tier is its memory, and the host memory is page-locked; without one
+// both are host memory.
+#ifndef ZG_LANE_WORK_H
+#define ZG_LANE_WORK_H
 
 #include "bench/harness/bench_device.h"
 
@@ -35,5 +36,23 @@ int lane_copy_run(struct lane_copy *copy);
 // Verifies the bytes copied since the last check, then fills `from` with another value. At least one piece must have
 // been copied. ERR_CHECK: a byte is wrong.
 int lane_copy_check(struct lane_copy *copy);
+
+enum { LANE_COMPUTE_SIDE = 512 };
+#define LANE_COMPUTE_FLOPS (2.0 * LANE_COMPUTE_SIDE * LANE_COMPUTE_SIDE * LANE_COMPUTE_SIDE)
+
+// [LANE_COMPUTE_SIDE][LANE_COMPUTE_SIDE] each
+struct lane_compute {
+    float *a, *b, *product, *expected;
+};
+
+// Allocates and fills a zeroed struct. ERR_MEMORY. The caller closes it, after an error too.
+int lane_compute_open(struct lane_compute *compute);
+void lane_compute_close(struct lane_compute *compute);
+
+// Computes the product once.
+void lane_compute_run(const struct lane_compute *compute);
+
+// Verifies every element of the last product, and overwrites it. ERR_CHECK: one is wrong.
+int lane_compute_check(struct lane_compute *compute);
 
 #endif

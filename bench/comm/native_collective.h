@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL's own collectives, on the buffers of comm.h's: the baseline of the canonical order on GPUs. NCCL chooses the
-// order of additions by world, sizes and links.
-#ifndef ZG_NCCL_COLLECTIVE_H
-#define ZG_NCCL_COLLECTIVE_H
+// The collectives of MPI and of NCCL, on the buffers of comm.h's: the baseline of the canonical order. Each chooses the
+// order of additions by world, sizes and network.
+#ifndef ZG_NATIVE_COLLECTIVE_H
+#define ZG_NATIVE_COLLECTIVE_H
 
 #include "ref/comm/comm_internal.h"
+
+// Runs the call by MPI; all ranks, which must be processes, call it together. Reductions are sums of fp32, out of
+// place. The ledger does not count it, ranks do not compare their calls, and a failed rank is not detected. ERR_USAGE:
+// more elements than an int can count, or ranks that are threads. ERR_IO: an error of MPI.
+int mpi_collective_run(struct comm *comm, const struct comm_call *call);
+
+// Returns the name and version of the MPI library, such as "Open MPI v4.1.4"; null: built without MPI.
+const char *mpi_collective_library(void);
 
 // Runs the call by NCCL on device memory; all ranks call it together, and it is complete on return. NCCL's collectives
 // need equal shards: uneven ones run as a group of ncclReduce or ncclBroadcast, and an all-to-all as a group of
