@@ -21,16 +21,10 @@ static struct offload_trial trial_of(int stage, int world, enum dtype precision,
                          .sum = precision, .prefetch = 0, .clip = 0);
 }
 
-static struct train_result run_trial(struct offload_trial trial)
-{
-    struct train_result result;
-    offload_demand(&trial, &result);
-    return result;
-}
-
 static struct train_result run(int stage, int world, enum dtype precision, size_t accumulation)
 {
-    return run_trial(trial_of(stage, world, precision, accumulation));
+    struct offload_trial trial = trial_of(stage, world, precision, accumulation);
+    return offload_demand(&trial);
 }
 
 // ZeRO++ on stage 3 and 4 ranks, with blocks of 8 elements, and as many ranks in a node, of which hpZ makes use.
@@ -42,7 +36,7 @@ static struct train_result run_zeropp(bool weights, bool gradients, int node_ran
     trial.block = 8;
     trial.node = node_ranks;
     trial.secondary = secondary_ranks;
-    return run_trial(trial);
+    return offload_demand(&trial);
 }
 
 // Elements of the model's parameters: trained, and with the frozen ones; those of the parameters that two layers use.
