@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The time since a fixed moment in the past, the same for all processes of a machine; monotonic.
-#ifndef ZG_CLOCK_H
-#define ZG_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 #include <time.h>
@@ -17,5 +16,3 @@ static inline double clock_now_s(void)
 {
     return (double)clock_now_ns() * 1e-9;
 }
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests of the program's output: runs a command line and returns its exit status and output.
-#ifndef ZG_COMMAND_TEST_H
-#define ZG_COMMAND_TEST_H
+#pragma once
 
 #include <criterion/criterion.h>
 
@@ -21,5 +20,3 @@ static int command_run(const char *command, char *output, size_t output_bytes)
     cr_assert(WIFEXITED(status), "%s", command);
     return WEXITSTATUS(status);
 }
-
-#endif

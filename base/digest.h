@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // XXH3-128 as 32 hexadecimal digits, upper half first: the form of all digests in files and messages.
-#ifndef ZG_DIGEST_H
-#define ZG_DIGEST_H
+#pragma once
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,5 +12,3 @@ static inline void digest_text(XXH128_hash_t hash, char out[DIGEST_TEXT_BYTES])
 {
     snprintf(out, DIGEST_TEXT_BYTES, "%016" PRIx64 "%016" PRIx64, hash.high64, hash.low64);
 }
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Errors are values up to main: a function returns 0 or one of these codes, and the calling thread's message names the
 // error and a remedy.
-#ifndef ZG_ERR_H
-#define ZG_ERR_H
+#pragma once
 
 #include <stdarg.h>
 
@@ -45,5 +44,3 @@ int err_exit_status(int code);
         if (try_code_ != ERR_NONE)                                                                                     \
             return try_code_;                                                                                          \
     } while (0)
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files: opened safely, reads and writes that complete or fail, output that appears whole, digests. Every error names
 // the path.
-#ifndef ZG_FILE_H
-#define ZG_FILE_H
+#pragma once
 
 #include "base/digest.h"
 
@@ -76,5 +75,3 @@ const char *file_folder(const char *path, char *out);
 
 // XXH3-128 of the whole file.
 int file_digest(int fd, const char *path, char digest[FILE_DIGEST_BYTES]);
-
-#endif

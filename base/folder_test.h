@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests that write files: a temporary folder, removed with its contents.
-#ifndef ZG_FOLDER_TEST_H
-#define ZG_FOLDER_TEST_H
+#pragma once
 
 #include <criterion/criterion.h>
 #include <ftw.h>
@@ -63,5 +62,3 @@ static inline void folder_write(const char *path, const void *data, size_t bytes
     cr_assert_eq(fwrite(data, 1, bytes, file), bytes);
     cr_assert_eq(fclose(file), 0);
 }
-
-#endif

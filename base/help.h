@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Descriptions of a command for --help, the manual page and shell completion: its popt table and a struct help.
-#ifndef ZG_HELP_H
-#define ZG_HELP_H
+#pragma once
 
 #include <popt.h>
 
@@ -59,5 +58,3 @@ void help_visit_options(const struct poptOption *options, help_visitor *visit, v
 
 // Prints the examples under a heading.
 void help_print_examples(const char *const examples[], FILE *out);
-
-#endif

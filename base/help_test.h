@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests of what the program says of itself: lists that it prints, and every command it has.
-#ifndef ZG_HELP_TEST_H
-#define ZG_HELP_TEST_H
+#pragma once
 
 #include "base/command_test.h"
 
@@ -53,5 +52,3 @@ static inline void for_each_command(void (*each)(const char *command))
             each(name);
     }
 }
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads untrusted JSON; nothing else in the program does. jansson parses it; this file refuses objects with repeated
 // keys and finds the line of a value for messages. strict_json.h reads values from the result.
-#ifndef ZG_JSON_H
-#define ZG_JSON_H
+#pragma once
 
 #include "base/safe_text.h"
 
@@ -38,5 +37,3 @@ int json_text_line(const struct json_text *text, const char *path);
 
 // Formats a value for a message: `4`, `"two"`, `[1,2]`, `an object`, `missing`. Returns out.
 const char *json_message(char out[TEXT_MESSAGE_BYTES], const json_t *value);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The facts about this machine that a published result may contain: an allow-list without environment variables, host
 // names and serial numbers.
-#ifndef ZG_MACHINE_H
-#define ZG_MACHINE_H
+#pragma once
 
 #include <jansson.h>
 
@@ -19,5 +18,3 @@ json_t *machine_disk(const char *folder);
 // Returns the first line of a small system file, without trailing blanks, as a new JSON string; JSON's null if there is
 // no such file.
 json_t *machine_line(const char *path);
-
-#endif

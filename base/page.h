@@ -5,8 +5,7 @@
 //
 // A template's tags: {{NAME}} prints a member's text, {{.}} the item itself. {{#NAME}}...{{/NAME}} is printed for each
 // item of a list, or once for an object, a number, true or a text that is not empty, whose members or self it names.
-#ifndef ZG_PAGE_H
-#define ZG_PAGE_H
+#pragma once
 
 #include <jansson.h>
 
@@ -47,5 +46,3 @@ int page_markdown(struct page *page, FILE *out);
 
 // base/page.html and base/page.markdown.
 extern const char page_html_template[], page_markdown_template[];
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests: a pretended machine (base/resources.h) in a temporary folder.
-#ifndef ZG_PRETENDED_TEST_H
-#define ZG_PRETENDED_TEST_H
+#pragma once
 
 #include "base/folder_test.h"
 
@@ -30,5 +29,3 @@ static inline void pretended_machine(const char *root, const char *topology, siz
     pretended_file(root, "proc/meminfo", text);
     setenv("ZG_MACHINE_ROOT", root, 1);
 }
-
-#endif

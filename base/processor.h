@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What carries out this program's instructions.
-#ifndef ZG_PROCESSOR_H
-#define ZG_PROCESSOR_H
+#pragma once
 
 #include <hwloc.h>
 #include <stdbool.h>
@@ -29,5 +28,3 @@ static inline void processor_pause(void)
     __asm__ volatile("yield");
 #endif
 }
-
-#endif

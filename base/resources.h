@@ -6,8 +6,7 @@
 // it replace the files of the kernel that describe the machine, and its topology.txt, a synthetic description as
 // lstopo --input takes it ("pack:2 l3:1(size=1152MiB) core:64 pu:2"), or its topology.xml replaces what hwloc finds.
 // The process may then use every processor of that topology.
-#ifndef ZG_RESOURCES_H
-#define ZG_RESOURCES_H
+#pragma once
 
 #include <hwloc.h>
 
@@ -43,5 +42,3 @@ uint64_t resources_memory_available(void);
 
 // Returns the bytes of all last-level caches that share a processor with this process's affinity. 0: unknown.
 uint64_t resources_cache_bytes(void);
-
-#endif

@@ -2,8 +2,7 @@
 // Escapes untrusted text for the format that it is printed in. Bytes that are not UTF-8, and characters that are
 // invisible or act on a terminal or a page (controls, marks of writing direction, characters that XML forbids), become
 // \xNN or \u{NNNN}; all others stay unchanged. A null text is treated as empty.
-#ifndef ZG_SAFE_TEXT_H
-#define ZG_SAFE_TEXT_H
+#pragma once
 
 #include <jansson.h>
 
@@ -25,5 +24,3 @@ json_t *text_json(const char *text);
 // For a message of one line: at most `limit` bytes of text, then "..." if it is longer. Returns out.
 enum { TEXT_MESSAGE_BYTES = 512 };
 const char *text_message(char out[TEXT_MESSAGE_BYTES], const char *text, size_t limit);
-
-#endif

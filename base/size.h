@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sizes in text: 4096, 64K, 64KiB. K, M, G and T are powers of 1024.
-#ifndef ZG_SIZE_H
-#define ZG_SIZE_H
+#pragma once
 
 #include <stdint.h>
 #include <stdio.h>
@@ -15,5 +14,3 @@ const char *size_text(uint64_t value, char out[SIZE_TEXT_BYTES]);
 
 // Formats "1.5 GiB": four significant digits in the largest unit with a value of at least 1. Returns out.
 const char *size_short_text(uint64_t bytes, char out[SIZE_TEXT_BYTES]);
-
-#endif

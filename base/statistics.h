@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Statistics of samples: median, quantiles, spread, and a test whether two sets of samples differ by more than chance.
 // Values are finite; counts are from 1 to STATISTICS_COUNT_MAX.
-#ifndef ZG_STATISTICS_H
-#define ZG_STATISTICS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -23,5 +22,3 @@ double statistics_sum(const double *values, size_t count);
 // total the test counts every division; beyond, it uses the normal approximation, corrected for ties and continuity.
 enum { STATISTICS_EXACT_MAX = 40 };
 double statistics_rank_test(const double *a, size_t a_count, const double *b, size_t b_count);
-
-#endif

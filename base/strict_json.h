@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads values of JSON objects with known keys. Every error is ERR_USAGE with "FILE:LINE: KEY.PATH: is VALUE, expected
 // ...". The text owns all strings.
-#ifndef ZG_STRICT_JSON_H
-#define ZG_STRICT_JSON_H
+#pragma once
 
 #include "base/json.h"
 
@@ -54,5 +53,3 @@ int strict_array(const struct strict_object *object, const char *key, size_t low
 // Element i of that array, which must be an object.
 int strict_element(const struct strict_object *object, const char *key, const json_t *array, size_t i,
                    struct strict_object *out);
-
-#endif

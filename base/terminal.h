@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Colours, and progress on a terminal's last line. A file, a pipe or a dumb terminal gets neither.
-#ifndef ZG_TERMINAL_H
-#define ZG_TERMINAL_H
+#pragma once
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -17,5 +16,3 @@ bool terminal_shows_progress(void);
 // else may be written there. Truncates the text to a line. The text is ASCII.
 void terminal_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void terminal_progress_list(const char *format, va_list arguments);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The units of samples (RECORDS.md, bench), and the duration of a sample in a unit.
-#ifndef ZG_UNIT_H
-#define ZG_UNIT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -13,5 +12,3 @@ bool unit_is_time(const char *unit);
 
 // The seconds that a sample of `items` items took. The unit is known; items and sample are positive.
 double unit_duration_s(const char *unit, double sample, double items);
-
-#endif

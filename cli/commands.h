@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The subcommands with options.
-#ifndef ZG_COMMANDS_H
-#define ZG_COMMANDS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -36,5 +35,3 @@ int complete_print(const char *const *words, int count);
 
 // Prints the frame with the sections instead of its line @COMMANDS@. Returns the exit status.
 int manual_fill(FILE *frame);
-
-#endif

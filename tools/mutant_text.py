@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mutants as conformance/mutants keeps them: lines "KEY: value" from "Mutant: NAME" on, a sentence, and changes. A change
-is a line "FILE:", and below it lines that begin with a space (stay), - (go) or + (come). What stays and goes is once in
-the file, whatever is around it, so that a mutant needs no other lines of the file than these."""
+"""Mutants as conformance/mutants keeps them: lines "KEY: value" from "Mutant: NAME" on, a sentence, and changes. A
+change is a line "FILE:", and below it lines that begin with a space (stay), - (go) or + (come). What stays and goes is
+once in the file, whatever is around it, so that a mutant needs no other lines of the file than these."""
 import difflib
 import glob
 import os

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the presets under which a model fits into a machine's memory, from a plan of one rank (plan.h). Micro-batches
 // have one sequence; everything else follows the preset.
-#ifndef ZG_FIT_H
-#define ZG_FIT_H
+#pragma once
 
 #include <jansson.h>
 
@@ -36,5 +35,3 @@ int fit_available(int world, const char *device_memory, const char *host_memory,
 // ERR_USAGE: a folder cannot be written to, or all together lack room for the files of some part of a run, which could
 // not become VALID.
 int fit_check_paths(const char *const *paths, bool quick);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `zerogauge validate`: runs the parts of a plan as child processes, writes their results into a result file
 // (results/RECORDS.md) and judges them. The verdict is VALID, INVALID with each reason, or INCOMPLETE.
-#ifndef ZG_VALIDATE_H
-#define ZG_VALIDATE_H
+#pragma once
 
 #include "results/limits/accepted_range.h"
 #include "results/limits/bench_finding.h"
@@ -61,5 +60,3 @@ int validate_report(const char *folder);
 
 // The subcommand; returns the exit status.
 int validate_main(int argc, const char **argv);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run in progress, shared by validate.c, validate_collect.c and validate_judge.c.
-#ifndef ZG_VALIDATE_INTERNAL_H
-#define ZG_VALIDATE_INTERNAL_H
+#pragma once
 
 #include "cli/info/health_counters.h"
 #include "results/record/record.h"
@@ -29,5 +28,3 @@ int validation_judge(struct validation *v, const struct bench_finding *finding);
 
 // Judges the whole run after its last part: health, emulated lanes, arithmetic, accepted ranges, outliers.
 int validation_judge_all(struct validation *v);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One part of a validation: runs its command under limits and reads its output strictly.
-#ifndef ZG_VALIDATE_PART_H
-#define ZG_VALIDATE_PART_H
+#pragma once
 
 #include "base/process/launch.h"
 #include "results/limits/bench_finding.h"
@@ -46,5 +45,3 @@ int part_files_open(const struct validate_part *part, const struct part_setting 
 int part_end(const struct validate_part *part, const struct part_files *files, struct part_run *out);
 
 void part_run_free(struct part_run *run);
-
-#endif

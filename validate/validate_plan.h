@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plan of a validation: its parts in order, each a command line that also works by hand.
-#ifndef ZG_VALIDATE_PLAN_H
-#define ZG_VALIDATE_PLAN_H
+#pragma once
 
 #include "ref/executor/emulation.h"
 
@@ -53,5 +52,3 @@ void validate_plan_share(struct validate_plan *plan, size_t index, double left_s
 
 // ERR_USAGE: a command line becomes too long.
 int validate_plan_make(const struct validate_choice *choice, struct validate_plan *out);
-
-#endif

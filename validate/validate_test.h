@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Test support: results in the form that benchmarks print, and commands that print them.
-#ifndef ZG_VALIDATE_TEST_H
-#define ZG_VALIDATE_TEST_H
+#pragma once
 
 #include "base/folder_test.h"
 #include "validate/validate.h"
@@ -51,5 +50,3 @@ static inline struct validate_setting trial_setting(const char *folder, struct v
                                      .plan = plan,
                                      .ranges = ranges};
 }
-
-#endif

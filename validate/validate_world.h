@@ -2,8 +2,7 @@
 // A validation by the processes of a launcher such as mpirun. The first rank of each host runs the parts about a
 // machine as child processes on the processors of all ranks of that host. Parts that need all ranks run in these
 // processes. Rank 0 collects all results and writes the file.
-#ifndef ZG_VALIDATE_WORLD_H
-#define ZG_VALIDATE_WORLD_H
+#pragma once
 
 #include "validate/validate_part.h"
 
@@ -39,5 +38,3 @@ struct supervised {
 // returned; ERR_MEMORY: no thread could be started.
 int supervise(int (*work)(void *context), void *context, double limit_s, const struct part_setting *setting,
               struct supervised *out);
-
-#endif

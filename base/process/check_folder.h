@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The folders that commands write results to. Existing files are never touched.
-#ifndef ZG_CHECK_FOLDER_H
-#define ZG_CHECK_FOLDER_H
+#pragma once
 
 #include <limits.h>
 
@@ -17,5 +16,3 @@ void check_folder_clear(const char *path);
 
 // Removes a folder with its contents; removes links, does not follow them.
 void check_folder_remove(const char *path);
-
-#endif

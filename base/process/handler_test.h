@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests that send signals: a signal that arrives before a program has its handler ends it.
-#ifndef ZG_HANDLER_TEST_H
-#define ZG_HANDLER_TEST_H
+#pragma once
 
 #include <criterion/criterion.h>
 
@@ -36,5 +35,3 @@ static inline void await_handler(pid_t child, int signal_number)
         usleep(1000);
     }
 }
-
-#endif

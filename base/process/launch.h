@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs an untrusted command in its own process group, under limits of time, memory and output, and keeps its output in
 // a file. When launch returns, no descendant of the command remains.
-#ifndef ZG_LAUNCH_H
-#define ZG_LAUNCH_H
+#pragma once
 
 #include <limits.h>
 #include <signal.h>
@@ -46,5 +45,3 @@ const char *launch_tail(const char *output_path, char *out, size_t bytes);
 
 // The path of this program, to start it again as a command. ERR_IO: the system does not tell.
 int launch_own_path(char out[PATH_MAX]);
-
-#endif

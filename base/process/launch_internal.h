@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared by launch.c and its parts.
-#ifndef ZG_LAUNCH_INTERNAL_H
-#define ZG_LAUNCH_INTERNAL_H
+#pragma once
 
 #include "base/process/launch_watch.h"
 
@@ -20,5 +19,3 @@ int launch_end(pid_t leader, const struct process_list *before, int *status);
 // which may be equal, as stdout and stderr. The kernel kills it when the calling thread ends. ERR_USAGE: it cannot be
 // started; ERR_IO: the system provides no process. After an error there is no process to wait for.
 int launch_start(const char *const *argv, int output_fd, int error_fd, pid_t *leader);
-
-#endif

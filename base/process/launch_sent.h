@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a running command's processes send over TCP, by the kernel's counter of each socket, which is open without
 // privileges (sock_diag(7)). Shared memory and Unix sockets have no counters.
-#ifndef ZG_LAUNCH_SENT_H
-#define ZG_LAUNCH_SENT_H
+#pragma once
 
 #include "base/process/launch_watch.h"
 
@@ -29,5 +28,3 @@ int sent_read(struct sent_counter *counter, const struct process_list *list);
 
 // The sum over all sockets: a lower bound, as a closed one keeps what was last read.
 uint64_t sent_bytes(const struct sent_counter *counter);
-
-#endif

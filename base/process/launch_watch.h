@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Observes a running command: its processes, their memory, and the size of its output.
-#ifndef ZG_LAUNCH_WATCH_H
-#define ZG_LAUNCH_WATCH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,5 +55,3 @@ int process_peak_restart(void);
 // The size of a folder's contents: the apparent sizes of files (holes count) and 512 bytes for every name. Does not
 // follow links or enter other file systems. UINT64_MAX if folders are nested deeper than 32.
 uint64_t folder_weight(const char *path);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The arrays that `bench adam` updates, and the verification of every element. The initial state repeats a short period
 // of values, so replaying one period element by element gives the expected state of all.
-#ifndef ZG_ADAM_ARRAYS_H
-#define ZG_ADAM_ARRAYS_H
+#pragma once
 
 #include "ref/arithmetic/adam.h"
 
@@ -43,5 +42,3 @@ static const struct adam_hyper ADAM_ARRAYS_HYPER = {.lr = 1e-3,
                                                     .weight_decay = 0.01,
                                                     .decoupled = true,
                                                     .bias_correction = true};
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a step of Adam is compared with: its memory streams without arithmetic, in the way that is fastest here, or its
 // divisions and square roots without memory, whichever takes longer.
-#ifndef ZG_ADAM_BASELINE_H
-#define ZG_ADAM_BASELINE_H
+#pragma once
 
 #include "bench/adam/adam_case.h"
 #include "bench/harness/streams.h"
@@ -21,5 +20,3 @@ struct adam_baseline {
 // baseline must stay where it is while its work is used.
 int adam_baseline_choose(const struct adam_case *of, const struct adam_arrays *arrays, bool in_cache, uint64_t rounds,
                          struct adam_baseline *out);
-
-#endif

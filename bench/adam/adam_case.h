@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One case of `bench adam`: a step over arrays of one size, against the slower of its memory traffic and its divisions.
-#ifndef ZG_ADAM_CASE_H
-#define ZG_ADAM_CASE_H
+#pragma once
 
 #include "ref/arithmetic/adam.h"
 #include "ref/arithmetic/isa.h"
@@ -56,5 +55,3 @@ double adam_case_norm(const struct adam_step *step, int threads);
 // not have a norm, which would wait for the host between its passes.
 int adam_device_run(const struct bench_gpu *device, const struct adam_case *of, const struct bench_options *options,
                     struct adam_arrays *arrays);
-
-#endif

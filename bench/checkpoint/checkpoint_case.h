@@ -2,8 +2,7 @@
 // The parts of `bench checkpoint`. Ranks are threads of this process, each with a stage of ZeRO-3 whose states have
 // known values; between two calls no thread runs. A file holds the states of a rank. Cases: ranks save, or load
 // what was saved, in turn with fio.
-#ifndef ZG_CHECKPOINT_CASE_H
-#define ZG_CHECKPOINT_CASE_H
+#pragma once
 
 #include "bench/harness/bench.h"
 #include "ref/checkpoint/checkpoint.h"
@@ -91,5 +90,3 @@ int checkpoint_case_load(struct checkpoint_bench *bench, struct checkpoint_ranks
 
 // A handler of signals, after which the cases fail at their next round.
 void checkpoint_case_interrupt(int signal_number);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One case of `bench comm`.
-#ifndef ZG_COMM_CASE_H
-#define ZG_COMM_CASE_H
+#pragma once
 
 #include "bench/harness/bench.h"
 #include "bench/comm/comm_ranks.h"
@@ -15,5 +14,3 @@ int comm_case_run(const struct bench_options *options, const struct comm_setting
 // Runs `bench comm` with ranks that are threads on the given device, ignoring --device; null: as --device says. Returns
 // the exit status.
 int bench_comm_on(const struct bench_device *device, int argc, const char **argv);
-
-#endif

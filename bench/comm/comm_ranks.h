@@ -14,8 +14,7 @@
 // On a device the copies are issued one after the other and waited for once. A device cannot read without writing, so
 // half of each shard that is only read is copied to a scratch area, which moves as many bytes in its memory; a shard of
 // another device is copied in full, because all of it must cross the link.
-#ifndef ZG_COMM_RANKS_H
-#define ZG_COMM_RANKS_H
+#pragma once
 
 #include "bench/harness/bench_device.h"
 #include "ref/comm/comm.h"
@@ -153,5 +152,3 @@ int comm_ranks_count_other_bits(struct comm_ranks *ranks, uint64_t *count);
 // Verifies the last result, ends the threads and frees the buffers. *wrong_count: wrong elements in all results of all
 // ranks; 0 means that the run is verified.
 int comm_ranks_close(struct comm_ranks *ranks, size_t *wrong_count);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The collectives of MPI and of NCCL, on the buffers of comm.h's: the baseline of the canonical order. Each chooses the
 // order of additions by world, sizes and network.
-#ifndef ZG_NATIVE_COLLECTIVE_H
-#define ZG_NATIVE_COLLECTIVE_H
+#pragma once
 
 #include "ref/comm/comm_internal.h"
 
@@ -22,5 +21,3 @@ int nccl_collective_run(struct comm *comm, const struct comm_call *call);
 
 // Returns the library's name and version, such as "NCCL 2.28.3", valid while the comm is open; null: not over NCCL.
 const char *nccl_collective_library(const struct comm *comm);
-
-#endif

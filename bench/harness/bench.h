@@ -2,8 +2,7 @@
 // The harness of all benchmarks: command line, alternating repetitions of the work and its baseline in one process, and
 // results in one format, which results/RECORDS.md describes: median and spread, raw samples, and the ratio of achieved
 // over baseline (1.0 at the baseline, higher is better). A measurement is printed only after its data was verified.
-#ifndef ZG_BENCH_H
-#define ZG_BENCH_H
+#pragma once
 
 #include "base/clock.h"
 #include "base/statistics.h"
@@ -207,5 +206,3 @@ double bench_ratio(const struct bench_record *record);
 // record to the file of --out. The caller has verified the data: the record says so. Takes ownership of description,
 // detail and timeline. ERR_MEMORY: the description is null.
 int bench_print(const struct bench_options *options, struct bench_record *record);
-
-#endif

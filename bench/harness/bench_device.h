@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device that a benchmark's `--device` names, and memory on it: an accelerator's, or host memory without one.
-#ifndef ZG_BENCH_DEVICE_H
-#define ZG_BENCH_DEVICE_H
+#pragma once
 
 #include "ref/arithmetic/accelerator.h"
 
@@ -57,5 +56,3 @@ int bench_gpu_find(struct bench_gpu *out);
 // Time the calling thread's stream on the device that it has entered. Only in builds with CUDA.
 int bench_gpu_clock_begin(void);
 int bench_gpu_clock_end(double *ms);
-
-#endif

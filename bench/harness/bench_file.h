@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The result file of --out (results/RECORDS.md): one per process, open from bench_parse to bench_exit. Without --out
 // records are dropped.
-#ifndef ZG_BENCH_FILE_H
-#define ZG_BENCH_FILE_H
+#pragma once
 
 #include "bench/harness/bench.h"
 
@@ -18,5 +17,3 @@ int bench_file_part(int argc, const char **argv, uint64_t begin_ns, int status);
 // Closes the file if the benchmark `name` opened it: with an end record if code is ERR_NONE, else without one, which
 // marks a failed run. Returns code, or the error of writing.
 int bench_file_close(const char *name, int code);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A function in one build for each instruction set of ref/arithmetic/isa.h, vectorised by the compiler; isa_best
 // chooses among them at run time.
-#ifndef ZG_BENCH_TARGET_H
-#define ZG_BENCH_TARGET_H
+#pragma once
 
 #include "ref/arithmetic/isa.h"
 
@@ -39,5 +38,3 @@
         return call;                                                                                                   \
     }                                                                                                                  \
     static type(*const name##_builds[ISA_COUNT]) parameters = {name##_scalar, name##_wide, name##_widest}
-
-#endif

@@ -4,8 +4,7 @@
 //
 // A benchmark is run by all ranks together, or, if it measures a machine, by the first rank of each host while the
 // others wait. Only rank 0 prints: it receives the output and the records of the other ranks.
-#ifndef ZG_BENCH_WORLD_H
-#define ZG_BENCH_WORLD_H
+#pragma once
 
 #include "bench/harness/bench_device.h"
 #include "ref/comm/comm.h"
@@ -79,5 +78,3 @@ bool bench_world_prints_error(int code);
 // Returns whether a rank has failed or is stuck, so that no collective works; bench_world_break says so.
 bool bench_world_is_broken(void);
 void bench_world_break(void);
-
-#endif

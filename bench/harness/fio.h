@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The baseline of storage: fio, on files of this process with the same requests.
-#ifndef ZG_FIO_H
-#define ZG_FIO_H
+#pragma once
 
 #include "bench/harness/nvme_stream.h"
 
@@ -25,5 +24,3 @@ int fio_run(const struct stream *stream, bool buffered, struct fio_result *out);
 // Runs fio with these arguments, null at the end; the first is its name, and one asks for JSON. *bytes_per_ns: what its
 // first job, or its group of jobs, read and wrote. ERR_IO: fio failed.
 int fio_rate(char *const arguments[], double *bytes_per_ns);
-
-#endif

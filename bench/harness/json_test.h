@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests: members of JSON objects.
-#ifndef ZG_JSON_TEST_H
-#define ZG_JSON_TEST_H
+#pragma once
 
 #include <jansson.h>
 
@@ -22,5 +21,3 @@ static inline const char *case_text(const json_t *record, const char *key)
 {
     return text_of(json_object_get(record, "case"), key);
 }
-
-#endif

@@ -3,8 +3,7 @@
 // with a stamp made of the file, the offset and the number of times they were written. Each read compares the first
 // stamp in every 4 KiB, which finds stale and misplaced blocks; untimed passes compare all other stamps and the bytes
 // between.
-#ifndef ZG_NVME_STREAM_H
-#define ZG_NVME_STREAM_H
+#pragma once
 
 #include "ref/executor/emulation.h"
 #include "ref/tier/io_pool.h"
@@ -56,5 +55,3 @@ int stream_read_back(struct nvme_files *files, uint64_t bytes, size_t block_byte
 
 // Writes all blocks, or reads all and compares every byte.
 int stream_all(struct nvme_files *files, enum stream_direction direction);
-
-#endif

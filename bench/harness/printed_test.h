@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests: captures standard output as text, of a benchmark's command line too.
-#ifndef ZG_PRINTED_TEST_H
-#define ZG_PRINTED_TEST_H
+#pragma once
 
 #include <criterion/criterion.h>
 
@@ -71,5 +70,3 @@ static inline void printed_expect_refused(printed_main *run, const char *const f
         free(text);
     }
 }
-
-#endif

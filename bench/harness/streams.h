@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The optimizer's memory baseline: the streams of a step without its arithmetic, in place, in the same memory. There
 // are several ways to move them; which one is fastest depends on the processor.
-#ifndef ZG_STREAMS_H
-#define ZG_STREAMS_H
+#pragma once
 
 #include "ref/arithmetic/dtype.h"
 
@@ -34,5 +33,3 @@ void streams_step(const struct streams *streams, uint32_t mask, int threads, uin
 
 // Reads the gradient. Returns its largest word, so that the compiler keeps the loads.
 uint32_t streams_read(const struct streams *streams, int threads);
-
-#endif

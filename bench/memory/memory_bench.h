@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state that the parts of `bench memory` share.
-#ifndef ZG_MEMORY_BENCH_H
-#define ZG_MEMORY_BENCH_H
+#pragma once
 
 #include "bench/harness/bench.h"
 #include "bench/memory/memory_nodes.h"
@@ -79,5 +78,3 @@ double memory_gain(const struct bench_samples *samples, const struct bench_sampl
 // Measures, verifies and prints a case, within its share of the time that `bench` may take. Takes ownership of the
 // description.
 int memory_pair_measure(struct memory_bench *bench, struct memory_pair *pair);
-
-#endif

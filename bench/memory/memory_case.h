@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One case of `bench memory` on a GPU: its arrays, its repetitions, and their verification.
-#ifndef ZG_MEMORY_CASE_H
-#define ZG_MEMORY_CASE_H
+#pragma once
 
 #include "bench/harness/bench_device.h"
 #include "bench/memory/memory_work.h"
@@ -48,5 +47,3 @@ int memory_case_compare(struct memory_case *c);
 
 // Measures, verifies and prints the chosen operations at every size of the options. Arrays that do not fit are skipped.
 int memory_device_run(const struct memory_device *device, const struct memory_bench *bench);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Own kernels of `bench memory --device cuda`, on the calling thread's stream (ref/cuda/cuda_lane.h). Arrays are in
 // device memory, begin at 16-byte boundaries, and have a multiple of MEMORY_STAMP_WORDS words. Errors are noted there.
-#ifndef ZG_MEMORY_CUDA_H
-#define ZG_MEMORY_CUDA_H
+#pragma once
 
 #include "bench/memory/memory_kernels.h"
 
@@ -18,6 +17,4 @@ void memory_cuda_read(const memory_word *from, size_t count, memory_word *sum);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -2,8 +2,7 @@
 // Copying, reading and writing memory in the ways that are known to be fast: own loops, streaming stores, the C library
 // and the processor's string instructions. Which is fastest depends on processor and size. Each is split over OpenMP
 // threads into the parts that bench_alloc's threads touched first.
-#ifndef ZG_MEMORY_KERNELS_H
-#define ZG_MEMORY_KERNELS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,5 +31,3 @@ bool memory_read_libc(const void *from, size_t bytes, unsigned char absent, int 
 
 // Sets every word to `value`, or by MEMORY_LIBC and MEMORY_REP every byte to its lowest one; not MEMORY_PREFETCH.
 void memory_write(memory_word *to, size_t count, memory_word value, enum memory_way way, int threads);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The NUMA nodes whose processors this process may use, and threads that stay on a node or on a core.
-#ifndef ZG_MEMORY_NODES_H
-#define ZG_MEMORY_NODES_H
+#pragma once
 
 #include <hwloc.h>
 
@@ -39,5 +38,3 @@ int memory_nodes_place(const struct memory_nodes *nodes, enum memory_placement p
 
 // Verifies that the pages lie on a node, if the system reports it. ERR_CHECK: they do not.
 int memory_nodes_check(const struct memory_nodes *nodes, int index, const void *memory, size_t bytes);
-
-#endif

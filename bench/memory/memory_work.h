@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A memory operation that is repeated in one way, and its verification: the source changes before every repetition (a
 // stamp in each 4 KiB), and the result is compared before the next.
-#ifndef ZG_MEMORY_WORK_H
-#define ZG_MEMORY_WORK_H
+#pragma once
 
 #include "bench/harness/bench.h"
 #include "bench/memory/memory_kernels.h"
@@ -66,5 +65,3 @@ int memory_work_run(void *context);
 
 // Chooses the fastest of all ways by the shortest of a few trials; base: its arrays and threads.
 int memory_work_fastest(const struct memory_work *base, struct memory_work *out);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `bench pcie`: the device functions that it calls, so that tests can run it without a device; copies between host and
 // devices, a thread and a stream for each device and direction, released together; and its cases.
-#ifndef ZG_PCIE_H
-#define ZG_PCIE_H
+#pragma once
 
 #include "bench/harness/bench.h"
 #include "bench/harness/nvme_stream.h"
@@ -75,5 +74,3 @@ int pcie_reads_begin(struct pcie_reads *reads);
 
 // Stops reading and returns the error of the reads, if there was one.
 int pcie_reads_end(struct pcie_reads *reads);
-
-#endif

@@ -2,8 +2,7 @@
 // The parts of `bench peer`: each runs a part of training in turn with another implementation of it (peer.h). The ratio
 // of a record is the peer's time over ours, or our rate over the peer's: above 1 we are faster. A record is printed
 // only if both did the same work on the same data and the results were compared.
-#ifndef ZG_BENCH_PEER_H
-#define ZG_BENCH_PEER_H
+#pragma once
 
 #include "bench/harness/bench.h"
 #include "bench/peers/peer.h"
@@ -42,5 +41,3 @@ int peer_step(const struct peer_options *options, struct peer *peer);
 // between implementations.
 #define PEER_LOSS_TOLERANCE 1e-4
 #define PEER_LOSS_TOLERANCE_BF16 0x1p-6
-
-#endif

@@ -9,8 +9,7 @@
 //
 // A line with the key "bytes" is followed by that number of bytes. An answer {"error": "..."} ends the benchmark. The
 // peer exits at the end of its standard input.
-#ifndef ZG_PEER_H
-#define ZG_PEER_H
+#pragma once
 
 #include "bench/harness/bench.h"
 
@@ -56,5 +55,3 @@ int peer_run(struct peer *peer, size_t calls, double *ns);
 int peer_alternate(const struct bench_work *work, struct peer *peer, const struct bench_options *options, size_t calls,
                    double items, struct bench_samples *ours, struct bench_samples *theirs);
 void peer_pause(void);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `bench peer --part step`: the first messages to a peer, whose format peer_step_send.c has, and the figures of both
 // sides as shares of the machine's.
-#ifndef ZG_PEER_STEP_H
-#define ZG_PEER_STEP_H
+#pragma once
 
 #include "bench/peers/bench_peer.h"
 #include "ref/train/train.h"
@@ -39,5 +38,3 @@ struct peer_step_side {
 // these products, and the memory. Null without memory.
 json_t *peer_step_figures(const struct peer_step_start *start, const struct bench_samples *gflops,
                           const struct peer_step_side *ours, const struct peer_step_side *theirs);
-
-#endif

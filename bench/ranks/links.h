@@ -3,8 +3,7 @@
 // LINKS_ALL_PAIRS members meet each other member once, as in a round-robin tournament. More are bisected: the first
 // half meets the second, then each half's first half its second, and so on, so that all links of each level of a
 // network are used together.
-#ifndef ZG_LINKS_H
-#define ZG_LINKS_H
+#pragma once
 
 #include "bench/harness/bench.h"
 #include "ref/comm/comm.h"
@@ -50,5 +49,3 @@ double links_median_ns(const struct links *links, int rank, int round);
 
 // Sets a rank's samples, in the lane's unit: those with its fastest partner.
 void links_samples(const struct links *links, int rank, struct bench_samples *out);
-
-#endif

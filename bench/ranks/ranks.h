@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ranks of `bench ranks`: threads of this process, or processes of a launcher, which all call these functions
 // together.
-#ifndef ZG_RANKS_H
-#define ZG_RANKS_H
+#pragma once
 
 #include "ref/arithmetic/adam.h"
 #include "bench/adam/adam_case.h"
@@ -73,5 +72,3 @@ int ranks_take_turns(struct ranks *ranks, bool counted);
 
 // Verifies every element of this process's ranks. ERR_CHECK names rank and processor.
 int ranks_verify(const struct ranks *ranks);
-
-#endif

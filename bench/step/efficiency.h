@@ -9,8 +9,7 @@
 // parameters and gradients, a quarter of that for optimizer states. Here the bytes are those that the ledger counts in
 // this step. Times of several kinds of state add up: the total efficiency is 1 / (1 + sum of (1 / efficiency - 1)). No
 // formula includes the time of the update itself.
-#ifndef ZG_EFFICIENCY_H
-#define ZG_EFFICIENCY_H
+#pragma once
 
 #include "ref/ledger/ledger.h"
 
@@ -47,5 +46,3 @@ json_t *efficiency_json(const struct efficiency_step *step, const struct efficie
 
 // Returns the measured efficiency: the time of the step's operations at the peak, over the measured time.
 double efficiency_measured(const struct efficiency_step *step, double step_ms);
-
-#endif

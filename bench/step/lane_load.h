@@ -9,8 +9,7 @@
 //   nvme_write   the same
 //
 // The device tier is an accelerator's memory, or host memory without one.
-#ifndef ZG_LANE_LOAD_H
-#define ZG_LANE_LOAD_H
+#pragma once
 
 #include "bench/harness/bench.h"
 #include "bench/harness/bench_device.h"
@@ -69,5 +68,3 @@ struct lane_part {
 
 // Warms all parts up, runs them together for `seconds`, then verifies the results of each.
 int lane_parts_run(struct lane_part parts[], int count, enum lane_way way, double seconds);
-
-#endif

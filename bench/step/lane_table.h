@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Busy time and bytes of each lane per step, from a run's timeline (ref/executor/trace.h).
-#ifndef ZG_LANE_TABLE_H
-#define ZG_LANE_TABLE_H
+#pragma once
 
 #include "bench/harness/bench.h"
 #include "ref/executor/trace.h"
@@ -28,5 +27,3 @@ enum { LANE_TIMELINE_GAPS = 250 };
 json_t *lane_table_timeline(const struct trace *trace, size_t skipped);
 
 void lane_table_print(const struct lane_table *table, FILE *out);
-
-#endif

@@ -2,8 +2,7 @@
 // The work of two lanes, for lane_load.h: copies between host memory and the device tier, and products of square
 // matrices in one thread. With an accelerator the tier is its memory, and the host memory is page-locked; without one
 // both are host memory.
-#ifndef ZG_LANE_WORK_H
-#define ZG_LANE_WORK_H
+#pragma once
 
 #include "bench/harness/bench_device.h"
 
@@ -54,5 +53,3 @@ void lane_compute_run(const struct lane_compute *compute);
 
 // Verifies every element of the last product, and overwrites it. ERR_CHECK: one is wrong.
 int lane_compute_check(struct lane_compute *compute);
-
-#endif

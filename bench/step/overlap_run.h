@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One run of `bench overlap`: steps of ZeRO-3 with every state on NVMe or, for comparison, on the device.
-#ifndef ZG_OVERLAP_RUN_H
-#define ZG_OVERLAP_RUN_H
+#pragma once
 
 #include "bench/harness/bench.h"
 #include "bench/harness/bench_device.h"
@@ -59,5 +58,3 @@ int overlap_plan_of(const struct overlap_bench *bench, const struct overlap_run 
 // Returns {"step_ms":.., "busiest_lane":.., "busy_ms":.., "efficiency":.., "measured":.., "difference":..}: the longest
 // busy time over the step, of the plan and as measured. Null: out of memory.
 json_t *overlap_plan_json(const struct overlap_plan *plan, double measured);
-
-#endif

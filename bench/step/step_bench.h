@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The measurements of `zerogauge bench step` (bench_step.c), and printing them (step_print.c).
-#ifndef ZG_STEP_BENCH_H
-#define ZG_STEP_BENCH_H
+#pragma once
 
 #include "bench/harness/bench.h"
 #include "bench/harness/bench_device.h"
@@ -64,5 +63,3 @@ int step_bench_print(struct step_bench *bench);
 
 // Runs `bench step` on the given device, ignoring --device; null: as --device says. Returns the exit status.
 int bench_step_on(const struct bench_device *device, int argc, const char **argv);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One configuration of `zerogauge bench step`: a run of some steps that is compared with unsharded Adam, then timed
 // runs, each of which must end with the digest of the first.
-#ifndef ZG_STEP_CASE_H
-#define ZG_STEP_CASE_H
+#pragma once
 
 #include "bench/harness/bench.h"
 #include "bench/harness/bench_device.h"
@@ -72,5 +71,3 @@ int step_case_verify(const struct step_setting *setting, struct step_case *c);
 
 // Makes a timed run after step_case_verify; not counted, it warms up. ERR_CHECK: it ended with another digest.
 int step_case_measure(const struct step_setting *setting, struct step_case *c, bool counted);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rate of matrix products with as many concurrent threads as a step has ranks: products of the shapes of a GPT's
 // layers, and large square ones. The roofline of a step's computation.
-#ifndef ZG_STEP_PEAK_H
-#define ZG_STEP_PEAK_H
+#pragma once
 
 #include "bench/harness/bench_device.h"
 #include "ref/model/model.h"
@@ -49,5 +48,3 @@ struct step_products {
 
 // Writes the products of a GPT or a Llama for one micro-batch. ERR_USAGE: another model.
 int step_products_of_model(const struct model *model, size_t sequence_count, struct step_products *out);
-
-#endif

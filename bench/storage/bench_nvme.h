@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of `bench nvme` and the state that they share.
-#ifndef ZG_BENCH_NVME_H
-#define ZG_BENCH_NVME_H
+#pragma once
 
 #include "bench/harness/bench.h"
 #include "bench/harness/fio.h"
@@ -29,5 +28,3 @@ int nvme_latencies_run(struct nvme_bench *bench);
 
 // Measures the tier's transfers with checksums, against transfers without.
 int nvme_checksums_run(struct nvme_bench *bench);
-
-#endif

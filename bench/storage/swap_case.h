@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One case of `bench swap`: the optimizer's step with its states on NVMe, against the slower of transfers and Adam.
-#ifndef ZG_SWAP_CASE_H
-#define ZG_SWAP_CASE_H
+#pragma once
 
 #include "bench/harness/bench.h"
 #include "bench/storage/swap_states.h"
@@ -24,5 +23,3 @@ struct swap_bench {
 
 // Measures a case, verifies every bit of the states against Adam in memory, and prints. ERR_CHECK: a bit differs.
 int swap_case_run(const struct swap_bench *bench, const struct swap_case *of);
-
-#endif

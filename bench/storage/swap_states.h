@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The optimizer states of one large tensor: on NVMe, updated by the optimizer of training, so that sub-groups pass
 // through staging buffers; or in memory, updated by Adam in one piece, whose results the other must equal.
-#ifndef ZG_SWAP_STATES_H
-#define ZG_SWAP_STATES_H
+#pragma once
 
 #include "ref/arithmetic/adam.h"
 #include "ref/config/config.h"
@@ -69,5 +68,3 @@ size_t swap_states_bytes(const struct swap_states *states);
 // Compares two sets of equal settings. ERR_CHECK names the first element of a state or of the bf16 parameters that
 // differs.
 int swap_states_compare(const struct swap_states *a, const struct swap_states *b);
-
-#endif

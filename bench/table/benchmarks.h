@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The list of benchmarks: ROW(NAME) adds `const struct benchmark bench_NAME`, which the benchmark's own file defines.
-#ifndef ZG_BENCHMARKS_H
-#define ZG_BENCHMARKS_H
+#pragma once
 
 #include "bench/harness/bench.h"
 
@@ -35,5 +34,3 @@ int bench_named(int argc, const char **argv);
 
 // Runs `zerogauge bench`; returns the exit status.
 int bench_main(int argc, const char **argv);
-
-#endif

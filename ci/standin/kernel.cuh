@@ -2,8 +2,7 @@
 // Compiles device code for the host: what nvcc knows by itself, for a compiler of C++. Included before each .cu file,
 // in which ci/standin/launches has replaced kernel<<<blocks, threads, shared, stream>>>(arguments) by
 // standin_launch(kernel, blocks, threads, shared, stream)(arguments).
-#ifndef ZG_STANDIN_KERNEL_CUH
-#define ZG_STANDIN_KERNEL_CUH
+#pragma once
 
 #include "ci/standin/standin.h"
 
@@ -135,5 +134,3 @@ static inline standin_launcher<parameters...> standin_launch(void (*kernel)(para
 {
     return {kernel, blocks, threads, stream};
 }
-
-#endif

@@ -17,8 +17,7 @@
 //     ZG_STANDIN_CAPABILITY=XY  their compute capability, X.Y; 9.0 unless set
 //     ZG_STANDIN_REFUSE=NAME    the function of this name fails for lack of memory
 //     ZG_STANDIN_LATE_US=N      every other stream begins its work N microseconds after a wait for it does
-#ifndef ZG_STANDIN_H
-#define ZG_STANDIN_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 
@@ -84,6 +83,4 @@ const uint64_t *standin_meet_warp(uint32_t mask, uint64_t value);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -2,8 +2,7 @@
 // What the kernel and the drives count of a machine's health: machine checks, corrected memory errors, throttling, PCIe
 // errors, errors and wear of NVMe drives, temperature and frequency. Read before and after a measurement: a count that
 // grew in between is a reason to doubt it.
-#ifndef ZG_HEALTH_COUNTERS_H
-#define ZG_HEALTH_COUNTERS_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -75,5 +74,3 @@ void health_nvme_add(const unsigned char log[HEALTH_NVME_LOG_BYTES], struct heal
 // Asks every drive; what no drive says is NAN. Asking needs the rights of root; without them the kernel tells the
 // temperature alone. root: prefix of /dev and /sys.
 void health_nvme_read(const char *root, struct health_nvme *out);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What this machine has, and which parts were built in: `zerogauge info`.
-#ifndef ZG_INFO_H
-#define ZG_INFO_H
+#pragma once
 
 #include "ref/arithmetic/isa.h"
 
@@ -53,5 +52,3 @@ bool openblas_warning(const char *core, enum isa best, char out[OPENBLAS_WARNING
 
 // {"config", "core", "threading", "warning"}; warning is null if nothing is wrong. Loads OpenBLAS. New.
 json_t *info_openblas(void);
-
-#endif

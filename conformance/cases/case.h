@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A case of the conformance suite: everything that an implementation is asked to train, as CONTRACT.md describes it. A
 // case is written to a folder, and read from one; a folder that is read is untrusted.
-#ifndef ZG_CASE_H
-#define ZG_CASE_H
+#pragma once
 
 #include "ref/arithmetic/dtype.h"
 #include "ref/ledger/ledger.h"
@@ -207,5 +206,3 @@ int case_parse(const char *file, const char *text, size_t bytes, struct check_ca
 enum { CASE_TENSOR_BYTES = CASE_NAME_BYTES + 32 };
 void case_gradient_name(char out[CASE_TENSOR_BYTES], int micro, int rank, const char *name);
 void case_seen_name(char out[CASE_TENSOR_BYTES], int micro, const char *name);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The folders that a command receives: the cases in {cases}, and the checkpoint of a case in {state}.
-#ifndef ZG_CASE_FOLDERS_H
-#define ZG_CASE_FOLDERS_H
+#pragma once
 
 #include "conformance/cases/case.h"
 
@@ -25,5 +24,3 @@ int case_order_write(const char *cases, const json_t *names);
 // The checkpoint's folder of a half of a case that resumes: STATE/NAME for NAME.save and NAME.resume; STATE/NAME~2 for
 // NAME.save~2, and for NAME.resume~2 if that folder exists. state may be null, which is ERR_USAGE.
 int case_state_folder(const struct check_case *c, const char *state, char out[PATH_MAX]);
-
-#endif

@@ -9,8 +9,7 @@
 //   expert   the sum over the data ranks of an expert group, whose tokens the owner has computed
 //
 // A case without a mesh is one of as many shards as ranks.
-#ifndef ZG_CASE_MESH_H
-#define ZG_CASE_MESH_H
+#pragma once
 
 #include "conformance/cases/case.h"
 
@@ -45,5 +44,3 @@ extern const char *const case_option_names[];
 
 // The options that a program must claim for a case, as bits 1 << enum case_option.
 unsigned case_options(const struct check_case *c);
-
-#endif

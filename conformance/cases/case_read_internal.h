@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading case.json: the parts that case_read.c and case_read_params.c share.
-#ifndef ZG_CASE_READ_INTERNAL_H
-#define ZG_CASE_READ_INTERNAL_H
+#pragma once
 
 #include "base/strict_json.h"
 #include "conformance/cases/case.h"
@@ -24,5 +23,3 @@ bool case_has_key(const struct strict_object *object, const char *key);
 int case_read_mesh(const struct strict_object *root, struct check_case *c);
 int case_read_placement(const struct strict_object *param, const struct check_case *c, struct case_param *out);
 int case_check_placements(const struct strict_object *root, const struct check_case *c);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Numbers of a case that do not come from the generator: from a folder's files, or from whoever fills them in.
-#ifndef ZG_CASE_VALUES_H
-#define ZG_CASE_VALUES_H
+#pragma once
 
 #include "conformance/cases/case.h"
 
@@ -27,5 +26,3 @@ int case_values_read(const struct check_case *c, const char *folder, struct case
 // any does, and the others get zeros.
 void case_values_precede(const struct check_case *save, struct case_values *saved, const struct check_case *resume,
                          struct case_values *resumed);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The numbers of a case, as datasets/cases/GENERATOR.md defines them: each is made alone from its coordinates, with
 // integers only, so that any language can make the same.
-#ifndef ZG_GENERATOR_H
-#define ZG_GENERATOR_H
+#pragma once
 
 #include "conformance/cases/case.h"
 
@@ -14,5 +13,3 @@ float generator_gradient(const struct check_case *c, int step, int micro, int ra
 
 // The exponent of an element's grid, in the exact family.
 int generator_exponent(const struct check_case *c, int step, int param, size_t element);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests of JSON Schemas: whether a reader takes exactly what the schema says. It is asked with a sample that has
 // every key, changed in one place at a time. What `anyOf` and `oneOf` describe is left alone.
-#ifndef ZG_SCHEMA_TEST_H
-#define ZG_SCHEMA_TEST_H
+#pragma once
 
 #include <criterion/criterion.h>
 #include <jansson.h>
@@ -276,5 +275,3 @@ static inline int schema_check(const char *schema_file, const char *definition, 
     json_decref(schema);
     return check.changes;
 }
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests of JSON Schemas: whether a schema takes a value. Knows the keywords that conformance/schema uses, and fails
 // at every other.
-#ifndef ZG_SCHEMA_VALID_TEST_H
-#define ZG_SCHEMA_VALID_TEST_H
+#pragma once
 
 #include <criterion/criterion.h>
 #include <jansson.h>
@@ -153,5 +152,3 @@ static inline bool schema_takes_text(const json_t *schema, const char *text)
     json_decref(value);
     return takes;
 }
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An answer: the folder that an implementation fills for a case. It is untrusted: all of it is checked against the case
 // before anything is used, and an error names the file, the tensor and the reason.
-#ifndef ZG_ANSWER_H
-#define ZG_ANSWER_H
+#pragma once
 
 #include "conformance/cases/case.h"
 
@@ -57,5 +56,3 @@ int answer_write_seen(const struct check_case *c, const char *folder, int step, 
                       const void *const *const seen[CASE_ACCUMULATION_MAX]);
 int answer_write_usage(const struct check_case *c, const char *folder, const struct answer_usage usage[]);
 int answer_write_text(const char *folder, enum answer_kind kind, const char *text);
-
-#endif

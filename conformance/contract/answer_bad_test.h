@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests of malformed answers: a good answer, whose files and tensors a test changes.
-#ifndef ZG_ANSWER_BAD_TEST_H
-#define ZG_ANSWER_BAD_TEST_H
+#pragma once
 
 #include "conformance/contract/answer_test.h"
 #include "ref/checkpoint/safetensors.h"
@@ -126,5 +125,3 @@ static inline void set_real(const char *name, double value)
 {
     memcpy(tensors.data[find(name)], &value, sizeof value);
 }
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of checking an answer. Folders and files are opened one below the other without following links, so that
 // an entry that is swapped while it is read cannot lead out of the answer.
-#ifndef ZG_ANSWER_CHECK_H
-#define ZG_ANSWER_CHECK_H
+#pragma once
 
 #include "conformance/contract/answer.h"
 #include "conformance/contract/answer_layout.h"
@@ -34,5 +33,3 @@ int answer_usage_parse(const char *name, const char *text, size_t bytes, int wor
 // By enum usage_kind and enum usage_purpose: the keys of usage.json.
 extern const char *const answer_usage_kinds[USAGE_KIND_COUNT];
 extern const char *const answer_usage_purposes[USAGE_PURPOSE_COUNT];
-
-#endif

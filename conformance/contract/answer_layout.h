@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tensors of each file of an answer. Writing and checking an answer share this list.
-#ifndef ZG_ANSWER_LAYOUT_H
-#define ZG_ANSWER_LAYOUT_H
+#pragma once
 
 #include "conformance/cases/case.h"
 #include "ref/checkpoint/safetensors.h"
@@ -47,5 +46,3 @@ int answer_entry_shape(const struct answer_layout *layout, const struct answer_e
 // required tensor is missing, has another type or shape, or is not in the list; the message names it.
 int answer_layout_match(const struct answer_layout *layout, const struct safetensors *file,
                         const struct safetensors_tensor *found[]);
-
-#endif

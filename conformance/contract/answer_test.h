@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests of answers: a case with something of everything, and a whole answer to it.
-#ifndef ZG_ANSWER_TEST_H
-#define ZG_ANSWER_TEST_H
+#pragma once
 
 #include "conformance/contract/answer.h"
 #include "base/err.h"
@@ -112,5 +111,3 @@ static inline void fixture_answer(const struct check_case *c, const char *folder
     }
     cr_assert_eq(answer_write_usage(c, folder, usage), ERR_NONE, "%s", err_message());
 }
-
-#endif

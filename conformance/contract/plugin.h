@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The host of plug-ins (contract.h): drives a plug-in through cases and writes its answers. It runs in a separate
 // process, because a plug-in can crash or corrupt its host.
-#ifndef ZG_PLUGIN_H
-#define ZG_PLUGIN_H
+#pragma once
 
 #include "conformance/contract/contract.h"
 
@@ -40,5 +39,3 @@ struct check_case;
 // c must outlive the view. folder: the case's.
 int plugin_view_open(const struct check_case *c, const char *folder, struct plugin_view *out);
 void plugin_view_close(struct plugin_view *view);
-
-#endif

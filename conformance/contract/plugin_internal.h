@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One case through a plug-in's table: what its parts share.
-#ifndef ZG_PLUGIN_INTERNAL_H
-#define ZG_PLUGIN_INTERNAL_H
+#pragma once
 
 #include "conformance/cases/case.h"
 #include "conformance/contract/answer.h"
@@ -31,5 +30,3 @@ int plugin_read_initial(struct plugin_run *run);
 
 // Reads grads-STEP.safetensors and calls `gradients` for each micro-step and rank.
 int plugin_feed(struct plugin_run *run, int step);
-
-#endif

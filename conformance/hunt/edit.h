@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ways in which a case can be made smaller or plainer. Each edit gives a case that is strictly simpler, or none, so
 // that applying them one after the other ends.
-#ifndef ZG_EDIT_H
-#define ZG_EDIT_H
+#pragma once
 
 #include "conformance/hunt/hunt_case.h"
 
@@ -69,5 +68,3 @@ void edit_use_settle(struct check_case *c);
 // edit_numbers.c. Replaces numbers of parameter a, or its gradients of one step, and says whether that changes any.
 bool edit_numbers(struct hunt_case *h, int param, enum edit_numbers numbers);
 bool edit_zero(struct hunt_case *h, int param, int step);
-
-#endif

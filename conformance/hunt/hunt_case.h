@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A case with its numbers, which can be cut: by steps, ranks, micro-steps, parameters and elements. A case that resumes
 // is its two halves.
-#ifndef ZG_HUNT_CASE_H
-#define ZG_HUNT_CASE_H
+#pragma once
 
 #include "conformance/cases/case_values.h"
 
@@ -59,5 +58,3 @@ void hunt_case_name(struct hunt_case *h, const char *topic, int number);
 // `bytes` bytes.
 // Returns out.
 const char *hunt_case_text(const struct hunt_case *h, char *out, size_t bytes);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Folders of cases from any source: a case's own folder, or a folder with order.json, as `check --write-cases`, a
 // launch and the hunt make them. Untrusted.
-#ifndef ZG_HUNT_FOLDER_H
-#define ZG_HUNT_FOLDER_H
+#pragma once
 
 #include "conformance/hunt/hunt_case.h"
 
@@ -20,5 +19,3 @@ void hunt_cases_close(struct hunt_cases *cases);  // of zeroed ones, too
 
 // Writes the folders of the cases, or of their halves, and order.json into an empty folder.
 int hunt_folder_write(const struct hunt_case list[], int count, const char *folder);
-
-#endif

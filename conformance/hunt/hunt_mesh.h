@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The mesh of a hunt's case. The numbers of a case belong to its data ranks, so that a mesh can be put on a case, and
 // be made smaller or taken away, while they stay.
-#ifndef ZG_HUNT_MESH_H
-#define ZG_HUNT_MESH_H
+#pragma once
 
 #include "conformance/cases/case.h"
 
@@ -32,5 +31,3 @@ void hunt_mesh_no_experts(struct check_case *c);
 // few features get cases, too; half of the cases are on meshes of the options (bits 1 << enum case_option), if there
 // are any. Returns how many cases there are: 1, or the two halves of one that resumes.
 int hunt_draw(uint64_t seed, uint64_t number, unsigned options, struct check_case out[2]);
-
-#endif

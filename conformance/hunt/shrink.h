@@ -3,8 +3,7 @@
 // Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", 2002), whose parts are the edits of edit.h. Where no
 // edit and no two edits are left, one more step may remove several tensors or ranks. Many candidates are judged
 // together, so that a program under test starts seldom.
-#ifndef ZG_SHRINK_H
-#define ZG_SHRINK_H
+#pragma once
 
 #include "conformance/hunt/hunt_case.h"
 
@@ -30,5 +29,3 @@ struct shrink_result {
 // h: a case that fails; replaced by smaller ones that fail, so that it is the smallest so far also after an error. The
 // result depends on the answers of `judge` alone.
 int shrink(const struct shrink_setting *setting, struct hunt_case *h, struct shrink_result *out);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the diagnosis's parts share: the elements of a wrong step in one row.
-#ifndef ZG_DIAGNOSE_INTERNAL_H
-#define ZG_DIAGNOSE_INTERNAL_H
+#pragma once
 
 #include "conformance/judge/judge_internal.h"
 
@@ -100,5 +99,3 @@ bool diagnose_shifted_params(const struct row *row);
 // The hint of the wrong elements' positions: the ends of tensors only; whole tensors; a range that cuts a few tensors.
 // NONE: nearly everywhere, or scattered.
 enum hint diagnose_places(const struct row *row);
-
-#endif

@@ -2,8 +2,7 @@
 // The judge: compares an answer with unsharded Adam, element by element and bit by bit, and answers with one another.
 // Each step begins from the answer's own state before it, so that an error is one finding in the step where it happens;
 // the first step begins from the case's state.
-#ifndef ZG_JUDGE_H
-#define ZG_JUDGE_H
+#pragma once
 
 #include "conformance/contract/answer.h"
 #include "conformance/unsharded/unsharded.h"
@@ -47,5 +46,3 @@ uint64_t judge_sent_bytes(const struct check_case *c);
 // After judge_end: line `index` of the rules by placement, for people, such as "fp32, Adam on the device: torch-cpu";
 // null past the end. Valid until the judge is closed.
 const char *judge_rule(const struct judge *judge, int index);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The judge: types and functions that its parts share.
-#ifndef ZG_JUDGE_INTERNAL_H
-#define ZG_JUDGE_INTERNAL_H
+#pragma once
 
 #include "conformance/judge/judge.h"
 
@@ -121,5 +120,3 @@ enum hint diagnose_reported_gradient(const struct trial *trial, const struct rul
 // Names it where trial->step is skipped and must not be, or the other way round. What no answer tells apart has one
 // name: a step that is skipped after another may still have that one's gradient, or the decision about it.
 enum hint diagnose_decision(const struct trial *trial, int step);
-
-#endif

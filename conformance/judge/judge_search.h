@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The search of the rules that explain the states of an answer.
-#ifndef ZG_JUDGE_SEARCH_H
-#define ZG_JUDGE_SEARCH_H
+#pragma once
 
 #include "conformance/judge/judge_internal.h"
 
@@ -33,5 +32,3 @@ int search_steps(struct search *search, struct finding *out);
 
 // After a search that failed: computes the state that the best rule expects, and fills in search->difference.
 int search_nearest(struct search *search);
-
-#endif

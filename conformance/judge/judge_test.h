@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests of the judge: answers made by the suite's own arithmetic, right or with something wrong on purpose.
-#ifndef ZG_JUDGE_TEST_H
-#define ZG_JUDGE_TEST_H
+#pragma once
 
 #include "base/err.h"
 #include "base/folder_test.h"
@@ -297,5 +296,3 @@ static inline struct finding state_finding(const struct check_case *c, const str
 #define assert_fails(finding, expected_hint)                                                                           \
     cr_assert((finding).verdict == VERDICT_FAIL && (finding).hint == (expected_hint), "%s, %s: %s",                    \
               verdict_name((finding).verdict), hint_name((finding).hint), (finding).text)
-
-#endif

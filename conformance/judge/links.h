@@ -29,8 +29,7 @@
 //
 // The limits of m, v and the parameter are exceeded by honest builds (reciprocals for divisions): up to 4 times is
 // MARGINAL and passes. That of the gradient is a bound; beyond it is wrong.
-#ifndef ZG_LINKS_H
-#define ZG_LINKS_H
+#pragma once
 
 #include "conformance/unsharded/unsharded.h"
 
@@ -73,5 +72,3 @@ enum link_class links_class(const struct link_result *result);  // of the worst 
 // Roundings that the mean gradient may lose, and the absolute error that is none.
 double links_gradient_limit(const struct check_case *c);
 double links_gradient_floor(const struct check_case *c, double scale);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the relations share: exact means, and the record of the worst element.
-#ifndef ZG_LINKS_INTERNAL_H
-#define ZG_LINKS_INTERNAL_H
+#pragma once
 
 #include "conformance/judge/links.h"
 
@@ -24,5 +23,3 @@ void links_gradient(const struct check_case *c, const struct exact_gradient *exa
 
 // Norm of the answer's gradients, or, without them, of the exact ones.
 double links_norm_of(const struct check_case *c, const struct exact_gradient *exact, const float *const grad[]);
-
-#endif

@@ -10,8 +10,7 @@
 //                       divided by all data ranks, whose tokens they are of
 //   states              cut over the shard group; an expert's over the ranks that hold it
 //   norm, overflow      of every element once, over all ranks of the world
-#ifndef ZG_MESH_RANKS_H
-#define ZG_MESH_RANKS_H
+#pragma once
 
 #include "conformance/cases/case_mesh.h"
 #include "conformance/contract/answer.h"
@@ -73,5 +72,3 @@ int mesh_answer(const struct check_case *c, const struct config *config, const c
 
 // True if `store` has a checkpoint that mesh_answer made, which a case on any mesh can take up.
 bool mesh_has_checkpoint(const struct check_case *c, const char *store);
-
-#endif

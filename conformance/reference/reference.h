@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The reference as an implementation under test: it answers cases from their files alone, as any other does.
-#ifndef ZG_REFERENCE_H
-#define ZG_REFERENCE_H
+#pragma once
 
 #include "conformance/cases/case.h"
 #include "ref/config/config.h"
@@ -65,5 +64,3 @@ int reference_report_open(const struct check_case *c, const struct scripted *scr
 int reference_report_observe(struct reference_report *report, const struct train_moment *moment);  // train.h
 int reference_report_usage(struct reference_report *report);   // after the last step
 void reference_report_close(struct reference_report *report);  // null-safe
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests of the reference's answers: a case with something of everything, and the reference's answer to it.
-#ifndef ZG_REFERENCE_TEST_H
-#define ZG_REFERENCE_TEST_H
+#pragma once
 
 #include "base/err.h"
 #include "base/file.h"
@@ -110,5 +109,3 @@ static inline void set_precision(struct check_case *c, enum dtype precision)
     c->precision = c->communication_dtype = c->accumulation_dtype = precision;
     c->overflow_check = precision != DTYPE_FP32;
 }
-
-#endif

@@ -3,8 +3,7 @@
 // files. Layers use one to three parameters each, in model order; a tied parameter is used by the layer of its own
 // place in that order, too. The model can keep the parameters that forward receives, for the report of what each
 // micro-step used.
-#ifndef ZG_SCRIPTED_MODEL_H
-#define ZG_SCRIPTED_MODEL_H
+#pragma once
 
 #include "conformance/cases/case.h"
 #include "ref/model/model.h"
@@ -34,5 +33,3 @@ int scripted_param(const struct scripted *scripted, int param);
 // The parameters that a rank's forward of a micro-step used in the current step, by the case's parameter, in the
 // precision. Only with keeps_seen.
 const void *const *scripted_seen(const struct scripted *scripted, int rank, int micro);
-
-#endif

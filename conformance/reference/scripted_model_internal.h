@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The scripted model: what its operations and its making share.
-#ifndef ZG_SCRIPTED_MODEL_INTERNAL_H
-#define ZG_SCRIPTED_MODEL_INTERNAL_H
+#pragma once
 
 #include "conformance/reference/scripted_model.h"
 
@@ -31,5 +30,3 @@ static inline size_t scripted_position(const struct check_case *c, int rank, int
 {
     return ((size_t)rank * (size_t)c->accumulation + (size_t)micro) * (size_t)c->param_count;
 }
-
-#endif

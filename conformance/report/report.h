@@ -2,8 +2,7 @@
 // A run's findings for people and programs. Names and texts in them are untrusted: they are escaped, and
 // cannot change the structure of a report. ERR_IO: a report is incomplete; the caller closes the file and checks that,
 // too.
-#ifndef ZG_REPORT_H
-#define ZG_REPORT_H
+#pragma once
 
 #include "conformance/spec/verdict.h"
 
@@ -28,5 +27,3 @@ int report_junit(const struct run_facts *facts, const struct findings *findings,
 // One self-contained HTML page.
 int report_html(const struct run_facts *facts, const struct findings *findings,
                 const struct requirement_verdict verdicts[], int count, FILE *out);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What all forms of a report say alike.
-#ifndef ZG_REPORT_PART_H
-#define ZG_REPORT_PART_H
+#pragma once
 
 #include "conformance/spec/verdict.h"
 
@@ -53,5 +52,3 @@ const char *refusal_text(const struct findings *findings, const struct requireme
 
 // The rules by which a requirement is EQUIVALENT, each once: *at is 0 at first; null past the last.
 const char *next_rule(const struct findings *findings, const struct requirement *requirement, size_t *at);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Test support for reports: a run with every verdict, its texts friendly or hostile.
-#ifndef ZG_REPORT_TEST_H
-#define ZG_REPORT_TEST_H
+#pragma once
 
 #include "conformance/report/report.h"
 
@@ -166,5 +165,3 @@ static inline char *reported_print(const struct reported *reported, report_funct
     cr_assert_eq(strlen(text), bytes, "a NUL byte");
     return text;
 }
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run of the suite: writes the cases, launches a command for each world, which answers them, and judges the answers.
-#ifndef ZG_CHECK_H
-#define ZG_CHECK_H
+#pragma once
 
 #include "conformance/suite/covering.h"
 #include "conformance/suite/suite.h"
@@ -104,5 +103,3 @@ int check_command(const char *const *command, const struct check_words *words, c
 
 // `zerogauge check`
 int check_main(int argc, const char **argv);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Judges many cases in few launches, and says of each whether and how it fails.
-#ifndef ZG_CHECK_BATCH_H
-#define ZG_CHECK_BATCH_H
+#pragma once
 
 #include "conformance/hunt/hunt_folder.h"
 #include "conformance/run/check.h"
@@ -28,5 +27,3 @@ struct check_batch {
 // cannot be started.
 int check_batch(struct check_batch *batch, struct hunt_cases cases, const struct check_failure *like,
                 struct check_failure failures[]);
-
-#endif

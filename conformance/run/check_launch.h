@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The launches of a group of cases: the command is started again for the cases that a crash has left without an answer.
-#ifndef ZG_CHECK_LAUNCH_H
-#define ZG_CHECK_LAUNCH_H
+#pragma once
 
 #include "conformance/run/check.h"
 
@@ -28,5 +27,3 @@ int check_write_order(const char *cases_folder, struct check_case *const cases[]
 
 // The run fails, whatever is judged; the first text stays.
 void check_note_failure(struct check_run *run, const char *text);
-
-#endif

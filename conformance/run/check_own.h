@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cases in memory as the source of a run: those of somebody's folder, or candidates of a hunt.
-#ifndef ZG_CHECK_OWN_H
-#define ZG_CHECK_OWN_H
+#pragma once
 
 #include "conformance/hunt/hunt_folder.h"
 #include "conformance/run/check.h"
@@ -14,5 +13,3 @@ struct check_source check_own_source(const struct hunt_cases *cases);
 // patterns may have either name. ERR_USAGE: as hunt_folder_read; a name is too long for that; two are equal; or none
 // matches.
 int check_own_open(const char *folder, char *const *patterns, struct hunt_cases *out);
-
-#endif

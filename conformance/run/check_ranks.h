@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The suite under a launcher: rank 0 writes the cases of the launcher's world and judges; the reference answers them on
 // all ranks together.
-#ifndef ZG_CHECK_RANKS_H
-#define ZG_CHECK_RANKS_H
+#pragma once
 
 #include "conformance/run/check.h"
 #include "ref/comm/comm.h"
@@ -20,5 +19,3 @@ int check_ranks_end(const struct check_ranks *ranks);
 
 // On every other rank, until there are no more. ERR_USAGE: this host does not see the cases' folder.
 int check_ranks_follow(const struct check_ranks *ranks);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Selects the cases of a run: those that were asked for and are claimed, some of them twice.
-#ifndef ZG_CHECK_SELECT_H
-#define ZG_CHECK_SELECT_H
+#pragma once
 
 #include "conformance/run/check.h"
 
@@ -23,5 +22,3 @@ int check_cover_level(const struct check_part *part, struct coverage *out);
 
 // Prints a line. ERR_INTERNAL: a tuple that can occur does not.
 int check_cover_print(const struct coverage *coverage);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests of `zerogauge check` as a user meets it: commands in a folder of the test's own, and what they print.
-#ifndef ZG_CHECK_TEST_H
-#define ZG_CHECK_TEST_H
+#pragma once
 
 #include "base/command_test.h"
 #include "base/folder_test.h"
@@ -77,5 +76,3 @@ static inline void write_text(const char *name, const char *text)
     folder_write(in_folder(name), text, strlen(text));
     cr_assert_eq(chmod(in_folder(name), 0700), 0);
 }
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The claims of an implementation: which worlds, stages, precisions and features it supports, and which of the
 // permitted variants it follows (claims.json, defined in CONTRACT.md). Cases outside the claims are skipped.
-#ifndef ZG_CLAIMS_H
-#define ZG_CLAIMS_H
+#pragma once
 
 #include "conformance/cases/case.h"
 #include "conformance/unsharded/unsharded.h"
@@ -70,5 +69,3 @@ void claims_space(const struct claims *claims, struct factor_space *out);
 // half, or null for a whole case.
 bool claims_cover(const struct claims *claims, const struct check_case *c, const struct check_case *other,
                   char why[CLAIMS_TEXT_BYTES]);
-
-#endif

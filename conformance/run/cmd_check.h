@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command line of `zerogauge check`.
-#ifndef ZG_CMD_CHECK_H
-#define ZG_CMD_CHECK_H
+#pragma once
 
 #include "conformance/run/check.h"
 
@@ -33,5 +32,3 @@ int check_part_text(const struct check_part *part, bool own, char **out);
 // command that answers right, or null. status: 1 if anything is found, 77 if nothing could be judged.
 int check_hunt_and_report(const struct check_options *a, const struct check_setting *setting, const char *line,
                           const char *const *reference, int *status);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The hunt: what its parts share.
-#ifndef ZG_HUNT_INTERNAL_H
-#define ZG_HUNT_INTERNAL_H
+#pragma once
 
 #include "conformance/hunt/hunt_case.h"
 #include "conformance/hunt/shrink.h"
@@ -99,5 +98,3 @@ void script_real(FILE *out, double value);
 void script_initial(FILE *out, const struct hunt_case *h);
 void script_gradients(FILE *out, const struct hunt_case *h);
 void script_groups(FILE *out, const struct check_case *c);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The aspects of an answer, as SPEC.md names them.
-#ifndef ZG_ASPECT_H
-#define ZG_ASPECT_H
+#pragma once
 
 // The parts of an answer that a check looks at.
 enum aspect {
@@ -27,5 +26,3 @@ enum aspect {
 };
 
 const char *aspect_name(enum aspect aspect);  // "state"
-
-#endif

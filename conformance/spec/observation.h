@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the suite measures of a program's processes from outside: whether they hold less memory where states are
 // sharded, and what they send over TCP. No word of the program enters it.
-#ifndef ZG_OBSERVATION_H
-#define ZG_OBSERVATION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -50,5 +49,3 @@ const char *observation_sent_text(const struct observation *observation, char ou
 
 // Names the quantities that are not observed, and why.
 extern const char observation_gap_text[];
-
-#endif

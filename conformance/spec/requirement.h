@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The requirements of SPEC.md, which is compiled in: the one list of what is demanded, of the check that tests each,
 // and of the mutants that break it.
-#ifndef ZG_REQUIREMENT_H
-#define ZG_REQUIREMENT_H
+#pragma once
 
 #include "conformance/spec/requirement_parse.h"
 
@@ -17,5 +16,3 @@ bool requirement_covers(const struct requirement *requirement, const char *case_
 
 // Fills in a case's list of requirements.
 void requirement_list(struct check_case *c);
-
-#endif

@@ -16,8 +16,7 @@
 // claims decide whether it is asked (enum case_option), Versions where suite versions differ:
 // 'from 2' did not exist before version 2, a SHOULD 'MUST until 1' was a MUST in version 1. Lines indented by two
 // spaces continue an item.
-#ifndef ZG_REQUIREMENT_PARSE_H
-#define ZG_REQUIREMENT_PARSE_H
+#pragma once
 
 #include "conformance/cases/case.h"
 #include "conformance/spec/aspect.h"
@@ -90,5 +89,3 @@ void requirements_close(struct requirements *requirements);
 
 extern const char requirement_text[];        // terminated
 extern const size_t requirement_text_bytes;  // without the terminator
-
-#endif

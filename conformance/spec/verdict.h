@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The results of judging: a finding for each aspect of each case, from the findings a verdict for each requirement, and
 // from the verdicts one for the run.
-#ifndef ZG_VERDICT_H
-#define ZG_VERDICT_H
+#pragma once
 
 #include "conformance/spec/observation.h"
 #include "conformance/spec/requirement.h"
@@ -176,5 +175,3 @@ struct run_facts {
     bool strict;                            // less than CONFORMS is a failure
     char command_text[FINDING_TEXT_BYTES];  // why
 };
-
-#endif

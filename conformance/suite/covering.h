@@ -2,8 +2,7 @@
 // A covering array: a short list of vectors in which every pair of values of two factors occurs, and every triple of
 // factors that share state. D. M. Cohen et al., "The AETG System: An Approach to Testing Based on Combinatorial
 // Design", IEEE Transactions on Software Engineering 23 (1997).
-#ifndef ZG_COVERING_H
-#define ZG_COVERING_H
+#pragma once
 
 #include "conformance/suite/factor.h"
 
@@ -27,5 +26,3 @@ struct coverage {
     char missing[128];  // one that does not occur: "stage 3 and tied yes"; "": there is none
 };
 int covering_count(const struct covering *covering, const struct factor_space *space, struct coverage *out);
-
-#endif

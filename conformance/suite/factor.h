@@ -3,8 +3,7 @@
 // The table in factor.c is the only list of factors, of their values, and of the values that cannot occur together.
 //
 // Value 0 of a factor is its plainest: what is left of a case when the factor is left out.
-#ifndef ZG_FACTOR_H
-#define ZG_FACTOR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -89,5 +88,3 @@ void factor_draw(struct factor_vector *out, uint64_t seed);
 
 // "world 3, stage 2, tied, ...": the factors that are not at value 0, of `bytes` bytes with the zero. Returns out.
 const char *factor_text(const struct factor_vector *vector, char *out, size_t bytes);
-
-#endif

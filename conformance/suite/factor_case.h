@@ -2,8 +2,7 @@
 // A case from a vector of factors: the vector says what happens in it, a seed draws the rest, which is shapes, places,
 // names, hyper-parameters and gradients. Nothing in it rounds but the optimizer and the clip coefficient, which is no
 // power of two.
-#ifndef ZG_FACTOR_CASE_H
-#define ZG_FACTOR_CASE_H
+#pragma once
 
 #include "conformance/cases/case.h"
 #include "conformance/suite/factor.h"
@@ -24,5 +23,3 @@ int factor_roll(struct factor_dice *dice, int count);  // evenly from 0 to count
 
 // Appends the tensors that a vector asks for, and names them. The case has its steps and micro-steps already.
 void factor_tensors(struct check_case *c, struct factor_dice *dice, const struct factor_vector *vector);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cases of the suite. Version ZG_SUITE_VERSION (CMakeLists.txt) has those of version 1 and more; a version's cases
 // are frozen by the checksums of their files (datasets/cases).
-#ifndef ZG_SUITE_H
-#define ZG_SUITE_H
+#pragma once
 
 #include "conformance/cases/case.h"
 #include "conformance/suite/covering.h"
@@ -33,5 +32,3 @@ int suite_pair_row(const struct check_case *c);
 
 // The seed of a row's numbers.
 uint64_t suite_pair_seed(const struct suite_choice *choice, size_t row);
-
-#endif

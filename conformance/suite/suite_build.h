@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tables of cases. A row is a topic: a function that makes its case, and the worlds, stages and precisions to make
 // it for.
-#ifndef ZG_SUITE_BUILD_H
-#define ZG_SUITE_BUILD_H
+#pragma once
 
 #include "conformance/cases/case.h"
 
@@ -65,5 +64,3 @@ void suite_dynamic(struct check_case *c, double scale, uint64_t window, uint64_t
 // The number after a variant's letters: 64 for the variant "b64" and the letters "b"; `fallback` if the variant is not
 // these letters and a number.
 int suite_number(const struct suite_item *item, const char *letters, int fallback);
-
-#endif

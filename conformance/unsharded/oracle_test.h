@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cases for the tests of the suite's own arithmetic.
-#ifndef ZG_ORACLE_TEST_H
-#define ZG_ORACLE_TEST_H
+#pragma once
 
 #include "conformance/unsharded/unsharded.h"
 
@@ -94,5 +93,3 @@ static inline size_t trial_differences(const struct check_case *c, float *const 
             count += trial_bits(a[i][k]) != trial_bits(b[i][k]);
     return count;
 }
-
-#endif

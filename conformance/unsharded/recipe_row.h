@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rows of the suite's own table of recipes: each is a function that makes a step's scalars and one that updates an
 // element, written out operation by operation. They share no arithmetic with ref/: the two check each other.
-#ifndef ZG_RECIPE_ROW_H
-#define ZG_RECIPE_ROW_H
+#pragma once
 
 #include "conformance/unsharded/rule.h"
 
@@ -84,5 +83,3 @@ bool mkl_sqrt_is_here(void);
 // The same where it uses SSE, as on processors of other makers than Intel; only on x86-64.
 float mkl_sse_sqrt(float x);
 bool mkl_sse_sqrt_is_here(void);
-
-#endif

@@ -3,8 +3,7 @@
 // operations, the place of the mean's division, the order of the sums over ranks and micro-steps, and the rounding of
 // the clip coefficient. The canonical rule is the definition that the reference follows; the others have names, so that
 // a verdict can say which one an implementation follows.
-#ifndef ZG_RULE_H
-#define ZG_RULE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -108,5 +107,3 @@ bool rule_same_gradient(const struct rule *a, const struct rule *b);
 
 // "torch-cpu, ranks folded in order, sum divided once"; out of `bytes` bytes. Returns out.
 const char *rule_text(const struct rule *rule, char *out, size_t bytes);
-
-#endif

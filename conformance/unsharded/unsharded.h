@@ -2,8 +2,7 @@
 // Unsharded mixed-precision Adam, the suite's own: one process, whole tensors, scalar loops. It shares no arithmetic
 // with ref/ and knows nothing of shards, buckets or tiers. It makes one step from a given state, so that a judge can
 // ask for each step of an implementation from that implementation's own state before it.
-#ifndef ZG_UNSHARDED_H
-#define ZG_UNSHARDED_H
+#pragma once
 
 #include "conformance/cases/case.h"
 #include "conformance/unsharded/rule.h"
@@ -81,5 +80,3 @@ uint64_t unsharded_missed(const struct check_case *c, const struct unsharded_dec
 
 // x rounded to dtype and back, to nearest, ties to even.
 float unsharded_round(enum dtype dtype, float x);
-
-#endif

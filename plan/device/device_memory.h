@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory of a rank of a GPU implementation (PyTorch's FSDP2, DeepSpeed), line by line, each with its formula and
 // source. The reference's own ledger counts what the reference holds: fp32 activations, and buffers of its own design.
-#ifndef ZG_DEVICE_MEMORY_H
-#define ZG_DEVICE_MEMORY_H
+#pragma once
 
 #include "plan/device/transformer.h"
 #include "ref/config/config.h"
@@ -36,5 +35,3 @@ struct device_setting {
 };
 
 void device_memory_of(const struct device_setting *setting, struct device_memory *out);
-
-#endif

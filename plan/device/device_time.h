@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The time that a GPU computes on a micro-batch: a roofline of every product's shape, attention, the passes over memory
 // between the products, and a fixed time for each layer.
-#ifndef ZG_DEVICE_TIME_H
-#define ZG_DEVICE_TIME_H
+#pragma once
 
 #include "plan/device/transformer.h"
 
@@ -21,5 +20,3 @@ struct device_time {
 // element_bytes: of parameters and activations.
 void device_time_of(const struct transformer *t, const struct device_rates *rates, size_t sequence_count,
                     size_t element_bytes, struct device_time *out);
-
-#endif

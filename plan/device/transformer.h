@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sizes of a transformer, which decide what a GPU computes and keeps. Widths are channels of one token.
-#ifndef ZG_TRANSFORMER_H
-#define ZG_TRANSFORMER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,5 +24,3 @@ struct transformer {
 // of attention and of the activation function (Korthikanti et al., arXiv 2205.05198, section 4.1, without dropout). In
 // device_memory.c.
 size_t transformer_kept_values(const struct transformer *t);
-
-#endif

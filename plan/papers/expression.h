@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Expressions: arithmetic as text, such as "12 * layers * hidden ^ 2". datasets/papers/README.md describes the
 // language. Errors are ERR_USAGE, "FILE:LINE: KEY.PATH: ...".
-#ifndef ZG_EXPRESSION_H
-#define ZG_EXPRESSION_H
+#pragma once
 
 #include "base/strict_json.h"
 
@@ -27,5 +26,3 @@ struct expression_names {
 };
 
 int expression_evaluate(const struct expression *expression, const struct expression_names *names, double *out);
-
-#endif

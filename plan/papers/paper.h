@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares the papers' tables, cell by cell, with the stages and the papers' own equations. The tables of
 // datasets/papers/*.json are compiled in; datasets/papers/README.md describes the form.
-#ifndef ZG_PAPER_H
-#define ZG_PAPER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -71,5 +70,3 @@ int paper_each_of(const char *file, const char *text, size_t bytes, paper_visit 
 // `zerogauge plan --paper`: prints the cells, as tables or as JSON lines, and the number of each verdict. ERR_CHECK: a
 // cell differs.
 int paper_print(const char *name, bool json, FILE *out);
-
-#endif

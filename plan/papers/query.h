@@ -3,8 +3,7 @@
 // name in an expression denotes a number, another expression, or an object: a plan, whose numbers are at "NAME.PATH", a
 // paper's equation with values for its names, or a number that a paper prints. Errors are ERR_USAGE, "FILE:LINE:
 // KEY.PATH: ...".
-#ifndef ZG_QUERY_H
-#define ZG_QUERY_H
+#pragma once
 
 #include "plan/papers/expression.h"
 
@@ -44,5 +43,3 @@ int query_equation_number(const char *name, const struct expression *expression,
 // Parses a text, calls visit with its object and returns visit's result. `file` is the FILE of the messages.
 int query_text(const char *file, const char *text, size_t bytes,
                int (*visit)(const struct strict_object *root, void *context), void *context);
-
-#endif

@@ -5,8 +5,7 @@
 // Ranks of one part of the model differ only in padding, so one rank represents all; rank 0 has the largest shards.
 // Step times are for the steady state, and all ranks reach a collective at the same time. In a pipeline the rank's own
 // passes take as long as if its stage had the head too, as the slowest stage's do, and the bubble is added to them.
-#ifndef ZG_PLAN_H
-#define ZG_PLAN_H
+#pragma once
 
 #include "ref/config/config.h"
 #include "ref/executor/executor_dry.h"
@@ -83,5 +82,3 @@ struct plan {
 // ERR_USAGE where a real run would fail in the same way; ERR_MEMORY. Call plan_free in every case.
 int plan_run(const struct plan_setting *setting, struct plan *out);
 void plan_free(struct plan *plan);
-
-#endif

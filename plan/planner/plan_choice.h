@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Variants of a configuration: changes of it, planned, and the list of those that fit; searches among them, and advice
 // for a plan that does not fit: the smallest changes that make it fit.
-#ifndef ZG_PLAN_CHOICE_H
-#define ZG_PLAN_CHOICE_H
+#pragma once
 
 #include "plan/planner/plan.h"
 #include "plan/planner/plan_options.h"
@@ -78,5 +77,3 @@ int plan_search(const struct plan_options *options, const struct plan_machine *m
 
 // Prints what was found, sorted by the goal. In plan_search_print.c.
 int plan_search_print(const struct plan_choices *found, const struct plan_options *options, FILE *out);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The dry run behind a plan, and the times of its last step.
-#ifndef ZG_PLAN_INTERNAL_H
-#define ZG_PLAN_INTERNAL_H
+#pragma once
 
 #include "plan/planner/plan.h"
 #include "ref/train/train_internal.h"
@@ -26,5 +25,3 @@ void plan_note_bubble(const struct plan_dry *run, struct plan *out);
 
 // Copies the events that ran in the step, with times since its start. ERR_MEMORY.
 int plan_keep_events(const struct plan_dry *run, struct plan *out);
-
-#endif

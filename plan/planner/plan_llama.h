@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shapes of the Llama family, dense or with experts, for plans only; ref/model/llama/llama.h has those that can be
 // trained.
-#ifndef ZG_PLAN_LLAMA_H
-#define ZG_PLAN_LLAMA_H
+#pragma once
 
 #include "base/strict_json.h"
 #include "plan/device/transformer.h"
@@ -89,5 +88,3 @@ int plan_hugging_face_shape(const struct strict_object *object, struct llama_sha
 
 // Reads a number from 1 to high.
 int plan_read_size(const struct strict_object *object, const char *key, int64_t high, size_t *out);
-
-#endif

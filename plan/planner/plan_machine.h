@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Machines to plan for: nodes of equal devices, read from files; those of datasets/machines.json are compiled in. Every
 // figure has a source there, or is marked as an assumption.
-#ifndef ZG_PLAN_MACHINE_H
-#define ZG_PLAN_MACHINE_H
+#pragma once
 
 #include "ref/arithmetic/dtype.h"
 #include "ref/executor/executor_dry.h"
@@ -102,5 +101,3 @@ void plan_lanes_compute(const struct plan_machine *machine, const struct transfo
 
 // Duration of an operation; context is a struct plan_lanes.
 executor_seconds plan_lanes_seconds;
-
-#endif

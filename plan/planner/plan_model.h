@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models to plan: those that can be trained here, and shapes from files (datasets/models.json), which cannot.
-#ifndef ZG_PLAN_MODEL_H
-#define ZG_PLAN_MODEL_H
+#pragma once
 
 #include "plan/device/transformer.h"
 #include "ref/model/model.h"
@@ -39,5 +38,3 @@ const char *plan_model_source(const struct model *model);
 
 // The parameter count in the source's own form ("46.7B", or all digits); "" if the file has none.
 const char *plan_model_parameters(const struct model *model);
-
-#endif

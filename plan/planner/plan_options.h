@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Options of `zerogauge plan`, and the configurations and models that they select.
-#ifndef ZG_PLAN_OPTIONS_H
-#define ZG_PLAN_OPTIONS_H
+#pragma once
 
 #include "ref/config/config.h"
 #include "ref/model/model.h"
@@ -48,5 +47,3 @@ int plan_options_model(const struct plan_options *options, const struct config *
 
 // `zerogauge plan`
 int plan_main(int argc, const char **argv);
-
-#endif

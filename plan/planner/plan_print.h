@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan as text, as JSON, as a page, and as a configuration.
-#ifndef ZG_PLAN_PRINT_H
-#define ZG_PLAN_PRINT_H
+#pragma once
 
 #include "plan/planner/plan.h"
 
@@ -33,5 +32,3 @@ int plan_html(const struct plan_setting *setting, const struct plan *plan, const
 // the same meaning. What no key of DeepSpeed's says is in the section "zerogauge", which DeepSpeed skips; a line on
 // stderr for each says what to call in its place. ERR_IO, also if the file exists.
 int plan_write(const char *path, const struct plan_setting *setting);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The compiled-in members of datasets/machines.json, models.json and throughput.json, and files of datasets/papers.
-#ifndef ZG_PLAN_TEXTS_H
-#define ZG_PLAN_TEXTS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -11,5 +10,3 @@ struct plan_text {
     size_t bytes;
 };
 extern const struct plan_text plan_machine_texts[], plan_model_texts[], plan_paper_texts[], plan_throughput_texts[];
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Published runs (datasets/throughput.json), planned: what was measured, what is predicted, and whether it fits.
-#ifndef ZG_THROUGHPUT_H
-#define ZG_THROUGHPUT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,5 +26,3 @@ int throughput_each(const char *name, throughput_visit *visit, void *context);
 
 // `zerogauge plan --throughput`: prints the rows, as a table or as JSON lines, and the errors of both halves.
 int throughput_print(const char *name, bool json, FILE *out);
-
-#endif

@@ -7,8 +7,7 @@
 // The accelerator runs the work of one thread in order, asynchronously; it is complete after that thread's
 // accelerator_wait, which executor.h calls at the end of each operation. accelerator_wait also returns the errors of
 // functions that return nothing.
-#ifndef ZG_ACCELERATOR_H
-#define ZG_ACCELERATOR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -49,5 +48,3 @@ int bytes_copy(void *to, const void *from, size_t bytes);
 
 // Sets bytes to zero, in either memory. On an accelerator, address and size are multiples of 4.
 int bytes_zero(void *memory, size_t bytes);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Adam over arrays, by the element functions of recipe.h. One pass over memory reads a 16-bit or fp32 gradient, takes
 // its mean, unscales and clips it, updates the states, and writes the parameters in the model's dtype.
-#ifndef ZG_ADAM_H
-#define ZG_ADAM_H
+#pragma once
 
 #include "ref/arithmetic/dtype.h"
 #include "ref/recipe/recipe.h"
@@ -41,5 +40,3 @@ void adam_update(const struct adam_step *step);
 
 // Updates the arrays on up to `threads` OpenMP threads; the bits do not depend on their number.
 void adam_update_parallel(const struct adam_step *step, int threads);
-
-#endif

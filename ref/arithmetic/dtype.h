@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conversions and sums over arrays in the number formats of dtype_element.h. All arrays of a call lie in one
 // processor's memory (accelerator.h), whose kernels do the work; all kernels give the same bits.
-#ifndef ZG_DTYPE_H
-#define ZG_DTYPE_H
+#pragma once
 
 #include "ref/arithmetic/dtype_element.h"
 
@@ -35,5 +34,3 @@ void dtype_fold_groups(enum dtype in_dtype, const void *const in[], int world, i
 // the caller orders before later ones. In host memory only. world > 0.
 void dtype_sum_to_all(const float *const in[], int world, float *const out[], int out_count, size_t count,
                       bool around_cache);
-
-#endif

@@ -2,8 +2,7 @@
 // The number formats of training and the conversions of one element. Every conversion rounds to nearest, ties to even.
 // NaN stays NaN: it becomes quiet and keeps the upper bits of its payload. Subnormals are kept, never flushed to zero.
 // The 16-bit types are structs, so that the compiler rejects arithmetic on them.
-#ifndef ZG_DTYPE_ELEMENT_H
-#define ZG_DTYPE_ELEMENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -87,5 +86,3 @@ DTYPE_INLINE struct fp16 f32_to_fp16(float value)
     uint32_t bits = magnitude < 113u << 23 ? subnormal : magnitude < 143u << 23 ? normal : special;
     return (struct fp16){(uint16_t)(sign | bits)};
 }
-
-#endif

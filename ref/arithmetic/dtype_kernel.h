@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loops over the conversions of dtype_element.h. Each isa_*.c file compiles this text for its instruction set; the
 // functions are private to it.
-#ifndef ZG_DTYPE_KERNEL_H
-#define ZG_DTYPE_KERNEL_H
+#pragma once
 
 #include "ref/arithmetic/dtype_element.h"
 #include "ref/arithmetic/ivdep.h"
@@ -240,5 +239,3 @@ static void kernel_fold_groups(enum dtype in_dtype, const void *const in[], int 
         kernel_fold(DTYPE_FP32, sums, 1, out_dtype, (char *)out + start * dtype_bytes(out_dtype), block, add);
     }
 }
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loops of a GPT over rows, written for the compiler to vectorise. Each isa_*.c file compiles this text for its
 // instruction set; the functions are private to it.
-#ifndef ZG_GPT_KERNEL_H
-#define ZG_GPT_KERNEL_H
+#pragma once
 
 #include "ref/arithmetic/dtype_kernel.h"
 #include "ref/arithmetic/gpt_math.h"
@@ -256,5 +255,3 @@ static void kernel_crossentropy_backward(const struct token_rows *rows, size_t w
         kernel_operand_round(dtype, width, logits, logits);
     }
 }
-
-#endif

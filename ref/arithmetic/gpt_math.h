@@ -6,8 +6,7 @@
 // either. NaN and infinities propagate, so that an overflow shows in the gradients. Buffers of one call do not overlap
 // unless a comment allows it. All arrays of a call lie in one processor's memory (accelerator.h), except tokens and
 // targets, which always lie in host memory.
-#ifndef ZG_GPT_MATH_H
-#define ZG_GPT_MATH_H
+#pragma once
 
 #include "ref/arithmetic/dtype_element.h"
 
@@ -218,5 +217,3 @@ DTYPE_INLINE struct gelu gelu_with_slope(float x)
     gelu.slope = logistic + x * logistic * (e * logistic) * (GELU_A + 3.0f * GELU_B * square);
     return gelu;
 }
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests: the processor's own conversions between fp32 and the 16-bit formats. count is a multiple of 16.
-#ifndef ZG_HARDWARE_TEST_H
-#define ZG_HARDWARE_TEST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -84,6 +83,4 @@ __attribute__((target("avx512f,avx512bw,avx512bf16"))) static void hardware_narr
     for (size_t i = 0; i < count; i += 16)
         _mm256_storeu_si256((__m256i *)(out + i), (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(in + i)));
 }
-#endif
-
 #endif

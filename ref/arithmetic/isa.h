@@ -4,8 +4,7 @@
 // gpt_kernel.h, gpt_attention_kernel.h and llama_kernel.h. All builds give the same bits, except that of two NaN
 // operands either may survive, and that a NaN which an operation makes is negative on x86-64 and positive on aarch64.
 // The process chooses one build at run time.
-#ifndef ZG_ISA_H
-#define ZG_ISA_H
+#pragma once
 
 #include "ref/arithmetic/dtype_element.h"
 
@@ -120,5 +119,3 @@ const struct isa_kernels *isa_kernels_of(enum isa isa);
 // Returns the kernels for an array at that address: the accelerator's if the memory is its own (accelerator.h), else
 // those of isa_now().
 const struct isa_kernels *isa_kernels_at(const void *address);
-
-#endif

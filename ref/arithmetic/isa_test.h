@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests: a loop that runs its body with every build of the kernels that this processor supports.
-#ifndef ZG_ISA_TEST_H
-#define ZG_ISA_TEST_H
+#pragma once
 
 #include "ref/arithmetic/isa.h"
 
@@ -22,5 +21,3 @@ static inline int isa_test_next(int isa)
     int isa = isa_test_next(-1);                                                                                       \
     isa >= 0;                                                                                                          \
     isa = isa_test_next(isa)
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // IVDEP before a loop promises that no iteration reads what another one writes, so that the compiler's vector code
 // needs no check for overlap.
-#ifndef ZG_IVDEP_H
-#define ZG_IVDEP_H
+#pragma once
 
 #if defined(__aarch64__) && !defined(__ARM_NEON)
 #define IVDEP  // there is no vector code, and clang would warn of that
@@ -10,6 +9,4 @@
 #define IVDEP _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define IVDEP _Pragma("GCC ivdep")
-#endif
-
 #endif

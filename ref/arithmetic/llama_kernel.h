@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loops of a Llama over rows, in every isa_*.c like those of gpt_kernel.h.
-#ifndef ZG_LLAMA_KERNEL_H
-#define ZG_LLAMA_KERNEL_H
+#pragma once
 
 #include "ref/arithmetic/gpt_kernel.h"
 #include "ref/arithmetic/llama_math.h"
@@ -103,5 +102,3 @@ static void kernel_swiglu_backward(size_t count, enum dtype dtype, float *restri
     kernel_operand_round(dtype, count, up, up);
     kernel_operand_round(dtype, count, out_gradient, out_gradient);
 }
-
-#endif

@@ -2,8 +2,7 @@
 // The kernels of a Llama; others it shares with a GPT (gpt_math.h), whose rules hold here, too: fp32 between
 // operands, sums in the order that the shape decides, the same bits in every build and for any number of threads. All
 // arrays lie in host memory.
-#ifndef ZG_LLAMA_MATH_H
-#define ZG_LLAMA_MATH_H
+#pragma once
 
 #include "ref/arithmetic/gpt_math.h"
 
@@ -41,5 +40,3 @@ void swiglu_backward(size_t row_count, size_t width, enum dtype dtype, float *ga
 // dtype_widen and dtype_narrow, shared by threads.
 void shared_widen(enum dtype dtype, const void *in, float *out, size_t element_count);
 void shared_narrow(enum dtype dtype, const float *in, void *out, size_t element_count);
-
-#endif

@@ -5,8 +5,7 @@
 // Let 2^(k-1) <= max^2 < 2^k. Every square is rounded once, to the nearest multiple of 2^(k-52); nothing else rounds
 // until norm_finish. The sum is at least max^2, so its relative error is at most count x 2^-52, and the norm's at most
 // count x 2^-53 plus two roundings of a double: no worse than the bound of an ordinary sum in double precision.
-#ifndef ZG_NORM_H
-#define ZG_NORM_H
+#pragma once
 
 #include "ref/arithmetic/dtype_element.h"
 
@@ -37,5 +36,3 @@ double norm_finish(struct norm_sum sum, uint32_t max_bits);
 
 // Returns k of the comment above: 2^k is larger than every square. max_bits is finite and not 0.
 int norm_exponent(uint32_t max_bits);
-
-#endif

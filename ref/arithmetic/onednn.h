@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // oneDNN, loaded when it is first needed: products of bf16 matrices by the processor's own instructions (AVX-512 BF16,
 // AMX). A build without its headers, and a machine without the library or the instructions, has none.
-#ifndef ZG_ONEDNN_H
-#define ZG_ONEDNN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,5 +23,3 @@ struct onednn_operand {
 };
 void onednn_bf16_product(size_t m, size_t n, size_t k, struct onednn_operand a, struct onednn_operand b, bool add,
                          float *c, size_t c_stride);
-
-#endif

@@ -2,8 +2,7 @@
 // Counter-based random bits: each value is a function of its coordinates, in integer arithmetic only, and needs no
 // value before it. random_key folds coordinates (seed, step, ...) into a key one by one; random_at returns the bits of
 // one element under a key.
-#ifndef ZG_RANDOM_H
-#define ZG_RANDOM_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ static inline float random_normal(uint64_t bits)
         sum += (int32_t)(bits >> shift & 0xffff);
     return (float)(2 * sum - 4 * 65535) * 1.3214983e-05f;
 }
-
-#endif

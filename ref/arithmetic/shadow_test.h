@@ -2,8 +2,7 @@
 // A simulated accelerator, for tests. It maps its memory twice: callers get an inaccessible address, so that an access
 // by the host faults, and its kernels, those of isa_scalar.c, work on an accessible shadow. A kernel that gets host
 // memory aborts, as a kernel on a GPU would fault.
-#ifndef ZG_SHADOW_TEST_H
-#define ZG_SHADOW_TEST_H
+#pragma once
 
 #include "ref/arithmetic/gpt_math.h"
 #include "ref/arithmetic/accelerator.h"
@@ -433,5 +432,3 @@ static const struct accelerator shadow_accelerator = {
     .wait = shadow_wait,
     .matmul = shadow_matmul,
 };
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of an array in host memory, shared by threads.
-#ifndef ZG_SHARE_ROWS_H
-#define ZG_SHARE_ROWS_H
+#pragma once
 
 #include "ref/arithmetic/accelerator.h"
 
@@ -30,5 +29,3 @@ static inline size_t rows_of_block(const void *address, size_t row_count)
             kernel;                                                                                                    \
         }                                                                                                              \
     } while (0)
-
-#endif

@@ -23,8 +23,7 @@
 // The next steps have the bits of an uninterrupted run as long as every gradient is the same sum, term by term: in any
 // stage at the same world and micro-batch, except stages 0 and 1 against 2 and 3 with accumulation over micro-steps
 // (oracle.h). Otherwise they have the bits of a run that changed at this step, and the notes say so.
-#ifndef ZG_CHECKPOINT_H
-#define ZG_CHECKPOINT_H
+#pragma once
 
 #include "ref/checkpoint/manifest.h"
 #include "ref/stage/stage_shard.h"
@@ -200,5 +199,3 @@ uint64_t checkpoint_step_of(const char *name);
 // Lists the steps of the checkpoint folders in a store, newest first; the caller frees *steps. ERR_IO if it cannot be
 // read.
 int checkpoint_list(const char *store, uint64_t **steps, size_t *count);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests of checkpoints: small runs that save, stop and continue.
-#ifndef ZG_CHECKPOINT_TEST_H
-#define ZG_CHECKPOINT_TEST_H
+#pragma once
 
 #include "base/folder_test.h"
 #include "ref/train/offload_test.h"
@@ -149,5 +148,3 @@ static inline const char *trial_save_small(void)
     snprintf(path, sizeof path, "%s/step-00000003", folder);
     return path;
 }
-
-#endif

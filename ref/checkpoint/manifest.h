@@ -15,8 +15,7 @@
 //   files                         by rank: bytes and XXH3-128 of rank-R.safetensors
 //   digest                        XXH3-128 of all other keys, as JSON without blanks and with sorted keys
 // Numbers that are not integers are strings in C's hexadecimal notation, which keeps every bit.
-#ifndef ZG_MANIFEST_H
-#define ZG_MANIFEST_H
+#pragma once
 
 #include "base/file.h"
 #include "ref/recipe/recipe.h"
@@ -95,5 +94,3 @@ int manifest_seal(json_t *root);
 // closes *out also after an error.
 int manifest_parse(const char *path, const char *text, size_t bytes, struct manifest *out);
 void manifest_close(struct manifest *manifest);
-
-#endif

@@ -6,8 +6,7 @@
 //
 // Input files are untrusted: a file is read as the format specifies or refused with its name, the tensor and the error.
 // Tensors are read in pieces; no file is in memory as a whole.
-#ifndef ZG_SAFETENSORS_H
-#define ZG_SAFETENSORS_H
+#pragma once
 
 #include "ref/arithmetic/dtype.h"
 #include "base/file.h"
@@ -112,5 +111,3 @@ int safetensors_finish(struct safetensors_writer *writer, uint64_t *bytes, char 
 
 // Gives up: closes and removes the file. Null-safe.
 void safetensors_abandon(struct safetensors_writer *writer);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model that takes its initial parameters from a safetensors file instead of a seed. It equals the model in
 // everything else, so that a stage and its oracle begin with the same values.
-#ifndef ZG_WEIGHTS_H
-#define ZG_WEIGHTS_H
+#pragma once
 
 #include "base/file.h"
 #include "ref/model/model.h"
@@ -22,5 +21,3 @@ int weights_open(const char *path, const struct model *model, struct weights **o
 
 // Null-safe.
 void weights_close(struct weights *weights);
-
-#endif

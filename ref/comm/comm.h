@@ -14,8 +14,7 @@
 //
 // Aliasing: send and recv may share memory only in the in-place form that each function describes. One thread at a time
 // uses a handle.
-#ifndef ZG_COMM_H
-#define ZG_COMM_H
+#pragma once
 
 #include "ref/arithmetic/dtype.h"
 #include "ref/ledger/ledger.h"
@@ -127,5 +126,3 @@ int comm_local_open(int world, struct comm *comms[]);
 // Opens one rank of a world of any size whose other ranks do not exist, for a plan: collectives assume that every rank
 // has this rank's numbers. Supports all-gathers and barriers; other collectives return ERR_INTERNAL.
 int comm_dry_open(int rank, int world, struct comm **out);
-
-#endif

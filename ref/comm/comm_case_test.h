@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests of transports: every collective over formats, sizes and alignments, against plain loops. They compare full
 // buffers, with poison around and between the shards, so that a byte written elsewhere shows as well.
-#ifndef ZG_COMM_CASE_TEST_H
-#define ZG_COMM_CASE_TEST_H
+#pragma once
 
 #include "ref/comm/comm_test.h"
 
@@ -483,5 +482,3 @@ static inline void many_calls(struct rank *rank)
     }
     free(send);
 }
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies of buffers larger than the caches, with streaming stores. They neither read nor keep the cache lines that they
 // overwrite, which saves a third of a copy's memory traffic.
-#ifndef ZG_COMM_COPY_H
-#define ZG_COMM_COPY_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -56,5 +55,3 @@ static inline void copy_around_cache(void *to, const void *from, size_t bytes)
         copy_line_around_cache((char *)to + at, (const char *)from + at);
     memcpy((char *)to + at, (const char *)from + at, bytes - at);
 }
-
-#endif

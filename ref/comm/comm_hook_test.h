@@ -2,8 +2,7 @@
 // For tests of failures: ranks that are threads, of which one fails in its k-th collective, in the world or in a part
 // of it, while the others hear of it in the same call or in their next one, and all close their handles in a given
 // order. All waiting is for events.
-#ifndef ZG_COMM_HOOK_TEST_H
-#define ZG_COMM_HOOK_TEST_H
+#pragma once
 
 #include "ref/comm/comm_local.h"
 
@@ -198,5 +197,3 @@ static inline void hook_run_world(struct hook *h, void (*body)(struct hook_rank 
     pthread_cond_destroy(&h->changed);
     pthread_mutex_destroy(&h->lock);
 }
-
-#endif

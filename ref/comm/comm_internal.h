@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The interface between comm.c and the backends of comm.h. comm.c checks and signs each call and counts it afterwards;
 // a backend compares the signatures of all ranks and moves the data.
-#ifndef ZG_COMM_INTERNAL_H
-#define ZG_COMM_INTERNAL_H
+#pragma once
 
 #include "ref/comm/comm.h"
 
@@ -130,5 +129,3 @@ struct comm_call comm_gather_after(const struct comm_call *call, int world, int 
 // out[i] = the call's reduction of in[0][i] .. in[world-1][i], in canonical or hierarchical order, added to out[i] if
 // call->add. Among equal maxima, and among NaNs, the lowest rank's bits win. Aliasing is as in dtype_fold.
 void comm_fold(const struct comm_call *call, const void *const in[], int world, void *out, size_t count);
-
-#endif

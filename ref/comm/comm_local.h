@@ -7,8 +7,7 @@
 // In a broadcast the others wait for the root alone, and the root of a small one for nobody: it goes on, as far
 // as its slots reach. So that ranks that disagree still find out, every slot holds a digest of this call and of all
 // before it, which each rank compares with those that it waits for.
-#ifndef ZG_COMM_LOCAL_H
-#define ZG_COMM_LOCAL_H
+#pragma once
 
 #include "ref/comm/comm_internal.h"
 #include "ref/comm/comm_meet.h"
@@ -144,5 +143,3 @@ int comm_local_compare(struct comm_local *local, const struct comm_call *call, b
 
 // Moves the data of a call whose slots are published and agree. Accesses the buffers of other ranks.
 void comm_local_move(struct comm_local *local, const struct comm_call *call);
-
-#endif

@@ -6,8 +6,7 @@
 //
 // A rank has a ring of places and uses them in turn. It writes a place again only when all ranks have reached a later
 // arrival than the one that it overwrites, and so have read it.
-#ifndef ZG_COMM_MEET_H
-#define ZG_COMM_MEET_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -119,5 +118,3 @@ void meet_reach_end(struct meet *meet, int rank);
 
 // After a failure, waits until no thread accesses other ranks' buffers; none will do so again.
 void meet_drain(struct meet *meet);
-
-#endif

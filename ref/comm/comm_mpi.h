@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The backend for ranks that are MPI processes, on one host or several. MPI carries only bytes; the ranks fold sums in
 // canonical order, so their bits equal those of ranks that are threads.
-#ifndef ZG_COMM_MPI_H
-#define ZG_COMM_MPI_H
+#pragma once
 
 #include "ref/comm/comm_internal.h"
 #include "ref/comm/peer_watch.h"
@@ -149,5 +148,3 @@ void comm_mpi_close_outboxes(struct comm_mpi *mpi);
 
 // Implements comm_exchange.
 int comm_mpi_exchange(struct comm *comm, int peer, const void *send, void *recv, size_t bytes);
-
-#endif

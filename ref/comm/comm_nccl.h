@@ -2,8 +2,7 @@
 // The backend for ranks with one GPU each. NCCL moves data in the accelerator's memory, and the GPU folds sums in
 // canonical order. Another transport, `control`, moves data in host memory, compares the calls of all ranks, and
 // detects the failure of a rank, because NCCL alone would wait for a dead rank forever.
-#ifndef ZG_COMM_NCCL_H
-#define ZG_COMM_NCCL_H
+#pragma once
 
 #include "ref/comm/comm_internal.h"
 
@@ -86,5 +85,3 @@ int comm_nccl_move(struct comm_nccl *nccl, const struct comm_call *call);
 // Aborts NCCL after an error, so that no kernel accesses the buffers afterwards, and makes all ranks fail. Returns the
 // error for the caller to return: the failure that `control` knows, which names a rank, else `code`.
 int comm_nccl_give_up(struct comm_nccl *nccl, int code);
-
-#endif

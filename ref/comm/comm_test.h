@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests with ranks: one thread for each rank, and its findings.
-#ifndef ZG_COMM_TEST_H
-#define ZG_COMM_TEST_H
+#pragma once
 
 #include "ref/comm/comm.h"
 #include "base/clock.h"
@@ -183,5 +182,3 @@ static inline void expect_all_failed(const struct rank ranks[], int world, int e
         cr_expect_lt(ranks[index].seconds, HANG_S, "rank %d of %d took %g s", index, world, ranks[index].seconds);
     }
 }
-
-#endif

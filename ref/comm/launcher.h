@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The world that mpirun, srun or another launcher has started, of which this process is one rank.
-#ifndef ZG_LAUNCHER_H
-#define ZG_LAUNCHER_H
+#pragma once
 
 #include "ref/comm/comm.h"
 
@@ -37,5 +36,3 @@ void launcher_tell(const char *command);
 
 // Leaves the world. With status != 0 it does not wait for the other processes, which may have ended.
 void launcher_close(struct comm *comm, int status);
-
-#endif

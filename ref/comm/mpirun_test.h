@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests that start ranks with mpirun: on however few processors, and also as root, as in containers.
-#ifndef ZG_MPIRUN_TEST_H
-#define ZG_MPIRUN_TEST_H
+#pragma once
 
 #include "base/command_test.h"
 
@@ -78,5 +77,3 @@ static inline void train_by_threads(int world, const char *arguments, char *outp
     digest_in(output, digest);
     cr_expect_eq(strlen(digest), 32);
 }
-
-#endif

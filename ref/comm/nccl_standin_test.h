@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A stand-in for NCCL. It records the calls of each rank, matches sends with receives when all ranks have ended their
 // groups, and moves the bytes between simulated GPUs (shadow_test.h).
-#ifndef ZG_NCCL_STANDIN_TEST_H
-#define ZG_NCCL_STANDIN_TEST_H
+#pragma once
 
 #include "ref/comm/comm_nccl.h"
 #include "ref/comm/comm_test.h"
@@ -270,5 +269,3 @@ static void standin_begin(int world)
     standin.hangs = false;
     standin.failing_rank = -1;
 }
-
-#endif

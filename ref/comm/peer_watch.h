@@ -2,8 +2,7 @@
 // Detects the death of a neighbouring rank immediately, by any launcher. The ranks form a ring of idle TCP connections;
 // the system closes a process's connections however it ends, and a process that ends in order says goodbye first. TCP's
 // keepalive probes detect a host that vanishes.
-#ifndef ZG_PEER_WATCH_H
-#define ZG_PEER_WATCH_H
+#pragma once
 
 #include <mpi.h>
 #include <stdbool.h>
@@ -43,5 +42,3 @@ int peer_watch_poll(struct peer_watch *watch, char *text, size_t text_bytes);
 
 // Says goodbye and closes the connections. Repeated calls are allowed, also after an error of peer_watch_open.
 void peer_watch_close(struct peer_watch *watch);
-
-#endif

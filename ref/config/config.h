@@ -9,8 +9,7 @@
 //     anyway
 //   - accepts "auto" wherever DeepSpeed or the Hugging Face Trainer does, with the meaning of the key's default; for a
 //     batch key "auto" means not given; without any batch size the micro-batch is 1 per rank
-#ifndef ZG_CONFIG_H
-#define ZG_CONFIG_H
+#pragma once
 
 #include "ref/arithmetic/dtype.h"
 #include "ref/ledger/ledger.h"
@@ -192,5 +191,3 @@ void config_print_json(const json_t *json, FILE *out);
 
 // Prints one line for each note.
 void config_print_notes(const struct config_notes *notes, FILE *out);
-
-#endif

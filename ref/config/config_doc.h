@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A configuration as written: JSON text with the overrides of the command line applied. It knows the line of each
 // value, which error messages give.
-#ifndef ZG_CONFIG_DOC_H
-#define ZG_CONFIG_DOC_H
+#pragma once
 
 #include "base/json.h"
 #include "base/safe_text.h"
@@ -96,5 +95,3 @@ bool config_is_accelerate(const char *file);
 // meaning here are noted; notes may be null. ERR_USAGE: `NAME:LINE: key: what is wrong, what was expected`. The caller
 // owns *out. Keys: accelerate/utils/dataclasses.py, DeepSpeedPlugin and FullyShardedDataParallelPlugin, of 1.15.
 int config_read_accelerate(const char *name, const char *text, size_t bytes, struct config_notes *notes, json_t **out);
-
-#endif

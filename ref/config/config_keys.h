@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of all keys of a DeepSpeed configuration: type, range, and use here.
-#ifndef ZG_CONFIG_KEYS_H
-#define ZG_CONFIG_KEYS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -49,5 +48,3 @@ enum { CONFIG_PATH_BYTES = 256, CONFIG_HINT_BYTES = CONFIG_PATH_BYTES + 64 };
 
 // Suggests a key for a path that is not in the table: `did you mean "stage"?`. Returns out.
 const char *config_key_hint(char out[CONFIG_HINT_BYTES], const char *path);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The files of datasets/configs, compiled in: the build makes config_presets.c from them.
-#ifndef ZG_CONFIG_PRESETS_H
-#define ZG_CONFIG_PRESETS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -13,5 +12,3 @@ struct config_preset {
 
 // In alphabetical order; the last has a null name.
 extern const struct config_preset config_presets[];
-
-#endif

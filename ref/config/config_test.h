@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests of configurations: load JSON text from C strings.
-#ifndef ZG_CONFIG_TEST_H
-#define ZG_CONFIG_TEST_H
+#pragma once
 
 #include "ref/config/config.h"
 
@@ -153,5 +152,3 @@ static inline void expect_printed_loads(const struct config *config)
     free(text);
     free(again);
 }
-
-#endif

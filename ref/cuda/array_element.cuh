@@ -2,8 +2,7 @@
 // The part of one thread in a loop over arrays: applies dtype_element.h, norm.h and recipe.h to four neighbouring
 // elements at a time if every array is aligned for that, else to one. All of it also compiles for the host, which can
 // run any number of such threads one after the other and compare their bits.
-#ifndef ZG_ARRAY_ELEMENT_CUH
-#define ZG_ARRAY_ELEMENT_CUH
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -283,5 +282,3 @@ BOTH struct norm_sum norm_of_limbs(const uint64_t limbs[NORM_LIMBS])
     norm_add(&sum, norm_sum{0, limbs[3] << 32});
     return sum;
 }
-
-#endif

@@ -7,8 +7,7 @@
 //   null:
 //                                                         an error is noted
 //   unlist(list)                                          releases it; called after the loop that reads it has begun
-#ifndef ZG_ARRAY_KERNELS_CUH
-#define ZG_ARRAY_KERNELS_CUH
+#pragma once
 
 #include "ref/cuda/array_element.cuh"
 
@@ -157,5 +156,3 @@ template <typename where> struct array_kernels {
         norm_add(sum, where::sum(o, count, is_wide(dtype, values)));
     }
 };
-
-#endif

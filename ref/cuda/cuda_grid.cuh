@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Spreads a loop over a device, in blocks of threads that take it in strides, and fetches results.
-#ifndef ZG_CUDA_GRID_CUH
-#define ZG_CUDA_GRID_CUH
+#pragma once
 
 #include "ref/cuda/array_element.cuh"
 #include "ref/cuda/cuda_lane.h"
@@ -24,5 +23,3 @@ void *grid_scratch(size_t bytes);
 
 // Notes the launch's error, waits for the launch, and copies its result from the device. Returns 0, or a noted error.
 int grid_fetch(void *to, const void *from, size_t bytes, const char *what);
-
-#endif

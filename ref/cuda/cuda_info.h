@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA devices and libraries of this machine, for `zerogauge info` and for result files. Works without a GPU.
-#ifndef ZG_CUDA_INFO_H
-#define ZG_CUDA_INFO_H
+#pragma once
 
 #include <jansson.h>
 
@@ -13,5 +12,3 @@ json_t *cuda_info(void);
 
 // Returns [{"model":".."},...], the usable devices by name.
 json_t *cuda_info_models(void);
-
-#endif

@@ -5,8 +5,7 @@
 //
 // Enqueued work is complete after cuda_lane_wait by the same thread; other threads must not use its results before. A
 // function that returns no error notes it instead; cuda_lane_wait returns the first error noted.
-#ifndef ZG_CUDA_LANE_H
-#define ZG_CUDA_LANE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -68,6 +67,4 @@ int cuda_lane_wait(void);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

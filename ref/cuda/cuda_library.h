@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // NVIDIA's libraries are loaded at first use, so that the program also runs where they are not installed.
-#ifndef ZG_CUDA_LIBRARY_H
-#define ZG_CUDA_LIBRARY_H
+#pragma once
 
 #include <stddef.h>
 
@@ -24,5 +23,3 @@ struct cuda_library_function {
 
 // Sets the pointers. Returns null, or the first name that the library lacks.
 const char *cuda_library_find(void *handle, const struct cuda_library_function functions[], size_t count);
-
-#endif

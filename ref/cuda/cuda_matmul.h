@@ -2,8 +2,7 @@
 // Matrix products on a GPU by cuBLAS, which is loaded on first use. The settings make a product's bits a function of
 // its operands on that GPU: sums in fp32 (CUBLAS_COMPUTE_32F, for fp32 operands its pedantic form), no atomic
 // additions, and for each thread its own handle and workspace, whose size determines cuBLAS's choice of algorithm.
-#ifndef ZG_CUDA_MATMUL_H
-#define ZG_CUDA_MATMUL_H
+#pragma once
 
 #include "ref/arithmetic/gpt_math.h"
 
@@ -16,5 +15,3 @@ int cuda_matmul_load(void);
 
 // Returns a version such as "13.0.2", or null without cuBLAS.
 const char *cuda_matmul_version(void);
-
-#endif

@@ -3,8 +3,7 @@
 // TILE_OWN rows, or in the gradients of keys and values as many keys, and goes through the blocks of the others; scores
 // exist in registers and shared memory alone. A block of threads has TILE_COLUMNS columns of the results; wider heads
 // have several, each of which computes the scores anew, from panels of as many columns.
-#ifndef ZG_GPT_ATTENTION_CUH
-#define ZG_GPT_ATTENTION_CUH
+#pragma once
 
 #include <math.h>
 
@@ -276,5 +275,3 @@ template <enum dtype D> struct attention_keys_operation {
         dv.each([&](unsigned r, unsigned c, float x) { t.put_gradient(2, r, c, x); });
     }
 };
-
-#endif

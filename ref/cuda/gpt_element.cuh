@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The operations of gpt_kernel.h on activations for teams of threads (gpt_team.cuh), one row for each team, or for
 // single threads, one element or column each. All of it also compiles for the host.
-#ifndef ZG_GPT_ELEMENT_CUH
-#define ZG_GPT_ELEMENT_CUH
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -196,5 +195,3 @@ struct gelu_backward_operation {
             });
     }
 };
-
-#endif

@@ -8,8 +8,7 @@
 //                                          is noted
 //   give(to, from, bytes, what) -> int     copies from the host, whose memory the caller may change immediately
 //   fetch(to, from, bytes, what) -> int    copies to the host
-#ifndef ZG_GPT_KERNELS_CUH
-#define ZG_GPT_KERNELS_CUH
+#pragma once
 
 #include "ref/cuda/array_kernels.cuh"
 #include "ref/cuda/gpt_attention.cuh"
@@ -255,5 +254,3 @@ template <typename where> struct gpt_kernels {
         return memory;
     }
 };
-
-#endif

@@ -2,8 +2,7 @@
 // Teams of threads that work on one row. A sum along a row has ROW_LANES partial sums (gpt_math.h); a team is a warp,
 // each of whose threads keeps one of them. An element enters the same partial sum in the same order, and the same
 // halves are folded, so the bits equal the host's. For tests on the host, a team is one thread.
-#ifndef ZG_GPT_TEAM_CUH
-#define ZG_GPT_TEAM_CUH
+#pragma once
 
 #include "ref/cuda/array_element.cuh"
 
@@ -207,5 +206,3 @@ __host__ __device__ static inline float sum_of(const team_type &team, size_t cou
 #define ROW                                                                                                            \
     _Pragma("nv_exec_check_disable") template <typename team_type>                                                     \
     __host__ __device__ void row(const team_type &team, size_t r) const
-
-#endif

@@ -3,8 +3,7 @@
 // and TILE_OTHER rows; their sums stay in the threads' registers. In fp32, and on the host in every format, an element
 // is one chain of fused multiply-adds, which gives the host's bits (ref/arithmetic/product_kernel.h); a GPU multiplies
 // 16-bit operands on tensor cores, whose sums have an order of their own. For tests on the host a block is one thread.
-#ifndef ZG_GPT_TILE_CUH
-#define ZG_GPT_TILE_CUH
+#pragma once
 
 #include "ref/cuda/gpt_team.cuh"
 #include "ref/cuda/mma.cuh"
@@ -230,6 +229,4 @@ struct device_block {
         __syncthreads();
     }
 };
-#endif
-
 #endif

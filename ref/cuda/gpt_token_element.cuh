@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The operations of gpt_kernel.h on tokens, embeddings and losses, as gpt_element.cuh.
-#ifndef ZG_GPT_TOKEN_ELEMENT_CUH
-#define ZG_GPT_TOKEN_ELEMENT_CUH
+#pragma once
 
 #include "ref/cuda/gpt_team.cuh"
 
@@ -155,5 +154,3 @@ struct position_backward_operation {
         store_floats<lanes>(gradient, i, sum);
     }
 };
-
-#endif

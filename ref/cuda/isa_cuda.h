@@ -3,8 +3,7 @@
 // They have the bits of the other builds, except that the payload of a NaN may differ; tests show this for the host
 // compilation (isa_host.h) and, where there is one, for a GPU. A kernel that returns a number waits for it; the others
 // are complete after cuda_lane_wait, which also returns errors. A maximum that fails is a NaN.
-#ifndef ZG_ISA_CUDA_H
-#define ZG_ISA_CUDA_H
+#pragma once
 
 #ifdef __cplusplus
 extern "C" {
@@ -32,6 +31,4 @@ int isa_cuda_fill(void *memory, uint32_t word, size_t count);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests: the kernels of isa_cuda, compiled by nvcc for the host, where a loop runs the threads one by one. Only the
 // launch and the sums within a block differ from those on a GPU.
-#ifndef ZG_ISA_HOST_H
-#define ZG_ISA_HOST_H
+#pragma once
 
 #include "ref/cuda/isa_cuda.h"
 
@@ -20,6 +19,4 @@ void isa_host_mix(const struct adam_step *step);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of kernels (isa.h) for one place: a GPU, or in tests the host.
-#ifndef ZG_ISA_TABLE_CUH
-#define ZG_ISA_TABLE_CUH
+#pragma once
 
 #include "ref/cuda/array_kernels.cuh"
 #include "ref/cuda/gpt_kernels.cuh"
@@ -46,5 +45,3 @@ template <typename place> constexpr struct isa_kernels isa_table()
         .swiglu_backward = nullptr,
     };
 }
-
-#endif

@@ -4,8 +4,7 @@
 //   c    (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1)
 //   a    (g, 2t ..), (g + 8, 2t ..), (g, 2t + 8 ..), (g + 8, 2t + 8 ..)    two elements of a row each, the first one
 //   low b    (2t .., g), (2t + 8 .., g)                                       two elements of a column each
-#ifndef ZG_MMA_CUH
-#define ZG_MMA_CUH
+#pragma once
 
 #include "ref/cuda/array_element.cuh"
 
@@ -49,6 +48,4 @@ template <enum dtype D> __device__ static inline void mma_16x8x16(float c[4], co
         }
 }
 #endif
-#endif
-
 #endif

@@ -7,8 +7,7 @@
 // dependencies that executor.h derives hold across streams without events.
 //
 // Devices access each other's arrays as peers. Ranks that share a device share its memory but have separate budgets.
-#ifndef ZG_TIER_CUDA_H
-#define ZG_TIER_CUDA_H
+#pragma once
 
 #include "ref/arithmetic/accelerator.h"
 
@@ -17,5 +16,3 @@ extern const struct accelerator cuda_accelerator;
 // Returns the number of devices for rank_count ranks in this process: at most one for each rank, all able to access
 // each other. ERR_USAGE: there is no device, or two cannot access each other; the message gives the remedy.
 int cuda_devices_for(int rank_count, int *device_count);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Emulated lanes: links and disks throttled to the rates of another machine, to study its proportions here. Training
 // throttles only lanes that move bytes; a benchmark of the lanes also throttles those that compute.
-#ifndef ZG_EMULATION_H
-#define ZG_EMULATION_H
+#pragma once
 
 #include "ref/ledger/ledger.h"
 
@@ -28,5 +27,3 @@ void emulation_sleep_until(uint64_t time_ns);
 // Formats the rates in the form that emulation_parse_all reads; "" if no lane is throttled. Returns out.
 enum { EMULATION_TEXT_BYTES = 192 };
 const char *emulation_text(const struct emulation *emulation, char out[EMULATION_TEXT_BYTES]);
-
-#endif

@@ -17,8 +17,7 @@
 //   log        as serial, under the guard of chaos, with a log of all that the issuing thread does (executor_log.h)
 //
 // From an operation's issue to the wait that includes it the executor owns its spans. Operations issue no operations.
-#ifndef ZG_EXECUTOR_H
-#define ZG_EXECUTOR_H
+#pragma once
 
 #include "ref/ledger/ledger.h"
 #include "ref/tier/tier.h"
@@ -115,5 +114,3 @@ int executor_wait_for(struct executor *executor, const struct executor_span span
 
 // Waits, then frees. Null-safe.
 void executor_close(struct executor *executor);
-
-#endif

@@ -2,8 +2,7 @@
 // The dry mode runs no operation: it counts the bytes that would move, and a simulated clock gives every operation its
 // begin and end. An operation begins when its lane is free, all its dependencies have ended and the last wait is over,
 // as in the overlap mode: the dependencies are the same. Spans may be unbacked addresses.
-#ifndef ZG_EXECUTOR_DRY_H
-#define ZG_EXECUTOR_DRY_H
+#pragma once
 
 #include "ref/executor/executor.h"
 
@@ -34,5 +33,3 @@ uint64_t executor_dry_now(const struct executor *executor);
 // that ended the last wait: the end of the critical path, which `after` follows back to its start.
 const struct executor_event *executor_dry_events(const struct executor *executor, size_t *count);
 long executor_dry_last(const struct executor *executor);
-
-#endif

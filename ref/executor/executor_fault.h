@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reports an operation of the chaos mode that touches an inaccessible page, and ends the program.
-#ifndef ZG_EXECUTOR_FAULT_H
-#define ZG_EXECUTOR_FAULT_H
+#pragma once
 
 #include "ref/executor/executor_internal.h"
 
@@ -30,5 +29,3 @@ void executor_fault_close(struct executor_fault *fault);
 // Call before and after an operation, on the thread that runs it.
 void executor_fault_enter(struct executor_fault *fault, const struct operation *operation);
 void executor_fault_leave(struct executor_fault *fault);
-
-#endif

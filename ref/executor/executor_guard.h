@@ -5,8 +5,7 @@
 //   on a page that spans cover in part, a write outside of them is an error, and a read yields NaN;
 //   the issuing thread may touch a page while no pending operation has it: else it ends the program with a message.
 // The processor cannot protect an accelerator's memory; there the chaos mode varies only the order of operations.
-#ifndef ZG_EXECUTOR_GUARD_H
-#define ZG_EXECUTOR_GUARD_H
+#pragma once
 
 #include "ref/executor/executor_fault.h"
 
@@ -25,5 +24,3 @@ int executor_guard_watch(struct executor_guard *guard);
 
 // Opens all pages.
 int executor_guard_lift(struct executor_guard *guard);
-
-#endif

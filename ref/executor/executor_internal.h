@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared by the executor's files: the operations that are not complete, and the functions of a mode.
-#ifndef ZG_EXECUTOR_INTERNAL_H
-#define ZG_EXECUTOR_INTERNAL_H
+#pragma once
 
 #include "ref/executor/executor.h"
 
@@ -132,5 +131,3 @@ void executor_ended(struct executor *executor, const struct operation *operation
 
 // Keeps code and the calling thread's message if this is the first failure, and calls the owner's `failed`.
 void executor_fail(struct executor *executor, int code);
-
-#endif

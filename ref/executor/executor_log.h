@@ -2,8 +2,7 @@
 // What one rank's issuing thread did: the operations that it issued, its waits, and what it touched itself. The log
 // schedule runs each operation when it is issued, under the guard of chaos, so that the log is the program's order, and
 // holds every access: operations touch what they declare, and the issuing thread's accesses are found page by page.
-#ifndef ZG_EXECUTOR_LOG_H
-#define ZG_EXECUTOR_LOG_H
+#pragma once
 
 #include "ref/executor/executor.h"
 
@@ -29,5 +28,3 @@ struct executor_log {
 void executor_keep_log(struct executor *executor, struct executor_log *log);
 
 void executor_log_close(struct executor_log *log);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests of the executor: schedules, a log of the order in which operations ran, a barrier of threads, and child
 // processes.
-#ifndef ZG_EXECUTOR_TEST_H
-#define ZG_EXECUTOR_TEST_H
+#pragma once
 
 #include "ref/executor/executor.h"
 
@@ -132,5 +131,3 @@ static inline struct child_end child_run(void (*body)(void *argument), void *arg
         end.status = WEXITSTATUS(status);
     return end;
 }
-
-#endif

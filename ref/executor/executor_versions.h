@@ -2,8 +2,7 @@
 // Versions of memory and of ranges of files, for checking schedules: every byte that an operation declares to write has
 // that operation as its version. An operation expects to find what the operations issued before it leave, wherever it
 // reads; one that finds an older or a newer version, because something that should order the two is missing, fails.
-#ifndef ZG_EXECUTOR_VERSIONS_H
-#define ZG_EXECUTOR_VERSIONS_H
+#pragma once
 
 #include "ref/executor/executor_internal.h"
 
@@ -18,5 +17,3 @@ int executor_versions_expect(struct executor_versions *versions, struct operatio
 // Before the operation runs: ERR_INTERNAL names the version that it expects and the one that is there. Afterwards what
 // it writes is its version.
 int executor_versions_meet(struct executor_versions *versions, const struct operation *operation);
-
-#endif

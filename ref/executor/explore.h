@@ -8,8 +8,7 @@
 // Two ways that agree (explore_test.c). The walk visits every set of events that have happened, level by level, and so
 // passes every order; only issues, which commute with all else, happen immediately. The proof compares each pair of
 // conflicting events with what must precede what: if all are ordered, every order has the same versions.
-#ifndef ZG_EXPLORE_H
-#define ZG_EXPLORE_H
+#pragma once
 
 #include "ref/executor/executor_log.h"
 
@@ -51,5 +50,3 @@ int explorer_leave_out(const struct explorer *explorer, struct left_out *out);
 // Tells as text what each operation and wait depends on: a line each, with its number among those that `counts`
 // accepts, its name, and the numbers of the operations with which it conflicts. The caller frees *out.
 int explorer_dependencies(const struct explorer *explorer, bool (*counts)(const char *name), char **out);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The events of a log and what orders them, for the proof (explore.c) and the walk (explore_walk.c).
-#ifndef ZG_EXPLORE_INTERNAL_H
-#define ZG_EXPLORE_INTERNAL_H
+#pragma once
 
 #include "ref/executor/explore.h"
 
@@ -37,5 +36,3 @@ static inline int chain_of(const struct event *event)
 
 // Writes who of two events, the first one earlier in the order of issue, meets whose version.
 void explorer_tell(const struct explorer *explorer, const struct event *early, const struct event *late, char *out);
-
-#endif

@@ -2,8 +2,7 @@
 // Copies between tiers and conversions within a tier, as operations: device to host (d2h), host to device (h2d), host
 // to NVMe and back. Without a GPU, device and host are both memory, and the copies are real. The ledger counts the
 // bytes by lane.
-#ifndef ZG_MOVE_H
-#define ZG_MOVE_H
+#pragma once
 
 #include "ref/arithmetic/dtype.h"
 #include "ref/executor/executor.h"
@@ -37,5 +36,3 @@ size_t move_bytes(enum ledger_tier to, enum ledger_tier from, size_t bytes);
 // LANE_CPU for the host. Rounds to the format of `to`. Two different formats must include fp32 (ERR_INTERNAL).
 int move_cast(const struct move *move, enum ledger_tier tier, const void *from, enum dtype from_dtype, void *to,
               enum dtype to_dtype, size_t count, bool add);
-
-#endif

@@ -2,8 +2,7 @@
 // For every range of addresses, backed by memory or not: the event that last wrote it, and of the events that read it
 // since then the last to end. Neighbouring bytes with the same history share one range; a skip list keeps the ranges in
 // order.
-#ifndef ZG_REACH_H
-#define ZG_REACH_H
+#pragma once
 
 #include "ref/executor/executor.h"
 
@@ -28,5 +27,3 @@ int reach_cover(struct reach *reach, const struct executor_span *span, struct re
 struct reach_range *reach_find(const struct reach *reach, const struct executor_span *span);
 
 void reach_close(struct reach *reach);
-
-#endif

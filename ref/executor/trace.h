@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The timeline of a run: the intervals of every rank's operations (executor.h) and steps, written as a file in Chrome's
 // trace event format, which Perfetto and chrome://tracing open.
-#ifndef ZG_TRACE_H
-#define ZG_TRACE_H
+#pragma once
 
 #include "ref/executor/executor.h"
 
@@ -39,5 +38,3 @@ uint64_t trace_busy_ns(const struct trace_rank *rank, enum lane lane, uint64_t b
 // Writes one process per rank with one thread per lane and one for the steps; times in microseconds from the first
 // event. emulated: the result of emulation_text. ERR_IO.
 int trace_write(const struct trace *trace, const char *emulated, FILE *out);
-
-#endif

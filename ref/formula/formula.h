@@ -2,8 +2,7 @@
 // The papers' formulas for memory and traffic (ZeRO, figure 1 and section 7) in their exact form for N ranks: with
 // Psi parameters in buckets, padding, staging buffers, and the scalars of norm and loss. The ledger must show exactly
 // these bytes.
-#ifndef ZG_FORMULA_H
-#define ZG_FORMULA_H
+#pragma once
 
 #include "ref/ledger/ledger.h"
 #include "ref/stage/stage.h"
@@ -43,5 +42,3 @@ void formula_of(const struct stage *stage, int rank, uint64_t activation_bytes, 
 enum { FORMULA_TEXT_BYTES = 64 };
 const char *formula_memory_text(const struct config *config, enum ledger_tier tier, char out[FORMULA_TEXT_BYTES]);
 const char *formula_traffic_text(const struct stage *stage);
-
-#endif

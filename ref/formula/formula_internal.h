@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef ZG_FORMULA_INTERNAL_H
-#define ZG_FORMULA_INTERNAL_H
+#pragma once
 
 #include "ref/formula/formula.h"
 
@@ -81,5 +80,3 @@ static inline uint64_t blocks(uint64_t bytes)
 // gradients in two hops.
 uint64_t formula_packed_bytes(const struct terms *t, uint64_t count, int bits);
 void formula_send_hops(const struct terms *t, const struct bucket *bucket, struct formula *f);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The collectives of ZeRO++, as operations over buckets whose shards are whole blocks (layout_rule.block_elements).
 // Values travel packed (ref/recipe/quantize.h); the ledger counts codes and scales.
-#ifndef ZG_EXCHANGE_QUANTIZED_H
-#define ZG_EXCHANGE_QUANTIZED_H
+#pragma once
 
 #include "ref/partition/exchange.h"
 
@@ -31,5 +30,3 @@ struct exchange_nodes {
 int exchange_reduce_quantized(const struct exchange_nodes *nodes, const struct bucket *bucket, void *full,
                               enum dtype dtype, void *shard, enum dtype shard_dtype, void *memory);
 size_t exchange_nodes_bytes(const struct exchange_nodes *nodes, const struct bucket *bucket);
-
-#endif

@@ -6,8 +6,7 @@
 //   hpZ       (ZeRO++)      a smaller group has a second copy of the parameters for backward            hpz.c
 //   qwZ, qgZ  (ZeRO++)      parameters are gathered in 8 bits, gradients summed in 4 bits in two hops   quantized.c
 //   experts                 buckets of experts belong to the ranks with the same ones                   experts.c
-#ifndef ZG_GROUPS_H
-#define ZG_GROUPS_H
+#pragma once
 
 #include "ref/config/config.h"
 #include "ref/mesh/mesh.h"
@@ -71,5 +70,3 @@ size_t groups_shard_element_bytes(const struct groups *groups, int bucket);
 // it, of which every element counts once.
 struct comm *groups_norm_comm(const struct groups *groups);
 bool groups_count_in_norm(const struct groups *groups, const struct bucket *bucket);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kinds of groups. Each opens its communicators, if the configuration asks for it, and takes the verbs that it
 // changes.
-#ifndef ZG_GROUPS_INTERNAL_H
-#define ZG_GROUPS_INTERNAL_H
+#pragma once
 
 #include "ref/groups/groups.h"
 
@@ -21,5 +20,3 @@ int hpz_cut(struct groups *groups);
 // same for packed parameters.
 int quantized_allocate_gradients(struct groups *groups);
 int quantized_allocate_params(struct groups *groups);
-
-#endif

@@ -2,8 +2,7 @@
 // The ledger: every byte held (tier x kind) and every byte moved (lane x operation) by one rank. Only tiers and
 // collectives write it. The papers' formulas must equal it. All functions may be called from any thread. A null ledger
 // counts nothing.
-#ifndef ZG_LEDGER_H
-#define ZG_LEDGER_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -84,5 +83,3 @@ void ledger_move(struct ledger *ledger, enum lane lane, enum ledger_operation op
 // Counts `count` collectives or messages, which sent `bytes` together, by operation, by purpose and by group.
 void ledger_send(struct ledger *ledger, enum ledger_group group, enum ledger_purpose purpose,
                  enum ledger_operation operation, uint64_t count, uint64_t bytes);
-
-#endif

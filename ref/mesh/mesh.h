@@ -9,8 +9,7 @@
 // Experts add no ranks: they are cut over the ranks of data parallelism, which are expert x expert data, expert faster.
 //
 // The ranks of a group are a stride apart, and so all groups of a kind are one pair of numbers: size and stride.
-#ifndef ZG_MESH_H
-#define ZG_MESH_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -66,5 +65,3 @@ int mesh_index_in(const struct mesh *mesh, enum mesh_kind kind, int rank);
 
 // The rank with that index in a group.
 int mesh_rank_at(const struct mesh *mesh, enum mesh_kind kind, int group, int index);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPT-2 in any shape: token and position embeddings, pre-LN blocks, a head tied to the token embedding.
-#ifndef ZG_GPT_H
-#define ZG_GPT_H
+#pragma once
 
 #include "ref/model/lora/lora.h"
 #include "ref/model/model.h"
@@ -67,5 +66,3 @@ int gpt_make(const char *name, const struct gpt_shape *shape, struct model **out
 
 // Null-safe.
 void gpt_free(struct model *model);
-
-#endif

@@ -2,8 +2,7 @@
 // The passes of a GPT whose products are over blocks (gpt.h, product_blocks): gpt_cut.c has the products of its layers
 // (gpt_pass.h) and their sums, gpt_cut_ends.c the embedding and the head over blocks of the vocabulary, gpt_sequence.c
 // the stream's rows over blocks of positions.
-#ifndef ZG_GPT_CUT_H
-#define ZG_GPT_CUT_H
+#pragma once
 
 #include "ref/model/gpt_pass.h"
 
@@ -68,5 +67,3 @@ void gpt_cut_token_backward(const struct gpt_pass *pass, const struct token_rows
 void gpt_cut_head_forward(const struct gpt_pass *pass, const struct token_rows *rows, const void *normed);
 void gpt_cut_head_backward(const struct gpt_pass *pass, const struct token_rows *rows, float scale, const void *normed,
                            float *normed_gradient);
-
-#endif

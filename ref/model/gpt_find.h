@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPTs by name: a few known ones ("gpt-tiny"), any of them with other sizes ("gpt-tiny:layers=6,tiles=4"), and
 // "gpt:...", short for gpt-tiny. Models live until the process ends; equal names find the same model.
-#ifndef ZG_GPT_FIND_H
-#define ZG_GPT_FIND_H
+#pragma once
 
 #include "ref/model/model.h"
 
@@ -16,5 +15,3 @@ bool gpt_is_name(const char *name);
 // vocabulary, tiles, blocks, sequence_parallel, those of experts (experts, top, capacity, aux_loss) and those of
 // adapters (lora.h). ERR_USAGE names the wrong key and the expected form.
 int gpt_find(const char *name, const struct model **out);
-
-#endif

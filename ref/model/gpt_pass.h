@@ -2,8 +2,7 @@
 // Shared by a GPT's description (gpt_make.c) and the parts of its passes: the indices of parameters, the layout of a
 // run's memory (gpt_layout.c), and the steps of every layer. gpt_block.c has the blocks, gpt_experts.c their
 // mixtures of experts, gpt_ends.c the embedding and the head, gpt_pass.c the rest.
-#ifndef ZG_GPT_PASS_H
-#define ZG_GPT_PASS_H
+#pragma once
 
 #include "ref/arithmetic/gpt_math.h"
 #include "ref/model/gpt.h"
@@ -256,5 +255,3 @@ int gpt_forward(struct model_run *run, int layer, const struct model_batch *batc
                 void *checkpoint);
 int gpt_backward(struct model_run *run, int layer, const struct model_batch *batch, const void *const params[],
                  const struct model_gradient gradients[], float loss_scale, const void *checkpoint);
-
-#endif

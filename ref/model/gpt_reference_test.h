@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests of the GPT: an independent loss in double, in textbook loops, which shares only the order of parameters
 // with the model; and what the model must agree with it about.
-#ifndef ZG_GPT_REFERENCE_TEST_H
-#define ZG_GPT_REFERENCE_TEST_H
+#pragma once
 
 #include "ref/model/gpt_pass.h"
 #include "ref/model/gpt_test.h"
@@ -261,5 +260,3 @@ static inline void cr_gradients(const struct model *model, reference_function *l
     reference_free(&reference, model);
     trial_free(&trial);
 }
-
-#endif

@@ -18,8 +18,7 @@
 //   P_i   the mean over tokens of p_i
 //
 // It adds a x E x f_i / T to the gradient of every p_i.
-#ifndef ZG_GPT_ROUTE_H
-#define ZG_GPT_ROUTE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ void gpt_route_back(const struct gpt_routes *routes, const float *gate_gradients
 
 // Adds the gradient of the auxiliary loss with coefficient a, times the loss scale, to the logits'.
 void gpt_route_balance(const struct gpt_routes *routes, float scaled_coefficient, float *logit_gradients);
-
-#endif

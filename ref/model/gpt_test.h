@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests of transformers: a model with parameters, gradients and tokens at chosen addresses.
-#ifndef ZG_GPT_TEST_H
-#define ZG_GPT_TEST_H
+#pragma once
 
 #include "ref/arithmetic/dtype.h"
 #include "base/err.h"
@@ -385,5 +384,3 @@ static inline int param_named(const struct model *model, const char *name)
         i--;
     return i;
 }
-
-#endif

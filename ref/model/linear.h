@@ -16,8 +16,7 @@
 // The parameters are chosen to be awkward: empty, scalar, odd and even sizes, one tensor larger than all others
 // together, one tied over the first and the last layer, one frozen, one unused, a layer without elements, two optimizer
 // groups.
-#ifndef ZG_LINEAR_H
-#define ZG_LINEAR_H
+#pragma once
 
 #include "ref/model/model.h"
 
@@ -43,5 +42,3 @@ int linear_find_adapted(const char *name, const struct model **out);
 // parameter is unused.
 void linear_draw(const struct model *model, const struct model_batch *batch, int layer, int param, enum dtype dtype,
                  size_t first, size_t count, float *out);
-
-#endif

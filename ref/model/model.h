@@ -2,8 +2,7 @@
 // A model, as a stage sees it: parameters in order, and layers (an embedding, a block, a head) that each use some of
 // them, run forward first to last and backward last to first. A run is one rank's working memory for one micro-batch.
 // A rank's gradient depends only on the parameters and the micro-batch: same shapes, fixed order of sums.
-#ifndef ZG_MODEL_H
-#define ZG_MODEL_H
+#pragma once
 
 #include "ref/arithmetic/dtype.h"
 #include "ref/tier/tier.h"
@@ -197,5 +196,3 @@ struct model_run {
                                // none. Passes of all these ranks exchange data there.
     int code;                  // of the first exchange that failed
 };
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What families of models share that are found by name, such as gpt:layers=2,width=16: the numbers in a name; and
 // models that are made at their first use and kept until the process ends, so that equal names find one model.
-#ifndef ZG_MODEL_KEPT_H
-#define ZG_MODEL_KEPT_H
+#pragma once
 
 #include "ref/model/model.h"
 
@@ -19,5 +18,3 @@ int model_key_parse(const char *name, const char *text, size_t length, const str
 
 // Finds the model of this name, or makes and keeps it. make's error is returned, and nothing is kept then. Thread-safe.
 int model_kept(const char *name, int (*make)(const char *name, struct model **out), const struct model **out);
-
-#endif

@@ -3,8 +3,7 @@
 // stage of ZeRO need not know of the others: its parameters are slices of the whole model's, in the whole model's
 // order, and its layers are consecutive layers of the whole model. All parts together have every element; an element
 // that several parts hold alike, such as a layer norm's, counts in one of them.
-#ifndef ZG_MODEL_PART_H
-#define ZG_MODEL_PART_H
+#pragma once
 
 #include "ref/model/model.h"
 
@@ -66,5 +65,3 @@ bool model_slice_next(const struct model_slice *slice, size_t end, size_t *at, s
 // The elements of a slice, and where element i of the slice lies in the whole parameter.
 size_t model_slice_count(const struct model_slice *slice);
 size_t model_slice_index(const struct model_slice *slice, size_t i);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training text, byte by byte. The default is the King James Bible, as the program `bible` of the Debian package
 // bible-kjv prints it. Nothing is downloaded or written to disk.
-#ifndef ZG_TEXT_H
-#define ZG_TEXT_H
+#pragma once
 
 #include "base/file.h"
 
@@ -28,5 +27,3 @@ void text_digest(const struct text *text, char out[FILE_DIGEST_BYTES]);
 // distribution over ranks, micro-steps and rows. ERR_USAGE if the text is shorter than one row.
 int text_batch(const struct text *text, uint64_t seed, uint64_t step, uint64_t index, size_t sequence_count,
                size_t length, uint16_t *tokens);
-
-#endif

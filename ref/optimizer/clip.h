@@ -6,8 +6,7 @@
 //   torch      min((1 / (norm + 1e-6)) x max_norm, 1)
 //              (clip_grad.py; a number divided by a tensor is the tensor's reciprocal times the number)
 // DeepSpeed folds the loss scale into the reciprocal, 1 / (c x scale): the same bits where the scale is a power of 2.
-#ifndef ZG_CLIP_H
-#define ZG_CLIP_H
+#pragma once
 
 #include "ref/config/config.h"
 
@@ -15,5 +14,3 @@
 // the norm is low enough. An infinite norm, or one beyond fp32, gives 0 and a NaN gives NaN, as in both
 // implementations: only the overflow check keeps such gradients from a step.
 float clip_coefficient(enum clip_form form, double norm, double max_norm);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The passes over a gradient from which the norm is computed, as operations (gradient_norm.c).
-#ifndef ZG_GRADIENT_SCAN_H
-#define ZG_GRADIENT_SCAN_H
+#pragma once
 
 #include "ref/arithmetic/norm.h"
 
@@ -36,5 +35,3 @@ int gradient_exponent(uint32_t max_bits);
 
 // A bucket's first guess: the exponent of its own largest square, or one below the last step's if that is larger.
 int gradient_lowest_guess(uint32_t own_max_bits, int last_exponent);
-
-#endif

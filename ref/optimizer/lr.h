@@ -8,8 +8,7 @@
 //   WarmupCosineLR    lr x (r + gamma x (1 - r)) with r = warmup_min_ratio; from n on, lr x (c + (1 - c) x cosine)
 //                     with c = cos_min_ratio, cosine = (1 + cos(pi x min(1, (i - n + 1) / max(1, total - n)))) / 2;
 //                     0 at i = -1
-#ifndef ZG_LR_H
-#define ZG_LR_H
+#pragma once
 
 #include "ref/config/config.h"
 
@@ -17,5 +16,3 @@
 
 // applied_step counts optimizer steps from 1, without those that overflow skipped.
 double lr_at(const struct config *config, uint64_t applied_step);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The optimizer of one rank over the shards it owns: overflow check and loss scale, global norm and clip, Adam. It
 // knows shards and their placements, not stages: in data parallelism every rank owns the one shard of everything.
-#ifndef ZG_OPTIMIZER_H
-#define ZG_OPTIMIZER_H
+#pragma once
 
 #include "ref/comm/comm.h"
 #include "ref/config/config.h"
@@ -100,5 +99,3 @@ struct adam_hyper optimizer_group(const struct config *config, int group, uint64
 
 // The divisor of a summed gradient: ranks x micro-steps x loss scale.
 float optimizer_divisor(const struct config *config, int world, double loss_scale);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the decision about a step (optimizer.c), the norm (gradient_norm.c), the update (sub_group.c) and speculation
 // (speculation.c) share.
-#ifndef ZG_OPTIMIZER_INTERNAL_H
-#define ZG_OPTIMIZER_INTERNAL_H
+#pragma once
 
 #include "ref/optimizer/optimizer.h"
 
@@ -41,5 +40,3 @@ int optimizer_show_pending(struct optimizer *optimizer, int bucket);
 // Makes a bucket's speculative update the update; drops those of all buckets, and returns whether there were any.
 int optimizer_commit(struct optimizer *optimizer, int bucket);
 bool optimizer_drop(struct optimizer *optimizer);
-
-#endif

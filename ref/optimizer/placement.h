@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the states of a bucket live on a rank.
-#ifndef ZG_PLACEMENT_H
-#define ZG_PLACEMENT_H
+#pragma once
 
 #include "ref/config/config.h"
 
@@ -48,5 +47,3 @@ bool placement_is_speculative(const struct config *config, const struct placemen
 // True if parameters and master parameters are one memory: both in fp32 on one tier, and updates neither delayed nor
 // speculative.
 bool placement_is_shared(const struct config *config, const struct placement *placement);
-
-#endif

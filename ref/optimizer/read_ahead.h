@@ -5,8 +5,7 @@
 //
 // Nothing but their updates uses the buffers until then. Where that cannot be kept, because the step is skipped or the
 // norm needs buffers to read gradients, they are dropped, and the states are read again.
-#ifndef ZG_READ_AHEAD_H
-#define ZG_READ_AHEAD_H
+#pragma once
 
 #include "ref/optimizer/optimizer.h"
 
@@ -29,5 +28,3 @@ int optimizer_update_early(struct optimizer *optimizer, int bucket);
 // True if the update of a bucket on the host is made immediately and after the decision about the step: no early,
 // delayed or speculative one.
 bool optimizer_follows_decision(const struct optimizer *optimizer, int bucket);
-
-#endif

@@ -5,8 +5,7 @@
 //   no overflow  doubles the scale when the clean steps since the last overflow, less one, are a multiple of the
 //                window; so the first doubling follows clean step number window + 1
 // A doubling refills hysteresis. So does every clean step if it is consecutive. A halving does not.
-#ifndef ZG_SCALER_H
-#define ZG_SCALER_H
+#pragma once
 
 #include "ref/config/config.h"
 
@@ -30,5 +29,3 @@ double scaler_scale(const struct scaler *scaler);
 // which in the step of a doubling is not the scale they were made with. For that one, call scaler_scale before.
 // ERR_CHECK: overflow with a dynamic scale that is already at its minimum.
 int scaler_update(struct scaler *scaler, bool overflow);
-
-#endif

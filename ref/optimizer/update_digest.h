@@ -2,8 +2,7 @@
 // Digests of what updates write, by which a verified run is compared with unsharded Adam afterwards
 // (ref/train/verify_run.c). An operation behind each Adam reads what that wrote; nothing waits for it but what
 // overwrites the same memory. A run that is not verified has all other operations, in the same order.
-#ifndef ZG_UPDATE_DIGEST_H
-#define ZG_UPDATE_DIGEST_H
+#pragma once
 
 #include "ref/executor/executor.h"
 #include "ref/optimizer/optimizer.h"
@@ -36,5 +35,3 @@ uint64_t update_digest_expect(const struct optimizer *optimizer, int bucket, con
 
 // Forgets all updates, none of which is later than t: their digests are read, or a checkpoint made them.
 void update_digests_forget(struct update_digests *digests, uint64_t t);
-
-#endif

@@ -23,8 +23,7 @@
 // These are all of unsharded Adam. Options of the configuration that change bits have definitions of their own, each
 // next to the code that follows it: sums on a mesh of replicas, and of experts' gradients, in oracle_mesh.h; ZeRO++'s
 // quantization in oracle_quantize.c; the delayed update in oracle_delay.h.
-#ifndef ZG_ORACLE_H
-#define ZG_ORACLE_H
+#pragma once
 
 #include "ref/config/config.h"
 #include "ref/model/model.h"
@@ -68,5 +67,3 @@ struct oracle_states {
     const void *model_params;
 };
 struct oracle_states oracle_states(const struct oracle *oracle, int param);
-
-#endif

@@ -9,8 +9,7 @@
 //
 // The update itself is the same: Adam on the master parameters with the gradients in their order. Only what forward
 // sees is one update behind the master.
-#ifndef ZG_ORACLE_DELAY_H
-#define ZG_ORACLE_DELAY_H
+#pragma once
 
 #include "ref/config/config.h"
 
@@ -22,5 +21,3 @@ static inline bool oracle_delays(const struct config *config, uint64_t step)
 {
     return config->delayed_update_start_step > 0 && step >= config->delayed_update_start_step;
 }
-
-#endif

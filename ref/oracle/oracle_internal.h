@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef ZG_ORACLE_INTERNAL_H
-#define ZG_ORACLE_INTERNAL_H
+#pragma once
 
 #include "ref/arithmetic/accelerator.h"
 #include "ref/oracle/oracle.h"
@@ -88,5 +87,3 @@ static inline void oracle_set_element(enum dtype dtype, void *array, size_t i, f
     else
         ((float *)array)[i] = x;
 }
-
-#endif

@@ -16,8 +16,7 @@
 //   S_m,g = ((g_gE,m + g_gE+1,m) + ...) over the group's ranks, folded in fp32, rounded to the model's dtype
 // S_m,g is then the gradient of "rank" g in the definitions above, for N/E ranks, and with replicas for R replicas of
 // S/E shards. E = 1 is the plain stage. All ranks' gradients are in the sum, which the update divides by their number.
-#ifndef ZG_ORACLE_MESH_H
-#define ZG_ORACLE_MESH_H
+#pragma once
 
 #include <stdint.h>
 
@@ -25,5 +24,3 @@ struct oracle;
 
 // Makes every trainable tensor's sum over ranks and micro-steps, and adds each rank's losses to losses[world].
 int oracle_sum_gradients(struct oracle *o, uint64_t step, double losses[]);
-
-#endif

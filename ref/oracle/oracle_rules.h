@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The scalars of an unsharded step, written apart from ref/optimizer, which has its own: an error in either shows as a
 // difference in the bits. The sources of the rules are named in ref/optimizer/lr.h, scaler.h, clip.h and optimizer.h.
-#ifndef ZG_ORACLE_RULES_H
-#define ZG_ORACLE_RULES_H
+#pragma once
 
 #include "ref/config/config.h"
 #include "ref/recipe/recipe_types.h"
@@ -31,5 +30,3 @@ void oracle_loss_scale_open(const struct config *config, struct oracle_loss_scal
 
 // After each step. ERR_CHECK: overflow at the minimum loss scale.
 int oracle_loss_scale_update(const struct config *config, bool overflow, struct oracle_loss_scale *scale);
-
-#endif

@@ -3,8 +3,7 @@
 // gradients, and the layers that ZeRO-3 gathers. The number of buffers limits how far communication runs ahead of
 // computation, because the executor orders a buffer's next use after its last one. A tied bucket, which stays long, has
 // a buffer of its own.
-#ifndef ZG_BUFFER_CACHE_H
-#define ZG_BUFFER_CACHE_H
+#pragma once
 
 #include "ref/partition/layout.h"
 
@@ -72,5 +71,3 @@ size_t buffer_cache_largest_bytes(const struct layout *layout, const struct buff
 
 // Bytes of one bucket's buffer.
 size_t buffer_cache_bucket_bytes(const struct layout *layout, const struct buffer_cache_rule *rule, int bucket);
-
-#endif

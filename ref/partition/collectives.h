@@ -5,8 +5,7 @@
 // of a piece together) and issues one collective per piece. Padding is not sent. The ledger counts reductions as
 // gradients and gathers as parameters. `full` is the padded bucket on the device. A shard lies in its place there, or
 // elsewhere.
-#ifndef ZG_COLLECTIVES_H
-#define ZG_COLLECTIVES_H
+#pragma once
 
 #include "ref/partition/exchange.h"
 
@@ -24,5 +23,3 @@ int exchange_all_gather(const struct exchange *exchange, const struct bucket *bu
 // Issues an all-gather of a few numbers on the host, of `bytes` from each rank: all + r * bytes = rank r's own. They
 // take their turn among the lane's collectives, so that all ranks agree about the order.
 int exchange_numbers(struct executor *executor, struct comm *comm, const void *own, void *all, size_t bytes);
-
-#endif

@@ -2,8 +2,7 @@
 // The communication of ZeRO (ZeRO, section 7). Every bucket has an exchange, with verbs that issue operations among the
 // ranks that share the bucket. A stage calls the verbs and does not know how many hops they make. In the plain exchange
 // each verb is one collective; ref/groups has exchanges of several.
-#ifndef ZG_EXCHANGE_H
-#define ZG_EXCHANGE_H
+#pragma once
 
 #include "ref/comm/comm.h"
 #include "ref/executor/move.h"
@@ -51,5 +50,3 @@ struct exchange {
 };
 
 extern const struct exchange_verbs exchange_plain;
-
-#endif

@@ -8,8 +8,7 @@
 // whose gradient stays incomplete from its last use in the model to its first. Frozen and persistent parameters share
 // no bucket with others, and neither do experts that have shards of their own number. Optimizer groups may share one: a
 // shard is updated piece by piece.
-#ifndef ZG_LAYOUT_H
-#define ZG_LAYOUT_H
+#pragma once
 
 #include "ref/model/model.h"
 
@@ -85,5 +84,3 @@ struct piece {
 // The pieces of a rank's shard, in order; *next starts as 0. False when there are no more. Empty parameters have none.
 bool bucket_next_piece(const struct layout *layout, const struct model *model, int bucket, int rank, int *next,
                        struct piece *out);
-
-#endif

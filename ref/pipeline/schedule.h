@@ -13,8 +13,7 @@
 //
 // A stage does its actions one after the other. A message waits in the receiver's one slot for each direction: a send
 // waits until the message before it has been received.
-#ifndef ZG_PIPELINE_SCHEDULE_H
-#define ZG_PIPELINE_SCHEDULE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -54,5 +53,3 @@ int pipeline_in_flight(const struct pipeline_schedule *schedule, int stage);
 
 // (P-1)/(M+P-1), for stages and micro-batches that take equal times.
 double pipeline_bubble(const struct pipeline_schedule *schedule);
-
-#endif

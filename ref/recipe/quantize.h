@@ -14,8 +14,7 @@
 //
 // A packed block is its scale, in 4 bytes, and its codes in two's complement: one a byte, or two a byte, the first in
 // the lower bits. Packed blocks follow one another.
-#ifndef ZG_QUANTIZE_H
-#define ZG_QUANTIZE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -30,5 +29,3 @@ size_t quantize_bytes(size_t count, size_t block, int bits);
 // Packs one block of `count` elements, and unpacks it. The arrays do not overlap.
 void quantize_block(const float x[], size_t count, int bits, unsigned char packed[]);
 void dequantize_block(const unsigned char packed[], size_t count, int bits, float x[]);
-
-#endif

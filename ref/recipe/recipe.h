@@ -9,8 +9,7 @@
 // recipe_family, an element function in its own header, a case in recipe_family_element, its scalars in
 // recipe_begin_step, a row in the table of recipe.c, and an independent statement of the same arithmetic in
 // recipe_golden.py.
-#ifndef ZG_RECIPE_H
-#define ZG_RECIPE_H
+#pragma once
 
 #include "ref/recipe/recipe_types.h"
 
@@ -99,5 +98,4 @@ RECIPE_INLINE void recipe_element(const struct recipe *recipe, const struct adam
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // FusedAdam of Apex, DeepSpeed and Transformer Engine on a GPU corrects m and v themselves and applies decay and
 // learning rate last.
-#ifndef ZG_RECIPE_APEX_H
-#define ZG_RECIPE_APEX_H
+#pragma once
 
 #include "ref/recipe/recipe_types.h"
 
@@ -22,5 +21,3 @@ RECIPE_INLINE void recipe_apex_element(enum recipe_fusion fusion, const struct a
     *m = moment;
     *v = square;
 }
-
-#endif

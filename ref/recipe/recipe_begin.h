@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions of recipe_begin_step that compute each family's scalars. t counts from 1.
-#ifndef ZG_RECIPE_BEGIN_H
-#define ZG_RECIPE_BEGIN_H
+#pragma once
 
 #include "ref/recipe/recipe_types.h"
 
@@ -25,5 +24,3 @@ void recipe_begin_deepspeed(const struct adam_hyper *hyper, uint64_t t, struct r
                             struct adam_scalars *out);
 
 void recipe_begin_apex(const struct adam_hyper *hyper, uint64_t t, struct adam_scalars *out);
-
-#endif

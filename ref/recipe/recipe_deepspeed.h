@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // DeepSpeed's Adam on a CPU weights both terms of m, multiplies by the reciprocal of the bias correction's root, and
 // folds the learning rate into one last multiply-add. bias2 is a factor; decay_decoupled is -lr x weight decay.
-#ifndef ZG_RECIPE_DEEPSPEED_H
-#define ZG_RECIPE_DEEPSPEED_H
+#pragma once
 
 #include "ref/recipe/recipe_types.h"
 
@@ -21,5 +20,3 @@ RECIPE_INLINE void recipe_deepspeed_element(enum recipe_fusion fusion, const str
     *m = moment;
     *v = square;
 }
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The forms of PyTorch's Adam on a GPU. All of them have FUSE_GRADIENT only.
-#ifndef ZG_RECIPE_TORCH_CUDA_H
-#define ZG_RECIPE_TORCH_CUDA_H
+#pragma once
 
 #include "ref/recipe/recipe_types.h"
 
@@ -83,5 +82,3 @@ RECIPE_INLINE void recipe_torch_cuda_fused_fp32_element(const struct adam_scalar
     *m = moment;
     *v = square;
 }
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The types of a recipe (recipe.h): family, fusion, row of the table, and the scalars of a step.
-#ifndef ZG_RECIPE_TYPES_H
-#define ZG_RECIPE_TYPES_H
+#pragma once
 
 #include <math.h>
 #include <stdbool.h>
@@ -112,6 +111,4 @@ RECIPE_INLINE float recipe_weigh(enum recipe_fusion fusion, float moment, float 
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

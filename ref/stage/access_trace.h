@@ -3,8 +3,7 @@
 // (ZeRO-Infinity, section 6.2). The first step records it and later ones are compared with it. From the position where
 // a step asks for another bucket the order is recorded anew: the prefetcher "can update the operator sequence map in
 // case of dynamic workflow".
-#ifndef ZG_ACCESS_TRACE_H
-#define ZG_ACCESS_TRACE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,5 +27,3 @@ void access_trace_restart(struct access_trace *trace);
 
 // The bucket at that position of the order, from 0; -1: unknown.
 int access_trace_at(const struct access_trace *trace, size_t position);
-
-#endif

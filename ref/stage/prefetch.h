@@ -10,8 +10,7 @@
 // The first step records the order in which buckets are acquired (access_trace.h). Later steps fetch in that order, as
 // many elements ahead as prefetch_bucket_size, into a cache of full buckets on the device. Positions in the order count
 // from 0, and acquired ones lie behind `fetched`.
-#ifndef ZG_PREFETCH_H
-#define ZG_PREFETCH_H
+#pragma once
 
 #include "ref/config/config.h"
 #include "ref/executor/move.h"
@@ -80,5 +79,3 @@ void *prefetcher_take_update(struct prefetcher *prefetcher, int bucket);
 
 // Fetches one bucket's shards into `full`, its padded memory on the device.
 int prefetcher_fetch(struct prefetcher *prefetcher, int bucket, void *full);
-
-#endif

@@ -8,8 +8,7 @@
 //
 // They issue operations on the executor and return before these have run. Only stage_step waits: for the gradients, to
 // decide about overflow and clipping. Parts of the update may be issued later, by stage_acquire (update_schedule.h).
-#ifndef ZG_STAGE_H
-#define ZG_STAGE_H
+#pragma once
 
 #include "ref/comm/comm.h"
 #include "ref/config/config.h"
@@ -136,5 +135,3 @@ int stage_shard(const struct stage *stage, int bucket);
 // The communication of a bucket. For shards and buckets, "rank" and "world" mean the ranks of its exchange, over which
 // the bucket is partitioned and its gradient summed.
 const struct exchange *stage_exchange(const struct stage *stage, int bucket);
-
-#endif

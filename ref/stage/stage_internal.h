@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts that stages are made of.
-#ifndef ZG_STAGE_INTERNAL_H
-#define ZG_STAGE_INTERNAL_H
+#pragma once
 
 #include "ref/stage/stage.h"
 
@@ -101,5 +100,3 @@ int stage_allocate_arrived_shards(struct stage *stage);
 // Staging memory on the device: gradient buffers, unless backward can make full gradients in place, and the buffers of
 // the exchanges.
 int stage_allocate_gradient_buffers(struct stage *stage);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank's shards, and full buckets of all ranks, for checks and checkpoints: outside the executor, which must be idle,
 // and uncounted.
-#ifndef ZG_STAGE_SHARD_H
-#define ZG_STAGE_SHARD_H
+#pragma once
 
 #include "ref/stage/stage.h"
 
@@ -25,5 +24,3 @@ int stage_regather(struct stage *stage);
 // The same for the parameters that forward sees, in the model's dtype: with the delayed update they are one step late.
 int stage_read_model_params(struct stage *stage, int bucket, void *out);
 int stage_write_model_params(struct stage *stage, int bucket, const void *in);
-
-#endif

@@ -4,8 +4,7 @@
 //
 //   update_read_ahead.c, update_by_layer.c, update_hand_over.c, update_delayed.c; and ref/optimizer/speculation.c, by
 //   which a bucket's update may have been made before the schedule reaches it
-#ifndef ZG_UPDATE_SCHEDULE_H
-#define ZG_UPDATE_SCHEDULE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -56,5 +55,3 @@ bool stage_hands_over(const struct stage *stage, int bucket);
 // True if the next step's forward need not wait for the whole update: some states are updated outside the device,
 // while it computes. Each operation waits for the buckets that it uses.
 bool stage_overlaps_updates(const struct stage *stage);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A fixed number of staging buffers of one size, handed out in turn. The executor orders each use of a buffer after the
 // previous one, so the number of buffers limits how far one lane can run ahead of another.
-#ifndef ZG_BUFFER_POOL_H
-#define ZG_BUFFER_POOL_H
+#pragma once
 
 #include "ref/tier/tier.h"
 
@@ -18,5 +17,3 @@ int buffer_pool_open(struct tier *tier, enum ledger_tier where, const char *name
 
 // Returns the buffer that was handed out longest ago. The pool is not empty.
 void *buffer_pool_take(struct buffer_pool *pool);
-
-#endif

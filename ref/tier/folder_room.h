@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks, before long work, that a folder which the user gives can take the files of that work. These checks do not
 // look for faults of the device, which writing and reading find.
-#ifndef ZG_FOLDER_ROOM_H
-#define ZG_FOLDER_ROOM_H
+#pragma once
 
 #include <stdint.h>
 
@@ -16,5 +15,3 @@ int folder_check_writable(const char *option, const char *folder);
 // ERR_USAGE: files of this many bytes do not fit there, because of the file system, a quota or a limit of the process.
 // Where no file can be created it finds nothing.
 int folder_check_room(const char *option, const char *folder, uint64_t bytes);
-
-#endif

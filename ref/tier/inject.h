@@ -12,8 +12,7 @@
 //   rank:R:kill@S  SIGKILL ends the process of rank R in step S, without a report
 //
 // Requests count from 1 on each rank; storage faults apply to every rank.
-#ifndef ZG_INJECT_H
-#define ZG_INJECT_H
+#pragma once
 
 #include "ref/tier/io.h"
 
@@ -68,5 +67,3 @@ int inject_queue_open(struct inject *inject, const struct io_engine *engine, int
 
 // Returns true if the plan makes this allocation fail for lack of space.
 bool inject_takes_space(struct inject *inject);
-
-#endif

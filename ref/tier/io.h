@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Queues of asynchronous file I/O. An engine puts an interface of the kernel (libaio, io_uring) behind four functions;
 // io_pool.h moves transfers through a queue.
-#ifndef ZG_IO_H
-#define ZG_IO_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -62,5 +61,3 @@ int io_engine_parse(const char *name, enum nvme_engine *out);
 // Opens a queue of the engine. depth: from 1 to IO_DEPTH_MAX.
 int io_queue_open(const struct io_engine *engine, int depth, struct io_queue **out);
 void io_queue_close(struct io_queue *queue);  // null-safe
-
-#endif

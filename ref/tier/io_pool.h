@@ -2,8 +2,7 @@
 // Transfers between files and memory. A worker moves a part of a transfer on one thread: it cuts the part into requests
 // of block_bytes, keeps queue_depth of them in flight, and requests the rest again where the kernel moves less than a
 // request's bytes. A pool of workers shares a transfer among threads.
-#ifndef ZG_IO_POOL_H
-#define ZG_IO_POOL_H
+#pragma once
 
 #include "ref/tier/io.h"
 
@@ -60,5 +59,3 @@ void io_pool_close(struct io_pool *pool);  // null-safe
 // Runs the transfer; nothing is in flight on return, whether it succeeded or not. One call at a time. Each thread moves
 // one contiguous part of whole blocks. ERR_IO names path and offset.
 int io_pool_transfer(struct io_pool *pool, const struct io_transfer *transfer);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A folder of the NVMe tier: one unnamed file in it, opened with O_DIRECT, and the allocation of space in that file.
-#ifndef ZG_NVME_FOLDER_H
-#define ZG_NVME_FOLDER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,5 +32,3 @@ void nvme_folder_close(struct nvme_folder *folder);
 int nvme_folder_take(struct nvme_folder *folder, struct inject *inject, const char *name, uint64_t bytes,
                      uint64_t *offset);
 void nvme_folder_give(struct nvme_folder *folder, uint64_t offset, uint64_t bytes);
-
-#endif

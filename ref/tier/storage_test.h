@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests of files: memory and folders for direct I/O, and contents that identify their position.
-#ifndef ZG_STORAGE_TEST_H
-#define ZG_STORAGE_TEST_H
+#pragma once
 
 #include "base/err.h"
 #include "ref/tier/io.h"
@@ -77,5 +76,3 @@ static inline bool storage_skips(enum nvme_engine engine)
     printf("TEST SKIPPED: %s\n", err_message());
     return true;
 }
-
-#endif

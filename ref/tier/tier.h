@@ -3,8 +3,7 @@
 // accelerator both are host memory, with the same accounting. Host allocations begin on a page of their own between
 // guard pages; allocations on an accelerator lie between borders that tier_free checks. All are filled with a NaN
 // pattern (tier_poison.h).
-#ifndef ZG_TIER_H
-#define ZG_TIER_H
+#pragma once
 
 #include "ref/ledger/ledger.h"
 
@@ -72,5 +71,3 @@ int tier_open_page(struct tier *tier, const struct tier_range *page);
 // that allocation, negative in the guard page before it. Async-signal-safe, from any thread.
 const char *tier_name_of(const struct tier *tier, const void *address);
 ptrdiff_t tier_offset_of(const struct tier *tier, const void *address);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A tier and its allocations, shared by tier.c (allocation and budgets), tier_protect.c (page protection) and
 // tier_apart.c (memory of accelerators).
-#ifndef ZG_TIER_INTERNAL_H
-#define ZG_TIER_INTERNAL_H
+#pragma once
 
 #include "ref/tier/tier.h"
 
@@ -61,5 +60,3 @@ int apart_allocate(const struct accelerator *accelerator, const char *name, size
 
 // Returns false if a border has changed. Returns true if the device has failed, because the borders cannot be read.
 bool apart_release(const struct accelerator *accelerator, uint8_t *address, size_t bytes);
-
-#endif

@@ -7,8 +7,7 @@
 // Unless switched off, every block has a checksum, computed when it is written and compared when it is read. Reading a
 // block that was never written is an error. At most one thread reads and one writes, which may be at the same time.
 // Then reads have priority: a write keeps a quarter of its queue in flight.
-#ifndef ZG_TIER_NVME_H
-#define ZG_TIER_NVME_H
+#pragma once
 
 #include "ref/tier/io.h"
 #include "ref/ledger/ledger.h"
@@ -47,5 +46,3 @@ void tier_nvme_free(struct tier_nvme *tier, void *address);  // null-safe
 // TIER_NVME_ALIGNMENT. On failure the message names path, offset and allocation.
 int tier_nvme_read(struct tier_nvme *tier, const void *from, void *memory, size_t bytes);
 int tier_nvme_write(struct tier_nvme *tier, void *to, const void *memory, size_t bytes);
-
-#endif

@@ -5,8 +5,7 @@
 // folder (first + i) % P, the stripes of one folder one after the other, so that consecutive requests of a transfer go
 // to different disks and each disk sees consecutive requests. Each allocation begins on the next folder, because small
 // ones have fewer stripes than there are folders.
-#ifndef ZG_TIER_NVME_INTERNAL_H
-#define ZG_TIER_NVME_INTERNAL_H
+#pragma once
 
 #include "ref/tier/tier_nvme.h"
 
@@ -54,5 +53,3 @@ static inline size_t allocation_range_bytes(const struct allocation *allocation)
 {
     return allocation->disk_bytes > 0 ? allocation->disk_bytes : BLOCK_BYTES;
 }
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The NaN pattern of fresh memory. A byte that is read before it is written shows in the results, and a changed byte
 // next to an allocation shows a write out of bounds.
-#ifndef ZG_TIER_POISON_H
-#define ZG_TIER_POISON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,5 +14,3 @@ void tier_poison(void *memory, size_t bytes);
 
 // Returns whether all bytes, which are those at `address` or a copy of them, hold the pattern.
 bool tier_is_poison(const void *memory, size_t bytes, uintptr_t address);
-
-#endif

@@ -3,8 +3,7 @@
 // the rest again (ZeRO-Infinity, section 5.1.2). If they are offloaded, forward writes a checkpoint to one of two
 // device buffers, and it moves to its tier while the next layer computes. For backward it returns to one of them while
 // the previous layer computes.
-#ifndef ZG_ACTIVATION_H
-#define ZG_ACTIVATION_H
+#pragma once
 
 #include "ref/config/config.h"
 #include "ref/formula/formula.h"
@@ -42,5 +41,3 @@ int activations_restore(struct activations *activations, int micro, int layer, v
 
 // Adds the bytes held, and those moved in every step.
 void activations_formula(const struct activations *activations, struct formula *formula);
-
-#endif

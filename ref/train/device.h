@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `--device`: the processor to which the device tier belongs.
-#ifndef ZG_DEVICE_H
-#define ZG_DEVICE_H
+#pragma once
 
 #include "ref/train/train.h"
 
@@ -22,5 +21,3 @@ const char *device_name(const struct train_setting *setting);
 // on the given one. Without an accelerator it stays. ERR_USAGE, on all ranks: a host has more ranks than GPUs, or no
 // NCCL; *comm is unchanged.
 int device_connect(struct train_setting *setting, struct comm **comm);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared by the tests of training on meshes: what trials vary, and the demands that every kind of mesh has to meet.
-#ifndef ZG_MESH_TEST_H
-#define ZG_MESH_TEST_H
+#pragma once
 
 #include "base/folder_test.h"
 #include "ref/comm/mpirun_test.h"
@@ -166,5 +165,3 @@ static inline void expect_processes_as_threads(const char *words)
     digest_in(output, processes);
     cr_expect_str_eq(processes, threads, "%s", words);
 }
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random trials from the whole space of configurations with states on tiers. They vary together all that other tests
 // vary one by one.
-#ifndef ZG_OFFLOAD_RANDOM_TEST_H
-#define ZG_OFFLOAD_RANDOM_TEST_H
+#pragma once
 
 #include "ref/train/offload_test.h"
 
@@ -117,5 +116,3 @@ static inline struct offload_trial draw_trial(struct draw *d)
     choose_mesh(d, &t);
     return t;
 }
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trials of training with states on tiers: a configuration, as JSON for `zerogauge train`; its run with verification;
 // and the demand that every bit and every byte is right. A failure prints the whole configuration.
-#ifndef ZG_OFFLOAD_TEST_H
-#define ZG_OFFLOAD_TEST_H
+#pragma once
 
 #include "base/err.h"
 #include "ref/model/names/model_find.h"
@@ -288,5 +287,3 @@ static inline struct train_result offload_demand(const struct offload_trial *t)
     offload_demand_accounts(&result, offload_name(t));
     return result;
 }
-
-#endif

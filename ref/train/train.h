@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training: ranks, which are threads or processes, run the model's layers through a stage. With verification, every bit
 // of every state is compared with unsharded Adam's after every step.
-#ifndef ZG_TRAIN_H
-#define ZG_TRAIN_H
+#pragma once
 
 #include "base/file.h"
 #include "ref/comm/comm.h"
@@ -143,5 +142,3 @@ int train_run(const struct train_setting *setting, struct train_result *out);
 
 // `zerogauge train`
 int train_main(int argc, const char **argv);
-
-#endif

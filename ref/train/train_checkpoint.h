@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints in training: the one that a run continues, and those that it saves.
-#ifndef ZG_TRAIN_CHECKPOINT_H
-#define ZG_TRAIN_CHECKPOINT_H
+#pragma once
 
 #include "ref/checkpoint/checkpoint.h"
 #include "ref/train/train.h"
@@ -29,5 +28,3 @@ struct train_checkpoints {
 int train_checkpoints_open(const struct train_checkpoint_options *options, const struct train_setting *setting,
                            struct train_checkpoints *out, char notes[NOTES_BYTES]);
 void train_checkpoints_close(struct train_checkpoints *checkpoints);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank's context, and the comparison with unsharded Adam.
-#ifndef ZG_TRAIN_INTERNAL_H
-#define ZG_TRAIN_INTERNAL_H
+#pragma once
 
 #include "ref/train/activation.h"
 #include "ref/mesh/mesh.h"
@@ -227,5 +226,3 @@ int train_pipeline_resume(struct train_rank *rank);
 
 // Adds the bytes held, and those sent in every step and after every update.
 void train_pipeline_formula(const struct train_rank *rank, struct formula *formula);
-
-#endif

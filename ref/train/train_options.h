@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The options of `zerogauge train`: parsed, checked, and turned into the configuration and setting of a run.
-#ifndef ZG_TRAIN_OPTIONS_H
-#define ZG_TRAIN_OPTIONS_H
+#pragma once
 
 #include "ref/comm/launcher.h"
 #include "ref/train/train.h"
@@ -31,5 +30,3 @@ int train_options_config(const struct train_options *options, struct config *con
 
 // All but configuration, model, text, checkpoints, progress and interruption. *out refers to the options.
 int train_options_setting(const struct train_options *options, struct train_setting *out);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The report of a finished run: a table for people, or one line of JSON for programs.
-#ifndef ZG_TRAIN_REPORT_H
-#define ZG_TRAIN_REPORT_H
+#pragma once
 
 #include "ref/train/train.h"
 
@@ -22,5 +21,3 @@ uint64_t train_sum(const uint64_t *values, int count);
 // "serial", "overlap", "chaos:7". Returns out.
 enum { SCHEDULE_TEXT_BYTES = 32 };
 const char *train_schedule_text(struct executor_schedule schedule, char out[SCHEDULE_TEXT_BYTES]);
-
-#endif

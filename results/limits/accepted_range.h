@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Accepted ranges: bounds for results of benchmarks, each with its source. They are read from files
 // (datasets/README.md describes the form); those of this repository are compiled in and found by their names.
-#ifndef ZG_ACCEPTED_RANGE_H
-#define ZG_ACCEPTED_RANGE_H
+#pragma once
 
 #include "results/limits/bench_finding.h"
 
@@ -86,5 +85,3 @@ struct accepted_range_run {
 // the runs have different levels.
 int accepted_ranges_save(const char *path, const char *source, const struct accepted_range_run runs[],
                          size_t run_count);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Findings of `zerogauge validate`. Each is one `finding` record of the result file (results/RECORDS.md); together they
 // decide its verdict.
-#ifndef ZG_BENCH_FINDING_H
-#define ZG_BENCH_FINDING_H
+#pragma once
 
 #include <jansson.h>
 
@@ -45,5 +44,3 @@ enum finding_verdict bench_findings_verdict(const struct bench_findings *finding
 // The `finding` record, and an array of all of them. Null: no memory.
 json_t *bench_finding_json(const struct bench_finding *finding);
 json_t *bench_findings_json(const struct bench_findings *findings);
-
-#endif

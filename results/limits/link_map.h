@@ -7,8 +7,7 @@
 // The centre is the median of the hosts' typical times, each the time of a host's link in the middle, the faster one of
 // two; a link is slow beyond the limit of results/limits/outlier.h around it. So almost half of the hosts
 // may be slow.
-#ifndef ZG_LINK_MAP_H
-#define ZG_LINK_MAP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,5 +40,3 @@ struct link_host {
 };
 size_t link_map_texts(const struct link_map *map, const struct link_host *hosts, const char *lane,
                       char (*texts)[LINK_TEXT_BYTES], size_t most);
-
-#endif

@@ -13,8 +13,7 @@
 // Hosts that measured the same case of a benchmark are compared in the same way, by their median times. Some of the
 // many cases vary by more than the floor from run to run, so a host is an outlier only if, in addition, nine tenths of
 // its samples are slower than nine tenths of the median host's.
-#ifndef ZG_OUTLIER_H
-#define ZG_OUTLIER_H
+#pragma once
 
 #include "results/limits/bench_finding.h"
 
@@ -33,5 +32,3 @@ bool outlier_has_peers(const json_t *record);
 // Adds a finding for each outlier among the records, and a VALID one for each group of `ranks` or `links` without any.
 // ERR_MEMORY.
 int outliers_find(const struct result_line *lines, size_t count, struct bench_findings *out);
-
-#endif

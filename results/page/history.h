@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several verified result files of `zerogauge validate`, in the order in which they began.
-#ifndef ZG_HISTORY_H
-#define ZG_HISTORY_H
+#pragma once
 
 #include "results/record/record_check.h"
 
@@ -64,5 +63,3 @@ enum comparison compare_bench(const json_t *a, const json_t *b, double *p);
 // Writes a table of the cases that both files have, in the order of b, and a list of those that only one has. ERR_IO,
 // ERR_MEMORY.
 int result_compare(const struct result_file *a, const struct result_file *b, FILE *out);
-
-#endif

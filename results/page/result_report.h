@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reports of verified result files. Every text in a file is untrusted and is escaped for the output format. Errors:
 // ERR_IO when the output cannot be written, ERR_MEMORY.
-#ifndef ZG_RESULT_REPORT_H
-#define ZG_RESULT_REPORT_H
+#pragma once
 
 #include "results/page/result_view.h"
 
@@ -24,5 +23,3 @@ int result_prometheus(const struct result_view *view, const char *path);
 
 // The subcommand `zerogauge report`: argv[0] is its own name. Returns the exit status; 1: a file does not verify.
 int report_main(int argc, const char **argv);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A verified result file prepared for reports: each benchmark's case with its accepted range and its finding.
-#ifndef ZG_RESULT_VIEW_H
-#define ZG_RESULT_VIEW_H
+#pragma once
 
 #include "results/record/record_verify.h"
 #include "results/record/record_check.h"
@@ -69,5 +68,3 @@ const char *bytes_text(double bytes, char out[NUMBER_TEXT_BYTES]);
 // Appends the sections of a result file that are drawn: its figures, the judged ones first, and the lanes of those that
 // have them.
 void page_figures(struct page *page, const struct result_view *view);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Test support: writes a result file with some of every record; all figures follow from generated samples.
-#ifndef ZG_RICH_TEST_H
-#define ZG_RICH_TEST_H
+#pragma once
 
 #include "ref/arithmetic/random.h"
 #include "results/record/record.h"
@@ -162,5 +161,3 @@ static inline void rich_write(const char *path, const struct rich_texts *texts, 
     record_close(rich.writer);
     json_decref(rich.findings);
 }
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The share of CPU time that other processes used during a run: time that was neither idle nor used by this process or
 // by children that it has waited for. Work that kernel threads do for the run counts as other.
-#ifndef ZG_OTHER_LOAD_H
-#define ZG_OTHER_LOAD_H
+#pragma once
 
 // Seconds, summed over all processors.
 struct other_load {
@@ -18,5 +17,3 @@ double other_load_share(const struct other_load *begin, const struct other_load 
 
 // Sets busy_s and total_s from the first line of /proc/stat; NaN for any other line. hz: ticks per second.
 void other_load_parse(const char *line, double hz, struct other_load *out);
-
-#endif

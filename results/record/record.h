@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes a result file (RECORDS.md) line by line, so that measurements survive a later crash; only the `end` record
 // makes it a result.
-#ifndef ZG_RECORD_H
-#define ZG_RECORD_H
+#pragma once
 
 #include <jansson.h>
 
@@ -40,5 +39,3 @@ const char *conclusion_of(const json_t *findings, bool interrupted, json_t **rea
 
 // The `end` record of a run with these findings, for record_end. other_load: from 0 to 1, or NaN. Null: no memory.
 json_t *conclusion_end(const json_t *findings, bool interrupted, double elapsed_s, double other_load);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks one record against the format of RECORDS.md and schema.json.
-#ifndef ZG_RECORD_CHECK_H
-#define ZG_RECORD_CHECK_H
+#pragma once
 
 #include "base/file.h"
 
@@ -31,5 +30,3 @@ struct result_file {
 // require. A file without an end record is read, with end == NULL. Drops unknown keys. Close with result_close.
 int result_open(const char *path, struct result_file *out);
 void result_close(struct result_file *file);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Test support: edits a result file as a careful forger would. Lines and digest of the edited file are right, and
 // findings still refer to their records.
-#ifndef ZG_RECORD_EDIT_TEST_H
-#define ZG_RECORD_EDIT_TEST_H
+#pragma once
 
 #include "results/record/record_test.h"
 
@@ -178,5 +177,3 @@ static inline const char *edit_write(const struct edited *edited, const char *na
         free((char *)(uintptr_t)lines[i]);
     return path;
 }
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The permitted shape of a value in a record: type, size, fields. Tables of shapes describe the records
 // (record_check.c).
-#ifndef ZG_RECORD_SHAPE_H
-#define ZG_RECORD_SHAPE_H
+#pragma once
 
 #include <jansson.h>
 
@@ -104,5 +103,3 @@ void shape_trim(json_t *value, const struct shape *shape);
 #define COUNT_MAX 9007199254740991.0
 
 extern const struct shape_field record_machine_fields[];  // ended by zeros
-
-#endif

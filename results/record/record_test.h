@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Test support: one sample of each record, and result files made of them in a temporary folder.
-#ifndef ZG_RECORD_TEST_H
-#define ZG_RECORD_TEST_H
+#pragma once
 
 #include "base/digest.h"
 #include "base/err.h"
@@ -150,5 +149,3 @@ static inline char *sample_refusals(const char *const *lines, size_t *count)
     fclose(out);
     return text;
 }
-
-#endif

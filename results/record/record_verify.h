@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Verifies that every statement of a result file follows from its own samples. It cannot verify that the samples were
 // measured; that takes another run.
-#ifndef ZG_RECORD_VERIFY_H
-#define ZG_RECORD_VERIFY_H
+#pragma once
 
 #include "results/record/record_check.h"
 
@@ -25,5 +24,3 @@ int record_own_limits(const struct result_file *file, char out[OWN_LIMITS_TEXT_B
 // Lists why a verified file with the verdict VALID is not ranked (RULES.md), "" if it is.
 enum { UNRANKED_TEXT_BYTES = 256 };
 void record_unranked(const struct result_file *file, char out[UNRANKED_TEXT_BYTES]);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared by the parts of record_verify. `line` counts from 1.
-#ifndef ZG_VERIFY_INTERNAL_H
-#define ZG_VERIFY_INTERNAL_H
+#pragma once
 
 #include "results/record/record_check.h"
 
@@ -75,5 +74,3 @@ const struct run_row *run_row_of(const char *part);
 // True if validate passes this option to parts of a quick or a full run. In a full one, none of them changes how often
 // or how long they measure.
 bool run_option_is_known(const char *option, bool quick);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a soak has seen so far, and the rate of errors that this supports.
-#ifndef ZG_EXPOSURE_H
-#define ZG_EXPOSURE_H
+#pragma once
 
 #include "validate/health/health_round.h"
 
@@ -29,5 +28,3 @@ json_t *health_exposure_json(const struct health_exposure *exposure);
 
 // Reads what health_exposure_json wrote. ERR_USAGE names what is missing.
 int health_exposure_read(const json_t *object, struct health_exposure *out);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `preflight` and `soak` have in common: cores, folders, a flip on purpose, an end by signals.
-#ifndef ZG_HEALTH_OPTIONS_H
-#define ZG_HEALTH_OPTIONS_H
+#pragma once
 
 #include "validate/health/health_round.h"
 
@@ -29,5 +28,3 @@ int health_machine_find(const struct health_options *options, struct health_mach
 // From health_watch_signals on, a request to end (interrupt.h) sets *health_interrupted() to its signal.
 const volatile sig_atomic_t *health_interrupted(void);
 void health_watch_signals(void);
-
-#endif

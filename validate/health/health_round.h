@@ -2,8 +2,7 @@
 // One round of every operation on all cores together, and the vote on what each should have been: a core whose result
 // differs from that of most cores is suspected, runs the operation again, and is named with the place of the first
 // wrong element.
-#ifndef ZG_HEALTH_ROUND_H
-#define ZG_HEALTH_ROUND_H
+#pragma once
 
 #include "validate/health/operation.h"
 
@@ -71,5 +70,3 @@ int pin_to(int core);
 
 // The cores that this process may run on, as the system numbers them, ascending; at most `most`. Returns their number.
 size_t pin_cores(int out[], size_t most);
-
-#endif

@@ -2,8 +2,7 @@
 // The operations of `preflight` and `soak`: fixed work of training, each a function of a seed alone, whose result has
 // the same bits on every core. A core, a memory module, a disk or a link that returns other bits corrupts silently what
 // it trains.
-#ifndef ZG_OPERATION_H
-#define ZG_OPERATION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -78,5 +77,3 @@ enum {
     HEALTH_SHARD_COUNT = 32749,
     HEALTH_TEXT_BYTES = 32,
 };
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One node's preflight, and what all nodes make of it together.
-#ifndef ZG_PREFLIGHT_H
-#define ZG_PREFLIGHT_H
+#pragma once
 
 #include "validate/health/exposure.h"
 #include "validate/health/health_options.h"
@@ -43,5 +42,3 @@ void preflight_compare(json_t *nodes[], int count);
 // Rank 0, or the only one, prints what all ranks found: a line for each check, or one of JSON for each node, which it
 // also writes to the file `save`. *healthy: every node is, and most of them have the same bits; set on rank 0 alone.
 int preflight_gather(const struct preflight *preflight, bool *healthy);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The vote between the ranks of a launcher: after the cores of each rank have voted, all ranks compare what they have.
 // Results that depend on the processor's kind are left out.
-#ifndef ZG_RANK_VOTE_H
-#define ZG_RANK_VOTE_H
+#pragma once
 
 #include "validate/health/health_round.h"
 #include "ref/comm/comm.h"
@@ -30,5 +29,3 @@ int health_vote_ranks(const struct health_round_setting *setting, struct comm *c
 #define HEALTH_LINK "link"
 int health_exchange_ranks(const struct health_round_setting *setting, struct comm *comm,
                           const char *(*name_of)(int rank), struct health_round *round);
-
-#endif

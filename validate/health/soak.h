@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the parts of `zerogauge soak` share.
-#ifndef ZG_SOAK_H
-#define ZG_SOAK_H
+#pragma once
 
 #include "validate/health/exposure.h"
 #include "validate/health/health_options.h"
@@ -32,5 +31,3 @@ int soak_load(struct soak *soak);
 
 // Prints what all ranks have seen, on rank 0. *wrong: the wrong results, set there.
 int soak_report(const struct soak *soak, uint64_t *wrong);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A round's results by core, shared by round.c, which runs the operations, and vote.c, which compares them.
-#ifndef ZG_VOTE_H
-#define ZG_VOTE_H
+#pragma once
 
 #include "validate/health/health_round.h"
 
@@ -37,5 +36,3 @@ int health_mismatch_add(struct health_round *out, const struct health_mismatch *
 // Votes on one operation's results of all cores: adds its digest and its mismatches to *out. Cores without a part in
 // the majority run the operation again, so their results change.
 int health_vote(struct core_run *runs, size_t operation, struct health_round *out);
-
-#endif

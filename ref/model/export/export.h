@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The weights of a checkpoint for other programs: unsharded tensors under their names, in one safetensors file; of a
 // model with adapters, the folder that PEFT reads, or the merged weights.
-#ifndef ZG_EXPORT_H
-#define ZG_EXPORT_H
+#pragma once
 
 #include "ref/checkpoint/checkpoint.h"
 
@@ -39,5 +38,3 @@ int export_tensors(const char *path, const struct export_tensor tensors[], size_
 
 // `zerogauge export`
 int export_main(int argc, const char **argv);
-
-#endif

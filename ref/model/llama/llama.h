@@ -2,8 +2,7 @@
 // Llama in any shape (Touvron et al., arXiv 2302.13971, section 2.2): "pre-normalization" by RMSNorm, "SwiGLU
 // activation function", "rotary embeddings", with grouped-query attention (arXiv 2305.13245), no biases and a head of
 // its own. Its passes compute in host memory, and it has no parts, tiles, experts or adapters.
-#ifndef ZG_LLAMA_H
-#define ZG_LLAMA_H
+#pragma once
 
 #include "ref/model/model.h"
 
@@ -39,5 +38,3 @@ bool llama_is_name(const char *name);
 // Finds the model of such a name, which lives until the process ends. KEY=NUMBER,... may follow a colon, with keys of
 // layers, width, heads, kv_heads, hidden, vocabulary, length. ERR_USAGE names the wrong key and the expected form.
 int llama_find(const char *name, const struct model **out);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared by a Llama's description (llama_make.c) and its passes: llama_layers.c has the layers, llama_pass.c the rest.
-#ifndef ZG_LLAMA_PASS_H
-#define ZG_LLAMA_PASS_H
+#pragma once
 
 #include "ref/arithmetic/llama_math.h"
 #include "ref/model/llama/llama.h"
@@ -113,5 +112,3 @@ int llama_forward(struct model_run *run, int layer, const struct model_batch *ba
                   void *checkpoint);
 int llama_backward(struct model_run *run, int layer, const struct model_batch *batch, const void *const params[],
                    const struct model_gradient gradients[], float loss_scale, const void *checkpoint);
-
-#endif

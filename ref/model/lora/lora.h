@@ -9,8 +9,7 @@
 // A and B have PEFT's names and shapes: MODULE.lora_A.weight and MODULE.lora_B.weight, after the module's own
 // parameters. "We use a random Gaussian initialization for A and zero for B": A is drawn evenly from +-1/sqrt(m), which
 // is PEFT's default, B is zero, so that training begins with the function of the base.
-#ifndef ZG_LORA_H
-#define ZG_LORA_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -53,5 +52,3 @@ const char *lora_param_name(const char *module, bool is_b, char out[LORA_NAME_BY
 
 // The `count` initial values of A or B, which has rows of `columns`.
 void lora_initialise(bool is_b, size_t columns, size_t count, uint64_t key, float *out);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The models by name.
-#ifndef ZG_MODEL_FIND_H
-#define ZG_MODEL_FIND_H
+#pragma once
 
 #include "ref/model/model.h"
 
@@ -23,5 +22,3 @@ struct model_changes {
 };
 int model_find_tiled(const char *name, size_t tiling_factor, const struct model **out);
 int model_find_changed(const char *name, const struct model_changes *changes, const struct model **out);
-
-#endif
