@@ -14,7 +14,7 @@
 
 struct options {
     int verify, markdown, compare, summary;
-    char *html, *leaderboard, *output, *trend, *prometheus, *save_ranges;
+    char *html, *leaderboard, *output, *trend, *save_ranges;
 };
 
 static int verify_one(const char *path)
@@ -58,8 +58,6 @@ static int show(const struct options *a, const struct result_file *file, bool is
     int rc = result_view_open(file, &view);
     if (rc == ERR_NONE && a->html)
         rc = show_html(&view, a->html);
-    if (rc == ERR_NONE && a->prometheus)
-        rc = result_prometheus(&view, a->prometheus);
     if (rc == ERR_NONE && a->summary)
         rc = result_summary(&view, out);
     if (rc == ERR_NONE && !is_first && a->markdown)
@@ -133,8 +131,8 @@ static int check_usage(const struct options *a, const char **paths)
         return err_set(ERR_USAGE, "give a result file of `zerogauge validate`");
     if (a->compare && count != 2)
         return err_set(ERR_USAGE, "--compare takes two result files, not %zu", count);
-    if ((a->html || a->summary || a->prometheus) && count != 1)
-        return err_set(ERR_USAGE, "--html, --summary and --prometheus take one result file, not %zu", count);
+    if ((a->html || a->summary) && count != 1)
+        return err_set(ERR_USAGE, "--html and --summary take one result file, not %zu", count);
     return ERR_NONE;
 }
 
@@ -146,7 +144,7 @@ static int run(struct options *a, const char **paths)
         return verify_all(paths);
     if (a->save_ranges)
         return save_ranges(a->save_ranges, paths);
-    if (!a->html && !a->summary && !a->prometheus)
+    if (!a->html && !a->summary)
         a->markdown = 1;
     if (a->output)
         TRY(file_create(a->output, &out));
@@ -188,7 +186,6 @@ int report_main(int argc, const char **argv)
         {"trend", '\0', POPT_ARG_STRING, &a.trend, 0, "what changed between the runs in a folder and its folders",
          "DIR"},
         {"save-ranges", '\0', POPT_ARG_STRING, &a.save_ranges, 0, "accepted ranges from several VALID runs", "FILE"},
-        {"prometheus", '\0', POPT_ARG_STRING, &a.prometheus, 0, "metrics for Prometheus' textfile collector", "FILE"},
         {"output", 'o', POPT_ARG_STRING, &a.output, 0, "write the tables to this new file", "FILE"},
         HELP_OPTIONS(options, &help) POPT_TABLEEND,
     };

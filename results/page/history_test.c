@@ -12,7 +12,6 @@
 #include <criterion/criterion.h>
 #include <glob.h>
 #include <math.h>
-#include <regex.h>
 
 enum { FIGURES = 2 };
 
@@ -167,42 +166,6 @@ Test(history, ranges_of_several_runs_say_how_many)
     argv[3] = invalid;
     free(report(2, 4, argv));
     cr_expect(access("other.json", F_OK) != 0, "an INVALID run makes no ranges");
-}
-
-// Every line is a comment or a metric with labels in quotes and a number; no metric occurs twice.
-Test(history, metrics_have_the_form_of_prometheus)
-{
-    char from[PATH_MAX], to[PATH_MAX], *text;
-    size_t bytes, metrics = 0;
-    regex_t comment, metric;
-    const struct rich_texts texts = {"quote\" and \\ and\nline", "text"};
-    rich_write(strcpy(from, sample_path("a.jsonl")), &texts, 1);
-    strcpy(to, sample_path("a.prom"));
-    folder_write(to, "old", 3);
-    free(report(0, 4, (const char *[]){"report", "--prometheus", to, from}));
-    text = folder_read(to, &bytes);
-    text[bytes] = '\0';
-    cr_assert_eq(
-        regcomp(&comment, "^# (HELP zerogauge_[a-z_]+ [^\n]+|TYPE zerogauge_[a-z_]+ gauge)$", REG_EXTENDED | REG_NOSUB),
-        0);
-    cr_assert_eq(regcomp(&metric, "^zerogauge_[a-z_]+(\\{([a-z]+=\"([^\"\\\\]|\\\\[\\\\\"n])*\",?)+\\})? [-+0-9.e]+$",
-                         REG_EXTENDED | REG_NOSUB),
-                 0);
-    char *rest = text, *line;
-    while ((line = strsep(&rest, "\n")) && rest) {
-        bool is_metric = regexec(&metric, line, 0, NULL, 0) == 0;
-        cr_expect(is_metric || regexec(&comment, line, 0, NULL, 0) == 0, "%s", line);
-        metrics += is_metric;
-        size_t name = strcspn(line, " ");
-        const char *brace = strrchr(line, '}');
-        name = brace ? (size_t)(brace - line) + 1 : name;
-        for (char *other = text; is_metric && other < line; other += strlen(other) + 1)
-            cr_expect(strncmp(other, line, name) != 0 || other[name] != ' ', "twice: %s", line);
-    }
-    cr_expect_gt(metrics, 10);
-    regfree(&comment);
-    regfree(&metric);
-    free(text);
 }
 
 // Values around a level, uniform within 3 %.

@@ -18,8 +18,5 @@ int result_summary(const struct result_view *view, FILE *out);
 // are machines, ranked ones first, then by name. Columns are benchmarks: the median ratio over their cases.
 int leaderboard(const char *folder, FILE *out);
 
-// Metrics in Prometheus' text format, in a file that appears at once and replaces an earlier one.
-int result_prometheus(const struct result_view *view, const char *path);
-
 // The subcommand `zerogauge report`: argv[0] is its own name. Returns the exit status; 1: a file does not verify.
 int report_main(int argc, const char **argv);
