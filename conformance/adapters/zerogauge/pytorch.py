@@ -76,8 +76,8 @@ class TorchAdapter(Adapter):
                               for name, tensor in tensors.items()}), t
 
     def forward(self, gradients):
-        """Calls the model, which a subclass may have wrapped: then it calls that."""
-        return self.model(gradients)
+        """Calls the model: self.wrapped where build has made that."""
+        return getattr(self, "wrapped", self.model)(gradients)
 
     def seen(self):
         return self.model.seen

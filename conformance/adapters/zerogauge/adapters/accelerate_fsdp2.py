@@ -36,9 +36,6 @@ class AccelerateFSDP2(TorchAdapter):
         with self.accelerator.accumulate(self.wrapped):
             super().micro_step(gradients)
 
-    def forward(self, gradients):
-        return self.wrapped(gradients)
-
     def backward(self, loss):
         self.accelerator.backward(loss)
 

@@ -57,9 +57,6 @@ class Gemini(TorchAdapter):
                           adamw_mode=case.groups[0]["optimizer"] == "AdamW")
         self.optimizer = GeminiOptimizer(adam, self.wrapped, max_norm=case.gradient_clipping)
 
-    def forward(self, gradients):
-        return self.wrapped(gradients)
-
     def backward(self, loss):
         self.optimizer.backward(loss / self.case.accumulation)
 

@@ -33,9 +33,6 @@ class FabricFSDP2(TorchAdapter):
         with self.fabric.no_backward_sync(self.wrapped, enabled=not self.is_last):
             super().micro_step(gradients)
 
-    def forward(self, gradients):
-        return self.wrapped(gradients)
-
     def backward(self, loss):
         self.fabric.backward(loss / self.case.accumulation)
 

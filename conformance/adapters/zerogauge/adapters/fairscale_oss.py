@@ -27,9 +27,6 @@ class Fairscale(TorchAdapter):
         with contextlib.nullcontext() if self.is_last else self.wrapped.no_sync():
             super().micro_step(gradients)
 
-    def forward(self, gradients):
-        return self.wrapped(gradients)
-
     def step(self):
         limit = self.case.gradient_clipping
         norm = self.optimizer.clip_grad_norm(limit) if limit else None

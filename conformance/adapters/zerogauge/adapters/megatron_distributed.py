@@ -87,9 +87,6 @@ class Megatron(TorchAdapter):
         with self.wrapped.no_sync():
             super().micro_step(gradients)
 
-    def forward(self, gradients):
-        return self.wrapped(gradients)
-
     def step(self):
         finalize_model_grads([self.wrapped])
         _, norm, _ = self.optimizer.step()

@@ -45,9 +45,6 @@ class Torch(TorchAdapter):
         with self.wrapped.no_sync() if is_local else contextlib.nullcontext():
             super().micro_step(gradients)
 
-    def forward(self, gradients):
-        return self.wrapped(gradients)
-
     def backward(self, loss):
         self.scaler.scale(loss / self.case.accumulation).backward()
 

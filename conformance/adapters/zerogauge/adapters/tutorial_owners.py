@@ -25,9 +25,6 @@ class Owners(TorchAdapter):
         if case.stage == 3:
             self.wrapped.set_pre_forward_fn(self.sharding.gather_full_parameters)
 
-    def forward(self, gradients):
-        return self.wrapped(gradients)
-
     def step(self):
         self.wrapped.sync_gradients()
         self.sharding.step()
