@@ -2,15 +2,35 @@
 """DeepSpeed: stages 0 to 3, offload to CPU and NVMe. --offload TIER offloads the optimizer states in every case. The
 other options choose among what DeepSpeed offers for the same result; deepspeed_config.py explains them."""
 import importlib
+import subprocess
+import sys
 
 import zerogauge.adapters.deepspeed_start  # noqa: F401  first: it selects the accelerator
 import deepspeed
+import torch.distributed as dist
+from deepspeed.checkpoint.constants import UNIVERSAL_CHECKPOINT_INFO, UNIVERSAL_CHECKPOINT_VERSION_KEY
+from deepspeed.checkpoint.constants import UNIVERSAL_CHECKPOINT_VERSION_VALUE
 from deepspeed.utils import groups as process_groups
 from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
 
 from zerogauge.adapters.deepspeed_config import CHOICES, add_ballast, config_of, refuse
-from zerogauge.adapters.deepspeed_universal import converted, described
 from zerogauge.pytorch import DTYPES, MOMENTS, Model, TorchAdapter
+
+
+def described(kind):
+    """What the trainer adds to its checkpoint so that it can be converted: its tensors are data-parallel alone."""
+    version = {UNIVERSAL_CHECKPOINT_VERSION_KEY: UNIVERSAL_CHECKPOINT_VERSION_VALUE}
+    return {UNIVERSAL_CHECKPOINT_INFO: version} if kind == "universal" else {}
+
+
+def converted(path, tag, meet):
+    """Converts the checkpoint once; returns the new tag. Collective."""
+    if dist.get_rank() == 0 and not (path / f"{tag}-universal").exists():
+        subprocess.run([sys.executable, "-m", "deepspeed.checkpoint.ds_to_universal", "--num_extract_workers", "1",
+                        "--num_merge_workers", "1", "--input_folder", path / tag,
+                        "--output_folder", path / f"{tag}-universal"], check=True)
+    meet()
+    return f"{tag}-universal"
 
 
 class DeepSpeed(TorchAdapter):
