@@ -83,7 +83,7 @@ struct trial {
     struct step {
         enum action action;
         int code;
-        const char *says[4];     // in its error message, beside the folder
+        const char *says[4];     // in its error message, in addition to the folder
         int differing;           // bits of what is read
         uint64_t request_count;  // from the beginning on; 0: any
     } steps[6];
@@ -128,7 +128,7 @@ Test(inject, concurrent_an_input_output_error_names_path_offset_and_allocation)
         &(struct trial){"nvme:eio@3",
                         true,
                         {{.action = WRITE, .code = ERR_IO, .says = {"NVMe of rank 0, \"exp_avg\": ", writing, remedy}},
-                         {.action = READ, .code = ERR_INTERNAL},  // what a failed write left is not read
+                         {.action = READ, .code = ERR_INTERNAL},  // a failed write leaves nothing to read
                          {.action = WRITE},
                          {.action = READ}}});
     everywhere(&(struct trial){"nvme:eio@6",
