@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks as MPI processes, started by mpirun: their collectives against plain loops, and the error of each rank when one
 // of them fails.
+#include "ref/comm/comm_failure_test.h"
 #include "ref/comm/mpirun_test.h"
 
 #include <signal.h>
@@ -143,29 +144,23 @@ Test(comm_mpi, a_failure_reaches_a_part_before_the_departure_of_its_ranks)
     }
 }
 
+// Each rank says the same, on one line.
+static void expect_all_said(int world, const char *word, const char *said)
+{
+    char output[16384];
+    provoke(world, word, output, sizeof output);
+    cr_expect_eq(times_said(output, "ended with status 1\n"), world, "%s: %s", word, output);
+    cr_expect_eq(times_said(output, said), world, "%s: %s", word, output);
+}
+
 Test(comm_mpi, calls_that_do_not_match_are_both_named_on_every_rank)
 {
     MPI_OR_SKIP();
-    const char *text = "the ranks disagree about collective 2: rank 0 calls all-reduce (sum) of 64 fp32, rank 1 "
-                       "barrier\n";
-    char lines[3][256];
-    for (int rank = 0; rank < 3; rank++)
-        snprintf(lines[rank], sizeof lines[rank], "rank %d: %s", rank, text);
-    expect_reported("operations", 3, lines[0], lines[1], lines[2]);
-    expect_reported("counts", 3,
-                    "rank 0: the ranks disagree about collective 2: rank 0 calls all-reduce (sum) of 64 fp32, rank 1 "
-                    "all-reduce (sum) of 63 fp32\n",
-                    "rank 1: the ranks disagree", "rank 2: the ranks disagree");
-}
-
-Test(comm_mpi, counts_that_do_not_match_in_pairs_are_named)
-{
-    MPI_OR_SKIP();
-    expect_reported(
-        "pairs", 3,
-        "rank 0: the ranks disagree about collective 2, all-to-all: rank 1 sends 2 elements to rank 0, which "
-        "expects 1\n",
-        "rank 1: the ranks disagree about collective 2", NULL);
+    for (int mistake = 0; mistake < MISTAKE_COUNT; mistake++) {
+        char word[32];
+        snprintf(word, sizeof word, "mistake-%d", mistake);
+        expect_all_said(WORLD, word, mistake_messages[mistake]);
+    }
 }
 
 Test(comm_mpi, messages_arrive_whole_and_in_order)
@@ -179,17 +174,8 @@ Test(comm_mpi, a_message_that_is_not_the_expected_one_or_never_comes_is_an_error
 {
     MPI_OR_SKIP();
     char output[16384];
-    static const char *const words[][2] = {
-        {"message-size", "rank 0 expects message 6 of 8 bytes from rank 1, which sends message 6 of 9 bytes"},
-        {"message-collective",
-         "the ranks disagree about collective 2: rank 1 calls barrier, while rank 0 is in receive and waits for it"},
-        {"message-tag", "rank 0 expects message 7 of 8 bytes from rank 1, which sends message 6 of 8 bytes"},
-    };
-    for (int i = 0; i < 3; i++) {
-        provoke(2, words[i][0], output, sizeof output);
-        cr_expect_eq(times_said(output, "ended with status 1\n"), 2, "%s", output);
-        cr_expect_eq(times_said(output, words[i][1]), 2, "%s", output);
-    }
+    for (int i = 0; i < MESSAGE_FAILURES; i++)
+        expect_all_said(2, message_failures[i].word, message_failures[i].said);
     provoke(2, "message-leave", output, sizeof output);
     cr_expect_not_null(strstr(output, "rank 0: rank 1 left while rank 0 was in receive\n"), "%s", output);
     provoke(2, "message-die", output, sizeof output);
