@@ -7,13 +7,8 @@
 
 static int gather_bytes(struct rank *rank, size_t count)
 {
-    size_t counts[RANKS_MAX], offsets[RANKS_MAX];
-    for (int peer = 0; peer < rank->world; peer++) {
-        counts[peer] = count;
-        offsets[peer] = (size_t)peer * count;
-    }
     char *all = calloc((size_t)rank->world, count);
-    int rc = comm_all_gather(rank->comm, all + offsets[rank->index], all, counts, offsets, DTYPE_BYTE);
+    int rc = comm_all_gather_equal(rank->comm, all + (size_t)rank->index * count, all, count);
     // Immediately, so that a rank that still read would read freed memory.
     free(all);
     return rc;

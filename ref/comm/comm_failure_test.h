@@ -107,4 +107,22 @@ static const struct {
 };
 enum { MESSAGE_FAILURES = sizeof message_failures / sizeof *message_failures };
 
+// A rank of a circle of ranks that wait for each other, and where it waits for the next one.
+struct waiting {
+    int rank;
+    const char *where;
+};
+
+// What the rank at `first` says of the circle.
+static inline const char *circle_text(const struct waiting circle[], int count, int first)
+{
+    static char text[1024];
+    int used = snprintf(text, sizeof text, "the ranks wait for each other: rank %d is in ", circle[first].rank);
+    for (int i = 0; i < count; i++)
+        used += snprintf(text + used, sizeof text - (size_t)used, "%s and waits for rank %d%s",
+                         circle[(first + i) % count].where, circle[(first + i + 1) % count].rank,
+                         i + 1 < count ? ", which is in " : "");
+    return text;
+}
+
 #endif
