@@ -113,7 +113,7 @@ struct waiting {
     const char *where;
 };
 
-// What the rank at `first` says of the circle.
+// The words of the rank at `first` of the circle.
 static inline const char *circle_text(const struct waiting circle[], int count, int first)
 {
     static char text[1024];

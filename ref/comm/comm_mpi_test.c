@@ -7,15 +7,12 @@
 #include <signal.h>
 #include <string.h>
 
-static int start(int world, const char *words, char *output, size_t output_bytes)
-{
-    return mpirun(world, "comm_mpi_program", words, output, output_bytes);
-}
+static char output[16384];  // of the last mpirun
 
 static void expect_good(int world, const char *words)
 {
-    char output[16384], line[64];
-    cr_expect_eq(start(world, words, output, sizeof output), 0, "world %d: %s", world, output);
+    char line[64];
+    cr_expect_eq(mpirun(world, "comm_mpi_program", words, output, sizeof output), 0, "world %d: %s", world, output);
     for (int rank = 0; rank < world; rank++) {
         snprintf(line, sizeof line, "rank %d: good\n", rank);
         cr_expect_not_null(strstr(output, line), "world %d, rank %d: %s", world, rank, output);
@@ -64,20 +61,27 @@ Test(comm_mpi, buffers_beyond_two_to_the_31_bytes_arrive_whole_long)
     expect_good(2, "large");
 }
 
-static void provoke(int world, const char *word, char *output, size_t output_bytes)
+static void provoke(int world, const char *word)
 {
-    mpirun_each(world, "comm_mpi_failure_program", word, output, output_bytes);
+    mpirun_each(world, "comm_mpi_failure_program", word, output, sizeof output);
 }
 
 // Every rank reports the failure, except the one that ended by itself, and as many fail.
 static void expect_reported(const char *word, int failed, const char *zero, const char *one, const char *two)
 {
-    char output[16384];
     const char *const lines[] = {zero, one, two};
-    provoke(3, word, output, sizeof output);
+    provoke(3, word);
     cr_expect_eq(times_said(output, "ended with status 1\n"), failed, "%s: %s", word, output);
     for (int rank = 0; rank < 3; rank++)
         cr_expect(!lines[rank] || strstr(output, lines[rank]), "%s, rank %d: %s", word, rank, output);
+}
+
+// Each rank says the same, on one line.
+static void expect_all_said(int world, const char *word, const char *said)
+{
+    provoke(world, word);
+    cr_expect_eq(times_said(output, "ended with status 1\n"), world, "%s: %s", word, output);
+    cr_expect_eq(times_said(output, said), world, "%s: %s", word, output);
 }
 
 Test(comm_mpi, a_rank_that_gives_up_is_named_to_all)
@@ -96,8 +100,7 @@ Test(comm_mpi, a_rank_that_leaves_early_is_named)
 Test(comm_mpi, a_rank_that_is_killed_is_named)
 {
     MPI_OR_SKIP();
-    char output[16384];
-    provoke(3, "die", output, sizeof output);
+    provoke(3, "die");
     cr_expect_eq(times_said(output, "ended with status 1\n"), 2, "%s", output);
     cr_expect_not_null(strstr(output, "rank 0: rank 1 (host "), "%s", output);
     cr_expect_not_null(strstr(output, "rank 2: rank 1 (host "), "%s", output);
@@ -108,8 +111,7 @@ Test(comm_mpi, a_rank_that_is_killed_is_named)
 Test(comm_mpi, a_rank_that_is_told_to_end_goes_on_for_a_moment)
 {
     MPI_OR_SKIP();
-    char output[16384];
-    provoke(2, "sigterm", output, sizeof output);
+    provoke(2, "sigterm");
     cr_expect_eq(times_said(output, ": goes on\n"), 2, "%s", output);
     cr_expect_eq(times_said(output, "ended with status 143\n"), 2, "%s", output);
 }
@@ -118,7 +120,6 @@ Test(comm_mpi, a_rank_that_is_told_to_end_goes_on_for_a_moment)
 Test(comm_mpi, mpirun_fails_when_a_rank_is_killed)
 {
     MPI_OR_SKIP();
-    char output[16384];
     int status = mpirun(3, "comm_mpi_failure_program", "die", output, sizeof output);
     cr_expect(status == 128 + SIGKILL || status == 1, "%d: %s", status, output);
 }
@@ -136,21 +137,11 @@ Test(comm_mpi, a_failure_reaches_the_ranks_that_wait_in_a_part)
 Test(comm_mpi, a_failure_reaches_a_part_before_the_departure_of_its_ranks)
 {
     MPI_OR_SKIP();
-    char output[16384];
     for (int i = 0; i < 6; i++) {
-        provoke(4, "abort-inside", output, sizeof output);
+        provoke(4, "abort-inside");
         cr_expect_eq(times_said(output, "ended with status 1\n"), 4, "%s", output);
         cr_expect_eq(times_said(output, ": rank 2 failed: the disk is full\n"), 3, "%s", output);
     }
-}
-
-// Each rank says the same, on one line.
-static void expect_all_said(int world, const char *word, const char *said)
-{
-    char output[16384];
-    provoke(world, word, output, sizeof output);
-    cr_expect_eq(times_said(output, "ended with status 1\n"), world, "%s: %s", word, output);
-    cr_expect_eq(times_said(output, said), world, "%s: %s", word, output);
 }
 
 Test(comm_mpi, calls_that_do_not_match_are_both_named_on_every_rank)
@@ -173,12 +164,11 @@ Test(comm_mpi, messages_arrive_whole_and_in_order)
 Test(comm_mpi, a_message_that_is_not_the_expected_one_or_never_comes_is_an_error)
 {
     MPI_OR_SKIP();
-    char output[16384];
     for (int i = 0; i < MESSAGE_FAILURES; i++)
         expect_all_said(2, message_failures[i].word, message_failures[i].said);
-    provoke(2, "message-leave", output, sizeof output);
+    provoke(2, "message-leave");
     cr_expect_not_null(strstr(output, "rank 0: rank 1 left while rank 0 was in receive\n"), "%s", output);
-    provoke(2, "message-die", output, sizeof output);
+    provoke(2, "message-die");
     cr_expect_not_null(strstr(output, "rank 0: rank 1 (host "), "%s", output);
 }
 
@@ -186,11 +176,10 @@ Test(comm_mpi, a_message_that_is_not_the_expected_one_or_never_comes_is_an_error
 Test(comm_mpi, ranks_that_wait_for_each_other_in_different_communicators_are_named)
 {
     MPI_OR_SKIP();
-    char output[16384];
     static const struct waiting circle[] = {{0, "barrier among ranks 0 1 (shard)"},
                                             {1, "barrier among ranks 1 2 (tensor)"},
                                             {2, "barrier among ranks 0 2 (expert)"}};
-    mpirun_each(3, "comm_mpi_failure_program", "ring", output, sizeof output);
+    provoke(3, "ring");
     int said = 0;
     for (int i = 0; i < 3; i++)
         said += times_said(output, circle_text(circle, 3, i));
