@@ -42,6 +42,15 @@ static void shell(const char *script)
     cr_assert_eq(launch(&setting, &result), ERR_NONE, "%s", err_message());
 }
 
+enum { ANY = -1 };
+
+static void expect_end(enum launch_end end, int status, const char *script)
+{
+    shell(script);
+    cr_expect_eq(result.end, end, "%s: %s", script, result.text);
+    cr_expect(status == ANY || result.status == status, "%s: %d", script, result.status);
+}
+
 // The process whose id the command wrote to a file is gone.
 static void expect_gone(const char *file)
 {
@@ -69,13 +78,9 @@ static void tell_that_memory_was_seen(void *context, double seconds)
 
 Test(launch, the_exit_status_is_reported)
 {
-    shell("exit 0");
-    cr_expect_eq(result.end, LAUNCH_EXITED);
-    cr_expect_eq(result.status, 0);
+    expect_end(LAUNCH_EXITED, 0, "exit 0");
     setting.tick = tell_that_memory_was_seen;
-    shell("echo one; echo two >&2; until [ -e seen ]; do sleep 0.02; done; echo three; exit 3");
-    cr_expect_eq(result.end, LAUNCH_EXITED);
-    cr_expect_eq(result.status, 3);
+    expect_end(LAUNCH_EXITED, 3, "echo one; echo two >&2; until [ -e seen ]; do sleep 0.02; done; echo three; exit 3");
     cr_expect_str_eq(result.text, "exited with status 3");
     cr_expect(result.seconds >= seen_s && result.seconds < 300, "%g s, %g s", result.seconds, seen_s);
     cr_expect_lt(result.peak_memory_bytes, 100000000);
@@ -95,8 +100,7 @@ Test(launch, stderr_goes_to_its_own_file)
     cr_expect_neq(access(output, F_OK), 0);
     unlink(errors);
     setting.output_limit_bytes = 100000;
-    shell("yes >&2");
-    cr_expect_eq(result.end, LAUNCH_OUTPUT, "%s", result.text);
+    expect_end(LAUNCH_OUTPUT, ANY, "yes >&2");
 }
 
 static int ticks;
@@ -115,8 +119,7 @@ Test(launch, the_tick_is_called_while_it_runs)
 {
     setting.tick = count_tick;
     setting.tick_context = &ticks;
-    shell("until [ -e ticked ]; do sleep 0.02; done");
-    cr_expect_eq(result.end, LAUNCH_EXITED, "%s", result.text);
+    expect_end(LAUNCH_EXITED, ANY, "until [ -e ticked ]; do sleep 0.02; done");
     cr_expect_geq(ticks, 3);
     cr_expect(ticked_s > 0.09 && ticked_s <= result.seconds, "two pauses of 50 ms: %g", ticked_s);
 }
@@ -128,13 +131,10 @@ Test(launch, the_signal_is_reported)
     sigaddset(&blocked, SIGTERM);
     sigprocmask(SIG_BLOCK, &blocked, NULL);
     signal(SIGTERM, SIG_IGN);
-    shell("kill -TERM $$; echo alive");
-    cr_expect_eq(result.end, LAUNCH_SIGNALLED);
-    cr_expect_eq(result.status, SIGTERM);
+    expect_end(LAUNCH_SIGNALLED, SIGTERM, "kill -TERM $$; echo alive");
     cr_expect_str_eq(result.text, "was killed by signal 15 (Terminated)");
     folder_expect_text(output, "");
-    shell("ulimit -c; kill -SEGV $$");
-    cr_expect_eq(result.status, SIGSEGV);
+    expect_end(LAUNCH_SIGNALLED, SIGSEGV, "ulimit -c; kill -SEGV $$");
     folder_expect_text(output, "0\n");
 }
 
@@ -142,8 +142,8 @@ Test(launch, the_command_has_an_empty_stdin_and_no_other_descriptors)
 {
     int fd = open("/dev/zero", O_RDONLY);
     cr_assert_eq(dup2(fd, 57), 57);
-    shell("cat; ls /proc/self/fd | tr '\\n' ' '; ps -o pgid= -p $$ | tr -d ' ' >group; echo $$ >self");
-    cr_expect_eq(result.status, 0);
+    expect_end(LAUNCH_EXITED, 0,
+               "cat; ls /proc/self/fd | tr '\\n' ' '; ps -o pgid= -p $$ | tr -d ' ' >group; echo $$ >self");
     folder_expect_text(output, "0 1 2 3 ");
     size_t bytes;
     char *group = folder_read("group", &bytes), *self = folder_read("self", &bytes);
@@ -169,9 +169,7 @@ Test(launch, a_time_limit_stops_it)
     const char *files[] = {"self", NULL};
     setting.tick = limit_when_there;
     setting.tick_context = files;
-    shell("echo $$ >self.tmp; mv self.tmp self; sleep 600");
-    cr_expect_eq(result.end, LAUNCH_TIME);
-    cr_expect_eq(result.status, SIGTERM);
+    expect_end(LAUNCH_TIME, SIGTERM, "echo $$ >self.tmp; mv self.tmp self; sleep 600");
     cr_expect_str_eq(result.text, "timed out after 1.5 s");
     cr_expect(result.seconds >= 1.5 && result.seconds < 300, "%g s", result.seconds);
     expect_gone("self");
@@ -182,20 +180,20 @@ Test(launch, a_process_that_ignores_sigterm_and_leaves_the_session_is_killed)
     const char *files[] = {"self", "grandchild", NULL};
     setting.tick = limit_when_there;
     setting.tick_context = files;
-    shell("trap '' TERM; (setsid sh -c 'trap \"\" TERM; echo $$ >g.tmp; mv g.tmp grandchild; sleep 600; sleep 600' &); "
-          "echo $$ >s.tmp; mv s.tmp self; sleep 600; sleep 600");
-    cr_expect_eq(result.end, LAUNCH_TIME);
-    cr_expect_eq(result.status, SIGKILL);
+    expect_end(
+        LAUNCH_TIME, SIGKILL,
+        "trap '' TERM; (setsid sh -c 'trap \"\" TERM; echo $$ >g.tmp; mv g.tmp grandchild; sleep 600; sleep 600' &); "
+        "echo $$ >s.tmp; mv s.tmp self; sleep 600; sleep 600");
     expect_gone("grandchild");
     expect_gone("self");
 }
 
 Test(launch, processes_that_a_command_leaves_behind_are_killed)
 {
-    shell("(setsid sh -c 'echo $$ >orphan.tmp; mv orphan.tmp orphan; exec sleep 600' &); sleep 600 & echo $! >child; "
-          "while [ ! -e orphan ]; do sleep 0.02; done");
-    cr_expect_eq(result.end, LAUNCH_EXITED);
-    cr_expect_eq(result.status, 0);
+    expect_end(
+        LAUNCH_EXITED, 0,
+        "(setsid sh -c 'echo $$ >orphan.tmp; mv orphan.tmp orphan; exec sleep 600' &); sleep 600 & echo $! >child; "
+        "while [ ! -e orphan ]; do sleep 0.02; done");
     expect_gone("orphan");
     expect_gone("child");
 }
@@ -216,8 +214,7 @@ Test(launch, a_chain_of_forks_that_change_their_session_is_killed)
              "for i in 0 1 2; do '%s/launch_chain_program' chain-$i; done; "
              "while [ ! -e chain-2 ]; do sleep 0.02; done; exit 5",
              ZG_BINARY_DIR);
-    shell(script);
-    cr_expect_eq(result.status, 5);
+    expect_end(LAUNCH_EXITED, 5, script);
     struct timespec before[3];
     for (int i = 0; i < 3; i++)
         before[i] = changed(files[i]);
@@ -229,19 +226,29 @@ Test(launch, a_chain_of_forks_that_change_their_session_is_killed)
     cr_expect_eq(waitpid(-1, NULL, WNOHANG), -1);
 }
 
-Test(launch, children_of_the_suite_survive)
+static pid_t begin_child(void)
 {
-    pid_t mine = fork();
-    cr_assert_geq(mine, 0);
-    if (mine == 0) {
+    pid_t child = fork();
+    cr_assert_geq(child, 0);
+    if (child == 0) {
         sleep(600);
         _exit(0);
     }
-    shell("sleep 600 & exit 4");
-    cr_expect_eq(result.status, 4);
+    return child;
+}
+
+static void end_child(pid_t child)
+{
+    cr_expect_eq(kill(child, SIGKILL), 0);
+    cr_expect_eq(waitpid(child, NULL, 0), child);
+}
+
+Test(launch, children_of_the_suite_survive)
+{
+    pid_t mine = begin_child();
+    expect_end(LAUNCH_EXITED, 4, "sleep 600 & exit 4");
     cr_expect_eq(waitpid(mine, NULL, WNOHANG), 0);
-    cr_expect_eq(kill(mine, SIGKILL), 0);
-    cr_expect_eq(waitpid(mine, NULL, 0), mine);
+    end_child(mine);
     cr_expect_eq(waitpid(-1, NULL, WNOHANG), -1);
 }
 
@@ -249,31 +256,23 @@ Test(launch, children_of_the_suite_survive)
 Test(launch, of_the_processes_before_a_command_only_children_are_known_by_their_ids)
 {
     struct process_list list = {0};
-    pid_t mine = fork();
-    cr_assert_geq(mine, 0);
-    if (mine == 0) {
-        sleep(600);
-        _exit(0);
-    }
+    pid_t mine = begin_child();
     cr_assert_eq(process_scan(&list), ERR_NONE);
     cr_expect(process_find(&list, mine) && process_find(&list, getpid()) && process_find(&list, getppid()));
     process_keep_children(&list);
     cr_expect_eq(list.count, 1);
     cr_expect(process_find(&list, mine));
     process_list_free(&list);
-    cr_expect_eq(kill(mine, SIGKILL), 0);
-    cr_expect_eq(waitpid(mine, NULL, 0), mine);
+    end_child(mine);
 }
 
 Test(launch, a_memory_limit_counts_all_processes_together)
 {
     setting.memory_limit_bytes = 100 << 20;
-    shell("dd if=/dev/zero of=/dev/null bs=64M count=3 2>/dev/null");
-    cr_expect_eq(result.end, LAUNCH_EXITED, "%s", result.text);
-    cr_expect_eq(result.status, 0);
-    shell("dd if=/dev/zero of=/dev/null bs=64M & echo $! >first; "
-          "dd if=/dev/zero of=/dev/null bs=64M & echo $! >second; wait");
-    cr_expect_eq(result.end, LAUNCH_MEMORY);
+    expect_end(LAUNCH_EXITED, 0, "dd if=/dev/zero of=/dev/null bs=64M count=3 2>/dev/null");
+    expect_end(LAUNCH_MEMORY, ANY,
+               "dd if=/dev/zero of=/dev/null bs=64M & echo $! >first; "
+               "dd if=/dev/zero of=/dev/null bs=64M & echo $! >second; wait");
     cr_expect_gt(result.peak_memory_bytes, 100 << 20);
     cr_expect_lt(result.peak_memory_bytes, 300 << 20);
     cr_expect_not_null(strstr(result.text, "MiB, the limit is 100 MiB"), "%s", result.text);
@@ -292,9 +291,10 @@ static void release_when_both_are_large(void *context, double seconds)
 Test(launch, the_peaks_of_all_processes_are_added)
 {
     setting.tick = release_when_both_are_large;
-    shell("for part in 1 2; do (dd if=/dev/zero of=/dev/null bs=64M & dd=$!; until [ -e seen ]; do sleep 0.02; done; "
-          "kill $dd) & done; wait");
-    cr_expect_eq(result.end, LAUNCH_EXITED, "%s", result.text);
+    expect_end(
+        LAUNCH_EXITED, ANY,
+        "for part in 1 2; do (dd if=/dev/zero of=/dev/null bs=64M & dd=$!; until [ -e seen ]; do sleep 0.02; done; "
+        "kill $dd) & done; wait");
     cr_expect_gt(result.sum_of_peaks_bytes, 128u << 20);
     cr_expect_lt(result.sum_of_peaks_bytes, 200u << 20);
 }
@@ -319,16 +319,13 @@ Test(launch, an_output_limit_stops_endless_output)
 {
     struct stat status;
     setting.output_limit_bytes = 1 << 20;
-    shell("echo $$ >self; exec yes");
-    cr_expect_eq(result.end, LAUNCH_OUTPUT);
+    expect_end(LAUNCH_OUTPUT, ANY, "echo $$ >self; exec yes");
     cr_expect_not_null(strstr(result.text, "the limit is 1 MiB"), "%s", result.text);
     cr_assert_eq(stat(output, &status), 0);
     cr_expect_gt(status.st_size, 1 << 20);
     expect_gone("self");
-    shell("head -c 1048577 /dev/zero");
-    cr_expect_eq(result.end, LAUNCH_OUTPUT);
-    shell("head -c 1048576 /dev/zero");
-    cr_expect_eq(result.end, LAUNCH_EXITED);
+    expect_end(LAUNCH_OUTPUT, ANY, "head -c 1048577 /dev/zero");
+    expect_end(LAUNCH_EXITED, ANY, "head -c 1048576 /dev/zero");
 }
 
 Test(launch, an_output_limit_counts_the_watched_folder)
@@ -336,18 +333,18 @@ Test(launch, an_output_limit_counts_the_watched_folder)
     setting.output_limit_bytes = 4 << 20;
     setting.watched_folder = "watched";
     cr_assert_eq(mkdir("watched", 0777), 0);
-    shell("exec dd if=/dev/zero of=watched/file bs=1M count=100000");
-    cr_expect_eq(result.end, LAUNCH_OUTPUT);
+    expect_end(LAUNCH_OUTPUT, ANY, "exec dd if=/dev/zero of=watched/file bs=1M count=100000");
     cr_assert_eq(unlink("watched/file"), 0);
-    shell("mkdir -p watched/a/b; i=0; while :; do head -c 100000 /dev/zero >watched/a/b/$i; i=$((i+1)); done");
-    cr_expect_eq(result.end, LAUNCH_OUTPUT);
+    expect_end(LAUNCH_OUTPUT, ANY,
+               "mkdir -p watched/a/b; i=0; while :; do head -c 100000 /dev/zero >watched/a/b/$i; i=$((i+1)); done");
     folder_remove("watched/a");
-    shell("mkdir watched/many; cd watched/many; while :; do mktemp -p . >/dev/null; truncate -s 1T huge; done");
-    cr_expect_eq(result.end, LAUNCH_OUTPUT);
+    expect_end(LAUNCH_OUTPUT, ANY,
+               "mkdir watched/many; cd watched/many; while :; do mktemp -p . >/dev/null; truncate -s 1T huge; done");
     folder_remove("watched/many");
-    shell("cd watched; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 "
-          "33; do mkdir x; cd x; done");
-    cr_expect_eq(result.end, LAUNCH_OUTPUT);
+    expect_end(
+        LAUNCH_OUTPUT, ANY,
+        "cd watched; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 "
+        "33; do mkdir x; cd x; done");
     cr_expect_str_eq(result.text, "was stopped: it nested folders too deep");
 }
 
@@ -356,16 +353,14 @@ Test(launch, an_earlier_interrupt_stops_it)
     static volatile sig_atomic_t interrupted;
     interrupted = 1;
     setting.interrupted = &interrupted;
-    shell("echo $$ >self; sleep 600");
-    cr_expect_eq(result.end, LAUNCH_INTERRUPTED);
+    expect_end(LAUNCH_INTERRUPTED, ANY, "echo $$ >self; sleep 600");
 }
 
 static volatile sig_atomic_t asked_to_end;
 
 static void ask_when_it_runs(void *context, double seconds)
 {
-    (void)context;
-    (void)seconds;
+    (void)context, (void)seconds;
     asked_to_end = access("self", F_OK) == 0;
 }
 
@@ -373,8 +368,7 @@ Test(launch, an_interrupt_while_it_runs_stops_it)
 {
     setting.interrupted = &asked_to_end;
     setting.tick = ask_when_it_runs;
-    shell("echo $$ >self.tmp; mv self.tmp self; sleep 600");
-    cr_expect_eq(result.end, LAUNCH_INTERRUPTED);
+    expect_end(LAUNCH_INTERRUPTED, ANY, "echo $$ >self.tmp; mv self.tmp self; sleep 600");
     expect_gone("self");
 }
 

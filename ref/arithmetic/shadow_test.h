@@ -183,15 +183,15 @@ static void shadow_adam(const struct adam_step *step)
     isa_scalar.adam(&there);
 }
 
-static uint32_t shadow_norm_max(enum dtype dtype, const void *values, size_t count)
+static uint32_t shadow_norm_max(enum dtype dtype, const void *numbers, size_t count)
 {
-    return isa_scalar.norm_max(dtype, at(values), count);
+    return isa_scalar.norm_max(dtype, at(numbers), count);
 }
 
-static void shadow_norm_accumulate(struct norm_sum *sum, enum dtype dtype, const void *values, size_t count,
+static void shadow_norm_accumulate(struct norm_sum *sum, enum dtype dtype, const void *numbers, size_t count,
                                    uint32_t max_bits)
 {
-    isa_scalar.norm_accumulate(sum, dtype, at(values), count, max_bits);
+    isa_scalar.norm_accumulate(sum, dtype, at(numbers), count, max_bits);
 }
 
 // A GPT's kernels and matrix products. Their operands have the format itself; those of isa_scalar.c, which does the

@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-enum { POISON = 0xa5, EDGE_BYTES = 192, GAP_COUNT = 3, COUNT_MAX = 70001, SEND_MAX = COUNT_MAX + 64 };
+enum { GAP_COUNT = 3, COUNT_MAX = 70001, SEND_MAX = COUNT_MAX + 64 };
 
 // The values that each rank sends, by format and rank, with one rank more than the largest world has; and their
 // reductions in one world. Written before the ranks start.
@@ -109,29 +109,6 @@ static inline struct shards shards_of(enum shape shape, int world, int rotation,
     return s;
 }
 
-// A buffer with poison in it and around it.
-struct area {
-    char *memory, *data;
-    size_t bytes;
-};
-
-static inline struct area area_open(size_t bytes, size_t shift_bytes)
-{
-    struct area area = {.bytes = EDGE_BYTES + shift_bytes + bytes + EDGE_BYTES};
-    area.memory = aligned_alloc(64, (area.bytes + 63) / 64 * 64);
-    area.data = area.memory + EDGE_BYTES + shift_bytes;
-    memset(area.memory, POISON, area.bytes);
-    return area;
-}
-
-static inline void area_close(struct rank *rank, struct area *area)
-{
-    for (size_t i = 0; i < EDGE_BYTES; i++)
-        if ((uint8_t)area->memory[i] != POISON || (uint8_t)area->memory[area->bytes - 1 - i] != POISON)
-            rank_wrong(rank, "byte %zu of an edge is overwritten", i);
-    free(area->memory);
-}
-
 struct test_case {
     const char *collective;
     enum shape shape;
@@ -163,6 +140,16 @@ static inline struct buffers buffers_open(const struct rank *rank, const struct 
     return b;
 }
 
+// Called when the buffers have their contents.
+static inline void buffers_send(const struct test_case *c, struct buffers *b)
+{
+    area_send(&b->send);
+    if (c->in_place)
+        b->recv = b->send;
+    else
+        area_send(&b->recv);
+}
+
 static inline void fill(struct area *a, struct area *b, size_t offset_bytes, const void *from, size_t bytes)
 {
     memcpy(a->data + offset_bytes, from, bytes);
@@ -188,8 +175,10 @@ static inline void buffers_close(struct rank *rank, const struct test_case *c, s
 {
     if (rc != ERR_NONE)
         rank_wrong(rank, "%s of %s: %s", c->collective, shape_names[c->shape], err_message());
+    area_return(&b->recv);
     compare(rank, c, "recv", &b->recv, &b->recv_expected);
     if (!c->in_place) {
+        area_return(&b->send);
         compare(rank, c, "send", &b->send, &b->send_expected);
         free(b->recv.memory);
         free(b->recv_expected.memory);
@@ -204,11 +193,8 @@ static inline void reduce_scatter_case(struct rank *rank, const struct test_case
     size_t offset = shards.offsets[rank->index], count = shards.counts[rank->index];
     size_t send_bytes = dtype_bytes(c->dtype), recv_bytes = dtype_bytes(c->recv_dtype);
     struct buffers b = buffers_open(rank, c, shards.extent, count);
-    char *recv = b.recv.data, *recv_expected = b.recv_expected.data;
-    if (c->in_place) {
-        recv += offset * recv_bytes;
-        recv_expected += offset * recv_bytes;
-    }
+    size_t recv_offset = c->in_place ? offset * recv_bytes : 0;
+    char *recv_expected = b.recv_expected.data + recv_offset;
     fill(&b.send, &b.send_expected, 0, values[c->dtype][rank->index], shards.extent * send_bytes);
     if (c->add)
         fill(&b.recv, &b.recv_expected, 0, values[c->recv_dtype][rank->world], count * recv_bytes);
@@ -216,9 +202,10 @@ static inline void reduce_scatter_case(struct rank *rank, const struct test_case
         float sum = plain_sums[c->dtype][offset + i];
         store(c->recv_dtype, recv_expected, i, c->add ? load(c->recv_dtype, recv_expected, i) + sum : sum);
     }
-    int rc = c->gaps
-                 ? comm_reduce_scatter_at(rank->comm, b.send.data, shards.offsets, recv, shards.counts, c->dtype)
-                 : comm_reduce_scatter(rank->comm, b.send.data, c->dtype, recv, c->recv_dtype, shards.counts, c->add);
+    buffers_send(c, &b);
+    char *send = b.send.data_there, *recv = b.recv.data_there + recv_offset;
+    int rc = c->gaps ? comm_reduce_scatter_at(rank->comm, send, shards.offsets, recv, shards.counts, c->dtype)
+                     : comm_reduce_scatter(rank->comm, send, c->dtype, recv, c->recv_dtype, shards.counts, c->add);
     buffers_close(rank, c, &b, rc);
 }
 
@@ -253,12 +240,14 @@ static inline void all_gather_case(struct rank *rank, const struct test_case *c)
     struct shards shards = shards_of(c->shape, rank->world, 0, GAP_COUNT);
     size_t bytes = dtype_bytes(c->dtype), offset = shards.offsets[rank->index], count = shards.counts[rank->index];
     struct buffers b = buffers_open(rank, c, c->in_place ? shards.extent : count, shards.extent);
-    char *send = b.send.data + (c->in_place ? offset * bytes : 0);
-    fill(&b.send, &b.send_expected, (size_t)(send - b.send.data), values[c->dtype][rank->index], count * bytes);
+    size_t send_offset = c->in_place ? offset * bytes : 0;
+    fill(&b.send, &b.send_expected, send_offset, values[c->dtype][rank->index], count * bytes);
     for (int peer = 0; peer < rank->world; peer++)
         memcpy(b.recv_expected.data + shards.offsets[peer] * bytes, values[c->dtype][peer],
                shards.counts[peer] * bytes);
-    int rc = comm_all_gather(rank->comm, send, b.recv.data, shards.counts, shards.offsets, c->dtype);
+    buffers_send(c, &b);
+    int rc = comm_all_gather(rank->comm, b.send.data_there + send_offset, b.recv.data_there, shards.counts,
+                             shards.offsets, c->dtype);
     buffers_close(rank, c, &b, rc);
 }
 
@@ -288,7 +277,8 @@ static inline void all_reduce_case(struct rank *rank, const struct test_case *c)
     const float *results = c->reduction == COMM_MAX ? plain_maxima[c->dtype] : plain_sums[c->dtype];
     for (size_t i = 0; i < count; i++)
         store(c->dtype, b.recv_expected.data, i, results[i]);
-    int rc = comm_all_reduce(rank->comm, b.send.data, b.recv.data, count, c->dtype, c->reduction);
+    buffers_send(c, &b);
+    int rc = comm_all_reduce(rank->comm, b.send.data_there, b.recv.data_there, count, c->dtype, c->reduction);
     buffers_close(rank, c, &b, rc);
 }
 
@@ -298,8 +288,8 @@ static inline void all_reduce_body(struct rank *rank)
         for (enum dtype dtype = DTYPE_FP32; dtype <= DTYPE_BYTE; dtype++)
             for (int form = 0; form < 4; form++) {
                 enum comm_reduction reduction = form / 2 ? COMM_MAX : COMM_SUM;
-                // Maxima are meant for a few numbers and are slow for many.
-                if (reduction == COMM_MAX ? shape <= MIDDLE : dtype != DTYPE_BYTE)
+                // Maxima are meant for a few numbers in host memory and are slow for many.
+                if (reduction == COMM_MAX ? shape <= MIDDLE && !carried : dtype != DTYPE_BYTE)
                     all_reduce_case(rank, &(struct test_case){.collective = "all-reduce",
                                                               .shape = shape,
                                                               .dtype = dtype,
@@ -321,8 +311,9 @@ static inline void all_to_all_case(struct rank *rank, const struct test_case *c)
         memcpy(b.recv_expected.data + shards.offsets[peer] * bytes,
                values[c->dtype][peer] + theirs.offsets[rank->index] * bytes, theirs.counts[rank->index] * bytes);
     }
-    int rc = comm_all_to_all(rank->comm, b.send.data, shards.counts, shards.offsets, b.recv.data, shards.counts,
-                             shards.offsets, c->dtype);
+    buffers_send(c, &b);
+    int rc = comm_all_to_all(rank->comm, b.send.data_there, shards.counts, shards.offsets, b.recv.data_there,
+                             shards.counts, shards.offsets, c->dtype);
     buffers_close(rank, c, &b, rc);
 }
 
@@ -347,10 +338,12 @@ static inline void broadcast_body(struct rank *rank)
             struct buffers b = buffers_open(rank, &c, bytes, bytes);
             memcpy(b.send.data, values[DTYPE_FP32][rank->index], bytes);
             memcpy(b.send_expected.data, values[DTYPE_FP32][root], bytes);
-            buffers_close(rank, &c, &b, comm_broadcast(rank->comm, b.send.data, bytes, root));
+            buffers_send(&c, &b);
+            buffers_close(rank, &c, &b, comm_broadcast(rank->comm, b.send.data_there, bytes, root));
         }
 }
 
+// In canonical order, or in that of comm_set_group and reduce_values.
 static inline void every_collective(struct rank *rank)
 {
     void (*const bodies[])(struct rank *) = {reduce_scatter_body, all_gather_body, all_reduce_body, all_to_all_body,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks that wait for each other in different communicators end with an error; ranks that only wait long do not.
-#include "ref/comm/comm_test.h"
+#include "ref/comm/comm_failure_test.h"
 
 #include <stdlib.h>
 
@@ -20,12 +20,12 @@ static struct comm *part_of(struct rank *rank, const int members[], int count, e
 }
 
 // All ranks fail with one of the ends of a circle's description.
-static void expect_circle(const struct rank ranks[], int world, const char *const messages[], int count)
+static void expect_circle(const struct rank ranks[], int world, const struct waiting circle[], int count)
 {
     for (int i = 0; i < world; i++) {
         bool known = false;
         for (int k = 0; k < count; k++)
-            known |= strcmp(ranks[i].message, messages[k]) == 0;
+            known |= strcmp(ranks[i].message, circle_text(circle, count, k)) == 0;
         cr_expect_str_eq(ranks[i].report, "");
         cr_expect_eq(ranks[i].rc, ERR_INTERNAL, "rank %d returned %d", i, ranks[i].rc);
         cr_expect(known, "rank %d says \"%s\"", i, ranks[i].message);
@@ -49,14 +49,11 @@ static void cross(struct rank *rank)
 
 Test(comm_deadlock, concurrent_two_communicators_in_another_order_are_named)
 {
-    static const char *const messages[] = {
-        "the ranks wait for each other: rank 0 is in barrier among ranks 0 1 (shard) and waits for rank 1, which is "
-        "in all-reduce among ranks 0 1 (tensor) and waits for rank 0",
-        "the ranks wait for each other: rank 1 is in all-reduce among ranks 0 1 (tensor) and waits for rank 0, "
-        "which is in barrier among ranks 0 1 (shard) and waits for rank 1"};
+    static const struct waiting circle[] = {{0, "barrier among ranks 0 1 (shard)"},
+                                            {1, "all-reduce among ranks 0 1 (tensor)"}};
     struct rank ranks[2];
     ranks_run(ranks, 2, cross, NULL);
-    expect_circle(ranks, 2, messages, 2);
+    expect_circle(ranks, 2, circle, 2);
 }
 
 // Ranks 1, 2 and 4 wait around a ring of pairs; ranks 0 and 3 wait for one of them, in the world.
@@ -75,16 +72,11 @@ static void ring(struct rank *rank)
 
 Test(comm_deadlock, concurrent_a_ring_of_groups_is_named_to_all_ranks)
 {
-    static const char *const messages[] = {
-        "the ranks wait for each other: rank 1 is in barrier among ranks 1 2 and waits for rank 2, which is in "
-        "barrier among ranks 2 4 and waits for rank 4, which is in barrier among ranks 1 4 and waits for rank 1",
-        "the ranks wait for each other: rank 2 is in barrier among ranks 2 4 and waits for rank 4, which is in "
-        "barrier among ranks 1 4 and waits for rank 1, which is in barrier among ranks 1 2 and waits for rank 2",
-        "the ranks wait for each other: rank 4 is in barrier among ranks 1 4 and waits for rank 1, which is in "
-        "barrier among ranks 1 2 and waits for rank 2, which is in barrier among ranks 2 4 and waits for rank 4"};
+    static const struct waiting circle[] = {
+        {1, "barrier among ranks 1 2"}, {2, "barrier among ranks 2 4"}, {4, "barrier among ranks 1 4"}};
     struct rank ranks[5];
     ranks_run(ranks, 5, ring, NULL);
-    expect_circle(ranks, 5, messages, 3);
+    expect_circle(ranks, 5, circle, 3);
 }
 
 // Rank 0 waits for a message among both, and rank 1 for rank 0 in a part; or both wait for messages.
@@ -103,20 +95,13 @@ static void receive_beside(struct rank *rank)
 
 Test(comm_deadlock, concurrent_messages_that_nobody_sends_are_named)
 {
-    static const char *const beside[] = {
-        "the ranks wait for each other: rank 0 is in receive among ranks 0 1 (pipeline) and waits for rank 1, which "
-        "is in barrier among ranks 0 1 and waits for rank 0",
-        "the ranks wait for each other: rank 1 is in barrier among ranks 0 1 and waits for rank 0, which is in "
-        "receive among ranks 0 1 (pipeline) and waits for rank 1"};
-    static const char *const only[] = {
-        "the ranks wait for each other: rank 0 is in receive among ranks 0 1 (pipeline) and waits for rank 1, which "
-        "is in receive among ranks 0 1 (pipeline) and waits for rank 0",
-        "the ranks wait for each other: rank 1 is in receive among ranks 0 1 (pipeline) and waits for rank 0, which "
-        "is in receive among ranks 0 1 (pipeline) and waits for rank 1"};
+    static const char receive[] = "receive among ranks 0 1 (pipeline)";
+    static const struct waiting circles[2][2] = {{{0, receive}, {1, "barrier among ranks 0 1"}},
+                                                 {{0, receive}, {1, receive}}};
     for (int messages_only = 0; messages_only <= 1; messages_only++) {
         struct rank ranks[2];
         ranks_run(ranks, 2, receive_beside, &(bool){messages_only});
-        expect_circle(ranks, 2, messages_only ? only : beside, 2);
+        expect_circle(ranks, 2, circles[messages_only], 2);
     }
 }
 

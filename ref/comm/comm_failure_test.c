@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank that fails makes every other rank return an error that names the first failure. Never a hang.
-#include "ref/comm/comm_test.h"
+#include "ref/comm/comm_failure_test.h"
 #include "ref/arithmetic/shadow_test.h"
 
 #include <stdlib.h>
 
-enum { WORLD = 4 };
-
 static int gather_bytes(struct rank *rank, size_t count)
 {
-    size_t counts[RANKS_MAX], offsets[RANKS_MAX];
-    for (int peer = 0; peer < rank->world; peer++) {
-        counts[peer] = count;
-        offsets[peer] = (size_t)peer * count;
-    }
     char *all = calloc((size_t)rank->world, count);
-    int rc = comm_all_gather(rank->comm, all + offsets[rank->index], all, counts, offsets, DTYPE_BYTE);
+    int rc = comm_all_gather_equal(rank->comm, all + (size_t)rank->index * count, all, count);
     // Immediately, so that a rank that still read would read freed memory.
     free(all);
     return rc;
@@ -147,68 +140,10 @@ Test(comm_failure, concurrent_ranks_may_close_one_after_the_other)
     comm_close(NULL);
 }
 
-enum mistake {
-    OTHER_COLLECTIVE,
-    OTHER_COUNT,
-    OTHER_SHARDS,
-    OTHER_DTYPE,
-    OTHER_ADD,
-    OTHER_RECV_DTYPE,
-    OTHER_REDUCTION,
-    OTHER_ROOT,
-    OTHER_PAIR,
-    MISTAKE_COUNT
-};
-
-static const char *const mistake_messages[MISTAKE_COUNT] = {
-    [OTHER_COLLECTIVE] = "collective 2: rank 0 calls all-reduce (sum) of 8 fp32, rank 3 barrier",
-    [OTHER_COUNT] = "collective 2: rank 0 calls all-reduce (sum) of 8 fp32, rank 3 all-reduce (sum) of 9 fp32",
-    [OTHER_SHARDS] = "reduce-scatter of 8 fp32 to fp32 in shards with digest",
-    [OTHER_DTYPE] = "rank 0 calls all-reduce (sum) of 8 fp32, rank 3 all-reduce (sum) of 8 bf16",
-    [OTHER_ADD] = "rank 3 reduce-scatter of 8 fp32 to fp32, adding, in shards",
-    [OTHER_RECV_DTYPE] = "rank 3 reduce-scatter of 8 fp32 to bf16 in shards",
-    [OTHER_REDUCTION] = "rank 0 calls all-reduce (sum) of 8 fp32, rank 3 all-reduce (maximum) of 8 fp32",
-    [OTHER_ROOT] = "rank 1 calls broadcast of 8 bytes from rank 0, rank 3 broadcast of 8 bytes from rank 1",
-    [OTHER_PAIR] = "rank 3 sends 3 elements to rank 1, which expects 2",
-};
-
-static int mistaken_call(struct comm *comm, enum mistake mistake, bool wrong)
-{
-    static const size_t even[WORLD] = {2, 2, 2, 2}, uneven[WORLD] = {2, 1, 3, 2}, offsets[WORLD] = {0, 2, 4, 6};
-    static const size_t one_more[WORLD] = {2, 3, 2, 2}, wide_offsets[WORLD] = {0, 3, 6, 9};
-    float send[16] = {0}, recv[16] = {0};
-    switch (mistake) {
-    case OTHER_COLLECTIVE:
-        return wrong ? comm_barrier(comm) : comm_all_reduce(comm, send, recv, 8, DTYPE_FP32, COMM_SUM);
-    case OTHER_COUNT:
-        return comm_all_reduce(comm, send, recv, wrong ? 9 : 8, DTYPE_FP32, COMM_SUM);
-    case OTHER_SHARDS:
-        return comm_reduce_scatter(comm, send, DTYPE_FP32, recv, DTYPE_FP32, wrong ? uneven : even, false);
-    case OTHER_DTYPE:
-        return comm_all_reduce(comm, send, recv, 8, wrong ? DTYPE_BF16 : DTYPE_FP32, COMM_SUM);
-    case OTHER_ADD:
-        return comm_reduce_scatter(comm, send, DTYPE_FP32, recv, DTYPE_FP32, even, wrong);
-    case OTHER_RECV_DTYPE:
-        return comm_reduce_scatter(comm, send, DTYPE_FP32, recv, wrong ? DTYPE_BF16 : DTYPE_FP32, even, false);
-    case OTHER_REDUCTION:
-        return comm_all_reduce(comm, send, recv, 8, DTYPE_FP32, wrong ? COMM_MAX : COMM_SUM);
-    case OTHER_ROOT:
-        return comm_broadcast(comm, send, 8, wrong);
-    default:
-        return comm_all_to_all(comm, send, wrong ? one_more : even, wide_offsets, recv, even, offsets, DTYPE_FP32);
-    }
-}
-
 static void mistake_body(struct rank *rank)
 {
-    enum mistake mistake = *(const enum mistake *)rank->context;
-    // In a broadcast ranks wait for its root alone, so that some may have failed before the others leave the barrier.
-    if (comm_barrier(rank->comm) != ERR_NONE && mistake != OTHER_ROOT)
-        rank_wrong(rank, "%s", err_message());
     double start = clock_now_s();
-    int rc = mistaken_call(rank->comm, mistake, rank->index == 3);
-    // The next call tells the root.
-    rank_keep(rank, start, rc == ERR_NONE && mistake == OTHER_ROOT ? comm_barrier(rank->comm) : rc);
+    rank_keep(rank, start, make_mistake(rank->comm, *(const enum mistake *)rank->context));
     if (comm_barrier(rank->comm) == ERR_NONE)
         rank_wrong(rank, "a call after the mistake went well");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages between two ranks that are threads: contents, order, counting, and the errors of both sides.
-#include "ref/comm/comm_test.h"
+#include "ref/comm/comm_failure_test.h"
 
 #include <stdlib.h>
 
@@ -59,53 +59,21 @@ Test(comm_message, concurrent_the_sender_counts_its_bytes)
     ranks_run_well(2, count_sent, NULL);
 }
 
-// Rank 1 does what the context says; rank 0 receives message 6 of 8 bytes from it.
 static void go_wrong(struct rank *rank)
 {
-    const char *what = rank->context;
-    char buffer[9] = {0};
     double start = clock_now_s();
-    if (rank->index == 0) {
-        rank_keep(rank, start, comm_receive(rank->comm, 1, 6, buffer, 8));
-        return;
-    }
-    if (strcmp(what, "leave") == 0)
-        return;
-    sleep_seconds(0.05);
-    int rc = ERR_NONE;
-    if (strcmp(what, "abort") == 0)
-        comm_abort(rank->comm, "the disk is full");
-    else if (strcmp(what, "collective") != 0)
-        rc = comm_send(rank->comm, 0, strcmp(what, "tag") == 0 ? 7 : 6, buffer, strcmp(what, "size") == 0 ? 9 : 8);
-    if (rc == ERR_NONE)
-        rc = comm_barrier(rank->comm);
-    rank_keep(rank, start, rc);
-}
-
-static void expect_failure(const char *what, const char *message, int code)
-{
-    struct rank ranks[2];
-    ranks_run(ranks, 2, go_wrong, (void *)(uintptr_t)what);
-    bool left = strcmp(what, "leave") == 0;
-    for (int i = 0; i < (left ? 1 : 2); i++) {
-        cr_expect_eq(ranks[i].rc, code, "%s, rank %d returned %d", what, i, ranks[i].rc);
-        cr_expect_str_eq(ranks[i].message, message, "%s, rank %d: %s", what, i, ranks[i].message);
-        cr_expect_lt(ranks[i].seconds, HANG_S);
-    }
+    rank_keep(rank, start, provoke_message(rank->comm, rank->context));
 }
 
 Test(comm_message, concurrent_what_goes_wrong_is_an_error_on_both_ranks)
 {
-    expect_failure("tag", "rank 0 expects message 6 of 8 bytes from rank 1, which sends message 7 of 8 bytes",
-                   ERR_INTERNAL);
-    expect_failure("size", "rank 0 expects message 6 of 8 bytes from rank 1, which sends message 6 of 9 bytes",
-                   ERR_INTERNAL);
-    expect_failure("abort", "rank 1 failed: the disk is full", ERR_PEER);
-    expect_failure("collective",
-                   "the ranks disagree about collective 1: rank 1 calls barrier, while rank 0 is in receive and waits "
-                   "for it",
-                   ERR_INTERNAL);
-    expect_failure("leave", "rank 1 left while rank 0 was in receive", ERR_PEER);
+    struct rank ranks[2];
+    for (int i = 0; i < MESSAGE_FAILURES; i++) {
+        ranks_run(ranks, 2, go_wrong, (void *)(uintptr_t)message_failures[i].word);
+        expect_all_failed(ranks, 2, -1, message_failures[i].code, message_failures[i].said);
+    }
+    ranks_run(ranks, 2, go_wrong, (void *)(uintptr_t) "message-leave");
+    expect_all_failed(ranks, 2, 1, ERR_PEER, "rank 1 left while rank 0 was in receive");
 }
 
 // Nobody will ever receive it.

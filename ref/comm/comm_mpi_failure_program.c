@@ -1,37 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank of the tests of comm_mpi.c, started by mpirun, that fails as its word says, or meets others' failures. Each
 // rank prints its error message on one line.
-#include "base/err.h"
+#include "ref/comm/comm_failure_test.h"
 #include "ref/comm/comm_mpi.h"
 #include "ref/comm/launcher.h"
 
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 #include <unistd.h>
-
-enum { RANKS_MAX = 16 };
-
-// Rank 1 sends nothing, or another message, and rank 0 receives.
-static int provoke_message(struct comm *comm, const char *word)
-{
-    char buffer[9] = {0};
-    bool odd = comm_rank(comm) == 1;
-    TRY(comm_barrier(comm));
-    if (odd && strcmp(word, "message-leave") == 0)
-        return ERR_NONE;
-    if (odd && strcmp(word, "message-die") == 0)
-        raise(SIGKILL);
-    if (odd && strcmp(word, "message-collective") == 0)
-        return comm_barrier(comm);
-    if (odd)
-        TRY(comm_send(comm, 0, 6, buffer, strcmp(word, "message-size") == 0 ? 9 : 8));
-    else
-        TRY(comm_receive(comm, 1, strcmp(word, "message-tag") == 0 ? 7 : 6, buffer, 8));
-    return comm_barrier(comm);
-}
 
 // Rank 1 does what the word says; the others wait in a part without it.
 static int provoke_beside_part(struct comm *comm, const char *word)
@@ -108,22 +82,8 @@ static int provoke(struct comm *comm, const char *word)
         return ERR_NONE;
     if (odd && strcmp(word, "die") == 0)
         raise(SIGKILL);
-    size_t count = odd && strcmp(word, "counts") == 0 ? 63 : 64;
-    if (odd && strcmp(word, "operations") == 0)
-        return comm_barrier(comm);
-    if (strcmp(word, "pairs") == 0) {
-        int world = comm_world(comm);
-        size_t sends[RANKS_MAX], receives[RANKS_MAX], offsets[RANKS_MAX];
-        float received[64];
-        for (int i = 0; i < world; i++) {
-            sends[i] = odd && i == 0 ? 2 : 1;
-            receives[i] = 1;
-            offsets[i] = (size_t)i;
-        }
-        return comm_all_to_all(comm, numbers, sends, offsets, received, receives, offsets, DTYPE_FP32);
-    }
     for (int i = 0; i < 3; i++)
-        TRY(comm_all_reduce(comm, numbers, numbers, count, DTYPE_FP32, COMM_SUM));
+        TRY(comm_all_reduce(comm, numbers, numbers, 64, DTYPE_FP32, COMM_SUM));
     return ERR_NONE;
 }
 
@@ -168,8 +128,9 @@ int main(int argc, char **argv)
              : strcmp(word, "sigterm") == 0                           ? provoke_sigterm(comm)
              : strcmp(word, "ring") == 0 || strcmp(word, "slow") == 0 ? wait_in_pairs(comm, word)
              : strstr(word, "message-")                               ? provoke_message(comm, word)
-             : strstr(word, "-beside")                                ? provoke_beside_part(comm, word)
-                                                                      : provoke(comm, word);
+             : strstr(word, "mistake-") ? make_mistake(comm, (enum mistake)atoi(word + strlen("mistake-")))
+             : strstr(word, "-beside")  ? provoke_beside_part(comm, word)
+                                        : provoke(comm, word);
     printf("rank %d: %s\n", rank, rc == ERR_NONE ? "good" : err_message());
     fflush(stdout);
     launcher_close(comm, rc != ERR_NONE || strcmp(word, "slow") != 0);

@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks as MPI processes, started by mpirun: their collectives against plain loops, and the error of each rank when one
 // of them fails.
+#include "ref/comm/comm_failure_test.h"
 #include "ref/comm/mpirun_test.h"
 
 #include <signal.h>
 #include <string.h>
 
-static int start(int world, const char *words, char *output, size_t output_bytes)
-{
-    return mpirun(world, "comm_mpi_program", words, output, output_bytes);
-}
+static char output[16384];  // of the last mpirun
 
 static void expect_good(int world, const char *words)
 {
-    char output[16384], line[64];
-    cr_expect_eq(start(world, words, output, sizeof output), 0, "world %d: %s", world, output);
+    char line[64];
+    cr_expect_eq(mpirun(world, "comm_mpi_program", words, output, sizeof output), 0, "world %d: %s", world, output);
     for (int rank = 0; rank < world; rank++) {
         snprintf(line, sizeof line, "rank %d: good\n", rank);
         cr_expect_not_null(strstr(output, line), "world %d, rank %d: %s", world, rank, output);
@@ -63,20 +61,27 @@ Test(comm_mpi, buffers_beyond_two_to_the_31_bytes_arrive_whole_long)
     expect_good(2, "large");
 }
 
-static void provoke(int world, const char *word, char *output, size_t output_bytes)
+static void provoke(int world, const char *word)
 {
-    mpirun_each(world, "comm_mpi_failure_program", word, output, output_bytes);
+    mpirun_each(world, "comm_mpi_failure_program", word, output, sizeof output);
 }
 
 // Every rank reports the failure, except the one that ended by itself, and as many fail.
 static void expect_reported(const char *word, int failed, const char *zero, const char *one, const char *two)
 {
-    char output[16384];
     const char *const lines[] = {zero, one, two};
-    provoke(3, word, output, sizeof output);
+    provoke(3, word);
     cr_expect_eq(times_said(output, "ended with status 1\n"), failed, "%s: %s", word, output);
     for (int rank = 0; rank < 3; rank++)
         cr_expect(!lines[rank] || strstr(output, lines[rank]), "%s, rank %d: %s", word, rank, output);
+}
+
+// Each rank says the same, on one line.
+static void expect_all_said(int world, const char *word, const char *said)
+{
+    provoke(world, word);
+    cr_expect_eq(times_said(output, "ended with status 1\n"), world, "%s: %s", word, output);
+    cr_expect_eq(times_said(output, said), world, "%s: %s", word, output);
 }
 
 Test(comm_mpi, a_rank_that_gives_up_is_named_to_all)
@@ -95,8 +100,7 @@ Test(comm_mpi, a_rank_that_leaves_early_is_named)
 Test(comm_mpi, a_rank_that_is_killed_is_named)
 {
     MPI_OR_SKIP();
-    char output[16384];
-    provoke(3, "die", output, sizeof output);
+    provoke(3, "die");
     cr_expect_eq(times_said(output, "ended with status 1\n"), 2, "%s", output);
     cr_expect_not_null(strstr(output, "rank 0: rank 1 (host "), "%s", output);
     cr_expect_not_null(strstr(output, "rank 2: rank 1 (host "), "%s", output);
@@ -107,8 +111,7 @@ Test(comm_mpi, a_rank_that_is_killed_is_named)
 Test(comm_mpi, a_rank_that_is_told_to_end_goes_on_for_a_moment)
 {
     MPI_OR_SKIP();
-    char output[16384];
-    provoke(2, "sigterm", output, sizeof output);
+    provoke(2, "sigterm");
     cr_expect_eq(times_said(output, ": goes on\n"), 2, "%s", output);
     cr_expect_eq(times_said(output, "ended with status 143\n"), 2, "%s", output);
 }
@@ -117,7 +120,6 @@ Test(comm_mpi, a_rank_that_is_told_to_end_goes_on_for_a_moment)
 Test(comm_mpi, mpirun_fails_when_a_rank_is_killed)
 {
     MPI_OR_SKIP();
-    char output[16384];
     int status = mpirun(3, "comm_mpi_failure_program", "die", output, sizeof output);
     cr_expect(status == 128 + SIGKILL || status == 1, "%d: %s", status, output);
 }
@@ -135,9 +137,8 @@ Test(comm_mpi, a_failure_reaches_the_ranks_that_wait_in_a_part)
 Test(comm_mpi, a_failure_reaches_a_part_before_the_departure_of_its_ranks)
 {
     MPI_OR_SKIP();
-    char output[16384];
     for (int i = 0; i < 6; i++) {
-        provoke(4, "abort-inside", output, sizeof output);
+        provoke(4, "abort-inside");
         cr_expect_eq(times_said(output, "ended with status 1\n"), 4, "%s", output);
         cr_expect_eq(times_said(output, ": rank 2 failed: the disk is full\n"), 3, "%s", output);
     }
@@ -146,26 +147,11 @@ Test(comm_mpi, a_failure_reaches_a_part_before_the_departure_of_its_ranks)
 Test(comm_mpi, calls_that_do_not_match_are_both_named_on_every_rank)
 {
     MPI_OR_SKIP();
-    const char *text = "the ranks disagree about collective 2: rank 0 calls all-reduce (sum) of 64 fp32, rank 1 "
-                       "barrier\n";
-    char lines[3][256];
-    for (int rank = 0; rank < 3; rank++)
-        snprintf(lines[rank], sizeof lines[rank], "rank %d: %s", rank, text);
-    expect_reported("operations", 3, lines[0], lines[1], lines[2]);
-    expect_reported("counts", 3,
-                    "rank 0: the ranks disagree about collective 2: rank 0 calls all-reduce (sum) of 64 fp32, rank 1 "
-                    "all-reduce (sum) of 63 fp32\n",
-                    "rank 1: the ranks disagree", "rank 2: the ranks disagree");
-}
-
-Test(comm_mpi, counts_that_do_not_match_in_pairs_are_named)
-{
-    MPI_OR_SKIP();
-    expect_reported(
-        "pairs", 3,
-        "rank 0: the ranks disagree about collective 2, all-to-all: rank 1 sends 2 elements to rank 0, which "
-        "expects 1\n",
-        "rank 1: the ranks disagree about collective 2", NULL);
+    for (int mistake = 0; mistake < MISTAKE_COUNT; mistake++) {
+        char word[32];
+        snprintf(word, sizeof word, "mistake-%d", mistake);
+        expect_all_said(WORLD, word, mistake_messages[mistake]);
+    }
 }
 
 Test(comm_mpi, messages_arrive_whole_and_in_order)
@@ -178,21 +164,11 @@ Test(comm_mpi, messages_arrive_whole_and_in_order)
 Test(comm_mpi, a_message_that_is_not_the_expected_one_or_never_comes_is_an_error)
 {
     MPI_OR_SKIP();
-    char output[16384];
-    static const char *const words[][2] = {
-        {"message-size", "rank 0 expects message 6 of 8 bytes from rank 1, which sends message 6 of 9 bytes"},
-        {"message-collective",
-         "the ranks disagree about collective 2: rank 1 calls barrier, while rank 0 is in receive and waits for it"},
-        {"message-tag", "rank 0 expects message 7 of 8 bytes from rank 1, which sends message 6 of 8 bytes"},
-    };
-    for (int i = 0; i < 3; i++) {
-        provoke(2, words[i][0], output, sizeof output);
-        cr_expect_eq(times_said(output, "ended with status 1\n"), 2, "%s", output);
-        cr_expect_eq(times_said(output, words[i][1]), 2, "%s", output);
-    }
-    provoke(2, "message-leave", output, sizeof output);
+    for (int i = 0; i < MESSAGE_FAILURES; i++)
+        expect_all_said(2, message_failures[i].word, message_failures[i].said);
+    provoke(2, "message-leave");
     cr_expect_not_null(strstr(output, "rank 0: rank 1 left while rank 0 was in receive\n"), "%s", output);
-    provoke(2, "message-die", output, sizeof output);
+    provoke(2, "message-die");
     cr_expect_not_null(strstr(output, "rank 0: rank 1 (host "), "%s", output);
 }
 
@@ -200,21 +176,13 @@ Test(comm_mpi, a_message_that_is_not_the_expected_one_or_never_comes_is_an_error
 Test(comm_mpi, ranks_that_wait_for_each_other_in_different_communicators_are_named)
 {
     MPI_OR_SKIP();
-    char output[16384];
-    static const char *const circles[] = {
-        "the ranks wait for each other: rank 0 is in barrier among ranks 0 1 (shard) and waits for rank 1, which is "
-        "in barrier among ranks 1 2 (tensor) and waits for rank 2, which is in barrier among ranks 0 2 (expert) and "
-        "waits for rank 0\n",
-        "the ranks wait for each other: rank 1 is in barrier among ranks 1 2 (tensor) and waits for rank 2, which "
-        "is in barrier among ranks 0 2 (expert) and waits for rank 0, which is in barrier among ranks 0 1 (shard) "
-        "and waits for rank 1\n",
-        "the ranks wait for each other: rank 2 is in barrier among ranks 0 2 (expert) and waits for rank 0, which "
-        "is in barrier among ranks 0 1 (shard) and waits for rank 1, which is in barrier among ranks 1 2 (tensor) "
-        "and waits for rank 2\n"};
-    mpirun_each(3, "comm_mpi_failure_program", "ring", output, sizeof output);
+    static const struct waiting circle[] = {{0, "barrier among ranks 0 1 (shard)"},
+                                            {1, "barrier among ranks 1 2 (tensor)"},
+                                            {2, "barrier among ranks 0 2 (expert)"}};
+    provoke(3, "ring");
     int said = 0;
     for (int i = 0; i < 3; i++)
-        said += times_said(output, circles[i]);
+        said += times_said(output, circle_text(circle, 3, i));
     cr_expect_eq(said, 3, "%s", output);
     cr_expect_eq(mpirun(3, "comm_mpi_failure_program", "slow", output, sizeof output), 0, "%s", output);
     cr_expect_eq(times_said(output, ": good\n"), 3, "%s", output);

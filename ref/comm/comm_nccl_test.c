@@ -3,166 +3,80 @@
 // matching of calls, the sums, and failures of ranks and of NCCL. NCCL itself needs a GPU.
 #include "ref/comm/comm_nccl.h"
 
-#include "ref/comm/comm_test.h"
+#include "ref/comm/comm_case_test.h"
 #include "ref/cuda/cuda_lane.h"
 #include "ref/comm/nccl_standin_test.h"
-#include "ref/arithmetic/random.h"
 #include "ref/arithmetic/shadow_test.h"
 #include "ref/cuda/tier_cuda.h"
 
-enum { ARENA_BYTES = 1 << 17, POISON = 0xa5 };
+enum { ARENA_BYTES = 1 << 17, PIECE_COUNT = 1024 };
 
-// A rank's memory on the host and on its accelerator, at the same offsets.
-struct memory {
-    char *here, *there, *expected;
-};
-
-static void memory_open(struct memory *memory, const struct accelerator *accelerator)
+static void begin(void)
 {
-    void *there = NULL;
-    memory->here = malloc(ARENA_BYTES);
-    memory->expected = malloc(ARENA_BYTES);
-    if (accelerator->enter(0) != ERR_NONE || accelerator->allocate(ARENA_BYTES, &there) != ERR_NONE ||
-        accelerator_claim(accelerator, there, ARENA_BYTES) != ERR_NONE)
-        abort();
-    memory->there = there;
+    make_values();
+    carried = &shadow_accelerator;
 }
 
-static void memory_close(struct memory *memory, const struct accelerator *accelerator)
-{
-    accelerator_disclaim(memory->there);
-    accelerator->release(memory->there);
-    free(memory->here);
-    free(memory->expected);
-}
-
-// Whose memory NCCL carries.
-static const struct accelerator *carried = &shadow_accelerator;
+TestSuite(comm_nccl, .init = begin, .fini = free_values);
 
 // Begins a rank's body: its handle over NCCL takes control's place.
-static void rank_open(struct rank *rank, const struct comm_nccl_options *options, struct memory *memory)
+static struct area rank_open(struct rank *rank, const struct comm_nccl_options *options)
 {
-    memory_open(memory, carried);
     struct comm *comm;
-    if (comm_nccl_open(rank->comm, options, &comm) != ERR_NONE)
+    struct area area = area_open(ARENA_BYTES, 0);
+    if (carried->enter(0) != ERR_NONE || comm_nccl_open(rank->comm, options, &comm) != ERR_NONE)
         rank_wrong(rank, "open: %s", err_message());
     else
         rank->comm = comm;
+    area_send(&area);
+    return area;
 }
 
-static void rank_close(struct rank *rank, struct memory *memory)
+static void rank_close(struct rank *rank, struct area *area)
 {
     comm_close(rank->comm);
     rank->closed = true;
-    memory_close(memory, carried);
+    area_return(area);
+    free(area->memory);
 }
 
-static const int worlds[] = {1, 2, 3, 4, 8};
-enum { WORLDS = sizeof worlds / sizeof *worlds, PATTERNS = 4, OPERATIONS = 9 };
-
-static size_t pattern_count(int pattern, int rank)
-{
-    static const size_t counts[PATTERNS][3] = {{64, 64, 64}, {0, 257, 31}, {1009, 0, 1}, {0, 0, 700}};
-    return counts[pattern][rank % 3];
-}
-
-// A case: one collective with one format and one pattern of counts.
-struct collective {
-    int operation, pattern;
-    enum dtype dtype;
+struct trial {
+    struct comm_nccl_options options;
+    int group;
 };
 
-static int call_collective(struct comm *comm, const struct collective *c, char *base)
+static void run_trial(struct rank *rank)
 {
-    int world = comm_world(comm), rank = comm_rank(comm);
-    size_t counts[world], offsets[world], back[world], positions[world], total = 0, element = dtype_bytes(c->dtype);
-    for (int peer = 0; peer < world; peer++) {
-        counts[peer] = pattern_count(c->pattern, peer);
-        offsets[peer] = total;
-        total += counts[peer];
-    }
-    char *send = base + 256, *recv = base + ARENA_BYTES / 2;
-    switch (c->operation) {
-    case 0:
-        return comm_reduce_scatter(comm, send, c->dtype, recv, DTYPE_FP32, counts, false);
-    case 1:
-        return comm_reduce_scatter(comm, send, c->dtype, recv, c->dtype, counts, true);
-    case 2:  // in place
-        return comm_reduce_scatter(comm, send, c->dtype, send + offsets[rank] * element, c->dtype, counts, false);
-    case 3:
-        return comm_all_gather(comm, send, recv, counts, offsets, c->dtype);
-    case 4:  // in place
-        return comm_all_gather(comm, recv + offsets[rank] * element, recv, counts, offsets, c->dtype);
-    case 5:
-        return comm_all_reduce(comm, send, recv, total, c->dtype, COMM_SUM);
-    case 6:  // in place
-        return comm_all_reduce(comm, send, send, total, c->dtype, COMM_SUM);
-    case 7:
-        return comm_barrier(comm);
-    default:
-        break;
-    }
-    // The count depends on both the sending and the receiving rank.
-    size_t sent = 0, received = 0;
-    for (int peer = 0; peer < world; peer++) {
-        counts[peer] = pattern_count(c->pattern, rank + 2 * peer);
-        offsets[peer] = sent;
-        sent += counts[peer] + 3;
-        back[peer] = pattern_count(c->pattern, peer + 2 * rank);
-        positions[peer] = received;
-        received += back[peer] + 5;
-    }
-    int rc = comm_all_to_all(comm, send, counts, offsets, recv, back, positions, c->dtype);
-    return rc != ERR_NONE ? rc : comm_broadcast(comm, send, 1001, world / 2);
+    const struct trial *trial = rank->context;
+    struct area area = rank_open(rank, &trial->options);
+    if (comm_set_group(rank->comm, trial->group) != ERR_NONE)
+        rank_wrong(rank, "%s", err_message());
+    every_collective(rank);
+    if (comm_barrier(rank->comm) != ERR_NONE)
+        rank_wrong(rank, "%s", err_message());
+    rank_close(rank, &area);
 }
 
-static void fill(char *memory, enum dtype dtype, uint64_t key)
+// The stage holds one piece of each rank's that many shards exceed.
+static void run_every_collective(const struct comm_nccl_calls *calls, int world, int group)
 {
-    memset(memory, POISON, ARENA_BYTES);
-    float value;
-    for (size_t i = 0; i < ARENA_BYTES / 8 / dtype_bytes(dtype); i++)
-        for (int half = 0; half < 2; half++) {
-            value = random_normal(random_at(key + (uint64_t)half, i));
-            size_t at = (half ? ARENA_BYTES / 2 : 256) + i * dtype_bytes(dtype);
-            dtype_narrow(dtype, &value, memory + at, 1);
-        }
+    struct trial trial = {{calls, (size_t)world * PIECE_COUNT * sizeof(float), 10000000000u}, group};
+    reduce_values(world, group > 0 ? group : world);
+    ranks_run_well(world, run_trial, &trial);
 }
 
-// Makes the same call on host memory, through control, and on the accelerator's memory, through NCCL.
-static void run_all_collectives(struct rank *rank)
+Test(comm_nccl, in_every_world_sends_match_receives_and_the_bytes_are_those_of_plain_loops)
 {
-    // A stage this small holds one piece of 64 elements of each rank's: most shards are cut.
-    const struct comm_nccl_options options = {rank->context, (size_t)rank->world * 64 * sizeof(float), 10000000000u};
-    struct memory memory;
-    rank_open(rank, &options, &memory);
-    for (int i = 0; i < OPERATIONS * PATTERNS * 3 && !rank->report[0]; i++) {
-        const struct collective c = {i % OPERATIONS, i / OPERATIONS % PATTERNS,
-                                     (enum dtype)(i / OPERATIONS / PATTERNS)};
-        fill(memory.here, c.dtype, random_key((uint64_t)i, (uint64_t)rank->index));
-        // Every second call in hierarchical order, where the world has it.
-        if (comm_set_group(rank->comm, i % 2 && rank->world % 2 == 0 ? 2 : 0) != ERR_NONE ||
-            bytes_copy(memory.there, memory.here, ARENA_BYTES) != ERR_NONE ||
-            call_collective(rank->comm, &c, memory.here) != ERR_NONE ||
-            call_collective(rank->comm, &c, memory.there) != ERR_NONE ||
-            bytes_copy(memory.expected, memory.there, ARENA_BYTES) != ERR_NONE)
-            rank_wrong(rank, "collective %d: %s", i, err_message());
-        else if (memcmp(memory.here, memory.expected, ARENA_BYTES) != 0)
-            rank_wrong(rank, "operation %d of %s, pattern %d: other bytes", c.operation, dtype_name(c.dtype),
-                       c.pattern);
-    }
-    rank_close(rank, &memory);
-}
-
-Test(comm_nccl, in_every_world_sends_match_receives_and_the_bytes_are_those_of_threads)
-{
-    for (int w = 0; w < WORLDS; w++) {
-        standin_begin(worlds[w]);
-        ranks_run_well(worlds[w], run_all_collectives, (void *)&standin_calls);
-        cr_expect_eq(standin.mismatches, 0, "world %d", worlds[w]);
-        for (int rank = 0; rank < worlds[w]; rank++) {
+    static const int trials[][2] = {{1, 0}, {2, 0}, {2, 2}, {3, 0}, {4, 0}, {4, 2}, {8, 0}, {8, 2}};
+    for (size_t i = 0; i < sizeof trials / sizeof *trials; i++) {
+        int world = trials[i][0];
+        standin_begin(world);
+        run_every_collective(&standin_calls, world, trials[i][1]);
+        cr_expect_eq(standin.mismatches, 0, "world %d", world);
+        for (int rank = 0; rank < world; rank++) {
             const struct member *member = &standin.members[rank];
             cr_expect_eq(member->groups, standin.members[0].groups, "all begin and end as many groups");
-            cr_expect(worlds[w] == 1 || member->groups > 100);
+            cr_expect(world == 1 || member->groups > 100);
             cr_expect(member->destroys == 1 && member->aborts == 0);
         }
         pthread_barrier_destroy(&standin.meeting);
@@ -172,16 +86,10 @@ Test(comm_nccl, in_every_world_sends_match_receives_and_the_bytes_are_those_of_t
 static void gather_equal_shards(struct rank *rank)
 {
     const struct comm_nccl_options *options = rank->context;
-    struct memory memory;
-    rank_open(rank, options, &memory);
-    size_t counts[RANKS_MAX], offsets[RANKS_MAX];
-    for (int peer = 0; peer < rank->world; peer++) {
-        counts[peer] = 100;
-        offsets[peer] = 100 * (size_t)peer;
-    }
+    struct area area = rank_open(rank, options);
     double start = clock_now_s();
-    rank_keep(rank, start, comm_all_gather(rank->comm, memory.there, memory.there + 4096, counts, offsets, DTYPE_FP32));
-    rank_close(rank, &memory);
+    rank_keep(rank, start, comm_all_gather_equal(rank->comm, area.data_there, area.data_there + 4096, 400));
+    rank_close(rank, &area);
 }
 
 Test(comm_nccl, a_rank_names_the_next_places_in_turn_and_the_previous_ones)
@@ -236,10 +144,9 @@ static void gather_or_fail(struct rank *rank)
         gather_equal_shards(rank);
         return;
     }
-    struct memory memory;
-    rank_open(rank, options, &memory);
+    struct area area = rank_open(rank, options);
     comm_abort(rank->comm, "out of luck");
-    rank_close(rank, &memory);
+    rank_close(rank, &area);
 }
 
 Test(comm_nccl, a_rank_that_fails_elsewhere_ends_the_wait_of_the_others_with_its_message)
@@ -258,8 +165,7 @@ static void disagree(struct rank *rank)
 {
     const struct comm_nccl_options options = {&standin_calls, 1 << 16, 10000000000u};
     const char *about = rank->context;
-    struct memory memory;
-    rank_open(rank, &options, &memory);
+    struct area area = rank_open(rank, &options);
     bool odd = rank->index == 1;
     size_t counts[RANKS_MAX], offsets[RANKS_MAX], positions[RANKS_MAX];
     for (int peer = 0; peer < rank->world; peer++) {
@@ -267,7 +173,7 @@ static void disagree(struct rank *rank)
         offsets[peer] = 16 * (size_t)peer;
         positions[peer] = 1024 + 16 * (size_t)peer;
     }
-    char *base = odd && *about == 'm' ? memory.here : memory.there;
+    char *base = odd && *about == 'm' ? area.data : area.data_there;
     int rc;
     if (*about == 'p') {
         size_t back[RANKS_MAX];
@@ -275,11 +181,11 @@ static void disagree(struct rank *rank)
         back[0] -= odd;
         rc = comm_all_to_all(rank->comm, base, counts, offsets, base, back, positions, DTYPE_FP32);
     } else {
-        const char *send = odd && *about == 's' ? memory.here : base;
+        const char *send = odd && *about == 's' ? area.data : base;
         rc = comm_all_gather(rank->comm, send, base + 4096, counts, offsets, DTYPE_FP32);
     }
     rank_keep(rank, clock_now_s(), rc);
-    rank_close(rank, &memory);
+    rank_close(rank, &area);
 }
 
 Test(comm_nccl, ranks_that_disagree_are_told_so_before_anything_moves)
@@ -320,7 +226,7 @@ Test(comm_nccl, the_library_is_found_or_its_absence_has_a_reason)
 }
 
 // One rank: what a machine with one GPU can show of NCCL itself.
-Test(comm_nccl, a_world_of_one_on_nccl_itself_has_the_bytes_of_threads_gpu)
+Test(comm_nccl, a_world_of_one_on_nccl_itself_has_the_bytes_of_plain_loops_gpu)
 {
     const char *absent = cuda_lane_absent();
     const struct comm_nccl_calls *calls;
@@ -329,5 +235,5 @@ Test(comm_nccl, a_world_of_one_on_nccl_itself_has_the_bytes_of_threads_gpu)
         return;
     }
     carried = &cuda_accelerator;
-    ranks_run_well(1, run_all_collectives, NULL);
+    run_every_collective(NULL, 1, 0);
 }

@@ -5,6 +5,7 @@
 #include "ref/comm/comm.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "ref/arithmetic/accelerator.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -181,4 +182,56 @@ static inline void expect_all_failed(const struct rank ranks[], int world, int e
                   ranks[index].message, message);
         cr_expect_lt(ranks[index].seconds, HANG_S, "rank %d of %d took %g s", index, world, ranks[index].seconds);
     }
+}
+
+enum { POISON = 0xa5, EDGE_BYTES = 192 };
+
+// Whose memory the collectives get; null: the host's.
+static const struct accelerator *carried;
+
+// A buffer with poison in it and around it, here and where the collective finds it, which is the same on the host.
+struct area {
+    char *memory, *data, *memory_there, *data_there;
+    size_t bytes;
+};
+
+static inline struct area area_open(size_t bytes, size_t shift_bytes)
+{
+    struct area area = {.bytes = EDGE_BYTES + shift_bytes + bytes + EDGE_BYTES};
+    area.memory = area.memory_there = aligned_alloc(64, (area.bytes + 63) / 64 * 64);
+    area.data = area.data_there = area.memory + EDGE_BYTES + shift_bytes;
+    memset(area.memory, POISON, area.bytes);
+    return area;
+}
+
+// Takes the buffer to the accelerator, if there is one, and back.
+static inline void area_send(struct area *area)
+{
+    void *there = NULL;
+    if (!carried)
+        return;
+    if (carried->allocate(area->bytes, &there) != ERR_NONE ||
+        accelerator_claim(carried, there, area->bytes) != ERR_NONE ||
+        bytes_copy(there, area->memory, area->bytes) != ERR_NONE)
+        abort();
+    area->memory_there = there;
+    area->data_there = area->memory_there + (area->data - area->memory);
+}
+
+static inline void area_return(struct area *area)
+{
+    if (!carried)
+        return;
+    if (bytes_copy(area->memory, area->memory_there, area->bytes) != ERR_NONE)
+        abort();
+    accelerator_disclaim(area->memory_there);
+    carried->release(area->memory_there);
+}
+
+static inline void area_close(struct rank *rank, struct area *area)
+{
+    for (size_t i = 0; i < EDGE_BYTES; i++)
+        if ((uint8_t)area->memory[i] != POISON || (uint8_t)area->memory[area->bytes - 1 - i] != POISON)
+            rank_wrong(rank, "byte %zu of an edge is overwritten", i);
+    free(area->memory);
 }

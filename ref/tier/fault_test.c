@@ -72,16 +72,21 @@ static const char *engine_at(int i)
     return i % 2 && storage_has(NVME_IO_URING) ? "io_uring" : "libaio";
 }
 
-// A failed request names folder, offset and allocation, and gives a remedy.
-Test(fault, an_input_output_error_ends_the_run_with_path_offset_and_allocation)
+// A failed request names folder, offset and allocation, a full disk the folder, and both give a remedy.
+Test(fault, a_failed_request_ends_the_run_clearly_before_and_during_the_run)
 {
-    for (int k = 1; k < 200; k += 49) {
-        int status = train("--steps 4 --engine %s --inject nvme:eio@%d", engine_at(k / 49), k);
-        cr_assert_eq(status, 2, "eio@%d: %d\n%s", k, status, output);
-        cr_assert(says(folder) && says(" at offset ") && says("Input/output error") && says(", \"") &&
-                      says("resume from the last checkpoint"),
-                  "eio@%d: %s", k, output);
-    }
+    static const struct {
+        const char *fault, *says[4];
+    } cases[] = {{"eio", {" at offset ", "Input/output error", ", \"", "resume from the last checkpoint"}},
+                 {"enospc", {"No space left on device", "--nvme-path"}}};
+    for (int i = 0; i < 2; i++)
+        for (int k = 1; k < 200; k += 49) {
+            int status = train("--steps 4 --engine %s --inject nvme:%s@%d", engine_at(k / 49), cases[i].fault, k);
+            cr_assert_eq(status, 2, "%s@%d: %d\n%s", cases[i].fault, k, status, output);
+            cr_assert(says(folder), "%s", output);
+            for (int part = 0; part < 4 && cases[i].says[part]; part++)
+                cr_assert(says(cases[i].says[part]), "%s@%d: %s", cases[i].fault, k, output);
+        }
 }
 
 Test(fault, short_and_late_requests_change_nothing)
@@ -137,14 +142,6 @@ Test(fault, without_checksums_the_comparison_finds_the_damage)
             cr_assert(says("FIRST DIFFERENCE  step ") && says("the run differs from unsharded Adam"), "%s", output);
     }
     cr_expect_geq(found, 5);
-}
-
-Test(fault, a_full_disk_is_a_clear_error_before_and_during_the_run)
-{
-    for (int k = 1; k < 150; k += 49) {
-        cr_assert_eq(train("--steps 3 --inject nvme:enospc@%d", k), 2, "enospc@%d: %s", k, output);
-        cr_assert(says(folder) && says("No space left on device") && says("--nvme-path"), "%s", output);
-    }
 }
 
 // When one rank ends, all ranks end with its message.

@@ -65,94 +65,6 @@ static int scene_read(struct scene *scene)
     return tier_nvme_read(scene->tier, scene->at, scene->memory, BLOCKS * BLOCK);
 }
 
-static bool scene_is_equal(const struct scene *scene)
-{
-    return memcmp(scene->source, scene->memory, BLOCKS * BLOCK) == 0;
-}
-
-static void scene_expect_equal(struct scene *scene)
-{
-    cr_expect_eq(scene_read(scene), ERR_NONE, "%s", err_message());
-    cr_expect(scene_is_equal(scene));
-}
-
-// Runs `body` with each engine that can be used here, with one thread a transfer and with three.
-static void everywhere(void (*body)(enum nvme_engine engine, int threads))
-{
-    for (int engine = 0; engine < NVME_ENGINE_COUNT; engine++)
-        if (storage_has((enum nvme_engine)engine))
-            for (int threads = 1; threads <= 3; threads += 2)
-                body((enum nvme_engine)engine, threads);
-}
-
-static void io_error(enum nvme_engine engine, int threads)
-{
-    struct scene scene;
-    scene_begin(&scene, "nvme:eio@3", engine, true, threads);
-    cr_expect_eq(scene_write(&scene), ERR_IO);
-    expect_message("NVMe of rank 0, \"exp_avg\": ");
-    expect_message(storage_folder);
-    expect_message(": writing 24576 bytes at offset ");
-    expect_message("Input/output error; check that disk");
-    cr_expect_eq(scene_read(&scene), ERR_INTERNAL, "what a failed write left is not read");
-    cr_expect_eq(scene_write(&scene), ERR_NONE, "%s", err_message());
-    scene_expect_equal(&scene);
-    scene_end(&scene);
-    scene_begin(&scene, "nvme:eio@6", engine, true, threads);
-    cr_expect_eq(scene_write(&scene), ERR_NONE, "%s", err_message());
-    cr_expect_eq(scene_read(&scene), ERR_IO);
-    expect_message("reading 24576 bytes at offset ");
-    scene_expect_equal(&scene);
-    scene_end(&scene);
-}
-
-Test(inject, concurrent_an_input_output_error_names_path_offset_and_allocation)
-{
-    everywhere(io_error);
-}
-
-static void short_request(enum nvme_engine engine, int threads)
-{
-    struct scene scene;
-    scene_begin(&scene, "nvme:short@2,nvme:short@4,nvme:short@7", engine, true, threads);
-    cr_expect_eq(scene_write(&scene), ERR_NONE, "%s", err_message());
-    cr_expect_eq(scene.inject.request_count, 6, "two requests were asked for again");
-    cr_expect_eq(scene_read(&scene), ERR_NONE, "%s", err_message());
-    cr_expect_eq(scene.inject.request_count, 11);
-    cr_expect(scene_is_equal(&scene));
-    scene_end(&scene);
-}
-
-Test(inject, concurrent_a_short_request_is_resumed_with_the_right_bytes)
-{
-    everywhere(short_request);
-}
-
-static void torn_write(enum nvme_engine engine, int threads)
-{
-    struct scene scene;
-    scene_begin(&scene, "nvme:torn@2", engine, true, threads);
-    cr_expect_eq(scene_write(&scene), ERR_NONE, "the write is said to have succeeded: %s", err_message());
-    cr_expect_eq(scene_read(&scene), ERR_IO);
-    expect_message("NVMe of rank 0, \"exp_avg\": ");
-    expect_message(storage_folder);
-    expect_message(": the 4 KiB at offset ");
-    expect_message("checksum ");
-    expect_message("resume from the last checkpoint");
-    scene_end(&scene);
-    // The difference is the checksum, and nothing else.
-    scene_begin(&scene, "nvme:torn@2", engine, false, threads);
-    cr_expect_eq(scene_write(&scene), ERR_NONE, "%s", err_message());
-    cr_expect_eq(scene_read(&scene), ERR_NONE, "%s", err_message());
-    cr_expect(!scene_is_equal(&scene), "nothing was torn");
-    scene_end(&scene);
-}
-
-Test(inject, concurrent_a_torn_write_is_found_by_the_checksum_alone)
-{
-    everywhere(torn_write);
-}
-
 static int bits_that_differ(const struct scene *scene)
 {
     int count = 0;
@@ -161,55 +73,119 @@ static int bits_that_differ(const struct scene *scene)
     return count;
 }
 
-// A bit that changes as a request is written (3) or before one is read (5).
-static void flipped_bit(enum nvme_engine engine, int threads)
+enum action { END, WRITE, READ, ALLOCATE };
+enum { ALL_EQUAL, ONE_BIT, SOME_BITS };
+
+// Faults, and what is then done in turn with its result.
+struct trial {
+    const char *faults;
+    bool checksum;
+    struct step {
+        enum action action;
+        int code;
+        const char *says[4];     // in its error message, in addition to the folder
+        int differing;           // bits of what is read
+        uint64_t request_count;  // from the beginning on; 0: any
+    } steps[6];
+};
+
+static void take_step(struct scene *scene, const struct step *step)
 {
-    static const char *const faults[] = {"nvme:flip@3", "nvme:flip@5"};
-    for (int i = 0; i < 2; i++) {
-        struct scene scene;
-        scene_begin(&scene, faults[i], engine, true, threads);
-        cr_expect_eq(scene_write(&scene), ERR_NONE, "%s", err_message());
-        cr_expect_eq(scene_read(&scene), ERR_IO);
-        expect_message("differ from what was written");
-        cr_expect_eq(scene_read(&scene), ERR_IO, "the bit stays where it is");
-        cr_expect_eq(scene_write(&scene), ERR_NONE, "%s", err_message());
-        scene_expect_equal(&scene);
-        scene_end(&scene);
-        scene_begin(&scene, faults[i], engine, false, threads);
-        cr_expect_eq(scene_write(&scene), ERR_NONE, "%s", err_message());
-        cr_expect_eq(scene_read(&scene), ERR_NONE, "without checksums nobody knows: %s", err_message());
-        cr_expect_eq(bits_that_differ(&scene), 1);
-        scene_end(&scene);
+    void *more;
+    int code = step->action == WRITE  ? scene_write(scene)
+               : step->action == READ ? scene_read(scene)
+                                      : tier_nvme_allocate(scene->tier, KIND_MASTER, "master", BLOCK, 0, &more);
+    cr_expect_eq(code, step->code, "%d: %s", code, code == ERR_NONE ? "no error" : err_message());
+    if (code == ERR_IO)
+        expect_message(storage_folder);
+    for (int i = 0; i < 4 && step->says[i]; i++)
+        expect_message(step->says[i]);
+    if (step->request_count > 0)
+        cr_expect_eq(scene->inject.request_count, step->request_count);
+    if (step->action == READ && code == ERR_NONE) {
+        int bits = bits_that_differ(scene);
+        cr_expect(step->differing == SOME_BITS ? bits > 0 : bits == step->differing, "%d bits differ", bits);
     }
 }
 
+// Runs a trial with each engine that can be used here, with one thread a transfer and with three.
+static void everywhere(const struct trial *trial)
+{
+    for (int engine = 0; engine < NVME_ENGINE_COUNT; engine++)
+        for (int threads = 1; threads <= 3 && storage_has((enum nvme_engine)engine); threads += 2) {
+            struct scene scene;
+            scene_begin(&scene, trial->faults, (enum nvme_engine)engine, trial->checksum, threads);
+            for (const struct step *step = trial->steps; step->action != END; step++)
+                take_step(&scene, step);
+            scene_end(&scene);
+        }
+}
+
+Test(inject, concurrent_an_input_output_error_names_path_offset_and_allocation)
+{
+    static const char writing[] = ": writing 24576 bytes at offset ", remedy[] = "Input/output error; check that disk";
+    everywhere(
+        &(struct trial){"nvme:eio@3",
+                        true,
+                        {{.action = WRITE, .code = ERR_IO, .says = {"NVMe of rank 0, \"exp_avg\": ", writing, remedy}},
+                         {.action = READ, .code = ERR_INTERNAL},  // a failed write leaves nothing to read
+                         {.action = WRITE},
+                         {.action = READ}}});
+    everywhere(&(struct trial){"nvme:eio@6",
+                               true,
+                               {{.action = WRITE},
+                                {.action = READ, .code = ERR_IO, .says = {"reading 24576 bytes at offset "}},
+                                {.action = READ}}});
+}
+
+Test(inject, concurrent_a_short_request_is_resumed_with_the_right_bytes)
+{
+    everywhere(&(struct trial){"nvme:short@2,nvme:short@4,nvme:short@7",
+                               true,
+                               {{.action = WRITE, .request_count = 6}, {.action = READ, .request_count = 11}}});
+}
+
+Test(inject, concurrent_a_torn_write_is_found_by_the_checksum_alone)
+{
+    static const char *const says[] = {": the 4 KiB at offset ", "checksum ", "resume from the last checkpoint"};
+    everywhere(&(struct trial){
+        "nvme:torn@2",
+        true,
+        {{.action = WRITE},
+         {.action = READ, .code = ERR_IO, .says = {"NVMe of rank 0, \"exp_avg\": ", says[0], says[1], says[2]}}}});
+    everywhere(&(struct trial){"nvme:torn@2", false, {{.action = WRITE}, {.action = READ, .differing = SOME_BITS}}});
+}
+
+// A bit that changes as a request is written (3) or before one is read (5) stays where it is until the next write.
 Test(inject, concurrent_a_flipped_bit_is_found_by_the_checksum_alone)
 {
-    everywhere(flipped_bit);
+    static const char *const faults[] = {"nvme:flip@3", "nvme:flip@5"};
+    for (int i = 0; i < 2; i++) {
+        everywhere(&(struct trial){faults[i],
+                                   true,
+                                   {{.action = WRITE},
+                                    {.action = READ, .code = ERR_IO, .says = {"differ from what was written"}},
+                                    {.action = READ, .code = ERR_IO},
+                                    {.action = WRITE},
+                                    {.action = READ}}});
+        everywhere(&(struct trial){faults[i], false, {{.action = WRITE}, {.action = READ, .differing = ONE_BIT}}});
+    }
 }
 
-static void full_disk(enum nvme_engine engine, int threads)
-{
-    struct scene scene;
-    scene_begin(&scene, "nvme:enospc@2", engine, true, threads);
-    cr_expect_eq(scene_write(&scene), ERR_IO);
-    expect_message("No space left on device; check that disk and its free space");
-    cr_expect_eq(scene_write(&scene), ERR_NONE, "%s", err_message());
-    scene_end(&scene);
-    scene_begin(&scene, "nvme:enospc@7", engine, true, threads);
-    cr_expect_eq(scene_write(&scene), ERR_NONE, "%s", err_message());
-    cr_expect_eq(scene_read(&scene), ERR_NONE, "only writes take space: %s", err_message());
-    void *more;
-    cr_expect_eq(tier_nvme_allocate(scene.tier, KIND_MASTER, "master", BLOCK, 0, &more), ERR_IO);
-    expect_message("no space for 4 KiB of \"master\" (No space left on device, ");
-    scene_expect_equal(&scene);
-    cr_expect_eq(tier_nvme_allocate(scene.tier, KIND_MASTER, "master", BLOCK, 0, &more), ERR_NONE, "%s", err_message());
-    scene_end(&scene);
-}
-
+// Only writes take space.
 Test(inject, concurrent_a_full_disk_fails_a_write_or_an_allocation_and_loses_nothing)
 {
-    everywhere(full_disk);
+    static const char write_says[] = "No space left on device; check that disk and its free space";
+    static const char allocate_says[] = "no space for 4 KiB of \"master\" (No space left on device, ";
+    everywhere(&(struct trial){
+        "nvme:enospc@2", true, {{.action = WRITE, .code = ERR_IO, .says = {write_says}}, {.action = WRITE}}});
+    everywhere(&(struct trial){"nvme:enospc@7",
+                               true,
+                               {{.action = WRITE},
+                                {.action = READ},
+                                {.action = ALLOCATE, .code = ERR_IO, .says = {allocate_says}},
+                                {.action = READ},
+                                {.action = ALLOCATE}}});
 }
 
 Test(inject, a_delayed_request_is_late_and_right)
@@ -219,7 +195,7 @@ Test(inject, a_delayed_request_is_late_and_right)
     double start = clock_now_s();
     cr_expect_eq(scene_write(&scene), ERR_NONE, "%s", err_message());
     cr_expect_geq(clock_now_s() - start, 1.0);
-    scene_expect_equal(&scene);
+    take_step(&scene, &(struct step){.action = READ});
     scene_end(&scene);
 }
 
@@ -279,32 +255,14 @@ Test(inject, faults_are_parsed_alone_and_in_lists)
 
 Test(inject, anything_else_is_refused_with_what_is_expected)
 {
-    static const char *const bad[] = {"",
-                                      "nvme",
-                                      "nvme:eio",
-                                      "nvme:eio@",
-                                      "nvme:eio@0",
-                                      "nvme:eio@x",
-                                      "nvme:eoi@3",
-                                      "eio@3",
-                                      "nvme:eio@3,",
-                                      "nvme:eio@3 ",
-                                      "nvme:die@3",
-                                      "rank:die@3",
-                                      "rank:1:die",
-                                      "rank:1:eio@3",
-                                      "rank:-1:die@3",
-                                      ",nvme:eio@3",
-                                      "nvme:eio@-1",
-                                      "rank:9999999:die@1",
-                                      "die@3",
-                                      "nvme:eio@3x",
-                                      "nvme:eio@18446744073709551616"};
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    char list[] = "|nvme|nvme:eio|nvme:eio@|nvme:eio@0|nvme:eio@x|nvme:eoi@3|eio@3|nvme:eio@3,|nvme:eio@3 |nvme:die@3|"
+                  "rank:die@3|rank:1:die|rank:1:eio@3|rank:-1:die@3|,nvme:eio@3|nvme:eio@-1|rank:9999999:die@1|die@3|"
+                  "nvme:eio@3x|nvme:eio@18446744073709551616";
+    for (char *rest = list, *bad; (bad = strsep(&rest, "|")) != NULL;) {
         struct inject_plan plan = {0};
-        cr_expect_eq(inject_parse(bad[i], &plan), ERR_USAGE, "'%s'", bad[i]);
+        cr_expect_eq(inject_parse(bad, &plan), ERR_USAGE, "'%s'", bad);
         expect_message("expected nvme:FAULT@K");
-        expect_message(bad[i]);
+        expect_message(bad);
     }
     struct inject_plan plan = {0};
     for (int i = 0; i < INJECT_FAULT_MAX; i++)
