@@ -11,12 +11,9 @@
 #include <string.h>
 #include <sys/resource.h>
 
-static char folder[PATH_MAX];
-
 static void setup(void)
 {
-    folder_make(folder);
-    cr_assert_eq(chdir(folder), 0);
+    folder_enter();
     folder_write("regular", "{}", 2);
     cr_assert_eq(symlink("regular", "link"), 0);
     cr_assert_eq(symlink("nothing", "dangling"), 0);
@@ -25,13 +22,7 @@ static void setup(void)
     cr_assert_eq(mkdir("inner", 0777), 0);
 }
 
-static void teardown(void)
-{
-    cr_expect_eq(chdir("/"), 0);
-    folder_remove(folder);
-}
-
-TestSuite(file, .init = setup, .fini = teardown, .timeout = 500);
+TestSuite(file, .init = setup, .fini = folder_leave, .timeout = 500);
 
 static void expect_refused(int code, int expected, const char *message)
 {

@@ -32,6 +32,20 @@ static inline void folder_remove(const char *path)
     nftw(path, folder_remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+// The folder in which a suite's tests run, one each: folder_enter and folder_leave are its .init and .fini.
+static char own_folder[PATH_MAX];
+
+static inline void folder_enter(void)
+{
+    cr_assert_eq(chdir(folder_make(own_folder)), 0);
+}
+
+static inline void folder_leave(void)
+{
+    cr_expect_eq(chdir("/"), 0);
+    folder_remove(own_folder);
+}
+
 // Reads a file and ends it with a zero; the caller frees the result.
 static inline char *folder_read(const char *path, size_t *bytes)
 {

@@ -34,7 +34,6 @@ int fit_bytes(const struct model *model, const char *preset, int world, uint64_t
     int rc = plan_run(&setting, &plan);
     for (int tier = 0; tier < TIER_COUNT; tier++)
         out[tier] = plan.peak_bytes[tier];
-    plan_free(&plan);
     return rc == ERR_NONE ? rc : err_prefix(rc, "%s, %s", model->name, preset);
 }
 

@@ -7,29 +7,17 @@
 
 #include <string.h>
 
-static char folder[PATH_MAX], out[PATH_MAX];
+static char out[PATH_MAX];
 
-static void setup(void)
-{
-    folder_make(folder);
-    cr_assert_eq(chdir(folder), 0);
-}
-
-static void teardown(void)
-{
-    cr_expect_eq(chdir("/"), 0);
-    folder_remove(folder);
-}
-
-TestSuite(check_folder, .init = setup, .fini = teardown);
+TestSuite(check_folder, .init = folder_enter, .fini = folder_leave);
 
 Test(check_folder, the_working_directory_is_not_replaced)
 {
     struct stat before, after;
-    cr_assert_eq(stat(folder, &before), 0);
+    cr_assert_eq(stat(own_folder, &before), 0);
     cr_assert_eq(check_folder_new("--out", ".", out), ERR_NONE, "%s", err_message());
-    cr_expect_str_eq(out, folder);
-    cr_assert_eq(stat(folder, &after), 0);
+    cr_expect_str_eq(out, own_folder);
+    cr_assert_eq(stat(own_folder, &after), 0);
     cr_expect_eq(before.st_ino, after.st_ino);
     folder_write("still-here", "x", 1);
     cr_expect_eq(access("still-here", F_OK), 0);

@@ -14,25 +14,18 @@
 #include <sys/wait.h>
 #include <time.h>
 
-static char folder[PATH_MAX], output[PATH_MAX + 16];
+static char output[PATH_MAX + 16];
 static struct launch_setting setting;
 static struct launch_result result;
 
 static void setup(void)
 {
-    folder_make(folder);
-    cr_assert_eq(chdir(folder), 0);
-    snprintf(output, sizeof output, "%s/output", folder);
+    folder_enter();
+    snprintf(output, sizeof output, "%s/output", own_folder);
     setting = (struct launch_setting){.output_path = output, .time_limit_s = 300};
 }
 
-static void teardown(void)
-{
-    cr_expect_eq(chdir("/"), 0);
-    folder_remove(folder);
-}
-
-TestSuite(launch, .init = setup, .fini = teardown);
+TestSuite(launch, .init = setup, .fini = folder_leave);
 
 static void shell(const char *script)
 {
@@ -90,7 +83,7 @@ Test(launch, the_exit_status_is_reported)
 Test(launch, stderr_goes_to_its_own_file)
 {
     char errors[PATH_MAX + 32];
-    snprintf(errors, sizeof errors, "%s/errors", folder);
+    snprintf(errors, sizeof errors, "%s/errors", own_folder);
     setting.error_path = errors;
     shell("echo one; echo two >&2; echo three");
     folder_expect_text(output, "one\nthree\n");

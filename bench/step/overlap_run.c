@@ -186,15 +186,14 @@ int overlap_plan_of(const struct overlap_bench *bench, const struct overlap_run 
                                          .world = bench->options->world,
                                          .seconds = seconds_of,
                                          .seconds_context = &kinds};
-    int code = plan_run(&setting, &plan);
+    TRY(plan_run(&setting, &plan));
     *out = (struct overlap_plan){.step_ms = plan.step_s * 1e3};
     for (int lane = 0; lane < LANE_COUNT; lane++)
         if (plan.busy_s[lane] * 1e3 > out->busy_ms) {
             out->busiest = (enum lane)lane;
             out->busy_ms = plan.busy_s[lane] * 1e3;
         }
-    plan_free(&plan);
-    return code;
+    return ERR_NONE;
 }
 
 json_t *overlap_plan_json(const struct overlap_plan *plan, double measured)

@@ -8,23 +8,15 @@
 #include <dlfcn.h>
 #include <math.h>
 
-static char folder[PATH_MAX];
 static struct check_case c;
 
 static void setup(void)
 {
-    folder_make(folder);
-    cr_assert_eq(chdir(folder), 0);
+    folder_enter();
     cr_assert(mkdir("cases", 0777) == 0 && mkdir("answers", 0777) == 0 && mkdir("state", 0777) == 0);
 }
 
-static void teardown(void)
-{
-    cr_expect_eq(chdir("/"), 0);
-    folder_remove(folder);
-}
-
-TestSuite(plugin, .init = setup, .fini = teardown);
+TestSuite(plugin, .init = setup, .fini = folder_leave);
 
 static const char example[] = ZG_BINARY_DIR "/contract_example.so", broken[] = ZG_BINARY_DIR "/plugin_broken.so";
 

@@ -28,7 +28,6 @@ static struct plan plan_of(const char *model, int world, double checkpointed, co
     cr_assert_eq(plan_machine_find("grand-teton-h100", &machine), ERR_NONE, "%s", err_message());
     cr_assert_eq(plan_model_find(model, 1, &setting.model), ERR_NONE, "%s", err_message());
     cr_assert_eq(plan_run(&setting, &plan), ERR_NONE, "%s", err_message());
-    plan_free(&plan);
     return plan;
 }
 

@@ -14,8 +14,6 @@ static int show(const struct plan_options *options, const struct plan_setting *s
 {
     if (options->write)
         TRY(plan_write(options->write, setting));
-    if (options->html)
-        TRY(plan_html(setting, plan, options->html));
     if (options->json)
         return plan_print_record(plan_json(setting, plan), stdout);
     plan_print(setting, plan, stdout);
@@ -31,16 +29,12 @@ static int plan_one(const struct plan_options *options, const struct plan_machin
     static struct config_notes notes;
     struct config config;
     struct plan plan = {0};
-    struct plan_setting setting = {
-        .config = &config, .machine = machine, .world = options->world, .keeps_events = options->html};
+    struct plan_setting setting = {.config = &config, .machine = machine, .world = options->world};
     TRY(plan_options_config(options, NULL, 0, &config, &notes));
     TRY(plan_options_model(options, &config, &setting.model));
     config_print_notes(&notes, stderr);
-    int code = plan_run(&setting, &plan);
-    if (code == ERR_NONE)
-        code = show(options, &setting, &plan);
-    plan_free(&plan);
-    return code;
+    TRY(plan_run(&setting, &plan));
+    return show(options, &setting, &plan);
 }
 
 static int run(struct plan_options *options)

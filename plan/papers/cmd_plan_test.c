@@ -222,24 +222,6 @@ Test(cmd_plan, adapters_alone_have_gradients_and_optimizer_states)
     json_decref(record);
 }
 
-Test(cmd_plan, a_page_has_every_lane_that_is_busy_and_every_source)
-{
-    char folder[PATH_MAX], arguments[PATH_MAX + 300], path[PATH_MAX + 20];
-    size_t bytes;
-    folder_make(folder);
-    snprintf(arguments, sizeof arguments, "--preset zero_infinity --model gpt2-1.5b --world 2 --html %s/page.html",
-             folder);
-    cr_assert_eq(plan(arguments), 0, "%s", output);
-    snprintf(path, sizeof path, "%s/page.html", folder);
-    char *page = folder_read(path, &bytes);
-    char words[] = "<span>compute</span>|<span>nvme_write</span>|<span>cpu</span>|class=\"critical\"|optimizer|"
-                   "NVIDIA H100 data sheet|</html>";
-    for (char *rest = words, *word; (word = strsep(&rest, "|"));)
-        cr_expect(strstr(page, word), "%s", word);
-    free(page);
-    folder_remove(folder);
-}
-
 Test(cmd_plan, a_file_without_steps_is_refused)
 {
     char path[] = "/tmp/zg-result-XXXXXX.jsonl", line[128];
@@ -262,7 +244,6 @@ Test(cmd_plan, errors_name_what_is_wrong)
         {"--preset zero3 --machine workstation --world 2", "inter_node_bytes_per_s"},
         {"--preset zero3 --set zero_optimization.stage=4", "zero_optimization.stage"},
         {"--config /none/ds.json", "/none/ds.json"},
-        {"--preset zero3 --html /none/page.html", "/none/page.html: cannot be created"},
         {"--preset zero3 --search --explain", "exclude each other"},
         {"--preset zero3 --worlds 2,4", "--search"},
         {"--preset zero3 --search --worlds 2,,4", "expected numbers"},

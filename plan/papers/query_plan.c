@@ -155,8 +155,6 @@ int query_plan_number(const struct strict_object *plan, const char *path, double
 {
     struct planned *p = calloc(1, sizeof *p);
     int rc = p ? evaluate(plan, path, p, out) : err_set(ERR_MEMORY, "no memory for a plan");
-    if (p)
-        plan_free(&p->plan);
     free(p);
     return rc;
 }

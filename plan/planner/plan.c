@@ -174,8 +174,6 @@ static int run_rank(struct plan_dry *run, struct plan *out)
     TRY(plan_note_time(run, out));
     plan_note_bubble(run, out);
     note_stragglers(setting, out);
-    if (setting->keeps_events)
-        TRY(plan_keep_events(run, out));
     return end_run(run, out);
 }
 
@@ -208,10 +206,4 @@ int plan_run(const struct plan_setting *setting, struct plan *out)
     free(run);
     out->took_s = clock_now_s() - began_s;
     return code;
-}
-
-void plan_free(struct plan *plan)
-{
-    free(plan->events);
-    plan->events = NULL;
 }

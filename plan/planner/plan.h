@@ -27,7 +27,6 @@ struct plan_setting {
     executor_seconds *seconds;  // of operations, in place of the machine's rates; null: the machine's
     const void *seconds_context;
     uint64_t steps;  // to run from the first; 0: until the steady state, with a delayed update in effect from the first
-    bool keeps_events;
 };
 
 // All operations of one name on one lane.
@@ -68,17 +67,13 @@ struct plan {
     double busy_s[LANE_COUNT], critical_s[LANE_COUNT];
     struct plan_part parts[PLAN_PART_MAX];  // by time on the critical path, the longest first
     int part_count;
-    struct executor_event *events;  // that ran in it, in order of issue, times since its start; owned; null unless kept
-    size_t event_count;             // `after` of an event is an index in events
-    long last_event;                // index of the end of the critical path
-    double model_flops;             // of a rank, on average: forward and backward, without recomputation
-    double device_flops;            // with recomputation
-    double peak_flops_per_s;        // of a device in the model's dtype; 0: no machine
-    uint64_t tokens;                // of all ranks
-    uint64_t steps;                 // number of steps run
-    double took_s;                  // real time of the planning
+    double model_flops;       // of a rank, on average: forward and backward, without recomputation
+    double device_flops;      // with recomputation
+    double peak_flops_per_s;  // of a device in the model's dtype; 0: no machine
+    uint64_t tokens;          // of all ranks
+    uint64_t steps;           // number of steps run
+    double took_s;            // real time of the planning
 };
 
-// ERR_USAGE where a real run would fail in the same way; ERR_MEMORY. Call plan_free in every case.
+// ERR_USAGE where a real run would fail in the same way; ERR_MEMORY.
 int plan_run(const struct plan_setting *setting, struct plan *out);
-void plan_free(struct plan *plan);

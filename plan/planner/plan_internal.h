@@ -22,6 +22,3 @@ int plan_note_time(const struct plan_dry *run, struct plan *out);
 
 // Adds a pipeline's bubble to the step, whose times are noted.
 void plan_note_bubble(const struct plan_dry *run, struct plan *out);
-
-// Copies the events that ran in the step, with times since its start. ERR_MEMORY.
-int plan_keep_events(const struct plan_dry *run, struct plan *out);

@@ -73,7 +73,6 @@ static int parse(int argc, const char **argv, struct plan_options *a)
          "what the search looks for: fastest (default), smallest world, cheapest tokens, longest sequence", "GOAL"},
         {"write", '\0', TEXT, &a->write, 0, "write the planned configuration, or the first one found, to a new file",
          "FILE"},
-        {"html", '\0', TEXT, &a->html, 0, "write a page with memory, lanes and the critical path", "FILE"},
         {"explain", '\0', FLAG, &a->explain, 0, "print the formula or source of every number", NULL},
         {"json", '\0', FLAG, &a->json, 0, "print one line of JSON; with --search, one per configuration", NULL},
         {"against", '\0', TEXT, &a->against, 0, "compare planned with measured step times of a result file of validate",
@@ -177,8 +176,6 @@ static int check(const struct plan_options *a)
     if (a->sequence_length < 0 || a->lora_rank < 0 || a->lora_rank > 65536)
         return err_set(ERR_USAGE, "--sequence-length %lld, --lora %lld: expected numbers from 1 on", a->sequence_length,
                        a->lora_rank);
-    if (a->search && a->html)
-        return err_set(ERR_USAGE, "--search and --html exclude each other: --write the first one and plan it");
     if (a->search && a->explain)
         return err_set(ERR_USAGE, "--search and --explain exclude each other: explain one configuration");
     return ERR_NONE;
@@ -196,8 +193,8 @@ int plan_options_parse(int argc, const char **argv, struct plan_options *out)
 
 void plan_options_close(struct plan_options *a)
 {
-    char *texts[] = {a->preset,  a->config_path, a->model,      a->machine,    a->write,     a->html,
-                     a->against, a->paper,       a->world_list, a->throughput, a->goal_name, a->mesh};
+    char *texts[] = {a->preset, a->config_path, a->model,      a->machine,   a->write, a->against,
+                     a->paper,  a->world_list,  a->throughput, a->goal_name, a->mesh};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     for (char **value = a->set; value && *value; value++)

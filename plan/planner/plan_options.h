@@ -19,7 +19,7 @@ enum plan_goal {
 };
 
 struct plan_options {
-    char *preset, *config_path, *model, *machine, *write, *html, *against, *paper, *throughput;
+    char *preset, *config_path, *model, *machine, *write, *against, *paper, *throughput;
     char **set;
     int world;
     char *world_list, *goal_name, *mesh;

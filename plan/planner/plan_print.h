@@ -24,10 +24,6 @@ json_t *plan_json(const struct plan_setting *setting, const struct plan *plan);
 // Prints a JSON object as one line and releases it. ERR_MEMORY, also for null.
 int plan_print_record(json_t *record, FILE *out);
 
-// Writes an HTML page, to a new file or in place of one: bytes of each tier by kind, and the busy times of each lane
-// during a step with the critical path. The plan must have its events. ERR_IO, ERR_MEMORY.
-int plan_html(const struct plan_setting *setting, const struct plan *plan, const char *path);
-
 // Writes the configuration of `setting` for its model and world as JSON that DeepSpeed and `zerogauge train` read with
 // the same meaning. What no key of DeepSpeed's says is in the section "zerogauge", which DeepSpeed skips; a line on
 // stderr for each says what to call in its place. ERR_IO, also if the file exists.

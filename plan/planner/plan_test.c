@@ -83,7 +83,6 @@ static void demand(const struct offload_trial *t)
         int rc = plan_run(&setting, &plan);
         cr_assert_eq(rc, ERR_NONE, "%s\n%s", rc ? err_message() : "", offload_name(t));
         compare(t, &run, setting.rank, &plan);
-        plan_free(&plan);
     }
 }
 
@@ -208,7 +207,6 @@ Test(plan, a_mesh_on_nodes_gathers_within_a_node)
             gather_s[i] += strcmp(plan.parts[k].name, "all-gather") == 0 ? plan.parts[k].busy_s : 0;
             reduce_s[i] += strcmp(plan.parts[k].name, "all-reduce") == 0 ? plan.parts[k].busy_s : 0;
         }
-        plan_free(&plan);
     }
     cr_expect_lt(gather_s[1], 0.99 * gather_s[0], "%g, %g", gather_s[0], gather_s[1]);
     cr_expect_eq(reduce_s[0], 0);
@@ -290,7 +288,6 @@ static void plan_with(const char *mesh, const char *accumulation, const char *se
     cr_assert_eq(config_load_preset("zero1", &options, &config, NULL), ERR_NONE, "%s", err_message());
     cr_assert_eq(plan_model_find_variant("gpt3-6.7b", &variant, &setting.model), ERR_NONE, "%s", err_message());
     cr_assert_eq(plan_run(&setting, out), ERR_NONE, "%s", err_message());
-    plan_free(out);
 }
 
 static void plan_on(const char *mesh, const char *accumulation, int rank, struct plan *out)

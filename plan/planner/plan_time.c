@@ -66,34 +66,6 @@ int plan_note_time(const struct plan_dry *run, struct plan *out)
     return ERR_NONE;
 }
 
-int plan_keep_events(const struct plan_dry *run, struct plan *out)
-{
-    size_t count;
-    const struct executor_event *events = executor_dry_events(run->rank.executor, &count);
-    uint64_t begin_ns = run->step_begin_ns, end_ns = executor_dry_now(run->rank.executor);
-    long *index = malloc((count + 1) * sizeof *index);
-    out->events = malloc((count + 1) * sizeof *out->events);
-    if (!index || !out->events) {
-        free(index);
-        return err_set(ERR_MEMORY, "no memory for the timeline of %zu operations", count);
-    }
-    for (size_t i = 0; i < count; i++) {
-        struct executor_event event = events[i];
-        bool there = event.end_ns > begin_ns && event.begin_ns < end_ns;
-        index[i] = there ? (long)out->event_count : EXECUTOR_NO_EVENT;
-        if (!there)
-            continue;
-        event.begin_ns = event.begin_ns > begin_ns ? event.begin_ns - begin_ns : 0;
-        event.end_ns = (event.end_ns < end_ns ? event.end_ns : end_ns) - begin_ns;
-        event.after = event.after == EXECUTOR_NO_EVENT ? EXECUTOR_NO_EVENT : index[event.after];
-        out->events[out->event_count++] = event;
-    }
-    long last = executor_dry_last(run->rank.executor);
-    out->last_event = last == EXECUTOR_NO_EVENT ? EXECUTOR_NO_EVENT : index[last];
-    free(index);
-    return ERR_NONE;
-}
-
 // The first micro-batch reaches the last stage after P-1 stages' forwards, and its backward returns as late: P-1 times
 // the passes of one micro-batch, with what they exchange.
 void plan_note_bubble(const struct plan_dry *run, struct plan *out)

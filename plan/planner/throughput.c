@@ -90,14 +90,11 @@ static int plan_row(const struct strict_object *file, const struct strict_object
     TRY(plan_model_find_variant(model, &(struct plan_model_variant){.sequence_length = sequence_length},
                                 &setting.model));
     struct plan plan;
-    int code = plan_run(&setting, &plan);
-    if (code == ERR_NONE) {
-        out->predicted = (double)plan.tokens / plan.step_s / setting.world;
-        out->fits = plan.fits_all;
-        out->needed_bytes = plan.needed_bytes[TIER_DEVICE];
-    }
-    plan_free(&plan);
-    return code;
+    TRY(plan_run(&setting, &plan));
+    out->predicted = (double)plan.tokens / plan.step_s / setting.world;
+    out->fits = plan.fits_all;
+    out->needed_bytes = plan.needed_bytes[TIER_DEVICE];
+    return ERR_NONE;
 }
 
 static int visit_row(const struct strict_object *file, const struct strict_object *row, const char *name,

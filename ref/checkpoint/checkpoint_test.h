@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/folder_test.h"
+#include "ref/config/config_plain_test.h"
 #include "ref/train/offload_test.h"
 #include "ref/train/train_checkpoint.h"
 
@@ -37,42 +38,16 @@ struct trial {
 static inline struct config trial_config(const struct trial *t)
 {
     size_t accumulation = t->accumulation ? t->accumulation : 1, bucket = t->bucket ? t->bucket : 997;
-    struct config config = {
-        .train_batch = 12 * accumulation,
-        .micro_batch = 12 / (size_t)t->world,
-        .accumulation = accumulation,
-        .stage = t->stage,
-        .precision = t->precision,
-        .communication_dtype = t->precision,
-        .accumulation_dtype = accumulation == 1 ? t->precision : DTYPE_FP32,
-        .check_overflow = t->precision != DTYPE_FP32,
-        .gradient_clipping = 1.0,
-        .loss_scale = {.static_scale = 1.0},
-        .adam = {.lr = 1e-3,
-                 .beta1 = 0.9,
-                 .beta2 = 0.999,
-                 .eps = 1e-8,
-                 .weight_decay = 0.1,
-                 .decoupled = true,
-                 .bias_correction = true},
-        .scheduler = {.type = SCHEDULER_WARMUP, .warmup_max_lr = 1e-2, .warmup_num_steps = 10, .warmup_linear = true},
-        .reduce_bucket_size = bucket,
-        .allgather_bucket_size = bucket,
-        .overlap_comm = bucket % 2,
-        .contiguous_gradients = true,
-        .prefetch_bucket_size = 5000,
-        .model_persistence_threshold = SIZE_MAX,
-        .param_persistence_threshold = bucket % 3 == 0 ? 100 : 0,
-        .max_live_parameters = 1000000000,
-    };
-    snprintf(config.recipe, sizeof config.recipe, "%s", t->recipe ? t->recipe : "torch-cpu");
-    if (t->precision == DTYPE_FP16)
-        config.loss_scale = (struct config_loss_scale){.dynamic = true,
-                                                       .static_scale = 1,
-                                                       .initial_scale_power = 10,
-                                                       .window = 2,
-                                                       .hysteresis = 2,
-                                                       .min_scale = 1};
+    struct config config = config_plain(t->stage, t->precision, accumulation, bucket);
+    config.train_batch = 12 * accumulation;
+    config.micro_batch = 12 / (size_t)t->world;
+    config.scheduler.type = SCHEDULER_WARMUP;
+    config.scheduler.warmup_max_lr = 1e-2;
+    config.scheduler.warmup_num_steps = 10;
+    config.scheduler.warmup_linear = true;
+    config.param_persistence_threshold = bucket % 3 == 0 ? 100 : 0;
+    if (t->recipe)
+        snprintf(config.recipe, sizeof config.recipe, "%s", t->recipe);
     if (t->change)
         t->change(&config);
     return config;

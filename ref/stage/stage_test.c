@@ -2,9 +2,9 @@
 // The central promise: at every world size, precision, accumulation, schedule and bucket size, every stage computes the
 // same bits as unsharded Adam, and holds and moves the bytes of the formulas.
 #include "base/err.h"
+#include "ref/config/config_plain_test.h"
 #include "ref/model/names/model_find.h"
-#include "ref/train/train.h"
-#include "ref/train/train_report.h"
+#include "ref/train/offload_test.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -23,41 +23,9 @@ struct variant {
 
 static struct config config_of(const struct variant *v)
 {
-    enum dtype kept = v->accumulation == 1 ? v->precision : DTYPE_FP32;
-    struct config config = {
-        .train_batch = v->accumulation * (size_t)v->world * 2,
-        .micro_batch = 2,
-        .accumulation = v->accumulation,
-        .stage = v->stage,
-        .precision = v->precision,
-        .communication_dtype = v->precision,
-        .accumulation_dtype = kept,
-        .check_overflow = v->precision != DTYPE_FP32,
-        .gradient_clipping = 1.0,
-        .loss_scale = {.static_scale = 1.0},
-        .adam = {.lr = 1e-3,
-                 .beta1 = 0.9,
-                 .beta2 = 0.999,
-                 .eps = 1e-8,
-                 .weight_decay = 0.1,
-                 .decoupled = true,
-                 .bias_correction = true},
-        .recipe = "torch-cpu",
-        .reduce_bucket_size = v->bucket,
-        .allgather_bucket_size = v->bucket,
-        .overlap_comm = v->bucket % 2,
-        .contiguous_gradients = true,
-        .prefetch_bucket_size = 5000,
-        .model_persistence_threshold = SIZE_MAX,
-        .max_live_parameters = 1000000000,
-    };
-    if (v->precision == DTYPE_FP16)
-        config.loss_scale = (struct config_loss_scale){.dynamic = true,
-                                                       .static_scale = 1,
-                                                       .initial_scale_power = 10,
-                                                       .window = 2,
-                                                       .hysteresis = 2,
-                                                       .min_scale = 1};
+    struct config config = config_plain(v->stage, v->precision, v->accumulation, v->bucket);
+    config.train_batch = v->accumulation * (size_t)v->world * 2;
+    config.micro_batch = 2;
     if (v->change)
         v->change(&config);
     return config;
@@ -76,17 +44,7 @@ static int run(const struct variant *v, struct train_result *result)
         .verify = true,
     };
     TRY(model_find(v->model, &setting.model));
-    char path[] = "/tmp/zg-text-XXXXXX";
-    struct text *text = NULL;
-    if (setting.model->wants_text) {
-        FILE *file = fdopen(mkstemp(path), "w");
-        for (int i = 0; i < 3000; i++)
-            fprintf(file, "%d squared is %d; ", i, i * i);
-        fclose(file);
-        int rc = text_open(path, &text);
-        unlink(path);
-        TRY(rc);
-    }
+    struct text *text = setting.model->wants_text ? offload_words() : NULL;
     setting.text = text;
     int rc = train_run(&setting, result);
     free(result->step_ns);
@@ -109,19 +67,7 @@ static void demand(const struct variant *v, struct train_result *result)
               (unsigned long long)d->actual_bits);
     cr_assert_eq(result->verified_steps, v->steps, "%s", what);
     cr_assert_eq(strlen(result->digest), 32, "%s", what);
-    for (int tier = 0; tier < TIER_COUNT; tier++)
-        for (int kind = 0; kind < KIND_COUNT; kind++)
-            cr_assert_eq(result->held_bytes[tier][kind], result->formula_held_bytes[tier][kind],
-                         "%s: %s on %s held %llu, formula %llu", what, ledger_kind_name(kind), ledger_tier_name(tier),
-                         (unsigned long long)result->held_bytes[tier][kind],
-                         (unsigned long long)result->formula_held_bytes[tier][kind]);
-    for (int lane = 0; lane < LANE_COUNT; lane++)
-        for (int i = 0; i < OPERATION_COUNT; i++)
-            cr_assert_eq(result->moved_bytes[lane][i], result->formula_moved_bytes[lane][i],
-                         "%s: %s on lane %s moved %llu, formula %llu", what, ledger_operation_name(i),
-                         ledger_lane_name(lane), (unsigned long long)result->moved_bytes[lane][i],
-                         (unsigned long long)result->formula_moved_bytes[lane][i]);
-    cr_assert(result->accounting_equal, "%s: some rank's accounting", what);
+    offload_demand_accounts(result, what);
 }
 
 static const int worlds[] = {1, 2, 3, 4, 8, 11};

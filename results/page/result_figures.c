@@ -130,8 +130,7 @@ static void add_timeline(struct page *page, const struct bench_view *bench, cons
             page_add(page, rows, json_pack("{s:s, s:[]}", "name", name, "bars"));
         json_t *row = lane_of(rows, name);
         page_add(page, json_object_get(row, "bars"),
-                 json_pack("{s:s, s:o, s:o}", "colour", "c0", "x", page_number(from), "width",
-                           page_number(fmax(to - from, 0.1))));
+                 json_pack("{s:o, s:o}", "x", page_number(from), "width", page_number(fmax(to - from, 0.1))));
     }
     json_t *section = page_section(page, "lanes", "Overlap", rows);
     page_set(page, section, "note", page_text("%s: %s", bench->name, bench->text));
