@@ -34,12 +34,10 @@ static int ask(struct ending *ending)
 }
 
 // The leader is not reaped, so that its process id stays reserved.
-static bool has_ended(pid_t pid, pid_t leader)
+static bool leader_has_ended(pid_t leader)
 {
     siginfo_t info = {0};
-    if (pid != leader)
-        return waitpid(pid, NULL, WNOHANG) != 0;
-    return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == pid;
+    return waitid(P_PID, (id_t)leader, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == leader;
 }
 
 // A system may lack that list; the leader, which is not reaped yet, would be in it.
@@ -50,19 +48,22 @@ static int list_children(struct ending *ending)
 }
 
 // Reaps the children that have ended and signals the others (signal_number 0: does not). *left counts both, because one
-// that ended may have left a child after the list was made; *reaped is their first part.
+// that ended may have left a child after the list was made; *reaped is their first part. For the same reason the leader
+// counts unless it had ended before the list was made.
 static int sweep(struct ending *ending, int signal_number, size_t *left, size_t *reaped)
 {
     pid_t self = getpid();
     *left = *reaped = 0;
+    bool without_leader = leader_has_ended(ending->leader);
     TRY(list_children(ending));
     for (size_t i = 0; i < ending->now.count; i++) {
         pid_t pid = ending->now.list[i].pid;
         if (ending->now.list[i].parent != self || process_find(ending->before, pid))
             continue;
-        bool ended = has_ended(pid, ending->leader);
-        if (ended && pid == ending->leader)
+        bool leads = pid == ending->leader;
+        if (leads && without_leader)
             continue;
+        bool ended = !leads && waitpid(pid, NULL, WNOHANG) != 0;
         ++*left;
         *reaped += ended;
         if (!ended && signal_number)
