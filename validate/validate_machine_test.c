@@ -83,17 +83,17 @@ Test(validate_machine, a_throttled_lane_is_found_and_named)
         return;
     }
     static const char range[] = "{\"schema\":1,\"about\":\"x\",\"bands\":[{\"id\":\"nvme-read\",\"bench\":\"nvme\","
-                                "\"case\":{\"direction\":\"read\"},\"metric\":\"ratio\",\"at_least\":0.5,"
+                                "\"case\":{\"direction\":\"read\"},\"metric\":\"ratio\",\"at_least\":0.9,"
                                 "\"source\":\"this test\"}]}";
     const char *const words[] = {"--quick",    "--direction=read",
                                  "--size=16M", "--sizes=64K",
                                  "--depths=4", "--seconds=0.2",
                                  "--repeat=1", "--nvme-path",
-                                 disk,         "--emulate=nvme-read=0.005",
+                                 disk,         "--emulate=nvme-read=0.001",
                                  NULL};
     struct result_file file = validate_part("nvme", words, range);
     char *end = end_of(&file);
-    cr_expect(is_invalid_for(&file, "nvme-read: nvme read ", "EMULATED nvme-read=0.005 reaches "), "%s", end);
+    cr_expect(is_invalid_for(&file, "nvme-read: nvme read ", "EMULATED nvme-read=0.001 reaches "), "%s", end);
     free(end);
     result_close(&file);
 }
