@@ -3,6 +3,7 @@
 change is a line "FILE:", and below it lines that begin with a space (stay), - (go) or + (come). What stays and goes is
 once in the file, whatever is around it, so that a mutant needs no other lines of the file than these."""
 import difflib
+import fnmatch
 import glob
 import os
 import re
@@ -115,13 +116,19 @@ def changes_of(file, old, new):
 
 
 def offences():
-    """What is wrong with each mutant whose lines are not in the working tree."""
+    """What is wrong with each mutant whose lines, or whose test, are not in the working tree."""
     found = []
     for mutant in [mutant for folder in FOLDERS for mutant in of_folder(folder)]:
         try:
             apply(mutant)
         except ValueError as error:
             found.append(f"{mutant.name}: {error}")
+    for mutant in of_folder("stage"):
+        suite, pattern = mutant.head[1].removeprefix("Test: ").split("/")
+        paths_of_suite = glob.glob(os.path.join(ROOT, f"ref/**/{suite}_test.c"), recursive=True)
+        text = "".join(read_file(path) for path in paths_of_suite)
+        if not fnmatch.filter(re.findall(rf"^Test\({suite}, *(\w+)", text, re.M), pattern):
+            found.append(f"{mutant.name}: there is no test {suite}/{pattern}")
     return found
 
 
