@@ -3,7 +3,7 @@
 // thread count: the rooflines of the other benchmarks. The baseline is the fastest way that is known here, by trial
 // (memory_kernels.h): loops, streaming stores, the C library, string instructions. Then the cost of 4 KiB pages, of the
 // first touch and of memory on another NUMA node, each against the same work without it. With --device cuda the memory
-// is a GPU's (memory_device.h).
+// is a GPU's (memory_device.c).
 //
 // GB/s   bytes read plus bytes written by the program, over time: a copy of S bytes moves 2S. Cache lines that the CPU
 //        fetches only to overwrite them do not count.

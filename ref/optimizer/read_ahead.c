@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "ref/optimizer/optimizer_internal.h"
+#include "ref/optimizer/overlap.h"
 
 bool optimizer_follows_decision(const struct optimizer *o, int bucket)
 {

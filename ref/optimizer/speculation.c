@@ -16,7 +16,7 @@
 #include "ref/optimizer/optimizer_internal.h"
 
 #include "base/err.h"
-#include "ref/optimizer/read_ahead.h"
+#include "ref/optimizer/overlap.h"
 #include "ref/optimizer/update_digest.h"
 
 #include <assert.h>

@@ -11,7 +11,7 @@
 // the build does not let it include ref/partition, ref/optimizer or ref/stage (tools/tidy/floors.txt). Two more
 // programs compute the same and share nothing of this list but the configuration: conformance/unsharded, which has its
 // own recipes and rounding, and ref/one_file/zero.c, which includes nothing of the project.
-// With an accelerator the model runs there; all else runs here (oracle_device.h).
+// With an accelerator the model runs there; all else runs here (oracle_device.c).
 //
 // A gradient summed over R ranks and M micro-steps has two definitions in the field:
 //   accumulate, then reduce (stages 0 and 1)   A_r = ((g_r,1 + g_r,2) + ...) in the accumulation dtype; then

@@ -3,7 +3,7 @@
 #include "ref/stage/stage_internal.h"
 
 #include "base/err.h"
-#include "ref/optimizer/read_ahead.h"
+#include "ref/optimizer/overlap.h"
 
 struct gradient stage_full_gradient(const struct stage *stage, int bucket)
 {

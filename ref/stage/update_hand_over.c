@@ -5,7 +5,7 @@
 
 #include "ref/stage/stage_internal.h"
 
-#include "ref/optimizer/read_ahead.h"
+#include "ref/optimizer/overlap.h"
 
 // The bucket and the UPDATES_AHEAD next ones need a buffer of the prefetcher each.
 bool stage_hands_over(const struct stage *stage, int bucket)
