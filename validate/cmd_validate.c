@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/help.h"
 #include "base/process/check_folder.h"
+#include "base/slow.h"
 #include "base/process/interrupt.h"
 #include "base/process/launch.h"
 #include "ref/comm/launcher.h"
@@ -140,6 +141,7 @@ static int validate(const struct options *a, int argc, const char **argv, struct
         .interrupted = &interrupted,
     };
     struct validate_result result;
+    slow_print();
     int rc = validate_run(&setting, &result);
     if (rc == ERR_NONE) {
         validate_table(&setting, &result);

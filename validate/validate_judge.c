@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "base/resources.h"
 #include "base/size.h"
+#include "base/slow.h"
 #include "results/limits/outlier.h"
 
 #include <math.h>
@@ -127,6 +128,19 @@ static int judge_emulation(struct validation *v)
     return validation_judge(v, &finding);
 }
 
+// Nor are these the machine's own rates.
+static int judge_slowness(struct validation *v)
+{
+    char reasons[SLOW_MAX][SLOW_BYTES];
+    size_t count = slow_reasons(reasons);
+    for (size_t i = 0; i < count; i++) {
+        struct bench_finding finding = {.kind = "part", .verdict = FINDING_INCOMPLETE, .id = "slow", .value = NAN};
+        snprintf(finding.text, sizeof finding.text, "slow: %.*s", SLOW_BYTES, reasons[i]);
+        TRY(validation_judge(v, &finding));
+    }
+    return ERR_NONE;
+}
+
 // A count of errors that grew meanwhile is a fault of this host, whatever its results are.
 static int judge_health(struct validation *v)
 {
@@ -152,6 +166,7 @@ int validation_judge_all(struct validation *v)
 {
     TRY(judge_health(v));
     TRY(judge_emulation(v));
+    TRY(judge_slowness(v));
     TRY(judge_arithmetic(v));
     TRY(judge_ranges(v));
     return judge_outliers(v);

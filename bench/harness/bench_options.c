@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "base/help.h"
+#include "base/slow.h"
 
 #include <assert.h>
 #include <ctype.h>
@@ -197,6 +198,8 @@ int bench_parse(int argc, const char **argv, const struct benchmark *benchmark, 
         POPT_TABLEEND,
     };
     int code = options_read(argc, argv, benchmark, table, &raw, out);
+    if (code == ERR_NONE && !out->help && bench_world_rank() == 0)
+        slow_print();
     if (code == ERR_NONE && raw.out && !out->help && bench_world_rank() == 0)
         code = bench_file_open(raw.out, argc, argv, out);
     free(raw.sizes);
