@@ -5,7 +5,6 @@
 #include "build_flags.h"
 #include "base/safe_text.h"
 
-#include <cblas.h>
 #include <gnu/libc-version.h>
 #include <hwloc.h>
 #ifdef ZG_HAVE_MPI
@@ -42,9 +41,9 @@ static json_t *libraries_json(void)
     unsigned version = hwloc_get_api_version(), digits = XXH_versionNumber();
     snprintf(hwloc, sizeof hwloc, "%u.%u.%u", version >> 16, version >> 8 & 0xff, version & 0xff);
     snprintf(xxhash, sizeof xxhash, "%u.%u.%u", digits / 10000, digits / 100 % 100, digits % 100);
-    return json_pack("{s:s, s:s, s:s, s:o*, s:s, s:s, s:s, s:s}", "glibc", gnu_get_libc_version(), "hwloc API", hwloc,
-                     "jansson", jansson_version_str(), "MPI", mpi_json(), "liburing", BUILD_LIBURING, "openblas",
-                     openblas_get_config(), "popt", BUILD_POPT, "xxhash", xxhash);
+    return json_pack("{s:s, s:s, s:s, s:o*, s:s, s:s, s:s}", "glibc", gnu_get_libc_version(), "hwloc API", hwloc,
+                     "jansson", jansson_version_str(), "MPI", mpi_json(), "liburing", BUILD_LIBURING, "popt",
+                     BUILD_POPT, "xxhash", xxhash);
 }
 
 json_t *build_facts(void)

@@ -17,10 +17,9 @@ if(CMAKE_SYSROOT)
   set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
   set(ENV{PKG_CONFIG_SYSROOT_DIR} ${CMAKE_SYSROOT})
 endif()
-# OpenBLAS's file has its place from Debian's alternatives, which unpacking does not set.
 set(folders ${CMAKE_SYSROOT}/usr/lib/${triple})
 set(ENV{PKG_CONFIG_LIBDIR}
-    ${folders}/pkgconfig:${folders}/openblas-pthread/pkgconfig:${CMAKE_SYSROOT}/usr/share/pkgconfig)
+    ${folders}/pkgconfig:${CMAKE_SYSROOT}/usr/share/pkgconfig)
 
 # mpicc and nvcc of this machine build for this machine.
 set(ZG_MPI OFF CACHE BOOL "ranks as MPI processes, where there is an MPI")

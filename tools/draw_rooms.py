@@ -78,6 +78,7 @@ PURPOSES = {
     "bench/pcie": "host and device copies",
     "bench/step": "training steps, overlap",
     "bench/checkpoint": "checkpoints",
+    "bench/product": "matrix products",
     "bench/ranks": "ranks and links",
     "bench/peers": "PyTorch, DeepSpeed, MPI",
     "bench/table": "the list of benchmarks",

@@ -3,7 +3,7 @@
 
 #include "base/err.h"
 #include "bench/step/step_peak.h"
-#include "ref/arithmetic/gpt_math.h"
+#include "ref/arithmetic/matmul.h"
 
 // Square products of each measurement, and the measurements of one call.
 enum { SIDE = 2048, SIDE_QUICK = 512, MEASUREMENTS = 3 };

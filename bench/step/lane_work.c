@@ -4,7 +4,7 @@
 #include "ref/arithmetic/accelerator.h"
 #include "bench/harness/bench.h"
 #include "base/err.h"
-#include "ref/arithmetic/gpt_math.h"
+#include "ref/arithmetic/matmul.h"
 
 #include <assert.h>
 #include <string.h>
@@ -107,13 +107,13 @@ int lane_compute_open(struct lane_compute *compute)
         for (size_t k = 0; k < SIDE; k++)
             for (size_t column = 0; column < SIDE; column++)
                 compute->expected[row * SIDE + column] += compute->a[row * SIDE + k] * compute->b[k * SIDE + column];
-    return matmul_prepare();
+    return ERR_NONE;
 }
 
 void lane_compute_run(const struct lane_compute *compute)
 {
     const struct matmul_operand a = {compute->a, SIDE, false}, b = {compute->b, SIDE, false};
-    matmul(SIDE, SIDE, SIDE, 1, a, b, 0, compute->product, SIDE);
+    matmul_floats(SIDE, SIDE, SIDE, a, b, compute->product, SIDE);
 }
 
 int lane_compute_check(struct lane_compute *compute)

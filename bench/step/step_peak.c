@@ -4,7 +4,7 @@
 #include "bench/harness/bench.h"
 #include "ref/arithmetic/dtype.h"
 #include "base/err.h"
-#include "ref/arithmetic/gpt_math.h"
+#include "ref/arithmetic/matmul.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,8 +62,15 @@ static void multiply_all(const struct step_peak *peak, const struct worker *work
         const struct matmul_operand left = {a, p->a_transposed ? p->m : p->k, p->a_transposed};
         const struct matmul_operand right = {b, p->b_transposed ? p->k : p->n, p->b_transposed};
         for (size_t k = 0; k < p->count; k++)
-            matmul_operands(
-                &(struct matmul_product){p->m, p->n, p->k, 1, 0, peak->dtype, left, right, result, false, p->n});
+            matmul(&(struct matmul_product){.m = p->m,
+                                            .n = p->n,
+                                            .k = p->k,
+                                            .alpha = 1,
+                                            .dtype = peak->dtype,
+                                            .a = left,
+                                            .b = right,
+                                            .c = result,
+                                            .c_stride = p->n});
         result += p->m * p->n;
     }
 }
@@ -115,7 +122,6 @@ static int open_workers(struct step_peak *peak)
     peak->seen = malloc(SEEN_COUNT * sizeof *peak->seen);
     if (!peak->workers || !peak->seen)
         return err_set(ERR_MEMORY, "no memory for matrix products");
-    TRY(matmul_prepare());
     return work_all(peak, NULL, prepare);
 }
 

@@ -15,6 +15,7 @@
     ROW(pcie)                                                                                                          \
     ROW(peer)                                                                                                          \
     ROW(pipeline)                                                                                                      \
+    ROW(product)                                                                                                       \
     ROW(ranks)                                                                                                         \
     ROW(step)                                                                                                          \
     ROW(swap)

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuBLAS on OpenBLAS: the products of the processor, in the processor's blocks and in the order of the stream. Built
+// cuBLAS by the processor's products, in the order of the stream. Built
 // under the name of cuBLAS, so that it is loaded where cuBLAS would be.
 #include "ci/standin/standin.h"
 
 #include "ref/arithmetic/dtype_element.h"
-#include "ref/arithmetic/gpt_math.h"
+#include "ref/arithmetic/matmul.h"
 
-#include <cblas.h>
 #include <cublas_v2.h>
 
 #include <stdlib.h>
@@ -91,25 +90,22 @@ static void close_result(const struct matrix *matrix, const float *copy)
         }
 }
 
-static CBLAS_TRANSPOSE transposition(cublasOperation_t operation)
-{
-    return operation == CUBLAS_OP_N ? CblasNoTrans : CblasTrans;
-}
-
 static void multiply(void *what)
 {
     struct product *p = what;
     float *a_copy, *b_copy, *c_copy;
     const float *a = open_matrix(&p->a, &a_copy), *b = open_matrix(&p->b, &b_copy);
     float *c = open_matrix(&p->c, &c_copy);
-    // A column here is a row of the program's product.
-    for (int64_t column = 0; column < p->n; column += MATMUL_BLOCK_ROWS) {
-        int64_t columns = p->n - column < MATMUL_BLOCK_ROWS ? p->n - column : MATMUL_BLOCK_ROWS;
-        const float *b_part = b + column * (p->b_operation == CUBLAS_OP_N ? p->b.stride : 1);
-        cblas_sgemm(CblasColMajor, transposition(p->a_operation), transposition(p->b_operation), (blasint)p->m,
-                    (blasint)columns, (blasint)p->k, p->alpha, a, (blasint)p->a.stride, b_part, (blasint)p->b.stride,
-                    p->beta, c + column * p->c.stride, (blasint)p->c.stride);
-    }
+    // A column here is a row of the program's product, whose operands have the other order.
+    matmul(&(struct matmul_product){.m = (size_t)p->n,
+                                    .n = (size_t)p->m,
+                                    .k = (size_t)p->k,
+                                    .alpha = p->alpha,
+                                    .add = p->beta == 1,
+                                    .a = {b, (size_t)p->b.stride, p->b_operation != CUBLAS_OP_N},
+                                    .b = {a, (size_t)p->a.stride, p->a_operation != CUBLAS_OP_N},
+                                    .c = c,
+                                    .c_stride = (size_t)p->c.stride});
     close_result(&p->c, c_copy);
     free(a_copy);
     free(b_copy);
@@ -131,7 +127,7 @@ static cublasStatus_t enqueue(cublasHandle_t handle, struct product wanted)
     p->c.columns = p->n;
     bool is_shaped = p->m > 0 && p->n > 0 && p->k > 0 && p->a.stride >= p->a.rows && p->b.stride >= p->b.rows &&
                      p->c.stride >= p->c.rows && is_dtype(p->a.dtype) && p->a.dtype == p->b.dtype &&
-                     is_dtype(p->c.dtype);
+                     is_dtype(p->c.dtype) && (p->beta == 0 || p->beta == 1);
     bool is_there = is_shaped && is_on_device(&p->a) && is_on_device(&p->b) && is_on_device(&p->c);
     if (is_there && standin_enqueue(handle->stream, (struct standin_work){multiply, p}) == cudaSuccess)
         return CUBLAS_STATUS_SUCCESS;
@@ -141,7 +137,6 @@ static cublasStatus_t enqueue(cublasHandle_t handle, struct product wanted)
 
 cublasStatus_t cublasCreate_v2(cublasHandle_t *out)
 {
-    openblas_set_num_threads(1);
     *out = calloc(1, sizeof **out);
     return *out ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
 }

@@ -4,6 +4,7 @@
 
 #include "ref/arithmetic/isa.h"
 #include "ref/arithmetic/onednn.h"
+#include "ref/arithmetic/product_library.h"
 #include "base/build.h"
 #include "base/err.h"
 #include "base/help.h"
@@ -66,6 +67,12 @@ static json_t *onednn_json(void)
     return json_pack("{s:s, s:b, s:s}", "name", "onednn", "built_in", usable, "note", usable ? note : err_message());
 }
 
+static json_t *product_library_json(const struct product_library *library)
+{
+    return json_pack("{s:s, s:b, s:s+}", "name", library->key, "built_in", library->multiply != NULL, "note",
+                     "a baseline of bench product: ", library->name);
+}
+
 static json_t *backends_json(const json_t *cuda)
 {
     json_t *list = json_array();
@@ -74,6 +81,7 @@ static json_t *backends_json(const json_t *cuda)
                                               backends[i].built_in, "note", backends[i].note));
     info_cuda_backends(cuda, list);
     json_array_append_new(list, onednn_json());
+    json_array_append_new(list, product_library_json(&product_libraries()[0]));
     for (int engine = 0; engine < NVME_ENGINE_COUNT; engine++)
         json_array_append_new(list, engine_json((enum nvme_engine)engine));
     return list;
@@ -85,10 +93,10 @@ json_t *info_collect(void)
     char emulator[PROCESSOR_NAME_BYTES];
     bool emulated = processor_is_emulated(emulator);
     json_t *cuda = info_cuda(), *parts = backends_json(cuda);
-    return json_pack("{s:s, s:o, s:o, s:o, s:{s:o, s:s}, s:o, s:o, s:o, s:o}", "record", "info", "build", build_facts(),
+    return json_pack("{s:s, s:o, s:o, s:o, s:{s:o, s:s}, s:o, s:o, s:o}", "record", "info", "build", build_facts(),
                      "machine", info_machine(here), "emulator", emulated ? text_json(emulator) : json_null(), "isa",
-                     "available", isa_json(), "used", isa_name(isa_now()), "openblas", info_openblas(), "backends",
-                     parts, "cuda", cuda, "programs", info_programs());
+                     "available", isa_json(), "used", isa_name(isa_now()), "backends", parts, "cuda", cuda, "programs",
+                     info_programs());
 }
 
 static const char *text_of(const json_t *object, const char *key)
@@ -165,8 +173,7 @@ static void print_software(const json_t *info)
     const char *name, *path;
     json_t *libraries = json_object_get(json_object_get(info, "build"), "libraries"), *version;
     json_object_foreach (libraries, name, version)
-        if (strcmp(name, "openblas") != 0)  // which has its own line
-            printf("%-11s %s\n", name, json_string_value(version));
+        printf("%-11s %s\n", name, json_string_value(version));
     json_array_foreach (json_object_get(info, "backends"), index, item)
         printf("%-11s %s: %s\n", text_of(item, "name"),
                json_is_true(json_object_get(item, "built_in")) ? "built in" : "absent", text_of(item, "note"));
@@ -182,7 +189,7 @@ static void print_software(const json_t *info)
 static void info_print(const json_t *info)
 {
     const json_t *machine = json_object_get(info, "machine"), *isa = json_object_get(info, "isa");
-    const json_t *openblas = json_object_get(info, "openblas"), *build = json_object_get(info, "build");
+    const json_t *build = json_object_get(info, "build");
     size_t index;
     const json_t *item;
     printf("zerogauge   %s, commit %.12s%s, compiled by %s\n", text_of(build, "version"),
@@ -212,13 +219,6 @@ static void info_print(const json_t *info)
     json_array_foreach (json_object_get(isa, "available"), index, item)
         printf("%s%s", index ? ", " : "", json_string_value(item));
     printf("; used: %s\n", text_of(isa, "used"));
-    if (strcmp(text_of(openblas, "config"), "absent") == 0)
-        printf("openblas    absent (apt-get install libopenblas0-pthread): GPTs\n");
-    else
-        printf("openblas    %s, core %s, threads by %s\n", text_of(openblas, "config"), text_of(openblas, "core"),
-               text_of(openblas, "threading"));
-    if (text_of(openblas, "warning"))
-        printf("WARNING     openblas: %s\n", text_of(openblas, "warning"));
     print_software(info);
 }
 

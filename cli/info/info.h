@@ -2,12 +2,9 @@
 // What this machine has, and which parts were built in: `zerogauge info`.
 #pragma once
 
-#include "ref/arithmetic/isa.h"
-
 #include <jansson.h>
-#include <stdbool.h>
 
-// A new object with the keys record, build, machine, isa, openblas, backends and programs; null when the system does
+// A new object with the keys record, build, machine, isa, backends and programs; null when the system does
 // not tell.
 json_t *info_collect(void);
 
@@ -42,13 +39,3 @@ void info_cuda_backends(const json_t *cuda, json_t *list);
 
 // Prints a line for each device.
 void info_cuda_print(const json_t *cuda);
-
-enum { OPENBLAS_WARNING_BYTES = 256 };
-
-// Writes what is wrong with kernels for `core` on a processor whose best instruction set is `best`, and the variable
-// that helps. OpenBLAS falls back to its oldest kernels on a processor that is newer than itself. Returns false, with
-// an empty text, if nothing is wrong.
-bool openblas_warning(const char *core, enum isa best, char out[OPENBLAS_WARNING_BYTES]);
-
-// {"config", "core", "threading", "warning"}; warning is null if nothing is wrong. Loads OpenBLAS. New.
-json_t *info_openblas(void);

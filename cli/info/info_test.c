@@ -135,41 +135,6 @@ Test(info, the_build_reports_its_mpi)
     json_decref(build);
 }
 
-#ifndef __aarch64__
-Test(info, old_kernels_of_openblas_on_a_new_processor_are_a_warning)
-{
-    char text[OPENBLAS_WARNING_BYTES];
-    cr_expect(openblas_warning("Prescott", ISA_AVX512, text));
-    cr_expect(strstr(text, "kernels for Prescott") && strstr(text, "set OPENBLAS_CORETYPE=SkylakeX"), "%s", text);
-    cr_expect(openblas_warning("prescott", ISA_AVX2, text));
-    cr_expect(strstr(text, "set OPENBLAS_CORETYPE=Haswell"), "%s", text);
-    cr_expect_not(openblas_warning("Prescott", ISA_SCALAR, text), "that processor has no better kernels");
-    cr_expect_str_eq(text, "");
-    static const char *const good[] = {"Haswell", "Zen", "SkylakeX", "Cooperlake", "Sapphirerapids", "absent"};
-    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
-        cr_expect_not(openblas_warning(good[i], ISA_AVX512, text), "%s", good[i]);
-}
-
-// A run's record has the warning, which OpenBLAS's own variable provokes.
-Test(info, the_record_and_the_text_have_the_warning)
-{
-    static const char *const command[] = {"zerogauge", "validate"};
-    char warned[OPENBLAS_WARNING_BYTES];
-    setenv("OPENBLAS_CORETYPE", "Prescott", 1);
-    json_t *info = info_collect(), *run = record_run("validate", NULL, 2, command, (const char *const[]){"/", NULL});
-    const json_t *openblas = json_object_get(info, "openblas"), *suite = json_object_get(run, "suite");
-    bool is_warned = openblas_warning("Prescott", isa_best(), warned);
-    cr_expect_str_eq(json_string_value(json_object_get(openblas, "core")), "Prescott");
-    if (is_warned) {
-        cr_expect_str_eq(json_string_value(json_object_get(openblas, "warning")), warned);
-        cr_expect_str_eq(json_string_value(json_object_get(suite, "openblas_warning")), warned);
-    }
-    cr_expect_eq(record_check("here", run), ERR_NONE, "%s", err_message());
-    json_decref(info);
-    json_decref(run);
-}
-#endif
-
 Test(info, unknown_options_are_usage_errors)
 {
     cr_assert_eq(info_main(2, (const char *[]){"info", "--jsn", NULL}), 2);

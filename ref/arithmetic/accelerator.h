@@ -29,7 +29,10 @@ struct accelerator {
     int (*copy)(void *to, const void *from, size_t bytes);
     int (*fill)(void *memory, uint32_t word, size_t bytes);  // 4-byte aligned, a multiple of 4 bytes
     int (*wait)(void);
-    void (*matmul)(const struct matmul_product *product);  // as matmul_operands of gpt_math.h
+    void (*matmul)(const struct matmul_product *product);  // matmul.h
+    // Whether its library makes the products of floats, too, in an order of its own, or our kernel, as matmul.h defines
+    // them; for the whole process. Null: there is one way.
+    void (*choose_products)(bool of_library);
 };
 
 // Registers memory as the accelerator's until it is disclaimed. bytes > 0; a process has one accelerator.

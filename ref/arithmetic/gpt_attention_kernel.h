@@ -4,7 +4,7 @@
 // operations on each element in this order.
 //
 // Tiles have ATTENTION_BLOCK rows (queries) and as many keys. A product's element is one chain of fused multiply-adds
-// (product_kernel.h). Forward, for a row i and each block of keys up to its own, ascending, with o = 0, l = 0 and
+// (matmul_kernel.h). Forward, for a row i and each block of keys up to its own, ascending, with o = 0, l = 0 and
 // m = -infinity at the beginning:
 //
 //   s_j = (q_i k_j) / sqrt(head width)    for the block's keys
@@ -26,7 +26,7 @@
 // A chain takes the whole of a block that exists, zeros included. Where heads share keys and values, the chains of dv_j
 // and dk_j go over the rows of these heads, one head after the other.
 #include "ref/arithmetic/gpt_kernel.h"
-#include "ref/arithmetic/product_kernel.h"
+#include "ref/arithmetic/matmul_kernel.h"
 
 // One head of one sequence. q, k, v and their gradients lie in rows that are qkv_stride apart, out and its gradient in
 // rows that are `stride` apart.
@@ -97,8 +97,8 @@ static void attention_dots(const struct attention_head *h, const struct attentio
                            size_t stride, const float *turned, float *out)
 {
     memset(out, 0, t->row_count * ATTENTION_BLOCK * sizeof *out);
-    product_add(t->row_count, ATTENTION_BLOCK, h->width, (struct matmul_operand){x + t->row * stride, stride, false},
-                (struct matmul_operand){turned, ATTENTION_BLOCK, false}, out, ATTENTION_BLOCK);
+    matmul_add(t->row_count, ATTENTION_BLOCK, h->width, (struct matmul_operand){x + t->row * stride, stride, false},
+               (struct matmul_operand){turned, ATTENTION_BLOCK, false}, out, ATTENTION_BLOCK);
 }
 
 static void scale_and_round(const struct attention_head *h, size_t row_count, float scale, float *rows, size_t stride)
@@ -154,9 +154,9 @@ static void head_forward(const struct attention_head *h)
                 softmax_row(h, attention_covered(&t, r), p + r * ATTENTION_BLOCK, h->stats + 2 * (row + r),
                             h->out + (row + r) * h->stride);
             // "Write O_i <- ... + P_ij V_j to HBM"
-            product_add(t.row_count, h->width, t.key_count, (struct matmul_operand){p, ATTENTION_BLOCK, false},
-                        (struct matmul_operand){h->v + key * h->qkv_stride, h->qkv_stride, false},
-                        h->out + row * h->stride, h->stride);
+            matmul_add(t.row_count, h->width, t.key_count, (struct matmul_operand){p, ATTENTION_BLOCK, false},
+                       (struct matmul_operand){h->v + key * h->qkv_stride, h->qkv_stride, false},
+                       h->out + row * h->stride, h->stride);
         }
     }
     for (size_t r = 0; r < h->length; r++) {
@@ -205,12 +205,12 @@ static void tile_backward(const struct attention_head *h, const struct attention
         softmax_row_backward(h, attention_covered(t, r), h->stats + 2 * (t->row + r), h->row[t->row + r],
                              p + r * ATTENTION_BLOCK, ds + r * ATTENTION_BLOCK);
     // "dV_j <- dV_j + P_ij^T dO_i", "dQ_i <- dQ_i + tau dS_ij K_j", "dK_j <- dK_j + tau dS_ij^T Q_i"; tau is last.
-    product_add(t->key_count, h->width, t->row_count, (struct matmul_operand){p, ATTENTION_BLOCK, true}, dout,
-                h->dv + t->key * stride, stride);
-    product_add(t->row_count, h->width, t->key_count, (struct matmul_operand){ds, ATTENTION_BLOCK, false}, k,
-                h->dq + t->row * stride, stride);
-    product_add(t->key_count, h->width, t->row_count, (struct matmul_operand){ds, ATTENTION_BLOCK, true}, q,
-                h->dk + t->key * stride, stride);
+    matmul_add(t->key_count, h->width, t->row_count, (struct matmul_operand){p, ATTENTION_BLOCK, true}, dout,
+               h->dv + t->key * stride, stride);
+    matmul_add(t->row_count, h->width, t->key_count, (struct matmul_operand){ds, ATTENTION_BLOCK, false}, k,
+               h->dq + t->row * stride, stride);
+    matmul_add(t->key_count, h->width, t->row_count, (struct matmul_operand){ds, ATTENTION_BLOCK, true}, q,
+               h->dk + t->key * stride, stride);
 }
 
 // Algorithm 4 for one head.

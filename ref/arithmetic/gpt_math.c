@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of gpt_kernel.h over the rows of arrays in host memory, shared by threads; those of an accelerator where
-// the arrays are in its memory. gpt_matmul.c has the products, gpt_attention.c the attention.
+// the arrays are in its memory. matmul.c has the products, gpt_attention.c the attention.
 #include "ref/arithmetic/gpt_math.h"
 
 #include "ref/arithmetic/accelerator.h"

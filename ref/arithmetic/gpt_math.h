@@ -22,8 +22,7 @@ enum { ROW_LANES = 32 };
 enum { SUM_ROWS = 64 };
 
 // A model in 16 bits multiplies matrices of values that are rounded to its dtype, its operands, and sums the products
-// in fp32. In host memory an operand's values are held as floats, which OpenBLAS multiplies; in an accelerator's memory
-// they have the format itself. With DTYPE_FP32 nothing is rounded.
+// in fp32 (matmul.h). With DTYPE_FP32 nothing is rounded.
 
 // Returns the bytes of an operand's element at this address.
 size_t operand_bytes(enum dtype dtype, const void *address);
@@ -31,45 +30,9 @@ size_t operand_bytes(enum dtype dtype, const void *address);
 // out = in, as an operand; out may be in where an operand's elements have 4 bytes.
 void operand_round(enum dtype dtype, size_t count, const float *in, void *out);
 
-// c (m x n, row stride c_stride) = alpha x op(a) op(b) + beta x c, where op transposes an operand whose flag is set.
-// op(a) is m x k, op(b) is k x n. With beta 0, c is only written. Strides count elements. This one is in fp32.
-struct matmul_operand {
-    const void *data;
-    size_t stride;
-    bool transposed;
-};
-void matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b, float beta,
-            float *c, size_t c_stride);
-
-// As above, with operands of `dtype`: c is fp32, or of `dtype` as well, and then its elements are rounded to it.
-struct matmul_product {
-    size_t m, n, k;
-    float alpha, beta;
-    enum dtype dtype;
-    struct matmul_operand a, b;
-    void *c;
-    bool c_is_operand;
-    size_t c_stride;
-};
-void matmul_operands(const struct matmul_product *product);
-
-// The rows of c in a block: in host memory a product is made block by block, and threads share the blocks. A row's last
-// bits may depend on its block.
-enum { MATMUL_BLOCK_ROWS = 256 };
-
 // Threads that share a call of this header made on the calling thread, in host memory; until then, as many as OpenMP
 // likes. No bits depend on it.
 void math_set_threads(int count);
-
-// Loads OpenBLAS and makes it run each product on its caller's thread, so that several threads may call matmul at the
-// same time. Call it before the first matmul; repeated calls have no effect. ERR_USAGE: OpenBLAS cannot be loaded.
-int matmul_prepare(void);
-
-// on: products of DTYPE_BF16 operands in host memory are made by the processor's instructions for bf16 (onednn.h)
-// rather than of floats. Each product of two elements is exact in both; the library and the processor choose the order
-// of their sums. For the whole process; no thread may be in a product. Products with an alpha other than 1 remain
-// products of floats. ERR_USAGE: there are no such instructions.
-int matmul_set_bf16(bool on);
 
 // Vectors of parameters (weight, bias) are operands, too. out[r][j] = bias[j], an operand.
 void bias_rows(size_t row_count, size_t width, enum dtype dtype, const void *bias, void *out);

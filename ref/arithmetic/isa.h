@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels over arrays, in one build per instruction set: isa_scalar.c and isa_avx2.c, isa_avx512.c (x86-64) or
 // isa_neon.c, isa_sve.c (aarch64) compile the same source text, dtype_kernel.h, adam_kernel.h, norm_kernel.h,
-// gpt_kernel.h, gpt_attention_kernel.h and llama_kernel.h. All builds give the same bits, except that of two NaN
-// operands either may survive, and that a NaN which an operation makes is negative on x86-64 and positive on aarch64.
-// The process chooses one build at run time.
+// matmul_kernel.h, gpt_kernel.h, gpt_attention_kernel.h and llama_kernel.h. All builds give the same bits, except that
+// of two NaN operands either may survive, and that a NaN which an operation makes is negative on x86-64 and positive on
+// aarch64. The process chooses one build at run time.
 #pragma once
 
 #include "ref/arithmetic/dtype_element.h"
 
 struct adam_step;
 struct attention_shape;
+struct matmul_lines;
+struct matmul_panels;
 struct norm_sum;
 struct rotary;
 struct token_rows;
@@ -51,6 +53,13 @@ struct isa_kernels {
     uint32_t (*norm_max)(enum dtype dtype, const void *values, size_t count);
     void (*norm_accumulate)(struct norm_sum *sum, enum dtype dtype, const void *values, size_t count,
                             uint32_t max_bits);
+    // In host memory only: the largest tile of c, and what is done with packed operands (matmul_panel.h).
+    size_t matmul_rows, matmul_columns;
+    void (*matmul_pack)(const struct matmul_lines *from, size_t count, size_t width, size_t k, float *panel);
+    void (*matmul_panels)(const struct matmul_panels *panels);
+    // The largest tile's fused multiply-adds of registers alone, k at a time: as fast as this processor makes them.
+    // Returns k, what each chain adds to its first number; k <= 2^23.
+    float (*matmul_registers)(size_t k);
     // gpt_math.h
     void (*operand_round)(enum dtype dtype, size_t count, const float *in, void *out);
     void (*bias_rows)(size_t row_count, size_t width, enum dtype dtype, const void *bias, void *out);
@@ -96,7 +105,9 @@ struct isa_kernels {
     {                                                                                                                  \
         .widen = kernel_widen, .narrow = kernel_narrow, .accumulate = kernel_accumulate, .fold = kernel_fold,          \
         .fold_groups = kernel_fold_groups, .sum_to_all = kernel_sum_to_all, .adam = kernel_adam,                       \
-        .norm_max = kernel_norm_max, .norm_accumulate = kernel_norm_accumulate, .operand_round = kernel_operand_round, \
+        .norm_max = kernel_norm_max, .norm_accumulate = kernel_norm_accumulate, .matmul_rows = TILE_ROWS,              \
+        .matmul_columns = TILE_COLUMNS, .matmul_pack = kernel_matmul_pack, .matmul_panels = kernel_matmul_panels,      \
+        .matmul_registers = kernel_matmul_registers, .operand_round = kernel_operand_round,                            \
         .bias_rows = kernel_bias_rows, .bias_add = kernel_bias_add, .rows_sum = kernel_rows_sum,                       \
         .layernorm_stats = kernel_layernorm_stats, .layernorm_apply = kernel_layernorm_apply,                          \
         .layernorm_backward = kernel_layernorm_backward, .gelu_forward = kernel_gelu_forward,                          \

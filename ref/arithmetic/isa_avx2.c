@@ -6,6 +6,7 @@
 #include "ref/arithmetic/gpt_kernel.h"
 #include "ref/arithmetic/isa.h"
 #include "ref/arithmetic/llama_kernel.h"
+#include "ref/arithmetic/matmul_kernel.h"
 #include "ref/arithmetic/norm_kernel.h"
 
 const struct isa_kernels isa_avx2 = ISA_KERNELS;

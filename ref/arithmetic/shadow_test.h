@@ -5,6 +5,7 @@
 #pragma once
 
 #include "ref/arithmetic/gpt_math.h"
+#include "ref/arithmetic/matmul.h"
 #include "ref/arithmetic/accelerator.h"
 #include "base/err.h"
 #include "ref/arithmetic/adam.h"
@@ -239,7 +240,7 @@ static void shadow_matmul(const struct matmul_product *product)
     there.a.data = a.floats;
     there.b.data = b.floats;
     there.c = c.floats;
-    matmul_operands(&there);
+    matmul(&there);
     shadow_close(&a, false);
     shadow_close(&b, false);
     shadow_close(&c, true);

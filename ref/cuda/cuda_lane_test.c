@@ -3,7 +3,7 @@
 
 #include "ref/cuda/cuda_matmul.h"
 #include "base/err.h"
-#include "ref/arithmetic/gpt_math.h"
+#include "ref/arithmetic/matmul.h"
 #include "ref/cuda/isa_cuda.h"
 
 #include <cuda_runtime_api.h>

@@ -3,8 +3,9 @@
 
 #include "ref/cuda/cuda_lane.h"
 #include "ref/cuda/cuda_library.h"
+#include "ref/cuda/isa_cuda.h"
 #include "base/err.h"
-#include "ref/arithmetic/gpt_math.h"
+#include "ref/arithmetic/matmul.h"
 
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
@@ -211,14 +212,15 @@ static int multiply(const struct matmul_product *p)
     const struct matmul_operand result = {p->c, p->c_stride, false};
     struct cuda_matrix a = cuda_matrix_of(p->dtype, p->a, p->m, p->k), b = cuda_matrix_of(p->dtype, p->b, p->k, p->n);
     struct cuda_matrix c = cuda_matrix_of(p->c_is_operand ? p->dtype : DTYPE_FP32, result, p->m, p->n);
+    const float kept = p->add ? 1 : 0;
     TRY(ready(&own));
     int code = cuda_matrix_open(&a, true);
     code = code == ERR_NONE ? cuda_matrix_open(&b, true) : code;
-    code = code == ERR_NONE ? cuda_matrix_open(&c, p->beta != 0.0f) : code;
+    code = code == ERR_NONE ? cuda_matrix_open(&c, p->add) : code;
     if (code == ERR_NONE)
         code = check(library.gemm(own.cublas, b.operation, a.operation, (int64_t)p->n, (int64_t)p->m, (int64_t)p->k,
                                   &p->alpha, cuda_matrix_data(&b), cuda_matrix_type(&b), (int64_t)b.stride,
-                                  cuda_matrix_data(&a), cuda_matrix_type(&a), (int64_t)a.stride, &p->beta,
+                                  cuda_matrix_data(&a), cuda_matrix_type(&a), (int64_t)a.stride, &kept,
                                   cuda_matrix_data(&c), cuda_matrix_type(&c), (int64_t)c.stride, compute_of(p),
                                   CUBLAS_GEMM_DEFAULT),
                      "a matrix product");
@@ -229,7 +231,17 @@ static int multiply(const struct matmul_product *p)
     return code;
 }
 
+static bool of_library;
+
+void cuda_matmul_choose(bool by_cublas)
+{
+    of_library = by_cublas;
+}
+
 void cuda_matmul(const struct matmul_product *product)
 {
-    cuda_lane_keep(multiply(product));
+    if (product->dtype == DTYPE_FP32 && !of_library)
+        isa_cuda_matmul(product);
+    else
+        cuda_lane_keep(multiply(product));
 }

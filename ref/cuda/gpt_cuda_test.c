@@ -3,6 +3,7 @@
 // where there is one; and matrix products by cuBLAS, within the rounding of theirs.
 #include "ref/arithmetic/accelerator.h"
 #include "ref/arithmetic/dtype.h"
+#include "ref/arithmetic/gpt_math.h"
 #include "ref/cuda/cuda_lane.h"
 #include "ref/cuda/cuda_matmul.h"
 #include "base/err.h"
@@ -297,7 +298,7 @@ Test(gpt_cuda, cublas_is_found_with_all_that_is_asked_of_it)
     cr_expect_geq(minor, 0);
 }
 
-// The result of a product there equals OpenBLAS' within rounding, and afterwards both are the same.
+// The result of a product there is the host's within rounding, and afterwards both are the same.
 static void expect_near(struct bench *b, int array)
 {
     float found[b->counts[array]];
@@ -308,9 +309,55 @@ static void expect_near(struct bench *b, int array)
     const double ulp = !b->is_operand[array] || b->dtype == DTYPE_FP32 ? 0 : b->dtype == DTYPE_BF16 ? 0x1p-8 : 0x1p-11;
     for (size_t i = 0; i < b->counts[array]; i++)
         cr_expect_float_eq(found[i], b->here[array][i], 1e-4 + 2 * ulp * fabs((double)b->here[array][i]),
-                           "element %zu in %s: %g, and %g by OpenBLAS", i, dtype_name(b->dtype), (double)found[i],
+                           "element %zu in %s: %g, and %g by the host", i, dtype_name(b->dtype), (double)found[i],
                            (double)b->here[array][i]);
     memcpy(b->here[array], found, sizeof found);
+}
+
+// The elements of one form of products have the host's bits.
+static void expect_chains(struct bench *b, unsigned form, size_t m, size_t n, size_t k)
+{
+    bool a_turned = form & 1, b_turned = form & 2;
+    int left = add(b, m * k), right = add(b, k * n), out = add(b, m * (n + 3));
+    struct matmul_product here = {.m = m,
+                                  .n = n,
+                                  .k = k,
+                                  .alpha = form & 8 ? 1.7f : 1,
+                                  .add = form & 4,
+                                  .a = {b->here[left], a_turned ? m : k, a_turned},
+                                  .b = {b->here[right], b_turned ? k : n, b_turned},
+                                  .c = b->here[out],
+                                  .c_stride = n + 3};
+    struct matmul_product there = here;
+    there.a.data = b->there[left];
+    there.b.data = b->there[right];
+    there.c = b->there[out];
+    matmul(&here);
+    if (b->is_gpu)
+        cuda_matmul(&there);
+    else
+        isa_host_matmul(&there);
+    compare(b, "a product", m, n);
+}
+
+static void try_products(bool is_gpu)
+{
+    static const size_t shapes[][3] = {{1, 1, 1},     {5, 3, 0},     {127, 65, 17},
+                                       {129, 64, 16}, {128, 63, 33}, {300, 130, 50}};
+    struct bench b;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (unsigned form = 0; form < 16 && open_bench(&b, is_gpu); form++)
+            expect_chains(&b, form, shapes[i][0], shapes[i][1], shapes[i][2]);
+}
+
+Test(gpt_cuda, products_of_floats_are_the_hosts_chains)
+{
+    try_products(false);
+}
+
+Test(gpt_cuda, products_of_floats_on_the_device_are_the_hosts_chains_gpu)
+{
+    try_products(true);
 }
 
 // Both in every form and format, with floats and an operand as the result; and again, at an address at which no wide
@@ -331,7 +378,7 @@ Test(gpt_cuda, products_on_the_device_are_right_and_repeat_gpu)
                                       .n = N,
                                       .k = K,
                                       .alpha = 0.5f,
-                                      .beta = 1.0f,
+                                      .add = true,
                                       .dtype = b.dtype,
                                       .a = {b.here[left], a_turned ? M : K, a_turned},
                                       .b = {b.here[right], b_turned ? K : N, b_turned},
@@ -351,7 +398,7 @@ Test(gpt_cuda, products_on_the_device_are_right_and_repeat_gpu)
         there.b.data = far_right;
         there.c = far_out;
         cuda_matmul(&there);
-        matmul_operands(&here);
+        matmul(&here);
         expect_near(&b, out);
         char found[M * (N + 2) * sizeof(float)], repeated[M * (N + 2) * sizeof(float)];
         cr_assert_eq(bytes_copy(found, b.there[out], M * (N + 2) * out_bytes), ERR_NONE);

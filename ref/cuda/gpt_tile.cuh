@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tiles in shared memory and their products, for the threads of a block. The products' operands are tiles of TILE_OWN
 // and TILE_OTHER rows; their sums stay in the threads' registers. In fp32, and on the host in every format, an element
-// is one chain of fused multiply-adds, which gives the host's bits (ref/arithmetic/product_kernel.h); a GPU multiplies
+// is one chain of fused multiply-adds, which gives the host's bits (ref/arithmetic/matmul.h); a GPU multiplies
 // 16-bit operands on tensor cores, whose sums have an order of their own. For tests on the host a block is one thread.
 #pragma once
 

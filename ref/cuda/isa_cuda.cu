@@ -3,6 +3,7 @@
 #include "ref/cuda/cuda_grid.cuh"
 #include "ref/cuda/isa_cuda.h"
 #include "ref/cuda/isa_table.cuh"
+#include "ref/cuda/matmul_element.cuh"
 
 // __grid_constant__ keeps the operation, whose list of inputs is indexed, in constant memory.
 template <typename operation>
@@ -147,6 +148,11 @@ struct on_device {
         cuda_lane_note(cudaFreeAsync((void *)there, cuda_lane_stream()), "a list of inputs");
     }
 };
+
+void isa_cuda_matmul(const struct matmul_product *product)
+{
+    matmul_chains<on_device>(product);
+}
 
 void isa_cuda_mix(const struct adam_step *step)
 {

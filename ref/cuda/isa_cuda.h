@@ -13,12 +13,16 @@ extern "C" {
 #endif
 
 #include "ref/arithmetic/isa.h"
+#include "ref/arithmetic/matmul.h"
 
 #ifdef __cplusplus
 #pragma GCC diagnostic pop
 #endif
 
 extern const struct isa_kernels isa_cuda;
+
+// Enqueues a product of floats, whose elements are matmul.h's chains.
+void isa_cuda_matmul(const struct matmul_product *product);
 
 // Enqueues the baseline of an optimizer step: the same loads and stores with almost no arithmetic. Afterwards p holds
 // the former m, m the former v, v the bits of the former p xor those of the widened gradient, and model_params the

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ref/cuda/isa_host.h"
 #include "ref/cuda/isa_table.cuh"
+#include "ref/cuda/matmul_element.cuh"
 
 // The number of threads of a loop. Each test is a process of its own, so this needs no lock.
 static size_t threads = 7;
@@ -82,6 +83,11 @@ struct on_host {
     {
     }
 };
+
+void isa_host_matmul(const struct matmul_product *product)
+{
+    matmul_chains<on_host>(product);
+}
 
 void isa_host_mix(const struct adam_step *step)
 {

@@ -14,6 +14,9 @@ extern const struct isa_kernels isa_host;
 // Sets the number of threads that share a loop: any number from 1.
 void isa_host_threads(size_t count);
 
+// As isa_cuda_matmul.
+void isa_host_matmul(const struct matmul_product *product);
+
 // As isa_cuda_mix.
 void isa_host_mix(const struct adam_step *step);
 

@@ -19,6 +19,11 @@ template <typename place> constexpr struct isa_kernels isa_table()
         .adam = arrays::adam,
         .norm_max = arrays::norm_max,
         .norm_accumulate = arrays::norm_accumulate,
+        .matmul_rows = 0,  // products have their own place in struct accelerator
+        .matmul_columns = 0,
+        .matmul_pack = nullptr,
+        .matmul_panels = nullptr,
+        .matmul_registers = nullptr,
         .operand_round = gpt::operand_round,
         .bias_rows = gpt::bias_rows,
         .bias_add = gpt::bias_add,

@@ -134,4 +134,5 @@ const struct accelerator cuda_accelerator = {
     .fill = cuda_fill,
     .wait = cuda_wait,
     .matmul = cuda_matmul,
+    .choose_products = cuda_matmul_choose,
 };

@@ -2,7 +2,6 @@
 // The bits of a GPT's gradients depend on parameters and micro-batch, and on nothing else.
 #include "ref/model/gpt_test.h"
 
-#include <cblas.h>
 #include <pthread.h>
 
 static double rounding_of(enum dtype dtype)
@@ -81,16 +80,6 @@ Test(gpt_bits, a_power_of_two_as_loss_scale_scales_every_gradient_exactly)
     gpt_free(model);
 }
 
-Test(gpt_bits, an_open_run_keeps_openblas_on_the_callers_thread)
-{
-    openblas_set_num_threads(2);
-    struct model *model = make(&odd_shape);
-    struct trial trial = trial_make(model, ODD_SEQUENCES, DTYPE_FP32, plain);
-    cr_assert_eq(openblas_get_num_threads(), 1);
-    trial_free(&trial);
-    gpt_free(model);
-}
-
 static void *caller_run(void *trial)
 {
     for (int i = 0; i < 3; i++)
@@ -98,7 +87,7 @@ static void *caller_run(void *trial)
     return NULL;
 }
 
-// Different threads, addresses and neighbours; shapes that exercise the small and the large kernels of OpenBLAS.
+// Different threads, addresses and neighbours; small and large shapes.
 Test(gpt_bits, concurrent_callers_at_any_alignment_get_the_bits_of_one_caller)
 {
     const struct gpt_shape shapes[] = {odd_shape,

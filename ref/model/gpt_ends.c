@@ -5,6 +5,7 @@
 #include "ref/arithmetic/accelerator.h"
 #include "base/err.h"
 #include "ref/arithmetic/gpt_math.h"
+#include "ref/arithmetic/matmul.h"
 #include "ref/model/gpt_cut.h"
 
 static int tokens_check(const struct gpt_pass *pass, const struct model_batch *batch)

@@ -9,6 +9,7 @@
 #include "ref/arithmetic/accelerator.h"
 #include "base/err.h"
 #include "ref/arithmetic/gpt_math.h"
+#include "ref/arithmetic/matmul.h"
 
 #include <assert.h>
 
@@ -100,17 +101,17 @@ void pass_hand_over(const struct gpt_pass *pass, int index, const float *value)
 void pass_scaled_product(const struct gpt_pass *pass, float alpha, size_t m, size_t k, struct matmul_operand a,
                          struct matmul_operand b, struct gpt_result c)
 {
-    matmul_operands(&(struct matmul_product){.m = m,
-                                             .n = c.width,
-                                             .k = k,
-                                             .alpha = alpha,
-                                             .beta = c.add ? 1.0f : 0.0f,
-                                             .dtype = pass->dtype,
-                                             .a = a,
-                                             .b = b,
-                                             .c = c.data,
-                                             .c_is_operand = c.is_operand,
-                                             .c_stride = c.stride ? c.stride : c.width});
+    matmul(&(struct matmul_product){.m = m,
+                                    .n = c.width,
+                                    .k = k,
+                                    .alpha = alpha,
+                                    .add = c.add,
+                                    .dtype = pass->dtype,
+                                    .a = a,
+                                    .b = b,
+                                    .c = c.data,
+                                    .c_is_operand = c.is_operand,
+                                    .c_stride = c.stride ? c.stride : c.width});
 }
 
 void pass_product(const struct gpt_pass *pass, size_t m, size_t k, struct matmul_operand a, struct matmul_operand b,

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "ref/arithmetic/gpt_math.h"
+#include "ref/arithmetic/matmul.h"
 #include "ref/model/gpt.h"
 #include "ref/model/model.h"
 #include "ref/model/part.h"

@@ -79,8 +79,6 @@ int model_run_open(const struct model *model, size_t sequence_count, enum dtype 
     if (sequence_count > INT_MAX / model->sequence_length)
         return err_set(ERR_USAGE, "a micro-batch of %zu sequences of %s has more than %d tokens: choose a smaller one",
                        sequence_count, model->name, INT_MAX);
-    if (model->operations->multiplies_matrices)
-        TRY(matmul_prepare());
     size_t bytes = model_run_bytes(model, sequence_count, dtype, checkpointing);
     struct model_run *run = calloc(1, sizeof *run);
     if (!run)

@@ -10,7 +10,11 @@
 
 struct text;
 
-// path: any text file, or NULL for the default. ERR_USAGE says what to install or which option to give instead.
+// Names a text that is part of the program, the multiplication table in words and digits: for hosts without the
+// default, and for states whose digests are known (datasets/digests.txt).
+#define TEXT_TIMES "@times"
+
+// path: any text file, TEXT_TIMES, or NULL for the default. ERR_USAGE says what to install or which option to give.
 int text_open(const char *path, struct text **out);
 
 // Null-safe.

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/process/interrupt.h"
 #include "base/safe_text.h"
+#include "base/slow.h"
 #include "base/terminal.h"
 #include "ref/train/train_checkpoint.h"
 #include "ref/train/train_options.h"
@@ -215,9 +216,13 @@ static void print_unused(const struct train_options *a, const struct config *con
     for (size_t i = 0; i < sizeof options / sizeof options[0] && !config_uses_nvme(config); i++)
         if (options[i].given)
             fprintf(out, "%s: accepted, but has no effect here: nothing is on NVMe\n", options[i].name);
-    if (a->products && (config->precision != DTYPE_BF16 || (a->device && strcmp(a->device, "cpu") != 0)))
+    bool on_host = !a->device || strcmp(a->device, "cpu") == 0;
+    if (a->products && strcmp(a->products, "bf16") == 0 && (config->precision != DTYPE_BF16 || !on_host))
         fprintf(out, "--products: accepted, but has no effect here: %s\n",
-                config->precision != DTYPE_BF16 ? "the model is not in bf16" : "the device multiplies");
+                on_host ? "the model is not in bf16" : "the device multiplies");
+    if (a->products && strcmp(a->products, "cublas") == 0 && (config->precision != DTYPE_FP32 || on_host))
+        fprintf(out, "--products: accepted, but has no effect here: %s\n",
+                on_host ? "the host multiplies" : "cuBLAS makes all products of 16 bits");
 }
 
 static int train(int argc, const char **argv, struct train_options *a)
@@ -236,6 +241,8 @@ static int train(int argc, const char **argv, struct train_options *a)
         config_print_notes(&notes, stderr);
         print_unused(a, &config, stderr);
     }
+    if (a->launcher.rank == 0)
+        slow_print();
     return run(a, &config);
 }
 

@@ -68,6 +68,7 @@ struct train_setting {
     struct executor_log *logs;  // [world], with the log schedule: what each rank's issuing thread did; null: not kept
     int threads;                // of each rank, in passes and in the update; 0: cores / world
     bool bf16_products;         // wanted for a model in bf16 in host memory (train_multiplies_bf16)
+    bool library_products;      // wanted for a model in fp32 in an accelerator's memory (accelerator.h)
     enum train_verification verify;
     struct train_checkpoints *checkpoints;     // train_checkpoint.h; null: none
     const volatile sig_atomic_t *interrupted;  // training ends after the step in which it becomes 1; may be null
@@ -85,6 +86,13 @@ static inline bool train_multiplies_bf16(const struct train_setting *setting)
 {
     return setting->bf16_products && setting->config->precision == DTYPE_BF16 && !setting->accelerator &&
            setting->model->operations->multiplies_matrices;
+}
+
+// True if the device's library makes the products, in an order of its own: those of 16-bit operands always.
+static inline bool train_multiplies_by_library(const struct train_setting *setting)
+{
+    return setting->accelerator && setting->model->operations->multiplies_matrices &&
+           (setting->config->precision != DTYPE_FP32 || setting->library_products);
 }
 
 // The first bit that differs from unsharded Adam's. It travels between ranks, and so contains no addresses.

@@ -82,21 +82,24 @@ static json_t *run_json(const struct train_setting *setting, const struct train_
     char mesh_shown[MESH_TEXT_BYTES];
     const struct mesh mesh = config_mesh(config, setting->world);
     bool nvme = config_uses_nvme(config), offloads = config->offload_optimizer.tier != TIER_DEVICE;
-    return json_pack(
-        "{s:s,s:s,s:i,s:s,s:i,s:s,s:s,s:I,s:s,s:I,s:s,s:s,s:I,s:s?,s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:s}", "record", "train",
-        "model", setting->model->name, "stage", config->stage, "stage_name", result->operations->name, "world",
-        setting->world, "mesh", mesh_text(&mesh, mesh_shown), "device", device_name(setting), "steps",
-        (json_int_t)result->steps, "precision", dtype_name(config->precision), "accumulation",
-        (json_int_t)config->accumulation, "schedule", train_schedule_text(setting->schedule, schedule), "recipe",
-        config->recipe, "param_elements", (json_int_t)result->param_elements, "emulated",
-        emulation_any(&setting->emulation) ? emulation_text(&setting->emulation, emulated) : NULL, "parameter_tier",
-        ledger_tier_name(config->offload_param.tier), "gradient_tier",
-        ledger_tier_name(offloads ? config->gradient_tier : TIER_DEVICE), "optimizer_tier",
-        ledger_tier_name(config->offload_optimizer.tier), "delayed_update_start_step",
-        step_or_null(config->delayed_update_start_step), "buffered",
-        nvme ? json_boolean(setting->buffered) : json_null(), "swap_checksum",
-        nvme ? json_boolean(setting->swap_checksum) : json_null(), "quantization", quantization_json(config),
-        "products", train_multiplies_bf16(setting) ? onednn_describe() : "float");
+    return json_pack("{s:s,s:s,s:i,s:s,s:i,s:s,s:s,s:I,s:s,s:I,s:s,s:s,s:I,s:s?,s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:s}",
+                     "record", "train", "model", setting->model->name, "stage", config->stage, "stage_name",
+                     result->operations->name, "world", setting->world, "mesh", mesh_text(&mesh, mesh_shown), "device",
+                     device_name(setting), "steps", (json_int_t)result->steps, "precision",
+                     dtype_name(config->precision), "accumulation", (json_int_t)config->accumulation, "schedule",
+                     train_schedule_text(setting->schedule, schedule), "recipe", config->recipe, "param_elements",
+                     (json_int_t)result->param_elements, "emulated",
+                     emulation_any(&setting->emulation) ? emulation_text(&setting->emulation, emulated) : NULL,
+                     "parameter_tier", ledger_tier_name(config->offload_param.tier), "gradient_tier",
+                     ledger_tier_name(offloads ? config->gradient_tier : TIER_DEVICE), "optimizer_tier",
+                     ledger_tier_name(config->offload_optimizer.tier), "delayed_update_start_step",
+                     step_or_null(config->delayed_update_start_step), "buffered",
+                     nvme ? json_boolean(setting->buffered) : json_null(), "swap_checksum",
+                     nvme ? json_boolean(setting->swap_checksum) : json_null(), "quantization",
+                     quantization_json(config), "products",
+                     train_multiplies_bf16(setting)         ? onednn_describe()
+                     : train_multiplies_by_library(setting) ? "cublas"
+                                                            : "float");
 }
 
 static json_t *outcome_json(const struct train_setting *setting, const struct train_result *result)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ref/train/train_options.h"
 
+#include "ref/arithmetic/isa.h"
 #include "ref/train/device.h"
 #include "base/err.h"
 #include "base/help.h"
@@ -58,9 +59,14 @@ static int parse(int argc, const char **argv, struct train_options *a)
          "divide the sequence over the ranks of tensor parallelism as well (mesh tensor=T, model NAME:blocks=B)", NULL},
         {"threads", '\0', POPT_ARG_INT, &a->threads, 0, "threads of each rank (default: cores / ranks)", "N"},
         {"products", '\0', TEXT, &a->products, 0,
-         "how a model in bf16 multiplies matrices on the host: as floats, or by the processor's instructions for bf16, "
-         "twice as fast, with sums in the order of oneDNN and the processor (default: float)",
-         "float|bf16"},
+         "float: as matmul.h defines them; bf16: a model in bf16 on the host by the processor's instructions for it; "
+         "cublas: a model in fp32 on a GPU by cuBLAS. Sums in both have the library's own order (default: float)",
+         "float|bf16|cublas"},
+        {"isa", '\0', TEXT, &a->isa, 0,
+         "build of the kernels, all with the same bits: scalar, avx2 or avx512, and on ARM scalar, neon or sve "
+         "(default: "
+         "the processor's best)",
+         "NAME"},
         {"device", '\0', TEXT, &a->device, 0,
          "cpu: host memory serves as the device; cuda: GPUs, which the ranks share (default: cpu)", "cpu|cuda"},
         {"schedule", '\0', TEXT, &a->schedule, 0,
@@ -134,8 +140,14 @@ static int check(const struct train_options *a)
         return err_set(ERR_USAGE, "--seed %lld: expected 0 or more", a->seed);
     if (a->threads < 0)
         return err_set(ERR_USAGE, "--threads %d: expected 1 or more", a->threads);
-    if (a->products && strcmp(a->products, "bf16") != 0 && strcmp(a->products, "float") != 0)
-        return err_set(ERR_USAGE, "--products %.32s: expected float or bf16", a->products);
+    if (a->products && strcmp(a->products, "bf16") != 0 && strcmp(a->products, "float") != 0 &&
+        strcmp(a->products, "cublas") != 0)
+        return err_set(ERR_USAGE, "--products %.32s: expected float, bf16 or cublas", a->products);
+    if (a->isa) {
+        enum isa isa;
+        TRY(isa_parse(a->isa, &isa));
+        isa_set(isa);
+    }
     if (a->trace && !*a->trace)
         return err_set(ERR_USAGE, "--trace: expected the name of a file");
     if (a->checkpoint && (a->save || a->resume))
@@ -225,6 +237,7 @@ int train_options_setting(const struct train_options *a, struct train_setting *o
         .seed = (uint64_t)a->seed,
         .threads = a->threads,
         .bf16_products = a->products && strcmp(a->products, "bf16") == 0,
+        .library_products = a->products && strcmp(a->products, "cublas") == 0,
         .verify = !a->verifies ? TRAIN_VERIFY_NOT
                   : a->verify  ? TRAIN_VERIFY_EACH
                                : TRAIN_VERIFY,
@@ -255,7 +268,7 @@ void train_options_close(struct train_options *a)
     char *texts[] = {a->preset,      a->config_path, a->model,  a->schedule,   a->text_path, a->device_memory,
                      a->host_memory, a->nvme_space,  a->engine, a->emulate,    a->trace,     a->inject,
                      a->mesh,        a->save,        a->resume, a->checkpoint, a->weights,   a->device,
-                     a->lora,        a->products,    a->verify};
+                     a->lora,        a->products,    a->isa,    a->verify};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     list_free(a->set);

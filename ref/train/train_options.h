@@ -12,7 +12,7 @@ struct train_options {
     char *preset, *config_path, *model, *schedule, *text_path, *device_memory;
     char *host_memory, *nvme_space, *engine, *emulate, *trace, *inject, *mesh;
     char **set, **nvme_path;
-    char *save, *resume, *checkpoint, *weights, *device, *lora, *products;
+    char *save, *resume, *checkpoint, *weights, *device, *lora, *products, *isa;
     int world, threads;  // world: of the launcher, if there is one
     struct launcher launcher;
     long long steps, seed, every;

@@ -170,6 +170,8 @@ static void print_marks(const struct train_setting *setting, const struct train_
         fprintf(out, "  HIERARCHICAL sums, in groups of %zu ranks\n", setting->config->reduction_group);
     if (train_multiplies_bf16(setting))
         fprintf(out, "  products in bf16 by %s\n", onednn_describe());
+    if (train_multiplies_by_library(setting))
+        fprintf(out, "  products by cuBLAS, whose sums have the GPU's order\n");
     if (result->unlocked_bytes)
         fprintf(out, "  NOT LOCKED: %s bytes of host memory%s\n", size_text(result->unlocked_bytes, number),
                 setting->accelerator ? ", which the device refused to pin and copies as pageable memory"

@@ -3,7 +3,8 @@
 #include "ref/train/train_internal.h"
 
 #include "base/err.h"
-#include "ref/arithmetic/gpt_math.h"
+#include "ref/arithmetic/accelerator.h"
+#include "ref/arithmetic/matmul.h"
 #include "ref/train/train_checkpoint.h"
 
 #include <stdlib.h>
@@ -42,6 +43,8 @@ int train_run(const struct train_setting *setting, struct train_result *out)
     uint64_t difference_step;
     *out = (struct train_result){.param_elements = model_param_elements(setting->model, false)};
     TRY(matmul_set_bf16(train_multiplies_bf16(setting)));
+    if (setting->accelerator && setting->accelerator->choose_products)
+        setting->accelerator->choose_products(setting->library_products);
     TRY(train_run_once(setting, out, &difference_step));
     // The faults on purpose of a second run would be others.
     if (setting->verify != TRAIN_VERIFY || difference_step == 0 || setting->inject.fault_count > 0)

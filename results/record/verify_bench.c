@@ -226,6 +226,7 @@ static bool may_be_missing(const struct result_file *file, const struct accepted
     const char *level = verify_text(file->run, "level");
     const json_t *gpus = json_object_get(json_object_get(file->run, "machine"), "gpus");
     bool missing = range->full_only && level && strcmp(level, "quick") == 0;
+    missing |= strcmp(range->bench, "product") == 0 && !verify_has_products(file);
     missing |= json_object_get(range->of_case, "device") && json_array_size(gpus) == 0;
     for (size_t i = 0; i < file->line_count; i++) {
         const json_t *part = file->lines[i];

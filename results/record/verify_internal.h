@@ -36,6 +36,7 @@ bool verify_is(const json_t *record, const char *name);
 double verify_number(const json_t *record, const char *key);
 const char *verify_text(const json_t *record, const char *key);  // null where it is none
 
+bool verify_has_products(const struct result_file *file);
 bool verify_judges(const struct verify *v);  // false for `bench --out`, which only measures
 
 // The parts of the verification, each for its own kinds of record.

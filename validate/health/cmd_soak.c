@@ -39,7 +39,7 @@ static int run_round(struct soak *soak)
     struct health_round round;
     double begin = clock_now_s();
     setting->round = soak->exposure.rounds + 1;
-    setting->seed = random_key((uint64_t)soak->seed, setting->round) >> 1;
+    setting->seed = setting->round == 1 ? HEALTH_KNOWN_SEED : random_key((uint64_t)soak->seed, setting->round) >> 1;
     int code = health_round(setting, &round);
     if (code == ERR_NONE && comm)
         code = health_vote_ranks(setting, comm, &round);

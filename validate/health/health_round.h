@@ -34,6 +34,7 @@ struct health_mismatch {
     size_t wrong_bytes;          // of the result
     int again_wrong, again;      // how many of the repeated runs on that core were wrong
     char text[HEALTH_TEXT_MAX];  // the operation's own error, or ""
+    bool by_known;               // all cores had it, and no other machine
 };
 
 // The work of a round, by lane.

@@ -31,13 +31,16 @@ struct health_place {
     double *moving_s;                // receives the time in which bytes moved through the lane, without their making
 };
 
+// Of a run's first round, whose results are known: what all cores compute alike is held against them.
+enum { HEALTH_KNOWN_SEED = 1 };
+
 struct health_operation {
     const char *name;  // "Adam, avx2"
     enum health_lane lane;
     size_t result_bytes, element_bytes;
     uint64_t moved_bytes;  // through the lane, in one run
-    bool everywhere;       // the bits are also those of other machines, whatever their processor
     int variant;           // an instruction set; operations that differ in it alone have the same result
+    const char *known;     // digest of the result for HEALTH_KNOWN_SEED, the same on every machine
     // Writes result_bytes to result, and may use the same memory before. ERR_IO, ERR_MEMORY; ERR_CHECK: the operation's
     // own comparison found wrong bits.
     int (*run)(const struct health_operation *operation, const struct health_place *place, uint64_t seed, void *result);

@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "ref/arithmetic/adam.h"
 #include "ref/arithmetic/gpt_math.h"
+#include "ref/arithmetic/matmul.h"
 #include "ref/arithmetic/isa.h"
 #include "ref/arithmetic/random.h"
 
@@ -119,13 +120,18 @@ static int run_products(const struct health_operation *operation, const struct h
                         void *result)
 {
     const size_t side = HEALTH_PRODUCT_SIDE, count = side * side;
-    TRY(matmul_prepare());
     float *a = malloc(2 * count * sizeof *a), *b = a + count;
     if (!a)
         return err_set(ERR_MEMORY, "out of memory for matrices");
     fill(a, 2 * count, random_key(seed, 1), 1);
-    matmul(side, side, side, 1, (struct matmul_operand){a, side, false}, (struct matmul_operand){b, side, true}, 0,
-           result, side);
+    matmul_by(isa_kernels_of((enum isa)operation->variant), &(struct matmul_product){.m = side,
+                                                                                     .n = side,
+                                                                                     .k = side,
+                                                                                     .alpha = 1,
+                                                                                     .a = {a, side, false},
+                                                                                     .b = {b, side, true},
+                                                                                     .c = result,
+                                                                                     .c_stride = side});
     free(a);
     health_spoil(operation, place, result, operation->result_bytes);
     return ERR_NONE;
@@ -157,28 +163,30 @@ static size_t add_variants(const struct health_operation *operation, char names[
 size_t health_operations(bool with_disk, struct health_operation out[HEALTH_OPERATION_MAX])
 {
     static char adam[ISA_COUNT][HEALTH_NAME_BYTES], formats[ISA_COUNT][HEALTH_NAME_BYTES];
-    static char rows[ISA_COUNT][HEALTH_NAME_BYTES];
+    static char rows[ISA_COUNT][HEALTH_NAME_BYTES], products[ISA_COUNT][HEALTH_NAME_BYTES];
     const size_t digests = (size_t)HEALTH_DIGEST_BYTES;
     const struct health_operation variants[] = {
-        {"Adam", HEALTH_COMPUTE, HEALTH_ADAM_COUNT * (size_t)HEALTH_ADAM_BYTES, 4, 0, true, 0, run_adam},
-        {"formats", HEALTH_COMPUTE, HEALTH_FORMAT_COUNT * 8, 4, 0, true, 0, run_formats},
-        {"rows", HEALTH_COMPUTE, HEALTH_ROWS * HEALTH_WIDTH * 4, 4, 0, true, 0, run_rows},
+        {"Adam", HEALTH_COMPUTE, HEALTH_ADAM_COUNT * (size_t)HEALTH_ADAM_BYTES, 4, 0, 0,
+         "d655fe06ef298ac98d235e8d26281f60", run_adam},
+        {"formats", HEALTH_COMPUTE, HEALTH_FORMAT_COUNT * 8, 4, 0, 0, "875550814f54bbbfb77009a1e4fff072", run_formats},
+        {"rows", HEALTH_COMPUTE, HEALTH_ROWS * HEALTH_WIDTH * 4, 4, 0, 0, "62f3db8808271a27857c373883e2c457", run_rows},
+        {"products", HEALTH_COMPUTE, HEALTH_PRODUCT_SIDE * HEALTH_PRODUCT_SIDE * 4, 4, 0, 0,
+         "4965f6a76278acfc351f04962a27fe6a", run_products},
     };
+    char(*const names[])[HEALTH_NAME_BYTES] = {adam, formats, rows, products};
     const struct health_operation rest[] = {
-        // OpenBLAS has kernels of its own for each processor.
-        {"matrix products", HEALTH_COMPUTE, HEALTH_PRODUCT_SIDE * HEALTH_PRODUCT_SIDE * 4, 4, 0, false, 0,
-         run_products},
         {"memory", HEALTH_MEMORY, HEALTH_MEMORY_BYTES / HEALTH_BLOCK_BYTES * digests, digests,
-         2 * (uint64_t)HEALTH_MEMORY_BYTES, true, 0, health_memory},
+         2 * (uint64_t)HEALTH_MEMORY_BYTES, 0, "3065a6bea02adf5dc7ea73b60072d012", health_memory},
         {"collective", HEALTH_COLLECTIVE, 2 * (size_t)HEALTH_SHARD_COUNT * 4, 4, 4 * (uint64_t)HEALTH_SHARD_COUNT * 4,
-         true, 0, health_collective},
-        {"training", HEALTH_COMPUTE, HEALTH_TEXT_BYTES, HEALTH_TEXT_BYTES, 0, true, 0, health_training},
+         0, "6767b133252b5ed0734d2a659a5b3db4", health_collective},
+        {"training", HEALTH_COMPUTE, HEALTH_TEXT_BYTES, HEALTH_TEXT_BYTES, 0, 0, "0560b9889baffbafdcc138e65c50246b",
+         health_training},
         {"disk", HEALTH_DISK, HEALTH_FILE_BYTES / HEALTH_BLOCK_BYTES * digests, digests,
-         2 * (uint64_t)HEALTH_FILE_BYTES, true, 0, health_disk},
+         2 * (uint64_t)HEALTH_FILE_BYTES, 0, "cc5019b728cad872f98491fb88778ca5", health_disk},
     };
-    size_t count = add_variants(&variants[0], adam, out);
-    count += add_variants(&variants[1], formats, out + count);
-    count += add_variants(&variants[2], rows, out + count);
+    size_t count = 0;
+    for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++)
+        count += add_variants(&variants[i], names[i], out + count);
     for (size_t i = 0; i < sizeof rest / sizeof rest[0]; i++)
         if (rest[i].lane != HEALTH_DISK || with_disk)
             out[count++] = rest[i];

@@ -9,6 +9,7 @@
 #include "ref/arithmetic/random.h"
 #include "ref/comm/comm.h"
 #include "ref/model/names/model_find.h"
+#include "ref/model/text.h"
 #include "ref/train/train.h"
 
 #include <errno.h>
@@ -198,22 +199,25 @@ int health_collective(const struct health_operation *operation, const struct hea
     return code;
 }
 
-// Two ranks under ZeRO-3 with every state on NVMe, or in memory where there is no folder, each bit compared with
-// unsharded Adam's after every step. All threads inherit this one's core.
+// A GPT by two ranks under ZeRO-3 with every state on NVMe, or in memory where there is no folder, compared with
+// unsharded Adam's. All threads inherit this one's core.
 int health_training(const struct health_operation *operation, const struct health_place *place, uint64_t seed,
                     void *result)
 {
     const struct model *model;
     struct config config;
     struct train_result trained;
-    TRY(model_find("linear", &model));
+    struct text *text;
+    TRY(model_find("gpt-nano", &model));
     const struct config_options options = {
         .world = 2, .nvme_paths = &place->folder, .nvme_path_count = place->folder ? 1 : 0};
     TRY(config_load_preset(place->folder ? "zero_infinity" : "zero3", &options, &config, NULL));
+    TRY(text_open(TEXT_TIMES, &text));
     const struct train_setting setting = {.config = &config,
                                           .model = model,
+                                          .text = text,
                                           .world = 2,
-                                          .steps = 3,
+                                          .steps = 2,
                                           .seed = seed,
                                           .schedule = {EXECUTOR_OVERLAP, 0},
                                           .threads = 1,
@@ -221,6 +225,7 @@ int health_training(const struct health_operation *operation, const struct healt
                                           .buffered = true,
                                           .verify = true};
     int code = train_run(&setting, &trained);
+    text_close(text);
     free(trained.step_ns);
     if (code == ERR_NONE && trained.difference.found)
         code = err_set(ERR_CHECK, "step %llu, rank %d: %s of %s, element %llu is %0*llx instead of %0*llx",

@@ -103,8 +103,7 @@ static json_t *node_json(const struct preflight *p)
     own_host(host);
     json_t *digests = json_object();
     for (size_t i = 0; i < p->machine.setting.operation_count; i++)
-        if (p->machine.operations[i].everywhere)
-            json_object_set_new(digests, p->machine.operations[i].name, json_string(p->digests[i]));
+        json_object_set_new(digests, p->machine.operations[i].name, json_string(p->digests[i]));
     return json_pack("{s:s, s:i, s:s, s:s, s:f, s:O, s:o, s:o, s:o}", "record", "preflight", "schema", 1, "host", host,
                      "verdict", p->failed ? "FAIL" : "ok", "seconds", p->exposure.seconds, "checks", p->checks,
                      "digests", digests, "exposure", health_exposure_json(&p->exposure), "counters",

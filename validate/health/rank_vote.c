@@ -85,10 +85,8 @@ static int gather(const struct poll *poll, char (*digests)[33], struct health_ba
     size_t count = 0;
     for (size_t i = 0; i < poll->setting->operation_count; i++) {
         const struct health_operation *o = &poll->setting->operations[i];
-        if (!o->everywhere)
-            continue;
         snprintf(own[count].operation, sizeof own[count].operation, "%s", o->name);
-        snprintf(own[count].digest, sizeof own[count].digest, "%s", digests[i]);
+        snprintf(own[count].digest, sizeof own[count].digest, "%.32s", digests[i]);
         own[count++].result_bytes = o->result_bytes;
     }
     return comm_all_gather_equal(poll->comm, own, ballots, sizeof own);
@@ -115,6 +113,16 @@ static int elect_again(struct poll *poll, const char *operation, char digest[33]
     return ERR_NONE;
 }
 
+// A result that is compared with another rank's has a place, which says more than that it is not the known one.
+static void forget_known(struct health_round *round, const struct health_operation *operation)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < round->mismatch_count; i++)
+        if (!round->mismatches[i].by_known || round->mismatches[i].operation != operation)
+            round->mismatches[kept++] = round->mismatches[i];
+    round->mismatch_count = kept;
+}
+
 // Sends the elected result to all ranks; those that had another one hold theirs against it.
 static int compare(struct poll *poll, const char *operation, const char *digest, int holder)
 {
@@ -135,6 +143,7 @@ static int compare(struct poll *poll, const char *operation, const char *digest,
         memcpy(poll->run.results + at, poll->round->results + at, held->result_bytes);
         poll->run.codes[index] = ERR_NONE;
         poll->run.texts[index][0] = '\0';
+        forget_known(poll->round, &setting->operations[index]);
         code = health_suspect(&elected, &poll->run, index,
                               setting->core_count == 1 ? setting->cores[0] : HEALTH_CORE_ALL, poll->round);
     }
@@ -212,7 +221,7 @@ int health_vote_ranks(const struct health_round_setting *setting, struct comm *c
         code = vote_on_all(&poll);
     // Each rank but the first is compared with another one.
     for (size_t i = 0; i < setting->operation_count && comm_rank(comm) > 0; i++)
-        if (setting->operations[i].everywhere && *round->digests[i])
+        if (*round->digests[i])
             round->work.compared_bits[setting->operations[i].lane] += 8 * setting->operations[i].result_bytes;
     free(poll.first);
     free(poll.ballots);

@@ -179,6 +179,23 @@ static int name_nobody(const struct core_run *runs, size_t operation, struct hea
     return health_mismatch_add(out, &nobody);
 }
 
+// A result that all cores have, and no other machine.
+static int hold_against_known(const struct core_run *runs, size_t operation, struct health_round *out)
+{
+    const struct health_round_setting *setting = runs->setting;
+    const struct health_operation *o = &setting->operations[operation];
+    struct health_mismatch mismatch = {.core = setting->core_count == 1 ? setting->cores[0] : HEALTH_CORE_ALL,
+                                       .operation = o,
+                                       .round = setting->round,
+                                       .seed = setting->seed,
+                                       .by_known = true};
+    if (setting->seed != HEALTH_KNOWN_SEED || strcmp(out->digests[operation], o->known) == 0)
+        return ERR_NONE;
+    snprintf(mismatch.text, sizeof mismatch.text, "its result has the digest %s, and on every sound machine %s",
+             out->digests[operation], o->known);
+    return health_mismatch_add(out, &mismatch);
+}
+
 static int vote(struct core_run *runs, size_t operation, struct core_run *good, struct health_round *out)
 {
     const struct health_round_setting *setting = runs->setting;
@@ -199,7 +216,7 @@ static int vote(struct core_run *runs, size_t operation, struct core_run *good, 
     for (size_t i = 0; i < setting->core_count; i++)
         if (!same(good, &runs[i], operation))
             TRY(health_suspect(good, &runs[i], operation, setting->cores[i], out));
-    return ERR_NONE;
+    return hold_against_known(runs, operation, out);
 }
 
 int health_vote(struct core_run *runs, size_t operation, struct health_round *out)

@@ -3,7 +3,7 @@
 #include "ref/model/export/export.h"
 
 #include "base/err.h"
-#include "ref/arithmetic/gpt_math.h"
+#include "ref/arithmetic/matmul.h"
 #include "ref/checkpoint/weights.h"
 #include "ref/model/gpt_find.h"
 #include "ref/model/lora/lora.h"
@@ -144,8 +144,15 @@ static int add_adapters(const struct adapters *a, const struct model_param *para
         rc = checkpoint_read(a->checkpoint, STATE_PARAMETER, index_b, 0, out_width * rank, high);
     const struct matmul_operand of_a = {low, in_width, a->is_gpt}, of_b = {high, rank, a->is_gpt};
     if (rc == ERR_NONE)
-        matmul(param->shape[0], param->shape[1], rank, lora_scale(a->model->lora), a->is_gpt ? of_a : of_b,
-               a->is_gpt ? of_b : of_a, 1.0f, weight, param->shape[1]);
+        matmul(&(struct matmul_product){.m = param->shape[0],
+                                        .n = param->shape[1],
+                                        .k = rank,
+                                        .alpha = lora_scale(a->model->lora),
+                                        .add = true,
+                                        .a = a->is_gpt ? of_a : of_b,
+                                        .b = a->is_gpt ? of_b : of_a,
+                                        .c = weight,
+                                        .c_stride = param->shape[1]});
     free(low);
     return rc;
 }
@@ -217,7 +224,6 @@ static int write_merged(struct adapters *a, const char *path, enum dtype dtype)
     a->merged = malloc(largest * sizeof *a->merged);
     if (!a->merged)
         return err_set(ERR_MEMORY, "no memory for a matrix of %zu elements", largest);
-    TRY(matmul_prepare());
     return export_tensors(path, a->tensors, count, dtype, read_merged, a);
 }
 

@@ -5,6 +5,7 @@
 #include "ref/model/llama/llama_pass.h"
 
 #include "base/err.h"
+#include "ref/arithmetic/matmul.h"
 
 #include <assert.h>
 #include <string.h>
@@ -131,17 +132,17 @@ void llama_hand_over(const struct llama_pass *pass, int index, const float *valu
 static void multiply(const struct llama_pass *pass, size_t m, size_t k, struct matmul_operand a,
                      struct matmul_operand b, struct llama_columns c, size_t n, enum llama_result result)
 {
-    matmul_operands(&(struct matmul_product){.m = m,
-                                             .n = n,
-                                             .k = k,
-                                             .alpha = 1,
-                                             .beta = result == RESULT_ADDED ? 1 : 0,
-                                             .dtype = pass->dtype,
-                                             .a = a,
-                                             .b = b,
-                                             .c = c.data,
-                                             .c_is_operand = result == RESULT_OPERAND,
-                                             .c_stride = c.stride});
+    matmul(&(struct matmul_product){.m = m,
+                                    .n = n,
+                                    .k = k,
+                                    .alpha = 1,
+                                    .add = result == RESULT_ADDED,
+                                    .dtype = pass->dtype,
+                                    .a = a,
+                                    .b = b,
+                                    .c = c.data,
+                                    .c_is_operand = result == RESULT_OPERAND,
+                                    .c_stride = c.stride});
 }
 
 void llama_multiply(const struct llama_pass *pass, int index, const float *in, struct llama_columns out,
