@@ -20,10 +20,10 @@ set_target_properties(standin_cudart PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${ZG_ST
 # Under its name it is loaded where cuBLAS would be.
 file(STRINGS ${CUDAToolkit_INCLUDE_DIRS}/cublas_api.h version REGEX "define CUBLAS_VER_MAJOR")
 string(REGEX MATCH "[0-9]+" version "${version}")
-set(products ref/arithmetic/matmul.c ref/arithmetic/matmul_bf16.c ref/arithmetic/onednn.c
-    ref/arithmetic/accelerator.c ref/arithmetic/isa.c ref/arithmetic/isa_scalar.c ref/arithmetic/isa_avx2.c
-    ref/arithmetic/isa_avx512.c base/array.c base/err.c)
-add_library(standin_cublas MODULE EXCLUDE_FROM_ALL ${folder}/cublas.c ${products})
+file(GLOB products CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} ref/arithmetic/*.c)
+list(FILTER products EXCLUDE REGEX "_test\\.c$|_stand_in\\.c$|/isa_neon|/isa_sve")
+add_library(standin_cublas MODULE EXCLUDE_FROM_ALL ${folder}/cublas.c ${products} base/array.c base/err.c)
+target_link_options(standin_cublas PRIVATE -Wl,-z,defs)
 target_include_directories(standin_cublas PRIVATE ${CMAKE_SOURCE_DIR})
 target_link_libraries(standin_cublas PRIVATE standin_cudart zg_flags ${CMAKE_DL_LIBS} m)
 set_target_properties(standin_cublas PROPERTIES OUTPUT_NAME cublas SUFFIX .so.${version} BUILD_RPATH "\$ORIGIN"
