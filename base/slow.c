@@ -87,9 +87,9 @@ size_t slow_reasons(char out[SLOW_MAX][SLOW_BYTES])
         add(&r, "the governor \"powersave\" keeps the clock low: cpupower frequency-set -g performance");
     double quota = resources_processor_quota();
     if (quota > 0 && quota < 1)
-        add(&r, "the control group permits %.2f of a processor", quota);
+        add(&r, "the control group permits %.2f of a processor: raise its limit (cpu.max)", quota);
     if (most && strcasecmp(most, "all") != 0 && strcasecmp(most, "default") != 0)
-        add(&r, "oneDNN may not use more than %.64s, by its environment variable", most);
+        add(&r, "oneDNN may not use more than %.64s: unset ONEDNN_MAX_CPU_ISA and DNNL_MAX_CPU_ISA", most);
     return r.count;
 }
 

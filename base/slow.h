@@ -6,7 +6,7 @@
 
 enum { SLOW_MAX = 9, SLOW_BYTES = 192 };
 
-// Writes the reasons, each with what to do, and returns their number: a build without optimization, a
+// Writes the reasons and returns their number: a build without optimization, a
 // debugger or another tracer, valgrind, an emulated processor, a processor whose vectors are hidden, a governor that
 // keeps the clock low, a share of a processor, a limit on the instructions that oneDNN may use.
 size_t slow_reasons(char out[SLOW_MAX][SLOW_BYTES]);

@@ -39,7 +39,7 @@ static const struct row rows[] = {
     {"adam", "cuda", {0}, {0}, 0, 0, 8, 90},
     {"memory", NULL, {0}, {0}, 0, 0, 15, 40},
     {"memory", "cuda", {0}, {0}, 0, 0, 8, 40},
-    {"product", NULL, {0}, {0}, 0, 0, 6, 120},
+    {"product", NULL, {0}, {0}, 0, 0, 6, 400},
     {"ranks", NULL, {0}, {0}, WORLD | PIN, 0, 6, 20},
     {"links", NULL, {0}, {0}, BETWEEN_HOSTS, 0, 4, 30},
     {"comm", NULL, {0}, {0}, WORLD, 0, 6, 60},

@@ -8,6 +8,8 @@
 #include "bench/step/step_peak.h"
 
 #include "base/err.h"
+#include "ref/arithmetic/gpt_math.h"
+#include "ref/arithmetic/matmul.h"
 #include "ref/model/names/model_find.h"
 
 #include <popt.h>
@@ -134,8 +136,12 @@ static int product_main(int argc, const char **argv)
         POPT_TABLEEND,
     };
     int code = bench_parse(argc, argv, &bench_product, own, &s.options);
-    if (code == ERR_NONE && !s.options.help)
+    if (code == ERR_NONE && !s.options.help) {
         code = product_bench_run(&s);
+        // As other benchmarks of the same process expect them.
+        math_set_threads(bench_thread_count());
+        (void)matmul_set_bf16(false);
+    }
     bench_release(&s.options, own);
     return bench_exit("product", code);
 }

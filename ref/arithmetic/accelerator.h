@@ -30,8 +30,8 @@ struct accelerator {
     int (*fill)(void *memory, uint32_t word, size_t bytes);  // 4-byte aligned, a multiple of 4 bytes
     int (*wait)(void);
     void (*matmul)(const struct matmul_product *product);  // matmul.h
-    // Whether its library makes the products of floats, too, in an order of its own, or our kernel, as matmul.h defines
-    // them; for the whole process. Null: there is one way.
+    // of_library: its library makes the products of floats, too, in an order of its own; else our kernel makes them, as
+    // matmul.h defines them. For the whole process. Null: there is one way.
     void (*choose_products)(bool of_library);
 };
 

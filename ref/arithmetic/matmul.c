@@ -30,8 +30,8 @@ enum { SHARED_PRODUCTS = 1 << 22 };
 // waits long for the last.
 enum { PACKED_STRIPS = 8, TASK_ELEMENTS = 48 << 10, TASKS_OF_THREAD = 4 };
 
-// A block's steps along k, and elements of its panels. A strip of b stays in the innermost cache, the panel of a in the
-// second, that of b in the last.
+// A block's steps along k, and elements of its panels. A strip of b and the strips of a that a task multiplies with it
+// stay in a core's second cache, the panels in the last one.
 struct blocks {
     size_t depth, a_count, b_count;
 };
