@@ -31,8 +31,9 @@ enum { VECTOR_BYTES = 16, TILE_ROWS = 6, TILE_VECTORS = 4, DIRECT_VECTORS = 4 };
 #endif
 enum { VECTOR_LANES = VECTOR_BYTES / sizeof(float), TILE_COLUMNS = TILE_VECTORS * VECTOR_LANES, DIRECT_ROWS = 4 };
 
+#include "ref/arithmetic/matmul_pack.h"
+
 typedef float vector __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(float)), may_alias));
-typedef float quarter __attribute__((vector_size(16), aligned(sizeof(float)), may_alias));
 
 static inline __attribute__((always_inline)) vector vector_fma(float a, vector b, vector c)
 {
@@ -52,7 +53,17 @@ struct matmul_tile {
     size_t c_stride;
 };
 
-// The sizes are constants, so that loops unroll.
+// The sizes are constants in the next two, so that loops unroll.
+static inline __attribute__((always_inline)) void tile_step(const float *a, size_t a_row, const float *b, size_t rows,
+                                                            size_t vectors, vector sum[TILE_ROWS][DIRECT_VECTORS])
+{
+    MATMUL_UNROLL
+    for (size_t i = 0; i < rows; i++)
+        MATMUL_UNROLL
+    for (size_t v = 0; v < vectors; v++)
+        sum[i][v] = vector_fma(a[i * a_row], *(const vector *)(b + v * VECTOR_LANES), sum[i][v]);
+}
+
 static inline __attribute__((always_inline)) void tile_make(const struct matmul_tile *t, size_t rows, size_t vectors,
                                                             bool add)
 {
@@ -64,12 +75,15 @@ static inline __attribute__((always_inline)) void tile_make(const struct matmul_
         MATMUL_UNROLL
     for (size_t v = 0; v < vectors; v++)
         sum[i][v] = add ? *(const vector *)(c + i * t->c_stride + v * VECTOR_LANES) : (vector){0};
-    for (size_t x = 0; x < t->k; x++, a += t->a_step, b += t->b_stride)
-        MATMUL_UNROLL
-    for (size_t i = 0; i < rows; i++)
-        MATMUL_UNROLL
-    for (size_t v = 0; v < vectors; v++)
-        sum[i][v] = vector_fma(a[i * t->a_row], *(const vector *)(b + v * VECTOR_LANES), sum[i][v]);
+    size_t x = 0;
+    for (; x + 4 <= t->k; x += 4, a += 4 * t->a_step, b += 4 * t->b_stride) {
+        tile_step(a, t->a_row, b, rows, vectors, sum);
+        tile_step(a + t->a_step, t->a_row, b + t->b_stride, rows, vectors, sum);
+        tile_step(a + 2 * t->a_step, t->a_row, b + 2 * t->b_stride, rows, vectors, sum);
+        tile_step(a + 3 * t->a_step, t->a_row, b + 3 * t->b_stride, rows, vectors, sum);
+    }
+    for (; x < t->k; x++, a += t->a_step, b += t->b_stride)
+        tile_step(a, t->a_row, b, rows, vectors, sum);
     MATMUL_UNROLL
     for (size_t i = 0; i < rows; i++)
         MATMUL_UNROLL
@@ -77,78 +91,16 @@ static inline __attribute__((always_inline)) void tile_make(const struct matmul_
         *(vector *)(c + i * t->c_stride + v * VECTOR_LANES) = sum[i][v];
 }
 
-// Four lines, each contiguous along k, into a strip.
-static void pack_four(const float *in, size_t line, size_t k, float *to, size_t width)
-{
-    size_t x = 0;
-    for (; x + 4 <= k; x += 4, in += 4, to += 4 * width) {
-        quarter a = *(const quarter *)in, b = *(const quarter *)(in + line);
-        quarter c = *(const quarter *)(in + 2 * line), d = *(const quarter *)(in + 3 * line);
-        quarter low_ab = __builtin_shufflevector(a, b, 0, 4, 1, 5), high_ab = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-        quarter low_cd = __builtin_shufflevector(c, d, 0, 4, 1, 5), high_cd = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-        *(quarter *)to = __builtin_shufflevector(low_ab, low_cd, 0, 1, 4, 5);
-        *(quarter *)(to + width) = __builtin_shufflevector(low_ab, low_cd, 2, 3, 6, 7);
-        *(quarter *)(to + 2 * width) = __builtin_shufflevector(high_ab, high_cd, 0, 1, 4, 5);
-        *(quarter *)(to + 3 * width) = __builtin_shufflevector(high_ab, high_cd, 2, 3, 6, 7);
-    }
-    for (; x < k; x++, in++, to += width)
-        for (size_t l = 0; l < 4; l++)
-            to[l] = in[l * line];
-}
-
-static void pack_along(const struct matmul_lines *from, size_t count, size_t width, size_t k, float *strip)
-{
-    size_t l = 0;
-    for (; l + 4 <= count; l += 4)
-        pack_four(from->data + l * from->line, from->line, k, strip + l, width);
-    for (; l < width; l++)
-        for (size_t x = 0; x < k; x++)
-            strip[x * width + l] = l < count ? from->data[l * from->line + x] : 0;
-}
-
-// All strips' elements of one step, of lines that lie side by side.
-static inline __attribute__((always_inline)) size_t pack_step(const float *in, size_t count, size_t width, size_t k,
-                                                              float *to)
-{
-    size_t l = 0;
-    for (; l + width <= count; l += width, to += width * k)
-        memcpy(to, in + l, width * sizeof *to);
-    return l;
-}
-
-static void pack_across(const struct matmul_lines *from, size_t count, size_t width, size_t k, float *panel)
-{
-    for (size_t x = 0; x < k; x++, panel += width) {
-        const float *in = from->data + x * from->step;
-        size_t done = width == TILE_COLUMNS ? pack_step(in, count, TILE_COLUMNS, k, panel)
-                      : width == TILE_ROWS  ? pack_step(in, count, TILE_ROWS, k, panel)
-                                            : pack_step(in, count, width, k, panel);
-        float *last = panel + done * k;
-        for (size_t l = done; l < count; l++)
-            last[l - done] = in[l];
-        for (size_t l = count; done < count && l < done + width; l++)
-            last[l - done] = 0;
-    }
-}
-
-static void kernel_matmul_pack(const struct matmul_lines *from, size_t count, size_t width, size_t k, float *panel)
-{
-    if (from->line == 1)
-        pack_across(from, count, width, k, panel);
-    else
-        for (size_t l = 0; l < count; l += width)
-            pack_along(&(struct matmul_lines){from->data + l * from->line, from->line, from->step},
-                       count - l < width ? count - l : width, width, k, panel + l * k);
-}
-
-static void tile_of_height(const struct matmul_tile *t, size_t rows, bool add)
+// vectors: a constant.
+static inline __attribute__((always_inline)) void tile_of_height(const struct matmul_tile *t, size_t rows,
+                                                                 size_t vectors, bool add)
 {
 #define TILE_CASE(height)                                                                                              \
     case height:                                                                                                       \
         if (add)                                                                                                       \
-            tile_make(t, height, TILE_VECTORS, true);                                                                  \
+            tile_make(t, height, vectors, true);                                                                       \
         else                                                                                                           \
-            tile_make(t, height, TILE_VECTORS, false);                                                                 \
+            tile_make(t, height, vectors, false);                                                                      \
         break;
     switch (rows) {
         EACH_TILE_HEIGHT(TILE_CASE)
@@ -159,55 +111,51 @@ static void tile_of_height(const struct matmul_tile *t, size_t rows, bool add)
 // A tile of which c has fewer columns.
 static void tile_at_edge(const struct matmul_tile *t, size_t rows, size_t columns, bool add)
 {
+    enum { HALF = TILE_VECTORS / 2 };
     float part[TILE_ROWS * TILE_COLUMNS] = {0};
     struct matmul_tile whole = *t;
     whole.c = part;
     whole.c_stride = TILE_COLUMNS;
     for (size_t i = 0; add && i < rows; i++)
         memcpy(part + i * TILE_COLUMNS, t->c + i * t->c_stride, columns * sizeof *part);
-    tile_of_height(&whole, rows, add);
+    if (columns <= (size_t)HALF * VECTOR_LANES)
+        tile_of_height(&whole, rows, HALF, add);
+    else
+        tile_of_height(&whole, rows, TILE_VECTORS, add);
     for (size_t i = 0; i < rows; i++)
         memcpy(t->c + i * t->c_stride, part + i * TILE_COLUMNS, columns * sizeof *part);
 }
 
-static void tile_packed(const struct matmul_panels *p, size_t rows, size_t columns, const float *a, const float *b,
-                        float *c)
+static void tile_of_strips(const struct matmul_panels *p, size_t rows, size_t columns, const float *a, const float *b,
+                           float *c)
 {
-    struct matmul_tile tile = {p->k, a, 1, p->height, b, TILE_COLUMNS, c, p->c_stride};
-    for (size_t i = 0; i < rows; i++)
-        __builtin_prefetch(c + i * p->c_stride, 1);
+    struct matmul_tile tile = {p->k, a, p->a_row, p->a_step, b, TILE_COLUMNS, c, p->c_stride};
     if (columns < TILE_COLUMNS) {
         tile_at_edge(&tile, rows, columns, p->add);
-    } else if (rows == TILE_ROWS && p->height == TILE_ROWS) {
+    } else if (rows == TILE_ROWS && p->a_step == TILE_ROWS) {  // constant strides are faster: those of a panel,
+        tile.a_row = 1;
         tile.a_step = TILE_ROWS;
         tile_make(&tile, TILE_ROWS, TILE_VECTORS, p->add);
+    } else if (rows == TILE_ROWS && p->a_step == 1) {  // and of rows as they lie
+        tile.a_step = 1;
+        tile_make(&tile, TILE_ROWS, TILE_VECTORS, p->add);
     } else {
-        tile_of_height(&tile, rows, p->add);
+        tile_of_height(&tile, rows, TILE_VECTORS, p->add);
     }
-}
-
-// Asks for part `index` of `count` of a strip, which the next tiles multiply.
-static inline void strip_expect(const float *strip, size_t elements, size_t index, size_t count)
-{
-    enum { LINE = 16 };  // elements
-    const size_t part = (elements / LINE + count - 1) / count * LINE;
-    const size_t end = (index + 1) * part < elements ? (index + 1) * part : elements;
-    for (size_t e = index * part; e < end; e += LINE)
-        __builtin_prefetch(strip + e, 0, 2);
 }
 
 static void kernel_matmul_panels(const struct matmul_panels *p)
 {
-    const size_t strip = TILE_COLUMNS * p->k, tiles = (p->m + p->height - 1) / p->height;
-    for (size_t j = 0; j < p->n; j += TILE_COLUMNS)
-        for (size_t t = 0; t < tiles; t++) {
-            const size_t i = t * p->height;
-            if (j + TILE_COLUMNS < p->n)
-                strip_expect(p->b + (j + TILE_COLUMNS) * p->k, strip, t, tiles);
-            tile_packed(p, p->m - i < p->height ? p->m - i : p->height,
-                        p->n - j < TILE_COLUMNS ? p->n - j : TILE_COLUMNS, p->a + i * p->k, p->b + j * p->k,
-                        p->c + i * p->c_stride + j);
+    const float *b = p->b;
+    for (size_t j = 0; j < p->n; j += TILE_COLUMNS, b += matmul_strip(TILE_COLUMNS, p->k)) {
+        const float *a = p->a;
+        for (size_t i = 0; i < p->m; i += p->height, a += p->a_strip) {
+            for (size_t next = i + p->height; next < i + 2 * p->height && next < p->m; next++)
+                __builtin_prefetch(p->c + next * p->c_stride + j, 1);
+            tile_of_strips(p, p->m - i < p->height ? p->m - i : p->height,
+                           p->n - j < TILE_COLUMNS ? p->n - j : TILE_COLUMNS, a, b, p->c + i * p->c_stride + j);
         }
+    }
 }
 
 // Operands that do not move are loaded once. The chains begin with different numbers, and the compiler knows none of

@@ -13,11 +13,22 @@ struct matmul_lines {
     size_t line, step;
 };
 
-// c (m x n) = a b, or c += a b: strips of a have `height` lines, at most the kernels' matmul_rows; those of b
-// matmul_columns. c is not read without `add`.
+// Elements from a strip's begin to the next one's: a cache line more than a strip has, so that the same step of several
+// strips lies in different sets of a cache.
+static inline size_t matmul_strip(size_t width, size_t k)
+{
+    enum { CACHE_LINE = 16 };
+    return width * k + CACHE_LINE;
+}
+
+// c (m x n) = a b, or c += a b. Strips of a have `height` rows, at most the kernels' matmul_rows: a panel's, or, with
+// a_step 1, rows as they lie; element (i, x) of a strip lies at i a_row + x a_step. Strips of b have matmul_columns. c
+// is not read without `add`.
 struct matmul_panels {
     size_t m, n, k, height;
-    const float *a, *b;
+    const float *a;
+    size_t a_row, a_step, a_strip;
+    const float *b;
     float *c;
     size_t c_stride;
     bool add;
