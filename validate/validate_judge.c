@@ -6,7 +6,9 @@
 #include "base/resources.h"
 #include "base/size.h"
 #include "base/slow.h"
+#include "bench/harness/bench.h"
 #include "results/limits/outlier.h"
+#include "validate/health/health_round.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -37,6 +39,40 @@ static int judge_arithmetic(struct validation *v)
     snprintf(finding.text, sizeof finding.text, "arithmetic: the conformance suite reports %s%s", verdict,
              conforms ? "" : "; arithmetic.out names the requirements");
     return validation_judge(v, &finding);
+}
+
+static int judge_mismatches(struct validation *v, const struct health_round *round)
+{
+    struct bench_finding finding = {.kind = "arithmetic", .verdict = FINDING_INVALID, .id = "known", .value = NAN};
+    for (size_t i = 0; i < round->mismatch_count; i++) {
+        char text[HEALTH_TEXT_MAX + 128];
+        health_mismatch_text(&round->mismatches[i], text, sizeof text);
+        snprintf(finding.text, sizeof finding.text, "known: %s", text);
+        TRY(validation_judge(v, &finding));
+    }
+    return ERR_NONE;
+}
+
+// This host's cores compute operations whose results are known of every machine (validate/health/operation.h), a GPT's
+// training among them. A finding for each that is another one.
+static int judge_known(struct validation *v)
+{
+    int cores[HEALTH_CORE_MAX];
+    struct health_operation all[HEALTH_OPERATION_MAX], operations[HEALTH_OPERATION_MAX];
+    struct health_round_setting setting = {cores, pin_cores(cores, HEALTH_CORE_MAX), operations, .round = 1,
+                                           .seed = HEALTH_KNOWN_SEED};
+    struct health_round round = {0};
+    if (!v->result->conformance.record)
+        return ERR_NONE;
+    for (size_t i = 0, count = health_operations(false, all); i < count; i++)
+        if (all[i].lane == HEALTH_COMPUTE)
+            operations[setting.operation_count++] = all[i];
+    bench_progress("operations whose results are known");
+    int code = health_round(&setting, &round);
+    if (code == ERR_NONE)
+        code = judge_mismatches(v, &round);
+    health_round_free(&round);
+    return code;
 }
 
 // Returns whether the accepted range concerns this run: its level, and devices that this machine has.
@@ -168,6 +204,7 @@ int validation_judge_all(struct validation *v)
     TRY(judge_emulation(v));
     TRY(judge_slowness(v));
     TRY(judge_arithmetic(v));
+    TRY(judge_known(v));
     TRY(judge_ranges(v));
     return judge_outliers(v);
 }

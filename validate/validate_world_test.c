@@ -66,7 +66,7 @@ static void expect_one_file_of(int world)
     cr_expect_eq(count_of("part", "bench-nvme"), 1, "one host");
     cr_expect_eq(count_of("bench", "nvme"), 1);
     cr_expect_eq(count_of("part", "bench-ranks"), 1);
-    cr_expect_eq(count_of("bench", "ranks"), 4 * (size_t)world, "each rank alone and together in two lanes");
+    cr_expect_eq(count_of("bench", "ranks"), 6 * (size_t)world, "each rank alone and together in three lanes");
     for (size_t i = 0; i < file.line_count; i++)
         if (strcmp(text_of(file.lines[i], "record"), "bench") == 0) {
             const json_t *of_case = json_object_get(file.lines[i], "case");

@@ -167,6 +167,9 @@ def main():
             skipped += 1
             continue
         records, reason = measure(options.zerogauge, out, options.quick, name, of_bench, command)
+        if passed + failed == 0:  # what makes this host's figures too low, once
+            printed = (out / "bench" / f"{name}.txt").read_text().splitlines()
+            print("".join(f"{text}\n" for text in printed if text.startswith("SLOW")), end="", flush=True)
         passed, failed = passed + bool(records), failed + (not records)
         if not records:
             print(f"FAILED: {name}: {reason}", flush=True)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/product/product_case.h"
 
+#include "bench/harness/registers.h"
 #include "ref/arithmetic/product_library.h"
 
 #include "base/err.h"
@@ -13,15 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Elements of a product that are verified, and steps of a thread's chains of registers between two looks at the clock.
-enum { CHECKED = 2000, REGISTER_STEPS = 1 << 14 };
+// Elements of a product that are verified.
+enum { CHECKED = 2000 };
+static const double REGISTERS_SECONDS = 0.01;
 
 struct measurement {
     const struct product_case *of;
     struct matmul_product product, of_library;  // into results of their own
     float *a, *b, *c, *library_c;
     uint64_t rounds;  // products in a repetition
-    int wrong_chains;
 };
 
 static double flops_of(const struct product_case *of)
@@ -39,20 +40,12 @@ static int own_run(void *context, double *ms)
     return ERR_NONE;
 }
 
-// As many operations as the product has, on each thread its share.
 static int registers_run(void *context, double *ms)
 {
-    struct measurement *m = context;
-    const struct isa_kernels *kernels = isa_kernels();
-    double pass = 2 * (double)kernels->matmul_rows * (double)kernels->matmul_columns * REGISTER_STEPS;
-    double passes = flops_of(m->of) * (double)m->rounds / pass / m->of->threads;
-    uint64_t count = passes < 1 ? 1 : (uint64_t)passes, begin_ns = clock_now_ns();
-    int wrong = 0;
-#pragma omp parallel num_threads(m->of->threads) reduction(+ : wrong)
-    for (uint64_t i = 0; i < count; i++)
-        wrong += kernels->matmul_registers(REGISTER_STEPS) != REGISTER_STEPS;
-    m->wrong_chains += wrong;
-    *ms = (double)(clock_now_ns() - begin_ns) * 1e-6 * passes / (double)count;
+    const struct measurement *m = context;
+    double gflops = 0;
+    TRY(registers_measure(m->of->threads, REGISTERS_SECONDS, &gflops));
+    *ms = flops_of(m->of) * (double)m->rounds / gflops * 1e-6;
     return ERR_NONE;
 }
 
@@ -224,8 +217,6 @@ static int measure(struct measurement *m, const struct bench_options *options, s
     size_t wrong = m->of->of_instructions ? count_wrong(&m->product, false) : count_wrong(&m->product, true);
     if (wrong > 0)
         return err_set(ERR_CHECK, "%zu of %d elements are wrong", wrong, CHECKED);
-    if (m->wrong_chains > 0)
-        return err_set(ERR_CHECK, "fused multiply-adds of registers are wrong");
     for (int l = 0; l < PRODUCT_LIBRARY_MAX; l++)
         TRY(check_library(m, &libraries[l]));
     for (size_t w = 0; w < count; w++)

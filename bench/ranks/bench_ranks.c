@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // `zerogauge bench ranks`: ranks, each on its own processor, do the same work, first each alone, then all together.
 // They are threads, or processes of a launcher, on one host or several. Equal processors take equal times; a rank that
-// takes longer delays all others in every collective. Two lanes: `compute`, Adam on data that stays in a core's cache,
-// and `memory`, Adam on data that does not.
+// takes longer delays all others in every collective. Three lanes: `vectors`, fused multiply-adds of registers alone,
+// which shows a clock that falls under wide vectors; `compute`, Adam on data that stays in a core's cache; and
+// `memory`, Adam on data that does not.
 #include "bench/harness/bench.h"
 #include "bench/harness/bench_world.h"
 #include "results/limits/outlier.h"
@@ -32,7 +33,7 @@ enum {
     RANKS_MAX = 1024,
     COMPUTE_PARAMS = 16 << 10,  // 16 bytes each, so that they fit into the L2 cache
     MEMORY_PARAMS_LEAST = 4 << 20,
-    LANES_COUNT = 2,
+    LANES_COUNT = 3,
 };
 
 static json_t *times_json(const struct rank_times *times)
@@ -99,9 +100,9 @@ static int print(const struct ranks *ranks, const struct rank *rank, bool togeth
                                  "together", together, "world", ranks->world, "host", rank->host, "processor",
                                  rank->processor, "params", (json_int_t)ranks->lane->params),
         .detail = waited_known ? json_pack("{s:f}", "waited_share", times->waited_ns / times->elapsed_ns) : NULL,
-        .unit = "ns_per_param",
+        .unit = ranks->lane->params > 0 ? "ns_per_param" : "ns_per_fma",
         .lower_is_better = true,
-        .items = (double)ranks->lane->params * (double)ranks->rounds,
+        .items = ranks_items(ranks->lane) * (double)ranks->rounds,
         .begin_ns = begin_ns,
         .samples = &times->samples,
         .baseline_name = together ? "the same rank alone" : NULL,
@@ -233,7 +234,8 @@ static int ranks_bench(const char *pin, int world, struct bench_options *options
     size_t memory_params = memory_params_of(world);
     if (bench_world_comm())  // the same work on every host
         TRY(comm_broadcast(bench_world_comm(), &memory_params, sizeof memory_params, 0));
-    const struct ranks_lane lanes[LANES_COUNT] = {{"compute", COMPUTE_PARAMS}, {"memory", memory_params}};
+    const struct ranks_lane lanes[LANES_COUNT] = {
+        {"vectors", 0}, {"compute", COMPUTE_PARAMS}, {"memory", memory_params}};
     bench_default_repeat(options, 25, 9, 2);
     for (size_t i = 0; i < LANES_COUNT; i++)
         TRY(run_lane(&lanes[i], processors, world, options));

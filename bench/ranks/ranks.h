@@ -11,14 +11,18 @@
 #include <pthread.h>
 #include <semaphore.h>
 
+// Adam on `params` parameters, or, without any, the fused multiply-adds of a matrix product's tile in registers alone.
 struct ranks_lane {
     const char *name;
     size_t params;
 };
 
+// Returns how many of its unit's items a rank works on in a round.
+double ranks_items(const struct ranks_lane *lane);
+
 // One rank's times, alone or together with the others.
 struct rank_times {
-    struct bench_samples samples;  // ns per parameter
+    struct bench_samples samples;  // ns per parameter, or fused multiply-add
     double elapsed_ns, waited_ns;  // of all samples
 };
 
@@ -32,9 +36,9 @@ struct rank {
     sem_t go;
     struct adam_arrays arrays;
     struct adam_step step;
-    uint64_t step_count;
-    double ns, waited_ns;        // of the last sample; waited_ns < 0: the system does not report it
-    struct rank_times times[2];  // alone, together
+    uint64_t step_count, wrong_count;  // wrong_count: rounds of wrong multiply-adds
+    double ns, waited_ns;              // of the last sample; waited_ns < 0: the system does not report it
+    struct rank_times times[2];        // alone, together
     int code;
     char message[512];
 };

@@ -9,6 +9,7 @@
 #include "bench/step/step_bench.h"
 
 #include "base/err.h"
+#include "bench/harness/registers.h"
 #include "ref/model/names/model_find.h"
 
 #include <math.h>
@@ -66,12 +67,15 @@ static int open_baselines(struct step_bench *bench)
 
 static int measure_baselines(struct step_bench *bench, bool counted)
 {
-    double products, squares;
+    double products, squares, registers = 0;
     TRY(step_peak_of_model(bench->peak, &products));
     TRY(step_peak_of_square(bench->peak, &squares));
+    if (!bench->setting.device.accelerator)
+        TRY(registers_measure(bench->setting.world, bench->options.quick ? 0.01 : 0.1, &registers));
     if (counted) {
         bench->peak_gflops.values[bench->peak_gflops.count++] = products;
         bench->square_gflops.values[bench->square_gflops.count++] = squares;
+        bench->registers_gflops.values[bench->registers_gflops.count++] = registers;
     }
     return step_links_measure(&bench->links, counted);
 }
@@ -104,7 +108,7 @@ static void close_cases(struct step_bench *bench)
     step_peak_close(bench->peak);
     step_links_close(&bench->links);
     bench->peak = NULL;
-    bench->peak_gflops.count = bench->square_gflops.count = 0;
+    bench->peak_gflops.count = bench->square_gflops.count = bench->registers_gflops.count = 0;
 }
 
 static int run_size(struct step_bench *bench, const bool chosen[STEP_PRESET_COUNT], size_t sequences)

@@ -39,7 +39,7 @@ struct step_bench {
     int case_count;
     int alone;  // the case whose ranks do not communicate: the second, at world 1 the first
     struct step_peak *peak;
-    struct bench_samples peak_gflops, square_gflops;
+    struct bench_samples peak_gflops, square_gflops, registers_gflops;  // registers_gflops: 0 with an accelerator
     size_t square_side;
     struct step_links links;
     uint64_t begin_ns;

@@ -135,7 +135,7 @@ static struct bench_samples *new_samples(void)
 static int print_flops_of(struct step_bench *bench, const struct step_case *c, struct bench_samples *gflops)
 {
     double flops = bench->setting.world * rank_flops(bench);
-    double square = bench_median(&bench->square_gflops);
+    double square = bench_median(&bench->square_gflops), registers = bench_median(&bench->registers_gflops);
     for (; gflops->count < c->step_ms.count; gflops->count++)
         gflops->values[gflops->count] = flops / c->step_ms.values[gflops->count] * 1e-6;
     struct bench_record record = {
@@ -152,12 +152,19 @@ static int print_flops_of(struct step_bench *bench, const struct step_case *c, s
         .baseline = &bench->peak_gflops,
         .tabled = true,
     };
+    if (registers > 0)
+        json_object_update_new(record.detail, json_pack("{s:f, s:f}", "registers_gflops", registers,
+                                                        "share_of_registers", bench_median(gflops) / registers));
     TRY(bench_print(&bench->options, &record));
-    if (!bench->options.json)
-        printf("         %.1f Gflop/s of the model: %.1f %% of matrix products of its shapes (%.1f), %.1f %% of "
-               "%zu x %zu x %zu (%.1f)\n",
-               bench_median(gflops), 100 * bench_ratio(&record), bench_median(&bench->peak_gflops),
-               100 * bench_median(gflops) / square, bench->square_side, bench->square_side, bench->square_side, square);
+    if (bench->options.json)
+        return ERR_NONE;
+    printf("         %.1f Gflop/s of the model: %.1f %% of matrix products of its shapes (%.1f), %.1f %% of "
+           "%zu x %zu x %zu (%.1f)",
+           bench_median(gflops), 100 * bench_ratio(&record), bench_median(&bench->peak_gflops),
+           100 * bench_median(gflops) / square, bench->square_side, bench->square_side, bench->square_side, square);
+    if (registers > 0)
+        printf(", %.1f %% of registers alone (%.1f)", 100 * bench_median(gflops) / registers, registers);
+    printf("\n");
     return ERR_NONE;
 }
 

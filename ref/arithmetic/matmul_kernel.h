@@ -30,6 +30,12 @@ enum { VECTOR_BYTES = 16, TILE_ROWS = 6, TILE_VECTORS = 4, DIRECT_VECTORS = 4 };
 #define EACH_TILE_HEIGHT(X) X(1) X(2) X(3) X(4) X(5) X(6)
 #endif
 enum { VECTOR_LANES = VECTOR_BYTES / sizeof(float), TILE_COLUMNS = TILE_VECTORS * VECTOR_LANES, DIRECT_ROWS = 4 };
+// Steps between two looks at a chain's end. Without an instruction for it a fused multiply-add is a long call.
+#ifdef FP_FAST_FMAF
+enum { TILE_STEPS = 4 };
+#else
+enum { TILE_STEPS = 1 };
+#endif
 
 #include "ref/arithmetic/matmul_pack.h"
 
@@ -53,7 +59,6 @@ struct matmul_tile {
     size_t c_stride;
 };
 
-// The sizes are constants in the next two, so that loops unroll.
 static inline __attribute__((always_inline)) void tile_step(const float *a, size_t a_row, const float *b, size_t rows,
                                                             size_t vectors, vector sum[TILE_ROWS][DIRECT_VECTORS])
 {
@@ -64,19 +69,21 @@ static inline __attribute__((always_inline)) void tile_step(const float *a, size
         sum[i][v] = vector_fma(a[i * a_row], *(const vector *)(b + v * VECTOR_LANES), sum[i][v]);
 }
 
+// Rows, vectors and `steps`, 1 or 4 between two looks at the end, are constants, so that loops unroll.
 static inline __attribute__((always_inline)) void tile_make(const struct matmul_tile *t, size_t rows, size_t vectors,
-                                                            bool add)
+                                                            size_t steps, bool add)
 {
-    vector sum[TILE_ROWS][DIRECT_VECTORS];
+    vector sum[TILE_ROWS][DIRECT_VECTORS] = {{{0}}};
     const float *a = t->a, *b = t->b;
     float *c = t->c;
-    MATMUL_UNROLL
+    if (add)
+        MATMUL_UNROLL
     for (size_t i = 0; i < rows; i++)
         MATMUL_UNROLL
     for (size_t v = 0; v < vectors; v++)
-        sum[i][v] = add ? *(const vector *)(c + i * t->c_stride + v * VECTOR_LANES) : (vector){0};
+        sum[i][v] = *(const vector *)(c + i * t->c_stride + v * VECTOR_LANES);
     size_t x = 0;
-    for (; x + 4 <= t->k; x += 4, a += 4 * t->a_step, b += 4 * t->b_stride) {
+    for (; steps == 4 && x + 4 <= t->k; x += 4, a += 4 * t->a_step, b += 4 * t->b_stride) {
         tile_step(a, t->a_row, b, rows, vectors, sum);
         tile_step(a + t->a_step, t->a_row, b + t->b_stride, rows, vectors, sum);
         tile_step(a + 2 * t->a_step, t->a_row, b + 2 * t->b_stride, rows, vectors, sum);
@@ -97,10 +104,7 @@ static inline __attribute__((always_inline)) void tile_of_height(const struct ma
 {
 #define TILE_CASE(height)                                                                                              \
     case height:                                                                                                       \
-        if (add)                                                                                                       \
-            tile_make(t, height, vectors, true);                                                                       \
-        else                                                                                                           \
-            tile_make(t, height, vectors, false);                                                                      \
+        tile_make(t, height, vectors, 1, add);                                                                         \
         break;
     switch (rows) {
         EACH_TILE_HEIGHT(TILE_CASE)
@@ -126,22 +130,30 @@ static void tile_at_edge(const struct matmul_tile *t, size_t rows, size_t column
         memcpy(t->c + i * t->c_stride, part + i * TILE_COLUMNS, columns * sizeof *part);
 }
 
+// a_row, a_step: constants.
+static inline __attribute__((always_inline)) void tile_of_largest(struct matmul_tile t, size_t a_row, size_t a_step,
+                                                                  bool add)
+{
+    t.a_row = a_row;
+    t.a_step = a_step;
+    if (add)
+        tile_make(&t, TILE_ROWS, TILE_VECTORS, TILE_STEPS, true);
+    else
+        tile_make(&t, TILE_ROWS, TILE_VECTORS, TILE_STEPS, false);
+}
+
 static void tile_of_strips(const struct matmul_panels *p, size_t rows, size_t columns, const float *a, const float *b,
                            float *c)
 {
-    struct matmul_tile tile = {p->k, a, p->a_row, p->a_step, b, TILE_COLUMNS, c, p->c_stride};
-    if (columns < TILE_COLUMNS) {
+    const struct matmul_tile tile = {p->k, a, p->a_row, p->a_step, b, TILE_COLUMNS, c, p->c_stride};
+    if (columns < TILE_COLUMNS)
         tile_at_edge(&tile, rows, columns, p->add);
-    } else if (rows == TILE_ROWS && p->a_step == TILE_ROWS) {  // constant strides are faster: those of a panel,
-        tile.a_row = 1;
-        tile.a_step = TILE_ROWS;
-        tile_make(&tile, TILE_ROWS, TILE_VECTORS, p->add);
-    } else if (rows == TILE_ROWS && p->a_step == 1) {  // and of rows as they lie
-        tile.a_step = 1;
-        tile_make(&tile, TILE_ROWS, TILE_VECTORS, p->add);
-    } else {
+    else if (rows == TILE_ROWS && p->a_step == TILE_ROWS)  // of a panel
+        tile_of_largest(tile, 1, TILE_ROWS, p->add);
+    else if (rows == TILE_ROWS && p->a_step == 1)  // of rows as they lie
+        tile_of_largest(tile, p->a_row, 1, p->add);
+    else
         tile_of_height(&tile, rows, TILE_VECTORS, p->add);
-    }
 }
 
 static void kernel_matmul_panels(const struct matmul_panels *p)
@@ -168,7 +180,7 @@ static float kernel_matmul_registers(size_t k)
         b[j] = one;
     for (size_t i = 0; i < TILE_ROWS * TILE_COLUMNS; i++)
         c[i] = (float)i;
-    tile_make(&(struct matmul_tile){k, &a, 0, 0, b, 0, c, TILE_COLUMNS}, TILE_ROWS, TILE_VECTORS, true);
+    tile_make(&(struct matmul_tile){k, &a, 0, 0, b, 0, c, TILE_COLUMNS}, TILE_ROWS, TILE_VECTORS, TILE_STEPS, true);
     for (size_t i = 0; i < TILE_ROWS * TILE_COLUMNS; i++)
         least = c[i] - (float)i < least ? c[i] - (float)i : least;
     return least;
@@ -181,9 +193,9 @@ static inline __attribute__((always_inline)) void columns_add(struct matmul_tile
 {
     size_t i = 0;
     for (; i + DIRECT_ROWS <= m; i += DIRECT_ROWS, t.a += DIRECT_ROWS * t.a_row, t.c += DIRECT_ROWS * t.c_stride)
-        tile_make(&t, DIRECT_ROWS, vectors, true);
+        tile_make(&t, DIRECT_ROWS, vectors, TILE_STEPS, true);
     for (; i < m; i++, t.a += t.a_row, t.c += t.c_stride)
-        tile_make(&t, 1, vectors, true);
+        tile_make(&t, 1, vectors, TILE_STEPS, true);
 }
 
 // c += op(a) b, where b is not transposed.

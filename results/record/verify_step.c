@@ -71,6 +71,9 @@ static void verify_flops(struct verify *v)
         if (strcmp(verify_text(record, "name"), "step_flops") == 0 && json_object_get(detail, "share_of_square"))
             expect(v, v->benches[i], "detail.share_of_square", verify_number(detail, "share_of_square"),
                    verify_number(record, "median") / verify_number(detail, "square_gflops"));
+        if (strcmp(verify_text(record, "name"), "step_flops") == 0 && json_object_get(detail, "share_of_registers"))
+            expect(v, v->benches[i], "detail.share_of_registers", verify_number(detail, "share_of_registers"),
+                   verify_number(record, "median") / verify_number(detail, "registers_gflops"));
     }
 }
 
