@@ -152,7 +152,7 @@ static int refuse_duplicate(const char *name, int line, const char *text, const 
                    line - 1 + line_at(text, end), text_message(shown, path, PATH_BYTES), first);
 }
 
-int json_parse(const char *name, int line, const char *text, size_t bytes, json_t **out)
+static int parse(const char *name, int line, const char *text, size_t bytes, const char *form, json_t **out)
 {
     char shown[TEXT_MESSAGE_BYTES];
     json_error_t error;
@@ -167,16 +167,27 @@ int json_parse(const char *name, int line, const char *text, size_t bytes, json_
         return ERR_NONE;
     if (json_error_code(&error) == json_error_duplicate_key)
         return refuse_duplicate(name, line, text, text + error.position);
-    return err_set(
-        ERR_USAGE,
-        "%s:%d: is not JSON: %s (column %d); expected JSON without comments, trailing commas, NaN or Infinity", name,
-        line - 1 + (error.line > 0 ? error.line : 1), text_message(shown, error.text, ERROR_BYTES), error.column);
+    return err_set(ERR_USAGE, "%s:%d: is not JSON: %s (column %d); expected %s", name,
+                   line - 1 + (error.line > 0 ? error.line : 1), text_message(shown, error.text, ERROR_BYTES),
+                   error.column, form);
+}
+
+static const char STRICT[] = "JSON without comments, trailing commas, NaN or Infinity";
+
+int json_parse(const char *name, int line, const char *text, size_t bytes, json_t **out)
+{
+    return parse(name, line, text, bytes, STRICT, out);
 }
 
 int json_text_parse(const char *name, const char *text, size_t bytes, struct json_text *out)
 {
+    return json_text_parse_form(name, text, bytes, STRICT, out);
+}
+
+int json_text_parse_form(const char *name, const char *text, size_t bytes, const char *form, struct json_text *out)
+{
     *out = (struct json_text){.name = name, .bytes = text, .byte_count = bytes};
-    TRY(json_parse(name, 1, text, bytes, &out->root));
+    TRY(parse(name, 1, text, bytes, form, &out->root));
     if (json_is_object(out->root))
         return ERR_NONE;
     json_text_close(out);

@@ -29,6 +29,9 @@ int json_parse(const char *name, int line, const char *text, size_t bytes, json_
 // Parses an object. name and text must live until json_text_close. ERR_USAGE with `NAME:LINE: ...` for any other text.
 int json_text_parse(const char *name, const char *text, size_t bytes, struct json_text *out);
 
+// As above, of text that was made JSON: a message says that `form` was expected.
+int json_text_parse_form(const char *name, const char *text, size_t bytes, const char *form, struct json_text *out);
+
 void json_text_close(struct json_text *text);
 
 // The line, from 1, of the value at a dotted path ("zero_optimization.stage", "params.3.shape"); if the text lacks it,

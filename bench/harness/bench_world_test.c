@@ -140,11 +140,13 @@ Test(bench_world, without_a_gpu_for_each_process_all_skip_and_report_it_once)
     cr_expect_eq(times_said(output, "SKIP: comm: --device cuda: "), 1, "%s", output);
 }
 
-// Expects each rank once alone and once together, in both lanes.
+// Expects each rank once alone and once together, in each lane.
 static void expect_ranks(int world)
 {
+    static const char *const names[] = {"vectors", "compute", "memory"};
+    enum { LANES = sizeof names / sizeof *names };
     bench(world, "ranks --quick --repeat 2");
-    int seen[2][2][8] = {0};
+    int seen[LANES][2][8] = {0};
     for (size_t i = 0; i < line_count; i++) {
         const json_t *of_case = json_object_get(lines[i], "case");
         json_int_t rank = number_of(of_case, "rank");
@@ -153,9 +155,10 @@ static void expect_ranks(int world)
         cr_expect_eq(number_of(of_case, "world"), world);
         cr_expect_str_neq(text_of(of_case, "host"), "");
         cr_expect_eq(json_array_size(json_object_get(lines[i], "samples")), 2);
-        seen[strcmp(text_of(of_case, "lane"), "memory") == 0][together][rank]++;
+        for (int lane = 0; lane < LANES; lane++)
+            seen[lane][together][rank] += strcmp(text_of(of_case, "lane"), names[lane]) == 0;
     }
-    for (int lane = 0; lane < 2; lane++)
+    for (int lane = 0; lane < LANES; lane++)
         for (int together = 0; together < 2; together++)
             for (int rank = 0; rank < world; rank++)
                 cr_expect_eq(seen[lane][together][rank], 1, "lane %d, together %d, rank %d: %s", lane, together, rank,

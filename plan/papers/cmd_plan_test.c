@@ -245,6 +245,8 @@ Test(cmd_plan, errors_name_what_is_wrong)
         {"--preset zero3 --set zero_optimization.stage=4", "zero_optimization.stage"},
         {"--config /none/ds.json", "/none/ds.json"},
         {"--preset zero3 --search --explain", "exclude each other"},
+        {"--preset zero3 --search --model llama-8c", "llama-8c"},
+        {"--preset zero3 --search --goal cheapest --model gpt2-124m --set zerogauge.mesh=shard=2,expert=2", "expert"},
         {"--preset zero3 --worlds 2,4", "--search"},
         {"--preset zero3 --search --worlds 2,,4", "expected numbers"},
         {"--preset zero3 --search --worlds 0", "expected numbers"},

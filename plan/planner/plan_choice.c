@@ -60,8 +60,12 @@ int plan_choices_try(const struct plan_options *options, const struct plan_machi
         code = plan_run(&choice->setting, &choice->plan);
     choice->setting.config = NULL;
     found->tried++;
-    if (code == ERR_USAGE)
+    if (code == ERR_USAGE) {
+        found->is_refused_otherwise |= found->refusal[0] && strcmp(found->refusal, err_message()) != 0;
+        if (!found->refusal[0])
+            err_keep(found->refusal);
         return ERR_NONE;
+    }
     TRY(code);
     if (choice->plan.fits_all)
         return keep(choice, found);

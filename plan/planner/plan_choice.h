@@ -3,6 +3,7 @@
 // for a plan that does not fit: the smallest changes that make it fit.
 #pragma once
 
+#include "base/err.h"
 #include "plan/planner/plan.h"
 #include "plan/planner/plan_options.h"
 
@@ -41,6 +42,9 @@ struct plan_choices {
     size_t count, capacity, tried;
     struct plan_choice closest;  // of those that do not fit, the one that lacks least
     double closest_lack;         // 0: there is none
+    // Why a configuration was refused, and whether another one was for another reason.
+    char refusal[ERR_MESSAGE_BYTES];
+    bool is_refused_otherwise;
 };
 
 void plan_choice_change(struct plan_choice *choice, const char *change);

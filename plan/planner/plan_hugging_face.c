@@ -39,9 +39,12 @@ enum family { LLAMA, DEEPSEEK, GPT_OSS };
 struct type {
     const char *name;
     enum family family;
-    size_t block_norms;                                  // 0: 2
-    size_t window_period;                                // of the sliding window, 0: every block has it
-    bool head_norms, key_biases, tied_head, window_off;  // window_off: only with use_sliding_window
+    size_t block_norms;    // 0: 2
+    size_t window_period;  // of the sliding window, 0: every block has it
+    bool head_norms, key_biases, tied_head, router_bias;
+    bool window_off;                                 // only with use_sliding_window
+    bool no_output_bias;                             // attention_bias is of queries, keys and values alone
+    size_t vocabulary, sequence_length, head_width;  // where the file has none; 0: it must, or the width over the heads
 };
 
 static const struct type types[] = {
@@ -51,15 +54,25 @@ static const struct type types[] = {
     {.name = "qwen2", .key_biases = true, .window_off = true},
     {.name = "qwen3", .head_norms = true, .window_off = true},
     {.name = "qwen3_moe", .head_norms = true, .window_off = true},
-    {.name = "gpt_oss", .family = GPT_OSS, .window_period = 2},
+    {.name = "gpt_oss", .family = GPT_OSS, .window_period = 2, .router_bias = true},
     {.name = "phi3"},
     {.name = "olmo2"},
     {.name = "granite"},
+    {.name = "glm4_moe", .router_bias = true, .no_output_bias = true},
     {.name = "deepseek_v2", .family = DEEPSEEK},
-    {.name = "deepseek_v3", .family = DEEPSEEK},
-    {.name = "gemma", .tied_head = true},
-    {.name = "gemma2", .block_norms = 4, .window_period = 2, .tied_head = true},
-    {.name = "gemma3_text", .block_norms = 4, .window_period = 6, .head_norms = true, .tied_head = true},
+    // These balance their experts by a bias.
+    {.name = "deepseek_v3", .family = DEEPSEEK, .router_bias = true},
+    {.name = "kimi_k2", .family = DEEPSEEK, .router_bias = true},
+    {.name = "gemma", .tied_head = true, .head_width = 256},
+    {.name = "gemma2", .block_norms = 4, .window_period = 2, .tied_head = true, .head_width = 256},
+    {.name = "gemma3_text",
+     .block_norms = 4,
+     .window_period = 6,
+     .head_norms = true,
+     .tied_head = true,
+     .head_width = 256,
+     .vocabulary = 262208,
+     .sequence_length = 131072},
 };
 enum { TYPE_COUNT = sizeof types / sizeof types[0] };
 
@@ -113,38 +126,71 @@ static int read_window(const struct strict_object *object, const struct type *ty
                 : ERR_NONE;
 }
 
-static int read_widths(const struct strict_object *object, struct llama_shape *out)
+// Reads a size that a type may have without it.
+static int read_or(const struct strict_object *object, const char *key, int64_t high, size_t without, size_t *out)
+{
+    return without > 0 ? read_first(object, (const char *const[]){key, NULL}, high, without, out)
+                       : plan_read_size(object, key, high, out);
+}
+
+static int read_widths(const struct strict_object *object, const struct type *type, struct llama_shape *out)
 {
     TRY(plan_read_size(object, "num_hidden_layers", LLAMA_LAYERS_MAX, &out->blocks));
     TRY(plan_read_size(object, "hidden_size", LLAMA_SIZE_MAX, &out->width));
     TRY(plan_read_size(object, "num_attention_heads", LLAMA_SIZE_MAX, &out->heads));
-    TRY(plan_read_size(object, "vocab_size", LLAMA_VOCABULARY_MAX, &out->vocabulary));
-    TRY(plan_read_size(object, "max_position_embeddings", LLAMA_SIZE_MAX, &out->sequence_length));
+    TRY(read_or(object, "vocab_size", LLAMA_VOCABULARY_MAX, type->vocabulary, &out->vocabulary));
+    TRY(read_or(object, "max_position_embeddings", LLAMA_SIZE_MAX, type->sequence_length, &out->sequence_length));
     TRY(plan_read_size(object, "intermediate_size", LLAMA_SIZE_MAX, &out->hidden));
-    TRY(read_first(object, (const char *const[]){"num_key_value_heads", NULL}, (int64_t)out->heads, out->heads,
-                   &out->key_heads));
-    return read_first(object, (const char *const[]){"head_dim", NULL}, LLAMA_SIZE_MAX, out->width / out->heads,
-                      &out->head_width);
+    TRY(read_or(object, "num_key_value_heads", (int64_t)out->heads, out->heads, &out->key_heads));
+    return read_first(object, (const char *const[]){"head_dim", NULL}, LLAMA_SIZE_MAX,
+                      type->head_width > 0 ? type->head_width : out->width / out->heads, &out->head_width);
 }
 
-int plan_hugging_face_shape(const struct strict_object *object, struct llama_shape *out)
+static int read_flag(const struct strict_object *object, const char *key, bool *out)
+{
+    return has(object, key) ? strict_bool(object, key, out) : ERR_NONE;
+}
+
+static int read_biases(const struct strict_object *object, const struct type *type, struct llama_shape *out)
+{
+    bool of_attention = type->family == GPT_OSS, of_mlp = type->family == GPT_OSS;
+    TRY(read_flag(object, "attention_bias", &of_attention));
+    TRY(read_flag(object, "mlp_bias", &of_mlp));
+    if (of_attention && type->family == DEEPSEEK)
+        return strict_fail(object, "attention_bias", "is true, expected false of a %s", type->name);
+    out->key_biases = type->key_biases || of_attention;
+    out->output_bias = of_attention && !type->no_output_bias;
+    out->mlp_biases = of_mlp;
+    return ERR_NONE;
+}
+
+static int read_shape(const struct strict_object *object, struct llama_shape *out)
 {
     const struct type *type;
     *out = (struct llama_shape){0};
     TRY(read_type(object, &type));
     if (json_array_size(json_object_get(object->value, "mlp_only_layers")) > 0)
         return strict_fail(object, "mlp_only_layers", "has blocks unlike the others, expected []");
-    TRY(read_widths(object, out));
+    TRY(read_widths(object, type, out));
     TRY(read_experts(object, out));
     TRY(read_window(object, type, out));
+    TRY(read_biases(object, type, out));
     if (type->family == DEEPSEEK)
         TRY(read_latents(object, out));
     out->block_norms = type->block_norms;
     out->head_norms = type->head_norms;
-    out->key_biases = type->key_biases;
-    out->all_biases = out->sinks = type->family == GPT_OSS;
-    // DeepSeek-V3 balances its experts by a bias.
-    out->router_bias = type->family == GPT_OSS || strcmp(type->name, "deepseek_v3") == 0;
+    TRY(read_flag(object, "use_qk_norm", &out->head_norms));
+    out->sinks = type->family == GPT_OSS;
+    out->router_bias = type->router_bias;
     out->tied_head = type->tied_head;
-    return has(object, "tie_word_embeddings") ? strict_bool(object, "tie_word_embeddings", &out->tied_head) : ERR_NONE;
+    return read_flag(object, "tie_word_embeddings", &out->tied_head);
+}
+
+int plan_hugging_face_shape(const struct strict_object *object, struct llama_shape *out)
+{
+    struct strict_object text;
+    if (!has(object, "text_config"))
+        return read_shape(object, out);
+    TRY(strict_object_of(object, "text_config", &text));
+    return read_shape(&text, out);
 }

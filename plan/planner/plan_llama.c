@@ -67,7 +67,7 @@ static void add_mlp(struct llama *llama, int layer, const char *prefix, size_t h
     snprintf(name, sizeof name, "%sdown.weight", prefix);
     add_matrix(llama, layer, name, s->width, hidden);
     snprintf(name, sizeof name, "%sbias", prefix);
-    if (s->all_biases)
+    if (s->mlp_biases)
         add_param(llama, layer, name, 0, 2 * hidden + s->width);
 }
 
@@ -90,7 +90,7 @@ static void add_latent_attention(struct llama *llama, int layer)
 static void add_attention(struct llama *llama, int layer)
 {
     const struct llama_shape *s = &llama->shape;
-    size_t key = llama_key_width(s), biases = llama_query_width(s) + 2 * key;
+    size_t key = llama_key_width(s), biases = s->key_biases ? llama_query_width(s) + 2 * key : 0;
     if (s->key_latent > 0) {
         add_latent_attention(llama, layer);
     } else {
@@ -99,8 +99,9 @@ static void add_attention(struct llama *llama, int layer)
         add_matrix(llama, layer, "wv.weight", key, s->width);
     }
     add_matrix(llama, layer, "wo.weight", s->width, llama_output_width(s));
-    if (s->key_biases || s->all_biases)
-        add_param(llama, layer, "attention.bias", 0, biases + (s->all_biases ? s->width : 0));
+    biases += s->output_bias ? s->width : 0;
+    if (biases > 0)
+        add_param(llama, layer, "attention.bias", 0, biases);
     if (s->head_norms)
         add_param(llama, layer, "head_norms.weight", 0, 2 * s->head_width);
     if (s->sinks)

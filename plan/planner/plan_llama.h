@@ -24,8 +24,8 @@ struct llama_shape {
     size_t window, window_period;  // tokens that a block attends to; every window_period-th block, 0: none, to all
     size_t block_norms;            // of the block's width; 0: 2
     bool head_norms;               // norms of queries and keys over a head's width
-    bool key_biases, all_biases;   // of queries, keys and values; of every matrix of a block
-    bool sinks;                    // an attention sink for each head
+    bool key_biases, output_bias, mlp_biases;  // of queries, keys and values; of the matrix behind them; of MLPs
+    bool sinks;                                // an attention sink for each head
     bool router_bias;
     size_t lora_rank;  // of adapters at each matrix of a block, which alone are trained; 0: none
     bool tied_head;    // the head uses the token embedding
@@ -76,13 +76,14 @@ int plan_llama_make(const char *name, const struct llama_shape *shape, struct mo
 bool plan_llama_transformer(const struct model *model, struct transformer *out);
 
 // Shapes from a Hugging Face config.json: the Llama family, dense or with experts (Llama, Mistral, Mixtral, Qwen2,
-// Qwen3, Gemma, GPT-OSS, DeepSeek-V2 and V3, Phi-3, OLMo 2, Granite).
+// Qwen3, Gemma, GPT-OSS, DeepSeek-V2 and V3, Kimi K2, GLM-4.5, Phi-3, OLMo 2, Granite), and of a model of text and
+// images (one with a `text_config`) the text model alone.
 
 // True for a file of this kind, by its key model_type.
 bool plan_is_hugging_face(const struct strict_object *object);
 
-// Biases and norms within attention follow from the type; Phi-3, OLMo 2 and Granite are taken without. DeepSeek-V3 is
-// without its blocks for multi-token prediction. ERR_USAGE names a key that is
+// Norms within attention follow from the type, biases from it or from the file; Phi-3, OLMo 2 and Granite are taken
+// without norms. Blocks for multi-token prediction (DeepSeek-V3, GLM-4.5) are left out. ERR_USAGE names a key that is
 // missing or out of range, or the type of a model of another kind.
 int plan_hugging_face_shape(const struct strict_object *object, struct llama_shape *out);
 

@@ -111,7 +111,8 @@ static int make_llama(const struct strict_object *object, struct made *made)
 static int make_hugging_face(const struct strict_object *object, struct made *made)
 {
     struct llama_shape shape;
-    snprintf(made->source, sizeof made->source, "config.json of Hugging Face");
+    snprintf(made->source, sizeof made->source, "config.json of Hugging Face%s",
+             json_object_get(object->value, "text_config") ? ", its text model alone" : "");
     TRY(plan_hugging_face_shape(object, &shape));
     return finish_llama(made, &shape);
 }

@@ -185,6 +185,15 @@ Test(plan_hugging_face, known_counts_are_exact)
                                                                       "\"num_experts_per_tok\": 4}"},
         {116829156672, SIZES("gpt_oss", 36, 2880, 64, 8, 2880, 201088) ", \"head_dim\": 64, \"num_local_experts\": "
                                                                        "128, \"num_experts_per_tok\": 4}"},
+        {8030588928, SIZES("llama", 32, 4096, 32, 8, 14336, 128256) ", \"attention_bias\": true}"},
+        {27009346304, "{\"model_type\": \"gemma3\", \"text_config\": {\"model_type\": \"gemma3_text\", "
+                      "\"hidden_size\": 5376, \"intermediate_size\": 21504, \"num_hidden_layers\": 62, "
+                      "\"num_attention_heads\": 32, \"num_key_value_heads\": 16, \"head_dim\": 128, "
+                      "\"sliding_window\": 1024}, \"vision_config\": {\"num_hidden_layers\": 27}}"},
+        {19476912,  // transformers' module of this shape, with the experts' balancing biases
+         SIZES("glm4_moe", 5, 512, 12, 4, 1024, 1000) EXPERTS(16, 4, 1, 128, 2) ", \"head_dim\": 64, "
+                                                                                "\"attention_bias\": true, "
+                                                                                "\"use_qk_norm\": true}"},
         {7615616512, SIZES("qwen2", 28, 3584, 28, 4, 18944, 152064) "}"},
         {8190735360, SIZES("qwen3", 36, 4096, 32, 8, 12288, 151936) ", \"head_dim\": 128}"},
         {30532122624, SIZES("qwen3_moe", 48, 2048, 32, 4, 6144, 151936) ", \"head_dim\": 128, \"num_experts\": 128, "

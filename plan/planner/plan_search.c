@@ -217,8 +217,11 @@ static int refuse(const struct plan_options *options, const struct plan_machine 
 {
     char reason[PLAN_REASON_BYTES], shape[ADVICE_BYTES];
     const struct plan_choice *closest = &found->closest;
+    if (found->closest_lack == 0 && !found->is_refused_otherwise)
+        return err_set(ERR_USAGE, "%s", found->refusal);
     if (found->closest_lack == 0)
-        return err_set(ERR_CHECK, "none of %zu configurations is possible on this machine", found->tried);
+        return err_set(ERR_CHECK, "none of %zu configurations is possible on this machine; the first: %s", found->tried,
+                       found->refusal);
     TRY(plan_advise_shape(options, machine, closest, shape));
     return err_set(ERR_CHECK, "none of %zu configurations fits; the closest, on %d device%s, %s: %s; %s%s",
                    found->tried, closest->setting.world, closest->setting.world > 1 ? "s" : "", closest->label,

@@ -140,6 +140,7 @@ enum config_note_kind {
     CONFIG_IGNORED,  // it has no effect here
     CONFIG_AUTO,     // it is "auto"
     CONFIG_OLD,      // it is an old name of another key
+    CONFIG_RAISED,   // it is too few here
     CONFIG_FOREIGN,  // it is a key of another program's configuration that has no meaning here
 };
 
@@ -148,8 +149,8 @@ enum { CONFIG_NOTE_MAX = 256, CONFIG_VALUE_BYTES = 64 };
 struct config_note {
     enum config_note_kind kind;
     const char *key;                 // static
-    char value[CONFIG_VALUE_BYTES];  // the value that replaces "auto", as JSON; the new form of an old name; or a
-                                     // foreign key
+    char value[CONFIG_VALUE_BYTES];  // the value that replaces "auto" or what is too few, as JSON; the new form of an
+                                     // old name; or a foreign key
 };
 
 struct config_notes {

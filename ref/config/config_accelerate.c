@@ -2,8 +2,10 @@
 
 #include "base/err.h"
 #include "base/safe_text.h"
+#include "ref/config/config_accelerate.h"
 #include "ref/config/config_doc.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -11,66 +13,30 @@
 
 enum { CHANGE_BYTES = CONFIG_PATH_NAME_BYTES + 64 };
 
-#define ZERO "zero_optimization."
-#define STAGE(n) ZERO "stage=" #n
-// FSDP keeps and sums its shards of gradients in fp32.
-#define FULL_SHARD STAGE(3), "data_types.grad_accum_dtype=fp32"
-#define GRAD_OP STAGE(2), "data_types.grad_accum_dtype=fp32"
-#define HYBRID "expected FULL_SHARD, with --set zerogauge.mesh=replicate=NODES,shard=DEVICES_OF_A_NODE"
+static const char *path_of_row(size_t index)
+{
+    return accelerate_rows[index].key;
+}
 
-// A row says which keys a value changes; %s is the value. The first row of a key and value counts, and a row without a
-// value is for all others. A row without changes has no meaning here; `refused` says what to do instead.
-static const struct accelerate_row {
-    const char *key, *value, *changes[4], *refused;
-} rows[] = {
-    {"gradient_accumulation_steps", NULL, {"gradient_accumulation_steps=%s"}, NULL},
-    {"mixed_precision", "no", {"bf16.enabled=false"}, NULL},
-    {"mixed_precision", "bf16", {"bf16.enabled=true"}, NULL},
-    {"mixed_precision", "fp16", {"fp16.enabled=true"}, NULL},
-    {"mixed_precision", NULL, {0}, "expected no, bf16 or fp16"},
-    {"distributed_type", "MEGATRON_LM", {0}, "expected DEEPSPEED, FSDP, MULTI_GPU or NO"},
-    {"distributed_type", "MULTI_GPU", {STAGE(0)}, NULL},
-    {"distributed_type", "MULTI_CPU", {STAGE(0)}, NULL},
-    {"distributed_type", "NO", {STAGE(0)}, NULL},
-    {"distributed_type", NULL, {0}, NULL},
-    {"deepspeed_config.deepspeed_config_file", NULL, {0}, "give that file in place of this one"},
-    {"deepspeed_config.zero_stage", NULL, {ZERO "stage=%s"}, NULL},
-    {"deepspeed_config.gradient_accumulation_steps", NULL, {"gradient_accumulation_steps=%s"}, NULL},
-    {"deepspeed_config.gradient_clipping", NULL, {"gradient_clipping=%s"}, NULL},
-    {"deepspeed_config.offload_optimizer_device", NULL, {ZERO "offload_optimizer.device=%s"}, NULL},
-    {"deepspeed_config.offload_optimizer_nvme_path", NULL, {ZERO "offload_optimizer.nvme_path=%s"}, NULL},
-    {"deepspeed_config.offload_param_device", NULL, {ZERO "offload_param.device=%s"}, NULL},
-    {"deepspeed_config.offload_param_nvme_path", NULL, {ZERO "offload_param.nvme_path=%s"}, NULL},
-    {"deepspeed_config", NULL, {0}, NULL},
-    {"fsdp_config.fsdp_sharding_strategy", "FULL_SHARD", {FULL_SHARD}, NULL},
-    {"fsdp_config.fsdp_sharding_strategy", "1", {FULL_SHARD}, NULL},
-    {"fsdp_config.fsdp_sharding_strategy", "SHARD_GRAD_OP", {GRAD_OP}, NULL},
-    {"fsdp_config.fsdp_sharding_strategy", "2", {GRAD_OP}, NULL},
-    {"fsdp_config.fsdp_sharding_strategy", "NO_SHARD", {STAGE(0)}, NULL},
-    {"fsdp_config.fsdp_sharding_strategy", "3", {STAGE(0)}, NULL},
-    {"fsdp_config.fsdp_sharding_strategy", NULL, {0}, HYBRID},
-    {"fsdp_config.fsdp_reshard_after_forward", "true", {FULL_SHARD}, NULL},
-    {"fsdp_config.fsdp_reshard_after_forward", "false", {GRAD_OP}, NULL},
-    {"fsdp_config.fsdp_reshard_after_forward", "FULL_SHARD", {FULL_SHARD}, NULL},
-    {"fsdp_config.fsdp_reshard_after_forward", "SHARD_GRAD_OP", {GRAD_OP}, NULL},
-    {"fsdp_config.fsdp_reshard_after_forward", "NO_SHARD", {STAGE(0)}, NULL},
-    {"fsdp_config.fsdp_reshard_after_forward", NULL, {0}, HYBRID},
-    {"fsdp_config.fsdp_offload_params",
-     "true",
-     {ZERO "offload_optimizer.device=cpu", ZERO "offload_param.device=cpu"},
-     NULL},
-    {"fsdp_config.fsdp_offload_params", "false", {ZERO "offload_optimizer.device=none"}, NULL},
-    {"fsdp_config.fsdp_activation_checkpointing", "true", {"zerogauge.activation_checkpointing.enabled=true"}, NULL},
-    {"fsdp_config.fsdp_activation_checkpointing", "false", {"zerogauge.activation_checkpointing.enabled=false"}, NULL},
-    {"fsdp_config", NULL, {0}, NULL},
-    {"megatron_lm_config", NULL, {0}, "expected deepspeed_config or fsdp_config"},
-    {NULL, NULL, {0}, NULL},
-};
+static bool has_key(const json_t *root)
+{
+    static const char *const own[] = {"compute_environment", "distributed_type", "fsdp_config", "deepspeed_config",
+                                      "mixed_precision"};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (json_object_get(root, own[i]))
+            return true;
+    return false;
+}
 
-bool config_is_accelerate(const char *file)
+bool config_is_accelerate(const char *file, const char *text, size_t bytes)
 {
     const char *end = strrchr(file, '.');
-    return end && (strcmp(end, ".yaml") == 0 || strcmp(end, ".yml") == 0);
+    if (end && (strcmp(end, ".yaml") == 0 || strcmp(end, ".yml") == 0))
+        return true;
+    json_t *root = json_loadb(text, bytes, 0, NULL);
+    bool is_own = has_key(root);
+    json_decref(root);
+    return is_own;
 }
 
 // One text in YAML, and what is made of it.
@@ -79,12 +45,13 @@ struct accelerate {
     yaml_document_t document;
     struct config_notes *notes;
     json_t *root;
+    bool is_fsdp;
 };
 
 // The row of a key, or of the section around it.
 static const struct accelerate_row *find(const char *key, const char *value)
 {
-    const struct accelerate_row *row = rows;
+    const struct accelerate_row *row = accelerate_rows;
     for (; row->key; row++) {
         size_t bytes = strlen(row->key);
         bool is_key = strcmp(row->key, key) == 0;
@@ -95,6 +62,30 @@ static const struct accelerate_row *find(const char *key, const char *value)
     return row;
 }
 
+static int refuse_unknown(const struct accelerate *a, const char *key, const yaml_node_t *node)
+{
+    enum { KEYS_MAX = 256 };
+    const yaml_node_t *root = yaml_document_get_root_node((yaml_document_t *)(uintptr_t)&a->document);
+    const char *keys[KEYS_MAX];
+    size_t count = 0;
+    char hint[CONFIG_HINT_BYTES], shown[TEXT_MESSAGE_BYTES];
+    for (yaml_node_pair_t *pair = root->data.mapping.pairs.start;
+         pair < root->data.mapping.pairs.top && count < KEYS_MAX; pair++) {
+        const yaml_node_t *name = yaml_document_get_node((yaml_document_t *)(uintptr_t)&a->document, pair->key);
+        if (name->type == YAML_SCALAR_NODE)
+            keys[count++] = (const char *)name->data.scalar.value;
+    }
+    const char *program = config_program_of(keys, count);
+    text_message(shown, key, CONFIG_PATH_BYTES);
+    if (program)
+        return err_set(ERR_USAGE,
+                       "%s:%zu: %s: unknown key; the file looks like one of %s: give the file of DeepSpeed or "
+                       "Accelerate that it names",
+                       a->name, node->start_mark.line + 1, shown, program);
+    return err_set(ERR_USAGE, "%s:%zu: %s: unknown key of Accelerate; %s", a->name, node->start_mark.line + 1, shown,
+                   config_hint(hint, key, path_of_row));
+}
+
 static int read_scalar(struct accelerate *a, const char *key, const yaml_node_t *node)
 {
     char change[CHANGE_BYTES], shown[TEXT_MESSAGE_BYTES], shown_key[TEXT_MESSAGE_BYTES];
@@ -102,6 +93,9 @@ static int read_scalar(struct accelerate *a, const char *key, const yaml_node_t 
     // YAML's own words, which the rows and JSON write in small letters.
     value = strcasecmp(value, "true") == 0 ? "true" : strcasecmp(value, "false") == 0 ? "false" : value;
     const struct accelerate_row *row = find(key, value);
+    a->is_fsdp |= strcmp(key, "distributed_type") == 0 && strcasecmp(value, "FSDP") == 0;
+    if (!row->key)
+        return refuse_unknown(a, key, node);
     if (row->refused)
         return err_set(ERR_USAGE, "%s:%zu: %s: is %s, %s", a->name, node->start_mark.line + 1,
                        text_message(shown_key, key, CONFIG_PATH_BYTES), text_message(shown, value, CONFIG_VALUE_BYTES),
@@ -133,9 +127,37 @@ static int read_section(struct accelerate *a, const char *section, const yaml_no
         if (name->type != YAML_SCALAR_NODE)
             return err_set(ERR_USAGE, "%s:%zu: expected a key", a->name, name->start_mark.line + 1);
         snprintf(key, sizeof key, "%s%s%s", section, *section ? "." : "", (const char *)name->data.scalar.value);
-        TRY(value->type == YAML_MAPPING_NODE && !*section ? read_section(a, key, value) : read_scalar(a, key, value));
+        bool is_section = value->type == YAML_MAPPING_NODE && !*section;
+        if (is_section && !find(key, "")->key)
+            return refuse_unknown(a, key, name);
+        TRY(is_section ? read_section(a, key, value) : read_scalar(a, key, value));
     }
     return ERR_NONE;
+}
+
+// The stage that FSDP has where nothing else is said, and the degrees of parallelism_config as a mesh.
+static int complete(struct accelerate *a)
+{
+    static const char *const axes[] = {"replicate", "shard", "tensor"};
+    char mesh[CHANGE_BYTES] = "";
+    size_t used = 0;
+    if (a->is_fsdp && !config_doc_descend(a->root, "zero_optimization.stage"))
+        for (const char *const *at = (const char *const[]){ACCELERATE_FULL_SHARD, NULL}; *at; at++)
+            TRY(config_doc_set(a->root, *at));
+    for (size_t i = 0; i < sizeof axes / sizeof *axes; i++) {
+        const json_t *degree = json_object_get(json_object_get(a->root, "mesh"), axes[i]);
+        if (degree && !json_is_integer(degree))
+            return err_set(ERR_USAGE, "%s: parallelism_config: the degree of %s is no whole number", a->name, axes[i]);
+        if (json_integer_value(degree) != 1 && degree)
+            used += (size_t)snprintf(mesh + used, sizeof mesh - used, "%s%s=%lld", used ? "," : "", axes[i],
+                                     (long long)json_integer_value(degree));
+    }
+    json_object_del(a->root, "mesh");
+    if (used == 0)
+        return ERR_NONE;
+    char change[CHANGE_BYTES + 32];
+    snprintf(change, sizeof change, "zerogauge.mesh=%s", mesh);
+    return config_doc_set(a->root, change);
 }
 
 int config_read_accelerate(const char *name, const char *text, size_t bytes, struct config_notes *notes, json_t **out)
@@ -156,7 +178,9 @@ int config_read_accelerate(const char *name, const char *text, size_t bytes, str
     int code = !a.root                                   ? err_set(ERR_MEMORY, "%s: no memory", name)
                : root && root->type == YAML_MAPPING_NODE ? read_section(&a, "", root)
                                                          : err_set(ERR_USAGE, "%s:1: expected keys", name);
-    if (code == ERR_NONE && !config_doc_descend(a.root, ZERO "stage"))
+    if (code == ERR_NONE)
+        code = complete(&a);
+    if (code == ERR_NONE && !config_doc_descend(a.root, "zero_optimization.stage"))
         code = err_set(ERR_USAGE,
                        "%s:1: deepspeed_config.zero_stage: missing, expected it, or in fsdp_config "
                        "fsdp_sharding_strategy or fsdp_reshard_after_forward",

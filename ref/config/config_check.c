@@ -182,6 +182,18 @@ static int check_alias(struct config_doc *doc, const struct config_key *alias, j
     return check_value(doc, config_key_find(alias->target), value, alias->path);
 }
 
+static const char *program_of(json_t *object)
+{
+    enum { KEYS_MAX = 256 };
+    const char *keys[KEYS_MAX], *name;
+    json_t *value;
+    size_t count = 0;
+    json_object_foreach (object, name, value)
+        if (count < KEYS_MAX)
+            keys[count++] = name;
+    return config_program_of(keys, count);
+}
+
 static int check_object(struct config_doc *doc, const struct config_key *parent, json_t *object, const char *path)
 {
     const char *name;
@@ -192,10 +204,15 @@ static int check_object(struct config_doc *doc, const struct config_key *parent,
         // A key with a dot in it would look like a path.
         const struct config_key *key =
             (size_t)bytes < sizeof child && !strchr(name, '.') ? config_key_find(child) : NULL;
-        if (!key && parent && parent->type == CONFIG_FREE_OBJECT)
-            continue;
+        if (!key && (*name == '_' || (parent && parent->type == CONFIG_FREE_OBJECT)))
+            continue;  // people write comments as keys that begin with _
         if (!key && strchr(name, '.'))
             return config_doc_fail(doc, child, "unknown key, expected objects inside objects instead of dots");
+        if (!key && !*path && program_of(object))
+            return config_doc_fail(doc, child,
+                                   "unknown key; the file looks like one of %s: give the file of DeepSpeed or "
+                                   "Accelerate that it names",
+                                   program_of(object));
         if (!key)
             return config_doc_fail(doc, child, "unknown key; %s", config_key_hint(hint, child));
         const struct config_key *meant = key->use == KEY_ALIAS ? config_key_find(key->target) : key;

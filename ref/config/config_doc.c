@@ -168,7 +168,7 @@ int config_doc_open(const char *name, const char *text, size_t bytes, const stru
     *out = (struct config_doc){.options = options, .notes = notes};
     if (!(out->json = config_json_of_hjson(text, bytes, &json_bytes)))
         return err_set(ERR_MEMORY, "%s: no memory for a configuration", name);
-    int code = json_text_parse(name, out->json, json_bytes, &out->text);
+    int code = json_text_parse_form(name, out->json, json_bytes, "JSON or hjson, without NaN or Infinity", &out->text);
     if (code != ERR_NONE) {
         free(out->json);
         return code;

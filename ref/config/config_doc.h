@@ -85,13 +85,14 @@ json_t *config_doc_descend(json_t *object, const char *path);
 // it is from there on, and is then refused as JSON. The caller frees the result; null: no memory.
 char *config_json_of_hjson(const char *text, size_t bytes, size_t *out_bytes);
 
-// Configurations of Hugging Face Accelerate, which its launcher reads from YAML.
+// Configurations of Hugging Face Accelerate, which its launcher reads from YAML or JSON.
 
-// True if the name of a file ends as that of a YAML file.
-bool config_is_accelerate(const char *file);
+// True if the name of a file ends as that of a YAML file, or its text is JSON with a key of Accelerate's own.
+bool config_is_accelerate(const char *file, const char *text, size_t bytes);
 
 // Reads a text in YAML and returns DeepSpeed's keys of the same meaning: those of its sections deepspeed_config and
-// fsdp_config, the precision, and the micro-batch as "auto", which Accelerate leaves to the program. Keys that have no
-// meaning here are noted; notes may be null. ERR_USAGE: `NAME:LINE: key: what is wrong, what was expected`. The caller
+// fsdp_config, the precision, parallelism_config as a mesh, and the micro-batch as "auto", which Accelerate leaves to
+// the program. Its keys that have no meaning here are noted; notes may be null. ERR_USAGE, also for a key that is not
+// Accelerate's: `NAME:LINE: key: what is wrong, what was expected`. The caller
 // owns *out. Keys: accelerate/utils/dataclasses.py, DeepSpeedPlugin and FullyShardedDataParallelPlugin, of 1.15.
 int config_read_accelerate(const char *name, const char *text, size_t bytes, struct config_notes *notes, json_t **out);

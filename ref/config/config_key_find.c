@@ -51,22 +51,21 @@ static size_t edit_distance(const char *a, const char *b)
     return rows[a_bytes % 3][b_bytes];
 }
 
-const char *config_key_hint(char out[CONFIG_HINT_BYTES], const char *path)
+const char *config_hint(char out[CONFIG_HINT_BYTES], const char *path, const char *(*path_at)(size_t index))
 {
-    const char *leaf = leaf_of(path);
+    const char *leaf = leaf_of(path), *at;
     size_t parent_bytes = (size_t)(leaf - path);
     const char *sibling = NULL, *elsewhere = NULL;
     size_t sibling_distance = SIZE_MAX, elsewhere_distance = SIZE_MAX;
-    const struct config_key *key;
-    for (size_t i = 0; (key = config_key_at(i)) != NULL; i++) {
-        const char *name = leaf_of(key->path);
+    for (size_t i = 0; (at = path_at(i)) != NULL; i++) {
+        const char *name = leaf_of(at);
         size_t distance = edit_distance(leaf, name);
-        bool beside = (size_t)(name - key->path) == parent_bytes && strncmp(key->path, path, parent_bytes) == 0;
+        bool beside = (size_t)(name - at) == parent_bytes && strncmp(at, path, parent_bytes) == 0;
         if (beside && distance < sibling_distance) {
-            sibling = key->path;
+            sibling = at;
             sibling_distance = distance;
         } else if (!beside && distance < elsewhere_distance) {
-            elsewhere = key->path;
+            elsewhere = at;
             elsewhere_distance = distance;
         }
     }
@@ -79,4 +78,15 @@ const char *config_key_hint(char out[CONFIG_HINT_BYTES], const char *path)
     else
         snprintf(out, CONFIG_HINT_BYTES, "the nearest known key is \"%s\"", sibling ? leaf_of(sibling) : elsewhere);
     return out;
+}
+
+static const char *path_of_key(size_t index)
+{
+    const struct config_key *key = config_key_at(index);
+    return key ? key->path : NULL;
+}
+
+const char *config_key_hint(char out[CONFIG_HINT_BYTES], const char *path)
+{
+    return config_hint(out, path, path_of_key);
 }

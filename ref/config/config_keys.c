@@ -119,7 +119,7 @@ static const struct config_key KEYS[] = {
     USED("zero_optimization.offload_param.buffer_size", INTEGER, ACCEPTS(KEY_AUTO), RANGE(1, ELEMENTS_MAX)),
     USED("zero_optimization.offload_param.max_in_cpu", INTEGER, ACCEPTS(KEY_AUTO), RANGE(0, WHOLE_MAX)),
     USED("zero_optimization.offload_param.pin_memory", BOOL, ACCEPTS(KEY_AUTO)),
-    USED("zero_optimization.sub_group_size", INTEGER, ACCEPTS(KEY_AUTO), RANGE(1, ELEMENTS_MAX)),
+    USED("zero_optimization.sub_group_size", INTEGER, ACCEPTS(KEY_AUTO), RANGE(0, ELEMENTS_MAX)),
     IGNORED("zero_optimization.use_multi_rank_bucket_allreduce", BOOL),
     IGNORED("zero_optimization.load_from_fp32_weights", BOOL),
     IGNORED("zero_optimization.elastic_checkpoint", BOOL),

@@ -52,8 +52,8 @@ int config_load_file(const char *file, const struct config_options *options, str
     char *text;
     size_t bytes;
     TRY(json_read(file, &text, &bytes));
-    int code = config_is_accelerate(file) ? load_accelerate(file, text, bytes, options, out, notes)
-                                          : config_load_text(file, text, bytes, options, out, notes);
+    int code = config_is_accelerate(file, text, bytes) ? load_accelerate(file, text, bytes, options, out, notes)
+                                                       : config_load_text(file, text, bytes, options, out, notes);
     free(text);
     return code;
 }

@@ -89,6 +89,8 @@ static int resolve_optimizer(struct config_doc *doc, struct config *out)
     offload->pipeline_read = flag_if(nvme, doc, OPTIMIZER "pipeline_read", false);
     offload->pipeline_write = flag_if(nvme, doc, OPTIMIZER "pipeline_write", false);
     out->sub_group_size = size_if(out->stage > 0, doc, "zero_optimization.sub_group_size", 1000000000);
+    if (out->sub_group_size == 0)  // a sub-group for each tensor, as 1 makes them
+        out->sub_group_size = 1;
     return resolve_ratio(doc, out);
 }
 
@@ -189,6 +191,11 @@ static int resolve_buffers(struct config_doc *doc, struct config *out)
     offload->buffer_count = size_if(offload->tier != TIER_DEVICE, doc, KEY, nvme && gradient ? 5 : 4);
     if (!nvme || offload->buffer_count >= least)
         return ERR_NONE;
+    if (offload->buffer_count == 4) {  // DeepSpeed's documented number, whose own states need no more
+        config_doc_note(doc, CONFIG_RAISED, config_key_find(KEY)->path);
+        offload->buffer_count = least;
+        return ERR_NONE;
+    }
     return config_doc_fail(doc, KEY,
                            "is %zu, expected at least %zu, one for each state of a sub-group: exp_avg, "
                            "exp_avg_sq, the fp32 parameters%s%s",

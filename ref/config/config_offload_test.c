@@ -165,10 +165,16 @@ Test(config_offload, the_default_buffer_count_suffices_and_a_smaller_one_is_refu
         snprintf(count, sizeof count, ", 'buffer_count': %zu", CASES[i].least);
         c = load_body(BODY, precision, gradient, CASES[i].own, param, count);
         cr_expect_eq(c.offload_optimizer.buffer_count, CASES[i].least, "%zu", i);
-        snprintf(count, sizeof count, ", 'buffer_count': %zu", CASES[i].least - 1);
+        if (CASES[i].least == 5) {  // DeepSpeed's 4 are raised
+            c = load_body(BODY, precision, gradient, CASES[i].own, param, ", 'buffer_count': 4");
+            cr_expect_eq(c.offload_optimizer.buffer_count, 5, "%zu", i);
+            cr_expect(note_on("zero_optimization.offload_optimizer.buffer_count"));
+        }
+        size_t few = CASES[i].least == 5 ? 3 : CASES[i].least - 1;
+        snprintf(count, sizeof count, ", 'buffer_count': %zu", few);
         snprintf(body, sizeof body, BODY, precision, gradient, CASES[i].own, param, count);
-        snprintf(message, sizeof message, "is %zu, expected at least %zu, one for each state of a sub-group",
-                 CASES[i].least - 1, CASES[i].least);
+        snprintf(message, sizeof message, "is %zu, expected at least %zu, one for each state of a sub-group", few,
+                 CASES[i].least);
         expect_refused(body, message);
     }
 }

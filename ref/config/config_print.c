@@ -217,7 +217,7 @@ void config_notes_fill(struct config_notes *notes, const struct config *config)
     json_t *json = config_json(config);
     for (size_t i = 0; i < notes->count; i++) {
         struct config_note *note = &notes->notes[i];
-        if (note->kind != CONFIG_AUTO)
+        if (note->kind != CONFIG_AUTO && note->kind != CONFIG_RAISED)
             continue;
         const json_t *value = config_doc_descend(json, note->key);
         char *text = value ? shortest_text(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
@@ -233,6 +233,8 @@ void config_print_notes(const struct config_notes *notes, FILE *out)
         const struct config_note *note = &notes->notes[i];
         if (note->kind == CONFIG_IGNORED)
             fprintf(out, "%s: accepted, but has no effect here\n", note->key);
+        else if (note->kind == CONFIG_RAISED)
+            fprintf(out, "%s: fewer than the states that need one here, raised to %s\n", note->key, note->value);
         else if (note->kind == CONFIG_FOREIGN)
             fprintf(out, "%s: a key of Accelerate without a meaning here\n", note->value);
         else if (note->kind == CONFIG_OLD)

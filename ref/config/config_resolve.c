@@ -129,6 +129,11 @@ static int resolve_precision(const struct config_doc *doc, struct config *out)
 {
     static const char PARAM[] = "data_types.param_dtype";
     bool fp16 = config_doc_flag(doc, "fp16.enabled", false), bf16 = config_doc_flag(doc, "bf16.enabled", false);
+    // Hugging Face's trainers write "auto" for the model's own dtype, which is of 16 bits for models of these years.
+    if (!fp16 && !bf16) {
+        bf16 = config_doc_is_auto(doc, "bf16.enabled");
+        fp16 = !bf16 && config_doc_is_auto(doc, "fp16.enabled");
+    }
     if (fp16 && bf16)
         return config_doc_fail(doc, "bf16.enabled", "is true and fp16.enabled is true, expected at most one of them");
     enum dtype model = fp16 ? DTYPE_FP16 : bf16 ? DTYPE_BF16 : DTYPE_FP32;
@@ -149,6 +154,7 @@ static int resolve_precision(const struct config_doc *doc, struct config *out)
 
 static int resolve_optimizer(const struct config_doc *doc, struct config *out)
 {
+    static const char LR[] = "optimizer.params.lr";
     const char *type = config_doc_string(doc, "optimizer.type", config_doc_given(doc, "optimizer") ? NULL : "Adam");
     if (!type)
         return config_doc_fail(doc, "optimizer.type", "missing, expected \"Adam\" or \"AdamW\"");
@@ -166,7 +172,8 @@ static int resolve_optimizer(const struct config_doc *doc, struct config *out)
                                "is false and optimizer.type is \"AdamW\", expected true or \"Adam\"");
     const json_t *betas = config_doc_given(doc, "optimizer.params.betas");
     out->adam = (struct adam_hyper){
-        .lr = config_doc_number(doc, "optimizer.params.lr", 1e-3),
+        // "auto" is the default of Hugging Face's trainers.
+        .lr = config_doc_number(doc, LR, config_doc_is_auto(doc, LR) ? 5e-5 : 1e-3),
         .beta1 = betas ? json_number_value(json_array_get(betas, 0)) : 0.9,
         .beta2 = betas ? json_number_value(json_array_get(betas, 1)) : 0.999,
         .eps = config_doc_number(doc, "optimizer.params.eps", 1e-8),

@@ -227,11 +227,21 @@ Test(config, auto_is_resolved_and_shown)
     } NOTES[] = {{"train_batch_size", "3"},
                  {"gradient_clipping", "1.0"},
                  {"fp16.enabled", "false"},
+                 {"bf16.enabled", "true"},
                  {"optimizer.params.betas", "[0.9,0.999]"},
-                 {"optimizer.params.lr", "0.001"},
+                 {"optimizer.params.lr", "5e-5"},
                  {"scheduler.params.total_num_steps", "70"},
                  {"zero_optimization.stage3_prefetch_bucket_size", "50000000"}};
     cr_expect_eq(notes.count, 17u, "%zu", notes.count);
+    cr_expect_eq(c.precision, DTYPE_BF16);
+    cr_assert_eq(load_with("{'train_batch_size': 3, 'fp16': {'enabled': 'auto'}, '_comment': 'ours'}", options, &c),
+                 ERR_NONE, "%s", err_message());
+    cr_expect_eq(c.precision, DTYPE_FP16);
+    cr_assert_eq(
+        load_with("{'train_batch_size': 3, 'fp16': {'enabled': true}, 'bf16': {'enabled': 'auto'}}", options, &c),
+        ERR_NONE, "%s", err_message());
+    cr_expect_eq(c.precision, DTYPE_FP16);
+    cr_assert_eq(load_with(TEXT, options, &c), ERR_NONE, "%s", err_message());
     for (size_t i = 0; i < sizeof NOTES / sizeof *NOTES; i++) {
         const struct config_note *note = note_on(NOTES[i].key);
         cr_assert(note && note->kind == CONFIG_AUTO, "%s", NOTES[i].key);

@@ -109,7 +109,7 @@ static int load_accelerate(const char *text, struct config *out)
     const struct config_options options = {.world = 4};
     char folder[PATH_MAX], path[PATH_MAX + 16];
     folder_make(folder);
-    snprintf(path, sizeof path, "%s/a.yaml", folder);
+    snprintf(path, sizeof path, "%s/a.%s", folder, *text == '{' ? "json" : "yaml");
     folder_write(path, text, strlen(text));
     int code = config_load_file(path, &options, out, &notes);
     folder_remove(folder);
@@ -178,14 +178,29 @@ Test(config_accelerate, what_cannot_be_read_is_refused_by_line_and_key)
     static const struct {
         const char *text, *expected;
     } bad[] = {
-        {"a: 1\nfsdp_config:\n  fsdp_sharding_strategy: HYBRID_SHARD\n",
+        {"debug: false\nfsdp_config:\n  fsdp_sharding_strategy: HYBRID_SHARD\n",
          "a.yaml:3: fsdp_config.fsdp_sharding_strategy"},
-        {"a: 1\nmixed_precision: fp8\n", "a.yaml:2: mixed_precision: is fp8, expected no, bf16 or fp16"},
+        {"debug: false\nmixed_precision: fp8\n", "a.yaml:2: mixed_precision: is fp8, expected no, bf16 or fp16"},
         {"deepspeed_config: {deepspeed_config_file: ds.json}\n", "is ds.json, give that file"},
         {"deepspeed_config:\n  zero_stage: 4\n", "zero_optimization.stage: is 4, expected"},
         {"mixed_precision: bf16\n", "deepspeed_config.zero_stage: missing"},
         {"a: [1\nb: 2\n", "is not YAML"},
         {"- 1\n", "expected keys"},
+        {"distributed_type: FSDP\nmixed_precison: bf16\n",
+         "a.yaml:2: mixed_precison: unknown key of Accelerate; did you mean \"mixed_precision\"?"},
+        {"fsdp_config:\n  fsdp_version: 2\n  fsdp_offload_parms: true\n",
+         "a.yaml:3: fsdp_config.fsdp_offload_parms: unknown key of Accelerate; did you mean \"fsdp_offload_params\"?"},
+        {"fsdp_confg:\n  fsdp_version: 2\n", "a.yaml:1: fsdp_confg: unknown key of Accelerate; did you mean"},
+        {"base_model: some/model\nadapter: qlora\nmicro_batch_size: 2\nfsdp_config:\n  fsdp_offload_params: true\n",
+         "a.yaml:1: base_model: unknown key; the file looks like one of Axolotl: give the file of DeepSpeed or"},
+        {"model_name_or_path: m\nfinetuning_type: lora\noutput_dir: o\nlearning_rate: 1e-4\n",
+         "the file looks like one of LLaMA-Factory"},
+        {"distributed_type: FSDP\nparallelism_config:\n  parallelism_config_cp_size: 2\n",
+         "a.yaml:3: parallelism_config.parallelism_config_cp_size: is 2, expected 1: context parallelism"},
+        {"distributed_type: FSDP\nparallelism_config:\n  parallelism_config_tp_size: two\n",
+         "parallelism_config: the degree of tensor is no whole number"},
+        {"distributed_type: MEGATRON_LM\n", "expected DEEPSPEED, FSDP"},
+        {"distributed_type: XLA\n", "expected DEEPSPEED, FSDP"},
         {"", "expected keys"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -193,4 +208,29 @@ Test(config_accelerate, what_cannot_be_read_is_refused_by_line_and_key)
         cr_expect_eq(load_accelerate(bad[i].text, &config), ERR_USAGE, "%s", bad[i].text);
         cr_expect(strstr(err_message(), bad[i].expected), "%s: %s", bad[i].text, err_message());
     }
+}
+
+Test(config_accelerate, parallelism_is_a_mesh_and_fsdp_alone_shards_all)
+{
+    struct config config;
+    cr_assert_eq(
+        load_accelerate("distributed_type: FSDP\nparallelism_config:\n  parallelism_config_dp_replicate_size: 2\n"
+                        "  parallelism_config_dp_shard_size: 2\n  parallelism_config_cp_size: 1\n",
+                        &config),
+        ERR_NONE, "%s", err_message());
+    cr_expect_eq(config.stage, 3);
+    cr_expect_eq(config.accumulation_dtype, DTYPE_FP32);
+    cr_expect_eq(config.mesh.replicate, 2);
+    cr_expect_eq(config.mesh.shard, 2);
+}
+
+Test(config_accelerate, is_read_from_json_too)
+{
+    struct config config;
+    cr_assert_eq(load_accelerate("{\"distributed_type\": \"FSDP\", \"mixed_precision\": \"bf16\", \"fsdp_config\": "
+                                 "{\"fsdp_version\": 2, \"fsdp_reshard_after_forward\": false}}",
+                                 &config),
+                 ERR_NONE, "%s", err_message());
+    cr_expect_eq(config.stage, 2);
+    cr_expect_eq(config.precision, DTYPE_BF16);
 }
