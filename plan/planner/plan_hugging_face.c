@@ -33,6 +33,12 @@ static int read_first(const struct strict_object *object, const char *const keys
     return ERR_NONE;
 }
 
+// Leaves *out as it is without the key.
+static int read_flag(const struct strict_object *object, const char *key, bool *out)
+{
+    return has(object, key) ? strict_bool(object, key, out) : ERR_NONE;
+}
+
 enum family { LLAMA, DEEPSEEK, GPT_OSS };
 
 // A type's code adds these to Llama's blocks; its file does not say so.
@@ -117,8 +123,8 @@ static int read_latents(const struct strict_object *object, struct llama_shape *
 static int read_window(const struct strict_object *object, const struct type *type, struct llama_shape *out)
 {
     bool uses = !type->window_off;
-    if (type->window_off && has(object, "use_sliding_window"))
-        TRY(strict_bool(object, "use_sliding_window", &uses));
+    if (type->window_off)
+        TRY(read_flag(object, "use_sliding_window", &uses));
     out->window_period = type->window_period;
     TRY(read_first(object, (const char *const[]){"sliding_window_pattern", NULL}, LLAMA_LAYERS_MAX, type->window_period,
                    &out->window_period));
@@ -144,11 +150,6 @@ static int read_widths(const struct strict_object *object, const struct type *ty
     TRY(read_or(object, "num_key_value_heads", (int64_t)out->heads, out->heads, &out->key_heads));
     return read_first(object, (const char *const[]){"head_dim", NULL}, LLAMA_SIZE_MAX,
                       type->head_width > 0 ? type->head_width : out->width / out->heads, &out->head_width);
-}
-
-static int read_flag(const struct strict_object *object, const char *key, bool *out)
-{
-    return has(object, key) ? strict_bool(object, key, out) : ERR_NONE;
 }
 
 static int read_biases(const struct strict_object *object, const struct type *type, struct llama_shape *out)

@@ -61,9 +61,10 @@ struct work {
     const struct matmul_product *product;
     const struct isa_kernels *kernels;
     struct blocks blocks;
-    size_t threads, height;  // of a strip of a
-    float *a, *b;            // panels; a is null if its rows are multiplied as they lie
-    size_t b_count;          // elements of a thread's panel of b
+    size_t threads;
+    size_t height;   // of a strip of a
+    float *a, *b;    // panels; a is null if its rows are multiplied as they lie
+    size_t b_count;  // elements of a thread's panel of b
     struct matmul_lines a_lines, b_lines;
 };
 

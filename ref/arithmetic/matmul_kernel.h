@@ -130,7 +130,7 @@ static void tile_at_edge(const struct matmul_tile *t, size_t rows, size_t column
         memcpy(t->c + i * t->c_stride, part + i * TILE_COLUMNS, columns * sizeof *part);
 }
 
-// a_row, a_step: constants.
+// a_step: a constant; a_row: one, too, for a panel.
 static inline __attribute__((always_inline)) void tile_of_largest(struct matmul_tile t, size_t a_row, size_t a_step,
                                                                   bool add)
 {

@@ -68,7 +68,8 @@ static inline __attribute__((always_inline)) size_t pack_step(const float *in, s
     return l;
 }
 
-// The processor foresees neither the next lines' begins nor the next steps, which are short and far from each other.
+// The processor foresees neither the next steps, nor where the next lines begin: each is short, and far from the
+// others.
 enum { EXPECTED_STEPS = 8, EXPECTED_ELEMENTS = 64, CACHE_LINE_ELEMENTS = 16 };
 
 static inline void expect_elements(const float *from, size_t count)

@@ -13,8 +13,8 @@ struct matmul_lines {
     size_t line, step;
 };
 
-// Elements from a strip's begin to the next one's: a cache line more than a strip has, so that the same step of several
-// strips lies in different sets of a cache.
+// Elements from the beginning of a strip to that of the next: a cache line more than a strip has, so that the same step
+// of several strips lies in different sets of a cache.
 static inline size_t matmul_strip(size_t width, size_t k)
 {
     enum { CACHE_LINE = 16 };

@@ -45,7 +45,6 @@ struct accelerate {
     yaml_document_t document;
     struct config_notes *notes;
     json_t *root;
-    bool is_fsdp;
 };
 
 // The row of a key, or of the section around it.
@@ -75,15 +74,10 @@ static int refuse_unknown(const struct accelerate *a, const char *key, const yam
         if (name->type == YAML_SCALAR_NODE)
             keys[count++] = (const char *)name->data.scalar.value;
     }
-    const char *program = config_program_of(keys, count);
-    text_message(shown, key, CONFIG_PATH_BYTES);
-    if (program)
-        return err_set(ERR_USAGE,
-                       "%s:%zu: %s: unknown key; the file looks like one of %s: give the file of DeepSpeed or "
-                       "Accelerate that it names",
-                       a->name, node->start_mark.line + 1, shown, program);
-    return err_set(ERR_USAGE, "%s:%zu: %s: unknown key of Accelerate; %s", a->name, node->start_mark.line + 1, shown,
-                   config_hint(hint, key, path_of_row));
+    const char *foreign = config_foreign_hint(hint, keys, count);
+    return err_set(ERR_USAGE, "%s:%zu: %s: unknown key%s; %s", a->name, node->start_mark.line + 1,
+                   text_message(shown, key, CONFIG_PATH_BYTES), foreign ? "" : " of Accelerate",
+                   foreign ? foreign : config_hint(hint, key, path_of_row));
 }
 
 static int read_scalar(struct accelerate *a, const char *key, const yaml_node_t *node)
@@ -93,7 +87,6 @@ static int read_scalar(struct accelerate *a, const char *key, const yaml_node_t 
     // YAML's own words, which the rows and JSON write in small letters.
     value = strcasecmp(value, "true") == 0 ? "true" : strcasecmp(value, "false") == 0 ? "false" : value;
     const struct accelerate_row *row = find(key, value);
-    a->is_fsdp |= strcmp(key, "distributed_type") == 0 && strcasecmp(value, "FSDP") == 0;
     if (!row->key)
         return refuse_unknown(a, key, node);
     if (row->refused)
@@ -139,20 +132,21 @@ static int read_section(struct accelerate *a, const char *section, const yaml_no
 static int complete(struct accelerate *a)
 {
     static const char *const axes[] = {"replicate", "shard", "tensor"};
+    json_t *own = json_object_get(a->root, "own");
     char mesh[CHANGE_BYTES] = "";
     size_t used = 0;
-    if (a->is_fsdp && !config_doc_descend(a->root, "zero_optimization.stage"))
+    if (json_object_get(own, "fsdp") && !config_doc_descend(a->root, "zero_optimization.stage"))
         for (const char *const *at = (const char *const[]){ACCELERATE_FULL_SHARD, NULL}; *at; at++)
             TRY(config_doc_set(a->root, *at));
     for (size_t i = 0; i < sizeof axes / sizeof *axes; i++) {
-        const json_t *degree = json_object_get(json_object_get(a->root, "mesh"), axes[i]);
+        const json_t *degree = json_object_get(own, axes[i]);
         if (degree && !json_is_integer(degree))
             return err_set(ERR_USAGE, "%s: parallelism_config: the degree of %s is no whole number", a->name, axes[i]);
-        if (json_integer_value(degree) != 1 && degree)
+        if (degree && json_integer_value(degree) != 1)
             used += (size_t)snprintf(mesh + used, sizeof mesh - used, "%s%s=%lld", used ? "," : "", axes[i],
                                      (long long)json_integer_value(degree));
     }
-    json_object_del(a->root, "mesh");
+    json_object_del(a->root, "own");
     if (used == 0)
         return ERR_NONE;
     char change[CHANGE_BYTES + 32];

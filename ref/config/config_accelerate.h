@@ -9,7 +9,8 @@ struct accelerate_row {
     const char *key, *value, *changes[4], *refused;
 };
 
-// Ended by a row without a key. "mesh.AXIS" is a degree of parallelism, which no configuration has under that name.
+// Ended by a row without a key. What several keys decide together is kept in a section "own", which does not stay:
+// degrees of parallelism, and whether the file is of FSDP.
 extern const struct accelerate_row accelerate_rows[];
 
 // FSDP keeps and sums its shards of gradients in fp32.

@@ -182,7 +182,8 @@ static int check_alias(struct config_doc *doc, const struct config_key *alias, j
     return check_value(doc, config_key_find(alias->target), value, alias->path);
 }
 
-static const char *program_of(json_t *object)
+// Of an outermost object.
+static const char *foreign_hint(char out[CONFIG_HINT_BYTES], json_t *object)
 {
     enum { KEYS_MAX = 256 };
     const char *keys[KEYS_MAX], *name;
@@ -191,7 +192,7 @@ static const char *program_of(json_t *object)
     json_object_foreach (object, name, value)
         if (count < KEYS_MAX)
             keys[count++] = name;
-    return config_program_of(keys, count);
+    return config_foreign_hint(out, keys, count);
 }
 
 static int check_object(struct config_doc *doc, const struct config_key *parent, json_t *object, const char *path)
@@ -208,13 +209,10 @@ static int check_object(struct config_doc *doc, const struct config_key *parent,
             continue;  // people write comments as keys that begin with _
         if (!key && strchr(name, '.'))
             return config_doc_fail(doc, child, "unknown key, expected objects inside objects instead of dots");
-        if (!key && !*path && program_of(object))
-            return config_doc_fail(doc, child,
-                                   "unknown key; the file looks like one of %s: give the file of DeepSpeed or "
-                                   "Accelerate that it names",
-                                   program_of(object));
-        if (!key)
-            return config_doc_fail(doc, child, "unknown key; %s", config_key_hint(hint, child));
+        if (!key) {
+            const char *foreign = *path ? NULL : foreign_hint(hint, object);
+            return config_doc_fail(doc, child, "unknown key; %s", foreign ? foreign : config_key_hint(hint, child));
+        }
         const struct config_key *meant = key->use == KEY_ALIAS ? config_key_find(key->target) : key;
         // One note on an ignored section is enough.
         if (meant->use == KEY_IGNORED && !(parent && parent->use == KEY_IGNORED))

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose configuration a file is, by its outermost keys.
+// Other programs' configurations, recognized by their outermost keys.
 #include "ref/config/config_keys.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { PROGRAM_KEYS = 16 };
@@ -26,7 +27,7 @@ static const struct {
     {"NeMo", {"trainer", "exp_manager", "restore_from_path"}},
 };
 
-const char *config_program_of(const char *const keys[], size_t count)
+const char *config_foreign_hint(char out[CONFIG_HINT_BYTES], const char *const keys[], size_t count)
 {
     const char *found = NULL;
     size_t most = 0;
@@ -40,5 +41,9 @@ const char *config_program_of(const char *const keys[], size_t count)
             found = programs[p].name;
         }
     }
-    return found;
+    if (!found)
+        return NULL;
+    snprintf(out, CONFIG_HINT_BYTES,
+             "the file looks like one of %s: give the file of DeepSpeed or Accelerate that it names", found);
+    return out;
 }

@@ -49,9 +49,9 @@ enum { CONFIG_PATH_BYTES = 256, CONFIG_HINT_BYTES = CONFIG_PATH_BYTES + 64 };
 // Suggests a key for a path that is not in the table: `did you mean "stage"?`. Returns out.
 const char *config_key_hint(char out[CONFIG_HINT_BYTES], const char *path);
 
-// The same among the paths of another table; path_at returns null past its end.
+// As config_key_hint, among the paths of another table; path_at returns null past its end.
 const char *config_hint(char out[CONFIG_HINT_BYTES], const char *path, const char *(*path_at)(size_t index));
 
-// The program, other than DeepSpeed and Accelerate, to which most of a file's outermost keys belong: "Axolotl". Null if
-// there is none.
-const char *config_program_of(const char *const keys[], size_t count);
+// Names the program, other than DeepSpeed and Accelerate, to which most of a file's outermost keys belong: `the file
+// looks like one of Axolotl: ...`. Returns out; null if there is no such program.
+const char *config_foreign_hint(char out[CONFIG_HINT_BYTES], const char *const keys[], size_t count);

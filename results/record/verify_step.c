@@ -66,14 +66,18 @@ static void verify_efficiency(struct verify *v)
 
 static void verify_flops(struct verify *v)
 {
+    static const struct {
+        const char *path, *key, *of;
+    } shares[] = {{"detail.share_of_square", "share_of_square", "square_gflops"},
+                  {"detail.share_of_registers", "share_of_registers", "registers_gflops"}};
     for (size_t i = 0; i < v->bench_count; i++) {
         const json_t *record = verify_record(v, v->benches[i]), *detail = json_object_get(record, "detail");
-        if (strcmp(verify_text(record, "name"), "step_flops") == 0 && json_object_get(detail, "share_of_square"))
-            expect(v, v->benches[i], "detail.share_of_square", verify_number(detail, "share_of_square"),
-                   verify_number(record, "median") / verify_number(detail, "square_gflops"));
-        if (strcmp(verify_text(record, "name"), "step_flops") == 0 && json_object_get(detail, "share_of_registers"))
-            expect(v, v->benches[i], "detail.share_of_registers", verify_number(detail, "share_of_registers"),
-                   verify_number(record, "median") / verify_number(detail, "registers_gflops"));
+        if (strcmp(verify_text(record, "name"), "step_flops") != 0)
+            continue;
+        for (size_t s = 0; s < sizeof shares / sizeof *shares; s++)
+            if (json_object_get(detail, shares[s].key))
+                expect(v, v->benches[i], shares[s].path, verify_number(detail, shares[s].key),
+                       verify_number(record, "median") / verify_number(detail, shares[s].of));
     }
 }
 
