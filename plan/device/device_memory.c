@@ -1,9 +1,119 @@
 // SPDX-License-Identifier: Apache-2.0
-// Held against the memory that torchtitan reports for Llama 3.1 8B on 8 and 128 H100 (device_memory_test.c), and
-// against every run of datasets/throughput.json, which all fitted.
-#include "plan/device/device_memory.h"
+// Held against the runs of datasets/memory.json.
+#include "plan/device/device_internal.h"
 
 #include <assert.h>
+
+// CUDA's context and libraries, and NCCL's channels.
+#define CONTEXT_BYTES (UINT64_C(1) << 29)
+
+// Allocators reserve this part of the tensors more, in the median of the fitted runs of datasets/memory.json and in
+// four of five.
+#define RESERVED_SHARE 0.14
+#define RESERVED_AT_MOST 0.28
+#define NCCL_BYTES (UINT64_C(1) << 29)
+// DeepSpeed, estimate_zero2_model_states_mem_needs: additional_buffer_factor.
+#define HOST_AT_MOST 1.5
+
+// A block of 64 values in 4 bits has a scale of 8 bits, and 256 of those one of 32.
+#define NF4_BITS (4 + 8.0 / 64 + 32.0 / (64 * 256))
+
+// Of a moment in 8 bits, a block of 256 of which has a scale in fp32.
+#define MOMENT_8BIT_BYTES (1 + 4.0 / 256)
+
+uint64_t *device_add(const struct counting *c, const char *name, unsigned moments, const char *formula,
+                     const char *source)
+{
+    assert(c->m->line_count < DEVICE_LINE_MAX);
+    struct device_line *line = &c->m->lines[c->m->line_count++];
+    *line = (struct device_line){.name = name, .formula = formula, .source = source, .moments = moments};
+    return line->bytes;
+}
+
+static const char zero_source[] = "ZeRO (arXiv 1910.02054), figure 1; the stage's own";
+
+// A kind of the stage's states, times a factor.
+static void add_held(const struct counting *c, const char *name, unsigned moments, enum ledger_kind kind, double factor,
+                     const char *formula)
+{
+    uint64_t *bytes = device_add(c, name, moments, formula, zero_source);
+    for (int tier = 0; tier < TIER_COUNT; tier++)
+        bytes[tier] = (uint64_t)((double)c->s->held_bytes[tier][kind] * factor);
+}
+
+double device_parameter_bytes(const struct counting *c, const struct model_param *p)
+{
+    bool in_block = p->first_layer > 0 && p->first_layer < c->s->model->layer_count - 1;
+    bool is_quantized = c->s->choice->weights == WEIGHTS_NF4 && p->frozen && p->shape_rank > 1 && in_block;
+    return (double)p->count * (is_quantized ? NF4_BITS / 8 : (double)c->element_bytes);
+}
+
+// The part of the parameters' bytes that stays when some have 4 bits.
+static double quantized_part(const struct counting *c)
+{
+    double all = 0, kept = 0;
+    for (int i = 0; i < c->s->model->param_count; i++) {
+        all += (double)(c->s->model->params[i].count * c->element_bytes);
+        kept += device_parameter_bytes(c, &c->s->model->params[i]);
+    }
+    return all > 0 ? kept / all : 1;
+}
+
+static void add_parameters(const struct counting *c)
+{
+    bool from_masters = c->framework->masters_are_parameters && c->has_masters && !c->s->transformer->is_frozen;
+    if (c->s->choice->weights == WEIGHTS_NF4)
+        add_held(c, "parameters", ALWAYS, KIND_PARAMETER, quantized_part(c),
+                 "frozen matrices of the blocks in 4.127 bits, the others in 16 (QLoRA, arXiv 2305.14314)");
+    else if (from_masters)
+        add_held(c, "parameters", PASSES, KIND_PARAMETER, c->s->config->stage == 3 ? 0 : 1,
+                 "2 Psi, 16-bit copies of the masters from forward to backward, in stage 3 only those gathered");
+    else
+        add_held(c, "parameters", ALWAYS, KIND_PARAMETER, 1, "2 Psi in 16 bits, 1/N of it in stage 3");
+}
+
+static void add_gradients(const struct counting *c)
+{
+    double held_bytes = (double)dtype_bytes(c->s->config->accumulation_dtype), own = held_bytes;
+    if (c->framework->masters_are_parameters)
+        own = c->has_masters ? sizeof(float) : (double)c->element_bytes;
+    bool stays = c->framework->keeps_gradients || c->s->config->accumulation > 1 ||
+                 (c->framework->gathers_modules && c->s->config->stage == 3);
+    add_held(c, "gradients", stays ? ALWAYS : WITH_GRADIENTS, KIND_GRADIENT, own / held_bytes,
+             "Psi in the dtype of accumulation, or in that of the sharded parameters; 1/N of it from stage 2 on");
+}
+
+// Held in addition to the states while the optimizer updates a rank's shard, whose elements have 8 bytes of moments on
+// the device.
+static void add_update(const struct counting *c)
+{
+    const struct config *config = c->s->config;
+    uint64_t shard = c->s->held_bytes[TIER_DEVICE][KIND_OPTIMIZER] / 8;
+    bool is_16bit = dtype_bytes(config->accumulation_dtype) < sizeof(float);
+    if (c->framework->copies_gradients && is_16bit && config->stage > 0)
+        device_add(c, "gradient copies", AT(MOMENT_UPDATE),
+                   "(2 + 4) Psi / N: the gradients in one piece, and in fp32; of a sub-group in stage 3",
+                   c->framework->source)[TIER_DEVICE] =
+            (c->element_bytes + sizeof(float)) *
+            (config->stage == 3 ? device_smaller(shard, config->sub_group_size) : shard);
+    if (c->framework->has_temporaries && c->s->choice->moments != MOMENTS_8BIT)
+        device_add(c, "temporaries", AT(MOMENT_UPDATE), "as large as one moment of the shard",
+                   c->framework->source)[TIER_DEVICE] = shard * (c->has_masters ? sizeof(float) : c->element_bytes);
+}
+
+static void add_states(const struct counting *c)
+{
+    double moments = c->s->choice->moments == MOMENTS_8BIT ? MOMENT_8BIT_BYTES / sizeof(float)
+                     : c->has_masters                      ? 1
+                                                           : (double)c->element_bytes / sizeof(float);
+    add_parameters(c);
+    add_gradients(c);
+    add_held(c, "optimizer", ALWAYS, KIND_OPTIMIZER, moments,
+             "8 Psi: two moments in fp32, or in the dtype chosen; 1/N of it from stage 1 on");
+    add_held(c, "master", ALWAYS, KIND_MASTER, c->has_masters, "4 Psi: parameters in fp32, 1/N of it from stage 1 on");
+    add_held(c, "padding", ALWAYS, KIND_PADDING, 1, "up to whole shards and blocks");
+    add_update(c);
+}
 
 // A rank's part of the width between the products: all, or with sequence parallelism 1/ranks (section 4.2.2).
 static size_t kept_width(const struct transformer *t)
@@ -19,118 +129,93 @@ size_t transformer_kept_values(const struct transformer *t)
     return 4 * kept_width(t) + attention + t->output_width + t->mlp_matrices * hidden;
 }
 
-// CUDA's context and libraries, and NCCL's channels. Nothing for fragmentation: before it fails, PyTorch's allocator
-// returns the blocks that it cannot use, at a cost in time.
-#define RESERVE_BYTES (UINT64_C(1) << 30)
-
-enum { LOGIT_BYTES = 4 + 4 };
-
-static uint64_t *add(struct device_memory *m, const char *name, const char *formula, const char *source)
+// Of a token in a block: with eager kernels both norms' inputs are in fp32, beside the normalized values and the
+// outputs, and a gated MLP keeps its activation's output, too.
+static double kept_bytes(const struct counting *c)
 {
-    assert(m->line_count < DEVICE_LINE_MAX);
-    struct device_line *line = &m->lines[m->line_count++];
-    *line = (struct device_line){.name = name, .formula = formula, .source = source};
-    return line->bytes;
+    const struct transformer *t = c->s->transformer;
+    size_t values = transformer_kept_values(t);
+    if (!c->framework->has_eager_kernels)
+        return (double)(values * c->element_bytes);
+    values += t->mlp_matrices == 3 ? t->hidden * t->experts_used + t->shared_hidden : 0;
+    return (double)(values * c->element_bytes + 2 * kept_width(t) * sizeof(float));
 }
 
-static void add_states(const struct device_setting *s, struct device_memory *m)
+static void add_activations(const struct counting *c)
 {
-    static const struct {
-        enum ledger_kind kind;
-        const char *name, *formula;
-    } states[] = {
-        {KIND_PARAMETER, "parameters", "2 Psi in 16 bits, 1/N of it in stage 3"},
-        {KIND_GRADIENT, "gradients", "Psi in the dtype of accumulation, 1/N of it from stage 2 on"},
-        {KIND_OPTIMIZER, "optimizer", "8 Psi: two moments in fp32, 1/N of it from stage 1 on"},
-        {KIND_MASTER, "master", "4 Psi: parameters in fp32, 1/N of it from stage 1 on"},
-        {KIND_PADDING, "padding", "up to whole shards and blocks"},
-    };
-    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
-        uint64_t *bytes =
-            add(m, states[i].name, states[i].formula, "ZeRO (arXiv 1910.02054), figure 1; the stage's own");
-        for (int tier = 0; tier < TIER_COUNT; tier++)
-            bytes[tier] = s->held_bytes[tier][states[i].kind];
-    }
-}
-
-// The elements of the largest layer, or of the largest parameter of a layer.
-static uint64_t largest_elements(const struct model *model, bool of_layers)
-{
-    uint64_t largest = 0;
-    for (int i = 0; i < model->layer_count; i++) {
-        uint64_t count = 0;
-        for (int k = 0; k < model->layers[i].param_count; k++) {
-            uint64_t own = model->params[model->layers[i].params[k]].count;
-            count = of_layers ? count + own : own > count ? own : count;
-        }
-        largest = count > largest ? count : largest;
-    }
-    return largest;
-}
-
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-static void add_staging(const struct device_setting *s, struct device_memory *m)
-{
-    const struct config *c = s->config;
-    uint64_t element_bytes = dtype_bytes(c->precision), all = model_param_elements(s->model, false);
-    // Frozen weights have no gradients.
-    uint64_t gathered_bytes =
-        s->transformer->is_frozen ? 2 * element_bytes : 3 * element_bytes + dtype_bytes(c->communication_dtype);
-    if (c->stage == 3 && c->offload_param.tier == TIER_DEVICE) {
-        add(m, "staging", "two gathered layers, and one layer's gradient before and in its reduce-scatter",
-            "PyTorch FSDP2, fully_shard: the next layer is gathered while one computes")[TIER_DEVICE] =
-            largest_elements(s->model, true) * gathered_bytes;
-    } else if (c->stage == 3) {
-        add(m, "staging", "two gathered modules, and one's gradient before and in its reduce-scatter",
-            "DeepSpeed, partitioned_param_coordinator.py: modules are fetched one by one")[TIER_DEVICE] =
-            largest_elements(s->model, false) * gathered_bytes;
-    } else if (c->stage > 0) {
-        uint64_t buckets =
-            smaller(c->reduce_bucket_size, all) + (s->world > 1 ? smaller(c->allgather_bucket_size, all) : 0);
-        add(m, "staging", "4.5 x the buckets of reduce-scatter and all-gather with overlap_comm, else once",
-            "Hugging Face Transformers, DeepSpeed integration: 5e8 x 2 bytes x 2 x 4.5")[TIER_DEVICE] =
-            buckets * element_bytes * (c->overlap_comm ? 9 : 2) / 2;
-    }
-    uint64_t *host = add(m, "pinned buffers", "of sub-groups, parameters and gradients on their way",
-                         "the stage's own buffers, as DeepSpeed's");
-    host[TIER_HOST] = s->held_bytes[TIER_HOST][KIND_STAGING];
-}
-
-static void add_activations(const struct device_setting *s, struct device_memory *m)
-{
+    const struct device_setting *s = c->s;
     const struct transformer *t = s->transformer;
-    uint64_t tokens = (uint64_t)s->config->micro_batch * t->sequence_length,
-             element_bytes = dtype_bytes(s->config->precision);
-    double block = (double)(tokens * transformer_kept_values(t) * element_bytes), share = s->checkpointed_share;
-    double in_flight = s->in_flight > 0 ? s->in_flight : 1,
-           checkpoints = in_flight * share * (double)(t->blocks * tokens * kept_width(t) * element_bytes);
-    double kept = in_flight * (1 - share) * (double)t->blocks * block;
-    uint64_t *bytes = add(m, "activations",
-                          "kept values x tokens of the blocks without checkpoints, for each micro-batch in flight, and "
-                          "of one block that recomputes",
-                          "Korthikanti et al. (arXiv 2205.05198), section 4.1, with flash attention, no dropout");
-    bytes[TIER_DEVICE] = (uint64_t)(kept + (share > 0 ? block : 0));
-    bytes = add(m, "checkpoints", "2 x tokens x width of each block with a checkpoint and micro-batch in flight",
-                "ZeRO-Infinity (arXiv 2104.07857), equation 3");
-    bytes[s->config->activation_checkpointing ? s->config->activation_tier : TIER_DEVICE] = (uint64_t)checkpoints;
-    uint64_t logit_bytes = s->logit_bytes > 0 ? s->logit_bytes : LOGIT_BYTES;
-    add(m, "logits", "8 x tokens x vocabulary unless given: in fp32, and their gradient",
-        "PyTorch, cross_entropy of logits in fp32")[TIER_DEVICE] = logit_bytes * tokens * t->vocabulary;
+    uint64_t tokens = (uint64_t)s->config->micro_batch * t->sequence_length;
+    double block = (double)tokens * kept_bytes(c), share = s->choice->checkpointed_share;
+    double in_flight = s->in_flight > 0 ? s->in_flight : 1;
+    double checkpoints = in_flight * share * (double)(t->blocks * tokens * kept_width(t) * c->element_bytes);
+    const struct logits_kind *logits = framework_logits(s->choice, c->framework);
+    device_add(c, "activations", WITH_CHECKPOINTS,
+               "kept values x tokens of the blocks without checkpoints, for each micro-batch in flight",
+               "Korthikanti et al. (arXiv 2205.05198), section 4.1, with flash attention, no dropout")[TIER_DEVICE] =
+        (uint64_t)(in_flight * (1 - share) * (double)t->blocks * block);
+    device_add(
+        c, "checkpoints", WITH_CHECKPOINTS,
+        "2 x tokens x width of each block with a checkpoint and micro-batch in flight",
+        "ZeRO-Infinity (arXiv 2104.07857), equation 3")[s->config->activation_checkpointing ? s->config->activation_tier
+                                                                                            : TIER_DEVICE] =
+        (uint64_t)checkpoints;
+    device_add(c, "block", AT(MOMENT_LAST_BLOCK) | AT(MOMENT_FIRST_BLOCK),
+               "of the block whose backward runs: kept values x tokens, recomputed, and as many gradients of its MLP",
+               "Korthikanti et al. (arXiv 2205.05198), section 5")[TIER_DEVICE] =
+        (uint64_t)((share > 0 ? block : 0) + (double)(tokens * t->hidden * t->experts_used * c->element_bytes));
+    device_add(c, "logits", AT(MOMENT_LOSS), logits->formula, logits->source)[TIER_DEVICE] =
+        (uint64_t)(logits->bytes * (double)(tokens * t->vocabulary));
+}
+
+// The device needs its fullest moment; other tiers hold everything.
+static void add_up(struct device_memory *m)
+{
+    for (int moment = 0; moment < MOMENT_COUNT; moment++) {
+        uint64_t held = 0;
+        for (int i = 0; i < m->line_count; i++)
+            held += m->lines[i].moments & AT(moment) ? m->lines[i].bytes[TIER_DEVICE] : 0;
+        if (held > m->tensor_bytes) {
+            m->tensor_bytes = held;
+            m->fullest = (enum device_moment)moment;
+        }
+    }
+    for (int tier = TIER_DEVICE + 1; tier < TIER_COUNT; tier++)
+        for (int i = 0; i < m->line_count; i++)
+            m->total_bytes[tier] += m->lines[i].bytes[tier];
+}
+
+static void add_margins(const struct counting *c)
+{
+    struct device_memory *m = c->m;
+    double host = c->framework->gathers_modules ? HOST_AT_MOST : 1, tensors = (double)m->tensor_bytes;
+    m->context_bytes = CONTEXT_BYTES + (c->s->world > 1 ? NCCL_BYTES : 0);
+    m->reserved_bytes = (uint64_t)((1 + RESERVED_SHARE) * tensors);
+    m->total_bytes[TIER_DEVICE] = m->tensor_bytes + m->context_bytes;
+    m->at_most_bytes[TIER_DEVICE] = (uint64_t)((1 + RESERVED_AT_MOST) * tensors) + m->context_bytes;
+    m->at_most_bytes[TIER_HOST] = (uint64_t)(host * (double)m->total_bytes[TIER_HOST]);
+    m->at_most_bytes[TIER_NVME] = m->total_bytes[TIER_NVME];
 }
 
 void device_memory_of(const struct device_setting *setting, struct device_memory *out)
 {
-    *out = (struct device_memory){0};
-    add_states(setting, out);
-    add_staging(setting, out);
-    add_activations(setting, out);
-    add(out, "reserve", "1 GiB: CUDA's context and libraries, NCCL",
-        "assumed; held against torchtitan's reports for Llama 3.1 8B on 8 and 128 H100")[TIER_DEVICE] = RESERVE_BYTES;
-    for (int tier = 0; tier < TIER_COUNT; tier++)
-        for (int i = 0; i < out->line_count; i++)
-            out->total_bytes[tier] += out->lines[i].bytes[tier];
+    const struct framework *framework = framework_of(setting->choice, setting->config);
+    const struct counting c = {.s = setting,
+                               .framework = framework,
+                               .m = out,
+                               .element_bytes = dtype_bytes(setting->config->precision),
+                               .has_masters = setting->choice->weights == WEIGHTS_MIXED};
+    *out = (struct device_memory){.framework = framework};
+    add_states(&c);
+    device_add_staging(&c);
+    add_activations(&c);
+    add_up(out);
+    add_margins(&c);
+}
+
+const char *device_moment_name(enum device_moment moment)
+{
+    static const char *const names[MOMENT_COUNT] = {"the loss", "the last block's backward",
+                                                    "the first block's backward", "the update"};
+    return names[moment];
 }

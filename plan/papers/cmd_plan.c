@@ -5,7 +5,7 @@
 #include "plan/planner/plan_choice.h"
 #include "plan/planner/plan_against.h"
 #include "plan/planner/plan_print.h"
-#include "plan/planner/throughput.h"
+#include "plan/planner/published.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +29,8 @@ static int plan_one(const struct plan_options *options, const struct plan_machin
     static struct config_notes notes;
     struct config config;
     struct plan plan = {0};
-    struct plan_setting setting = {.config = &config, .machine = machine, .world = options->world};
+    struct plan_setting setting = {
+        .config = &config, .machine = machine, .world = options->world, .choice = options->choice};
     TRY(plan_options_config(options, NULL, 0, &config, &notes));
     TRY(plan_options_model(options, &config, &setting.model));
     config_print_notes(&notes, stderr);
@@ -43,7 +44,9 @@ static int run(struct plan_options *options)
     if (options->papers)
         return paper_print(options->paper, options->json, stdout);
     if (options->throughputs)
-        return throughput_print(options->throughput, options->json, stdout);
+        return published_speed_print(options->throughput, options->json, stdout);
+    if (options->memories)
+        return published_memory_print(options->memory, options->json, stdout);
     if (options->against)
         return plan_against(options->against, options->json, stdout);
     TRY(plan_machine_find(options->machine ? options->machine : "dgx-h100", &machine));

@@ -53,7 +53,8 @@ static int end_run(struct plan_dry *run, struct plan *out)
 
 static double checkpointed_share(const struct plan_setting *setting)
 {
-    return setting->checkpointed_share > 0 ? setting->checkpointed_share : setting->config->activation_checkpointing;
+    double share = setting->choice.checkpointed_share;
+    return !setting->config->activation_checkpointing ? 0 : share > 0 ? share : 1;
 }
 
 // The sizes of the part of a transformer that a rank trains. False: the model is no transformer.
@@ -80,20 +81,23 @@ static void note_device(const struct plan_dry *run, struct plan *out)
     const struct train_pipeline *pipeline = &run->rank.pipeline;
     struct transformer transformer;
     for (int tier = 0; tier < TIER_COUNT; tier++)
-        out->needed_bytes[tier] = out->peak_bytes[tier];
+        out->needed_bytes[tier] = out->at_most_bytes[tier] = out->peak_bytes[tier];
     if (!setting->machine || !plan_machine_is_gpu(setting->machine) || !transformer_of(run, false, &transformer))
         return;
+    struct framework_choice choice = setting->choice;
+    choice.checkpointed_share = checkpointed_share(setting);
     const struct device_setting of = {.config = setting->config,
                                       .model = run->rank.model,
                                       .transformer = &transformer,
                                       .held_bytes = (const uint64_t(*)[KIND_COUNT])out->held_bytes,
                                       .world = setting->world,
-                                      .in_flight = pipeline_in_flight(&pipeline->schedule, pipeline->stage),
-                                      .logit_bytes = setting->logit_bytes,
-                                      .checkpointed_share = checkpointed_share(setting)};
+                                      .choice = &choice,
+                                      .in_flight = pipeline_in_flight(&pipeline->schedule, pipeline->stage)};
     device_memory_of(&of, &out->device);
-    for (int tier = 0; tier < TIER_COUNT; tier++)
+    for (int tier = 0; tier < TIER_COUNT; tier++) {
         out->needed_bytes[tier] = out->device.total_bytes[tier];
+        out->at_most_bytes[tier] = out->device.at_most_bytes[tier];
+    }
 }
 
 static void note_memory(const struct plan_dry *run, struct plan *out)
@@ -104,7 +108,6 @@ static void note_memory(const struct plan_dry *run, struct plan *out)
         [TIER_HOST] = MACHINE_NODE_HOST_MEMORY_BYTES,
         [TIER_NVME] = MACHINE_NODE_NVME_BYTES,
     };
-    out->fits_all = true;
     for (int tier = 0; tier < TIER_COUNT; tier++) {
         for (int kind = 0; kind < KIND_COUNT; kind++)
             out->held_bytes[tier][kind] = run->rank.ledger.held_bytes[tier][kind];
@@ -116,9 +119,12 @@ static void note_memory(const struct plan_dry *run, struct plan *out)
             int sharers = tier == TIER_DEVICE ? 1 : plan_machine_active(machine, run->setting->world);
             out->available_bytes[tier] = (uint64_t)(machine->figures[figures[tier]].value / sharers);
         }
-        out->fits[tier] = !machine || out->needed_bytes[tier] <= out->available_bytes[tier];
-        out->fits_all &= out->fits[tier];
+        if (machine && out->at_most_bytes[tier] > out->available_bytes[tier])
+            out->verdicts[tier] = out->needed_bytes[tier] > out->available_bytes[tier] ? PLAN_DOES_NOT_FIT : PLAN_TIGHT;
+        if (out->verdicts[tier] > out->verdict)
+            out->verdict = out->verdicts[tier];
     }
+    out->fits_all = out->verdict == PLAN_FITS;
 }
 
 static void note_stragglers(const struct plan_setting *setting, struct plan *out)

@@ -22,8 +22,8 @@ struct plan_setting {
     const struct model *model;           // runnable or not (plan_model.h), cut into the configuration's tiles
     const struct plan_machine *machine;  // null: operations take no time and memory is unlimited
     int world, rank;
-    double checkpointed_share;  // of the blocks on a GPU; 0: all with activation checkpointing, else none
-    size_t logit_bytes;         // held on a GPU for each logit; 0: fp32 and its gradient
+    // Of a GPU; a checkpointed share of 0: all blocks with activation checkpointing, else none.
+    struct framework_choice choice;
     executor_seconds *seconds;  // of operations, in place of the machine's rates; null: the machine's
     const void *seconds_context;
     uint64_t steps;  // to run from the first; 0: until the steady state, with a delayed update in effect from the first
@@ -41,6 +41,9 @@ struct plan_part {
 
 enum { PLAN_PART_MAX = 64 };
 
+// By what is needed without, and with all that allocators may add.
+enum plan_verdict { PLAN_FITS, PLAN_TIGHT, PLAN_DOES_NOT_FIT };
+
 struct plan {
     // Everything is allocated before the first step and held to the end, so these bytes are the peak.
     uint64_t held_bytes[TIER_COUNT][KIND_COUNT];
@@ -51,7 +54,9 @@ struct plan {
     uint64_t needed_bytes[TIER_COUNT];
     // One rank's part of its node; 0: the machine has no such tier, or no machine is given.
     uint64_t available_bytes[TIER_COUNT];
-    bool fits[TIER_COUNT], fits_all;
+    uint64_t at_most_bytes[TIER_COUNT];  // needed with what allocators add
+    enum plan_verdict verdicts[TIER_COUNT], verdict;
+    bool fits_all;  // the verdict is that it fits
 
     // Moved by this rank, in the run and in its last step.
     uint64_t run_bytes[LANE_COUNT][OPERATION_COUNT], run_count[LANE_COUNT][OPERATION_COUNT];

@@ -52,7 +52,8 @@ int plan_choices_try(const struct plan_options *options, const struct plan_machi
                      struct plan_choices *found)
 {
     struct config config;
-    choice->setting = (struct plan_setting){.config = &config, .machine = machine, .world = options->world};
+    choice->setting = (struct plan_setting){
+        .config = &config, .machine = machine, .world = options->world, .choice = options->choice};
     int code = plan_choice_config(options, choice, &config);
     if (code == ERR_NONE)
         code = plan_options_model(options, &config, &choice->setting.model);
@@ -67,8 +68,9 @@ int plan_choices_try(const struct plan_options *options, const struct plan_machi
         return ERR_NONE;
     }
     TRY(code);
-    if (choice->plan.fits_all)
+    if (choice->plan.verdict == PLAN_FITS || (options->tight && choice->plan.verdict == PLAN_TIGHT))
         return keep(choice, found);
+    found->tight += choice->plan.verdict == PLAN_TIGHT;
     double lack = lack_of(&choice->plan);
     if (found->closest_lack == 0 || lack < found->closest_lack) {
         found->closest = *choice;

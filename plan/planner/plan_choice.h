@@ -36,10 +36,11 @@ struct plan_choice {
     struct plan plan;
 };
 
-// Those that fit. The list is owned; tried counts all.
+// Those that fit, or with --tight may. The list is owned; tried counts all.
 struct plan_choices {
     struct plan_choice *list;
     size_t count, capacity, tried;
+    size_t tight;                // of those that are not in the list
     struct plan_choice closest;  // of those that do not fit, the one that lacks least
     double closest_lack;         // 0: there is none
     // Why a configuration was refused, and whether another one was for another reason.

@@ -18,7 +18,8 @@ static json_t *memory_json(const struct plan *plan)
         json_object_set_new(memory, ledger_tier_name((enum ledger_tier)tier),
                             json_pack("{s:I, s:I, s:b, s:I, s:o}", "peak_bytes", (json_int_t)plan->peak_bytes[tier],
                                       "available_bytes", (json_int_t)plan->available_bytes[tier], "fits",
-                                      plan->fits[tier], "state_bytes", state_bytes, "held_bytes", kinds));
+                                      plan->verdicts[tier] == PLAN_FITS, "state_bytes", state_bytes, "held_bytes",
+                                      kinds));
     }
     return memory;
 }
@@ -31,9 +32,9 @@ static json_t *device_json(const struct device_memory *device)
         json_t *lines = json_object();
         for (int i = 0; i < device->line_count; i++)
             json_object_set_new(lines, device->lines[i].name, json_integer((json_int_t)device->lines[i].bytes[tier]));
-        json_object_set_new(
-            tiers, ledger_tier_name((enum ledger_tier)tier),
-            json_pack("{s:I, s:o}", "needed_bytes", (json_int_t)device->total_bytes[tier], "held_bytes", lines));
+        json_object_set_new(tiers, ledger_tier_name((enum ledger_tier)tier),
+                            json_pack("{s:I, s:I, s:o}", "needed_bytes", (json_int_t)device->total_bytes[tier],
+                                      "at_most_bytes", (json_int_t)device->at_most_bytes[tier], "held_bytes", lines));
     }
     return tiers;
 }
@@ -85,7 +86,7 @@ json_t *plan_json(const struct plan_setting *setting, const struct plan *plan)
                               (json_int_t)plan->step_sent_bytes[PURPOSE_OTHER]);
     return json_pack(
         "{s:s, s:s, s:I, s:s?, s:i, s:i, s:s, s:I, s:I, s:b, s:s, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:f, s:f, "
-        "s:o, s:f, s:s*, s:f, s:f}",
+        "s:o, s:f, s:s*, s:f, s:f, s:s, s:s*}",
         "record", "plan", "model", setting->model->name, "params",
         (json_int_t)model_param_elements(setting->model, false), "machine",
         setting->machine ? setting->machine->name : NULL, "world", setting->world, "stage", config->stage, "precision",
@@ -96,7 +97,8 @@ json_t *plan_json(const struct plan_setting *setting, const struct plan *plan)
         "model_flops_per_s", plan->model_flops * per_s, "device_flops_per_s", plan->device_flops * per_s,
         "peak_flops_per_s", plan->peak_flops_per_s, "operations", parts_json(plan), "planning_s", plan->took_s, "mesh",
         setting->config->mesh.shard > 0 ? mesh_text(&setting->config->mesh, mesh) : NULL, "bubble", plan->bubble,
-        "bubble_s", plan->bubble_s);
+        "bubble_s", plan->bubble_s, "verdict", plan_verdict_name(plan->verdict), "framework",
+        plan->device.line_count > 0 ? plan->device.framework->name : NULL);
 }
 
 int plan_print_record(json_t *record, FILE *out)

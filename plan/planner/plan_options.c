@@ -49,6 +49,19 @@ static int parse(int argc, const char **argv, struct plan_options *a)
          "tokens of a sequence (default: the model's)", "TOKENS"},
         {"lora", '\0', POPT_ARG_LONGLONG, &a->lora_rank, 0,
          "train adapters of this rank at every matrix of the blocks, with all other weights frozen", "RANK"},
+        {"checkpointed", '\0', POPT_ARG_DOUBLE, &a->checkpointed, 0,
+         "the part of the blocks that have activation checkpoints, above 0 and up to 1 (default: all or none, as the "
+         "configuration says)",
+         "SHARE"},
+        {"framework", '\0', TEXT, &a->framework, 0,
+         "whose memory on GPUs is counted: deepspeed, fsdp2, hf, torchtune, megatron (default: by the configuration)",
+         "NAME"},
+        {"logits", '\0', TEXT, &a->logits, 0,
+         "how its loss holds logits: hf, fp32, 16bit, chunked, fused (default: the framework's)", "KIND"},
+        {"weights", '\0', TEXT, &a->weights, 0,
+         "mixed (default: with fp32 masters), 16bit (without), or nf4 with --lora (QLoRA)", "DTYPE"},
+        {"moments", '\0', TEXT, &a->moments, 0, "of the optimizer: as the weights that it updates (default), or 8bit",
+         "DTYPE"},
         POPT_TABLEEND,
     };
     struct poptOption where[] = {
@@ -71,6 +84,8 @@ static int parse(int argc, const char **argv, struct plan_options *a)
          "list the placements and batches that fit, with the same number of sequences in a step, the best first", NULL},
         {"goal", '\0', TEXT, &a->goal_name, 0,
          "what the search looks for: fastest (default), smallest world, cheapest tokens, longest sequence", "GOAL"},
+        {"tight", '\0', FLAG, &a->tight, 0,
+         "also list what fits only if allocators add less than they have at most, and take it as advice", NULL},
         {"write", '\0', TEXT, &a->write, 0, "write the planned configuration, or the first one found, to a new file",
          "FILE"},
         {"explain", '\0', FLAG, &a->explain, 0, "print the formula or source of every number", NULL},
@@ -85,6 +100,8 @@ static int parse(int argc, const char **argv, struct plan_options *a)
          "plan published runs (datasets/throughput.json) and print predicted next to published tokens/s; NAME selects "
          "sources by the start of their names",
          "NAME|FILE"},
+        {"memory", '\0', TEXT | POPT_ARGFLAG_OPTIONAL, &a->memory, 'M',
+         "plan runs whose memory is published (datasets/memory.json): peaks, and what fitted or did not", "NAME|FILE"},
         POPT_TABLEEND,
     };
     const struct poptOption options[] = {
@@ -98,9 +115,10 @@ static int parse(int argc, const char **argv, struct plan_options *a)
     while ((code = poptGetNextOpt(context)) > 0) {
         a->papers |= code == 'P';
         a->throughputs |= code == 'T';
+        a->memories |= code == 'M';
     }
     // popt takes an optional argument only after '='; here it may also be the next word.
-    char **name = a->papers ? &a->paper : a->throughputs ? &a->throughput : NULL;
+    char **name = a->papers ? &a->paper : a->throughputs ? &a->throughput : a->memories ? &a->memory : NULL;
     if (name && !*name && poptPeekArg(context) && !(*name = strdup(poptGetArg(context))))
         rc = err_set(ERR_MEMORY, "no memory for options");
     if (rc == ERR_NONE)
@@ -149,13 +167,20 @@ static int read_mesh(struct plan_options *a)
     return ERR_NONE;
 }
 
+static int read_choice(struct plan_options *a)
+{
+    const struct framework_words words = {a->framework, a->logits, a->weights, a->moments};
+    a->choice.checkpointed_share = a->checkpointed;
+    return framework_choose(&words, &a->choice);
+}
+
 static int check(const struct plan_options *a)
 {
     if (!(a->price >= 0 && a->host_memory_gib >= 0 && a->device_memory_gib >= 0))
         return err_set(ERR_USAGE, "--price, --host-memory and --device-memory: expected numbers above 0");
-    if (a->papers && a->throughputs)
-        return err_set(ERR_USAGE, "--paper and --throughput exclude each other");
-    if (a->papers || a->throughputs)
+    if (a->papers + a->throughputs + a->memories > 1)
+        return err_set(ERR_USAGE, "--paper, --throughput and --memory exclude each other");
+    if (a->papers || a->throughputs || a->memories)
         return a->preset || a->config_path
                    ? err_set(ERR_USAGE, "%s define their own configurations", a->papers ? "papers" : "published runs")
                    : ERR_NONE;
@@ -176,6 +201,10 @@ static int check(const struct plan_options *a)
     if (a->sequence_length < 0 || a->lora_rank < 0 || a->lora_rank > 65536)
         return err_set(ERR_USAGE, "--sequence-length %lld, --lora %lld: expected numbers from 1 on", a->sequence_length,
                        a->lora_rank);
+    if (!(a->checkpointed >= 0 && a->checkpointed <= 1))
+        return err_set(ERR_USAGE, "--checkpointed %g: expected a share above 0 and up to 1", a->checkpointed);
+    if (a->choice.weights == WEIGHTS_NF4 && a->lora_rank == 0)
+        return err_set(ERR_USAGE, "--weights nf4: expected --lora RANK, too, as only frozen weights have 4 bits");
     if (a->search && a->explain)
         return err_set(ERR_USAGE, "--search and --explain exclude each other: explain one configuration");
     return ERR_NONE;
@@ -188,13 +217,15 @@ int plan_options_parse(int argc, const char **argv, struct plan_options *out)
     TRY(read_worlds(out));
     TRY(read_goal(out));
     TRY(read_mesh(out));
+    TRY(read_choice(out));
     return check(out);
 }
 
 void plan_options_close(struct plan_options *a)
 {
     char *texts[] = {a->preset, a->config_path, a->model,      a->machine,   a->write, a->against,
-                     a->paper,  a->world_list,  a->throughput, a->goal_name, a->mesh};
+                     a->paper,  a->world_list,  a->throughput, a->goal_name, a->mesh,  a->framework,
+                     a->logits, a->weights,     a->moments,    a->memory};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     for (char **value = a->set; value && *value; value++)
@@ -221,7 +252,7 @@ int plan_options_config(const struct plan_options *options, const char *const ch
     static const char *const folder[] = {"."};
     const char *list[CHANGE_MAX];
     char sequences[64], mesh[256];
-    const char *batch = sequences, *placed = mesh;
+    const char *batch = sequences, *placed = mesh, *checkpoints = "zerogauge.activation_checkpointing.enabled=true";
     size_t count = 0, given = 0;
     while (options->set && options->set[given])
         given++;
@@ -230,6 +261,7 @@ int plan_options_config(const struct plan_options *options, const char *const ch
     TRY(append(list, &count, &batch, options->sequences > 0));
     snprintf(mesh, sizeof mesh, "zerogauge.mesh=%s", options->mesh ? options->mesh : "");
     TRY(append(list, &count, &placed, options->mesh != NULL));
+    TRY(append(list, &count, &checkpoints, options->checkpointed > 0));
     TRY(append(list, &count, (const char *const *)options->set, given));
     TRY(append(list, &count, changes, change_count));
     const struct config_options how = {

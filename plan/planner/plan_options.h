@@ -2,6 +2,7 @@
 // Options of `zerogauge plan`, and the configurations and models that they select.
 #pragma once
 
+#include "plan/device/framework.h"
 #include "ref/config/config.h"
 #include "ref/model/model.h"
 
@@ -19,18 +20,21 @@ enum plan_goal {
 };
 
 struct plan_options {
-    char *preset, *config_path, *model, *machine, *write, *against, *paper, *throughput;
+    char *preset, *config_path, *model, *machine, *write, *against, *paper, *throughput, *memory;
     char **set;
     int world;
     char *world_list, *goal_name, *mesh;
     enum plan_goal goal;
+    char *framework, *logits, *weights, *moments;
+    double checkpointed;                        // the share of blocks; 0: not given
+    struct framework_choice choice;             // that these name
     double price;                               // of a device and hour; 0: not given
     double host_memory_gib, device_memory_gib;  // in place of the machine's; 0: not given
     int worlds[PLAN_WORLD_MAX];                 // of a search, [world_count]; none: only `world`
     size_t world_count;
     long long sequences, sequence_length, lora_rank;  // 0: not given
-    int json, explain, search;                        // flags
-    bool papers, throughputs;
+    int json, explain, search, tight;                 // flags
+    bool papers, throughputs, memories;
 };
 
 // ERR_USAGE. Call plan_options_close in every case.

@@ -7,9 +7,10 @@
 #include <inttypes.h>
 #include <string.h>
 
-static const char *yes_or_no(bool yes)
+const char *plan_verdict_name(enum plan_verdict verdict)
 {
-    return yes ? "yes" : "no";
+    static const char *const names[] = {"fits", "tight", "does not fit"};
+    return names[verdict];
 }
 
 static void print_head(const struct plan_setting *setting, FILE *out)
@@ -48,7 +49,7 @@ static void print_device(const struct device_memory *device, FILE *out)
 {
     if (device->line_count == 0)
         return;
-    fprintf(out, "of a GPU implementation\n");
+    fprintf(out, "of a GPU implementation: %s\n", device->framework->about);
     for (int i = 0; i < device->line_count; i++) {
         uint64_t all = 0;
         for (int tier = 0; tier < TIER_COUNT; tier++)
@@ -57,6 +58,7 @@ static void print_device(const struct device_memory *device, FILE *out)
             print_row(device->lines[i].name, device->lines[i].bytes, out);
     }
     print_row("needed", device->total_bytes, out);
+    print_row("at most", device->at_most_bytes, out);
 }
 
 static void print_memory(const struct plan *plan, FILE *out)
@@ -73,9 +75,12 @@ static void print_memory(const struct plan *plan, FILE *out)
     print_row("peak", plan->peak_bytes, out);
     print_device(&plan->device, out);
     print_row("available", plan->available_bytes, out);
-    fprintf(out, "  %-20s", "fits");
+    fprintf(out, "  %-20s", "verdict");
     for (int tier = 0; tier < TIER_COUNT; tier++)
-        fprintf(out, " %12s", plan->needed_bytes[tier] > 0 ? yes_or_no(plan->fits[tier]) : "-");
+        fprintf(out, " %12s", plan->needed_bytes[tier] > 0 ? plan_verdict_name(plan->verdicts[tier]) : "-");
+    fprintf(out, "\n  host and nvme are a rank's part of its node");
+    if (plan->device.line_count > 0)
+        fprintf(out, "; the device is fullest at %s", device_moment_name(plan->device.fullest));
     fprintf(out, "\n\n");
 }
 
@@ -148,15 +153,19 @@ const char *plan_reason(const struct plan *plan, char out[PLAN_REASON_BYTES])
 {
     out[0] = '\0';
     for (int tier = 0; tier < TIER_COUNT && !out[0]; tier++) {
-        char missing[SIZE_TEXT_BYTES], held[SIZE_TEXT_BYTES];
-        uint64_t bytes;
-        if (plan->fits[tier])
+        char missing[SIZE_TEXT_BYTES], held[SIZE_TEXT_BYTES], most[SIZE_TEXT_BYTES];
+        uint64_t bytes, available = plan->available_bytes[tier], needed = plan->needed_bytes[tier];
+        if (plan->verdicts[tier] != plan->verdict || plan->verdict == PLAN_FITS)
             continue;
         const char *name = largest_of(plan, tier, &bytes);
-        snprintf(out, PLAN_REASON_BYTES, "%s is %s short, the largest kind is %s (%s)",
-                 ledger_tier_name((enum ledger_tier)tier),
-                 size_short_text(plan->needed_bytes[tier] - plan->available_bytes[tier], missing), name,
-                 size_short_text(bytes, held));
+        const char *tier_name = ledger_tier_name((enum ledger_tier)tier);
+        if (plan->verdict == PLAN_TIGHT)
+            snprintf(out, PLAN_REASON_BYTES, "%s needs %s to %s, with what allocators add, and has %s", tier_name,
+                     size_short_text(needed, held), size_short_text(plan->at_most_bytes[tier], most),
+                     size_short_text(available, missing));
+        else
+            snprintf(out, PLAN_REASON_BYTES, "%s is %s short, the largest kind is %s (%s)", tier_name,
+                     size_short_text(needed - available, missing), name, size_short_text(bytes, held));
     }
     return out;
 }
@@ -171,10 +180,8 @@ void plan_print(const struct plan_setting *setting, const struct plan *plan, FIL
     fprintf(out, "\nstep %.3f s: %s tokens/s; %.1f TFLOP/s of the model per device, %.1f %% of peak\n", plan->step_s,
             size_text(plan->step_s > 0 ? (uint64_t)((double)plan->tokens / plan->step_s) : 0, tokens),
             flops_per_s * 1e-12, plan->peak_flops_per_s > 0 ? 100 * flops_per_s / plan->peak_flops_per_s : 0);
-    if (plan->fits_all)
-        fprintf(out, "fits: yes\n");
-    else
-        fprintf(out, "fits: no: %s\n", plan_reason(plan, reason));
+    plan_reason(plan, reason);
+    fprintf(out, "%s%s%s\n", plan_verdict_name(plan->verdict), *reason ? ": " : "", reason);
 }
 
 static void explain_memory(const struct plan_setting *setting, FILE *out)

@@ -11,7 +11,11 @@
 // Prints tables of memory, lanes and the critical path, then step time, throughput and whether it fits.
 void plan_print(const struct plan_setting *setting, const struct plan *plan, FILE *out);
 
-// "device is 12 GiB short, the largest kind is activation (40 GiB)" for the first tier that is short; "" if all fit.
+// "fits", "tight" or "does not fit".
+const char *plan_verdict_name(enum plan_verdict verdict);
+
+// "device is 12 GiB short, the largest kind is activation (40 GiB)" for the first tier that is short, or "device needs
+// 78 GiB to 85 GiB, with what allocators add, and has 79.2 GiB" where none is; "" if all fit.
 enum { PLAN_REASON_BYTES = 160 };
 const char *plan_reason(const struct plan *plan, char out[PLAN_REASON_BYTES]);
 

@@ -223,8 +223,9 @@ static int refuse(const struct plan_options *options, const struct plan_machine 
         return err_set(ERR_CHECK, "none of %zu configurations is possible on this machine; the first: %s", found->tried,
                        found->refusal);
     TRY(plan_advise_shape(options, machine, closest, shape));
-    return err_set(ERR_CHECK, "none of %zu configurations fits; the closest, on %d device%s, %s: %s; %s%s",
-                   found->tried, closest->setting.world, closest->setting.world > 1 ? "s" : "", closest->label,
+    return err_set(ERR_CHECK, "none of %zu configurations fits%s; the closest, on %d device%s, %s: %s; %s%s",
+                   found->tried, found->tight > 0 ? " (--tight lists those that are tight)" : "",
+                   closest->setting.world, closest->setting.world > 1 ? "s" : "", closest->label,
                    plan_reason(&closest->plan, reason), shape[0] ? "it fits with " : "no more devices make it fit",
                    shape);
 }

@@ -43,8 +43,10 @@ static void print_choice(const struct plan_choice *choice, const struct plan_opt
 static void print_found(const struct plan_choices *found, const struct plan_options *options, FILE *out)
 {
     static const char *const goals[] = {"the fastest", "the smallest worlds", "the cheapest", "the longest sequences"};
-    fprintf(out, "%zu of %zu configurations fit; %s, the best of each placement:\n", found->count, found->tried,
-            goals[options->goal]);
+    fprintf(out, "%zu of %zu configurations fit", found->count, found->tried);
+    if (found->tight > 0)
+        fprintf(out, " (%zu more are tight: --tight lists them, too)", found->tight);
+    fprintf(out, "; %s, the best of each placement:\n", goals[options->goal]);
     fprintf(out, "%6s %10s %12s", "world", "step", "tokens/s");
     if (options->price > 0)
         fprintf(out, " %10s", "a million");

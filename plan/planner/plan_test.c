@@ -284,6 +284,8 @@ static void plan_with(const char *mesh, const char *accumulation, const char *se
     const struct config_options options = {.world = 16, .set = set, .set_count = 4};
     const struct plan_model_variant variant = {.tensor = strstr(mesh, "tensor=8") ? 8 : 0,
                                                .sequence_parallel = strstr(sequence_parallel, "true") != NULL};
+    const struct framework_words words = {.framework = "megatron"};
+    cr_assert_eq(framework_choose(&words, &setting.choice), ERR_NONE);
     cr_assert_eq(plan_machine_find("dgx-h100", &machine), ERR_NONE);
     cr_assert_eq(config_load_preset("zero1", &options, &config, NULL), ERR_NONE, "%s", err_message());
     cr_assert_eq(plan_model_find_variant("gpt3-6.7b", &variant, &setting.model), ERR_NONE, "%s", err_message());
