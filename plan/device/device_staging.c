@@ -61,13 +61,11 @@ static void add_modules(const struct counting *c)
 static void add_buckets(const struct counting *c)
 {
     const struct config *config = c->s->config;
-    uint64_t all = model_param_elements(c->s->model, false);
-    uint64_t buckets = device_smaller(config->reduce_bucket_size, all) +
-                       (c->s->world > 1 ? device_smaller(config->allgather_bucket_size, all) : 0);
-    device_add(c, "buckets", WITH_GRADIENTS | AT(MOMENT_LAST_BLOCK),
-               "4.5 x those of reduce-scatter and all-gather with overlap_comm, else once",
-               "Hugging Face Transformers, DeepSpeed integration: 5e8 x 2 bytes x 2 x 4.5")[TIER_DEVICE] =
-        buckets * c->element_bytes * (config->overlap_comm ? 9 : 2) / 2;
+    uint64_t bucket = device_smaller(config->reduce_bucket_size, model_param_elements(c->s->model, true));
+    device_add(c, "buckets", AT(MOMENT_LAST_BLOCK) | AT(MOMENT_FIRST_BLOCK),
+               "of gradients to reduce, in 16 bits: two with overlap_comm, else one",
+               "DeepSpeed, stage_1_and_2.py, setup_buckets; the bucket of the all-gather has no buffer")[TIER_DEVICE] =
+        bucket * c->element_bytes * (config->overlap_comm ? 2 : 1);
 }
 
 void device_add_staging(const struct counting *c)
