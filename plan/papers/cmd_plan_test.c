@@ -48,6 +48,43 @@ static double peak(const json_t *record, const char *tier)
     return number(json_object_get(json_object_get(record, "memory"), tier), "peak_bytes");
 }
 
+// The model gives Hugging Face's "auto" its meaning.
+Test(cmd_plan, auto_is_of_the_models_width_and_dtype)
+{
+    static const char MODEL[] = "{\"model_type\": \"llama\", \"hidden_size\": 1000, \"intermediate_size\": 2000, "
+                                "\"num_hidden_layers\": 2, \"num_attention_heads\": 10, \"vocab_size\": 5000, "
+                                "\"max_position_embeddings\": 128%s}";
+    static const char CONFIG[] = "{\"train_micro_batch_size_per_gpu\": \"auto\", \"bf16\": {\"enabled\": \"auto\"}, "
+                                 "\"fp16\": {\"enabled\": \"auto\"}, \"zero_optimization\": {\"stage\": 3, "
+                                 "\"reduce_bucket_size\": \"auto\", \"stage3_prefetch_bucket_size\": \"auto\", "
+                                 "\"stage3_param_persistence_threshold\": \"auto\"}}";
+    static const struct {
+        const char *key, *said;
+    } cases[] = {
+        {"", "bf16, where no file of the model says otherwise"},
+        {", \"torch_dtype\": \"bfloat16\"", "bf16, as the model's file says"},
+        {", \"torch_dtype\": \"float16\"", "fp16, as the model's file says"},
+        {", \"dtype\": \"float32\"", "fp32, as the model's file says"},
+        {", \"text_config\": null, \"torch_dtype\": \"int8\"", "bf16, where no file of the model says otherwise"}};
+    char folder[PATH_MAX], path[PATH_MAX + 16], line[3 * PATH_MAX], text[1024], said[256];
+    folder_make(folder);
+    snprintf(path, sizeof path, "%s/ds.json", folder);
+    folder_write(path, CONFIG, strlen(CONFIG));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        snprintf(path, sizeof path, "%s/%zu.json", folder, i);
+        snprintf(text, sizeof text, MODEL, cases[i].key);
+        folder_write(path, text, strlen(text));
+        snprintf(line, sizeof line, "-c %s/ds.json --model %s", folder, path);
+        cr_expect_eq(plan(line), 0, "%s", output);
+        snprintf(said, sizeof said, "bf16.enabled, fp16.enabled: \"auto\" is %s\n", cases[i].said);
+        cr_expect(strstr(output, said), "%s%s", said, output);
+        cr_expect(strstr(output, "reduce_bucket_size: \"auto\" is 1000000\n"), "%s", output);
+        cr_expect(strstr(output, "prefetch_bucket_size: \"auto\" is 900000\n"), "%s", output);
+        cr_expect(strstr(output, "persistence_threshold: \"auto\" is 10000\n"), "%s", output);
+    }
+    folder_remove(folder);
+}
+
 Test(cmd_plan, a_trillion_parameters_on_1024_devices_hold_sixteen_bytes_each_in_all)
 {
     json_t *record = plan_of("--preset zero3 --model gpt-1t --world 1024 --set "

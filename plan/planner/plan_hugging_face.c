@@ -195,3 +195,17 @@ int plan_hugging_face_shape(const struct strict_object *object, struct llama_sha
     TRY(strict_object_of(object, "text_config", &text));
     return read_shape(&text, out);
 }
+
+const char *plan_hugging_face_dtype(const struct strict_object *object)
+{
+    static const char *const dtypes[][2] = {{"float32", "fp32"}, {"float16", "fp16"}, {"bfloat16", "bf16"}};
+    const json_t *text = json_object_get(object->value, "text_config"), *value = NULL;
+    for (const char *const *key = (const char *const[]){"dtype", "torch_dtype", NULL}; *key; key++) {
+        value = value ? value : json_object_get(object->value, *key);
+        value = value ? value : json_object_get(text, *key);
+    }
+    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++)
+        if (json_is_string(value) && strcmp(json_string_value(value), dtypes[i][0]) == 0)
+            return dtypes[i][1];
+    return NULL;
+}

@@ -89,3 +89,6 @@ int plan_hugging_face_shape(const struct strict_object *object, struct llama_sha
 
 // Reads a number from 1 to high.
 int plan_read_size(const struct strict_object *object, const char *key, int64_t high, size_t *out);
+
+// As plan_model_dtype.
+const char *plan_hugging_face_dtype(const struct strict_object *object);

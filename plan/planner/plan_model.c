@@ -8,7 +8,6 @@
 #include "ref/model/llama/llama.h"
 #include "plan/planner/plan_llama.h"
 #include "plan/planner/plan_texts.h"
-#include "base/strict_json.h"
 #include "ref/model/names/model_find.h"
 
 #include <pthread.h>
@@ -24,6 +23,7 @@ struct made {
     char name[NAME_BYTES], source[SOURCE_BYTES], parameters[PARAMETERS_BYTES];
     struct plan_model_variant variant;
     struct model *model;
+    const char *dtype;  // as plan_model_dtype
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -114,6 +114,7 @@ static int make_hugging_face(const struct strict_object *object, struct made *ma
     snprintf(made->source, sizeof made->source, "config.json of Hugging Face%s",
              json_object_get(object->value, "text_config") ? ", its text model alone" : "");
     TRY(plan_hugging_face_shape(object, &shape));
+    made->dtype = plan_hugging_face_dtype(object);
     return finish_llama(made, &shape);
 }
 
@@ -291,4 +292,9 @@ const char *plan_model_source(const struct model *model)
 const char *plan_model_parameters(const struct model *model)
 {
     return made_of(model)->parameters;
+}
+
+const char *plan_model_dtype(const struct model *model)
+{
+    return made_of(model)->dtype;
 }

@@ -38,3 +38,6 @@ const char *plan_model_source(const struct model *model);
 
 // The parameter count in the source's own form ("46.7B", or all digits); "" if the file has none.
 const char *plan_model_parameters(const struct model *model);
+
+// The dtype that a config.json of Hugging Face names for its weights: "fp32", "fp16" or "bf16"; null if none does.
+const char *plan_model_dtype(const struct model *model);

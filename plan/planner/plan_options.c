@@ -210,6 +210,22 @@ static int check(const struct plan_options *a)
     return ERR_NONE;
 }
 
+static const char *model_name_of(const struct plan_options *a)
+{
+    return a->model ? a->model : "llama-8b";
+}
+
+// A file's "auto" depends on the model. An unknown one is refused later.
+static void know_model(struct plan_options *a)
+{
+    const struct model *model;
+    struct transformer shape;
+    if (!a->config_path || plan_model_find(model_name_of(a), 0, &model) != ERR_NONE)
+        return;
+    a->width = plan_model_transformer(model, &shape) ? shape.width : 0;
+    a->dtype = plan_model_dtype(model);
+}
+
 int plan_options_parse(int argc, const char **argv, struct plan_options *out)
 {
     *out = (struct plan_options){0};
@@ -218,7 +234,9 @@ int plan_options_parse(int argc, const char **argv, struct plan_options *out)
     TRY(read_goal(out));
     TRY(read_mesh(out));
     TRY(read_choice(out));
-    return check(out);
+    TRY(check(out));
+    know_model(out);
+    return ERR_NONE;
 }
 
 void plan_options_close(struct plan_options *a)
@@ -264,8 +282,13 @@ int plan_options_config(const struct plan_options *options, const char *const ch
     TRY(append(list, &count, &checkpoints, options->checkpointed > 0));
     TRY(append(list, &count, (const char *const *)options->set, given));
     TRY(append(list, &count, changes, change_count));
-    const struct config_options how = {
-        .world = options->world, .set = list, .set_count = count, .nvme_paths = folder, .nvme_path_count = 1};
+    const struct config_options how = {.world = options->world,
+                                       .width = options->width,
+                                       .dtype = options->dtype,
+                                       .set = list,
+                                       .set_count = count,
+                                       .nvme_paths = folder,
+                                       .nvme_path_count = 1};
     if (!options->preset) {
         // A path that the file gives stays; one that gives none can be planned all the same.
         struct config_options own_paths = how;
@@ -282,7 +305,7 @@ int plan_options_config(const struct plan_options *options, const char *const ch
 
 int plan_options_model(const struct plan_options *options, const struct config *config, const struct model **out)
 {
-    const char *name = options->model ? options->model : "llama-8b";
+    const char *name = model_name_of(options);
     const struct plan_model_variant variant = {.tiling_factor = config->tiling_factor,
                                                .sequence_length = (size_t)options->sequence_length,
                                                .lora_rank = (size_t)options->lora_rank,

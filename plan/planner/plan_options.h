@@ -35,6 +35,8 @@ struct plan_options {
     long long sequences, sequence_length, lora_rank;  // 0: not given
     int json, explain, search, tight;                 // flags
     bool papers, throughputs, memories;
+    size_t width;       // of the model, if there is a file of a configuration; 0: unknown
+    const char *dtype;  // that the model's own file names; null: none
 };
 
 // ERR_USAGE. Call plan_options_close in every case.

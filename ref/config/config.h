@@ -7,8 +7,9 @@
 //   - activation_checkpointing.cpu_checkpointing also turns checkpoints on; unknown keys of that section are refused
 //   - refuses keys that change the arithmetic in a way not modelled here, unless their value asks for what is done
 //     anyway
-//   - accepts "auto" wherever DeepSpeed or the Hugging Face Trainer does, with the meaning of the key's default; for a
-//     batch key "auto" means not given; without any batch size the micro-batch is 1 per rank
+//   - accepts "auto" wherever DeepSpeed or the Hugging Face Trainer does: with the Trainer's value where it has one
+//     (transformers 5.24, integrations/deepspeed.py), else with the meaning of the key's default; for a batch key
+//     "auto" means not given; without any batch size the micro-batch is 1 per rank
 #pragma once
 
 #include "ref/arithmetic/dtype.h"
@@ -128,6 +129,9 @@ struct config {
 struct config_options {
     int world;               // ranks
     uint64_t steps;          // of the run, for "total_num_steps": "auto"; 0: unknown
+    size_t width;            // of the model, for bucket sizes that are "auto"; 0: unknown
+    const char *dtype;       // of the model's own file, where fp16 and bf16 are both "auto": fp32, fp16 or bf16; null:
+                             // unknown, which means bf16
     const char *const *set;  // [set_count] overrides "path.to.key=value", later ones win; a value that is not JSON is
     size_t set_count;        // a string
     const char *const *nvme_paths;  // [nvme_path_count] in place of the file's; ignored where no state is on NVMe
@@ -139,6 +143,7 @@ struct config_options {
 enum config_note_kind {
     CONFIG_IGNORED,  // it has no effect here
     CONFIG_AUTO,     // it is "auto"
+    CONFIG_DTYPE,    // both dtypes are "auto"
     CONFIG_OLD,      // it is an old name of another key
     CONFIG_RAISED,   // it is too few here
     CONFIG_FOREIGN,  // it is a key of another program's configuration that has no meaning here

@@ -36,8 +36,9 @@ int config_resolve(struct config_doc *doc, struct config *out);
 // The ranks of data parallelism: those of the world that train the same part of the model.
 int config_data_ranks(const struct config_doc *doc);
 
-// Parts of config_resolve, in this order: the section "zerogauge"; the tiers, which depend on stage and precision; the
-// disks, which depend on the tiers.
+// Parts of config_resolve, in this order: dtypes, which depend on the stage; the section "zerogauge"; the tiers, which
+// depend on stage and precision; the disks, which depend on the tiers.
+int config_resolve_precision(struct config_doc *doc, struct config *out);
 int config_resolve_own(struct config_doc *doc, struct config *out);
 int config_resolve_offload(struct config_doc *doc, struct config *out);
 int config_resolve_nvme(struct config_doc *doc, struct config *out);

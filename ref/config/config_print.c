@@ -237,6 +237,8 @@ void config_print_notes(const struct config_notes *notes, FILE *out)
             fprintf(out, "%s: fewer than the states that need one here, raised to %s\n", note->key, note->value);
         else if (note->kind == CONFIG_FOREIGN)
             fprintf(out, "%s: a key of Accelerate without a meaning here\n", note->value);
+        else if (note->kind == CONFIG_DTYPE)
+            fprintf(out, "bf16.enabled, fp16.enabled: \"auto\" is %s\n", note->value);
         else if (note->kind == CONFIG_OLD)
             fprintf(out, "%s: an old name, read as %s\n", note->key, note->value);
         else

@@ -10,6 +10,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+size_t model_width(const struct model *model)
+{
+    return model->wants_text && model->param_count > 0 && model->params[0].shape_rank == 2 ? model->params[0].shape[1]
+                                                                                           : 0;
+}
+
 int model_initialise(const struct model *model, int param, uint64_t seed, float *out)
 {
     assert(param >= 0 && param < model->param_count);

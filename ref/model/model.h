@@ -79,6 +79,9 @@ struct model_gradient {
 
 struct model_run;
 
+// The width of a token's embedding, the first parameter; 0 for a model without tokens.
+size_t model_width(const struct model *model);
+
 // Writes the initial values of one parameter, [count] in fp32; they depend only on the seed and the index. ERR_MEMORY:
 // of a part (part.h), which makes the whole parameter first.
 int model_initialise(const struct model *model, int param, uint64_t seed, float *out);

@@ -133,7 +133,7 @@ static int find_model(const char *name, const struct config *config, const struc
 
 static int open_sources(const struct train_options *a, struct train_setting *setting, struct sources *sources)
 {
-    TRY(find_model(a->model ? a->model : "gpt-tiny", setting->config, &setting->model));
+    TRY(find_model(a->model ? a->model : TRAIN_MODEL_DEFAULT, setting->config, &setting->model));
     if (setting->model->wants_text)
         TRY(text_open(a->text_path, &sources->text));
     setting->text = sources->text;

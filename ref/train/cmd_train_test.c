@@ -31,6 +31,30 @@ static json_t *record_of(const char *words)
     return record;
 }
 
+Test(cmd_train, auto_sizes_are_of_the_models_width)
+{
+    static const char TEXT[] =
+        "{\"train_batch_size\": 4, \"zero_optimization\": {\"stage\": 3, \"reduce_bucket_size\": "
+        "\"auto\", \"stage3_prefetch_bucket_size\": \"auto\"}}";
+    char folder[PATH_MAX], path[PATH_MAX + 16], arguments[2 * PATH_MAX];
+    folder_make(folder);
+    snprintf(path, sizeof path, "%s/ds.json", folder);
+    folder_write(path, TEXT, strlen(TEXT));
+    static const char *const models[][3] = {{"gpt-nano", "256", "230"},
+                                            {"gpt:layers=2,width=48,heads=2", "2304", "2073"}};
+    for (size_t i = 0; i < 2; i++) {
+        char said[128];
+        snprintf(arguments, sizeof arguments, "train -c %s --model %s --steps 1", path, models[i][0]);
+        cr_expect_eq(zerogauge(arguments), 0, "%s", output);
+        snprintf(said, sizeof said,
+                 "reduce_bucket_size: \"auto\" is %s\nzero_optimization.stage3_prefetch_bucket_size: "
+                 "\"auto\" is %s\n",
+                 models[i][1], models[i][2]);
+        cr_expect(strstr(output, said), "%s%s", said, output);
+    }
+    folder_remove(folder);
+}
+
 Test(cmd_train, the_record_has_what_programs_read)
 {
     char keys[] =

@@ -2,6 +2,7 @@
 #include "ref/train/train_options.h"
 
 #include "ref/arithmetic/isa.h"
+#include "ref/model/names/model_find.h"
 #include "ref/train/device.h"
 #include "base/err.h"
 #include "base/help.h"
@@ -186,6 +187,14 @@ static size_t list_length(char *const *list)
     return length;
 }
 
+// 0 also of an unknown model, which is refused later.
+static size_t width_of(const struct train_options *a)
+{
+    const struct model *model;
+    bool is_found = a->config_path && model_find(a->model ? a->model : TRAIN_MODEL_DEFAULT, &model) == ERR_NONE;
+    return is_found ? model_width(model) : 0;
+}
+
 int train_options_config(const struct train_options *a, struct config *config, struct config_notes *notes)
 {
     size_t set_count = list_length(a->set);
@@ -202,6 +211,7 @@ int train_options_config(const struct train_options *a, struct config *config, s
     const struct config_options options = {
         .world = a->world,
         .steps = (uint64_t)a->steps,
+        .width = width_of(a),
         .set = set,
         .set_count = set_count,
         .nvme_paths = (const char *const *)a->nvme_path,

@@ -7,6 +7,8 @@
 
 #include <stdio.h>
 
+#define TRAIN_MODEL_DEFAULT "gpt-tiny"
+
 // The values of the command line: null or 0 if not given, unless there is a default.
 struct train_options {
     char *preset, *config_path, *model, *schedule, *text_path, *device_memory;
