@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any text as Accelerate's YAML: it is refused with a message, or its keys are DeepSpeed's.
+// Any text as the YAML of Accelerate or a trainer: it is refused with a message, or its keys are DeepSpeed's.
 #include "ref/config/config.h"
 #include "ref/config/config_doc.h"
 #include "ref/config/config_presets.h"
@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
     static struct config_notes notes;
     json_t *json = NULL;
     notes = (struct config_notes){0};
-    if (config_read_accelerate("fuzz", (const char *)data, size, &notes, &json) != ERR_NONE) {
+    if (config_read_foreign("fuzz", (const char *)data, size, &notes, &json) != ERR_NONE) {
         if (err_message()[0] == '\0')
             abort();
         return 0;

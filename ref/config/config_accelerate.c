@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-
+// Reads configurations of Accelerate and of trainers by their tables of keys.
 #include "base/err.h"
 #include "base/safe_text.h"
 #include "ref/config/config_accelerate.h"
@@ -11,107 +11,177 @@
 #include <strings.h>
 #include <yaml.h>
 
-enum { CHANGE_BYTES = CONFIG_PATH_NAME_BYTES + 64 };
+enum { CHANGE_BYTES = CONFIG_PATH_NAME_BYTES + 64, KEYS_MAX = 256 };
 
 static const char *path_of_row(size_t index)
 {
     return accelerate_rows[index].key;
 }
 
-static bool has_key(const json_t *root)
-{
-    static const char *const own[] = {"compute_environment", "distributed_type", "fsdp_config", "deepspeed_config",
-                                      "mixed_precision"};
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (json_object_get(root, own[i]))
-            return true;
-    return false;
-}
-
-bool config_is_accelerate(const char *file, const char *text, size_t bytes)
-{
-    const char *end = strrchr(file, '.');
-    if (end && (strcmp(end, ".yaml") == 0 || strcmp(end, ".yml") == 0))
-        return true;
-    json_t *root = json_loadb(text, bytes, 0, NULL);
-    bool is_own = has_key(root);
-    json_decref(root);
-    return is_own;
-}
-
 // One text in YAML, and what is made of it.
-struct accelerate {
+struct foreign {
     const char *name;
+    const struct config_program *program;  // null: as Accelerate
     yaml_document_t document;
     struct config_notes *notes;
+    const char *type;  // the value of distributed_type; null: none
     json_t *root;
+    json_t *places;  // "LINE: KEY" for each path of the root that a key set
 };
 
-// The row of a key, or of the section around it.
-static const struct accelerate_row *find(const char *key, const char *value)
+// Also finds the type.
+static const struct config_program *program_of(struct foreign *a, const yaml_node_t *root)
 {
-    const struct accelerate_row *row = accelerate_rows;
+    const char *keys[KEYS_MAX];
+    size_t count = 0;
+    for (yaml_node_pair_t *pair = root->data.mapping.pairs.start;
+         pair < root->data.mapping.pairs.top && count < KEYS_MAX; pair++) {
+        const yaml_node_t *name = yaml_document_get_node(&a->document, pair->key);
+        const yaml_node_t *value = yaml_document_get_node(&a->document, pair->value);
+        if (name->type == YAML_SCALAR_NODE)
+            keys[count++] = (const char *)name->data.scalar.value;
+        if (count > 0 && strcmp(keys[count - 1], "distributed_type") == 0 && value->type == YAML_SCALAR_NODE)
+            a->type = (const char *)value->data.scalar.value;
+    }
+    return config_program_of(keys, count);
+}
+
+// True for a trainer: its tables name a part of its keys.
+static bool is_trainer(const struct foreign *a)
+{
+    return a->program && a->program->rows == trainer_rows;
+}
+
+// The row of a key, or of the section around it; null if there is none.
+static const struct accelerate_row *find(const struct accelerate_row *row, const char *key, const char *value)
+{
     for (; row->key; row++) {
         size_t bytes = strlen(row->key);
         bool is_key = strcmp(row->key, key) == 0;
         bool is_section = strncmp(row->key, key, bytes) == 0 && key[bytes] == '.' && !row->value;
         if (is_section || (is_key && (!row->value || strcasecmp(row->value, value) == 0)))
-            break;
+            return row;
     }
-    return row;
+    return NULL;
 }
 
-static int refuse_unknown(const struct accelerate *a, const char *key, const yaml_node_t *node)
+// A trainer's section fsdp_config has Accelerate's keys, with or without their prefix.
+static const struct accelerate_row *find_in(const struct foreign *a, const char *key, const char *value)
 {
-    enum { KEYS_MAX = 256 };
-    const yaml_node_t *root = yaml_document_get_root_node((yaml_document_t *)(uintptr_t)&a->document);
-    const char *keys[KEYS_MAX];
-    size_t count = 0;
-    char hint[CONFIG_HINT_BYTES], shown[TEXT_MESSAGE_BYTES];
-    for (yaml_node_pair_t *pair = root->data.mapping.pairs.start;
-         pair < root->data.mapping.pairs.top && count < KEYS_MAX; pair++) {
-        const yaml_node_t *name = yaml_document_get_node((yaml_document_t *)(uintptr_t)&a->document, pair->key);
-        if (name->type == YAML_SCALAR_NODE)
-            keys[count++] = (const char *)name->data.scalar.value;
-    }
-    const char *foreign = config_foreign_hint(hint, keys, count);
-    return err_set(ERR_USAGE, "%s:%zu: %s: unknown key%s; %s", a->name, node->start_mark.line + 1,
-                   text_message(shown, key, CONFIG_PATH_BYTES), foreign ? "" : " of Accelerate",
-                   foreign ? foreign : config_hint(hint, key, path_of_row));
+    static const char section[] = "fsdp_config.", prefix[] = "fsdp_";
+    char full[CONFIG_PATH_BYTES + sizeof prefix];
+    if (!is_trainer(a) || strncmp(key, section, sizeof section - 1) != 0)
+        return find(is_trainer(a) ? trainer_rows : accelerate_rows, key, value);
+    const char *leaf = key + sizeof section - 1;
+    snprintf(full, sizeof full, "%s%s%s", section, strncmp(leaf, prefix, sizeof prefix - 1) == 0 ? "" : prefix, leaf);
+    return find(accelerate_rows, full, value);
 }
 
-static int read_scalar(struct accelerate *a, const char *key, const yaml_node_t *node)
+static int refuse(const struct foreign *a, const char *key, const yaml_node_t *node, const char *what)
 {
-    char change[CHANGE_BYTES], shown[TEXT_MESSAGE_BYTES], shown_key[TEXT_MESSAGE_BYTES];
-    const char *value = node->type == YAML_SCALAR_NODE ? (const char *)node->data.scalar.value : "";
-    // YAML's own words, which the rows and JSON write in small letters.
-    value = strcasecmp(value, "true") == 0 ? "true" : strcasecmp(value, "false") == 0 ? "false" : value;
-    const struct accelerate_row *row = find(key, value);
-    if (!row->key)
+    char shown[TEXT_MESSAGE_BYTES];
+    return err_set(ERR_USAGE, "%s:%zu: %s: %s", a->name, node->start_mark.line + 1,
+                   text_message(shown, key, CONFIG_PATH_BYTES), what);
+}
+
+static int refuse_unknown(const struct foreign *a, const char *key, const yaml_node_t *node)
+{
+    char hint[CONFIG_HINT_BYTES], what[CONFIG_HINT_BYTES + 64];
+    const char *foreign = config_foreign_hint(hint, a->program);
+    if (!foreign)
+        foreign = config_hint(hint, key, path_of_row);
+    if (!a->program && strncmp(hint, "did you mean", strlen("did you mean")) != 0)
+        foreign = "a file of Accelerate has distributed_type";
+    snprintf(what, sizeof what, "unknown key%s; %s", a->program && a->program->advice ? "" : " of Accelerate", foreign);
+    return refuse(a, key, node, what);
+}
+
+static void note(struct foreign *a, const char *key)
+{
+    char shown[TEXT_MESSAGE_BYTES];
+    if (!a->notes || a->notes->count == CONFIG_NOTE_MAX)
+        return;
+    struct config_note *added = &a->notes->notes[a->notes->count++];
+    *added = (struct config_note){.kind = CONFIG_FOREIGN, .key = a->program ? a->program->name : "Accelerate"};
+    snprintf(added->value, sizeof added->value, "%.*s", CONFIG_VALUE_BYTES - 1,
+             text_message(shown, key, CONFIG_VALUE_BYTES - 4));
+}
+
+enum { WORDS_BYTES = 128 };
+
+// The value of a node as text: of a list its words with blanks between them, of a section "".
+static const char *value_of(struct foreign *a, const yaml_node_t *node, char words[WORDS_BYTES])
+{
+    if (node->type == YAML_SCALAR_NODE) {
+        // YAML's own words, which the rows and JSON write in small letters.
+        const char *value = (const char *)node->data.scalar.value;
+        bool is_null = strcmp(value, "~") == 0 || strcasecmp(value, "null") == 0;
+        return strcasecmp(value, "true") == 0    ? "true"
+               : strcasecmp(value, "false") == 0 ? "false"
+               : is_null                         ? ""
+                                                 : value;
+    }
+    size_t used = 0;
+    words[0] = '\0';
+    if (node->type == YAML_SEQUENCE_NODE)
+        for (yaml_node_item_t *item = node->data.sequence.items.start;
+             item < node->data.sequence.items.top && used < WORDS_BYTES; item++) {
+            const yaml_node_t *word = yaml_document_get_node(&a->document, *item);
+            used += (size_t)snprintf(words + used, WORDS_BYTES - used, "%s%s", used ? " " : "",
+                                     word->type == YAML_SCALAR_NODE ? (const char *)word->data.scalar.value : "...");
+        }
+    return words;
+}
+
+static int change(struct foreign *a, const char *key, const yaml_node_t *node, const char *form)
+{
+    char text[CHANGE_BYTES], words[WORDS_BYTES];
+    const char *hole = strstr(form, "%s"), *value = value_of(a, node, words);
+    if (hole && node->type != YAML_SCALAR_NODE)
+        return refuse(a, key, node, "has several values, expected one");
+    int used = snprintf(text, sizeof text, "%.*s%s", hole ? (int)(hole - form) : CHANGE_BYTES, form, hole ? value : "");
+    if (used >= CHANGE_BYTES)
+        return refuse(a, key, node, "is longer than any value");
+    TRY(config_doc_set(a->root, text));
+    char shown[TEXT_MESSAGE_BYTES], place[sizeof shown + 32];
+    snprintf(place, sizeof place, "%zu: %s", node->start_mark.line + 1, text_message(shown, key, CONFIG_PATH_BYTES));
+    text[strcspn(text, "=")] = '\0';
+    return json_object_set_new(a->places, text, json_string(place)) == 0
+               ? ERR_NONE
+               : err_set(ERR_MEMORY, "%s: no memory for a configuration", a->name);
+}
+
+static int read_value(struct foreign *a, const char *key, const yaml_node_t *node)
+{
+    char shown[TEXT_MESSAGE_BYTES], what[TEXT_MESSAGE_BYTES + 128], words[WORDS_BYTES];
+    const char *value = value_of(a, node, words);
+    if (is_trainer(a) && !*value && node->type != YAML_MAPPING_NODE)
+        return ERR_NONE;
+    const struct accelerate_row *row = find_in(a, key, value);
+    if (!row && (!is_trainer(a) || strchr(key, '.')))
         return refuse_unknown(a, key, node);
-    if (row->refused)
-        return err_set(ERR_USAGE, "%s:%zu: %s: is %s, %s", a->name, node->start_mark.line + 1,
-                       text_message(shown_key, key, CONFIG_PATH_BYTES), text_message(shown, value, CONFIG_VALUE_BYTES),
-                       row->refused);
-    for (const char *const *at = row->changes; *at; at++) {
-        const char *hole = strstr(*at, "%s");
-        int used =
-            snprintf(change, sizeof change, "%.*s%s", hole ? (int)(hole - *at) : CHANGE_BYTES, *at, hole ? value : "");
-        if (used >= CHANGE_BYTES)
-            return err_set(ERR_USAGE, "%s:%zu: %s: is longer than any value", a->name, node->start_mark.line + 1,
-                           text_message(shown_key, key, CONFIG_PATH_BYTES));
-        TRY(config_doc_set(a->root, change));
+    if (row && row->refused) {
+        snprintf(what, sizeof what, "is %s, %s", text_message(shown, value, CONFIG_VALUE_BYTES), row->refused);
+        return refuse(a, key, node, what);
     }
-    if (!row->changes[0] && a->notes && a->notes->count < CONFIG_NOTE_MAX) {
-        struct config_note *note = &a->notes->notes[a->notes->count++];
-        *note = (struct config_note){.kind = CONFIG_FOREIGN};
-        snprintf(note->value, sizeof note->value, "%.*s", CONFIG_VALUE_BYTES - 1,
-                 text_message(shown_key, key, CONFIG_VALUE_BYTES - 4));
-    }
+    for (const char *const *at = row ? row->changes : NULL; at && *at; at++)
+        TRY(change(a, key, node, *at));
+    if (!row || !row->changes[0])
+        note(a, key);
     return ERR_NONE;
 }
 
-static int read_section(struct accelerate *a, const char *section, const yaml_node_t *node)
+// Accelerate leaves out a section of another type of run than the file's.
+static bool is_idle(struct foreign *a, const char *key, const yaml_node_t *node)
+{
+    bool is_full = node->type == YAML_MAPPING_NODE && node->data.mapping.pairs.top > node->data.mapping.pairs.start;
+    if (!a->type || !is_full)
+        return false;
+    return (strcmp(key, "deepspeed_config") == 0 && strcmp(a->type, "DEEPSPEED") != 0) ||
+           (strcmp(key, "fsdp_config") == 0 && strcmp(a->type, "FSDP") != 0);
+}
+
+static int read_section(struct foreign *a, const char *section, const yaml_node_t *node)
 {
     for (yaml_node_pair_t *pair = node->data.mapping.pairs.start; pair < node->data.mapping.pairs.top; pair++) {
         char key[CONFIG_PATH_BYTES];
@@ -120,67 +190,83 @@ static int read_section(struct accelerate *a, const char *section, const yaml_no
         if (name->type != YAML_SCALAR_NODE)
             return err_set(ERR_USAGE, "%s:%zu: expected a key", a->name, name->start_mark.line + 1);
         snprintf(key, sizeof key, "%s%s%s", section, *section ? "." : "", (const char *)name->data.scalar.value);
-        bool is_section = value->type == YAML_MAPPING_NODE && !*section;
-        if (is_section && !find(key, "")->key)
+        if (!*section && is_idle(a, key, value)) {
+            note(a, key);
+            continue;
+        }
+        bool is_section =
+            value->type == YAML_MAPPING_NODE && !*section && (!is_trainer(a) || strcmp(key, "fsdp_config") == 0);
+        if (is_section && !is_trainer(a) && !find_in(a, key, ""))
             return refuse_unknown(a, key, name);
-        TRY(is_section ? read_section(a, key, value) : read_scalar(a, key, value));
+        TRY(is_section ? read_section(a, key, value) : read_value(a, key, value));
     }
     return ERR_NONE;
 }
 
-// The stage that FSDP has where nothing else is said, and the degrees of parallelism_config as a mesh.
-static int complete(struct accelerate *a)
+// Sets the stage where no key names it.
+static int set_stage(struct foreign *a, json_t *own)
 {
-    static const char *const axes[] = {"replicate", "shard", "tensor"};
-    json_t *own = json_object_get(a->root, "own");
-    char mesh[CHANGE_BYTES] = "";
-    size_t used = 0;
-    if (json_object_get(own, "fsdp") && !config_doc_descend(a->root, "zero_optimization.stage"))
+    bool has_stage = config_doc_descend(a->root, "zero_optimization.stage"), has_file = json_object_get(own, "file");
+    bool fsdp = json_object_get(own, "fsdp");
+    if (has_stage || has_file)
+        return ERR_NONE;
+    if (fsdp) {
         for (const char *const *at = (const char *const[]){ACCELERATE_FULL_SHARD, NULL}; *at; at++)
             TRY(config_doc_set(a->root, *at));
-    for (size_t i = 0; i < sizeof axes / sizeof *axes; i++) {
-        const json_t *degree = json_object_get(own, axes[i]);
-        if (degree && !json_is_integer(degree))
-            return err_set(ERR_USAGE, "%s: parallelism_config: the degree of %s is no whole number", a->name, axes[i]);
-        if (degree && json_integer_value(degree) != 1)
-            used += (size_t)snprintf(mesh + used, sizeof mesh - used, "%s%s=%lld", used ? "," : "", axes[i],
-                                     (long long)json_integer_value(degree));
-    }
-    json_object_del(a->root, "own");
-    if (used == 0)
         return ERR_NONE;
-    char change[CHANGE_BYTES + 32];
-    snprintf(change, sizeof change, "zerogauge.mesh=%s", mesh);
-    return config_doc_set(a->root, change);
+    }
+    if (!a->type && !is_trainer(a))
+        return err_set(ERR_USAGE,
+                       "%s:1: deepspeed_config.zero_stage: missing, expected it, or in fsdp_config "
+                       "fsdp_sharding_strategy or fsdp_reshard_after_forward",
+                       a->name);
+    bool is_deepspeed = a->type && strcmp(a->type, "DEEPSPEED") == 0;  // whose default Accelerate makes stage 2
+    return config_doc_set(a->root, is_deepspeed ? "zero_optimization.stage=2" : "zero_optimization.stage=0");
 }
 
-int config_read_accelerate(const char *name, const char *text, size_t bytes, struct config_notes *notes, json_t **out)
+static int complete(struct foreign *a)
+{
+    json_t *own = json_object_get(a->root, "own");
+    TRY(set_stage(a, own));
+    TRY(accelerate_combine(a->name, a->root, a->places));
+    if (is_trainer(a) && !config_doc_descend(a->root, "optimizer.params.lr"))
+        TRY(config_doc_set(a->root, "optimizer.params.lr=auto"));
+    json_t *kept = json_pack("{s:O, s:O*}", "places", a->places, "file", json_object_get(own, "file"));
+    return json_object_set_new(a->root, "own", kept) == 0
+               ? ERR_NONE
+               : err_set(ERR_MEMORY, "%s: no memory for a configuration", a->name);
+}
+
+static int read_document(struct foreign *a)
+{
+    const yaml_node_t *root = yaml_document_get_root_node(&a->document);
+    a->root = json_pack("{s:s}", "train_micro_batch_size_per_gpu", "auto");
+    if (!a->root || !(a->places = json_object()))
+        return err_set(ERR_MEMORY, "%s: no memory", a->name);
+    if (!root || root->type != YAML_MAPPING_NODE)
+        return err_set(ERR_USAGE, "%s:1: expected keys", a->name);
+    a->program = program_of(a, root);
+    TRY(read_section(a, "", root));
+    return complete(a);
+}
+
+int config_read_foreign(const char *name, const char *text, size_t bytes, struct config_notes *notes, json_t **out)
 {
     yaml_parser_t parser;
-    struct accelerate a = {.name = name, .notes = notes};
+    struct foreign a = {.name = name, .notes = notes};
     if (!yaml_parser_initialize(&parser))
         return err_set(ERR_MEMORY, "%s: no memory for a configuration", name);
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, bytes);
-    if (!yaml_parser_load(&parser, &a.document)) {
-        int code = err_set(ERR_USAGE, "%s:%zu: is not YAML: %s", name, parser.problem_mark.line + 1,
-                           parser.problem ? parser.problem : "no memory");
-        yaml_parser_delete(&parser);
-        return code;
+    int code = yaml_parser_load(&parser, &a.document)
+                   ? ERR_NONE
+                   : err_set(ERR_USAGE, "%s:%zu: is not YAML: %s", name, parser.problem_mark.line + 1,
+                             parser.problem ? parser.problem : "no memory");
+    if (code == ERR_NONE) {
+        code = read_document(&a);
+        yaml_document_delete(&a.document);
     }
-    const yaml_node_t *root = yaml_document_get_root_node(&a.document);
-    a.root = json_pack("{s:s}", "train_micro_batch_size_per_gpu", "auto");
-    int code = !a.root                                   ? err_set(ERR_MEMORY, "%s: no memory", name)
-               : root && root->type == YAML_MAPPING_NODE ? read_section(&a, "", root)
-                                                         : err_set(ERR_USAGE, "%s:1: expected keys", name);
-    if (code == ERR_NONE)
-        code = complete(&a);
-    if (code == ERR_NONE && !config_doc_descend(a.root, "zero_optimization.stage"))
-        code = err_set(ERR_USAGE,
-                       "%s:1: deepspeed_config.zero_stage: missing, expected it, or in fsdp_config "
-                       "fsdp_sharding_strategy or fsdp_reshard_after_forward",
-                       name);
-    yaml_document_delete(&a.document);
     yaml_parser_delete(&parser);
+    json_decref(a.places);
     if (code != ERR_NONE)
         json_decref(a.root);
     else

@@ -8,11 +8,15 @@
 #define ZERO "zero_optimization."
 #define STAGE(n) ZERO "stage=" #n
 #define FULL_SHARD ACCELERATE_FULL_SHARD
-#define GRAD_OP STAGE(2), "data_types.grad_accum_dtype=fp32"
+#define GRAD_OP ACCELERATE_GRAD_OP
 #define HYBRID "expected FULL_SHARD, with --set zerogauge.mesh=replicate=NODES,shard=DEVICES_OF_A_NODE"
 
 #define PARALLEL "parallelism_config.parallelism_config_"
 #define ALONE(what) "expected 1: " what " parallelism is not modelled here"
+#define REPLICATED(type_)                                                                                              \
+    {                                                                                                                  \
+        "distributed_type", type_, {"own.replicated=true"}, NULL                                                       \
+    }
 #define KNOWN(key_)                                                                                                    \
     {                                                                                                                  \
         key_, NULL, {0}, NULL                                                                                          \
@@ -25,13 +29,20 @@ const struct accelerate_row accelerate_rows[] = {
     {"mixed_precision", "fp16", {"fp16.enabled=true"}, NULL},
     {"mixed_precision", NULL, {0}, "expected no, bf16 or fp16"},
     {"distributed_type", "MEGATRON_LM", {0}, "expected DEEPSPEED, FSDP, MULTI_GPU or NO"},
-    {"distributed_type", "MULTI_GPU", {STAGE(0)}, NULL},
-    {"distributed_type", "MULTI_CPU", {STAGE(0)}, NULL},
-    {"distributed_type", "NO", {STAGE(0)}, NULL},
-    {"distributed_type", "DEEPSPEED", {0}, NULL},
+    REPLICATED("MULTI_GPU"),
+    REPLICATED("MULTI_CPU"),
+    REPLICATED("MULTI_HPU"),
+    REPLICATED("MULTI_MLU"),
+    REPLICATED("MULTI_MUSA"),
+    REPLICATED("MULTI_NEURON"),
+    REPLICATED("MULTI_NPU"),
+    REPLICATED("MULTI_SDAA"),
+    REPLICATED("MULTI_XPU"),
+    REPLICATED("NO"),
+    {"distributed_type", "DEEPSPEED", {"own.deepspeed=true"}, NULL},
     {"distributed_type", "FSDP", {"own.fsdp=true"}, NULL},
     {"distributed_type", NULL, {0}, "expected DEEPSPEED, FSDP, MULTI_GPU or NO"},
-    {"deepspeed_config.deepspeed_config_file", NULL, {0}, "give that file in place of this one"},
+    {"deepspeed_config.deepspeed_config_file", NULL, {"own.file=%s"}, NULL},
     {"deepspeed_config.zero_stage", NULL, {ZERO "stage=%s"}, NULL},
     {"deepspeed_config.gradient_accumulation_steps", NULL, {"gradient_accumulation_steps=%s"}, NULL},
     {"deepspeed_config.gradient_clipping", NULL, {"gradient_clipping=%s"}, NULL},
@@ -60,10 +71,7 @@ const struct accelerate_row accelerate_rows[] = {
     {"fsdp_config.fsdp_reshard_after_forward", "SHARD_GRAD_OP", {GRAD_OP}, NULL},
     {"fsdp_config.fsdp_reshard_after_forward", "NO_SHARD", {STAGE(0)}, NULL},
     {"fsdp_config.fsdp_reshard_after_forward", NULL, {0}, HYBRID},
-    {"fsdp_config.fsdp_offload_params",
-     "true",
-     {ZERO "offload_optimizer.device=cpu", ZERO "offload_param.device=cpu"},
-     NULL},
+    {"fsdp_config.fsdp_offload_params", "true", {ACCELERATE_OFFLOAD}, NULL},
     {"fsdp_config.fsdp_offload_params", "false", {ZERO "offload_optimizer.device=none"}, NULL},
     {"fsdp_config.fsdp_activation_checkpointing", "true", {"zerogauge.activation_checkpointing.enabled=true"}, NULL},
     {"fsdp_config.fsdp_activation_checkpointing", "false", {"zerogauge.activation_checkpointing.enabled=false"}, NULL},
@@ -79,6 +87,8 @@ const struct accelerate_row accelerate_rows[] = {
     KNOWN("fsdp_config.fsdp_cpu_ram_efficient_loading"),
     KNOWN("fsdp_config.fsdp_sync_module_states"),
     KNOWN("fsdp_config.fsdp_ignored_modules"),
+    KNOWN("fsdp_config.fsdp_final_state_dict_type"),
+    KNOWN("fsdp_config.fsdp_limit_all_gathers"),
     {"fsdp_config", "", {0}, NULL},
     {PARALLEL "dp_replicate_size", NULL, {"own.replicate=%s"}, NULL},
     {PARALLEL "dp_shard_size", NULL, {"own.shard=%s"}, NULL},

@@ -182,19 +182,6 @@ static int check_alias(struct config_doc *doc, const struct config_key *alias, j
     return check_value(doc, config_key_find(alias->target), value, alias->path);
 }
 
-// Of an outermost object.
-static const char *foreign_hint(char out[CONFIG_HINT_BYTES], json_t *object)
-{
-    enum { KEYS_MAX = 256 };
-    const char *keys[KEYS_MAX], *name;
-    json_t *value;
-    size_t count = 0;
-    json_object_foreach (object, name, value)
-        if (count < KEYS_MAX)
-            keys[count++] = name;
-    return config_foreign_hint(out, keys, count);
-}
-
 static int check_object(struct config_doc *doc, const struct config_key *parent, json_t *object, const char *path)
 {
     const char *name;
@@ -210,7 +197,7 @@ static int check_object(struct config_doc *doc, const struct config_key *parent,
         if (!key && strchr(name, '.'))
             return config_doc_fail(doc, child, "unknown key, expected objects inside objects instead of dots");
         if (!key) {
-            const char *foreign = *path ? NULL : foreign_hint(hint, object);
+            const char *foreign = *path ? NULL : config_foreign_hint(hint, config_program_of_json(object));
             return config_doc_fail(doc, child, "unknown key; %s", foreign ? foreign : config_key_hint(hint, child));
         }
         const struct config_key *meant = key->use == KEY_ALIAS ? config_key_find(key->target) : key;

@@ -86,14 +86,19 @@ json_t *config_doc_descend(json_t *object, const char *path);
 // it is from there on, and is then refused as JSON. The caller frees the result; null: no memory.
 char *config_json_of_hjson(const char *text, size_t bytes, size_t *out_bytes);
 
-// Configurations of Hugging Face Accelerate, which its launcher reads from YAML or JSON.
+// Configurations of other programs, from YAML or JSON: Hugging Face Accelerate's, which its launcher reads, and those
+// that trainers read, whose names for the same things are alike (config_foreign.c).
 
-// True if the name of a file ends as that of a YAML file, or its text is JSON with a key of Accelerate's own.
-bool config_is_accelerate(const char *file, const char *text, size_t bytes);
+// True if the name of a file ends as that of a YAML file, or its text is JSON with keys of such a program.
+bool config_is_foreign(const char *file, const char *text, size_t bytes);
 
-// Reads a text in YAML and returns DeepSpeed's keys of the same meaning: those of its sections deepspeed_config and
-// fsdp_config, the precision, parallelism_config as a mesh, and the micro-batch as "auto", which Accelerate leaves to
-// the program. Its keys that have no meaning here are noted; notes may be null. ERR_USAGE, also for a key that is not
-// Accelerate's: `NAME:LINE: key: what is wrong, what was expected`. The caller
-// owns *out. Keys: accelerate/utils/dataclasses.py, DeepSpeedPlugin and FullyShardedDataParallelPlugin, of 1.15.
-int config_read_accelerate(const char *name, const char *text, size_t bytes, struct config_notes *notes, json_t **out);
+// The program whose configuration an object is by its outermost keys; null if there is none.
+const struct config_program *config_program_of_json(json_t *root);
+
+// Reads a text in YAML and returns DeepSpeed's keys of the same meaning; what the program leaves to others, such as
+// Accelerate the micro-batch, is "auto". The member "own" is for the caller: "file" names a file of DeepSpeed that the
+// text refers to, if it does; "places" has "LINE: KEY" of the text for each path. Keys without a meaning here are
+// noted; notes may be null. ERR_USAGE: `NAME:LINE: key: what is wrong, what was expected`, also for a key that is not
+// Accelerate's. The caller owns *out. Accelerate's keys: accelerate/utils/dataclasses.py, DeepSpeedPlugin and
+// FullyShardedDataParallelPlugin, of 1.15.
+int config_read_foreign(const char *name, const char *text, size_t bytes, struct config_notes *notes, json_t **out);

@@ -57,7 +57,7 @@ static const struct config_key KEYS[] = {
     FIXED("gradient_predivide_factor", NUMBER, "1", AVERAGED),
     FIXED("gradient_allreduce_op", STRING, "\"mean\"", AVERAGED),
     FIXED("sparse_gradients", BOOL, "false", "every gradient is dense"),
-    FIXED("disable_allgather", BOOL, "false", GATHERED),
+    IGNORED("disable_allgather", BOOL),  // DeepSpeed reads it for nothing
     USED("data_types", OBJECT, ACCEPTS(KEY_NULL)),
     USED("data_types.grad_accum_dtype", STRING, ACCEPTS(KEY_AUTO | KEY_NULL), CHOICES("fp32|fp16|bf16")),
     USED("data_types.param_dtype", STRING, ACCEPTS(KEY_AUTO | KEY_NULL), CHOICES("fp32|fp16|bf16")),
@@ -142,7 +142,6 @@ static const struct config_key KEYS[] = {
     IGNORED("zero_optimization.enable_sanity_checks", BOOL),
     IGNORED("zero_optimization.save_muon_momentum_buffer_in_memory", BOOL),
     IGNORED("zero_optimization.leaf_module", FREE_OBJECT),
-
     // The ranges of dynamic scaling are checked where it is in use, as DeepSpeed does.
     USED("fp16", OBJECT, ACCEPTS(0)),
     USED("fp16.enabled", BOOL, ACCEPTS(KEY_AUTO)),
@@ -246,7 +245,6 @@ static const struct config_key KEYS[] = {
     IGNORED("activation_checkpointing.number_checkpoints", INTEGER),
     IGNORED("activation_checkpointing.synchronize_checkpoint_boundary", BOOL),
     IGNORED("activation_checkpointing.profile", BOOL),
-
     IGNORED("steps_per_print", INTEGER),
     IGNORED("wall_clock_breakdown", BOOL),
     IGNORED("memory_breakdown", BOOL),
@@ -284,8 +282,10 @@ static const struct config_key KEYS[] = {
     FIXED("data_efficiency.enabled", BOOL, "false", MODELLED),
     IGNORED("expert_parallel", FREE_OBJECT),
     FIXED("expert_parallel.enabled", BOOL, "false", MODELLED),
-    FIXED("tensor_parallel", FREE_OBJECT, "null|{}", MODELLED),
-    FIXED("pipeline", FREE_OBJECT, "null|{}", MODELLED),
+    IGNORED("tensor_parallel", FREE_OBJECT),
+    FIXED("tensor_parallel.autotp_size", INTEGER, "1|0", "zerogauge.mesh has the degree, as \"tensor=2\""),
+    FIXED("tensor_parallel.tp_size", INTEGER, "1|0", "zerogauge.mesh has the degree, as \"tensor=2\""),
+    FIXED("pipeline", FREE_OBJECT, "null|{}", "zerogauge.mesh has the degree, as \"pipeline=2\""),
     FIXED("sparse_attention", FREE_OBJECT, "null|{}", MODELLED),
     FIXED("compression_training", FREE_OBJECT, "null|{}", MODELLED),
     FIXED("quantize_training", FREE_OBJECT, "null|{}", MODELLED),

@@ -52,6 +52,16 @@ const char *config_key_hint(char out[CONFIG_HINT_BYTES], const char *path);
 // As config_key_hint, among the paths of another table; path_at returns null past its end.
 const char *config_hint(char out[CONFIG_HINT_BYTES], const char *path, const char *(*path_at)(size_t index));
 
-// Names the program, other than DeepSpeed and Accelerate, to which most of a file's outermost keys belong: `the file
-// looks like one of Axolotl: ...`. Returns out; null if there is no such program.
-const char *config_foreign_hint(char out[CONFIG_HINT_BYTES], const char *const keys[], size_t count);
+// A program whose configuration is not DeepSpeed's, recognized by a file's outermost keys.
+struct config_program {
+    const char *name;
+    const struct accelerate_row *rows;  // how its files are read (config_accelerate.h); null: they are not
+    const char *advice;                 // the remedy for a file that is not read
+    const char *keys[16];               // outermost ones, which other programs rarely have; null past the end
+};
+
+// The program to which most of these keys belong, at least two; null if there is none.
+const struct config_program *config_program_of(const char *const keys[], size_t count);
+
+// Names a program and the remedy. Returns out; null if the program is null or read.
+const char *config_foreign_hint(char out[CONFIG_HINT_BYTES], const struct config_program *program);

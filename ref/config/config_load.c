@@ -7,8 +7,10 @@
 #include "base/err.h"
 
 #include <assert.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 int config_load_text(const char *name, const char *text, size_t bytes, const struct config_options *options,
                      struct config *out, struct config_notes *notes)
@@ -29,20 +31,115 @@ int config_load_text(const char *name, const char *text, size_t bytes, const str
     return code;
 }
 
-static int load_accelerate(const char *name, const char *text, size_t bytes, const struct config_options *options,
-                           struct config *out, struct config_notes *notes)
+// Another program's text as DeepSpeed's keys.
+struct foreign {
+    const char *name;  // of its file
+    json_t *json;
+    json_t *places;  // of its keys in the text
+};
+
+// Puts what another program's file says into a configuration of DeepSpeed that it names, as Hugging Face's trainers do:
+// where that has "auto" or nothing.
+static int fill(const struct foreign *of, json_t *into, json_t *changes, const char *path, const char *file)
 {
-    struct config_notes own = {0};
-    json_t *json = NULL;
-    TRY(config_read_accelerate(name, text, bytes, &own, &json));
-    char *deepspeed = json_dumps(json, JSON_COMPACT);
-    json_decref(json);
-    if (!deepspeed)
-        return err_set(ERR_MEMORY, "%s: no memory for a configuration", name);
-    int code = config_load_text(name, deepspeed, strlen(deepspeed), options, out, notes);
-    free(deepspeed);
-    for (size_t i = 0; notes && i < own.count && notes->count < CONFIG_NOTE_MAX; i++)
-        notes->notes[notes->count++] = own.notes[i];
+    const char *key;
+    json_t *value;
+    json_object_foreach (changes, key, value) {
+        char child[CONFIG_PATH_BYTES], said[TEXT_MESSAGE_BYTES], written[TEXT_MESSAGE_BYTES];
+        json_t *old = json_object_get(into, key);
+        snprintf(child, sizeof child, "%s%s%s", path, *path ? "." : "", key);
+        bool is_auto = json_is_string(old) && strcmp(json_string_value(old), "auto") == 0;
+        bool is_nothing = json_is_string(value) && strcmp(json_string_value(value), "auto") == 0;
+        bool is_same = json_is_number(old) && json_is_number(value) ? json_number_value(old) == json_number_value(value)
+                                                                    : json_equal(old, value);
+        const char *place = json_string_value(json_object_get(of->places, child));
+        if (json_is_object(old) && json_is_object(value))
+            TRY(fill(of, old, value, child, file));
+        else if (!old || json_is_null(old) || is_auto)
+            json_object_set(into, key, value);
+        else if (!is_nothing && !is_same)
+            return err_set(ERR_USAGE, "%s:%s: is %s, but %s is %s in %s, expected the same, or \"auto\" there",
+                           of->name, place ? place : child, json_message(said, value), child,
+                           json_message(written, old), file);
+    }
+    return ERR_NONE;
+}
+
+// Reads a file that another one names by a path from the working folder or, failing that, from its own.
+static int read_named(const char *name, const char *path, char **text, size_t *bytes, char found[PATH_MAX])
+{
+    const char *end = strrchr(name, '/');
+    snprintf(found, PATH_MAX, "%s", path);
+    if (access(found, R_OK) != 0 && end && *path != '/')
+        snprintf(found, PATH_MAX, "%.*s/%s", (int)(end - name), name, path);
+    int code = json_read(found, text, bytes);
+    return code == ERR_NONE ? code : err_prefix(code, "%s: the file of DeepSpeed that it names", name);
+}
+
+// Replaces the keys by the named file with the keys in it.
+static int fill_named(struct foreign *of, const char *path)
+{
+    const struct config_options none = {.world = 1};
+    struct config_doc doc;
+    char *text, file[PATH_MAX];
+    size_t bytes;
+    TRY(read_named(of->name, path, &text, &bytes, file));
+    int code = config_doc_open(file, text, bytes, &none, NULL, &doc);
+    free(text);
+    if (code != ERR_NONE)
+        return code;
+    code = config_doc_check(&doc);
+    if (code == ERR_NONE)
+        code = fill(of, doc.text.root, of->json, "", file);
+    json_decref(of->json);
+    of->json = json_incref(doc.text.root);
+    config_doc_close(&doc);
+    return code;
+}
+
+// Names line and key of the text in the message `NAME:1: PATH: ...`, where a key of the text set the path.
+static int place_error(const struct foreign *of, int code)
+{
+    char message[ERR_MESSAGE_BYTES], *rest = message + strlen(of->name) + strlen(":1: ");
+    err_keep(message);
+    if (strncmp(message, of->name, strlen(of->name)) != 0 || strlen(message) < (size_t)(rest - message))
+        return code;
+    char *end = strchr(rest, ':');
+    json_t *place = end ? json_object_getn(of->places, rest, (size_t)(end - rest)) : NULL;
+    return place ? err_set(code, "%s:%s%s", of->name, json_string_value(place), end) : code;
+}
+
+static int load_keys(const struct foreign *of, const struct config_options *options, struct config *out,
+                     struct config_notes *notes)
+{
+    json_t *optimizer = json_object_get(of->json, "optimizer");
+    if (json_is_object(optimizer) && !json_object_get(optimizer, "type"))
+        json_object_set_new(optimizer, "type", json_string("AdamW"));
+    char *text = json_dumps(of->json, JSON_COMPACT);
+    if (!text)
+        return err_set(ERR_MEMORY, "%s: no memory for a configuration", of->name);
+    int code = config_load_text(of->name, text, strlen(text), options, out, notes);
+    free(text);
+    return code == ERR_NONE ? code : place_error(of, code);
+}
+
+static int load_foreign(const char *name, const char *text, size_t bytes, const struct config_options *options,
+                        struct config *out, struct config_notes *notes)
+{
+    struct config_notes own_notes = {0};
+    struct foreign of = {.name = name};
+    TRY(config_read_foreign(name, text, bytes, &own_notes, &of.json));
+    json_t *own = json_incref(json_object_get(of.json, "own"));
+    const char *file = json_string_value(json_object_get(own, "file"));
+    of.places = json_object_get(own, "places");
+    json_object_del(of.json, "own");
+    int code = file ? fill_named(&of, file) : ERR_NONE;
+    if (code == ERR_NONE)
+        code = load_keys(&of, options, out, notes);
+    json_decref(of.json);
+    json_decref(own);
+    for (size_t i = 0; code == ERR_NONE && notes && i < own_notes.count && notes->count < CONFIG_NOTE_MAX; i++)
+        notes->notes[notes->count++] = own_notes.notes[i];
     return code;
 }
 
@@ -51,9 +148,15 @@ int config_load_file(const char *file, const struct config_options *options, str
 {
     char *text;
     size_t bytes;
+    const char *end = strrchr(file, '.');
+    if (end && strcmp(end, ".toml") == 0)
+        return err_set(ERR_USAGE,
+                       "%s: is TOML, as torchtitan's: write its batch, dtype and sharding as a configuration "
+                       "of DeepSpeed or Accelerate",
+                       file);
     TRY(json_read(file, &text, &bytes));
-    int code = config_is_accelerate(file, text, bytes) ? load_accelerate(file, text, bytes, options, out, notes)
-                                                       : config_load_text(file, text, bytes, options, out, notes);
+    int code = config_is_foreign(file, text, bytes) ? load_foreign(file, text, bytes, options, out, notes)
+                                                    : config_load_text(file, text, bytes, options, out, notes);
     free(text);
     return code;
 }

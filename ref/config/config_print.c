@@ -236,7 +236,7 @@ void config_print_notes(const struct config_notes *notes, FILE *out)
         else if (note->kind == CONFIG_RAISED)
             fprintf(out, "%s: fewer than the states that need one here, raised to %s\n", note->key, note->value);
         else if (note->kind == CONFIG_FOREIGN)
-            fprintf(out, "%s: a key of Accelerate without a meaning here\n", note->value);
+            fprintf(out, "%s: a key of %s without a meaning here\n", note->value, note->key);
         else if (note->kind == CONFIG_DTYPE)
             fprintf(out, "bf16.enabled, fp16.enabled: \"auto\" is %s\n", note->value);
         else if (note->kind == CONFIG_OLD)
