@@ -246,7 +246,11 @@ static int read_document(struct foreign *a)
     if (!root || root->type != YAML_MAPPING_NODE)
         return err_set(ERR_USAGE, "%s:1: expected keys", a->name);
     a->program = program_of(a, root);
+    for (size_t i = 0; a->program && i < 2 && a->program->defaults[i]; i++)
+        TRY(config_doc_set(a->root, a->program->defaults[i]));
     TRY(read_section(a, "", root));
+    if (a->program && a->program->unless_full && !json_object_get(a->places, "own.full"))
+        return err_set(ERR_USAGE, "%s: %s", a->name, a->program->unless_full);
     return complete(a);
 }
 

@@ -9,57 +9,49 @@
 
 #define OF_TRAINER "output_dir", "per_device_train_batch_size", "num_train_epochs", "learning_rate", "lr_scheduler_type"
 #define AS_A_FILE "write its batch, dtype and sharding as a configuration of DeepSpeed or Accelerate"
-#define TYPES_OWN "model_type", "architectures", "num_attention_heads", "num_hidden_layers", "vocab_size"
+#define CHECKPOINTING "zerogauge.activation_checkpointing.enabled="
+#define READ(name_, rows_, ...)                                                                                        \
+    {                                                                                                                  \
+        .name = name_, .rows = rows_, .keys = { __VA_ARGS__ }                                                          \
+    }
+#define NAMED(name_, advice_, ...)                                                                                     \
+    {                                                                                                                  \
+        .name = name_, .advice = advice_, .keys = { __VA_ARGS__ }                                                      \
+    }
 
 // Where two programs share keys, the one with more of a file's keys is meant; the first of equals.
 static const struct config_program programs[] = {
-    {"Accelerate",
-     accelerate_rows,
-     NULL,
-     {"compute_environment", "distributed_type", "deepspeed_config", "mixed_precision", "main_training_function",
-      "num_machines", "machine_rank", "num_processes"}},
-    {"Hugging Face's Trainer",
-     trainer_rows,
-     NULL,
-     {OF_TRAINER, "save_strategy", "logging_steps", "per_device_eval_batch_size"}},
-    {"LLaMA-Factory",
-     trainer_rows,
-     NULL,
-     {OF_TRAINER, "finetuning_type", "template", "cutoff_len", "dataset_dir", "model_name_or_path"}},
-    {"Axolotl",
-     trainer_rows,
-     NULL,
-     {"base_model", "micro_batch_size", "sequence_len", "datasets", "adapter", "sample_packing", "load_in_4bit",
-      "load_in_8bit", "val_set_size", "num_epochs"}},
-    {"torchtune",
-     NULL,
-     AS_A_FILE,
-     {"tokenizer", "checkpointer", "max_steps_per_epoch", "metric_logger", "enable_activation_checkpointing", "loss"}},
-    {"GPT-NeoX",
-     NULL,
-     "write its keys of DeepSpeed into a file of their own, and its parallel sizes as zerogauge.mesh",
-     {"pipe_parallel_size", "pipe-parallel-size", "model_parallel_size", "model-parallel-size", "num_layers",
-      "num-layers", "vocab_file", "vocab-file", "data_path", "data-path", "train_iters", "train-iters"}},
-    {"torchtitan", NULL, AS_A_FILE, {"job", "training", "parallelism", "metrics", "activation_checkpoint"}},
-    {"NeMo or Lightning", NULL, AS_A_FILE, {"trainer", "exp_manager", "restore_from_path", "model"}},
-    {"Megatron-LM", NULL, AS_A_FILE, {"ENV_VARS", "MODEL_ARGS", "TEST_TYPE"}},
-    {"verl", NULL, AS_A_FILE, {"actor_rollout_ref", "algorithm", "critic", "reward_model", "trainer"}},
-    {"LitGPT", NULL, AS_A_FILE, {"checkpoint_dir", "out_dir", "precision", "devices", "train", "eval", "data"}},
-    {"LLM Foundry",
-     NULL,
-     AS_A_FILE,
-     {"train_loader", "max_duration", "global_train_batch_size", "device_train_microbatch_size", "fsdp_config",
-      "max_seq_len"}},
-    {"OLMo",
-     NULL,
-     AS_A_FILE,
-     {"global_train_batch_size", "device_train_microbatch_size", "max_duration", "save_interval_unsharded",
-      "save_num_checkpoints_to_keep", "activation_checkpointing"}},
-    {"PEFT's adapters",
-     NULL,
-     "give its rank to --lora",
-     {"peft_type", "base_model_name_or_path", "target_modules", "lora_alpha", "task_type", "auto_mapping"}},
-    {"a model of Hugging Face", NULL, "give it to plan --model", {TYPES_OWN, "hidden_size", "hidden_act"}},
+    READ("Accelerate", accelerate_rows, "compute_environment", "distributed_type", "deepspeed_config",
+         "mixed_precision", "main_training_function", "num_machines", "machine_rank", "num_processes"),
+    {.name = "Hugging Face's Trainer",
+     .rows = trainer_rows,
+     .keys = {OF_TRAINER, "save_strategy", "logging_steps", "per_device_eval_batch_size"},
+     .defaults = {"train_micro_batch_size_per_gpu=8"}},
+    {.name = "LLaMA-Factory",
+     .rows = trainer_rows,
+     .keys = {OF_TRAINER, "finetuning_type", "template", "cutoff_len", "dataset_dir", "model_name_or_path"},
+     .defaults = {"train_micro_batch_size_per_gpu=8", CHECKPOINTING "true"},
+     .unless_full = "finetuning_type: missing, expected full: adapters are trained without it"},
+    READ("Axolotl", trainer_rows, "base_model", "micro_batch_size", "sequence_len", "datasets", "adapter",
+         "sample_packing", "load_in_4bit", "load_in_8bit", "val_set_size", "num_epochs"),
+    NAMED("torchtune", AS_A_FILE, "tokenizer", "checkpointer", "max_steps_per_epoch", "metric_logger",
+          "enable_activation_checkpointing", "loss"),
+    NAMED("GPT-NeoX", "write its keys of DeepSpeed into a file of their own, and its parallel sizes as zerogauge.mesh",
+          "pipe_parallel_size", "pipe-parallel-size", "model_parallel_size", "model-parallel-size", "num_layers",
+          "num-layers", "vocab_file", "vocab-file", "data_path", "data-path", "train_iters", "train-iters"),
+    NAMED("torchtitan", AS_A_FILE, "job", "training", "parallelism", "metrics", "activation_checkpoint"),
+    NAMED("NeMo or Lightning", AS_A_FILE, "trainer", "exp_manager", "restore_from_path", "model"),
+    NAMED("Megatron-LM", AS_A_FILE, "ENV_VARS", "MODEL_ARGS", "TEST_TYPE"),
+    NAMED("verl", AS_A_FILE, "actor_rollout_ref", "algorithm", "critic", "reward_model", "trainer"),
+    NAMED("LitGPT", AS_A_FILE, "checkpoint_dir", "out_dir", "precision", "devices", "train", "eval", "data"),
+    NAMED("LLM Foundry", AS_A_FILE, "train_loader", "max_duration", "global_train_batch_size",
+          "device_train_microbatch_size", "fsdp_config", "max_seq_len"),
+    NAMED("OLMo", AS_A_FILE, "global_train_batch_size", "device_train_microbatch_size", "max_duration",
+          "save_interval_unsharded", "save_num_checkpoints_to_keep", "activation_checkpointing"),
+    NAMED("PEFT's adapters", "give its rank to --lora", "peft_type", "base_model_name_or_path", "target_modules",
+          "lora_alpha", "task_type", "auto_mapping"),
+    NAMED("a model of Hugging Face", "give it to plan --model", "model_type", "architectures", "num_attention_heads",
+          "num_hidden_layers", "vocab_size", "hidden_size", "hidden_act"),
 };
 
 const struct config_program *config_program_of(const char *const keys[], size_t count)
@@ -123,7 +115,6 @@ const char *config_foreign_hint(char out[CONFIG_HINT_BYTES], const struct config
 }
 
 #define PARAMS "optimizer.params."
-#define CHECKPOINTING "zerogauge.activation_checkpointing.enabled="
 #define ADAPTERS "expected full training: a plan takes adapters by --lora RANK"
 #define FP32 "master parameters and moments are always fp32"
 #define BITS "expected weights of 16 or 32 bits"
@@ -172,6 +163,8 @@ const struct accelerate_row trainer_rows[] = {
     {"gradient_checkpointing", "true", {CHECKPOINTING "true"}, NULL},
     {"gradient_checkpointing", "false", {CHECKPOINTING "false"}, NULL},
     {"gradient_checkpointing", NULL, {0}, "expected true or false"},
+    {"disable_gradient_checkpointing", "true", {CHECKPOINTING "false"}, NULL},
+    {"disable_gradient_checkpointing", "false", {CHECKPOINTING "true"}, NULL},
     {"deepspeed", NULL, {"own.file=%s"}, NULL},
     ADAMWS("optim"),
     ADAMWS("optimizer"),
