@@ -58,7 +58,7 @@ struct config_program {
     const struct accelerate_row *rows;  // how its files are read (config_accelerate.h); null: they are not
     const char *advice;                 // the remedy for a file that is not read
     const char *keys[16];               // outermost ones, which other programs rarely have; null past the end
-    const char *defaults[2];            // "path.to.key=value" where a file says nothing; null past the end
+    const char *defaults[2];            // "path.to.key=value" for a file without the key; null past the end
     const char *unless_full;            // how a file is refused that does not ask for full training; null: it need not
 };
 
