@@ -129,7 +129,10 @@ int mesh_check_model(const struct mesh *mesh, int layers, int heads, int experts
     };
     char text[MESH_TEXT_BYTES];
     for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++)
-        if (cuts[i].degree > 1 && (cuts[i].count == 0 || cuts[i].count % cuts[i].degree != 0))
+        if (cuts[i].degree > 1 && cuts[i].count == 0)
+            return err_set(ERR_USAGE, "mesh %s: the model has no %s that %s=%d could cut", mesh_text(mesh, text),
+                           cuts[i].what, cuts[i].name, cuts[i].degree);
+        else if (cuts[i].count % cuts[i].degree != 0)
             return err_set(ERR_USAGE, "mesh %s: %s=%d does not divide the model's %d %s", mesh_text(mesh, text),
                            cuts[i].name, cuts[i].degree, cuts[i].count, cuts[i].what);
     return ERR_NONE;

@@ -66,16 +66,6 @@ int gpt_place(const struct model *whole, const struct model_place *place, int *f
     return mesh_check_model(&mesh, (int)shape->block_count, (int)shape->head_count, whole->expert_count);
 }
 
-// `count` blocks of columns, or of rows, each of which loses all but one of `parts` equal parts.
-static void cut(const struct model_place *place, size_t count, size_t block_size, struct model_slice *slice)
-{
-    size_t own = block_size / (size_t)place->tensor_parts;
-    slice->begin = (size_t)place->tensor * own;
-    slice->block_count = count;
-    slice->block_size = own;
-    slice->stride = block_size;
-}
-
 // Of a matrix whose columns are cut, A is whole and B has as many rows; of one whose rows are cut, A has as many
 // columns and B is whole. Returns the dimension that is cut; -1: none.
 static int cut_adapter(const struct model_place *place, int role, struct model_slice *slice,
@@ -86,7 +76,7 @@ static int cut_adapter(const struct model_place *place, int role, struct model_s
     if (is_b != by_column)
         return -1;
     size_t count = !is_b ? param->shape[0] : module == MODULE_QKV ? 3 : 1;
-    cut(place, count, param->count / count, slice);
+    model_slice_cut(place, count, param->count / count, slice);
     return is_b ? 0 : 1;
 }
 
@@ -96,11 +86,11 @@ static int cut_param(const struct gpt_shape *shape, const struct model_place *pl
 {
     size_t rows = param->shape[0];
     if (slice->param == TOKEN_WEIGHT || role == PROJ_WEIGHT || role == OUT_WEIGHT)
-        cut(place, 1, param->count, slice);
+        model_slice_cut(place, 1, param->count, slice);
     else if (role == QKV_WEIGHT || role == QKV_BIAS)
-        cut(place, role == QKV_BIAS ? 3 : 3 * rows, shape->width, slice);
+        model_slice_cut(place, role == QKV_BIAS ? 3 : 3 * rows, shape->width, slice);
     else if (role == FC_WEIGHT || role == FC_BIAS)
-        cut(place, role == FC_BIAS ? 1 : rows, 4 * shape->width, slice);
+        model_slice_cut(place, role == FC_BIAS ? 1 : rows, 4 * shape->width, slice);
     else
         return role >= BLOCK_PARAMS && role != ROUTER_ROLE ? cut_adapter(place, role, slice, param) : -1;
     return role == QKV_WEIGHT || role == FC_WEIGHT;
@@ -157,25 +147,16 @@ struct model_exchange gpt_exchange(const struct model *model, int layer, size_t 
     struct model_exchange e = {0};
     switch (gpt_layer_of(model, layer).kind) {
     case GPT_EMBEDDING:
-        e.gathers = backward;
-        e.sums[MODEL_SUM_STREAM] = (struct model_sum){backward ? 0 : 1, rows * shape->width};
+        e = model_exchange_of_embedding(rows * shape->width, backward);
         break;
     case GPT_BLOCK:
         block_exchange(shape, rows, backward, again, &e);
         break;
     case GPT_HEAD:
-        e.sums[MODEL_SUM_STREAM] = (struct model_sum){backward, rows * shape->width};
-        e.gathers = 1 + again;
+        e = model_exchange_of_head(rows, rows * shape->width, backward, again);
         e.sums[MODEL_SUM_NORMS] = (struct model_sum){backward && shape->lora.rank == 0, 2 * shape->width};
-        e.gathered_elements = !backward || again ? 3 * rows : 0;
         break;
     }
-    if (shape->sequence_parallel) {
-        e.scatters = e.sums[MODEL_SUM_STREAM].count;
-        e.stream_elements = gpt_stream_rows(model, sequence_count) * shape->width;
-        e.sums[MODEL_SUM_STREAM].count = 0;
-    } else {
-        e.gathers = e.sums[MODEL_SUM_NORMS].count = e.sums[MODEL_SUM_BIASES].count = 0;
-    }
+    model_exchange_divide(&e, shape->sequence_parallel ? gpt_stream_rows(model, sequence_count) * shape->width : 0);
     return e;
 }

@@ -33,6 +33,39 @@ struct model_slice model_slice_whole(const struct model *whole, int param)
         .param = param, .block_count = 1, .block_size = whole->params[param].count, .counted = true};
 }
 
+void model_slice_cut(const struct model_place *place, size_t block_count, size_t block_size, struct model_slice *slice)
+{
+    size_t own = block_size / (size_t)place->tensor_parts;
+    slice->begin = (size_t)place->tensor * own;
+    slice->block_count = block_count;
+    slice->block_size = own;
+    slice->stride = block_size;
+}
+
+struct model_exchange model_exchange_of_embedding(size_t stream_elements, bool backward)
+{
+    struct model_exchange e = {.gathers = backward};
+    e.sums[MODEL_SUM_STREAM] = (struct model_sum){backward ? 0 : 1, stream_elements};
+    return e;
+}
+
+struct model_exchange model_exchange_of_head(size_t rows, size_t stream_elements, bool backward, bool again)
+{
+    struct model_exchange e = {.gathers = 1 + again, .gathered_elements = !backward || again ? 3 * rows : 0};
+    e.sums[MODEL_SUM_STREAM] = (struct model_sum){backward, stream_elements};
+    return e;
+}
+
+void model_exchange_divide(struct model_exchange *e, size_t own_elements)
+{
+    e->scatters = own_elements > 0 ? e->sums[MODEL_SUM_STREAM].count : 0;
+    e->stream_elements = own_elements;
+    if (own_elements > 0)
+        e->sums[MODEL_SUM_STREAM].count = 0;
+    else
+        e->gathers = e->sums[MODEL_SUM_NORMS].count = e->sums[MODEL_SUM_BIASES].count = 0;
+}
+
 void model_run_border(const struct model_run *run, struct model_border *out)
 {
     run->model->operations->border(run, out);
@@ -73,28 +106,19 @@ static int initialise(const struct model *model, int param, uint64_t seed, float
     return code;
 }
 
-static bool layer_uses(const struct model_layer *layer, int param)
-{
-    for (int i = 0; i < layer->param_count; i++)
-        if (layer->params[i] == param)
-            return true;
-    return false;
-}
+// How the part's layers use a whole parameter, and the part's index of it; -1: it has nothing of it.
+struct use {
+    int first_layer, layer_count, index;
+};
 
-// Adds the whole model's parameter if a layer of the part uses it and its slice is not empty.
-static int add_param(struct model_part *part, int param)
+// Adds the whole model's parameter if its slice is not empty.
+static int add_param(struct model_part *part, int param, const struct use *use)
 {
     struct model_param *p = &part->params[part->model.param_count];
     struct model_slice *slice = &part->slices[part->model.param_count];
     *p = part->whole->params[param];
-    p->layer_count = 0;
-    for (int i = part->model.layer_count - 1; i >= 0; i--)
-        if (layer_uses(&part->whole->layers[part->first_layer + i], param)) {
-            p->first_layer = i;
-            p->layer_count++;
-        }
-    if (p->layer_count == 0)
-        return ERR_NONE;
+    p->first_layer = use->first_layer;
+    p->layer_count = use->layer_count;
     *slice = model_slice_whole(part->whole, param);
     if (part->whole->operations->slice)
         TRY(part->whole->operations->slice(part->whole, &part->place, slice, p));
@@ -112,26 +136,44 @@ static int add_param(struct model_part *part, int param)
     return ERR_NONE;
 }
 
-// The part's index of a whole parameter; -1: it has nothing of it.
-static int index_of(const struct model_part *part, int param)
+static void note_uses(const struct model_part *part, struct use *uses)
 {
-    for (int i = 0; i < part->model.param_count; i++)
-        if (part->slices[i].param == param)
-            return i;
-    return -1;
+    for (int param = 0; param < part->whole->param_count; param++)
+        uses[param].index = -1;
+    for (int layer = part->model.layer_count - 1; layer >= 0; layer--) {
+        const struct model_layer *from = &part->whole->layers[part->first_layer + layer];
+        for (int i = 0; i < from->param_count; i++) {
+            uses[from->params[i]].first_layer = layer;
+            uses[from->params[i]].layer_count++;
+        }
+    }
 }
 
-static void add_layer(struct model_part *part, int layer, int *list)
+static void add_layer(struct model_part *part, int layer, const struct use *uses, int *list)
 {
     const struct model_layer *from = &part->whole->layers[part->first_layer + layer];
     part->layers[layer] = *from;
     part->layers[layer].params = list;
     part->layers[layer].param_count = 0;
-    for (int i = 0; i < from->param_count; i++) {
-        int index = index_of(part, from->params[i]);
-        if (index >= 0)
-            list[part->layers[layer].param_count++] = index;
+    for (int i = 0; i < from->param_count; i++)
+        if (uses[from->params[i]].index >= 0)
+            list[part->layers[layer].param_count++] = uses[from->params[i]].index;
+}
+
+static int add_all(struct model_part *part, struct use *uses)
+{
+    note_uses(part, uses);
+    for (int param = 0; param < part->whole->param_count; param++) {
+        int index = part->model.param_count;
+        if (uses[param].layer_count > 0)
+            TRY(add_param(part, param, &uses[param]));
+        if (part->model.param_count > index)
+            uses[param].index = index;
     }
+    int *list = part->layer_params;
+    for (int i = 0; i < part->model.layer_count; i++, list += part->layers[i - 1].param_count)
+        add_layer(part, i, uses, list);
+    return ERR_NONE;
 }
 
 static int make(struct model_part *part)
@@ -144,16 +186,14 @@ static int make(struct model_part *part)
     part->slices = calloc((size_t)whole->param_count + 1, sizeof *part->slices);
     part->layers = calloc((size_t)whole->layer_count + 1, sizeof *part->layers);
     part->layer_params = calloc(layer_params + 1, sizeof *part->layer_params);
-    if (!part->params || !part->slices || !part->layers || !part->layer_params)
-        return err_set(ERR_MEMORY, "no memory for a part of the model %s", whole->name);
+    struct use *uses = calloc((size_t)whole->param_count + 1, sizeof *uses);
     part->model.params = part->params;
     part->model.layers = part->layers;
-    for (int i = 0; i < whole->param_count; i++)
-        TRY(add_param(part, i));
-    int *list = part->layer_params;
-    for (int i = 0; i < part->model.layer_count; i++, list += part->layers[i - 1].param_count)
-        add_layer(part, i, list);
-    return ERR_NONE;
+    int code = part->params && part->slices && part->layers && part->layer_params && uses
+                   ? add_all(part, uses)
+                   : err_set(ERR_MEMORY, "no memory for a part of the model %s", whole->name);
+    free(uses);
+    return code;
 }
 
 int model_part_open(const struct model *whole, const struct model_place *place, struct model_part **out)
@@ -171,8 +211,10 @@ int model_part_open(const struct model *whole, const struct model_place *place, 
     part->model.param_count = 0;
     int code = ERR_NONE;
     if (!whole->operations->place)
-        code =
-            err_set(ERR_USAGE, "the model %s cannot be cut over tensor or pipeline parallelism; GPTs can", whole->name);
+        code = err_set(ERR_USAGE,
+                       "the model %s cannot be cut over tensor or pipeline parallelism; GPTs can, and in plans all "
+                       "models from files",
+                       whole->name);
     if (code == ERR_NONE)
         code = whole->operations->place(whole, place, &part->first_layer, &part->model.layer_count);
     if (code == ERR_NONE)

@@ -54,6 +54,17 @@ void model_run_border(const struct model_run *run, struct model_border *out);
 // All elements of a parameter.
 struct model_slice model_slice_whole(const struct model *whole, int param);
 
+// Cuts a slice over tensor parallelism: of each of block_count blocks of block_size elements a part has an equal share.
+void model_slice_cut(const struct model_place *place, size_t block_count, size_t block_size, struct model_slice *slice);
+
+// What the embedding and the head exchange over blocks of the vocabulary, with and without sequence parallelism. The
+// stream has stream_elements; `again`: forward is computed a second time.
+struct model_exchange model_exchange_of_embedding(size_t stream_elements, bool backward);
+struct model_exchange model_exchange_of_head(size_t rows, size_t stream_elements, bool backward, bool again);
+
+// Leaves what is exchanged with sequence parallelism, of which a rank has own_elements of the stream, or, 0, without.
+void model_exchange_divide(struct model_exchange *e, size_t own_elements);
+
 // Copies a slice's elements out of the whole parameter, or into it.
 void model_slice_take(const struct model_slice *slice, const void *whole, size_t element_bytes, void *out);
 void model_slice_put(const struct model_slice *slice, const void *from, size_t element_bytes, void *whole);
