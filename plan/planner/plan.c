@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "plan/planner/plan_model.h"
+#include "plan/shape/decoder.h"
 #include "ref/comm/comm.h"
 #include "base/err.h"
 
@@ -60,17 +61,10 @@ static double checkpointed_share(const struct plan_setting *setting)
 // The sizes of the part of a transformer that a rank trains. False: the model is no transformer.
 static bool transformer_of(const struct plan_dry *run, bool with_head, struct transformer *out)
 {
-    const struct mesh *mesh = &run->rank.mesh;
     const struct train_pipeline *pipeline = &run->rank.pipeline;
     bool is_last = pipeline->stage == pipeline->schedule.stage_count - 1;
-    if (!plan_model_transformer(run->setting->model, out))
+    if (!plan_model_transformer(run->rank.model, out))
         return false;
-    size_t *cut[] = {&out->query_width,  &out->key_width, &out->value_width,
-                     &out->output_width, &out->hidden,    &out->vocabulary};
-    for (size_t i = 0; i < sizeof cut / sizeof cut[0]; i++)
-        *cut[i] /= (size_t)mesh->tensor;
-    out->sequence_ranks = run->setting->model->sequence_parallel ? (size_t)mesh->tensor : 1;
-    out->blocks /= (size_t)mesh->pipeline;
     out->vocabulary = with_head || is_last ? out->vocabulary : 0;
     return true;
 }
@@ -147,15 +141,35 @@ static void note_work(const struct plan_dry *run, struct plan *out)
     out->tokens = config->train_batch * setting->model->sequence_length;
 }
 
+// A pipeline is as fast as its slowest stage: where the stages have as many blocks, the last one, for its head; else
+// that one, or one with the most blocks.
 static void note_kernels(struct plan_dry *run, struct plan_lanes *lanes)
 {
     const struct plan_setting *setting = run->setting;
     const struct config *config = setting->config;
-    struct transformer transformer;
-    if (plan_machine_is_gpu(setting->machine) && transformer_of(run, true, &transformer))
-        plan_lanes_compute(setting->machine, &transformer, config->micro_batch, config->precision,
+    struct transformer own, whole;
+    if (!plan_machine_is_gpu(setting->machine) || !transformer_of(run, true, &own) ||
+        !plan_model_transformer(setting->model, &whole))
+        return;
+    size_t stages = (size_t)run->rank.mesh.pipeline, last = decoder_stage_blocks(whole.blocks, stages, stages - 1);
+    size_t most = last;
+    for (size_t stage = 0; stage < stages; stage++)
+        most = decoder_stage_blocks(whole.blocks, stages, stage) > most
+                   ? decoder_stage_blocks(whole.blocks, stages, stage)
+                   : most;
+    struct transformer candidates[] = {own, own};
+    candidates[0].blocks = last;
+    candidates[1].blocks = most;
+    candidates[1].vocabulary = 0;
+    for (int i = 0; i < 2; i++) {
+        struct plan_lanes candidate = *lanes;
+        plan_lanes_compute(setting->machine, &candidates[i], config->micro_batch, config->precision,
                            checkpointed_share(setting), config->activation_checkpointing,
-                           model_flops(run->rank.model, config->micro_batch) / 3, lanes);
+                           model_flops(run->rank.model, config->micro_batch) / 3, &candidate);
+        if (i == 0 || candidate.forward_flops_per_s < lanes->forward_flops_per_s)
+            *lanes = candidate;
+    }
+    lanes->activation_share = (double)dtype_bytes(config->precision) / sizeof(float);
 }
 
 static int run_rank(struct plan_dry *run, struct plan *out)

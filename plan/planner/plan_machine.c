@@ -270,6 +270,17 @@ void plan_lanes_compute(const struct plan_machine *machine, const struct transfo
         (counts_recomputation ? 3 : 2) * layer_flops / (time.backward_s + checkpointed_share * time.recomputed_s);
 }
 
+static bool carries_activations(const char *name)
+{
+    static const char *const names[] = {"tensor all-to-all", "tensor all-gather", "token all-to-all",
+                                        "send activations",  "send gradients",    "receive activations",
+                                        "receive gradients"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
 double plan_lanes_seconds(const void *context, const struct executor_operation *operation)
 {
     const struct plan_lanes *lanes = context;
@@ -280,6 +291,8 @@ double plan_lanes_seconds(const void *context, const struct executor_operation *
     if (lane == LANE_COLLECTIVE && lanes->machine && operation->ranks > 0 && operation->ranks < lanes->world)
         rates = ring_of(lanes->machine, lanes->world, operation->ranks, operation->stride);
     double seconds = bytes > 0 ? (double)bytes / rates.bytes_per_s : 0;
+    if (lanes->activation_share > 0 && carries_activations(operation->name))
+        seconds *= lanes->activation_share;
     bool backward = strcmp(operation->name, "backward") == 0;
     double flops_per_s = backward ? lanes->backward_flops_per_s : lanes->forward_flops_per_s;
     double computed = lane == LANE_COMPUTE ? operation->flops / flops_per_s : 0;

@@ -85,6 +85,8 @@ struct plan_lanes {
     double latency_s[LANE_COUNT];
     const struct plan_machine *machine;  // for collectives of part of the world; null: all are of the whole
     int world;
+    double activation_share;  // of the bytes of activations that ranks exchange, which are fp32 in the reference: a
+                              // GPU implementation sends them in the model's dtype; 0: all
 };
 
 // True for a machine whose figures describe a GPU's kernels. The others are measured with the reference itself.

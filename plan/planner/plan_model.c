@@ -6,8 +6,10 @@
 #include "ref/model/gpt_find.h"
 #include "ref/model/linear.h"
 #include "ref/model/llama/llama.h"
-#include "plan/planner/plan_llama.h"
 #include "plan/planner/plan_texts.h"
+#include "plan/shape/hugging_face.h"
+#include "ref/model/part.h"
+#include "base/strict_json.h"
 #include "ref/model/names/model_find.h"
 
 #include <pthread.h>
@@ -38,7 +40,7 @@ static const char *const KEYS[] = {
 static int read_other(const struct strict_object *object, const char *key, size_t high, size_t without, size_t *out)
 {
     *out = without;
-    return json_object_get(object->value, key) ? plan_read_size(object, key, (int64_t)high, out) : ERR_NONE;
+    return json_object_get(object->value, key) ? shape_read_size(object, key, (int64_t)high, out) : ERR_NONE;
 }
 
 static int refuse_others(const struct strict_object *object, const char *const keys[], const char *architecture)
@@ -58,64 +60,79 @@ static int make_gpt(const struct strict_object *object, struct made *made)
     struct gpt_shape shape = {.tile_count = made->variant.tiling_factor, .product_blocks = tensor > 0 ? tensor : 1};
     shape.sequence_parallel = made->variant.sequence_parallel;
     TRY(refuse_others(object, others, "gpt"));
-    TRY(plan_read_size(object, "layers", GPT_LAYERS_MAX, &shape.block_count));
-    TRY(plan_read_size(object, "width", GPT_SIZE_MAX, &shape.width));
-    TRY(plan_read_size(object, "heads", GPT_SIZE_MAX, &shape.head_count));
-    TRY(plan_read_size(object, "sequence_length", GPT_SIZE_MAX, &shape.sequence_length));
+    TRY(shape_read_size(object, "layers", GPT_LAYERS_MAX, &shape.block_count));
+    TRY(shape_read_size(object, "width", GPT_SIZE_MAX, &shape.width));
+    TRY(shape_read_size(object, "heads", GPT_SIZE_MAX, &shape.head_count));
+    TRY(shape_read_size(object, "sequence_length", GPT_SIZE_MAX, &shape.sequence_length));
     if (made->variant.sequence_length > 0)
         shape.sequence_length = made->variant.sequence_length;
     if (made->variant.lora_rank > 0)
         return err_set(ERR_USAGE, "--lora: the model %s is no Llama", made->name);
-    TRY(plan_read_size(object, "vocabulary", UINT16_MAX + 1, &shape.vocabulary));
+    TRY(shape_read_size(object, "vocabulary", UINT16_MAX + 1, &shape.vocabulary));
     shape.vocabulary = (shape.vocabulary + multiple - 1) / multiple * multiple;
     return gpt_make(made->name, &shape, &made->model);
 }
 
-static int finish_llama(struct made *made, struct llama_shape *shape)
+// A vocabulary that the ranks of tensor parallelism do not divide is padded as in Megatron-LM.
+static size_t padded_vocabulary(size_t vocabulary, size_t tensor)
+{
+    size_t multiple = 128 * tensor;
+    return tensor == 0 || vocabulary % tensor == 0 ? vocabulary : (vocabulary + multiple - 1) / multiple * multiple;
+}
+
+static int finish_decoder(struct made *made, struct decoder_shape *shape)
 {
     if (made->variant.tiling_factor > 1)
         return err_set(ERR_USAGE, "the model %s cannot be cut into %zu tiles; only GPTs can", made->name,
                        made->variant.tiling_factor);
-    if (made->variant.sequence_parallel > 0)
-        return err_set(ERR_USAGE, "the model %s has no sequence parallelism; only GPTs have it", made->name);
+    if (made->variant.sequence_parallel > 0 && made->variant.tensor == 0)
+        return err_set(ERR_USAGE,
+                       "the model %s has sequence parallelism among ranks of tensor parallelism alone: add tensor=T to "
+                       "the mesh",
+                       made->name);
     size_t channels = shape->heads * shape->head_width;
-    if (channels == 0 || channels > LLAMA_SIZE_MAX)
+    if (channels == 0 || channels > DECODER_SIZE_MAX)
         return err_set(ERR_USAGE, "the model %s: %zu heads of a width of %zu have %zu channels, expected 1 to %d",
-                       made->name, shape->heads, shape->width, channels, LLAMA_SIZE_MAX);
+                       made->name, shape->heads, shape->width, channels, DECODER_SIZE_MAX);
     if (made->variant.sequence_length > 0)
         shape->sequence_length = made->variant.sequence_length;
     shape->lora_rank = made->variant.lora_rank;
-    return plan_llama_make(made->name, shape, &made->model);
+    shape->sequence_parallel = made->variant.sequence_parallel > 0;
+    shape->vocabulary = padded_vocabulary(shape->vocabulary, made->variant.tensor);
+    return decoder_make(made->name, shape, &made->model);
 }
 
 static int make_llama(const struct strict_object *object, struct made *made)
 {
-    struct llama_shape s = {0};
-    TRY(plan_read_size(object, "layers", LLAMA_LAYERS_MAX, &s.blocks));
-    TRY(plan_read_size(object, "width", LLAMA_SIZE_MAX, &s.width));
-    TRY(plan_read_size(object, "heads", LLAMA_SIZE_MAX, &s.heads));
+    struct decoder_shape s = {.block_norms = 2, .norm_vectors = 1, .mlp_matrices = 3};
+    TRY(shape_read_size(object, "layers", DECODER_BLOCKS_MAX, &s.blocks));
+    TRY(shape_read_size(object, "width", DECODER_SIZE_MAX, &s.width));
+    TRY(shape_read_size(object, "heads", DECODER_SIZE_MAX, &s.heads));
     TRY(read_other(object, "key_heads", s.heads, s.heads, &s.key_heads));
-    TRY(read_other(object, "head_width", LLAMA_SIZE_MAX, s.width / s.heads, &s.head_width));
-    TRY(plan_read_size(object, "hidden", LLAMA_SIZE_MAX, &s.hidden));
-    TRY(plan_read_size(object, "vocabulary", LLAMA_VOCABULARY_MAX, &s.vocabulary));
-    TRY(plan_read_size(object, "sequence_length", LLAMA_SIZE_MAX, &s.sequence_length));
-    TRY(read_other(object, "experts", LLAMA_EXPERTS_MAX, 0, &s.experts));
+    TRY(read_other(object, "head_width", DECODER_SIZE_MAX, s.width / s.heads, &s.head_width));
+    TRY(shape_read_size(object, "hidden", DECODER_SIZE_MAX, &s.hidden));
+    TRY(shape_read_size(object, "vocabulary", DECODER_VOCABULARY_MAX, &s.vocabulary));
+    TRY(shape_read_size(object, "sequence_length", DECODER_SIZE_MAX, &s.sequence_length));
+    TRY(read_other(object, "experts", DECODER_EXPERTS_MAX, 0, &s.experts));
     TRY(read_other(object, "experts_used", s.experts, 0, &s.experts_used));
     if ((s.experts > 0) != (s.experts_used > 0))
         return strict_fail(object, s.experts > 0 ? "experts_used" : "experts", "is missing");
+    s.expert_hidden = s.hidden;
+    for (size_t i = 0; s.experts > 0 && i < s.blocks; i++)
+        s.block[i].mlp = DECODER_MLP_EXPERTS;
     if (json_object_get(object->value, "tied_head"))
         TRY(strict_bool(object, "tied_head", &s.tied_head));
-    return finish_llama(made, &s);
+    return finish_decoder(made, &s);
 }
 
 static int make_hugging_face(const struct strict_object *object, struct made *made)
 {
-    struct llama_shape shape;
+    struct decoder_shape shape;
     snprintf(made->source, sizeof made->source, "config.json of Hugging Face%s",
              json_object_get(object->value, "text_config") ? ", its text model alone" : "");
-    TRY(plan_hugging_face_shape(object, &shape));
-    made->dtype = plan_hugging_face_dtype(object);
-    return finish_llama(made, &shape);
+    TRY(hugging_face_read(object, &shape));
+    made->dtype = hugging_face_dtype(object);
+    return finish_decoder(made, &shape);
 }
 
 static int make_own(const struct strict_object *object, struct made *made)
@@ -138,7 +155,7 @@ static int parse(const char *file, const char *text, size_t bytes, struct made *
     struct json_text json;
     TRY(json_text_parse(file, text, bytes, &json));
     struct strict_object object = strict_root(&json);
-    int code = plan_is_hugging_face(&object) ? make_hugging_face(&object, made) : make_own(&object, made);
+    int code = hugging_face_is(&object) ? make_hugging_face(&object, made) : make_own(&object, made);
     json_text_close(&json);
     return code;
 }
@@ -239,30 +256,54 @@ int plan_model_find_variant(const char *name, const struct plan_model_variant *v
     return code;
 }
 
-bool plan_model_transformer(const struct model *model, struct transformer *out)
+static void gpt_transformer(const struct model *model, struct transformer *out)
 {
-    if (plan_llama_transformer(model, out))
-        return true;
-    if (!model->wants_text)
-        return false;
     const struct gpt_shape *s = model->shape;
+    const struct model_place one = {.tensor_parts = 1, .pipeline_parts = 1, .expert_parts = 1};
+    const struct model_place *place = model->part ? &model->part->place : &one;
+    size_t parts = (size_t)place->tensor_parts, width = s->width / parts;
     *out = (struct transformer){
-        .blocks = s->block_count,
+        .blocks = s->block_count / (size_t)place->pipeline_parts,
         .width = s->width,
-        .query_width = s->width,
-        .key_width = s->width,
-        .value_width = s->width,
-        .output_width = s->width,
+        .query_width = width,
+        .key_width = width,
+        .value_width = width,
+        .output_width = width,
         .attended_length = (double)s->sequence_length,
-        .vocabulary = s->vocabulary,
+        .vocabulary = s->vocabulary / parts,
         .sequence_length = s->sequence_length,
-        .hidden = 4 * s->width,
+        .hidden = 4 * width,
         .mlp_matrices = 2,
-        .experts = s->experts.count > 0 ? s->experts.count : 1,
+        .experts = s->experts.count > 0 ? s->experts.count / (size_t)place->expert_parts : 1,
         .experts_used = s->experts.count > 0 ? s->experts.top : 1,
+        .sequence_ranks = s->sequence_parallel ? parts : 1,
         .is_frozen = s->lora.rank > 0,
     };
-    return true;
+}
+
+bool plan_model_transformer(const struct model *model, struct transformer *out)
+{
+    const struct llama_sizes *s = llama_sizes_of(model);
+    if (decoder_transformer(model, out))
+        return true;
+    if (s)
+        *out = (struct transformer){.blocks = s->layers,
+                                    .width = s->width,
+                                    .query_width = s->width,
+                                    .key_width = s->width / s->heads * s->kv_heads,
+                                    .value_width = s->width / s->heads * s->kv_heads,
+                                    .output_width = s->width,
+                                    .attended_length = (double)s->length,
+                                    .vocabulary = s->vocabulary,
+                                    .sequence_length = s->length,
+                                    .hidden = s->hidden,
+                                    .mlp_matrices = 3,
+                                    .experts = 1,
+                                    .experts_used = 1,
+                                    .sequence_ranks = 1};
+    else if (model->wants_text)
+        gpt_transformer(model, out);
+    return s || model->wants_text;
 }
 
 const char *plan_model_name(size_t index)

@@ -18,16 +18,18 @@ struct plan_model_variant {
     size_t tiling_factor;    // as above
     size_t sequence_length;  // tokens
     size_t lora_rank;        // of adapters at every matrix of the blocks; all other weights are frozen
-    size_t tensor;           // ranks that cut each layer: a GPT has as many product blocks, and a vocabulary padded as
-                             // in Megatron-LM (arguments.py, make_vocab_size_divisible_by), to a multiple of 128 each
-    size_t sequence_parallel;  // 1: such a GPT has sequence parallelism (ref/model/gpt.h)
+    size_t tensor;           // ranks that cut each layer: a GPT has as many product blocks. Its vocabulary, and another
+                             // model's that they do not divide, is padded as in Megatron-LM (arguments.py,
+                             // make_vocab_size_divisible_by), to a multiple of 128 each
+    size_t sequence_parallel;  // 1: these ranks divide the sequence, too (ref/model/gpt.h)
     const char *lora;          // adapters as in model_find_changed, of models of model_find alone; null: none
 };
 
 // The same for a variant. Only models from files have sequence lengths to choose.
 int plan_model_find_variant(const char *name, const struct plan_model_variant *variant, const struct model **out);
 
-// The sizes of a GPT or Llama; false for models that are no transformers.
+// The sizes of a transformer, or of a part of one (part.h), the vocabulary also where the part has no head; false for
+// models that are no transformers.
 bool plan_model_transformer(const struct model *model, struct transformer *out);
 
 // The names of the compiled-in shapes in alphabetical order; null past the end.

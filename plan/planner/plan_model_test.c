@@ -228,7 +228,8 @@ Test(plan_hugging_face, a_token_passes_the_shared_and_its_own_experts)
     cr_assert(plan_model_transformer(model, &t));
     cr_expect_eq(t.query_width, 128 * 192);
     cr_expect_eq(t.output_width, 128 * 128);
-    cr_expect_eq(t.shared_hidden, 2048);
+    cr_expect_eq(t.shared_hidden, 2048 * 58 / 61 + 3 * 18432 / 61, "%zu: shared experts and dense MLPs",
+                 t.shared_hidden);
     double attention = 61 * 8192.0 * 2 * 128 * (192 + 128);
     double active = (model_flops(model, 1) / 3 / 8192 - attention) / 2 + 129280 * 7168.0;
     cr_expect_float_eq(active, 37.5e9, 0.2e9, "%g", active);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/planner/plan_llama.h"
+#include "plan/shape/hugging_face.h"
 
 #include "base/err.h"
 
 #include <string.h>
 
-bool plan_is_hugging_face(const struct strict_object *object)
+bool hugging_face_is(const struct strict_object *object)
 {
     return json_object_get(object->value, "model_type");
 }
@@ -16,7 +16,7 @@ static bool has(const struct strict_object *object, const char *key)
     return value && !json_is_null(value);
 }
 
-int plan_read_size(const struct strict_object *object, const char *key, int64_t high, size_t *out)
+int shape_read_size(const struct strict_object *object, const char *key, int64_t high, size_t *out)
 {
     TRY(strict_size(object, key, high, out));
     return *out > 0 ? ERR_NONE : strict_fail(object, key, "is 0, expected at least 1");
@@ -29,7 +29,7 @@ static int read_first(const struct strict_object *object, const char *const keys
     *out = without;
     for (; *keys; keys++)
         if (has(object, *keys))
-            return plan_read_size(object, *keys, high, out);
+            return shape_read_size(object, *keys, high, out);
     return ERR_NONE;
 }
 
@@ -93,66 +93,70 @@ static int read_type(const struct strict_object *object, const struct type **out
     return ERR_NONE;
 }
 
-static int read_experts(const struct strict_object *object, struct llama_shape *out)
+static int read_experts(const struct strict_object *object, struct decoder_shape *out)
 {
     static const char *const expert_keys[] = {"num_local_experts", "num_experts", "n_routed_experts", NULL};
     static const char *const hidden_keys[] = {"moe_intermediate_size", "intermediate_size", NULL};
     size_t shared;
-    TRY(read_first(object, expert_keys, LLAMA_EXPERTS_MAX, 0, &out->experts));
+    TRY(read_first(object, expert_keys, DECODER_EXPERTS_MAX, 0, &out->experts));
     if (out->experts == 0)
         return ERR_NONE;
-    out->dense_hidden = out->hidden;
-    TRY(plan_read_size(object, "num_experts_per_tok", (int64_t)out->experts, &out->experts_used));
-    TRY(read_first(object, hidden_keys, LLAMA_SIZE_MAX, 0, &out->hidden));
-    TRY(read_first(object, (const char *const[]){"n_shared_experts", NULL}, LLAMA_EXPERTS_MAX, 0, &shared));
-    out->shared_hidden = shared * out->hidden;
-    return has(object, "first_k_dense_replace")
-               ? strict_size(object, "first_k_dense_replace", (int64_t)out->blocks, &out->dense_blocks)
-               : ERR_NONE;
+    size_t dense = 0;
+    TRY(shape_read_size(object, "num_experts_per_tok", (int64_t)out->experts, &out->experts_used));
+    TRY(read_first(object, hidden_keys, DECODER_SIZE_MAX, 0, &out->expert_hidden));
+    TRY(read_first(object, (const char *const[]){"n_shared_experts", NULL}, DECODER_EXPERTS_MAX, 0, &shared));
+    out->shared_hidden = shared * out->expert_hidden;
+    if (has(object, "first_k_dense_replace"))
+        TRY(strict_size(object, "first_k_dense_replace", (int64_t)out->blocks, &dense));
+    for (size_t i = dense; i < out->blocks; i++)
+        out->block[i].mlp = DECODER_MLP_EXPERTS;
+    return ERR_NONE;
 }
 
-static int read_latents(const struct strict_object *object, struct llama_shape *out)
+static int read_latents(const struct strict_object *object, struct decoder_shape *out)
 {
-    TRY(plan_read_size(object, "kv_lora_rank", LLAMA_SIZE_MAX, &out->key_latent));
-    TRY(read_first(object, (const char *const[]){"q_lora_rank", NULL}, LLAMA_SIZE_MAX, 0, &out->query_latent));
-    TRY(plan_read_size(object, "qk_nope_head_dim", LLAMA_SIZE_MAX, &out->head_width));
-    TRY(plan_read_size(object, "qk_rope_head_dim", LLAMA_SIZE_MAX, &out->rope_width));
-    return plan_read_size(object, "v_head_dim", LLAMA_SIZE_MAX, &out->value_width);
+    TRY(shape_read_size(object, "kv_lora_rank", DECODER_SIZE_MAX, &out->key_latent));
+    TRY(read_first(object, (const char *const[]){"q_lora_rank", NULL}, DECODER_SIZE_MAX, 0, &out->query_latent));
+    TRY(shape_read_size(object, "qk_nope_head_dim", DECODER_SIZE_MAX, &out->head_width));
+    TRY(shape_read_size(object, "qk_rope_head_dim", DECODER_SIZE_MAX, &out->rope_width));
+    return shape_read_size(object, "v_head_dim", DECODER_SIZE_MAX, &out->value_width);
 }
 
-static int read_window(const struct strict_object *object, const struct type *type, struct llama_shape *out)
+static int read_window(const struct strict_object *object, const struct type *type, struct decoder_shape *out)
 {
     bool uses = !type->window_off;
+    size_t period, window;
     if (type->window_off)
         TRY(read_flag(object, "use_sliding_window", &uses));
-    out->window_period = type->window_period;
-    TRY(read_first(object, (const char *const[]){"sliding_window_pattern", NULL}, LLAMA_LAYERS_MAX, type->window_period,
-                   &out->window_period));
-    return uses ? read_first(object, (const char *const[]){"sliding_window", NULL}, LLAMA_SIZE_MAX, 0, &out->window)
-                : ERR_NONE;
+    TRY(read_first(object, (const char *const[]){"sliding_window_pattern", NULL}, DECODER_BLOCKS_MAX,
+                   type->window_period, &period));
+    TRY(read_first(object, (const char *const[]){"sliding_window", NULL}, DECODER_SIZE_MAX, 0, &window));
+    for (size_t i = 0; uses && i < out->blocks; i++)
+        out->block[i].window = period > 0 && (i + 1) % period == 0 ? 0 : window;
+    return ERR_NONE;
 }
 
 // Reads a size that a type may have without it.
 static int read_or(const struct strict_object *object, const char *key, int64_t high, size_t without, size_t *out)
 {
     return without > 0 ? read_first(object, (const char *const[]){key, NULL}, high, without, out)
-                       : plan_read_size(object, key, high, out);
+                       : shape_read_size(object, key, high, out);
 }
 
-static int read_widths(const struct strict_object *object, const struct type *type, struct llama_shape *out)
+static int read_widths(const struct strict_object *object, const struct type *type, struct decoder_shape *out)
 {
-    TRY(plan_read_size(object, "num_hidden_layers", LLAMA_LAYERS_MAX, &out->blocks));
-    TRY(plan_read_size(object, "hidden_size", LLAMA_SIZE_MAX, &out->width));
-    TRY(plan_read_size(object, "num_attention_heads", LLAMA_SIZE_MAX, &out->heads));
-    TRY(read_or(object, "vocab_size", LLAMA_VOCABULARY_MAX, type->vocabulary, &out->vocabulary));
-    TRY(read_or(object, "max_position_embeddings", LLAMA_SIZE_MAX, type->sequence_length, &out->sequence_length));
-    TRY(plan_read_size(object, "intermediate_size", LLAMA_SIZE_MAX, &out->hidden));
+    TRY(shape_read_size(object, "num_hidden_layers", DECODER_BLOCKS_MAX, &out->blocks));
+    TRY(shape_read_size(object, "hidden_size", DECODER_SIZE_MAX, &out->width));
+    TRY(shape_read_size(object, "num_attention_heads", DECODER_SIZE_MAX, &out->heads));
+    TRY(read_or(object, "vocab_size", DECODER_VOCABULARY_MAX, type->vocabulary, &out->vocabulary));
+    TRY(read_or(object, "max_position_embeddings", DECODER_SIZE_MAX, type->sequence_length, &out->sequence_length));
+    TRY(shape_read_size(object, "intermediate_size", DECODER_SIZE_MAX, &out->hidden));
     TRY(read_or(object, "num_key_value_heads", (int64_t)out->heads, out->heads, &out->key_heads));
-    return read_first(object, (const char *const[]){"head_dim", NULL}, LLAMA_SIZE_MAX,
+    return read_first(object, (const char *const[]){"head_dim", NULL}, DECODER_SIZE_MAX,
                       type->head_width > 0 ? type->head_width : out->width / out->heads, &out->head_width);
 }
 
-static int read_biases(const struct strict_object *object, const struct type *type, struct llama_shape *out)
+static int read_biases(const struct strict_object *object, const struct type *type, struct decoder_shape *out)
 {
     bool of_attention = type->family == GPT_OSS, of_mlp = type->family == GPT_OSS;
     TRY(read_flag(object, "attention_bias", &of_attention));
@@ -161,14 +165,14 @@ static int read_biases(const struct strict_object *object, const struct type *ty
         return strict_fail(object, "attention_bias", "is true, expected false of a %s", type->name);
     out->key_biases = type->key_biases || of_attention;
     out->output_bias = of_attention && !type->no_output_bias;
-    out->mlp_biases = of_mlp;
+    out->mlp_biases = out->expert_biases = of_mlp;
     return ERR_NONE;
 }
 
-static int read_shape(const struct strict_object *object, struct llama_shape *out)
+static int read_shape(const struct strict_object *object, struct decoder_shape *out)
 {
     const struct type *type;
-    *out = (struct llama_shape){0};
+    *out = (struct decoder_shape){0};
     TRY(read_type(object, &type));
     if (json_array_size(json_object_get(object->value, "mlp_only_layers")) > 0)
         return strict_fail(object, "mlp_only_layers", "has blocks unlike the others, expected []");
@@ -178,16 +182,19 @@ static int read_shape(const struct strict_object *object, struct llama_shape *ou
     TRY(read_biases(object, type, out));
     if (type->family == DEEPSEEK)
         TRY(read_latents(object, out));
-    out->block_norms = type->block_norms;
-    out->head_norms = type->head_norms;
-    TRY(read_flag(object, "use_qk_norm", &out->head_norms));
+    bool head_norms = type->head_norms;
+    out->block_norms = type->block_norms > 0 ? type->block_norms : 2;
+    out->norm_vectors = 1;
+    out->mlp_matrices = 3;
+    TRY(read_flag(object, "use_qk_norm", &head_norms));
+    out->head_norms = head_norms ? 2 * out->head_width : 0;
     out->sinks = type->family == GPT_OSS;
     out->router_bias = type->router_bias;
     out->tied_head = type->tied_head;
     return read_flag(object, "tie_word_embeddings", &out->tied_head);
 }
 
-int plan_hugging_face_shape(const struct strict_object *object, struct llama_shape *out)
+int hugging_face_read(const struct strict_object *object, struct decoder_shape *out)
 {
     struct strict_object text;
     if (!has(object, "text_config"))
@@ -196,7 +203,7 @@ int plan_hugging_face_shape(const struct strict_object *object, struct llama_sha
     return read_shape(&text, out);
 }
 
-const char *plan_hugging_face_dtype(const struct strict_object *object)
+const char *hugging_face_dtype(const struct strict_object *object)
 {
     static const char *const dtypes[][2] = {{"float32", "fp32"}, {"float16", "fp16"}, {"bfloat16", "bf16"}};
     const json_t *text = json_object_get(object->value, "text_config"), *value = NULL;
