@@ -58,6 +58,7 @@ PURPOSES = {
     "results/limits": "accepted ranges, outliers",
     "results/page": "tables, HTML, comparisons",
     "plan/device": "what a GPU holds and how long it computes",
+    "plan/shape": "models that cannot run",
     "plan/planner": "training without data",
     "plan/papers": "the papers' tables, recomputed",
     "conformance/spec": "requirements, verdicts",

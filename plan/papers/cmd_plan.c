@@ -3,6 +3,7 @@
 #include "base/err.h"
 #include "plan/papers/paper.h"
 #include "plan/planner/plan_choice.h"
+#include "plan/planner/plan_model.h"
 #include "plan/planner/plan_against.h"
 #include "plan/planner/plan_print.h"
 #include "plan/planner/published.h"
@@ -34,6 +35,7 @@ static int plan_one(const struct plan_options *options, const struct plan_machin
     TRY(plan_options_config(options, NULL, 0, &config, &notes));
     TRY(plan_options_model(options, &config, &setting.model));
     config_print_notes(&notes, stderr);
+    fputs(plan_model_notes(setting.model), stderr);
     TRY(plan_run(&setting, &plan));
     return show(options, &setting, &plan);
 }

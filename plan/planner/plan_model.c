@@ -8,7 +8,6 @@
 #include "ref/model/llama/llama.h"
 #include "plan/planner/plan_texts.h"
 #include "plan/shape/hugging_face.h"
-#include "ref/model/part.h"
 #include "base/strict_json.h"
 #include "ref/model/names/model_find.h"
 
@@ -22,7 +21,7 @@ enum { NAME_BYTES = 160, SOURCE_BYTES = 512, PARAMETERS_BYTES = 32 };
 // A model that was made, with its number of tiles. All are kept in a list.
 struct made {
     struct made *next;
-    char name[NAME_BYTES], source[SOURCE_BYTES], parameters[PARAMETERS_BYTES];
+    char name[NAME_BYTES], source[SOURCE_BYTES], parameters[PARAMETERS_BYTES], notes[HUGGING_FACE_NOTES_BYTES];
     struct plan_model_variant variant;
     struct model *model;
     const char *dtype;  // as plan_model_dtype
@@ -130,7 +129,7 @@ static int make_hugging_face(const struct strict_object *object, struct made *ma
     struct decoder_shape shape;
     snprintf(made->source, sizeof made->source, "config.json of Hugging Face%s",
              json_object_get(object->value, "text_config") ? ", its text model alone" : "");
-    TRY(hugging_face_read(object, &shape));
+    TRY(hugging_face_read(object, &shape, made->notes));
     made->dtype = hugging_face_dtype(object);
     return finish_decoder(made, &shape);
 }
@@ -256,56 +255,6 @@ int plan_model_find_variant(const char *name, const struct plan_model_variant *v
     return code;
 }
 
-static void gpt_transformer(const struct model *model, struct transformer *out)
-{
-    const struct gpt_shape *s = model->shape;
-    const struct model_place one = {.tensor_parts = 1, .pipeline_parts = 1, .expert_parts = 1};
-    const struct model_place *place = model->part ? &model->part->place : &one;
-    size_t parts = (size_t)place->tensor_parts, width = s->width / parts;
-    *out = (struct transformer){
-        .blocks = s->block_count / (size_t)place->pipeline_parts,
-        .width = s->width,
-        .query_width = width,
-        .key_width = width,
-        .value_width = width,
-        .output_width = width,
-        .attended_length = (double)s->sequence_length,
-        .vocabulary = s->vocabulary / parts,
-        .sequence_length = s->sequence_length,
-        .hidden = 4 * width,
-        .mlp_matrices = 2,
-        .experts = s->experts.count > 0 ? s->experts.count / (size_t)place->expert_parts : 1,
-        .experts_used = s->experts.count > 0 ? s->experts.top : 1,
-        .sequence_ranks = s->sequence_parallel ? parts : 1,
-        .is_frozen = s->lora.rank > 0,
-    };
-}
-
-bool plan_model_transformer(const struct model *model, struct transformer *out)
-{
-    const struct llama_sizes *s = llama_sizes_of(model);
-    if (decoder_transformer(model, out))
-        return true;
-    if (s)
-        *out = (struct transformer){.blocks = s->layers,
-                                    .width = s->width,
-                                    .query_width = s->width,
-                                    .key_width = s->width / s->heads * s->kv_heads,
-                                    .value_width = s->width / s->heads * s->kv_heads,
-                                    .output_width = s->width,
-                                    .attended_length = (double)s->length,
-                                    .vocabulary = s->vocabulary,
-                                    .sequence_length = s->length,
-                                    .hidden = s->hidden,
-                                    .mlp_matrices = 3,
-                                    .experts = 1,
-                                    .experts_used = 1,
-                                    .sequence_ranks = 1};
-    else if (model->wants_text)
-        gpt_transformer(model, out);
-    return s || model->wants_text;
-}
-
 const char *plan_model_name(size_t index)
 {
     size_t count = 0;
@@ -338,4 +287,9 @@ const char *plan_model_parameters(const struct model *model)
 const char *plan_model_dtype(const struct model *model)
 {
     return made_of(model)->dtype;
+}
+
+const char *plan_model_notes(const struct model *model)
+{
+    return made_of(model)->notes;
 }

@@ -43,3 +43,6 @@ const char *plan_model_parameters(const struct model *model);
 
 // The dtype that a config.json of Hugging Face names for its weights: "fp32", "fp16" or "bf16"; null if none does.
 const char *plan_model_dtype(const struct model *model);
+
+// Lines about what a plan leaves out of the model's file, or does not know; "" if there are none.
+const char *plan_model_notes(const struct model *model);

@@ -13,6 +13,7 @@
 enum {
     DECODER_BLOCKS_MAX = 1000,
     DECODER_SIZE_MAX = 1 << 20,
+    DECODER_LENGTH_MAX = 1 << 24,
     DECODER_VOCABULARY_MAX = 1 << 24,
     DECODER_EXPERTS_MAX = 1024
 };
@@ -23,6 +24,7 @@ struct decoder_block {
     bool has_no_attention, has_state;  // both mixers: side by side
     enum decoder_mlp mlp;
     size_t window;  // tokens that attention is over; 0: all
+    bool is_chunk;  // the window does not slide: the sequence is cut into such windows
 };
 
 // A state space or linear attention: a matrix from the block's width, a convolution over tokens, a state for each head,

@@ -15,11 +15,13 @@ static size_t larger(size_t a, size_t b)
 }
 
 // A token of a window of w attends to w - w^2 / 2L keys on average over a sequence of L, and to L/2 without a window.
-// Twice that.
-static double attended_length(const struct decoder_shape *s, size_t window)
+// One of chunks of w, to w/2. Twice that.
+static double attended_length(const struct decoder_shape *s, const struct decoder_block *block)
 {
-    double length = (double)s->sequence_length, of = (double)window;
-    return window == 0 || of >= length ? length : of * (2 - of / length);
+    double length = (double)s->sequence_length, window = (double)block->window;
+    if (block->window == 0 || window >= length)
+        return length;
+    return block->is_chunk ? window : window * (2 - window / length);
 }
 
 static void add_mlp(struct decoder *decoder, int layer, const char *prefix, size_t hidden, bool biases, uint16_t expert)
@@ -78,7 +80,7 @@ static void add_latents(struct decoder *decoder, int layer)
     decoder->work[layer].whole_kept += s->query_latent + s->key_latent;
 }
 
-static void add_attention(struct decoder *decoder, int layer, size_t window)
+static void add_attention(struct decoder *decoder, int layer, const struct decoder_block *block)
 {
     const struct decoder_shape *s = &decoder->shape;
     struct decoder_work *work = &decoder->work[layer];
@@ -96,7 +98,7 @@ static void add_attention(struct decoder *decoder, int layer, size_t window)
     decoder_add(decoder, layer, "wo.bias", 0, s->output_bias ? s->width : 0, whole);
     decoder_add(decoder, layer, "head_norms.weight", 0, s->head_norms, whole);
     decoder_add(decoder, layer, "sinks", 0, s->sinks ? s->heads : 0, rows_cut);
-    work->attention = 2.0 * attended_length(s, window) * (double)(query + output);
+    work->attention = 2.0 * attended_length(s, block) * (double)(query + output);
     work->cut_kept += queries + key + value + output;
     work->widest = larger(work->widest, queries + key + value);
 }
@@ -126,7 +128,7 @@ void decoder_add_block(struct decoder *decoder, size_t block)
     size_t hidden = 0;
     decoder_add(decoder, layer, "norm.weight", 0, s->block_norms > 0 ? s->norm_vectors * s->width : 0, whole);
     if (!b->has_no_attention)
-        add_attention(decoder, layer, b->window);
+        add_attention(decoder, layer, b);
     if (b->has_state)
         add_state(decoder, layer);
     if (s->block_norms > 1)

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/shape/hugging_face.h"
+#include "plan/shape/hugging_face_internal.h"
 
 #include "base/err.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 bool hugging_face_is(const struct strict_object *object)
@@ -10,197 +12,182 @@ bool hugging_face_is(const struct strict_object *object)
     return json_object_get(object->value, "model_type");
 }
 
-static bool has(const struct strict_object *object, const char *key)
+// Adds the keys of "KEY=VALUE ..." that the file does not have, and names them if it should.
+static void add_defaults(struct hugging_face_reader *reader, const char *defaults, bool notes)
 {
-    const json_t *value = json_object_get(object->value, key);
-    return value && !json_is_null(value);
+    char text[256], *at = NULL;
+    snprintf(text, sizeof text, "%s", defaults ? defaults : "");
+    for (char *key = strtok_r(text, " ", &at); key; key = strtok_r(NULL, " ", &at)) {
+        char *value = strchr(key, '=');
+        *value++ = '\0';
+        if (json_object_get(reader->object.value, key))
+            continue;
+        json_object_set_new((json_t *)(uintptr_t)reader->object.value, key,
+                            strcmp(value, "true") == 0 ? json_true() : json_integer(atoll(value)));
+        if (notes)
+            hugging_face_note(reader, "%s is not in the file: %s, transformers' default for a %s", key, value,
+                              reader->type->name);
+    }
 }
 
-int shape_read_size(const struct strict_object *object, const char *key, int64_t high, size_t *out)
+static int read_widths(struct hugging_face_reader *r, struct decoder_shape *out)
 {
-    TRY(strict_size(object, key, high, out));
-    return *out > 0 ? ERR_NONE : strict_fail(object, key, "is 0, expected at least 1");
-}
-
-// Reads the first of the keys, ended by NULL, that is there; `without` if none is.
-static int read_first(const struct strict_object *object, const char *const keys[], int64_t high, size_t without,
-                      size_t *out)
-{
-    *out = without;
-    for (; *keys; keys++)
-        if (has(object, *keys))
-            return shape_read_size(object, *keys, high, out);
-    return ERR_NONE;
-}
-
-// Leaves *out as it is without the key.
-static int read_flag(const struct strict_object *object, const char *key, bool *out)
-{
-    return has(object, key) ? strict_bool(object, key, out) : ERR_NONE;
-}
-
-enum family { LLAMA, DEEPSEEK, GPT_OSS };
-
-// A type's code adds these to Llama's blocks; its file does not say so.
-struct type {
-    const char *name;
-    enum family family;
-    size_t block_norms;    // 0: 2
-    size_t window_period;  // of the sliding window, 0: every block has it
-    bool head_norms, key_biases, tied_head, router_bias;
-    bool window_off;                                 // only with use_sliding_window
-    bool no_output_bias;                             // attention_bias is of queries, keys and values alone
-    size_t vocabulary, sequence_length, head_width;  // where the file has none; 0: it must, or the width over the heads
-};
-
-static const struct type types[] = {
-    {.name = "llama"},
-    {.name = "mistral"},
-    {.name = "mixtral"},
-    {.name = "qwen2", .key_biases = true, .window_off = true},
-    {.name = "qwen3", .head_norms = true, .window_off = true},
-    {.name = "qwen3_moe", .head_norms = true, .window_off = true},
-    {.name = "gpt_oss", .family = GPT_OSS, .window_period = 2, .router_bias = true},
-    {.name = "phi3"},
-    {.name = "olmo2"},
-    {.name = "granite"},
-    {.name = "glm4_moe", .router_bias = true, .no_output_bias = true},
-    {.name = "deepseek_v2", .family = DEEPSEEK},
-    // These balance their experts by a bias.
-    {.name = "deepseek_v3", .family = DEEPSEEK, .router_bias = true},
-    {.name = "kimi_k2", .family = DEEPSEEK, .router_bias = true},
-    {.name = "gemma", .tied_head = true, .head_width = 256},
-    {.name = "gemma2", .block_norms = 4, .window_period = 2, .tied_head = true, .head_width = 256},
-    {.name = "gemma3_text",
-     .block_norms = 4,
-     .window_period = 6,
-     .head_norms = true,
-     .tied_head = true,
-     .head_width = 256,
-     .vocabulary = 262208,
-     .sequence_length = 131072},
-};
-enum { TYPE_COUNT = sizeof types / sizeof types[0] };
-
-static int read_type(const struct strict_object *object, const struct type **out)
-{
-    const char *names[TYPE_COUNT + 1] = {0};
-    int index;
-    for (size_t i = 0; i < TYPE_COUNT; i++)
-        names[i] = types[i].name;
-    TRY(strict_word(object, "model_type", names, &index));
-    *out = &types[index];
-    return ERR_NONE;
-}
-
-static int read_experts(const struct strict_object *object, struct decoder_shape *out)
-{
-    static const char *const expert_keys[] = {"num_local_experts", "num_experts", "n_routed_experts", NULL};
-    static const char *const hidden_keys[] = {"moe_intermediate_size", "intermediate_size", NULL};
-    size_t shared;
-    TRY(read_first(object, expert_keys, DECODER_EXPERTS_MAX, 0, &out->experts));
-    if (out->experts == 0)
+    static const char *const heads[] = {"num_attention_heads", "n_head", "n_heads", "num_heads", NULL},
+                             *const lengths[] =
+                                 {"max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length", NULL},
+                             *const hidden[] = {"intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size", NULL},
+                             *const key_heads[] = {"num_key_value_heads", "num_kv_heads", "n_head_kv", NULL};
+    TRY(hugging_face_size(r, (const char *const[]){"num_hidden_layers", "n_layer", "n_layers", "num_layers", NULL},
+                          DECODER_BLOCKS_MAX, 0, &out->blocks));
+    TRY(hugging_face_size(r, (const char *const[]){"hidden_size", "n_embd", "n_embed", "d_model", NULL},
+                          DECODER_SIZE_MAX, 0, &out->width));
+    TRY(hugging_face_size(r, (const char *const[]){"vocab_size", NULL}, DECODER_VOCABULARY_MAX, 0, &out->vocabulary));
+    TRY(hugging_face_size(r, lengths, DECODER_LENGTH_MAX, 0, &out->sequence_length));
+    if (hugging_face_is_trait(r, "stateful")) {
+        out->heads = out->key_heads = out->head_width = 1;
         return ERR_NONE;
-    size_t dense = 0;
-    TRY(shape_read_size(object, "num_experts_per_tok", (int64_t)out->experts, &out->experts_used));
-    TRY(read_first(object, hidden_keys, DECODER_SIZE_MAX, 0, &out->expert_hidden));
-    TRY(read_first(object, (const char *const[]){"n_shared_experts", NULL}, DECODER_EXPERTS_MAX, 0, &shared));
-    out->shared_hidden = shared * out->expert_hidden;
-    if (has(object, "first_k_dense_replace"))
-        TRY(strict_size(object, "first_k_dense_replace", (int64_t)out->blocks, &dense));
-    for (size_t i = dense; i < out->blocks; i++)
-        out->block[i].mlp = DECODER_MLP_EXPERTS;
+    }
+    TRY(hugging_face_size(r, heads, DECODER_SIZE_MAX, 0, &out->heads));
+    TRY(hugging_face_size(r, hidden, DECODER_SIZE_MAX, out->mlp_matrices == 2 ? 4 * out->width : 0, &out->hidden));
+    TRY(hugging_face_size(r, key_heads, (int64_t)out->heads, out->heads, &out->key_heads));
+    size_t head_width = out->width / out->heads;
+    return hugging_face_size(r, (const char *const[]){"head_dim", "attention_head_dim", NULL}, DECODER_SIZE_MAX,
+                             head_width > 0 ? head_width : 1, &out->head_width);
+}
+
+static void set_biases(struct decoder_shape *out, const char *which)
+{
+    out->key_biases |= strchr(which, 'q') != NULL;
+    out->output_bias |= strchr(which, 'o') != NULL;
+    out->mlp_biases |= strchr(which, 'm') != NULL;
+    out->expert_biases |= strchr(which, 'e') != NULL;
+    out->head_bias |= strchr(which, 'h') != NULL;
+    out->latent_biases |= strchr(which, 'l') != NULL;
+}
+
+static int read_bias_key(struct hugging_face_reader *r, const char *key, const char *which, struct decoder_shape *out)
+{
+    bool on = false;
+    TRY(hugging_face_flag(r, key, &on));
+    set_biases(out, on ? which : "");
     return ERR_NONE;
 }
 
-static int read_latents(const struct strict_object *object, struct decoder_shape *out)
+static int read_biases(struct hugging_face_reader *r, struct decoder_shape *out)
 {
-    TRY(shape_read_size(object, "kv_lora_rank", DECODER_SIZE_MAX, &out->key_latent));
-    TRY(read_first(object, (const char *const[]){"q_lora_rank", NULL}, DECODER_SIZE_MAX, 0, &out->query_latent));
-    TRY(shape_read_size(object, "qk_nope_head_dim", DECODER_SIZE_MAX, &out->head_width));
-    TRY(shape_read_size(object, "qk_rope_head_dim", DECODER_SIZE_MAX, &out->rope_width));
-    return shape_read_size(object, "v_head_dim", DECODER_SIZE_MAX, &out->value_width);
+    char text[160], which[HUGGING_FACE_TRAIT_BYTES], *at = NULL;
+    bool has_keys = false;
+    hugging_face_trait(r, "biases", which);
+    set_biases(out, which);
+    snprintf(text, sizeof text, "%s", r->type->traits ? r->type->traits : "");
+    for (char *word = strtok_r(text, " ", &at); word; word = strtok_r(NULL, " ", &at)) {
+        char *letters = strchr(word, '=');
+        if (strncmp(word, "bias:", 5) != 0)
+            continue;
+        has_keys = true;
+        if (letters)
+            *letters++ = '\0';
+        if (letters)
+            TRY(read_bias_key(r, word + 5, letters, out));
+    }
+    if (!has_keys) {
+        TRY(read_bias_key(r, "attention_bias", "qo", out));
+        TRY(read_bias_key(r, "mlp_bias", "m", out));
+    }
+    return hugging_face_flag(r, "lm_head_bias", &out->head_bias);
 }
 
-static int read_window(const struct strict_object *object, const struct type *type, struct decoder_shape *out)
+static int read_norms(struct hugging_face_reader *r, struct decoder_shape *out)
 {
-    bool uses = !type->window_off;
-    size_t period, window;
-    if (type->window_off)
-        TRY(read_flag(object, "use_sliding_window", &uses));
-    TRY(read_first(object, (const char *const[]){"sliding_window_pattern", NULL}, DECODER_BLOCKS_MAX,
-                   type->window_period, &period));
-    TRY(read_first(object, (const char *const[]){"sliding_window", NULL}, DECODER_SIZE_MAX, 0, &window));
-    for (size_t i = 0; uses && i < out->blocks; i++)
-        out->block[i].window = period > 0 && (i + 1) % period == 0 ? 0 : window;
+    char norms[HUGGING_FACE_TRAIT_BYTES], key[HUGGING_FACE_TRAIT_BYTES];
+    bool has = hugging_face_trait(r, "qk", norms), is_switched = hugging_face_trait(r, "switch", key);
+    if (is_switched) {
+        has = false;
+        TRY(hugging_face_flag(r, key, &has));
+    }
+    out->block_norms = hugging_face_trait_number(r, "norms", 2);
+    out->norm_vectors = hugging_face_is_trait(r, "no-weights") ? 0 : hugging_face_is_trait(r, "ln") ? 2 : 1;
+    if (has)
+        out->head_norms = strcmp(norms, "all") == 0 ? decoder_query_width(out) + decoder_key_width(out)
+                                                    : 2 * out->head_width * (strcmp(norms, "head+bias") == 0 ? 2 : 1);
     return ERR_NONE;
 }
 
-// Reads a size that a type may have without it.
-static int read_or(const struct strict_object *object, const char *key, int64_t high, size_t without, size_t *out)
+// Keys that change the work in a way that plans have no form for.
+static int note_work(struct hugging_face_reader *r)
 {
-    return without > 0 ? read_first(object, (const char *const[]){key, NULL}, high, without, out)
-                       : shape_read_size(object, key, high, out);
-}
-
-static int read_widths(const struct strict_object *object, const struct type *type, struct decoder_shape *out)
-{
-    TRY(shape_read_size(object, "num_hidden_layers", DECODER_BLOCKS_MAX, &out->blocks));
-    TRY(shape_read_size(object, "hidden_size", DECODER_SIZE_MAX, &out->width));
-    TRY(shape_read_size(object, "num_attention_heads", DECODER_SIZE_MAX, &out->heads));
-    TRY(read_or(object, "vocab_size", DECODER_VOCABULARY_MAX, type->vocabulary, &out->vocabulary));
-    TRY(read_or(object, "max_position_embeddings", DECODER_SIZE_MAX, type->sequence_length, &out->sequence_length));
-    TRY(shape_read_size(object, "intermediate_size", DECODER_SIZE_MAX, &out->hidden));
-    TRY(read_or(object, "num_key_value_heads", (int64_t)out->heads, out->heads, &out->key_heads));
-    return read_first(object, (const char *const[]){"head_dim", NULL}, DECODER_SIZE_MAX,
-                      type->head_width > 0 ? type->head_width : out->width / out->heads, &out->head_width);
-}
-
-static int read_biases(const struct strict_object *object, const struct type *type, struct decoder_shape *out)
-{
-    bool of_attention = type->family == GPT_OSS, of_mlp = type->family == GPT_OSS;
-    TRY(read_flag(object, "attention_bias", &of_attention));
-    TRY(read_flag(object, "mlp_bias", &of_mlp));
-    if (of_attention && type->family == DEEPSEEK)
-        return strict_fail(object, "attention_bias", "is true, expected false of a %s", type->name);
-    out->key_biases = type->key_biases || of_attention;
-    out->output_bias = of_attention && !type->no_output_bias;
-    out->mlp_biases = out->expert_biases = of_mlp;
+    static const char *const dropouts[] = {"attention_dropout", "hidden_dropout", "resid_pdrop", "attn_pdrop",
+                                           "embd_pdrop",        "dropout",        NULL};
+    size_t predicted = 0, more = 0;
+    for (const char *const *key = dropouts; *key; key++)
+        if (hugging_face_has(r, *key) && json_number_value(json_object_get(r->object.value, *key)) > 0)
+            hugging_face_note(r, "%s is above 0: dropout's masks are not counted", *key);
+    if (hugging_face_has(r, "quantization_config"))
+        hugging_face_note(r, "quantization_config is of the file's weights: a plan has the configuration's formats");
+    TRY(hugging_face_count(r, "num_nextn_predict_layers", DECODER_BLOCKS_MAX, 0, &predicted));
+    TRY(hugging_face_count(r, "mtp_num_hidden_layers", DECODER_BLOCKS_MAX, 0, &more));
+    if (predicted + more > 0)
+        hugging_face_note(r, "blocks for multi-token prediction are left out: %zu", predicted + more);
     return ERR_NONE;
 }
 
-static int read_shape(const struct strict_object *object, struct decoder_shape *out)
+static int read_shape(struct hugging_face_reader *r, struct decoder_shape *out)
 {
-    const struct type *type;
-    *out = (struct decoder_shape){0};
-    TRY(read_type(object, &type));
-    if (json_array_size(json_object_get(object->value, "mlp_only_layers")) > 0)
-        return strict_fail(object, "mlp_only_layers", "has blocks unlike the others, expected []");
-    TRY(read_widths(object, type, out));
-    TRY(read_experts(object, out));
-    TRY(read_window(object, type, out));
-    TRY(read_biases(object, type, out));
-    if (type->family == DEEPSEEK)
-        TRY(read_latents(object, out));
-    bool head_norms = type->head_norms;
-    out->block_norms = type->block_norms > 0 ? type->block_norms : 2;
-    out->norm_vectors = 1;
-    out->mlp_matrices = 3;
-    TRY(read_flag(object, "use_qk_norm", &head_norms));
-    out->head_norms = head_norms ? 2 * out->head_width : 0;
-    out->sinks = type->family == GPT_OSS;
-    out->router_bias = type->router_bias;
-    out->tied_head = type->tied_head;
-    return read_flag(object, "tie_word_embeddings", &out->tied_head);
+    *out = (struct decoder_shape){.mlp_matrices = hugging_face_is_trait(r, "plain") ? 2 : 3,
+                                  .router_bias = hugging_face_is_trait(r, "router"),
+                                  .shared_gate = hugging_face_is_trait(r, "gate"),
+                                  .is_parallel = hugging_face_is_trait(r, "parallel")};
+    TRY(read_widths(r, out));
+    TRY(hugging_face_experts(r, out));
+    TRY(hugging_face_layers(r, out));
+    TRY(read_norms(r, out));
+    TRY(read_biases(r, out));
+    if (r->type->more)
+        TRY(r->type->more(r, out));
+    TRY(hugging_face_flag(r, "tie_word_embeddings", &out->tied_head));
+    return note_work(r);
 }
 
-int hugging_face_read(const struct strict_object *object, struct decoder_shape *out)
+// The text model of a file of text and images, and whether its head is tied where only the whole file says so.
+static int find_text(const struct strict_object *object, struct strict_object *text)
 {
-    struct strict_object text;
-    if (!has(object, "text_config"))
-        return read_shape(object, out);
-    TRY(strict_object_of(object, "text_config", &text));
-    return read_shape(&text, out);
+    static const char *const keys[] = {"text_config", "llm_config", "language_config"};
+    static const char tied[] = "tie_word_embeddings";
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (json_is_object(json_object_get(object->value, keys[i]))) {
+            json_t *outer = json_object_get(object->value, tied);
+            TRY(strict_object_of(object, keys[i], text));
+            if (outer && !json_object_get(text->value, tied))
+                json_object_set((json_t *)(uintptr_t)text->value, tied, outer);
+            return ERR_NONE;
+        }
+    *text = *object;
+    return ERR_NONE;
+}
+
+int hugging_face_read(const struct strict_object *object, struct decoder_shape *out,
+                      char notes[HUGGING_FACE_NOTES_BYTES])
+{
+    struct hugging_face_reader reader = {.used = json_object(), .notes = notes};
+    const char *name = "";
+    notes[0] = '\0';
+    TRY(find_text(object, &reader.object));
+    TRY(strict_text(&reader.object, "model_type", &name));
+    reader.type = hugging_face_type_find(name);
+    if (!reader.type) {
+        json_decref(reader.used);
+        return strict_fail(&reader.object, "model_type",
+                           "is \"%.40s\", which is not read: datasets/README.md lists the types that are", name);
+    }
+    bool is_inner = reader.object.value != object->value;
+    add_defaults(&reader, reader.type->defaults, false);
+    if (is_inner)
+        add_defaults(&reader, reader.type->sizes, true);
+    int code = read_shape(&reader, out);
+    if (code == ERR_NONE)
+        hugging_face_note_keys(&reader, is_inner ? object : NULL);
+    json_decref(reader.used);
+    return code;
 }
 
 const char *hugging_face_dtype(const struct strict_object *object)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes from a Hugging Face config.json: the Llama family, dense or with experts (Llama, Mistral, Mixtral, Qwen2,
-// Qwen3, Gemma, GPT-OSS, DeepSeek-V2 and V3, Kimi K2, GLM-4.5, Phi-3, OLMo 2, Granite), and of a model of text and
-// images (one with a `text_config`) the text model alone.
+// Shapes from a Hugging Face config.json, for the types that hugging_face_types.c has; of a model of text and images
+// (one with a `text_config`) the text model alone.
 #pragma once
 
 #include "base/strict_json.h"
@@ -12,10 +11,12 @@
 // True for a file of this kind, by its key model_type.
 bool hugging_face_is(const struct strict_object *object);
 
-// Norms within attention follow from the type, biases from it or from the file; Phi-3, OLMo 2 and Granite are taken
-// without norms. Blocks for multi-token prediction (DeepSeek-V3, GLM-4.5) are left out. ERR_USAGE names a key that is
-// missing or out of range, or the type of a model of another kind.
-int hugging_face_read(const struct strict_object *object, struct decoder_shape *out);
+// Biases and norms follow from the type or from the file. `notes` receives a line for each thing that a plan leaves out
+// or takes from elsewhere, and for keys that are not known. ERR_USAGE names a key that is missing or out of range, or a
+// type that is not read.
+enum { HUGGING_FACE_NOTES_BYTES = 1536 };
+int hugging_face_read(const struct strict_object *object, struct decoder_shape *out,
+                      char notes[HUGGING_FACE_NOTES_BYTES]);
 
 // Reads a number from 1 to high.
 int shape_read_size(const struct strict_object *object, const char *key, int64_t high, size_t *out);
