@@ -230,6 +230,26 @@ Test(plan_parts, all_parts_together_are_the_model)
     }
 }
 
+// A matrix to the heads loses rows, one back to the stream columns, and the slices of a column are as far apart as
+// rows.
+Test(plan_parts, matrices_are_cut_along_heads_and_hidden_channels)
+{
+    const struct model *whole;
+    struct model_part *part;
+    const struct model_place place = {.tensor = 3, .tensor_parts = 4, .pipeline_parts = 1, .expert_parts = 1};
+    cr_assert_eq(plan_model_find("llama-8b", 1, &whole), ERR_NONE);
+    cr_assert_eq(model_part_open(whole, &place, &part), ERR_NONE, "%s", err_message());
+    for (int i = 0; i < part->model.param_count; i++) {
+        const struct model_param *param = &part->model.params[i];
+        bool is_query = strstr(param->name, ".wq.") != NULL, is_down = strstr(param->name, ".down.") != NULL;
+        cr_expect(!is_query || (param->shape[0] == 1024 && param->shape[1] == 4096), "%s", param->name);
+        cr_expect(!is_down || (param->shape[0] == 4096 && param->shape[1] == 14336 / 4), "%s", param->name);
+        cr_expect(!is_down || (part->slices[i].begin == 3 * 14336 / 4 && part->slices[i].stride == 14336));
+        cr_expect(!is_query || (part->slices[i].begin == 3 * 1024 * 4096 && part->slices[i].block_count == 1));
+    }
+    model_part_close(part);
+}
+
 // Llama 3's 126 blocks: 7 in the first and the last stage, 8 in each other.
 Test(plan_parts, stages_that_do_not_divide_the_blocks_count_the_ends_as_blocks)
 {
