@@ -79,6 +79,12 @@ static const char *moments_name(int i)
     return names[i];
 }
 
+static const char *products_name(int i)
+{
+    static const char *const names[] = {"weights", "fp8"};
+    return names[i];
+}
+
 // The index of a word; ERR_USAGE lists them.
 static int find(const char *option, const char *word, const char *(*name)(int), int count, int *out)
 {
@@ -110,6 +116,10 @@ int framework_choose(const struct framework_words *words, struct framework_choic
     if (words->moments) {
         TRY(find("--moments", words->moments, moments_name, MOMENTS_COUNT, &i));
         out->moments = (enum moments)i;
+    }
+    if (words->products) {
+        TRY(find("--products", words->products, products_name, PRODUCTS_COUNT, &i));
+        out->products = (enum products)i;
     }
     return ERR_NONE;
 }

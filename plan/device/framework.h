@@ -27,6 +27,9 @@ enum weights { WEIGHTS_MIXED, WEIGHTS_16BIT, WEIGHTS_NF4, WEIGHTS_COUNT };
 // The dtype of the optimizer's moments: the dtype of the weights that it updates, or 8 bits.
 enum moments { MOMENTS_OF_WEIGHTS, MOMENTS_8BIT, MOMENTS_COUNT };
 
+// The dtype of the blocks' matrix products: of the weights, or FP8, to which operands are converted.
+enum products { PRODUCTS_OF_WEIGHTS, PRODUCTS_FP8, PRODUCTS_COUNT };
+
 struct logits_kind {
     const char *name;
     double bytes;  // of a logit and all its copies at the loss, chunked: of the largest chunk, spread over all logits
@@ -51,12 +54,13 @@ struct framework_choice {
     enum logits logits;
     enum weights weights;
     enum moments moments;
+    enum products products;
     double checkpointed_share;  // of the blocks, 0 to 1: those that keep only their input
 };
 
-// The words of the options --framework, --logits, --weights and --moments; null: not given.
+// The words of the options --framework, --logits, --weights, --moments and --products; null: not given.
 struct framework_words {
-    const char *framework, *logits, *weights, *moments;
+    const char *framework, *logits, *weights, *moments, *products;
 };
 
 // Changes what the words name. ERR_USAGE lists the words of an option.

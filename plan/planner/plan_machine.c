@@ -20,7 +20,9 @@ static const char *const FIGURES[MACHINE_FIGURE_COUNT + 1] = {
     [MACHINE_DEVICE_FP32_FLOPS] = "device_fp32_flops_per_s",
     [MACHINE_DEVICE_FP16_FLOPS] = "?device_fp16_flops_per_s",
     [MACHINE_DEVICE_BF16_FLOPS] = "?device_bf16_flops_per_s",
+    [MACHINE_DEVICE_FP8_FLOPS] = "?device_fp8_flops_per_s",
     [MACHINE_DEVICE_FLOPS_SHARE] = "device_flops_share",
+    [MACHINE_DEVICE_FP8_SHARE] = "?device_fp8_share",
     [MACHINE_DEVICE_ATTENTION_SHARE] = "?device_attention_share",
     [MACHINE_DEVICE_LAYER_S] = "?device_layer_s",
     [MACHINE_DEVICE_MEMORY_RATE] = "device_memory_bytes_per_s",
@@ -61,7 +63,8 @@ static int parse_figure(const struct strict_object *figures, enum machine_figure
     if (value <= 0)
         return strict_fail(&object, "value", "is %g, expected more than 0", value);
     bool is_share = figure == MACHINE_DEVICE_FLOPS_SHARE || figure == MACHINE_DEVICE_ATTENTION_SHARE ||
-                    figure == MACHINE_NODE_CPU_SHARE || figure == MACHINE_COLLECTIVE_SHARE;
+                    figure == MACHINE_DEVICE_FP8_SHARE || figure == MACHINE_NODE_CPU_SHARE ||
+                    figure == MACHINE_COLLECTIVE_SHARE;
     if (is_share && value > 1)
         return strict_fail(&object, "value", "is %g, expected a fraction of the peak, at most 1", value);
     bool has_source = json_object_get(object.value, "source");
@@ -252,13 +255,27 @@ int plan_lanes_of(const struct plan_machine *machine, int world, enum dtype dtyp
     return need_links(machine, world);
 }
 
+int plan_machine_product_rate(const struct plan_machine *machine, enum dtype dtype, enum products products, double *out)
+{
+    bool in_fp8 = products == PRODUCTS_FP8;
+    *out = in_fp8 ? value(machine, MACHINE_DEVICE_FP8_FLOPS) * value(machine, MACHINE_DEVICE_FP8_SHARE)
+                  : plan_machine_peak(machine, dtype) * value(machine, MACHINE_DEVICE_FLOPS_SHARE);
+    return *out > 0 ? ERR_NONE
+                    : err_set(ERR_USAGE,
+                              "--products fp8: the machine %s lacks device_fp8_flops_per_s or "
+                              "device_fp8_share",
+                              machine->name);
+}
+
 void plan_lanes_compute(const struct plan_machine *machine, const struct transformer *transformer,
-                        size_t sequence_count, enum dtype dtype, double checkpointed_share, bool counts_recomputation,
-                        double layer_flops, struct plan_lanes *lanes)
+                        size_t sequence_count, enum dtype dtype, enum products products, double checkpointed_share,
+                        bool counts_recomputation, double layer_flops, struct plan_lanes *lanes)
 {
     double peak = plan_machine_peak(machine, dtype);
+    double product_flops_per_s;
+    (void)plan_machine_product_rate(machine, dtype, products, &product_flops_per_s);
     const struct device_rates rates = {
-        .product_flops_per_s = peak * value(machine, MACHINE_DEVICE_FLOPS_SHARE),
+        .product_flops_per_s = product_flops_per_s,
         .attention_flops_per_s = peak * value(machine, MACHINE_DEVICE_ATTENTION_SHARE),
         .memory_bytes_per_s = value(machine, MACHINE_DEVICE_MEMORY_RATE),
         .layer_s = value(machine, MACHINE_DEVICE_LAYER_S),

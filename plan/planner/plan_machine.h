@@ -5,6 +5,7 @@
 
 #include "ref/arithmetic/dtype.h"
 #include "ref/executor/executor_dry.h"
+#include "plan/device/framework.h"
 #include "plan/device/transformer.h"
 
 #include <stdbool.h>
@@ -18,7 +19,9 @@ enum machine_figure {
     MACHINE_DEVICE_FP32_FLOPS,  // peaks, of dense matrices
     MACHINE_DEVICE_FP16_FLOPS,
     MACHINE_DEVICE_BF16_FLOPS,
+    MACHINE_DEVICE_FP8_FLOPS,
     MACHINE_DEVICE_FLOPS_SHARE,      // the fraction of the peak that a model's matrix products reach
+    MACHINE_DEVICE_FP8_SHARE,        // the same of products in FP8, with their conversions
     MACHINE_DEVICE_ATTENTION_SHARE,  // the fraction that flash attention reaches; only GPUs have it
     MACHINE_DEVICE_LAYER_S,          // of a layer's forward, whatever its size
     MACHINE_DEVICE_MEMORY_RATE,
@@ -92,14 +95,18 @@ struct plan_lanes {
 // True for a machine whose figures describe a GPU's kernels. The others are measured with the reference itself.
 bool plan_machine_is_gpu(const struct plan_machine *machine);
 
+// The rate of matrix products, FLOP/s, sustained. ERR_USAGE names the figure that the machine lacks for FP8.
+int plan_machine_product_rate(const struct plan_machine *machine, enum dtype dtype, enum products products,
+                              double *out);
+
 // Keeps `machine`. ERR_USAGE names the figure that it lacks.
 int plan_lanes_of(const struct plan_machine *machine, int world, enum dtype dtype, struct plan_lanes *out);
 
 // Replaces the rates of computing by those of a GPU's kernels on one micro-batch (device_time.h) of a transformer, with
 // the FLOP that the stage counts: layer_flops of one forward of all layers.
 void plan_lanes_compute(const struct plan_machine *machine, const struct transformer *transformer,
-                        size_t sequence_count, enum dtype dtype, double checkpointed_share, bool counts_recomputation,
-                        double layer_flops, struct plan_lanes *lanes);
+                        size_t sequence_count, enum dtype dtype, enum products products, double checkpointed_share,
+                        bool counts_recomputation, double layer_flops, struct plan_lanes *lanes);
 
 // Duration of an operation; context is a struct plan_lanes.
 executor_seconds plan_lanes_seconds;

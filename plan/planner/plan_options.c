@@ -62,6 +62,7 @@ static int parse(int argc, const char **argv, struct plan_options *a)
          "mixed (default: with fp32 masters), 16bit (without), or nf4 with --lora (QLoRA)", "DTYPE"},
         {"moments", '\0', TEXT, &a->moments, 0, "of the optimizer: as the weights that it updates (default), or 8bit",
          "DTYPE"},
+        {"products", '\0', TEXT, &a->products, 0, "of the blocks: as the weights (default), or fp8", "DTYPE"},
         POPT_TABLEEND,
     };
     struct poptOption where[] = {
@@ -169,7 +170,7 @@ static int read_mesh(struct plan_options *a)
 
 static int read_choice(struct plan_options *a)
 {
-    const struct framework_words words = {a->framework, a->logits, a->weights, a->moments};
+    const struct framework_words words = {a->framework, a->logits, a->weights, a->moments, a->products};
     a->choice.checkpointed_share = a->checkpointed;
     return framework_choose(&words, &a->choice);
 }
@@ -241,9 +242,9 @@ int plan_options_parse(int argc, const char **argv, struct plan_options *out)
 
 void plan_options_close(struct plan_options *a)
 {
-    char *texts[] = {a->preset, a->config_path, a->model,      a->machine,   a->write, a->against,
-                     a->paper,  a->world_list,  a->throughput, a->goal_name, a->mesh,  a->framework,
-                     a->logits, a->weights,     a->moments,    a->memory};
+    char *texts[] = {a->preset, a->config_path, a->model,      a->machine,   a->write,   a->against,
+                     a->paper,  a->world_list,  a->throughput, a->goal_name, a->mesh,    a->framework,
+                     a->logits, a->weights,     a->moments,    a->memory,    a->products};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     for (char **value = a->set; value && *value; value++)

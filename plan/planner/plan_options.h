@@ -25,7 +25,7 @@ struct plan_options {
     int world;
     char *world_list, *goal_name, *mesh;
     enum plan_goal goal;
-    char *framework, *logits, *weights, *moments;
+    char *framework, *logits, *weights, *moments, *products;
     double checkpointed;                        // the share of blocks; 0: not given
     struct framework_choice choice;             // that these name
     double price;                               // of a device and hour; 0: not given

@@ -60,16 +60,16 @@ static int add_own(const struct strict_object *row, double share, struct changes
 // The words of a row's framework, and the measure of its memory.
 static int read_choice(const struct strict_object *row, struct framework_choice *out)
 {
-    static const char *const keys[] = {"framework", "logits", "weights", "moments"};
-    char texts[4][32];
-    const char *words[4] = {NULL};
-    for (size_t i = 0; i < 4; i++)
+    static const char *const keys[] = {"framework", "logits", "weights", "moments", "products"};
+    char texts[5][32];
+    const char *words[5] = {NULL};
+    for (size_t i = 0; i < 5; i++)
         if (json_object_get(row->value, keys[i])) {
             TRY(strict_string(row, keys[i], texts[i], sizeof texts[i]));
             words[i] = texts[i];
         }
     TRY(strict_real(row, "checkpointed", &out->checkpointed_share));
-    return framework_choose(&(struct framework_words){words[0], words[1], words[2], words[3]}, out);
+    return framework_choose(&(struct framework_words){words[0], words[1], words[2], words[3], words[4]}, out);
 }
 
 static int read_memory(const struct strict_object *row, struct published_row *out)
@@ -138,12 +138,28 @@ static bool is_held_out(const struct strict_object *source, const char *name)
 static int visit_row(const struct strict_object *source, const struct strict_object *row, const char *name,
                      const struct walk *walk)
 {
-    static const char *const keys[] = {
-        "row",         "model",        "machine",    "world",        "sequence_length",
-        "micro_batch", "accumulation", "stage",      "checkpointed", "?device_gib",
-        "?set",        "?lora",        "?framework", "?logits",      "?weights",
-        "?moments",    "?beyond",      "?peak_gib",  "?memory",      "?tokens_per_s_per_device",
-        NULL};
+    static const char *const keys[] = {"row",
+                                       "model",
+                                       "machine",
+                                       "world",
+                                       "sequence_length",
+                                       "micro_batch",
+                                       "accumulation",
+                                       "stage",
+                                       "checkpointed",
+                                       "?device_gib",
+                                       "?set",
+                                       "?lora",
+                                       "?framework",
+                                       "?logits",
+                                       "?weights",
+                                       "?moments",
+                                       "?products",
+                                       "?beyond",
+                                       "?peak_gib",
+                                       "?memory",
+                                       "?tokens_per_s_per_device",
+                                       NULL};
     struct published_row out = {.source = name, .held_out = walk->texts && is_held_out(source, name)};
     TRY(strict_keys(row, keys));
     TRY(strict_string(row, "row", out.name, sizeof out.name));
