@@ -228,6 +228,10 @@ Test(plan_hugging_face, a_configuration_that_gives_no_shape_is_refused)
          "layer_types: has \"wide\""},
         {SMALL("hunyuan_v1_moe", ", \"num_experts\": 4, \"moe_topk\": [2, 2, 1, 2]"),
          "moe_topk: has blocks that differ"},
+        {SMALL("falcon_h1", ", \"mamba_n_heads\": 1048576, \"mamba_d_head\": 1048576, \"mamba_d_state\": 1, "
+                            "\"mamba_n_groups\": 1"),
+         "channels of a state space"},
+        {SMALL("lfm2", ", \"block_ffn_dim_multiplier\": -1"), "block_ffn_dim_multiplier: is -1"},
         {SMALL("qwen3_next", ", \"linear_num_key_heads\": 2"), "linear_key_head_dim: "},
     };
     const struct model *model;

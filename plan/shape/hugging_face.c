@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { WIDTH_MAX = 8 * DECODER_SIZE_MAX };
+
 bool hugging_face_is(const struct strict_object *object)
 {
     return json_object_get(object->value, "model_type");
@@ -131,6 +133,23 @@ static int note_work(struct hugging_face_reader *r)
     return ERR_NONE;
 }
 
+// Products of sizes, each of which a file may give alone.
+static int check_widths(struct hugging_face_reader *r, const struct decoder_shape *s)
+{
+    const struct {
+        const char *name;
+        size_t width;
+    } widths[] = {{"queries", decoder_query_width(s)},
+                  {"values", decoder_value_width(s)},
+                  {"a state space", s->state.in_rows},
+                  {"shared experts", s->shared_hidden}};
+    for (size_t i = 0; i < sizeof widths / sizeof widths[0]; i++)
+        if (widths[i].width > WIDTH_MAX)
+            return strict_fail(&r->object, "", "has %zu channels of %s, expected at most %d", widths[i].width,
+                               widths[i].name, WIDTH_MAX);
+    return ERR_NONE;
+}
+
 static int read_shape(struct hugging_face_reader *r, struct decoder_shape *out)
 {
     *out = (struct decoder_shape){.mlp_matrices = hugging_face_is_trait(r, "plain") ? 2 : 3,
@@ -144,6 +163,7 @@ static int read_shape(struct hugging_face_reader *r, struct decoder_shape *out)
     TRY(read_biases(r, out));
     if (r->type->more)
         TRY(r->type->more(r, out));
+    TRY(check_widths(r, out));
     TRY(hugging_face_flag(r, "tie_word_embeddings", &out->tied_head));
     return note_work(r);
 }
@@ -168,17 +188,16 @@ static int find_text(const struct strict_object *object, struct strict_object *t
 int hugging_face_read(const struct strict_object *object, struct decoder_shape *out,
                       char notes[HUGGING_FACE_NOTES_BYTES])
 {
-    struct hugging_face_reader reader = {.used = json_object(), .notes = notes};
+    struct hugging_face_reader reader = {.notes = notes};
     const char *name = "";
     notes[0] = '\0';
     TRY(find_text(object, &reader.object));
     TRY(strict_text(&reader.object, "model_type", &name));
     reader.type = hugging_face_type_find(name);
-    if (!reader.type) {
-        json_decref(reader.used);
+    if (!reader.type)
         return strict_fail(&reader.object, "model_type",
                            "is \"%.40s\", which is not read: datasets/README.md lists the types that are", name);
-    }
+    reader.used = json_object();
     bool is_inner = reader.object.value != object->value;
     add_defaults(&reader, reader.type->defaults, false);
     if (is_inner)

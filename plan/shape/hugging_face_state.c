@@ -189,6 +189,8 @@ static int adjust_hidden(struct hugging_face_reader *r, struct decoder_shape *ou
     TRY(hugging_face_size(r, (const char *const[]){"block_multiple_of", NULL}, DECODER_SIZE_MAX, 256, &multiple));
     if (hugging_face_has(r, "block_ffn_dim_multiplier"))
         TRY(strict_real(&r->object, "block_ffn_dim_multiplier", &factor));
+    if (factor <= 0 || factor > 100)
+        return strict_fail(&r->object, "block_ffn_dim_multiplier", "is %g, expected above 0 and at most 100", factor);
     if (!adjusts)
         return ERR_NONE;
     out->hidden = (size_t)(factor * (double)(2 * out->hidden / 3));
