@@ -124,6 +124,8 @@ static int plan_row(const struct strict_object *source, const struct strict_obje
                                            .nvme_path_count = 1};
     TRY(config_load_preset("zero3", &options, &config, NULL));
     config.offload_param.buffer_size = SIZE_MAX;
+    variant.tensor = config.mesh.tensor > 1 ? (size_t)config.mesh.tensor : 0;
+    variant.sequence_parallel = config.sequence_parallel;
     TRY(read_machine(row, &machine));
     TRY(plan_model_find_variant(model, &variant, &setting.model));
     out->world = setting.world;
