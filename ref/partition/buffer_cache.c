@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 static bool takes_turns(const struct buffer_cache_rule *rule, const struct bucket *bucket)
 {
@@ -40,15 +41,19 @@ int buffer_cache_bucket_count(const struct layout *layout, const struct buffer_c
 
 int buffer_cache_least(const struct layout *layout, const struct buffer_cache_rule *rule, int layer_count)
 {
-    int least = 0;
+    int change[layer_count + 1], used = 0, least = 0;  // by layer: buckets that it uses more than the layer before
+    memset(change, 0, sizeof change);
+    for (int i = 0; i < rule->bucket_count; i++) {
+        const struct bucket *bucket = &layout->buckets[i];
+        if (!takes_turns(rule, bucket) || bucket->low_layer >= layer_count)
+            continue;
+        change[bucket->low_layer]++;
+        if (bucket->high_layer < layer_count)
+            change[bucket->high_layer + 1]--;
+    }
     for (int layer = 0; layer < layer_count; layer++) {
-        int used = 0;
-        for (int i = 0; i < rule->bucket_count; i++) {
-            const struct bucket *bucket = &layout->buckets[i];
-            used += takes_turns(rule, bucket) && bucket->low_layer <= layer && layer <= bucket->high_layer;
-        }
-        if (used > least)
-            least = used;
+        used += change[layer];
+        least = used > least ? used : least;
     }
     return least;
 }

@@ -73,30 +73,30 @@ bool bucket_next_piece(const struct layout *layout, const struct model *model, i
     return false;
 }
 
+// The properties that all parameters of a bucket have in common; tied ones share no bucket.
+enum { ALIKE_EXPERT = 1, ALIKE_PERSISTENT = 2, ALIKE_FROZEN = 4, ALIKE_TIED = 8, ALIKE_COUNT = 16 };
+
 // The buckets under construction: the list of parameters grows at its end, and so does the last bucket.
 struct builder {
     const struct model *model;
     const struct layout_rule *rule;
     struct layout *layout;
     int listed;
+    uint8_t *alike;         // by parameter
+    bool has[ALIKE_COUNT];  // by such properties: some parameter has them
 };
 
-// The properties that all parameters of a bucket share.
-struct alike {
-    bool frozen, persistent, expert;
-};
-
-static void begin_bucket(struct builder *b, struct alike alike, bool tied)
+static void begin_bucket(struct builder *b, int alike)
 {
     struct layout *layout = b->layout;
     layout->buckets[layout->bucket_count++] = (struct bucket){
         .params = layout->params + b->listed,
         .low_layer = b->model->layer_count,
         .high_layer = -1,
-        .frozen = alike.frozen,
-        .tied = tied,
-        .persistent = alike.persistent,
-        .expert = alike.expert,
+        .frozen = alike & ALIKE_FROZEN,
+        .tied = alike & ALIKE_TIED,
+        .persistent = alike & ALIKE_PERSISTENT,
+        .expert = alike & ALIKE_EXPERT,
     };
 }
 
@@ -116,24 +116,16 @@ static void append(struct builder *b, int param, int high_layer)
         bucket->high_layer = high_layer;
 }
 
-static bool is_alike(const struct builder *b, int param, struct alike alike, const bool *is_persistent)
-{
-    const struct model_param *p = &b->model->params[param];
-    bool expert = p->expert && b->rule->expert_shards > 0;
-    return p->layer_count == 1 && p->frozen == alike.frozen && is_persistent[param] == alike.persistent &&
-           expert == alike.expert;
-}
-
-// The untied parameters of one layer that are alike. They join the open bucket (*open) if it may hold several layers
-// and has room for all of them.
-static void add_layer(struct builder *b, int layer, struct alike alike, const bool *is_persistent, bool *open)
+// The parameters of one layer that are alike. They join the open bucket (*open) if it may hold several layers and has
+// room for all of them.
+static void add_layer(struct builder *b, int layer, int alike, bool *open)
 {
     const struct model *model = b->model;
     size_t count = 0;
     int found = 0;
     for (int i = 0; i < model->layers[layer].param_count; i++) {
         int param = model->layers[layer].params[i];
-        if (is_alike(b, param, alike, is_persistent)) {
+        if (b->alike[param] == alike) {
             count += model->params[param].count;
             found++;
         }
@@ -142,59 +134,65 @@ static void add_layer(struct builder *b, int layer, struct alike alike, const bo
         return;
     const struct bucket *last = &b->layout->buckets[b->layout->bucket_count - 1];
     if (!*open || !b->rule->merge_layers || last->count + count > b->rule->bucket_elements)
-        begin_bucket(b, alike, false);
+        begin_bucket(b, alike);
     *open = true;
     for (int i = 0; i < model->layers[layer].param_count; i++) {
         int param = model->layers[layer].params[i];
-        if (!is_alike(b, param, alike, is_persistent))
+        if (b->alike[param] != alike)
             continue;
         if (b->rule->block_elements > 0 && b->layout->buckets[b->layout->bucket_count - 1].param_count > 0)
-            begin_bucket(b, alike, false);
+            begin_bucket(b, alike);
         append(b, param, layer);
     }
 }
 
-static void add_tied(struct builder *b, int layer, bool frozen)
+static void add_tied(struct builder *b, int layer, int alike)
 {
     const struct model *model = b->model;
     for (int i = 0; i < model->layers[layer].param_count; i++) {
         int param = model->layers[layer].params[i];
-        const struct model_param *p = &model->params[param];
-        if (p->layer_count == 1 || p->frozen != frozen || p->first_layer != layer)
+        if (b->alike[param] != alike || model->params[param].first_layer != layer)
             continue;
         int high = layer;
         for (int u = layer; u < model->layer_count; u++)
             for (int k = 0; k < model->layers[u].param_count; k++)
                 if (model->layers[u].params[k] == param)
                     high = u;
-        begin_bucket(b, (struct alike){.frozen = frozen}, true);
+        begin_bucket(b, alike);
         append(b, param, high);
     }
 }
 
-static void choose_persistent(const struct builder *b, bool *is_persistent)
+// Persistent ones are chosen in the order of parameters, while their budget lasts.
+static void find_alike(struct builder *b)
 {
     const struct layout_rule *rule = b->rule;
-    size_t total = 0;
+    size_t persistent_count = 0;
     for (int i = 0; i < b->model->param_count; i++) {
         const struct model_param *p = &b->model->params[i];
-        is_persistent[i] = rule->persistence_threshold > 0 && p->layer_count == 1 &&
-                           p->count <= rule->persistence_threshold && total + p->count <= rule->persistence_budget;
-        if (is_persistent[i])
-            total += p->count;
+        int alike = p->frozen ? ALIKE_FROZEN : 0;
+        if (p->layer_count != 1) {
+            alike |= ALIKE_TIED;
+        } else {
+            bool persistent = rule->persistence_threshold > 0 && p->count <= rule->persistence_threshold &&
+                              persistent_count + p->count <= rule->persistence_budget;
+            persistent_count += persistent ? p->count : 0;
+            alike |= (persistent ? ALIKE_PERSISTENT : 0) | (p->expert && rule->expert_shards > 0 ? ALIKE_EXPERT : 0);
+        }
+        b->alike[i] = (uint8_t)alike;
+        b->has[alike] = true;
     }
 }
 
-static void add_all(struct builder *b, bool frozen, const bool *is_persistent)
+static void add_all(struct builder *b, int frozen)
 {
-    for (int kind = 0; kind < 4; kind++) {
-        const struct alike alike = {.frozen = frozen, .persistent = kind / 2, .expert = kind % 2};
+    for (int kind = 0; kind < ALIKE_FROZEN; kind++) {
         bool open = false;
-        for (int layer = b->model->layer_count - 1; layer >= 0; layer--)
-            add_layer(b, layer, alike, is_persistent, &open);
+        for (int layer = b->model->layer_count - 1; layer >= 0 && b->has[frozen | kind]; layer--)
+            add_layer(b, layer, frozen | kind, &open);
     }
-    for (int layer = b->model->layer_count - 1; layer >= 0; layer--)
-        add_tied(b, layer, frozen);
+    for (int layer = b->model->layer_count - 1; layer >= 0 && b->has[frozen | ALIKE_TIED]; layer--)
+        add_tied(b, layer, frozen | ALIKE_TIED);
 }
 
 static void cut(struct layout *layout, const struct layout_rule *rule)
@@ -221,6 +219,39 @@ static void cut(struct layout *layout, const struct layout_rule *rule)
     }
 }
 
+// Lists every layer's buckets; last_layer[bucket] is the last layer that has listed it.
+static void list_by_layer(const struct model *model, struct layout *layout, int last_layer[])
+{
+    int listed = 0;
+    for (int i = 0; i < layout->bucket_count; i++)
+        last_layer[i] = -1;
+    for (int layer = 0; layer < model->layer_count; layer++) {
+        layout->layer_begin[layer] = listed;
+        for (int i = 0; i < model->layers[layer].param_count; i++) {
+            int bucket = layout->bucket_of[model->layers[layer].params[i]];
+            if (last_layer[bucket] != layer)
+                layout->layer_buckets[listed++] = bucket;
+            last_layer[bucket] = layer;
+        }
+    }
+    layout->layer_begin[model->layer_count] = listed;
+}
+
+static int index_layers(const struct model *model, struct layout *layout)
+{
+    size_t used = 1;
+    for (int layer = 0; layer < model->layer_count; layer++)
+        used += (size_t)model->layers[layer].param_count;
+    layout->layer_begin = calloc((size_t)model->layer_count + 1, sizeof *layout->layer_begin);
+    layout->layer_buckets = calloc(used, sizeof *layout->layer_buckets);
+    int *last_layer = calloc((size_t)layout->bucket_count + 1, sizeof *last_layer);
+    if (layout->layer_begin && layout->layer_buckets && last_layer)
+        list_by_layer(model, layout, last_layer);
+    bool made = layout->layer_begin && layout->layer_buckets && last_layer;
+    free(last_layer);
+    return made ? ERR_NONE : err_set(ERR_MEMORY, "no memory for the buckets of %d layers", model->layer_count);
+}
+
 int layout_open(const struct model *model, const struct layout_rule *rule, struct layout *out)
 {
     assert(rule->shards >= 1);
@@ -230,19 +261,21 @@ int layout_open(const struct model *model, const struct layout_rule *rule, struc
     out->buckets = calloc(n, sizeof *out->buckets);
     out->bucket_of = calloc(n, sizeof *out->bucket_of);
     out->offset_of = calloc(n, sizeof *out->offset_of);
-    bool *is_persistent = calloc(n, sizeof *is_persistent);
-    if (!out->params || !out->buckets || !out->bucket_of || !out->offset_of || !is_persistent) {
-        free(is_persistent);
+    struct builder b = {.model = model, .rule = rule, .layout = out, .alike = calloc(n, 1)};
+    if (!out->params || !out->buckets || !out->bucket_of || !out->offset_of || !b.alike) {
+        free(b.alike);
         layout_close(out);
         return err_set(ERR_MEMORY, "no memory for the layout of %d parameters", model->param_count);
     }
-    struct builder b = {model, rule, out, 0};
-    choose_persistent(&b, is_persistent);
-    add_all(&b, false, is_persistent);
-    add_all(&b, true, is_persistent);
-    free(is_persistent);
+    find_alike(&b);
+    add_all(&b, 0);
+    add_all(&b, ALIKE_FROZEN);
+    free(b.alike);
     cut(out, rule);
-    return ERR_NONE;
+    int code = index_layers(model, out);
+    if (code != ERR_NONE)
+        layout_close(out);
+    return code;
 }
 
 void layout_close(struct layout *layout)
@@ -251,5 +284,7 @@ void layout_close(struct layout *layout)
     free(layout->buckets);
     free(layout->bucket_of);
     free(layout->offset_of);
+    free(layout->layer_begin);
+    free(layout->layer_buckets);
     *layout = (struct layout){0};
 }

@@ -39,6 +39,8 @@ struct layout {
     int *params;                                              // owns every bucket's list
     int *bucket_of;                                           // by parameter
     size_t *offset_of;                                        // by parameter: its first element in its bucket
+    int *layer_begin;    // by layer, and one more: its first entry in layer_buckets
+    int *layer_buckets;  // the buckets of each layer, each once, in the order of the layer's parameters
 };
 
 struct layout_rule {

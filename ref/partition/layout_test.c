@@ -98,6 +98,37 @@ Test(layout, buckets_follow_the_rules)
     layout_close(&layout);
 }
 
+// A layer lists exactly the buckets of its parameters, each once, in the order of the parameters.
+Test(layout, every_layer_lists_its_buckets_once)
+{
+    static const char *const models[] = {"linear", "linear-few", "gpt-nano"};
+    for (int m = 0; m < 3; m++)
+        for (int merge = 0; merge < 2; merge++) {
+            const struct model *model = find(models[m]);
+            const struct layout_rule rule = {.shards = 3,
+                                             .merge_layers = merge,
+                                             .bucket_elements = 1500,
+                                             .persistence_threshold = 64,
+                                             .persistence_budget = 500};
+            struct layout layout;
+            cr_assert_eq(layout_open(model, &rule, &layout), ERR_NONE);
+            cr_assert_eq(layout.layer_begin[0], 0);
+            for (int layer = 0; layer < model->layer_count; layer++) {
+                int at = layout.layer_begin[layer];
+                for (int i = 0; i < model->layers[layer].param_count; i++) {
+                    int bucket = layout.bucket_of[model->layers[layer].params[i]];
+                    bool seen = false;
+                    for (int k = 0; k < i; k++)
+                        seen |= layout.bucket_of[model->layers[layer].params[k]] == bucket;
+                    if (!seen)
+                        cr_assert_eq(layout.layer_buckets[at++], bucket, "%s, layer %d", models[m], layer);
+                }
+                cr_assert_eq(at, layout.layer_begin[layer + 1], "%s, layer %d", models[m], layer);
+            }
+            layout_close(&layout);
+        }
+}
+
 Test(layout, persistence_has_a_budget)
 {
     const struct model *model = find("linear");

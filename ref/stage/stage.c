@@ -141,18 +141,12 @@ int stage_reduce(struct stage *stage, int layer)
 
 bool stage_next_bucket(const struct stage *stage, int layer, int *next, int *bucket)
 {
-    const struct model_layer *model_layer = &stage->setting.model->layers[layer];
+    const int *begin = stage->layout.layer_begin + layer;
     assert(layer >= 0 && layer < stage->setting.model->layer_count && *next >= 0);
-    while (*next < model_layer->param_count) {
-        int at = (*next)++;
-        *bucket = stage->layout.bucket_of[model_layer->params[at]];
-        bool seen = false;
-        for (int i = 0; i < at; i++)
-            seen |= stage->layout.bucket_of[model_layer->params[i]] == *bucket;
-        if (!seen)
-            return true;
-    }
-    return false;
+    if (*next >= begin[1] - begin[0])
+        return false;
+    *bucket = stage->layout.layer_buckets[begin[0] + (*next)++];
+    return true;
 }
 
 int stage_step(struct stage *stage, bool *applied)
