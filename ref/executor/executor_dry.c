@@ -46,13 +46,16 @@ static long later(const struct dry *dry, long a, long b)
     return end_of(dry, b) > end_of(dry, a) ? b : a;
 }
 
-// Replaces *after by the last to end of it and the events that an operation with these spans waits for.
-static int find_after(struct dry *dry, const struct executor_span spans[], size_t span_count, long *after)
+// Replaces *after by the last to end of it and the events that an operation with these spans waits for. first[]: the
+// first range of each span.
+static int find_after(struct dry *dry, const struct executor_span spans[], size_t span_count,
+                      struct reach_range *first[], long *after)
 {
     for (size_t i = 0; i < span_count; i++) {
         const struct executor_span *span = &spans[i];
         struct reach_range *range;
         TRY(reach_cover(&dry->reach, span, &range));
+        first[i] = range;
         for (; range && range->begin < (uintptr_t)span->address + span->bytes; range = range->next[0]) {
             *after = later(dry, *after, range->writer);
             if (span->access & EXECUTOR_WRITE)
@@ -62,12 +65,13 @@ static int find_after(struct dry *dry, const struct executor_span spans[], size_
     return ERR_NONE;
 }
 
-// Enters the event as the writer, or a reader, of the operation's spans.
-static void enter_spans(struct dry *dry, const struct operation *operation, long event)
+// Enters the event as the writer, or a reader, of the operation's spans, whose first ranges are given.
+static void enter_spans(struct dry *dry, const struct operation *operation, struct reach_range *const first[],
+                        long event)
 {
     for (size_t i = 0; i < operation->span_count; i++) {
         const struct executor_span *span = &operation->spans[i];
-        struct reach_range *range = reach_find(&dry->reach, span);
+        struct reach_range *range = first[i];
         for (; range && range->begin < (uintptr_t)span->address + span->bytes; range = range->next[0]) {
             if (span->access & EXECUTOR_WRITE) {
                 range->writer = event;
@@ -93,7 +97,8 @@ static int dry_issue(struct executor *executor, struct operation *operation)
     long number = (long)dry->event_count, after = later(dry, dry->last, dry->newest[operation->lane]);
     double seconds = dry->seconds ? dry->seconds(dry->context, &declared) : 0;
     assert(seconds >= 0);
-    TRY(find_after(dry, operation->spans, operation->span_count, &after));
+    struct reach_range *first[operation->span_count + 1];
+    TRY(find_after(dry, operation->spans, operation->span_count, first, &after));
     uint64_t begin_ns = end_of(dry, after);
     TRY(array_grow(&dry->events, &dry->event_capacity, dry->event_count, sizeof *dry->events, "operations of a plan"));
     dry->events[dry->event_count++] = (struct executor_event){.name = operation->name,
@@ -104,7 +109,7 @@ static int dry_issue(struct executor *executor, struct operation *operation)
                                                               .times = declared.times,
                                                               .flops = operation->flops,
                                                               .after = after};
-    enter_spans(dry, operation, number);
+    enter_spans(dry, operation, first, number);
     dry->newest[operation->lane] = number;
     if (operation->count)
         operation->count(operation->arguments);
@@ -115,7 +120,8 @@ static int dry_issue(struct executor *executor, struct operation *operation)
 static void dry_wait(struct executor *executor, const struct executor_span spans[], size_t span_count)
 {
     struct dry *dry = executor->state;
-    int code = find_after(dry, spans, span_count, &dry->last);
+    struct reach_range *first[span_count + 1];
+    int code = find_after(dry, spans, span_count, first, &dry->last);
     if (code != ERR_NONE)
         executor_fail(executor, code);
     for (int lane = 0; !spans && lane < LANE_COUNT; lane++)

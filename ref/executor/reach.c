@@ -58,19 +58,25 @@ static int cut(struct reach *reach, struct reach_range *range, uintptr_t at, str
     return add(reach, at, end, range, out);
 }
 
-struct reach_range *reach_find(const struct reach *reach, const struct executor_span *span)
+// The first range that ends behind an address. Operations access the same spans again and again, and a range keeps its
+// begin, so that a range that was found stays the one for its address.
+static struct reach_range *find(struct reach *reach, uintptr_t address)
 {
+    struct reach_range **recent =
+        &reach->recent[(uint64_t)address * UINT64_C(0x9e3779b97f4a7c15) >> (64 - REACH_RECENT_BITS)];
+    if (*recent && (*recent)->begin == address)
+        return *recent;
     struct reach_range *const *level = reach->first;
     for (int i = REACH_LEVELS - 1; i >= 0; i--)
-        while (level[i] && level[i]->end <= (uintptr_t)span->address)
+        while (level[i] && level[i]->end <= address)
             level = level[i]->next;
-    return level[0];
+    return *recent = level[0];
 }
 
 int reach_cover(struct reach *reach, const struct executor_span *span, struct reach_range **out)
 {
     uintptr_t at = (uintptr_t)span->address, end = at + span->bytes;
-    struct reach_range *range = reach_find(reach, span), *rest;
+    struct reach_range *range = find(reach, at), *rest;
     *out = NULL;
     while (at < end) {
         if (!range || range->begin > at)

@@ -6,7 +6,7 @@
 
 #include "ref/executor/executor.h"
 
-enum { REACH_LEVELS = 20, REACH_NO_EVENT = -1 };
+enum { REACH_LEVELS = 20, REACH_RECENT_BITS = 10, REACH_NO_EVENT = -1 };
 
 struct reach_range {
     uintptr_t begin, end;
@@ -16,14 +16,12 @@ struct reach_range {
 
 struct reach {
     struct reach_range *first[REACH_LEVELS];
+    struct reach_range *recent[1 << REACH_RECENT_BITS];  // found last, by a hash of where they begin
     uint64_t random;
 };
 
 // Splits ranges at the borders of the span and adds those that are missing. *out is the first range of the span, and
 // the ranges after it belong to the span while they begin before its end; null for a span of 0 bytes. ERR_MEMORY.
 int reach_cover(struct reach *reach, const struct executor_span *span, struct reach_range **out);
-
-// The first range of a span that reach_cover has covered.
-struct reach_range *reach_find(const struct reach *reach, const struct executor_span *span);
 
 void reach_close(struct reach *reach);

@@ -159,24 +159,28 @@ size_t optimizer_gathered_bytes(const struct optimizer *o)
     return (1 + (size_t)(ranks > parts ? ranks : parts)) * sizeof(struct norm_sum);
 }
 
-// *all: every rank's number, in the order of ranks.
-static int gather_numbers(struct optimizer *o, struct comm *comm, const void *own, size_t bytes, void *all)
+// *all: every rank's number, in the order of ranks, [*count]; in a dry run this rank's alone.
+static int gather_numbers(struct optimizer *o, struct comm *comm, const void *own, size_t bytes, const void **all,
+                          int *count)
 {
     char *mine = o->gathered, *others = mine + sizeof(struct norm_sum);
+    bool is_dry = executor_is_dry(o->move.executor);
     const struct executor_span result = {others, (size_t)comm_world(comm) * bytes, EXECUTOR_READ};
     memcpy(mine, own, bytes);
     TRY(exchange_numbers(o->move.executor, comm, mine, others, bytes));
-    TRY(executor_wait_for(o->move.executor, &result, 1));
-    memcpy(all, others, result.bytes);
-    return ERR_NONE;
+    *all = is_dry ? mine : others;
+    *count = is_dry ? 1 : comm_world(comm);
+    return executor_wait_for(o->move.executor, &result, 1);
 }
 
 // Replaces each rank's value by that of all of them together.
 static int agree_on_maximum(struct optimizer *o, struct comm *comm, uint32_t *max_bits)
 {
-    uint32_t all[comm_world(comm)];
-    TRY(gather_numbers(o, comm, max_bits, sizeof *max_bits, all));
-    for (int rank = 0; rank < comm_world(comm); rank++)
+    const void *gathered;
+    int count;
+    TRY(gather_numbers(o, comm, max_bits, sizeof *max_bits, &gathered, &count));
+    const uint32_t *all = gathered;
+    for (int rank = 0; rank < count; rank++)
         if (all[rank] > *max_bits)
             *max_bits = all[rank];
     return ERR_NONE;
@@ -184,10 +188,12 @@ static int agree_on_maximum(struct optimizer *o, struct comm *comm, uint32_t *ma
 
 static int agree_on_sum(struct optimizer *o, struct comm *comm, struct norm_sum *sum)
 {
-    struct norm_sum all[comm_world(comm)];
-    TRY(gather_numbers(o, comm, sum, sizeof *sum, all));
+    const void *gathered;
+    int count;
+    TRY(gather_numbers(o, comm, sum, sizeof *sum, &gathered, &count));
+    const struct norm_sum *all = gathered;
     *sum = (struct norm_sum){0};
-    for (int rank = 0; rank < comm_world(comm); rank++)
+    for (int rank = 0; rank < count; rank++)
         norm_add(sum, all[rank]);
     return ERR_NONE;
 }

@@ -27,16 +27,18 @@ int train_agree_end(struct train_rank *rank, struct train_outcome *out)
     const struct train_report_of_rank *all = rank->reports;
     const struct executor_span span = {all, (size_t)world * sizeof *all, EXECUTOR_READ};
     TRY(executor_wait_for(rank->executor, &span, 1));
-    double sum = 0.0;
+    out->loss = 0.0;
     out->stop = false;
-    // Of the ranks with the same micro-batches the last stage's first rank reports their loss.
-    for (int i = 0; i < world; i++) {
-        bool reports =
-            mesh_index_in(mesh, MESH_TENSOR, i) == 0 && mesh_index_in(mesh, MESH_PIPELINE, i) == mesh->pipeline - 1;
-        sum += reports ? all[i].loss : 0.0;
+    if (executor_is_dry(rank->executor))
+        return ERR_NONE;
+    for (int i = 0; i < world; i++)
         out->stop |= all[i].stop != 0;
-    }
-    out->loss = sum / ((double)mesh_group_size(mesh, MESH_DATA) * (double)rank->setting->config->accumulation);
+    // Of the ranks with the same micro-batches the last stage's first rank reports their loss.
+    int count = mesh_group_size(mesh, MESH_DATA), reporting = mesh_group_count(mesh, MESH_DATA) - mesh->tensor;
+    double sum = 0.0;
+    for (int i = 0; i < count; i++)
+        sum += all[mesh_rank_at(mesh, MESH_DATA, reporting, i)].loss;
+    out->loss = sum / ((double)count * (double)rank->setting->config->accumulation);
     return ERR_NONE;
 }
 

@@ -56,34 +56,55 @@ static struct executor_span tokens_span(const struct train_rank *rank, int micro
     return (struct executor_span){rank->batches[micro].tokens, count * sizeof(uint16_t), access};
 }
 
-// The memory that the computation declares; spans has room for 4 + 2 x the layer's parameters. *work_bytes: of the
-// checkpoint, the parameters and the gradients.
-static size_t find_spans(const struct train_rank *rank, const struct compute_arguments *a, int micro,
-                         struct executor_span spans[], size_t *work_bytes)
+// Lengthens the last span, of the same access, if this one begins where it ends; adds it otherwise.
+static void add_span(struct executor_span spans[], size_t *count, struct executor_span span)
+{
+    struct executor_span *last = *count > 0 ? &spans[*count - 1] : NULL;
+    if (last && span.access == last->access && (const char *)last->address + last->bytes == span.address)
+        last->bytes += span.bytes;
+    else
+        spans[(*count)++] = span;
+}
+
+// The parameters and gradients that the computation declares; spans has room for 2 x the layer's parameters.
+static size_t find_states(const struct train_rank *rank, const struct compute_arguments *a,
+                          struct executor_span spans[])
 {
     const struct model *model = rank->model;
     const struct model_layer *u = &model->layers[a->layer];
     size_t element_bytes = dtype_bytes(rank->setting->config->precision), count = 0;
+    for (int i = 0; i < u->param_count; i++) {
+        size_t bytes = model->params[u->params[i]].count * element_bytes;
+        add_span(spans, &count, (struct executor_span){rank->stage.params[u->params[i]], bytes, EXECUTOR_READ});
+    }
+    for (int i = 0; i < u->param_count && a->pass == PASS_BACKWARD; i++) {
+        const struct model_gradient *gradient = &rank->stage.gradients[u->params[i]];
+        size_t bytes = model->params[u->params[i]].count * element_bytes;
+        enum executor_access access = gradient->accumulate ? EXECUTOR_READ_WRITE : EXECUTOR_WRITE;
+        if (gradient->data)
+            add_span(spans, &count, (struct executor_span){gradient->data, bytes, access});
+    }
+    return count;
+}
+
+// The memory that the computation declares; spans has room for 4 + 2 x the layer's parameters. *work_bytes: of the
+// parameters and the gradients.
+static size_t find_spans(const struct train_rank *rank, const struct compute_arguments *a, int micro,
+                         struct executor_span spans[], size_t *work_bytes)
+{
     size_t kept_bytes = a->checkpoint ? activations_bytes(&rank->activations, a->layer) : 0;
+    size_t state_count = find_states(rank, a, spans), count = state_count;
+    *work_bytes = executor_span_bytes(spans, state_count);
     spans[count++] = (struct executor_span){model_run_memory(a->run), rank->run_bytes, EXECUTOR_READ_WRITE};
     spans[count++] =
         (struct executor_span){a->checkpoint, kept_bytes, a->pass == PASS_FORWARD ? EXECUTOR_WRITE : EXECUTOR_READ};
-    for (int i = 0; i < u->param_count; i++) {
-        int param = u->params[i];
-        size_t bytes = model->params[param].count * element_bytes;
-        const struct model_gradient *gradient = &rank->stage.gradients[param];
-        spans[count++] = (struct executor_span){rank->stage.params[param], bytes, EXECUTOR_READ};
-        if (a->pass == PASS_BACKWARD && gradient->data)
-            spans[count++] = (struct executor_span){gradient->data, bytes,
-                                                    gradient->accumulate ? EXECUTOR_READ_WRITE : EXECUTOR_WRITE};
-    }
-    *work_bytes = executor_span_bytes(spans + 2, count - 2);
     spans[count++] = (struct executor_span){a->loss, a->loss ? sizeof *a->loss : 0, EXECUTOR_READ_WRITE};
     spans[count++] = tokens_span(rank, micro, EXECUTOR_READ);
     return count;
 }
 
-// Copies the arguments, and the pointers to every parameter and gradient behind them; returns their bytes.
+// Copies the arguments, and the pointers to every parameter and gradient behind them, of which a dry run needs none;
+// returns their bytes.
 static size_t fill_arguments(struct train_rank *rank, int layer, enum pass pass, int micro, void *checkpoint)
 {
     const struct model *model = rank->model;
@@ -100,6 +121,8 @@ static size_t fill_arguments(struct train_rank *rank, int layer, enum pass pass,
         .loss_scale = (float)scaler_scale(&rank->stage.optimizer.scaler),
         .loss = pass == PASS_FORWARD && layer == model->layer_count - 1 ? rank->loss : NULL,
     };
+    if (executor_is_dry(rank->executor))
+        return sizeof *a;
     memcpy(a + 1, rank->stage.params, params_bytes);
     memcpy((char *)(a + 1) + params_bytes, rank->stage.gradients, gradients_bytes);
     return sizeof *a + params_bytes + gradients_bytes;

@@ -87,8 +87,10 @@ static int open_tiers(struct train_rank *rank)
 // Threads of a rank: as many as the setting says, or its share of the processors.
 static int thread_count(const struct train_setting *setting)
 {
+    if (setting->threads > 0)
+        return setting->threads;
     int share = resources_processor_count() / setting->world;
-    return setting->threads > 0 ? setting->threads : share > 1 ? share : 1;
+    return share > 1 ? share : 1;
 }
 
 // Working memory for the micro-batches in flight. Those that keep checkpoints share it.
