@@ -253,6 +253,66 @@ Test(cmd_plan, the_longest_sequence_that_fits_is_found)
     json_decref(record);
 }
 
+// The longest is a whole number of sixteenths of the power of two below it, and with one more nothing fits.
+Test(cmd_plan, the_longest_sequence_is_found_to_a_sixteenth)
+{
+    const char *base = "--preset zero3 --model llama-8b --machine workstation";
+    char longer[256];
+    snprintf(longer, sizeof longer, "%s --search --goal longest --json", base);
+    cr_assert_eq(plan(longer), 0, "%s", output);
+    char *rest = output;
+    json_t *record = next_record(&rest);
+    double length = number(record, "tokens_per_s") * number(record, "step_s") / number(record, "world");
+    int grain = 1 << (ilogb(length) - 4);
+    json_decref(record);
+    cr_expect_float_eq(remainder(round(length), grain), 0, 0, "%g", length);
+    cr_expect_neq(remainder(round(length), 4 * grain), 0, "a quarter: %g", length);
+    snprintf(longer, sizeof longer, "%s --sequences 1 --sequence-length %d --search", base, (int)round(length) + grain);
+    cr_expect_eq(plan(longer), 1, "%s: %s", longer, output);
+}
+
+Test(cmd_plan, a_dtype_that_the_machine_lacks_is_refused_with_one_that_it_has)
+{
+    char remedied[256] = "--preset zero_infinity --machine dgx-2";
+    cr_assert_eq(plan(remedied), 2, "%s", output);
+    char *remedy = strstr(output, "plan fp16 with --set ");
+    cr_assert_not_null(remedy, "%s", output);
+    remedy += strlen("plan fp16 with");
+    snprintf(remedied + strlen(remedied), sizeof remedied - strlen(remedied), "%.*s", (int)strcspn(remedy, "\n"),
+             remedy);
+    cr_expect_eq(plan(remedied), 0, "%s: %s", remedied, output);
+    cr_expect(strstr(output, ", fp16, stage 3"), "%s", output);
+}
+
+// A file's own rows were neither fitted nor held out.
+Test(cmd_plan, own_runs_are_judged_together)
+{
+    char path[] = "/tmp/zg-runs-XXXXXX.json", line[128];
+    FILE *file = fdopen(mkstemps(path, 5), "w");
+    fputs("{\"source\": \"a test\", \"set\": [\"bf16.enabled=true\"], \"rows\": [", file);
+    for (int i = 0; i < 5; i++)
+        fprintf(
+            file,
+            "%s{\"row\": \"run %d\", \"model\": \"llama-8b\", \"machine\": \"dgx-h100\", \"world\": 8, "
+            "\"sequence_length\": 8192, \"micro_batch\": 1, \"accumulation\": 1, \"checkpointed\": 1, \"stage\": 3, "
+            "\"tokens_per_s_per_device\": 5000}",
+            i > 0 ? ", " : "", i);
+    fputs("]}", file);
+    fclose(file);
+    snprintf(line, sizeof line, "--throughput %s", path);
+    cr_assert_eq(plan(line), 0, "%s", output);
+    cr_expect(strstr(output, "\nyour runs: 5 runs, median error"), "%s", output);
+    cr_expect(strstr(output, "\n5 runs: 5 planned"), "%s", output);
+    cr_expect(!strstr(output, "fitted") && !strstr(output, "held out") && !strstr(output, "published runs"), "%s",
+              output);
+    snprintf(line, sizeof line, "--throughput %s --json", path);
+    cr_assert_eq(plan(line), 0, "%s", output);
+    cr_expect_null(strstr(output, "held_out"), "%s", output);
+    cr_assert_eq(plan("--throughput torchtitan --json"), 0, "%s", output);
+    cr_expect(strstr(output, "\"held_out\":true") && strstr(output, "\"held_out\":false"), "%s", output);
+    unlink(path);
+}
+
 Test(cmd_plan, adapters_alone_have_gradients_and_optimizer_states)
 {
     json_t *record = plan_of("--preset zero3 --model llama-8b --machine dgx-h100 --world 1 --lora 16 --sequences 1");

@@ -172,6 +172,24 @@ static void note_kernels(struct plan_dry *run, struct plan_lanes *lanes)
     lanes->activation_share = (double)dtype_bytes(config->precision) / sizeof(float);
 }
 
+// Names a dtype that the machine computes where it does not compute the configuration's.
+static int check_dtype(const struct plan_setting *setting)
+{
+    const struct plan_machine *machine = setting->machine;
+    enum dtype dtype = setting->config->precision;
+    if (plan_machine_peak(machine, dtype) > 0)
+        return ERR_NONE;
+    bool has_bf16 = plan_machine_peak(machine, DTYPE_BF16) > 0, has_fp16 = plan_machine_peak(machine, DTYPE_FP16) > 0;
+    return err_set(ERR_USAGE,
+                   "the machine %s has no %s matrices (no device_%s_flops_per_s): plan %s with --set bf16.enabled=%s "
+                   "--set fp16.enabled=%s",
+                   machine->name, dtype_name(dtype), dtype_name(dtype),
+                   dtype_name(has_bf16   ? DTYPE_BF16
+                              : has_fp16 ? DTYPE_FP16
+                                         : DTYPE_FP32),
+                   has_bf16 ? "true" : "false", has_fp16 && !has_bf16 ? "true" : "false");
+}
+
 static int run_rank(struct plan_dry *run, struct plan *out)
 {
     const struct plan_setting *setting = run->setting;
@@ -180,6 +198,7 @@ static int run_rank(struct plan_dry *run, struct plan *out)
     TRY(train_rank_open(&run->rank));
     if (setting->machine && !setting->seconds) {
         double rate;
+        TRY(check_dtype(setting));
         TRY(plan_lanes_of(setting->machine, setting->world, setting->config->precision, &run->lanes));
         TRY(plan_machine_product_rate(setting->machine, setting->config->precision, setting->choice.products, &rate));
         note_kernels(run, &run->lanes);
@@ -187,11 +206,13 @@ static int run_rank(struct plan_dry *run, struct plan *out)
     }
     if (setting->seconds)
         executor_dry_time(run->rank.executor, setting->seconds, setting->seconds_context);
+    note_memory(run, out);
+    if (setting->only_fitting && out->verdict == PLAN_DOES_NOT_FIT)
+        return ERR_NONE;
     // The first step records the access trace; an update that overlaps the next step shows one step later.
     if (steps == 0)
         steps = stage_overlaps_updates(&run->rank.stage) ? 3 : 2;
     TRY(run_steps(run, steps, out));
-    note_memory(run, out);
     note_work(run, out);
     TRY(plan_note_time(run, out));
     plan_note_bubble(run, out);

@@ -52,8 +52,11 @@ int plan_choices_try(const struct plan_options *options, const struct plan_machi
                      struct plan_choices *found)
 {
     struct config config;
-    choice->setting = (struct plan_setting){
-        .config = &config, .machine = machine, .world = options->world, .choice = options->choice};
+    choice->setting = (struct plan_setting){.config = &config,
+                                            .machine = machine,
+                                            .world = options->world,
+                                            .choice = options->choice,
+                                            .only_fitting = true};
     int code = plan_choice_config(options, choice, &config);
     if (code == ERR_NONE)
         code = plan_options_model(options, &config, &choice->setting.model);

@@ -43,6 +43,7 @@ struct plan_choices {
     size_t tight;                // of those that are not in the list
     struct plan_choice closest;  // of those that do not fit, the one that lacks least
     double closest_lack;         // 0: there is none
+    double began_s, shown_s;     // of a search, on clock_now_s: its begin, and its last line of progress; 0: none yet
     // Why a configuration was refused, and whether another one was for another reason.
     char refusal[ERR_MESSAGE_BYTES];
     bool is_refused_otherwise;
@@ -75,10 +76,15 @@ int plan_advise_shape(const struct plan_options *options, const struct plan_mach
 
 // Tries worlds, placements, batches, checkpoints and sizes of buckets and prefetching, with the same number of
 // sequences in a step as the options' configuration has in options->world, or the next larger one that a world divides.
-// The goals "smallest" and "cheapest" try worlds of up to 1,024 devices unless given, "longest" ever longer sequences.
+// The goals "smallest" and "cheapest" try worlds of up to 1,024 devices unless given, "longest" ever longer sequences
+// and then, to a sixteenth, those between the last two.
 // Prints those that fit, the best first, as a table or as JSON lines, and writes the first one's configuration to
 // options->write. ERR_CHECK: nothing fits; the message says what the closest one lacks.
 int plan_search(const struct plan_options *options, const struct plan_machine *machine, FILE *out);
 
-// Prints what was found, sorted by the goal. In plan_search_print.c.
+// Shows on a terminal how far a search is that takes longer than two seconds, several times a second. In
+// plan_search_print.c, as is plan_search_print.
+void plan_search_progress(struct plan_choices *found, double now_s);
+
+// Prints what was found, sorted by the goal.
 int plan_search_print(const struct plan_choices *found, const struct plan_options *options, FILE *out);

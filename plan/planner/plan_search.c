@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/planner/plan_choice.h"
 
+#include "base/clock.h"
 #include "base/err.h"
+#include "base/terminal.h"
 #include "plan/planner/plan_print.h"
 
 #include <stdlib.h>
@@ -87,6 +89,7 @@ static int try_one(const struct plan_options *options, const struct plan_machine
     plan_choice_change(&choice, text);
     snprintf(text, sizeof text, "gradient_accumulation_steps=%zu", accumulation);
     plan_choice_change(&choice, text);
+    plan_search_progress(found, clock_now_s());
     return plan_choices_try(options, machine, &choice, found);
 }
 
@@ -179,25 +182,31 @@ static int search_worlds(const struct plan_options *options, const struct plan_m
     return ERR_NONE;
 }
 
-// Doubles the sequences until nothing fits; then tries three lengths between the last two.
+static int fits_length(const struct plan_options *options, const struct plan_machine *machine, long long length,
+                       struct plan_choices *found, bool *out)
+{
+    struct plan_options longer = *options;
+    size_t fitting = found->count;
+    longer.sequence_length = length;
+    TRY(search_batch(&longer, machine, 1, 1, found));
+    *out = found->count > fitting;
+    return ERR_NONE;
+}
+
+// Doubles the sequences until nothing fits, and then bisects to a sixteenth of the last length that was doubled.
 static int search_lengths(const struct plan_options *options, const struct plan_machine *machine,
                           struct plan_choices *found)
 {
-    struct plan_options longer = *options;
-    long long length = 1024;
-    for (; length <= SEQUENCE_TRIED_MAX; length *= 2) {
-        size_t fitting = found->count;
-        longer.sequence_length = length;
-        TRY(search_batch(&longer, machine, 1, 1, found));
-        if (found->count == fitting)
-            break;
+    bool fits = true;
+    long long fitting = 0, failing = 0;
+    for (long long length = 1024; fits && length <= SEQUENCE_TRIED_MAX; length *= 2) {
+        TRY(fits_length(options, machine, length, found, &fits));
+        *(fits ? &fitting : &failing) = length;
     }
-    for (int quarter = 3; quarter > 0 && found->count > 0 && length <= SEQUENCE_TRIED_MAX; quarter--) {
-        size_t fitting = found->count;
-        longer.sequence_length = length / 2 + length / 8 * quarter;
-        TRY(search_batch(&longer, machine, 1, 1, found));
-        if (found->count > fitting)
-            break;
+    for (long long grain = fitting / 16; grain > 0 && failing - fitting > grain;) {
+        long long middle = (fitting + failing) / 2;
+        TRY(fits_length(options, machine, middle, found, &fits));
+        *(fits ? &fitting : &failing) = middle;
     }
     return ERR_NONE;
 }
@@ -244,7 +253,7 @@ static int finish(const struct plan_options *options, const struct plan_machine 
 int plan_search(const struct plan_options *options, const struct plan_machine *machine, FILE *out)
 {
     struct config config;
-    struct plan_choices found = {0};
+    struct plan_choices found = {.began_s = clock_now_s()};
     TRY(plan_options_config(options, NULL, 0, &config, NULL));
     size_t sequences = config.micro_batch * config.accumulation * (size_t)options->world;
     bool any_world = options->goal == GOAL_SMALLEST || options->goal == GOAL_CHEAPEST;
@@ -257,6 +266,8 @@ int plan_search(const struct plan_options *options, const struct plan_machine *m
         in_world.world = options->worlds[i];
         code = search_world(&in_world, machine, sequences, &found);
     }
+    if (found.shown_s > 0)
+        terminal_progress("%s", "");
     if (code == ERR_NONE)
         code = finish(options, machine, &found, out);
     free(found.list);

@@ -3,11 +3,23 @@
 
 #include "base/err.h"
 #include "base/size.h"
+#include "base/terminal.h"
 #include "plan/planner/plan_print.h"
 
 #include <string.h>
 
 enum { SHOWN_MAX = 12 };
+
+static const double quiet_s = 2, renewed_s = 0.2;
+
+void plan_search_progress(struct plan_choices *found, double now_s)
+{
+    if (now_s - found->began_s < quiet_s || now_s - found->shown_s < renewed_s)
+        return;
+    found->shown_s = now_s;
+    terminal_progress("%zu configurations tried in %.0f s, %zu fit", found->tried, now_s - found->began_s,
+                      found->count);
+}
 
 // True if a better choice differs only in sizes: it has the same placement, world and sequence length. In a search for
 // the smallest world, the same placement alone.
