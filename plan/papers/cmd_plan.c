@@ -2,6 +2,7 @@
 // `zerogauge plan`: predicts the memory, traffic and time of training without data.
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/size.h"
 #include "plan/papers/paper.h"
 #include "plan/planner/plan_choice.h"
 #include "plan/planner/plan_model.h"
@@ -11,6 +12,23 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+// The days and the cost of --tokens, and by how much the plan misses --days.
+static void print_budget(const struct plan_options *options, const struct plan_setting *setting,
+                         const struct plan *plan, FILE *out)
+{
+    char text[SIZE_TEXT_BYTES];
+    double days = plan_options_days(options, (double)plan->tokens / plan->step_s);
+    if (options->tokens == 0)
+        return;
+    fprintf(out, "%s tokens: %.1f days", size_text((uint64_t)options->tokens, text), days);
+    if (options->price > 0)
+        fprintf(out, ", for %.4g", options->price * setting->world * days * 24);
+    if (options->days > 0 && days > options->days)
+        fprintf(out, "; %g days need %.2f times the speed", options->days, days / options->days);
+    fputc('\n', out);
+}
 
 static int show(const struct plan_options *options, const struct plan_setting *setting, const struct plan *plan,
                 double began_s)
@@ -20,6 +38,7 @@ static int show(const struct plan_options *options, const struct plan_setting *s
     if (options->json)
         return plan_print_record(plan_json(setting, plan), stdout);
     plan_print(setting, plan, stdout);
+    print_budget(options, setting, plan, stdout);
     TRY(plan_advise(options, setting, plan, stdout));
     if (options->explain)
         plan_explain(setting, plan, stdout);
@@ -43,9 +62,39 @@ static int plan_one(const struct plan_options *options, const struct plan_machin
     return show(options, &setting, &plan, began_s);
 }
 
+// The machines of --machine, with commas between them, each perhaps with its price: "l40s=1.2,dgx-h100=2.8".
+static int read_machines(const struct plan_options *options, struct plan_priced machines[PLAN_MACHINE_MAX],
+                         size_t *count)
+{
+    char text[1024], *rest = text, *word;
+    *count = 0;
+    snprintf(text, sizeof text, "%s", options->machine ? options->machine : "dgx-h100");
+    while ((word = strsep(&rest, ","))) {
+        struct plan_priced *priced = &machines[*count];
+        char *name = strsep(&word, "="), *end = "";
+        if (*count == PLAN_MACHINE_MAX)
+            return err_set(ERR_USAGE, "--machine: expected at most %d machines", PLAN_MACHINE_MAX);
+        priced->price = word ? strtod(word, &end) : options->price;
+        if (word && (end == word || *end || !(priced->price > 0)))
+            return err_set(ERR_USAGE, "--machine %.64s=%.32s: expected a price above 0", name, word);
+        TRY(plan_machine_find(name, &priced->machine));
+        if (options->device_memory_gib > 0)
+            plan_machine_set(&priced->machine, MACHINE_DEVICE_MEMORY_BYTES, options->device_memory_gib * (1 << 30),
+                             "--device-memory");
+        if (options->host_memory_gib > 0)
+            plan_machine_set(&priced->machine, MACHINE_NODE_HOST_MEMORY_BYTES, options->host_memory_gib * (1 << 30),
+                             "--host-memory");
+        (*count)++;
+    }
+    return *count == 1 || options->search
+               ? ERR_NONE
+               : err_set(ERR_USAGE, "--machine %.64s: several machines need --search", options->machine);
+}
+
 static int run(struct plan_options *options)
 {
-    struct plan_machine machine;
+    static struct plan_priced machines[PLAN_MACHINE_MAX];
+    size_t machine_count;
     if (options->papers)
         return paper_print(options->paper, options->json, stdout);
     if (options->throughputs)
@@ -54,16 +103,13 @@ static int run(struct plan_options *options)
         return published_memory_print(options->memory, options->json, stdout);
     if (options->against)
         return plan_against(options->against, options->json, stdout);
-    TRY(plan_machine_find(options->machine ? options->machine : "dgx-h100", &machine));
-    if (options->device_memory_gib > 0)
-        plan_machine_set(&machine, MACHINE_DEVICE_MEMORY_BYTES, options->device_memory_gib * (1 << 30),
-                         "--device-memory");
-    if (options->host_memory_gib > 0)
-        plan_machine_set(&machine, MACHINE_NODE_HOST_MEMORY_BYTES, options->host_memory_gib * (1 << 30),
-                         "--host-memory");
+    TRY(read_machines(options, machines, &machine_count));
+    if (options->search)
+        return plan_search(options, machines, machine_count, stdout);
+    options->price = machines[0].price;
     if (options->world == 0)
-        options->world = machine.devices_per_node;
-    return options->search ? plan_search(options, &machine, stdout) : plan_one(options, &machine);
+        options->world = machines[0].machine.devices_per_node;
+    return plan_one(options, &machines[0].machine);
 }
 
 int plan_main(int argc, const char **argv)

@@ -71,8 +71,14 @@ int plan_choices_try(const struct plan_options *options, const struct plan_machi
         return ERR_NONE;
     }
     TRY(code);
-    if (choice->plan.verdict == PLAN_FITS || (options->tight && choice->plan.verdict == PLAN_TIGHT))
-        return keep(choice, found);
+    choice->price = options->price;
+    if (choice->plan.verdict == PLAN_FITS || (options->tight && choice->plan.verdict == PLAN_TIGHT)) {
+        double days = plan_options_days(options, (double)choice->plan.tokens / choice->plan.step_s);
+        if (options->days == 0 || days <= options->days)
+            return keep(choice, found);
+        found->late++;
+        return ERR_NONE;
+    }
     found->tight += choice->plan.verdict == PLAN_TIGHT;
     double lack = lack_of(&choice->plan);
     if (found->closest_lack == 0 || lack < found->closest_lack) {
@@ -107,7 +113,9 @@ static int compare_smallest(const void *left, const void *right)
 static int compare_cheapest(const void *left, const void *right)
 {
     const struct plan_choice *a = left, *b = right;
-    return order(a->setting.world * per_token(a), b->setting.world * per_token(b));
+    bool has_prices = a->price > 0 && b->price > 0;
+    return order((has_prices ? a->price : 1) * a->setting.world * per_token(a),
+                 (has_prices ? b->price : 1) * b->setting.world * per_token(b));
 }
 
 static int compare_longest(const void *left, const void *right)

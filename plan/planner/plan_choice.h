@@ -32,15 +32,22 @@ struct plan_choice {
     size_t change_count;
     const char *placement;        // of a search; else null
     char label[128];              // of a search: "zero3, all on nvme; checkpoints; 2 x 4 sequences"
+    double price;                 // of a device and hour; 0: not given
     struct plan_setting setting;  // its `config` is null once the choice is in a list
     struct plan plan;
+};
+
+// A machine to search, and the price of a device and hour; 0: not given.
+struct plan_priced {
+    struct plan_machine machine;
+    double price;
 };
 
 // Those that fit, or with --tight may. The list is owned; tried counts all.
 struct plan_choices {
     struct plan_choice *list;
     size_t count, capacity, tried;
-    size_t tight;                // of those that are not in the list
+    size_t tight, late;          // of those that are not in the list: tight, slower than --days
     struct plan_choice closest;  // of those that do not fit, the one that lacks least
     double closest_lack;         // 0: there is none
     double began_s, shown_s;     // of a search, on clock_now_s: its begin, and its last line of progress; 0: none yet
@@ -80,7 +87,9 @@ int plan_advise_shape(const struct plan_options *options, const struct plan_mach
 // and then, to a sixteenth, those between the last two.
 // Prints those that fit, the best first, as a table or as JSON lines, and writes the first one's configuration to
 // options->write. ERR_CHECK: nothing fits; the message says what the closest one lacks.
-int plan_search(const struct plan_options *options, const struct plan_machine *machine, FILE *out);
+// Of several machines, [machine_count], each has its price in options->price's place.
+int plan_search(const struct plan_options *options, const struct plan_priced machines[], size_t machine_count,
+                FILE *out);
 
 // Shows on a terminal how far a search is that takes longer than two seconds, several times a second. In
 // plan_search_print.c, as is plan_search_print.

@@ -11,10 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHANGE_MAX = 256 };
-// The largest buffer_size that configurations accept, elements.
-#define BUFFER_COUNT_MAX 1000000000000000
-
 static const char *const examples[] = {
     "zerogauge plan --preset zero3 --model llama-70b --world 64",
     "zerogauge plan --paper zero-table-1",
@@ -70,7 +66,9 @@ static int parse(int argc, const char **argv, struct plan_options *a)
         {"mesh", '\0', TEXT, &a->mesh, 0, "ranks on a mesh, as in train; their number, unless --world is given",
          "DEGREE=N,..."},
         {"worlds", '\0', TEXT, &a->world_list, 0, "worlds to search, with the same sequences in a step", "N,N,..."},
-        {"machine", '\0', TEXT, &a->machine, 0, "the machine (default: dgx-h100); an unknown name lists all",
+        {"machine", '\0', TEXT, &a->machine, 0,
+         "the machine (default: dgx-h100); an unknown name lists all; a search takes several, each with its price: "
+         "l40s=1.2,dgx-h100=2.8",
          "MACHINE|FILE"},
         {"device-memory", '\0', POPT_ARG_DOUBLE, &a->device_memory_gib, 0,
          "memory of a device, in place of the machine's", "GIB"},
@@ -78,6 +76,10 @@ static int parse(int argc, const char **argv, struct plan_options *a)
          "GIB"},
         {"price", '\0', POPT_ARG_DOUBLE, &a->price, 0, "of a device and hour: print what a million tokens cost",
          "PRICE"},
+        {"tokens", '\0', TEXT, &a->token_text, 0, "to train on (15B, 1T): print the days, and with --price the cost",
+         "N"},
+        {"days", '\0', POPT_ARG_DOUBLE, &a->days, 0, "the most that they may take; a search leaves out what is slower",
+         "DAYS"},
         POPT_TABLEEND,
     };
     struct poptOption out[] = {
@@ -143,6 +145,26 @@ static int read_worlds(struct plan_options *a)
         rest = *end ? end + 1 : NULL;
     }
     return ERR_NONE;
+}
+
+static int read_tokens(struct plan_options *a)
+{
+    static const char units[] = "KMBT";
+    char *end = a->token_text;
+    if (!a->token_text)
+        return a->days == 0 ? ERR_NONE : err_set(ERR_USAGE, "--days needs --tokens N");
+    a->tokens = strtod(a->token_text, &end);
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    for (const char *u = units; unit && u <= unit; u++)
+        a->tokens *= 1000;
+    if (end == a->token_text || (*end && (!unit || end[1])) || !(a->tokens >= 1 && a->tokens < 1e18))
+        return err_set(ERR_USAGE, "--tokens %.32s: expected a number such as 15B or 1T", a->token_text);
+    return a->days >= 0 ? ERR_NONE : err_set(ERR_USAGE, "--days %g: expected a number above 0", a->days);
+}
+
+double plan_options_days(const struct plan_options *options, double tokens_per_s)
+{
+    return options->tokens / tokens_per_s / 86400;
 }
 
 static int read_goal(struct plan_options *a)
@@ -211,7 +233,7 @@ static int check(const struct plan_options *a)
     return ERR_NONE;
 }
 
-static const char *model_name_of(const struct plan_options *a)
+const char *plan_options_model_name(const struct plan_options *a)
 {
     return a->model ? a->model : "llama-8b";
 }
@@ -221,7 +243,7 @@ static void know_model(struct plan_options *a)
 {
     const struct model *model;
     struct transformer shape;
-    if (!a->config_path || plan_model_find(model_name_of(a), 0, &model) != ERR_NONE)
+    if (!a->config_path || plan_model_find(plan_options_model_name(a), 0, &model) != ERR_NONE)
         return;
     a->width = plan_model_transformer(model, &shape) ? shape.width : 0;
     a->dtype = plan_model_dtype(model);
@@ -233,6 +255,7 @@ int plan_options_parse(int argc, const char **argv, struct plan_options *out)
     TRY(parse(argc, argv, out));
     TRY(read_worlds(out));
     TRY(read_goal(out));
+    TRY(read_tokens(out));
     TRY(read_mesh(out));
     TRY(read_choice(out));
     TRY(check(out));
@@ -242,80 +265,12 @@ int plan_options_parse(int argc, const char **argv, struct plan_options *out)
 
 void plan_options_close(struct plan_options *a)
 {
-    char *texts[] = {a->preset, a->config_path, a->model,      a->machine,   a->write,   a->against,
-                     a->paper,  a->world_list,  a->throughput, a->goal_name, a->mesh,    a->framework,
-                     a->logits, a->weights,     a->moments,    a->memory,    a->products};
+    char *texts[] = {a->preset, a->config_path, a->model,      a->machine,   a->write,    a->against,
+                     a->paper,  a->world_list,  a->throughput, a->goal_name, a->mesh,     a->framework,
+                     a->logits, a->weights,     a->moments,    a->memory,    a->products, a->token_text};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     for (char **value = a->set; value && *value; value++)
         free(*value);
     free(a->set);
-}
-
-// Adds changes to a list; ERR_USAGE when there are too many.
-static int append(const char *list[CHANGE_MAX], size_t *count, const char *const changes[], size_t change_count)
-{
-    if (change_count > CHANGE_MAX - *count)
-        return err_set(ERR_USAGE, "--set: expected at most %d changes", CHANGE_MAX);
-    for (size_t i = 0; i < change_count; i++)
-        list[(*count)++] = changes[i];
-    return ERR_NONE;
-}
-
-int plan_options_config(const struct plan_options *options, const char *const changes[], size_t change_count,
-                        struct config *config, struct config_notes *notes)
-{
-    static const char *const sizes[] = {
-        "zero_optimization.reduce_bucket_size=500000000", "zero_optimization.allgather_bucket_size=500000000",
-        "zero_optimization.stage3_prefetch_bucket_size=50000000", "zero_optimization.sub_group_size=100000000"};
-    static const char *const folder[] = {"."};
-    const char *list[CHANGE_MAX];
-    char sequences[64], mesh[256];
-    const char *batch = sequences, *placed = mesh, *checkpoints = "zerogauge.activation_checkpointing.enabled=true";
-    size_t count = 0, given = 0;
-    while (options->set && options->set[given])
-        given++;
-    snprintf(sequences, sizeof sequences, "train_micro_batch_size_per_gpu=%lld", options->sequences);
-    TRY(append(list, &count, sizes, options->preset ? sizeof sizes / sizeof sizes[0] : 0));
-    TRY(append(list, &count, &batch, options->sequences > 0));
-    snprintf(mesh, sizeof mesh, "zerogauge.mesh=%s", options->mesh ? options->mesh : "");
-    TRY(append(list, &count, &placed, options->mesh != NULL));
-    TRY(append(list, &count, &checkpoints, options->checkpointed > 0));
-    TRY(append(list, &count, (const char *const *)options->set, given));
-    TRY(append(list, &count, changes, change_count));
-    const struct config_options how = {.world = options->world,
-                                       .width = options->width,
-                                       .dtype = options->dtype,
-                                       .set = list,
-                                       .set_count = count,
-                                       .nvme_paths = folder,
-                                       .nvme_path_count = 1};
-    if (!options->preset) {
-        // A path that the file gives stays; one that gives none can be planned all the same.
-        struct config_options own_paths = how;
-        own_paths.nvme_path_count = 0;
-        if (config_load_file(options->config_path, &own_paths, config, notes) == ERR_NONE)
-            return ERR_NONE;
-        return config_load_file(options->config_path, &how, config, notes);
-    }
-    TRY(config_load_preset(options->preset, &how, config, notes));
-    // This key is only a limit, which a user raises for a large model; the buffers follow the model's own layers.
-    config->offload_param.buffer_size = BUFFER_COUNT_MAX;
-    return ERR_NONE;
-}
-
-int plan_options_model(const struct plan_options *options, const struct config *config, const struct model **out)
-{
-    const char *name = model_name_of(options);
-    const struct plan_model_variant variant = {.tiling_factor = config->tiling_factor,
-                                               .sequence_length = (size_t)options->sequence_length,
-                                               .lora_rank = (size_t)options->lora_rank,
-                                               .tensor = config->mesh.tensor > 1 ? (size_t)config->mesh.tensor : 0,
-                                               .sequence_parallel = config->sequence_parallel,
-                                               .lora = config->lora[0] ? config->lora : NULL};
-    if (config->lora[0] && !gpt_is_name(name))
-        return err_set(ERR_USAGE, "\"zerogauge.lora\": plans of the model %.64s take adapters by --lora RANK", name);
-    if (config->lora[0] && options->lora_rank > 0)
-        return err_set(ERR_USAGE, "--lora and \"zerogauge.lora\" of the configuration exclude each other");
-    return plan_model_find_variant(name, &variant, out);
 }

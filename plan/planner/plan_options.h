@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { PLAN_WORLD_MAX = 32, PLAN_RANKS_MAX = 100000 };  // worlds of a search, ranks of a world
+enum { PLAN_WORLD_MAX = 32, PLAN_MACHINE_MAX = 16, PLAN_RANKS_MAX = 100000 };  // worlds of a search, ranks of a world
 
 // The aim of a search.
 enum plan_goal {
@@ -26,8 +26,10 @@ struct plan_options {
     char *world_list, *goal_name, *mesh;
     enum plan_goal goal;
     char *framework, *logits, *weights, *moments, *products;
-    double checkpointed;                        // the share of blocks; 0: not given
-    struct framework_choice choice;             // that these name
+    double checkpointed;             // the share of blocks; 0: not given
+    struct framework_choice choice;  // that these name
+    char *token_text;
+    double tokens, days;                        // to train on, and the most that they may take; 0: not given
     double price;                               // of a device and hour; 0: not given
     double host_memory_gib, device_memory_gib;  // in place of the machine's; 0: not given
     int worlds[PLAN_WORLD_MAX];                 // of a search, [world_count]; none: only `world`
@@ -38,6 +40,12 @@ struct plan_options {
     size_t width;       // of the model, if there is a file of a configuration; 0: unknown
     const char *dtype;  // that the model's own file names; null: none
 };
+
+// The days that these take at a plan's speed.
+double plan_options_days(const struct plan_options *options, double tokens_per_s);
+
+// The given model, or the default one.
+const char *plan_options_model_name(const struct plan_options *options);
 
 // ERR_USAGE. Call plan_options_close in every case.
 int plan_options_parse(int argc, const char **argv, struct plan_options *out);

@@ -221,17 +221,21 @@ static int write_choice(const struct plan_options *options, const struct plan_ch
 }
 
 // Says what the closest one lacks, and what would make it fit.
-static int refuse(const struct plan_options *options, const struct plan_machine *machine,
-                  const struct plan_choices *found)
+static int refuse(const struct plan_options *options, const struct plan_choices *found)
 {
     char reason[PLAN_REASON_BYTES], shape[ADVICE_BYTES];
     const struct plan_choice *closest = &found->closest;
-    if (found->closest_lack == 0 && !found->is_refused_otherwise)
+    if (found->closest_lack == 0 && found->late == 0 && !found->is_refused_otherwise)
         return err_set(ERR_USAGE, "%s", found->refusal);
-    if (found->closest_lack == 0)
+    if (found->closest_lack == 0 && found->late == 0)
         return err_set(ERR_CHECK, "none of %zu configurations is possible on this machine; the first: %s", found->tried,
                        found->refusal);
-    TRY(plan_advise_shape(options, machine, closest, shape));
+    if (found->late > 0)
+        return err_set(ERR_CHECK,
+                       "%zu of %zu configurations fit, and all of them take more than %g days: try more "
+                       "devices with --world N or --goal smallest",
+                       found->late, found->tried, options->days);
+    TRY(plan_advise_shape(options, closest->setting.machine, closest, shape));
     return err_set(ERR_CHECK, "none of %zu configurations fits%s; the closest, on %d device%s, %s: %s; %s%s",
                    found->tried, found->tight > 0 ? " (--tight lists those that are tight)" : "",
                    closest->setting.world, closest->setting.world > 1 ? "s" : "", closest->label,
@@ -239,37 +243,50 @@ static int refuse(const struct plan_options *options, const struct plan_machine 
                    shape);
 }
 
-static int finish(const struct plan_options *options, const struct plan_machine *machine, struct plan_choices *found,
-                  FILE *out)
+static int finish(const struct plan_options *options, struct plan_choices *found, FILE *out)
 {
     if (found->count == 0)
-        return refuse(options, machine, found);
+        return refuse(options, found);
     plan_choices_sort(found, options->goal);
     if (options->write)
         TRY(write_choice(options, &found->list[0]));
     return plan_search_print(found, options, out);
 }
 
-int plan_search(const struct plan_options *options, const struct plan_machine *machine, FILE *out)
+static int search_machine(const struct plan_options *options, const struct plan_machine *machine,
+                          struct plan_choices *found)
 {
     struct config config;
-    struct plan_choices found = {.began_s = clock_now_s()};
     TRY(plan_options_config(options, NULL, 0, &config, NULL));
     size_t sequences = config.micro_batch * config.accumulation * (size_t)options->world;
     bool any_world = options->goal == GOAL_SMALLEST || options->goal == GOAL_CHEAPEST;
-    int code = options->world_count > 0        ? ERR_NONE
-               : options->goal == GOAL_LONGEST ? search_lengths(options, machine, &found)
-               : any_world                     ? search_worlds(options, machine, sequences, &found)
-                                               : search_world(options, machine, sequences, &found);
-    for (size_t i = 0; code == ERR_NONE && i < options->world_count; i++) {
+    for (size_t i = 0; i < options->world_count; i++) {
         struct plan_options in_world = *options;
         in_world.world = options->worlds[i];
-        code = search_world(&in_world, machine, sequences, &found);
+        TRY(search_world(&in_world, machine, sequences, found));
+    }
+    return options->world_count > 0        ? ERR_NONE
+           : options->goal == GOAL_LONGEST ? search_lengths(options, machine, found)
+           : any_world                     ? search_worlds(options, machine, sequences, found)
+                                           : search_world(options, machine, sequences, found);
+}
+
+int plan_search(const struct plan_options *options, const struct plan_priced machines[], size_t machine_count,
+                FILE *out)
+{
+    struct plan_choices found = {.began_s = clock_now_s()};
+    struct plan_options priced = *options;
+    int code = ERR_NONE;
+    for (size_t i = 0; i < machine_count && code == ERR_NONE; i++) {
+        const struct plan_machine *machine = &machines[i].machine;
+        priced.price = machines[i].price;
+        priced.world = options->world > 0 ? options->world : machine->devices_per_node;
+        code = search_machine(&priced, machine, &found);
     }
     if (found.shown_s > 0)
         terminal_progress("%s", "");
     if (code == ERR_NONE)
-        code = finish(options, machine, &found, out);
+        code = finish(&priced, &found, out);
     free(found.list);
     return code;
 }

@@ -21,32 +21,45 @@ void plan_search_progress(struct plan_choices *found, double now_s)
                       found->count);
 }
 
-// True if a better choice differs only in sizes: it has the same placement, world and sequence length. In a search for
-// the smallest world, the same placement alone.
+static bool has_several_machines(const struct plan_choices *found)
+{
+    for (size_t i = 1; i < found->count; i++)
+        if (found->list[i].setting.machine != found->list[0].setting.machine)
+            return true;
+    return false;
+}
+
+// True if a better choice differs only in sizes: it has the same machine, placement, world and sequence length. In a
+// search for the smallest world or among machines, the world may be another.
 static bool has_better(const struct plan_choices *found, enum plan_goal goal, size_t at)
 {
     const struct plan_choice *a = &found->list[at];
+    bool any_world = goal == GOAL_SMALLEST || has_several_machines(found);
     for (size_t i = 0; i < at; i++) {
         const struct plan_choice *b = &found->list[i];
-        if ((goal == GOAL_SMALLEST || a->setting.world == b->setting.world) &&
-            strcmp(a->placement, b->placement) == 0 &&
+        if ((any_world || a->setting.world == b->setting.world) &&
+            strcmp(a->placement, b->placement) == 0 && a->setting.machine == b->setting.machine &&
             a->setting.model->sequence_length == b->setting.model->sequence_length)
             return true;
     }
     return false;
 }
 
-static void print_choice(const struct plan_choice *choice, const struct plan_options *options, FILE *out)
+static void print_choice(const struct plan_choice *choice, const struct plan_options *options, bool with_machine,
+                         FILE *out)
 {
     const struct plan *plan = &choice->plan;
     char text[SIZE_TEXT_BYTES];
     double tokens_per_s = (double)plan->tokens / plan->step_s;
     fprintf(out, "%6d %8.3f s %12s", choice->setting.world, plan->step_s, size_text((uint64_t)tokens_per_s, text));
-    if (options->price > 0)
-        fprintf(out, " %10.3g", options->price * choice->setting.world / (tokens_per_s * 3600) * 1e6);
+    if (options->tokens > 0)
+        fprintf(out, " %8.1f", plan_options_days(options, tokens_per_s));
+    if (choice->price > 0)
+        fprintf(out, " %10.3g", choice->price * choice->setting.world / (tokens_per_s * 3600) * 1e6);
     for (int tier = 0; tier < TIER_COUNT; tier++)
         fprintf(out, " %10s", plan->needed_bytes[tier] > 0 ? size_short_text(plan->needed_bytes[tier], text) : "-");
-    fprintf(out, "  %s", choice->label);
+    fprintf(out, "  %s%s%s", with_machine ? choice->setting.machine->name : "", with_machine ? ", " : "",
+            choice->label);
     if (options->goal == GOAL_LONGEST)
         fprintf(out, " of %s tokens", size_text(choice->setting.model->sequence_length, text));
     fputc('\n', out);
@@ -58,16 +71,20 @@ static void print_found(const struct plan_choices *found, const struct plan_opti
     fprintf(out, "%zu of %zu configurations fit", found->count, found->tried);
     if (found->tight > 0)
         fprintf(out, " (%zu more are tight: --tight lists them, too)", found->tight);
+    if (found->late > 0)
+        fprintf(out, " (%zu more take longer than %g days)", found->late, options->days);
     fprintf(out, "; %s, the best of each placement:\n", goals[options->goal]);
     fprintf(out, "%6s %10s %12s", "world", "step", "tokens/s");
-    if (options->price > 0)
+    if (options->tokens > 0)
+        fprintf(out, " %8s", "days");
+    if (found->list[0].price > 0)
         fprintf(out, " %10s", "a million");
     fprintf(out, " %10s %10s %10s\n", "device", "host", "nvme");
     for (size_t i = 0, shown = 0; i < found->count && shown < SHOWN_MAX; i++) {
         if (has_better(found, options->goal, i))
             continue;
         shown++;
-        print_choice(&found->list[i], options, out);
+        print_choice(&found->list[i], options, has_several_machines(found), out);
     }
     if (options->write)
         fprintf(out, "wrote the first one to %s\n", options->write);

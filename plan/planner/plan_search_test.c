@@ -40,7 +40,7 @@ Test(plan_search, what_does_not_fit_has_the_memory_of_a_whole_plan_and_no_steps)
     cr_expect_eq(memcmp(plans[0].held_bytes, plans[1].held_bytes, sizeof plans[0].held_bytes), 0);
     cr_expect_eq(memcmp(plans[0].peak_bytes, plans[1].peak_bytes, sizeof plans[0].peak_bytes), 0);
     cr_expect_eq(memcmp(plans[0].needed_bytes, plans[1].needed_bytes, sizeof plans[0].needed_bytes), 0);
-    cr_expect_eq(memcmp(plans[0].fits, plans[1].fits, sizeof plans[0].fits), 0);
+    cr_expect_eq(memcmp(plans[0].verdicts, plans[1].verdicts, sizeof plans[0].verdicts), 0);
 }
 
 Test(plan_search, what_fits_is_planned_whole)

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// The configuration and the model that options select.
+#include "plan/planner/plan_options.h"
+
+#include "base/err.h"
+#include "plan/planner/plan_model.h"
+#include "ref/model/gpt_find.h"
+
+#include <stdio.h>
+
+enum { CHANGE_MAX = 256 };
+// The largest buffer_size that configurations accept, elements.
+#define BUFFER_COUNT_MAX 1000000000000000
+
+// Adds changes to a list; ERR_USAGE when there are too many.
+static int append(const char *list[CHANGE_MAX], size_t *count, const char *const changes[], size_t change_count)
+{
+    if (change_count > CHANGE_MAX - *count)
+        return err_set(ERR_USAGE, "--set: expected at most %d changes", CHANGE_MAX);
+    for (size_t i = 0; i < change_count; i++)
+        list[(*count)++] = changes[i];
+    return ERR_NONE;
+}
+
+int plan_options_config(const struct plan_options *options, const char *const changes[], size_t change_count,
+                        struct config *config, struct config_notes *notes)
+{
+    static const char *const sizes[] = {
+        "zero_optimization.reduce_bucket_size=500000000", "zero_optimization.allgather_bucket_size=500000000",
+        "zero_optimization.stage3_prefetch_bucket_size=50000000", "zero_optimization.sub_group_size=100000000"};
+    static const char *const folder[] = {"."};
+    const char *list[CHANGE_MAX];
+    char sequences[64], mesh[256];
+    const char *batch = sequences, *placed = mesh, *checkpoints = "zerogauge.activation_checkpointing.enabled=true";
+    size_t count = 0, given = 0;
+    while (options->set && options->set[given])
+        given++;
+    snprintf(sequences, sizeof sequences, "train_micro_batch_size_per_gpu=%lld", options->sequences);
+    TRY(append(list, &count, sizes, options->preset ? sizeof sizes / sizeof sizes[0] : 0));
+    TRY(append(list, &count, &batch, options->sequences > 0));
+    snprintf(mesh, sizeof mesh, "zerogauge.mesh=%s", options->mesh ? options->mesh : "");
+    TRY(append(list, &count, &placed, options->mesh != NULL));
+    TRY(append(list, &count, &checkpoints, options->checkpointed > 0));
+    TRY(append(list, &count, (const char *const *)options->set, given));
+    TRY(append(list, &count, changes, change_count));
+    const struct config_options how = {.world = options->world,
+                                       .width = options->width,
+                                       .dtype = options->dtype,
+                                       .set = list,
+                                       .set_count = count,
+                                       .nvme_paths = folder,
+                                       .nvme_path_count = 1};
+    if (!options->preset) {
+        // A path that the file gives stays; one that gives none can be planned all the same.
+        struct config_options own_paths = how;
+        own_paths.nvme_path_count = 0;
+        if (config_load_file(options->config_path, &own_paths, config, notes) == ERR_NONE)
+            return ERR_NONE;
+        return config_load_file(options->config_path, &how, config, notes);
+    }
+    TRY(config_load_preset(options->preset, &how, config, notes));
+    // This key is only a limit, which a user raises for a large model; the buffers follow the model's own layers.
+    config->offload_param.buffer_size = BUFFER_COUNT_MAX;
+    return ERR_NONE;
+}
+
+int plan_options_model(const struct plan_options *options, const struct config *config, const struct model **out)
+{
+    const char *name = plan_options_model_name(options);
+    const struct plan_model_variant variant = {.tiling_factor = config->tiling_factor,
+                                               .sequence_length = (size_t)options->sequence_length,
+                                               .lora_rank = (size_t)options->lora_rank,
+                                               .tensor = config->mesh.tensor > 1 ? (size_t)config->mesh.tensor : 0,
+                                               .sequence_parallel = config->sequence_parallel,
+                                               .lora = config->lora[0] ? config->lora : NULL};
+    if (config->lora[0] && !gpt_is_name(name))
+        return err_set(ERR_USAGE, "\"zerogauge.lora\": plans of the model %.64s take adapters by --lora RANK", name);
+    if (config->lora[0] && options->lora_rank > 0)
+        return err_set(ERR_USAGE, "--lora and \"zerogauge.lora\" of the configuration exclude each other");
+    return plan_model_find_variant(name, &variant, out);
+}
