@@ -130,7 +130,11 @@ const struct framework *framework_of(const struct framework_choice *choice, cons
     bool offloads = config->offload_optimizer.tier != TIER_DEVICE || config->offload_param.tier != TIER_DEVICE;
     if (choice->framework)
         return choice->framework;
-    return &frameworks[cuts ? MEGATRON : config->stage == 1 || config->stage == 2 || offloads ? DEEPSPEED : FSDP2];
+    if (cuts)
+        return &frameworks[MEGATRON];
+    return &frameworks[config->stage == 0                                     ? HF
+                       : config->stage == 1 || config->stage == 2 || offloads ? DEEPSPEED
+                                                                              : FSDP2];
 }
 
 const struct logits_kind *framework_logits(const struct framework_choice *choice, const struct framework *framework)
