@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Held against the runs of datasets/memory.json.
-#include "plan/device/device_internal.h"
+#include "plan/device/device_memory.h"
 
-#include <assert.h>
+#include "plan/device/device_staging.h"
 
 // CUDA's context and libraries, and NCCL's channels.
 #define CONTEXT_BYTES (UINT64_C(1) << 29)
@@ -15,20 +15,8 @@
 // DeepSpeed, estimate_zero2_model_states_mem_needs: additional_buffer_factor.
 #define HOST_AT_MOST 1.5
 
-// A block of 64 values in 4 bits has a scale of 8 bits, and 256 of those one of 32.
-#define NF4_BITS (4 + 8.0 / 64 + 32.0 / (64 * 256))
-
 // Of a moment in 8 bits, a block of 256 of which has a scale in fp32.
 #define MOMENT_8BIT_BYTES (1 + 4.0 / 256)
-
-uint64_t *device_add(const struct counting *c, const char *name, unsigned moments, const char *formula,
-                     const char *source)
-{
-    assert(c->m->line_count < DEVICE_LINE_MAX);
-    struct device_line *line = &c->m->lines[c->m->line_count++];
-    *line = (struct device_line){.name = name, .formula = formula, .source = source, .moments = moments};
-    return line->bytes;
-}
 
 static const char zero_source[] = "ZeRO (arXiv 1910.02054), figure 1; the stage's own";
 
@@ -39,13 +27,6 @@ static void add_held(const struct counting *c, const char *name, unsigned moment
     uint64_t *bytes = device_add(c, name, moments, formula, zero_source);
     for (int tier = 0; tier < TIER_COUNT; tier++)
         bytes[tier] = (uint64_t)((double)c->s->held_bytes[tier][kind] * factor);
-}
-
-double device_parameter_bytes(const struct counting *c, const struct model_param *p)
-{
-    bool in_block = p->first_layer > 0 && p->first_layer < c->s->model->layer_count - 1;
-    bool is_quantized = c->s->choice->weights == WEIGHTS_NF4 && p->frozen && p->shape_rank > 1 && in_block;
-    return (double)p->count * (is_quantized ? NF4_BITS / 8 : (double)c->element_bytes);
 }
 
 // The part of the parameters' bytes that stays when some have 4 bits.
@@ -129,8 +110,8 @@ size_t transformer_kept_values(const struct transformer *t)
     return 4 * kept_width(t) + attention + t->output_width + t->mlp_matrices * hidden;
 }
 
-// Of a token in a block: with eager kernels both norms' inputs are in fp32, beside the normalized values and the
-// outputs, and a gated MLP keeps its activation's output, too.
+// Of a token in a block: with eager kernels both norms' inputs are in fp32, in addition to the normalized values and
+// the outputs, and a gated MLP keeps its activation's output, too.
 static double kept_bytes(const struct counting *c)
 {
     const struct transformer *t = c->s->transformer;

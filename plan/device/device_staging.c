@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buffers of frameworks: parameters that are gathered, gradients that are reduced.
-#include "plan/device/device_internal.h"
+#include "plan/device/device_staging.h"
 
 #include <math.h>
 

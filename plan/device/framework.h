@@ -66,8 +66,8 @@ struct framework_words {
 // Changes what the words name. ERR_USAGE lists the words of an option.
 int framework_choose(const struct framework_words *words, struct framework_choice *out);
 
-// The chosen framework, or that of a configuration: Megatron-LM where it cuts layers, Hugging Face's Trainer for stage 0,
-// DeepSpeed for stages 1 and 2 and where states are offloaded, else PyTorch's FSDP2.
+// The chosen framework, or that of a configuration: Megatron-LM where it cuts layers, Hugging Face's Trainer for stage
+// 0, DeepSpeed for stages 1 and 2 and where states are offloaded, else PyTorch's FSDP2.
 const struct framework *framework_of(const struct framework_choice *choice, const struct config *config);
 
 const struct logits_kind *framework_logits(const struct framework_choice *choice, const struct framework *framework);

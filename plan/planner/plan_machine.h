@@ -21,7 +21,7 @@ enum machine_figure {
     MACHINE_DEVICE_BF16_FLOPS,
     MACHINE_DEVICE_FP8_FLOPS,
     MACHINE_DEVICE_FLOPS_SHARE,      // the fraction of the peak that a model's matrix products reach
-    MACHINE_DEVICE_FP8_SHARE,        // the same of products in FP8, with their conversions
+    MACHINE_DEVICE_FP8_SHARE,        // the fraction of FP8's peak, with conversions
     MACHINE_DEVICE_ATTENTION_SHARE,  // the fraction that flash attention reaches; only GPUs have it
     MACHINE_DEVICE_LAYER_S,          // of a layer's forward, whatever its size
     MACHINE_DEVICE_MEMORY_RATE,

@@ -37,8 +37,8 @@ static bool has_better(const struct plan_choices *found, enum plan_goal goal, si
     bool any_world = goal == GOAL_SMALLEST || has_several_machines(found);
     for (size_t i = 0; i < at; i++) {
         const struct plan_choice *b = &found->list[i];
-        if ((any_world || a->setting.world == b->setting.world) &&
-            strcmp(a->placement, b->placement) == 0 && a->setting.machine == b->setting.machine &&
+        if ((any_world || a->setting.world == b->setting.world) && strcmp(a->placement, b->placement) == 0 &&
+            a->setting.machine == b->setting.machine &&
             a->setting.model->sequence_length == b->setting.model->sequence_length)
             return true;
     }

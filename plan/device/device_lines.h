@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// For the files that count a device's memory.
+// For the files that count a device's memory: adding lines.
 #pragma once
 
-#include "plan/device/device_memory.h"
+#include "plan/device/device_ledger.h"
 
 #define AT(moment) (1U << (moment))
 #define PASSES (AT(MOMENT_LOSS) | AT(MOMENT_LAST_BLOCK) | AT(MOMENT_FIRST_BLOCK))
@@ -24,9 +24,6 @@ uint64_t *device_add(const struct counting *c, const char *name, unsigned moment
 
 // The bytes of a parameter on a device: frozen matrices of blocks may have 4 bits.
 double device_parameter_bytes(const struct counting *c, const struct model_param *p);
-
-// The lines of buffers, by the framework's way to shard. In device_staging.c.
-void device_add_staging(const struct counting *c);
 
 static inline uint64_t device_smaller(uint64_t a, uint64_t b)
 {
