@@ -120,7 +120,8 @@ Test(offload, all_placements_have_one_digest)
     }
 }
 
-// One buffer fewer than the least is refused by name, and the least works.
+// One buffer fewer than the least is refused by name, and the least works. Four buffers on NVMe, as in DeepSpeed's
+// documents, are raised where five are needed.
 static void buffer_counts(int from, int stride)
 {
     const struct train_setting verified = {.verify = true};
@@ -135,7 +136,9 @@ static void buffer_counts(int from, int stride)
             for (t.buffers = least; t.buffers < least + 3; t.buffers++)
                 offload_demand(&t);
             t.buffers = least - 1;
-            if (t.buffers > 0)
+            if (t.optimizer == TIER_NVME && t.buffers == 4)
+                offload_demand(&t);
+            else if (t.buffers > 0)
                 offload_expect_refusal(&t, verified, "offload_optimizer.buffer_count");
         }
 }
