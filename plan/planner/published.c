@@ -84,7 +84,10 @@ static int read_memory(const struct strict_object *row, struct published_row *ou
             out->memory = (enum published_memory)i;
     if (out->memory == MEMORY_UNKNOWN)
         return strict_fail(row, "memory", "is \"%s\", expected allocated, reserved, device, fitted or failed", text);
-    return out->memory < MEMORY_FITTED ? strict_real(row, "peak_gib", &out->peak_gib) : ERR_NONE;
+    if (out->memory >= MEMORY_FITTED)
+        return ERR_NONE;
+    TRY(strict_real(row, "peak_gib", &out->peak_gib));
+    return out->peak_gib > 0 ? ERR_NONE : strict_fail(row, "peak_gib", "is %g, expected more than 0", out->peak_gib);
 }
 
 static int read_machine(const struct strict_object *row, struct plan_machine *out)

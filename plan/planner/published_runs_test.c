@@ -97,11 +97,13 @@ Test(published, unknown_sources_and_words_are_refused)
 {
     static const struct {
         const char *key, *value, *message;
-    } cases[] = {{"framework", "jax", "--framework jax: expected one of deepspeed, fsdp2, hf, torchtune, megatron"},
-                 {"logits", "none", "--logits none: expected one of hf, shifted, fp32, 16bit, chunked, fused"},
-                 {"weights", "int4", "--weights int4: expected one of mixed, 16bit, nf4"},
-                 {"moments", "4bit", "--moments 4bit: expected one of weights, 8bit"},
-                 {"memory", "peak", "expected allocated, reserved, device, fitted or failed"}};
+    } cases[] = {
+        {"framework", "jax", "--framework jax: expected one of deepspeed, fsdp2, hf, torchtune, megatron"},
+        {"logits", "none", "--logits none: expected one of hf, shifted, fp32, 16bit, chunked, fused"},
+        {"weights", "int4", "--weights int4: expected one of mixed, 16bit, nf4"},
+        {"moments", "4bit", "--moments 4bit: expected one of weights, 8bit"},
+        {"memory", "peak", "expected allocated, reserved, device, fitted or failed"},
+        {"memory", "allocated\", \"peak_gib\": 0, \"logits\": \"fp32", "peak_gib: is 0, expected more than 0"}};
     static struct runs runs;
     cr_expect_eq(published_each(plan_throughput_texts, "nobody", note_speed, &runs), ERR_USAGE);
     cr_expect(strstr(err_message(), "nobody"), "%s", err_message());
