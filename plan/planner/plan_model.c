@@ -129,6 +129,10 @@ static int make_hugging_face(const struct strict_object *object, struct made *ma
     struct decoder_shape shape;
     snprintf(made->source, sizeof made->source, "config.json of Hugging Face%s",
              json_object_get(object->value, "text_config") ? ", its text model alone" : "");
+    if (json_object_get(object->value, "source"))
+        TRY(strict_string(object, "source", made->source, sizeof made->source));
+    if (json_object_get(object->value, "parameters"))
+        TRY(strict_string(object, "parameters", made->parameters, sizeof made->parameters));
     TRY(hugging_face_read(object, &shape, made->notes));
     made->dtype = hugging_face_dtype(object);
     return finish_decoder(made, &shape);

@@ -73,7 +73,7 @@ Test(published, speeds_of_held_out_sources_have_a_median_error_of_at_most_a_tent
     static struct runs runs;
     cr_assert_eq(published_each(plan_throughput_texts, NULL, note_speed, &runs), ERR_NONE, "%s", err_message());
     cr_expect_geq(runs.count, 250);
-    cr_expect_geq(runs.beyond_count, 20);
+    cr_expect_geq(runs.beyond_count, 5);
     for (int side = 0; side < SIDE_COUNT && runs.errors[side].count > 0; side++) {
         cr_expect_leq(error_at(&runs.errors[side], 0.5), 0.1);
         cr_expect_leq(error_at(&runs.errors[side], 0.9), 0.25);

@@ -32,7 +32,7 @@ static const char quiet[] =
     "layernorm_* unsloth_* sliding_window_size head_type vision_config audio_config text_config image_* video_* "
     "audio_* vision_* mm_* projector_* multimodal_* spatial_merge_size boi_* eoi_* use_expert_bias "
     "use_block_cfg moe_layer_num_skipped moe_drop_tokens moe_random_routing_dropped_token moe_use_* "
-    "moe_capacity moe_multimodal_* moe_group_experts moe_aux_loss_* lm_head_* ";
+    "moe_capacity moe_multimodal_* moe_group_experts moe_aux_loss_* lm_head_* parameters source ";
 
 static bool matches(const char *pattern, size_t length, const char *key)
 {
