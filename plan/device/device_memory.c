@@ -4,14 +4,16 @@
 
 #include "plan/device/device_staging.h"
 
-// CUDA's context and libraries, and NCCL's channels.
+// CUDA's context and kernels: 0.47 to 0.55 GiB (ml-engineering, training/performance/README.md); NCCL's buffers: 544 to
+// 688 MB of one communicator (NVIDIA/nccl, issue 964).
 #define CONTEXT_BYTES (UINT64_C(1) << 29)
+#define NCCL_BYTES (UINT64_C(1) << 29)
 
 // Allocators reserve this part of the tensors more, in the median of the fitted runs of datasets/memory.json and in
 // four of five.
 #define RESERVED_SHARE 0.14
 #define RESERVED_AT_MOST 0.28
-#define NCCL_BYTES (UINT64_C(1) << 29)
+
 // DeepSpeed, estimate_zero2_model_states_mem_needs: additional_buffer_factor.
 #define HOST_AT_MOST 1.5
 
@@ -40,17 +42,31 @@ static double quantized_part(const struct counting *c)
     return all > 0 ? kept / all : 1;
 }
 
+// Where the masters are the parameters, a shard has no 16-bit copy of its own: only what a stage holds beyond it, such
+// as ZeRO++'s secondary shards, or shards whose masters are on another tier.
+static void leave_out_masters_copies(const struct counting *c, uint64_t bytes[TIER_COUNT])
+{
+    for (int tier = 0; tier < TIER_COUNT; tier++)
+        bytes[tier] -=
+            device_smaller(bytes[tier], c->s->held_bytes[tier][KIND_MASTER] / sizeof(float) * c->element_bytes);
+}
+
 static void add_parameters(const struct counting *c)
 {
-    bool from_masters = c->framework->masters_are_parameters && c->has_masters && !c->s->transformer->is_frozen;
-    if (c->s->choice->weights == WEIGHTS_NF4)
+    bool from_masters = c->framework->masters_are_parameters && c->has_masters && !c->s->transformer->is_frozen &&
+                        c->s->held_bytes[TIER_DEVICE][KIND_MASTER] > 0;
+    if (c->s->choice->weights == WEIGHTS_NF4) {
         add_held(c, "parameters", ALWAYS, KIND_PARAMETER, quantized_part(c),
                  "frozen matrices of the blocks in 4.127 bits, the others in 16 (QLoRA, arXiv 2305.14314)");
-    else if (from_masters)
-        add_held(c, "parameters", PASSES, KIND_PARAMETER, c->s->config->stage == 3 ? 0 : 1,
-                 "2 Psi, 16-bit copies of the masters from forward to backward, in stage 3 only those gathered");
-    else
-        add_held(c, "parameters", ALWAYS, KIND_PARAMETER, 1, "2 Psi in 16 bits, 1/N of it in stage 3");
+    } else if (from_masters && c->s->config->stage < 3) {
+        add_held(c, "parameters", PASSES, KIND_PARAMETER, 1,
+                 "2 Psi, 16-bit copies of the masters from forward to backward");
+    } else {
+        add_held(c, "parameters", ALWAYS, KIND_PARAMETER, 1,
+                 "2 Psi in 16 bits, 1/N of it in stage 3; without those that masters take the place of");
+        if (c->framework->masters_are_parameters && c->has_masters && !c->s->transformer->is_frozen)
+            leave_out_masters_copies(c, c->m->lines[c->m->line_count - 1].bytes);
+    }
 }
 
 static void add_gradients(const struct counting *c)

@@ -7,5 +7,5 @@
 
 void device_memory_of(const struct device_setting *setting, struct device_memory *out);
 
-// "loss", "backward of the last block", ...
+// "the loss", "the last block's backward", ...
 const char *device_moment_name(enum device_moment moment);

@@ -58,7 +58,7 @@ Test(device_memory, is_near_what_torchtitan_reports_compiled)
         struct plan plan = plan_of("llama-8b", runs[i].world, 0.5, titan, sizeof titan / sizeof titan[0]);
         double gib = (double)plan.device.reserved_bytes / (1 << 30);
         cr_expect_lt(fabs(gib / runs[i].reported_gib - 1), 0.08, "%d: %g", runs[i].world, gib);
-        cr_expect(plan.fits_all);
+        cr_expect_eq(plan.verdict, PLAN_FITS);
     }
 }
 
@@ -152,5 +152,37 @@ Test(device_memory, frameworks_and_formats_change_the_lines_that_they_should)
         double expected = cases[i].bytes * 8030261248;
         cr_expect_float_eq((double)line(&plan, cases[i].line), expected, 1e-9 * expected + 1, "%zu: %s: %g", i,
                            cases[i].line, (double)line(&plan, cases[i].line));
+    }
+}
+
+// Masters take the place of parameters only where both are: fp32 has none, they may be on the host, and ZeRO++ has
+// secondary shards in 16 bits.
+Test(device_memory, masters_take_the_place_of_parameters_on_their_own_tier_alone)
+{
+    static const struct {
+        const char *framework, *set[3];
+        double bytes;  // of the line of parameters, for each of the 8,030,261,248 parameters, on 16 ranks
+        unsigned update;
+    } cases[] = {
+        {"fsdp2", {"zero_optimization.stage=3"}, 0, 1},
+        {"fsdp2", {"zero_optimization.stage=3", "bf16.enabled=false", "bf16.check_grad_overflow=false"}, 4 / 16.0, 1},
+        {"hf", {"zero_optimization.stage=3", "zero_optimization.offload_optimizer.device=cpu"}, 2 / 16.0, 1},
+        {"fsdp2", {"zero_optimization.stage=3", "zero_optimization.zero_hpz_partition_size=8"}, 2 / 8.0, 1},
+        {"hf", {"zero_optimization.stage=0"}, 2, 0},
+        {"hf", {"zero_optimization.stage=0", "bf16.enabled=false", "bf16.check_grad_overflow=false"}, 4, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct framework_choice choice = {0};
+        size_t count = 0;
+        while (count < 3 && cases[i].set[count])
+            count++;
+        cr_assert_eq(framework_choose(&(struct framework_words){.framework = cases[i].framework}, &choice), ERR_NONE);
+        struct plan plan = plan_with("llama-8b", 16, choice, cases[i].set, count);
+        double expected = cases[i].bytes * 8030261248;
+        cr_expect_float_eq((double)line(&plan, "parameters"), expected, 1e-3 * expected + 1, "%zu: %g", i,
+                           (double)line(&plan, "parameters"));
+        for (int k = 0; k < plan.device.line_count; k++)
+            if (strcmp(plan.device.lines[k].name, "parameters") == 0)
+                cr_expect_eq(plan.device.lines[k].moments >> MOMENT_UPDATE & 1, cases[i].update, "%zu", i);
     }
 }

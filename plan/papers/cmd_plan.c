@@ -84,6 +84,8 @@ static int read_machines(const struct plan_options *options, struct plan_priced 
         if (options->host_memory_gib > 0)
             plan_machine_set(&priced->machine, MACHINE_NODE_HOST_MEMORY_BYTES, options->host_memory_gib * (1 << 30),
                              "--host-memory");
+        if ((priced->price > 0) != (machines[0].price > 0))
+            return err_set(ERR_USAGE, "--machine %.64s: expected a price of each machine or of none", options->machine);
         (*count)++;
     }
     return *count == 1 || options->search

@@ -118,7 +118,6 @@ static void note_memory(const struct plan_dry *run, struct plan *out)
         if (out->verdicts[tier] > out->verdict)
             out->verdict = out->verdicts[tier];
     }
-    out->fits_all = out->verdict == PLAN_FITS;
 }
 
 static void note_stragglers(const struct plan_setting *setting, struct plan *out)

@@ -57,7 +57,6 @@ struct plan {
     uint64_t available_bytes[TIER_COUNT];
     uint64_t at_most_bytes[TIER_COUNT];  // needed with what allocators add
     enum plan_verdict verdicts[TIER_COUNT], verdict;
-    bool fits_all;  // the verdict is that it fits
 
     // Moved by this rank, in the run and in its last step.
     uint64_t run_bytes[LANE_COUNT][OPERATION_COUNT], run_count[LANE_COUNT][OPERATION_COUNT];

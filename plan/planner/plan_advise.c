@@ -181,7 +181,7 @@ int plan_advise(const struct plan_options *options, const struct plan_setting *s
     struct plan_choices found = {0};
     struct plan_choice unchanged = {.setting = *setting};
     char shape[ADVICE_BYTES];
-    if (plan->fits_all)
+    if (plan->verdict == PLAN_FITS)
         return ERR_NONE;
     int code = try_changes(options, setting->machine, &found);
     if (code == ERR_NONE)

@@ -6,6 +6,7 @@
 #include "plan/device/device_time.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 static double value(const struct plan_machine *machine, enum machine_figure figure)

@@ -53,7 +53,7 @@ static int parse(int argc, const char **argv, struct plan_options *a)
          "whose memory on GPUs is counted: deepspeed, fsdp2, hf, torchtune, megatron (default: by the configuration)",
          "NAME"},
         {"logits", '\0', TEXT, &a->logits, 0,
-         "how its loss holds logits: hf, fp32, 16bit, chunked, fused (default: the framework's)", "KIND"},
+         "how its loss holds logits: hf, shifted, fp32, 16bit, chunked, fused (default: the framework's)", "KIND"},
         {"weights", '\0', TEXT, &a->weights, 0,
          "mixed (default: with fp32 masters), 16bit (without), or nf4 with --lora (QLoRA)", "DTYPE"},
         {"moments", '\0', TEXT, &a->moments, 0, "of the optimizer: as the weights that it updates (default), or 8bit",

@@ -72,15 +72,20 @@ static int read_choice(const struct strict_object *row, struct framework_choice 
     return framework_choose(&(struct framework_words){words[0], words[1], words[2], words[3], words[4]}, out);
 }
 
-static int read_memory(const struct strict_object *row, struct published_row *out)
+const char *published_memory_name(enum published_memory memory)
 {
     static const char *const names[] = {"", "allocated", "reserved", "device", "fitted", "failed"};
+    return names[memory];
+}
+
+static int read_memory(const struct strict_object *row, struct published_row *out)
+{
     char text[32] = "";
     if (!json_object_get(row->value, "memory"))
         return ERR_NONE;
     TRY(strict_string(row, "memory", text, sizeof text));
-    for (size_t i = 1; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(text, names[i]) == 0)
+    for (int i = MEMORY_ALLOCATED; i <= MEMORY_FAILED; i++)
+        if (strcmp(text, published_memory_name((enum published_memory)i)) == 0)
             out->memory = (enum published_memory)i;
     if (out->memory == MEMORY_UNKNOWN)
         return strict_fail(row, "memory", "is \"%s\", expected allocated, reserved, device, fitted or failed", text);

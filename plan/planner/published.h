@@ -24,6 +24,9 @@ enum published_memory {
     MEMORY_FAILED
 };
 
+// "allocated", "reserved", ...; "" for MEMORY_UNKNOWN.
+const char *published_memory_name(enum published_memory memory);
+
 struct published_row {
     const char *source;
     char name[PUBLISHED_NAME_BYTES];

@@ -31,6 +31,8 @@ static double gib(uint64_t bytes)
 double published_predicted_gib(const struct published_row *row)
 {
     const struct device_memory *device = &row->plan.device;
+    if (device->line_count == 0)  // a machine without GPUs
+        return gib(row->plan.needed_bytes[TIER_DEVICE]);
     switch (row->memory) {
     case MEMORY_ALLOCATED:
         return gib(device->tensor_bytes);
@@ -43,13 +45,12 @@ double published_predicted_gib(const struct published_row *row)
 
 static void print_row(struct printing *p, const struct published_row *row)
 {
-    static const char *const words[] = {"", "allocated", "reserved", "device", "fitted", "failed"};
     const struct plan *plan = &row->plan;
     if (p->source != row->source)
         fprintf(p->out, "%s%s\n  %-52s %-9s %9s %9s %8s  %s\n", p->source ? "\n" : "", row->source, "GiB of a device",
                 "", "published", "predicted", "", "verdict");
     p->source = row->source;
-    fprintf(p->out, "  %-52s %-9s ", row->name, words[row->memory]);
+    fprintf(p->out, "  %-52s %-9s ", row->name, published_memory_name(row->memory));
     if (*row->beyond) {
         fprintf(p->out, "not planned: %s\n", row->beyond);
         return;

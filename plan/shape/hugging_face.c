@@ -212,10 +212,13 @@ int hugging_face_read(const struct strict_object *object, struct decoder_shape *
 const char *hugging_face_dtype(const struct strict_object *object)
 {
     static const char *const dtypes[][2] = {{"float32", "fp32"}, {"float16", "fp16"}, {"bfloat16", "bf16"}};
-    const json_t *text = json_object_get(object->value, "text_config"), *value = NULL;
+    struct strict_object text;
+    const json_t *value = NULL;
+    if (find_text(object, &text) != ERR_NONE)
+        return NULL;
     for (const char *const *key = (const char *const[]){"dtype", "torch_dtype", NULL}; *key; key++) {
         value = value ? value : json_object_get(object->value, *key);
-        value = value ? value : json_object_get(text, *key);
+        value = value ? value : json_object_get(text.value, *key);
     }
     for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++)
         if (json_is_string(value) && strcmp(json_string_value(value), dtypes[i][0]) == 0)
