@@ -7,6 +7,7 @@
 #include "ref/arithmetic/random.h"
 #include "conformance/suite/factor_case.h"
 #include "conformance/suite/suite.h"
+#include "conformance/suite/suite_pairs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,14 +121,14 @@ static enum covering_strength strength_of(const struct check_part *part)
 // The rows of the level's array whose cases are asked.
 static int asked_rows(const struct check_part *part, const struct check_run *run, struct covering *out)
 {
-    struct covering array;
-    int rc = suite_pair_array(&part->choice, &array);
+    struct suite_pairs pairs;
+    int rc = suite_pairs_open(&part->choice, &pairs);
     for (size_t i = 0; rc == ERR_NONE && i < run->case_count; i++) {
-        int row = suite_pair_row(run->cases[i]);
+        int row = suite_pair_row(&pairs, run->cases[i]);
         if (row >= 0 && run->asked[i] && run->cases[i]->phase != PHASE_RESUME)
-            rc = covering_append(out, &array.rows[row]);
+            rc = covering_append(out, &pairs.array.rows[row]);
     }
-    covering_free(&array);
+    suite_pairs_close(&pairs);
     return rc;
 }
 
@@ -157,12 +158,12 @@ int check_cover(const struct check_setting *setting, struct check_run *run)
 {
     const struct check_part *part = &setting->part;
     struct covering rows = {0};
-    struct factor_space space = factor_space_whole();
+    struct factor_space space = factor_space_of(suite_version(&part->choice));
     run->covers = !part->case_patterns && !part->requirements && part->world == 0 && suite_version(&part->choice) >= 2;
     if (!run->covers)
         return ERR_NONE;
     if (setting->claims)
-        claims_space(setting->claims, &space);
+        claims_narrow(setting->claims, &space);
     int rc = asked_rows(part, run, &rows);
     size_t asked = rows.count;
     if (rc == ERR_NONE)
@@ -179,14 +180,14 @@ int check_cover(const struct check_setting *setting, struct check_run *run)
 
 int check_cover_level(const struct check_part *part, struct coverage *out)
 {
-    struct covering array;
-    struct factor_space whole = factor_space_whole();
-    int rc = suite_pair_array(&part->choice, &array);
+    struct suite_pairs pairs;
+    struct factor_space whole = factor_space_of(suite_version(&part->choice));
+    int rc = suite_pairs_open(&part->choice, &pairs);
     if (rc == ERR_NONE)
-        rc = covering_count(&array, &whole, out);
+        rc = covering_count(&pairs.array, &whole, out);
     if (part->choice.level == LEVEL_QUICK)
         out->triples = 0;
-    covering_free(&array);
+    suite_pairs_close(&pairs);
     return rc;
 }
 

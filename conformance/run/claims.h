@@ -61,8 +61,8 @@ int claims_read(const char *file, struct claims *out);
 // As claims_read, but reads from memory; messages call the text `file`.
 int claims_parse(const char *file, const char *text, size_t bytes, struct claims *out);
 
-// The values of factors that are claimed.
-void claims_space(const struct claims *claims, struct factor_space *out);
+// Takes the values of factors that are not claimed out of a space.
+void claims_narrow(const struct claims *claims, struct factor_space *space);
 
 // Returns whether a case is claimed, as every one is without claims; if not, `why` receives the reason, such as "the
 // feature \"tied\" is not claimed". A case that resumes is claimed if both of its halves are: `other` is the other

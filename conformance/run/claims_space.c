@@ -10,7 +10,7 @@ static void need(const struct claims *claims, struct factor_space *space, enum f
         space->values[factor] &= (unsigned char)~(1u << value);
 }
 
-void claims_space(const struct claims *claims, struct factor_space *out)
+void claims_narrow(const struct claims *claims, struct factor_space *space)
 {
     static const struct {
         enum factor factor;
@@ -37,15 +37,14 @@ void claims_space(const struct claims *claims, struct factor_space *out)
         {FACTOR_DECAY, WEIGHT_DECAY_L2, WEIGHT_DECAY_L2, FEATURE_L2},
         {FACTOR_SCHEDULE, 1, 1, FEATURE_LR_SCHEDULE},
     };
-    *out = factor_space_whole();
-    out->values[FACTOR_WORLD] &= (unsigned char)claims->worlds;
-    out->values[FACTOR_STAGE] &= (unsigned char)claims->stages;
-    out->values[FACTOR_PRECISION] &= (unsigned char)claims->precisions;
-    out->values[FACTOR_OPTIMIZER_TIER] &= (unsigned char)claims->offload_optimizer;
-    out->values[FACTOR_PARAM_TIER] &= (unsigned char)claims->offload_param;
+    space->values[FACTOR_WORLD] &= (unsigned char)claims->worlds;
+    space->values[FACTOR_STAGE] &= (unsigned char)claims->stages;
+    space->values[FACTOR_PRECISION] &= (unsigned char)claims->precisions;
+    space->values[FACTOR_OPTIMIZER_TIER] &= (unsigned char)claims->offload_optimizer;
+    space->values[FACTOR_PARAM_TIER] &= (unsigned char)claims->offload_param;
     for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
-        need(claims, out, needs[i].factor, needs[i].first, needs[i].last, needs[i].feature);
+        need(claims, space, needs[i].factor, needs[i].first, needs[i].last, needs[i].feature);
     // A checkpoint for another world needs one.
-    if ((out->values[FACTOR_WORLD] & (out->values[FACTOR_WORLD] - 1)) == 0)
-        out->values[FACTOR_CHECKPOINT] &= (unsigned char)~(1u << CHECKPOINT_RESHARD);
+    if ((space->values[FACTOR_WORLD] & (space->values[FACTOR_WORLD] - 1)) == 0)
+        space->values[FACTOR_CHECKPOINT] &= (unsigned char)~(1u << CHECKPOINT_RESHARD);
 }

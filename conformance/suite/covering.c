@@ -15,8 +15,8 @@
 enum { CANDIDATE_COUNT = 12, POINT_COUNT = FACTOR_COUNT * FACTOR_VALUE_MAX };
 
 // Factors that read and write the same state of an implementation: three of them together can meet there.
-#define ONE(factor) (1u << (factor))
-static const uint32_t shared[] = {
+#define ONE(factor) (1ull << (factor))
+static const uint64_t shared[] = {
     // The gradient on its way into its shard: who adds what, in which dtype, in which buffer.
     ONE(FACTOR_WORLD) | ONE(FACTOR_STAGE) | ONE(FACTOR_PRECISION) | ONE(FACTOR_COMMUNICATION) |
         ONE(FACTOR_ACCUMULATE_IN) | ONE(FACTOR_ACCUMULATION) | ONE(FACTOR_TIED) | ONE(FACTOR_UNUSED) |
@@ -56,7 +56,7 @@ struct tuples {
 
 static bool share_state(int a, int b, int c)
 {
-    uint32_t all = ONE(a) | ONE(b) | ONE(c);
+    uint64_t all = ONE(a) | ONE(b) | ONE(c);
     for (int i = 0; i < SHARED_COUNT; i++)
         if ((shared[i] & all) == all)
             return true;

@@ -114,6 +114,14 @@ struct factor_space factor_space_whole(void)
     return space;
 }
 
+struct factor_space factor_space_of(int suite_version)
+{
+    struct factor_space space = factor_space_whole();
+    for (int i = FACTOR_FIRST_OF_VERSION_3; suite_version < 3 && i < FACTOR_COUNT; i++)
+        space.values[i] = 0;
+    return space;
+}
+
 bool factor_is_legal(const struct factor_vector *vector)
 {
     for (int i = 0; i < FACTOR_COUNT; i++)

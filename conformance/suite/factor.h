@@ -40,7 +40,8 @@ enum factor {
     FACTOR_PREFETCH,
     FACTOR_SUB_GROUP,
     FACTOR_VARYING,
-    FACTOR_COUNT
+    FACTOR_COUNT,
+    FACTOR_FIRST_OF_VERSION_3 = FACTOR_COUNT  // those from here on are in no case of an earlier version
 };
 
 // Values that code asks for by name, in the order of the table.
@@ -77,6 +78,9 @@ struct factor_space {
     unsigned char values[FACTOR_COUNT];
 };
 struct factor_space factor_space_whole(void);
+
+// All values of the factors that the cases of a suite version have; the others are left out.
+struct factor_space factor_space_of(int suite_version);
 
 // Sets every open value to one, chosen by the seed, so that the vector is legal. Returns false, with the vector as it
 // was, if there are none.

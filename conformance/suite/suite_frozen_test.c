@@ -173,6 +173,11 @@ Test(suite_frozen, cases_of_the_second_version_are_those_that_were_frozen)
     expect_frozen(2);
 }
 
+Test(suite_frozen, cases_of_the_third_version_are_those_that_were_frozen)
+{
+    expect_frozen(3);
+}
+
 static char output[1 << 16];
 
 static bool has_python(void)

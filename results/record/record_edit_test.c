@@ -29,7 +29,7 @@ static const struct {
     {"run command.2=\"-q\"", "1: level: is full, expected quick by the command"},
     {"run command.1=\"bench\"", "1: command: is not of `validate`"},
     {"run command.2=\"--emulate=h2d=1\"", "verdict: is VALID, expected INCOMPLETE: lanes were emulated"},
-    {"run suite.edition=3", "1: suite.edition: is 3; this program knows the suite's versions 1 to 2"},
+    {"run suite.edition=4", "1: suite.edition: is 4; this program knows the suite's versions 1 to 3"},
     {"run suite.dirty=true", "unranked: its sources are changed"},
     {"run schema=2", "schema: is 2, expected a whole number from 1 to 1"},
     // Parts.

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where factors meet: each case is a row of a covering array. pair-001 and so on have all pairs; at the full level
+// there are the rows that triples need in addition. Factors of version 3 meet in meet-001 and so on, which come behind.
+#include "conformance/suite/suite_pairs.h"
+
+#include "base/err.h"
+#include "conformance/suite/factor_case.h"
+#include "ref/arithmetic/random.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+// The array of the frozen cases, and the numbers in them.
+enum { FROZEN_SEED = 2, MEET_SEED = 1000000 };
+
+static uint64_t array_seed(const struct suite_choice *choice)
+{
+    return choice->seed > 0 ? random_key(choice->seed, FROZEN_SEED) : FROZEN_SEED;
+}
+
+uint64_t suite_pair_seed(const struct suite_choice *choice, size_t row)
+{
+    return random_key(array_seed(choice), row);
+}
+
+// The rows of version 2. The first of them are without varying use, as an implementation that does not claim it gets
+// them.
+static int add_pairs(const struct suite_choice *choice, enum suite_level level, struct covering *array)
+{
+    struct factor_space whole = factor_space_of(2), first = whole;
+    first.values[FACTOR_VARYING] = 0;
+    TRY(covering_extend(array, &first, COVERING_PAIRS, array_seed(choice)));
+    TRY(covering_extend(array, &whole, COVERING_PAIRS, array_seed(choice)));
+    return level == LEVEL_FULL ? covering_extend(array, &whole, COVERING_TRIPLES, array_seed(choice)) : ERR_NONE;
+}
+
+// The rows that version 3 adds at the quick level, which the full level has, too.
+static int add_meetings(const struct suite_choice *choice, struct covering *array)
+{
+    struct factor_space whole = factor_space_of(3);
+    struct covering quick = {0};
+    int rc = add_pairs(choice, LEVEL_QUICK, &quick);
+    size_t pair_count = quick.count;
+    if (rc == ERR_NONE)
+        rc = covering_extend(&quick, &whole, COVERING_PAIRS, array_seed(choice));
+    for (size_t row = pair_count; rc == ERR_NONE && row < quick.count; row++)
+        rc = covering_append(array, &quick.rows[row]);
+    covering_free(&quick);
+    return rc;
+}
+
+int suite_pairs_open(const struct suite_choice *choice, struct suite_pairs *out)
+{
+    struct factor_space whole = factor_space_of(3);
+    *out = (struct suite_pairs){0};
+    TRY(add_pairs(choice, choice->level, &out->array));
+    out->pair_count = out->array.count;
+    if (suite_version(choice) < 3)
+        return ERR_NONE;
+    TRY(add_meetings(choice, &out->array));
+    return choice->level == LEVEL_FULL ? covering_extend(&out->array, &whole, COVERING_TRIPLES, array_seed(choice))
+                                       : ERR_NONE;
+}
+
+void suite_pairs_close(struct suite_pairs *pairs)
+{
+    covering_free(&pairs->array);
+}
+
+int suite_pair_row(const struct suite_pairs *pairs, const struct check_case *c)
+{
+    int row = 0;
+    if (sscanf(c->name, "pair-%d", &row) == 1)
+        return row - 1;
+    return sscanf(c->name, "meet-%d", &row) == 1 ? (int)pairs->pair_count + row - 1 : -1;
+}
+
+static int visit_row(const struct suite_choice *choice, const struct suite_pairs *pairs, size_t row,
+                     int (*visit)(void *context, const struct check_case *c), void *context)
+{
+    char topic[32];
+    struct check_case *cases = malloc(2 * sizeof *cases);
+    if (!cases)
+        return err_set(ERR_MEMORY, "no memory for a case");
+    bool meets = row >= pairs->pair_count;
+    size_t number = meets ? row - pairs->pair_count : row;
+    snprintf(topic, sizeof topic, "%s-%03zu", meets ? "meet" : "pair", number + 1);
+    uint64_t seed = suite_pair_seed(choice, meets ? MEET_SEED + number : number);
+    int rc = ERR_NONE, count = factor_case(&pairs->array.rows[row], seed, topic, cases);
+    for (int i = 0; rc == ERR_NONE && i < count; i++)
+        rc = visit(context, &cases[i]);
+    free(cases);
+    return rc;
+}
+
+int suite_pairs_visit(const struct suite_choice *choice, int (*visit)(void *context, const struct check_case *c),
+                      void *context)
+{
+    struct suite_pairs pairs;
+    int rc = suite_pairs_open(choice, &pairs);
+    for (size_t row = 0; rc == ERR_NONE && row < pairs.array.count; row++)
+        rc = visit_row(choice, &pairs, row, visit, context);
+    suite_pairs_close(&pairs);
+    return rc;
+}
