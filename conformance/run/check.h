@@ -50,6 +50,9 @@ int check_ask_case(const struct check_source *source, const struct check_case *c
 // Digests all these files together. ERR_CHECK: one of them is missing.
 int check_digest_case(const struct check_case *c, const char *folder, char digest[FILE_DIGEST_BYTES]);
 
+// The same of FOLDER/order.json.
+int check_digest_order(const char *folder, char digest[FILE_DIGEST_BYTES]);
+
 struct check_words;
 
 struct check_setting {

@@ -12,6 +12,7 @@ struct check_group {
     size_t count;
     char name[64];  // of its folders: "w2", "w2-resume"
     char cases_folder[PATH_MAX], answers_folder[PATH_MAX], state_folder[PATH_MAX];
+    bool changed_order;  // a launch has changed the list of its cases
 };
 
 enum { CHECK_WHY_BYTES = FINDING_TEXT_BYTES };

@@ -95,21 +95,32 @@ int check_ask_case(const struct check_source *source, const struct check_case *c
     return write_by(case_write_untold, source, c, folder);
 }
 
+static int digest_below(const char *folder, const char *name, char digest[FILE_DIGEST_BYTES])
+{
+    char path[PATH_MAX];
+    int fd;
+    TRY(file_join(folder, name, path));
+    TRY(file_open_at(AT_FDCWD, path, path, &fd));
+    int rc = file_digest(fd, path, digest);
+    close(fd);
+    return rc;
+}
+
+int check_digest_order(const char *folder, char digest[FILE_DIGEST_BYTES])
+{
+    return digest_below(folder, "order.json", digest);
+}
+
 int check_digest_case(const struct check_case *c, const char *folder, char digest[FILE_DIGEST_BYTES])
 {
-    char own[PATH_MAX], path[PATH_MAX], name[32], one[FILE_DIGEST_BYTES];
+    char own[PATH_MAX], name[32], one[FILE_DIGEST_BYTES];
     uint64_t sum[2] = {0};
     TRY(file_join(folder, c->name, own));
     for (int i = -2; i <= case_last_step(c); i++) {
         if (i >= 0 && i < case_first_step(c))
             continue;
         snprintf(name, sizeof name, "grads-%d.safetensors", i);
-        TRY(file_join(own, i == -2 ? "case.json" : i == -1 ? "init.safetensors" : name, path));
-        int fd;
-        TRY(file_open_at(AT_FDCWD, path, path, &fd));
-        int rc = file_digest(fd, path, one);
-        close(fd);
-        TRY(rc);
+        TRY(digest_below(own, i == -2 ? "case.json" : i == -1 ? "init.safetensors" : name, one));
         unsigned long long high, low;
         sscanf(one, "%16llx%16llx", &high, &low);
         sum[0] = random_key(sum[0], high);

@@ -100,12 +100,16 @@ static int judge_group(const struct check_setting *setting, struct check_run *ru
     for (size_t i = 0; i < group->count; i++) {
         const struct check_case *c = group->cases[i];
         char digest[FILE_DIGEST_BYTES], text[FINDING_TEXT_BYTES];
-        if (check_digest_case(c, group->cases_folder, digest) == ERR_NONE &&
-            memcmp(digest, asked->digest[i], sizeof digest) == 0) {
+        bool same = check_digest_case(c, group->cases_folder, digest) == ERR_NONE &&
+                    memcmp(digest, asked->digest[i], sizeof digest) == 0;
+        if (same && !group->changed_order) {
             TRY(judge_one(setting, run, group, c, asked->why[i]));
             continue;
         }
-        snprintf(text, sizeof text, "the command changed the case %s", c->name);
+        if (same)
+            snprintf(text, sizeof text, "the command changed {cases}/order.json");
+        else
+            snprintf(text, sizeof text, "the command changed the case %s", c->name);
         check_note_failure(run, text);
         TRY(judge_without(run->judge, c, VERDICT_BROKEN, text));
     }

@@ -215,6 +215,19 @@ Test(check, a_program_that_changes_its_cases_does_not_conform)
     has("BROKEN       R-OPT-05");
 }
 
+Test(check, a_program_that_rewrites_the_list_of_its_cases_does_not_conform)
+{
+    static const char *const changes[] = {"echo '[]' >$1/order.json", "rm $1/order.json"};
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        char text[512];
+        snprintf(text, sizeof text, "#!/bin/sh\n" ZG_BINARY_DIR "/zerogauge answer $1 $2 2 || exit 1\n%s\n", changes[i]);
+        write_text("cheats", text);
+        cr_assert_eq(check("--case 'adam-eps.w2.*' -- ./cheats {cases} {answers}"), 1, "%s", output);
+        has("the command changed {cases}/order.json");
+        has("BROKEN       R-OPT-05");
+    }
+}
+
 Test(check, cases_may_be_asked_one_by_one)
 {
     cr_assert_eq(
