@@ -92,10 +92,10 @@ def quick_cases():
 def asked(page, verify):
     """A shown run of `check` asks the cases that there are, and those again whose repeat it judges."""
     text = "\n".join(line for _, line, _ in page.lines)
-    for total in re.findall(r"level quick, seed 0: (\d+) cases in", text):
-        again = re.search(r"The same case twice has the same answer \((\d+) PASS\)", text)
-        verify(again and int(total) == quick_cases() + int(again.group(1)), page.name,
-               f"{total} cases are not {quick_cases()} and those asked again")
+    for total, again in re.findall(r"level quick, seed 0: (\d+) cases, (\d+) of them asked twice, in", text):
+        judged = re.search(r"The same case twice has the same answer \((\d+) PASS\)", text)
+        verify(judged and int(total) == quick_cases() and again == judged.group(1), page.name,
+               f"{total} cases are not {quick_cases()}, or {again} are not those whose repeat is judged")
 
 
 def page_facts(page, verify):

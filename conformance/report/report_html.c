@@ -23,8 +23,8 @@ static void put_facts(struct page *page, const struct run_facts *facts, const ch
     put_fact(page, "Version", facts->version);
     put_fact(page, "Level", facts->level);
     page_fact(page, "Seed", page_text("%" PRIu64, facts->seed));
-    page_fact(page, "Ran",
-              page_text("%zu cases in %zu launches, %.1f s", facts->case_count, facts->launch_count, facts->seconds));
+    char extent[COUNTS_TEXT_BYTES];
+    page_fact(page, "Ran", page_text("%s", extent_text(facts, extent)));
     page_fact(page, "Command",
               page_text("zerogauge check --level %s %s%s%s", facts->level, facts->part ? facts->part : "",
                         facts->part ? " " : "", facts->command));
@@ -39,6 +39,23 @@ static void put_facts(struct page *page, const struct run_facts *facts, const ch
     }
     if (facts->observations.count > 0)
         put_fact(page, "Not observed", observation_gap_text);
+}
+
+// A line for each cause: the requirement that shows it, how many others fail by it, and the hint or the reason.
+static void put_causes(struct page *page, const struct requirement_verdict verdicts[], int count)
+{
+    for (int i = 0; i < count; i++) {
+        const struct requirement_verdict *first = &verdicts[i];
+        int others = 0;
+        if (first->verdict < VERDICT_FAIL || verdict_first_of_cause(verdicts, first) != first)
+            continue;
+        for (int k = i + 1; k < count; k++)
+            others += verdicts[k].verdict >= VERDICT_FAIL && verdict_first_of_cause(verdicts, &verdicts[k]) == first;
+        const char *hint = hint_text(first->worst->hint);
+        page_fact(page, "Cause",
+                  page_text("%s and %d more requirement%s: %s", first->requirement->id, others, others == 1 ? "" : "s",
+                            hint[0] ? hint : first->worst->text));
+    }
 }
 
 static json_t *finding_of(struct page *page, const struct run_facts *facts, const struct finding *finding)
@@ -75,11 +92,13 @@ static json_t *findings_of(struct page *page, const struct run_facts *facts, con
 }
 
 static json_t *row_of(struct page *page, const struct run_facts *facts, const struct findings *findings,
-                      const struct requirement_verdict *verdict)
+                      const struct requirement_verdict verdicts[], const struct requirement_verdict *verdict)
 {
     const struct requirement *requirement = verdict->requirement;
     char counts[COUNTS_TEXT_BYTES] = "";
     const char *rule, *why = "", *between = verdict->verdict == VERDICT_PARTLY ? ": " : "";
+    const struct requirement_verdict *first =
+        verdict->verdict >= VERDICT_FAIL ? verdict_first_of_cause(verdicts, verdict) : verdict;
     json_t *rules = json_array();
     for (size_t at = 0; (rule = next_rule(findings, requirement, &at));)
         page_add(page, rules, page_text("%s", rule));
@@ -87,6 +106,10 @@ static json_t *row_of(struct page *page, const struct run_facts *facts, const st
         counts_text(verdict->counts, counts);
     if (verdict->verdict == VERDICT_UNSUPPORTED || verdict->verdict == VERDICT_PARTLY)
         why = unsupported_text(verdict);
+    if (first != verdict) {
+        between = "; as ";
+        why = first->requirement->id;
+    }
     return json_pack("{s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o}", "id", requirement->id, "verdict",
                      verdict_name(verdict->verdict), "level", requirement->must ? "MUST" : "SHOULD", "open",
                      verdict->verdict >= VERDICT_FAIL, "title", page_text("%s", requirement->title), "text",
@@ -108,11 +131,12 @@ int report_html(const struct run_facts *facts, const struct findings *findings,
                             "meaning", page_text("%s", run_text(facts, findings, verdict, run))));
     report_counts(verdicts, count, counts);
     put_facts(&page, facts, counts_text(counts, text), count);
+    put_causes(&page, verdicts, count);
     for (int begin = 0, i = 0; begin < count; begin = i) {
         const char *group = verdicts[begin].requirement->group;
         json_t *rows = json_array();
         for (; i < count && strcmp(verdicts[i].requirement->group, group) == 0; i++)
-            page_add(&page, rows, row_of(&page, facts, findings, &verdicts[i]));
+            page_add(&page, rows, row_of(&page, facts, findings, verdicts, &verdicts[i]));
         page_section(&page, "requirements", group, rows);
     }
     return page_html(&page, out);

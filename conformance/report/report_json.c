@@ -90,13 +90,14 @@ static json_t *run_json(const struct run_facts *facts)
     json_object_del(suite, "record");
     // Of the cases that were run, which may be of an earlier version than the program's newest.
     json_object_set_new(json_object_get(suite, "build"), "edition", json_integer(facts->suite_version));
-    return json_pack("{s:s,s:i,s:o,s:o,s:o,s:o,s:o,s:s,s:I,s:I,s:I,s:f,s:o,s:o,s:o}", "record", "run", "schema",
+    return json_pack("{s:s,s:i,s:o,s:o,s:o,s:o,s:o,s:s,s:I,s:I,s:I,s:I,s:f,s:o,s:o,s:o}", "record", "run", "schema",
                      REPORT_SCHEMA, "implementation", text_json(facts->implementation), "version",
                      text_json(facts->version), "level", text_json(facts->level), "part",
                      facts->part ? text_json(facts->part) : json_null(), "command", text_json(facts->command), "seed",
-                     seed, "case_count", (json_int_t)facts->case_count, "launch_count", (json_int_t)facts->launch_count,
-                     "requirement_count", (json_int_t)facts->requirement_count, "duration_s", facts->seconds, "rules",
-                     rules_json(facts), "observations", observations_json(facts), "suite", suite ? suite : json_null());
+                     seed, "case_count", (json_int_t)facts->case_count, "repeat_count", (json_int_t)facts->repeat_count,
+                     "launch_count", (json_int_t)facts->launch_count, "requirement_count",
+                     (json_int_t)facts->requirement_count, "duration_s", facts->seconds, "rules", rules_json(facts),
+                     "observations", observations_json(facts), "suite", suite ? suite : json_null());
 }
 
 static json_t *difference_json(const struct finding *finding)
@@ -138,7 +139,8 @@ static json_t *check_json(const struct finding *finding, const struct requiremen
                      difference_json(finding));
 }
 
-static json_t *requirement_json(const struct findings *findings, const struct requirement_verdict *verdict)
+static json_t *requirement_json(const struct findings *findings, const struct requirement_verdict verdicts[],
+                                const struct requirement_verdict *verdict)
 {
     const struct requirement *requirement = verdict->requirement;
     json_t *rules = json_array();
@@ -146,10 +148,12 @@ static json_t *requirement_json(const struct findings *findings, const struct re
     for (size_t at = 0; (rule = next_rule(findings, requirement, &at));)
         json_array_append_new(rules, text_json(rule));
     enum hint hint = verdict->worst ? verdict->worst->hint : HINT_NONE;
-    return json_pack("{s:s,s:s,s:b,s:s,s:s,s:s,s:o,s:o,s:o}", "record", "requirement", "id", requirement->id, "must",
-                     requirement->must, "chapter", requirement->group, "title", requirement->title, "verdict",
+    bool fails = verdict->verdict >= VERDICT_FAIL;
+    const char *cause = fails ? verdict_first_of_cause(verdicts, verdict)->requirement->id : NULL;
+    return json_pack("{s:s,s:s,s:b,s:s,s:s,s:s,s:o,s:s?,s:o,s:o}", "record", "requirement", "id", requirement->id,
+                     "must", requirement->must, "chapter", requirement->group, "title", requirement->title, "verdict",
                      verdict_name(verdict->verdict), "hint",
-                     hint == HINT_NONE ? json_null() : json_string(hint_name(hint)), "finding_counts",
+                     hint == HINT_NONE ? json_null() : json_string(hint_name(hint)), "cause", cause, "finding_counts",
                      counts_json(verdict->counts), "rules", rules);
 }
 
@@ -181,7 +185,7 @@ int report_json(const struct run_facts *facts, const struct findings *findings,
     for (size_t i = 0; i < findings->count; i++)
         TRY(put(out, check_json(&findings->list[i], verdicts, count)));
     for (int i = 0; i < count; i++)
-        TRY(put(out, requirement_json(findings, &verdicts[i])));
+        TRY(put(out, requirement_json(findings, verdicts, &verdicts[i])));
     TRY(put(out, end_json(facts, findings, verdicts, count)));
     return file_flush(out, "the JSON report");
 }

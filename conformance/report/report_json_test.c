@@ -124,6 +124,7 @@ Test(report_json, the_run_is_reported_with_its_facts)
     cr_assert_str_eq(string_of(run, "command"), "-- ./adapter {cases} {answers} {world}");
     cr_assert_str_eq(string_of(run, "seed"), "18446744073709551615");
     cr_assert_eq(number_of(run, "case_count"), 7);
+    cr_assert_eq(number_of(run, "repeat_count"), 1);
     cr_assert_eq(number_of(run, "launch_count"), 3);
     cr_assert_eq(number_of(run, "requirement_count"), REPORTED_COUNT);
     cr_assert_eq(number_of(run, "duration_s"), 12.25);

@@ -28,7 +28,7 @@ static enum outcome outcome_of(const struct junit *j, const struct requirement_v
         return OUTCOME_PASSED;
     if (j->must && !verdict->requirement->must)
         return OUTCOME_SKIPPED;
-    return verdict->verdict == VERDICT_FAIL ? OUTCOME_FAILURE : OUTCOME_ERROR;
+    return verdict->worst->verdict == VERDICT_FAIL ? OUTCOME_FAILURE : OUTCOME_ERROR;
 }
 
 static void put_counts(FILE *out, const char *element, const char *name, const int counts[OUTCOME_COUNT])
@@ -52,9 +52,13 @@ static void put_text(FILE *out, const char *label, const char *text)
 }
 
 // All that the table says of a finding.
-static void put_finding(const struct junit *j, const struct finding *finding)
+static void put_finding(const struct junit *j, const struct requirement_verdict *verdict)
 {
+    const struct finding *finding = verdict->worst;
+    const struct requirement_verdict *first = verdict_first_of_cause(j->verdicts, verdict);
     char location[FINDING_LOCATION_BYTES], text[DIFFERENCE_TEXT_BYTES], repeat[REPEAT_TEXT_BYTES];
+    if (first != verdict)
+        put_text(j->out, "cause", first->requirement->id);
     put_text(j->out, "where", finding_location(finding, location));
     if (finding->has_difference) {
         put_text(j->out, "first", difference_location(finding, text));
@@ -92,14 +96,14 @@ static void put_requirement(const struct junit *j, const struct requirement_verd
         fprintf(out, "\"/>");
     } else if (outcome == OUTCOME_SKIPPED) {
         fprintf(out, "<skipped message=\"SHOULD, %s\"/><system-out>", verdict_name(verdict->verdict));
-        put_finding(j, verdict->worst);
+        put_finding(j, verdict);
         fprintf(out, "</system-out>");
     } else {
         char location[FINDING_LOCATION_BYTES];
         fprintf(out, "<%s type=\"%s\" message=\"", elements[outcome], hint_name(verdict->worst->hint));
         text_markup(out, finding_location(verdict->worst, location));
         fprintf(out, "\">");
-        put_finding(j, verdict->worst);
+        put_finding(j, verdict);
         fprintf(out, "</%s>", elements[outcome]);
     }
     fprintf(out, "</testcase>\n");

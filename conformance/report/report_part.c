@@ -27,6 +27,17 @@ const char *counts_text(const size_t counts[VERDICT_COUNT], char out[COUNTS_TEXT
     return out;
 }
 
+const char *extent_text(const struct run_facts *facts, char out[COUNTS_TEXT_BYTES])
+{
+    size_t count = facts->case_count - facts->repeat_count;
+    char twice[64] = "";
+    if (facts->repeat_count > 0)
+        snprintf(twice, sizeof twice, ", %zu of them asked twice,", facts->repeat_count);
+    snprintf(out, COUNTS_TEXT_BYTES, "%zu case%s%s in %zu launch%s, %.1f s", count, count == 1 ? "" : "s", twice,
+             facts->launch_count, facts->launch_count == 1 ? "" : "es", facts->seconds);
+    return out;
+}
+
 const char *unsupported_text(const struct requirement_verdict *verdict)
 {
     if (!verdict->worst)

@@ -52,9 +52,8 @@ static void print_head(const struct table *t)
         fprintf(t->out, ", suite version %d", facts->suite_version);
     fprintf(t->out, ", level ");
     text_terminal(t->out, facts->level, 4);
-    fprintf(t->out, ", seed %" PRIu64 ": %zu case%s in %zu launch%s, %.1f s\n", facts->seed, facts->case_count,
-            facts->case_count == 1 ? "" : "s", facts->launch_count, facts->launch_count == 1 ? "" : "es",
-            facts->seconds);
+    char extent[COUNTS_TEXT_BYTES];
+    fprintf(t->out, ", seed %" PRIu64 ": %s\n", facts->seed, extent_text(facts, extent));
     for (const char *const *rule = facts->rules; rule && *rule; rule++) {
         fprintf(t->out, "  ");
         text_terminal(t->out, *rule, 4);
@@ -109,13 +108,13 @@ static void print_line(const struct table *t, const char *label, const char *tex
     fputc('\n', t->out);
 }
 
-// The first requirement of the table whose verdict is the same finding, before this one; null: none.
-static const struct requirement *printed_for(const struct table *t, const struct requirement_verdict *verdict)
+// The other requirements that are not fulfilled by the cause of this finding.
+static void print_others(const struct table *t, const struct requirement_verdict *first)
 {
-    for (const struct requirement_verdict *earlier = t->verdicts; earlier < verdict; earlier++)
-        if (earlier->worst == verdict->worst)
-            return earlier->requirement;
-    return NULL;
+    for (const struct requirement_verdict *v = first + 1; v < t->verdicts + t->count; v++)
+        if (v->verdict >= VERDICT_FAIL && verdict_first_of_cause(t->verdicts, v) == first)
+            fprintf(t->out, "  also    %s %s: %s\n", v->requirement->id, v->requirement->must ? "MUST" : "SHOULD",
+                    v->requirement->title);
 }
 
 static void print_finding(const struct table *t, const struct requirement_verdict *verdict)
@@ -124,13 +123,8 @@ static void print_finding(const struct table *t, const struct requirement_verdic
     const struct requirement *requirement = verdict->requirement;
     char location[FINDING_LOCATION_BYTES], text[DIFFERENCE_TEXT_BYTES], repeat[REPEAT_TEXT_BYTES];
     fputc('\n', t->out);
-    print_name(t, verdict->verdict, verdict_name(verdict->verdict), 0);
+    print_name(t, finding->verdict, verdict_name(finding->verdict), 0);
     fprintf(t->out, " %s %s: %s\n", requirement->id, requirement->must ? "MUST" : "SHOULD", requirement->title);
-    const struct requirement *known = printed_for(t, verdict);
-    if (known) {
-        fprintf(t->out, "  as      %s: the same finding\n", known->id);
-        return;
-    }
     print_line(t, "where", finding_location(finding, location), "");
     if (finding->has_difference) {
         print_line(t, "first", difference_location(finding, text), "");
@@ -143,6 +137,7 @@ static void print_finding(const struct table *t, const struct requirement_verdic
     if (others > 0)
         fprintf(t->out, "  and %zu more FAIL or BROKEN finding%s of this requirement\n", others,
                 others == 1 ? "" : "s");
+    print_others(t, verdict);
 }
 
 // Counts the verdicts of those that decide, or of those that do not; returns how many there are.
@@ -201,7 +196,7 @@ int report_table(const struct run_facts *facts, const struct findings *findings,
         print_requirement(&t, &verdicts[i]);
     }
     for (int i = 0; i < count; i++) {
-        if (verdicts[i].verdict >= VERDICT_FAIL)
+        if (verdicts[i].verdict >= VERDICT_FAIL && verdict_first_of_cause(verdicts, &verdicts[i]) == &verdicts[i])
             print_finding(&t, &verdicts[i]);
     }
     print_end(&t);

@@ -106,6 +106,7 @@ static inline struct reported *reported_open(bool hostile)
                                          .seed = UINT64_MAX,
                                          .seconds = 12.25,
                                          .case_count = 7,
+                                         .repeat_count = 1,
                                          .launch_count = 3,
                                          .requirement_count = REPORTED_COUNT,
                                          .suite_version = 1};

@@ -89,8 +89,8 @@ static int start(const struct check_setting *setting, struct check_run *run, str
         rc = launch(&launch_setting, &result);
     free(argv);
     TRY(rc);
-    attempt->group->changed_order |= check_digest_order(attempt->cases, order[1]) != ERR_NONE ||
-                                     memcmp(order[0], order[1], FILE_DIGEST_BYTES) != 0;
+    attempt->group->changed_order |=
+        check_digest_order(attempt->cases, order[1]) != ERR_NONE || memcmp(order[0], order[1], FILE_DIGEST_BYTES) != 0;
     if (result.sum_of_peaks_bytes > run->sum_of_peaks_bytes)
         run->sum_of_peaks_bytes = result.sum_of_peaks_bytes;
     run->sent_is_known = result.sent_is_known;

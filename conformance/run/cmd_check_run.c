@@ -153,6 +153,8 @@ static struct run_facts facts_of(const struct check_options *a, const struct che
         .command_failed = run->command_failed,
         .strict = a->strict,
     };
+    for (size_t i = 0; i < run->case_count; i++)
+        facts.repeat_count += strchr(run->cases[i]->name, '~') != NULL;
     snprintf(facts.command_text, sizeof facts.command_text, "%s", run->command_text);
     return facts;
 }

@@ -104,6 +104,15 @@ static bool tells_more(const struct finding *finding, const struct finding *than
            finding->difference.differing_count > than->difference.differing_count;
 }
 
+// True if a finding is shown in place of another: a wrong bit before an answer that is missing, which it may explain.
+static bool is_shown_before(const struct finding *finding, const struct finding *than, bool is_of_bucket)
+{
+    bool both_fail = finding->verdict >= VERDICT_FAIL && than->verdict >= VERDICT_FAIL;
+    if (finding->verdict != than->verdict)
+        return both_fail ? finding->verdict == VERDICT_FAIL : finding->verdict > than->verdict;
+    return says_more(finding, than) || tells_more(finding, than, is_of_bucket);
+}
+
 struct requirement_verdict verdict_of(const struct findings *findings, const struct requirement *requirement)
 {
     struct requirement_verdict out = {.requirement = requirement, .verdict = VERDICT_UNSUPPORTED};
@@ -117,17 +126,42 @@ struct requirement_verdict verdict_of(const struct findings *findings, const str
         out.absent_count += finding->absence != ABSENT_NOT;
         if (finding->absence != ABSENT_NOT && (!absent || says_more(finding, absent)))
             absent = finding;
-        if (!out.worst || finding->verdict > out.worst->verdict || says_more(finding, out.worst) ||
-            tells_more(finding, out.worst, of_bucket))
+        if (!out.worst || is_shown_before(finding, out.worst, of_bucket))
             out.worst = finding;
+        if (finding->verdict > out.verdict)
+            out.verdict = finding->verdict;
     }
-    if (out.worst)
-        out.verdict = out.worst->verdict;
     if (absent && out.verdict != VERDICT_UNSUPPORTED && out.verdict < VERDICT_PARTLY) {
         out.verdict = VERDICT_PARTLY;
         out.worst = absent;
     }
     return out;
+}
+
+// True if two texts are equal but for the name of an output's file in parentheses at their ends.
+static bool same_reason(const char *a, const char *b)
+{
+    const char *end_a = strrchr(a, '('), *end_b = strrchr(b, '(');
+    size_t length = end_a && end_b ? (size_t)(end_a - a) : strlen(a);
+    return a[0] && (end_a && end_b ? (size_t)(end_b - b) : strlen(b)) == length && strncmp(a, b, length) == 0;
+}
+
+static bool have_one_cause(const struct finding *a, const struct finding *b)
+{
+    if (a == b || a->verdict != b->verdict || a->hint != b->hint)
+        return a == b;
+    if (hint_strength(a->hint) == 3)
+        return resumes(a) == resumes(b);
+    return a->hint == HINT_NONE ? same_reason(a->text, b->text) : a->c && a->c == b->c;
+}
+
+const struct requirement_verdict *verdict_first_of_cause(const struct requirement_verdict verdicts[],
+                                                         const struct requirement_verdict *verdict)
+{
+    assert(verdict->verdict >= VERDICT_FAIL);
+    while (verdicts < verdict && (verdicts->verdict < VERDICT_FAIL || !have_one_cause(verdicts->worst, verdict->worst)))
+        verdicts++;
+    return verdicts;
 }
 
 int verdicts_of(const struct findings *findings, struct requirement_verdict out[REQUIREMENT_MAX])

@@ -124,13 +124,20 @@ struct requirement_verdict {
     enum verdict verdict;
     size_t counts[VERDICT_COUNT];  // of findings
     size_t absent_count;           // findings of cases that were not claimed or declined
-    // In findings->list: of the worst verdict the one whose hint tells most, the first of several; of PARTLY the first
-    // absent one; of UNSUPPORTED, if there is one, that of a case that was claimed, or even answered. Null: no finding.
+    // In findings->list: of the worst verdict the one whose hint tells most, the first of several; of FAIL and BROKEN
+    // one that is FAIL; of PARTLY the first absent one; of UNSUPPORTED, if there is one, that of a case that was
+    // claimed, or even answered. Null: no finding.
     const struct finding *worst;
 };
 
 // Without any finding it is UNSUPPORTED.
 struct requirement_verdict verdict_of(const struct findings *findings, const struct requirement *requirement);
+
+// The first of the verdicts that are FAIL or BROKEN by the cause that this one of them has: by its finding; by a
+// finding whose hint, told by numbers, is the same; by the same hint in the same case; without a hint by the same
+// reason.
+const struct requirement_verdict *verdict_first_of_cause(const struct requirement_verdict verdicts[],
+                                                         const struct requirement_verdict *verdict);
 
 // [returns how many] one for each requirement of SPEC.md, in its order.
 int verdicts_of(const struct findings *findings, struct requirement_verdict out[REQUIREMENT_MAX]);
@@ -168,7 +175,7 @@ struct run_facts {
     const char *const *rules;          // the rule of each placement (judge_rule), NULL at the end; may be null
     uint64_t seed;
     double seconds;
-    size_t case_count, launch_count;
+    size_t case_count, repeat_count, launch_count;  // case_count: with the cases asked again, which are repeat_count
     int requirement_count;
     int suite_version;  // whose cases were run
     bool command_failed;

@@ -145,7 +145,9 @@ Test(verdict, the_worst_finding_decides_wherever_it_stands)
             const struct requirement_verdict *verdict = &verdicts[index];
             enum verdict worst = a > b ? a : b;
             cr_assert_eq(verdict->verdict, worst, "%d and %d", a, b);
-            cr_assert_eq(verdict->worst, &findings.list[a >= b ? 0 : 2], "%d and %d: the first of the worst", a, b);
+            // What is wrong is shown before what is broken, and otherwise the first of the worst.
+            bool first = a == b || (a >= VERDICT_FAIL && b >= VERDICT_FAIL ? a == VERDICT_FAIL : a > b);
+            cr_assert_eq(verdict->worst, &findings.list[first ? 0 : 2], "%d and %d", a, b);
             for (int v = 0; v < VERDICT_COUNT; v++)
                 cr_assert_eq(verdict->counts[v], (size_t)(v == a) + (v == b) + (v == VERDICT_UNSUPPORTED));
             findings_free(&findings);
@@ -184,7 +186,8 @@ Test(verdict, of_the_worst_findings_the_one_whose_hint_tells_most_is_shown)
     cr_expect_eq(shown(&all, HINT_TAIL, 1, HINT_NOT_UPDATED, 9), &all.list[0], "where is why");
     cr_expect_eq(shown(&all, HINT_NOT_UPDATED, 9, HINT_TAIL, 1), &all.list[1]);
     all.list[0].verdict = VERDICT_BROKEN;
-    cr_expect_eq(verdict_of(&all, requirement_find("R-OPT-04")).worst, &all.list[0], "what is broken is worse");
+    cr_expect_eq(verdict_of(&all, requirement_find("R-OPT-04")).worst, &all.list[1], "a wrong bit tells more");
+    cr_expect_eq(verdict_of(&all, requirement_find("R-OPT-04")).verdict, VERDICT_BROKEN, "what is broken is worse");
     shown(&all, HINT_RESUME, 1, HINT_LR, 1);
     struct check_case resumes = *all.list[0].c;
     resumes.phase = PHASE_RESUME;
@@ -196,6 +199,42 @@ Test(verdict, of_the_worst_findings_the_one_whose_hint_tells_most_is_shown)
     all.list[1].c = &resumes;
     cr_expect_eq(verdict_of(&all, requirement_find("R-OPT-04")).worst, &all.list[0], "both need one");
     findings_free(&all);
+}
+
+Test(verdict, what_fails_by_one_cause_is_found_at_its_first_requirement)
+{
+    const struct check_case *one = named("adam-l2"), *other = named("adam-eps");
+    static const char exits[] = "the command exited with status 1: ImportError: no zero (output/w2.txt)";
+    static const char again[] = "the command exited with status 1: ImportError: no zero (output/w12.txt)";
+    const struct finding findings[] = {
+        {.c = one, .verdict = VERDICT_PASS},
+        {.c = one, .verdict = VERDICT_FAIL, .hint = HINT_LR},
+        {.c = other, .verdict = VERDICT_FAIL, .hint = HINT_DECAY},
+        {.c = other, .verdict = VERDICT_FAIL, .hint = HINT_LR},  // as 1: the hint is told by numbers
+        {.c = one, .verdict = VERDICT_FAIL, .hint = HINT_BUCKET},
+        {.c = other, .verdict = VERDICT_FAIL, .hint = HINT_BUCKET},  // another place
+        {.c = other, .verdict = VERDICT_FAIL, .hint = HINT_BUCKET},  // as 5: in the same case
+        {.c = one, .verdict = VERDICT_BROKEN, .text = "step-2.safetensors is not there"},
+        {.c = one, .verdict = VERDICT_BROKEN, .text = "step-3.safetensors is not there"},
+        {.c = other, .verdict = VERDICT_BROKEN, .text = "step-2.safetensors is not there"},  // as 7
+        {.c = one, .verdict = VERDICT_FAIL},
+        {.c = one, .verdict = VERDICT_FAIL},  // no reason is no cause
+    };
+    static const int first[] = {0, 1, 2, 1, 4, 5, 5, 7, 8, 7, 10, 11};
+    enum { COUNT = sizeof first / sizeof *first };
+    struct finding crashes[2] = {{.c = one, .verdict = VERDICT_BROKEN}, {.c = other, .verdict = VERDICT_BROKEN}};
+    struct requirement_verdict verdicts[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        verdicts[i] = (struct requirement_verdict){&must, findings[i].verdict, .worst = &findings[i]};
+    for (int i = 1; i < COUNT; i++)
+        cr_expect_eq(verdict_first_of_cause(verdicts, &verdicts[i]) - verdicts, first[i], "%d", i);
+    strcpy(crashes[0].text, exits);
+    strcpy(crashes[1].text, again);
+    verdicts[7].worst = &crashes[0];
+    verdicts[9].worst = &crashes[1];
+    cr_expect_eq(verdict_first_of_cause(verdicts, &verdicts[9]), &verdicts[7], "but for the file that tells more");
+    crashes[1].text[40] = 'x';
+    cr_expect_eq(verdict_first_of_cause(verdicts, &verdicts[9]), &verdicts[9]);
 }
 
 // The run's verdict over two MUST and two SHOULD.
