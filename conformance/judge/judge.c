@@ -247,7 +247,7 @@ int judge_answer(struct judge *judge, const struct check_case *c, const struct c
     char why[FINDING_TEXT_BYTES];
     if (answer->kind == ANSWER_UNSUPPORTED) {
         snprintf(why, sizeof why, "declined: %.400s", answer->text);
-        return judge_absent(judge, c, ABSENT_DECLINED, why);
+        return judge_absent(judge, c, ABSENT_DECLINED, 0, why);
     }
     if (answer->kind == ANSWER_REFUSED && !c->expects_refusal) {
         snprintf(why, sizeof why, "refused a valid case: %.400s", answer->text);

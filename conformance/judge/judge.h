@@ -30,8 +30,8 @@ int judge_answer(struct judge *judge, const struct check_case *c, const struct c
 // is to be refused only the refusal is missing.
 int judge_without(struct judge *judge, const struct check_case *c, enum verdict verdict, const char *why);
 
-// Every aspect of the case is UNSUPPORTED: it was not claimed, or was declined.
-int judge_absent(struct judge *judge, const struct check_case *c, enum absence absence, const char *why);
+// Every aspect of the case is UNSUPPORTED: it was not claimed, or was declined. lack: how much is not claimed, or 0.
+int judge_absent(struct judge *judge, const struct check_case *c, enum absence absence, int lack, const char *why);
 
 // After the last case: compares twins and cases given twice, and looks for one rule that explains everything.
 int judge_end(struct judge *judge);

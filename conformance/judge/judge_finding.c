@@ -56,9 +56,9 @@ int judge_without(struct judge *judge, const struct check_case *c, enum verdict 
     return add_aspects(judge, &finding, 1u << ASPECT_ANSWER);
 }
 
-int judge_absent(struct judge *judge, const struct check_case *c, enum absence absence, const char *why)
+int judge_absent(struct judge *judge, const struct check_case *c, enum absence absence, int lack, const char *why)
 {
-    struct finding finding = {.c = c, .verdict = VERDICT_UNSUPPORTED, .absence = absence};
+    struct finding finding = {.c = c, .verdict = VERDICT_UNSUPPORTED, .absence = absence, .lack = lack};
     assert(absence != ABSENT_NOT);
     snprintf(finding.text, sizeof finding.text, "%s", why);
     return add_aspects(judge, &finding, (unsigned)OWN_ASPECTS | (c->twin[0] ? (unsigned)TWIN_ASPECTS : 0));

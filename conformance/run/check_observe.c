@@ -39,7 +39,7 @@ static bool fill(struct plan *plan, const struct claims *claims, int world, enum
 {
     for (int stage = 0; stage < 4; stage++) {
         make(world, stage, precision, &plan->stages[stage]);
-        plan->claimed[stage] = claims_cover(claims, &plan->stages[stage], NULL, plan->why[stage]);
+        plan->claimed[stage] = claims_lack(claims, &plan->stages[stage], NULL, plan->why[stage]) == 0;
     }
     return plan->claimed[0] && (plan->claimed[1] || plan->claimed[2] || plan->claimed[3]);
 }

@@ -76,7 +76,7 @@ static int judge_one(const struct check_setting *setting, struct check_run *run,
     const struct check_case *first = group->resumes ? check_other_half(run, c) : NULL;
     bool has_saved = first && open_answer(setting, first, false, &saved) == ERR_NONE && saved.kind == ANSWER_STATES;
     if (first && !has_saved && saved.kind == ANSWER_UNSUPPORTED) {
-        rc = judge_absent(run->judge, c, ABSENT_DECLINED, "the saving half of the case was declined");
+        rc = judge_absent(run->judge, c, ABSENT_DECLINED, 0, "the saving half of the case was declined");
     } else {
         rc = check_values(setting->source, c, &values);
         if (rc == ERR_NONE)

@@ -49,10 +49,11 @@ static int apply_claims(const struct check_setting *setting, struct check_run *r
     char why[CLAIMS_TEXT_BYTES];
     for (size_t i = 0; i < run->case_count; i++) {
         const struct check_case *c = run->cases[i];
-        if (claims_cover(setting->claims, c, check_other_half(run, c), why))
+        int lack = claims_lack(setting->claims, c, check_other_half(run, c), why);
+        if (lack == 0)
             continue;
         run->asked[i] = false;
-        TRY(judge_absent(run->judge, c, ABSENT_UNCLAIMED, why));
+        TRY(judge_absent(run->judge, c, ABSENT_UNCLAIMED, lack, why));
     }
     return ERR_NONE;
 }
@@ -146,7 +147,7 @@ static int add_row(const struct check_setting *setting, struct check_run *run, c
     for (uint64_t i = 0; i < SEED_TRIES && !claimed; i++) {
         count = factor_case(&rows->rows[row], suite_pair_seed(&setting->part.choice, 1000 * (i + 1) + number), topic,
                             cases);
-        claimed = claims_cover(setting->claims, &cases[0], count > 1 ? &cases[1] : NULL, why);
+        claimed = claims_lack(setting->claims, &cases[0], count > 1 ? &cases[1] : NULL, why) == 0;
     }
     for (int i = 0; rc == ERR_NONE && claimed && i < count; i++)
         rc = add_case(run, &cases[i]);

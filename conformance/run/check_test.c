@@ -87,7 +87,8 @@ Test(check, one_crash_breaks_one_case_and_its_exception_is_shown)
     write_ending("adam-eps.w2.s1.fp32");
     cr_assert_eq(check("--case 'adam-eps.w2.*' --out out -- ./ends {cases} {answers}"), 1, "%s", output);
     has("BROKEN       R-OPT-05    Epsilon is outside the root (15 PASS, 1 BROKEN)");
-    has("  where   case adam-eps.w2.s1.fp32, state");
+    has("  where   case adam-eps.w2.s1.fp32, answer");
+    has("  also    R-OPT-05 MUST: Epsilon is outside the root");
     has("the command exited with status 1: IndexError: list index out of range (output/w2.txt)");
     lacks("refleaks");
     // Nothing else conforms less for it: the crash alone fails the run.

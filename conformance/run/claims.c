@@ -38,8 +38,9 @@ static const char *const features[] = {
     [FEATURE_COUNT] = NULL,
 };
 static const char *const precisions[] = {"fp32", "bf16", "fp16", NULL};  // as in enum dtype
-static const char *const tiers[] = {"none", "cpu", "nvme", NULL};        // as in enum ledger_tier
-static const char *const clip_forms[] = {"torch", "deepspeed", NULL};    // from CLAIMS_CLIP_TORCH on
+static const char *const dtypes[] = {"fp32", "bf16", "fp16", [CLAIMS_OWN_DTYPE] = "precision", NULL};
+static const char *const tiers[] = {"none", "cpu", "nvme", NULL};      // as in enum ledger_tier
+static const char *const clip_forms[] = {"torch", "deepspeed", NULL};  // from CLAIMS_CLIP_TORCH on
 static const char *const scalers[] = {"deepspeed", "torch", "megatron", NULL};
 static const char *const unused_forms[] = {"untouched", "zero_gradient", NULL};  // from CLAIMS_UNUSED_UNTOUCHED on
 
@@ -70,6 +71,8 @@ void claims_whole(struct claims *out)
                            .offload_param = (1u << TIER_COUNT) - 1,
                            .features = (1u << FEATURE_COUNT) - 1,
                            .knobs = (1u << KNOB_COUNT) - 1,
+                           .communication_dtypes = (2u << CLAIMS_OWN_DTYPE) - 1,
+                           .accumulation_dtypes = (2u << CLAIMS_OWN_DTYPE) - 1,
                            .scaler = SCALER_DEEPSPEED};
 }
 
@@ -153,6 +156,8 @@ static int read_all(const struct strict_object *root, struct claims *out)
                                        "?offload_param",
                                        "?features",
                                        "?knobs",
+                                       "?communication_dtypes",
+                                       "?accumulation_dtypes",
                                        "?clip_form",
                                        "?scaler",
                                        "?unused",
@@ -171,6 +176,8 @@ static int read_all(const struct strict_object *root, struct claims *out)
     TRY(read_words(root, "offload_param", TIER_COUNT, tiers, &out->offload_param));
     TRY(read_words(root, "features", FEATURE_COUNT, features, &out->features));
     TRY(read_words(root, "knobs", KNOB_COUNT, knobs, &out->knobs));
+    TRY(read_words(root, "communication_dtypes", CLAIMS_OWN_DTYPE + 1, dtypes, &out->communication_dtypes));
+    TRY(read_words(root, "accumulation_dtypes", CLAIMS_OWN_DTYPE + 1, dtypes, &out->accumulation_dtypes));
     TRY(read_words(root, "optional", OPTION_COUNT, case_option_names, &out->options));
     TRY(read_choice(root, "clip_form", clip_forms, CLAIMS_CLIP_TORCH, &clip));
     TRY(read_choice(root, "scaler", scalers, SCALER_DEEPSPEED, &scaler));
@@ -249,38 +256,75 @@ static enum claims_knob knob_of(const struct check_case *c)
     return KNOB_COUNT;
 }
 
-static bool covers_half(const struct claims *claims, const struct check_case *c, uint32_t more,
-                        char why[CLAIMS_TEXT_BYTES])
+uint32_t claims_dtypes(uint32_t set, enum dtype precision)
+{
+    return set | (set >> CLAIMS_OWN_DTYPE & 1) << precision;
+}
+
+// What a case lacks, as a text that grows.
+struct lack {
+    int weight, count;
+    char text[CLAIMS_TEXT_BYTES];
+};
+
+static void note(struct lack *lack, bool is_claimed, int weight, const char *what, const char *name)
+{
+    size_t used = strlen(lack->text);
+    if (is_claimed)
+        return;
+    lack->weight += weight;
+    snprintf(lack->text + used, sizeof lack->text - used, "%s%s%s", lack->count++ ? ", " : "", what, name);
+}
+
+static const char *quoted(const char *word, char out[CLAIMS_WORD_BYTES])
+{
+    snprintf(out, CLAIMS_WORD_BYTES, "\"%s\"", word);
+    return out;
+}
+
+// Whatever says less about a program weighs more: its stages, worlds and precisions are known.
+enum { SCOPE = 2, DETAIL = 1 };
+
+static void note_half(struct lack *lack, const struct claims *claims, const struct check_case *c, uint32_t more)
 {
     uint32_t missing = (features_of(c) | more) & ~claims->features;
     enum claims_knob knob = knob_of(c);
+    char word[CLAIMS_WORD_BYTES];
     // A stage or a world that does not exist occurs only where a refusal is expected, and needs no claim.
     bool has_stage = c->stage < 0 || c->stage >= STAGE_COUNT || (claims->stages >> c->stage & 1);
     bool has_world = c->world < 1 || c->world > CASE_WORLD_MAX || (claims->worlds >> (c->world - 1) & 1);
-    if (!has_stage)
-        snprintf(why, CLAIMS_TEXT_BYTES, "stage %d is not claimed", c->stage);
-    else if (!has_world)
-        snprintf(why, CLAIMS_TEXT_BYTES, "a world of %d is not claimed", c->world);
-    else if (!(claims->precisions >> c->precision & 1))
-        snprintf(why, CLAIMS_TEXT_BYTES, "the precision \"%s\" is not claimed", precisions[c->precision]);
-    else if (!(claims->offload_optimizer >> c->offload_optimizer & 1))
-        snprintf(why, CLAIMS_TEXT_BYTES, "the optimizer's offload \"%s\" is not claimed", tiers[c->offload_optimizer]);
-    else if (!(claims->offload_param >> c->offload_param & 1))
-        snprintf(why, CLAIMS_TEXT_BYTES, "the parameters' offload \"%s\" is not claimed", tiers[c->offload_param]);
-    else if (missing)
-        snprintf(why, CLAIMS_TEXT_BYTES, "the feature \"%s\" is not claimed", features[__builtin_ctz(missing)]);
-    else if (knob < KNOB_COUNT && !(claims->knobs >> knob & 1))
-        snprintf(why, CLAIMS_TEXT_BYTES, "the knob \"%s\" is not claimed", knobs[knob]);
-    else
-        return true;
-    return false;
+    snprintf(word, sizeof word, "%d", c->stage);
+    note(lack, has_stage, SCOPE, "stage ", word);
+    snprintf(word, sizeof word, "%d", c->world);
+    note(lack, has_world, SCOPE, "a world of ", word);
+    note(lack, claims->precisions >> c->precision & 1, SCOPE, "the precision ", quoted(precisions[c->precision], word));
+    note(lack, claims->offload_optimizer >> c->offload_optimizer & 1, DETAIL, "the optimizer's offload ",
+         quoted(tiers[c->offload_optimizer], word));
+    note(lack, claims->offload_param >> c->offload_param & 1, DETAIL, "the parameters' offload ",
+         quoted(tiers[c->offload_param], word));
+    note(lack, claims_dtypes(claims->communication_dtypes, c->precision) >> c->communication_dtype & 1, DETAIL,
+         "the communication dtype ", quoted(dtypes[c->communication_dtype], word));
+    note(lack, claims_dtypes(claims->accumulation_dtypes, c->precision) >> c->accumulation_dtype & 1, DETAIL,
+         "the accumulation dtype ", quoted(dtypes[c->accumulation_dtype], word));
+    for (int i = 0; i < FEATURE_COUNT; i++)
+        note(lack, !(missing >> i & 1), DETAIL, "the feature ", quoted(features[i], word));
+    if (knob < KNOB_COUNT)
+        note(lack, claims->knobs >> knob & 1, DETAIL, "the knob ", quoted(knobs[knob], word));
 }
 
-bool claims_cover(const struct claims *claims, const struct check_case *c, const struct check_case *other,
-                  char why[CLAIMS_TEXT_BYTES])
+int claims_lack(const struct claims *claims, const struct check_case *c, const struct check_case *other,
+                char why[CLAIMS_TEXT_BYTES])
 {
     assert(!other || (c->phase != PHASE_WHOLE && other->phase != PHASE_WHOLE));
+    struct lack lack = {0};
     uint32_t reshard = other && other->world != c->world ? 1u << FEATURE_RESHARD : 0;
-    why[0] = '\0';
-    return !claims || (covers_half(claims, c, reshard, why) && (!other || covers_half(claims, other, reshard, why)));
+    if (claims)
+        note_half(&lack, claims, c, reshard);
+    if (claims && other && lack.count == 0)
+        note_half(&lack, claims, other, reshard);
+    snprintf(why, CLAIMS_TEXT_BYTES, "%.*s%s", (int)sizeof lack.text - 17, lack.text,
+             lack.count == 0   ? ""
+             : lack.count == 1 ? " is not claimed"
+                               : " are not claimed");
+    return lack.weight;
 }

@@ -39,14 +39,18 @@ const char *claims_feature_name(enum claims_feature feature);  // the key in the
 enum claims_clip { CLAIMS_CLIP_EITHER, CLAIMS_CLIP_TORCH, CLAIMS_CLIP_DEEPSPEED };
 enum claims_unused { CLAIMS_UNUSED_EITHER, CLAIMS_UNUSED_UNTOUCHED, CLAIMS_UNUSED_ZERO_GRADIENT };
 
-enum { CLAIMS_WORD_BYTES = 64, CLAIMS_TEXT_BYTES = 128 };
+enum { CLAIMS_WORD_BYTES = 64, CLAIMS_TEXT_BYTES = 256 };
+
+// The bit behind those of enum dtype: the dtype of the model's gradients, whichever it is.
+enum { CLAIMS_OWN_DTYPE = 3 };
 
 struct claims {
     char name[CLAIMS_WORD_BYTES], version[CLAIMS_WORD_BYTES];
     // Bit sets. Bit w of `worlds` is a world of w + 1 ranks.
     uint64_t worlds;
     uint32_t stages, precisions, offload_optimizer, offload_param, features, knobs;
-    uint32_t options;  // of enum case_option
+    uint32_t communication_dtypes, accumulation_dtypes;  // of enum dtype and CLAIMS_OWN_DTYPE
+    uint32_t options;                                    // of enum case_option
     enum claims_clip clip;
     enum scaler_form scaler;
     enum claims_unused unused;
@@ -64,8 +68,12 @@ int claims_parse(const char *file, const char *text, size_t bytes, struct claims
 // Takes the values of factors that are not claimed out of a space.
 void claims_narrow(const struct claims *claims, struct factor_space *space);
 
-// Returns whether a case is claimed, as every one is without claims; if not, `why` receives the reason, such as "the
-// feature \"tied\" is not claimed". A case that resumes is claimed if both of its halves are: `other` is the other
-// half, or null for a whole case.
-bool claims_cover(const struct claims *claims, const struct check_case *c, const struct check_case *other,
-                  char why[CLAIMS_TEXT_BYTES]);
+// The dtypes of a set that holds CLAIMS_OWN_DTYPE or does not, for a precision.
+uint32_t claims_dtypes(uint32_t set, enum dtype precision);
+
+// Returns how much that a case needs is not claimed: 0 where the case is, as every one is without claims; a stage, a
+// world and a precision count more than a feature. `why` receives all of it, such as "the feature \"tied\" is not
+// claimed". A case that resumes is claimed if both of its halves are: `other` is the other half, or null for a whole
+// case.
+int claims_lack(const struct claims *claims, const struct check_case *c, const struct check_case *other,
+                char why[CLAIMS_TEXT_BYTES]);

@@ -28,13 +28,13 @@ static void plain_case(void)
 
 static void expect_covered(void)
 {
-    cr_expect(claims_cover(&claims, &c, NULL, why), "%s", why);
+    cr_expect(claims_lack(&claims, &c, NULL, why) == 0, "%s", why);
     cr_expect_str_eq(why, "");
 }
 
 static void expect_lacking(const char *what)
 {
-    cr_expect(!claims_cover(&claims, &c, NULL, why), "%s", what);
+    cr_expect(claims_lack(&claims, &c, NULL, why), "%s", what);
     cr_expect_str_eq(why, what);
 }
 
@@ -111,6 +111,40 @@ static void ask(enum claims_feature feature)
     c.expects_refusal = feature == FEATURE_REFUSAL;
 }
 
+Test(claims, dtypes_of_sums_are_sets_that_may_follow_the_precision)
+{
+    static const enum dtype all[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
+    plain_case();
+    parse("\"communication_dtypes\": [\"precision\"], \"accumulation_dtypes\": [\"fp32\", \"bf16\"]");
+    for (int i = 0; i < 9; i++) {
+        c.precision = all[i % 3];
+        c.communication_dtype = all[i / 3];
+        c.accumulation_dtype = DTYPE_FP32;
+        cr_expect_eq(claims_lack(&claims, &c, NULL, why) == 0, i % 3 == i / 3, "%d: %s", i, why);
+        c.communication_dtype = c.precision;
+        c.accumulation_dtype = all[i / 3];
+        cr_expect_eq(claims_lack(&claims, &c, NULL, why) == 0, i / 3 < 2, "%d: %s", i, why);
+    }
+    c.communication_dtype = DTYPE_BF16;
+    expect_lacking("the communication dtype \"bf16\", the accumulation dtype \"fp16\" are not claimed");
+}
+
+Test(claims, all_that_is_lacking_is_named_and_a_stage_lacks_more_than_a_feature)
+{
+    plain_case();
+    parse("\"stages\": [1, 2], \"worlds\": [3], \"features\": [\"empty\"]");
+    c.params[0].frozen = true;
+    int feature = claims_lack(&claims, &c, NULL, why);
+    c.params[0].frozen = false;
+    c.stage = 0;
+    int stage = claims_lack(&claims, &c, NULL, why);
+    cr_expect(feature > 0 && stage > feature, "%d, %d", feature, stage);
+    c.world = 4;
+    ask(FEATURE_SCALAR);
+    c.groups[0].lr_by_step = true;
+    expect_lacking("stage 0, a world of 4, the feature \"lr_schedule\", the feature \"scalar\" are not claimed");
+}
+
 Test(claims, every_feature_is_derived_from_the_case)
 {
     char more[1024], what[CLAIMS_TEXT_BYTES];
@@ -151,16 +185,16 @@ Test(claims, a_case_that_resumes_needs_both_halves)
     other = c;
     other.phase = PHASE_RESUME;
     parse("\"worlds\": [3, 4], \"features\": [\"resume\"]");
-    cr_expect(claims_cover(&claims, &c, &other, why));
+    cr_expect(claims_lack(&claims, &c, &other, why) == 0);
     other.world = 4;
-    cr_expect(!claims_cover(&claims, &c, &other, why));
+    cr_expect(claims_lack(&claims, &c, &other, why));
     cr_expect_str_eq(why, "the feature \"reshard\" is not claimed");
     parse("\"worlds\": [3, 4], \"features\": [\"resume\", \"reshard\"]");
-    cr_expect(claims_cover(&claims, &c, &other, why));
+    cr_expect(claims_lack(&claims, &c, &other, why) == 0);
     other.world = 5;
-    cr_expect(!claims_cover(&claims, &c, &other, why));
+    cr_expect(claims_lack(&claims, &c, &other, why));
     cr_expect_str_eq(why, "a world of 5 is not claimed");
-    cr_expect(!claims_cover(&claims, &other, &c, why));
+    cr_expect(claims_lack(&claims, &other, &c, why));
     cr_expect_str_eq(why, "a world of 5 is not claimed");
 }
 
@@ -228,7 +262,7 @@ Test(claims, a_case_that_turns_a_knob_which_there_is_not_is_not_asked)
             claims.knobs = claimed < KNOB_COUNT ? ~(1u << claimed) : UINT32_MAX;
             snprintf(c.name, sizeof c.name, "%s", rows[i].name);
             bool covered = rows[i].knob == KNOB_COUNT || (int)rows[i].knob != claimed;
-            cr_expect_eq(claims_cover(&claims, &c, NULL, why), covered, "%s: %s", c.name, why);
+            cr_expect_eq(claims_lack(&claims, &c, NULL, why) == 0, covered, "%s: %s", c.name, why);
         }
 }
 
@@ -243,6 +277,7 @@ Test(claims, the_schema_says_what_the_reader_takes)
                                "{\"contract\": 1, \"name\": \"a\", \"version\": \"1\", \"stages\": [0], "
                                "\"worlds\": [1], \"precisions\": [\"fp32\"], \"offload_optimizer\": [\"none\"], "
                                "\"offload_param\": [\"cpu\"], \"features\": [\"tied\"], \"knobs\": [\"overlap\"], "
+                               "\"communication_dtypes\": [\"bf16\"], \"accumulation_dtypes\": [\"precision\"], "
                                "\"optional\": [\"tensor\"], \"clip_form\": \"torch\", "
                                "\"scaler\": \"torch\", \"unused\": \"untouched\"}",
                                read_claims);

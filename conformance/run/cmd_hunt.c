@@ -46,7 +46,7 @@ static int draw(struct hunting *h, int count)
         uint64_t number = h->next++;
         int part_count = hunt_draw(h->hunt->setting.seed, number, h->hunt->setting.part.options, parts);
         const struct check_case *resume = part_count == 2 ? &parts[1] : NULL;
-        if (!claims_cover(h->hunt->setting.claims, &parts[0], resume, why))
+        if (claims_lack(h->hunt->setting.claims, &parts[0], resume, why))
             continue;
         struct hunt_case *drawn = &h->cases[h->count];
         bool legal;

@@ -28,7 +28,7 @@ static int judge_candidates(void *context, const struct hunt_case candidates[], 
     int index[SHRINK_CANDIDATE_MAX], claimed_count = 0;
     char why[CLAIMS_TEXT_BYTES];
     for (int i = 0; i < count; i++) {
-        if (!claims_cover(h->hunt->setting.claims, candidates[i].parts[0], candidates[i].parts[1], why))
+        if (claims_lack(h->hunt->setting.claims, candidates[i].parts[0], candidates[i].parts[1], why))
             continue;
         claimed[claimed_count] = candidates[i];
         index[claimed_count++] = i;

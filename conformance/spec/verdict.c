@@ -42,12 +42,15 @@ bool finding_serves(const struct finding *finding, const struct requirement *req
            (finding->twin && need_has(requirement->need, finding->twin));
 }
 
-// Of two findings without an answer, the reason of the one of which more was claimed says more.
+// Of two findings without an answer, the reason of the one of which more was claimed says more: a program without
+// empty tensors does not hear of the stages that it lacks as well.
 static bool says_more(const struct finding *finding, const struct finding *than)
 {
     static const int order[] = {[ABSENT_UNCLAIMED] = 0, [ABSENT_DECLINED] = 1, [ABSENT_NOT] = 2};
-    return finding->verdict == VERDICT_UNSUPPORTED && than->verdict == VERDICT_UNSUPPORTED &&
-           order[finding->absence] > order[than->absence];
+    if (finding->verdict != VERDICT_UNSUPPORTED || than->verdict != VERDICT_UNSUPPORTED)
+        return false;
+    return order[finding->absence] != order[than->absence] ? order[finding->absence] > order[than->absence]
+                                                           : finding->lack < than->lack;
 }
 
 static bool resumes(const struct finding *finding)

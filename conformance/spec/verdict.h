@@ -103,6 +103,7 @@ struct finding {
     struct difference difference;  // the first one
     enum hint hint;
     enum absence absence;
+    int lack;  // of ABSENT_UNCLAIMED: how much that the case needs is not claimed
 };
 
 // All findings of a run.
@@ -126,7 +127,7 @@ struct requirement_verdict {
     size_t absent_count;           // findings of cases that were not claimed or declined
     // In findings->list: of the worst verdict the one whose hint tells most, the first of several; of FAIL and BROKEN
     // one that is FAIL; of PARTLY the first absent one; of UNSUPPORTED, if there is one, that of a case that was
-    // claimed, or even answered. Null: no finding.
+    // claimed, or even answered. Of cases that are not claimed the one that lacks least. Null: no finding.
     const struct finding *worst;
 };
 

@@ -318,6 +318,21 @@ Test(verdict, a_requirement_with_a_case_that_was_declined_is_at_most_partly_fulf
     }
 }
 
+Test(verdict, of_what_is_not_claimed_the_case_that_lacks_least_is_shown)
+{
+    struct findings findings = {0};
+    struct finding finding = {.c = named("adam-l2"), .aspect = ASPECT_STATE, .absence = ABSENT_UNCLAIMED, .lack = 3};
+    static const int lacks[] = {3, 2, 1, 1, 4};
+    for (int i = 0; i < 5; i++) {
+        finding.lack = lacks[i];
+        cr_assert_eq(findings_add(&findings, &finding), ERR_NONE);
+    }
+    cr_assert_eq(verdict_of(&findings, requirement_find("R-OPT-04")).worst, &findings.list[2]);
+    add(&findings, finding.c, ASPECT_STATE, VERDICT_PASS);
+    cr_assert_eq(verdict_of(&findings, requirement_find("R-OPT-04")).worst, &findings.list[2], "PARTLY");
+    findings_free(&findings);
+}
+
 // The other half of a pair of twins has nothing to do with what the requirement is about.
 Test(verdict, a_right_answer_is_a_credit_only_where_the_case_has_what_the_requirement_needs)
 {

@@ -111,6 +111,8 @@ struct factor_space factor_space_whole(void)
     struct factor_space space;
     for (int i = 0; i < FACTOR_COUNT; i++)
         space.values[i] = (unsigned char)((1 << factor_value_count((enum factor)i)) - 1);
+    memset(space.communicate, 0xff, sizeof space.communicate);
+    memset(space.accumulate, 0xff, sizeof space.accumulate);
     return space;
 }
 
@@ -130,9 +132,21 @@ bool factor_is_legal(const struct factor_vector *vector)
     return true;
 }
 
+// True if the dtypes of the sums may be used with the precision, as far as they are set.
+static bool dtypes_fit(const struct factor_vector *vector, const struct factor_space *space)
+{
+    int precision = vector->values[FACTOR_PRECISION], communicate = vector->values[FACTOR_COMMUNICATION],
+        accumulate = vector->values[FACTOR_ACCUMULATE_IN];
+    return precision == FACTOR_OPEN ||
+           ((communicate == FACTOR_OPEN || space->communicate[precision] >> communicate & 1) &&
+            (accumulate == FACTOR_OPEN || space->accumulate[precision] >> accumulate & 1));
+}
+
 // Sets the open factors from `first` on, one after the other, and goes back where none of a factor's values agrees.
 static bool complete_from(struct factor_vector *vector, const struct factor_space *space, int first, uint64_t seed)
 {
+    if (!dtypes_fit(vector, space))
+        return false;
     while (first < FACTOR_COUNT && vector->values[first] != FACTOR_OPEN)
         first++;
     if (first == FACTOR_COUNT)

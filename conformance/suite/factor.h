@@ -76,6 +76,8 @@ bool factor_is_legal(const struct factor_vector *vector);
 // left out, and has its plainest value; the others are drawn as if it were not in the table, where it is last.
 struct factor_space {
     unsigned char values[FACTOR_COUNT];
+    // By the value of precision, those that communicate and accumulate may have with it.
+    unsigned char communicate[FACTOR_VALUE_MAX], accumulate[FACTOR_VALUE_MAX];
 };
 struct factor_space factor_space_whole(void);
 
