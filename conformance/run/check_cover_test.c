@@ -103,3 +103,34 @@ Test(check_cover, claims_get_the_cases_that_cover_them)
     cr_assert_eq(expect_covered(""), 0);
     cr_assert_gt(expect_covered(", \"varying_use\""), 0);
 }
+
+// Both derive the features of a case: the adapter's base class refuses what the claims would have kept from it.
+Test(check_cover, the_package_needs_of_a_case_what_claims_say_that_it_needs)
+{
+    if (run("command -v python3") != 0) {
+        fprintf(stderr, "TEST SKIPPED: there is no python3\n");
+        return;
+    }
+    write_text("none.json", "{\"contract\": 1, \"name\": \"a\", \"version\": \"1\", \"features\": []}");
+    write_text("compare.py",
+               "import json, sys\n"
+               "sys.path.insert(0, '" ZG_SOURCE_DIR "/conformance/adapters')\n"
+               "from zerogauge.needs import features, lack\n"
+               "texts = {r['case']: r['text'] for r in map(json.loads, open('out/report.jsonl'))\n"
+               "         if r['record'] == 'check' and r['absence']}\n"
+               "names = json.load(open('cases/order.json'))\n"
+               "for name in names:\n"
+               "    case = json.load(open(f'cases/{name}/case.json'))\n"
+               "    said = [n for n in texts.get(name, '').split('\"')[1::2] if n != 'reshard']\n"
+               "    assert features(case) == said, (name, features(case), said)\n"
+               "    key = '\"features\": ' + json.dumps(said)\n"
+               "    plain = {'stages': [0, 1, 2, 3], 'worlds': [1, 2, 3, 4], 'precisions': ['fp32', 'bf16', 'fp16']}\n"
+               "    tiers = {f'offload_{kind}': ['none', 'cpu', 'nvme'] for kind in ('optimizer', 'param')}\n"
+               "    reason = lack(case, {**plain, **tiers})\n"
+               "    assert not said or reason.endswith(key) or 'dtypes' in reason, reason\n"
+               "print(len(names), 'alike')\n");
+    cr_assert_eq(check("--case 'pair-*' --write-cases cases"), 0, "%s", output);
+    cr_assert_eq(check("--case 'pair-*' --claims none.json --out out"), 77, "%s", output);
+    cr_assert_eq(run("python3 compare.py"), 0, "%s", output);
+    has(" alike");
+}

@@ -175,7 +175,7 @@ int check_observe(const struct check_setting *setting, struct observations *out)
     if (plan.claimed[0])
         TRY(measure(setting, &plan.stages[0], &unsharded));
     else
-        snprintf(unsharded.why, sizeof unsharded.why, "%s", plan.why[0]);
+        snprintf(unsharded.why, sizeof unsharded.why, "%.255s", plan.why[0]);
     for (int stage = 1; stage < 4; stage++) {
         if (!plan.claimed[stage])
             continue;

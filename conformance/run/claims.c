@@ -306,8 +306,11 @@ static void note_half(struct lack *lack, const struct claims *claims, const stru
          "the communication dtype ", quoted(dtypes[c->communication_dtype], word));
     note(lack, claims_dtypes(claims->accumulation_dtypes, c->precision) >> c->accumulation_dtype & 1, DETAIL,
          "the accumulation dtype ", quoted(dtypes[c->accumulation_dtype], word));
-    for (int i = 0; i < FEATURE_COUNT; i++)
-        note(lack, !(missing >> i & 1), DETAIL, "the feature ", quoted(features[i], word));
+    const char *what = missing & (missing - 1) ? "the features " : "the feature ";
+    for (int i = 0; i < FEATURE_COUNT; i++) {
+        note(lack, !(missing >> i & 1), DETAIL, what, quoted(features[i], word));
+        what = missing >> i & 1 ? "" : what;
+    }
     if (knob < KNOB_COUNT)
         note(lack, claims->knobs >> knob & 1, DETAIL, "the knob ", quoted(knobs[knob], word));
 }

@@ -39,7 +39,7 @@ const char *claims_feature_name(enum claims_feature feature);  // the key in the
 enum claims_clip { CLAIMS_CLIP_EITHER, CLAIMS_CLIP_TORCH, CLAIMS_CLIP_DEEPSPEED };
 enum claims_unused { CLAIMS_UNUSED_EITHER, CLAIMS_UNUSED_UNTOUCHED, CLAIMS_UNUSED_ZERO_GRADIENT };
 
-enum { CLAIMS_WORD_BYTES = 64, CLAIMS_TEXT_BYTES = 256 };
+enum { CLAIMS_WORD_BYTES = 64, CLAIMS_TEXT_BYTES = 512 };
 
 // The bit behind those of enum dtype: the dtype of the model's gradients, whichever it is.
 enum { CLAIMS_OWN_DTYPE = 3 };

@@ -142,7 +142,7 @@ Test(claims, all_that_is_lacking_is_named_and_a_stage_lacks_more_than_a_feature)
     c.world = 4;
     ask(FEATURE_SCALAR);
     c.groups[0].lr_by_step = true;
-    expect_lacking("stage 0, a world of 4, the feature \"lr_schedule\", the feature \"scalar\" are not claimed");
+    expect_lacking("stage 0, a world of 4, the features \"lr_schedule\", \"scalar\" are not claimed");
 }
 
 Test(claims, every_feature_is_derived_from_the_case)

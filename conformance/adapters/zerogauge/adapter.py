@@ -12,6 +12,7 @@ import os
 import pickle
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,11 @@ import numpy as np
 from zerogauge import tensors as files
 from zerogauge.case import Case, Unsupported
 from zerogauge.command import judge
+from zerogauge.needs import lack
 from zerogauge.shards import Shard, merged
+
+
+REFUSAL_S = 20  # how long a rank that refuses a case waits for the others to do so
 
 
 class Loss:
@@ -32,7 +37,8 @@ class Loss:
 class Adapter:
     """One case on one rank. All ranks call the same methods in the same order, so collectives work."""
 
-    # claims.json (CONTRACT.md): the cases that the trainer supports. `--claims` prints it.
+    # claims.json (CONTRACT.md): the cases that the trainer supports. `--claims` prints it. A case that needs more is
+    # declined, also where a key is left out (needs.py); an adapter without claims of its own answers what it is asked.
     claims = {"contract": 1, "name": "unnamed", "version": "0"}
     # Options of the command line, each with its choices; the first is the default. self.arguments has the values.
     options = {}
@@ -40,7 +46,7 @@ class Adapter:
     refusals = (ValueError, AssertionError)
 
     def __init__(self, case, arguments):
-        self.case, self.arguments, self.is_last = case, arguments, False
+        self.case, self.arguments, self.is_last, self.is_built = case, arguments, False, False
 
     # Yours.
 
@@ -165,6 +171,30 @@ class Adapter:
             case.save.mkdir(parents=True, exist_ok=True)
             self.save(case.save)
 
+    def begin(self):
+        reason = type(self).claims is not Adapter.claims and lack(vars(self.case), type(self).claims)
+        if reason:
+            raise Unsupported(reason)
+        self.build(self.case)
+        self.is_built = True
+
+    def agree(self, error):
+        """Waits until `build` has ended on all ranks. Raises the error of a rank that is alone with it, which ends the
+        launch: the others may wait for that rank in a collective."""
+        barrier, marks = getattr(self.arguments, "agreement", None), self.arguments.scratch
+        if error:
+            (marks / f"{self.case.name}.{self.case.rank}.refused").touch()
+        try:
+            if barrier:
+                barrier.wait(REFUSAL_S if error else None)
+        except threading.BrokenBarrierError:
+            raise error or SystemExit(1) from None
+        refused = [(marks / f"{self.case.name}.{rank}.refused").exists() for rank in range(self.case.world)]
+        if barrier and any(refused) and not all(refused):
+            if error:
+                raise error
+            barrier.wait()  # until it is ended
+
     @classmethod
     def serve(cls, rank, arguments, folder):
         """Answers all cases of the launch on one rank."""
@@ -172,19 +202,23 @@ class Adapter:
                           LOCAL_SIZE=str(arguments.world))
         cls.join(rank, arguments, folder)
         for name in json.loads((arguments.cases / "order.json").read_text()):
-            case, built = Case(arguments.cases / name, arguments.answers / name, arguments.state, rank), False
-            adapter = cls(case, arguments)
+            case = Case(arguments.cases / name, arguments.answers / name, arguments.state, rank)
+            adapter, error = cls(case, arguments), None
             try:
-                adapter.build(case)
-                built = True
-                adapter.train()
-            except Unsupported as reason:
-                (case.answer / "unsupported.txt").write_text(f"{reason}\n")
-            except cls.refusals as error:
-                if built:
-                    raise
+                adapter.begin()
+            except (Unsupported, *cls.refusals) as raised:
+                error = raised
+            adapter.agree(error)
+            try:
+                if not error:
+                    adapter.train()
+            except Unsupported as raised:
+                error = raised
+            if isinstance(error, Unsupported):
+                (case.answer / "unsupported.txt").write_text(f"{error}\n")
+            elif error:
                 (case.answer / "refused.txt").write_text(f"{type(error).__name__}: {error}\n")
-            if built:
+            if adapter.is_built:
                 adapter.close()
             cls.meet()
         cls.leave()
@@ -218,7 +252,7 @@ class Adapter:
     def launch(cls, arguments):
         """Answers all cases of the launch, with a process for each rank."""
         fork = multiprocessing.get_context("fork")
-        arguments.barrier = fork.Barrier(arguments.world)
+        arguments.barrier, arguments.agreement = (fork.Barrier(arguments.world) for _ in range(2))
         ranks = [fork.Process(target=cls.serve, args=(rank, arguments, arguments.scratch))
                  for rank in range(arguments.world)]
         sys.exit(run_all(ranks))

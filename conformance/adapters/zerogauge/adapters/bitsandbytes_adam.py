@@ -13,14 +13,12 @@ class BitsAndBytes(TorchAdapter):
     options = {"states": ["fp32", "8-bit"]}
     claims = {"contract": 1, "name": "bitsandbytes, Adam8bit", "version": bitsandbytes.__version__, "stages": [0],
               "worlds": [1, 2], "precisions": ["fp32"], "offload_optimizer": ["none"], "offload_param": ["none"],
-              "knobs": [], "unused": "untouched",
+              "communication_dtypes": ["precision"], "knobs": [], "unused": "untouched",
               "features": ["lr_schedule", "groups", "tied", "frozen", "unused", "scalar"]}
 
     def build(self, case):
         if any(group["optimizer"] == "Adam" for group in case.groups):
             raise Unsupported("on a CPU all decay is decoupled")
-        if case.communication_dtype != "fp32":
-            raise Unsupported("gradients are reduced in fp32")
         self.model = Model(case, torch.float32)
         self.optimizer = bitsandbytes.optim.AdamW8bit(
             self.optimizer_groups(self.model.by_name, "decoupled"), **hyper_parameters(case, 0),

@@ -3,18 +3,16 @@
 import torch
 from torch.distributed.fsdp import fully_shard
 
-from zerogauge.pytorch import Model, TorchAdapter, Unsupported
+from zerogauge.pytorch import Model, TorchAdapter
 
 
 class FSDP2(TorchAdapter):
     claims = {"contract": 1, "name": "FSDP2, by the short adapter", "version": torch.__version__, "stages": [2, 3],
               "worlds": [1, 2, 4], "precisions": ["fp32"], "offload_optimizer": ["none"], "offload_param": ["none"],
-              "unused": "untouched",
+              "communication_dtypes": ["precision"], "unused": "untouched",
               "features": ["accumulation", "l2", "lr_schedule", "groups", "tied", "frozen", "unused", "varying_use"]}
 
     def build(self, case):
-        if case.communication_dtype != "fp32":
-            raise Unsupported("gradients are reduced in fp32")
         self.model = Model(case, torch.float32)
         for module in [*self.model.units, self.model]:
             fully_shard(module, reshard_after_forward=case.stage == 3)

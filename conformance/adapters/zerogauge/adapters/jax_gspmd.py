@@ -8,7 +8,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from zerogauge import OneProcess, Unsupported
+from zerogauge import OneProcess
 
 jax.config.update("jax_num_cpu_devices", 4)
 
@@ -16,12 +16,10 @@ jax.config.update("jax_num_cpu_devices", 4)
 class Jax(OneProcess):
     claims = {"contract": 1, "name": "JAX and optax", "version": jax.__version__, "stages": [1, 2, 3], "worlds": [1, 2, 4],
               "precisions": ["fp32"], "offload_optimizer": ["none"], "offload_param": ["none"],
-              "unused": "zero_gradient",
+              "communication_dtypes": ["precision"], "unused": "zero_gradient",
               "features": ["accumulation", "l2", "lr_schedule", "tied", "unused", "varying_use", "empty", "scalar"]}
 
     def build(self, case):
-        if case.communication_dtype != "fp32":
-            raise Unsupported("gradients are reduced in fp32")
         group, mesh = case.groups[0], Mesh(jax.devices()[:case.world], "rank")
         self.shard, whole = NamedSharding(mesh, PartitionSpec("rank")), NamedSharding(mesh, PartitionSpec())
         self.parameters, self.sum, kept = case.initial(), 0, self.shard if case.stage == 3 else whole

@@ -9,20 +9,18 @@ CONTRACT.md of the conformance suite defines them.
 """
 import numpy as np
 
-from zerogauge import MOMENTS, Adapter, Unsupported
+from zerogauge import MOMENTS, Adapter
 
 
 class Skeleton(Adapter):
     claims = {"contract": 1, "name": "data parallelism in numpy", "version": "1", "stages": [0], "worlds": [1, 2, 3, 4],
               "precisions": ["fp32"], "offload_optimizer": ["none"], "offload_param": ["none"],
-              "unused": "untouched",
+              "communication_dtypes": ["precision"], "unused": "untouched",
               "features": ["accumulation", "l2", "lr_schedule", "groups", "tied", "frozen", "unused", "varying_use", "empty", "scalar",
                            "resume", "reshard", "weights_only"]}
 
     def build(self, case):
         """Hints for a sharded trainer are in case.stage, case.buckets, case.hints, case.offload."""
-        if case.communication_dtype != "fp32":
-            raise Unsupported("gradients are sent in fp32")
         self.t, self.parameters = 0, case.initial()
         self.moments = {kind: {name: np.zeros_like(self.parameters[name]) for name in case.trained} for kind in MOMENTS}
         self.gradients = {}

@@ -14,7 +14,7 @@ from zerogauge.pytorch import Model, TorchAdapter, hyper_parameters
 class Skeleton(TorchAdapter):
     claims = {"contract": 1, "name": "unsharded Adam in PyTorch", "version": torch.__version__, "stages": [0],
               "worlds": [1], "precisions": ["fp32"], "offload_optimizer": ["none"], "offload_param": ["none"],
-              "clip_form": "torch", "unused": "untouched",
+              "communication_dtypes": ["precision"], "clip_form": "torch", "unused": "untouched",
               "features": ["accumulation", "clipping", "l2", "lr_schedule", "groups", "tied", "frozen", "unused", "varying_use", "empty",
                            "scalar", "resume", "weights_only"]}
 

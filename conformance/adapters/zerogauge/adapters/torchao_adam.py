@@ -18,14 +18,12 @@ class TorchAO(TorchAdapter):
     options = {"states": ["fp32", "8-bit"]}
     claims = {"contract": 1, "name": "torchao, Adam8bit and AdamW8bit", "version": torchao.__version__, "stages": [0],
               "worlds": [1, 2], "precisions": ["fp32"], "offload_optimizer": ["none"], "offload_param": ["none"],
-              "knobs": [], "unused": "untouched",
+              "communication_dtypes": ["precision"], "knobs": [], "unused": "untouched",
               "features": ["l2", "lr_schedule", "groups", "tied", "frozen", "unused", "varying_use", "scalar"]}
 
     def build(self, case):
         if len({group["optimizer"] for group in case.groups}) > 1:
             raise Unsupported("one type of optimizer, Adam or AdamW, serves all groups")
-        if case.communication_dtype != "fp32":
-            raise Unsupported("gradients are reduced in fp32")
         self.model = Model(case, torch.float32)
         self.padded = {name: torch.nn.Parameter(self.pad(p)) for name, p in self.model.by_name.items()}
         Adam = AdamW8bit if case.groups[0]["optimizer"] == "AdamW" else Adam8bit
