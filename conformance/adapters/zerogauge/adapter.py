@@ -24,7 +24,7 @@ from zerogauge.needs import lack
 from zerogauge.shards import Shard, merged
 
 
-REFUSAL_S = 20  # how long a rank that refuses a case waits for the others to do so
+REFUSAL_S = 10  # how long a rank that refuses a case waits for the others to do so
 
 
 class Loss:
