@@ -41,6 +41,7 @@ struct run {
     int leader_fd;            // -1 if the system has no pidfd
     int output_fd, error_fd;  // error_fd: may be output_fd
     uint64_t begin_ns;
+    uint64_t progress_ns, folder_weight;  // when the watched folder last grew, and to what
     struct process_list before, now, peaks;
     struct sent_counter sent;
     struct pace memory_pace, output_pace;
@@ -65,11 +66,14 @@ static uint64_t file_weight(int fd)
     return fstat(fd, &status) == 0 ? (uint64_t)status.st_size : 0;
 }
 
-static uint64_t output_bytes(const struct run *run)
+static uint64_t output_bytes(struct run *run)
 {
     uint64_t bytes = file_weight(run->output_fd);
     bytes += run->error_fd != run->output_fd ? file_weight(run->error_fd) : 0;
     uint64_t below = run->setting->watched_folder ? folder_weight(run->setting->watched_folder) : 0;
+    if (below > run->folder_weight)
+        run->progress_ns = clock_now_ns();
+    run->folder_weight = below;
     return __builtin_add_overflow(bytes, below, &bytes) ? UINT64_MAX : bytes;
 }
 
@@ -97,13 +101,13 @@ static bool observe_output(struct run *run)
 {
     char written[SIZE_TEXT_BYTES], limit[SIZE_TEXT_BYTES];
     uint64_t begin_ns = clock_now_ns();
-    uint64_t bytes = run->setting->output_limit_bytes ? output_bytes(run) : 0;
-    bool over = bytes > run->setting->output_limit_bytes;
+    uint64_t bytes = output_bytes(run), limit_bytes = run->setting->output_limit_bytes;
+    bool over = limit_bytes > 0 && bytes > limit_bytes;
     if (over && bytes == UINT64_MAX)
         snprintf(run->out->text, sizeof run->out->text, "was stopped: it nested folders too deep");
     else if (over)
         snprintf(run->out->text, sizeof run->out->text, "was stopped: it had written %s, the limit is %s",
-                 size_short_text(bytes, written), size_short_text(run->setting->output_limit_bytes, limit));
+                 size_short_text(bytes, written), size_short_text(limit_bytes, limit));
     set_next(&run->output_pace, begin_ns);
     return over;
 }
@@ -143,9 +147,11 @@ static int watch(struct run *run)
             snprintf(out->text, sizeof out->text, "was interrupted");
             return ERR_NONE;
         }
-        if (setting->time_limit_s > 0 && seconds_since(run->begin_ns) > setting->time_limit_s) {
+        if (setting->time_limit_s > 0 && seconds_since(run->progress_ns) > setting->time_limit_s) {
             out->end = LAUNCH_TIME;
-            snprintf(out->text, sizeof out->text, "timed out after %g s", setting->time_limit_s);
+            snprintf(out->text, sizeof out->text,
+                     setting->watched_folder ? "timed out: for %g s it wrote nothing new" : "timed out after %g s",
+                     setting->time_limit_s);
             return ERR_NONE;
         }
         if (is_due(&run->memory_pace))
@@ -176,7 +182,7 @@ static int run_to_end(struct run *run)
             unlink(run->setting->error_path);
         return start_rc;
     }
-    run->begin_ns = clock_now_ns();
+    run->begin_ns = run->progress_ns = clock_now_ns();
     // glibc has a function for it from 2.36 on; packages are for systems with less.
     run->leader_fd = (int)syscall(SYS_pidfd_open, run->leader, 0);
     int rc = watch(run);

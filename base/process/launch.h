@@ -10,14 +10,14 @@
 #include <stdint.h>
 
 struct launch_setting {
-    const char *const *argv;      // ended by NULL
-    const char *output_path;      // a new file for stdout and stderr
-    const char *error_path;       // a new file for stderr, which counts as output, too; null: stderr goes with stdout
-    const char *watched_folder;   // its files count as output, too; null: none
-    double time_limit_s;          // 0: none
-    uint64_t memory_limit_bytes;  // of all its processes; 0: none
-    uint64_t output_limit_bytes;  // of files and folder; 0: none
-    bool counts_sent;             // over TCP
+    const char *const *argv;     // ended by NULL
+    const char *output_path;     // a new file for stdout and stderr
+    const char *error_path;      // a new file for stderr, which counts as output, too; null: stderr goes with stdout
+    const char *watched_folder;  // its files count as output, too; null: none
+    double time_limit_s;  // of the command; with a watched folder of every pause in which that does not grow; 0: none
+    uint64_t memory_limit_bytes;                  // of all its processes; 0: none
+    uint64_t output_limit_bytes;                  // of files and folder; 0: none
+    bool counts_sent;                             // over TCP
     const volatile sig_atomic_t *interrupted;     // may be null; a nonzero value stops the command
     void (*tick)(void *context, double seconds);  // called every now and then while it runs; may be null
     void *tick_context;

@@ -168,6 +168,20 @@ Test(launch, a_time_limit_stops_it)
     expect_gone("self");
 }
 
+// It writes a file every half second, and one that it has written again, for longer than the limit; then nothing.
+Test(launch, with_a_watched_folder_the_limit_counts_from_the_last_new_file)
+{
+    char answers[PATH_MAX];
+    snprintf(answers, sizeof answers, "%.3000s/answers", own_folder);
+    cr_assert_eq(mkdir(answers, 0777), 0);
+    setting.watched_folder = answers;
+    setting.time_limit_s = 2;
+    expect_end(LAUNCH_TIME, SIGTERM,
+               "for i in 1 2 3 4 5 6; do sleep 0.5; touch answers/$i; done; while sleep 0.2; do touch answers/1; done");
+    cr_expect_str_eq(result.text, "timed out: for 2 s it wrote nothing new");
+    cr_expect(result.seconds >= 5 && result.seconds < 60, "%g s", result.seconds);
+}
+
 Test(launch, a_process_that_ignores_sigterm_and_leaves_the_session_is_killed)
 {
     const char *files[] = {"self", "grandchild", NULL};

@@ -52,8 +52,8 @@ def judge(zerogauge, out, claims, command, sockets):
     path = out.with_suffix(".claims.json")
     path.write_bytes(subprocess.run([*launch, "--claims"], stdout=subprocess.PIPE, check=True).stdout if claims == "-"
                      else json.dumps(CLAIMS[claims]).encode())
-    line = [zerogauge, "check", "--level", "quick", "--suite-version", SUITE_VERSION, "--claims", path, *check_options,
-            "--out", out, "--", *launch, "{cases}", "{answers}", "{world}", "{state}"]
+    line = [zerogauge, "check", "--level", "quick", "--suite-version", SUITE_VERSION, "--claims", path,
+            "--time-limit", "300", *check_options, "--out", out, "--", *launch, "{cases}", "{answers}", "{world}", "{state}"]
     printed = out.with_suffix(".txt")
     with printed.open("w") as file, subprocess.Popen(line, stdout=file, stderr=subprocess.STDOUT) as process:
         RUNNING.add(process)

@@ -147,7 +147,7 @@ def check(zerogauge, out, bug, release, report):
     cases = [word for case in bug["cases"] for word in ("--case", case)]
     claims = Path(f"{report}.claims.json")
     claims.write_text(json.dumps(CLAIMS[bug["claims"]]))
-    line = [zerogauge, "check", "--level", "full", "--claims", claims, *cases, "--out", report, "--", *command,
+    line = [zerogauge, "check", "--level", "full", "--time-limit", "300", "--claims", claims, *cases, "--out", report, "--", *command,
             "{cases}", "{answers}", "{world}", "{state}"]
     with (Path(f"{report}.txt").open("w") as file,
           subprocess.Popen(line, stdout=file, stderr=subprocess.STDOUT, env=environment) as process):
@@ -160,7 +160,7 @@ def check(zerogauge, out, bug, release, report):
     records = [json.loads(text) for text in path.read_text().splitlines()] if path.exists() else []
     if not records or records[-1]["record"] != "end" or not records[-1]["case_counts"]["answered"]:
         raise RuntimeError(f"{name} answers nothing: {records[-1]['command_text'] if records else report}")
-    late = [record["text"] for record in records if "timed out after" in str(record.get("text"))]
+    late = [record["text"] for record in records if "timed out" in str(record.get("text"))]
     if late:
         raise RuntimeError(f"{name}: {late[0]}")
     return [record for record in records if record["record"] == "check" and record["verdict"] in ("FAIL", "BROKEN") and

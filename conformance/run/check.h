@@ -50,7 +50,7 @@ int check_ask_case(const struct check_source *source, const struct check_case *c
 // Digests all these files together. ERR_CHECK: one of them is missing.
 int check_digest_case(const struct check_case *c, const char *folder, char digest[FILE_DIGEST_BYTES]);
 
-// The same of FOLDER/order.json.
+// Digests FOLDER/order.json. ERR_CHECK: it is missing.
 int check_digest_order(const char *folder, char digest[FILE_DIGEST_BYTES]);
 
 struct check_words;
@@ -66,8 +66,8 @@ struct check_setting {
     void *answer_context;
     const char *folder;                               // an empty folder for cases, answers, state and output
     uint64_t seed;                                    // of the order
-    double time_limit_s;                              // a launch; 0: none
-    uint64_t memory_limit_bytes, output_limit_bytes;  // the same
+    double time_limit_s;                              // of a launch without a new file of answers; 0: none
+    uint64_t memory_limit_bytes, output_limit_bytes;  // of a launch; 0: none
     bool progress;                                    // on stderr
     bool counts_sent;                                 // over TCP, by the launched processes
     const volatile sig_atomic_t *interrupted;         // may be null

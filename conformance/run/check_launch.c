@@ -28,6 +28,7 @@ struct attempt {
     const struct check_case *alone;  // null: all from `first` on
     int number;                      // of the group's launches, from 1
     int overtime_count;              // of these, those that reached the time limit
+    bool timed_out;                  // the last one did
     char cases[PATH_MAX], answers[PATH_MAX], output[PATH_MAX], log[CASE_NAME_BYTES + 16];
 };
 
@@ -97,7 +98,8 @@ static int start(const struct check_setting *setting, struct check_run *run, str
     run->sent_bytes += result.sent_bytes;
     if (result.end == LAUNCH_INTERRUPTED)
         return err_set(ERR_USAGE, "interrupted");
-    attempt->overtime_count += result.end == LAUNCH_TIME;
+    attempt->timed_out = result.end == LAUNCH_TIME;
+    attempt->overtime_count += attempt->timed_out;
     if (result.end != LAUNCH_EXITED || result.status != 0) {
         crash_text(attempt->output, reason, sizeof reason);
         snprintf(why, CHECK_WHY_BYTES, "the command %.150s: %.220s (%.110s)", result.text,
@@ -176,28 +178,31 @@ static int start_again(const struct check_setting *setting, struct check_run *ru
     return ERR_NONE;
 }
 
-static bool has_answer(const struct check_group *group, const struct check_case *c, bool *begun)
+// begun: the answer's folder is there. refused: the answer is a refusal.
+static bool has_answer(const struct check_group *group, const struct check_case *c, bool *begun, bool *refused)
 {
     char path[PATH_MAX];
     struct stat status;
     struct answer answer = {0};
     *begun = file_join(group->answers_folder, c->name, path) == ERR_NONE && lstat(path, &status) == 0;
     bool has = *begun && answer_open(c, path, &answer) == ERR_NONE;
+    *refused = has && answer.kind == ANSWER_REFUSED;
     answer_close(&answer);
     return has;
 }
 
-// The case in which a launch crashed; count: behind the last one. idle: nothing is answered.
+// The case in which a launch crashed; count: behind the last one. A launch that hangs behind a refusal may hang in that
+// case: one rank refuses it, and the others wait. idle: nothing is answered.
 static size_t crashed_case(const struct attempt *attempt, bool *idle)
 {
     const struct check_group *group = attempt->group;
     size_t crashed = attempt->first;
     *idle = true;
     for (size_t i = attempt->first; i < group->count; i++) {
-        bool begun, has = has_answer(group, group->cases[i], &begun);
+        bool begun, refused, has = has_answer(group, group->cases[i], &begun, &refused);
         *idle &= !has;
         if (begun)
-            crashed = has ? i + 1 : i;
+            crashed = has && !(refused && attempt->timed_out) ? i + 1 : i;
     }
     return crashed;
 }
@@ -206,9 +211,9 @@ static size_t crashed_case(const struct attempt *attempt, bool *idle)
 static void note(const struct check_group *group, size_t begin, size_t end, const char *text,
                  char (*why)[CHECK_WHY_BYTES])
 {
-    bool begun;
+    bool begun, refused;
     for (size_t i = begin; i < end; i++)
-        if (!has_answer(group, group->cases[i], &begun))
+        if (!has_answer(group, group->cases[i], &begun, &refused))
             memcpy(why[i], text, CHECK_WHY_BYTES);
 }
 

@@ -104,9 +104,20 @@ Test(check, a_program_that_hangs_is_launched_twice)
                         "[ $count -lt 3 ] || { mkdir $2/$name; exec sleep 60; }\n"
                         "\"" ZG_BINARY_DIR "/zerogauge\" answer --case $1/$name $2/$name || exit 1; done\n");
     cr_assert_eq(check("--case 'adam-eps.w2.*' --time-limit 4 -- ./hangs {cases} {answers}"), 1, "%s", output);
-    has("timed out after 4 s");
+    has("timed out: for 4 s it wrote nothing new");
     cr_assert_eq(run("cat launches"), 0);
     cr_expect_str_eq(output, "launch\nlaunch\n");
+}
+
+// One rank refuses the first case while the others wait for it.
+Test(check, a_launch_that_hangs_behind_a_refusal_hangs_in_that_case)
+{
+    write_text("hangs", "#!/bin/sh\nset -- $2 $(tr -d '[]\",' <$1/order.json)\nmkdir $1/$2\n"
+                        "echo AssertionError: a fragment >$1/$2/refused.txt; exec sleep 60\n");
+    cr_assert_eq(check("--case 'adam-eps.w2.s2.fp32' --time-limit 1 -- ./hangs {cases} {answers}"), 1, "%s", output);
+    has("FAIL R-ANS-01");
+    has("why     refused a valid case: AssertionError: a fragment");
+    lacks("why     the command timed out");
 }
 
 Test(check, a_program_that_cannot_stand_nonsense_fails_only_the_refusal)

@@ -261,7 +261,7 @@ uint32_t claims_dtypes(uint32_t set, enum dtype precision)
     return set | (set >> CLAIMS_OWN_DTYPE & 1) << precision;
 }
 
-// What a case lacks, as a text that grows.
+// The things that a case lacks, as a text that grows.
 struct lack {
     int weight, count;
     char text[CLAIMS_TEXT_BYTES];

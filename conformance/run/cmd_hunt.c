@@ -177,8 +177,6 @@ int check_hunt_and_report(const struct check_options *a, const struct check_sett
                               .reference = reference,
                               .command = line,
                               .upstream = upstream_of(setting->command)};
-    if (!a->limits_time)
-        hunt.setting.time_limit_s = HUNT_TIME_LIMIT_S;
     struct check_hunt_result result;
     int rc = check_hunt(&hunt, &result);
     check_folder_remove(work);

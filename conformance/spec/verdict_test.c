@@ -145,7 +145,7 @@ Test(verdict, the_worst_finding_decides_wherever_it_stands)
             const struct requirement_verdict *verdict = &verdicts[index];
             enum verdict worst = a > b ? a : b;
             cr_assert_eq(verdict->verdict, worst, "%d and %d", a, b);
-            // What is wrong is shown before what is broken, and otherwise the first of the worst.
+            // A wrong bit is shown before a missing answer, and otherwise the first of the worst.
             bool first = a == b || (a >= VERDICT_FAIL && b >= VERDICT_FAIL ? a == VERDICT_FAIL : a > b);
             cr_assert_eq(verdict->worst, &findings.list[first ? 0 : 2], "%d and %d", a, b);
             for (int v = 0; v < VERDICT_COUNT; v++)
@@ -210,7 +210,7 @@ Test(verdict, what_fails_by_one_cause_is_found_at_its_first_requirement)
         {.c = one, .verdict = VERDICT_PASS},
         {.c = one, .verdict = VERDICT_FAIL, .hint = HINT_LR},
         {.c = other, .verdict = VERDICT_FAIL, .hint = HINT_DECAY},
-        {.c = other, .verdict = VERDICT_FAIL, .hint = HINT_LR},  // as 1: the hint is told by numbers
+        {.c = other, .verdict = VERDICT_FAIL, .hint = HINT_LR},  // as 1: numbers tell the hint
         {.c = one, .verdict = VERDICT_FAIL, .hint = HINT_BUCKET},
         {.c = other, .verdict = VERDICT_FAIL, .hint = HINT_BUCKET},  // another place
         {.c = other, .verdict = VERDICT_FAIL, .hint = HINT_BUCKET},  // as 5: in the same case

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a case needs of a trainer, in the words of the claims (CONTRACT.md), and what an adapter without a key claims."""
+"""The needs of a case, in the words of the claims (CONTRACT.md), and what an adapter claims without a key."""
 import json
 
-# What is not in the claims of an adapter is not claimed: a trainer that was never told of it would run the case wrongly.
+# The claims of an adapter without a key: a trainer would run wrongly the cases that it never heard of.
 PLAIN = {"stages": [], "worlds": [1], "precisions": ["fp32"], "communication_dtypes": ["precision"],
          "accumulation_dtypes": ["precision"], "offload_optimizer": ["none"], "offload_param": ["none"], "features": []}
 
