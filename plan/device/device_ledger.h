@@ -43,5 +43,5 @@ struct device_setting {
     const uint64_t (*held_bytes)[KIND_COUNT];  // of the reference's ledger, [TIER_COUNT]: the stage's shards
     const struct framework_choice *choice;
     int world;
-    int in_flight;  // micro-batches whose activations are held together; 0: one
+    double in_flight;  // micro-batches whose activations are held together; 0: one
 };

@@ -161,6 +161,12 @@ static void add_activations(const struct counting *c)
                "of the block whose backward runs: kept values x tokens, recomputed, and as many gradients of its MLP",
                "Korthikanti et al. (arXiv 2205.05198), section 5")[TIER_DEVICE] =
         (uint64_t)((share > 0 ? block : 0) + (double)(tokens * t->hidden * t->experts_used * c->element_bytes));
+    if (t->context_ranks > 1)
+        device_add(
+            c, "ring", PASSES,
+            "8 x tokens x (keys + values): of two ranks, one computed with and one on its way, and their gradients",
+            "Ring Attention (arXiv 2310.01889), section 3; Megatron-LM, cp_comm_type p2p")[TIER_DEVICE] =
+            4 * c->element_bytes * tokens * (t->key_width + t->value_width);
     device_add(c, "logits", AT(MOMENT_LOSS), logits->formula, logits->source)[TIER_DEVICE] =
         (uint64_t)(logits->bytes * (double)(tokens * t->vocabulary));
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/device/device_time.h"
 
+#include <math.h>
+
 // Passes over the logits, in bytes each: conversion to fp32, log-softmax, its gradient, and conversion back.
 enum { LOGIT_PASSES_BYTES = (2 + 4) + (4 + 4) + (4 + 4) + (4 + 2) };
 
@@ -52,6 +54,17 @@ static double attention_s(const struct timing *t, const struct transformer *m)
     return t->rows * m->attended_length * (double)(m->query_width + m->output_width) / t->rates->attention_flops_per_s;
 }
 
+// The time that a ring of keys and values takes longer than the attention, part by part, that hides it. Backward, whose
+// attention takes 2.5 times as long, sends their gradients, too.
+static double ring_s(const struct timing *t, const struct transformer *m, double attention, double times)
+{
+    double others = (double)m->context_ranks - 1, bytes = t->rows * (double)(m->key_width + m->value_width) * times;
+    if (others <= 0)
+        return 0;
+    double step_s = bytes * t->element_bytes / t->rates->ring_bytes_per_s + t->rates->ring_latency_s;
+    return others * fmax(0, step_s - attention / (others + 1));
+}
+
 void device_time_of(const struct transformer *m, const struct device_rates *rates, size_t sequence_count,
                     size_t element_bytes, struct device_time *out)
 {
@@ -60,11 +73,12 @@ void device_time_of(const struct transformer *m, const struct device_rates *rate
     double attention = attention_s(&t, m), fixed = rates->layer_s;
     double head = product_s(&t, t.rows, (double)m->width, (double)m->vocabulary, 1);
     double logits = t.rows * (double)m->vocabulary * LOGIT_PASSES_BYTES / rates->memory_bytes_per_s;
-    double forward = products + passes + attention + fixed;
+    double forward = products + passes + attention + fixed + ring_s(&t, m, attention, 1);
     out->forward_s = blocks * forward + head + logits / 2;
     // A product's backward is one for its input's gradient, and one for its weight's.
     double backward = m->is_frozen ? 1 : 2;
     out->backward_s =
-        blocks * (backward * products + 2 * passes + 2.5 * attention + 2 * fixed) + backward * head + logits / 2;
+        blocks * (backward * products + 2 * passes + 2.5 * attention + 2 * fixed + ring_s(&t, m, 2.5 * attention, 2)) +
+        backward * head + logits / 2;
     out->recomputed_s = blocks * forward;
 }

@@ -10,6 +10,7 @@ struct device_rates {
     double attention_flops_per_s;  // of a flash attention, which computes only the causal half
     double memory_bytes_per_s;
     double layer_s;  // of a layer's forward, whatever its size: launches, and gaps between kernels
+    double ring_bytes_per_s, ring_latency_s;  // of a step of context parallelism's ring
 };
 
 struct device_time {

@@ -29,7 +29,7 @@ static struct device_time time_of(const struct transformer *t, const struct devi
 
 Test(device_time, products_take_two_operations_for_each_element_and_row)
 {
-    const struct device_rates rates = {1, INFINITY, INFINITY, 0};
+    const struct device_rates rates = {1, INFINITY, INFINITY, 0, 0, 0};
     const double rows = 24, block = 2 * rows * (4 * 12 + 4 * 4 + 4 * 16 + 16 * 4), head = 2 * rows * 4 * 32;
     struct device_time time = time_of(&small, &rates);
     cr_expect_eq(time.forward_s, 2 * block + head);
@@ -39,7 +39,7 @@ Test(device_time, products_take_two_operations_for_each_element_and_row)
 
 Test(device_time, attention_computes_the_causal_half_and_five_products_backward)
 {
-    const struct device_rates rates = {INFINITY, 1, INFINITY, 0};
+    const struct device_rates rates = {INFINITY, 1, INFINITY, 0, 0, 0};
     struct device_time time = time_of(&small, &rates);
     cr_expect_eq(time.forward_s, 2 * 2 * 24 * 8 * 4);
     cr_expect_eq(time.backward_s, 2.5 * time.forward_s);
@@ -48,7 +48,7 @@ Test(device_time, attention_computes_the_causal_half_and_five_products_backward)
 // Queries from 2 latent channels, keys and values from 3, and an MLP of 8 in addition to the experts.
 Test(device_time, latent_attention_and_shared_experts_have_their_own_products)
 {
-    const struct device_rates rates = {1, INFINITY, INFINITY, 0};
+    const struct device_rates rates = {1, INFINITY, INFINITY, 0, 0, 0};
     struct transformer latent = small;
     latent.query_latent = 2;
     latent.key_latent = 3;
@@ -62,7 +62,7 @@ Test(device_time, latent_attention_and_shared_experts_have_their_own_products)
 
 Test(device_time, memory_is_read_and_written_by_products_and_between_them)
 {
-    const struct device_rates rates = {INFINITY, INFINITY, 1, 0};
+    const struct device_rates rates = {INFINITY, INFINITY, 1, 0, 0, 0};
     const double rows = 24;
     double products = rows * (16 + 8 + 20 + 20) + 48 + 16 + 64 + 64, passes = rows * (16 + 24 + 32);
     double head = rows * 36 + 128, logits = rows * 32 * 28;
@@ -75,7 +75,7 @@ Test(device_time, experts_read_all_matrices_and_compute_with_those_used)
     struct transformer experts = small;
     experts.experts = 8;
     experts.experts_used = 2;
-    const struct device_rates compute = {1, INFINITY, INFINITY, 0}, memory = {INFINITY, INFINITY, 1, 0};
+    const struct device_rates compute = {1, INFINITY, INFINITY, 0, 0, 0}, memory = {INFINITY, INFINITY, 1, 0, 0, 0};
     double more_flops = 2 * 24 * (4 * 16 + 16 * 4 + 4 * 8);
     cr_expect_eq(time_of(&experts, &compute).recomputed_s - time_of(&small, &compute).recomputed_s, 2 * more_flops);
     double more_bytes = 2 * (24 * (20 + 20) + 7 * (64 + 64) + 24 * 12 + 32 + 24 * 32);
@@ -84,8 +84,22 @@ Test(device_time, experts_read_all_matrices_and_compute_with_those_used)
 
 Test(device_time, every_layer_takes_its_fixed_time)
 {
-    const struct device_rates rates = {INFINITY, INFINITY, INFINITY, 3};
+    const struct device_rates rates = {INFINITY, INFINITY, INFINITY, 3, 0, 0};
     struct device_time time = time_of(&small, &rates);
     cr_expect_eq(time.forward_s, 6);
     cr_expect_eq(time.backward_s, 12);
+}
+
+// 24 tokens with 4 + 4 channels of keys and values in 2 bytes pass 3 other ranks. Attention takes 1536 s, a quarter of
+// it next to each step of the ring: of 768 s at a rate of 0.5, with 10 s of latency.
+Test(device_time, a_ring_takes_what_attention_does_not_hide)
+{
+    const struct device_rates rates = {INFINITY, 1, INFINITY, 0, 0.5, 10}, fast = {INFINITY, 1, INFINITY, 0, 4, 10};
+    struct transformer divided = small;
+    divided.context_ranks = 4;
+    struct device_time alone = time_of(&small, &rates), ring = time_of(&divided, &rates);
+    cr_expect_eq(ring.forward_s - alone.forward_s, 2 * 3 * (768 + 10 - 1536 / 4));
+    cr_expect_eq(ring.recomputed_s - alone.recomputed_s, 2 * 3 * (768 + 10 - 1536 / 4));
+    cr_expect_eq(ring.backward_s - alone.backward_s, 2 * 3 * (1536 + 10 - 3840 / 4));
+    cr_expect_eq(time_of(&divided, &fast).forward_s, alone.forward_s);
 }

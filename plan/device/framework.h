@@ -56,6 +56,8 @@ struct framework_choice {
     enum moments moments;
     enum products products;
     double checkpointed_share;  // of the blocks, 0 to 1: those that keep only their input
+    int context;                // ranks of data parallelism that divide each sequence among them; 0: one
+    int interleave;             // parts of a pipeline's stage, in turn with those of the others; 0: one
 };
 
 // The words of the options --framework, --logits, --weights, --moments and --products; null: not given.

@@ -17,7 +17,9 @@ struct transformer {
     size_t experts, experts_used;     // MLPs of a block, and those that one token uses; 1, 1: dense
     size_t shared_hidden;             // of the MLP that every token passes in addition to its experts
     size_t sequence_ranks;            // among which sequence parallelism divides what is kept between products; 0: one
-    bool is_frozen;                   // adapters are trained: no gradients of the weights
+    size_t context_ranks;  // among which context parallelism divides a sequence; 0: one. The tokens above are
+                           // a rank's, attended_length is of the whole sequence
+    bool is_frozen;        // adapters are trained: no gradients of the weights
 };
 
 // Values per token that a block keeps for backward, with flash attention: the inputs of its two norms, of its products,

@@ -2,6 +2,7 @@
 #include "plan/planner/plan_internal.h"
 
 #include "base/clock.h"
+#include "plan/planner/plan_degrees.h"
 #include "plan/planner/plan_model.h"
 #include "plan/shape/decoder.h"
 #include "ref/comm/comm.h"
@@ -80,13 +81,14 @@ static void note_device(const struct plan_dry *run, struct plan *out)
         return;
     struct framework_choice choice = setting->choice;
     choice.checkpointed_share = checkpointed_share(setting);
-    const struct device_setting of = {.config = setting->config,
-                                      .model = run->rank.model,
-                                      .transformer = &transformer,
-                                      .held_bytes = (const uint64_t(*)[KIND_COUNT])out->held_bytes,
-                                      .world = setting->world,
-                                      .choice = &choice,
-                                      .in_flight = pipeline_in_flight(&pipeline->schedule, pipeline->stage)};
+    const struct device_setting of = {
+        .config = setting->config,
+        .model = run->rank.model,
+        .transformer = &transformer,
+        .held_bytes = (const uint64_t(*)[KIND_COUNT])out->held_bytes,
+        .world = setting->world,
+        .choice = &choice,
+        .in_flight = plan_degrees_in_flight(&setting->choice, &pipeline->schedule, pipeline->stage)};
     device_memory_of(&of, &out->device);
     for (int tier = 0; tier < TIER_COUNT; tier++) {
         out->needed_bytes[tier] = out->device.total_bytes[tier];
@@ -127,6 +129,22 @@ static void note_stragglers(const struct plan_setting *setting, struct plan *out
     out->step_s += out->straggler_s;
 }
 
+// Adds what rings and the borders of an interleaved stage send, which the ledger lacks.
+static void note_sends(const struct plan_dry *run, struct plan *out)
+{
+    const struct train_pipeline *pipeline = &run->rank.pipeline;
+    double more = plan_degrees_borders(&run->setting->choice, &pipeline->schedule, pipeline->stage) - 1;
+    struct transformer own;
+    if (transformer_of(run, false, &own))
+        out->ring_bytes = plan_degrees_ring_bytes(&run->setting->choice, run->setting->config, &own);
+    for (int i = 0; i < out->part_count; i++)
+        if (strncmp(out->parts[i].name, "send ", strlen("send ")) == 0) {
+            uint64_t bytes = (uint64_t)(more * (double)out->parts[i].bytes);
+            out->step_group_bytes[GROUP_PIPELINE] += bytes;
+            out->step_bytes[LANE_COLLECTIVE][OPERATION_SEND] += bytes;
+        }
+}
+
 static void note_work(const struct plan_dry *run, struct plan *out)
 {
     const struct plan_setting *setting = run->setting;
@@ -137,7 +155,9 @@ static void note_work(const struct plan_dry *run, struct plan *out)
         (double)config->accumulation * model_flops(setting->model, config->micro_batch) / mesh_parts(&run->rank.mesh);
     out->model_flops *= is_frozen ? 2.0 / 3 : 1;  // without the weights' gradients
     out->peak_flops_per_s = setting->machine ? plan_machine_peak(setting->machine, config->precision) : 0;
-    out->tokens = config->train_batch * setting->model->sequence_length;
+    // A sequence is counted once, and each of its ranks has a part of it.
+    out->tokens = config->train_batch * plan_model_length(setting->model);
+    note_sends(run, out);
 }
 
 // A pipeline is as fast as its slowest stage: where the stages have as many blocks, the last one, for its head; else
@@ -160,14 +180,16 @@ static void note_kernels(struct plan_dry *run, struct plan_lanes *lanes)
     candidates[0].blocks = last;
     candidates[1].blocks = most;
     candidates[1].vocabulary = 0;
+    const struct train_pipeline *pipeline = &run->rank.pipeline;
     for (int i = 0; i < 2; i++) {
         struct plan_lanes candidate = *lanes;
         plan_lanes_compute(setting->machine, &candidates[i], config->micro_batch, config->precision,
                            setting->choice.products, checkpointed_share(setting), config->activation_checkpointing,
-                           model_flops(run->rank.model, config->micro_batch) / 3, &candidate);
+                           model_flops(run->rank.model, config->micro_batch) / 3, run->rank.mesh.tensor, &candidate);
         if (i == 0 || candidate.forward_flops_per_s < lanes->forward_flops_per_s)
             *lanes = candidate;
     }
+    lanes->borders = plan_degrees_borders(&setting->choice, &pipeline->schedule, pipeline->stage);
     lanes->activation_share = (double)dtype_bytes(config->precision) / sizeof(float);
 }
 
@@ -193,6 +215,7 @@ static int run_rank(struct plan_dry *run, struct plan *out)
 {
     const struct plan_setting *setting = run->setting;
     uint64_t steps = setting->steps;
+    TRY(plan_degrees_check(&setting->choice, setting->config, setting->world, setting->model));
     TRY(comm_dry_open(setting->rank, setting->world, &run->rank.comm));
     TRY(train_rank_open(&run->rank));
     if (setting->machine && !setting->seconds) {
@@ -212,8 +235,8 @@ static int run_rank(struct plan_dry *run, struct plan *out)
     if (steps == 0)
         steps = stage_overlaps_updates(&run->rank.stage) ? 3 : 2;
     TRY(run_steps(run, steps, out));
-    note_work(run, out);
     TRY(plan_note_time(run, out));
+    note_work(run, out);
     plan_note_bubble(run, out);
     note_stragglers(setting, out);
     return end_run(run, out);

@@ -66,9 +66,10 @@ struct plan {
 
     // Of the last step.
     double step_s;
-    double straggler_s;  // part of step_s: the wait for the slowest of many nodes
-    double bubble_s;     // part of step_s: a pipeline's, in which the rank has nothing to do
-    double bubble;       // (P-1)/(M+P-1), for P stages and M micro-batches of equal times
+    double straggler_s;   // part of step_s: the wait for the slowest of many nodes
+    double bubble_s;      // part of step_s: a pipeline's, in which the rank has nothing to do
+    double bubble;        // (P-1)/(VM+P-1), for P stages of V parts and M micro-batches of equal times
+    uint64_t ring_bytes;  // sent in context parallelism's rings, which the ledger does not have
     double busy_s[LANE_COUNT], critical_s[LANE_COUNT];
     struct plan_part parts[PLAN_PART_MAX];  // by time on the critical path, the longest first
     int part_count;

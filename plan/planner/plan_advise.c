@@ -2,6 +2,7 @@
 #include "plan/planner/plan_choice.h"
 
 #include "base/err.h"
+#include "plan/planner/plan_model.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -83,7 +84,7 @@ int plan_advise_shape(const struct plan_options *options, const struct plan_mach
     there.world = adapted.world = choice->setting.world;
     adapted.lora_rank = LORA_RANK;
     TRY(nearest(&there, machine, choice, &shapes[0], there.world, &world));
-    TRY(nearest(&there, machine, choice, &shapes[1], (long long)choice->setting.model->sequence_length, &length));
+    TRY(nearest(&there, machine, choice, &shapes[1], (long long)plan_model_length(choice->setting.model), &length));
     if (options->lora_rank == 0)
         TRY(fits_with(&adapted, machine, choice, &fits));
     add_option(out, "--world", world);

@@ -2,6 +2,7 @@
 #include "plan/planner/plan_print.h"
 
 #include "base/err.h"
+#include "plan/planner/plan_degrees.h"
 
 static json_t *memory_json(const struct plan *plan)
 {
@@ -80,13 +81,13 @@ json_t *plan_json(const struct plan_setting *setting, const struct plan *plan)
 {
     const struct config *config = setting->config;
     double per_s = plan->step_s > 0 ? 1 / plan->step_s : 0;
-    char reason[PLAN_REASON_BYTES], mesh[MESH_TEXT_BYTES];
+    char reason[PLAN_REASON_BYTES], mesh[PLAN_MESH_BYTES];
     json_t *sends = json_pack("{s:I, s:I, s:I}", "gradients", (json_int_t)plan->step_sent_bytes[PURPOSE_REDUCE],
                               "parameters", (json_int_t)plan->step_sent_bytes[PURPOSE_GATHER], "other",
                               (json_int_t)plan->step_sent_bytes[PURPOSE_OTHER]);
     return json_pack(
         "{s:s, s:s, s:I, s:s?, s:i, s:i, s:s, s:I, s:I, s:b, s:s, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:f, s:f, "
-        "s:o, s:f, s:s*, s:f, s:f, s:s, s:s*}",
+        "s:o, s:f, s:s*, s:f, s:f, s:s, s:s*, s:i, s:i, s:I}",
         "record", "plan", "model", setting->model->name, "params",
         (json_int_t)model_param_elements(setting->model, false), "machine",
         setting->machine ? setting->machine->name : NULL, "world", setting->world, "stage", config->stage, "precision",
@@ -96,9 +97,11 @@ json_t *plan_json(const struct plan_setting *setting, const struct plan *plan)
         "sent_bytes_by_group", groups_json(plan), "step_s", plan->step_s, "tokens_per_s", (double)plan->tokens * per_s,
         "model_flops_per_s", plan->model_flops * per_s, "device_flops_per_s", plan->device_flops * per_s,
         "peak_flops_per_s", plan->peak_flops_per_s, "operations", parts_json(plan), "planning_s", plan->took_s, "mesh",
-        setting->config->mesh.shard > 0 ? mesh_text(&setting->config->mesh, mesh) : NULL, "bubble", plan->bubble,
-        "bubble_s", plan->bubble_s, "verdict", plan_verdict_name(plan->verdict), "framework",
-        plan->device.line_count > 0 ? plan->device.framework->name : NULL);
+        setting->config->mesh.shard > 0 ? plan_mesh_text(&setting->choice, config->mesh, mesh) : NULL, "bubble",
+        plan->bubble, "bubble_s", plan->bubble_s, "verdict", plan_verdict_name(plan->verdict), "framework",
+        plan->device.line_count > 0 ? plan->device.framework->name : NULL, "context",
+        setting->choice.context > 1 ? setting->choice.context : 1, "interleave", plan_degrees_parts(&setting->choice),
+        "ring_bytes", (json_int_t)plan->ring_bytes);
 }
 
 int plan_print_record(json_t *record, FILE *out)

@@ -112,8 +112,10 @@ int plan_machine_product_rate(const struct plan_machine *machine, enum dtype dty
 
 void plan_lanes_compute(const struct plan_machine *machine, const struct transformer *transformer,
                         size_t sequence_count, enum dtype dtype, enum products products, double checkpointed_share,
-                        bool counts_recomputation, double layer_flops, struct plan_lanes *lanes)
+                        bool counts_recomputation, double layer_flops, int ring_stride, struct plan_lanes *lanes)
 {
+    int ranks = transformer->context_ranks > 1 ? (int)transformer->context_ranks : 1;
+    const struct ring ring = ring_of(machine, lanes->world, ranks, ring_stride);
     double peak = plan_machine_peak(machine, dtype);
     double product_flops_per_s;
     (void)plan_machine_product_rate(machine, dtype, products, &product_flops_per_s);
@@ -122,6 +124,8 @@ void plan_lanes_compute(const struct plan_machine *machine, const struct transfo
         .attention_flops_per_s = peak * value(machine, MACHINE_DEVICE_ATTENTION_SHARE),
         .memory_bytes_per_s = value(machine, MACHINE_DEVICE_MEMORY_RATE),
         .layer_s = value(machine, MACHINE_DEVICE_LAYER_S),
+        .ring_bytes_per_s = ring.bytes_per_s,
+        .ring_latency_s = value(machine, MACHINE_OPERATION_LATENCY_S),
     };
     struct device_time time;
     device_time_of(transformer, &rates, sequence_count, dtype_bytes(dtype), &time);
@@ -130,15 +134,25 @@ void plan_lanes_compute(const struct plan_machine *machine, const struct transfo
         (counts_recomputation ? 3 : 2) * layer_flops / (time.backward_s + checkpointed_share * time.recomputed_s);
 }
 
-static bool carries_activations(const char *name)
+static bool is_one_of(const char *name, const char *const names[], size_t count)
 {
-    static const char *const names[] = {"tensor all-to-all", "tensor all-gather", "token all-to-all",
-                                        "send activations",  "send gradients",    "receive activations",
-                                        "receive gradients"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    for (size_t i = 0; i < count; i++)
         if (strcmp(name, names[i]) == 0)
             return true;
     return false;
+}
+
+static bool crosses_border(const char *name)
+{
+    static const char *const names[] = {"send activations", "send gradients", "receive activations",
+                                        "receive gradients"};
+    return is_one_of(name, names, sizeof names / sizeof names[0]);
+}
+
+static bool carries_activations(const char *name)
+{
+    static const char *const names[] = {"tensor all-to-all", "tensor all-gather", "token all-to-all"};
+    return crosses_border(name) || is_one_of(name, names, sizeof names / sizeof names[0]);
 }
 
 double plan_lanes_seconds(const void *context, const struct executor_operation *operation)
@@ -153,6 +167,8 @@ double plan_lanes_seconds(const void *context, const struct executor_operation *
     double seconds = bytes > 0 ? (double)bytes / rates.bytes_per_s : 0;
     if (lanes->activation_share > 0 && carries_activations(operation->name))
         seconds *= lanes->activation_share;
+    if (lanes->borders > 0 && crosses_border(operation->name))
+        seconds *= lanes->borders;
     bool backward = strcmp(operation->name, "backward") == 0;
     double flops_per_s = backward ? lanes->backward_flops_per_s : lanes->forward_flops_per_s;
     double computed = lane == LANE_COMPUTE ? operation->flops / flops_per_s : 0;

@@ -90,6 +90,7 @@ struct plan_lanes {
     int world;
     double activation_share;  // of the bytes of activations that ranks exchange, which are fp32 in the reference: a
                               // GPU implementation sends them in the model's dtype; 0: all
+    double borders;           // by which the bytes that a stage of a pipeline sends are multiplied; 0: one
 };
 
 // True for a machine whose figures describe a GPU's kernels. The others are measured with the reference itself.
@@ -104,9 +105,10 @@ int plan_lanes_of(const struct plan_machine *machine, int world, enum dtype dtyp
 
 // Replaces the rates of computing by those of a GPU's kernels on one micro-batch (device_time.h) of a transformer, with
 // the FLOP that the stage counts: layer_flops of one forward of all layers.
+// ring_stride: of the ranks of context parallelism.
 void plan_lanes_compute(const struct plan_machine *machine, const struct transformer *transformer,
                         size_t sequence_count, enum dtype dtype, enum products products, double checkpointed_share,
-                        bool counts_recomputation, double layer_flops, struct plan_lanes *lanes);
+                        bool counts_recomputation, double layer_flops, int ring_stride, struct plan_lanes *lanes);
 
 // Duration of an operation; context is a struct plan_lanes.
 executor_seconds plan_lanes_seconds;

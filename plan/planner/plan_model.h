@@ -22,6 +22,7 @@ struct plan_model_variant {
                              // model's that they do not divide, is padded as in Megatron-LM (arguments.py,
                              // make_vocab_size_divisible_by), to a multiple of 128 each
     size_t sequence_parallel;  // 1: these ranks divide the sequence, too (ref/model/gpt.h)
+    size_t context;            // ranks that divide a sequence among them; 0: one
     const char *lora;          // adapters as in model_find_changed, of models of model_find alone; null: none
 };
 
@@ -31,6 +32,9 @@ int plan_model_find_variant(const char *name, const struct plan_model_variant *v
 // The sizes of a transformer, or of a part of one (part.h), the vocabulary also where the part has no head; false for
 // models that are no transformers.
 bool plan_model_transformer(const struct model *model, struct transformer *out);
+
+// Tokens of a sequence, of which a rank of context parallelism has a part.
+size_t plan_model_length(const struct model *model);
 
 // The names of the compiled-in shapes in alphabetical order; null past the end.
 const char *plan_model_name(size_t index);

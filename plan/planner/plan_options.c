@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/help.h"
+#include "plan/planner/plan_degrees.h"
 #include "plan/planner/plan_model.h"
 #include "ref/model/gpt.h"
 #include "ref/model/gpt_find.h"
@@ -63,8 +64,12 @@ static int parse(int argc, const char **argv, struct plan_options *a)
     };
     struct poptOption where[] = {
         {"world", 'w', POPT_ARG_INT, &a->world, 0, "ranks, one per device (default: one node)", "N"},
-        {"mesh", '\0', TEXT, &a->mesh, 0, "ranks on a mesh, as in train; their number, unless --world is given",
+        {"mesh", '\0', TEXT, &a->mesh, 0,
+         "ranks on a mesh, as in train, and context=C, which divides each sequence; their number, unless --world is "
+         "given",
          "DEGREE=N,..."},
+        {"interleave", '\0', POPT_ARG_INT, &a->choice.interleave, 0,
+         "parts of each stage of a pipeline, which take turns (Megatron-LM's virtual pipeline; default: 1)", "PARTS"},
         {"worlds", '\0', TEXT, &a->world_list, 0, "worlds to search, with the same sequences in a step", "N,N,..."},
         {"machine", '\0', TEXT, &a->machine, 0,
          "the machine (default: dgx-h100); an unknown name lists all; a search takes several, each with its price: "
@@ -182,11 +187,17 @@ static int read_goal(struct plan_options *a)
 
 static int read_mesh(struct plan_options *a)
 {
+    char text[MESH_TEXT_BYTES];
     struct mesh mesh;
     if (!a->mesh)
         return ERR_NONE;
-    TRY(mesh_parse(a->mesh, &mesh));
-    a->world = a->world > 0 ? a->world : mesh_world(&mesh);
+    TRY(plan_mesh_read(a->mesh, text, &a->choice.context));
+    free(a->mesh);
+    a->mesh = *text ? strdup(text) : NULL;
+    if (*text && !a->mesh)
+        return err_set(ERR_MEMORY, "no memory for options");
+    if (a->mesh && a->world == 0 && mesh_parse(text, &mesh) == ERR_NONE)
+        a->world = mesh_world(&mesh);
     return ERR_NONE;
 }
 
@@ -216,7 +227,12 @@ static int check(const struct plan_options *a)
     if (a->world < 0 || a->world > PLAN_RANKS_MAX)
         return err_set(ERR_USAGE, "--world %d: expected 1 to %d", a->world, PLAN_RANKS_MAX);
     if (a->mesh && a->search)
-        return err_set(ERR_USAGE, "--search and --mesh exclude each other: a search has worlds of its own");
+        return err_set(ERR_USAGE,
+                       "--search and --mesh exclude each other, but for context=C: a search has worlds of its own");
+    if (a->choice.interleave < 0)
+        return err_set(ERR_USAGE, "--interleave %d: expected a number from 1 on", a->choice.interleave);
+    if (a->write && (a->choice.context > 1 || a->choice.interleave > 1))
+        return err_set(ERR_USAGE, "--write: no key of a configuration says --interleave or context=C");
     if (a->world_list && !a->search)
         return err_set(ERR_USAGE, "--worlds needs --search; --world is for one plan");
     if (a->sequences < 0)

@@ -44,6 +44,7 @@ int plan_options_config(const struct plan_options *options, const char *const ch
     TRY(append(list, &count, (const char *const *)options->set, given));
     TRY(append(list, &count, changes, change_count));
     const struct config_options how = {.world = options->world,
+                                       .sequence_ranks = options->choice.context,
                                        .width = options->width,
                                        .dtype = options->dtype,
                                        .set = list,
@@ -72,6 +73,7 @@ int plan_options_model(const struct plan_options *options, const struct config *
                                                .lora_rank = (size_t)options->lora_rank,
                                                .tensor = config->mesh.tensor > 1 ? (size_t)config->mesh.tensor : 0,
                                                .sequence_parallel = config->sequence_parallel,
+                                               .context = (size_t)options->choice.context,
                                                .lora = config->lora[0] ? config->lora : NULL};
     if (config->lora[0] && !gpt_is_name(name))
         return err_set(ERR_USAGE, "\"zerogauge.lora\": plans of the model %.64s take adapters by --lora RANK", name);

@@ -271,7 +271,6 @@ Test(plan_parts, a_degree_that_cuts_nothing_evenly_is_refused)
         struct trial trial;
         const char *expected;
     } cases[] = {
-        {{.model = "qwen3-30b-a3b", .mesh = "zerogauge.mesh=tensor=8", .tensor = 8}, "4 heads of keys and values"},
         {{.model = "llama-8b", .mesh = "zerogauge.mesh=shard=8,expert=8"}, "no experts that expert=8 could cut"},
         {{.model = "mixtral-8x7b", .mesh = "zerogauge.mesh=shard=16,expert=16"},
          "does not divide the model's 8 experts"},

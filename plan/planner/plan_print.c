@@ -2,6 +2,8 @@
 #include "plan/planner/plan_print.h"
 
 #include "base/size.h"
+#include "plan/planner/plan_degrees.h"
+#include "plan/planner/plan_model.h"
 #include "ref/formula/formula.h"
 
 #include <inttypes.h>
@@ -19,19 +21,22 @@ static void print_head(const struct plan_setting *setting, FILE *out)
     const struct plan_machine *machine = setting->machine;
     const struct pipeline_schedule schedule = {config->pipeline_schedule, config->mesh.pipeline,
                                                (int)config->accumulation};
-    char count[SIZE_TEXT_BYTES], length[SIZE_TEXT_BYTES], mesh[MESH_TEXT_BYTES];
-    int nodes = plan_machine_nodes(machine, setting->world);
+    char count[SIZE_TEXT_BYTES], length[SIZE_TEXT_BYTES], mesh[PLAN_MESH_BYTES];
+    int nodes = plan_machine_nodes(machine, setting->world), parts = plan_degrees_parts(&setting->choice);
     fprintf(out, "%s, %s parameters, %s, stage %d, on %d rank%s of %s (%d node%s)\n", setting->model->name,
             size_text(model_param_elements(setting->model, false), count), dtype_name(config->precision), config->stage,
             setting->world, setting->world > 1 ? "s" : "", machine->name, nodes, nodes > 1 ? "s" : "");
-    if (mesh_parts(&config->mesh) > 1 || config->mesh.expert > 1 || config->mesh.replicate > 1)
-        fprintf(out, "mesh %s%s\n", mesh_text(&config->mesh, mesh),
+    if (mesh_parts(&config->mesh) > 1 || config->mesh.expert > 1 || config->mesh.replicate > 1 ||
+        setting->choice.context > 1)
+        fprintf(out, "mesh %s%s\n", plan_mesh_text(&setting->choice, config->mesh, mesh),
                 setting->model->sequence_parallel ? ", sequence parallelism" : "");
     if (config->mesh.pipeline > 1)
-        fprintf(out, "pipeline schedule %s: bubble (P-1)/(M+P-1) = %.1f %% of the passes\n",
-                pipeline_kind_name(config->pipeline_schedule), 100 * pipeline_bubble(&schedule));
+        fprintf(out, "pipeline schedule %s%s: bubble (P-1)/(%sM+P-1) = %.1f %% of the passes\n",
+                pipeline_kind_name(config->pipeline_schedule), parts > 1 ? ", interleaved" : "", parts > 1 ? "V" : "",
+                100 * plan_degrees_bubble(&setting->choice, &schedule));
     fprintf(out, "per rank and step: %zu x %zu sequence%s of %s tokens%s\n\n", config->accumulation,
-            config->micro_batch, config->micro_batch > 1 ? "s" : "", size_text(setting->model->sequence_length, length),
+            config->micro_batch, config->micro_batch > 1 ? "s" : "",
+            size_text(plan_model_length(setting->model), length),
             config->activation_checkpointing ? ", activation checkpoints" : "");
 }
 
@@ -102,6 +107,8 @@ static void print_groups(const struct plan *plan, FILE *out)
             fprintf(out, "    within %-13s %12s\n", ledger_group_name((enum ledger_group)group),
                     size_short_text(bytes, text));
     }
+    if (plan->ring_bytes > 0)
+        fprintf(out, "    and in rings %11s %s\n", "", size_short_text(plan->ring_bytes, text));
 }
 
 static void print_lanes(const struct plan *plan, FILE *out)
@@ -240,8 +247,15 @@ static void explain_time(const struct plan_setting *setting, FILE *out)
             fprintf(out, "  %-12s bytes / %.4g per s, plus %g s\n", ledger_lane_name(lane), lanes.bytes_per_s[lane],
                     lanes.latency_s[lane]);
     if (setting->config->mesh.pipeline > 1)
-        fprintf(out, "  bubble       P-1 times the passes of one micro-batch of the P = %d stages (arXiv 2104.04473)\n",
-                setting->config->mesh.pipeline);
+        fprintf(out,
+                "  bubble       P-1 times the passes of one micro-batch of the P = %d stages of V = %d parts, / V "
+                "(arXiv 2104.04473)\n",
+                setting->config->mesh.pipeline, plan_degrees_parts(&setting->choice));
+    if (setting->choice.context > 1)
+        fprintf(out,
+                "  rings        C-1 = %d times a rank's keys and values forward, and with their gradients backward, "
+                "next to attention\n               (arXiv 2310.01889): compute has what takes longer than attention\n",
+                setting->choice.context - 1);
     fprintf(out, "  operations of the model: 2 for each matrix element and token, 4 x length x width for attention; "
                  "backward\n  has twice as many, and with checkpoints forward once more\n");
 }

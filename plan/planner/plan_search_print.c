@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "base/size.h"
 #include "base/terminal.h"
+#include "plan/planner/plan_model.h"
 #include "plan/planner/plan_print.h"
 
 #include <string.h>
@@ -61,7 +62,7 @@ static void print_choice(const struct plan_choice *choice, const struct plan_opt
     fprintf(out, "  %s%s%s", with_machine ? choice->setting.machine->name : "", with_machine ? ", " : "",
             choice->label);
     if (options->goal == GOAL_LONGEST)
-        fprintf(out, " of %s tokens", size_text(choice->setting.model->sequence_length, text));
+        fprintf(out, " of %s tokens", size_text(plan_model_length(choice->setting.model), text));
     fputc('\n', out);
 }
 

@@ -3,6 +3,7 @@
 #include "plan/planner/plan_internal.h"
 
 #include "base/err.h"
+#include "plan/planner/plan_degrees.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +68,7 @@ int plan_note_time(const struct plan_dry *run, struct plan *out)
 }
 
 // The first micro-batch reaches the last stage after P-1 stages' forwards, and its backward returns as late: P-1 times
-// the passes of one micro-batch, with what they exchange.
+// the passes of one micro-batch, with what they exchange, and of one of V parts of a stage that is interleaved.
 void plan_note_bubble(const struct plan_dry *run, struct plan *out)
 {
     static const char *const names[] = {"forward", "backward", "tensor all-to-all", "tensor all-gather",
@@ -77,7 +78,8 @@ void plan_note_bubble(const struct plan_dry *run, struct plan *out)
     for (int i = 0; i < out->part_count; i++)
         for (size_t k = 0; k < sizeof names / sizeof names[0]; k++)
             passes_s += strcmp(out->parts[i].name, names[k]) == 0 ? out->parts[i].critical_s : 0;
-    out->bubble = pipeline_bubble(schedule);
-    out->bubble_s = passes_s * (schedule->stage_count - 1) / schedule->micro_count;
+    int parts = plan_degrees_parts(&run->setting->choice);
+    out->bubble = plan_degrees_bubble(&run->setting->choice, schedule);
+    out->bubble_s = passes_s * (schedule->stage_count - 1) / (schedule->micro_count * parts);
     out->step_s += out->bubble_s;
 }

@@ -30,6 +30,12 @@ static void gpt_transformer(const struct model *model, struct transformer *out)
     };
 }
 
+size_t plan_model_length(const struct model *model)
+{
+    struct transformer t;
+    return model->sequence_length * (decoder_transformer(model, &t) ? t.context_ranks : 1);
+}
+
 bool plan_model_transformer(const struct model *model, struct transformer *out)
 {
     const struct llama_sizes *s = llama_sizes_of(model);

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/strict_json.h"
+#include "plan/planner/plan_degrees.h"
 #include "plan/planner/plan_model.h"
 
 #include <math.h>
@@ -10,13 +11,13 @@
 #include <string.h>
 #include <xxhash.h>
 
-enum { ROW_MAX = 1024, SET_MAX = 32, WORLD_MAX = 100000, KEY_BYTES = 96 };
+enum { ROW_MAX = 1024, SET_MAX = 32, WORLD_MAX = 100000, KEY_BYTES = 128 };
 
 // The changes that describe a run: those of its file, of its row, and its batch.
 struct changes {
     const char *list[2 * SET_MAX + 8];
     size_t count;
-    char own[4][KEY_BYTES];
+    char own[5][KEY_BYTES];
 };
 
 struct walk {
@@ -54,6 +55,22 @@ static int add_own(const struct strict_object *row, double share, struct changes
     }
     snprintf(c->own[3], KEY_BYTES, "zerogauge.activation_checkpointing.enabled=%s", share > 0 ? "true" : "false");
     c->list[c->count++] = c->own[3];
+    return ERR_NONE;
+}
+
+// The mesh, with the degrees of plans alone.
+static int add_degrees(const struct strict_object *row, struct changes *c, struct framework_choice *out)
+{
+    char given[KEY_BYTES], mesh[MESH_TEXT_BYTES];
+    if (json_object_get(row->value, "interleave"))
+        TRY(strict_int(row, "interleave", 1, 1000, &out->interleave));
+    if (!json_object_get(row->value, "mesh"))
+        return ERR_NONE;
+    TRY(strict_string(row, "mesh", given, sizeof given));
+    TRY(plan_mesh_read(given, mesh, &out->context));
+    snprintf(c->own[4], KEY_BYTES, "zerogauge.mesh=%s", mesh);
+    c->list[c->count] = c->own[4];
+    c->count += mesh[0] != '\0';
     return ERR_NONE;
 }
 
@@ -124,8 +141,10 @@ static int plan_row(const struct strict_object *source, const struct strict_obje
     TRY(read_choice(row, &setting.choice));
     TRY(add_list(source, &changes));
     TRY(add_list(row, &changes));
+    TRY(add_degrees(row, &changes, &setting.choice));
     TRY(add_own(row, setting.choice.checkpointed_share, &changes));
     const struct config_options options = {.world = setting.world,
+                                           .sequence_ranks = setting.choice.context,
                                            .set = changes.list,
                                            .set_count = changes.count,
                                            .nvme_paths = (const char *const[]){"."},
@@ -134,6 +153,7 @@ static int plan_row(const struct strict_object *source, const struct strict_obje
     config.offload_param.buffer_size = SIZE_MAX;
     variant.tensor = config.mesh.tensor > 1 ? (size_t)config.mesh.tensor : 0;
     variant.sequence_parallel = config.sequence_parallel;
+    variant.context = (size_t)setting.choice.context;
     TRY(read_machine(row, &machine));
     TRY(plan_model_find_variant(model, &variant, &setting.model));
     out->world = setting.world;
@@ -159,6 +179,8 @@ static int visit_row(const struct strict_object *source, const struct strict_obj
                                        "checkpointed",
                                        "?device_gib",
                                        "?set",
+                                       "?mesh",
+                                       "?interleave",
                                        "?lora",
                                        "?framework",
                                        "?logits",

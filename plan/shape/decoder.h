@@ -64,6 +64,8 @@ struct decoder_shape {
     bool tied_head, head_bias;
     struct decoder_state state;
     size_t lora_rank;        // of adapters at each matrix of a block, which alone are trained; 0: none
+    size_t context_ranks;    // that divide a sequence among them, and send each other its keys and values, where
+                             // possible; 0: one
     bool sequence_parallel;  // ranks of tensor parallelism divide the sequence between products (arXiv 2205.05198)
     struct decoder_block block[DECODER_BLOCKS_MAX];
 };
@@ -82,6 +84,14 @@ static inline size_t decoder_key_width(const struct decoder_shape *s)
 static inline size_t decoder_value_width(const struct decoder_shape *s)
 {
     return s->key_latent > 0 ? s->heads * s->value_width : s->key_heads * s->head_width;
+}
+
+// The ranks of tensor parallelism that have the same head of keys and values. Megatron-LM
+// (core/transformer/attention.py, num_query_groups < world_size) cuts the projection all the same, gathers its outputs,
+// and each rank takes one head.
+static inline size_t decoder_key_copies(const struct decoder_shape *s, size_t tensor_parts)
+{
+    return s->key_latent == 0 && s->key_heads > 0 && tensor_parts > s->key_heads ? tensor_parts / s->key_heads : 1;
 }
 
 static inline size_t decoder_output_width(const struct decoder_shape *s)

@@ -18,7 +18,7 @@ static size_t larger(size_t a, size_t b)
 // One of chunks of w, to w/2. Twice that.
 static double attended_length(const struct decoder_shape *s, const struct decoder_block *block)
 {
-    double length = (double)s->sequence_length, window = (double)block->window;
+    double length = (double)(s->sequence_length * s->context_ranks), window = (double)block->window;
     if (block->window == 0 || window >= length)
         return length;
     return block->is_chunk ? window : window * (2 - window / length);

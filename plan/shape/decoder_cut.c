@@ -4,8 +4,8 @@
 // rows; every rank has routers, norms and projections to latent vectors. Expert parallelism gives each rank as many
 // experts, which tensor parallelism cuts as it cuts an MLP.
 //
-// Heads of keys and values are not replicated: a degree that does not divide them is refused, as Megatron-LM refuses it
-// (core/transformer/transformer_config.py: num_query_groups must be a multiple of tensor_model_parallel_size).
+// A degree divides the heads of keys and values, or is a multiple of them (decoder_key_copies); others are refused, as
+// Megatron-LM refuses them (core/transformer/transformer_config.py).
 #include "base/err.h"
 #include "plan/shape/decoder_internal.h"
 #include "ref/mesh/mesh.h"
@@ -28,7 +28,8 @@ static int check_tensor(const struct model *whole, size_t parts)
         size_t count;
     } cuts[] = {
         {"attention heads", s->heads},
-        {"heads of keys and values", s->key_latent > 0 ? 0 : s->key_heads},
+        {"heads of keys and values", s->key_latent > 0 || parts % s->key_heads == 0 ? 0 : s->key_heads},
+        {"channels of keys", s->key_latent > 0 ? 0 : decoder_key_width(s)},
         {"heads of state spaces", s->state.heads},
         {"hidden channels", s->hidden},
         {"hidden channels of an expert", s->experts > 0 ? s->expert_hidden : 0},
@@ -137,12 +138,15 @@ struct model_exchange decoder_exchange(const struct model *model, int layer, siz
     const struct decoder_shape *s = &decoder->shape;
     size_t rows = sequence_count * s->sequence_length, stream = rows * s->width;
     bool again = backward && checkpointing;
+    size_t parts = decoder_tensor_parts(model);
     int whole = decoder_whole_layer(model, layer);
     struct model_exchange e;
     if (whole == 0) {
         e = model_exchange_of_embedding(stream, backward);
     } else if (decoder_is_block(decoder, whole)) {
         e = block_exchange(s, &s->block[whole - 1], rows, backward, again);
+        if (decoder_key_copies(s, parts) > 1 && !s->block[whole - 1].has_no_attention)
+            e.gathered_elements = (1 + again) * rows * (decoder_query_width(s) + 2 * decoder_key_width(s)) / parts;
     } else {
         e = model_exchange_of_head(rows, stream, backward, again);
         e.sums[MODEL_SUM_NORMS] =

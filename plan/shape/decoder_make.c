@@ -82,6 +82,14 @@ static void decoder_free(struct decoder *decoder)
     free(decoder);
 }
 
+// Each rank has two parts of a causal sequence, so that all attend to as many tokens. A state has no such parts.
+static void divide_sequence(struct decoder_shape *s)
+{
+    if (s->context_ranks == 0 || s->sequence_length % (2 * s->context_ranks) != 0 || s->state.heads > 0)
+        s->context_ranks = 1;
+    s->sequence_length /= s->context_ranks;
+}
+
 int decoder_make(const char *name, const struct decoder_shape *shape, struct model **out)
 {
     size_t mlps = shape->experts + 1, layers = shape->blocks + 2, adapted = shape->lora_rank > 0 ? ADAPTED_PARAMS : 1;
@@ -90,6 +98,7 @@ int decoder_make(const char *name, const struct decoder_shape *shape, struct mod
     if (!decoder)
         return err_set(ERR_MEMORY, "no memory for %s", name);
     decoder->shape = *shape;
+    divide_sequence(&decoder->shape);
     decoder->params = calloc(params, sizeof *decoder->params);
     decoder->roles = calloc(params, sizeof *decoder->roles);
     decoder->layers = calloc(layers, sizeof *decoder->layers);
@@ -106,7 +115,7 @@ int decoder_make(const char *name, const struct decoder_shape *shape, struct mod
                                     .layers = decoder->layers,
                                     .layer_count = (int)layers,
                                     .group_count = 1,
-                                    .sequence_length = shape->sequence_length,
+                                    .sequence_length = decoder->shape.sequence_length,
                                     .sequence_parallel = shape->sequence_parallel,
                                     .expert_count = (int)shape->experts,
                                     .operations = &decoder_operations,

@@ -109,7 +109,8 @@ bool decoder_transformer(const struct model *model, struct transformer *out)
     const struct decoder_shape *s = &decoder_of(model)->shape;
     const struct sums sums = sum_blocks(model);
     size_t blocks = sums.blocks, parts = decoder_tensor_parts(model), attention = sums.with_attention;
-    size_t value = decoder_value_width(s) + (s->gated_output ? decoder_output_width(s) : 0);
+    size_t copies = decoder_key_copies(s, parts);
+    size_t value = copies * decoder_value_width(s) + (s->gated_output ? decoder_output_width(s) : 0);
     double mixed = (double)(attention * (decoder_query_width(s) + decoder_output_width(s)) +
                             sums.with_state * s->state.out_columns);
     bool has_experts = sums.with_experts > 0;
@@ -118,7 +119,7 @@ bool decoder_transformer(const struct model *model, struct transformer *out)
         .blocks = blocks,
         .width = s->width,
         .query_width = attention * decoder_query_width(s) / blocks / parts,
-        .key_width = attention * decoder_key_width(s) / blocks / parts,
+        .key_width = attention * decoder_key_width(s) * copies / blocks / parts,
         .value_width = (attention * value + sums.with_state * s->state.in_rows) / blocks / parts,
         .output_width = (attention * decoder_output_width(s) + sums.with_state * s->state.out_columns) / blocks / parts,
         .query_latent = attention * s->query_latent / blocks,
@@ -132,6 +133,7 @@ bool decoder_transformer(const struct model *model, struct transformer *out)
         .experts_used = has_experts ? s->experts_used : 1,
         .shared_hidden = has_experts ? (sums.with_experts * s->shared_hidden / blocks + dense) / parts : 0,
         .sequence_ranks = s->sequence_parallel ? parts : 1,
+        .context_ranks = s->context_ranks,
         .is_frozen = s->lora_rank > 0,
     };
     return true;

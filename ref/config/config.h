@@ -128,6 +128,7 @@ struct config {
 // Values from outside the file.
 struct config_options {
     int world;               // ranks
+    int sequence_ranks;      // that divide each sequence among them, in plans; 0: one
     uint64_t steps;          // of the run, for "total_num_steps": "auto"; 0: unknown
     size_t width;            // of the model, for bucket sizes that are "auto"; 0: unknown
     const char *dtype;       // of the model's own file, where fp16 and bf16 are both "auto": fp32, fp16 or bf16; null:

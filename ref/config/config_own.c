@@ -86,7 +86,8 @@ int config_data_ranks(const struct config_doc *doc)
     const char *text = config_doc_string(doc, MESH_KEY, NULL);
     int world = doc->options->world;
     bool given = text && mesh_parse(text, &mesh) == ERR_NONE && mesh_world(&mesh) == world;
-    return given ? world / mesh_parts(&mesh) : world;
+    int ranks = given ? world / mesh_parts(&mesh) : world, sharing = doc->options->sequence_ranks;
+    return sharing > 1 && ranks >= sharing ? ranks / sharing : ranks;
 }
 
 struct mesh config_mesh(const struct config *config, int world)
