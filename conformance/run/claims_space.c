@@ -36,6 +36,9 @@ void claims_narrow(const struct claims *claims, struct factor_space *space)
         {FACTOR_CORRECTION, 1, 1, FEATURE_NO_BIAS_CORRECTION},
         {FACTOR_DECAY, WEIGHT_DECAY_L2, WEIGHT_DECAY_L2, FEATURE_L2},
         {FACTOR_SCHEDULE, 1, 1, FEATURE_LR_SCHEDULE},
+        {FACTOR_GROUP_MODE, 1, 1, FEATURE_L2},
+        {FACTOR_GROUP_CORRECTION, 1, 1, FEATURE_NO_BIAS_CORRECTION},
+        {FACTOR_GROUP_SCHEDULE, 1, 1, FEATURE_LR_SCHEDULE},
     };
     space->values[FACTOR_WORLD] &= (unsigned char)claims->worlds;
     space->values[FACTOR_STAGE] &= (unsigned char)claims->stages;

@@ -41,6 +41,13 @@ static const struct {
     [FACTOR_PREFETCH] = {"prefetch", {"all", "some", "none"}},
     [FACTOR_SUB_GROUP] = {"sub-group", {"all", "small"}},
     [FACTOR_VARYING] = {"varying use", {"no", "by step", "by micro-step"}},
+    [FACTOR_GROUP_MODE] = {"Adam by group", {"no", "yes"}},  // one group has what FACTOR_DECAY says the others have not
+    [FACTOR_GROUP_CORRECTION] = {"correction by group", {"no", "yes"}},
+    [FACTOR_GROUP_BETAS] = {"betas by group", {"no", "yes"}},  // no: drawn, and may be the same
+    [FACTOR_GROUP_EPS] = {"eps by group", {"no", "yes"}},      // the same
+    [FACTOR_GROUP_DECAY] = {"decay by group", {"no", "yes"}},  // one group has none
+    [FACTOR_GROUP_SCHEDULE] = {"schedule by group", {"no", "yes"}},
+    [FACTOR_FIRST_MICRO] = {"first micro-step", {"alike", "larger"}},  // so that 16 bits do not hold the sum
 };
 
 // Sets of values of two factors, none of which may occur with one of the other's.
@@ -68,7 +75,21 @@ static const struct conflict {
      ONLY(SCALE_STATIC) | ONLY(SCALE_DYNAMIC)},  // the loss is scaled for the range of fp16
     {FACTOR_PRECISION, ONLY(DTYPE_FP16), FACTOR_LOSS_SCALE, ONLY(SCALE_NONE)},  // fp16 needs a loss scale
     {FACTOR_LOSS_SCALE, ONLY(SCALE_STATIC) | ONLY(SCALE_DYNAMIC), FACTOR_OVERFLOW,
-     ONLY(OVERFLOW_UNCHECKED)},  // a scaled loss is checked for overflow
+     ONLY(OVERFLOW_UNCHECKED)},                            // a scaled loss is checked for overflow
+    {FACTOR_GROUPS, ONLY(0), FACTOR_GROUP_MODE, ONLY(1)},  // one group differs from no other
+    {FACTOR_GROUPS, ONLY(0), FACTOR_GROUP_CORRECTION, ONLY(1)},
+    {FACTOR_GROUPS, ONLY(0), FACTOR_GROUP_BETAS, ONLY(1)},
+    {FACTOR_GROUPS, ONLY(0), FACTOR_GROUP_EPS, ONLY(1)},
+    {FACTOR_GROUPS, ONLY(0), FACTOR_GROUP_DECAY, ONLY(1)},
+    {FACTOR_GROUPS, ONLY(0), FACTOR_GROUP_SCHEDULE, ONLY(1)},
+    {FACTOR_DECAY, ONLY(WEIGHT_DECAY_NONE), FACTOR_GROUP_MODE, ONLY(1)},  // without decay Adam is AdamW
+    {FACTOR_DECAY, ONLY(WEIGHT_DECAY_NONE), FACTOR_GROUP_DECAY, ONLY(1)},
+    {FACTOR_ACCUMULATION, ONLY(0), FACTOR_FIRST_MICRO, ONLY(1)},  // there is no other
+    {FACTOR_PRECISION, ONLY(DTYPE_FP32) | ONLY(DTYPE_FP16), FACTOR_FIRST_MICRO, ONLY(1)},
+    {FACTOR_COMMUNICATION, ONLY(DTYPE_BF16) | ONLY(DTYPE_FP16), FACTOR_FIRST_MICRO, ONLY(1)},  // which would round it
+    {FACTOR_ACCUMULATE_IN, ONLY(DTYPE_BF16) | ONLY(DTYPE_FP16), FACTOR_FIRST_MICRO, ONLY(1)},
+    {FACTOR_WORLD, ONLY(2), FACTOR_FIRST_MICRO, ONLY(1)},  // a rank's sum may be divided in bf16, which rounds by 3
+    {FACTOR_CHECKPOINT, ONLY(CHECKPOINT_RESHARD), FACTOR_FIRST_MICRO, ONLY(1)},  // to a world that may be 3
 };
 enum { CONFLICT_COUNT = sizeof conflicts / sizeof *conflicts };
 

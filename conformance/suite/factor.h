@@ -40,8 +40,15 @@ enum factor {
     FACTOR_PREFETCH,
     FACTOR_SUB_GROUP,
     FACTOR_VARYING,
+    FACTOR_GROUP_MODE,
+    FACTOR_GROUP_CORRECTION,
+    FACTOR_GROUP_BETAS,
+    FACTOR_GROUP_EPS,
+    FACTOR_GROUP_DECAY,
+    FACTOR_GROUP_SCHEDULE,
+    FACTOR_FIRST_MICRO,
     FACTOR_COUNT,
-    FACTOR_FIRST_OF_VERSION_3 = FACTOR_COUNT  // those from here on are in no case of an earlier version
+    FACTOR_FIRST_OF_VERSION_3 = FACTOR_GROUP_MODE  // those from here on are in no case of an earlier version
 };
 
 // Values that code asks for by name, in the order of the table.

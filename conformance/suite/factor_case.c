@@ -12,28 +12,83 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEP_COUNT = 6, WORLD_MOST = 4 };
+enum { STEP_COUNT = 6, WORLD_MOST = 4, LEAD_PLACES = 8 };
 
 // --- the optimizer ---
 
+static const double beta1[] = {0.9, 0.8, 0.95}, beta2[] = {0.999, 0.99, 0.95}, eps[] = {1e-8, 1e-6, 1e-7};
+
+enum { LR_COUNT = 6 };
+
+static void set_lr(struct check_case *c, int group, int turn, bool by_step)
+{
+    static const double lr[LR_COUNT] = {0.01, 0.002, 0.05, 0.003, 0.02, 0.007};
+    double list[STEP_COUNT];
+    for (int k = 0; k < STEP_COUNT; k++)
+        list[k] = lr[by_step ? (turn + k) % LR_COUNT : turn];
+    suite_lr(c, group, list, STEP_COUNT);
+    c->groups[group].lr_by_step = by_step;
+}
+
 static void set_groups(struct check_case *c, struct factor_dice *dice, const struct factor_vector *v)
 {
-    static const double beta1[] = {0.9, 0.8, 0.95}, beta2[] = {0.999, 0.99, 0.95}, eps[] = {1e-8, 1e-6, 1e-7};
-    static const double decay[] = {0.1, 0.01, 0.3}, lr[] = {0.01, 0.002, 0.05, 0.003, 0.02, 0.007};
+    static const double decay[] = {0.1, 0.01, 0.3};
     for (int i = 0; i < c->group_count; i++) {
         struct case_group *group = &c->groups[i];
-        double by_step[STEP_COUNT];
         group->beta1 = beta1[factor_roll(dice, 3)];
         group->beta2 = beta2[factor_roll(dice, 3)];
         group->eps = eps[factor_roll(dice, 3)];
         group->weight_decay = v->values[FACTOR_DECAY] == WEIGHT_DECAY_NONE ? 0 : decay[factor_roll(dice, 3)];
         group->decoupled = v->values[FACTOR_DECAY] != WEIGHT_DECAY_L2;
         group->bias_correction = !v->values[FACTOR_CORRECTION];
-        int turn = factor_roll(dice, 6);
-        for (int k = 0; k < STEP_COUNT; k++)
-            by_step[k] = lr[v->values[FACTOR_SCHEDULE] ? (turn + k) % 6 : turn];
-        suite_lr(c, i, by_step, STEP_COUNT);
-        group->lr_by_step = v->values[FACTOR_SCHEDULE];
+        set_lr(c, i, factor_roll(dice, LR_COUNT), v->values[FACTOR_SCHEDULE]);
+    }
+}
+
+// A value of three that is none of the others', by the group.
+static double turned(const double values[3], int turn, int group)
+{
+    return values[(turn + group) % 3];
+}
+
+// Every group gets parameters that are updated, as a difference does not show in others.
+static void spread_groups(struct check_case *c)
+{
+    int turn = 0;
+    for (int i = 0; i < c->param_count; i++)
+        if (case_is_trained(c, i) && case_is_used(c, i) && c->params[i].count > 0)
+            c->params[i].group = turn++ % c->group_count;
+    for (int i = 0; i < c->param_count; i++)
+        c->params[i].group = c->params[case_owner(c, i)].group;
+}
+
+// What groups have in common otherwise differs. Of three groups one is the other way, in each respect another one by
+// chance; the one without decay is not the one of the other Adam, which has none without it.
+static void set_differences(struct check_case *c, uint64_t seed, const struct factor_vector *v)
+{
+    struct factor_dice dice = {.key = seed};
+    int mode = factor_roll(&dice, 3), plain = (mode + 1 + factor_roll(&dice, 2)) % 3;
+    int correction = factor_roll(&dice, 3), schedule = factor_roll(&dice, 3);
+    int betas = factor_roll(&dice, 3), eps_turn = factor_roll(&dice, 3);
+    bool differs = false;
+    for (int i = FACTOR_GROUP_MODE; i <= FACTOR_GROUP_SCHEDULE; i++)
+        differs |= v->values[i];
+    if (differs)
+        spread_groups(c);
+    for (int i = 0; i < c->group_count; i++) {
+        struct case_group *group = &c->groups[i];
+        group->decoupled ^= v->values[FACTOR_GROUP_MODE] && i == mode;
+        group->bias_correction ^= v->values[FACTOR_GROUP_CORRECTION] && i == correction;
+        if (v->values[FACTOR_GROUP_BETAS]) {
+            group->beta1 = turned(beta1, betas, i);
+            group->beta2 = turned(beta2, betas, i);
+        }
+        if (v->values[FACTOR_GROUP_EPS])
+            group->eps = turned(eps, eps_turn, i);
+        if (v->values[FACTOR_GROUP_DECAY] && i == plain)
+            group->weight_decay = 0;
+        if (v->values[FACTOR_GROUP_SCHEDULE] && i == schedule)
+            set_lr(c, i, factor_roll(&dice, LR_COUNT), !group->lr_by_step);
     }
 }
 
@@ -70,7 +125,7 @@ static int resume_world(const struct check_case *c, struct factor_dice *dice, co
     return other < c->world ? other : other + 1;
 }
 
-static void set_data(struct check_case *c, int other_world)
+static void set_data(struct check_case *c, const struct factor_vector *v, int other_world)
 {
     enum dtype dtypes[] = {c->precision, c->communication_dtype, c->accumulation_dtype};
     for (int i = 0; i < 3; i++)
@@ -78,6 +133,7 @@ static void set_data(struct check_case *c, int other_world)
             c->data.exponent_low = -16;
             c->data.exponent_high = -8;
         }
+    c->data.lead = v->values[FACTOR_FIRST_MICRO] ? LEAD_PLACES : 0;
     int one = suite_odd_part(c->world), other = suite_odd_part(other_world);
     c->data.unit = (one > other ? one : other) * suite_odd_part(c->accumulation);
     suite_fit(c, c->world > other_world ? c->world : other_world);
@@ -185,9 +241,10 @@ int factor_case(const struct factor_vector *v, uint64_t seed, const char *topic,
     set_steps(c, v);
     factor_tensors(c, &dice, v);
     set_groups(c, &dice, v);
+    set_differences(c, random_key(seed, 3), v);
     set_hints(c, v);
     set_scale(c, &dice, v);
-    set_data(c, other_world);
+    set_data(c, v, other_world);
     set_clipping(c, v);
     set_overflow(c, &dice, v, other_world);
     factor_text(v, c->note, sizeof c->note);

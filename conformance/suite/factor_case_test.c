@@ -158,3 +158,87 @@ Test(factor, a_seed_makes_one_case_and_another_seed_another)
     for (int i = 0; i < 3; i++)
         free(text[i]);
 }
+
+// A group's place in the order of its values: how many of the groups differ from the first.
+static int differ(const struct check_case *c, bool (*same)(const struct case_group *a, const struct case_group *b))
+{
+    int count = 0;
+    for (int i = 0; i < c->group_count; i++)
+        count += !same(&c->groups[0], &c->groups[i]);
+    return count;
+}
+
+static bool same_mode(const struct case_group *a, const struct case_group *b)
+{
+    return a->decoupled == b->decoupled;
+}
+
+static bool same_correction(const struct case_group *a, const struct case_group *b)
+{
+    return a->bias_correction == b->bias_correction;
+}
+
+static bool same_schedule(const struct case_group *a, const struct case_group *b)
+{
+    return a->lr_by_step == b->lr_by_step;
+}
+
+static bool same_decay(const struct case_group *a, const struct case_group *b)
+{
+    return (a->weight_decay == 0) == (b->weight_decay == 0);
+}
+
+static bool same_betas(const struct case_group *a, const struct case_group *b)
+{
+    return a->beta1 == b->beta1 || a->beta2 == b->beta2;
+}
+
+static bool same_eps(const struct case_group *a, const struct case_group *b)
+{
+    return a->eps == b->eps;
+}
+
+// Some parameter of a group is updated by a gradient.
+static bool is_updated(const struct check_case *c, int group)
+{
+    for (int i = 0; i < c->param_count; i++)
+        if (c->params[i].group == group && case_is_trained(c, i) && case_is_used(c, i) && c->params[i].count > 0)
+            return true;
+    return false;
+}
+
+Test(factor, groups_differ_in_what_the_vector_says_and_each_is_updated)
+{
+    static const struct {
+        enum factor factor;
+        bool (*same)(const struct case_group *a, const struct case_group *b);
+        bool only;  // without the factor, groups do not differ in it
+    } respects[] = {
+        {FACTOR_GROUP_MODE, same_mode, true},         {FACTOR_GROUP_CORRECTION, same_correction, true},
+        {FACTOR_GROUP_SCHEDULE, same_schedule, true}, {FACTOR_GROUP_DECAY, same_decay, true},
+        {FACTOR_GROUP_BETAS, same_betas, false},      {FACTOR_GROUP_EPS, same_eps, false},
+    };
+    int differing = 0;
+    for (uint64_t seed = 0; seed < DRAW_COUNT; seed++) {
+        struct factor_vector v;
+        factor_draw(&v, seed);
+        factor_case(&v, seed, "drawn", cases);
+        const struct check_case *c = &cases[0];
+        bool differs = false;
+        for (size_t k = 0; k < sizeof respects / sizeof *respects; k++) {
+            bool wanted = v.values[respects[k].factor];
+            if (wanted || respects[k].only)
+                cr_assert_eq(differ(c, respects[k].same) > 0, wanted, "%s", c->note);
+            differs |= wanted;
+        }
+        for (int i = 0; i < c->group_count && differs; i++) {
+            bool other_mode = c->groups[i].decoupled == (v.values[FACTOR_DECAY] == WEIGHT_DECAY_L2);
+            cr_assert(is_updated(c, i), "%s: group %d", c->note, i);
+            cr_assert(!other_mode || c->groups[i].weight_decay != 0, "%s: without decay Adam is AdamW", c->note);
+        }
+        for (int i = 0; i < c->param_count; i++)
+            cr_assert_eq(c->params[i].group, c->params[case_owner(c, i)].group, "%s", c->note);
+        differing += differs;
+    }
+    cr_assert_gt(differing, DRAW_COUNT / 4);
+}
