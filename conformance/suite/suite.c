@@ -201,5 +201,10 @@ int suite_cases(const struct suite_choice *choice, int (*visit)(void *context, c
     TRY(make_table(&to, suite_edge));
     TRY(make_table(&to, suite_mesh));
     TRY(make_table(&to, suite_lora));
-    return suite_pairs_visit(choice, visit, context);
+    TRY(suite_pairs_visit(choice, visit, context));
+    if (suite_version(choice) < 3)
+        return ERR_NONE;
+    TRY(make_table(&to, suite_partner));
+    TRY(make_table(&to, suite_partner_tier));
+    return make_table(&to, suite_ends);
 }

@@ -125,6 +125,37 @@ void suite_lr(struct check_case *c, int group, const double *lr, int count)
         c->groups[group].lr[i] = lr[i < count ? i : count - 1];
 }
 
+static const double rates[] = {0.01, 0.04, 0.005, 0.02, 0.001, 0.03};
+
+void suite_schedule(struct check_case *c, int group)
+{
+    suite_lr(c, group, rates, sizeof rates / sizeof *rates);
+}
+
+void suite_split_decay(struct check_case *c)
+{
+    c->group_count = 2;
+    c->groups[1].weight_decay = 0;
+    for (int i = 0; i < c->param_count; i++)
+        c->params[i].group = c->params[i].shape_rank < 2;
+}
+
+void suite_differ(struct check_case *c, const char *respect)
+{
+    bool all = strcmp(respect, "all") == 0;
+    c->group_count = 3;
+    for (int i = 0; i < c->param_count; i++)
+        c->params[i].group = case_owner(c, i) % 3;
+    if (all || strcmp(respect, "mode") == 0)
+        c->groups[1].decoupled = false;
+    if (all || strcmp(respect, "correction") == 0)
+        c->groups[1].bias_correction = false;
+    if (all || strcmp(respect, "schedule") == 0)
+        suite_schedule(c, 1);
+    if (all || strcmp(respect, "decay") == 0)
+        c->groups[2].weight_decay = 0;
+}
+
 void suite_poke(struct check_case *c, int step, int micro, int rank, int param, size_t element, float value)
 {
     c->data.pokes[c->data.poke_count++] = (struct case_poke){step, micro, rank, param, element, value};

@@ -26,7 +26,8 @@ struct suite_row {
 // The tables; a row without a topic ends each.
 extern const struct suite_row suite_adam[], suite_partition[], suite_reduce[], suite_precision[], suite_clip[],
     suite_gather[], suite_tier[], suite_checkpoint[], suite_other[];
-extern const struct suite_row suite_edge[], suite_mesh[], suite_lora[];  // from version 2 on
+extern const struct suite_row suite_edge[], suite_mesh[], suite_lora[];             // from version 2 on
+extern const struct suite_row suite_partner[], suite_partner_tier[], suite_ends[];  // from version 3 on
 
 // A case with the settings that all have in common, unless they say otherwise: four steps of AdamW, and in fp16 a
 // static loss scale. Its numbers are drawn by the seed.
@@ -52,8 +53,21 @@ int suite_tie(struct check_case *c, int owner);
 // Gives the stages of the mesh's pipeline the parameters in their order, as evenly as it goes.
 void suite_place_stages(struct check_case *c);
 
+// Parameters that are cut, whole, partial, tied and experts, on the mesh that the variant begins with.
+void suite_mesh_all(struct check_case *c, struct suite_item *item);
+
 // Sets the group's learning rate by step; the last of `count` holds for all further steps.
 void suite_lr(struct check_case *c, int group, const double *lr, int count);
+
+// As suite_lr, one of a few values in each of the first steps.
+void suite_schedule(struct check_case *c, int group);
+
+// What most trainers do: parameters of less than two dimensions, biases and norms, are a group without decay.
+void suite_split_decay(struct check_case *c);
+
+// Three groups that take turns, of which one differs in a respect: "mode", "correction", "schedule", "decay"; "all": in
+// all of these.
+void suite_differ(struct check_case *c, const char *respect);
 
 // Sets one element of one rank's gradient in one micro-step to `value`.
 void suite_poke(struct check_case *c, int step, int micro, int rank, int param, size_t element, float value);

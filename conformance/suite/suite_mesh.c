@@ -218,7 +218,7 @@ static void make_pipeline_overflow(struct check_case *c, struct suite_item *item
 
 // --- all of them ---
 
-static void make_all(struct check_case *c, struct suite_item *item)
+void suite_mesh_all(struct check_case *c, struct suite_item *item)
 {
     make_blocks(c, true);
     make_experts(c);
@@ -230,7 +230,7 @@ static void make_all(struct check_case *c, struct suite_item *item)
 // One logical case on every mesh: the mean is the same at every number of data ranks. Multiples of 3 divide by 3, too.
 static void make_twin(struct check_case *c, struct suite_item *item)
 {
-    make_all(c, item);
+    suite_mesh_all(c, item);
     c->steps = 3;
     c->data.same_mean = true;
     c->data.unit = 3;
@@ -242,7 +242,7 @@ static void make_twin(struct check_case *c, struct suite_item *item)
 // Each parameter rests in one step, or in one micro-step of it.
 static void make_varying(struct check_case *c, struct suite_item *item)
 {
-    make_all(c, item);
+    suite_mesh_all(c, item);
     c->accumulation = 2;
     for (int i = 0; i < c->param_count; i++)
         c->params[i].unused_in[1 + i % 3] = i % 2 ? 3 : i % 4 ? 2 : 1;
