@@ -8,6 +8,7 @@
 #include "cli/info/info.h"
 #include "plan/planner/plan_options.h"
 #include "ref/model/export/export.h"
+#include "ref/model/export/states.h"
 #include "ref/train/train.h"
 #include "results/page/result_report.h"
 #include "validate/validate.h"
@@ -26,6 +27,7 @@ const struct command commands[] = {
     {"report", report_main, "verify, show and compare result files"},
     {"answer", answer_main, "answer the suite's cases with the reference, in the form of an adapter"},
     {"export", export_main, "write a checkpoint's weights to one safetensors file"},
+    {"convert", convert_main, "convert a checkpoint, with all states, to and from other programs' formats"},
     {"info", info_main, "show this machine's hardware and software, and what this binary can use"},
     {NULL, NULL, NULL},
 };
