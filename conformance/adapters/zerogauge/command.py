@@ -13,7 +13,10 @@ def program():
 
 
 def main():
-    os.execvp(program(), [program(), *sys.argv[1:]])
+    if sys.argv[1:2] == ["convert"]:
+        from zerogauge.convert import main as convert  # needs more than Python alone
+        return convert(sys.argv[2:])
+    return os.execvp(program(), [program(), *sys.argv[1:]])
 
 
 def judge(adapter, options, stdout=None):
