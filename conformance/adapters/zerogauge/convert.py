@@ -32,7 +32,12 @@ def reader(form):
 
 def take(form, path):
     """A checkpoint's (state, tensors), after notes about what it has besides."""
-    state, tensors, *notes = reader(form).read(path)
+    try:
+        state, tensors, *notes = reader(form).read(path)
+    except states.Refused:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, MemoryError) as error:  # of what a pickle holds elsewhere
+        raise states.Refused(f"{path}: has not the form of a checkpoint: {type(error).__name__}: {error}") from error
     for note in notes[0] if notes else []:
         print(f"zerogauge convert: note: {path}: {note}", file=sys.stderr)
     return state, tensors
@@ -79,7 +84,9 @@ def main(arguments):
         made, digest = convert(asked.source, asked.out, form, work)
         made.rename(asked.out)
         print(f"{asked.out}: {form}, state {digest}")
+        return digest
     except (states.Refused, OSError) as error:
-        sys.exit(f"zerogauge convert: {error}")
+        said = str(error).replace(f"{work}/states.safetensors", str(asked.source))
+        sys.exit(f"zerogauge convert: {said if said.startswith(str(asked.source)) else f'{asked.source}: {said}'}")
     finally:
         shutil.rmtree(work)

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from zerogauge.states import TRAINED, Refused, add, kept, new, restore, settings, whole
+from zerogauge.universal import unpickled
 
 KEPT = "zerogauge"  # an entry with what has no other place
 # PyTorch asks a checkpoint for all settings of its own optimizer.
@@ -73,15 +74,12 @@ class Entries:
         if "/" in where.relative_path or where.relative_path in (".", "..") or getattr(
                 where, "transform_descriptors", None):
             raise Refused(f"{self.folder}: {key} is in \"{where.relative_path}\", expected a plain file of the folder")
-        try:
-            with path.open("rb") as file:
-                file.seek(where.offset)
-                data = file.read(where.length)
-            if len(data) != where.length:
-                raise Refused(f"is truncated: {key} ends beyond its end")
-            return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-        except Exception as error:
-            raise Refused(f"{path}: {key}: {' '.join(str(error).split())[-300:]}") from error
+        with path.open("rb") as file:
+            file.seek(where.offset)
+            data = file.read(where.length)
+        if len(data) != where.length:
+            raise Refused(f"{path}: is truncated: {key} ends beyond its end")
+        return unpickled(io.BytesIO(data), f"{path}: {key}")
 
     def array(self, key):
         """A whole tensor; each of its elements must be there once."""

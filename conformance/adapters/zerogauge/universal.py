@@ -9,6 +9,7 @@
 What is written here serves all stages. All files are pickles: only tensors, plain values and DeepSpeed's loss scalers are
 read."""
 import math
+import re
 import sys
 import types
 from pathlib import PurePosixPath
@@ -37,15 +38,21 @@ ALLOWED = [(cls, f"{SCALERS}.{cls.__name__}") for cls in (LossScaler, DynamicLos
     (int, "deepspeed.runtime.zero.config.ZeroStageEnum"), (dict, "deepspeed.utils.tensor_fragment.fragment_address")]
 
 
-def load(path):
-    """A file of torch.save, without running anything that it names."""
-    if not path.is_file():
-        raise Refused(f"{path}: is missing; no tensor is taken to be zero")
+def unpickled(file, where):
+    """What torch.save has written, without running anything that it names."""
     try:
         with torch.serialization.safe_globals(ALLOWED):
-            return torch.load(path, map_location="cpu", weights_only=True)
+            return torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # of a pickle, an archive or a file, of many types
-        raise Refused(f"{path}: {' '.join(str(error).split())[-300:]}") from error
+        known = re.search(r"GLOBAL (\S+)", str(error))
+        raise Refused(f"{where}: names the class {known[1]}, which no checkpoint has there; it is not loaded" if known else
+                      f"{where}: is damaged: {' '.join(str(error).split())[:120]}") from error
+
+
+def load(path):
+    if not path.is_file():
+        raise Refused(f"{path}: is missing; no tensor is taken to be zero")
+    return unpickled(path, path)
 
 
 def folder_of(zero, name):
@@ -94,6 +101,7 @@ def read(path):
     groups = optimizer.get("param_groups") or inner.get("param_groups") or []
     state, tensors, known = new(whole(model["global_steps"], "global_steps"), whole(model["skipped_steps"],
                                                                                    "skipped_steps")), {}, set()
+    counted = any(zero.rglob("step.pt"))  # else, as in stage 3, all parameters of a group have one t
     state["groups"] = [settings(group) for group in groups]
     state["tied"] = dict(model.get("shared_params") or {})
     for index, shapes in enumerate(model["param_shapes"]):
@@ -104,8 +112,8 @@ def read(path):
             own = folder_of(zero, name)
             values = {"param": tensor_of(own / "fp32.pt", shape)}
             values |= {key: tensor_of(own / f"{key}.pt", shape) for key in TRAINED if (own / f"{key}.pt").exists()}
-            t = load(own / "step.pt") if (own / "step.pt").exists() else \
-                inner.get("state", {}).get(index, {}).get("step") if len(values) > 1 else None
+            t = load(own / "step.pt") if (own / "step.pt").exists() else None if counted or len(values) == 1 else \
+                inner.get("state", {}).get(index, {}).get("step")
             add(state, tensors, name, values, group, None if t is None else whole(t, f"{own / 'step.pt'}: t"))
             known.add(own)
     for name, value in model["module"].items():
