@@ -6,7 +6,7 @@
 
 Changes those figures of MACHINE in datasets/machines.json whose source begins with "fitted", the same in all machines
 named, so that `zerogauge plan --throughput` predicts the runs on them best: least mean |log(predicted / published)|
-over the sources that are marked as fitted. Coordinate descent, deterministic.
+over the sources that are not held out. Coordinate descent, deterministic.
 """
 import json, math, pathlib, subprocess, sys, tempfile
 
@@ -29,11 +29,17 @@ def predicted(rows, machines, values, folder):
     return sum(errors) / len(errors)
 
 
+def held_out():
+    """The names of the sources that are held out."""
+    out = subprocess.run([PROGRAM, "plan", "--throughput", "--json"], capture_output=True, text=True, check=True).stdout
+    return {row["file"] for row in map(json.loads, out.splitlines()) if row["held_out"]}
+
+
 def rows_on(names, folder):
     """All rows on these machines as one file, each with the changes of its own file."""
-    rows = []
-    for file in json.loads((ROOT / "datasets" / "throughput.json").read_text()).values():
-        for row in file["rows"] if file.get("fitted") else []:
+    rows, others = [], held_out()
+    for name, file in json.loads((ROOT / "datasets" / "throughput.json").read_text()).items():
+        for row in [] if name in others else file["rows"]:
             if row["machine"] in names and "beyond" not in row:
                 row["set"] = file["set"] + row.get("set", [])
                 row["machine"] = str(folder / f"{row['machine']}.json")

@@ -40,11 +40,14 @@ static double products_s(const struct timing *t, const struct transformer *m)
 }
 
 // Norms read and write the width, residual sums read it twice and write it, and the activation function reads and
-// writes the hidden values.
+// writes the hidden values. The tokens of experts are put in the order of ranks and of experts, and back again: each
+// time they are read and written (Megatron-LM, core/transformer/moe/token_dispatcher.py).
 static double passes_s(const struct timing *t, const struct transformer *m)
 {
-    double values = 2 * 2 * (double)m->width + 2 * 3 * (double)m->width +
-                    (double)(m->mlp_matrices * (m->hidden * m->experts_used + m->shared_hidden));
+    double ranks = m->sequence_ranks > 1 ? (double)m->sequence_ranks : 1;  // each has its part of the tokens
+    double values = (2 * 2 * (double)m->width + 2 * 3 * (double)m->width) / ranks +
+                    (double)(m->mlp_matrices * (m->hidden * m->experts_used + m->shared_hidden)) +
+                    (m->experts_used > 1 ? 4 * 2 * (double)(m->experts_used * m->width) : 0);
     return t->rows * values * t->element_bytes / t->rates->memory_bytes_per_s;
 }
 

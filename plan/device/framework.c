@@ -38,6 +38,7 @@ static const struct framework frameworks[FRAMEWORK_COUNT] = {
     [MEGATRON] = {.name = "megatron",
                   .about = "Megatron-LM with its distributed optimizer",
                   .keeps_gradients = true,
+                  .has_fused_kernels = true,
                   .logits = LOGITS_FP32,
                   .source = "Megatron-LM, param_and_grad_buffer.py: one buffer of gradients for the run"},
 };
@@ -132,7 +133,7 @@ const struct framework *framework_of(const struct framework_choice *choice, cons
         return choice->framework;
     if (cuts)
         return &frameworks[MEGATRON];
-    return &frameworks[config->stage == 0                                     ? HF
+    return &frameworks[config->stage == 0 || config->is_fsdp                  ? HF
                        : config->stage == 1 || config->stage == 2 || offloads ? DEEPSPEED
                                                                               : FSDP2];
 }

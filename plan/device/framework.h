@@ -43,6 +43,7 @@ struct framework {
     bool copies_gradients;        // the update makes fp32 copies of 16-bit gradients
     bool has_temporaries;         // the update works on lists of tensors, with a temporary for every one of them
     bool gathers_modules;         // stage 3 gathers modules one by one, not layers
+    bool has_fused_kernels;       // Transformer Engine's; exchanges of tensor parallelism run next to products
     bool has_eager_kernels;       // norms keep their input in fp32, and a gated MLP the output of its activation
     enum logits logits;
     const char *source;
@@ -69,7 +70,8 @@ struct framework_words {
 int framework_choose(const struct framework_words *words, struct framework_choice *out);
 
 // The chosen framework, or that of a configuration: Megatron-LM where it cuts layers, Hugging Face's Trainer for stage
-// 0, DeepSpeed for stages 1 and 2 and where states are offloaded, else PyTorch's FSDP2.
+// 0 and for its own files that name FSDP (of version 1 or 2, which hold as much), DeepSpeed for stages 1 and 2 and
+// where states are offloaded, else PyTorch's FSDP2.
 const struct framework *framework_of(const struct framework_choice *choice, const struct config *config);
 
 const struct logits_kind *framework_logits(const struct framework_choice *choice, const struct framework *framework);

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 // The days and the cost of --tokens, and by how much the plan misses --days.
 static void print_budget(const struct plan_options *options, const struct plan_setting *setting,
@@ -69,9 +70,16 @@ static int read_machines(const struct plan_options *options, struct plan_priced 
     char text[1024], *rest = text, *word;
     *count = 0;
     snprintf(text, sizeof text, "%s", options->machine ? options->machine : "dgx-h100");
-    while ((word = strsep(&rest, ","))) {
+    bool is_file_of_all = access(text, R_OK) == 0;  // whose name may have commas
+    while ((word = is_file_of_all ? rest : strsep(&rest, ","))) {
+        rest = is_file_of_all ? NULL : rest;
+        is_file_of_all = false;
         struct plan_priced *priced = &machines[*count];
-        char *name = strsep(&word, "="), *end = "";
+        char *name = word, *end = "";
+        bool is_file = access(word, R_OK) == 0;  // whose name may have an =
+        word = is_file ? NULL : strrchr(name, '=');
+        if (word)
+            *word++ = '\0';
         if (*count == PLAN_MACHINE_MAX)
             return err_set(ERR_USAGE, "--machine: expected at most %d machines", PLAN_MACHINE_MAX);
         priced->price = word ? strtod(word, &end) : options->price;

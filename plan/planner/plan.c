@@ -184,7 +184,8 @@ static void note_kernels(struct plan_dry *run, struct plan_lanes *lanes)
     for (int i = 0; i < 2; i++) {
         struct plan_lanes candidate = *lanes;
         plan_lanes_compute(setting->machine, &candidates[i], config->micro_batch, config->precision,
-                           setting->choice.products, checkpointed_share(setting), config->activation_checkpointing,
+                           setting->choice.products, framework_of(&setting->choice, config)->has_fused_kernels,
+                           checkpointed_share(setting), config->activation_checkpointing,
                            model_flops(run->rank.model, config->micro_batch) / 3, run->rank.mesh.tensor, &candidate);
         if (i == 0 || candidate.forward_flops_per_s < lanes->forward_flops_per_s)
             *lanes = candidate;
@@ -220,9 +221,11 @@ static int run_rank(struct plan_dry *run, struct plan *out)
     TRY(train_rank_open(&run->rank));
     if (setting->machine && !setting->seconds) {
         double rate;
+        bool fused = framework_of(&setting->choice, setting->config)->has_fused_kernels;
         TRY(check_dtype(setting));
         TRY(plan_lanes_of(setting->machine, setting->world, setting->config->precision, &run->lanes));
-        TRY(plan_machine_product_rate(setting->machine, setting->config->precision, setting->choice.products, &rate));
+        TRY(plan_machine_product_rate(setting->machine, setting->config->precision, setting->choice.products, fused,
+                                      &rate));
         note_kernels(run, &run->lanes);
         executor_dry_time(run->rank.executor, plan_lanes_seconds, &run->lanes);
     }

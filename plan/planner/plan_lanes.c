@@ -98,10 +98,19 @@ int plan_lanes_of(const struct plan_machine *machine, int world, enum dtype dtyp
     return need_links(machine, world);
 }
 
-int plan_machine_product_rate(const struct plan_machine *machine, enum dtype dtype, enum products products, double *out)
+// A figure of fused kernels, or, where it is not known, the other one.
+static double of_kernels(const struct plan_machine *machine, bool fused, enum machine_figure own,
+                         enum machine_figure other)
+{
+    return value(machine, fused && value(machine, own) > 0 ? own : other);
+}
+
+int plan_machine_product_rate(const struct plan_machine *machine, enum dtype dtype, enum products products, bool fused,
+                              double *out)
 {
     bool in_fp8 = products == PRODUCTS_FP8;
-    *out = in_fp8 ? value(machine, MACHINE_DEVICE_FP8_FLOPS) * value(machine, MACHINE_DEVICE_FP8_SHARE)
+    double fp8_share = of_kernels(machine, fused, MACHINE_FUSED_FP8_SHARE, MACHINE_DEVICE_FP8_SHARE);
+    *out = in_fp8 ? value(machine, MACHINE_DEVICE_FP8_FLOPS) * fp8_share
                   : plan_machine_peak(machine, dtype) * value(machine, MACHINE_DEVICE_FLOPS_SHARE);
     return *out > 0 ? ERR_NONE
                     : err_set(ERR_USAGE,
@@ -111,19 +120,23 @@ int plan_machine_product_rate(const struct plan_machine *machine, enum dtype dty
 }
 
 void plan_lanes_compute(const struct plan_machine *machine, const struct transformer *transformer,
-                        size_t sequence_count, enum dtype dtype, enum products products, double checkpointed_share,
-                        bool counts_recomputation, double layer_flops, int ring_stride, struct plan_lanes *lanes)
+                        size_t sequence_count, enum dtype dtype, enum products products, bool fused,
+                        double checkpointed_share, bool counts_recomputation, double layer_flops, int ring_stride,
+                        struct plan_lanes *lanes)
 {
     int ranks = transformer->context_ranks > 1 ? (int)transformer->context_ranks : 1;
     const struct ring ring = ring_of(machine, lanes->world, ranks, ring_stride);
     double peak = plan_machine_peak(machine, dtype);
     double product_flops_per_s;
-    (void)plan_machine_product_rate(machine, dtype, products, &product_flops_per_s);
+    (void)plan_machine_product_rate(machine, dtype, products, fused, &product_flops_per_s);
     const struct device_rates rates = {
         .product_flops_per_s = product_flops_per_s,
-        .attention_flops_per_s = peak * value(machine, MACHINE_DEVICE_ATTENTION_SHARE),
+        .attention_flops_per_s =
+            peak * of_kernels(machine, fused, MACHINE_FUSED_ATTENTION_SHARE, MACHINE_DEVICE_ATTENTION_SHARE),
         .memory_bytes_per_s = value(machine, MACHINE_DEVICE_MEMORY_RATE),
-        .layer_s = value(machine, MACHINE_DEVICE_LAYER_S),
+        // The host launches experts' kernels after it has read how many tokens each of them has.
+        .layer_s =
+            of_kernels(machine, fused && transformer->experts_used == 1, MACHINE_FUSED_LAYER_S, MACHINE_DEVICE_LAYER_S),
         .ring_bytes_per_s = ring.bytes_per_s,
         .ring_latency_s = value(machine, MACHINE_OPERATION_LATENCY_S),
     };
@@ -132,6 +145,7 @@ void plan_lanes_compute(const struct plan_machine *machine, const struct transfo
     lanes->forward_flops_per_s = layer_flops / time.forward_s;
     lanes->backward_flops_per_s =
         (counts_recomputation ? 3 : 2) * layer_flops / (time.backward_s + checkpointed_share * time.recomputed_s);
+    lanes->exposed_share = fused ? value(machine, MACHINE_FUSED_EXPOSED_SHARE) : 0;
 }
 
 static bool is_one_of(const char *name, const char *const names[], size_t count)
@@ -167,6 +181,8 @@ double plan_lanes_seconds(const void *context, const struct executor_operation *
     double seconds = bytes > 0 ? (double)bytes / rates.bytes_per_s : 0;
     if (lanes->activation_share > 0 && carries_activations(operation->name))
         seconds *= lanes->activation_share;
+    if (lanes->exposed_share > 0 && strncmp(operation->name, "tensor ", strlen("tensor ")) == 0)
+        seconds *= lanes->exposed_share;
     if (lanes->borders > 0 && crosses_border(operation->name))
         seconds *= lanes->borders;
     bool backward = strcmp(operation->name, "backward") == 0;

@@ -25,6 +25,10 @@ static const char *const FIGURES[MACHINE_FIGURE_COUNT + 1] = {
     [MACHINE_DEVICE_FP8_SHARE] = "?device_fp8_share",
     [MACHINE_DEVICE_ATTENTION_SHARE] = "?device_attention_share",
     [MACHINE_DEVICE_LAYER_S] = "?device_layer_s",
+    [MACHINE_FUSED_FP8_SHARE] = "?fused_fp8_share",
+    [MACHINE_FUSED_ATTENTION_SHARE] = "?fused_attention_share",
+    [MACHINE_FUSED_LAYER_S] = "?fused_layer_s",
+    [MACHINE_FUSED_EXPOSED_SHARE] = "?fused_exposed_share",
     [MACHINE_DEVICE_MEMORY_RATE] = "device_memory_bytes_per_s",
     [MACHINE_NODE_CPU_RATE] = "node_cpu_bytes_per_s",
     [MACHINE_NODE_CPU_SHARE] = "?node_cpu_share",
@@ -62,9 +66,7 @@ static int parse_figure(const struct strict_object *figures, enum machine_figure
     TRY(strict_real(&object, "value", &value));
     if (value <= 0)
         return strict_fail(&object, "value", "is %g, expected more than 0", value);
-    bool is_share = figure == MACHINE_DEVICE_FLOPS_SHARE || figure == MACHINE_DEVICE_ATTENTION_SHARE ||
-                    figure == MACHINE_DEVICE_FP8_SHARE || figure == MACHINE_NODE_CPU_SHARE ||
-                    figure == MACHINE_COLLECTIVE_SHARE;
+    bool is_share = strstr(key, "_share") && figure != MACHINE_STRAGGLER_SHARE;
     if (is_share && value > 1)
         return strict_fail(&object, "value", "is %g, expected a fraction of the peak, at most 1", value);
     bool has_source = json_object_get(object.value, "source");

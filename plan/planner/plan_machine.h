@@ -24,6 +24,10 @@ enum machine_figure {
     MACHINE_DEVICE_FP8_SHARE,        // the fraction of FP8's peak, with conversions
     MACHINE_DEVICE_ATTENTION_SHARE,  // the fraction that flash attention reaches; only GPUs have it
     MACHINE_DEVICE_LAYER_S,          // of a layer's forward, whatever its size
+    MACHINE_FUSED_FP8_SHARE,         // the same of Transformer Engine's kernels; default: the others
+    MACHINE_FUSED_ATTENTION_SHARE,
+    MACHINE_FUSED_LAYER_S,
+    MACHINE_FUSED_EXPOSED_SHARE,  // of tensor parallelism's exchanges, the part that products do not hide; default: all
     MACHINE_DEVICE_MEMORY_RATE,
     MACHINE_NODE_CPU_RATE,        // memory traffic of the processors
     MACHINE_NODE_CPU_SHARE,       // the part of it that an offloaded optimizer reaches; default: all
@@ -90,6 +94,7 @@ struct plan_lanes {
     int world;
     double activation_share;  // of the bytes of activations that ranks exchange, which are fp32 in the reference: a
                               // GPU implementation sends them in the model's dtype; 0: all
+    double exposed_share;     // of tensor parallelism's exchanges; 0: all
     double borders;           // by which the bytes that a stage of a pipeline sends are multiplied; 0: one
 };
 
@@ -97,7 +102,7 @@ struct plan_lanes {
 bool plan_machine_is_gpu(const struct plan_machine *machine);
 
 // The rate of matrix products, FLOP/s, sustained. ERR_USAGE names the figure that the machine lacks for FP8.
-int plan_machine_product_rate(const struct plan_machine *machine, enum dtype dtype, enum products products,
+int plan_machine_product_rate(const struct plan_machine *machine, enum dtype dtype, enum products products, bool fused,
                               double *out);
 
 // Keeps `machine`. ERR_USAGE names the figure that it lacks.
@@ -107,8 +112,9 @@ int plan_lanes_of(const struct plan_machine *machine, int world, enum dtype dtyp
 // the FLOP that the stage counts: layer_flops of one forward of all layers.
 // ring_stride: of the ranks of context parallelism.
 void plan_lanes_compute(const struct plan_machine *machine, const struct transformer *transformer,
-                        size_t sequence_count, enum dtype dtype, enum products products, double checkpointed_share,
-                        bool counts_recomputation, double layer_flops, int ring_stride, struct plan_lanes *lanes);
+                        size_t sequence_count, enum dtype dtype, enum products products, bool fused,
+                        double checkpointed_share, bool counts_recomputation, double layer_flops, int ring_stride,
+                        struct plan_lanes *lanes);
 
 // Duration of an operation; context is a struct plan_lanes.
 executor_seconds plan_lanes_seconds;

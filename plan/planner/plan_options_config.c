@@ -7,6 +7,7 @@
 #include "ref/model/gpt_find.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { CHANGE_MAX = 256 };
 // The largest buffer_size that configurations accept, elements.
@@ -20,6 +21,17 @@ static int append(const char *list[CHANGE_MAX], size_t *count, const char *const
     for (size_t i = 0; i < change_count; i++)
         list[(*count)++] = changes[i];
     return ERR_NONE;
+}
+
+// Megatron-LM accumulates gradients in fp32 (arguments.py, accumulate_allreduce_grads_in_fp32), unless a key says
+// another dtype.
+static void set_megatron(const struct plan_options *options, struct config *config)
+{
+    for (char **set = options->set; set && *set; set++)
+        if (strncmp(*set, "data_types.", strlen("data_types.")) == 0)
+            return;
+    if (framework_of(&options->choice, config)->keeps_gradients)
+        config->accumulation_dtype = DTYPE_FP32;
 }
 
 int plan_options_config(const struct plan_options *options, const char *const changes[], size_t change_count,
@@ -62,6 +74,7 @@ int plan_options_config(const struct plan_options *options, const char *const ch
     TRY(config_load_preset(options->preset, &how, config, notes));
     // This key is only a limit, which a user raises for a large model; the buffers follow the model's own layers.
     config->offload_param.buffer_size = BUFFER_COUNT_MAX;
+    set_megatron(options, config);
     return ERR_NONE;
 }
 

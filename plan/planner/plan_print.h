@@ -14,6 +14,9 @@ void plan_print(const struct plan_setting *setting, const struct plan *plan, FIL
 // "fits", "tight" or "does not fit".
 const char *plan_verdict_name(enum plan_verdict verdict);
 
+// The word "fits" of records: true for no plan that is tight.
+bool plan_fits(const struct plan *plan);
+
 // "device is 12 GiB short, the largest kind is activation (40 GiB)" for the first tier that is short, or "device needs
 // 78 GiB to 85 GiB, with what allocators add, and has 79.2 GiB" where none is; "" if all fit.
 enum { PLAN_REASON_BYTES = 160 };

@@ -49,12 +49,13 @@ static int print_one(const struct published_row *row, void *context)
         print_row(p, row);
         return ERR_NONE;
     }
-    return plan_print_record(
-        json_pack("{s:s, s:s, s:s, s:f, s:f, s:b, s:b, s:I, s:s*}", "record", "throughput", "file", row->source, "row",
-                  row->name, "published", row->tokens_per_s, "predicted", predicted_of(row), "held_out", row->held_out,
-                  "fits", row->plan.verdict != PLAN_DOES_NOT_FIT, "device_bytes",
-                  (json_int_t)row->plan.needed_bytes[TIER_DEVICE], "beyond", *row->beyond ? row->beyond : NULL),
-        p->out);
+    return plan_print_record(json_pack("{s:s, s:s, s:s, s:f, s:f, s:b, s:b, s:s, s:I, s:s*}", "record", "throughput",
+                                       "file", row->source, "row", row->name, "published", row->tokens_per_s,
+                                       "predicted", predicted_of(row), "held_out", row->held_out, "fits",
+                                       plan_fits(&row->plan), "verdict", plan_verdict_name(row->plan.verdict),
+                                       "device_bytes", (json_int_t)row->plan.needed_bytes[TIER_DEVICE], "beyond",
+                                       *row->beyond ? row->beyond : NULL),
+                             p->out);
 }
 
 int published_speed_print(const char *name, bool json, FILE *out)

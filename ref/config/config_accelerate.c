@@ -161,7 +161,8 @@ static int read_value(struct foreign *a, const char *key, const yaml_node_t *nod
     if (!row && (!is_trainer(a) || strchr(key, '.')))
         return refuse_unknown(a, key, node);
     if (row && row->refused) {
-        snprintf(what, sizeof what, "is %s, %s", text_message(shown, value, CONFIG_VALUE_BYTES), row->refused);
+        snprintf(what, sizeof what, "is %s, %s%s%s", text_message(shown, value, CONFIG_VALUE_BYTES), row->refused,
+                 is_trainer(a) ? "; a key of " : "", is_trainer(a) ? a->program->name : "");
         return refuse(a, key, node, what);
     }
     for (const char *const *at = row ? row->changes : NULL; at && *at; at++)
@@ -231,7 +232,8 @@ static int complete(struct foreign *a)
     TRY(accelerate_combine(a->name, a->root, a->places));
     if (is_trainer(a) && !config_doc_descend(a->root, "optimizer.params.lr"))
         TRY(config_doc_set(a->root, "optimizer.params.lr=auto"));
-    json_t *kept = json_pack("{s:O, s:O*}", "places", a->places, "file", json_object_get(own, "file"));
+    json_t *kept = json_pack("{s:O, s:O*, s:O*}", "places", a->places, "file", json_object_get(own, "file"), "fsdp",
+                             json_object_get(own, "fsdp"));
     return json_object_set_new(a->root, "own", kept) == 0
                ? ERR_NONE
                : err_set(ERR_MEMORY, "%s: no memory for a configuration", a->name);

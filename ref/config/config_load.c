@@ -136,6 +136,7 @@ static int load_foreign(const char *name, const char *text, size_t bytes, const 
     int code = file ? fill_named(&of, file) : ERR_NONE;
     if (code == ERR_NONE)
         code = load_keys(&of, options, out, notes);
+    out->is_fsdp = code == ERR_NONE && json_object_get(own, "fsdp");
     json_decref(of.json);
     json_decref(own);
     for (size_t i = 0; code == ERR_NONE && notes && i < own_notes.count && notes->count < CONFIG_NOTE_MAX; i++)
