@@ -71,6 +71,9 @@ void claims_narrow(const struct claims *claims, struct factor_space *space);
 // The dtypes of a set that holds CLAIMS_OWN_DTYPE or does not, for a precision.
 uint32_t claims_dtypes(uint32_t set, enum dtype precision);
 
+// The features that a case needs, as bits; one that is resumed at another world is not told from others.
+uint32_t claims_features(const struct check_case *c);
+
 // Returns how much that a case needs is not claimed: 0 where the case is, as every one is without claims; a stage, a
 // world and a precision count more than a feature. `why` receives all of it, such as "the feature \"tied\" is not
 // claimed". A case that resumes is claimed if both of its halves are: `other` is the other half, or null for a whole

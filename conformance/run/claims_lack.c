@@ -16,8 +16,7 @@ static const struct {
               {"det-overlap", KNOB_OVERLAP},    {"gather-prefetch", KNOB_PREFETCH},
               {"ckpt-prefetch", KNOB_PREFETCH}, {"nvme-sub-groups", KNOB_SUB_GROUP}};
 
-// The features that a case needs, as bits.
-static uint32_t features_of(const struct check_case *c)
+uint32_t claims_features(const struct check_case *c)
 {
     bool has[FEATURE_COUNT] = {
         [FEATURE_ACCUMULATION] = c->accumulation > 1,
@@ -93,7 +92,7 @@ enum { SCOPE = 2, DETAIL = 1 };
 
 static void note_half(struct lack *lack, const struct claims *claims, const struct check_case *c, uint32_t more)
 {
-    uint32_t missing = (features_of(c) | more) & ~claims->features;
+    uint32_t missing = (claims_features(c) | more) & ~claims->features;
     enum claims_knob knob = knob_of(c);
     char word[CLAIMS_WORD_BYTES];
     // A stage or a world that does not exist occurs only where a refusal is expected, and needs no claim.

@@ -5,6 +5,7 @@
 #include "base/process/check_folder.h"
 #include "base/process/interrupt.h"
 #include "conformance/cases/case_folders.h"
+#include "conformance/run/check_features.h"
 #include "conformance/run/check_select.h"
 #include "conformance/run/check_ranks.h"
 #include "base/err.h"
@@ -49,6 +50,7 @@ static int list_cases(const struct check_part *part)
     TRY(check_cases(part, print_case, NULL));
     if (part->case_patterns || part->requirements || suite_version(&part->choice) < 2)
         return ERR_NONE;
+    TRY(check_features_print(&part->choice));
     TRY(check_cover_level(part, &coverage));
     return check_cover_print(&coverage);
 }

@@ -31,13 +31,14 @@ static void make_ends(struct check_case *c, struct suite_item *item)
     suite_poke(c, 6, 0, 0, 4, 20, LARGEST * 0x1p-10f);
 }
 
-// As mp-range, with nothing else: variants "plain" and "clip".
+// As mp-range, with one thing at most: variants "plain", "clip" and "check".
 static void make_range(struct check_case *c, struct suite_item *item)
 {
     suite_model(c);
     c->data.exponent_low = 18;
     c->data.exponent_high = 50;
     c->gradient_clipping = strcmp(item->variant, "clip") == 0 ? 3.7e11 : 0;
+    c->overflow_check = strcmp(item->variant, "check") == 0;
     item->own_data = true;
 }
 
@@ -115,8 +116,8 @@ static void make_skips_saved(struct check_case *c, struct suite_item *item)
 
 const struct suite_row suite_ends[] = {
     {"mp-ends", "Gradients on both sides of the ends of the format.", make_ends, "1:0123:hb", ""},
-    {"mp-range-alone", "Gradients that bf16 holds and fp16 does not, without an overflow check.", make_range,
-     "2:0:b:plain 2:3:b:clip", "1,3:0123:b:plain,clip"},
+    {"mp-range-alone", "Gradients that bf16 holds and fp16 does not, in one micro-step.", make_range,
+     "2:0:b:plain 2:3:b:clip 2:1:b:check", "1,3:0123:b:plain,clip,check"},
     {"mp-largest-sum", "Sums and means that are the largest finite number of fp16.", make_largest_sum,
      "2:03:h:sum 2:12:h:mean", "2:12:h:sum 2:03:h:mean 4:0123:h:sum,mean"},
     {"mp-vanishing", "Means that fp16 does not hold, of gradients that it does.", make_vanishing, "2:0123:h",
