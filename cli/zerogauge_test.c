@@ -68,6 +68,7 @@ Test(zerogauge, a_pipe_is_refused_wherever_a_file_is_expected)
         "train --preset zero2 --model linear --steps 1 --resume saved",
         "export saved out.safetensors",
         "export sound pipe",
+        "convert pipe out",
         "plan --config pipe",
         "plan --preset zero2 --model ./pipe",
         "plan --preset zero2 --machine ./pipe",

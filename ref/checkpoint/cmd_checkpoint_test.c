@@ -97,6 +97,27 @@ Test(cmd_checkpoint, an_interrupted_run_saves_first)
     cr_assert_not_null(strstr(output, "\"resumed_step\":"), "%s", output);
 }
 
+Test(cmd_checkpoint, a_converted_run_ends_like_an_uninterrupted_one)
+{
+    const char *line = "zerogauge train --preset zero2 --model gpt-nano --json --steps %d %s";
+    says(0, "", line, 5, "");
+    char *whole = digest();
+    says(0, "", line, 3, "--save saved");
+    says(0, "states: step 3, 28 parameters, state ", "zerogauge convert saved states");
+    char *state = strdup(strstr(output, "state "));
+    says(0, state, "zerogauge convert states back");
+    says(0, state, "zerogauge convert states");
+    says(0, "", line, 5, "--checkpoint back");
+    char *continued = digest();
+    cr_assert_str_eq(whole, continued);
+    says(2, "states: exists already", "zerogauge convert saved states");
+    says(2, "back: exists already", "zerogauge convert states back");
+    says(0, "", "zerogauge export saved weights");
+    says(2, "weights alone, such as Hugging Face's, are an export", "zerogauge convert weights again");
+    says(1, "", "ls | grep -e partial -e again");
+    free(whole), free(state), free(continued);
+}
+
 // A run from fp32 weights begins with the loss of the run that made them; from 16-bit weights, near it.
 Test(cmd_checkpoint, exported_weights_load_again)
 {
@@ -235,6 +256,13 @@ Test(cmd_checkpoint, bad_input_is_named_and_exits_2)
         {"export nowhere out", "nowhere"},
         {"export . out --dtype fp8", "fp8"},
         {"export a b c", "expected a checkpoint"},
+        {"convert", "expected a checkpoint"},
+        {"convert nowhere out", "nowhere: cannot be opened"},
+        {"convert . out", "is not a checkpoint, or a folder of checkpoints"},
+        {"convert .", "expected the file to write"},
+        {"convert . out --unsealed", "--unsealed is for a file alone"},
+        {"convert . out --to zerogauge", "becomes safetensors"},
+        {"convert . out --to dcp", "python -m zerogauge convert"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         says(2, cases[i].message, "zerogauge %s", cases[i].arguments);

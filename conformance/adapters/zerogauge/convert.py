@@ -44,23 +44,23 @@ def take(form, path):
 
 
 def convert(source, out, form, work):
-    """Makes OUT in the folder `work`, and returns its path there and the digest of the state."""
+    """Makes OUT in the folder `work`, and returns its path there and what there is to say of the state."""
     here, made = format_of(source), work / "out"
     file = source if here == "safetensors" else work / "states.safetensors"
     if here in ("universal", "dcp"):
-        digest = states.write(file, *take(here, source))
+        said = states.write(file, *take(here, source))
     else:
-        digest = states.run(*([source] if here == "safetensors" else [source, file])).rpartition(" ")[2]
+        said = states.run(*([source] if here == "safetensors" else [source, file]))
     if form == "safetensors":
-        return file, digest
+        return file, said
     if form == "zerogauge":
         states.run(file, made)
-        return made, digest
+        return made, said
     reader(form).write(made, *states.read(file))
     again = states.write(work / "again.safetensors", *take(form, made))
-    if again != digest:
-        raise states.Refused(f"{out}: holds the state {again}, not {digest}: please report it")
-    return made, digest
+    if again != said:
+        raise states.Refused(f"{out}: holds {again}, not {said}: please report it")
+    return made, said
 
 
 def main(arguments):
@@ -81,10 +81,10 @@ def main(arguments):
     except (states.Refused, OSError) as error:
         sys.exit(f"zerogauge convert: {error}")
     try:
-        made, digest = convert(asked.source, asked.out, form, work)
+        made, said = convert(asked.source, asked.out, form, work)
         made.rename(asked.out)
-        print(f"{asked.out}: {form}, state {digest}")
-        return digest
+        print(f"{asked.out}: {said}")
+        return said
     except (states.Refused, OSError) as error:
         said = str(error).replace(f"{work}/states.safetensors", str(asked.source))
         sys.exit(f"zerogauge convert: {said if said.startswith(str(asked.source)) else f'{asked.source}: {said}'}")

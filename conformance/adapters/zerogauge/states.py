@@ -16,12 +16,12 @@ class Refused(ValueError):
     """What is wrong with a checkpoint, for a message."""
 
 
-def run(*arguments):
-    """What `zerogauge convert` prints."""
-    done = subprocess.run([program(), "convert", *map(str, arguments)], capture_output=True, text=True, check=False)
+def run(path, *arguments):
+    """What `zerogauge convert` prints of a state: `step 3, 2 parameters, state DIGEST`."""
+    done = subprocess.run([program(), "convert", *map(str, (path, *arguments))], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise Refused(done.stderr.strip().removeprefix("zerogauge convert: ") or f"{program()} ended by itself")
-    return done.stdout.strip()
+    return done.stdout.strip().rpartition(": ")[2]
 
 
 def read(path):
@@ -39,7 +39,7 @@ def read(path):
 
 
 def write(path, state, tensors):
-    """Writes the file, and returns its digest. Raises Refused for what the program does not accept."""
+    """Writes the file, and returns what the program says of it. Raises Refused for what the program does not accept."""
     header, offset = {}, 0
     for name, array in sorted(tensors.items()):
         if array.dtype != np.float32:
@@ -53,11 +53,11 @@ def write(path, state, tensors):
         file.write(len(text).to_bytes(8, "little") + text)
         for _, array in sorted(tensors.items()):
             file.write(np.ascontiguousarray(array, "<f4").tobytes())
-    digest = run(path, "--unsealed").rpartition(" ")[2]
+    said = run(path, "--unsealed")
     with path.open("r+b") as file:
         file.seek(8 + text.index(UNSEALED.encode()))
-        file.write(digest.encode())
-    return digest
+        file.write(said[-len(UNSEALED):].encode())
+    return said
 
 
 def new(step, skipped=0, **values):

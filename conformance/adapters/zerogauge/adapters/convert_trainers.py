@@ -141,7 +141,7 @@ def run(kind, world, *arguments):
 
 
 def forked(work, function, count):
-    """Whether a function ends well in all of so many processes; each prints to a file. One that fails ends the others."""
+    """Whether a function ends well in each of `count` processes; each prints to a file. One that fails ends the others."""
     ranks = set()
     for rank in range(count):
         sys.stdout.flush()
