@@ -47,10 +47,8 @@ def convert(source, out, form, work):
     """Makes OUT in the folder `work`, and returns its path there and what there is to say of the state."""
     here, made = format_of(source), work / "out"
     file = source if here == "safetensors" else work / "states.safetensors"
-    if here in ("universal", "dcp"):
-        said = states.write(file, *take(here, source))
-    else:
-        said = states.run(*([source] if here == "safetensors" else [source, file]))
+    said = states.write(file, *take(here, source)) if here in ("universal", "dcp") else \
+        states.run(source, *([] if here == "safetensors" else [file]))
     if form == "safetensors":
         return file, said
     if form == "zerogauge":
@@ -63,6 +61,23 @@ def convert(source, out, form, work):
     return made, said
 
 
+def make(source, out, form):
+    """Converts; returns what there is to say of the state. Leaves nothing after an error."""
+    work = out.with_name(out.name + ".partial")
+    if out.exists() or out.is_symlink():
+        raise states.Refused(f"{out}: exists already; name one that does not")
+    work.mkdir()
+    try:
+        made, said = convert(source, out, form, work)
+        made.rename(out)
+        return said
+    except states.Refused as error:
+        said = str(error).replace(f"{work}/states.safetensors", str(source))
+        raise states.Refused(said if said.startswith(str(source)) else f"{source}: {said}") from error
+    finally:
+        shutil.rmtree(work)
+
+
 def main(arguments):
     parser = argparse.ArgumentParser(prog="zerogauge convert", add_help=False)
     parser.add_argument("source", type=Path, nargs="?")
@@ -70,23 +85,11 @@ def main(arguments):
     parser.add_argument("--to", choices=FORMATS)
     asked, rest = parser.parse_known_args(arguments)
     form = asked.to or ("zerogauge" if asked.source and asked.source.is_file() else "safetensors")
-    own = asked.source and {format_of(asked.source), form} <= {"zerogauge", "safetensors"}
-    if rest or own or not asked.source or not asked.out:
+    if rest or not asked.out or {format_of(asked.source), form} <= {"zerogauge", "safetensors"}:
         os.execvp(program(), [program(), "convert", *arguments])
-    work = asked.out.with_name(asked.out.name + ".partial")
     try:
-        if asked.out.exists() or asked.out.is_symlink():
-            raise states.Refused(f"{asked.out}: exists already; name one that does not")
-        work.mkdir()
+        said = make(asked.source, asked.out, form)
     except (states.Refused, OSError) as error:
         sys.exit(f"zerogauge convert: {error}")
-    try:
-        made, said = convert(asked.source, asked.out, form, work)
-        made.rename(asked.out)
-        print(f"{asked.out}: {said}")
-        return said
-    except (states.Refused, OSError) as error:
-        said = str(error).replace(f"{work}/states.safetensors", str(asked.source))
-        sys.exit(f"zerogauge convert: {said if said.startswith(str(asked.source)) else f'{asked.source}: {said}'}")
-    finally:
-        shutil.rmtree(work)
+    print(f"{asked.out}: {said}")
+    return said

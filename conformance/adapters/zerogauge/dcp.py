@@ -47,21 +47,17 @@ class _Unpickler(pickle.Unpickler):
         return type(name, (_Record,), {})
 
 
-def metadata_of(path):
-    try:
-        with path.open("rb") as file:
-            found = _Unpickler(file).load()
-        return found.state_dict_metadata, {(index.fqn, getattr(index, "offset", None)): where for index, where in found.storage_data.items()}
-    except Refused as error:
-        raise Refused(f"{path}: {error}") from error
-    except Exception as error:  # a damaged pickle fails in many ways
-        raise Refused(f"{path}: is not the metadata of a checkpoint: {type(error).__name__}: {error}") from error
-
-
 class Entries:
     def __init__(self, folder):
-        self.folder = folder
-        self.metadata, self.places = metadata_of(folder / ".metadata")
+        self.folder, path = folder, folder / ".metadata"
+        try:
+            with path.open("rb") as file:
+                found = _Unpickler(file).load()
+            self.metadata = found.state_dict_metadata
+            self.places = {(index.fqn, getattr(index, "offset", None)): at for index, at in found.storage_data.items()}
+        except Exception as error:  # a damaged pickle fails in many ways
+            why = error if isinstance(error, Refused) else f"is not the metadata of a checkpoint: {error!r}"
+            raise Refused(f"{path}: {why}") from error
 
     def is_tensor(self, key):
         return hasattr(self.metadata[key], "chunks")
@@ -71,8 +67,7 @@ class Entries:
         if where is None:
             raise Refused(f"{self.folder}: {key} has no data at {offset}; none is taken to be zero")
         path = self.folder / where.relative_path
-        if "/" in where.relative_path or where.relative_path in (".", "..") or getattr(
-                where, "transform_descriptors", None):
+        if "/" in where.relative_path or ".." in where.relative_path or getattr(where, "transform_descriptors", None):
             raise Refused(f"{self.folder}: {key} is in \"{where.relative_path}\", expected a plain file of the folder")
         with path.open("rb") as file:
             file.seek(where.offset)
@@ -81,8 +76,8 @@ class Entries:
             raise Refused(f"{path}: is truncated: {key} ends beyond its end")
         return unpickled(io.BytesIO(data), f"{path}: {key}")
 
-    def array(self, key):
-        """A whole tensor; each of its elements must be there once."""
+    def array(self, key, masters=()):
+        """A whole tensor; each of its elements must be there once. masters: keys of what the step is made in."""
         row = self.metadata[key]
         full, held = np.empty(row.size, np.float32), np.zeros(row.size, np.uint8)
         for chunk in row.chunks:
@@ -90,7 +85,7 @@ class Entries:
             if part.dtype not in (torch.float32, torch.bfloat16, torch.float16) or tuple(part.shape) != chunk.sizes:
                 raise Refused(f"{self.folder}: {key}: a part is {list(part.shape)} in {part.dtype}, expected "
                               f"{list(chunk.sizes)} in fp32")
-            if part.dtype != torch.float32 and (".exp_avg" in key or key in self.masters):
+            if part.dtype != torch.float32 and (".exp_avg" in key or key in masters):
                 raise Refused(f"{self.folder}: {key} is in {part.dtype}, expected fp32, in which the step is made")
             place = tuple(slice(at, at + size) for at, size in zip(chunk.offsets, chunk.sizes, strict=True))
             full[place] = part.float().numpy()
@@ -104,8 +99,6 @@ class Entries:
 def groups_of(entries, root):
     """The groups' settings, each with `params`."""
     rows, keys = {}, [key for key in entries.metadata if key.startswith(f"{root}param_groups")]
-    if keys == [f"{root}param_groups"]:
-        return entries.load(keys[0])
     nested = f"{root}param_groups.0.params" in entries.metadata
     for key in keys:
         name, _, setting = key.removeprefix(f"{root}param_groups.").rpartition(".")
@@ -120,18 +113,19 @@ def groups_of(entries, root):
 
 
 def read(path):
-    entries = Entries(path)
-    entries.masters, keys, states, root = set(), list(entries.metadata), {}, None
-    for key in keys:
-        match = re.fullmatch(r"((?:.*?\.)?)state\.(.+)\.(\w+)", key)
-        if match and (root is None or match[1] == root):
-            root = match[1]
-            states.setdefault(match[2], set()).add(match[3])
-    if not states:
+    entries, states = Entries(path), {}
+    keys = list(entries.metadata)
+    roots = [match[1] for match in (re.fullmatch(r"((?:.*?\.)?)state\..+\.exp_avg", key) for key in keys) if match]
+    if not roots:
         raise Refused(f"{path}: is no checkpoint that a run could continue from: it has no optimizer's states; weights "
                       "alone are an export")
-    groups, others = groups_of(entries, root), [key for key in keys if not key.startswith((f"{root}state.",
-                                                                                            f"{root}param_groups"))]
+    root = roots[0]
+    for key in keys:
+        if key.startswith(f"{root}state."):
+            name, _, kind = key.removeprefix(f"{root}state.").rpartition(".")
+            states.setdefault(name, set()).add(kind)
+    groups = groups_of(entries, root)
+    others = [key for key in keys if not key.startswith((f"{root}state.", f"{root}param_groups"))]
     owner = {name: index for index, group in enumerate(groups) for name in group.get("params", [])}
     for name, held in states.items():
         if name not in owner:
@@ -144,11 +138,11 @@ def read(path):
     if model is None:
         raise Refused(f"{path}: not all parameters of the groups are in it, such as {first}")
     state, tensors = new(None, groups=[settings(group) for group in groups]), {}
-    entries.masters = {model + name for name in owner}
+    masters = {model + name for name in owner}
     for key in [key for key in others if key.startswith(model) and entries.is_tensor(key)]:
         name, others = key.removeprefix(model), [other for other in others if other != key]
         held = states.get(name, set())
-        values = {"param": entries.array(key), **{s: entries.array(f"{root}state.{name}.{s}") for s in TRAINED if s in held}}
+        values = {"param": entries.array(key, masters), **{s: entries.array(f"{root}state.{name}.{s}") for s in TRAINED if s in held}}
         t = whole(entries.array(f"{root}state.{name}.step"), f"{root}state.{name}.step") if "step" in held else None
         add(state, tensors, name, values, owner.get(name), t)
     restore(state, entries.load(KEPT) if KEPT in others else None)

@@ -27,13 +27,10 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 SCALER = {"scale": "cur_scale", "iteration": "cur_iter", "last_overflow": "last_overflow_iter",
           "hysteresis": "cur_hysteresis", "window": "scale_window", "hysteresis_start": "delayed_shift",
           "consecutive": "consecutive_hysteresis", "min_scale": "min_scale"}
+NEW_SCALER = {"cur_iter": 0, "last_overflow_iter": -1, "cur_hysteresis": 0}  # of a static one, which does not count
 
 
-def _class(name):
-    return type(name, (), {"__module__": SCALERS, "__qualname__": name})
-
-
-LossScaler, DynamicLossScaler = _class("LossScaler"), _class("DynamicLossScaler")
+LossScaler, DynamicLossScaler = (type(name, (), {"__module__": SCALERS}) for name in ("LossScaler", "DynamicLossScaler"))
 ALLOWED = [(cls, f"{SCALERS}.{cls.__name__}") for cls in (LossScaler, DynamicLossScaler)] + [
     (int, "deepspeed.runtime.zero.config.ZeroStageEnum"), (dict, "deepspeed.utils.tensor_fragment.fragment_address")]
 
@@ -75,18 +72,18 @@ def tensor_of(path, shape):
 
 
 def read_scaler(scaler, precision):
-    values = vars(scaler) if isinstance(scaler, (LossScaler, DynamicLossScaler)) else None
-    if values is None and precision == "fp16":
+    values = vars(scaler) if isinstance(scaler, (LossScaler, DynamicLossScaler)) else {}
+    if not values and precision == "fp16":
         raise Refused("optimizer_state.pt: has no loss_scaler, but the model is in fp16")
-    if values is None or (not values.get("dynamic") and values.get("cur_scale") == 1 and precision != "fp16"):
+    if not values or (not values["dynamic"] and values["cur_scale"] == 1 and precision != "fp16"):
         return None
-    if not values.get("dynamic"):
-        return {"dynamic": False, "scale": float(values["cur_scale"]), "iteration": 0, "last_overflow": -1,
-                "hysteresis": 0}
-    if values["scale_factor"] != 2:
+    if not values["dynamic"]:
+        values = {"dynamic": False, "cur_scale": values["cur_scale"], **NEW_SCALER}
+    elif values["scale_factor"] != 2:
         raise Refused(f"optimizer_state.pt: the loss scaler's factor is {values['scale_factor']}, expected 2")
-    plain = {key: values[there] for key, there in SCALER.items()}
-    return {"dynamic": True, **plain, "scale": float(plain["scale"]), "min_scale": float(plain["min_scale"])}
+    scaler = {key: values[there] for key, there in SCALER.items() if there in values}
+    return {**scaler, "dynamic": values["dynamic"], **{key: float(scaler[key]) for key in ("scale", "min_scale")
+                                                       if key in scaler}}
 
 
 def read(path):
@@ -99,8 +96,7 @@ def read(path):
     optimizer = load(zero / "optimizer_state.pt")
     inner = optimizer.get("optimizer_state_dict", {})
     groups = optimizer.get("param_groups") or inner.get("param_groups") or []
-    state, tensors, known = new(whole(model["global_steps"], "global_steps"), whole(model["skipped_steps"],
-                                                                                   "skipped_steps")), {}, set()
+    state, tensors = new(*(whole(model[key], key) for key in ("global_steps", "skipped_steps"))), {}
     counted = any(zero.rglob("step.pt"))  # else, as in stage 3, all parameters of a group have one t
     state["groups"] = [settings(group) for group in groups]
     state["tied"] = dict(model.get("shared_params") or {})
@@ -110,17 +106,15 @@ def read(path):
             raise Refused(f"{zero / 'optimizer_state.pt'}: has no settings of group {index}")
         for name, shape in shapes.items():
             own = folder_of(zero, name)
-            values = {"param": tensor_of(own / "fp32.pt", shape)}
-            values |= {key: tensor_of(own / f"{key}.pt", shape) for key in TRAINED if (own / f"{key}.pt").exists()}
+            values = {"param": tensor_of(own / "fp32.pt", shape),
+                      **{key: tensor_of(own / f"{key}.pt", shape) for key in TRAINED if (own / f"{key}.pt").exists()}}
             t = load(own / "step.pt") if (own / "step.pt").exists() else None if counted or len(values) == 1 else \
                 inner.get("state", {}).get(index, {}).get("step")
             add(state, tensors, name, values, group, None if t is None else whole(t, f"{own / 'step.pt'}: t"))
-            known.add(own)
     for name, value in model["module"].items():
         if name not in state["parameters"] and name not in state["tied"]:
-            values = {"param": not_trained(folder, model, name, value)}
-            add(state, tensors, name, values)
-    known |= {folder_of(zero, name) for name in (*state["parameters"], *state["tied"])}
+            add(state, tensors, name, {"param": not_trained(folder, model, name, value)})
+    known = {folder_of(zero, name) for name in (*state["parameters"], *state["tied"])}
     for extra in sorted({file.parent for file in zero.rglob("*.pt")} - known - {zero}):
         raise Refused(f"{extra}: belongs to no parameter of the model")
     trained = [model["module"][name].dtype for name, row in state["parameters"].items() if row["group"] is not None]

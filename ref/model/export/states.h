@@ -56,8 +56,8 @@ int states_json(const struct checkpoint *checkpoint, json_t **out);
 // Checks the state; keys of the wrong kind are refused with their path.
 int states_check(const struct json_text *text);
 
-// The tensors of a file, in its sequence, which are those of a state's parameters; the caller frees *out and
-// (*out)[0].name, which holds all names.
+// Lists the tensors that the file of a state has, in their sequence; the caller frees *out and (*out)[0].name, which
+// holds all names.
 int states_tensors(const json_t *state, struct safetensors_tensor **out, size_t *count);
 
 // Hashes the state; the caller adds the data.

@@ -151,14 +151,14 @@ static int write_step(const struct states *states, const char *folder)
     TRY(write_tensors(&states->file, path, &rank));
     TRY(write_manifest(states, folder, &rank));
     TRY(file_sync_folder(folder));
-    int rc = checkpoint_open_folder(folder, &checkpoint);  // what the origin holds is checked here
+    int rc = checkpoint_open_folder(folder, &checkpoint);  // checks the origin, too
     if (rc != ERR_NONE)
         return err_prefix(rc, "%s: its state is none of this program's", states->file.path);
     checkpoint_close(checkpoint);
     return ERR_NONE;
 }
 
-// Removes what write_step has made, and the folders.
+// Removes the files that write_step has made, and the folders.
 static void remove_partial(const char *partial, const char *step)
 {
     static const char *const names[] = {"rank-0.safetensors", "manifest.json"};

@@ -19,10 +19,6 @@ def made(stage, **checkpoint):
         "optimizer": {"type": "AdamW", "params": {"lr": 0.1, "torch_adam": True}}})[0]
 
 
-def decay(engine):
-    return [group["weight_decay"] for group in engine.optimizer.optimizer.param_groups]
-
-
 deepspeed.utils.logger.setLevel("ERROR")
 deepspeed.init_distributed(dist_backend="gloo")
 for stage in 2, 3:
@@ -30,11 +26,12 @@ for stage in 2, 3:
         engine = made(stage)
         engine.backward(engine(torch.ones(1, 4)).sum())
         engine.step()
-        saved = decay(engine)
+        saved = [group["weight_decay"] for group in engine.optimizer.optimizer.param_groups]
         engine.save_checkpoint(folder, tag="saved", client_state={"universal_checkpoint_info": {
             "universal_checkpoint_version": 0.4}})
         subprocess.run([sys.executable, "-m", "deepspeed.checkpoint.ds_to_universal", "--input_folder", f"{folder}/saved",
                         "--output_folder", f"{folder}/universal"], check=True, stdout=subprocess.DEVNULL)
         engine = made(stage, load_universal=True)
         engine.load_checkpoint(folder, tag="universal")
-        print(f"stage {stage}: weight decay of the groups as saved {saved}, as loaded {decay(engine)}", flush=True)
+        loaded = [group["weight_decay"] for group in engine.optimizer.optimizer.param_groups]
+        print(f"stage {stage}: weight decay of the groups as saved {saved}, as loaded {loaded}", flush=True)

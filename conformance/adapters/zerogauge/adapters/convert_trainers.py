@@ -10,10 +10,8 @@ import itertools
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import traceback
 from pathlib import Path
 
 import deepspeed_start  # noqa: F401  before DeepSpeed
@@ -122,74 +120,56 @@ def deepspeed_run(kind, world, unused, one_group, steps, source=None, out=None):
     return result
 
 
-def run(kind, world, *arguments):
-    """The trained tensors of rank 0, or None: the ranks, processes, have failed."""
-    work = Path(f"ranks-{next(counter)}")
+def forked(function, count):
+    """Whether a function ends well in each of `count` processes; each prints to a file."""
+    work = Path(f"ranks-{next(counter)}").resolve()
     work.mkdir()
 
-    def rank_main(rank):
+    def one(rank):
+        with (work / f"{rank}.txt").open("w") as log:
+            os.dup2(log.fileno(), 1), os.dup2(log.fileno(), 2)
+        function(rank, work)
+
+    try:
+        torch.multiprocessing.start_processes(one, nprocs=count, start_method="fork")
+    except torch.multiprocessing.ProcessException as error:
+        (work / "error.txt").write_text(str(error))
+        return None
+    return work
+
+
+def run(kind, world, *arguments):
+    """The trained tensors of rank 0, or None: the ranks have failed."""
+    def rank_main(rank, work):
         torch.set_num_threads(1)
         os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world)}
-        dist.init_process_group("gloo", init_method=f"file://{work.resolve()}/meet", rank=rank, world_size=world)
+        dist.init_process_group("gloo", init_method=f"file://{work}/meet", rank=rank, world_size=world)
         deepspeed.init_distributed(dist_backend="gloo", verbose=False)
         result = (deepspeed_run if kind.startswith("zero") else torch_run)(kind, world, *arguments)
         if rank == 0:
             torch.save({name: value.detach().clone() for name, value in result.items()}, work / "result.pt")
         dist.barrier()
 
-    return torch.load(work / "result.pt", weights_only=True) if forked(work, rank_main, world) else None
-
-
-def forked(work, function, count):
-    """Whether a function ends well in each of `count` processes; each prints to a file. One that fails ends the others."""
-    ranks = set()
-    for rank in range(count):
-        sys.stdout.flush()
-        pid = os.fork()
-        if pid == 0:
-            try:
-                with (work / f"rank-{rank}.txt").open("w") as log:
-                    os.dup2(log.fileno(), 1), os.dup2(log.fileno(), 2)
-                function(rank)
-                os._exit(0)
-            except BaseException:
-                traceback.print_exc()
-                sys.stderr.flush()
-                os._exit(1)
-        ranks.add(pid)
-    failed = False
-    while ranks:
-        pid, status = os.wait()
-        ranks.discard(pid)
-        for other in ranks if status and not failed else ():
-            os.kill(other, signal.SIGKILL)
-        failed = failed or status != 0
-    return not failed
+    work = forked(rank_main, world)
+    return work and torch.load(work / "result.pt", weights_only=True)
 
 
 def edges(source, *forms):
-    """Converts from one format to the next, and returns the last path and the digests of all states."""
-    digests = set()
+    """Converts from one format to the next, and returns the last path and what is said of each state."""
+    said = set()
     for form in forms:
         out = Path(f"{source}-{form}")
-        work = Path(f"{out}.work")
-        work.mkdir()
-        made, digest = convert.convert(source, out, form, work)
-        made.rename(out)
+        said.add(convert.make(source, out, form))
         source = out
-        digests.add(digest)
-    return source, digests
+    return source, said
 
 
 def universal(saved):
     """What DeepSpeed's own program makes of a checkpoint."""
-    def make(_):
-        ds_to_universal.main(argparse.Namespace(
-            input_folder=f"{saved}/saved", output_folder=f"{saved}/universal", num_extract_workers=1, num_merge_workers=1,
-            keep_temp_folder=False, strict=True, inject_missing_state=False))
-    Path(f"{saved}-log").mkdir()
-    assert forked(Path(f"{saved}-log"), make, 1), f"{saved}: ds_to_universal failed"
-    return Path(saved)
+    assert forked(lambda rank, work: ds_to_universal.main(argparse.Namespace(
+        input_folder=f"{saved}/saved", output_folder=f"{saved}/universal", num_extract_workers=1, num_merge_workers=1,
+        keep_temp_folder=False, strict=True, inject_missing_state=False)), 1), saved
+    (Path(saved) / "latest_universal").write_text("universal")
 
 
 FAILED = []
@@ -234,11 +214,10 @@ def trainers(family, others, unused, one_group=False, worlds=WORLDS):
         kind = family if family == "fsdp2" else f"zero{world}"
         saved = f"{kind}-{world}-{unused}-{one_group}"
         assert run(kind, world, unused, one_group, steps, None, saved) is not None, f"{saved}: see ranks-*/"
-        source = universal(saved) if kind != family else Path(saved)
         if kind != family:
-            (source / "latest_universal").write_text("universal")
+            universal(saved)
         here, there = ("dcp", "universal") if family == "fsdp2" else ("universal", "dcp")
-        crossed, one = edges(source, there)
+        crossed, one = edges(Path(saved), there)
         back, two = edges(crossed, here)
         expect(f"{kind} at {world} ranks: through {there} and back, one digest", len(one | two) == 1)
         for again, other in zip(WORLDS, others, strict=True):
