@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 bool value_near(double a, double b)
 {
@@ -147,10 +148,14 @@ static enum hint guess(struct row *row, const struct unsharded_decision *decisio
         enum hint hint = diagnose_places(row);
         return hint == HINT_TAIL ? HINT_TAIL : HINT_NOT_UPDATED;
     }
-    if (resumes)
+    if (resumes) {
+        diagnose_settings(row, decision->t);
         return HINT_RESUME;
+    }
     if (are_unset(row))
         return HINT_UNSET;
+    if (diagnose_setting(row, decision->t, SETTING_BETA1, SETTING_BETA2))
+        return HINT_BETAS;
     if (diagnose_moments(row))
         return HINT_MOMENTS;
     // The parameters that a case begins with are short.
@@ -220,7 +225,8 @@ static enum hint guess_of_skipped(const struct row *row, const struct unsharded_
     return row_all_wrong(row, is_first_moment_lost) ? HINT_MOMENTS : HINT_OVERFLOW;
 }
 
-enum hint diagnose_state(const struct trial *trial, const struct rule *rule, const struct difference *difference)
+enum hint diagnose_state(const struct trial *trial, const struct rule *rule, const struct difference *difference,
+                         char detail[DIAGNOSE_DETAIL_BYTES])
 {
     const struct unsharded_decision *decision = &trial->decisions[difference->step - 1];
     struct row row;
@@ -236,6 +242,7 @@ enum hint diagnose_state(const struct trial *trial, const struct rule *rule, con
         else
             hint = guess(&row, decision, resumes);
     }
+    memcpy(detail, row.detail, sizeof row.detail);
     close_row(&row);
     return hint;
 }

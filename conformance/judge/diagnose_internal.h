@@ -20,6 +20,7 @@ struct row {
     unsigned char *wrong_moment;  // m
     unsigned char *fits;          // room: what some guess explains
     size_t begin[CASE_PARAM_MAX + 1];
+    char detail[DIAGNOSE_DETAIL_BYTES];  // of the hint: the groups and their settings, each with "; " behind it
 };
 
 // Near enough to be the same quantity, computed in another way.
@@ -76,8 +77,42 @@ bool diagnose_norm(const struct row *row, double *norm);
 // take off, or the answer does not tell.
 bool diagnose_unclip(struct row *row);
 
-// Which other t, learning rate, group or decay the update was made with, or whether it was made twice.
-enum hint diagnose_update(const struct row *row, const struct unsharded_decision *decision);
+// Which other t, learning rate, group, eps or decay the update was made with, or whether it was made twice. Sets
+// row->detail.
+enum hint diagnose_update(struct row *row, const struct unsharded_decision *decision);
+
+// Guesses of one kind: row->fits says which elements are explained by one of them.
+struct suspicion {
+    const struct row *row;
+    struct check_case *c;       // the case with other values
+    struct unsharded_state to;  // after the step with them
+    bool tells;                 // they differ from the right one
+};
+
+// False: there is no memory. Close it in every case.
+bool suspicion_open(struct suspicion *s, const struct row *row);
+void suspicion_close(struct suspicion *s);
+
+// Begins a kind of guesses, with the case as it is.
+void suspicion_begin(struct suspicion *s);
+
+// Makes the step and notes which elements it explains. twice: a second time, on top of the first.
+void suspicion_guess(struct suspicion *s, uint64_t t, int lr_step, bool twice);
+
+// True if the guesses of this kind explain every wrong element.
+bool suspicion_explains(const struct suspicion *s);
+
+// Hyper-parameters that an update may have had in place of the case's.
+enum setting { SETTING_BETA1, SETTING_BETA2, SETTING_LR, SETTING_EPS, SETTING_DECAY };
+
+// True if the update was made with other values of the settings from first to last, in some groups. Sets row->detail.
+bool diagnose_setting(struct row *row, uint64_t t, enum setting first, enum setting last);
+
+// True if decoupled decay scales the updated parameter, and not the one before.
+bool diagnose_decay_order(struct row *row, uint64_t t);
+
+// The first kind of setting that it was made with; NONE: none alone.
+enum hint diagnose_settings(struct row *row, uint64_t t);
 
 // The wrong elements that this holds for; and whether it does for every one, and there is one.
 size_t row_count_wrong(const struct row *row, bool (*is)(const struct trial *, int param, size_t i));

@@ -367,7 +367,7 @@ static const struct {
     {"wrong here and there", {.held = loses_moments}, .hint = HINT_OVERWRITTEN, .exact = true},
     {"moments of other elements", {.state = reads_the_first_sub_group}, .hint = HINT_OVERWRITTEN},
     {"nothing follows from anything", {.held = mixes_all_states}, .hint = HINT_OVERWRITTEN},
-    {"a correction that is off", {.state = corrects_all_the_same}, .hint = HINT_STEP_COUNT, .change = corrects_no_bias},
+    {"a correction that is off", {.state = corrects_all_the_same}, .hint = HINT_CORRECTION, .change = corrects_no_bias},
     {"t within a tensor", {.state = counts_in_each_sub_group}, .hint = HINT_STEP_COUNT, .exact = true},
     {"the start in every step", {.held = copies_the_start}, .hint = HINT_NOT_UPDATED, .exact = true},
     {"a range keeps its state", {.held = keeps_a_range}, .hint = HINT_NOT_UPDATED, .exact = true},

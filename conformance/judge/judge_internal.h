@@ -109,8 +109,11 @@ int judge_seen(struct trial *trial, struct finding *out);
 void judge_usage(const struct trial *trial, enum aspect aspect, struct finding *out);
 
 // Names the likeliest kind of bug behind a difference of states. trial->before, after and expected belong to the
-// difference's step; trial->gradient is the expected gradient before clipping.
-enum hint diagnose_state(const struct trial *trial, const struct rule *rule, const struct difference *difference);
+// difference's step; trial->gradient is the expected gradient before clipping. detail: the groups and settings that the
+// hint is about, each with "; " behind it, or "".
+enum { DIAGNOSE_DETAIL_BYTES = 240 };
+enum hint diagnose_state(const struct trial *trial, const struct rule *rule, const struct difference *difference,
+                         char detail[DIAGNOSE_DETAIL_BYTES]);
 
 // The same for a right state with a wrong reported gradient: trial->step is the difference's step, and trial->gradient
 // the expected gradient.

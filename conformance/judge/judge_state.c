@@ -105,9 +105,9 @@ static int describe_failure(struct search *search, struct finding *out)
     TRY(search_nearest(search));
     out->has_difference = true;
     out->difference = search->difference;
-    out->hint = diagnose_state(trial, &search->best, &search->difference);
-    char rule[256];
-    snprintf(out->text, sizeof out->text, "nearest rule: %s; ", rule_text(&search->best, rule, sizeof rule));
+    char rule[256], detail[DIAGNOSE_DETAIL_BYTES];
+    out->hint = diagnose_state(trial, &search->best, &search->difference, detail);
+    snprintf(out->text, sizeof out->text, "%snearest rule: %s; ", detail, rule_text(&search->best, rule, sizeof rule));
     return ERR_NONE;
 }
 

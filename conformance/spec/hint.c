@@ -50,12 +50,22 @@ static const struct {
     [HINT_UPDATED_TWICE] = {"updated-twice",
                             "Elements are updated twice in a step. Check for overlapping ranges: a vector "
                             "loop and its remainder, neighbouring shards, a tensor in two groups."},
-    [HINT_STEP_COUNT] = {"step-count", "Bias correction uses the wrong t, or is made where it should not be. Check "
-                                       "where t begins, that it advances once "
+    [HINT_STEP_COUNT] = {"step-count", "Bias correction uses the wrong t. Check where t begins, that it advances once "
                                        "per step and not once per tensor or sub-group, and how a skipped step and a "
                                        "checkpoint treat it."},
     [HINT_LR] = {"lr", "The learning rate belongs to another step or group. Check whether the schedule "
                        "moves before or after the update, and which group's value reaches this element."},
+    [HINT_CORRECTION] = {"bias-correction", "Bias correction is missing, or made where it should not be. Check the "
+                                            "option of each group, and that both moments are corrected."},
+    [HINT_BETAS] = {"betas",
+                    "The moments decay by other betas. Check which group's betas reach this element, and where "
+                    "they are defaults of the optimizer."},
+    [HINT_EPS] = {"eps", "The update has another eps. Check which group's eps reaches this element, and whether it is "
+                         "added before or after the bias correction."},
+    [HINT_DECAY_ORDER] = {"decay-order", "Decoupled decay scales the parameter after the update. Check the order of "
+                                         "both: the decay is of the parameter before the step."},
+    [HINT_GROUP] = {"group", "All settings are another group's. Check how parameters find their group, and what an "
+                             "empty or frozen group does to its index."},
     [HINT_DECAY] = {"decay", "Weight decay is missing, of the other kind (L2 or decoupled), or another "
                              "group's. Check which optimizer is made, and the settings of its groups."},
     [HINT_CLIP] = {"clip", "The clip coefficient is missing, comes from another norm, or is applied where it"

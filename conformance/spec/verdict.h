@@ -43,9 +43,14 @@ enum hint {
     HINT_SHARD,                // only one rank's shard
     HINT_NOT_UPDATED,          // elements keep their old state
     HINT_UPDATED_TWICE,
-    HINT_STEP_COUNT,    // bias correction with another t, or where there should be none
+    HINT_STEP_COUNT,    // bias correction with another t
+    HINT_CORRECTION,    // bias correction is missing, or made where there should be none
     HINT_LR,            // the learning rate of another step, or group
+    HINT_BETAS,         // other betas
+    HINT_EPS,           // another eps
     HINT_DECAY,         // weight decay: missing, of the other kind, of another group
+    HINT_DECAY_ORDER,   // decoupled decay scales the updated parameter
+    HINT_GROUP,         // all settings are another group's
     HINT_CLIP,          // the clip coefficient is missing, of another norm, or applied where it should not be
     HINT_OVERFLOW,      // a step is skipped that should not be, or the other way about
     HINT_LOSS_SCALE,    // the scale's growth, shrinking or hysteresis
