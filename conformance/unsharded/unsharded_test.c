@@ -417,6 +417,9 @@ Test(unsharded, a_parameter_rests_in_a_step_that_does_not_use_it)
     const uint64_t missed[CASE_PARAM_MAX] = {unsharded_missed(&c, decisions, 3, 0),
                                              unsharded_missed(&c, decisions, 3, 1)};
     cr_expect(missed[0] == 0 && missed[1] == 1);
+    // Late by a step, a parameter is used or not as in the step whose gradient is applied.
+    const struct unsharded_decision late[] = {{.applies = 0}, {.applies = 1}, {.applies = 2}, {.applies = 3}};
+    cr_expect(unsharded_missed(&c, late, 3, 1) == 0 && unsharded_missed(&c, late, 4, 1) == 1);
     update = (struct unsharded_update){.t = 3, .lr_step = 3, .coefficient = 1, .leaves_unused = true, .missed = missed};
     cr_assert_eq(unsharded_gradient(&c, drawn, &rule, &(struct unsharded_choice){0}, 3, 1, gradients), 0);
     cr_assert_eq(unsharded_adam(&c, &rule, &update, (const float *const *)gradients, rested, state), 0);
