@@ -141,7 +141,7 @@ static bool is_of_gradient(const struct row *row, const struct case_group *own, 
     return row->trial->before.t == 0 && value_near(factor2, factor1 * factor1);
 }
 
-// An eps is told as near as the parameter's roundings allow: one that a program may have is taken where it is as near.
+// The roundings of the parameter hide digits of an eps: one that a program may have is taken where it is as near.
 static double likely_eps(const struct check_case *c, const struct case_group *own, double solved)
 {
     double near = fmax(1e-3 * own->eps, 1e-3 * fabs(solved)), likely[CASE_GROUP_MAX + 2] = {0, 1e-8};
