@@ -89,12 +89,9 @@ struct suspicion {
     bool tells;                 // they differ from the right one
 };
 
-// False: there is no memory. Close it in every case.
+// Begins a kind of guesses, with the case as it is. False: there is no memory. Close it in every case.
 bool suspicion_open(struct suspicion *s, const struct row *row);
 void suspicion_close(struct suspicion *s);
-
-// Begins a kind of guesses, with the case as it is.
-void suspicion_begin(struct suspicion *s);
 
 // Makes the step and notes which elements it explains. twice: a second time, on top of the first.
 void suspicion_guess(struct suspicion *s, uint64_t t, int lr_step, bool twice);

@@ -75,7 +75,7 @@ bool suspicion_explains(const struct suspicion *s)
     return s->tells;
 }
 
-void suspicion_begin(struct suspicion *s)
+static void begin_kind(struct suspicion *s)
 {
     memset(s->row->fits, 0, s->row->count);
     s->tells = false;
@@ -87,7 +87,7 @@ bool suspicion_open(struct suspicion *s, const struct row *row)
     *s = (struct suspicion){.row = row, .c = malloc(sizeof *s->c)};
     if (!s->c || unsharded_state_open(row->trial->c, &s->to) != 0)
         return false;
-    suspicion_begin(s);
+    begin_kind(s);
     return true;
 }
 
@@ -99,7 +99,7 @@ void suspicion_close(struct suspicion *s)
 
 static bool is_twice(struct suspicion *s, uint64_t t)
 {
-    suspicion_begin(s);
+    begin_kind(s);
     suspicion_guess(s, t, s->row->step, true);
     return suspicion_explains(s);
 }
@@ -113,7 +113,7 @@ static bool has_no_moment(const struct trial *trial, int param, size_t i)
 static bool is_decay(struct suspicion *s, uint64_t t)
 {
     const struct check_case *real = s->row->trial->c;
-    suspicion_begin(s);
+    begin_kind(s);
     for (int kind = 0; kind < 3 + real->group_count; kind++) {
         *s->c = *real;
         for (int i = 0; i < real->group_count; i++) {
@@ -137,7 +137,7 @@ static bool is_decay(struct suspicion *s, uint64_t t)
 static bool is_lr(struct suspicion *s, uint64_t t)
 {
     const struct check_case *real = s->row->trial->c;
-    suspicion_begin(s);
+    begin_kind(s);
     for (int step = 1; step <= real->steps; step++)
         if (step != s->row->step)
             suspicion_guess(s, t, step, false);
@@ -153,7 +153,7 @@ static bool is_lr(struct suspicion *s, uint64_t t)
 static bool is_group(struct suspicion *s, uint64_t t)
 {
     const struct check_case *real = s->row->trial->c;
-    suspicion_begin(s);
+    begin_kind(s);
     for (int other = 0; other < real->group_count; other++) {
         for (int i = 0; i < real->group_count; i++)
             s->c->groups[i] = real->groups[other];
@@ -164,7 +164,7 @@ static bool is_group(struct suspicion *s, uint64_t t)
 
 static bool is_step_count(struct suspicion *s, uint64_t t)
 {
-    suspicion_begin(s);
+    begin_kind(s);
     uint64_t most = t * (uint64_t)s->c->param_count + 2;
     if (t > 1)
         suspicion_guess(s, t - 1, s->row->step, false);
@@ -181,7 +181,7 @@ static enum correction correction_of(struct suspicion *s, uint64_t t)
 {
     enum correction kind = CORRECTION_OTHER;
     for (; kind <= CORRECTION_NOT_OF_SECOND; kind++) {
-        suspicion_begin(s);
+        begin_kind(s);
         for (int i = 0; i < s->c->group_count; i++) {
             struct case_group *group = &s->c->groups[i];
             double *lr = &group->lr[s->row->step - 1], root = sqrt(1 - pow(group->beta2, (double)t));
@@ -235,7 +235,7 @@ static bool is_step_zero(const struct row *row, uint64_t t)
 // Says which groups decay as the other kind of Adam, if that explains the update.
 static void describe_kind(struct suspicion *s, struct row *row, uint64_t t)
 {
-    suspicion_begin(s);
+    begin_kind(s);
     for (int i = 0; i < s->c->group_count; i++)
         s->c->groups[i].decoupled = !s->c->groups[i].decoupled;
     suspicion_guess(s, t, row->step, false);

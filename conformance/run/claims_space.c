@@ -48,7 +48,8 @@ void claims_narrow(const struct claims *claims, struct factor_space *space)
     for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
         need(claims, space, needs[i].factor, needs[i].first, needs[i].last, needs[i].feature);
     for (int precision = 0; precision < CLAIMS_OWN_DTYPE; precision++) {
-        space->communicate[precision] = (unsigned char)claims_dtypes(claims->communication_dtypes, (enum dtype)precision);
+        space->communicate[precision] =
+            (unsigned char)claims_dtypes(claims->communication_dtypes, (enum dtype)precision);
         space->accumulate[precision] = (unsigned char)claims_dtypes(claims->accumulation_dtypes, (enum dtype)precision);
     }
     // A checkpoint for another world needs one.
