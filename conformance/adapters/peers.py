@@ -22,7 +22,7 @@ CLAIMS = json.loads((ADAPTERS / "claims.json").read_text())
 SUITE_VERSION = os.environ.get("ZG_PEERS_SUITE_VERSION", "1")
 VERDICTS = "PASS", "EQUIVALENT", "BOUNDED", "PARTLY", "FAIL", "BROKEN", "UNSUPPORTED"
 RUNNING = set()  # processes to end if this one is interrupted
-ROW = "{:24} {:16}" + "".join(f" {{:>{len(verdict)}}}" for verdict in VERDICTS) + " {:>5}"
+ROW = "{:24} {:18}" + "".join(f" {{:>{len(verdict)}}}" for verdict in VERDICTS) + " {:>5}"
 
 
 def read_table():
@@ -108,9 +108,10 @@ def judged(zerogauge, out, sockets, expected, cases, name, claims, command):
     if "end" not in records:
         return False, [f"{name}: the report is incomplete; see {printed}"]
     end = records["end"][0]
-    lines = [ROW.format(name, end["verdict"], *(str(end["requirement_counts"][verdict]) for verdict in VERDICTS),
-                        f"{time.monotonic() - begin:.0f}"), *again]
     wrong, known = surprises(name, records, expected, cases)
+    verdict = end["verdict"] + (", as expected" if end["verdict"] == "FAILS" and not wrong else "")
+    lines = [ROW.format(name, verdict, *(str(end["requirement_counts"][verdict]) for verdict in VERDICTS),
+                        f"{time.monotonic() - begin:.0f}"), *again]
     for mark, texts in ("recipe  ", sorted(records["run"][0]["rules"])), ("expected", known), ("WRONG   ", wrong):
         lines += [f"    {mark} {text}" for text in texts]
     return not wrong, lines + ([f"    see      {printed}"] if wrong else [])

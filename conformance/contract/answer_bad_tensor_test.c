@@ -41,19 +41,31 @@ Test(answer_bad, of_the_moments_of_an_unused_parameter_both_are_there_or_neither
 
 Test(answer_bad, surplus_tensors_are_named)
 {
-    static const char *const names[] = {"param/head", "exp_avg/frozen", "grad/head", "param/../x",
-                                        "x",          "param/",         "loss",      "exp_avg/layer.0.weight ",
-                                        "m0/scalar"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    static const char none[] = "the case has no such tensor", tied[] = "it is tied, and stands under the name that ",
+                      frozen[] = "it is frozen, and has no moments and no gradient";
+    static const struct {
+        const char *name, *why;
+    } rows[] = {{"param/head", tied},
+                {"exp_avg/frozen", frozen},
+                {"grad/head", tied},
+                {"param/../x", none},
+                {"x", none},
+                {"param/", none},
+                {"loss", none},
+                {"m0/scalar", none},
+                {"exp_avg/layer.0.weight ", none},
+                {"grad/frozen", frozen}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         load("step-3.safetensors");
         size_t at = tensors.count++;
-        tensors.list[at] = (struct safetensors_tensor){.name = names[i], .type = TENSOR_FP32, .count = 1};
+        tensors.list[at] = (struct safetensors_tensor){.name = rows[i].name, .type = TENSOR_FP32, .count = 1};
         tensors.data[at] = calloc(1, 8);
         save("step-3.safetensors");
-        char quoted[64];
-        snprintf(quoted, sizeof quoted, "\"%s\"", names[i]);
+        char quoted[128];
+        snprintf(quoted, sizeof quoted, "\"%s\"", rows[i].name);
         expect_refused("step-3.safetensors", quoted);
-        expect_refused("step-3.safetensors", "does not belong there");
+        snprintf(quoted, sizeof quoted, "does not belong there: %s", rows[i].why);
+        expect_refused("step-3.safetensors", quoted);
         restore("step-3.safetensors");
     }
     expect_good();

@@ -139,6 +139,21 @@ static int check_shape(const struct answer_layout *layout, const struct answer_e
                    shape_text(tensor->shape_rank, tensor->shape, actual), shape_text(rank, shape, expected));
 }
 
+// Why a parameter of the case has no such state; null: the name is of none.
+static const char *surplus_reason(const struct check_case *c, const char *name)
+{
+    const char *of = strchr(name, '/');
+    bool is_param = of && strncmp(name, "param/", 6) == 0;
+    for (int i = 0; of && i < c->param_count; i++) {
+        if (strcmp(of + 1, c->params[i].name) != 0)
+            continue;
+        if (c->params[i].tied_to >= 0)
+            return "it is tied, and stands under the name that it is tied to";
+        return c->params[i].frozen && !is_param ? "it is frozen, and has no moments and no gradient" : NULL;
+    }
+    return NULL;
+}
+
 static int check_surplus(const struct answer_layout *layout, const struct safetensors *file)
 {
     for (size_t i = 0; i < file->tensor_count; i++) {
@@ -146,9 +161,12 @@ static int check_surplus(const struct answer_layout *layout, const struct safete
         while (k < layout->count && strcmp(layout->entries[k].name, file->tensors[i].name) != 0)
             k++;
         char shown[TEXT_MESSAGE_BYTES];
-        if (k == layout->count)
-            return err_set(ERR_USAGE, "%s: tensor \"%s\" does not belong there: the case has no such tensor",
-                           file->path, text_message(shown, file->tensors[i].name, 100));
+        if (k < layout->count)
+            continue;
+        const char *reason = surplus_reason(layout->c, file->tensors[i].name);
+        return err_set(ERR_USAGE, "%s: tensor \"%s\" does not belong there: %s", file->path,
+                       text_message(shown, file->tensors[i].name, 100),
+                       reason ? reason : "the case has no such tensor");
     }
     return ERR_NONE;
 }
