@@ -87,6 +87,7 @@ struct check_run {
     uint64_t sent_bytes;          // by all launches
     bool command_failed;          // a launch ended other than with status 0, or the cases were changed
     char command_text[FINDING_TEXT_BYTES];
+    char start_failure[256];  // the reason of the last launch that began no case
     double seconds;
 };
 

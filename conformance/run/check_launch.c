@@ -29,6 +29,7 @@ struct attempt {
     int number;                      // of the group's launches, from 1
     int overtime_count;              // of these, those that reached the time limit
     bool timed_out;                  // the last one did
+    char reason[256];                // how the last one ended, without the name of its output
     char cases[PATH_MAX], answers[PATH_MAX], output[PATH_MAX], log[CASE_NAME_BYTES + 16];
 };
 
@@ -102,6 +103,7 @@ static int start(const struct check_setting *setting, struct check_run *run, str
     attempt->overtime_count += attempt->timed_out;
     if (result.end != LAUNCH_EXITED || result.status != 0) {
         crash_text(attempt->output, reason, sizeof reason);
+        snprintf(attempt->reason, sizeof attempt->reason, "%.100s: %.150s", result.text, reason);
         snprintf(why, CHECK_WHY_BYTES, "the command %.150s: %.220s (%.110s)", result.text,
                  reason[0] ? reason : "it printed nothing", attempt->log);
     }
@@ -207,6 +209,18 @@ static size_t crashed_case(const struct attempt *attempt, bool *idle)
     return crashed;
 }
 
+// True if a launch failed before its first case, as another one of the run did with the same words.
+static bool fails_again(struct check_run *run, const struct attempt *attempt)
+{
+    bool begun = false, refused;
+    for (size_t i = attempt->first; i < attempt->group->count && !begun; i++)
+        has_answer(attempt->group, attempt->group->cases[i], &begun, &refused);
+    bool again = !begun && strcmp(run->start_failure, attempt->reason) == 0;
+    if (!begun)
+        snprintf(run->start_failure, sizeof run->start_failure, "%s", attempt->reason);
+    return again;
+}
+
 // Notes why the cases from `begin` to before `end` that have no answer have none.
 static void note(const struct check_group *group, size_t begin, size_t end, const char *text,
                  char (*why)[CHECK_WHY_BYTES])
@@ -232,8 +246,8 @@ static int launch_all(const struct check_setting *setting, struct check_run *run
             return ERR_NONE;
         size_t crashed = crashed_case(&attempt, &idle);
         idle_count = idle ? idle_count + 1 : 0;
-        bool gives_up =
-            idle_count == IDLE_MAX || attempt.overtime_count == OVERTIME_MAX || attempt.number == LAUNCH_MAX;
+        bool gives_up = fails_again(run, &attempt) || idle_count == IDLE_MAX ||
+                        attempt.overtime_count == OVERTIME_MAX || attempt.number == LAUNCH_MAX;
         size_t end = gives_up ? group->count : crashed + 1;
         note(group, crashed, end < group->count ? end : group->count, text, why);
         // A program that cannot stand nonsense has failed to refuse it, which is no failure of the run.

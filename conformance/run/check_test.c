@@ -109,6 +109,22 @@ Test(check, a_program_that_hangs_is_launched_twice)
     cr_expect_str_eq(output, "launch\nlaunch\n");
 }
 
+// An import that fails: twice in the first world, and once in each further one; and it is one finding.
+Test(check, a_program_that_fails_before_its_first_case_is_one_finding)
+{
+    write_text("fails",
+               "#!/bin/sh\necho launch >>$(dirname $0)/launches\n"
+               "printf 'Traceback (most recent call last):\\n  File\\nStopIteration\\n\\nDuring handling of the '\n"
+               "printf 'above exception, another exception occurred:\\n\\nTraceback (most recent call last):'\n"
+               "printf '\\n  File\\nImportError: no zero\\n'; exit 1\n");
+    cr_assert_eq(check("--case 'red-exact.*' -- ./fails {cases} {answers}"), 1, "%s", output);
+    has("why     the command exited with status 1: ImportError: no zero (output/w2.txt)");
+    cr_assert_null(strstr(strstr(output, "why     ") + 1, "why     "), "%s", output);
+    has(" in 3 launches");
+    cr_assert_eq(run("cat launches"), 0);
+    cr_expect_str_eq(output, "launch\nlaunch\nlaunch\n");
+}
+
 // One rank refuses the first case while the others wait for it.
 Test(check, a_launch_that_hangs_behind_a_refusal_hangs_in_that_case)
 {
