@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What contains another feature.
+// Features that contain another one.
 static const struct {
     enum claims_feature whole, part;
 } contained[] = {{FEATURE_STATIC_LOSS_SCALE, FEATURE_OVERFLOW_CHECK},

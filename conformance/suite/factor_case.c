@@ -62,8 +62,8 @@ static void spread_groups(struct check_case *c)
         c->params[i].group = c->params[case_owner(c, i)].group;
 }
 
-// What groups have in common otherwise differs. Of three groups one is the other way, in each respect another one by
-// chance; the one without decay is not the one of the other Adam, which has none without it.
+// Of three groups one differs from the others, in each respect another one by chance; the one without decay is not the
+// one of the other Adam, which would be the same without it.
 static void set_differences(struct check_case *c, uint64_t seed, const struct factor_vector *v)
 {
     struct factor_dice dice = {.key = seed};

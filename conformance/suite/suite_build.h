@@ -62,7 +62,7 @@ void suite_lr(struct check_case *c, int group, const double *lr, int count);
 // As suite_lr, one of a few values in each of the first steps.
 void suite_schedule(struct check_case *c, int group);
 
-// What most trainers do: parameters of less than two dimensions, biases and norms, are a group without decay.
+// As most trainers do: parameters of less than two dimensions, biases and norms, are a group without decay.
 void suite_split_decay(struct check_case *c);
 
 // Three groups that take turns, of which one differs in a respect: "mode", "correction", "schedule", "decay"; "all": in
