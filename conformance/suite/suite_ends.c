@@ -78,7 +78,6 @@ static void make_scale_of_one(struct check_case *c, struct suite_item *item)
     c->steps = 8;
     suite_dynamic(c, 2, 2, 1, 1);
     suite_poke(c, 2, 0, c->world - 1, 2, 9, INFINITY);
-    suite_poke(c, 6, 0, 0, 0, 3, INFINITY);
 }
 
 // Variant "one": a window of one step. "edge": overflows in the last step of a window, and in the first behind it.
