@@ -359,3 +359,39 @@ Test(cmd_plan, errors_name_what_is_wrong)
         cr_expect(strstr(output, cases[i].expected), "%s: %s", cases[i].arguments, output);
     }
 }
+
+// A mesh with tensor parallelism is Megatron-LM's, which accumulates in fp32 unless a key says another dtype; a file
+// that names FSDP is Hugging Face's; a machine's file may have "," and "=" in its name.
+Test(cmd_plan, frameworks_and_machines_are_those_that_are_meant)
+{
+    char folder[PATH_MAX], line[3 * PATH_MAX];
+    const char *cut = "--preset zero3 --model llama-8b --mesh tensor=8 --sequences 1";
+    double bytes[2];
+    folder_make(folder);
+    for (int i = 0; i < 2; i++) {
+        snprintf(line, sizeof line, "%s%s", cut, i == 0 ? "" : " --set data_types.grad_accum_dtype=bf16");
+        json_t *record = plan_of(line);
+        json_t *held = json_object_get(json_object_get(json_object_get(record, "gpu"), "device"), "held_bytes");
+        bytes[i] = number(held, "gradients");
+        json_decref(record);
+    }
+    cr_expect_eq(bytes[0], 2 * bytes[1]);
+    cr_expect_gt(bytes[1], 2e9);
+    snprintf(line, sizeof line,
+             "cd %s && python3 -c \"import json; m = json.load(open('%s/datasets/machines.json'))['l40s']; "
+             "json.dump(m, open('a,b=2.json', 'w'))\" && printf 'distributed_type: FSDP\\nfsdp_config:\\n  "
+             "fsdp_version: 1\\n' > f.yaml",
+             folder, ZG_SOURCE_DIR);
+    cr_assert_eq(command_run(line, output, sizeof output), 0, "%s", output);
+    snprintf(line, sizeof line, "--config %s/f.yaml --model llama-8b --machine '%s/a,b=2.json' --json", folder, folder);
+    cr_assert_eq(plan(line), 0, "%s", output);
+    char *rest = strstr(output, "{\"record\"");  // behind the file's notes
+    cr_assert(rest, "%s", output);
+    json_t *record = next_record(&rest);
+    cr_expect_str_eq(json_string_value(json_object_get(record, "framework")), "hf");
+    cr_expect(strstr(json_string_value(json_object_get(record, "machine")), "a,b=2.json"));
+    cr_expect_eq(json_is_true(json_object_get(record, "fits")),
+                 strcmp(json_string_value(json_object_get(record, "verdict")), "fits") == 0);
+    json_decref(record);
+    folder_remove(folder);
+}

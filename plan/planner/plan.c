@@ -138,7 +138,7 @@ static void note_sends(const struct plan_dry *run, struct plan *out)
     if (transformer_of(run, false, &own))
         out->ring_bytes = plan_degrees_ring_bytes(&run->setting->choice, run->setting->config, &own);
     for (int i = 0; i < out->part_count; i++)
-        if (strncmp(out->parts[i].name, "send ", strlen("send ")) == 0) {
+        if (strncmp(out->parts[i].name, "send ", strlen("send ")) == 0 && !strstr(out->parts[i].name, " tied ")) {
             uint64_t bytes = (uint64_t)(more * (double)out->parts[i].bytes);
             out->step_group_bytes[GROUP_PIPELINE] += bytes;
             out->step_bytes[LANE_COLLECTIVE][OPERATION_SEND] += bytes;

@@ -148,25 +148,20 @@ void plan_lanes_compute(const struct plan_machine *machine, const struct transfo
     lanes->exposed_share = fused ? value(machine, MACHINE_FUSED_EXPOSED_SHARE) : 0;
 }
 
-static bool is_one_of(const char *name, const char *const names[], size_t count)
+static bool begins(const char *name, const char *begin)
 {
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(name, names[i]) == 0)
-            return true;
-    return false;
+    return strncmp(name, begin, strlen(begin)) == 0;
 }
 
+// A tied weight crosses none: it has its own dtype, and passes once.
 static bool crosses_border(const char *name)
 {
-    static const char *const names[] = {"send activations", "send gradients", "receive activations",
-                                        "receive gradients"};
-    return is_one_of(name, names, sizeof names / sizeof names[0]);
+    return (begins(name, "send ") || begins(name, "receive ")) && !strstr(name, " tied ");
 }
 
 static bool carries_activations(const char *name)
 {
-    static const char *const names[] = {"tensor all-to-all", "tensor all-gather", "token all-to-all"};
-    return crosses_border(name) || is_one_of(name, names, sizeof names / sizeof names[0]);
+    return begins(name, "tensor all-") || begins(name, "token all-") || crosses_border(name);
 }
 
 double plan_lanes_seconds(const void *context, const struct executor_operation *operation)
@@ -181,7 +176,7 @@ double plan_lanes_seconds(const void *context, const struct executor_operation *
     double seconds = bytes > 0 ? (double)bytes / rates.bytes_per_s : 0;
     if (lanes->activation_share > 0 && carries_activations(operation->name))
         seconds *= lanes->activation_share;
-    if (lanes->exposed_share > 0 && strncmp(operation->name, "tensor ", strlen("tensor ")) == 0)
+    if (lanes->exposed_share > 0 && begins(operation->name, "tensor all-"))
         seconds *= lanes->exposed_share;
     if (lanes->borders > 0 && crosses_border(operation->name))
         seconds *= lanes->borders;

@@ -24,7 +24,7 @@ enum machine_figure {
     MACHINE_DEVICE_FP8_SHARE,        // the fraction of FP8's peak, with conversions
     MACHINE_DEVICE_ATTENTION_SHARE,  // the fraction that flash attention reaches; only GPUs have it
     MACHINE_DEVICE_LAYER_S,          // of a layer's forward, whatever its size
-    MACHINE_FUSED_FP8_SHARE,         // the same of Transformer Engine's kernels; default: the others
+    MACHINE_FUSED_FP8_SHARE,         // of Transformer Engine's kernels; default: those above
     MACHINE_FUSED_ATTENTION_SHARE,
     MACHINE_FUSED_LAYER_S,
     MACHINE_FUSED_EXPOSED_SHARE,  // of tensor parallelism's exchanges, the part that products do not hide; default: all

@@ -15,11 +15,6 @@ const char *plan_verdict_name(enum plan_verdict verdict)
     return names[verdict];
 }
 
-bool plan_fits(const struct plan *plan)
-{
-    return plan->verdict == PLAN_FITS;
-}
-
 static void print_head(const struct plan_setting *setting, FILE *out)
 {
     const struct config *config = setting->config;

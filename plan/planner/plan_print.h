@@ -15,7 +15,10 @@ void plan_print(const struct plan_setting *setting, const struct plan *plan, FIL
 const char *plan_verdict_name(enum plan_verdict verdict);
 
 // The word "fits" of records: true for no plan that is tight.
-bool plan_fits(const struct plan *plan);
+static inline bool plan_fits(const struct plan *plan)
+{
+    return plan->verdict == PLAN_FITS;
+}
 
 // "device is 12 GiB short, the largest kind is activation (40 GiB)" for the first tier that is short, or "device needs
 // 78 GiB to 85 GiB, with what allocators add, and has 79.2 GiB" where none is; "" if all fit.

@@ -13,6 +13,31 @@
 
 enum { ROW_MAX = 1024, SET_MAX = 32, WORLD_MAX = 100000, KEY_BYTES = 128 };
 
+static const char *const ROW_KEYS[] = {"row",
+                                       "model",
+                                       "machine",
+                                       "world",
+                                       "sequence_length",
+                                       "micro_batch",
+                                       "accumulation",
+                                       "stage",
+                                       "checkpointed",
+                                       "?device_gib",
+                                       "?set",
+                                       "?mesh",
+                                       "?interleave",
+                                       "?lora",
+                                       "?framework",
+                                       "?logits",
+                                       "?weights",
+                                       "?moments",
+                                       "?products",
+                                       "?beyond",
+                                       "?peak_gib",
+                                       "?memory",
+                                       "?tokens_per_s_per_device",
+                                       NULL};
+
 // The changes that describe a run: those of its file, of its row, and its batch.
 struct changes {
     const char *list[2 * SET_MAX + 8];
@@ -168,32 +193,8 @@ static bool is_held_out(const struct strict_object *source, const char *name)
 static int visit_row(const struct strict_object *source, const struct strict_object *row, const char *name,
                      const struct walk *walk)
 {
-    static const char *const keys[] = {"row",
-                                       "model",
-                                       "machine",
-                                       "world",
-                                       "sequence_length",
-                                       "micro_batch",
-                                       "accumulation",
-                                       "stage",
-                                       "checkpointed",
-                                       "?device_gib",
-                                       "?set",
-                                       "?mesh",
-                                       "?interleave",
-                                       "?lora",
-                                       "?framework",
-                                       "?logits",
-                                       "?weights",
-                                       "?moments",
-                                       "?products",
-                                       "?beyond",
-                                       "?peak_gib",
-                                       "?memory",
-                                       "?tokens_per_s_per_device",
-                                       NULL};
     struct published_row out = {.source = name, .held_out = walk->texts && is_held_out(source, name)};
-    TRY(strict_keys(row, keys));
+    TRY(strict_keys(row, ROW_KEYS));
     TRY(strict_string(row, "row", out.name, sizeof out.name));
     TRY(read_memory(row, &out));
     if (out.memory == MEMORY_UNKNOWN)

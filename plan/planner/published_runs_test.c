@@ -18,7 +18,8 @@ enum { SIDE_COUNT = 2 };
 
 struct runs {
     struct published_errors errors[SIDE_COUNT];  // fitted, held out
-    size_t count, beyond_count, done_count, failed_count;
+    size_t count, beyond_count, done_count, failed_count, held_out_sources;
+    const char *held_out;  // the last of these sources
 };
 
 static void note_error(struct runs *runs, const struct published_row *row, double predicted, double published)
@@ -34,8 +35,14 @@ static int note_speed(const struct published_row *row, void *context)
     runs->beyond_count += *row->beyond != 0;
     if (*row->beyond)
         return ERR_NONE;
-    cr_expect_neq(row->plan.verdict, PLAN_DOES_NOT_FIT, "%s was done, but does not fit: %g GiB", row->name,
-                  (double)row->plan.needed_bytes[TIER_DEVICE] / (1 << 30));
+    // Its gradients are sharded within a pipeline, which no plan does.
+    bool is_sharded_more = strcmp(row->name, "Llama 3.1 405B, 8192 x H100") == 0;
+    cr_expect_eq(row->plan.verdict == PLAN_DOES_NOT_FIT, is_sharded_more, "%s: %g GiB", row->name,
+                 (double)row->plan.needed_bytes[TIER_DEVICE] / (1 << 30));
+    if (row->held_out && runs->held_out != row->source) {
+        runs->held_out_sources++;
+        runs->held_out = row->source;
+    }
     note_error(runs, row, (double)row->plan.tokens / row->plan.step_s / row->world, row->tokens_per_s);
     return ERR_NONE;
 }
@@ -74,7 +81,9 @@ Test(published, speeds_of_held_out_sources_have_a_median_error_of_at_most_a_tent
     cr_assert_eq(published_each(plan_throughput_texts, NULL, note_speed, &runs), ERR_NONE, "%s", err_message());
     cr_expect_geq(runs.count, 250);
     cr_expect_geq(runs.beyond_count, 5);
-    for (int side = 0; side < SIDE_COUNT && runs.errors[side].count > 0; side++) {
+    cr_expect_geq(runs.held_out_sources, 6);
+    cr_expect_geq(runs.errors[1].count, 30);
+    for (int side = 0; side < SIDE_COUNT; side++) {
         cr_expect_leq(error_at(&runs.errors[side], 0.5), 0.1);
         cr_expect_leq(error_at(&runs.errors[side], 0.9), 0.25);
     }
