@@ -43,7 +43,7 @@ struct framework {
     bool copies_gradients;        // the update makes fp32 copies of 16-bit gradients
     bool has_temporaries;         // the update works on lists of tensors, with a temporary for every one of them
     bool gathers_modules;         // stage 3 gathers modules one by one, not layers
-    bool has_fused_kernels;       // Transformer Engine's; exchanges of tensor parallelism run next to products
+    bool has_fused_kernels;       // Transformer Engine's, with exchanges of sequence parallelism next to products
     bool has_eager_kernels;       // norms keep their input in fp32, and a gated MLP the output of its activation
     enum logits logits;
     const char *source;

@@ -26,7 +26,12 @@ int plan_mesh_read(const char *text, char out[MESH_TEXT_BYTES], int *context)
         return ERR_NONE;
     TRY(mesh_parse(rest, &mesh));
     mesh.shard *= *context;
-    return mesh_parse(mesh_text(&mesh, out), &mesh);  // for its limits
+    mesh_text(&mesh, out);
+    if (at)
+        return mesh_parse(out, &mesh);  // for its limits
+    if (strlen(text) < MESH_TEXT_BYTES)
+        strcpy(out, text);  // for messages
+    return ERR_NONE;
 }
 
 static int context_of(const struct framework_choice *choice)

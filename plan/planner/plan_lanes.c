@@ -145,7 +145,9 @@ void plan_lanes_compute(const struct plan_machine *machine, const struct transfo
     lanes->forward_flops_per_s = layer_flops / time.forward_s;
     lanes->backward_flops_per_s =
         (counts_recomputation ? 3 : 2) * layer_flops / (time.backward_s + checkpointed_share * time.recomputed_s);
-    lanes->exposed_share = fused ? value(machine, MACHINE_FUSED_EXPOSED_SHARE) : 0;
+    // Megatron-LM's tp_comm_overlap needs sequence parallelism.
+    bool overlaps = fused && transformer->sequence_ranks > 1;
+    lanes->exposed_share = overlaps ? value(machine, MACHINE_FUSED_EXPOSED_SHARE) : 0;
 }
 
 static bool begins(const char *name, const char *begin)
