@@ -45,11 +45,6 @@ static double rate_items(const char *unit)
     return length > 2 && strcmp(unit + length - 2, "/s") == 0 && is_item(unit, length - 2) ? 1 : 0;
 }
 
-bool unit_is_known(const char *unit)
-{
-    return time_s(unit) > 0 || rate_items(unit) > 0;
-}
-
 bool unit_is_time(const char *unit)
 {
     return time_s(unit) > 0;

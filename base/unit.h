@@ -4,11 +4,9 @@
 
 #include <stdbool.h>
 
-// True for "ns", "us", "ms", "s", any of them with "_per_ITEM", and "ITEM/s", where an item may be GB or GFLOP.
-bool unit_is_known(const char *unit);
-
-// True for units of time, in which lower is better. The unit is known.
+// True for units of time, in which lower is better: "ns", "us", "ms", "s", any of them with "_per_ITEM". Others are
+// "ITEM/s", where an item may be GB or GFLOP.
 bool unit_is_time(const char *unit);
 
-// The seconds that a sample of `items` items took. The unit is known; items and sample are positive.
+// The seconds that a sample of `items` items took. Items and sample are positive.
 double unit_duration_s(const char *unit, double sample, double items);

@@ -1,272 +1,287 @@
 // SPDX-License-Identifier: Apache-2.0
-// The records of RECORDS.md as tables. schema.json has the same for other programs; a test checks that both agree.
+// Checks records against schema.json, which is compiled in: the part of JSON Schema that it uses, and messages made of
+// it. A `title` there is the text of what is expected where type and limits do not say it.
 #include "results/record/record_check.h"
 
 #include "base/err.h"
-#include "results/record/record_shape.h"
-#include "base/statistics.h"
-#include "base/unit.h"
+#include "base/safe_text.h"
 
-#include <ctype.h>
+#include <assert.h>
 #include <math.h>
+#include <pthread.h>
+#include <regex.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-static bool is_pattern(const char *text, const char *pattern)
+enum { PATH_BYTES = 256, SHOWN_BYTES = 80, EXPECTED_BYTES = 512 };
+
+static json_t *definitions, *head;  // $defs; what every record has
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static const char *name_in(const json_t *reference)
 {
-    for (; *pattern; text++, pattern++)
-        if (*pattern == '0' ? !isdigit((unsigned char)*text) : *text != *pattern)
+    const char *text = json_string_value(json_object_get(reference, "$ref"));
+    return text ? text + strlen("#/$defs/") : NULL;
+}
+
+static void load(void)
+{
+    json_t *schema = json_loads(record_schema_text, 0, NULL), *names = json_array(), *kind;
+    size_t i;
+    definitions = json_object_get(schema, "$defs");
+    json_array_foreach (json_object_get(schema, "oneOf"), i, kind)
+        json_array_append_new(names, json_string(name_in(kind)));
+    head = json_pack("{s:s, s:{s:{s:o}}, s:[s]}", "type", "object", "properties", "record", "enum", names, "required",
+                     "record");
+    assert(definitions && head);
+}
+
+static const json_t *resolved(const json_t *schema)
+{
+    const char *name = name_in(schema);
+    return name ? json_object_get(definitions, name) : schema;
+}
+
+static bool has(const json_t *list, const json_t *value)
+{
+    size_t i;
+    json_t *one;
+    json_array_foreach (list, i, one)
+        if (json_equal(one, value))
+            return true;
+    return false;
+}
+
+static bool has_word(const json_t *list, const char *word)
+{
+    size_t i = 0;
+    while (i < json_array_size(list) && strcmp(json_string_value(json_array_get(list, i)), word) != 0)
+        i++;
+    return i < json_array_size(list);
+}
+
+// A limit of the schema, or `without`.
+static double limit(const json_t *schema, const char *key, double without)
+{
+    const json_t *value = json_object_get(schema, key);
+    return value ? json_number_value(value) : without;
+}
+
+// True if the schema has this type, alone or among others.
+static bool takes(const json_t *schema, const char *type)
+{
+    const json_t *types = json_object_get(schema, "type");
+    return json_is_string(types) ? strcmp(json_string_value(types), type) == 0 : has_word(types, type);
+}
+
+static size_t character_count(const char *text)
+{
+    size_t count = 0;
+    for (; *text; text++)
+        count += ((unsigned char)*text & 0xc0) != 0x80;  // the first byte of each character in UTF-8
+    return count;
+}
+
+static bool is_like(const char *text, const char *pattern)
+{
+    regex_t expression;
+    if (!pattern)
+        return true;
+    if (regcomp(&expression, pattern, REG_EXTENDED | REG_NOSUB) != 0)
+        return false;
+    bool is = regexec(&expression, text, 0, NULL, 0) == 0;
+    regfree(&expression);
+    return is;
+}
+
+static bool text_fits(const char *text, const json_t *schema)
+{
+    return (double)character_count(text) <= limit(schema, "maxLength", INFINITY) &&
+           is_like(text, json_string_value(json_object_get(schema, "pattern")));
+}
+
+static bool number_fits(double number, const json_t *schema)
+{
+    return number >= limit(schema, "minimum", -INFINITY) && number > limit(schema, "exclusiveMinimum", -INFINITY) &&
+           number <= limit(schema, "maximum", INFINITY);
+}
+
+static bool names_fit(const json_t *value, const json_t *schema)
+{
+    const char *key;
+    json_t *inner;
+    double most = limit(json_object_get(schema, "propertyNames"), "maxLength", INFINITY);
+    if ((double)json_object_size(value) > limit(schema, "maxProperties", INFINITY))
+        return false;
+    json_object_foreach ((json_t *)(uintptr_t)value, key, inner)
+        if ((void)inner, (double)character_count(key) > most)
             return false;
-    return !*text;
+    return true;
 }
 
-static bool is_time(const char *text)
+// Checks the value itself, not its elements.
+static bool fits(const json_t *value, const json_t *schema)
 {
-    return is_pattern(text, "0000-00-00T00:00:00Z");
-}
-
-static bool is_hexadecimal(const char *text, size_t digits)
-{
-    return strlen(text) == digits && strspn(text, "0123456789abcdef") == digits;
-}
-
-static bool is_digest(const char *text)
-{
-    return is_hexadecimal(text, 32);
-}
-
-static bool is_commit(const char *text)
-{
-    return is_hexadecimal(text, 40);
-}
-
-static const char *const conformance_verdicts[] = {"CONFORMS", "CONFORMS-PARTLY", "FAILS", "NOTHING-JUDGED", NULL};
-static const char *const requirement_verdicts[] = {"UNSUPPORTED", "PASS", "EQUIVALENT", "BOUNDED",
-                                                   "PARTLY",      "FAIL", "BROKEN",     NULL};
-static const char *const verdicts[] = {"VALID", "INVALID", "INCOMPLETE", NULL};
-static const char *const kinds[] = {"arithmetic", "band", "health", "outlier", "part", NULL};
-static const char *const statuses[] = {"complete", "interrupted", NULL};
-static const char *const metrics[] = {"ratio", "median", NULL};
-
-static const struct shape short_text = TEXT(256), argument = TEXT(4096), reason = TEXT(2048), sample = ABOVE_ZERO,
-                          scalar = {.kind = SHAPE_SCALAR, .high = 256}, detail = {.kind = SHAPE_DETAIL, .high = 256};
-
-static const struct shape_field suite_fields[] = {
-    {"version", TEXT(64)},
-    {"edition", WHOLE(1, 1000)},
-    {"commit",
-     {.kind = SHAPE_TEXT, .high = 40, .form = is_commit, .form_text = "40 hexadecimal digits", .or_null = true}},
-    {"dirty", {.kind = SHAPE_BOOLEAN, .or_null = true}},
-    {"compiler", TEXT(256)},
-    {"flags", TEXT(4096)},
-    {"libraries", NAMES(64, short_text)},
-    {"openblas_warning", {.kind = SHAPE_TEXT, .high = 256, .optional = true}},
-    {0},
-};
-
-static const struct shape_field host_fields[] = {
-    {"host", TEXT(256)},
-    {"rank", WHOLE(0, 1000000)},
-    {"rank_count", WHOLE(1, 1000000)},
-    {"machine", OBJECT(record_machine_fields)},
-    {0},
-};
-
-static const struct shape host = OBJECT(host_fields);
-
-static const struct shape_field run_fields[] = {
-    {"schema", WHOLE(1, 1)},
-    {"program", TEXT(64)},
-    {"level", TEXT_OR_NULL(64)},
-    {"command", LIST(1, 1024, argument)},
-    {"started", FORM(20, is_time, "a time such as \"2026-01-31T12:00:00Z\"")},
-    {"suite", OBJECT(suite_fields)},
-    {"machine", OBJECT(record_machine_fields)},
-    {"other_hosts", {.kind = SHAPE_LIST, .low = 0, .high = 256, .element = &host, .optional = true}},
-    {0},
-};
-
-static const struct shape_field part_fields[] = {
-    {"name", TEXT(128)},
-    {"command", LIST(1, 1024, argument)},
-    {"begin_s", NUMBER(0)},
-    {"end_s", NUMBER(0)},
-    {"status", WHOLE_OR_NULL(0, 255)},
-    {"signal", WHOLE_OR_NULL(1, 64)},
-    {"reason", TEXT_OR_NULL(2048)},
-    {"budget_s", {.kind = SHAPE_NUMBER, .above = true, .high = INFINITY, .or_null = true, .optional = true}},
-    {"rank", {.kind = SHAPE_WHOLE, .low = 0, .high = 1000000, .optional = true}},
-    {"host", {.kind = SHAPE_TEXT, .high = 256, .optional = true}},
-    {0},
-};
-
-#define COUNT(name)                                                                                                    \
-    {                                                                                                                  \
-        name, WHOLE(0, 1000000)                                                                                        \
+    const json_t *constant = json_object_get(schema, "const"), *words = json_object_get(schema, "enum");
+    double count = (double)json_array_size(value);
+    if (constant || words)
+        return constant ? json_equal(value, constant) : has(words, value);
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:
+        return takes(schema, "object") && names_fit(value, schema);
+    case JSON_ARRAY:
+        return takes(schema, "array") && count >= limit(schema, "minItems", 0) &&
+               count <= limit(schema, "maxItems", INFINITY);
+    case JSON_STRING:
+        return takes(schema, "string") && text_fits(json_string_value(value), schema);
+    case JSON_INTEGER:
+    case JSON_REAL:
+        return (takes(schema, "number") || (json_is_integer(value) && takes(schema, "integer"))) &&
+               number_fits(json_number_value(value), schema);
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return takes(schema, "boolean");
+    case JSON_NULL:
+        break;
     }
-static const struct shape_field count_fields[] = {
-    COUNT("PASS"), COUNT("EQUIVALENT"), COUNT("BOUNDED"), COUNT("FAIL"), COUNT("BROKEN"), COUNT("UNSUPPORTED"), {0}};
+    return takes(schema, "null");
+}
 
-static const struct shape_field conformance_fields[] = {
-    {"implementation", TEXT(256)},
-    {"level", TEXT(64)},
-    {"verdict", WORD(conformance_verdicts)},
-    {"case_count", {.kind = SHAPE_WHOLE, .low = 0, .high = 1000000, .optional = true}},
-    {"requirement_counts", OBJECT(count_fields)},
-    {0},
-};
-
-static const struct shape_field requirement_fields[] = {
-    {"id", TEXT(32)},
-    {"must", {.kind = SHAPE_BOOLEAN}},
-    {"chapter", TEXT(256)},
-    {"title", TEXT(1024)},
-    {"verdict", WORD(requirement_verdicts)},
-    {"finding_counts", OBJECT(count_fields)},
-    {"rules", LIST(0, 256, reason)},
-    {0},
-};
-
-#define UNIT FORM(64, unit_is_known, "a unit such as \"ns_per_param\", \"ms\", \"GB/s\" or \"tokens/s\"")
-static const struct shape_field baseline_fields[] = {
-    {"name", TEXT(128)},    {"samples", LIST(1, STATISTICS_COUNT_MAX, sample)},
-    {"median", ABOVE_ZERO}, {"p10", ABOVE_ZERO},
-    {"p90", ABOVE_ZERO},    {"unit", UNIT},
-    {"items", ABOVE_ZERO},  {0},
-};
-
-static const struct shape_field interval_fields[] = {
-    {"lane", TEXT(64)}, {"begin_ms", NUMBER(0)}, {"end_ms", NUMBER(0)}, {0}};
-static const struct shape interval = OBJECT(interval_fields);
-
-static const struct shape_field bench_fields[] = {
-    {"name", TEXT(64)},
-    {"case", NAMES(32, scalar)},
-    {"samples", LIST(1, STATISTICS_COUNT_MAX, sample)},
-    {"median", ABOVE_ZERO},
-    {"p10", ABOVE_ZERO},
-    {"p90", ABOVE_ZERO},
-    {"unit", UNIT},
-    {"lower_is_better", {.kind = SHAPE_BOOLEAN}},
-    {"items", ABOVE_ZERO},
-    {"elapsed_s", ABOVE_ZERO},
-    {"verified", {.kind = SHAPE_TRUE}},
-    {"yardstick", {.kind = SHAPE_OBJECT, .fields = baseline_fields, .or_null = true}},
-    {"ratio", {.kind = SHAPE_NUMBER, .above = true, .high = INFINITY, .or_null = true}},
-    {"detail", {.kind = SHAPE_NAMES, .high = 32, .element = &detail, .optional = true}},
-    {"timeline", {.kind = SHAPE_LIST, .low = 1, .high = 2000, .element = &interval, .optional = true}},
-    {0},
-};
-
-static const struct shape_field skip_fields[] = {
-    {"name", TEXT(64)},
-    {"case", NAMES(32, scalar)},
-    {"needs_bytes", WHOLE(1, COUNT_MAX)},
-    {"available_bytes", WHOLE(0, COUNT_MAX)},
-    {0},
-};
-
-static const struct shape_field counter_fields[] = {
-    {"before", {.kind = SHAPE_NUMBER, .low = -INFINITY, .high = INFINITY, .or_null = true}},
-    {"after", {.kind = SHAPE_NUMBER, .low = -INFINITY, .high = INFINITY, .or_null = true}},
-    {0},
-};
-static const struct shape counter = {.kind = SHAPE_OBJECT, .fields = counter_fields, .or_null = true};
-static const struct shape_field health_fields[] = {{"counters", NAMES(64, counter)}, {0}};
-
-static const struct shape_field fit_fields[] = {
-    {"model", TEXT(128)},
-    {"params", WHOLE(1, COUNT_MAX)},
-    {"world", WHOLE(1, 1000000)},
-    {"preset", TEXT(128)},
-    {"fits", {.kind = SHAPE_BOOLEAN, .or_null = true}},
-    {"device_bytes", WHOLE(0, COUNT_MAX)},
-    {"host_bytes", WHOLE(0, COUNT_MAX)},
-    {"nvme_bytes", WHOLE(0, COUNT_MAX)},
-    {"device_available_bytes", WHOLE_OR_NULL(0, COUNT_MAX)},
-    {"host_available_bytes", WHOLE_OR_NULL(0, COUNT_MAX)},
-    {"nvme_available_bytes", WHOLE_OR_NULL(0, COUNT_MAX)},
-    {"reason", TEXT_OR_NULL(2048)},
-    {0},
-};
-
-static const struct shape_field range_fields[] = {
-    {"id", TEXT(128)},
-    {"bench", TEXT(64)},
-    {"case", NAMES(32, scalar)},
-    {"metric", WORD(metrics)},
-    {"unit",
-     {.kind = SHAPE_TEXT, .high = 64, .form = unit_is_known, .form_text = "a unit of samples", .or_null = true}},
-    {"at_least", NUMBER_OR_NULL(0)},
-    {"at_most", NUMBER_OR_NULL(0)},
-    {"source", TEXT(1024)},
-    {0},
-};
-
-static const struct shape_field finding_fields[] = {
-    {"kind", WORD(kinds)},
-    {"verdict", WORD(verdicts)},
-    {"id", TEXT(128)},
-    {"line", WHOLE_OR_NULL(1, RECORD_LINE_COUNT_MAX)},
-    {"value", {.kind = SHAPE_NUMBER, .low = -INFINITY, .high = INFINITY, .or_null = true}},
-    {"text", TEXT(2048)},
-    {0},
-};
-
-static const struct shape_field end_fields[] = {
-    {"status", WORD(statuses)},
-    {"verdict", {.kind = SHAPE_WORD, .words = verdicts, .or_null = true}},
-    {"reasons", LIST(0, 1000, reason)},
-    {"elapsed_s", NUMBER(0)},
-    {"other_load", {.kind = SHAPE_NUMBER, .high = 1, .or_null = true}},
-    {"lines", WHOLE(1, RECORD_LINE_COUNT_MAX)},
-    {"digest", FORM(32, is_digest, "32 hexadecimal digits")},
-    {0},
-};
-
-static const struct {
-    const char *name;
-    struct shape shape;
-} records[] = {
-    {"run", OBJECT(run_fields)},
-    {"part", OBJECT(part_fields)},
-    {"conformance", OBJECT(conformance_fields)},
-    {"requirement", OBJECT(requirement_fields)},
-    {"bench", OBJECT(bench_fields)},
-    {"skip", OBJECT(skip_fields)},
-    {"health", OBJECT(health_fields)},
-    {"fit", OBJECT(fit_fields)},
-    {"band", OBJECT(range_fields)},
-    {"finding", OBJECT(finding_fields)},
-    {"end", OBJECT(end_fields)},
-};
-enum { RECORD_KIND_COUNT = sizeof records / sizeof records[0] };
-
-// Null: not a known record.
-static const struct shape *shape_of(const json_t *record)
+static void words_text(const json_t *words, char out[EXPECTED_BYTES])
 {
-    const char *name = json_string_value(json_object_get(record, "record"));
-    for (size_t i = 0; name && i < RECORD_KIND_COUNT; i++)
-        if (strcmp(name, records[i].name) == 0)
-            return &records[i].shape;
-    return NULL;
+    size_t used = (size_t)snprintf(out, EXPECTED_BYTES, "one of"), i;
+    json_t *word;
+    json_array_foreach (words, i, word)
+        if (json_is_string(word) && used < EXPECTED_BYTES)
+            used +=
+                (size_t)snprintf(out + used, EXPECTED_BYTES - used, "%s \"%s\"", i ? "," : "", json_string_value(word));
+}
+
+static void range_text(const json_t *schema, char out[EXPECTED_BYTES])
+{
+    double above = limit(schema, "exclusiveMinimum", -INFINITY), least = limit(schema, "minimum", above);
+    double most = limit(schema, "maximum", INFINITY);
+    char low[64] = "", high[64] = "";
+    if (isfinite(least))
+        snprintf(low, sizeof low, " %s %.16g", isfinite(above) ? "above" : "from", least);
+    if (isfinite(most))
+        snprintf(high, sizeof high, " to %.16g", most);
+    snprintf(out, EXPECTED_BYTES, "%s%s%s", takes(schema, "integer") ? "a whole number" : "a number", low, high);
+}
+
+static void expected_text(const json_t *schema, char out[EXPECTED_BYTES])
+{
+    const char *title = json_string_value(json_object_get(schema, "title"));
+    const json_t *words = json_object_get(schema, "enum"), *names = json_object_get(schema, "propertyNames");
+    if (title)
+        snprintf(out, EXPECTED_BYTES, "%s", title);
+    else if (words)
+        words_text(words, out);
+    else if (json_object_get(schema, "const"))
+        strcpy(out, "true");
+    else if (takes(schema, "string"))
+        snprintf(out, EXPECTED_BYTES, "a string of at most %.0f characters", limit(schema, "maxLength", 0));
+    else if (takes(schema, "boolean"))
+        strcpy(out, "true or false");
+    else if (takes(schema, "array"))
+        snprintf(out, EXPECTED_BYTES, "an array of %.0f to %.0f elements", limit(schema, "minItems", 0),
+                 limit(schema, "maxItems", 0));
+    else if (names)
+        snprintf(out, EXPECTED_BYTES, "an object of at most %.0f keys of at most %.0f characters",
+                 limit(schema, "maxProperties", 0), limit(names, "maxLength", 0));
+    else if (takes(schema, "object"))
+        strcpy(out, "an object");
+    else
+        range_text(schema, out);
+    if (!title && (takes(schema, "null") || (words && has(words, json_null()))))
+        strncat(out, ", or null", EXPECTED_BYTES - strlen(out) - 1);
+}
+
+static int refuse(const char *where, const char *path, const json_t *value, const json_t *schema)
+{
+    char expected[EXPECTED_BYTES], shown[TEXT_MESSAGE_BYTES], shown_path[TEXT_MESSAGE_BYTES];
+    char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    expected_text(schema, expected);
+    text_message(shown, text ? text : "", SHOWN_BYTES);
+    text_message(shown_path, *path ? path : "the record", PATH_BYTES);
+    free(text);
+    return value ? err_set(ERR_USAGE, "%s: %s: is %s, expected %s", where, shown_path, shown, expected)
+                 : err_set(ERR_USAGE, "%s: %s: is missing, expected %s", where, shown_path, expected);
+}
+
+static int check(const char *where, const char *path, const json_t *value, const json_t *schema);
+
+static int check_members(const char *where, const char *path, const json_t *value, const json_t *schema)
+{
+    char inner[PATH_BYTES];
+    const char *key;
+    json_t *of_key;
+    const json_t *others = json_object_get(schema, "additionalProperties");
+    json_object_foreach (json_object_get(schema, "properties"), key, of_key) {
+        const json_t *found = json_object_get(value, key);
+        snprintf(inner, sizeof inner, "%s%s%s", path, *path ? "." : "", key);
+        if (found || has_word(json_object_get(schema, "required"), key))
+            TRY(check(where, inner, found, of_key));
+    }
+    json_object_foreach ((json_t *)(uintptr_t)value, key, of_key) {
+        snprintf(inner, sizeof inner, "%.100s.%.100s", path, key);
+        if (others)
+            TRY(check(where, inner, of_key, others));
+    }
+    return ERR_NONE;
+}
+
+static int check(const char *where, const char *path, const json_t *value, const json_t *schema)
+{
+    char inner[PATH_BYTES];
+    json_t *one;
+    size_t i;
+    schema = resolved(schema);
+    const json_t *choices = json_object_get(schema, "anyOf");
+    json_array_foreach (choices, i, one)
+        if (value && check(where, path, value, one) == ERR_NONE)
+            return ERR_NONE;
+    if (!value || choices || !fits(value, schema))
+        return refuse(where, path, value, schema);
+    json_array_foreach (value, i, one) {
+        snprintf(inner, sizeof inner, "%.200s.%zu", path, i);
+        TRY(check(where, inner, one, json_object_get(schema, "items")));
+    }
+    return json_is_object(value) ? check_members(where, path, value, schema) : ERR_NONE;
 }
 
 int record_check(const char *where, const json_t *record)
 {
-    const char *words[RECORD_KIND_COUNT + 1] = {0};
-    const struct shape *shape = shape_of(record);
-    for (size_t i = 0; i < RECORD_KIND_COUNT; i++)
-        words[i] = records[i].name;
-    const struct shape_field heads[] = {{"record", WORD(words)}, {0}};
-    const struct shape head = OBJECT(heads);
-    TRY(shape_check(where, "", record, &head));
-    return shape_check(where, "", record, shape);
+    pthread_once(&once, load);
+    TRY(check(where, "", record, head));
+    return check(where, "", record, json_object_get(definitions, json_string_value(json_object_get(record, "record"))));
+}
+
+static void trim(json_t *value, const json_t *schema)
+{
+    const char *key;
+    void *next;
+    json_t *inner;
+    size_t i;
+    schema = resolved(schema);
+    json_t *items = json_object_get(schema, "items"), *properties = json_object_get(schema, "properties");
+    json_array_foreach (value, i, inner)
+        trim(inner, items);
+    if (!properties)
+        return;
+    json_object_foreach_safe(value, next, key, inner)
+    {
+        const json_t *of_key = json_object_get(properties, key);
+        if (of_key)
+            trim(inner, of_key);
+        else
+            json_object_del(value, key);
+    }
 }
 
 void record_trim(json_t *record)
 {
-    const struct shape *shape = shape_of(record);
-    json_t *name = json_incref(json_object_get(record, "record"));
-    shape_trim(record, shape);
-    json_object_set_new(record, "record", name);
+    trim(record, json_object_get(definitions, json_string_value(json_object_get(record, "record"))));
 }
