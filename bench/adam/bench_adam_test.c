@@ -167,16 +167,12 @@ Test(bench_adam, verification_rejects_any_single_wrong_bit)
 }
 
 // Runs with --json and returns the number of lines, each checked to be a record. *status: the exit status.
-static size_t run_lines(const char *const *options, int *status)
+static size_t run_lines(const char *options, int *status)
 {
-    const char *argv[32] = {"adam", "--json", "--repeat=1", "--warmup=1"};
-    int argc = 4;
-    for (; *options; options++)
-        argv[argc++] = *options;
-    struct printed output = printed_begin();
-    *status = bench_adam.run(argc, argv);
-    char *text = printed_end(output);
+    static const char *const first[] = {"adam", "--json", "--repeat=1", "--warmup=1", NULL};
+    char *text;
     size_t lines = 0;
+    *status = printed_run(bench_adam.run, first, options, &text);
     for (char *line = text, *end; (end = strchr(line, '\n')); line = end + 1, lines++) {
         *end = '\0';
         json_t *record = json_loads(line, 0, NULL);
@@ -203,9 +199,7 @@ static size_t recipe_count(void)
 Test(bench_adam, every_recipe_on_every_instruction_set_is_verified)
 {
     int status;
-    size_t lines = run_lines(
-        (const char *const[]){"--recipe=all", "--isa=all", "--step=fused", "--sizes=50021", "--threads=1", NULL},
-        &status);
+    size_t lines = run_lines("--recipe=all --isa=all --step=fused --sizes=50021 --threads=1", &status);
     cr_assert_eq(status, 0);
     cr_assert_eq(lines, recipe_count() * ((size_t)isa_best() + 1) * 2, "%zu", lines);
 }
@@ -213,9 +207,8 @@ Test(bench_adam, every_recipe_on_every_instruction_set_is_verified)
 Test(bench_adam, every_step_is_verified_at_odd_sizes)
 {
     int status;
-    size_t lines = run_lines((const char *const[]){"--recipe=deepspeed-cpu-gcc-avx2", "--isa=scalar", "--step=all",
-                                                   "--sizes=1,7,1021,2043", "--threads=1,3", NULL},
-                             &status);
+    size_t lines = run_lines(
+        "--recipe=deepspeed-cpu-gcc-avx2 --isa=scalar --step=all --sizes=1,7,1021,2043 --threads=1,3", &status);
     cr_assert_eq(status, 0);
     cr_assert_eq(lines, 4 * 2 * 5, "%zu", lines);
 }
@@ -223,11 +216,11 @@ Test(bench_adam, every_step_is_verified_at_odd_sizes)
 Test(bench_adam, without_a_choice_one_thing_varies_at_a_time)
 {
     int status;
-    size_t lines = run_lines((const char *const[]){"--sizes=100", NULL}, &status);
+    size_t lines = run_lines("--sizes=100", &status);
     cr_assert_eq(status, 0);
     size_t other_threads = bench_thread_count() > 1;
     cr_assert_eq(lines, 5 + other_threads + recipe_count() - 1 + (size_t)isa_best(), "%zu", lines);
-    cr_assert_eq(run_lines((const char *const[]){"--sizes=100", "--quick", NULL}, &status), 5);
+    cr_assert_eq(run_lines("--sizes=100 --quick", &status), 5);
 }
 
 Test(bench_adam, the_large_case_is_beyond_the_caches_and_within_memory)
@@ -262,14 +255,13 @@ Test(bench_adam, the_large_case_is_beyond_the_caches_and_within_memory)
 // Returns what the quick cases print on a pretended machine with one processor and 32 MiB of cache.
 static char *quick_text(size_t memory_mib)
 {
-    const char *argv[] = {"adam", "--json", "--quick", "--step=update", "--repeat=1", "--warmup=1"};
-    char root[PATH_MAX];
+    static const char *const first[] = {"adam", NULL};
+    char root[PATH_MAX], *text;
     pretended_machine(folder_make(root), "l3:1(size=32MiB) core:1 pu:1", memory_mib);
-    struct printed output = printed_begin();
-    cr_expect_eq(bench_adam.run(6, argv), 0);
+    cr_expect_eq(printed_run(bench_adam.run, first, "--json --quick --step=update --repeat=1 --warmup=1", &text), 0);
     unsetenv("ZG_MACHINE_ROOT");
     folder_remove(root);
-    return printed_end(output);
+    return text;
 }
 
 Test(bench_adam, on_a_machine_of_little_memory_the_large_case_is_smaller_or_skipped_with_its_reason)
@@ -292,7 +284,7 @@ Test(bench_adam, unknown_names_are_usage_errors)
     const char *const wrong[] = {"--recipe=torch", "--isa=avx1024", "--step=half", "--sizes=none"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         int status;
-        cr_assert_eq(run_lines((const char *const[]){wrong[i], NULL}, &status), 0);
+        cr_assert_eq(run_lines(wrong[i], &status), 0);
         cr_assert_eq(status, 2, "%s", wrong[i]);
     }
 }
@@ -300,7 +292,7 @@ Test(bench_adam, unknown_names_are_usage_errors)
 Test(bench_adam, too_little_memory_is_an_error)
 {
     int status;
-    cr_assert_eq(run_lines((const char *const[]){"--sizes=8191G", NULL}, &status), 0);
+    cr_assert_eq(run_lines("--sizes=8191G", &status), 0);
     cr_assert_eq(status, 2);
 }
 

@@ -142,16 +142,14 @@ static size_t entry_count(const char *path)
 
 Test(bench_checkpoint, records_name_their_cases_and_nothing_remains)
 {
-    const char *argv[] = {"checkpoint", "--json",      "--quick", "--repeat=1",  "--warmup=0", "--model",
-                          "gpt-nano",   "--nvme-path", folder,    "--nvme-path", second_folder};
+    const char *const first[] = {"checkpoint", "--nvme-path", folder, "--nvme-path", second_folder, NULL};
     static const struct {
         const char *operation, *states;
         int world, saved_by;
     } saves[] = {{"save", "memory", 2, 2}, {"save", "nvme", 2, 2}};
     size_t before = entry_count(folder), found = 0;
-    struct printed printed = printed_begin();
-    int status = bench_named(sizeof argv / sizeof *argv, argv);
-    char *text = printed_end(printed);
+    char *text;
+    int status = printed_run(bench_named, first, "--json --quick --repeat=1 --warmup=0 --model gpt-nano", &text);
     cr_assert_eq(status, 0, "%s", text);
     for (char *rest = text, *line; (line = strsep(&rest, "\n")) && *line;) {
         json_t *record = json_loads(line, 0, NULL), *of_case = json_object_get(record, "case");

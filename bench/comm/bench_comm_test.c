@@ -45,15 +45,15 @@ static int bench(int argc, const char **argv)
     return bench_comm_on(used_device, argc, argv);
 }
 
-static int run_on(const struct bench_device *device, const char *const arguments[], char **text)
+static int run_on(const struct bench_device *device, const char *words, char **text)
 {
     used_device = device;
-    return printed_run(bench, first_words, arguments, text);
+    return printed_run(bench, first_words, words, text);
 }
 
-static int run(const char *const arguments[], char **text)
+static int run(const char *words, char **text)
 {
-    return run_on(NULL, arguments, text);
+    return run_on(NULL, words, text);
 }
 
 enum { MEETINGS = 2000 };
@@ -100,9 +100,8 @@ Test(bench_comm, concurrent_ranks_leave_the_baselines_meeting_when_all_have_come
 
 Test(bench_comm, few_bytes_are_compared_with_a_meeting_and_copies)
 {
-    static const char *const arguments[] = {"--sizes", "8,64K", "--repeat", "1", "--operation", "all-gather", NULL};
     char *text;
-    cr_assert_eq(run(arguments, &text), 0);
+    cr_assert_eq(run("--sizes 8,64K --repeat 1 --operation all-gather", &text), 0);
     cr_expect(strstr(text, "0  a line from each rank and memcpy\n"), "%s", text);
     cr_expect(strstr(text, "0  memcpy\n") || strstr(text, "0  copy around the caches\n"), "%s", text);
     free(text);
@@ -110,10 +109,8 @@ Test(bench_comm, few_bytes_are_compared_with_a_meeting_and_copies)
 
 Test(bench_comm, a_json_line_names_the_case_and_its_baseline)
 {
-    static const char *const arguments[] = {"--world", "3",        "--operation", "all-reduce", "--sizes",
-                                            "64K",     "--repeat", "10",          "--json",     NULL};
     char *text;
-    cr_assert_eq(run(arguments, &text), 0);
+    cr_assert_eq(run("--world 3 --operation all-reduce --sizes 64K --repeat 10 --json", &text), 0);
     json_t *line = json_loads(text, 0, NULL);
     cr_assert_not_null(line, "%s", text);
     const char *name, *operation, *unit, *baseline;
@@ -142,15 +139,13 @@ Test(bench_comm, a_json_line_names_the_case_and_its_baseline)
 
 static const struct bench_device shadows = {&shadow_accelerator, 2};
 
-static void expect_on_shadows(const char *size, const char *baseline)
+static void expect_on_shadows(const char *words, const char *baseline)
 {
-    const char *const arguments[] = {"--world", "3",        "--operation", "reduce-scatter", "--sizes",
-                                     size,      "--repeat", "2",           "--json",         NULL};
     char *text;
     const char *transport, *device, *order, *name;
     int devices, verified;
     double ratio;
-    cr_assert_eq(run_on(&shadows, arguments, &text), 0);
+    cr_assert_eq(run_on(&shadows, words, &text), 0);
     json_t *line = json_loads(text, JSON_DISABLE_EOF_CHECK, NULL);
     cr_assert_eq(json_unpack(line, "{s:{s:s, s:s, s:i, s:s}, s:b, s:{s:s}, s:f}", "case", "transport", &transport,
                              "device", &device, "devices", &devices, "order", &order, "verified", &verified,
@@ -166,17 +161,18 @@ static void expect_on_shadows(const char *size, const char *baseline)
     free(text);
 }
 
+#define SHADOWS "--world 3 --operation reduce-scatter --repeat 2 --json --sizes "
+
 Test(bench_comm, on_a_device_the_record_names_it_and_the_baseline_is_copies_there)
 {
-    expect_on_shadows("64K", "a barrier and copies on the device");
-    expect_on_shadows("33M", "copies on the device");
+    expect_on_shadows(SHADOWS "64K", "a barrier and copies on the device");
+    expect_on_shadows(SHADOWS "33M", "copies on the device");
 }
 
 Test(bench_comm, on_a_device_the_table_names_the_number_of_devices)
 {
-    static const char *const arguments[] = {"--sizes", "4K", "--repeat", "1", "--operation", "broadcast", NULL};
     char *text;
-    cr_assert_eq(run_on(&shadows, arguments, &text), 0);
+    cr_assert_eq(run_on(&shadows, "--sizes 4K --repeat 1 --operation broadcast", &text), 0);
     cr_expect(strstr(text, "2 ranks on 2 devices (shadow); medians"), "%s", text);
     cr_expect(strstr(text, " a barrier and copies on the device\n"), "%s", text);
     free(text);
@@ -216,21 +212,19 @@ Test(bench_comm, one_wrong_bit_on_a_device_is_an_error_and_leaves_no_record)
 
 Test(bench_comm, an_absent_device_is_a_skip)
 {
-    static const char *const arguments[] = {"--device", "cuda", "--quick", "--sizes", "64", "--repeat", "1", NULL};
     char *text;
     struct bench_device device;
     bool absent;
     cr_assert_eq(bench_device_find("cuda", 2, false, &device, &absent), ERR_NONE);
-    cr_expect_eq(run(arguments, &text), absent ? 77 : 0);
+    cr_expect_eq(run("--device cuda --quick --sizes 64 --repeat 1", &text), absent ? 77 : 0);
     cr_expect_eq(strlen(text) == 0, absent, "%s", text);
     free(text);
 }
 
 Test(bench_comm, a_table_has_a_row_for_each_operation_and_size)
 {
-    static const char *const arguments[] = {"--sizes", "4K,8K", "--repeat", "2", NULL};
     char *text;
-    cr_assert_eq(run(arguments, &text), 0);
+    cr_assert_eq(run("--sizes 4K,8K --repeat 2", &text), 0);
     for (enum operation operation = 0; operation < OPERATION_KINDS; operation++) {
         char row[64];
         snprintf(row, sizeof row, "%-15s %-9s %11d ", comm_ranks_operation_name(operation), "", 8192);
@@ -241,9 +235,8 @@ Test(bench_comm, a_table_has_a_row_for_each_operation_and_size)
 
 Test(bench_comm, large_buffers_are_measured_uneven_and_in_place_too)
 {
-    static const char *const arguments[] = {"--sizes", "1M", "--repeat", "1", "--operation", "reduce-scatter", NULL};
     char *text;
-    cr_assert_eq(run(arguments, &text), 0);
+    cr_assert_eq(run("--sizes 1M --repeat 1 --operation reduce-scatter", &text), 0);
     cr_expect(strstr(text, "%  reduce-scatter                1048576 "), "%s", text);
     cr_expect(strstr(text, "%  reduce-scatter  uneven        1048576 "), "%s", text);
     cr_expect(strstr(text, "%  reduce-scatter  in place      1048576 "), "%s", text);
@@ -252,7 +245,7 @@ Test(bench_comm, large_buffers_are_measured_uneven_and_in_place_too)
 
 Test(bench_comm, an_unknown_device_operation_world_or_thread_count_is_refused)
 {
-    static const char *const bad[][4] = {{"--device", "gpu"},       {"--world", "0"},   {"--world", "65"},
-                                         {"--operation", "gather"}, {"--threads", "2"}, {"--sizes", "x"}};
-    printed_expect_refused(bench_comm.run, first_words, bad, sizeof bad / sizeof bad[0]);
+    static const char *const bad[] = {"--device gpu", "--world 0", "--world 65", "--operation gather",
+                                      "--threads 2",  "--sizes x", NULL};
+    printed_expect_refused(bench_comm.run, first_words, bad);
 }

@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 struct printed {
@@ -41,31 +42,30 @@ static inline char *printed_end(struct printed printed)
 
 typedef int printed_main(int argc, const char **argv);
 
-// Runs a command with the words of `first` and then of `more`, each ended by null; returns its exit status. *text: what
-// it printed, which the caller frees.
-static inline int printed_run(printed_main *run, const char *const first[], const char *const more[], char **text)
+// Runs a command with the words of `first`, ended by null, and then `words`, which blanks separate; returns its exit
+// status. *text: what it printed, which the caller frees.
+static inline int printed_run(printed_main *run, const char *const first[], const char *words, char **text)
 {
     const char *argv[48];
+    char copy[1024], *rest = copy;
     int argc = 0;
+    snprintf(copy, sizeof copy, "%s", words);
     while (*first)
         argv[argc++] = *first++;
-    while (*more)
-        argv[argc++] = *more++;
-    argv[argc] = NULL;
+    while ((argv[argc] = strtok_r(NULL, " ", &rest)))
+        argc++;
     struct printed printed = printed_begin();
     int status = run(argc, argv);
     *text = printed_end(printed);
     return status;
 }
 
-// Expects each of these words after `first` to be bad input, for which nothing is printed.
-static inline void printed_expect_refused(printed_main *run, const char *const first[], const char *const bad[][4],
-                                          size_t count)
+// Expects each of these words after `first` to be bad input, for which nothing is printed. `bad` ends with null.
+static inline void printed_expect_refused(printed_main *run, const char *const first[], const char *const bad[])
 {
-    for (size_t i = 0; i < count; i++) {
+    for (; *bad; bad++) {
         char *text;
-        const char *const words[] = {bad[i][0], bad[i][1], bad[i][2], bad[i][3], NULL};
-        cr_expect_eq(printed_run(run, first, words, &text), 2, "%s %s", bad[i][0], bad[i][1]);
+        cr_expect_eq(printed_run(run, first, *bad, &text), 2, "%s", *bad);
         cr_expect_str_empty(text);
         free(text);
     }

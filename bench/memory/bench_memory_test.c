@@ -225,9 +225,9 @@ Test(bench_memory, nodes_have_the_threads_of_this_process_and_memory_lies_on_the
 
 static const char *const first_words[] = {"memory", NULL};
 
-static int run(const char *const arguments[], char **text)
+static int run(const char *words, char **text)
 {
-    return printed_run(bench_memory.run, first_words, arguments, text);
+    return printed_run(bench_memory.run, first_words, words, text);
 }
 
 // Checks every record and returns how many have this name and operation (null: any).
@@ -255,9 +255,8 @@ static int lines_of(const char *text, const char *name, const char *operation)
 
 Test(bench_memory, lines_name_operation_threads_and_pages)
 {
-    static const char *const arguments[] = {"--sizes", "64K", "--threads", "1,2", "--repeat", "2", "--json", NULL};
     char *text;
-    cr_assert_eq(run(arguments, &text), 0);
+    cr_assert_eq(run("--sizes 64K --threads 1,2 --repeat 2 --json", &text), 0);
     for (int operation = 0; operation < MEMORY_OPERATION_COUNT; operation++)
         cr_expect_eq(lines_of(text, "memory", memory_operation_name((enum memory_operation)operation)), 2, "%s", text);
     cr_expect_eq(lines_of(text, "memory_touch", NULL), 2, "%s", text);
@@ -267,9 +266,8 @@ Test(bench_memory, lines_name_operation_threads_and_pages)
 
 Test(bench_memory, one_operation_can_be_chosen_and_its_row_shows_the_baseline)
 {
-    static const char *const arguments[] = {"--sizes", "64K", "--operation", "copy", "--repeat", "1", "--quick", NULL};
     char *text;
-    cr_assert_eq(run(arguments, &text), 0);
+    cr_assert_eq(run("--sizes 64K --operation copy --repeat 1 --quick", &text), 0);
     cr_expect(strstr(text, " %  memory       copy       1 threads "), "%s", text);
     cr_expect(strstr(text, "  memcpy ") || strstr(text, "  loop ") || strstr(text, "  streaming stores ") ||
                   strstr(text, "  rep movsb "),
@@ -280,10 +278,9 @@ Test(bench_memory, one_operation_can_be_chosen_and_its_row_shows_the_baseline)
 
 Test(bench_memory, what_memory_does_not_permit_is_skipped_with_its_reason)
 {
-    static const char *const arguments[] = {"--operation", "read", "--repeat", "1", "--quick", "--json", NULL};
     char root[PATH_MAX], *text;
     pretended_machine(folder_make(root), "numa:2 l3:1(size=32MiB) core:1 pu:1", 80);
-    cr_assert_eq(run(arguments, &text), 0);
+    cr_assert_eq(run("--operation read --repeat 1 --quick --json", &text), 0);
     unsetenv("ZG_MACHINE_ROOT");
     folder_remove(root);
     cr_expect(strstr(text, "{\"record\":\"skip\",\"name\":\"memory\",\"case\":{\"operation\":\"read\",\"threads\":2"),
@@ -295,10 +292,9 @@ Test(bench_memory, what_memory_does_not_permit_is_skipped_with_its_reason)
 
 Test(bench_memory, bad_input_is_refused)
 {
-    static const char *const bad[][4] = {
-        {"--operation", "scale"}, {"--sizes", "5000"}, {"--sizes", "8191G"}, {"--threads", "0"}};
+    static const char *const bad[] = {"--operation scale", "--sizes 5000", "--sizes 8191G", "--threads 0", NULL};
     static const char *const first[] = {"memory", "--json", NULL};
-    printed_expect_refused(bench_memory.run, first, bad, sizeof bad / sizeof bad[0]);
+    printed_expect_refused(bench_memory.run, first, bad);
 }
 
 // The processors that each thread of a team may run on.
@@ -338,20 +334,21 @@ Test(memory_affinity, each_thread_has_a_core_of_its_own_and_is_released_again)
 }
 
 // Returns what it prints on a machine with this processor.
-static char *text_on(const char *processor, const char *const arguments[])
+static char *text_on(const char *processor, const char *words)
 {
     char root[PATH_MAX], *text;
     pretended_machine(folder_make(root), processor, 200);
-    cr_expect_eq(run(arguments, &text), 0);
+    cr_expect_eq(run(words, &text), 0);
     unsetenv("ZG_MACHINE_ROOT");
     folder_remove(root);
     return text;
 }
 
+#define ONE_COPY "--operation copy --sizes=1M --threads=1 --repeat=3"
+
 Test(memory_affinity, one_node_is_measured_by_core_alone)
 {
-    static const char *const words[] = {"--operation", "copy", "--sizes=1M", "--threads=1", "--repeat=3", NULL};
-    char *text = text_on("numa:1 l3:1(size=1MiB) core:2 pu:1", words);
+    char *text = text_on("numa:1 l3:1(size=1MiB) core:2 pu:1", ONE_COPY);
     cr_expect(strstr(text, "memory_affinity copy"), "%s", text);
     cr_expect(strstr(text, "threads as given"), "%s", text);
     cr_expect(strstr(text, "placement=one per core\nHINT     threads bound one per core "), "%s", text);
@@ -361,9 +358,7 @@ Test(memory_affinity, one_node_is_measured_by_core_alone)
 
 Test(memory_affinity, several_nodes_are_measured_by_node_too)
 {
-    static const char *const words[] = {"--operation", "copy",   "--sizes=1M", "--threads=1",
-                                        "--repeat=3",  "--json", NULL};
-    char *text = text_on("numa:2 l3:1(size=1MiB) core:1 pu:1", words);
+    char *text = text_on("numa:2 l3:1(size=1MiB) core:1 pu:1", ONE_COPY " --json");
     cr_expect(strstr(text, "\"placement\":\"one per core\""), "%s", text);
     // A process with one processor has one node.
     if (strstr(text, "memory_numa"))

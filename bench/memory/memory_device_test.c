@@ -156,13 +156,12 @@ Test(memory_device, a_wrong_word_of_any_repetition_is_an_error_and_leaves_no_rec
             }
 }
 
-static int command(const char *option, const char *value)
+static int command(const char *words)
 {
-    const char *argv[] = {"memory",      "--device", "cuda",    option, value,
-                          "--operation", "copy",     "--sizes", "64K",  "--json"};
-    struct printed printed = printed_begin();
-    int status = bench_memory.run(sizeof argv / sizeof argv[0], argv);
-    free(printed_end(printed));
+    static const char *const first[] = {"memory", "--device=cuda", "--operation=copy", "--sizes=64K", "--json", NULL};
+    char *text;
+    int status = printed_run(bench_memory.run, first, words, &text);
+    free(text);
     return status;
 }
 
@@ -171,7 +170,7 @@ Test(memory_device, an_absent_device_is_a_skip_and_options_of_processors_are_ref
     struct bench_device device;
     bool absent;
     cr_assert_eq(bench_device_find("cuda", 1, false, &device, &absent), ERR_NONE);
-    cr_expect_eq(command("--repeat", "1"), absent ? 77 : 0);
-    cr_expect_eq(command("--threads", "1"), 2);
-    cr_expect_eq(command("--device", "gpu"), 2);
+    cr_expect_eq(command("--repeat 1"), absent ? 77 : 0);
+    cr_expect_eq(command("--threads 1"), 2);
+    cr_expect_eq(command("--device gpu"), 2);
 }

@@ -20,17 +20,13 @@
 #define STAND_IN ZG_BINARY_DIR "/peer_stand_in "
 
 // Runs `bench peer` with options, a stand-in and a result file; returns the exit status.
-static int run(const char *path, const char *stand_in, const char *const *options)
+static int run(const char *path, const char *stand_in, const char *options)
 {
-    char beside[1024];
+    char beside[1024], *text;
     snprintf(beside, sizeof beside, "%s%s", STAND_IN, stand_in);
-    const char *argv[32] = {"peer", "--repeat=3", "--warmup=1", "--out", path, "--beside", beside};
-    int argc = 7;
-    for (; *options; options++)
-        argv[argc++] = *options;
-    struct printed output = printed_begin();
-    int status = bench_peer.run(argc, argv);
-    free(printed_end(output));
+    const char *const first[] = {"peer", "--repeat=3", "--warmup=1", "--out", path, "--beside", beside, NULL};
+    int status = printed_run(bench_peer.run, first, options, &text);
+    free(text);
     return status;
 }
 
@@ -75,13 +71,12 @@ TestSuite(peer, .init = begin, .fini = end);
 
 Test(bench_peer, adam_of_the_same_recipe_has_the_same_bits)
 {
-    static const char *const sizes[] = {"--sizes=1", "--sizes=7", "--sizes=1021", "--sizes=70001"};
+    static const int sizes[] = {1, 7, 1021, 70001};
     for (int i = 0; i < 8; i++) {
-        const char *step = i % 2 ? "--step=whole" : "--step=update";
-        cr_assert_eq(run(path, "adam deepspeed-cpu-gcc-avx512",
-                         (const char *[]){"--part=adam", "--recipe=deepspeed-cpu-gcc-avx512", "--threads=2",
-                                          sizes[i / 2], step, NULL}),
-                     0, "%s", err_message());
+        char words[128];
+        snprintf(words, sizeof words, "--part=adam --recipe=deepspeed-cpu-gcc-avx512 --threads=2 --sizes=%d --step=%s",
+                 sizes[i / 2], i % 2 ? "whole" : "update");
+        cr_assert_eq(run(path, "adam deepspeed-cpu-gcc-avx512", words), 0, "%s", err_message());
         json_t *record = expect_record(path, "stand-in Adam");
         cr_expect_eq(detail_number(record, "params_different"), 0);
         cr_expect_geq(detail_number(record, "steps_compared"), 4);
@@ -96,10 +91,8 @@ Test(bench_peer, a_different_bit_in_any_array_leaves_no_record)
     for (int i = 0; i < 3; i++) {
         char stand_in[64];
         snprintf(stand_in, sizeof stand_in, "adam torch-fused-cpu %s", arrays[i]);
-        cr_expect_eq(
-            run(path, stand_in,
-                (const char *[]){"--part=adam", "--recipe=torch-fused-cpu", "--sizes=5003", "--step=whole", NULL}),
-            1, "%s", arrays[i]);
+        cr_expect_eq(run(path, stand_in, "--part=adam --recipe=torch-fused-cpu --sizes=5003 --step=whole"), 1, "%s",
+                     arrays[i]);
         struct result_file file;
         cr_assert_eq(result_open(path, &file), ERR_NONE, "%s", err_message());
         cr_expect_null(file.end);
@@ -111,22 +104,19 @@ Test(bench_peer, a_different_bit_in_any_array_leaves_no_record)
 
 Test(bench_peer, adam_of_another_recipe_is_refused)
 {
-    cr_expect_eq(run(path, "adam torch-cpu",
-                     (const char *[]){"--part=adam", "--recipe=deepspeed-cpu-clang", "--sizes=5003", NULL}),
-                 1);
+    cr_expect_eq(run(path, "adam torch-cpu", "--part=adam --recipe=deepspeed-cpu-clang --sizes=5003"), 1);
 }
 
 Test(bench_peer, collectives_and_storage_leave_records_that_verify)
 {
-    cr_assert_eq(run(path, "times", (const char *[]){"--part=comm", "--operation=all-reduce", "--sizes=4K", NULL}), 0,
-                 "%s", err_message());
+    cr_assert_eq(run(path, "times", "--part=comm --operation=all-reduce --sizes=4K"), 0, "%s", err_message());
     json_decref(expect_record(path, "stand-in"));
     if (storage_skips(NVME_LIBAIO))
         return;
-    cr_assert_eq(run(path, "times",
-                     (const char *[]){"--part=nvme", "--size=2M", "--sizes=64K", "--seconds=0.01", "--depth=4",
-                                      "--nvme-path", storage_folder, NULL}),
-                 0, "%s", err_message());
+    char words[300];
+    snprintf(words, sizeof words, "--part=nvme --size=2M --sizes=64K --seconds=0.01 --depth=4 --nvme-path %s",
+             storage_folder);
+    cr_assert_eq(run(path, "times", words), 0, "%s", err_message());
     json_t *record = expect_record(path, "stand-in");
     cr_expect_str_eq(json_string_value(json_object_get(record, "unit")), "GB/s");
     json_decref(record);
@@ -161,27 +151,22 @@ static void expect_figures(const json_t *record, double world)
 
 Test(bench_peer, a_training_step_is_compared_loss_by_loss)
 {
-    const char *const options[] = {"--part=step", "--model=gpt-nano", "--steps=2", "--preset=zero3", "--quick", NULL};
-    cr_assert_eq(run(path, "step", options), 0, "%s", err_message());
+#define OPTIONS "--part=step --model=gpt-nano --steps=2 --preset=zero3 --quick"
+    cr_assert_eq(run(path, "step", OPTIONS), 0, "%s", err_message());
     json_t *record = expect_record(path, "stand-in training");
     cr_expect_eq(detail_number(record, "losses_compared"), 8);
     expect_figures(record, 2);
     json_decref(record);
-    cr_expect_eq(run(path, "step loss", options), 1);
+    cr_expect_eq(run(path, "step loss", OPTIONS), 1);
     unlink(path);
-    const char *const tolerant[] = {"--part=step",     "--model=gpt-nano", "--steps=2", "--preset=zero3",
-                                    "--tolerance=0.1", "--quick",          NULL};
-    cr_assert_eq(run(path, "step loss", tolerant), 0, "%s", err_message());
+    cr_assert_eq(run(path, "step loss", OPTIONS " --tolerance=0.1"), 0, "%s", err_message());
     record = expect_record(path, "stand-in training");
     double apart = json_number_value(json_object_get(json_object_get(record, "detail"), "most_loss_difference"));
     cr_expect(apart > 1e-3 && apart < 0.1, "%g", apart);
     json_decref(record);
-    const char *const mesh[] = {"--part=step", "--model=gpt-nano",
-                                "--steps=2",   "--preset=zero3",
-                                "--world=4",   "--set=zerogauge.mesh=replicate=2,shard=2",
-                                "--quick",     NULL};
     unlink(path);
-    cr_assert_eq(run(path, "step", mesh), 0, "%s", err_message());
+    cr_assert_eq(run(path, "step", OPTIONS " --world=4 --set=zerogauge.mesh=replicate=2,shard=2"), 0, "%s",
+                 err_message());
     record = expect_record(path, "stand-in training");
     cr_expect_str_eq(json_string_value(json_object_get(json_object_get(record, "case"), "mesh")),
                      "replicate=2,shard=2");
@@ -190,11 +175,11 @@ Test(bench_peer, a_training_step_is_compared_loss_by_loss)
 
 Test(bench_peer, a_missing_option_is_a_usage_error_and_a_missing_peer_a_skip)
 {
-    cr_expect_eq(run(path, "times", (const char *[]){NULL}), 2, "no part");
+    cr_expect_eq(run(path, "times", ""), 2, "no part");
     unlink(path);
-    cr_expect_eq(run(path, "times", (const char *[]){"--part=comm", "--operation=gather", NULL}), 2);
+    cr_expect_eq(run(path, "times", "--part=comm --operation=gather"), 2);
     unlink(path);
-    cr_expect_eq(run(path, "times", (const char *[]){"--part=adam", "--recipe=none", NULL}), 2);
+    cr_expect_eq(run(path, "times", "--part=adam --recipe=none"), 2);
     unlink(path);
     const char *argv[] = {"peer", NULL};
     cr_expect_eq(bench_peer.run(1, argv), 77);

@@ -39,14 +39,12 @@ Test(ranks, many_ranks_make_shorter_samples_then_fewer)
 // 4 processors, of which a control group has the time of one and a half, and memory for less than the lane wants.
 Test(ranks, there_are_as_many_as_the_processor_time_permits_with_what_memory_they_have)
 {
-    const char *argv[] = {"ranks", "--quick", "--json", "--repeat=1", "--budget=1"};
-    char root[PATH_MAX];
+    static const char *const first[] = {"ranks", NULL};
+    char root[PATH_MAX], *text;
     pretended_machine(folder_make(root), "l3:1(size=1MiB) core:4 pu:1", 120);
     pretended_file(root, "proc/self/cgroup", "0::/\n");
     pretended_file(root, "sys/fs/cgroup/cpu.max", "150000 100000\n");
-    struct printed output = printed_begin();
-    cr_expect_eq(bench_ranks.run(5, argv), 0);
-    char *text = printed_end(output);
+    cr_expect_eq(printed_run(bench_ranks.run, first, "--quick --json --repeat=1 --budget=1", &text), 0);
     unsetenv("ZG_MACHINE_ROOT");
     folder_remove(root);
     // Three quarters of 120 MiB are 2359296 parameters of 20 bytes for each of two ranks, or of one if the process may

@@ -79,22 +79,21 @@ static int bench(int argc, const char **argv)
     return bench_overlap_on(used_device, argc, argv);
 }
 
-static int run_on(const struct bench_device *device, const char *const arguments[], char **text)
+static int run_on(const struct bench_device *device, const char *words, char **text)
 {
     used_device = device;
-    return printed_run(bench, first_words, arguments, text);
+    return printed_run(bench, first_words, words, text);
 }
 
-static int run(const char *const arguments[], char **text)
+static int run(const char *words, char **text)
 {
-    return run_on(NULL, arguments, text);
+    return run_on(NULL, words, text);
 }
 
 Test(bench_overlap, a_json_line_has_every_lane_and_names_emulated_ones)
 {
-    static const char *const arguments[] = {"--emulate", "nvme-read=0.02,h2d=0.1", "--world", "2", "--json", NULL};
     char *text;
-    cr_assert_eq(run(arguments, &text), 0);
+    cr_assert_eq(run("--emulate nvme-read=0.02,h2d=0.1 --world 2 --json", &text), 0);
     json_t *line = json_loads(text, 0, NULL), *samples, *lanes;
     cr_assert_not_null(line, "%s", text);
     const char *name, *model, *how, *unit, *baseline;
@@ -139,8 +138,9 @@ Test(bench_overlap, the_table_has_a_row_per_lane_and_a_timeline_is_written)
 {
     char trace_path[] = "/tmp/zg-overlap-trace-XXXXXX", *text;
     close(mkstemp(trace_path));
-    const char *const arguments[] = {"--emulate", "none", "--eager", "--trace", trace_path, NULL};
-    cr_assert_eq(run(arguments, &text), 0);
+    char words[99];
+    snprintf(words, sizeof words, "--emulate none --eager --trace %s", trace_path);
+    cr_assert_eq(run(words, &text), 0);
     for (int lane = 0; lane < LANE_COUNT; lane++) {
         char row[32];
         snprintf(row, sizeof row, "\n    %-10s ", ledger_lane_name((enum lane)lane));
@@ -158,24 +158,21 @@ Test(bench_overlap, the_table_has_a_row_per_lane_and_a_timeline_is_written)
 Test(bench_overlap, a_bit_that_flips_on_the_disk_leaves_no_record)
 {
     // A fault in the first states that are written: later blocks may contain padding.
-    static const char flips[] = "nvme:flip@1,nvme:flip@2,nvme:flip@3,nvme:flip@4,nvme:flip@5,nvme:flip@6,nvme:flip@7";
-    static const char *const unchecked[] = {"--emulate", "none", "--inject", flips, "--no-swap-checksum", NULL};
-    static const char *const checked[] = {"--emulate", "none", "--inject", flips, "--json", NULL};
+#define FLIPS "--inject nvme:flip@1,nvme:flip@2,nvme:flip@3,nvme:flip@4,nvme:flip@5,nvme:flip@6,nvme:flip@7"
     char *text;
-    cr_expect_eq(run(unchecked, &text), 1);
+    cr_expect_eq(run("--emulate none " FLIPS " --no-swap-checksum", &text), 1);
     cr_expect_str_eq(text, "");
     free(text);
-    cr_expect_eq(run(checked, &text), 2);
+    cr_expect_eq(run("--emulate none " FLIPS " --json", &text), 2);
     cr_expect_str_eq(text, "");
     free(text);
 }
 
 Test(bench_overlap, on_an_accelerator_lanes_are_not_emulated_and_the_record_names_it)
 {
-    static const char *const arguments[] = {"--world", "2", "--json", NULL};
     const struct bench_device device = {&shadow_accelerator, 2};
     char *text;
-    cr_assert_eq(run_on(&device, arguments, &text), 0);
+    cr_assert_eq(run_on(&device, "--world 2 --json", &text), 0);
     // One line; on the CPU there is a second, with the lanes of another machine.
     json_t *line = json_loads(text, 0, NULL);
     cr_assert_not_null(line, "%s", text);
@@ -200,12 +197,11 @@ static int refuse_to_lock(void *memory, size_t bytes)
 
 Test(bench_overlap, the_record_counts_host_memory_that_an_accelerator_refused_to_pin)
 {
-    static const char *const arguments[] = {"--json", NULL};
     struct accelerator accelerator = shadow_accelerator;
     accelerator.lock = refuse_to_lock;
     const struct bench_device device = {&accelerator, 1};
     char *text;
-    cr_assert_eq(run_on(&device, arguments, &text), 0);
+    cr_assert_eq(run_on(&device, "--json", &text), 0);
     json_t *line = json_loads(text, 0, NULL);
     const json_t *detail = json_object_get(line, "detail");
     cr_expect_gt(json_integer_value(json_object_get(detail, "unlocked_bytes")), 0, "%s", text);
@@ -215,10 +211,9 @@ Test(bench_overlap, the_record_counts_host_memory_that_an_accelerator_refused_to
 
 Test(bench_overlap, lanes_are_emulated_on_an_accelerator_with_emulate)
 {
-    static const char *const arguments[] = {"--emulate", "nvme-read=0.5", NULL};
     const struct bench_device device = {&shadow_accelerator, 1};
     char *text;
-    cr_assert_eq(run_on(&device, arguments, &text), 0);
+    cr_assert_eq(run_on(&device, "--emulate nvme-read=0.5", &text), 0);
     cr_expect(strstr(text, "lanes=EMULATED nvme-read=0.5  device=shadow  devices=1"), "%s", text);
     cr_expect(strstr(text, " Gflop/s on shadow\n"), "%s", text);
     free(text);
@@ -237,7 +232,7 @@ static void wrong_matmul(const struct matmul_product *product)
 
 Test(bench_overlap, one_wrong_product_on_an_accelerator_leaves_no_record)
 {
-    static const char *const arguments[] = {"--json", NULL};
+    static const char arguments[] = "--json";
     struct accelerator accelerator = shadow_accelerator;
     accelerator.matmul = wrong_matmul;
     const struct bench_device device = {&accelerator, 1};
@@ -255,24 +250,22 @@ Test(bench_overlap, one_wrong_product_on_an_accelerator_leaves_no_record)
 
 Test(bench_overlap, an_absent_device_is_a_skip)
 {
-    static const char *const absent[] = {"--device", "cuda", NULL}, *const unknown[] = {"--device", "gpu", NULL};
     struct bench_device device;
     bool is_absent;
     char *text;
     cr_assert_eq(bench_device_find("cuda", 1, false, &device, &is_absent), ERR_NONE);
     if (is_absent) {
-        cr_expect_eq(run(absent, &text), 77);
+        cr_expect_eq(run("--device cuda", &text), 77);
         cr_expect_str_eq(text, "");
         free(text);
     }
-    cr_expect_eq(run(unknown, &text), 2);
+    cr_expect_eq(run("--device gpu", &text), 2);
     free(text);
 }
 
 Test(bench_overlap, bad_input_is_refused)
 {
-    static const char *const bad[][4] = {{"--emulate", "gpu=3"}, {"--world", "0"},      {"--sequences", "-1"},
-                                         {"--threads", "2"},     {"--engine", "posix"}, {"--inject", "disk"},
-                                         {"--sizes", "5"}};
-    printed_expect_refused(bench_overlap.run, first_words, bad, sizeof bad / sizeof bad[0]);
+    static const char *const bad[] = {"--emulate gpu=3", "--world 0",     "--sequences -1", "--threads 2",
+                                      "--engine posix",  "--inject disk", "--sizes 5",      NULL};
+    printed_expect_refused(bench_overlap.run, first_words, bad);
 }

@@ -54,15 +54,14 @@ Test(bench_pipeline, a_lane_is_warm_before_it_works)
     }
 }
 
-static const char *const first_words[] = {"pipeline", NULL};
+static const char *const first_words[] = {"pipeline", "--nvme-path", storage_folder, NULL};
 
-#define SHORT "--nvme-path", storage_folder, "--seconds", "0.002", "--repeat", "2", "--quick"
+#define SHORT "--seconds 0.002 --repeat 2 --quick"
 
 Test(bench_pipeline, the_text_output_is_one_matrix)
 {
-    static const char *const arguments[] = {SHORT, NULL};
     char *text;
-    cr_assert_eq(printed_run(bench_pipeline.run, first_words, arguments, &text), 0);
+    cr_assert_eq(printed_run(bench_pipeline.run, first_words, SHORT, &text), 0);
     int lines = 0;
     for (const char *at = text; (at = strchr(at, '\n')); at++)
         lines++;
@@ -173,12 +172,12 @@ static void take_place(const json_t *record, int *of, int *beside, const struct 
 
 Test(bench_pipeline, every_lane_has_a_record_alone_beside_each_other_one_and_beside_all)
 {
-    static const char *const arguments[] = {SHORT, "--json", "--emulate", "h2d=0.1,nvme-read=0.02", NULL};
+    static const char words[] = SHORT " --json --emulate h2d=0.1,nvme-read=0.02";
     char *text;
     int seen[LANE_COUNT][LANE_COUNT + 2] = {0};
     struct accepted_ranges ranges = {0};
     cr_assert_eq(accepted_ranges_add("default", &ranges), ERR_NONE, "%s", err_message());
-    cr_assert_eq(printed_run(bench_pipeline.run, first_words, arguments, &text), 0);
+    cr_assert_eq(printed_run(bench_pipeline.run, first_words, words, &text), 0);
     for (const char *line = text; *line; line = strchr(line, '\n') + 1) {
         int of, beside;
         json_t *record = json_loads(line, JSON_DISABLE_EOF_CHECK, NULL);
@@ -195,17 +194,16 @@ Test(bench_pipeline, every_lane_has_a_record_alone_beside_each_other_one_and_bes
 
 Test(bench_pipeline, bad_input_is_refused)
 {
-    static const char *const bad[][4] = {{"--sizes", "4K"},        {"--threads", "2"},          {"--seconds", "-1"},
-                                         {"--engine", "io_uring"}, {"--nvme-path", "/nowhere"}, {"--emulate", "gpu=1"},
-                                         {"--emulate", "cpu"}};
-    printed_expect_refused(bench_pipeline.run, first_words, bad, sizeof bad / sizeof bad[0]);
+    static const char *const bad[] = {"--sizes 4K",           "--threads 2",     "--seconds -1",  "--engine io_uring",
+                                      "--nvme-path /nowhere", "--emulate gpu=1", "--emulate cpu", NULL};
+    printed_expect_refused(bench_pipeline.run, (const char *const[]){"pipeline", NULL}, bad);
 }
 
 Test(bench_pipeline, without_cuda_bench_pcie_reports_a_skip)
 {
-    static const char *const first[] = {"pcie", NULL}, *const more[] = {"--quick", "--json", NULL};
+    static const char *const first[] = {"pcie", NULL};
     char *text;
-    cr_expect_eq(printed_run(bench_pcie.run, first, more, &text), 77);
+    cr_expect_eq(printed_run(bench_pcie.run, first, "--quick --json", &text), 77);
     cr_expect_str_empty(text);
     free(text);
 }

@@ -21,9 +21,9 @@ static const char text_path[] = ZG_SOURCE_DIR "/README.md";
 static const char *const first_words[] = {"step",     "--nvme-path", storage_folder, "--model", "gpt-nano", "--quick",
                                           "--repeat", "2",           "--text",       text_path, NULL};
 
-static int run(const char *const arguments[], char **text)
+static int run(const char *words, char **text)
 {
-    return printed_run(bench_step.run, first_words, arguments, text);
+    return printed_run(bench_step.run, first_words, words, text);
 }
 
 static json_t *records_of(const char *text)
@@ -53,7 +53,6 @@ static void lanes_text(const json_t *records, const char *preset, char out[8])
 
 Test(bench_step, every_preset_has_a_step_its_flops_and_the_lanes_on_which_it_moves_bytes)
 {
-    static const char *const arguments[] = {"--json", NULL};
     static const struct {
         const char *preset, *tier, *lanes;  // collective, h2d, d2h, read, write
         int steps;
@@ -62,7 +61,7 @@ Test(bench_step, every_preset_has_a_step_its_flops_and_the_lanes_on_which_it_mov
                     {"zero2_offload", "host", "chd", 1},  {"zero3_offload", "host", "chd", 1},
                     {"zero_infinity", "nvme", "chdrw", 1}};
     char *text, lanes[8];
-    cr_assert_eq(run(arguments, &text), 0);
+    cr_assert_eq(run("--json", &text), 0);
     json_t *records = records_of(text), *record;
     for (size_t e = 0; e < sizeof expected / sizeof *expected; e++) {
         size_t i;
@@ -87,12 +86,10 @@ Test(bench_step, every_preset_has_a_step_its_flops_and_the_lanes_on_which_it_mov
 
 Test(bench_step, one_process_alone_has_no_baseline_but_is_that_of_its_other_presets)
 {
-    static const char *const arguments[] = {
-        "--json", "--world", "1", "--dtype", "fp32", "--preset", "zero0,zero_infinity", NULL};
     char *text, lanes[8];
     double process_ms = 0;
     int steps = 0;
-    cr_assert_eq(run(arguments, &text), 0);
+    cr_assert_eq(run("--json --world 1 --dtype fp32 --preset zero0,zero_infinity", &text), 0);
     json_t *records = records_of(text), *record;
     size_t i;
     json_array_foreach (records, i, record) {
@@ -119,10 +116,9 @@ Test(bench_step, one_process_alone_has_no_baseline_but_is_that_of_its_other_pres
 
 Test(bench_step, all_figures_follow_from_the_step)
 {
-    static const char *const arguments[] = {"--json", "--preset", "zero_infinity", "--sizes", "1,3", NULL};
     char *text;
     double seen = 0;
-    cr_assert_eq(run(arguments, &text), 0);
+    cr_assert_eq(run("--json --preset zero_infinity --sizes 1,3", &text), 0);
     json_t *records = records_of(text);
     size_t i;
     const json_t *record, *model = NULL;
@@ -160,11 +156,12 @@ Test(bench_step, a_mesh_is_named_and_its_ranks_share_the_work)
     const struct model *model;
     cr_assert_eq(model_find("gpt-nano", &model), ERR_NONE);
     for (size_t m = 0; m < sizeof meshes / sizeof meshes[0]; m++) {
-        const char *const arguments[] = {"--json", "--mesh", meshes[m].mesh, "--preset", meshes[m].presets, NULL};
+        char words[99];
+        snprintf(words, sizeof words, "--json --mesh %s --preset %s", meshes[m].mesh, meshes[m].presets);
         double flops = model_flops(model, 2) * meshes[m].micro_batches / meshes[m].parts;
         int steps = 0;
         char *text;
-        cr_assert_eq(run(arguments, &text), 0, "%s", meshes[m].mesh);
+        cr_assert_eq(run(words, &text), 0, "%s", meshes[m].mesh);
         json_t *records = records_of(text), *record;
         size_t i;
         json_array_foreach (records, i, record) {
@@ -187,9 +184,8 @@ Test(bench_step, a_mesh_is_named_and_its_ranks_share_the_work)
 
 Test(bench_step, the_text_output_has_the_chosen_presets)
 {
-    static const char *const arguments[] = {"--preset", "zero3,zero1", "--emulate", "collective=0.5", NULL};
     char *text;
-    cr_assert_eq(run(arguments, &text), 0);
+    cr_assert_eq(run("--preset zero3,zero1 --emulate collective=0.5", &text), 0);
     cr_expect(strstr(text, "what=ZeRO-1") && strstr(text, "what=ZeRO-3"), "%s", text);
     cr_expect_null(strstr(text, "ZeRO-2"), "%s", text);
     cr_expect(strstr(text, "lanes=EMULATED collective=0.5"), "%s", text);
@@ -249,11 +245,18 @@ Test(bench_step, links_without_bytes_are_not_measured)
 
 Test(bench_step, bad_input_is_refused)
 {
-    static const char *const bad[][4] = {{"--threads", "2"},         {"--preset", "zero4"},     {"--preset", ""},
-                                         {"--sizes", "0"},           {"--schedule", "chaos:1"}, {"--emulate", "cpu=1"},
-                                         {"--inject", "nvme:eio@1"}, {"--world", "3"},          {"--mesh", "shard=1"},
-                                         {"--mesh", "shards=2"}};
-    printed_expect_refused(bench_step.run, first_words, bad, sizeof bad / sizeof bad[0]);
+    static const char *const bad[] = {"--threads 2",
+                                      "--preset zero4",
+                                      "--preset=",
+                                      "--sizes 0",
+                                      "--schedule chaos:1",
+                                      "--emulate cpu=1",
+                                      "--inject nvme:eio@1",
+                                      "--world 3",
+                                      "--mesh shard=1",
+                                      "--mesh shards=2",
+                                      NULL};
+    printed_expect_refused(bench_step.run, first_words, bad);
 }
 
 static const double PEAK = 70e12;  // of a V100, in the paper

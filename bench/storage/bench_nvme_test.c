@@ -200,11 +200,12 @@ Test(bench_nvme, stale_misplaced_torn_and_damaged_blocks_are_found)
     nvme_files_close(&files);
 }
 
-static const char *const first_words[] = {"nvme", NULL};
+static const char *const first_words[] = {"nvme", "--nvme-path", storage_folder, NULL};
+static const char *const twice[] = {"nvme", "--nvme-path", storage_folder, "--nvme-path", storage_folder, NULL};
 
-static int run(const char *const arguments[], char **text)
+static int run(const char *words, char **text)
 {
-    return printed_run(bench_nvme.run, first_words, arguments, text);
+    return printed_run(bench_nvme.run, first_words, words, text);
 }
 
 // Counts the records of that name and checks their fields.
@@ -226,15 +227,12 @@ static int lines_of(const char *text, const char *name, bool baseline)
     return count;
 }
 
-#define SMALL                                                                                                          \
-    "--nvme-path", storage_folder, "--size", "4M", "--sizes", "64K,128K", "--depths", "1,4", "--seconds", "0.06",      \
-        "--repeat", "1", "--engine", "libaio"
+#define SMALL "--size 4M --sizes 64K,128K --depths 1,4 --seconds 0.06 --repeat 1 --engine libaio"
 
 Test(bench_nvme, without_fio_records_have_no_ratio)
 {
-    static const char *const arguments[] = {SMALL, "--no-fio", "--json", "--nvme-path", storage_folder, NULL};
     char *text;
-    cr_assert_eq(run(arguments, &text), 0);
+    cr_assert_eq(printed_run(bench_nvme.run, twice, SMALL " --no-fio --json", &text), 0);
     cr_expect_eq(lines_of(text, "nvme", false), 3 * 2 * 2, "%s", text);
     cr_expect_eq(lines_of(text, "nvme_latency", false), 2, "%s", text);
     cr_expect_eq(lines_of(text, "nvme_checksum", true), 2, "%s", text);
@@ -259,9 +257,8 @@ static int emulated_count(const char *text, const char *lanes, double limit)
 
 Test(bench_nvme, emulated_lanes_are_named_where_they_are_used)
 {
-    static const char *const arguments[] = {SMALL, "--no-fio", "--json", "--emulate", "nvme-read=0.05,h2d=1", NULL};
     char *text;
-    cr_assert_eq(run(arguments, &text), 0);
+    cr_assert_eq(run(SMALL " --no-fio --json --emulate nvme-read=0.05,h2d=1", &text), 0);
     cr_expect_eq(lines_of(text, "nvme", false), 3 * 2 * 2, "%s", text);
     // Reads alone, and with as many writes.
     cr_expect_eq(emulated_count(text, "EMULATED nvme-read=0.05", 0.1), 2 * 2 * 2, "%s", text);
@@ -275,9 +272,7 @@ Test(bench_nvme, with_fio_records_have_its_version_and_a_ratio)
         printf("TEST SKIPPED: %s\n", err_message());
         return;
     }
-    static const char *const arguments[] = {SMALL,         "--direction",  "read", "--json",
-                                            "--nvme-path", storage_folder, NULL};
-    cr_assert_eq(run(arguments, &text), 0);
+    cr_assert_eq(printed_run(bench_nvme.run, twice, SMALL " --direction read --json", &text), 0);
     cr_expect_eq(lines_of(text, "nvme", true), 2 * 2, "%s", text);
     cr_expect_eq(lines_of(text, "nvme_latency", true), 1, "%s", text);
     cr_expect(strstr(text, version), "%s", text);
@@ -286,9 +281,8 @@ Test(bench_nvme, with_fio_records_have_its_version_and_a_ratio)
 
 Test(bench_nvme, the_text_output_names_files_and_a_missing_baseline)
 {
-    static const char *const arguments[] = {SMALL, "--direction", "write", "--no-fio", NULL};
     char *text;
-    cr_assert_eq(run(arguments, &text), 0);
+    cr_assert_eq(run(SMALL " --direction write --no-fio", &text), 0);
     cr_expect(strstr(text, "files of 4 MiB in "), "%s", text);
     cr_expect(strstr(text, storage_folder), "%s", text);
     cr_expect(strstr(text, "without fio there is no ratio"), "%s", text);
@@ -300,15 +294,16 @@ Test(bench_nvme, the_text_output_names_files_and_a_missing_baseline)
 
 Test(bench_nvme, bad_options_are_refused)
 {
-    static const char *const bad[][4] = {{"--engine", "aio"},
-                                         {"--direction", "up"},
-                                         {"--size", "5000"},
-                                         {"--sizes", "5000"},
-                                         {"--depths", "100000"},
-                                         {"--emulate", "disk=1"},
-                                         {"--threads", "2"},
-                                         {"--seconds", "-1"},
-                                         {"--nvme-path", "/nowhere", "--no-fio"},
-                                         {"--size", "32T", "--nvme-path", storage_folder}};
-    printed_expect_refused(bench_nvme.run, first_words, bad, sizeof bad / sizeof bad[0]);
+    static const char *const bad[] = {"--engine aio",
+                                      "--direction up",
+                                      "--size 5000",
+                                      "--sizes 5000",
+                                      "--depths 100000",
+                                      "--emulate disk=1",
+                                      "--threads 2",
+                                      "--seconds -1",
+                                      "--size 4M --nvme-path /nowhere --no-fio",
+                                      "--size 32T",
+                                      NULL};
+    printed_expect_refused(bench_nvme.run, first_words, bad);
 }

@@ -112,17 +112,15 @@ Test(bench_swap, one_wrong_bit_of_any_state_is_found_and_named)
 static const char *const first_words[] = {"swap",     "--nvme-path", storage_folder, "--sizes", "10007",
                                           "--repeat", "2",           "--threads",    "1",       NULL};
 
-static int run(const char *const arguments[], char **text)
+static int run(const char *words, char **text)
 {
-    return printed_run(bench_swap.run, first_words, arguments, text);
+    return printed_run(bench_swap.run, first_words, words, text);
 }
 
 Test(bench_swap, a_json_line_names_the_case_and_its_baseline)
 {
-    static const char *const arguments[] = {"--buffers", "3",      "--sub-groups",       "2K", "--engine",
-                                            "libaio",    "--json", "--no-swap-checksum", NULL};
     char *text;
-    cr_assert_eq(run(arguments, &text), 0);
+    cr_assert_eq(run("--buffers 3 --sub-groups 2K --engine libaio --json --no-swap-checksum", &text), 0);
     json_t *line = json_loads(text, 0, NULL), *samples, *limits;
     cr_assert_not_null(line, "%s", text);
     const char *name, *engine, *unit, *baseline;
@@ -165,9 +163,8 @@ static size_t count_of(const char *text, const char *part)
 
 Test(bench_swap, listed_values_are_combined_and_the_rest_varies_one_at_a_time)
 {
-    static const char *const arguments[] = {"--buffers", "3,5", "--sub-groups", "2K,4K", "--engine", "libaio", NULL};
     char *text;
-    cr_assert_eq(run(arguments, &text), 0);
+    cr_assert_eq(run("--buffers 3,5 --sub-groups 2K,4K --engine libaio", &text), 0);
     // With and without checksums.
     cr_expect_eq(count_of(text, " %  swap  "), 8, "%s", text);
     cr_expect_eq(count_of(text, "buffers=5  engine=libaio  checksum=yes"), 2, "%s", text);
@@ -177,22 +174,19 @@ Test(bench_swap, listed_values_are_combined_and_the_rest_varies_one_at_a_time)
 
 Test(bench_swap, a_bit_that_flips_on_the_disk_leaves_no_record)
 {
-    static const char *const unchecked[] = {"--quick",     "--engine",           "libaio", "--inject",
-                                            "nvme:flip@1", "--no-swap-checksum", "--json", NULL};
-    static const char *const checked[] = {"--quick", "--engine", "libaio", "--inject", "nvme:flip@1", NULL};
     char *text;
-    cr_expect_eq(run(unchecked, &text), 1);
+    cr_expect_eq(run("--quick --engine libaio --inject nvme:flip@1 --no-swap-checksum --json", &text), 1);
     cr_expect_str_eq(text, "");
     free(text);
-    cr_expect_eq(run(checked, &text), 2, "the checksum is wrong when the block is read");
+    cr_expect_eq(run("--quick --engine libaio --inject nvme:flip@1", &text), 2,
+                 "the checksum is wrong when the block is read");
     cr_expect_str_eq(text, "");
     free(text);
 }
 
 Test(bench_swap, bad_input_is_refused)
 {
-    static const char *const bad[][4] = {
-        {"--buffers", "2"},   {"--buffers", "x"}, {"--engine", "posix"},          {"--sub-groups", "0"},
-        {"--inject", "disk"}, {"--depth", "-1"},  {"--nvme-path", "/nonexistent"}};
-    printed_expect_refused(bench_swap.run, first_words, bad, sizeof bad / sizeof bad[0]);
+    static const char *const bad[] = {"--buffers 2",   "--buffers x", "--engine posix",           "--sub-groups 0",
+                                      "--inject disk", "--depth -1",  "--nvme-path /nonexistent", NULL};
+    printed_expect_refused(bench_swap.run, first_words, bad);
 }
