@@ -121,6 +121,7 @@ static int begin_trial(struct trial *trial)
 static int open_trial(struct trial *trial)
 {
     const struct check_case *c = trial->c;
+    trial->states = rule_states_of(c, &trial->options->states);
     trial->decisions = calloc((size_t)c->steps, sizeof *trial->decisions);
     if (!trial->decisions)
         return err_set(ERR_MEMORY, "no memory to judge %s", c->name);

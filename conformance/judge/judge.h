@@ -13,6 +13,7 @@ struct judge_options {
     enum scaler_form scaler;
     int clip;    // 0: a form of torch's kind, 1: of DeepSpeed's; -1: either
     int unused;  // 0: left alone, 1: a gradient of zero; -1: either
+    struct claimed_states states;
 };
 
 struct judge;
@@ -37,8 +38,8 @@ int judge_absent(struct judge *judge, const struct check_case *c, enum absence a
 int judge_end(struct judge *judge);
 
 // Bytes of parameters, gradients, moments and masters that all ranks of a case hold together by ZeRO's formulas,
-// without padding.
-uint64_t judge_held_bytes(const struct check_case *c);
+// without padding, with states as claimed.
+uint64_t judge_held_bytes(const struct check_case *c, const struct claimed_states *states);
 
 // The least bytes that all ranks together send in a case whose every step is applied, by the same formulas.
 uint64_t judge_sent_bytes(const struct check_case *c);

@@ -11,6 +11,7 @@ struct trial {
     const struct answer *answer;
     const struct answer *saved;  // null: the answer begins with the case's own state
     const struct judge_options *options;
+    struct rule_states states;             // as claimed
     struct unsharded_decision *decisions;  // of step K: [K - 1]
     struct unsharded_state start;          // before the answer's first step
     struct unsharded_state before, after;  // the answer's own states around the current step

@@ -29,6 +29,20 @@ static bool may_treat_unused(const struct trial *trial, enum unused_form form)
     return form != UNUSED_OWN_T || varies;
 }
 
+// Adds a rule with the states that are tried, where its recipe can keep such: both in one dtype of 16 bits, if it
+// rounds each operation.
+static int add_rule(const struct search *search, struct rule rule, enum unused_form unused, struct rule_set *out)
+{
+    const struct rule_states *states = &search->states;
+    bool is_one = states->moments == states->master && states->master != DTYPE_FP32;
+    for (int rounds = 0; rounds <= (states->master != DTYPE_FP32); rounds++) {
+        rule.states = (struct rule_states){states->moments, states->master, rounds};
+        if (is_one || !adam_recipe_rounds_each(adam_recipe_at(rule.recipe)))
+            TRY(rule_set_add(out, &rule, unused, NULL));
+    }
+    return ERR_NONE;
+}
+
 // All rules that the case and, but for any_clip, the claims permit; the canonical one first.
 static int all_rules(const struct search *search, struct rule_set *out)
 {
@@ -45,7 +59,7 @@ static int all_rules(const struct search *search, struct rule_set *out)
             continue;
         for (int k = 0; k < 3; k++)
             if (may_treat_unused(trial, forms[k]))
-                TRY(rule_set_add(out, &rule, forms[k], NULL));
+                TRY(add_rule(search, rule, forms[k], out));
     }
     return ERR_NONE;
 }

@@ -12,9 +12,11 @@ struct search {
     unsigned char *explained;  // by element of all compared parameters: IN_BODY, IN_TAIL, both, or 0
     size_t element_count;
     int step;
-    bool own_norm;        // clips by the norm that the answer reports, where that is right
-    bool any_clip;        // tries both forms of clipping, whatever is claimed
-    bool short_moments;   // tries the recipes whose moments are kept in less than fp32, and no others
+    bool own_norm;       // clips by the norm that the answer reports, where that is right
+    bool any_clip;       // tries both forms of clipping, whatever is claimed
+    bool short_moments;  // tries the recipes whose moments are kept in blocks of 8 bits, and no others
+    bool other_states;   // tries `states`, which are not the claimed ones
+    struct rule_states states;
     bool updated;         // some step applied a gradient
     bool failed;          // no rule explains `step`, which is the last one searched
     bool frozen_changed;  // a frozen parameter changed in `step`, which is the last one searched
@@ -26,7 +28,7 @@ struct search {
 };
 
 // Searches all steps, and stops at the first that no rule explains or in which a frozen parameter changes; that
-// parameter's difference goes to out. The caller sets trial, explained, element_count, best, best_unused and
+// parameter's difference goes to out. The caller sets trial, explained, element_count, states, best, best_unused and
 // own_norm; a search may be run again.
 int search_steps(struct search *search, struct finding *out);
 

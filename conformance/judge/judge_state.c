@@ -129,8 +129,8 @@ static int search_other_clip(struct search *search, struct finding *out)
     return ERR_NONE;
 }
 
-// An answer that no recipe with moments in fp32 explains: whether one with less does. Otherwise the search ends as it
-// did.
+// An answer that no recipe with the claimed moments explains: whether one in blocks of 8 bits does. Otherwise the
+// search ends as it did.
 static int search_short_moments(struct search *search, struct finding *out)
 {
     search->short_moments = true;
@@ -139,11 +139,53 @@ static int search_short_moments(struct search *search, struct finding *out)
     return search->short_moments ? ERR_NONE : search_steps(search, out);
 }
 
+// The least dtype that holds all numbers of some tensors of the current step.
+static enum dtype dtype_of(const struct trial *trial, float *const tensors[])
+{
+    bool is_bf16 = true, is_fp16 = true;
+    for (int param = 0; param < trial->c->param_count; param++)
+        for (size_t i = 0; trial_compares(trial, param) && i < trial->c->params[param].count; i++) {
+            float x = tensors[param][i];
+            is_bf16 = is_bf16 && value_same(unsharded_round(DTYPE_BF16, x), x);
+            is_fp16 = is_fp16 && value_same(unsharded_round(DTYPE_FP16, x), x);
+        }
+    return is_bf16 ? DTYPE_BF16 : is_fp16 ? DTYPE_FP16 : DTYPE_FP32;
+}
+
+// An answer that no rule with the claimed states explains: if one does with the states that the answer's numbers show,
+// the claim is wrong. Otherwise the search ends as it did.
+static int search_other_states(struct search *search, struct finding *out)
+{
+    struct trial *trial = search->trial;
+    const struct rule_states claimed = search->states;
+    search->states.moments = dtype_of(trial, trial->after.exp_avg);
+    if (dtype_of(trial, trial->after.exp_avg_sq) != search->states.moments)
+        search->states.moments = DTYPE_FP32;
+    search->states.master = trial->c->precision;
+    if (dtype_of(trial, trial->after.param) != trial->c->precision)
+        search->states.master = DTYPE_FP32;
+    if (search->states.moments == claimed.moments && search->states.master == claimed.master)
+        return ERR_NONE;
+    TRY(search_steps(search, out));
+    search->other_states = !search->failed && !search->frozen_changed && search->alive.count > 0;
+    if (!search->other_states) {
+        search->states = claimed;
+        return search_steps(search, out);
+    }
+    char rule[256];
+    out->verdict = VERDICT_FAIL;
+    out->hint = search->states.moments != claimed.moments ? HINT_MOMENTS : HINT_MASTER;
+    snprintf(out->text, sizeof out->text, "the claims say moments in %s and master in %s, but every bit follows %s",
+             dtype_name(claimed.moments), dtype_name(claimed.master),
+             rule_text(&search->alive.rules[0], rule, sizeof rule));
+    return ERR_NONE;
+}
+
 static int describe(struct search *search, struct finding *out)
 {
     struct trial *trial = search->trial;
     const struct check_case *c = trial->c;
-    if (search->any_clip)
+    if (search->any_clip || search->other_states)
         return ERR_NONE;
     if (search->frozen_changed) {
         out->verdict = VERDICT_FAIL;
@@ -154,16 +196,20 @@ static int describe(struct search *search, struct finding *out)
     }
     if (search->failed) {
         TRY(describe_failure(search, out));
-        if (trial->decisions[search->step - 1].applies > 0)
+        // A rounding to 16 bits is larger than what relations tell apart, so that short states are judged by rules.
+        bool is_short = rule_states_are_short(&search->states);
+        if (trial->decisions[search->step - 1].applies > 0 && !is_short)
             return judge_by_links(trial, out);
         out->verdict = VERDICT_FAIL;
+        if (trial->decisions[search->step - 1].applies > 0)
+            return ERR_NONE;
         snprintf(out->text, sizeof out->text, "the state changed in a step that applies no gradient");
         return ERR_NONE;
     }
     struct rule canonical = rule_canonical(c);
     const struct rule *first = search->alive.count > 0 ? &search->alive.rules[0] : &canonical;
     bool is_canonical = rule_same_gradient(first, &canonical) && first->recipe == canonical.recipe &&
-                        first->clip == canonical.clip && !search->own_norm;
+                        first->clip == canonical.clip && !search->own_norm && !first->states.rounds_gradient;
     out->verdict = !search->updated || is_canonical ? VERDICT_PASS : VERDICT_EQUIVALENT;
     if (search->updated)
         rule_text(first, out->text, sizeof out->text);
@@ -176,7 +222,8 @@ static int describe(struct search *search, struct finding *out)
 int judge_state(struct trial *trial, struct finding *out, struct rule_set *explained)
 {
     const struct check_case *c = trial->c;
-    struct search search = {.trial = trial, .best = rule_canonical(c), .best_unused = UNUSED_LEFT_ALONE};
+    struct search search = {
+        .trial = trial, .states = trial->states, .best = rule_canonical(c), .best_unused = UNUSED_LEFT_ALONE};
     for (int i = 0; i < c->param_count; i++)
         search.element_count += trial_compares(trial, i) ? c->params[i].count : 0;
     search.explained = malloc(search.element_count + 1);
@@ -190,9 +237,12 @@ int judge_state(struct trial *trial, struct finding *out, struct rule_set *expla
     }
     if (rc == ERR_NONE && search.failed && search.updated)
         rc = search_short_moments(&search, out);
+    if (rc == ERR_NONE && search.failed && search.updated)
+        rc = search_other_states(&search, out);
     if (rc == ERR_NONE)
         rc = describe(&search, out);
-    if (rc == ERR_NONE && search.updated && !search.failed && !search.frozen_changed && !search.any_clip) {
+    if (rc == ERR_NONE && search.updated && !search.failed && !search.frozen_changed && !search.any_clip &&
+        !search.other_states) {
         *explained = search.alive;
         search.alive = (struct rule_set){0};
     }

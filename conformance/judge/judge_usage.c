@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an implementation says it held and sent, against ZeRO's formulas in their exact form for N ranks. Psi counts the
 // elements of all parameters, Psi_t of those that are trained; b, c and a are the bytes of an element in the model's,
-// the communication and the accumulation dtype. Sums over all ranks:
+// the communication and the accumulation dtype; m and k those of a moment and a master, 4 unless the claims say less.
+// Sums over all ranks:
 //
 //   held                  data parallel   P_os            P_os+g          P_os+g+p
 //     parameters          N b Psi         N b Psi         N b Psi         b Psi
 //     gradients           N a Psi_t       N a Psi_t       a Psi_t         a Psi_t
-//     optimizer (m, v)    N 8 Psi_t       8 Psi_t         8 Psi_t         8 Psi_t
-//     master              N 4 Psi_t       4 Psi_t         4 Psi_t         4 Psi_t      (none where b is 4)
+//     optimizer (m, v)    N 2m Psi_t      2m Psi_t        2m Psi_t        2m Psi_t
+//     master              N k Psi_t       k Psi_t         k Psi_t         k Psi_t      (or none where b is k)
 //   sent
 //     reduce              2(N-1) c Psi_t  (N-1) c Psi_t   (N-1) c Psi_t   (N-1) c Psi_t
 //       for each          step            step            micro-step      micro-step
@@ -101,33 +102,34 @@ struct held_sums {
     uint64_t params, grads, moments, master;
 };
 
-static struct held_sums held_of(const struct check_case *c)
+static struct held_sums held_of(const struct check_case *c, const struct rule_states *states)
 {
     struct amounts a = elements_of(c);
     uint64_t world = (uint64_t)c->world, copies = c->stage < 1 ? world : 1;
     return (struct held_sums){
         .params = dtype_bytes(c->precision) * a.all * (c->stage < 3 ? world : 1),
         .grads = dtype_bytes(c->accumulation_dtype) * a.trained * (c->stage < 2 ? world : 1),
-        .moments = 8 * a.trained * copies,
-        .master = 4 * a.trained * copies,
+        .moments = 2 * dtype_bytes(states->moments) * a.trained * copies,
+        .master = dtype_bytes(states->master) * a.trained * copies,
     };
 }
 
-uint64_t judge_held_bytes(const struct check_case *c)
+uint64_t judge_held_bytes(const struct check_case *c, const struct claimed_states *claimed)
 {
-    struct held_sums sums = held_of(c);
-    return sums.params + sums.grads + sums.moments + (c->precision == DTYPE_FP32 ? 0 : sums.master);
+    struct rule_states states = rule_states_of(c, claimed);
+    struct held_sums sums = held_of(c, &states);
+    return sums.params + sums.grads + sums.moments + (c->precision == states.master ? 0 : sums.master);
 }
 
 static void judge_memory(const struct trial *trial, struct finding *out)
 {
-    struct held_sums sums = held_of(trial->c);
+    struct held_sums sums = held_of(trial->c, &trial->states);
     uint64_t master = sum_over_ranks(trial, held, USAGE_MASTER);
     within(out, "bytes of parameters", sum_over_ranks(trial, held, USAGE_PARAM), sums.params, sums.params);
     within(out, "bytes of gradients", sum_over_ranks(trial, held, USAGE_GRAD), sums.grads, sums.grads);
     within(out, "bytes of moments", sum_over_ranks(trial, held, USAGE_OPTIMIZER), sums.moments, sums.moments);
-    // fp32 parameters are their own master, or have a copy.
-    if (trial->c->precision != DTYPE_FP32 || master != 0)
+    // Parameters in the master's dtype are their own master, or have a copy.
+    if (trial->c->precision != trial->states.master || master != 0)
         within(out, "bytes of master parameters", master, sums.master, sums.master);
 }
 

@@ -143,6 +143,8 @@ static int observe_stage(const struct check_setting *setting, struct plan *plan,
                          const struct measure *unsharded, struct observation *out)
 {
     struct check_case *none = &plan->stages[0], *c = &plan->stages[stage];
+    static const struct claimed_states whole;
+    const struct claimed_states *states = setting->claims ? &setting->claims->states : &whole;
     struct measure sharded = {0};
     if (unsharded->why[0])
         snprintf(sharded.why, sizeof sharded.why, "there is no stage 0 to compare with: %.200s", unsharded->why);
@@ -153,7 +155,7 @@ static int observe_stage(const struct check_setting *setting, struct plan *plan,
         .world = c->world,
         .peak_bytes = sharded.peak_bytes,
         .unsharded_peak_bytes = unsharded->peak_bytes,
-        .formula_saved_bytes = judge_held_bytes(none) - judge_held_bytes(c),
+        .formula_saved_bytes = judge_held_bytes(none, states) - judge_held_bytes(c, states),
         .sent_is_known = sharded.sent_is_known && unsharded->sent_is_known,
         .sent_bytes = sharded.sent_bytes,
         .unsharded_sent_bytes = unsharded->sent_bytes,

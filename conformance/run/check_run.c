@@ -206,6 +206,7 @@ int check_run(const struct check_setting *setting, struct check_run *out)
             .scaler = setting->claims->scaler,
             .clip = (int)setting->claims->clip - (int)CLAIMS_CLIP_TORCH,
             .unused = (int)setting->claims->unused - (int)CLAIMS_UNUSED_UNTOUCHED,
+            .states = setting->claims->states,
         };
     TRY(judge_open(&options, &out->findings, &out->judge));
     TRY(check_select(setting, out));

@@ -35,10 +35,12 @@ static const char *const features[] = {
 };
 static const char *const precisions[] = {"fp32", "bf16", "fp16", NULL};  // as in enum dtype
 static const char *const dtypes[] = {"fp32", "bf16", "fp16", [CLAIMS_OWN_DTYPE] = "precision", NULL};
+_Static_assert((int)CLAIMED_PRECISION == (int)CLAIMS_OWN_DTYPE, "a state's dtype is named as the others are");
 const char *const claims_tiers[] = {"none", "cpu", "nvme", NULL};      // as in enum ledger_tier
 static const char *const clip_forms[] = {"torch", "deepspeed", NULL};  // from CLAIMS_CLIP_TORCH on
 static const char *const scalers[] = {"deepspeed", "torch", "megatron", NULL};
 static const char *const unused_forms[] = {"untouched", "zero_gradient", NULL};  // from CLAIMS_UNUSED_UNTOUCHED on
+static const char *const masters[] = {"fp32", "precision", NULL};
 
 const char *const claims_knobs[] = {
     [KNOB_BUCKETS] = "buckets",     [KNOB_OVERLAP] = "overlap", [KNOB_PREFETCH] = "prefetch",
@@ -149,9 +151,12 @@ static int read_all(const struct strict_object *root, struct claims *out)
                                        "?clip_form",
                                        "?scaler",
                                        "?unused",
+                                       "?moments",
+                                       "?master",
                                        "?optional",
                                        NULL};
     int contract, clip = CLAIMS_CLIP_EITHER, scaler = SCALER_DEEPSPEED, unused = CLAIMS_UNUSED_EITHER;
+    int moments = CLAIMED_FP32, master = CLAIMED_FP32;
     uint64_t stages = out->stages;
     TRY(strict_keys(root, keys));
     TRY(strict_int(root, "contract", CASE_CONTRACT, CASE_CONTRACT, &contract));
@@ -170,10 +175,14 @@ static int read_all(const struct strict_object *root, struct claims *out)
     TRY(read_choice(root, "clip_form", clip_forms, CLAIMS_CLIP_TORCH, &clip));
     TRY(read_choice(root, "scaler", scalers, SCALER_DEEPSPEED, &scaler));
     TRY(read_choice(root, "unused", unused_forms, CLAIMS_UNUSED_UNTOUCHED, &unused));
+    TRY(read_choice(root, "moments", dtypes, CLAIMED_FP32, &moments));
+    TRY(read_choice(root, "master", masters, CLAIMED_FP32, &master));
     out->stages = (uint32_t)stages;
     out->clip = (enum claims_clip)clip;
     out->scaler = (enum scaler_form)scaler;
     out->unused = (enum claims_unused)unused;
+    out->states =
+        (struct claimed_states){(enum claimed_dtype)moments, master == CLAIMED_FP32 ? CLAIMED_FP32 : CLAIMED_PRECISION};
     return ERR_NONE;
 }
 

@@ -54,6 +54,7 @@ struct claims {
     enum claims_clip clip;
     enum scaler_form scaler;
     enum claims_unused unused;
+    struct claimed_states states;
 };
 
 // Every world, stage, precision and feature, and no option, with empty names: the claims if there is no file.

@@ -273,13 +273,14 @@ static int read_claims(const char *text, size_t bytes)
 
 Test(claims, the_schema_says_what_the_reader_takes)
 {
-    int changes = schema_check("conformance/schema/claims.schema.json", NULL,
-                               "{\"contract\": 1, \"name\": \"a\", \"version\": \"1\", \"stages\": [0], "
-                               "\"worlds\": [1], \"precisions\": [\"fp32\"], \"offload_optimizer\": [\"none\"], "
-                               "\"offload_param\": [\"cpu\"], \"features\": [\"tied\"], \"knobs\": [\"overlap\"], "
-                               "\"communication_dtypes\": [\"bf16\"], \"accumulation_dtypes\": [\"precision\"], "
-                               "\"optional\": [\"tensor\"], \"clip_form\": \"torch\", "
-                               "\"scaler\": \"torch\", \"unused\": \"untouched\"}",
-                               read_claims);
+    int changes =
+        schema_check("conformance/schema/claims.schema.json", NULL,
+                     "{\"contract\": 1, \"name\": \"a\", \"version\": \"1\", \"stages\": [0], "
+                     "\"worlds\": [1], \"precisions\": [\"fp32\"], \"offload_optimizer\": [\"none\"], "
+                     "\"offload_param\": [\"cpu\"], \"features\": [\"tied\"], \"knobs\": [\"overlap\"], "
+                     "\"communication_dtypes\": [\"bf16\"], \"accumulation_dtypes\": [\"precision\"], "
+                     "\"optional\": [\"tensor\"], \"clip_form\": \"torch\", "
+                     "\"scaler\": \"torch\", \"unused\": \"untouched\", \"moments\": \"fp32\", \"master\": \"fp32\"}",
+                     read_claims);
     cr_expect_gt(changes, 100, "%d", changes);
 }

@@ -49,6 +49,8 @@ static const struct adam_recipe rows[] = {
      false, RECIPE_FUSE_NONE, RECIPE_FUSE_NONE, torchao_begin, torchao_element, NULL, NULL},
     {"torchao-8bit-cpu", "the same, states in blocks of 8 bits", BIT_FOR_BIT, false, RECIPE_FUSE_NONE, RECIPE_FUSE_NONE,
      torchao_begin, torchao_element, NULL, torchao_keep},
+    {"torch-cpu-16bit", "PyTorch Adam and AdamW on 16-bit parameters, single tensor and foreach, on a CPU with FMA",
+     BIT_FOR_BIT, false, RECIPE_FUSE_NEW, RECIPE_FUSE_OLD, torch_begin, torch_16bit_element, NULL, NULL},
     {"torch-cuda-foreach", "PyTorch Adam and AdamW on CUDA, foreach (the default)", READ, false, CUDA, torch_begin,
      torch_cuda_foreach_element, NULL, NULL},
     {"torch-cuda-single", "PyTorch Adam and AdamW(foreach=False) on CUDA", READ, false, CUDA, torch_begin,
@@ -109,6 +111,11 @@ bool adam_recipe_has_tail(const struct adam_recipe *recipe)
 bool adam_recipe_keeps_fp32(const struct adam_recipe *recipe)
 {
     return !recipe->keep;
+}
+
+bool adam_recipe_rounds_each(const struct adam_recipe *recipe)
+{
+    return recipe->element == torch_16bit_element;
 }
 
 bool adam_recipe_runs_powers(const struct adam_recipe *recipe)

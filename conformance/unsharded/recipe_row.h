@@ -25,6 +25,7 @@ struct recipe_scalars {
     float step_size, eps_by_step;
     float shrink;             // of the parameter, for decoupled decay
     struct recipe_step wide;  // the same in double
+    enum dtype storage;       // of moments and parameter, in recipes that round each operation
 };
 
 // Of the two products in a x b + c x d, which one enters the sum unrounded. NONE: no multiply-add is fused.
@@ -66,11 +67,11 @@ recipe_begin_function torch_begin, torch_scaled_begin, bitsandbytes_begin, torch
     torch_capturable_foreach_begin, torch_fused_cuda_begin, torch_fused_cuda_fp32_begin, deepspeed_cpu_begin,
     apex_begin, llmc_begin, paddle_begin, optax_begin;
 
-recipe_element_function torch_cpu_element, torch_mkl_element, torch_mkl_sse_element, bitsandbytes_element,
-    bitsandbytes_mkl_element, bitsandbytes_mkl_sse_element, torchao_element, torch_cuda_single_element,
-    torch_cuda_foreach_element, torch_capturable_single_element, torch_capturable_foreach_element,
-    torch_fused_cuda_element, torch_fused_cuda_fp32_element, deepspeed_cpu_element, apex_element, llmc_cuda_element,
-    llmc_cpu_element, paddle_element, optax_element;
+recipe_element_function torch_cpu_element, torch_16bit_element, torch_mkl_element, torch_mkl_sse_element,
+    bitsandbytes_element, bitsandbytes_mkl_element, bitsandbytes_mkl_sse_element, torchao_element,
+    torch_cuda_single_element, torch_cuda_foreach_element, torch_capturable_single_element,
+    torch_capturable_foreach_element, torch_fused_cuda_element, torch_fused_cuda_fp32_element, deepspeed_cpu_element,
+    apex_element, llmc_cuda_element, llmc_cpu_element, paddle_element, optax_element;
 
 // Moments in blocks of 8-bit codes (moment_blocks.c).
 void bitsandbytes_keep(float *moment, size_t count, bool is_signed);

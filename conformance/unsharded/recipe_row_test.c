@@ -193,6 +193,7 @@ Test(recipe_row, every_two_recipes_differ_somewhere)
                     struct recipe_scalars scalars;
                     step.t = t;
                     recipe->begin(&step, &scalars);
+                    scalars.storage = DTYPE_BF16;
                     recipe->element(&scalars, tail ? recipe->tail : recipe->body, gradient(t, i), &p, &m, &v);
                 }
                 digests[count][tail] = random_mix(digests[count][tail] ^ bits_of(p) ^ (uint64_t)bits_of(v) << 32);

@@ -4,6 +4,8 @@
 // arithmetic.
 #include "conformance/unsharded/recipe_row.h"
 
+#include "conformance/unsharded/unsharded.h"
+
 // 1 - beta^t in double. The step is a number in fp32, which stays at 2^24 once it is there.
 static double correction(const struct recipe_step *step, double beta)
 {
@@ -60,6 +62,26 @@ void torch_cpu_element(const struct recipe_scalars *s, enum recipe_fuse fuse, fl
 {
     float root = sqrtf(cpu_moments(s, fuse, g, p, m, v));
     *p += s->step_size * *m / (root / s->bias2 + s->eps);
+}
+
+// Tensors of 16 bits: every operation computes in fp32 and rounds its result, and a number that is added or that
+// multiplies what is added is of the tensors' dtype. Of the vectors' tail only L2's decay is in two operations.
+void torch_16bit_element(const struct recipe_scalars *s, enum recipe_fuse fuse, float g, float *p, float *m, float *v)
+{
+    enum dtype dtype = s->storage;
+    float decay = unsharded_round(dtype, s->weight_decay);
+    if (s->l2 && fuse == RECIPE_FUSE_NEW)
+        g = unsharded_round(dtype, fmaf(*p, decay, g));
+    else if (s->l2)
+        g = unsharded_round(dtype, unsharded_round(dtype, *p * decay) + g);
+    if (s->decoupled)
+        *p = unsharded_round(dtype, *p * s->shrink);
+    *m = unsharded_round(dtype, interpolate(RECIPE_FUSE_NEW, s, *m, g));
+    *v = unsharded_round(dtype, *v * s->beta2);
+    *v = unsharded_round(dtype, fmaf(s->take2 * g, g, *v));
+    float root = unsharded_round(dtype, unsharded_round(dtype, sqrtf(*v)) / s->bias2);
+    float denominator = unsharded_round(dtype, root + unsharded_round(dtype, s->eps));
+    *p = unsharded_round(dtype, *p + s->step_size * *m / denominator);
 }
 
 void torch_mkl_element(const struct recipe_scalars *s, enum recipe_fuse fuse, float g, float *p, float *m, float *v)

@@ -227,10 +227,37 @@ static const char *const clip_text[CLIP_FORM_COUNT] = {
 static const char *const powers_text[POWERS_COUNT] = {"", ", powers of beta continued over the checkpoint",
                                                       ", powers of beta recomputed in every step"};
 
+static enum dtype dtype_claimed(const struct check_case *c, enum claimed_dtype claimed)
+{
+    return claimed == CLAIMED_PRECISION ? c->precision : (enum dtype)claimed;
+}
+
+struct rule_states rule_states_of(const struct check_case *c, const struct claimed_states *claimed)
+{
+    return (struct rule_states){.moments = dtype_claimed(c, claimed->moments),
+                                .master = dtype_claimed(c, claimed->master)};
+}
+
+bool rule_states_are_short(const struct rule_states *states)
+{
+    return states->moments != DTYPE_FP32 || states->master != DTYPE_FP32;
+}
+
+// ", moments in bf16, master in fp32": nothing of states that are all in fp32.
+static void states_text(const struct rule_states *states, char *out, size_t bytes)
+{
+    out[0] = '\0';
+    if (rule_states_are_short(states))
+        snprintf(out, bytes, ", moments in %s, master in %s%s", dtype_name(states->moments), dtype_name(states->master),
+                 states->rounds_gradient ? ", and so is the mean gradient" : "");
+}
+
 const char *rule_text(const struct rule *rule, char *out, size_t bytes)
 {
     const struct adam_recipe *recipe = adam_recipe_at(rule->recipe);
-    snprintf(out, bytes, "%s, %s%s, %s, %s%s%s%s", recipe ? adam_recipe_name(recipe) : "no recipe",
+    char states[80];
+    states_text(&rule->states, states, sizeof states);
+    snprintf(out, bytes, "%s%s, %s%s, %s, %s%s%s%s", recipe ? adam_recipe_name(recipe) : "no recipe", states,
              order_text[rule->order], rule->rounds_each ? ", each sum rounded" : "",
              rule->reduces_each_micro_step ? "ranks before micro-steps" : "micro-steps before ranks",
              division_text[rule->division], micro_text[rule->micro], clip_text[rule->clip], powers_text[rule->powers]);

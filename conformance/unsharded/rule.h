@@ -5,6 +5,8 @@
 // a verdict can say which one an implementation follows.
 #pragma once
 
+#include "ref/arithmetic/dtype.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -25,8 +27,11 @@ bool adam_recipe_does(const struct adam_recipe *recipe, bool decoupled);
 // True if an element may follow one of two sequences: the vector body's, or the scalar tail's.
 bool adam_recipe_has_tail(const struct adam_recipe *recipe);
 
-// True if its moments are kept in fp32, as R-OPT-10 demands.
+// True if it leaves the dtype of states to struct rule_states; false: its moments are kept in blocks of 8 bits.
 bool adam_recipe_keeps_fp32(const struct adam_recipe *recipe);
+
+// True if it rounds the result of every operation to the one 16-bit dtype of moments and parameter.
+bool adam_recipe_rounds_each(const struct adam_recipe *recipe);
 
 // True if its powers of beta are running products.
 bool adam_recipe_runs_powers(const struct adam_recipe *recipe);
@@ -83,8 +88,23 @@ enum rule_powers {
     POWERS_COUNT
 };
 
+// The dtypes in which states are kept from step to step, as claimed. An update reads them widened, computes in fp32 and
+// rounds what is kept, to nearest, ties to even: the parameter moves by the moments before they are rounded, but in
+// recipes that round each operation. Canonical: fp32.
+struct rule_states {
+    enum dtype moments, master;
+    bool rounds_gradient;  // the mean gradient is kept in the master's dtype, and so is the clipped one
+};
+
+// What is claimed of a state's dtype, from enum dtype on: one for all cases, or that of a case's model.
+enum claimed_dtype { CLAIMED_FP32, CLAIMED_BF16, CLAIMED_FP16, CLAIMED_PRECISION };
+struct claimed_states {
+    enum claimed_dtype moments, master;
+};
+
 struct rule {
     int recipe;  // index
+    struct rule_states states;
     enum rule_order order;
     bool rounds_each;              // every addition over ranks is rounded to the communication dtype, not the sum alone
     bool reduces_each_micro_step;  // ranks first, then micro-steps (stages 2 and 3); false: micro-steps first
@@ -99,10 +119,12 @@ struct check_case;
 // The definition: what the reference does at this case's stage.
 struct rule rule_canonical(const struct check_case *c);
 
-// The rules that can differ at this case, each once: [0] is the canonical one. Those with the same gradient are
-// neighbours, and the first of them all have the canonical gradient. In exact cases no rule has another.
+// The rules that can differ at this case, each once, with states in fp32: [0] is the canonical one. Those with the same
+// gradient are neighbours, and the first of them all have the canonical gradient. In exact cases no rule has another.
 int rule_count(const struct check_case *c);
 struct rule rule_at(const struct check_case *c, int index);
+struct rule_states rule_states_of(const struct check_case *c, const struct claimed_states *claimed);
+bool rule_states_are_short(const struct rule_states *states);  // false: both in fp32
 bool rule_same_gradient(const struct rule *a, const struct rule *b);
 
 // "torch-cpu, ranks folded in order, sum divided once"; out of `bytes` bytes. Returns out.

@@ -86,6 +86,29 @@ uint64_t unsharded_missed(const struct check_case *c, const struct unsharded_dec
     return missed;
 }
 
+// Rounds what is kept of a parameter's state.
+static void keep(const struct adam_recipe *recipe, const struct rule_states *states, size_t count, float *param,
+                 float *exp_avg, float *exp_avg_sq)
+{
+    if (recipe->keep) {
+        recipe->keep(exp_avg, count, true);
+        recipe->keep(exp_avg_sq, count, false);
+    }
+    for (size_t k = 0; k < count && rule_states_are_short(states); k++) {
+        param[k] = unsharded_round(states->master, param[k]);
+        exp_avg[k] = unsharded_round(states->moments, exp_avg[k]);
+        exp_avg_sq[k] = unsharded_round(states->moments, exp_avg_sq[k]);
+    }
+}
+
+// An element of the gradient that enters the update.
+static float gradient_of(const struct rule_states *states, float g, float coefficient)
+{
+    enum dtype dtype = states->rounds_gradient ? states->master : DTYPE_FP32;
+    g = unsharded_round(dtype, g);
+    return coefficient == 1.0f ? g : unsharded_round(dtype, g * coefficient);
+}
+
 int unsharded_adam(const struct check_case *c, const struct rule *rule, const struct unsharded_update *update,
                    const float *const gradients[CASE_PARAM_MAX], const struct unsharded_state *from,
                    struct unsharded_state *to)
@@ -114,16 +137,12 @@ int unsharded_adam(const struct check_case *c, const struct rule *rule, const st
         };
         struct recipe_scalars scalars;
         recipe->begin(&step, &scalars);
+        scalars.storage = rule->states.moments;
         for (size_t k = 0; k < c->params[i].count; k++) {
-            float g = zero_gradient ? 0.0f : gradients[i][k];
-            if (update->coefficient != 1.0f)
-                g *= update->coefficient;
+            float g = zero_gradient ? 0.0f : gradient_of(&rule->states, gradients[i][k], update->coefficient);
             recipe->element(&scalars, fuse, g, &to->param[i][k], &to->exp_avg[i][k], &to->exp_avg_sq[i][k]);
         }
-        if (recipe->keep) {
-            recipe->keep(to->exp_avg[i], c->params[i].count, true);
-            recipe->keep(to->exp_avg_sq[i], c->params[i].count, false);
-        }
+        keep(recipe, &rule->states, c->params[i].count, to->param[i], to->exp_avg[i], to->exp_avg_sq[i]);
     }
     to->t = update->t;
     return ERR_NONE;

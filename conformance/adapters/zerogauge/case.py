@@ -67,13 +67,13 @@ class Case:
         files.write(folder / f"step-{step}.safetensors", tensors)
 
     def write_step(self, step, tensors, t, skipped=False, scale=None, norm=None):
-        """Writes the state after a step, on rank 0: {"param/NAME": full array, "exp_avg/NAME": ..., ...}, t, and what
-        else the case requires. A norm that is used in double is a np.float64; others are rounded to fp32."""
+        """Writes the state after a step, on rank 0: {"param/NAME": full array, "exp_avg/NAME": ..., ...}, which may be of
+        16 bits, t, and what else the case requires. A norm that is used in double is a np.float64; others are rounded to fp32."""
         if self.rank != 0:
             return
         zeros = {f"{kind}/{p['name']}": np.zeros(p["shape"], np.float32) for kind in MOMENTS
                  for p in self.params if p["name"] in self.trained and p["used"]}  # before the first applied step
-        tensors = {**zeros, **tensors, "t": np.int64(t)}
+        tensors = {**zeros, **{name: files.widened(array) for name, array in tensors.items()}, "t": np.int64(t)}
         if self.overflow_check:
             tensors["skipped"] = np.int64(skipped)
         if self.loss_scale["kind"] != "none":

@@ -18,6 +18,7 @@ CHOICES = {
     "communication": ["case", "default"],  # dtype of sums; the default is the model's
     "persistence": ["0", "40", "100000"],  # parameters with fewer elements are not sharded at stage 3
     "cpu_adam": ["deepspeed", "torch"],  # the optimizer of offloaded states
+    "states": ["fp32", "bf16"],  # moments and master parameters of a bf16 model
     "micro": ["steps", "backwards"],  # micro-steps: as accumulation, or as several backward calls of one step
     "checkpoint": ["plain", "elastic", "universal"],  # the last two may be resumed at another world
 }
@@ -104,6 +105,8 @@ def config_of(case, arguments):
         config["bf16"] = {"enabled": True}
         if arguments.overflow != "default":
             config["bf16"]["check_grad_overflow"] = case.overflow_check
+        if arguments.states == "bf16":
+            config["bf16"] |= {"bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}
     if case.precision == "fp16":
         config["fp16"] = {"enabled": True, "loss_scale": scale.get("scale", 1)}
     if scale["kind"] == "dynamic":

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch: unsharded (this file averages the gradients), ddp, zero1 (ZeroRedundancyOptimizer), fsdp1, fsdp2. Parameters
-are always fp32; in 16-bit cases the forward pass narrows them."""
+are fp32, and in 16-bit cases the forward pass narrows them; with --parameters model they have the model's dtype, and so
+have the optimizer's moments."""
 import contextlib
 
 import torch
@@ -15,14 +16,15 @@ from zerogauge.pytorch import DTYPES, TorchAdapter, hyper_parameters
 
 
 class Torch(TorchAdapter):
-    options = {"mode": ["unsharded", "ddp", "zero1", "fsdp1", "fsdp2"], "adam": ["single", "foreach", "fused"]}
+    options = {"mode": ["unsharded", "ddp", "zero1", "fsdp1", "fsdp2"], "adam": ["single", "foreach", "fused"],
+               "parameters": ["fp32", "model"]}
 
     def model_of(self, case):
-        return model_of(case)
+        return model_of(case, DTYPES[case.precision if self.arguments.parameters == "model" else "fp32"])
 
     def build(self, case):
         self.mode, self.applied, scale, adam = self.arguments.mode, 0, case.loss_scale, self.arguments.adam
-        refuse(case, self.mode)
+        refuse(case, self.mode, self.arguments.parameters)
         self.model = self.model_of(case)
         self.paths = {self.model.name_of[p]: path for path, p in self.model.named_parameters()}
         self.wrapped = wrap(case, self.mode, self.model)

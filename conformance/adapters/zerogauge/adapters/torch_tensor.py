@@ -25,10 +25,10 @@ class TensorModel(Model):
         return parameter.to_local(grad_placements=[Partial()] if self.case.mesh.partial(name) else None)
 
 
-def model_of(case):
+def model_of(case, dtype=torch.float32):
     """A Model, whose attribute `mesh` is the case's; ranks of init_device_mesh are numbered like a case's."""
     if not case.mesh.is_given:
-        return Model(case, torch.float32)
+        return Model(case, dtype)
     sizes = {name: getattr(case.mesh, name) for name in ("replicate", "shard", "tensor")}
     mesh = init_device_mesh("cpu", tuple(sizes.values()), mesh_dim_names=tuple(sizes))
     model = TensorModel(case, torch.float32, mesh["tensor"]) if case.mesh.tensor > 1 else Model(case, torch.float32)

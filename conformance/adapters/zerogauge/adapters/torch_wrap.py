@@ -8,11 +8,12 @@ from torch.nn.parallel import DistributedDataParallel
 from zerogauge.pytorch import DTYPES, Unsupported
 
 
-def refuse(case, mode):
+def refuse(case, mode, parameters="fp32"):
     if case.loss_scale.get("min_scale", 1) > 1:
         raise Unsupported("GradScaler has no minimum scale")
-    if case.accumulation > 1 and case.accumulation_dtype != "fp32":
-        raise Unsupported("micro-steps are accumulated in fp32")
+    held = case.precision if parameters == "model" else "fp32"
+    if case.accumulation > 1 and case.accumulation_dtype != held:
+        raise Unsupported(f"micro-steps are accumulated in {held}")
     if mode in ("fsdp1", "fsdp2") and any(p["shape"] == [] for p in case.params):
         raise Unsupported("FSDP refuses scalar parameters")
     if mode == "fsdp2" and any(0 in p["shape"] for p in case.params):
