@@ -118,6 +118,9 @@ bool row_all_wrong(const struct row *row, bool (*is)(const struct trial *, int p
 // True if both moments of an element are right.
 bool diagnose_is_parameter_alone(const struct trial *trial, int param, size_t i);
 
+// True if states that may be of 16 bits are off by no more than a rounding to them.
+bool diagnose_short_states(const struct row *row);
+
 // True if moments are kept in less than fp32, swapped, not as the update used them, or without those of earlier steps.
 bool diagnose_moments(const struct row *row);
 

@@ -104,6 +104,27 @@ static bool are_moments_apart(const struct row *row)
     return row_count_wrong(row, have_one_gradient) * 2 < row->wrong_count;
 }
 
+// True if it is within a rounding to 16 bits of a number, or of how far the parameter moved.
+static bool is_rounded(float expected, float actual, float moved)
+{
+    float size = fmaxf(fabsf(expected), fabsf(moved));
+    return value_same(expected, actual) || fabsf(actual - expected) <= size * 0x1p-7f;
+}
+
+static bool are_states_rounded(const struct trial *trial, int param, size_t i)
+{
+    const struct unsharded_state *right = &trial->expected, *after = &trial->after;
+    float p = right->param[param][i], size = trial->states.master == DTYPE_FP32 ? 0 : p;
+    return is_rounded(right->exp_avg[param][i], after->exp_avg[param][i], 0) &&
+           is_rounded(right->exp_avg_sq[param][i], after->exp_avg_sq[param][i], 0) &&
+           is_rounded(size, after->param[param][i] - p + size, p - trial->before.param[param][i]);
+}
+
+bool diagnose_short_states(const struct row *row)
+{
+    return rule_states_are_short(&row->trial->states) && row_all_wrong(row, are_states_rounded);
+}
+
 bool diagnose_moments(const struct row *row)
 {
     return row_all_wrong(row, are_moments_short) ||

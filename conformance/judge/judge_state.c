@@ -139,38 +139,39 @@ static int search_short_moments(struct search *search, struct finding *out)
     return search->short_moments ? ERR_NONE : search_steps(search, out);
 }
 
-// The least dtype that holds all numbers of some tensors of the current step.
-static enum dtype dtype_of(const struct trial *trial, float *const tensors[])
+// True if a dtype has all numbers of some tensors of the current step.
+static bool holds(const struct trial *trial, enum dtype dtype, float *const tensors[])
 {
-    bool is_bf16 = true, is_fp16 = true;
-    for (int param = 0; param < trial->c->param_count; param++)
-        for (size_t i = 0; trial_compares(trial, param) && i < trial->c->params[param].count; i++) {
-            float x = tensors[param][i];
-            is_bf16 = is_bf16 && value_same(unsharded_round(DTYPE_BF16, x), x);
-            is_fp16 = is_fp16 && value_same(unsharded_round(DTYPE_FP16, x), x);
-        }
-    return is_bf16 ? DTYPE_BF16 : is_fp16 ? DTYPE_FP16 : DTYPE_FP32;
+    for (int param = 0; dtype != DTYPE_FP32 && param < trial->c->param_count; param++)
+        for (size_t i = 0; trial_compares(trial, param) && i < trial->c->params[param].count; i++)
+            if (!value_same(unsharded_round(dtype, tensors[param][i]), tensors[param][i]))
+                return false;
+    return true;
 }
 
-// An answer that no rule with the claimed states explains: if one does with the states that the answer's numbers show,
-// the claim is wrong. Otherwise the search ends as it did.
+// An answer that no rule with the claimed states explains: if one does with others that have the answer's numbers, the
+// claim is wrong. Otherwise the search ends as it did.
 static int search_other_states(struct search *search, struct finding *out)
 {
     struct trial *trial = search->trial;
     const struct rule_states claimed = search->states;
-    search->states.moments = dtype_of(trial, trial->after.exp_avg);
-    if (dtype_of(trial, trial->after.exp_avg_sq) != search->states.moments)
-        search->states.moments = DTYPE_FP32;
-    search->states.master = trial->c->precision;
-    if (dtype_of(trial, trial->after.param) != trial->c->precision)
-        search->states.master = DTYPE_FP32;
-    if (search->states.moments == claimed.moments && search->states.master == claimed.master)
-        return ERR_NONE;
-    TRY(search_steps(search, out));
-    search->other_states = !search->failed && !search->frozen_changed && search->alive.count > 0;
+    const struct unsharded_state *held = &trial->after;
+    const enum dtype dtypes[] = {DTYPE_BF16, DTYPE_FP16, DTYPE_FP32}, masters[] = {trial->c->precision, DTYPE_FP32};
+    bool searched = false;
+    for (int i = 0; i < 6 && !search->other_states; i++) {
+        search->states = (struct rule_states){.moments = dtypes[i % 3], .master = masters[i / 3]};
+        if ((search->states.moments == claimed.moments && search->states.master == claimed.master) ||
+            !holds(trial, search->states.moments, held->exp_avg) ||
+            !holds(trial, search->states.moments, held->exp_avg_sq) ||
+            !holds(trial, search->states.master, held->param))
+            continue;
+        searched = true;
+        TRY(search_steps(search, out));
+        search->other_states = !search->failed && !search->frozen_changed && search->alive.count > 0;
+    }
     if (!search->other_states) {
         search->states = claimed;
-        return search_steps(search, out);
+        return searched ? search_steps(search, out) : ERR_NONE;
     }
     char rule[256];
     out->verdict = VERDICT_FAIL;

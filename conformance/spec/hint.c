@@ -86,8 +86,8 @@ static const struct {
     [HINT_MASTER] = {"master", "The master parameters went through a 16-bit format. Check that the update reads "
                                "the master and not the 16-bit copy, and how the master is made after a start or "
                                "a load."},
-    [HINT_ROUNDING] = {"rounding", "The 16-bit copy is not the master rounded to nearest even. Check the conversion:"
-                                   " it may truncate, round half up, or round twice."},
+    [HINT_ROUNDING] = {"rounding", "What is kept in 16 bits is not the fp32 result rounded to nearest even. Check the "
+                                   "conversion: it may truncate, round half up, or round twice."},
     [HINT_STALE_COPY] = {"stale-copy",
                          "Forward used the parameters of another step, usually an earlier one. Check that "
                          "the gather follows the update, on every rank and for every micro-step."},
