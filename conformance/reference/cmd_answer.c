@@ -14,7 +14,7 @@
 #include <string.h>
 
 struct answer_options {
-    char *recipe, *schedule, *clip_form, *nvme_path, *plugin;
+    char *recipe, *schedule, *clip_form, *moments, *master, *nvme_path, *plugin;
     int one, reduction_group;
     struct launcher launcher;
 };
@@ -45,6 +45,10 @@ static int parse(int argc, const char **argv, struct answer_options *a, char *ar
         {"recipe", '\0', TEXT, &a->recipe, 0,
          "Adam's sequence of operations (default: torch-cpu); an unknown name lists all", "RECIPE"},
         {"clip-form", '\0', TEXT, &a->clip_form, 0, "form of the clip coefficient (default: torch)", "torch|deepspeed"},
+        {"moments", '\0', TEXT, &a->moments, 0, "dtype in which moments are kept (default: fp32)",
+         "fp32|bf16|fp16|model"},
+        {"master", '\0', TEXT, &a->master, 0, "dtype in which master parameters are kept (default: fp32)",
+         "fp32|model"},
         {"schedule", '\0', TEXT, &a->schedule, 0, "schedule of operations, also chaos:SEED (default: the case's hint)",
          "serial|overlap"},
         {"reduction-group", '\0', POPT_ARG_INT, &a->reduction_group, 0,
@@ -71,6 +75,20 @@ static int unknown_recipe(const char *name)
     return err_set(ERR_USAGE, "--recipe %s: expected one of %s", name, names);
 }
 
+// The dtype of a state, by the same words as in claims.json.
+static int read_dtype(const char *option, const char *text, bool is_master, enum claimed_dtype *out)
+{
+    static const char *const words[] = {"fp32", "bf16", "fp16", "model"};
+    for (int i = 0; text && i <= CLAIMED_MODEL; i++)
+        if (strcmp(text, words[i]) == 0 && (!is_master || i == CLAIMED_FP32 || i == CLAIMED_MODEL)) {
+            *out = (enum claimed_dtype)i;
+            return ERR_NONE;
+        }
+    return text ? err_set(ERR_USAGE, "--%s %s: expected %s", option, text,
+                          is_master ? "fp32 or model" : "fp32, bf16, fp16 or model")
+                : ERR_NONE;
+}
+
 static int read_options(const struct answer_options *a, struct reference_options *out)
 {
     *out = (struct reference_options){
@@ -83,6 +101,8 @@ static int read_options(const struct answer_options *a, struct reference_options
         out->clip_form = CLIP_DEEPSPEED;
     else if (a->clip_form && strcmp(a->clip_form, "torch") != 0)
         return err_set(ERR_USAGE, "--clip-form %s: expected torch or deepspeed", a->clip_form);
+    TRY(read_dtype("moments", a->moments, false, &out->states.moments));
+    TRY(read_dtype("master", a->master, true, &out->states.master));
     if (!a->schedule)
         return ERR_NONE;
     out->has_schedule = true;
@@ -108,10 +128,10 @@ static int make_folders(const char *answers, const char *state)
 static int answer_by_plugin(const struct answer_options *a, char *arguments[], const char *state)
 {
     int world = 0;
-    if (a->recipe || a->clip_form || a->schedule || a->nvme_path || a->reduction_group)
+    if (a->recipe || a->clip_form || a->moments || a->master || a->schedule || a->nvme_path || a->reduction_group)
         return err_set(ERR_USAGE,
-                       "--plugin: --recipe, --clip-form, --schedule, --reduction-group and --nvme-path apply "
-                       "only to the reference");
+                       "--plugin: --recipe, --clip-form, --moments, --master, --schedule, --reduction-group and "
+                       "--nvme-path apply only to the reference");
     if (a->one)
         return plugin_answer_one(a->plugin, arguments[0], arguments[1], state);
     TRY(read_world(arguments[2], &world));
@@ -167,7 +187,7 @@ int answer_main(int argc, const char **argv)
         rc = answer_cases(&a, arguments, count);
     if (rc != ERR_NONE && *err_message())
         fprintf(stderr, "zerogauge answer: %s\n", err_message());
-    char *texts[] = {a.recipe, a.schedule, a.clip_form, a.nvme_path, a.plugin};
+    char *texts[] = {a.recipe, a.schedule, a.clip_form, a.moments, a.master, a.nvme_path, a.plugin};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     for (int i = 0; i < count; i++)

@@ -121,6 +121,9 @@ static void update_part(struct mesh_ranks *ranks, int rank, int param, const str
         float mean = part->grad[i] / ranks->divisor;
         recipe_element(ranks->recipe, scalars, is_tail, coefficient == 1.0f ? mean : mean * coefficient,
                        &part->master[i], &part->exp_avg[i], &part->exp_avg_sq[i]);
+        part->master[i] = dtype_kept(ranks->config->master_dtype, part->master[i]);
+        part->exp_avg[i] = dtype_kept(ranks->config->moment_dtype, part->exp_avg[i]);
+        part->exp_avg_sq[i] = dtype_kept(ranks->config->moment_dtype, part->exp_avg_sq[i]);
     }
 }
 

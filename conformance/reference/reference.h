@@ -3,6 +3,7 @@
 #pragma once
 
 #include "conformance/cases/case.h"
+#include "conformance/unsharded/rule.h"
 #include "ref/config/config.h"
 #include "ref/executor/executor.h"
 
@@ -11,6 +12,7 @@
 struct reference_options {
     const char *recipe;  // null: torch-cpu, or deepspeed-cpu-clang where torch has no such option
     enum clip_form clip_form;
+    struct claimed_states states;
     int reduction_group;  // ranks in a group of hierarchical sums, where the world is a multiple; 0: canonical order
     bool has_schedule;    // false: overlap where the case hints at it, otherwise serial
     struct executor_schedule schedule;

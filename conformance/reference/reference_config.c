@@ -76,6 +76,9 @@ static json_t *own_section(const struct check_case *c, const char *recipe, const
 {
     json_t *section = json_pack("{s:s, s:s}", "recipe", recipe, "clip_form",
                                 options->clip_form == CLIP_TORCH ? "torch" : "deepspeed");
+    struct rule_states states = rule_states_of(c, &options->states);
+    json_object_set_new(section, "master_dtype", json_string(dtype_name(states.master)));
+    json_object_set_new(section, "moment_dtype", json_string(dtype_name(states.moments)));
     if (options->reduction_group > 0 && c->world % options->reduction_group == 0)
         json_object_set_new(section, "reduction_group", json_integer(options->reduction_group));
     char mesh[MESH_TEXT_BYTES];

@@ -8,6 +8,13 @@
 
 #include <stddef.h>
 
+// States that are kept in other dtypes than fp32: an update reads them widened, and rounds to nearest, ties to even,
+// what it writes. The moments that move the parameter, and the parameter that model_params has, are not rounded before.
+struct adam_kept {
+    void *param, *exp_avg, *exp_avg_sq;  // [count]
+    enum dtype param_dtype, moment_dtype;
+};
+
 // Arrays of one tensor, or of a consecutive part of it. They belong to the caller, do not overlap, and lie in one
 // processor's memory (accelerator.h).
 struct adam_step {
@@ -15,12 +22,13 @@ struct adam_step {
     struct adam_scalars scalars;  // of step t, from recipe_begin_step
     const void *grad;             // [count] sums over ranks and micro-steps; only read
     enum dtype grad_dtype;
-    float grad_divisor;      // g = f32(grad) / divisor, correctly rounded: ranks x micro-steps x loss scale
-    float grad_coefficient;  // then g = g x coefficient: the clip; 1 changes nothing
-    float *param;            // [count] fp32 (master) parameters, updated
-    float *exp_avg;          // [count] m, updated
-    float *exp_avg_sq;       // [count] v, updated
-    void *model_params;      // [count] receives the updated parameters in model_dtype; null: not written
+    float grad_divisor;            // g = f32(grad) / divisor, correctly rounded: ranks x micro-steps x loss scale
+    float grad_coefficient;        // then g = g x coefficient: the clip; 1 changes nothing
+    float *param;                  // [count] fp32 (master) parameters, updated
+    float *exp_avg;                // [count] m, updated
+    float *exp_avg_sq;             // [count] v, updated
+    const struct adam_kept *kept;  // in place of these three, in host memory; null: they are the states
+    void *model_params;            // [count] receives the updated parameters in model_dtype; null: not written
     enum dtype model_dtype;
     size_t count;
     size_t tensor_index;  // position of element 0 in its tensor, for recipes whose tail differs from their body

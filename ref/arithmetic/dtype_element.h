@@ -86,3 +86,9 @@ DTYPE_INLINE struct fp16 f32_to_fp16(float value)
     uint32_t bits = magnitude < 113u << 23 ? subnormal : magnitude < 143u << 23 ? normal : special;
     return (struct fp16){(uint16_t)(sign | bits)};
 }
+
+// What an array of this dtype, which is not DTYPE_BYTE, keeps of a number.
+DTYPE_INLINE float dtype_kept(enum dtype dtype, float x)
+{
+    return dtype == DTYPE_BF16 ? bf16_to_f32(f32_to_bf16(x)) : dtype == DTYPE_FP16 ? fp16_to_f32(f32_to_fp16(x)) : x;
+}

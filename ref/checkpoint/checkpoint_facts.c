@@ -11,6 +11,14 @@
 #include <stdio.h>
 #include <string.h>
 
+// Facts that are not written where they are fp32.
+static const char MASTER_FACT[] = "master_dtype", MOMENT_FACT[] = "moment_dtype";
+
+static const char *unwritten(const char *key)
+{
+    return strcmp(key, MASTER_FACT) == 0 || strcmp(key, MOMENT_FACT) == 0 ? "fp32" : NULL;
+}
+
 static void add(struct facts *facts, enum fact_kind kind, const char *key, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 static void add(struct facts *facts, enum fact_kind kind, const char *key, const char *format, ...)
@@ -87,6 +95,10 @@ int facts_of(const struct facts_setting *setting, struct facts *out)
     add(out, FACT_MUST, "seed", "%" PRIu64, setting->seed);
     add(out, FACT_MUST, "train_batch_size", "%zu", config->train_batch);
     add(out, FACT_MUST, "precision", "%s", dtype_name(config->precision));
+    if (config->master_dtype != DTYPE_FP32)
+        add(out, FACT_MUST, MASTER_FACT, "%s", dtype_name(config->master_dtype));
+    if (config->moment_dtype != DTYPE_FP32)
+        add(out, FACT_MUST, MOMENT_FACT, "%s", dtype_name(config->moment_dtype));
     add_loss_scale(&config->loss_scale, out);
     add_optimizer(config, out);
     add(out, FACT_MAY, "world", "%d", setting->world);
@@ -106,6 +118,13 @@ int facts_of(const struct facts_setting *setting, struct facts *out)
     return ERR_NONE;
 }
 
+static int refuse(const char *path, const char *key, const char *was, const char *is)
+{
+    char shown[TEXT_MESSAGE_BYTES];
+    return err_set(ERR_USAGE, "%s: was made with %s %s; this run has %s, and cannot continue it with the same bits",
+                   path, key, text_message(shown, was, FACT_BYTES), is);
+}
+
 int facts_compare(const struct facts *facts, const struct manifest *manifest, const char *path, bool *repeatable,
                   char notes[NOTES_BYTES])
 {
@@ -113,15 +132,14 @@ int facts_compare(const struct facts *facts, const struct manifest *manifest, co
     for (size_t i = 0; i < facts->count; i++) {
         const struct fact *row = &facts->rows[i];
         const char *was = manifest_made_with(manifest, row->key);
+        was = was ? was : unwritten(row->key);
         if (was && strcmp(was, row->value) == 0)
             continue;
         *repeatable = false;
         char shown[TEXT_MESSAGE_BYTES];
         text_message(shown, was ? was : "unknown", FACT_BYTES);
         if (row->kind == FACT_MUST)
-            return err_set(ERR_USAGE,
-                           "%s: was made with %s %s; this run has %s, and cannot continue it with the same bits", path,
-                           row->key, shown, row->value);
+            return refuse(path, row->key, was ? was : "unknown", row->value);
         size_t used = strlen(notes);
         if (row->kind == FACT_MAY)
             snprintf(notes + used, NOTES_BYTES - used, "%s was %s until step %" PRIu64 " and is %s afterwards\n",
@@ -133,6 +151,8 @@ int facts_compare(const struct facts *facts, const struct manifest *manifest, co
         for (size_t k = 0; k < facts->count; k++)
             known |= strcmp(facts->rows[k].key, manifest->facts[i].key) == 0;
         char shown[TEXT_MESSAGE_BYTES];
+        if (!known && unwritten(manifest->facts[i].key))
+            return refuse(path, manifest->facts[i].key, manifest->facts[i].value, "fp32");
         if (!known)
             return err_set(ERR_USAGE, "%s: \"made_with.%s\" is unknown to this version", path,
                            text_message(shown, manifest->facts[i].key, 100));

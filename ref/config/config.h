@@ -84,6 +84,8 @@ struct config {
     enum dtype precision;            // of parameters and their gradients
     enum dtype communication_dtype;  // of gradients on the wire
     enum dtype accumulation_dtype;   // of the sum over micro-steps
+    enum dtype moment_dtype;         // of exp_avg and exp_avg_sq between updates, which compute in fp32
+    enum dtype master_dtype;         // of the parameters that Adam updates: fp32, or `precision`
     bool check_overflow;             // skip a step whose gradients hold inf or NaN
     double gradient_clipping;        // 0: off
     enum clip_form clip_form;

@@ -39,6 +39,7 @@ int config_data_ranks(const struct config_doc *doc);
 // Parts of config_resolve, in this order: dtypes, which depend on the stage; the section "zerogauge"; the tiers, which
 // depend on stage and precision; the disks, which depend on the tiers.
 int config_resolve_precision(struct config_doc *doc, struct config *out);
+int config_resolve_states(struct config_doc *doc, struct config *out);  // after precision and stage
 int config_resolve_own(struct config_doc *doc, struct config *out);
 int config_resolve_offload(struct config_doc *doc, struct config *out);
 int config_resolve_nvme(struct config_doc *doc, struct config *out);
@@ -68,6 +69,7 @@ int64_t config_doc_whole(const struct config_doc *doc, const char *path, int64_t
 size_t config_doc_size(const struct config_doc *doc, const char *path, int64_t fallback);
 bool config_doc_flag(const struct config_doc *doc, const char *path, bool fallback);
 const char *config_doc_string(const struct config_doc *doc, const char *path, const char *fallback);
+enum dtype config_doc_dtype(const struct config_doc *doc, const char *path, enum dtype fallback);
 
 bool config_doc_is_auto(const struct config_doc *doc, const char *path);
 

@@ -40,7 +40,6 @@
 
 static const char BATCHED[] = "the configuration always sets the accumulation boundary";
 static const char AVERAGED[] = "gradients are summed over the ranks and divided once";
-static const char MASTER[] = "master parameters and moments are always fp32";
 static const char GATHERED[] = "only the papers' collectives are implemented, and their bytes are counted";
 static const char MODELLED[] = "it changes training in a way that is not modelled here";
 
@@ -151,13 +150,13 @@ static const struct config_key KEYS[] = {
     USED("fp16.hysteresis", INTEGER, ACCEPTS(KEY_AUTO), RANGE(-WHOLE_MAX, WHOLE_MAX)),
     USED("fp16.consecutive_hysteresis", BOOL, ACCEPTS(KEY_AUTO)),
     USED("fp16.min_loss_scale", INTEGER, ACCEPTS(KEY_AUTO), RANGE(-WHOLE_MAX, WHOLE_MAX)),
-    FIXED("fp16.fp16_master_weights_and_grads", BOOL, "false", MASTER),
+    USED("fp16.fp16_master_weights_and_grads", BOOL, ACCEPTS(KEY_AUTO | KEY_NULL)),
     IGNORED("fp16.auto_cast", BOOL),
     USED("bf16", OBJECT, ACCEPTS(0)),
     USED("bf16.enabled", BOOL, ACCEPTS(KEY_AUTO)),
     USED("bf16.check_grad_overflow", BOOL, ACCEPTS(KEY_AUTO)),
-    FIXED("bf16.bf16_master_weights_and_grads", BOOL, "false", MASTER),
-    FIXED("bf16.bf16_optimizer_states", BOOL, "false", MASTER),
+    USED("bf16.bf16_master_weights_and_grads", BOOL, ACCEPTS(KEY_AUTO | KEY_NULL)),
+    USED("bf16.bf16_optimizer_states", BOOL, ACCEPTS(KEY_AUTO | KEY_NULL)),
     IGNORED("bf16.immediate_grad_update", BOOL),
     USED("bfloat16", OBJECT, ACCEPTS(0)),
     ALIAS("bfloat16.enabled", "bf16.enabled"),
@@ -184,7 +183,7 @@ static const struct config_key KEYS[] = {
     USED("optimizer.params.adam_w_mode", BOOL, ACCEPTS(0)),
     FIXED("optimizer.params.amsgrad", BOOL, "false", "no recipe implements it"),
     FIXED("optimizer.params.maximize", BOOL, "false", "no recipe implements it"),
-    FIXED("optimizer.params.fp32_optimizer_states", BOOL, "true", MASTER),
+    USED("optimizer.params.fp32_optimizer_states", BOOL, ACCEPTS(KEY_AUTO | KEY_NULL)),
     {.path = "optimizer.params.max_grad_norm",
      .type = CONFIG_NUMBER,
      .use = KEY_FIXED,
@@ -212,6 +211,8 @@ static const struct config_key KEYS[] = {
     USED("zerogauge", OBJECT, ACCEPTS(0)),
     USED("zerogauge.recipe", STRING, ACCEPTS(0)),
     USED("zerogauge.clip_form", STRING, ACCEPTS(0), CHOICES("deepspeed|torch")),
+    USED("zerogauge.master_dtype", STRING, ACCEPTS(0), CHOICES("fp32|fp16|bf16")),
+    USED("zerogauge.moment_dtype", STRING, ACCEPTS(0), CHOICES("fp32|fp16|bf16")),
     USED("zerogauge.delayed_update", OBJECT, ACCEPTS(KEY_NULL)),
     USED("zerogauge.delayed_update.start_step", INTEGER, ACCEPTS(0), RANGE(1, ELEMENTS_MAX)),
     USED("zerogauge.speculative_update", BOOL, ACCEPTS(KEY_NULL)),

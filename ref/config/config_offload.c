@@ -177,13 +177,13 @@ static int resolve_speculation(struct config_doc *doc, struct config *out)
 
 // Each state of a sub-group that passes through the host needs a buffer there; with too few, even with its default,
 // DeepSpeed fails an assertion in the middle of a step. Updated parameters need no buffer of their own if they are the
-// fp32 master on the tier of its moments, or if they live on the host.
+// master on the tier of its moments, or if they live on the host.
 static int resolve_buffers(struct config_doc *doc, struct config *out)
 {
     static const char KEY[] = OPTIMIZER "buffer_count";
     struct config_offload_optimizer *offload = &out->offload_optimizer;
     bool gradient = out->gradient_tier != TIER_HOST;
-    bool separate = out->precision != DTYPE_FP32 || offload->tier != out->offload_param.tier ||
+    bool separate = out->precision != out->master_dtype || offload->tier != out->offload_param.tier ||
                     out->delayed_update_start_step > 0 || out->speculative_update;
     bool updated = separate && out->offload_param.tier != TIER_HOST;
     size_t least = 3 + (size_t)gradient + (size_t)updated;
@@ -198,7 +198,7 @@ static int resolve_buffers(struct config_doc *doc, struct config *out)
     }
     return config_doc_fail(doc, KEY,
                            "is %zu, expected at least %zu, one for each state of a sub-group: exp_avg, "
-                           "exp_avg_sq, the fp32 parameters%s%s",
+                           "exp_avg_sq, the master parameters%s%s",
                            offload->buffer_count, least, updated ? ", the updated parameters" : "",
                            gradient ? ", the gradients" : "");
 }

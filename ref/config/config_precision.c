@@ -8,14 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static enum dtype dtype_at(const struct config_doc *doc, const char *path, enum dtype fallback)
-{
-    const char *name = config_doc_string(doc, path, NULL);
-    if (!name)
-        return fallback;
-    return strcmp(name, "fp32") == 0 ? DTYPE_FP32 : strcmp(name, "fp16") == 0 ? DTYPE_FP16 : DTYPE_BF16;
-}
-
 static int resolve_loss_scale(const struct config_doc *doc, struct config *out)
 {
     struct config_loss_scale *scale = &out->loss_scale;
@@ -127,13 +119,13 @@ int config_resolve_precision(struct config_doc *doc, struct config *out)
     if (fp16 && bf16)
         return config_doc_fail(doc, "bf16.enabled", "is true and fp16.enabled is true, expected at most one of them");
     enum dtype model = fp16 ? DTYPE_FP16 : bf16 ? DTYPE_BF16 : DTYPE_FP32;
-    enum dtype param = dtype_at(doc, PARAM, model);
+    enum dtype param = config_doc_dtype(doc, PARAM, model);
     if (param != model)
         return config_doc_fail(doc, PARAM, "is \"%s\", expected \"%s\", as fp16.enabled and bf16.enabled say",
                                dtype_name(param), dtype_name(model));
     out->precision = model;
-    out->communication_dtype = dtype_at(doc, "communication_data_type", model);
-    out->accumulation_dtype = dtype_at(doc, ACCUMULATE, model);
+    out->communication_dtype = config_doc_dtype(doc, "communication_data_type", model);
+    out->accumulation_dtype = config_doc_dtype(doc, ACCUMULATE, model);
     if (out->stage == 0 && out->accumulation_dtype != model && out->accumulation_dtype != DTYPE_FP32)
         return config_doc_fail(doc, ACCUMULATE, "is \"%s\", expected \"%s\" or \"fp32\" in stage 0",
                                dtype_name(out->accumulation_dtype), dtype_name(model));

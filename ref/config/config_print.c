@@ -140,6 +140,10 @@ static json_t *own_json(const struct config *config)
                              config->activation_checkpointing, "device", config_device_name(config->activation_tier),
                              "tiling", "factor", (json_int_t)config->tiling_factor);
     bool broadcast = config->partitioning == PARTITION_OWNER_BROADCAST;
+    if (config->master_dtype != DTYPE_FP32)
+        json_object_set_new(json, "master_dtype", json_string(dtype_name(config->master_dtype)));
+    if (config->moment_dtype != DTYPE_FP32)
+        json_object_set_new(json, "moment_dtype", json_string(dtype_name(config->moment_dtype)));
     if (config->stage == 3)
         json_object_set_new(json, "partitioning", json_string(broadcast ? "owner_broadcast" : "bandwidth_centric"));
     if (config->sequence_parallel)

@@ -211,6 +211,7 @@ int config_resolve(struct config_doc *doc, struct config *out)
     TRY(resolve_batch(doc, out));
     TRY(resolve_zero(doc, out));
     TRY(config_resolve_precision(doc, out));
+    TRY(config_resolve_states(doc, out));
     TRY(resolve_optimizer(doc, out));
     TRY(resolve_scheduler(doc, out));
     TRY(config_resolve_own(doc, out));

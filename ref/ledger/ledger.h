@@ -12,8 +12,8 @@ enum ledger_tier { TIER_DEVICE, TIER_HOST, TIER_NVME, TIER_COUNT };
 enum ledger_kind {
     KIND_PARAMETER,   // parameters in the model's dtype
     KIND_GRADIENT,    // gradients that outlive the layer that made them
-    KIND_OPTIMIZER,   // exp_avg and exp_avg_sq, fp32
-    KIND_MASTER,      // fp32 copy of 16-bit parameters
+    KIND_OPTIMIZER,   // exp_avg and exp_avg_sq
+    KIND_MASTER,      // the parameters that Adam updates, where those of the model are other memory
     KIND_STAGING,     // buffers for values on their way: gradient buckets, gathered layers
     KIND_ACTIVATION,  // activations that forward keeps for backward, and the model's scratch memory
     KIND_PADDING,     // elements that only make ranks' shards equal; no other kind includes them

@@ -89,7 +89,7 @@ int optimizer_return(struct optimizer *optimizer, int bucket);
 // a block of NVMe in every dtype.
 size_t optimizer_sub_group_count(const struct optimizer *optimizer, int bucket);
 
-// Bytes of one fp32 state of the largest sub-group: the size of a staging buffer.
+// Bytes of the widest state of the largest sub-group: the size of a staging buffer.
 size_t optimizer_buffer_bytes(const struct optimizer *optimizer);
 
 // Hyper-parameters of a group of parameters in the run's step `step`, which makes update number t; both count from 1.

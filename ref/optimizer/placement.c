@@ -19,6 +19,6 @@ enum ledger_tier placement_pending_tier(const struct placement *placement)
 
 bool placement_is_shared(const struct config *config, const struct placement *placement)
 {
-    return config->precision == DTYPE_FP32 && placement->optimizer_tier == placement->parameter_tier &&
+    return config->precision == config->master_dtype && placement->optimizer_tier == placement->parameter_tier &&
            config->delayed_update_start_step == 0 && !placement_is_speculative(config, placement);
 }

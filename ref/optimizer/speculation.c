@@ -44,9 +44,9 @@ int optimizer_update_early(struct optimizer *o, int bucket)
     return optimizer_issue_update(o, bucket, true, NULL);
 }
 
-static void exchange(float **a, float **b)
+static void exchange(void **a, void **b)
 {
-    float *kept = *a;
+    void *kept = *a;
     *a = *b;
     *b = kept;
 }

@@ -20,7 +20,7 @@ struct sub_group {
     float divisor, coefficient;
     size_t from, count;
     const void *gradient;
-    float *master, *exp_avg, *exp_avg_sq;
+    void *master, *exp_avg, *exp_avg_sq;
     void *model_params;  // the updated parameters in the model's dtype; null: none
 };
 
@@ -40,7 +40,18 @@ size_t optimizer_buffer_bytes(const struct optimizer *o)
     for (int i = 0; i < o->layout->trainable_count; i++)
         if (optimizer_sub_group_count(o, i) > largest)
             largest = optimizer_sub_group_count(o, i);
-    return largest * sizeof(float);
+    const struct config *config = o->config;
+    const enum dtype dtypes[] = {config->master_dtype, config->moment_dtype, config->accumulation_dtype,
+                                 config->precision};
+    size_t element_bytes = 2;
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        element_bytes = dtype_bytes(dtypes[i]) > element_bytes ? dtype_bytes(dtypes[i]) : element_bytes;
+    return largest * element_bytes;
+}
+
+static void *element(void *address, size_t index, size_t element_bytes)
+{
+    return (char *)address + index * element_bytes;
 }
 
 static int run_update(void *arguments)
@@ -59,6 +70,14 @@ static int run_update(void *arguments)
         if (begin >= end)
             continue;
         size_t at = begin - g->from;
+        const struct adam_kept kept = {
+            .param = element(g->master, at, dtype_bytes(config->master_dtype)),
+            .exp_avg = element(g->exp_avg, at, dtype_bytes(config->moment_dtype)),
+            .exp_avg_sq = element(g->exp_avg_sq, at, dtype_bytes(config->moment_dtype)),
+            .param_dtype = config->master_dtype,
+            .moment_dtype = config->moment_dtype,
+        };
+        bool whole = kept.param_dtype == DTYPE_FP32 && kept.moment_dtype == DTYPE_FP32;
         struct adam_step step = {
             .recipe = o->recipe,
             .scalars = scalars[o->model->params[piece.param].group],
@@ -66,9 +85,10 @@ static int run_update(void *arguments)
             .grad_dtype = config->accumulation_dtype,
             .grad_divisor = g->divisor,
             .grad_coefficient = g->coefficient,
-            .param = g->master + at,
-            .exp_avg = g->exp_avg + at,
-            .exp_avg_sq = g->exp_avg_sq + at,
+            .param = kept.param,
+            .exp_avg = kept.exp_avg,
+            .exp_avg_sq = kept.exp_avg_sq,
+            .kept = whole ? NULL : &kept,
             .model_params = g->model_params ? (char *)g->model_params + at * model_bytes : NULL,
             .model_dtype = config->precision,
             .count = end - begin,
@@ -128,12 +148,13 @@ static int issue_update(struct optimizer *o, const struct sub_group *g, enum led
     char arguments[sizeof *g + scalars_bytes];
     memcpy(arguments, g, sizeof *g);
     memcpy(arguments + sizeof *g, o->scalars, scalars_bytes);
-    size_t state_bytes = g->count * sizeof(float);
+    size_t master_bytes = g->count * dtype_bytes(o->config->master_dtype);
+    size_t moment_bytes = g->count * dtype_bytes(o->config->moment_dtype);
     struct executor_span spans[7] = {
         {g->gradient, g->count * dtype_bytes(o->config->accumulation_dtype), EXECUTOR_READ},
-        {g->master, state_bytes, EXECUTOR_READ_WRITE},
-        {g->exp_avg, state_bytes, EXECUTOR_READ_WRITE},
-        {g->exp_avg_sq, state_bytes, EXECUTOR_READ_WRITE},
+        {g->master, master_bytes, EXECUTOR_READ_WRITE},
+        {g->exp_avg, moment_bytes, EXECUTOR_READ_WRITE},
+        {g->exp_avg_sq, moment_bytes, EXECUTOR_READ_WRITE},
         {g->model_params, g->model_params ? g->count * dtype_bytes(o->config->precision) : 0, EXECUTOR_WRITE},
     };
     size_t span_count = 5, work_bytes = executor_span_bytes(spans, span_count);
@@ -152,20 +173,24 @@ static int issue_update(struct optimizer *o, const struct sub_group *g, enum led
                                                        .work_bytes = work_bytes});
 }
 
-static void *element(void *address, size_t index, size_t element_bytes)
+// A state on its way to Adam: as `bring`, from where it lives to where it is updated. In one memory it is copied
+// if those are two places.
+static int bring_state(struct optimizer *o, const char *name, enum ledger_tier here, struct location there, void *goal,
+                       size_t count, enum dtype dtype, void **out)
 {
-    return (char *)address + index * element_bytes;
+    if (there.tier != here || there.address == goal)
+        return bring(o, name, here, there, count * dtype_bytes(dtype), out);
+    *out = goal;
+    return move_cast(&o->move, here, there.address, dtype, goal, dtype, count, false);
 }
 
-// An fp32 state on its way to Adam: as `bring`, from where it lives to where it is updated. In one memory it is copied
-// if those are two places.
-static int bring_state(struct optimizer *o, const char *name, enum ledger_tier here, struct location there, float *goal,
-                       size_t count, float **out)
+// Where elements from `from` on of a bucket's states are.
+static struct adam_states states_at(const struct config *config, const struct adam_states *states, size_t from)
 {
-    if (there.tier != here || there.address == (void *)goal)
-        return bring(o, name, here, there, count * sizeof(float), out);
-    *out = goal;
-    return move_cast(&o->move, here, there.address, DTYPE_FP32, goal, DTYPE_FP32, count, false);
+    size_t master_bytes = dtype_bytes(config->master_dtype), moment_bytes = dtype_bytes(config->moment_dtype);
+    return (struct adam_states){element(states->master, from, master_bytes),
+                                element(states->exp_avg, from, moment_bytes),
+                                element(states->exp_avg_sq, from, moment_bytes)};
 }
 
 int optimizer_bring_states(struct optimizer *o, int bucket, size_t from, size_t count, const struct adam_states *goal,
@@ -173,12 +198,16 @@ int optimizer_bring_states(struct optimizer *o, int bucket, size_t from, size_t 
 {
     const struct placement *p = &o->placements[bucket];
     enum ledger_tier here = optimizer_tier(p), there = p->optimizer_tier;
-    TRY(bring_state(o, "read master", here, (struct location){there, p->master + from}, goal->master + from, count,
-                    &out->master));
-    TRY(bring_state(o, "read exp_avg", here, (struct location){there, p->exp_avg + from}, goal->exp_avg + from, count,
+    enum dtype moment = o->config->moment_dtype;
+    const struct adam_states is =
+        states_at(o->config, &(struct adam_states){p->master, p->exp_avg, p->exp_avg_sq}, from);
+    const struct adam_states to = states_at(o->config, goal, from);
+    TRY(bring_state(o, "read master", here, (struct location){there, is.master}, to.master, count,
+                    o->config->master_dtype, &out->master));
+    TRY(bring_state(o, "read exp_avg", here, (struct location){there, is.exp_avg}, to.exp_avg, count, moment,
                     &out->exp_avg));
-    return bring_state(o, "read exp_avg_sq", here, (struct location){there, p->exp_avg_sq + from},
-                       goal->exp_avg_sq + from, count, &out->exp_avg_sq);
+    return bring_state(o, "read exp_avg_sq", here, (struct location){there, is.exp_avg_sq}, to.exp_avg_sq, count,
+                       moment, &out->exp_avg_sq);
 }
 
 // The destination of updated parameters: this rank's shard of them, or `pending` if forward may not see them yet.
@@ -197,7 +226,7 @@ static int update_sub_group(struct optimizer *o, int bucket, size_t from, size_t
     struct adam_states present = {placement->master, placement->exp_avg, placement->exp_avg_sq};
     struct adam_states goal = speculative ? placement->speculated : present;
     struct location target = target_of(placement, o->delays || speculative);
-    bool copies = target.address != (void *)placement->master;
+    bool copies = target.address != placement->master;
     target.address = element(target.address, from, model_bytes);
     struct sub_group g = {.optimizer = o,
                           .bucket = bucket,
@@ -205,8 +234,9 @@ static int update_sub_group(struct optimizer *o, int bucket, size_t from, size_t
                           .coefficient = o->coefficient,
                           .from = from,
                           .count = count};
-    size_t state_bytes = count * sizeof(float);
-    struct adam_states brought;
+    size_t master_bytes = count * dtype_bytes(o->config->master_dtype);
+    size_t moment_bytes = count * dtype_bytes(o->config->moment_dtype);
+    struct adam_states to = states_at(o->config, &goal, from), brought;
     if (!optimizer_take_ahead(o, bucket, from, &brought))
         TRY(optimizer_bring_states(o, bucket, from, count, &goal, &brought));
     g.master = brought.master;
@@ -224,10 +254,9 @@ static int update_sub_group(struct optimizer *o, int bucket, size_t from, size_t
     // The next forward waits for these.
     if (copies)
         TRY(take_away(o, "updated parameters", here, g.model_params, target, count * model_bytes));
-    TRY(take_away(o, "write master", here, g.master, (struct location){states, goal.master + from}, state_bytes));
-    TRY(take_away(o, "write exp_avg", here, g.exp_avg, (struct location){states, goal.exp_avg + from}, state_bytes));
-    return take_away(o, "write exp_avg_sq", here, g.exp_avg_sq, (struct location){states, goal.exp_avg_sq + from},
-                     state_bytes);
+    TRY(take_away(o, "write master", here, g.master, (struct location){states, to.master}, master_bytes));
+    TRY(take_away(o, "write exp_avg", here, g.exp_avg, (struct location){states, to.exp_avg}, moment_bytes));
+    return take_away(o, "write exp_avg_sq", here, g.exp_avg_sq, (struct location){states, to.exp_avg_sq}, moment_bytes);
 }
 
 int optimizer_issue_update(struct optimizer *o, int bucket, bool speculative, void *shard)

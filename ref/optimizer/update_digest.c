@@ -118,6 +118,13 @@ static int add_range(const struct optimizer *o, int bucket, size_t from, size_t 
     return ERR_NONE;
 }
 
+enum dtype update_digest_dtype(const struct config *config, enum update_digest_of of)
+{
+    return of == DIGEST_PARAMETER ? config->precision
+           : of == DIGEST_MASTER  ? config->master_dtype
+                                  : config->moment_dtype;
+}
+
 struct digest_arguments {
     const struct optimizer *optimizer;
     int bucket;
@@ -139,7 +146,7 @@ static int run_digest(void *arguments)
     if (a->from == 0)
         *a->out = (struct update_digest){0};
     for (int i = 0; i < UPDATE_DIGEST_COUNT; i++) {
-        size_t bytes = i == DIGEST_PARAMETER ? dtype_bytes(a->optimizer->config->precision) : sizeof(float);
+        size_t bytes = dtype_bytes(update_digest_dtype(a->optimizer->config, (enum update_digest_of)i));
         if (values[i])
             TRY(add_range(a->optimizer, a->bucket, a->from, a->count, values[i], bytes, &a->out->of[i]));
     }
@@ -159,11 +166,12 @@ int update_digest_issue(struct optimizer *o, int bucket, size_t from, size_t cou
     struct digest_arguments a = {
         o, bucket, from, count, *states, parameter, &block->digests[at][speculative ? SPECULATED : SURE]};
     block->committed[at] = false;
-    size_t bytes = count * sizeof(float);
+    size_t master_bytes = count * dtype_bytes(o->config->master_dtype);
+    size_t moment_bytes = count * dtype_bytes(o->config->moment_dtype);
     const struct executor_span spans[] = {
-        {states->master, bytes, EXECUTOR_READ},
-        {states->exp_avg, bytes, EXECUTOR_READ},
-        {states->exp_avg_sq, bytes, EXECUTOR_READ},
+        {states->master, master_bytes, EXECUTOR_READ},
+        {states->exp_avg, moment_bytes, EXECUTOR_READ},
+        {states->exp_avg_sq, moment_bytes, EXECUTOR_READ},
         {parameter, parameter ? count * dtype_bytes(o->config->precision) : 0, EXECUTOR_READ},
         {a.out, sizeof *a.out, EXECUTOR_READ_WRITE},
     };

@@ -9,6 +9,9 @@
 
 enum update_digest_of { DIGEST_MASTER, DIGEST_EXP_AVG, DIGEST_EXP_AVG_SQ, DIGEST_PARAMETER, UPDATE_DIGEST_COUNT };
 
+// The dtype in which an update writes it.
+enum dtype update_digest_dtype(const struct config *config, enum update_digest_of of);
+
 // Of a shard: the sum of its ranges' hashes.
 struct update_digest {
     uint64_t of[UPDATE_DIGEST_COUNT];

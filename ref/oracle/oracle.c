@@ -152,6 +152,9 @@ static void update(struct oracle *o, uint64_t step, float divisor, float coeffic
                 g = g * coefficient;
             recipe_element(o->recipe, &scalars[model->params[i].group], k >= recipe_tail_start(o->recipe, a->count), g,
                            &a->parameter[k], &a->exp_avg[k], &a->exp_avg_sq[k]);
+            a->parameter[k] = dtype_kept(config->master_dtype, a->parameter[k]);
+            a->exp_avg[k] = dtype_kept(config->moment_dtype, a->exp_avg[k]);
+            a->exp_avg_sq[k] = dtype_kept(config->moment_dtype, a->exp_avg_sq[k]);
         }
     }
 }

@@ -91,41 +91,57 @@ int stage_write_model_params(struct stage *stage, int bucket, const void *in)
                       bytes, true);
 }
 
+// The same for values that are in fp32 in memory, and in `dtype` where they live.
+static int pass_values(struct stage *stage, struct location location, enum dtype dtype, float *values, size_t count,
+                       bool write)
+{
+    size_t bytes = count * dtype_bytes(dtype);
+    if (dtype == DTYPE_FP32)
+        return pass_bytes(stage, location, values, bytes, write);
+    void *narrow = malloc(bytes + 1);
+    if (!narrow)
+        return err_set(ERR_MEMORY, "no memory for a shard of %zu elements", count);
+    if (write)
+        dtype_narrow(dtype, values, narrow, count);
+    int code = pass_bytes(stage, location, narrow, bytes, write);
+    if (code == ERR_NONE && !write)
+        dtype_widen(dtype, narrow, values, count);
+    free(narrow);
+    return code;
+}
+
+static enum dtype dtype_of(const struct config *config, enum state state)
+{
+    return state == STATE_PARAMETER ? config->master_dtype : config->moment_dtype;
+}
+
 int stage_read_shard(struct stage *stage, int bucket, enum state state, float *out)
 {
+    const struct placement *placement = &stage->placements[bucket];
+    const struct config *config = stage->setting.config;
     size_t count = shard_real(stage, bucket);
     if (!stage->layout.buckets[bucket].frozen)
-        return pass_bytes(stage, location_of(&stage->placements[bucket], state), out, count * sizeof *out, false);
-    void *model_params = malloc(count * sizeof *out + 1);
-    if (!model_params)
-        return err_set(ERR_MEMORY, "no memory for a shard of %zu elements", count);
-    int code = stage_read_model_params(stage, bucket, model_params);
-    if (code == ERR_NONE)
-        dtype_widen(stage->setting.config->precision, model_params, out, count);
-    free(model_params);
-    return code;
+        return pass_values(stage, location_of(placement, state), dtype_of(config, state), out, count, false);
+    const struct location location = {placement->parameter_tier, placement->parameter};
+    return pass_values(stage, location, config->precision, out, count, false);
 }
 
 int stage_write_shard(struct stage *stage, int bucket, enum state state, const float *in)
 {
     const struct placement *placement = &stage->placements[bucket];
-    enum dtype precision = stage->setting.config->precision;
+    const struct config *config = stage->setting.config;
     size_t count = shard_real(stage, bucket);
+    float *values = (float *)(uintptr_t)in;
     if (!stage->layout.buckets[bucket].frozen)
-        TRY(pass_bytes(stage, location_of(placement, state), (void *)(uintptr_t)in, count * sizeof *in, true));
-    if (state != STATE_PARAMETER || (void *)placement->master == placement->parameter)
+        TRY(pass_values(stage, location_of(placement, state), dtype_of(config, state), values, count, true));
+    if (state != STATE_PARAMETER || placement->master == placement->parameter)
         return ERR_NONE;
-    void *model_params = malloc(count * sizeof *in + 1);
-    if (!model_params)
-        return err_set(ERR_MEMORY, "no memory for a shard of %zu elements", count);
-    dtype_narrow(precision, in, model_params, count);
-    int code = stage_write_model_params(stage, bucket, model_params);
-    if (code == ERR_NONE && placement->pending) {
-        code = pass_bytes(stage, (struct location){placement_pending_tier(placement), placement->pending}, model_params,
-                          count * dtype_bytes(precision), true);
-    }
-    free(model_params);
-    return code;
+    const struct location location = {placement->parameter_tier, placement->parameter};
+    TRY(pass_values(stage, location, config->precision, values, count, true));
+    if (!placement->pending)
+        return ERR_NONE;
+    const struct location pending = {placement_pending_tier(placement), placement->pending};
+    return pass_values(stage, pending, config->precision, values, count, true);
 }
 
 // full = every rank's shard of a bucket, which `read` reads.

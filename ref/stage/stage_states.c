@@ -57,10 +57,12 @@ static int allocate_states(struct stage *stage, enum ledger_tier (*moments)(cons
                            struct adam_states states[])
 {
     int trainable_count = stage->layout.trainable_count;
+    const struct config *config = stage->setting.config;
+    size_t moment_bytes = dtype_bytes(config->moment_dtype), master_bytes = dtype_bytes(config->master_dtype);
     const struct stage_shards shards[] = {
-        {KIND_OPTIMIZER, "exp_avg", trainable_count, sizeof(float), moments},
-        {KIND_OPTIMIZER, "exp_avg_sq", trainable_count, sizeof(float), moments},
-        {KIND_MASTER, "fp32 master parameters", trainable_count, sizeof(float), masters},
+        {KIND_OPTIMIZER, "exp_avg", trainable_count, moment_bytes, moments},
+        {KIND_OPTIMIZER, "exp_avg_sq", trainable_count, moment_bytes, moments},
+        {KIND_MASTER, "master parameters", trainable_count, master_bytes, masters},
     };
     void *exp_avg[trainable_count + 1], *exp_avg_sq[trainable_count + 1], *master[trainable_count + 1];
     TRY(stage_allocate_shards(stage, &shards[0], exp_avg));

@@ -92,6 +92,8 @@ static inline struct offload_trial draw_trial(struct draw *d)
     t.engine = below(d, 2) ? NVME_IO_URING : NVME_LIBAIO;
     t.block_bytes = ONE_OF(d, 4096, 8192, 1 << 20);
     t.queue_depth = (int)ONE_OF(d, 1, 2, 8);
+    t.moments = (enum dtype)ONE_OF(d, DTYPE_FP32, DTYPE_FP32, DTYPE_BF16, DTYPE_FP16);
+    t.of_model_dtype = below(d, 2);
     t.sub_group = ONE_OF(d, 1, 2048, 2049, 5000, 1000000000);
     size_t least = offload_least_buffers(&t);
     t.buffers = least == 0 || below(d, 2) ? 0 : least + below(d, 10);

@@ -20,6 +20,8 @@ struct offload_trial {
     struct executor_schedule schedule;
     int stage;
     enum dtype precision, communication, sum;
+    enum dtype moments;   // in which they are kept
+    bool of_model_dtype;  // so are the master parameters; false: in fp32
     size_t accumulation;
     enum ledger_tier parameter, gradient, optimizer;
     enum nvme_engine engine;
@@ -77,7 +79,8 @@ static inline bool offload_checks_overflow(const struct offload_trial *t)
 static inline size_t offload_least_buffers(const struct offload_trial *t)
 {
     bool speculative = t->speculative && (t->clip > 0 || offload_checks_overflow(t));
-    bool copies = t->precision != DTYPE_FP32 || t->parameter != t->optimizer || t->delay > 0 || speculative;
+    bool copies = (t->precision != DTYPE_FP32 && !t->of_model_dtype) || t->parameter != t->optimizer || t->delay > 0 ||
+                  speculative;
     size_t on_device = copies && t->parameter == TIER_NVME ? 1 : 0;
     size_t on_host = (t->optimizer == TIER_NVME ? 3u : 0u) + (t->gradient != TIER_HOST ? 1u : 0u) +
                      (copies && t->parameter != TIER_HOST ? 1u : 0u);
@@ -93,6 +96,9 @@ static inline const char *offload_text(const struct offload_trial *t, char out[O
     static const char *const flags[] = {"false", "true"};
     size_t least = offload_least_buffers(t), buffers = t->buffers ? t->buffers : least ? least : 1;
     char mesh[160] = "", delay[64] = "", fp16[160] = "", bf16[64] = "", block[64] = "";
+    char states[96];
+    snprintf(states, sizeof states, "\"moment_dtype\": \"%s\", \"master_dtype\": \"%s\", ", dtype_name(t->moments),
+             dtype_name(t->of_model_dtype ? t->precision : DTYPE_FP32));
     if (t->block)
         snprintf(block, sizeof block, "\"quantization_block\": %d, \"reduction_group\": %d, ", t->block, t->node);
     if (t->delay)
@@ -124,17 +130,18 @@ static inline const char *offload_text(const struct offload_trial *t, char out[O
              "\"offload_optimizer\": {\"device\": \"%s\", "
              "\"pin_memory\": false, \"buffer_count\": %zu, \"pipeline_read\": %s, \"pipeline_write\": %s, "
              "\"ratio\": %g}, \"offload_param\": {\"device\": \"%s\", \"pin_memory\": false, \"buffer_count\": %zu, "
-             "\"max_in_cpu\": %zu}}, \"aio\": {\"block_size\": %zu, \"queue_depth\": %d}, \"zerogauge\": {%s%s%s%s"
+             "\"max_in_cpu\": %zu}}, \"aio\": {\"block_size\": %zu, \"queue_depth\": %d}, \"zerogauge\": {%s%s%s%s%s"
              "\"offload_gradient\": {\"device\": \"%s\"}, \"aio_engine\": \"%s\", \"tiling\": {\"factor\": %d}, "
              "\"activation_checkpointing\": {\"enabled\": %s, \"device\": \"%s\"}%s}}",
              t->accumulation, t->clip, fp16, bf16, dtype_name(t->communication), dtype_name(t->sum), t->stage,
              flags[t->overlap_comm], flags[t->contiguous], t->bucket, t->bucket, t->prefetch, t->persistence, t->live,
              t->reuse, t->secondary, flags[t->quantized_weights], flags[t->quantized_gradients], t->sub_group,
              config_device_name(t->optimizer), buffers, flags[t->pipeline_read], flags[t->pipeline_write], t->ratio,
-             config_device_name(t->parameter), t->param_buffers, t->max_in_cpu, t->block_bytes, t->queue_depth, mesh,
-             block, delay, t->speculative ? "\"speculative_update\": true, " : "", config_device_name(t->gradient),
-             t->engine == NVME_IO_URING ? "io_uring" : "libaio", t->tiles, flags[t->checkpointing],
-             config_device_name(t->activation), t->owner_broadcast ? ", \"partitioning\": \"owner_broadcast\"" : "");
+             config_device_name(t->parameter), t->param_buffers, t->max_in_cpu, t->block_bytes, t->queue_depth, states,
+             mesh, block, delay, t->speculative ? "\"speculative_update\": true, " : "",
+             config_device_name(t->gradient), t->engine == NVME_IO_URING ? "io_uring" : "libaio", t->tiles,
+             flags[t->checkpointing], config_device_name(t->activation),
+             t->owner_broadcast ? ", \"partitioning\": \"owner_broadcast\"" : "");
     return out;
 }
 

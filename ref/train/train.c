@@ -134,6 +134,11 @@ static int run_rank(struct train_rank *rank)
         return err_set(ERR_USAGE, "\"zerogauge.reduction_group\": GPUs support only the canonical order of sums");
     if (rank->setting->config->quantization_block > 0 && rank->setting->accelerator)
         return err_set(ERR_USAGE, "quantized communication runs in host memory alone: leave out the device");
+    if ((rank->setting->config->master_dtype != DTYPE_FP32 || rank->setting->config->moment_dtype != DTYPE_FP32) &&
+        rank->setting->accelerator)
+        return err_set(ERR_USAGE, "\"zerogauge.master_dtype\" and \"zerogauge.moment_dtype\": GPUs keep states in fp32 "
+                                  "alone; leave out these keys, bf16_master_weights_and_grads and "
+                                  "bf16_optimizer_states, or the device");
     TRY(comm_set_group(rank->data_comm, (int)rank->setting->config->reduction_group));
     TRY(train_resume(rank));
     TRY(run_steps(rank));

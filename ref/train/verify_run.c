@@ -147,27 +147,33 @@ static void compare_digest(const struct train_rank *rank, const struct train_buc
              rank->setting->model->params[b->pieces[0].slice.param].name);
 }
 
+// The same for rank->expected, in the dtype in which updates write it.
+static void compare_rounded(struct train_rank *rank, const struct train_bucket *b, enum update_digest_of of,
+                            const struct comparison *c)
+{
+    enum dtype dtype = update_digest_dtype(rank->setting->config, of);
+    const void *rounded = rank->expected;
+    if (dtype != DTYPE_FP32) {
+        dtype_narrow(dtype, rank->expected, rank->full, b->count);
+        rounded = rank->full;
+    }
+    compare_digest(rank, b, of, rounded, dtype_bytes(dtype), c);
+}
+
 // Rank 0 sends unsharded Adam's tensors of a bucket; the ranks that have it compare digests of their shards.
 static int compare_bucket(struct train_rank *rank, const struct train_bucket *b, void *context)
 {
     const struct train_setting *setting = rank->setting;
-    const enum dtype precision = setting->config->precision;
     for (int state = 0; state < STATE_COUNT && !b->frozen; state++) {
         if (rank->rank == 0)
             verify_lay_out(rank, b, state, sizeof(float));
         TRY(comm_broadcast(rank->comm, rank->expected, b->count * sizeof(float), 0));
         if (!b->mine)
             continue;
-        compare_digest(rank, b, (enum update_digest_of)state, rank->expected, sizeof(float), context);
-        if (state != STATE_PARAMETER || placement_is_shared(setting->config, &rank->stage.placements[b->index]))
-            continue;
+        compare_rounded(rank, b, (enum update_digest_of)state, context);
         // Updated parameters are the rounded master.
-        const void *rounded = rank->expected;
-        if (precision != DTYPE_FP32) {
-            dtype_narrow(precision, rank->expected, rank->full, b->count);
-            rounded = rank->full;
-        }
-        compare_digest(rank, b, DIGEST_PARAMETER, rounded, dtype_bytes(precision), context);
+        if (state == STATE_PARAMETER && !placement_is_shared(setting->config, &rank->stage.placements[b->index]))
+            compare_rounded(rank, b, DIGEST_PARAMETER, context);
     }
     return ERR_NONE;
 }
