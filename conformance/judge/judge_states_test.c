@@ -48,8 +48,8 @@ static struct rule kept_in(const struct check_case *c, enum dtype moments, enum 
 
 // All claims that concern a case in 16 bits.
 static const struct claimed_states claims[] = {
-    {CLAIMED_FP32, CLAIMED_FP32},  {CLAIMED_BF16, CLAIMED_FP32},  {CLAIMED_FP16, CLAIMED_FP32},
-    {CLAIMED_FP32, CLAIMED_MODEL}, {CLAIMED_BF16, CLAIMED_MODEL}, {CLAIMED_FP16, CLAIMED_MODEL},
+    {CLAIMED_FP32, CLAIMED_FP32},      {CLAIMED_BF16, CLAIMED_FP32},      {CLAIMED_FP16, CLAIMED_FP32},
+    {CLAIMED_FP32, CLAIMED_PRECISION}, {CLAIMED_BF16, CLAIMED_PRECISION}, {CLAIMED_FP16, CLAIMED_PRECISION},
 };
 enum { CLAIM_COUNT = sizeof claims / sizeof *claims };
 
@@ -81,7 +81,7 @@ Test(judge_states, each_claim_explains_its_own_answer_and_no_other)
 // The claim that states follow the model is one for cases of every precision.
 Test(judge_states, states_of_the_model_are_fp32_in_an_fp32_case)
 {
-    const struct claimed_states model = {CLAIMED_MODEL, CLAIMED_MODEL};
+    const struct claimed_states model = {CLAIMED_PRECISION, CLAIMED_PRECISION};
     for (enum dtype precision = DTYPE_FP32; precision <= DTYPE_FP16; precision++) {
         struct check_case c = trial_case(3, 2, precision, false);
         struct rule rule = kept_in(&c, precision, precision), other = kept_in(&c, DTYPE_FP32, DTYPE_FP32);
@@ -93,7 +93,7 @@ Test(judge_states, states_of_the_model_are_fp32_in_an_fp32_case)
 Test(judge_states, each_recipe_and_each_rounding_of_the_gradient_has_its_name)
 {
     static const char *const names[] = {"torch-cpu", "torch-cpu-16bit"};
-    const struct claimed_states model = {CLAIMED_MODEL, CLAIMED_MODEL};
+    const struct claimed_states model = {CLAIMED_PRECISION, CLAIMED_PRECISION};
     for (enum dtype precision = DTYPE_BF16; precision <= DTYPE_FP16; precision++)
         for (int i = 0; i < 2; i++)
             for (int rounds = 0; rounds < 2; rounds++) {
@@ -163,9 +163,9 @@ Test(judge_states, a_wrong_rounding_fails_and_is_named)
     const struct {
         struct held (*held)(const struct place *at, struct held before, struct held after);
         enum claimed_dtype master;
-    } mistakes[] = {{truncates_moments, CLAIMED_MODEL},
+    } mistakes[] = {{truncates_moments, CLAIMED_PRECISION},
                     {moves_by_kept_moments, CLAIMED_FP32},
-                    {rounds_the_master_twice, CLAIMED_MODEL}};
+                    {rounds_the_master_twice, CLAIMED_PRECISION}};
     for (int exact = 0; exact < 2; exact++)
         for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
             struct check_case c = trial_case(2, 1, DTYPE_BF16, exact);

@@ -46,9 +46,9 @@ static int parse(int argc, const char **argv, struct answer_options *a, char *ar
          "Adam's sequence of operations (default: torch-cpu); an unknown name lists all", "RECIPE"},
         {"clip-form", '\0', TEXT, &a->clip_form, 0, "form of the clip coefficient (default: torch)", "torch|deepspeed"},
         {"moments", '\0', TEXT, &a->moments, 0, "dtype in which moments are kept (default: fp32)",
-         "fp32|bf16|fp16|model"},
+         "fp32|bf16|fp16|precision"},
         {"master", '\0', TEXT, &a->master, 0, "dtype in which master parameters are kept (default: fp32)",
-         "fp32|model"},
+         "fp32|precision"},
         {"schedule", '\0', TEXT, &a->schedule, 0, "schedule of operations, also chaos:SEED (default: the case's hint)",
          "serial|overlap"},
         {"reduction-group", '\0', POPT_ARG_INT, &a->reduction_group, 0,
@@ -78,14 +78,14 @@ static int unknown_recipe(const char *name)
 // The dtype of a state, by the same words as in claims.json.
 static int read_dtype(const char *option, const char *text, bool is_master, enum claimed_dtype *out)
 {
-    static const char *const words[] = {"fp32", "bf16", "fp16", "model"};
-    for (int i = 0; text && i <= CLAIMED_MODEL; i++)
-        if (strcmp(text, words[i]) == 0 && (!is_master || i == CLAIMED_FP32 || i == CLAIMED_MODEL)) {
+    static const char *const words[] = {"fp32", "bf16", "fp16", "precision"};
+    for (int i = 0; text && i <= CLAIMED_PRECISION; i++)
+        if (strcmp(text, words[i]) == 0 && (!is_master || i == CLAIMED_FP32 || i == CLAIMED_PRECISION)) {
             *out = (enum claimed_dtype)i;
             return ERR_NONE;
         }
     return text ? err_set(ERR_USAGE, "--%s %s: expected %s", option, text,
-                          is_master ? "fp32 or model" : "fp32, bf16, fp16 or model")
+                          is_master ? "fp32 or precision" : "fp32, bf16, fp16 or precision")
                 : ERR_NONE;
 }
 

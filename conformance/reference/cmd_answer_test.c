@@ -133,6 +133,8 @@ Test(cmd_answer, bad_lines_are_usage_errors)
         {"cases answers 65", "WORLD is \"65\""},
         {"--recipe torch cases answers 2", "--recipe torch: expected one of torch-cpu, "},
         {"--clip-form both cases answers 2", "--clip-form both: expected torch or deepspeed"},
+        {"--moments bf8 cases answers 2", "--moments bf8: expected fp32, bf16, fp16 or precision"},
+        {"--master bf16 cases answers 2", "--master bf16: expected fp32 or precision"},
         {"--reduction-group -1 cases answers 2", "--reduction-group -1: expected 1 to 64"},
         {"--schedule fast cases answers 2", "fast"},
         {"--fast cases answers 2", "--fast"},

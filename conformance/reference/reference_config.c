@@ -102,6 +102,8 @@ static json_t *document(const struct check_case *c, enum dtype precision, const 
                              "communication_data_type", dtype_name(communication), "data_types", "grad_accum_dtype",
                              dtype_name(accumulation), "zero_optimization", zero_section(c), "optimizer",
                              optimizer_section(group), "zerogauge", own);
+    if (!same)
+        json_object_del(own, "master_dtype");
     if (precision == DTYPE_FP16)
         json_object_set_new(root, "fp16", loss_scale_section(&c->loss_scale));
     if (precision == DTYPE_BF16)

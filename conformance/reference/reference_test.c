@@ -57,6 +57,7 @@ static double advance(const struct check_case *c, const struct case_values *valu
 {
     const struct unsharded_decision *d = &decisions[step - 1];
     struct rule rule = rule_canonical(c);
+    rule.states = rule_states_of(c, &options.states);
     struct unsharded_choice choice = {0};
     float *gradients[CASE_PARAM_MAX] = {NULL};
     if (d->applies == 0)
@@ -148,6 +149,19 @@ Test(reference, micro_steps_clipping_and_mixed_dtypes)
         c.accumulation_dtype = DTYPE_FP32;
         c.accumulation = 4;
         c.gradient_clipping = 0.5;
+        demand_case(&c, NULL);
+    }
+}
+
+Test(reference, states_are_kept_in_the_dtypes_asked_for)
+{
+    for (int i = 0; i < 4 * 8; i++) {
+        struct check_case c = case_of_number("states", i, i % 4, 1 + i % 3);
+        set_precision(&c, (enum dtype[]){DTYPE_BF16, DTYPE_FP16, DTYPE_FP32}[i % 3]);
+        c.loss_scale = (struct case_loss_scale){.kind = SCALE_STATIC, .scale = 4};
+        c.offload_optimizer = i % 2 ? TIER_HOST : TIER_DEVICE;
+        options.states =
+            (struct claimed_states){(enum claimed_dtype)(i / 4 % 4), i / 16 ? CLAIMED_PRECISION : CLAIMED_FP32};
         demand_case(&c, NULL);
     }
 }

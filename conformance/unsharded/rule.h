@@ -96,7 +96,7 @@ struct rule_states {
     bool rounds_gradient;  // the mean gradient is kept in the master's dtype, and so is the clipped one
 };
 
-// What is claimed of a state's dtype, from enum dtype on: one for all cases, or that of a case's model.
+// A claim about a state's dtype: one of enum dtype for all cases, or each case's precision.
 enum claimed_dtype { CLAIMED_FP32, CLAIMED_BF16, CLAIMED_FP16, CLAIMED_PRECISION };
 struct claimed_states {
     enum claimed_dtype moments, master;

@@ -87,7 +87,7 @@ DTYPE_INLINE struct fp16 f32_to_fp16(float value)
     return (struct fp16){(uint16_t)(sign | bits)};
 }
 
-// What an array of this dtype, which is not DTYPE_BYTE, keeps of a number.
+// Rounds a number to a dtype, which is not DTYPE_BYTE, and back.
 DTYPE_INLINE float dtype_kept(enum dtype dtype, float x)
 {
     return dtype == DTYPE_BF16 ? bf16_to_f32(f32_to_bf16(x)) : dtype == DTYPE_FP16 ? fp16_to_f32(f32_to_fp16(x)) : x;

@@ -170,7 +170,6 @@ static const struct config_key KEYS[] = {
     FIXED("torch_autocast.enabled", BOOL, "false", MODELLED),
     IGNORED("torch_autocast.dtype", STRING),
     IGNORED("torch_autocast.lower_precision_safe_modules", ARRAY),
-
     USED("optimizer", OBJECT, ACCEPTS(KEY_NULL)),
     USED("optimizer.type", STRING, ACCEPTS(0)),
     IGNORED("optimizer.legacy_fusion", BOOL),

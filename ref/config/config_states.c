@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The dtypes in which Adam's states are kept: DeepSpeed's keys with its limits, and keys of our own without them, which
-// also say what DeepSpeed has no word for, as moments of 16 bits beside a master in fp32.
+// also say what DeepSpeed has no word for, as moments of 16 bits with a master in fp32.
 #include "ref/config/config_doc.h"
 
 #include "base/err.h"

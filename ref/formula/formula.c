@@ -14,6 +14,8 @@ static struct terms terms_of(const struct stage *stage, int rank)
         .p = dtype_bytes(config->precision),
         .g = dtype_bytes(config->accumulation_dtype),
         .c = dtype_bytes(config->communication_dtype),
+        .m = dtype_bytes(config->moment_dtype),
+        .k = dtype_bytes(config->master_dtype),
         .ranks = (uint64_t)stage->groups.mesh.shard,
         .micro_steps = config->accumulation,
         .rank = mesh_index_in(&stage->groups.mesh, MESH_SHARD, rank),

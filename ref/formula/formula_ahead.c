@@ -16,8 +16,9 @@ void formula_move_ahead(const struct terms *t, struct formula *f)
         uint64_t length = optimizer_sub_group_count(o, bucket);
         if (!optimizer_reads_ahead(o, bucket))
             return;
-        for (uint64_t from = 0; from < own && left > 0; from += length, left--)
-            f->reread.bytes[LANE_NVME_READ][OPERATION_COPY] +=
-                3 * blocks((own - from < length ? own - from : length) * sizeof(float));
+        for (uint64_t from = 0; from < own && left > 0; from += length, left--) {
+            uint64_t count = own - from < length ? own - from : length;
+            f->reread.bytes[LANE_NVME_READ][OPERATION_COPY] += 2 * blocks(count * t->m) + blocks(count * t->k);
+        }
     }
 }

@@ -23,22 +23,20 @@ static bool delayed(const struct terms *t)
     return t->config->delayed_update_start_step > 0;
 }
 
-// Optimizer states, "K Psi / N_d", where K is 12 with fp32 moments and masters and 4 with moments and a shared master
-// of 16 bits, and the second copies of the delayed and of the speculative update.
+// Optimizer states, "K Psi / N_d", and the second copies of the delayed and of the speculative update.
 static void hold_optimizer(const struct terms *t, const struct bucket *bucket, const struct placement *placement,
                            struct formula *f)
 {
-    uint64_t moment = dtype_bytes(t->config->moment_dtype), master = dtype_bytes(t->config->master_dtype);
-    hold_shard(t, bucket, placement->optimizer_tier, KIND_OPTIMIZER, moment, f);  // exp_avg
-    hold_shard(t, bucket, placement->optimizer_tier, KIND_OPTIMIZER, moment, f);  // exp_avg_sq
+    hold_shard(t, bucket, placement->optimizer_tier, KIND_OPTIMIZER, t->m, f);  // exp_avg
+    hold_shard(t, bucket, placement->optimizer_tier, KIND_OPTIMIZER, t->m, f);  // exp_avg_sq
     if (!placement_is_shared(t->config, placement))
-        hold_shard(t, bucket, placement->optimizer_tier, KIND_MASTER, master, f);
+        hold_shard(t, bucket, placement->optimizer_tier, KIND_MASTER, t->k, f);
     if (delayed(t))
         hold_shard(t, bucket, placement->gradient_tier, KIND_GRADIENT, t->g, f);
     if (placement_is_speculative(t->config, placement)) {
-        hold_shard(t, bucket, placement->optimizer_tier, KIND_OPTIMIZER, moment, f);
-        hold_shard(t, bucket, placement->optimizer_tier, KIND_OPTIMIZER, moment, f);
-        hold_shard(t, bucket, placement->optimizer_tier, KIND_MASTER, master, f);
+        hold_shard(t, bucket, placement->optimizer_tier, KIND_OPTIMIZER, t->m, f);
+        hold_shard(t, bucket, placement->optimizer_tier, KIND_OPTIMIZER, t->m, f);
+        hold_shard(t, bucket, placement->optimizer_tier, KIND_MASTER, t->k, f);
     }
     if (delayed(t) || placement_is_speculative(t->config, placement))
         hold_shard(t, bucket, placement_pending_tier(placement), KIND_PARAMETER, t->p, f);

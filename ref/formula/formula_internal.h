@@ -4,12 +4,12 @@
 #include "ref/formula/formula.h"
 
 // Bytes of an element, as in the paper: p for parameters, g for gradients that are kept, c for gradients in
-// collectives, and K = 8 or 12 for the optimizer (moments, and the master copy of parameters in another format or on
-// another tier).
+// collectives, and K = 2 m or 2 m + k for the optimizer (moments, and the master copy of parameters in another format or
+// on another tier): 8 or 12 in fp32, 4 or 6 in formats of 16 bits.
 struct terms {
     const struct stage *stage;
     const struct config *config;
-    uint64_t p, g, c;
+    uint64_t p, g, c, m, k;
     uint64_t ranks, micro_steps;  // ranks: N, or the S of a shard group
     int rank;                     // in the shard group
     uint64_t experts;             // E: ranks that hold all experts together

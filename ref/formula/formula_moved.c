@@ -48,10 +48,10 @@ static void gradient_traffic(const struct terms *t, int bucket, uint64_t times, 
 static void nvme_traffic(const struct terms *t, int bucket, struct formula_moved *moved)
 {
     const struct placement *placement = &t->stage->placements[bucket];
-    uint64_t states = sub_group_blocks(t, bucket, 4);
+    uint64_t states = 2 * sub_group_blocks(t, bucket, t->m) + sub_group_blocks(t, bucket, t->k);
     if (placement->optimizer_tier == TIER_NVME) {
-        copy(moved, LANE_NVME_READ, 3 * states);
-        copy(moved, LANE_NVME_WRITE, 3 * states);
+        copy(moved, LANE_NVME_READ, states);
+        copy(moved, LANE_NVME_WRITE, states);
     }
     if (placement->optimizer_tier != TIER_DEVICE && placement->gradient_tier == TIER_NVME)
         copy(moved, LANE_NVME_READ, sub_group_blocks(t, bucket, t->g));

@@ -173,8 +173,7 @@ static int issue_update(struct optimizer *o, const struct sub_group *g, enum led
                                                        .work_bytes = work_bytes});
 }
 
-// A state on its way to Adam: as `bring`, from where it lives to where it is updated. In one memory it is copied
-// if those are two places.
+// A state on its way to Adam: as `bring`, to where it is updated. In one memory it is copied if that is another place.
 static int bring_state(struct optimizer *o, const char *name, enum ledger_tier here, struct location there, void *goal,
                        size_t count, enum dtype dtype, void **out)
 {

@@ -77,7 +77,7 @@ Test(states_train, the_memory_is_what_the_dtypes_say)
     cr_expect_eq(result.held_bytes[TIER_HOST][KIND_OPTIMIZER], 2 * result.held_bytes[TIER_HOST][KIND_MASTER]);
 }
 
-// The states of a run of two steps and two more are those of a run of four.
+// A run of two steps and two more ends in the states of a run of four.
 Test(states_train, a_checkpoint_keeps_them_and_refuses_another_dtype)
 {
     char folder[PATH_MAX];
