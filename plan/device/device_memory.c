@@ -46,9 +46,10 @@ static double quantized_part(const struct counting *c)
 // as ZeRO++'s secondary shards, or shards whose masters are on another tier.
 static void leave_out_masters_copies(const struct counting *c, uint64_t bytes[TIER_COUNT])
 {
+    size_t master_bytes = dtype_bytes(c->s->config->master_dtype);
     for (int tier = 0; tier < TIER_COUNT; tier++)
         bytes[tier] -=
-            device_smaller(bytes[tier], c->s->held_bytes[tier][KIND_MASTER] / sizeof(float) * c->element_bytes);
+            device_smaller(bytes[tier], c->s->held_bytes[tier][KIND_MASTER] / master_bytes * c->element_bytes);
 }
 
 static void add_parameters(const struct counting *c)
@@ -73,41 +74,60 @@ static void add_gradients(const struct counting *c)
 {
     double held_bytes = (double)dtype_bytes(c->s->config->accumulation_dtype), own = held_bytes;
     if (c->framework->masters_are_parameters)
-        own = c->has_masters ? sizeof(float) : (double)c->element_bytes;
+        own = (double)(c->has_masters ? dtype_bytes(c->s->config->master_dtype) : c->element_bytes);
     bool stays = c->framework->keeps_gradients || c->s->config->accumulation > 1 ||
                  (c->framework->gathers_modules && c->s->config->stage == 3);
     add_held(c, "gradients", stays ? ALWAYS : WITH_GRADIENTS, KIND_GRADIENT, own / held_bytes,
              "Psi in the dtype of accumulation, or in that of the sharded parameters; 1/N of it from stage 2 on");
 }
 
-// Held in addition to the states while the optimizer updates a rank's shard, whose elements have 8 bytes of moments on
-// the device.
+// The elements of a rank's shard whose moments are on the device.
+static uint64_t shard_of(const struct counting *c)
+{
+    return c->s->held_bytes[TIER_DEVICE][KIND_OPTIMIZER] / (2 * dtype_bytes(c->s->config->moment_dtype));
+}
+
+// Held in addition to the states while the optimizer updates a rank's shard.
 static void add_update(const struct counting *c)
 {
     const struct config *config = c->s->config;
-    uint64_t shard = c->s->held_bytes[TIER_DEVICE][KIND_OPTIMIZER] / 8;
+    uint64_t shard = shard_of(c);
     bool is_16bit = dtype_bytes(config->accumulation_dtype) < sizeof(float);
     if (c->framework->copies_gradients && is_16bit && config->stage > 0)
         device_add(c, "gradient copies", AT(MOMENT_UPDATE),
-                   "(2 + 4) Psi / N: the gradients in one piece, and in fp32; of a sub-group in stage 3",
+                   "(2 + 4) Psi / N: the gradients in one piece, and in the master's dtype; of a sub-group in stage 3",
                    c->framework->source)[TIER_DEVICE] =
-            (c->element_bytes + sizeof(float)) *
+            (c->element_bytes + dtype_bytes(config->master_dtype)) *
             (config->stage == 3 ? device_smaller(shard, config->sub_group_size) : shard);
     if (c->framework->has_temporaries && c->s->choice->moments != MOMENTS_8BIT)
         device_add(c, "temporaries", AT(MOMENT_UPDATE), "as large as one moment of the shard",
-                   c->framework->source)[TIER_DEVICE] = shard * (c->has_masters ? sizeof(float) : c->element_bytes);
+                   c->framework->source)[TIER_DEVICE] =
+            shard * (c->has_masters ? dtype_bytes(config->moment_dtype) : c->element_bytes);
+}
+
+// A master in the model's dtype is the parameters themselves, but in DeepSpeed's stages 1 and 2, which clone them.
+static void add_masters(const struct counting *c)
+{
+    const struct config *config = c->s->config;
+    bool is_shared = c->s->held_bytes[TIER_DEVICE][KIND_MASTER] == 0 && config->master_dtype == config->precision;
+    add_held(c, "master", ALWAYS, KIND_MASTER, c->has_masters,
+             "4 Psi: parameters in fp32, or 2 Psi in 16 bits; 1/N of it from stage 1 on");
+    if (is_shared && c->has_masters && c->framework->copies_gradients && config->master_dtype != DTYPE_FP32 &&
+        (config->stage == 1 || config->stage == 2))
+        c->m->lines[c->m->line_count - 1].bytes[TIER_DEVICE] = shard_of(c) * dtype_bytes(config->master_dtype);
 }
 
 static void add_states(const struct counting *c)
 {
-    double moments = c->s->choice->moments == MOMENTS_8BIT ? MOMENT_8BIT_BYTES / sizeof(float)
+    double held_bytes = (double)dtype_bytes(c->s->config->moment_dtype);
+    double moments = c->s->choice->moments == MOMENTS_8BIT ? MOMENT_8BIT_BYTES / held_bytes
                      : c->has_masters                      ? 1
-                                                           : (double)c->element_bytes / sizeof(float);
+                                                           : (double)c->element_bytes / held_bytes;
     add_parameters(c);
     add_gradients(c);
     add_held(c, "optimizer", ALWAYS, KIND_OPTIMIZER, moments,
              "8 Psi: two moments in fp32, or in the dtype chosen; 1/N of it from stage 1 on");
-    add_held(c, "master", ALWAYS, KIND_MASTER, c->has_masters, "4 Psi: parameters in fp32, 1/N of it from stage 1 on");
+    add_masters(c);
     add_held(c, "padding", ALWAYS, KIND_PADDING, 1, "up to whole shards and blocks");
     add_update(c);
 }

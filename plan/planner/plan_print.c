@@ -196,8 +196,8 @@ static void explain_memory(const struct plan_setting *setting, FILE *out)
     static const char *const texts[] = {
         "each parameter in the model's dtype, unsharded or a shard of 1/N",
         "in the accumulation dtype; a shard from stage 2 on",
-        "exp_avg and exp_avg_sq, 4 bytes each; a shard from stage 1 on",
-        "4 bytes for each parameter of a shard, unless the parameters themselves are fp32 on the same tier",
+        "exp_avg and exp_avg_sq, in their dtype; a shard from stage 1 on",
+        "each parameter of a shard in the master's dtype, unless the parameters themselves have it on the same tier",
         "buckets, gathered layers, buffers of sub-groups and checkpoints: their number times the largest of each",
         "the reference's working memory in fp32, or one block's of it and the checkpoints",
         "rounds the ranks' shards to equal sizes, and on NVMe to whole blocks",
