@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "conformance/cases/case.h"
+#include "conformance/cases/case_tokens.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -42,7 +42,8 @@ bool case_has_gradient(const struct check_case *c, int param)
 bool case_is_seen_in(const struct check_case *c, int use, int step, int micro)
 {
     assert(step >= 1 && step <= CASE_STEP_MAX && micro >= 0 && micro < CASE_ACCUMULATION_MAX);
-    return c->params[use].used && !(c->params[use].unused_in[step - 1] >> micro & 1);
+    return c->params[use].used && micro < case_micro_steps(c, step) &&
+           !(c->params[use].unused_in[step - 1] >> micro & 1);
 }
 
 bool case_is_used_in(const struct check_case *c, int use, int step, int micro)
@@ -62,7 +63,7 @@ bool case_has_gradient_in(const struct check_case *c, int param, int step)
 bool case_use_varies(const struct check_case *c, int use)
 {
     for (int step = 1; step <= c->steps; step++)
-        for (int micro = 0; micro < c->accumulation; micro++)
+        for (int micro = 0; micro < case_micro_steps(c, step); micro++)
             if (case_is_used(c, use) && !case_is_used_in(c, use, step, micro))
                 return true;
     return false;

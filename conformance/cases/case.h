@@ -24,6 +24,8 @@ enum {
     CASE_NOTE_BYTES = 256,
     CASE_REQUIREMENT_BYTES = 16,
     CASE_ELEMENTS_MAX = 1 << 24,  // of a parameter
+    CASE_TOKENS_MAX = 512,        // counts of a case: steps x micro-steps x data ranks
+    CASE_TOKEN_COUNT_MAX = 1 << 30,
 };
 
 // Chapters of the suite beyond ZeRO over one line of ranks: a program must claim them (claims.h) to be asked.
@@ -33,6 +35,7 @@ enum case_option {
     OPTION_PIPELINE,
     OPTION_EXPERT,
     OPTION_LORA,
+    OPTION_TOKEN_MEAN,  // ranks and micro-steps weigh as many tokens as they count
     OPTION_COUNT
 };
 
@@ -128,6 +131,9 @@ struct check_case {
     int param_count, group_count;
     struct case_param params[CASE_PARAM_MAX];
     struct case_group groups[CASE_GROUP_MAX];
+    bool has_tokens;                           // case_tokens.h
+    unsigned char micro_steps[CASE_STEP_MAX];  // of step K: [K - 1]; 0: accumulation
+    uint32_t tokens[CASE_TOKENS_MAX];          // [step - 1][micro][data rank]
     double gradient_clipping;
     struct case_loss_scale loss_scale;
     bool overflow_check;

@@ -8,7 +8,8 @@ const char *const case_part_names[] = {[PART_WHOLE] = "whole", [PART_CUT] = "cut
 
 const char *const case_option_names[] = {
     [OPTION_REPLICATE] = "replicate", [OPTION_TENSOR] = "tensor", [OPTION_PIPELINE] = "pipeline",
-    [OPTION_EXPERT] = "expert",       [OPTION_LORA] = "lora",     [OPTION_COUNT] = NULL,
+    [OPTION_EXPERT] = "expert",       [OPTION_LORA] = "lora",     [OPTION_TOKEN_MEAN] = "token_mean",
+    [OPTION_COUNT] = NULL,
 };
 
 bool case_has_mesh(const struct check_case *c)
@@ -119,5 +120,6 @@ unsigned case_options(const struct check_case *c)
         lora |= c->params[i].is_adapter;
     return (unsigned)(case_has_mesh(c) && (mesh.replicate > 1 || !cut)) << OPTION_REPLICATE |
            (unsigned)(mesh.tensor > 1) << OPTION_TENSOR | (unsigned)(mesh.pipeline > 1) << OPTION_PIPELINE |
-           (unsigned)(mesh.expert > 1) << OPTION_EXPERT | (unsigned)lora << OPTION_LORA;
+           (unsigned)(mesh.expert > 1) << OPTION_EXPERT | (unsigned)lora << OPTION_LORA |
+           (unsigned)c->has_tokens << OPTION_TOKEN_MEAN;
 }

@@ -155,6 +155,7 @@ static int read_case(const struct strict_object *root, struct check_case *c)
                                        "?requirements",
                                        "world",
                                        "?mesh",
+                                       "?tokens",
                                        "steps",
                                        "accumulation",
                                        "stage",
@@ -185,6 +186,7 @@ static int read_case(const struct strict_object *root, struct check_case *c)
     TRY(strict_int(root, "stage", 0, 3, &c->stage));
     TRY(read_dtypes(root, c));
     TRY(case_read_mesh(root, c));
+    TRY(case_read_tokens(root, c));
     TRY(case_read_groups(root, c));
     TRY(case_read_params(root, c));
     TRY(case_check_placements(root, c));

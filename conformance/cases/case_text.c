@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes case.json by hand, so that its bytes are the same wherever it is made.
 #include "conformance/cases/case_mesh.h"
+#include "conformance/cases/case_read_internal.h"
+#include "conformance/cases/case_tokens.h"
 
 #include "base/err.h"
 
@@ -59,7 +61,7 @@ static void put_unused_in(FILE *out, const struct check_case *c, int use)
 {
     const char *separator = ", \"unused_in\": [";
     for (int step = 1; step <= c->steps; step++)
-        for (int micro = 0; micro < c->accumulation; micro++)
+        for (int micro = 0; micro < case_micro_steps(c, step); micro++)
             if (!case_is_used_in(c, use, step, micro)) {
                 fprintf(out, "%s[%d, %d]", separator, step, micro);
                 separator = ", ";
@@ -141,6 +143,7 @@ static void put_identity(FILE *out, const struct check_case *c, bool tells)
         fprintf(out,
                 " \"mesh\": {\"replicate\": %d, \"shard\": %d, \"tensor\": %d, \"pipeline\": %d, \"expert\": %d},\n",
                 c->mesh.replicate, c->mesh.shard, c->mesh.tensor, c->mesh.pipeline, c->mesh.expert);
+    case_put_tokens(out, c);
 }
 
 static void put_hints(FILE *out, const struct check_case *c)

@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "conformance/cases/case_mesh.h"
+#include "conformance/cases/case_tokens.h"
 #include "conformance/cases/generator.h"
 
 #include <assert.h>
@@ -72,7 +73,8 @@ static void fill_gradients(struct case_values *values)
             for (int rank = 0; rank < c->world; rank++)
                 for (int i = 0; i < c->param_count; i++) {
                     float *gradient = values->gradients[gradient_at(c, step, micro, rank, i)];
-                    for (size_t e = 0; case_is_used_in(c, i, step, micro) && e < c->params[i].count; e++)
+                    bool some = case_is_used_in(c, i, step, micro) && (!c->has_tokens || case_tokens(c, step, micro, rank));
+                    for (size_t e = 0; some && e < c->params[i].count; e++)
                         gradient[e] = generator_gradient(c, step, micro, rank, i, e);
                 }
 }

@@ -23,8 +23,9 @@ struct answer_step {
     float *param[CASE_PARAM_MAX], *exp_avg[CASE_PARAM_MAX], *exp_avg_sq[CASE_PARAM_MAX], *grad[CASE_PARAM_MAX];
     uint64_t t;
     bool skipped;  // false where the case has no overflow check
-    bool has_loss_scale, has_norm, has_grad;
-    double loss_scale, norm;
+    bool has_loss_scale, has_norm, has_grad, has_loss, has_tokens;
+    double loss_scale, norm, loss;
+    uint64_t tokens;  // that the step divided by
 };
 
 struct answer {

@@ -52,6 +52,16 @@ static int read_scalar(struct answer_file *file, const struct answer_entry *entr
     case ENTRY_NORM:
         scalars->has_norm = true;
         return read_real(&file->file, tensor, &scalars->norm);
+    case ENTRY_LOSS:
+        scalars->has_loss = true;
+        return read_real(&file->file, tensor, &scalars->loss);
+    case ENTRY_TOKENS:
+        scalars->has_tokens = true;
+        TRY(safetensors_read(&file->file, tensor, 0, 1, &whole));
+        scalars->tokens = (uint64_t)whole;
+        return whole >= 0
+                   ? ERR_NONE
+                   : err_set(ERR_USAGE, "%s: \"tokens\" is %" PRId64 "; expected a count, at least 0", path, whole);
     default:
         scalars->has_grad |= entry->kind == ENTRY_GRAD;
         return ERR_NONE;

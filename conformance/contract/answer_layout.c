@@ -18,7 +18,8 @@ static void add(struct answer_layout *layout, enum answer_entry_kind kind, int p
     static const char *const folders[] = {
         [ENTRY_PARAM] = "param", [ENTRY_EXP_AVG] = "exp_avg", [ENTRY_EXP_AVG_SQ] = "exp_avg_sq", [ENTRY_GRAD] = "grad"};
     static const char *const scalars[] = {
-        [ENTRY_T] = "t", [ENTRY_SKIPPED] = "skipped", [ENTRY_LOSS_SCALE] = "loss_scale", [ENTRY_NORM] = "norm"};
+        [ENTRY_T] = "t", [ENTRY_SKIPPED] = "skipped", [ENTRY_LOSS_SCALE] = "loss_scale",
+        [ENTRY_NORM] = "norm", [ENTRY_LOSS] = "loss", [ENTRY_TOKENS] = "tokens"};
     struct answer_entry *entry = &layout->entries[layout->count++];
     *entry = (struct answer_entry){.kind = kind, .param = param, .micro = micro, .required = required};
     uint64_t bytes = SCALAR_BYTES_MAX;
@@ -45,13 +46,17 @@ static int begin(const struct check_case *c, size_t room, struct answer_layout *
 
 int answer_layout_of_step(const struct check_case *c, struct answer_layout *out)
 {
-    TRY(begin(c, (size_t)c->param_count * 4 + 4, out));
+    TRY(begin(c, (size_t)c->param_count * 4 + 6, out));
     add(out, ENTRY_T, -1, 0, true);
     if (c->overflow_check)
         add(out, ENTRY_SKIPPED, -1, 0, true);
     if (c->loss_scale.kind != SCALE_NONE)
         add(out, ENTRY_LOSS_SCALE, -1, 0, true);
     add(out, ENTRY_NORM, -1, 0, false);
+    if (c->has_tokens) {
+        add(out, ENTRY_LOSS, -1, 0, false);
+        add(out, ENTRY_TOKENS, -1, 0, false);
+    }
     for (int i = 0; i < c->param_count; i++) {
         if (c->params[i].tied_to >= 0)
             continue;
@@ -97,9 +102,9 @@ static int check_type(const struct answer_layout *layout, const struct answer_en
                       enum safetensors_type type)
 {
     enum safetensors_type first = TENSOR_FP32, second = TENSOR_FP32;
-    if (entry->kind == ENTRY_T || entry->kind == ENTRY_SKIPPED)
+    if (entry->kind == ENTRY_T || entry->kind == ENTRY_SKIPPED || entry->kind == ENTRY_TOKENS)
         first = second = TENSOR_I64;
-    if (entry->kind == ENTRY_LOSS_SCALE || entry->kind == ENTRY_NORM)
+    if (entry->kind == ENTRY_LOSS_SCALE || entry->kind == ENTRY_NORM || entry->kind == ENTRY_LOSS)
         second = TENSOR_FP64;
     if (entry->kind == ENTRY_SEEN)
         first = second = safetensors_type_of(layout->c->precision);

@@ -14,7 +14,9 @@ enum answer_entry_kind {
     ENTRY_T,
     ENTRY_SKIPPED,
     ENTRY_LOSS_SCALE,
-    ENTRY_NORM
+    ENTRY_NORM,
+    ENTRY_LOSS,
+    ENTRY_TOKENS
 };
 
 struct answer_entry {

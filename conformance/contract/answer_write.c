@@ -65,6 +65,13 @@ static void source_of_state(const struct answer_entry *entry, const struct answe
     case ENTRY_NORM:
         set_real(out, state->has_norm && !state->skipped, state->norm);
         break;
+    case ENTRY_LOSS:
+        set_real(out, state->has_loss, state->loss);
+        break;
+    case ENTRY_TOKENS:
+        set_whole(out, state->tokens);
+        out->data = state->has_tokens ? out->data : NULL;
+        break;
     case ENTRY_SEEN:
         break;
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the gradient that was used: the expected one times a factor, or the gradient of some ranks, micro-steps or
 // earlier steps.
+#include "conformance/cases/case_tokens.h"
 #include "conformance/judge/diagnose_internal.h"
 
 #include <math.h>
@@ -107,7 +108,7 @@ static bool is_one_rank(struct row *row)
 {
     const struct check_case *c = row->trial->c;
     uint64_t every = ~0ull, masks[RANK_MASK_MAX];
-    double all = (double)c->world * c->accumulation;
+    double all = case_mean_count(c, row->step);
     memset(row->fits, 0, row->count);
     for (int i = 0, count = c->world > 1 ? row_rank_masks(row, masks) : 0; i < count; i++)
         for (int kind = 0; kind < 3; kind++) {
@@ -125,7 +126,7 @@ static bool is_one_micro_step(struct row *row)
 {
     const struct check_case *c = row->trial->c;
     uint64_t every = ~0ull, masks[RANK_MASK_MAX];
-    double all = (double)c->world * c->accumulation;
+    double all = case_mean_count(c, row->step);
     for (int micro = 0; micro < c->accumulation && c->accumulation > 1; micro++)
         for (int kind = 0; kind < 3; kind++) {
             guess_sum(row, row->step, every, kind < 2 ? 1ull << micro : every & ~(1ull << micro),
@@ -152,7 +153,7 @@ static bool is_one_micro_step(struct row *row)
 static bool is_left_over_by_shard(struct row *row, int step)
 {
     const struct check_case *c = row->trial->c;
-    double all = (double)c->world * c->accumulation;
+    double all = case_mean_count(c, step);
     memset(row->fits, 0, row->count);
     for (int rank = 0; rank < c->world; rank++)
         for (int kind = 0; kind < 2; kind++) {
@@ -199,9 +200,8 @@ static bool is_left_over(const struct row *row)
 static enum hint guess_earlier_steps(struct row *row)
 {
     const struct check_case *c = row->trial->c;
-    double all = (double)c->world * c->accumulation;
     for (int step = row->step - 1; step >= 1 && step >= row->step - 3; step--) {
-        guess_sum(row, step, ~0ull, ~0ull, 1 / all);
+        guess_sum(row, step, ~0ull, ~0ull, 1 / case_mean_count(c, step));
         if (row_guessed(row))
             return HINT_STALE_GRADIENT;
         if (is_left_over(row) || is_left_over_by_shard(row, step))
@@ -231,11 +231,10 @@ static bool is_multiple(const struct row *row, int param)
 static bool is_left_in_unused(struct row *row)
 {
     const struct check_case *c = row->trial->c;
-    double all = (double)c->world * c->accumulation;
     for (int param = 0; param < c->param_count; param++) {
         bool rests = trial_compares(row->trial, param) && !case_has_gradient_in(c, param, row->step);
         for (int step = row->step - 1; rests && step >= 1; step--) {
-            guess_sum(row, step, ~0ull, ~0ull, 1 / all);
+            guess_sum(row, step, ~0ull, ~0ull, 1 / case_mean_count(c, step));
             if (is_multiple(row, param))
                 return true;
         }
@@ -247,11 +246,14 @@ enum hint diagnose_gradient(struct row *row)
 {
     if (is_left_in_unused(row))
         return HINT_LEFT_OVER;
+    enum hint of_tokens = diagnose_tokens(row);
+    if (of_tokens != HINT_NONE)
+        return of_tokens;
     enum hint of_factor = diagnose_factor(row);
     if (of_factor != HINT_NONE && of_factor != HINT_FACTOR_OTHER)
         return of_factor;
     // The right sum with other roundings: a dtype problem.
-    guess_sum(row, row->step, ~0ull, ~0ull, 1.0 / ((double)row->trial->c->world * row->trial->c->accumulation));
+    guess_sum(row, row->step, ~0ull, ~0ull, 1 / case_mean_count(row->trial->c, row->step));
     if (row_guessed(row))
         return HINT_GRADIENT;
     if (diagnose_use(row))

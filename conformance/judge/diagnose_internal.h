@@ -66,6 +66,9 @@ enum hint diagnose_gradient(struct row *row);
 // The same where the answer tells m alone: also without clipping, and with the roundings of 16 bits.
 enum hint diagnose_used_gradient(struct row *row);
 
+// The part of it that names other tokens than all of the step: NONE for other reasons, and in cases without tokens.
+enum hint diagnose_tokens(struct row *row);
+
 // The part of it that tries constant factors: NONE if there is no common factor, or nothing to say of it.
 enum hint diagnose_factor(const struct row *row);
 

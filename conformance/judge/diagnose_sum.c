@@ -2,6 +2,7 @@
 // Finds sums with the right gradients in them, but too few or too often: without one use of a tied parameter, or with
 // weights that differ between ranks or micro-steps.
 #include "conformance/cases/case_mesh.h"
+#include "conformance/cases/case_tokens.h"
 #include "conformance/judge/diagnose_internal.h"
 
 #include <math.h>
@@ -22,7 +23,6 @@ void row_allow_short(struct row *row)
 {
     const struct trial *trial = row->trial;
     const struct check_case *c = trial->c;
-    double all = (double)c->world * c->accumulation;
     row->is_short = goes_short(row);
     memset(row->magnitude, 0, row->count * sizeof *row->magnitude);
     for (int step = row->step; step >= 1 && step >= row->step - 1 && row->is_short; step--)
@@ -31,7 +31,7 @@ void row_allow_short(struct row *row)
                 int owner = case_owner(c, param);
                 const float *g = case_gradient(trial->values, step, k / c->world, k % c->world, param);
                 for (size_t i = 0; trial_compares(trial, owner) && g && i < c->params[param].count; i++)
-                    row->magnitude[row->begin[owner] + i] += fabs((double)g[i]) / all;
+                    row->magnitude[row->begin[owner] + i] += fabs((double)g[i]) / case_mean_count(c, step);
             }
 }
 
@@ -71,7 +71,7 @@ static void note_owner(struct row *row, int owner)
 static void note_without(struct row *row, int owner, int use, uint64_t micros)
 {
     const struct check_case *c = row->trial->c;
-    double each = 1.0 / ((double)c->world * c->accumulation);
+    double each = 1 / case_mean_count(c, row->step);
     memset(row->guess, 0, row->count * sizeof *row->guess);
     for (int i = owner; i < c->param_count; i++)
         if (case_owner(c, i) == owner)
@@ -85,7 +85,7 @@ static void note_use(struct row *row, int owner, int use)
 {
     const struct check_case *c = row->trial->c;
     memset(row->guess, 0, row->count * sizeof *row->guess);
-    row_add_use(row, use, &(struct addends){row->step, ~0ull, ~0ull, 1.0 / ((double)c->world * c->accumulation)});
+    row_add_use(row, use, &(struct addends){row->step, ~0ull, ~0ull, 1 / case_mean_count(c, row->step)});
     note_owner(row, owner);
 }
 

@@ -203,6 +203,7 @@ static int judge_aspects(struct judge *judge, struct trial *trial, unsigned aspe
         [ASPECT_NORM] = judge_norm,
         [ASPECT_DECISION] = judge_decision,
         [ASPECT_SEEN] = judge_seen,
+        [ASPECT_LOSS] = judge_loss,
     };
     for (int aspect = 0; aspect < ASPECT_COUNT; aspect++) {
         struct finding finding = {.c = trial->answer->c, .aspect = (enum aspect)aspect};
@@ -270,6 +271,8 @@ int judge_answer(struct judge *judge, const struct check_case *c, const struct c
     case_logical(c, logical);
     struct trial trial = {.c = logical, .values = values, .answer = answer, .saved = saved, .options = &judge->options};
     int rc = open_trial(&trial);
+    if (rc == ERR_NONE)
+        rc = trial_settle_empty_steps(&trial, &judge->empty_steps);
     if (rc == ERR_NONE)
         rc = judge_states(judge, &trial, aspects, kept);
     if (rc == ERR_NONE)

@@ -72,8 +72,12 @@ struct kept {
     bool is_convicted;     // some aspect of this answer alone is a FAIL
 };
 
+// A step without tokens is an update by gradients of zero, or none: the same in all cases.
+enum empty_steps { EMPTY_STEPS_UNKNOWN, EMPTY_STEPS_APPLIED, EMPTY_STEPS_SKIPPED };
+
 struct judge {
     struct judge_options options;
+    enum empty_steps empty_steps;
     struct findings *findings;
     struct kept *kept;
     size_t kept_count, kept_room;
@@ -105,6 +109,11 @@ int judge_norm(struct trial *trial, struct finding *out);
 
 int judge_decision(struct trial *trial, struct finding *out);
 int judge_seen(struct trial *trial, struct finding *out);
+int judge_loss(struct trial *trial, struct finding *out);
+
+// Learns from the first answer that has a step without tokens what the implementation does in it; decisions of others
+// follow.
+int trial_settle_empty_steps(struct trial *trial, enum empty_steps *known);
 
 // aspect: memory, padding, traffic or calls.
 void judge_usage(const struct trial *trial, enum aspect aspect, struct finding *out);

@@ -3,6 +3,7 @@
 #include "conformance/judge/links_internal.h"
 
 #include "base/err.h"
+#include "conformance/cases/case_tokens.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -20,7 +21,7 @@ static double half_quantum_of(enum dtype dtype)
 
 static int model_operations(const struct check_case *c)
 {
-    bool divides = (c->world & (c->world - 1)) != 0 || (c->accumulation & (c->accumulation - 1)) != 0;
+    bool divides = c->has_tokens || (c->world & (c->world - 1)) != 0 || (c->accumulation & (c->accumulation - 1)) != 0;
     return divides ? 2 : 0;
 }
 
@@ -28,7 +29,7 @@ double links_gradient_limit(const struct check_case *c)
 {
     // A running mean over micro-steps, a + (g - a) / k, rounds also where sums do not.
     if (c->exact)
-        return c->accumulation > 1 && c->accumulation_dtype == DTYPE_FP32 ? c->accumulation : 0;
+        return c->accumulation > 1 && c->accumulation_dtype == DTYPE_FP32 && !c->has_tokens ? c->accumulation : 0;
     return (c->world + 2) * cost_of(c->communication_dtype) + c->accumulation * cost_of(c->accumulation_dtype) + 4 +
            model_operations(c) * cost_of(c->precision);
 }
@@ -61,7 +62,7 @@ static int open_param(const struct check_case *c, const struct case_values *valu
                     magnitude[k] += fabs(x);
                 }
             }
-    double divisor = (double)c->world * c->accumulation * (double)scale;
+    double divisor = case_mean_count(c, step) * (double)scale;
     for (size_t k = 0; k < count; k++) {
         value[k] /= divisor;
         magnitude[k] /= divisor;

@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "conformance/cases/case_folders.h"
+#include "conformance/cases/case_tokens.h"
 #include "ref/checkpoint/safetensors.h"
 
 #include <math.h>
@@ -160,6 +161,8 @@ static int write_answer(struct mesh_run *run, int step)
     whole->loss_scale = scaler_scale(&run->ranks->scaler);
     whole->has_grad = whole->has_norm = run->ranks->applied;
     whole->norm = run->ranks->norm;
+    whole->has_tokens = c->has_tokens;
+    whole->tokens = (uint64_t)run->ranks->mean_count;
     for (int rank = 0; rank < c->world; rank++) {
         const void *const *seen[CASE_ACCUMULATION_MAX];
         for (int micro = 0; micro < c->accumulation; micro++)
@@ -171,6 +174,19 @@ static int write_answer(struct mesh_run *run, int step)
     return answer_write_step(c, run->answer, step, whole);
 }
 
+// Ranks of one tensor group, and the stages of a pipeline, have the same tokens: the first ones count.
+static double count_tokens(const struct mesh_ranks *ranks, int step)
+{
+    const struct check_case *c = ranks->c;
+    uint64_t sum = 0;
+    for (int rank = 0; rank < c->world; rank++)
+        for (int micro = 0; micro < c->accumulation; micro++)
+            if (mesh_index_in(&ranks->mesh, MESH_TENSOR, rank) == 0 &&
+                mesh_index_in(&ranks->mesh, MESH_PIPELINE, rank) == 0)
+                sum += case_tokens(c, step, micro, mesh_index_in(&ranks->mesh, MESH_DATA, rank));
+    return sum > 0 ? (double)sum : 1;
+}
+
 static int run_step(struct mesh_run *run, int step)
 {
     struct safetensors file;
@@ -178,6 +194,8 @@ static int run_step(struct mesh_run *run, int step)
     int rc = run_micro_steps(run, &file, step);
     safetensors_close(&file);
     TRY(rc);
+    if (run->c->has_tokens)
+        run->ranks->mean_count = count_tokens(run->ranks, step);
     TRY(mesh_step(run->ranks));
     if (run->c->stage < 3)
         mesh_gather(run->ranks);

@@ -150,7 +150,8 @@ int mesh_step(struct mesh_ranks *ranks)
     TRY(sum_gradients(ranks));
     uint32_t max_bits = largest(ranks);
     ranks->applied = !config->check_overflow || max_bits < INFINITY_BITS;
-    ranks->divisor = optimizer_divisor(config, case_data_ranks(ranks->c), scale);
+    ranks->divisor = ranks->c->has_tokens ? (float)(ranks->mean_count * scale)
+                                          : optimizer_divisor(config, case_data_ranks(ranks->c), scale);
     TRY(scaler_update(&ranks->scaler, !ranks->applied));
     ranks->skipped += !ranks->applied;
     if (!ranks->applied)

@@ -5,6 +5,8 @@
 
 #include "conformance/contract/answer.h"
 #include "conformance/cases/case_folders.h"
+#include "conformance/cases/case_mesh.h"
+#include "conformance/cases/case_tokens.h"
 #include "base/err.h"
 #include "ref/model/export/export.h"
 #include "base/file.h"
@@ -136,6 +138,19 @@ static int observe(void *context, const struct train_moment *moment)
     return reference_report_observe(run->report, moment);
 }
 
+// The tokens of all micro-steps and ranks; 1 where there are none, as their sum of gradients is zero.
+static double count_tokens(void *context, int rank, uint64_t step)
+{
+    const struct reference_run *run = context;
+    const struct check_case *c = &run->c;
+    uint64_t sum = 0;
+    (void)rank;
+    for (int micro = 0; micro < c->accumulation; micro++)
+        for (int from = 0; from < case_data_ranks(c); from++)
+            sum += case_tokens(c, (int)step + run->before_steps, micro, from);
+    return sum > 0 ? (double)sum : 1;
+}
+
 static int train(struct reference_run *run, const char *folder)
 {
     const struct check_case *c = &run->c;
@@ -155,6 +170,8 @@ static int train(struct reference_run *run, const char *folder)
         .threads = 1,
         .observe = observe,
         .observe_context = run,
+        .mean_count = c->has_tokens ? count_tokens : NULL,
+        .mean_context = run,
     };
     if (config_uses_nvme(setting.config)) {
         setting.buffered = needs_page_cache(run->nvme_path);

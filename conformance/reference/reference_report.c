@@ -167,6 +167,9 @@ static int write_step(struct reference_report *report, const struct train_moment
     state.has_grad = gives_gradient(report, moment);
     state.has_norm = moment->applied;
     state.norm = optimizer->norm;
+    state.has_loss = state.has_tokens = c->has_tokens;
+    state.loss = moment->loss;
+    state.tokens = (uint64_t)optimizer->mean_count;
     return answer_write_step(c, report->folder, step, &state);
 }
 

@@ -8,6 +8,7 @@ enum aspect {
     ASPECT_STATE,     // param, exp_avg, exp_avg_sq and t, against unsharded Adam
     ASPECT_GRADIENT,  // grad, against unsharded Adam
     ASPECT_NORM,
+    ASPECT_LOSS,      // loss and tokens, against the definition
     ASPECT_DECISION,  // skipped, loss_scale, t
     ASPECT_SEEN,      // the parameter as each forward used it, on every rank
     ASPECT_SAME,      // its twins of the same stage and world end every step in the same bits

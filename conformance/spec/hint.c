@@ -110,6 +110,26 @@ static const struct {
                        "Both moments follow from another gradient than the mean, and the optimizer's step from them is "
                        "right. Check what is summed and in which dtype, where it is divided, and what else is added "
                        "before the optimizer reads it."},
+    [HINT_TOKENS_MEANS] = {"tokens-means",
+                           "The gradient is a mean of means: every rank and micro-step counts alike, whatever tokens it "
+                           "has. Check that losses are sums, divided once by all tokens of the step."},
+    [HINT_TOKENS_OWN_RANK] = {"tokens-own-rank",
+                              "Each rank divides by its own tokens. Check that the count is summed over ranks before "
+                              "the loss is divided by it, and multiplied by the ranks if the collective averages."},
+    [HINT_TOKENS_MICRO_STEP] = {"tokens-micro-step",
+                                "The gradient is divided by the tokens of one micro-step, its own or the last. Check "
+                                "that the tokens of all micro-steps are counted before the first is divided."},
+    [HINT_TOKENS_PADDING] = {"tokens-padding",
+                             "Padding is counted. Check that the count is of tokens with a loss, not of places."},
+    [HINT_TOKENS_BEFORE] = {"tokens-before", "The gradient is divided by the tokens of the step before. Check where the "
+                                             "count is reset, and that it belongs to the batches at hand."},
+    [HINT_TOKENS_COPIES] = {"tokens-copies",
+                            "Tokens are counted on every rank that has them. Check that the count is summed over data "
+                            "ranks, not over tensor ranks, context ranks or stages with the same batch."},
+    [HINT_TOKENS_ROUNDED] = {"tokens-rounded", "The number of tokens is rounded. Check that it is counted in integers: "
+                                               "fp32 holds them all only up to 16777216, bf16 up to 256."},
+    [HINT_REPORTED] = {"reported", "The step is right, and the report of it is not. Check that the logged number is of "
+                                   "all ranks and micro-steps, and divided as the gradient is."},
     [HINT_RECIPE] = {"recipe",
                      "The answer follows another recipe of Adam than the others. Check which kernel or class of "
                      "optimizer is chosen, and by which setting of the case."},

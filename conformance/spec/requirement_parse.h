@@ -13,7 +13,7 @@
 //     - Mutants: `reduce-rank-weighed` `reduce-bf16-sum`
 //
 // whose list has these items in this order, Needs only where there is something, Optional where
-// claims decide whether it is asked (enum case_option), Versions where suite versions differ:
+// claims decide whether it is asked (enum case_option; several with ", " between them must all be claimed), Versions where suite versions differ:
 // 'from 2' did not exist before version 2, a SHOULD 'MUST until 1' was a MUST in version 1. Lines indented by two
 // spaces continue an item.
 #pragma once
@@ -38,8 +38,8 @@ enum need {
     NEED_COUNT
 };
 
-// The need of a name; "" is NEED_NOTHING. Returns whether there is one. And the set of a word of case_option_names; ""
-// is the empty one.
+// The need of a name; "" is NEED_NOTHING. Returns whether there is one. And the set of words of case_option_names, with
+// ", " between them; "" is the empty one.
 bool need_find(const char *name, enum need *out);
 bool option_find(const char *word, unsigned *out);
 
@@ -57,7 +57,7 @@ struct requirement {
     size_t text_bytes;
     unsigned aspects;  // bits 1 << enum aspect
     enum need need;
-    unsigned options;  // 1 << enum case_option, one that must be claimed; 0: none
+    unsigned options;  // 1 << enum case_option, all of which must be claimed; 0: none
     int since;         // the first suite version that has it
     int must_until;    // of a SHOULD: the last one in which it was a MUST; 0: none
     int pattern_count, mutant_count;

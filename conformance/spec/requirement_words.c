@@ -27,10 +27,20 @@ bool need_find(const char *name, enum need *out)
 bool option_find(const char *word, unsigned *out)
 {
     *out = 0;
-    for (int i = 0; i < OPTION_COUNT; i++)
-        if (strcmp(word, case_option_names[i]) == 0)
-            *out = 1u << i;
-    return *out != 0 || !*word;
+    while (*word) {
+        size_t length = strcspn(word, ",");
+        int i = 0;
+        while (i < OPTION_COUNT && (strlen(case_option_names[i]) != length || strncmp(word, case_option_names[i], length) != 0))
+            i++;
+        if (i == OPTION_COUNT || *out >> i & 1)
+            return false;
+        *out |= 1u << i;
+        word += length;
+        if (*word && (strncmp(word, ", ", 2) != 0 || !word[2]))
+            return false;
+        word += *word ? 2 : 0;
+    }
+    return true;
 }
 
 bool need_has(enum need need, const struct check_case *c)
@@ -64,7 +74,7 @@ size_t requirement_id_length(const char *text)
 
 static const char *const aspect_names[ASPECT_COUNT] = {
     [ASPECT_ANSWER] = "answer", [ASPECT_STATE] = "state",       [ASPECT_GRADIENT] = "gradient",
-    [ASPECT_NORM] = "norm",     [ASPECT_DECISION] = "decision", [ASPECT_SEEN] = "seen",
+    [ASPECT_NORM] = "norm",     [ASPECT_LOSS] = "loss",         [ASPECT_DECISION] = "decision", [ASPECT_SEEN] = "seen",
     [ASPECT_SAME] = "same",     [ASPECT_REPEAT] = "repeat",     [ASPECT_RULE] = "rule",
     [ASPECT_MEMORY] = "memory", [ASPECT_PADDING] = "padding",   [ASPECT_TRAFFIC] = "traffic",
     [ASPECT_CALLS] = "calls",   [ASPECT_REFUSAL] = "refusal",   [ASPECT_STAGES] = "stages",

@@ -65,6 +65,14 @@ enum hint {
     HINT_SETTING,       // right by itself, but the bits depend on a setting that must not matter
     HINT_UNSET,         // some elements are no numbers: what no step has written
     HINT_GRADIENT,      // both moments follow from another gradient, of no known kind; the update from them is right
+    HINT_TOKENS_MEANS,       // each rank or micro-step divides by its own tokens, and counts as much as the others
+    HINT_TOKENS_OWN_RANK,    // each rank divides by its own tokens
+    HINT_TOKENS_MICRO_STEP,  // divided by the tokens of one micro-step
+    HINT_TOKENS_PADDING,     // padding is counted
+    HINT_TOKENS_BEFORE,      // the tokens of the step before
+    HINT_TOKENS_COPIES,      // those of ranks with the same batch are counted again
+    HINT_TOKENS_ROUNDED,     // counted in a format that does not hold their number
+    HINT_REPORTED,           // what is reported is not what was applied
     HINT_RECIPE,        // right by another recipe than all other answers
     HINT_OTHER,         // different everywhere: other arithmetic
     HINT_COUNT

@@ -206,5 +206,6 @@ int suite_cases(const struct suite_choice *choice, int (*visit)(void *context, c
         return ERR_NONE;
     TRY(make_table(&to, suite_partner));
     TRY(make_table(&to, suite_partner_tier));
-    return make_table(&to, suite_ends);
+    TRY(make_table(&to, suite_ends));
+    return make_table(&to, suite_tokens);
 }

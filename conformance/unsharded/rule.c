@@ -2,7 +2,7 @@
 // Enumerates the rules that a case can tell apart, the likely ones first.
 #include "conformance/unsharded/rule.h"
 
-#include "conformance/cases/case.h"
+#include "conformance/cases/case_tokens.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -34,9 +34,14 @@ int rule_group_size(int world, int index)
     return world;
 }
 
-static bool is_power_of_two(int number)
+static bool is_power_of_two(uint64_t number)
 {
     return (number & (number - 1)) == 0;
+}
+
+static bool has_fp16(const struct check_case *c)
+{
+    return c->precision == DTYPE_FP16 || c->communication_dtype == DTYPE_FP16 || c->accumulation_dtype == DTYPE_FP16;
 }
 
 // True if the divisions of this rule can round differently from those of all rules before it. A division by a power of
@@ -45,13 +50,12 @@ static bool division_is_distinct(const struct check_case *c, const struct rule *
 {
     if (rule->division == DIVIDE_LAST)
         return rule->micro == MICRO_LAST;
-    bool narrow =
-        c->precision == DTYPE_FP16 || c->communication_dtype == DTYPE_FP16 || c->accumulation_dtype == DTYPE_FP16;
-    bool world_rounds = narrow ? c->world > 1 : !is_power_of_two(c->world);
-    bool micro_rounds = narrow ? c->accumulation > 1 : !is_power_of_two(c->accumulation);
+    bool narrow = has_fp16(c);
+    bool world_rounds = narrow ? c->world > 1 : !is_power_of_two((uint64_t)c->world);
+    bool micro_rounds = narrow ? c->accumulation > 1 : !is_power_of_two((uint64_t)c->accumulation);
     if (rule->micro == MICRO_LAST ? !world_rounds : !micro_rounds)
         return false;
-    if (rule->micro == MICRO_FIRST_RECIPROCAL && is_power_of_two(c->accumulation))
+    if (rule->micro == MICRO_FIRST_RECIPROCAL && is_power_of_two((uint64_t)c->accumulation))
         return false;
     if (!world_rounds)
         return rule->division == DIVIDE_SUM;
@@ -61,13 +65,41 @@ static bool division_is_distinct(const struct check_case *c, const struct rule *
                c->loss_scale.kind != SCALE_NONE;
     case DIVIDE_SUM_RECIPROCAL:
     case DIVIDE_FIRST_RECIPROCAL:
-        return !is_power_of_two(c->world);
+        return !is_power_of_two((uint64_t)c->world);
     case DIVIDE_FIRST_IN_MODEL:
         return c->precision != c->communication_dtype;
     case DIVIDE_SPLIT:  // the first factor is a power of two
         return narrow && c->world > 2;
     default:
         return true;
+    }
+}
+
+// True if every step's tokens, or with `each` also every rank's, are a power of two, by which nothing rounds.
+static bool divides_exactly(const struct check_case *c, bool each)
+{
+    bool exact = true;
+    for (int step = 1; step <= c->steps; step++) {
+        exact &= is_power_of_two(case_all_tokens(c, step));
+        for (int k = 0; each && k < c->world * case_micro_steps(c, step); k++)
+            exact &= is_power_of_two(case_tokens(c, step, k / c->world, k % c->world));
+    }
+    return exact && !has_fp16(c);
+}
+
+// The same for the division by tokens.
+static bool tokens_are_distinct(const struct check_case *c, const struct rule *rule)
+{
+    bool plain = rule->division == DIVIDE_LAST && rule->micro == MICRO_LAST;
+    switch (rule->tokens) {
+    case TOKENS_LAST:
+        return !c->has_tokens || plain;
+    case TOKENS_SHARE:
+        return plain && !divides_exactly(c, true);
+    case TOKENS_MEAN:
+        return has_fp16(c) || !is_power_of_two((uint64_t)c->world) || !is_power_of_two((uint64_t)c->accumulation);
+    default:
+        return plain && !divides_exactly(c, false);
     }
 }
 
@@ -91,8 +123,10 @@ static bool order_is_distinct(int world, enum rule_order order)
 static bool gradient_is_distinct(const struct check_case *c, const struct rule *rule)
 {
     struct rule canonical = rule_canonical(c);
+    if (c->exact && c->has_tokens)
+        canonical.tokens = rule->tokens == TOKENS_SHARE ? TOKENS_SHARE : TOKENS_LAST;
     if (c->exact)
-        return rule_same_gradient(rule, &canonical);
+        return rule_same_gradient(rule, &canonical) && tokens_are_distinct(c, rule);
     if (!order_is_distinct(c->world, rule->order))
         return false;
     if (rule->rounds_each && (c->communication_dtype == DTYPE_FP32 || c->world < 3))
@@ -100,11 +134,16 @@ static bool gradient_is_distinct(const struct check_case *c, const struct rule *
     bool one_sum = c->accumulation == 1 || (c->world == 1 && c->communication_dtype == DTYPE_FP32);
     if (one_sum && rule->reduces_each_micro_step != canonical.reduces_each_micro_step)
         return false;
-    return division_is_distinct(c, rule);
+    return division_is_distinct(c, rule) && tokens_are_distinct(c, rule);
 }
 
 // Every gradient rule has a number: the mixed radix of its choices.
 enum { GRADIENT_COUNT = DIVIDE_COUNT * ORDER_COUNT * MICRO_COUNT * 2 * 2 };
+
+static int gradient_numbers(const struct check_case *c)
+{
+    return GRADIENT_COUNT * (c->has_tokens ? TOKENS_COUNT : 1);
+}
 
 static struct rule gradient_number(const struct check_case *c, int number)
 {
@@ -117,6 +156,7 @@ static struct rule gradient_number(const struct check_case *c, int number)
     number /= MICRO_COUNT;
     rule.reduces_each_micro_step ^= number % 2;
     rule.rounds_each = number / 2 % 2;
+    rule.tokens = (enum rule_tokens)(number / 4);
     return rule;
 }
 
@@ -172,7 +212,7 @@ int rule_count(const struct check_case *c)
 {
     struct update_rule updates[UPDATE_MAX];
     int gradients = 0;
-    for (int i = 0; i < GRADIENT_COUNT; i++) {
+    for (int i = 0; i < gradient_numbers(c); i++) {
         struct rule rule = gradient_number(c, i);
         gradients += gradient_is_distinct(c, &rule);
     }
@@ -186,7 +226,7 @@ struct rule rule_at(const struct check_case *c, int index)
     int update_count = updates_of(c, updates), clips = clip_count(c);
     int gradient = index / (update_count * clips);
     struct rule rule = rule_canonical(c);
-    for (int i = 0; i < GRADIENT_COUNT; i++) {
+    for (int i = 0; i < gradient_numbers(c); i++) {
         rule = gradient_number(c, i);
         if (gradient_is_distinct(c, &rule) && gradient-- == 0)
             break;
@@ -200,7 +240,7 @@ struct rule rule_at(const struct check_case *c, int index)
 bool rule_same_gradient(const struct rule *a, const struct rule *b)
 {
     return a->order == b->order && a->rounds_each == b->rounds_each && a->division == b->division &&
-           a->micro == b->micro && a->reduces_each_micro_step == b->reduces_each_micro_step;
+           a->micro == b->micro && a->tokens == b->tokens && a->reduces_each_micro_step == b->reduces_each_micro_step;
 }
 
 static const char *const order_text[ORDER_COUNT] = {"ranks folded in order", "ranks folded around a ring",
@@ -216,6 +256,15 @@ static const char *const division_text[DIVIDE_COUNT] = {
 };
 static const char *const micro_text[MICRO_COUNT] = {"", ", each micro-step divided",
                                                     ", each micro-step times 1/accumulation"};
+static const char *const tokens_text[TOKENS_COUNT] = {
+    "",
+    ", sum times 1/tokens",
+    ", each times 1/tokens",
+    ", each divided by the tokens",
+    ", each rank's mean loss times its share",
+    ", each rank's mean times its share",
+    ", each times ranks x micro-steps / tokens",
+};
 static const char *const clip_text[CLIP_FORM_COUNT] = {
     "",
     ", clipped by DeepSpeed's reciprocal",
@@ -257,9 +306,10 @@ const char *rule_text(const struct rule *rule, char *out, size_t bytes)
     const struct adam_recipe *recipe = adam_recipe_at(rule->recipe);
     char states[80];
     states_text(&rule->states, states, sizeof states);
-    snprintf(out, bytes, "%s%s, %s%s, %s, %s%s%s%s", recipe ? adam_recipe_name(recipe) : "no recipe", states,
+    snprintf(out, bytes, "%s%s, %s%s, %s, %s%s%s%s%s", recipe ? adam_recipe_name(recipe) : "no recipe", states,
              order_text[rule->order], rule->rounds_each ? ", each sum rounded" : "",
              rule->reduces_each_micro_step ? "ranks before micro-steps" : "micro-steps before ranks",
-             division_text[rule->division], micro_text[rule->micro], clip_text[rule->clip], powers_text[rule->powers]);
+             division_text[rule->division], micro_text[rule->micro], tokens_text[rule->tokens],
+             clip_text[rule->clip], powers_text[rule->powers]);
     return out;
 }

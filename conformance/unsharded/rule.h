@@ -69,6 +69,19 @@ enum rule_micro {
     MICRO_COUNT
 };
 
+// Where the sum of a case with tokens (case_tokens.h) is divided by all of a step's, T; n is the rank's own count in the
+// micro-step. All but TOKENS_MEAN divide by nothing else: their division and micro are the canonical ones.
+enum rule_tokens {
+    TOKENS_LAST,             // canonical: the sum, by T x loss scale in one division
+    TOKENS_LAST_RECIPROCAL,  // the sum times 1/T, rounded to fp32
+    TOKENS_FIRST,            // each gradient times 1/T, rounded to fp32, then to the model's dtype: a loss over T
+    TOKENS_FIRST_DIVIDED,    // each gradient by T, rounded to the model's dtype
+    TOKENS_LOCAL,            // as TOKENS_FIRST, with the quotient of n/T and n: a mean loss times the rank's share
+    TOKENS_SHARE,            // each gradient times 1/n, rounded, then times n/T: gradients of a mean times the share
+    TOKENS_MEAN,             // each gradient times ranks x micro-steps / T; then the mean, as the rule says
+    TOKENS_COUNT
+};
+
 // How the coefficient is rounded; e is 1e-6. In fp32, but for the two in double, which are rounded at the end.
 enum rule_clip {
     CLIP_BY_QUOTIENT,              // torch's: 1 / (norm + e) x max_norm
@@ -110,6 +123,7 @@ struct rule {
     bool reduces_each_micro_step;  // ranks first, then micro-steps (stages 2 and 3); false: micro-steps first
     enum rule_division division;
     enum rule_micro micro;
+    enum rule_tokens tokens;
     enum rule_clip clip;
     enum rule_powers powers;
 };
@@ -120,7 +134,8 @@ struct check_case;
 struct rule rule_canonical(const struct check_case *c);
 
 // The rules that can differ at this case, each once, with states in fp32: [0] is the canonical one. Those with the same
-// gradient are neighbours, and the first of them all have the canonical gradient. In exact cases no rule has another.
+// gradient are neighbours, and the first of them all have the canonical gradient. In exact cases no rule has another,
+// but for TOKENS_SHARE where a rank's tokens are no power of two.
 int rule_count(const struct check_case *c);
 struct rule rule_at(const struct check_case *c, int index);
 struct rule_states rule_states_of(const struct check_case *c, const struct claimed_states *claimed);

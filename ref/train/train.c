@@ -38,7 +38,8 @@ int train_agree_end(struct train_rank *rank, struct train_outcome *out)
     double sum = 0.0;
     for (int i = 0; i < count; i++)
         sum += all[mesh_rank_at(mesh, MESH_DATA, reporting, i)].loss;
-    out->loss = sum / ((double)count * (double)rank->setting->config->accumulation);
+    double given = rank->stage.optimizer.mean_count, plain = (double)count * (double)rank->setting->config->accumulation;
+    out->loss = sum / (given > 0 ? given : plain);
     return ERR_NONE;
 }
 
@@ -79,14 +80,14 @@ static void note_step(struct train_rank *rank, uint64_t step, bool applied, doub
     setting->progress(setting->progress_context, &progress);
 }
 
-static int observe(struct train_rank *rank, uint64_t step, bool applied)
+static int observe(struct train_rank *rank, uint64_t step, struct train_outcome made)
 {
     const struct train_setting *setting = rank->setting;
     if (!setting->observe)
         return ERR_NONE;
     TRY(train_settle(rank));
     comm_count_in(rank->comm, NULL);
-    const struct train_moment moment = {.stage = &rank->stage, .rank = rank->rank, .step = step, .applied = applied};
+    const struct train_moment moment = {.stage = &rank->stage, .rank = rank->rank, .step = step, .applied = made.applied, .loss = made.loss};
     int rc = setting->observe(setting->observe_context, &moment);
     comm_count_in(rank->comm, &rank->ledger);
     return rc;
@@ -96,7 +97,7 @@ static int run_steps(struct train_rank *rank)
 {
     struct train_outcome now = {0};
     TRY(comm_barrier(rank->comm));
-    TRY(observe(rank, rank->resumed_step, false));
+    TRY(observe(rank, rank->resumed_step, now));
     for (uint64_t step = rank->resumed_step + 1; step <= rank->setting->steps && !now.stop; step++) {
         if (inject_death_step(&rank->setting->inject, rank->rank, INJECT_KILL) == step)
             raise(SIGKILL);
@@ -116,7 +117,7 @@ static int run_steps(struct train_rank *rank)
             TRY(verify_step(rank, step, &made));
         if (rank->setting->verify == TRAIN_VERIFY)
             TRY(verify_note(rank, &made));
-        TRY(observe(rank, step, now.applied));
+        TRY(observe(rank, step, now));
         TRY(train_save(rank, step, now.applied, now.loss, last));
     }
     TRY(train_settle(rank));

@@ -37,6 +37,7 @@ struct train_moment {
     int rank;
     uint64_t step;  // the last one made; before the first one: the step of the checkpoint that the run continues
     bool applied;
+    double loss;  // of that step
 };
 
 // How a run is compared with unsharded Adam.
@@ -79,6 +80,11 @@ struct train_setting {
     // not overlap as those of others.
     int (*observe)(void *context, const struct train_moment *moment);
     void *observe_context;
+    // Of a model whose losses are sums over tokens: all tokens of a step, which its gradients and losses are divided
+    // by; called on each rank before the step. Null: losses are means, and all micro-batches weigh alike. Such a run is
+    // not verified.
+    double (*mean_count)(void *context, int rank, uint64_t step);
+    void *mean_context;
 };
 
 // True if the model multiplies with the processor's instructions for bf16 (matmul_set_bf16).

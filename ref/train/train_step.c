@@ -31,7 +31,10 @@ static int backward(struct train_rank *rank, int micro)
 
 int train_step(struct train_rank *rank, uint64_t step, struct train_outcome *out)
 {
+    const struct train_setting *setting = rank->setting;
     *rank->loss = 0.0;
+    if (setting->mean_count)
+        rank->stage.optimizer.mean_count = setting->mean_count(setting->mean_context, rank->data_rank, step);
     TRY(train_each_micro_step(rank, step, forward, backward));
     TRY(train_agree_begin(rank));
     TRY(stage_step(&rank->stage, &out->applied));
