@@ -150,8 +150,9 @@ int mesh_step(struct mesh_ranks *ranks)
     TRY(sum_gradients(ranks));
     uint32_t max_bits = largest(ranks);
     ranks->applied = !config->check_overflow || max_bits < INFINITY_BITS;
-    ranks->divisor = ranks->c->has_tokens ? (float)(ranks->mean_count * scale)
-                                          : optimizer_divisor(config, case_data_ranks(ranks->c), scale);
+    ranks->divisor = optimizer_divisor(config, case_data_ranks(ranks->c), scale);
+    if (ranks->c->has_tokens)
+        ranks->divisor = (float)(ranks->mean_count * scale);
     TRY(scaler_update(&ranks->scaler, !ranks->applied));
     ranks->skipped += !ranks->applied;
     if (!ranks->applied)

@@ -75,8 +75,9 @@ int optimizer_advance(struct optimizer *o, double scale)
     size_t states_bytes = (size_t)o->model->group_count * sizeof *o->states;
     memcpy(o->states_before, o->states, states_bytes);
     o->lr_before = o->lr;
-    o->divisor =
-        o->mean_count > 0 ? (float)(o->mean_count * scale) : optimizer_divisor(config, o->ranks, scale);
+    o->divisor = optimizer_divisor(config, o->ranks, scale);
+    if (o->mean_count > 0)
+        o->divisor = (float)(o->mean_count * scale);
     o->step++;
     for (int group = 0; group < o->model->group_count; group++) {
         struct adam_hyper hyper = optimizer_group(config, group, o->step + o->skipped, o->step);
