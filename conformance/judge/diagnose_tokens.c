@@ -8,9 +8,9 @@
 #include <string.h>
 
 // Whose tokens a rank divides a micro-step's gradient by.
-enum share { OF_RANK_AND_MICRO_STEP, OF_RANK, OF_MICRO_STEP, OF_RANK_AND_LAST, SHARE_COUNT };
-static const enum hint hints_of_shares[SHARE_COUNT] = {HINT_TOKENS_MEANS, HINT_TOKENS_OWN_RANK, HINT_TOKENS_MICRO_STEP,
-                                                       HINT_TOKENS_MICRO_STEP};
+enum share { OF_RANK, OF_MICRO_STEP, OF_RANK_AND_LAST, OF_RANK_AND_MICRO_STEP, SHARE_COUNT };
+static const enum hint hints_of_shares[SHARE_COUNT] = {HINT_TOKENS_OWN_RANK, HINT_TOKENS_MICRO_STEP,
+                                                       HINT_TOKENS_MICRO_STEP, HINT_TOKENS_MEANS};
 
 static bool belongs(enum share share, int micro, int rank, int of_micro, int of_rank, int last)
 {

@@ -47,6 +47,7 @@ class Adapter:
 
     def __init__(self, case, arguments):
         self.case, self.arguments, self.is_last, self.is_built = case, arguments, False, False
+        self.now, self.loss = 0, None
 
     # Yours.
 
@@ -57,8 +58,9 @@ class Adapter:
         raise NotImplementedError
 
     def backward(self, loss):
-        """Runs the backward of one micro-step. The gradients of a step are the mean of its micro-steps' and ranks';
-        self.is_last says whether this micro-step is the last of its step."""
+        """Runs the backward of one micro-step. The gradients of a step are the mean of its micro-steps' and ranks', or
+        where case.tokens counts tokens their sum, divided by case.all_tokens(self.now). self.now is the step, and
+        self.is_last says whether this micro-step is its last. A trainer that logs the loss puts it into self.loss."""
         raise NotImplementedError
 
     def step(self):
@@ -150,23 +152,27 @@ class Adapter:
     def write_seen(self, step, seen):
         self.case.write_seen(step, seen)
 
+    def finish_step(self, step, seen, skipped=False, scale=None, norm=None):
+        """Writes what the case asks for after a step. seen: by micro-step what `seen` returned, as arrays."""
+        tensors, t = self.state()
+        self.write_seen(step, seen)
+        self.case.write_step(step, {name: self.array(tensor) for name, tensor in tensors.items()}, int(t), skipped, scale,
+                             norm, self.loss)
+
     def train(self):
+        """The loop over the case's steps. A trainer that has a loop of its own overrides this, and calls finish_step."""
         case = self.case
         if case.resume:
             self.load(case.resume, case.checkpoint["weights_only"])
         for step in case.own_steps:
             self.set_lr(step)
-            seen = []
+            self.now, seen = step, []
             for micro, gradients in enumerate(self.micro_steps(step)):
-                self.is_last = micro == case.accumulation - 1
+                self.is_last = micro == case.micro_steps(step) - 1
                 self.micro_step(gradients)
                 seen.append({name: self.array(tensor) for name, tensor in self.seen().items()
                              if case.uses(name, step, micro)})
-            skipped, scale, norm = self.step() or (False, None, None)
-            tensors, t = self.state()
-            self.write_seen(step, seen)
-            case.write_step(step, {name: self.array(tensor) for name, tensor in tensors.items()}, int(t), skipped,
-                            scale, norm)
+            self.finish_step(step, seen, *(self.step() or ()))
         if case.save:
             case.save.mkdir(parents=True, exist_ok=True)
             self.save(case.save)

@@ -20,6 +20,7 @@ class Case:
     def __init__(self, folder, answer, state, rank):
         self.__dict__.update(json.loads((folder / "case.json").read_text()))
         self.folder, self.answer, self.rank = folder, answer, rank
+        self.tokens = self.__dict__.get("tokens")  # [step - 1][micro][rank], or None
         self.mesh = Mesh(self, self.__dict__.get("mesh"))
         phase, at = (self.checkpoint["phase"], self.checkpoint["step"]) if self.checkpoint else (None, 0)
         shared = state and state / self.name.removesuffix(f".{phase}")
@@ -47,8 +48,28 @@ class Case:
         """A rank's gradients, this one's unless said: a list by micro-step of {name: array}, in the case's precision."""
         rank = self.rank if rank is None else rank
         every = files.read(self.folder / f"grads-{step}.safetensors")
-        prefixes = [f"m{micro}/r{rank}/" for micro in range(self.accumulation)]
+        prefixes = [f"m{micro}/r{rank}/" for micro in range(self.micro_steps(step))]
         return [{name[len(prefix):]: g for name, g in every.items() if name.startswith(prefix)} for prefix in prefixes]
+
+    def micro_steps(self, step):
+        """The micro-steps of a step: `accumulation`, but for steps of fewer counts of tokens."""
+        return len(self.tokens[step - 1]) if self.tokens else self.accumulation
+
+    def token_count(self, step, micro, rank=None):
+        """The tokens of a rank, this one's unless said, in a micro-step, whose gradients are sums over them."""
+        return self.tokens[step - 1][micro][self.rank if rank is None else rank]
+
+    def all_tokens(self, step):
+        """The tokens of all ranks and micro-steps of a step, those of ranks with the same data once."""
+        first = [rank for rank in range(self.world)
+                 if self.mesh.coordinates(rank)["tensor"] == 0 == self.mesh.coordinates(rank)["pipeline"]]
+        return sum(counts[rank] for counts in self.tokens[step - 1] for rank in first)
+
+    def loss_weight(self, step):
+        """What a loss is multiplied by where ranks are averaged and micro-steps are summed."""
+        if not self.tokens:
+            return 1 / self.accumulation
+        return self.world // self.mesh.tensor // self.mesh.pipeline / max(self.all_tokens(step), 1)
 
     def uses(self, name, step, micro):
         """Whether the loss of a micro-step uses a parameter."""
@@ -66,9 +87,10 @@ class Case:
         folder.mkdir(exist_ok=True)
         files.write(folder / f"step-{step}.safetensors", tensors)
 
-    def write_step(self, step, tensors, t, skipped=False, scale=None, norm=None):
+    def write_step(self, step, tensors, t, skipped=False, scale=None, norm=None, loss=None):
         """Writes the state after a step, on rank 0: {"param/NAME": full array, "exp_avg/NAME": ..., ...}, which may be of
-        16 bits, t, and what else the case requires. A norm that is used in double is a np.float64; others are rounded to fp32."""
+        16 bits, t, and what else the case requires. A norm that is used in double is a np.float64; others are rounded to
+        fp32. loss: as it is logged, of all ranks; only in cases with tokens."""
         if self.rank != 0:
             return
         zeros = {f"{kind}/{p['name']}": np.zeros(p["shape"], np.float32) for kind in MOMENTS
@@ -80,4 +102,6 @@ class Case:
             tensors["loss_scale"] = np.float32(scale)
         if norm is not None and not skipped:
             tensors["norm"] = norm if isinstance(norm, np.float64) else np.float32(norm)
+        if loss is not None and self.tokens:
+            tensors["loss"] = np.float64(loss)
         files.write(self.answer / f"step-{step}.safetensors", tensors)

@@ -4,7 +4,8 @@ import json
 
 # The claims of an adapter without a key: a trainer would run wrongly the cases that it never heard of.
 PLAIN = {"stages": [], "worlds": [1], "precisions": ["fp32"], "communication_dtypes": ["precision"],
-         "accumulation_dtypes": ["precision"], "offload_optimizer": ["none"], "offload_param": ["none"], "features": []}
+         "accumulation_dtypes": ["precision"], "offload_optimizer": ["none"], "offload_param": ["none"], "features": [],
+         "optional": []}
 
 
 def features(case):
@@ -28,7 +29,7 @@ def lack(case, claims):
     """Why the claims of an adapter do not cover a case, with the line to add; None: they do."""
     needs = {"stages": [case["stage"]], "worlds": [case["world"]], "precisions": [case["precision"]],
              "offload_optimizer": [case["offload"]["optimizer"]], "offload_param": [case["offload"]["param"]],
-             "features": features(case)}
+             "features": features(case), "optional": ["token_mean"] if case.get("tokens") else []}
     for key in ("communication", "accumulation"):
         dtype, listed = case[f"{key}_dtype"], claims.get(f"{key}_dtypes", PLAIN[f"{key}_dtypes"])
         own = dtype == case["precision"] and "precision" in listed

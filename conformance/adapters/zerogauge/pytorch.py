@@ -57,7 +57,10 @@ class TorchAdapter(Adapter):
             group["lr"] = self.lr[group.get("index", i)]
 
     def backward(self, loss):
-        (loss / self.case.accumulation).backward()
+        if self.case.tokens:
+            (loss * self.case.loss_weight(self.now)).backward()
+        else:
+            (loss / self.case.accumulation).backward()
 
     def step(self):
         self.optimizer.step()
