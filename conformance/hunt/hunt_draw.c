@@ -120,6 +120,8 @@ int hunt_draw(uint64_t seed, uint64_t number, unsigned options, struct check_cas
         if (plain && i != FACTOR_WORLD && i != FACTOR_STAGE)
             vector.values[i] = 0;
     }
+    if (!(options >> OPTION_TOKEN_MEAN & 1))
+        vector.values[FACTOR_TOKENS] = 0;
     bool complete = factor_complete(&vector, random_key(key, STREAM_VECTOR));
     assert(complete);
     (void)complete;

@@ -165,6 +165,8 @@ int check_cover(const struct check_setting *setting, struct check_run *run)
         return ERR_NONE;
     if (setting->claims)
         claims_narrow(setting->claims, &space);
+    if (!(part->options >> OPTION_TOKEN_MEAN & 1))
+        space.values[FACTOR_TOKENS] &= 1;
     int rc = asked_rows(part, run, &rows);
     size_t asked = rows.count;
     if (rc == ERR_NONE)

@@ -48,6 +48,7 @@ static const struct {
     [FACTOR_GROUP_DECAY] = {"decay by group", {"no", "yes"}},  // one group has none
     [FACTOR_GROUP_SCHEDULE] = {"schedule by group", {"no", "yes"}},
     [FACTOR_FIRST_MICRO] = {"first micro-step", {"alike", "larger"}},  // so that 16 bits do not hold the sum
+    [FACTOR_TOKENS] = {"tokens", {"no", "yes"}},
 };
 
 // Sets of values of two factors, none of which may occur with one of the other's.

@@ -47,6 +47,7 @@ enum factor {
     FACTOR_GROUP_DECAY,
     FACTOR_GROUP_SCHEDULE,
     FACTOR_FIRST_MICRO,
+    FACTOR_TOKENS,
     FACTOR_COUNT,
     FACTOR_FIRST_OF_VERSION_3 = FACTOR_GROUP_MODE  // those from here on are in no case of an earlier version
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conformance/suite/factor_case.h"
 
+#include "conformance/cases/case_tokens.h"
 #include "conformance/cases/generator.h"
 #include "conformance/spec/requirement.h"
 #include "conformance/suite/suite_build.h"
@@ -189,11 +190,12 @@ static double norm_of(const struct check_case *c, int step)
             double sum = 0;
             for (int use = 0; use < c->param_count; use++)
                 for (int k = 0; case_owner(c, use) == owner && k < c->world * c->accumulation; k++)
-                    if (case_is_used_in(c, use, step, k / c->world))
+                    if (case_is_used_in(c, use, step, k / c->world) &&
+                        (!c->has_tokens || case_tokens(c, step, k / c->world, k % c->world)))
                         sum += (double)generator_gradient(c, step, k / c->world, k % c->world, use, e);
             squares += sum * sum;
         }
-    return sqrt(squares) / (c->world * c->accumulation);
+    return sqrt(squares) / case_mean_count(c, step);
 }
 
 // Three digits, so that the coefficient is no power of two.
@@ -206,6 +208,27 @@ static void set_clipping(struct check_case *c, const struct factor_vector *v)
         return;
     snprintf(text, sizeof text, "%.2e", share[v->values[FACTOR_CLIPPING]] * norm_of(c, step));
     c->gradient_clipping = strtod(text, NULL);
+}
+
+// A power of two in each step; a fifth of the ranks have none in a micro-step, but where a rank must have an overflow.
+static void set_tokens(struct check_case *c, uint64_t key, const struct factor_vector *v)
+{
+    struct factor_dice dice = {.key = key};
+    bool has_overflow = v->values[FACTOR_OVERFLOW] >= OVERFLOW_INF;
+    c->has_tokens = v->values[FACTOR_TOKENS];
+    for (int step = 1; c->has_tokens && step <= c->steps; step++) {
+        uint32_t sum = 0, all = 1;
+        for (int slot = 0; slot < c->world * c->accumulation; slot++) {
+            bool is_last = slot == c->world * c->accumulation - 1;
+            bool is_none = factor_roll(&dice, 5) == 0 && !has_overflow;
+            uint32_t count = is_none ? 0 : 1 + (uint32_t)factor_roll(&dice, 20);
+            while (all <= sum)
+                all *= 2;
+            count = is_last ? all - sum : count;
+            case_set_tokens(c, step, slot / c->world, slot % c->world, count);
+            sum += count;
+        }
+    }
 }
 
 // --- the case ---
@@ -245,8 +268,12 @@ int factor_case(const struct factor_vector *v, uint64_t seed, const char *topic,
     set_hints(c, v);
     set_scale(c, &dice, v);
     set_data(c, v, other_world);
+    set_tokens(c, random_key(seed, 4), v);
     set_clipping(c, v);
     set_overflow(c, &dice, v, other_world);
     factor_text(v, c->note, sizeof c->note);
-    return finish(out, topic, other_world);
+    int count = finish(out, topic, other_world);
+    if (count > 1)
+        set_tokens(&out[1], random_key(seed, 4), v);
+    return count;
 }
