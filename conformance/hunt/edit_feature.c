@@ -14,6 +14,7 @@ enum { PLAIN_BUCKET = 1000000, TIGHT_BUCKET = 2, WIDE_WINDOW = 1000, TIGHT_WINDO
 enum feature {
     FEATURE_SAME_WORLD,  // a checkpoint that the same number of ranks continues
     FEATURE_NO_MESH,
+    FEATURE_NO_TOKENS,
     FEATURE_NO_EXPERTS,
     FEATURE_NO_PIPELINE,
     FEATURE_NO_TENSOR,
@@ -136,6 +137,9 @@ static void leave_out(enum feature feature, struct check_case *c)
     switch (feature) {
     case FEATURE_NO_MESH:
         hunt_mesh_none(c);
+        break;
+    case FEATURE_NO_TOKENS:
+        c->has_tokens = false;
         break;
     case FEATURE_NO_EXPERTS:
         hunt_mesh_no_experts(c);

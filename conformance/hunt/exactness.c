@@ -47,7 +47,7 @@ static bool same(const struct check_case *c, const struct gradients *gradients)
     return true;
 }
 
-// All rules and their choices in one step.
+// All rules and their choices in one step, but for the one that rounds in exact cases, too (rule.h).
 static int try_step(const struct check_case *c, const struct case_values *values, int step, double scale,
                     struct gradients *gradients, bool *exact)
 {
@@ -57,7 +57,7 @@ static int try_step(const struct check_case *c, const struct case_values *values
     struct rule before = first;
     for (int i = 0; i < rule_count(c) && *exact; i++) {
         struct rule rule = rule_at(c, i);
-        if (i > 0 && rule_same_gradient(&rule, &before))
+        if ((i > 0 && rule_same_gradient(&rule, &before)) || rule.tokens == TOKENS_SHARE)
             continue;
         before = rule;
         for (int k = 0; k < unsharded_choice_count(c, &rule) && *exact; k++) {

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "conformance/cases/case_mesh.h"
+#include "conformance/cases/case_tokens.h"
 #include "conformance/unsharded/unsharded.h"
 #include "conformance/suite/factor.h"
 
@@ -92,6 +93,20 @@ static void cut_part(const struct hunt_case *from, int part, const struct hunt_m
     }
 }
 
+// One part's counts of tokens, from those of the case that it was.
+static void cut_tokens(const struct hunt_case *from, int part, const struct hunt_map *map, struct check_case *c)
+{
+    const struct check_case *before = from->parts[part < from->part_count ? part : 0];
+    int ranks = case_data_ranks(c), ranks_before = case_data_ranks(before);
+    memset(c->micro_steps, 0, sizeof c->micro_steps);
+    memset(c->tokens, 0, sizeof c->tokens);
+    for (int step = 0; c->has_tokens && step < c->steps; step++)
+        for (int micro = 0; micro < c->accumulation; micro++)
+            for (int rank = 0; rank < ranks && map->rank[part][rank] < ranks_before; rank++)
+                case_set_tokens(c, step + 1, micro, rank,
+                                case_tokens(before, map->step[step] + 1, map->micro[micro], map->rank[part][rank]));
+}
+
 int hunt_case_cut(const struct hunt_case *from, const struct check_case parts[], int part_count,
                   const struct hunt_map *map, struct hunt_case *out, bool *legal)
 {
@@ -100,6 +115,8 @@ int hunt_case_cut(const struct hunt_case *from, const struct check_case parts[],
     int rc = ERR_NONE;
     for (int i = 0; i < part_count && rc == ERR_NONE; i++) {
         out->parts[i] = copy_of(&parts[i]);
+        if (out->parts[i])
+            cut_tokens(from, i, map, out->parts[i]);
         rc = out->parts[i] ? case_values_blank(out->parts[i], &out->values[i])
                            : err_set(ERR_MEMORY, "no memory for %s", parts[i].name);
         if (rc == ERR_NONE)
@@ -130,6 +147,8 @@ int hunt_case_longer(const struct hunt_case *from, struct hunt_case *out, bool *
     for (int i = 0; i < from->part_count; i++) {
         parts[i] = *from->parts[i];
         parts[i].steps++;
+        if (parts[i].has_tokens && !case_has_room_for_tokens(&parts[i]))
+            return ERR_NONE;
         for (int group = 0; group < parts[i].group_count; group++)
             parts[i].groups[group].lr[last + 1] = parts[i].groups[group].lr[last];
         for (int param = 0; param < parts[i].param_count; param++)

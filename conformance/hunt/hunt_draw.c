@@ -39,7 +39,7 @@ static bool has_short(const struct check_case *c)
 // Ranks whose numbers as text are in another order. Returns whether the case has them now.
 static bool draw_wide(uint64_t key, struct check_case parts[], int count)
 {
-    if (random_below(random_at(key, 0), WIDE_SHARE) > 0 || has_short(&parts[0]))
+    if (random_below(random_at(key, 0), WIDE_SHARE) > 0 || has_short(&parts[0]) || parts[0].has_tokens)
         return false;
     for (int i = 0; i < count; i++) {
         struct check_case *c = &parts[i];
@@ -101,7 +101,7 @@ static void draw_again(uint64_t key, struct check_case parts[], int count)
 static void draw_largest(uint64_t key, struct check_case *c)
 {
     int addends = c->world * c->accumulation, param = lone_param(c);
-    if (random_below(random_at(key, 0), LARGEST_SHARE) > 0 || c->precision != DTYPE_FP16 || param < 0 ||
+    if (random_below(random_at(key, 0), LARGEST_SHARE) > 0 || c->precision != DTYPE_FP16 || param < 0 || c->has_tokens ||
         c->communication_dtype == DTYPE_BF16 || c->accumulation_dtype == DTYPE_BF16 || !c->overflow_check ||
         c->loss_scale.kind == SCALE_NONE || suite_odd_part(addends) > 1 || c->data.poke_count + addends > CASE_POKE_MAX)
         return;
