@@ -7,8 +7,12 @@
 const char *const case_part_names[] = {[PART_WHOLE] = "whole", [PART_CUT] = "cut", [PART_PARTIAL] = "partial", NULL};
 
 const char *const case_option_names[] = {
-    [OPTION_REPLICATE] = "replicate", [OPTION_TENSOR] = "tensor", [OPTION_PIPELINE] = "pipeline",
-    [OPTION_EXPERT] = "expert",       [OPTION_LORA] = "lora",     [OPTION_TOKEN_MEAN] = "token_mean",
+    [OPTION_REPLICATE] = "replicate",
+    [OPTION_TENSOR] = "tensor",
+    [OPTION_PIPELINE] = "pipeline",
+    [OPTION_EXPERT] = "expert",
+    [OPTION_LORA] = "lora",
+    [OPTION_TOKEN_MEAN] = "token_mean",
     [OPTION_COUNT] = NULL,
 };
 

@@ -107,8 +107,8 @@ static int read_ranks(const struct strict_object *root, const json_t *list, int 
                                step, micro, rank, CASE_TOKEN_COUNT_MAX);
         if (known[data_rank] && case_tokens(c, step, micro, data_rank) != (uint32_t)count)
             return strict_fail(root, "tokens",
-                               "of step %d, micro-step %d, rank %d differ from those of a rank with the same data", step,
-                               micro, rank);
+                               "of step %d, micro-step %d, rank %d differ from those of a rank with the same data",
+                               step, micro, rank);
         known[data_rank] = 1;
         case_set_tokens(c, step, micro, data_rank, (uint32_t)count);
     }

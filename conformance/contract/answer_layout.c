@@ -18,8 +18,8 @@ static void add(struct answer_layout *layout, enum answer_entry_kind kind, int p
     static const char *const folders[] = {
         [ENTRY_PARAM] = "param", [ENTRY_EXP_AVG] = "exp_avg", [ENTRY_EXP_AVG_SQ] = "exp_avg_sq", [ENTRY_GRAD] = "grad"};
     static const char *const scalars[] = {
-        [ENTRY_T] = "t", [ENTRY_SKIPPED] = "skipped", [ENTRY_LOSS_SCALE] = "loss_scale",
-        [ENTRY_NORM] = "norm", [ENTRY_LOSS] = "loss", [ENTRY_TOKENS] = "tokens"};
+        [ENTRY_T] = "t",       [ENTRY_SKIPPED] = "skipped", [ENTRY_LOSS_SCALE] = "loss_scale",
+        [ENTRY_NORM] = "norm", [ENTRY_LOSS] = "loss",       [ENTRY_TOKENS] = "tokens"};
     struct answer_entry *entry = &layout->entries[layout->count++];
     *entry = (struct answer_entry){.kind = kind, .param = param, .micro = micro, .required = required};
     uint64_t bytes = SCALAR_BYTES_MAX;

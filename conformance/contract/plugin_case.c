@@ -142,9 +142,11 @@ static int answer_case(struct plugin_run *run, int world)
     TRY(case_read(run->folder, &run->c));
     if (world > 0 && c->world != world)
         return err_set(ERR_USAGE, "is a case of world %d, in a run of world %d", c->world, world);
-    if (case_has_mesh(c)) {
+    if (case_has_mesh(c) || c->has_tokens) {
         TRY(case_folder_make(run->answer));
-        return answer_write_text(run->answer, ANSWER_UNSUPPORTED, "the plug-in interface has no meshes");
+        return answer_write_text(run->answer, ANSWER_UNSUPPORTED,
+                                 case_has_mesh(c) ? "the plug-in interface has no meshes"
+                                                  : "the plug-in interface has no counts of tokens");
     }
     TRY(plugin_view_open(c, run->folder, &run->view));
     TRY(plugin_arrays_open(run));

@@ -101,9 +101,10 @@ static void draw_again(uint64_t key, struct check_case parts[], int count)
 static void draw_largest(uint64_t key, struct check_case *c)
 {
     int addends = c->world * c->accumulation, param = lone_param(c);
-    if (random_below(random_at(key, 0), LARGEST_SHARE) > 0 || c->precision != DTYPE_FP16 || param < 0 || c->has_tokens ||
-        c->communication_dtype == DTYPE_BF16 || c->accumulation_dtype == DTYPE_BF16 || !c->overflow_check ||
-        c->loss_scale.kind == SCALE_NONE || suite_odd_part(addends) > 1 || c->data.poke_count + addends > CASE_POKE_MAX)
+    if (random_below(random_at(key, 0), LARGEST_SHARE) > 0 || c->precision != DTYPE_FP16 || param < 0 ||
+        c->has_tokens || c->communication_dtype == DTYPE_BF16 || c->accumulation_dtype == DTYPE_BF16 ||
+        !c->overflow_check || c->loss_scale.kind == SCALE_NONE || suite_odd_part(addends) > 1 ||
+        c->data.poke_count + addends > CASE_POKE_MAX)
         return;
     for (int k = 0; k < addends; k++)
         suite_poke(c, 1, k / c->world, k % c->world, param, 0, k == 0 ? 65504 / (float)c->loss_scale.scale : 0);

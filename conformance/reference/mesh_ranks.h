@@ -37,9 +37,9 @@ struct mesh_ranks {
     struct scaler scaler;
     uint64_t t, skipped;
     double mean_count;  // what the step's sums of gradients are divided by, beside the loss scale
-    bool applied;   // the last step
-    double norm;    // of the last step's mean
-    float divisor;  // of the sums that the mean is made of
+    bool applied;       // the last step
+    double norm;        // of the last step's mean
+    float divisor;      // of the sums that the mean is made of
 };
 
 // Ranks without values. c and config outlive them.

@@ -110,9 +110,9 @@ static const struct {
                        "Both moments follow from another gradient than the mean, and the optimizer's step from them is "
                        "right. Check what is summed and in which dtype, where it is divided, and what else is added "
                        "before the optimizer reads it."},
-    [HINT_TOKENS_MEANS] = {"tokens-means",
-                           "The gradient is a mean of means: every rank and micro-step counts alike, whatever tokens it "
-                           "has. Check that losses are sums, divided once by all tokens of the step."},
+    [HINT_TOKENS_MEANS] =
+        {"tokens-means", "The gradient is a mean of means: every rank and micro-step counts alike, whatever tokens it "
+                         "has. Check that losses are sums, divided once by all tokens of the step."},
     [HINT_TOKENS_OWN_RANK] = {"tokens-own-rank",
                               "Each rank divides by its own tokens. Check that the count is summed over ranks before "
                               "the loss is divided by it, and multiplied by the ranks if the collective averages."},
@@ -121,8 +121,9 @@ static const struct {
                                 "that the tokens of all micro-steps are counted before the first is divided."},
     [HINT_TOKENS_PADDING] = {"tokens-padding",
                              "Padding is counted. Check that the count is of tokens with a loss, not of places."},
-    [HINT_TOKENS_BEFORE] = {"tokens-before", "The gradient is divided by the tokens of the step before. Check where the "
-                                             "count is reset, and that it belongs to the batches at hand."},
+    [HINT_TOKENS_BEFORE] = {"tokens-before",
+                            "The gradient is divided by the tokens of the step before. Check where the "
+                            "count is reset, and that it belongs to the batches at hand."},
     [HINT_TOKENS_COPIES] = {"tokens-copies",
                             "Tokens are counted on every rank that has them. Check that the count is summed over data "
                             "ranks, not over tensor ranks, context ranks or stages with the same batch."},

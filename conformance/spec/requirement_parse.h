@@ -13,9 +13,9 @@
 //     - Mutants: `reduce-rank-weighed` `reduce-bf16-sum`
 //
 // whose list has these items in this order, Needs only where there is something, Optional where
-// claims decide whether it is asked (enum case_option; several with ", " between them must all be claimed), Versions where suite versions differ:
-// 'from 2' did not exist before version 2, a SHOULD 'MUST until 1' was a MUST in version 1. Lines indented by two
-// spaces continue an item.
+// claims decide whether it is asked (enum case_option; several with ", " between them must all be claimed), Versions
+// where suite versions differ: 'from 2' did not exist before version 2, a SHOULD 'MUST until 1' was a MUST in
+// version 1. Lines indented by two spaces continue an item.
 #pragma once
 
 #include "conformance/cases/case.h"

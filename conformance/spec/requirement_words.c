@@ -30,7 +30,8 @@ bool option_find(const char *word, unsigned *out)
     while (*word) {
         size_t length = strcspn(word, ",");
         int i = 0;
-        while (i < OPTION_COUNT && (strlen(case_option_names[i]) != length || strncmp(word, case_option_names[i], length) != 0))
+        while (i < OPTION_COUNT &&
+               (strlen(case_option_names[i]) != length || strncmp(word, case_option_names[i], length) != 0))
             i++;
         if (i == OPTION_COUNT || *out >> i & 1)
             return false;
@@ -73,12 +74,13 @@ size_t requirement_id_length(const char *text)
 }
 
 static const char *const aspect_names[ASPECT_COUNT] = {
-    [ASPECT_ANSWER] = "answer", [ASPECT_STATE] = "state",       [ASPECT_GRADIENT] = "gradient",
-    [ASPECT_NORM] = "norm",     [ASPECT_LOSS] = "loss",         [ASPECT_DECISION] = "decision", [ASPECT_SEEN] = "seen",
-    [ASPECT_SAME] = "same",     [ASPECT_REPEAT] = "repeat",     [ASPECT_RULE] = "rule",
-    [ASPECT_MEMORY] = "memory", [ASPECT_PADDING] = "padding",   [ASPECT_TRAFFIC] = "traffic",
-    [ASPECT_CALLS] = "calls",   [ASPECT_REFUSAL] = "refusal",   [ASPECT_STAGES] = "stages",
-    [ASPECT_WORLDS] = "worlds", [ASPECT_LAYOUTS] = "layouts",   [ASPECT_MOMENTS] = "moments",
+    [ASPECT_ANSWER] = "answer",   [ASPECT_STATE] = "state",   [ASPECT_GRADIENT] = "gradient",
+    [ASPECT_NORM] = "norm",       [ASPECT_LOSS] = "loss",     [ASPECT_DECISION] = "decision",
+    [ASPECT_SEEN] = "seen",       [ASPECT_SAME] = "same",     [ASPECT_REPEAT] = "repeat",
+    [ASPECT_RULE] = "rule",       [ASPECT_MEMORY] = "memory", [ASPECT_PADDING] = "padding",
+    [ASPECT_TRAFFIC] = "traffic", [ASPECT_CALLS] = "calls",   [ASPECT_REFUSAL] = "refusal",
+    [ASPECT_STAGES] = "stages",   [ASPECT_WORLDS] = "worlds", [ASPECT_LAYOUTS] = "layouts",
+    [ASPECT_MOMENTS] = "moments",
 };
 
 const char *aspect_name(enum aspect aspect)

@@ -43,38 +43,38 @@ enum hint {
     HINT_SHARD,                // only one rank's shard
     HINT_NOT_UPDATED,          // elements keep their old state
     HINT_UPDATED_TWICE,
-    HINT_STEP_COUNT,    // bias correction with another t
-    HINT_CORRECTION,    // bias correction is missing, or made where there should be none
-    HINT_LR,            // the learning rate of another step, or group
-    HINT_BETAS,         // other betas
-    HINT_EPS,           // another eps
-    HINT_DECAY,         // weight decay: missing, of the other kind, of another group
-    HINT_DECAY_ORDER,   // decoupled decay scales the updated parameter
-    HINT_GROUP,         // all settings are another group's
-    HINT_CLIP,          // the clip coefficient is missing, of another norm, or applied where it should not be
-    HINT_OVERFLOW,      // a step is skipped that should not be, or the other way about
-    HINT_LOSS_SCALE,    // the scale's growth, shrinking or hysteresis
-    HINT_MOMENTS,       // moments are lost, swapped or of low precision
-    HINT_OVERWRITTEN,   // some elements met other states than the step before left
-    HINT_MASTER,        // the master parameters went through a 16-bit format
-    HINT_ROUNDING,      // the 16-bit copy is not rounded to nearest even
-    HINT_STALE_COPY,    // forward used parameters of another step
-    HINT_TORN_COPY,     // forward used parameters of several steps
-    HINT_FOREIGN_COPY,  // forward used what was no step's parameters
-    HINT_RESUME,        // right until the checkpoint, wrong from there on
-    HINT_SETTING,       // right by itself, but the bits depend on a setting that must not matter
-    HINT_UNSET,         // some elements are no numbers: what no step has written
-    HINT_GRADIENT,      // both moments follow from another gradient, of no known kind; the update from them is right
-    HINT_TOKENS_MEANS,       // each rank or micro-step divides by its own tokens, and counts as much as the others
-    HINT_TOKENS_OWN_RANK,    // each rank divides by its own tokens
+    HINT_STEP_COUNT,       // bias correction with another t
+    HINT_CORRECTION,       // bias correction is missing, or made where there should be none
+    HINT_LR,               // the learning rate of another step, or group
+    HINT_BETAS,            // other betas
+    HINT_EPS,              // another eps
+    HINT_DECAY,            // weight decay: missing, of the other kind, of another group
+    HINT_DECAY_ORDER,      // decoupled decay scales the updated parameter
+    HINT_GROUP,            // all settings are another group's
+    HINT_CLIP,             // the clip coefficient is missing, of another norm, or applied where it should not be
+    HINT_OVERFLOW,         // a step is skipped that should not be, or the other way about
+    HINT_LOSS_SCALE,       // the scale's growth, shrinking or hysteresis
+    HINT_MOMENTS,          // moments are lost, swapped or of low precision
+    HINT_OVERWRITTEN,      // some elements met other states than the step before left
+    HINT_MASTER,           // the master parameters went through a 16-bit format
+    HINT_ROUNDING,         // the 16-bit copy is not rounded to nearest even
+    HINT_STALE_COPY,       // forward used parameters of another step
+    HINT_TORN_COPY,        // forward used parameters of several steps
+    HINT_FOREIGN_COPY,     // forward used what was no step's parameters
+    HINT_RESUME,           // right until the checkpoint, wrong from there on
+    HINT_SETTING,          // right by itself, but the bits depend on a setting that must not matter
+    HINT_UNSET,            // some elements are no numbers: what no step has written
+    HINT_GRADIENT,         // both moments follow from another gradient, of no known kind; the update from them is right
+    HINT_TOKENS_MEANS,     // each rank or micro-step divides by its own tokens, and counts as much as the others
+    HINT_TOKENS_OWN_RANK,  // each rank divides by its own tokens
     HINT_TOKENS_MICRO_STEP,  // divided by the tokens of one micro-step
     HINT_TOKENS_PADDING,     // padding is counted
     HINT_TOKENS_BEFORE,      // the tokens of the step before
     HINT_TOKENS_COPIES,      // those of ranks with the same batch are counted again
     HINT_TOKENS_ROUNDED,     // counted in a format that does not hold their number
     HINT_REPORTED,           // what is reported is not what was applied
-    HINT_RECIPE,        // right by another recipe than all other answers
-    HINT_OTHER,         // different everywhere: other arithmetic
+    HINT_RECIPE,             // right by another recipe than all other answers
+    HINT_OTHER,              // different everywhere: other arithmetic
     HINT_COUNT
 };
 

@@ -309,7 +309,7 @@ const char *rule_text(const struct rule *rule, char *out, size_t bytes)
     snprintf(out, bytes, "%s%s, %s%s, %s, %s%s%s%s%s", recipe ? adam_recipe_name(recipe) : "no recipe", states,
              order_text[rule->order], rule->rounds_each ? ", each sum rounded" : "",
              rule->reduces_each_micro_step ? "ranks before micro-steps" : "micro-steps before ranks",
-             division_text[rule->division], micro_text[rule->micro], tokens_text[rule->tokens],
-             clip_text[rule->clip], powers_text[rule->powers]);
+             division_text[rule->division], micro_text[rule->micro], tokens_text[rule->tokens], clip_text[rule->clip],
+             powers_text[rule->powers]);
     return out;
 }

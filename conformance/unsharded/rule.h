@@ -69,8 +69,8 @@ enum rule_micro {
     MICRO_COUNT
 };
 
-// Where the sum of a case with tokens (case_tokens.h) is divided by all of a step's, T; n is the rank's own count in the
-// micro-step. All but TOKENS_MEAN divide by nothing else: their division and micro are the canonical ones.
+// Where the sum of a case with tokens (case_tokens.h) is divided by all of a step's, T; n is the rank's own count in
+// the micro-step. All but TOKENS_MEAN divide by nothing else: their division and micro are the canonical ones.
 enum rule_tokens {
     TOKENS_LAST,             // canonical: the sum, by T x loss scale in one division
     TOKENS_LAST_RECIPROCAL,  // the sum times 1/T, rounded to fp32

@@ -3,7 +3,7 @@
 #include "conformance/unsharded/unsharded.h"
 
 #include "base/err.h"
-#include "conformance/cases/case_tokens.h"
+#include "conformance/unsharded/token_division.h"
 
 #include <assert.h>
 #include <math.h>
@@ -75,7 +75,7 @@ struct mean {
     const struct check_case *c;
     const struct rule *rule;
     const struct unsharded_choice *choice;
-    int step;
+    struct token_division division;
     float scale;
     int use_count;
     const float **uses;  // [accumulation][world][use_count]
@@ -87,39 +87,6 @@ static float product(float a, double b)
     return a * (float)b;
 }
 
-// x with its loss scale, in the model's dtype, divided by tokens where the rule does so first. A rank without tokens has
-// no gradient to divide.
-static float scaled(const struct mean *mean, int micro, int rank, float x)
-{
-    const struct check_case *c = mean->c;
-    enum rule_tokens tokens = c->has_tokens ? mean->rule->tokens : TOKENS_LAST;
-    if (tokens == TOKENS_LAST || tokens == TOKENS_LAST_RECIPROCAL || x == 0)
-        return unsharded_round(c->precision, mean->scale * x);
-    double all = case_mean_count(c, mean->step), own = (double)case_tokens(c, mean->step, micro, rank);
-    switch (tokens) {
-    case TOKENS_FIRST_DIVIDED:
-        return unsharded_round(c->precision, mean->scale * x / (float)all);
-    case TOKENS_SHARE:
-        x = unsharded_round(c->precision, product(mean->scale * x, 1 / own));
-        return unsharded_round(c->precision, product(x, own / all));
-    case TOKENS_LOCAL:
-        return unsharded_round(c->precision, mean->scale * ((float)(own / all) / (float)own) * x);
-    case TOKENS_MEAN:
-        return unsharded_round(c->precision, mean->scale * (float)((double)c->world * c->accumulation / all) * x);
-    default:
-        return unsharded_round(c->precision, mean->scale * (float)(1 / all) * x);
-    }
-}
-
-// The sum of a case with tokens, where the rule does not make a mean of it.
-static float divide_by_tokens(const struct mean *mean, float total)
-{
-    double all = case_mean_count(mean->c, mean->step);
-    if (mean->rule->tokens == TOKENS_LAST)
-        return total / (float)(all * (double)mean->scale);
-    return (mean->rule->tokens == TOKENS_LAST_RECIPROCAL ? product(total, 1 / all) : total) / mean->scale;
-}
-
 // The gradient that autograd makes on a rank in a micro-step, with its loss scale, all uses of the parameter added.
 static float made_gradient(const struct mean *mean, int micro, int rank, size_t k)
 {
@@ -127,7 +94,7 @@ static float made_gradient(const struct mean *mean, int micro, int rank, size_t 
     const float *const *uses = &mean->uses[(size_t)(micro * c->world + rank) * (size_t)mean->use_count];
     float sum = 0;
     for (int i = 0; i < mean->use_count; i++) {
-        float x = scaled(mean, micro, rank, uses[i][k]);
+        float x = token_divide_each(&mean->division, micro, rank, uses[i][k]);
         if (mean->rule->micro == MICRO_FIRST)
             x = unsharded_round(c->precision, x / (float)c->accumulation);
         if (mean->rule->micro == MICRO_FIRST_RECIPROCAL)
@@ -257,7 +224,7 @@ static float mean_element(const struct mean *mean, size_t k)
         total = unsharded_round(c->accumulation_dtype, reduce(mean));
     }
     if (c->has_tokens && mean->rule->tokens != TOKENS_MEAN)
-        return divide_by_tokens(mean, total);
+        return token_divide_sum(&mean->division, total);
     int ranks = mean->rule->division == DIVIDE_LAST ? c->world : 1;
     int micro_steps = mean->rule->micro == MICRO_LAST ? c->accumulation : 1;
     return total / (float)((double)ranks * micro_steps * (double)mean->scale);
@@ -292,7 +259,8 @@ int unsharded_gradient(const struct check_case *c, const struct case_values *val
 {
     assert(step >= 1 && step <= c->steps && scale > 0);
     size_t room = (size_t)c->accumulation * (size_t)c->world * (size_t)c->param_count;
-    struct mean mean = {.c = c, .rule = rule, .choice = choice, .step = step, .scale = (float)scale};
+    struct mean mean = {.c = c, .rule = rule, .choice = choice, .scale = (float)scale};
+    mean.division = token_division_of(c, rule, step, (float)scale);
     mean.uses = malloc(room * sizeof *mean.uses);
     mean.terms = malloc((size_t)c->world * sizeof *mean.terms);
     int rc = ERR_NONE;

@@ -38,7 +38,8 @@ int train_agree_end(struct train_rank *rank, struct train_outcome *out)
     double sum = 0.0;
     for (int i = 0; i < count; i++)
         sum += all[mesh_rank_at(mesh, MESH_DATA, reporting, i)].loss;
-    double given = rank->stage.optimizer.mean_count, plain = (double)count * (double)rank->setting->config->accumulation;
+    double given = rank->stage.optimizer.mean_count,
+           plain = (double)count * (double)rank->setting->config->accumulation;
     out->loss = sum / (given > 0 ? given : plain);
     return ERR_NONE;
 }
@@ -87,7 +88,8 @@ static int observe(struct train_rank *rank, uint64_t step, struct train_outcome 
         return ERR_NONE;
     TRY(train_settle(rank));
     comm_count_in(rank->comm, NULL);
-    const struct train_moment moment = {.stage = &rank->stage, .rank = rank->rank, .step = step, .applied = made.applied, .loss = made.loss};
+    const struct train_moment moment = {
+        .stage = &rank->stage, .rank = rank->rank, .step = step, .applied = made.applied, .loss = made.loss};
     int rc = setting->observe(setting->observe_context, &moment);
     comm_count_in(rank->comm, &rank->ledger);
     return rc;
