@@ -26,7 +26,7 @@
 enum { REQUIREMENT_PATTERN_MAX = 8, REQUIREMENT_MUTANT_MAX = 96 };
 
 // How many a SPEC.md may have.
-enum { REQUIREMENT_MAX = 128 };
+enum { REQUIREMENT_MAX = 192 };
 
 // A case must have this for a right answer to be a credit to the requirement. A wrong one always counts.
 enum need {

@@ -34,15 +34,24 @@ static int add_pairs(const struct suite_choice *choice, enum suite_level level, 
     return level == LEVEL_FULL ? covering_extend(array, &whole, COVERING_TRIPLES, array_seed(choice)) : ERR_NONE;
 }
 
+// The rows of version 3. The first of them are without tokens, as an implementation that does not claim these gets
+// them.
+static int extend_meetings(const struct suite_choice *choice, enum covering_strength strength, struct covering *array)
+{
+    struct factor_space whole = factor_space_of(3), first = whole;
+    first.values[FACTOR_TOKENS] = 0;
+    TRY(covering_extend(array, &first, strength, array_seed(choice)));
+    return covering_extend(array, &whole, strength, array_seed(choice));
+}
+
 // The rows that version 3 adds at the quick level, which the full level has, too.
 static int add_meetings(const struct suite_choice *choice, struct covering *array)
 {
-    struct factor_space whole = factor_space_of(3);
     struct covering quick = {0};
     int rc = add_pairs(choice, LEVEL_QUICK, &quick);
     size_t pair_count = quick.count;
     if (rc == ERR_NONE)
-        rc = covering_extend(&quick, &whole, COVERING_PAIRS, array_seed(choice));
+        rc = extend_meetings(choice, COVERING_PAIRS, &quick);
     for (size_t row = pair_count; rc == ERR_NONE && row < quick.count; row++)
         rc = covering_append(array, &quick.rows[row]);
     covering_free(&quick);
@@ -51,15 +60,13 @@ static int add_meetings(const struct suite_choice *choice, struct covering *arra
 
 int suite_pairs_open(const struct suite_choice *choice, struct suite_pairs *out)
 {
-    struct factor_space whole = factor_space_of(3);
     *out = (struct suite_pairs){0};
     TRY(add_pairs(choice, choice->level, &out->array));
     out->pair_count = out->array.count;
     if (suite_version(choice) < 3)
         return ERR_NONE;
     TRY(add_meetings(choice, &out->array));
-    return choice->level == LEVEL_FULL ? covering_extend(&out->array, &whole, COVERING_TRIPLES, array_seed(choice))
-                                       : ERR_NONE;
+    return choice->level == LEVEL_FULL ? extend_meetings(choice, COVERING_TRIPLES, &out->array) : ERR_NONE;
 }
 
 void suite_pairs_close(struct suite_pairs *pairs)
