@@ -46,7 +46,7 @@ Test(hunt_mesh, data_ranks_and_their_numbers_are_those_without_a_mesh)
     int meshes = 0;
     for (uint64_t number = 1; number < DRAWS; number += 2) {
         struct check_case plain[2], drawn[2];
-        int count = hunt_draw(4, number, 0, plain);
+        int count = hunt_draw(4, number, 1u << OPTION_TOKEN_MEAN, plain);
         cr_assert_eq(hunt_draw(4, number, CASE_OPTIONS_ALL, drawn), count);
         for (int i = 0; i < count; i++) {
             meshes += case_has_mesh(&drawn[i]);

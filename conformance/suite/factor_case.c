@@ -210,7 +210,8 @@ static void set_clipping(struct check_case *c, const struct factor_vector *v)
     c->gradient_clipping = strtod(text, NULL);
 }
 
-// A power of two in each step; a fifth of the ranks have none in a micro-step, but where a rank must have an overflow.
+// A power of two in each step. A fifth of the ranks have none in a micro-step, but in the first of several, whose
+// gradients may be larger, and where a rank must have an overflow.
 static void set_tokens(struct check_case *c, uint64_t key, const struct factor_vector *v)
 {
     struct factor_dice dice = {.key = key};
@@ -220,7 +221,8 @@ static void set_tokens(struct check_case *c, uint64_t key, const struct factor_v
         uint32_t sum = 0, all = 1;
         for (int slot = 0; slot < c->world * c->accumulation; slot++) {
             bool is_last = slot == c->world * c->accumulation - 1;
-            bool is_none = factor_roll(&dice, 5) == 0 && !has_overflow;
+            bool may_rest = !has_overflow && (slot >= c->world || c->accumulation == 1);
+            bool is_none = factor_roll(&dice, 5) == 0 && may_rest;
             uint32_t count = is_none ? 0 : 1 + (uint32_t)factor_roll(&dice, 20);
             while (all <= sum)
                 all *= 2;

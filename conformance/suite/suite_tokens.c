@@ -42,6 +42,7 @@ static const uint32_t powers[SLOTS] = {8, 8, 16, 32};
 static void make(struct check_case *c, struct suite_item *item)
 {
     suite_model(c);
+    item->own_data = item->variant[0] != '\0';
     c->accumulation = suite_number(item, "a", 2);
 }
 
