@@ -34,6 +34,16 @@ static int write_checkpoint(const char *path, const char *store)
     return rc;
 }
 
+// The model's group of that weight is 1, which the manifest does not say.
+static void expect_group(const char *path)
+{
+    struct states states;
+    cr_assert_eq(states_open(path, true, &states), ERR_NONE, "%s", err_message());
+    const json_t *param = json_object_get(json_object_get(states.text.root, "parameters"), "a.weight");
+    cr_expect_eq(json_integer_value(json_object_get(param, "group")), 1);
+    states_close(&states);
+}
+
 static void expect_same_bytes(const char *left, const char *right)
 {
     size_t bytes[2];
@@ -58,6 +68,7 @@ static void there_and_back(struct trial trial)
     cr_assert_eq(write_checkpoint(file, in_folder(back, "back")), ERR_NONE, "%s", err_message());
     cr_assert_eq(write_states(back, in_folder(again, "again"), NULL), ERR_NONE, "%s", err_message());
     expect_same_bytes(file, again);
+    expect_group(file);
     trial.save = NULL;
     trial.steps = steps;
     for (trial.world = 1; trial.world <= 3; trial.world++) {
@@ -233,6 +244,22 @@ Test(states, a_changed_bit_is_a_damage)
     folder_write(path, text, bytes);
     cr_expect_eq(write_checkpoint(path, in_folder(back, "back")), ERR_NONE, "%s", err_message());
     free(text);
+}
+
+// Other programs make the next update with the settings, by the schedule at that step: 2 of 10 steps of its warm-up.
+Test(states, settings_are_of_the_next_update)
+{
+    char path[PATH_MAX];
+    struct states states;
+    cr_assert_eq(write_states(trial_save_small(), in_folder(path, "file"), NULL), ERR_NONE, "%s", err_message());
+    cr_assert_eq(states_open(path, true, &states), ERR_NONE, "%s", err_message());
+    const json_t *state = states.text.root, *group = json_array_get(json_object_get(state, "groups"), 0);
+    cr_expect_eq(json_real_value(json_object_get(group, "lr")), 1e-2 * (2.0 / 10));
+    cr_expect_eq(json_integer_value(json_object_get(state, "schedule")), 3);
+    cr_expect_str_eq(json_string_value(json_object_get(state, "precision")), "fp16");
+    const json_t *param = json_object_get(json_object_get(state, "parameters"), "a.weight");
+    cr_expect_eq(json_integer_value(json_object_get(param, "t")), 3);
+    states_close(&states);
 }
 
 // Neither replaces what exists, nor leaves anything after an error.
