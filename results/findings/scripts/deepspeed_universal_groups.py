@@ -5,8 +5,7 @@ import subprocess
 import sys
 import tempfile
 
-os.environ |= {"DS_ACCELERATOR": "cpu", "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1",
-               "MASTER_PORT": "29528"}
+os.environ |= dict(DS_ACCELERATOR="cpu", RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="localhost", MASTER_PORT="29528")
 import deepspeed
 import torch
 

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 import torch.distributed.checkpoint as dcp
 
-from zerogauge import convert, states
+sys.path.append(str(Path(__file__).resolve().parents[2]))  # of the package
+from zerogauge import convert, states  # noqa: E402
 
 SCALER = {"dynamic": True, "scale": 16.0, "iteration": 5, "last_overflow": 2, "hysteresis": 1, "window": 100,
           "hysteresis_start": 2, "consecutive": False, "min_scale": 1.0}

@@ -24,7 +24,8 @@ from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_st
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
 from torch.distributed.fsdp import fully_shard
 
-from zerogauge import convert, states
+sys.path.append(str(Path(__file__).resolve().parents[2]))  # of the package
+from zerogauge import convert, states  # noqa: E402
 
 STEPS, WORLDS = 3, (1, 2, 3)
 counter = itertools.count()
