@@ -41,7 +41,7 @@ Test(answer_bad, of_the_moments_of_an_unused_parameter_both_are_there_or_neither
 
 Test(answer_bad, surplus_tensors_are_named)
 {
-    static const char none[] = "the case has no such tensor", tied[] = "it is tied, and stands under the name that ",
+    static const char none[] = "the case has no such tensor", tied[] = "it is tied, and belongs under the name that ",
                       frozen[] = "it is frozen, and has no moments and no gradient";
     static const struct {
         const char *name, *why;

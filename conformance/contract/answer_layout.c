@@ -153,7 +153,7 @@ static const char *surplus_reason(const struct check_case *c, const char *name)
         if (strcmp(of + 1, c->params[i].name) != 0)
             continue;
         if (c->params[i].tied_to >= 0)
-            return "it is tied, and stands under the name that it is tied to";
+            return "it is tied, and belongs under the name that it is tied to";
         return c->params[i].frozen && !is_param ? "it is frozen, and has no moments and no gradient" : NULL;
     }
     return NULL;
