@@ -199,12 +199,6 @@ void meet_come(struct meet *meet, int rank, bool leads)
         wake_all(meet);
 }
 
-int meet_wait(struct meet *meet, int rank, meet_overdue *overdue, void *context)
-{
-    meet_come(meet, rank, false);
-    return meet_await(meet, rank, (struct meet_target){MEET_ALL, meet->marks[rank].number}, overdue, context);
-}
-
 void meet_fail(struct meet *meet, int code, const char *format, ...)
 {
     assert(code != ERR_NONE);

@@ -103,9 +103,6 @@ void meet_come(struct meet *meet, int rank, bool leads);
 // Waits for the target, or returns the code and message of a failure, immediately if there already was one.
 int meet_await(struct meet *meet, int rank, struct meet_target target, meet_overdue *overdue, void *context);
 
-// Announces the next arrival, and waits for all ranks.
-int meet_wait(struct meet *meet, int rank, meet_overdue *overdue, void *context);
-
 // Returns the failure, if there is one.
 int meet_check(struct meet *meet);
 

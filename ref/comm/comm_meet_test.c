@@ -70,6 +70,13 @@ static void delay_ns(uint64_t ns)
         ;
 }
 
+static int wait_for_all(struct member *self)
+{
+    struct meet *meet = &meeting.meet;
+    meet_come(meet, self->rank, false);
+    return meet_await(meet, self->rank, (struct meet_target){MEET_ALL, meet->marks[self->rank].number}, overdue, self);
+}
+
 static void *attend(void *context)
 {
     struct member *self = context;
@@ -82,7 +89,7 @@ static void *attend(void *context)
         }
         self->begin_ns = clock_now_ns();
         atomic_store(&meeting.rounds_begun[self->rank], self->round);
-        if (meet_wait(&meeting.meet, self->rank, overdue, self) != ERR_NONE) {
+        if (wait_for_all(self) != ERR_NONE) {
             meeting.failed += strcmp(err_message(), "rank 0 is gone") == 0;
             return NULL;
         }
@@ -154,7 +161,7 @@ Test(comm_meet, concurrent_a_failure_ends_every_wait)
     for (int i = 1; i < WORLDS; i++) {
         hold(worlds[i], 1, ROUNDS, QUICK);
         cr_expect_eq(meeting.failed, worlds[i] - 1, "world %d", worlds[i]);
-        cr_expect_eq(meet_wait(&meeting.meet, 0, overdue, &(struct member){0}), ERR_PEER);
+        cr_expect_eq(wait_for_all(&(struct member){0}), ERR_PEER);
         cr_expect_eq(meet_reach_begin(&meeting.meet, 0), ERR_PEER);
         meet_drain(&meeting.meet);
         meet_close(&meeting.meet);

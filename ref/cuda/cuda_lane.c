@@ -102,12 +102,6 @@ int cuda_lane_device_count(void)
     return cuda_lane_absent() ? 0 : process.device_count;
 }
 
-int cuda_lane_device_of(int local_rank, int device_count)
-{
-    assert(local_rank >= 0 && device_count > 0);
-    return local_rank % device_count;
-}
-
 int cuda_lane_device(void)
 {
     return lane.device;

@@ -22,10 +22,6 @@ const char *cuda_lane_absent(void);
 // Returns the number of devices of this process, which may be 0.
 int cuda_lane_device_count(void);
 
-// Returns the device of a rank by its index on the host: round robin, so that ranks share devices if there are more
-// ranks than devices. device_count > 0.
-int cuda_lane_device_of(int local_rank, int device_count);
-
 // Selects the calling thread's device; the default is device 0. ERR_USAGE: the device does not exist.
 int cuda_lane_use(int device);
 int cuda_lane_device(void);

@@ -21,15 +21,6 @@ static bool skipped(void)
     return absent != NULL;
 }
 
-Test(cuda_lane, ranks_take_turns_on_the_devices)
-{
-    static const int expected[] = {0, 1, 2, 0, 1, 2, 0, 1};
-    for (int rank = 0; rank < 8; rank++) {
-        cr_expect_eq(cuda_lane_device_of(rank, 3), expected[rank], "rank %d", rank);
-        cr_expect_eq(cuda_lane_device_of(rank, 1), 0, "rank %d of one device", rank);
-    }
-}
-
 Test(cuda_lane, an_error_says_what_failed_and_where)
 {
     cr_expect_eq(cuda_lane_error(cudaSuccess, "nothing"), ERR_NONE);

@@ -72,10 +72,6 @@ int nvme_folder_open(const char *path, bool buffered, struct nvme_folder *out)
 
 void nvme_folder_close(struct nvme_folder *folder)
 {
-    for (struct nvme_hole *hole = folder->holes, *next; hole; hole = next) {
-        next = hole->next;
-        free(hole);
-    }
     if (folder->file >= 0)
         close(folder->file);
     free(folder->path);
@@ -129,11 +125,7 @@ int nvme_folder_take(struct nvme_folder *folder, struct inject *inject, const ch
                      uint64_t *offset)
 {
     assert(folder->file >= 0);
-    struct nvme_hole **at = &folder->holes;
-    while (*at && (*at)->bytes < bytes)
-        at = &(*at)->next;
-    struct nvme_hole *hole = *at;
-    *offset = hole ? hole->offset : folder->end;
+    *offset = folder->end;
     if (bytes == 0)
         return ERR_NONE;
     int code = reserve(inject, folder->file, *offset, bytes);
@@ -142,42 +134,13 @@ int nvme_folder_take(struct nvme_folder *folder, struct inject *inject, const ch
         release(folder, *offset, bytes);
         return code;
     }
-    if (!hole) {
-        folder->end += bytes;
-        return ERR_NONE;
-    }
-    hole->offset += bytes;
-    hole->bytes -= bytes;
-    if (hole->bytes == 0) {
-        *at = hole->next;
-        free(hole);
-    }
+    folder->end += bytes;
     return ERR_NONE;
 }
 
 void nvme_folder_give(struct nvme_folder *folder, uint64_t offset, uint64_t bytes)
 {
-    if (bytes == 0)
-        return;
+    assert(offset + bytes == folder->end || bytes == 0);
     release(folder, offset, bytes);
-    struct nvme_hole **at = &folder->holes, *before = NULL;
-    for (; *at && (*at)->offset < offset; at = &(*at)->next)
-        before = *at;
-    struct nvme_hole *after = *at, *hole = NULL;
-    assert(offset + bytes <= (after ? after->offset : folder->end));
-    assert(!before || before->offset + before->bytes <= offset);
-    if (before && before->offset + before->bytes == offset) {
-        hole = before;
-        hole->bytes += bytes;
-    } else if ((hole = malloc(sizeof *hole))) {
-        *hole = (struct nvme_hole){after, offset, bytes};
-        *at = hole;
-    } else {
-        return;  // the file does not reuse that part, but its disk space is free
-    }
-    if (after && hole->offset + hole->bytes == after->offset) {
-        hole->bytes += after->bytes;
-        hole->next = after->next;
-        free(after);
-    }
+    folder->end -= bytes;
 }

@@ -69,7 +69,7 @@ static uint64_t folder_bytes(const struct allocation *allocation, int folder, in
     return stripes * stripe_bytes + (whole % folders == turn ? allocation->disk_bytes % stripe_bytes : 0);
 }
 
-// Returns the space of the allocation on the first `count` folders.
+// Gives back the space of the allocation, the last one, on the first `count` folders.
 static void give_space(struct tier_nvme *tier, const struct allocation *allocation, int count)
 {
     for (int i = 0; i < count; i++)
@@ -175,26 +175,10 @@ int tier_nvme_allocate(struct tier_nvme *tier, enum ledger_kind kind, const char
 
 static void release(struct tier_nvme *tier, struct allocation *allocation)
 {
-    give_space(tier, allocation, tier->folder_count);
     uint64_t state_bytes = allocation->bytes - allocation->padding_bytes;
     ledger_drop(tier->ledger, TIER_NVME, allocation->kind, state_bytes);
     ledger_drop(tier->ledger, TIER_NVME, KIND_PADDING, allocation->disk_bytes - state_bytes);
     discard(allocation);
-}
-
-void tier_nvme_free(struct tier_nvme *tier, void *address)
-{
-    if (!address)
-        return;
-    pthread_mutex_lock(&tier->mutex);
-    struct allocation **at = &tier->allocations;
-    while (*at && (*at)->address != address)
-        at = &(*at)->next;
-    struct allocation *allocation = *at;
-    assert(allocation);
-    *at = allocation->next;
-    release(tier, allocation);
-    pthread_mutex_unlock(&tier->mutex);
 }
 
 void tier_nvme_close(struct tier_nvme *tier)

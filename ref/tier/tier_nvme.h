@@ -36,11 +36,11 @@ struct tier_nvme;
 int tier_nvme_open(const struct tier_nvme_setting *setting, struct ledger *ledger, struct tier_nvme **out);
 void tier_nvme_close(struct tier_nvme *tier);  // null-safe
 
-// Allocates bytes on disk and reserves their space there. The ledger counts the last padding_bytes, and the bytes that
-// rounding up to the alignment adds, as padding. name is not copied. ERR_BUDGET; ERR_IO: the file system is full.
+// Allocates bytes on disk, until the tier is closed, and reserves their space there. The ledger counts the last
+// padding_bytes, and the bytes that rounding up to the alignment adds, as padding. name is not copied. ERR_BUDGET;
+// ERR_IO: the file system is full.
 int tier_nvme_allocate(struct tier_nvme *tier, enum ledger_kind kind, const char *name, size_t bytes,
                        size_t padding_bytes, void **out);
-void tier_nvme_free(struct tier_nvme *tier, void *address);  // null-safe
 
 // Move bytes between memory and one allocation, rounded up to the alignment. Addresses and sizes are multiples of
 // TIER_NVME_ALIGNMENT. On failure the message names path, offset and allocation.

@@ -121,11 +121,9 @@ Test(tier_nvme, the_ledger_counts_whole_blocks_and_names_their_ends_padding)
     cr_expect_eq(held(&ledger, KIND_MASTER), 1 + 3 * BLOCK - 100);
     cr_expect_eq(held(&ledger, KIND_PADDING), BLOCK - 1 + 100);
     cr_expect_eq(ledger.tier_bytes[TIER_NVME], 4 * BLOCK);
-    tier_nvme_free(tier, one);
-    tier_nvme_free(tier, NULL);
-    cr_expect_eq(held(&ledger, KIND_MASTER), 3 * BLOCK - 100);
-    cr_expect_eq(held(&ledger, KIND_PADDING), 100);
     tier_nvme_close(tier);
+    cr_expect_eq(held(&ledger, KIND_MASTER), 0);
+    cr_expect_eq(held(&ledger, KIND_PADDING), 0);
     cr_expect_eq(ledger.tier_bytes[TIER_NVME], 0);
     cr_expect_eq(ledger.tier_peak_bytes[TIER_NVME], 4 * BLOCK);
 }
@@ -136,15 +134,14 @@ Test(tier_nvme, beyond_the_budget_is_refused_with_a_list_of_what_is_held)
     struct tier_nvme_setting wanted = setting(2, BLOCK);
     wanted.budget_bytes = 10 * BLOCK;
     struct tier_nvme *tier = open_tier(&wanted, &ledger);
-    unsigned char *kept = allocate(tier, "moments", 9 * BLOCK);
     void *out;
+    allocate(tier, "moments", 9 * BLOCK);
     cr_assert_eq(tier_nvme_allocate(tier, KIND_MASTER, "master", BLOCK + 1, 0, &out), ERR_BUDGET);
     expect_message("8 KiB for \"master\" does not fit: 40 KiB budget, 36 KiB held (optimizer 36 KiB), 4 KiB short");
     expect_message("--nvme-space");
     cr_assert_eq(ledger.tier_bytes[TIER_NVME], 9 * BLOCK);
     cr_assert_eq(tier_nvme_allocate(tier, KIND_MASTER, "master", BLOCK, 0, &out), ERR_NONE, "%s", err_message());
-    tier_nvme_free(tier, kept);
-    cr_assert_eq(tier_nvme_allocate(tier, KIND_MASTER, "master", 9 * BLOCK, 0, &out), ERR_NONE, "%s", err_message());
+    cr_assert_eq(tier_nvme_allocate(tier, KIND_MASTER, "master", 1, 0, &out), ERR_BUDGET);
     tier_nvme_close(tier);
 }
 
@@ -160,10 +157,6 @@ Test(tier_nvme, a_block_that_was_never_written_cannot_be_read)
         cr_expect_eq(tier_nvme_read(tier, at, memory, 2 * BLOCK), ERR_NONE, "%s", err_message());
         cr_expect_eq(tier_nvme_read(tier, at, memory, 5 * BLOCK), ERR_INTERNAL);
         expect_message("byte 8192 of \"moments\" is read before it was written");
-        // Blocks that a freed allocation wrote count as unwritten in an allocation at the same location.
-        tier_nvme_free(tier, at);
-        at = allocate(tier, "moments", 5 * BLOCK);
-        cr_expect_eq(tier_nvme_read(tier, at, memory, BLOCK), ERR_INTERNAL);
         tier_nvme_close(tier);
         free(memory);
     }
@@ -187,77 +180,16 @@ Test(tier_nvme, what_is_outside_or_not_aligned_is_refused)
     free(memory);
 }
 
-// Returns the disk space, or the length, of this program's unnamed files.
-static uint64_t unnamed_bytes(bool length)
+// Returns the disk space of this program's unnamed files.
+static uint64_t unnamed_bytes(void)
 {
     uint64_t bytes = 0;
     for (int file = 3; file < 256; file++) {
         struct stat status;
         if (fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_nlink == 0)
-            bytes += length ? (uint64_t)status.st_size : (uint64_t)status.st_blocks * 512;
+            bytes += (uint64_t)status.st_blocks * 512;
     }
     return bytes;
-}
-
-Test(tier_nvme, freed_space_is_the_disks_again)
-{
-    const size_t bytes = 256 << 20;
-    struct tier_nvme_setting wanted = setting(1, 16 * BLOCK);
-    struct tier_nvme *tier = open_tier(&wanted, NULL);
-    uint64_t before = unnamed_bytes(false);
-    unsigned char *large = allocate(tier, "large", bytes);
-    cr_expect_geq(unnamed_bytes(false), before + bytes, "the space is there before anything is written");
-    tier_nvme_free(tier, large);
-    cr_expect_lt(unnamed_bytes(false), before + bytes / 16);
-    tier_nvme_close(tier);
-}
-
-Test(tier_nvme, what_takes_the_place_of_freed_allocations_disturbs_none_that_stays)
-{
-    enum { MANY = 200, KEPT = 5, MOST = 32 };
-    struct tier_nvme_setting wanted = setting(2, 4 * BLOCK);
-    struct tier_nvme *tier = open_tier(&wanted, NULL);
-    unsigned char *at[KEPT] = {NULL}, *memory = storage_memory(MOST * BLOCK), *expected = storage_memory(MOST * BLOCK);
-    size_t blocks[KEPT] = {0};
-    uint64_t seeds[KEPT] = {0}, others = unnamed_bytes(true);
-    for (uint64_t i = 0; i < MANY; i++) {
-        uint64_t bits = random_at(7, i);
-        size_t which = random_below(bits, KEPT);
-        if (at[which]) {
-            storage_fill(expected, blocks[which] * BLOCK, seeds[which]);
-            cr_assert_eq(tier_nvme_read(tier, at[which], memory, blocks[which] * BLOCK), ERR_NONE, "%s", err_message());
-            cr_assert(memcmp(memory, expected, blocks[which] * BLOCK) == 0, "after %d allocations", (int)i);
-            tier_nvme_free(tier, at[which]);
-        }
-        blocks[which] = 1 + random_below(random_mix(bits), MOST);
-        seeds[which] = bits;
-        at[which] = allocate(tier, "state", blocks[which] * BLOCK);
-        storage_fill(expected, blocks[which] * BLOCK, bits);
-        cr_assert_eq(tier_nvme_write(tier, at[which], expected, blocks[which] * BLOCK), ERR_NONE, "%s", err_message());
-        // Holes that touch are one: the files never need more than twice the most that is held at any time.
-        cr_assert_leq(unnamed_bytes(true), others + 2 * KEPT * MOST * BLOCK, "after %d allocations", (int)i);
-    }
-    tier_nvme_close(tier);
-    free(expected);
-    free(memory);
-}
-
-Test(tier_nvme, neighbours_that_are_freed_make_room_for_one_that_is_as_large_as_both)
-{
-    static const int orders[2][3] = {{0, 1, 2}, {2, 0, 1}};
-    for (int order = 0; order < 2; order++) {
-        struct tier_nvme_setting wanted = setting(1, BLOCK);
-        struct tier_nvme *tier = open_tier(&wanted, NULL);
-        uint64_t others = unnamed_bytes(true);
-        unsigned char *parts[3];
-        for (int i = 0; i < 3; i++)
-            parts[i] = allocate(tier, "part", 10 * BLOCK);
-        for (int i = 0; i < 3; i++)
-            tier_nvme_free(tier, parts[orders[order][i]]);
-        allocate(tier, "whole", 30 * BLOCK);
-        cr_expect_eq(unnamed_bytes(true), others + 30 * BLOCK);
-        tier_nvme_close(tier);
-    }
 }
 
 Test(tier_nvme, a_folder_without_direct_io_says_so_and_works_when_told_to)
@@ -337,7 +269,7 @@ Test(tier_nvme, a_full_file_system_shows_at_the_allocation_and_takes_nothing)
     wanted.buffered = true;
     struct tier_nvme *tier = open_tier(&wanted, &ledger);
     unsigned char *memory = storage_memory(400 * BLOCK), *kept = allocate(tier, "kept", 400 * BLOCK);
-    uint64_t taken = unnamed_bytes(false);
+    uint64_t taken = unnamed_bytes();
     for (int i = 0; i < 3; i++) {
         void *out;
         cr_expect_eq(tier_nvme_allocate(tier, KIND_MASTER, "master", 400 * BLOCK, 0, &out), ERR_IO);
@@ -345,7 +277,7 @@ Test(tier_nvme, a_full_file_system_shows_at_the_allocation_and_takes_nothing)
         expect_message("no space for 800 KiB of \"master\" (No space left on device, 224 KiB free)");
     }
     cr_expect_eq(held(&ledger, KIND_MASTER), 0);
-    cr_expect_leq(unnamed_bytes(false), taken + BLOCK, "what was refused is held");
+    cr_expect_leq(unnamed_bytes(), taken + BLOCK, "what was refused is held");
     cr_expect_eq(tier_nvme_write(tier, kept, memory, 400 * BLOCK), ERR_NONE, "%s", err_message());
     allocate(tier, "small", 100 * BLOCK);
     tier_nvme_close(tier);
@@ -416,9 +348,9 @@ static void read_beside_write(enum nvme_engine engine, int threads)
     pthread_t reader, writer;
     cr_assert_eq(pthread_create(&reader, NULL, traffic_run, &reading), 0);
     cr_assert_eq(pthread_create(&writer, NULL, traffic_run, &writing), 0);
-    // Others allocate and free meanwhile.
+    // Others allocate meanwhile.
     for (int i = 0; i < 20; i++)
-        tier_nvme_free(tier, allocate(tier, "passing", (size_t)(i + 1) * BLOCK));
+        allocate(tier, "passing", (size_t)(i + 1) * BLOCK);
     pthread_join(reader, NULL);
     pthread_join(writer, NULL);
     cr_assert_eq(reading.code, ERR_NONE);
