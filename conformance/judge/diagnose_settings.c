@@ -153,6 +153,18 @@ static double likely_eps(const struct check_case *c, const struct case_group *ow
     return solved;
 }
 
+// Small moves lose digits of the rate: that of another step or group is taken where it is within a percent or two.
+static double likely_lr(const struct check_case *c, const struct case_group *own, int step, double solved)
+{
+    for (int i = 1; i <= c->steps; i++)
+        if (fabs(solved - own->lr[i - 1]) <= 0.02 * own->lr[i - 1])
+            return own->lr[i - 1];
+    for (int i = 0; i < c->group_count; i++)
+        if (fabs(solved - c->groups[i].lr[step - 1]) <= 0.02 * c->groups[i].lr[step - 1])
+            return c->groups[i].lr[step - 1];
+    return solved;
+}
+
 // Sets a group's setting to the value that its elements tell; false: they tell none.
 static bool set_one(struct suspicion *s, int group, enum setting setting, uint64_t t)
 {
@@ -164,6 +176,8 @@ static bool set_one(struct suspicion *s, int group, enum setting setting, uint64
     double solved = solve(s->row, &s->row->trial->c->groups[group], setting, &e, t);
     if (setting == SETTING_EPS)
         solved = likely_eps(s->row->trial->c, &s->row->trial->c->groups[group], solved);
+    if (setting == SETTING_LR)
+        solved = likely_lr(s->row->trial->c, &s->row->trial->c->groups[group], s->row->step, solved);
     bool is_beta = setting == SETTING_BETA1 || setting == SETTING_BETA2;
     // A rate of zero is an update that did not happen.
     if (!isfinite(solved) || solved < 0 || (is_beta && solved >= 1) || (setting == SETTING_LR && solved == 0))
