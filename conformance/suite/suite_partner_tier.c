@@ -106,6 +106,12 @@ static void make_delayed_groups(struct check_case *c, struct suite_item *item)
     suite_split_decay(c);
 }
 
+static void make_delayed_mixed(struct check_case *c, struct suite_item *item)
+{
+    make_delayed(c, item);
+    suite_differ(c, "all");
+}
+
 static void make_delayed_accumulation(struct check_case *c, struct suite_item *item)
 {
     make_delayed(c, item);
@@ -129,6 +135,8 @@ const struct suite_row suite_partner_tier[] = {
      make_offload_schedule, "2:123:f:cpu", "1,3:123:fb:cpu 3:3:f:nvme"},
     {"delay-groups", "Late updates of a group without decay.", make_delayed_groups, "2:2:f:cpu 2:3:b:cpu",
      "1,3:123:f:cpu"},
+    {"delay-mixed", "Late updates of groups of which one differs.", make_delayed_mixed, "2:2:f:cpu",
+     "2:13:f:cpu 3:123:f:cpu"},
     {"delay-accumulated", "Late updates, and micro-steps.", make_delayed_accumulation, "2:1:f:cpu 2:3:b:cpu",
      "1,3:123:f:cpu"},
     {0},
