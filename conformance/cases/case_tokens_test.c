@@ -82,7 +82,7 @@ Test(case_tokens, a_step_without_tokens_is_divided_by_one)
     cr_assert_not(case_has_step_without_tokens(&c));
 }
 
-// What a micro-step does not have is used by nobody, and a rank without tokens has gradients of zero.
+// Nobody uses a parameter in a micro-step that the step does not have; a rank without tokens has gradients of zero.
 Test(case_tokens, who_has_no_tokens_has_no_gradient)
 {
     struct check_case c = tokens_case();

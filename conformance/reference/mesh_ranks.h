@@ -36,7 +36,7 @@ struct mesh_ranks {
     struct recipe_state states[CASE_GROUP_MAX];
     struct scaler scaler;
     uint64_t t, skipped;
-    double mean_count;  // what the step's sums of gradients are divided by, beside the loss scale
+    double mean_count;  // the divisor of the step's sums of gradients, without the loss scale
     bool applied;       // the last step
     double norm;        // of the last step's mean
     float divisor;      // of the sums that the mean is made of

@@ -72,7 +72,7 @@ enum hint {
     HINT_TOKENS_BEFORE,      // the tokens of the step before
     HINT_TOKENS_COPIES,      // those of ranks with the same batch are counted again
     HINT_TOKENS_ROUNDED,     // counted in a format that does not hold their number
-    HINT_REPORTED,           // what is reported is not what was applied
+    HINT_REPORTED,           // the report is not of the step that was applied
     HINT_RECIPE,             // right by another recipe than all other answers
     HINT_OTHER,              // different everywhere: other arithmetic
     HINT_COUNT

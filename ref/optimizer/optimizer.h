@@ -58,7 +58,7 @@ struct optimizer {
     double lr;                       // of group 0 in the last applied step
     double lr_before;
     double norm;        // of the last step's unscaled mean gradient over ranks and micro-steps, before clipping
-    double mean_count;  // what the present step's sums are divided by, beside the loss scale; 0: ranks x micro-steps
+    double mean_count;  // the divisor of the present step's sums, without the loss scale; 0: ranks x micro-steps
     float divisor, coefficient;    // of the summed gradient: / divisor, then x coefficient (clip.h)
     char read_order, write_order;  // never accessed: transfers that may not overlap the update declare to write them
 };

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Trainer of transformers, which owns the loop: it is given batches with a loss for each token and labels that mask
-some, and normalises itself. --loss means: a model that does not take num_items_in_batch. --loss own: a Trainer that is
-told not to count the tokens of other ranks."""
+some, and normalises itself. --loss means: a model that does not take num_items_in_batch. --loss own: a Trainer that
+counts no tokens of other ranks."""
 import logging
 import os
 
@@ -79,7 +79,7 @@ class TransformersTrainer(TorchAdapter):
 
     def labels(self, step, micro, length):
         count = self.case.token_count(step, micro) if self.case.tokens else length - 1
-        # Position 0 has no prediction. What is padded stands at the end.
+        # Position 0 has no prediction; padding is behind the tokens.
         return torch.cat([torch.full((1,), IGNORED, dtype=torch.int8), torch.zeros(count, dtype=torch.int8),
                           torch.full((length - 1 - count,), IGNORED, dtype=torch.int8)])
 
