@@ -144,6 +144,12 @@ int states_json(const struct checkpoint *checkpoint, json_t **out)
                        "%s: holds a delayed update that the model does not use yet, for which other formats have no "
                        "place; save before delayed_update_start_step",
                        checkpoint_path(checkpoint));
+    static const char *const narrow[] = {"master_dtype", "moment_dtype"};  // facts of a run with states in 16 bits
+    for (int i = 0; i < 2; i++)
+        if (manifest_made_with(m, narrow[i]))
+            return err_set(ERR_USAGE,
+                           "%s: was made with %s %s; other formats have states in fp32, and would go on in it",
+                           checkpoint_path(checkpoint), narrow[i], manifest_made_with(m, narrow[i]));
     TRY(read_settings(checkpoint, &settings));
     json_t *params = json_object(), *origin = json_object();
     int rc = params_json(checkpoint, params);
