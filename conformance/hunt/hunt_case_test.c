@@ -110,7 +110,7 @@ static bool overflows_twice(const struct check_case *c)
 // legal.
 Test(hunt_case, ranks_of_two_digits_long_parameters_and_the_largest_number_are_drawn)
 {
-    enum { KIND_SEEN = 6 };  // of each kind so many are looked at closely, which takes long
+    enum { KIND_SEEN = 6 };  // draws of each kind that are looked at closely, which takes long
     int wide = 0, wide_halves = 0, largest = 0, is_long = 0, long_halves = 0, again = 0;
     for (uint64_t number = 0; number < 600; number++) {
         struct check_case parts[2];

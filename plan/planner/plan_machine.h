@@ -27,7 +27,8 @@ enum machine_figure {
     MACHINE_FUSED_FP8_SHARE,         // of Transformer Engine's kernels; default: those above
     MACHINE_FUSED_ATTENTION_SHARE,
     MACHINE_FUSED_LAYER_S,
-    MACHINE_FUSED_EXPOSED_SHARE,  // of sequence parallelism's exchanges, the part that products do not hide; default: all
+    MACHINE_FUSED_EXPOSED_SHARE,  // of sequence parallelism's exchanges, the part that products do not hide; default:
+                                  // all
     MACHINE_DEVICE_MEMORY_RATE,
     MACHINE_NODE_CPU_RATE,        // memory traffic of the processors
     MACHINE_NODE_CPU_SHARE,       // the part of it that an offloaded optimizer reaches; default: all

@@ -4,8 +4,8 @@
 #include "ref/formula/formula.h"
 
 // Bytes of an element, as in the paper: p for parameters, g for gradients that are kept, c for gradients in
-// collectives, and K = 2 m or 2 m + k for the optimizer (moments, and the master copy of parameters in another format or
-// on another tier): 8 or 12 in fp32, 4 or 6 in formats of 16 bits.
+// collectives, and K = 2 m or 2 m + k for the optimizer (moments, and the master copy of parameters in another format
+// or on another tier): 8 or 12 in fp32, 4 or 6 in formats of 16 bits.
 struct terms {
     const struct stage *stage;
     const struct config *config;
