@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "conformance/cases/case_tokens.h"
+#include "conformance/cases/case.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -12,6 +12,12 @@ int case_first_step(const struct check_case *c)
 int case_last_step(const struct check_case *c)
 {
     return c->phase == PHASE_SAVE ? c->checkpoint_step : c->steps;
+}
+
+int case_micro_steps(const struct check_case *c, int step)
+{
+    int given = c->micro_steps[step - 1];
+    return c->has_tokens && given > 0 ? given : c->accumulation;
 }
 
 int case_owner(const struct check_case *c, int param)

@@ -155,6 +155,9 @@ struct check_case {
 int case_first_step(const struct check_case *c);
 int case_last_step(const struct check_case *c);
 
+// The micro-steps of a step: fewer than `accumulation` where its list of counts of tokens is shorter.
+int case_micro_steps(const struct check_case *c, int step);
+
 // The parameter that a tied one is tied to; the parameter itself, if it is not tied.
 int case_owner(const struct check_case *c, int param);
 

@@ -5,8 +5,6 @@
 #include "base/strict_json.h"
 #include "conformance/cases/case.h"
 
-#include <stdio.h>
-
 // True if text has only letters, digits, '.', '_', '-' and the characters in more, and does not begin with '.'.
 bool case_is_name(const char *text, const char *more);
 
@@ -26,6 +24,5 @@ int case_read_mesh(const struct strict_object *root, struct check_case *c);
 int case_read_placement(const struct strict_object *param, const struct check_case *c, struct case_param *out);
 int case_check_placements(const struct strict_object *root, const struct check_case *c);
 
-// Reads "tokens", given steps, accumulation and the mesh; and writes it.
+// Reads "tokens", given steps, accumulation and the mesh.
 int case_read_tokens(const struct strict_object *root, struct check_case *c);
-void case_put_tokens(FILE *out, const struct check_case *c);

@@ -6,9 +6,6 @@
 
 #include "conformance/cases/case.h"
 
-// The micro-steps of a step: fewer than `accumulation` where its list of counts is shorter.
-int case_micro_steps(const struct check_case *c, int step);
-
 // Of a data rank, from 0, in a micro-step, from 0, which may be beyond the step's last; and of all ranks and
 // micro-steps of a step.
 uint32_t case_tokens(const struct check_case *c, int step, int micro, int data_rank);
