@@ -6,6 +6,7 @@
 #include "plan/planner/plan_model.h"
 #include "plan/shape/decoder.h"
 #include "ref/comm/comm.h"
+#include "ref/model/whole.h"
 #include "base/err.h"
 
 #include <assert.h>
@@ -217,6 +218,10 @@ static int run_rank(struct plan_dry *run, struct plan *out)
     const struct plan_setting *setting = run->setting;
     uint64_t steps = setting->steps;
     TRY(plan_degrees_check(&setting->choice, setting->config, setting->world, setting->model));
+    if (run->config.uses_muon) {
+        TRY(model_whole_open(setting->model, &run->whole));
+        run->training.model = &run->whole->model;
+    }
     TRY(comm_dry_open(setting->rank, setting->world, &run->rank.comm));
     TRY(train_rank_open(&run->rank));
     if (setting->machine && !setting->seconds) {
@@ -271,6 +276,7 @@ int plan_run(const struct plan_setting *setting, struct plan *out)
     int code = run_rank(run, out);
     train_rank_close(&run->rank);
     comm_close(run->rank.comm);
+    model_whole_close(run->whole);
     free(run);
     out->took_s = clock_now_s() - began_s;
     return code;

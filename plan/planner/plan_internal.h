@@ -10,6 +10,7 @@ struct plan_dry {
     const struct plan_setting *setting;
     struct config config;
     struct train_setting training;
+    struct model_whole *whole;  // of Muon; null: all parameters are Adam's
     struct train_result result;
     struct train_rank rank;
     struct plan_lanes lanes;

@@ -17,6 +17,7 @@
 #include "ref/mesh/mesh.h"
 #include "ref/pipeline/schedule.h"
 #include "ref/recipe/quantize.h"
+#include "ref/recipe/muon.h"
 #include "ref/recipe/recipe.h"
 #include "ref/tier/tier_nvme.h"
 
@@ -74,6 +75,7 @@ enum config_partitioning { PARTITION_BANDWIDTH_CENTRIC, PARTITION_OWNER_BROADCAS
 // An optimizer group's own values; no configuration file has a key for them.
 struct config_group {
     struct adam_hyper adam;
+    struct muon_hyper muon;    // of the group's whole parameters (model.h)
     const double *lr_by_step;  // step K, skipped steps counted, uses [K - 1]; null: adam.lr in every step
 };
 
@@ -91,6 +93,8 @@ struct config {
     enum clip_form clip_form;
     struct config_loss_scale loss_scale;
     struct adam_hyper adam;
+    bool uses_muon;          // hidden matrices by Muon, all else by Adam
+    struct muon_hyper muon;  // its hyper-parameters
     const struct config_group
         *groups;  // [the model's groups], owned by the caller; null: all groups use adam and scheduler
     char recipe[64];

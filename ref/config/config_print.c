@@ -118,8 +118,22 @@ static json_t *scheduler_json(const struct config_scheduler *s)
     return NULL;
 }
 
-static json_t *optimizer_json(const struct adam_hyper *adam)
+static json_t *muon_json(const struct config *config)
 {
+    const struct adam_hyper *adam = &config->adam;
+    const struct muon_hyper *muon = &config->muon;
+    return json_pack("{s:s, s:{s:f, s:f, s:f, s:b, s:i, s:s, s:[f, f], s:f, s:f, s:b}}", "type", "Muon", "params",
+                     "muon_lr", muon->lr, "adam_lr", adam->lr, "momentum", muon->momentum, "nesterov", muon->nesterov,
+                     "ns_steps", muon->ns_steps, "adjust_lr_fn",
+                     muon->adjust == MUON_ORIGINAL ? "original" : "match_rms_adamw", "betas", adam->beta1, adam->beta2,
+                     "eps", adam->eps, "weight_decay", adam->weight_decay, "bias_correction", adam->bias_correction);
+}
+
+static json_t *optimizer_json(const struct config *config)
+{
+    const struct adam_hyper *adam = &config->adam;
+    if (config->uses_muon)
+        return muon_json(config);
     return json_pack("{s:s, s:{s:f, s:[f, f], s:f, s:f, s:b, s:b}}", "type", adam->decoupled ? "AdamW" : "Adam",
                      "params", "lr", adam->lr, "betas", adam->beta1, adam->beta2, "eps", adam->eps, "weight_decay",
                      adam->weight_decay, "bias_correction", adam->bias_correction, "adam_w_mode", adam->decoupled);
@@ -180,8 +194,8 @@ json_t *config_json(const struct config *config)
         "gradient_accumulation_steps", (json_int_t)config->accumulation, "gradient_clipping", config->gradient_clipping,
         "communication_data_type", dtype_name(config->communication_dtype), "data_types", "grad_accum_dtype",
         dtype_name(config->accumulation_dtype), "fp16", loss_scale_json(config), "bf16", bf16, "optimizer",
-        optimizer_json(&config->adam), "scheduler", scheduler_json(&config->scheduler), "zero_optimization",
-        zero_json(config), "zerogauge", own_json(config));
+        optimizer_json(config), "scheduler", scheduler_json(&config->scheduler), "zero_optimization", zero_json(config),
+        "zerogauge", own_json(config));
     if (config_uses_nvme(config))
         json_object_set_new(json, "aio", aio_json(&config->aio));
     return json;

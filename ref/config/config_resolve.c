@@ -60,11 +60,42 @@ static int check_optimizer_type(const struct config_doc *doc)
     const json_t *type = config_doc_given(doc, "optimizer.type");
     char shown[TEXT_MESSAGE_BYTES];
     if (!json_is_string(type) || strcasecmp(json_string_value(type), "AdamW") == 0 ||
-        strcasecmp(json_string_value(type), "Adam") == 0)
+        strcasecmp(json_string_value(type), "Adam") == 0 || strcasecmp(json_string_value(type), "Muon") == 0)
         return ERR_NONE;
     return config_doc_fail(doc, "optimizer.type",
-                           "is %s, expected \"Adam\" or \"AdamW\": no other optimizer is supported",
+                           "is %s, expected \"Adam\", \"AdamW\" or \"Muon\": no other optimizer is supported",
                            json_message(shown, type));
+}
+
+// Keys of the learning rates and of Muon, by which DeepSpeed trains hidden matrices, and all else by AdamW.
+static int resolve_muon(const struct config_doc *doc, struct config *out)
+{
+    static const char *const KEYS[] = {"muon_lr", "adam_lr", "momentum", "nesterov", "ns_steps", "adjust_lr_fn"};
+    static const char ADJUST[] = "optimizer.params.adjust_lr_fn", MUON_LR[] = "optimizer.params.muon_lr";
+    for (size_t i = 0; !out->uses_muon && i < sizeof KEYS / sizeof *KEYS; i++) {
+        char path[64];
+        snprintf(path, sizeof path, "optimizer.params.%s", KEYS[i]);
+        if (config_doc_value(doc, path))
+            return config_doc_fail(doc, path,
+                                   "is a parameter of Muon alone; remove it, or write optimizer.type \"Muon\"");
+    }
+    if (!out->uses_muon)
+        return ERR_NONE;
+    bool original = strcmp(config_doc_string(doc, ADJUST, "original"), "original") == 0;
+    out->muon = (struct muon_hyper){
+        .lr = config_doc_number(doc, MUON_LR, out->adam.lr),
+        .momentum = config_doc_number(doc, "optimizer.params.momentum", 0.95),
+        .weight_decay = out->adam.weight_decay,
+        .nesterov = config_doc_flag(doc, "optimizer.params.nesterov", true),
+        .ns_steps = (int)config_doc_whole(doc, "optimizer.params.ns_steps", 5),
+        .adjust = original ? MUON_ORIGINAL : MUON_MATCH_RMS_ADAMW,
+    };
+    out->adam.lr = config_doc_number(doc, "optimizer.params.adam_lr", out->adam.lr);
+    if (out->muon.lr != out->adam.lr && config_doc_given(doc, "scheduler"))
+        return config_doc_fail(doc, MUON_LR,
+                               "gives hidden matrices another rate than adam_lr, and a scheduler has one rate "
+                               "for all; expected one of the two");
+    return ERR_NONE;
 }
 
 static int resolve_optimizer(const struct config_doc *doc, struct config *out)
@@ -73,12 +104,13 @@ static int resolve_optimizer(const struct config_doc *doc, struct config *out)
     const char *type = config_doc_string(doc, "optimizer.type", config_doc_given(doc, "optimizer") ? NULL : "Adam");
     if (!type)
         return config_doc_fail(doc, "optimizer.type", "missing, expected \"Adam\" or \"AdamW\"");
-    bool adamw = strcasecmp(type, "AdamW") == 0;
+    out->uses_muon = strcasecmp(type, "Muon") == 0;
+    bool adamw = strcasecmp(type, "AdamW") == 0 || out->uses_muon;
     // DeepSpeed's "Adam" is AdamW, too, unless adam_w_mode is false.
     bool mode = config_doc_flag(doc, "optimizer.params.adam_w_mode", true);
     if (adamw && !mode)
         return config_doc_fail(doc, "optimizer.params.adam_w_mode",
-                               "is false and optimizer.type is \"AdamW\", expected true or \"Adam\"");
+                               "is false and optimizer.type is \"%s\", expected true or \"Adam\"", type);
     const json_t *betas = config_doc_given(doc, "optimizer.params.betas");
     out->adam = (struct adam_hyper){
         // "auto" is the default of Hugging Face's trainers.
@@ -90,6 +122,7 @@ static int resolve_optimizer(const struct config_doc *doc, struct config *out)
         .decoupled = mode,
         .bias_correction = config_doc_flag(doc, "optimizer.params.bias_correction", true),
     };
+    TRY(resolve_muon(doc, out));
     out->gradient_clipping = config_doc_number(doc, "gradient_clipping", 1);
     if (out->gradient_clipping != 0 && out->gradient_clipping < FLT_MIN)
         return config_doc_fail(doc, "gradient_clipping", "is %g, expected 0 (off) or at least %g",

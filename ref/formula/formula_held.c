@@ -28,14 +28,16 @@ static void hold_optimizer(const struct terms *t, const struct bucket *bucket, c
                            struct formula *f)
 {
     hold_shard(t, bucket, placement->optimizer_tier, KIND_OPTIMIZER, t->m, f);  // exp_avg
-    hold_shard(t, bucket, placement->optimizer_tier, KIND_OPTIMIZER, t->m, f);  // exp_avg_sq
+    if (!bucket->whole)
+        hold_shard(t, bucket, placement->optimizer_tier, KIND_OPTIMIZER, t->m, f);  // exp_avg_sq
     if (!placement_is_shared(t->config, placement))
         hold_shard(t, bucket, placement->optimizer_tier, KIND_MASTER, t->k, f);
     if (delayed(t))
         hold_shard(t, bucket, placement->gradient_tier, KIND_GRADIENT, t->g, f);
     if (placement_is_speculative(t->config, placement)) {
         hold_shard(t, bucket, placement->optimizer_tier, KIND_OPTIMIZER, t->m, f);
-        hold_shard(t, bucket, placement->optimizer_tier, KIND_OPTIMIZER, t->m, f);
+        if (!bucket->whole)
+            hold_shard(t, bucket, placement->optimizer_tier, KIND_OPTIMIZER, t->m, f);
         hold_shard(t, bucket, placement->optimizer_tier, KIND_MASTER, t->k, f);
     }
     if (delayed(t) || placement_is_speculative(t->config, placement))
@@ -112,6 +114,9 @@ void formula_hold_staging(const struct stage *stage, struct formula *f)
     const struct buffer_pool *host[] = {&stage->arrived_shards, &stage->summed_shards, &stage->optimizer.host_buffers};
     const struct buffer_pool *device[] = {&stage->optimizer.device_buffers, &stage->groups.packed_params,
                                           &stage->groups.packed_gradients};
+    for (int tier = TIER_DEVICE; tier <= TIER_HOST; tier++)
+        f->held_bytes[tier][KIND_STAGING] +=
+            (uint64_t)stage->optimizer.scratch[tier].count * stage->optimizer.scratch[tier].buffer_bytes;
     hold_cache(&stage->gradient_buffers, f);
     hold_cache(&stage->groups.comm_buffers, f);
     hold_cache(&stage->prefetcher.gathered, f);

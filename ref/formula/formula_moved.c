@@ -48,7 +48,8 @@ static void gradient_traffic(const struct terms *t, int bucket, uint64_t times, 
 static void nvme_traffic(const struct terms *t, int bucket, struct formula_moved *moved)
 {
     const struct placement *placement = &t->stage->placements[bucket];
-    uint64_t states = 2 * sub_group_blocks(t, bucket, t->m) + sub_group_blocks(t, bucket, t->k);
+    uint64_t states = (t->stage->layout.buckets[bucket].whole ? 1 : 2) * sub_group_blocks(t, bucket, t->m) +
+                      sub_group_blocks(t, bucket, t->k);
     if (placement->optimizer_tier == TIER_NVME) {
         copy(moved, LANE_NVME_READ, states);
         copy(moved, LANE_NVME_WRITE, states);

@@ -25,6 +25,7 @@ struct model_param {
     int layer_count;  // layers that use it; 2 for a tied weight
     bool duplicate;   // another part of the model (part.h) has the same elements and counts them in the norm
     bool expert;      // an expert's: tokens of other ranks reach it as well
+    bool whole;       // its update is of the whole tensor: one rank owns it (layout.h)
 };
 
 struct comm;

@@ -11,6 +11,7 @@
 #include "ref/tier/buffer_pool.h"
 #include "ref/optimizer/placement.h"
 #include "ref/optimizer/scaler.h"
+#include "ref/optimizer/whole.h"
 #include "ref/partition/layout.h"
 
 #include <stdbool.h>
@@ -24,7 +25,9 @@ struct optimizer {
     struct comm *parts_comm;       // of the ranks that hold the model's other parts (part.h); null: it has none
     int ranks;                     // whose gradients are summed
     struct move move;
+    const struct whole_update *whole;                 // the update of whole tensors; null: there are none
     struct buffer_pool device_buffers, host_buffers;  // states on their way to Adam and back
+    struct buffer_pool scratch[TIER_HOST + 1];        // by tier, of whole updates there: one, or none
     int groups_at_once;                               // sub-groups for which there are host_buffers
     struct states_ahead ahead[OPTIMIZER_AHEAD_MAX];   // in the order of updates
     int ahead_count;
@@ -87,11 +90,14 @@ int optimizer_update(struct optimizer *optimizer, int bucket, void *shard);
 int optimizer_return(struct optimizer *optimizer, int bucket);
 
 // Elements of a sub-group of a bucket: the whole shard, or sub_group_size rounded up so that every sub-group begins on
-// a block of NVMe in every dtype.
+// a block of NVMe in every dtype. A bucket whose update is of the whole tensor is one sub-group.
 size_t optimizer_sub_group_count(const struct optimizer *optimizer, int bucket);
 
 // Bytes of the widest state of the largest sub-group: the size of a staging buffer.
 size_t optimizer_buffer_bytes(const struct optimizer *optimizer);
+
+// Bytes of scratch that the whole updates of this rank need on a tier; 0: there are none.
+size_t optimizer_scratch_bytes(const struct optimizer *optimizer, enum ledger_tier tier);
 
 // Hyper-parameters of a group of parameters in the run's step `step`, which makes update number t; both count from 1.
 // If the configuration has no groups, group 0 is as configured, and each further group has half the learning rate of

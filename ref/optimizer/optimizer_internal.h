@@ -5,6 +5,23 @@
 
 #include "ref/optimizer/optimizer.h"
 
+// Elements [from, from + count) of this rank's shard of a bucket, in the memory where Adam runs, and the step's
+// factors: the next step's may be decided before Adam has run. The scalars of all groups follow.
+struct sub_group {
+    const struct optimizer *optimizer;
+    int bucket;
+    float divisor, coefficient;
+    size_t from, count;
+    const void *gradient;
+    void *master, *exp_avg, *exp_avg_sq;
+    void *model_params;  // the updated parameters in the model's dtype; null: none
+    void *scratch;       // of a whole update
+    uint64_t step, t;    // for one
+};
+
+// The update of a bucket whose one parameter is whole.
+int optimizer_run_whole(const struct sub_group *group);
+
 // The name of the operations that a verified run has beyond others.
 #define OPTIMIZER_DIGEST "digest"
 

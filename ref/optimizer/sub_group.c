@@ -12,24 +12,12 @@
 #include <assert.h>
 #include <string.h>
 
-// Elements [from, from + count) of this rank's shard of a bucket, in the memory where Adam runs, and the step's
-// factors: the next step's may be decided before Adam has run. The scalars of all groups follow.
-struct sub_group {
-    const struct optimizer *optimizer;
-    int bucket;
-    float divisor, coefficient;
-    size_t from, count;
-    const void *gradient;
-    void *master, *exp_avg, *exp_avg_sq;
-    void *model_params;  // the updated parameters in the model's dtype; null: none
-};
-
 size_t optimizer_sub_group_count(const struct optimizer *o, int bucket)
 {
     // Multiples of it are whole blocks of NVMe, in two-byte elements and in four-byte ones.
     enum { GRANULE = TIER_NVME_ALIGNMENT / 2 };
     size_t shard_elements = o->layout->buckets[bucket].shard_elements, wanted = o->config->sub_group_size;
-    if (wanted == 0 || wanted >= shard_elements)
+    if (wanted == 0 || wanted >= shard_elements || o->layout->buckets[bucket].whole)
         return shard_elements;
     return (wanted + GRANULE - 1) / GRANULE * GRANULE;
 }
@@ -60,6 +48,8 @@ static int run_update(void *arguments)
     const struct adam_scalars *scalars = (const struct adam_scalars *)(g + 1);
     const struct optimizer *o = g->optimizer;
     const struct config *config = o->config;
+    if (o->layout->buckets[g->bucket].whole)
+        return optimizer_run_whole(g);
     size_t gradient_bytes = dtype_bytes(config->accumulation_dtype), model_bytes = dtype_bytes(config->precision);
     struct piece piece;
     for (int next = 0;
@@ -125,11 +115,11 @@ static int bring(struct optimizer *o, const char *name, enum ledger_tier here, s
 }
 
 // Moves an updated state from `address` on tier `here` to `there`, where it lives; from the device to NVMe through the
-// host.
+// host. address: null where a bucket has no such state.
 static int take_away(struct optimizer *o, const char *name, enum ledger_tier here, void *address, struct location there,
                      size_t bytes)
 {
-    if (there.tier == here)
+    if (there.tier == here || !address)
         return ERR_NONE;
     if (here == TIER_DEVICE && there.tier == TIER_NVME) {
         struct location between = {TIER_HOST, buffer_pool_take(&o->host_buffers)};
@@ -150,14 +140,16 @@ static int issue_update(struct optimizer *o, const struct sub_group *g, enum led
     memcpy(arguments + sizeof *g, o->scalars, scalars_bytes);
     size_t master_bytes = g->count * dtype_bytes(o->config->master_dtype);
     size_t moment_bytes = g->count * dtype_bytes(o->config->moment_dtype);
-    struct executor_span spans[7] = {
+    struct executor_span spans[8] = {
         {g->gradient, g->count * dtype_bytes(o->config->accumulation_dtype), EXECUTOR_READ},
         {g->master, master_bytes, EXECUTOR_READ_WRITE},
         {g->exp_avg, moment_bytes, EXECUTOR_READ_WRITE},
-        {g->exp_avg_sq, moment_bytes, EXECUTOR_READ_WRITE},
+        {g->exp_avg_sq, g->exp_avg_sq ? moment_bytes : 0, EXECUTOR_READ_WRITE},
         {g->model_params, g->model_params ? g->count * dtype_bytes(o->config->precision) : 0, EXECUTOR_WRITE},
     };
     size_t span_count = 5, work_bytes = executor_span_bytes(spans, span_count);
+    if (g->scratch)
+        spans[span_count++] = (struct executor_span){g->scratch, o->scratch[here].buffer_bytes, EXECUTOR_WRITE};
     if (!o->config->offload_optimizer.pipeline_read)
         spans[span_count++] = order(&o->read_order);
     if (!o->config->offload_optimizer.pipeline_write)
@@ -205,6 +197,9 @@ int optimizer_bring_states(struct optimizer *o, int bucket, size_t from, size_t 
                     o->config->master_dtype, &out->master));
     TRY(bring_state(o, "read exp_avg", here, (struct location){there, is.exp_avg}, to.exp_avg, count, moment,
                     &out->exp_avg));
+    out->exp_avg_sq = NULL;
+    if (o->layout->buckets[bucket].whole)
+        return ERR_NONE;
     return bring_state(o, "read exp_avg_sq", here, (struct location){there, is.exp_avg_sq}, to.exp_avg_sq, count,
                        moment, &out->exp_avg_sq);
 }
@@ -232,7 +227,11 @@ static int update_sub_group(struct optimizer *o, int bucket, size_t from, size_t
                           .divisor = o->divisor,
                           .coefficient = o->coefficient,
                           .from = from,
-                          .count = count};
+                          .count = count,
+                          .step = o->step + o->skipped,
+                          .t = o->step};
+    if (o->layout->buckets[bucket].whole)
+        g.scratch = buffer_pool_take(&o->scratch[here]);
     size_t master_bytes = count * dtype_bytes(o->config->master_dtype);
     size_t moment_bytes = count * dtype_bytes(o->config->moment_dtype);
     struct adam_states to = states_at(o->config, &goal, from), brought;

@@ -171,7 +171,7 @@ int update_digest_issue(struct optimizer *o, int bucket, size_t from, size_t cou
     const struct executor_span spans[] = {
         {states->master, master_bytes, EXECUTOR_READ},
         {states->exp_avg, moment_bytes, EXECUTOR_READ},
-        {states->exp_avg_sq, moment_bytes, EXECUTOR_READ},
+        {states->exp_avg_sq, states->exp_avg_sq ? moment_bytes : 0, EXECUTOR_READ},
         {parameter, parameter ? count * dtype_bytes(o->config->precision) : 0, EXECUTOR_READ},
         {a.out, sizeof *a.out, EXECUTOR_READ_WRITE},
     };

@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "ref/oracle/oracle_delay.h"
 #include "ref/oracle/oracle_mesh.h"
+#include "ref/oracle/oracle_muon.h"
 
 #include <assert.h>
 #include <math.h>
@@ -135,7 +136,21 @@ static double norm(const struct oracle *o, float max)
     return sqrt(ldexp((double)sum, k - 52));
 }
 
-static void update(struct oracle *o, uint64_t step, float divisor, float coefficient)
+// Muon's update, of a tensor whose sum becomes the mean, clipped.
+static int update_whole(struct oracle *o, int param, uint64_t step, float divisor, float coefficient)
+{
+    const struct model_param *p = &o->setting.model->params[param];
+    struct oracle_tensor *a = &o->tensors[param];
+    const struct muon_hyper hyper = oracle_muon_hyper(o->setting.config, p->group, step, o->t);
+    for (size_t k = 0; k < a->count; k++) {
+        a->sum[k] = a->sum[k] / divisor;
+        if (coefficient != 1.0f)
+            a->sum[k] = a->sum[k] * coefficient;
+    }
+    return oracle_muon(&hyper, p->shape[0], p->shape[1], a->sum, a->parameter, a->exp_avg);
+}
+
+static int update(struct oracle *o, uint64_t step, float divisor, float coefficient)
 {
     const struct model *model = o->setting.model;
     const struct config *config = o->setting.config;
@@ -146,7 +161,9 @@ static void update(struct oracle *o, uint64_t step, float divisor, float coeffic
     }
     for (int i = 0; i < model->param_count; i++) {
         struct oracle_tensor *a = &o->tensors[i];
-        for (size_t k = 0; a->trainable && k < a->count; k++) {
+        if (model->params[i].whole)
+            TRY(update_whole(o, i, step, divisor, coefficient));
+        for (size_t k = 0; a->trainable && !model->params[i].whole && k < a->count; k++) {
             float g = a->sum[k] / divisor;
             if (coefficient != 1.0f)
                 g = g * coefficient;
@@ -157,6 +174,7 @@ static void update(struct oracle *o, uint64_t step, float divisor, float coeffic
             a->exp_avg_sq[k] = dtype_kept(config->moment_dtype, a->exp_avg_sq[k]);
         }
     }
+    return ERR_NONE;
 }
 
 // The parameters that the next forward sees are the rounded master parameters of this moment.
@@ -194,7 +212,7 @@ int oracle_step(struct oracle *o, uint64_t step, struct oracle_decision *out)
     out->norm = norm(o, max) / (double)divisor;
     out->coefficient = oracle_clip(config, out->norm);
     o->t++;
-    update(o, step, divisor, out->coefficient);
+    TRY(update(o, step, divisor, out->coefficient));
     if (!delays)
         publish(o);
     return ERR_NONE;

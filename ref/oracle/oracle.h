@@ -22,7 +22,7 @@
 //
 // These are all of unsharded Adam. Options of the configuration that change bits have definitions of their own, each
 // next to the code that follows it: sums on a mesh of replicas, and of experts' gradients, in oracle_mesh.h; ZeRO++'s
-// quantization in oracle_quantize.c; the delayed update in oracle_delay.h.
+// quantization in oracle_quantize.c; the delayed update in oracle_delay.h; Muon in oracle_muon.h.
 #pragma once
 
 #include "ref/config/config.h"

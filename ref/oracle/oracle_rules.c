@@ -50,6 +50,17 @@ struct adam_hyper oracle_hyper(const struct config *config, int group, uint64_t 
     return hyper;
 }
 
+struct muon_hyper oracle_muon_hyper(const struct config *config, int group, uint64_t step, uint64_t t)
+{
+    const struct config_group *own = config->groups ? &config->groups[group] : NULL;
+    struct muon_hyper hyper = own ? own->muon : config->muon;
+    if (own && own->lr_by_step)
+        hyper.lr = own->lr_by_step[step - 1];
+    if (!own && config->scheduler.type != SCHEDULER_NONE)
+        hyper.lr = scheduled_lr(config, t);
+    return hyper;
+}
+
 float oracle_divisor(const struct config *config, int world, double loss_scale)
 {
     return (float)((double)world * (double)config->accumulation * loss_scale);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "ref/config/config.h"
+#include "ref/recipe/muon.h"
 #include "ref/recipe/recipe_types.h"
 
 #include <stdbool.h>
@@ -12,6 +13,9 @@
 // The hyper-parameters of a group of parameters in the run's step `step`, which makes update number t. Both count from
 // 1.
 struct adam_hyper oracle_hyper(const struct config *config, int group, uint64_t step, uint64_t t);
+
+// Those of Muon, for the whole parameters of a group.
+struct muon_hyper oracle_muon_hyper(const struct config *config, int group, uint64_t step, uint64_t t);
 
 // The summed gradient is divided by this number: ranks x micro-steps x loss scale.
 float oracle_divisor(const struct config *config, int world, double loss_scale);

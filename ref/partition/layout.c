@@ -74,7 +74,7 @@ bool bucket_next_piece(const struct layout *layout, const struct model *model, i
 }
 
 // The properties that all parameters of a bucket have in common; tied ones share no bucket.
-enum { ALIKE_EXPERT = 1, ALIKE_PERSISTENT = 2, ALIKE_FROZEN = 4, ALIKE_TIED = 8, ALIKE_COUNT = 16 };
+enum { ALIKE_EXPERT = 1, ALIKE_PERSISTENT = 2, ALIKE_WHOLE = 4, ALIKE_FROZEN = 8, ALIKE_TIED = 16, ALIKE_COUNT = 32 };
 
 // The buckets under construction: the list of parameters grows at its end, and so does the last bucket.
 struct builder {
@@ -97,6 +97,7 @@ static void begin_bucket(struct builder *b, int alike)
         .tied = alike & ALIKE_TIED,
         .persistent = alike & ALIKE_PERSISTENT,
         .expert = alike & ALIKE_EXPERT,
+        .whole = alike & ALIKE_WHOLE,
     };
 }
 
@@ -135,12 +136,13 @@ static void add_layer(struct builder *b, int layer, int alike, bool *open)
     const struct bucket *last = &b->layout->buckets[b->layout->bucket_count - 1];
     if (!*open || !b->rule->merge_layers || last->count + count > b->rule->bucket_elements)
         begin_bucket(b, alike);
+    bool alone = b->rule->block_elements > 0 || alike & ALIKE_WHOLE;
     *open = true;
     for (int i = 0; i < model->layers[layer].param_count; i++) {
         int param = model->layers[layer].params[i];
         if (b->alike[param] != alike)
             continue;
-        if (b->rule->block_elements > 0 && b->layout->buckets[b->layout->bucket_count - 1].param_count > 0)
+        if (alone && b->layout->buckets[b->layout->bucket_count - 1].param_count > 0)
             begin_bucket(b, alike);
         append(b, param, layer);
     }
@@ -178,6 +180,7 @@ static void find_alike(struct builder *b)
                               persistent_count + p->count <= rule->persistence_budget;
             persistent_count += persistent ? p->count : 0;
             alike |= (persistent ? ALIKE_PERSISTENT : 0) | (p->expert && rule->expert_shards > 0 ? ALIKE_EXPERT : 0);
+            alike |= p->whole && !p->frozen ? ALIKE_WHOLE : 0;
         }
         b->alike[i] = (uint8_t)alike;
         b->has[alike] = true;
@@ -197,11 +200,14 @@ static void add_all(struct builder *b, int frozen)
 
 static void cut(struct layout *layout, const struct layout_rule *rule)
 {
+    int turn = 0;
     for (int i = 0; i < layout->bucket_count; i++) {
         struct bucket *bucket = &layout->buckets[i];
         bool replicated = bucket->frozen && !rule->cut_frozen;
         int ranks = bucket->expert ? rule->expert_shards : layout->shards;
         bucket->owner = rule->owners_in_turn && !replicated ? i % ranks : -1;
+        if (bucket->whole && ranks > 1)
+            bucket->owner = turn++ % ranks;
         size_t shards = replicated || bucket->owner >= 0 ? 1 : (size_t)ranks;
         size_t block = rule->block_elements > 0 ? rule->block_elements : 1;
         bucket->shard_elements = (bucket->count + shards * block - 1) / (shards * block) * block;

@@ -7,7 +7,8 @@
 // larger layer is a bucket of its own, whose collectives are cut into parts (collectives.h). So is a tied parameter,
 // whose gradient stays incomplete from its last use in the model to its first. Frozen and persistent parameters share
 // no bucket with others, and neither do experts that have shards of their own number. Optimizer groups may share one: a
-// shard is updated piece by piece.
+// shard is updated piece by piece. A parameter whose update is of the whole tensor is a bucket of its own, and such
+// buckets go to the ranks in turn.
 #pragma once
 
 #include "ref/model/model.h"
@@ -26,6 +27,7 @@ struct bucket {
     int low_layer, high_layer;  // the first and the last layer that use it
     int owner;                  // the rank whose shard is the full bucket, unpadded; -1: every rank has a shard
     bool frozen, tied, persistent;
+    bool whole;   // of one parameter, whose update is of the whole tensor
     bool expert;  // of experts, sharded over the ranks that hold the same ones
 };
 

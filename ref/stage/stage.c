@@ -45,6 +45,7 @@ int stage_plan(const struct stage_operations *operations, const struct stage_set
         .move = out->move,
         .tier = setting->tier,
         .threads = setting->threads,
+        .whole = setting->whole,
     };
     TRY(operations->open(out));
     for (int i = 0; i < out->layout.bucket_count; i++) {

@@ -60,11 +60,12 @@ struct stage_setting {
     struct comm *comm;        // of the ranks that train this model
     struct comm *parts_comm;  // if the model is a part (ref/model/part.h): of the ranks that hold all parts together
     struct executor *executor;
-    struct tier *tier;       // device and host
-    struct tier_nvme *nvme;  // null: nothing is on NVMe, or the stage is only planned
-    struct ledger *ledger;   // counts what moves between tiers; null: nobody counts
-    uint64_t seed;           // of the initial parameters
-    int threads;             // for the update
+    struct tier *tier;                 // device and host
+    struct tier_nvme *nvme;            // null: nothing is on NVMe, or the stage is only planned
+    struct ledger *ledger;             // counts what moves between tiers; null: nobody counts
+    uint64_t seed;                     // of the initial parameters
+    int threads;                       // for the update
+    const struct whole_update *whole;  // of whole tensors (ref/optimizer/whole.h); null: there are none
 };
 
 struct stage {

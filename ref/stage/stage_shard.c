@@ -115,11 +115,18 @@ static enum dtype dtype_of(const struct config *config, enum state state)
     return state == STATE_PARAMETER ? config->master_dtype : config->moment_dtype;
 }
 
+static bool is_absent(const struct stage *stage, int bucket, enum state state)
+{
+    return state == STATE_EXP_AVG_SQ && stage->layout.buckets[bucket].whole;
+}
+
 int stage_read_shard(struct stage *stage, int bucket, enum state state, float *out)
 {
     const struct placement *placement = &stage->placements[bucket];
     const struct config *config = stage->setting.config;
     size_t count = shard_real(stage, bucket);
+    if (is_absent(stage, bucket, state))
+        return memset(out, 0, count * sizeof *out), ERR_NONE;
     if (!stage->layout.buckets[bucket].frozen)
         return pass_values(stage, location_of(placement, state), dtype_of(config, state), out, count, false);
     const struct location location = {placement->parameter_tier, placement->parameter};
@@ -132,6 +139,8 @@ int stage_write_shard(struct stage *stage, int bucket, enum state state, const f
     const struct config *config = stage->setting.config;
     size_t count = shard_real(stage, bucket);
     float *values = (float *)(uintptr_t)in;
+    if (is_absent(stage, bucket, state))
+        return ERR_NONE;
     if (!stage->layout.buckets[bucket].frozen)
         TRY(pass_values(stage, location_of(placement, state), dtype_of(config, state), values, count, true));
     if (state != STATE_PARAMETER || placement->master == placement->parameter)

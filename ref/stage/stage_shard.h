@@ -16,7 +16,8 @@ int stage_collect_model_params(struct stage *stage, int bucket, void *full);
 int stage_collect_gradient(struct stage *stage, int bucket, void *full);
 
 // This rank's shard of a state, bucket_shard_real elements in fp32. Frozen buckets have parameters only. Written
-// parameters reach the model's dtype as well; stage_regather (collective) then completes the full copies.
+// parameters reach the model's dtype as well; stage_regather (collective) then completes the full copies. A bucket
+// whose update is of the whole tensor has no second moment: it reads as zeros, and is not written.
 int stage_read_shard(struct stage *stage, int bucket, enum state state, float *out);
 int stage_write_shard(struct stage *stage, int bucket, enum state state, const float *in);
 int stage_regather(struct stage *stage);

@@ -42,6 +42,11 @@ int stage_allocate_optimizer_buffers(struct stage *stage)
     o->groups_at_once = host > 0 ? (int)(given / host) : 0;
     TRY(buffer_pool_open(stage->setting.tier, TIER_HOST, "optimizer buffers", optimizer_buffer_bytes(o),
                          host > 0 ? (int)given : 0, &o->host_buffers));
+    for (enum ledger_tier tier = TIER_DEVICE; tier <= TIER_HOST; tier++) {
+        size_t bytes = optimizer_scratch_bytes(o, tier);
+        TRY(buffer_pool_open(stage->setting.tier, tier, "scratch of whole updates", bytes, bytes > 0,
+                             &o->scratch[tier]));
+    }
     return buffer_pool_open(stage->setting.tier, TIER_DEVICE, "updated parameters", optimizer_buffer_bytes(o),
                             (int)device, &o->device_buffers);
 }

@@ -10,6 +10,12 @@ static enum ledger_tier moment_tier(const struct stage *stage, int bucket)
     return stage->placements[bucket].optimizer_tier;
 }
 
+// The update of a whole tensor has one moment, its momentum.
+static enum ledger_tier square_tier(const struct stage *stage, int bucket)
+{
+    return stage->layout.buckets[bucket].whole ? TIER_COUNT : moment_tier(stage, bucket);
+}
+
 static enum ledger_tier master_tier(const struct stage *stage, int bucket)
 {
     const struct placement *placement = &stage->placements[bucket];
@@ -20,6 +26,11 @@ static enum ledger_tier speculated_tier(const struct stage *stage, int bucket)
 {
     const struct placement *placement = &stage->placements[bucket];
     return placement_is_speculative(stage->setting.config, placement) ? placement->optimizer_tier : TIER_COUNT;
+}
+
+static enum ledger_tier speculated_square_tier(const struct stage *stage, int bucket)
+{
+    return stage->layout.buckets[bucket].whole ? TIER_COUNT : speculated_tier(stage, bucket);
 }
 
 static enum ledger_tier waiting_tier(const struct stage *stage, int bucket)
@@ -52,8 +63,8 @@ static int allocate_waiting(struct stage *stage)
 }
 
 // Moments and master parameters: those that tier_of gives, of every bucket.
-static int allocate_states(struct stage *stage, enum ledger_tier (*moments)(const struct stage *stage, int bucket),
-                           enum ledger_tier (*masters)(const struct stage *stage, int bucket),
+typedef enum ledger_tier tier_of(const struct stage *stage, int bucket);
+static int allocate_states(struct stage *stage, tier_of *moments, tier_of *squares, tier_of *masters,
                            struct adam_states states[])
 {
     int trainable_count = stage->layout.trainable_count;
@@ -61,7 +72,7 @@ static int allocate_states(struct stage *stage, enum ledger_tier (*moments)(cons
     size_t moment_bytes = dtype_bytes(config->moment_dtype), master_bytes = dtype_bytes(config->master_dtype);
     const struct stage_shards shards[] = {
         {KIND_OPTIMIZER, "exp_avg", trainable_count, moment_bytes, moments},
-        {KIND_OPTIMIZER, "exp_avg_sq", trainable_count, moment_bytes, moments},
+        {KIND_OPTIMIZER, "exp_avg_sq", trainable_count, moment_bytes, squares},
         {KIND_MASTER, "master parameters", trainable_count, master_bytes, masters},
     };
     void *exp_avg[trainable_count + 1], *exp_avg_sq[trainable_count + 1], *master[trainable_count + 1];
@@ -77,8 +88,8 @@ int stage_allocate_optimizer(struct stage *stage)
 {
     int trainable_count = stage->layout.trainable_count;
     struct adam_states states[trainable_count + 1], speculated[trainable_count + 1];
-    TRY(allocate_states(stage, moment_tier, master_tier, states));
-    TRY(allocate_states(stage, speculated_tier, speculated_tier, speculated));
+    TRY(allocate_states(stage, moment_tier, square_tier, master_tier, states));
+    TRY(allocate_states(stage, speculated_tier, speculated_square_tier, speculated_tier, speculated));
     for (int i = 0; i < trainable_count; i++) {
         struct placement *placement = &stage->placements[i];
         placement->exp_avg = states[i].exp_avg;

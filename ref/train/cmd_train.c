@@ -13,6 +13,7 @@
 #include "ref/train/train_options.h"
 #include "ref/checkpoint/weights.h"
 #include "ref/model/names/model_find.h"
+#include "ref/model/whole.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -110,8 +111,9 @@ static int train_traced(const struct train_options *a, struct train_setting *set
     return rc == ERR_NONE ? written : err_set(rc, "%s; and %s", run_message, err_message());
 }
 
-// Inputs of a run: text, initial parameters, checkpoints.
+// Inputs of a run: text, initial parameters, checkpoints; and the model as Muon sees it.
 struct sources {
+    struct model_whole *whole;
     struct text *text;
     struct weights *weights;
     struct train_checkpoints checkpoints;
@@ -134,6 +136,10 @@ static int find_model(const char *name, const struct config *config, const struc
 static int open_sources(const struct train_options *a, struct train_setting *setting, struct sources *sources)
 {
     TRY(find_model(a->model ? a->model : TRAIN_MODEL_DEFAULT, setting->config, &setting->model));
+    if (setting->config->uses_muon) {
+        TRY(model_whole_open(setting->model, &sources->whole));
+        setting->model = &sources->whole->model;
+    }
     if (setting->model->wants_text)
         TRY(text_open(a->text_path, &sources->text));
     setting->text = sources->text;
@@ -164,6 +170,7 @@ static int run_with_sources(const struct train_options *a, struct train_setting 
         rc = train_traced(a, setting);
     train_checkpoints_close(&sources.checkpoints);
     weights_close(sources.weights);
+    model_whole_close(sources.whole);
     text_close(sources.text);
     return rc;
 }

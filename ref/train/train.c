@@ -142,6 +142,8 @@ static int run_rank(struct train_rank *rank)
         return err_set(ERR_USAGE, "\"zerogauge.master_dtype\" and \"zerogauge.moment_dtype\": GPUs keep states in fp32 "
                                   "alone; leave out these keys, bf16_master_weights_and_grads and "
                                   "bf16_optimizer_states, or the device");
+    if (rank->setting->config->uses_muon && rank->setting->accelerator)
+        return err_set(ERR_USAGE, "\"optimizer.type\": Muon runs in host memory alone: leave out the device");
     TRY(comm_set_group(rank->data_comm, (int)rank->setting->config->reduction_group));
     TRY(train_resume(rank));
     TRY(run_steps(rank));

@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "base/resources.h"
 #include "ref/executor/executor_log.h"
+#include "ref/optimizer/muon.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -112,12 +113,26 @@ static int open_runs(struct train_rank *rank)
     return activations_open(rank->model, config, in_flight, &rank->stage.move, rank->tier, &rank->activations);
 }
 
+// A model whose matrices nobody has marked would be trained by Adam alone.
+static int check_whole(const struct model *model, const struct config *config)
+{
+    bool any = false;
+    for (int i = 0; i < model->param_count; i++)
+        any |= model->params[i].whole;
+    if (any && (config->master_dtype != DTYPE_FP32 || config->moment_dtype != DTYPE_FP32))
+        return err_set(ERR_USAGE, "\"optimizer.type\": Muon keeps its states in fp32 alone: leave out "
+                                  "zerogauge.master_dtype and zerogauge.moment_dtype, or bf16_optimizer_states");
+    return any || !config->uses_muon ? ERR_NONE
+                                     : err_set(ERR_USAGE, "\"optimizer.type\": Muon is only of training and plans");
+}
+
 int train_rank_open(struct train_rank *rank)
 {
     const struct train_setting *setting = rank->setting;
     const struct config *config = setting->config;
     const struct stage_operations *operations;
     TRY(stage_find(config->stage, &operations));
+    TRY(check_whole(setting->model, config));
     TRY(train_part_open(rank));
     train_pipeline_place(rank);
     TRY(open_tiers(rank));
@@ -138,6 +153,7 @@ int train_rank_open(struct train_rank *rank)
         .ledger = &rank->ledger,
         .seed = setting->seed,
         .threads = thread_count(setting),
+        .whole = &muon_update,
     };
     TRY((is_dry(rank) ? stage_plan : stage_open)(operations, &stage_setting, &rank->stage));
     TRY(open_runs(rank));

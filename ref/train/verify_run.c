@@ -168,7 +168,7 @@ static int compare_bucket(struct train_rank *rank, const struct train_bucket *b,
         if (rank->rank == 0)
             verify_lay_out(rank, b, state, sizeof(float));
         TRY(comm_broadcast(rank->comm, rank->expected, b->count * sizeof(float), 0));
-        if (!b->mine)
+        if (!b->mine || (state == STATE_EXP_AVG_SQ && rank->stage.layout.buckets[b->index].whole))
             continue;
         compare_rounded(rank, b, (enum update_digest_of)state, context);
         // Updated parameters are the rounded master.
