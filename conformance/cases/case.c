@@ -32,6 +32,11 @@ bool case_is_trained(const struct check_case *c, int param)
     return c->params[param].tied_to < 0 && !c->params[param].frozen;
 }
 
+bool case_is_muon(const struct check_case *c, int param)
+{
+    return case_is_trained(c, param) && c->groups[c->params[param].group].muon;
+}
+
 bool case_is_used(const struct check_case *c, int use)
 {
     return c->params[use].used && !c->params[use].frozen;

@@ -36,6 +36,7 @@ enum case_option {
     OPTION_EXPERT,
     OPTION_LORA,
     OPTION_TOKEN_MEAN,  // ranks and micro-steps weigh as many tokens as they count
+    OPTION_MUON,
     OPTION_COUNT
 };
 
@@ -74,6 +75,10 @@ struct case_group {
     double lr[CASE_STEP_MAX];  // of step K: [K - 1]
     double beta1, beta2, eps, weight_decay;
     bool bias_correction;
+    // Muon, of matrices: beta1 is its momentum, and beta2, eps and bias_correction mean nothing.
+    bool muon, nesterov;
+    bool matches_adamw;  // adjust_lr_fn: match_rms_adamw; false: original
+    int ns_steps;
 };
 
 enum case_scale_kind { SCALE_NONE, SCALE_STATIC, SCALE_DYNAMIC };
@@ -163,6 +168,9 @@ int case_owner(const struct check_case *c, int param);
 
 // True if a parameter has moments and is updated: it is neither frozen nor a tied use of another.
 bool case_is_trained(const struct check_case *c, int param);
+
+// True if Muon updates a parameter.
+bool case_is_muon(const struct check_case *c, int param);
 
 // True if a use of a parameter, itself or tied, gets a gradient; and true if any use of an owner does.
 bool case_is_used(const struct check_case *c, int use);

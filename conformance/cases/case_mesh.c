@@ -7,13 +7,9 @@
 const char *const case_part_names[] = {[PART_WHOLE] = "whole", [PART_CUT] = "cut", [PART_PARTIAL] = "partial", NULL};
 
 const char *const case_option_names[] = {
-    [OPTION_REPLICATE] = "replicate",
-    [OPTION_TENSOR] = "tensor",
-    [OPTION_PIPELINE] = "pipeline",
-    [OPTION_EXPERT] = "expert",
-    [OPTION_LORA] = "lora",
-    [OPTION_TOKEN_MEAN] = "token_mean",
-    [OPTION_COUNT] = NULL,
+    [OPTION_REPLICATE] = "replicate", [OPTION_TENSOR] = "tensor", [OPTION_PIPELINE] = "pipeline",
+    [OPTION_EXPERT] = "expert",       [OPTION_LORA] = "lora",     [OPTION_TOKEN_MEAN] = "token_mean",
+    [OPTION_MUON] = "muon",           [OPTION_COUNT] = NULL,
 };
 
 bool case_has_mesh(const struct check_case *c)
@@ -119,11 +115,13 @@ void case_part_gradient(const struct check_case *c, const struct case_values *va
 unsigned case_options(const struct check_case *c)
 {
     struct mesh mesh = case_mesh(c);
-    bool cut = mesh.tensor > 1 || mesh.pipeline > 1 || mesh.expert > 1, lora = false;
+    bool cut = mesh.tensor > 1 || mesh.pipeline > 1 || mesh.expert > 1, lora = false, muon = false;
     for (int i = 0; i < c->param_count; i++)
         lora |= c->params[i].is_adapter;
+    for (int i = 0; i < c->group_count; i++)
+        muon |= c->groups[i].muon;
     return (unsigned)(case_has_mesh(c) && (mesh.replicate > 1 || !cut)) << OPTION_REPLICATE |
            (unsigned)(mesh.tensor > 1) << OPTION_TENSOR | (unsigned)(mesh.pipeline > 1) << OPTION_PIPELINE |
            (unsigned)(mesh.expert > 1) << OPTION_EXPERT | (unsigned)lora << OPTION_LORA |
-           (unsigned)c->has_tokens << OPTION_TOKEN_MEAN;
+           (unsigned)c->has_tokens << OPTION_TOKEN_MEAN | (unsigned)muon << OPTION_MUON;
 }

@@ -39,8 +39,8 @@ void case_part_gradient(const struct check_case *c, const struct case_values *va
 // The words of enum case_part, and NULL.
 extern const char *const case_part_names[];
 
-// The names "replicate", "tensor", "pipeline", "expert", "lora" and "token_mean", in the order of enum case_option;
-// NULL ends them.
+// The names "replicate", "tensor", "pipeline", "expert", "lora", "token_mean" and "muon", in the order of enum
+// case_option; NULL ends them.
 extern const char *const case_option_names[];
 
 // The options that a program must claim for a case, as bits 1 << enum case_option.

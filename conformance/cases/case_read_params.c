@@ -131,6 +131,8 @@ static int read_param(const struct strict_object *object, struct check_case *c, 
         return strict_fail(object, "name", "is \"%s\", which an earlier parameter has", param->name);
     TRY(read_shape(object, param));
     TRY(strict_int(object, "group", 0, c->group_count - 1, &param->group));
+    if (c->groups[param->group].muon && (param->shape_rank != 2 || case_has_key(object, "tied_to")))
+        return strict_fail(object, "group", "is of Muon, expected a matrix that is not tied");
     TRY(strict_bool(object, "frozen", &param->frozen));
     TRY(strict_bool(object, "used", &param->used));
     TRY(read_tied_to(object, c, index, param));
@@ -189,14 +191,41 @@ static int read_betas(const struct strict_object *object, struct case_group *gro
     return ERR_NONE;
 }
 
+// The momentum is kept where Adam's is.
+static int read_muon(const struct strict_object *object, struct case_group *group)
+{
+    static const char *const keys[] = {"optimizer", "lr",           "momentum",     "nesterov",
+                                       "ns_steps",  "adjust_lr_fn", "weight_decay", NULL};
+    static const char *const rates[] = {"original", "match_rms_adamw", NULL};
+    int rate = 0;
+    TRY(strict_keys(object, keys));
+    TRY(strict_real(object, "momentum", &group->beta1));
+    TRY(strict_bool(object, "nesterov", &group->nesterov));
+    TRY(strict_int(object, "ns_steps", 1, 99, &group->ns_steps));
+    TRY(strict_word(object, "adjust_lr_fn", rates, &rate));
+    group->matches_adamw = rate == 1;
+    group->bias_correction = true;
+    return ERR_NONE;
+}
+
+static int read_adam(const struct strict_object *object, struct case_group *group)
+{
+    static const char *const keys[] = {"optimizer", "lr", "betas", "eps", "weight_decay", "bias_correction", NULL};
+    TRY(strict_keys(object, keys));
+    TRY(read_betas(object, group));
+    TRY(strict_real(object, "eps", &group->eps));
+    return strict_bool(object, "bias_correction", &group->bias_correction);
+}
+
 // Refuses hyper-parameters that make no sense, unless the case expects a refusal.
 static int check_group(const struct strict_object *object, const struct check_case *c, const struct case_group *group)
 {
     if (c->expects_refusal)
         return ERR_NONE;
     if (!(group->beta1 >= 0 && group->beta1 < 1 && group->beta2 >= 0 && group->beta2 < 1))
-        return strict_fail(object, "betas", "are %g and %g, expected numbers from 0 to below 1", group->beta1,
-                           group->beta2);
+        return group->muon ? strict_fail(object, "momentum", "is %g, expected a number from 0 to below 1", group->beta1)
+                           : strict_fail(object, "betas", "are %g and %g, expected numbers from 0 to below 1",
+                                         group->beta1, group->beta2);
     if (!(group->eps >= 0))
         return strict_fail(object, "eps", "is %g, expected at least 0", group->eps);
     if (!(group->weight_decay >= 0))
@@ -209,17 +238,14 @@ static int check_group(const struct strict_object *object, const struct check_ca
 
 static int read_group(const struct strict_object *object, const struct check_case *c, struct case_group *group)
 {
-    static const char *const keys[] = {"optimizer", "lr", "betas", "eps", "weight_decay", "bias_correction", NULL};
-    static const char *const optimizers[] = {"Adam", "AdamW", NULL};
+    static const char *const optimizers[] = {"Adam", "AdamW", "Muon", NULL};
     int optimizer = 0;
-    TRY(strict_keys(object, keys));
     TRY(strict_word(object, "optimizer", optimizers, &optimizer));
-    group->decoupled = optimizer == 1;
+    group->decoupled = optimizer > 0;
+    group->muon = optimizer == 2;
+    TRY(group->muon ? read_muon(object, group) : read_adam(object, group));
     TRY(read_lr(object, c, group));
-    TRY(read_betas(object, group));
-    TRY(strict_real(object, "eps", &group->eps));
     TRY(strict_real(object, "weight_decay", &group->weight_decay));
-    TRY(strict_bool(object, "bias_correction", &group->bias_correction));
     return check_group(object, c, group);
 }
 

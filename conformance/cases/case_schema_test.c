@@ -30,6 +30,37 @@ static const char plain[] =
     "\"reduce_scatter\": false}, \"offload\": {\"optimizer\": \"none\", \"param\": \"none\"}, \"delayed_update\": 0, "
     "\"checkpoint\": null, \"exact\": true, \"expect\": \"answer\"}";
 
+static const char muon[] =
+    "{\"contract\": 1, \"name\": \"plain\", \"note\": \"Plain.\", \"world\": 2, \"steps\": 3, "
+    "\"accumulation\": 1, \"stage\": 1, \"precision\": \"fp32\", \"communication_dtype\": \"fp32\", "
+    "\"accumulation_dtype\": \"fp32\", \"params\": [{\"name\": \"a\", \"shape\": [%s], \"group\": 0, "
+    "\"frozen\": false, \"used\": true, \"tied_to\": null}], \"groups\": [{\"optimizer\": \"Muon\", "
+    "\"lr\": 0.5, %s\"nesterov\": true, \"ns_steps\": 5, \"adjust_lr_fn\": \"original\", "
+    "\"weight_decay\": 0}], \"gradient_clipping\": 0, \"loss_scale\": {\"kind\": \"none\"}, "
+    "\"overflow_check\": false, \"buckets\": {\"reduce\": 1, \"allgather\": 1, \"prefetch\": 1, "
+    "\"sub_group\": 1}, \"hints\": {\"overlap\": false, \"contiguous_gradients\": false, "
+    "\"reduce_scatter\": false}, \"offload\": {\"optimizer\": \"none\", \"param\": \"none\"}, "
+    "\"delayed_update\": 0, \"checkpoint\": null, \"expect\": \"answer\"}";
+
+// A matrix of Muon has a momentum; a vector is refused, and so are Adam's betas.
+Test(case_schema, muon_is_of_matrices)
+{
+    static const struct {
+        const char *shape, *momentum, *why;
+    } rows[] = {{"2, 3", "\"momentum\": 0.5, ", NULL},
+                {"6", "\"momentum\": 0.5, ", "group: is of Muon, expected a matrix that is not tied"},
+                {"2, 3", "\"momentum\": 1, ", "momentum: is 1, expected a number from 0 to below 1"},
+                {"2, 3", "", "momentum: missing"},
+                {"2, 3", "\"momentum\": 0.5, \"betas\": [0.9, 0.9], ", "betas: unknown key"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[sizeof muon + 128];
+        int bytes = snprintf(text, sizeof text, muon, rows[i].shape, rows[i].momentum);
+        int code = read_case(text, (size_t)bytes);
+        cr_expect_eq(code, rows[i].why ? ERR_USAGE : ERR_NONE, "%zu: %s", i, err_message());
+        cr_expect(!rows[i].why || strstr(err_message(), rows[i].why), "%s: %s", rows[i].why, err_message());
+    }
+}
+
 Test(case_schema, the_schema_says_what_the_reader_takes)
 {
     int changes = schema_check("conformance/schema/case.schema.json", NULL, plain, read_case);

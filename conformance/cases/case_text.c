@@ -89,16 +89,9 @@ static void put_param(FILE *out, const struct check_case *c, int index)
     fprintf(out, "}%s\n", index + 1 < c->param_count ? "," : "");
 }
 
-static void put_group(FILE *out, const struct check_case *c, int index)
+static void put_adam(FILE *out, const struct case_group *group)
 {
-    const struct case_group *group = &c->groups[index];
-    fprintf(out, "  {\"optimizer\": \"%s\", \"lr\": %s", group->decoupled ? "AdamW" : "Adam",
-            group->lr_by_step ? "[" : "");
-    for (int i = 0; i < (group->lr_by_step ? c->steps : 1); i++) {
-        fputs(i ? ", " : "", out);
-        put_real(out, group->lr[i]);
-    }
-    fprintf(out, "%s, \"betas\": [", group->lr_by_step ? "]" : "");
+    fputs(", \"betas\": [", out);
     put_real(out, group->beta1);
     fputs(", ", out);
     put_real(out, group->beta2);
@@ -106,7 +99,34 @@ static void put_group(FILE *out, const struct check_case *c, int index)
     put_real(out, group->eps);
     fputs(", \"weight_decay\": ", out);
     put_real(out, group->weight_decay);
-    fprintf(out, ", \"bias_correction\": %s}%s\n", yes(group->bias_correction), index + 1 < c->group_count ? "," : "");
+    fprintf(out, ", \"bias_correction\": %s", yes(group->bias_correction));
+}
+
+static void put_muon(FILE *out, const struct case_group *group)
+{
+    fputs(", \"momentum\": ", out);
+    put_real(out, group->beta1);
+    fprintf(out,
+            ", \"nesterov\": %s, \"ns_steps\": %d, \"adjust_lr_fn\": \"%s\", \"weight_decay\": ", yes(group->nesterov),
+            group->ns_steps, group->matches_adamw ? "match_rms_adamw" : "original");
+    put_real(out, group->weight_decay);
+}
+
+static void put_group(FILE *out, const struct check_case *c, int index)
+{
+    const struct case_group *group = &c->groups[index];
+    fprintf(out, "  {\"optimizer\": \"%s\", \"lr\": %s",
+            group->muon        ? "Muon"
+            : group->decoupled ? "AdamW"
+                               : "Adam",
+            group->lr_by_step ? "[" : "");
+    for (int i = 0; i < (group->lr_by_step ? c->steps : 1); i++) {
+        fputs(i ? ", " : "", out);
+        put_real(out, group->lr[i]);
+    }
+    fputs(group->lr_by_step ? "]" : "", out);
+    (group->muon ? put_muon : put_adam)(out, group);
+    fputs(index + 1 < c->group_count ? "},\n" : "}\n", out);
 }
 
 static void put_loss_scale(FILE *out, const struct case_loss_scale *scale)

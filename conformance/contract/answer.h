@@ -18,7 +18,7 @@ struct answer_usage {
 };
 
 // One step in memory: arrays by parameter, [count], owned. NULL for what the answer leaves out, and for tied
-// parameters.
+// parameters. Muon's momentum is in exp_avg.
 struct answer_step {
     float *param[CASE_PARAM_MAX], *exp_avg[CASE_PARAM_MAX], *exp_avg_sq[CASE_PARAM_MAX], *grad[CASE_PARAM_MAX];
     uint64_t t;

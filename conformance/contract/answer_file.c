@@ -82,7 +82,8 @@ static int check_together(const struct answer_file *file)
             case_has_gradient(file->layout.c, entry->param))
             return err_set(ERR_USAGE, "%s: tensor \"%s\" is missing; there are gradients of all, or of none", path,
                            entry->name);
-        if (entry->kind == ENTRY_EXP_AVG && !file->found[i] != !file->found[i + 1])
+        bool has_both = entry->kind == ENTRY_EXP_AVG && !case_is_muon(file->layout.c, entry->param);
+        if (has_both && !file->found[i] != !file->found[i + 1])
             return err_set(ERR_USAGE, "%s: of \"%s\" and \"%s\" one is missing; expected both, or neither", path,
                            entry->name, entry[1].name);
     }

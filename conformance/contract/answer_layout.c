@@ -29,7 +29,9 @@ static void add(struct answer_layout *layout, enum answer_entry_kind kind, int p
         case_seen_name(entry->name, micro, layout->c->params[param].name);
         bytes = case_part_count(layout->c, param) * dtype_bytes(layout->c->precision);
     } else {
-        snprintf(entry->name, sizeof entry->name, "%s/%s", folders[kind], layout->c->params[param].name);
+        bool momentum = kind == ENTRY_EXP_AVG && case_is_muon(layout->c, param);
+        snprintf(entry->name, sizeof entry->name, "%s/%s", momentum ? "momentum" : folders[kind],
+                 layout->c->params[param].name);
         bytes = layout->c->params[param].count * sizeof(float);
     }
     layout->header_bytes_max += ENTRY_BYTES_MAX;
@@ -65,7 +67,8 @@ int answer_layout_of_step(const struct check_case *c, struct answer_layout *out)
             continue;
         bool has_gradient = case_has_gradient(c, i);
         add(out, ENTRY_EXP_AVG, i, 0, has_gradient);
-        add(out, ENTRY_EXP_AVG_SQ, i, 0, has_gradient);
+        if (!case_is_muon(c, i))
+            add(out, ENTRY_EXP_AVG_SQ, i, 0, has_gradient);
         add(out, ENTRY_GRAD, i, 0, false);
     }
     return ERR_NONE;

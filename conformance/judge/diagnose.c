@@ -114,7 +114,7 @@ static bool is_parameter_short(const struct trial *trial, int param, size_t i)
 
 static bool is_second_moment_right(const struct trial *trial, int param, size_t i)
 {
-    return trial->after.exp_avg_sq[param][i] == trial->expected.exp_avg_sq[param][i];
+    return !case_is_muon(trial->c, param) && trial->after.exp_avg_sq[param][i] == trial->expected.exp_avg_sq[param][i];
 }
 
 static bool is_first_moment_lost(const struct trial *trial, int param, size_t i)

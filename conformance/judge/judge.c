@@ -189,6 +189,11 @@ static int judge_states(struct judge *judge, struct trial *trial, unsigned aspec
     struct finding moments = {.c = trial->answer->c, .aspect = ASPECT_MOMENTS};
     if (aspects & 1u << ASPECT_MOMENTS && judge_moments(&kept->explained, &moments))
         TRY(findings_add(judge->findings, &moments));
+    if (aspects & 1u << ASPECT_UPDATE) {
+        struct finding finding = {.c = trial->answer->c, .aspect = ASPECT_UPDATE};
+        TRY(judge_update(trial, &kept->explained, &finding));
+        TRY(findings_add(judge->findings, &finding));
+    }
     if (aspects & 1u << ASPECT_GRADIENT) {
         struct finding finding = {.c = trial->answer->c, .aspect = ASPECT_GRADIENT};
         TRY(judge_gradient(trial, &kept->explained, &finding));

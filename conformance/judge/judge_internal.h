@@ -103,6 +103,9 @@ int judge_state(struct trial *trial, struct finding *out, struct rule_set *expla
 // Convicts moments by the rules that judge_state set, if they keep them in less than fp32. False: there is no finding.
 bool judge_moments(const struct rule_set *explained, struct finding *out);
 
+// Judges the updates of Muon's matrices; `explained` as judge_state set it.
+int judge_update(struct trial *trial, const struct rule_set *explained, struct finding *out);
+
 // Judge the gradient and the norm, if the answer reports them; `explained` as judge_state set it.
 int judge_gradient(struct trial *trial, const struct rule_set *explained, struct finding *out);
 int judge_norm(struct trial *trial, struct finding *out);

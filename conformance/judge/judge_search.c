@@ -71,7 +71,8 @@ static bool first_difference(const struct trial *trial, int param, size_t i, str
         const char *what;
         const float *expected, *actual;
     } states[] = {
-        {"exp_avg", trial->expected.exp_avg[param], trial->step.exp_avg[param]},
+        {case_is_muon(trial->c, param) ? "momentum" : "exp_avg", trial->expected.exp_avg[param],
+         trial->step.exp_avg[param]},
         {"exp_avg_sq", trial->expected.exp_avg_sq[param], trial->step.exp_avg_sq[param]},
         {"param", trial->expected.param[param], trial->step.param[param]},
     };
@@ -161,7 +162,12 @@ static int expect(const struct search *search, const struct rule *rule, enum unu
         .missed = unused == UNUSED_OWN_T ? missed : NULL,
         .resumed_t = powers_begin(trial, rule, decision->t),
     };
-    return unsharded_adam(c, rule, &update, gradients, &trial->before, &trial->expected);
+    TRY(unsharded_adam(c, rule, &update, gradients, &trial->before, &trial->expected));
+    // Of Muon's matrices the momentum alone has a recipe (judge_muon.c).
+    for (int i = 0; i < c->param_count; i++)
+        if (case_is_muon(c, i))
+            memcpy(trial->expected.param[i], trial->after.param[i], c->params[i].count * sizeof(float));
+    return ERR_NONE;
 }
 
 int search_nearest(struct search *search)

@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "conformance/judge/judge_internal.h"
 #include "conformance/judge/links.h"
+#include "conformance/cases/case_mesh.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -210,11 +211,15 @@ static int describe(struct search *search, struct finding *out)
     struct rule canonical = rule_canonical(c);
     const struct rule *first = search->alive.count > 0 ? &search->alive.rules[0] : &canonical;
     bool is_canonical = rule_same_gradient(first, &canonical) && first->recipe == canonical.recipe &&
-                        first->clip == canonical.clip && !search->own_norm && !first->states.rounds_gradient;
+                        first->clip == canonical.clip && first->momentum == canonical.momentum && !search->own_norm &&
+                        !first->states.rounds_gradient;
     out->verdict = !search->updated || is_canonical ? VERDICT_PASS : VERDICT_EQUIVALENT;
     if (search->updated)
         rule_text(first, out->text, sizeof out->text);
     size_t used = strlen(out->text);
+    if (search->updated && case_options(c) >> OPTION_MUON & 1)
+        used +=
+            (size_t)snprintf(out->text + used, sizeof out->text - used, ", %s", muon_momentum_text(first->momentum));
     if (search->own_norm)
         snprintf(out->text + used, sizeof out->text - used, ", clipped by a norm of other roundings");
     return ERR_NONE;

@@ -3,6 +3,7 @@
 #include "conformance/judge/judge_internal.h"
 
 #include "base/err.h"
+#include "conformance/cases/case_mesh.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -52,7 +53,8 @@ static const struct adam_recipe *common_tail(const struct kept *a, const struct 
 static void differ(const struct judge *judge, const struct kept *kept, const struct kept *twin, int step,
                    struct finding *out)
 {
-    const struct adam_recipe *recipe = out->aspect == ASPECT_REPEAT ? NULL : common_tail(kept, twin);
+    bool has_muon = case_options(kept->c) >> OPTION_MUON & 1;  // whose products explain it, too
+    const struct adam_recipe *recipe = out->aspect == ASPECT_REPEAT || has_muon ? NULL : common_tail(kept, twin);
     int used = snprintf(out->text, sizeof out->text, "differs from %s from step %d on", twin->c->name, step);
     out->verdict = VERDICT_FAIL;
     out->hint = own_hint(judge, kept);

@@ -7,7 +7,7 @@
 //   held                  data parallel   P_os            P_os+g          P_os+g+p
 //     parameters          N b Psi         N b Psi         N b Psi         b Psi
 //     gradients           N a Psi_t       N a Psi_t       a Psi_t         a Psi_t
-//     optimizer (m, v)    N 2m Psi_t      2m Psi_t        2m Psi_t        2m Psi_t
+//     optimizer (m, v)    N 2m Psi_t      2m Psi_t        2m Psi_t        2m Psi_t     (m of Muon's matrices)
 //     master              N k Psi_t       k Psi_t         k Psi_t         k Psi_t      (or none where b is k)
 //   sent
 //     reduce              2(N-1) c Psi_t  (N-1) c Psi_t   (N-1) c Psi_t   (N-1) c Psi_t
@@ -27,6 +27,7 @@
 
 struct amounts {
     uint64_t all, trained;  // Psi, Psi_t
+    uint64_t matrices;      // elements of Muon's, which have one moment
     uint64_t tensors, pad;  // trained tensors; elements of padding that one rank may have
     uint64_t steps, micro_steps, applied;
 };
@@ -40,6 +41,7 @@ static struct amounts elements_of(const struct check_case *c)
             continue;
         a.all += c->params[i].count;
         a.trained += case_is_trained(c, i) ? c->params[i].count : 0;
+        a.matrices += case_is_muon(c, i) ? c->params[i].count : 0;
         a.tensors += case_is_trained(c, i);
     }
     a.pad = a.tensors + 2 * (uint64_t)c->group_count;
@@ -109,7 +111,7 @@ static struct held_sums held_of(const struct check_case *c, const struct rule_st
     return (struct held_sums){
         .params = dtype_bytes(c->precision) * a.all * (c->stage < 3 ? world : 1),
         .grads = dtype_bytes(c->accumulation_dtype) * a.trained * (c->stage < 2 ? world : 1),
-        .moments = 2 * dtype_bytes(states->moments) * a.trained * copies,
+        .moments = dtype_bytes(states->moments) * (2 * a.trained - a.matrices) * copies,
         .master = dtype_bytes(states->master) * a.trained * copies,
     };
 }

@@ -121,6 +121,17 @@ static void check_parameter(const struct update *u, size_t k, struct link_result
     link_note(&out->worst[LINK_PARAM], best, u->param, k);
 }
 
+// A matrix's momentum, interpolated or summed.
+static void check_momentum(const struct update *u, size_t k, struct link_result *out)
+{
+    double m = (double)u->in->before->exp_avg[u->param][k], new_m = (double)u->in->after->exp_avg[u->param][k];
+    double best = INFINITY, beta = u->group->beta1, off, g = gradient_of(u, k, &off);
+    consider(&best, beta * m + (1 - beta) * g, new_m, beta * fabs(m) + (1 - beta) * fabs(g),
+             (1 - beta) * off + FLUSHED);
+    consider(&best, beta * m + g, new_m, beta * fabs(m) + fabs(g), off + FLUSHED);
+    link_note(&out->worst[LINK_EXP_AVG], best, u->param, k);
+}
+
 static void check_kept(const struct link_step *in, int param, size_t count, struct link_result *out)
 {
     const float *const before[] = {in->before->exp_avg[param], in->before->exp_avg_sq[param], in->before->param[param]};
@@ -141,6 +152,10 @@ static void check_moved(struct update *u, int param, struct link_result *out)
     bool has_moments = u->in->before->exp_avg[param] && u->in->after->exp_avg[param] &&
                        u->in->before->exp_avg_sq[param] && u->in->after->exp_avg_sq[param];
     for (size_t k = 0; k < u->c->params[param].count; k++) {
+        if (u->group->muon) {
+            check_momentum(u, k, out);
+            continue;
+        }
         if (has_moments)
             check_moments(u, k, out);
         check_parameter(u, k, out);

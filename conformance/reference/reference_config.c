@@ -23,6 +23,11 @@ static json_t *loss_scale_section(const struct case_loss_scale *scale)
 
 static json_t *optimizer_section(const struct case_group *group)
 {
+    if (group->muon)
+        return json_pack("{s:s, s:{s:f, s:f, s:b, s:i, s:s, s:f}}", "type", "Muon", "params", "lr", group->lr[0],
+                         "momentum", group->beta1, "nesterov", (int)group->nesterov, "ns_steps", group->ns_steps,
+                         "adjust_lr_fn", group->matches_adamw ? "match_rms_adamw" : "original", "weight_decay",
+                         group->weight_decay);
     return json_pack("{s:s, s:{s:f, s:[f, f], s:f, s:f, s:b, s:b}}", "type", group->decoupled ? "AdamW" : "Adam",
                      "params", "lr", group->lr[0], "betas", group->beta1, group->beta2, "eps", group->eps,
                      "weight_decay", group->weight_decay, "bias_correction", (int)group->bias_correction, "adam_w_mode",
@@ -184,8 +189,10 @@ int reference_config(const struct check_case *c, const struct reference_options 
         json_t *own = own_section(c, recipe, options, before_steps);
         struct config *config = i == 0 ? &out->config : &other;
         TRY(load(c, document(c, c->precision, &c->groups[i], own), nvme_path, config));
-        out->groups[i] = (struct config_group){
-            .adam = config->adam, .lr_by_step = c->groups[i].lr_by_step ? c->groups[i].lr + before_steps : NULL};
+        out->groups[i] =
+            (struct config_group){.adam = config->adam,
+                                  .muon = config->muon,
+                                  .lr_by_step = c->groups[i].lr_by_step ? c->groups[i].lr + before_steps : NULL};
     }
     TRY(check_groups(c, out, unsupported));
     struct config *config = &out->config;

@@ -36,7 +36,8 @@ static int open_params(struct scripted *scripted)
                                    .count = from->count,
                                    .group = from->group,
                                    .frozen = from->frozen,
-                                   .used = from->used};
+                                   .used = from->used,
+                                   .whole = case_is_muon(c, i)};
         snprintf(to->name, sizeof to->name, "%s", from->name);
         memcpy(to->shape, from->shape, sizeof to->shape);
         if (!(scripted->initial[index] = calloc(from->count + 1, sizeof(float))))

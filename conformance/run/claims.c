@@ -68,6 +68,12 @@ void claims_whole(struct claims *out)
 
 _Static_assert(CASE_WORLD_MAX <= 64 && FEATURE_COUNT < 32, "every world and every feature has a bit");
 
+// Optimizers that a program may have, and the suite has no cases of.
+static bool is_not_judged(const char *option)
+{
+    return strcmp(option, "sgd") == 0 || strcmp(option, "adafactor") == 0;
+}
+
 // Reads a list, if the key is there, into a set of bits; index_of returns an element's bit, or -1.
 static int read_set(const struct strict_object *root, const char *key, size_t room, const char *expected,
                     int (*index_of)(const json_t *element, const char *const words[]), const char *const words[],
@@ -84,6 +90,10 @@ static int read_set(const struct strict_object *root, const char *key, size_t ro
     for (size_t i = 0; i < count; i++) {
         const json_t *element = json_array_get(list, i);
         int bit = index_of(element, words);
+        if (words == case_option_names && json_is_string(element) && is_not_judged(json_string_value(element)))
+            return strict_fail(root, key,
+                               "element %zu is %s, which is not judged (SPEC.md, What a verdict does not say)", i,
+                               json_message(shown, element));
         if (bit < 0)
             return strict_fail(root, key, "element %zu is %s, expected %s", i, json_message(shown, element), expected);
         if (*set >> bit & 1)

@@ -235,6 +235,8 @@ Test(claims, a_wrong_file_is_refused_with_its_line)
          "worlds: element 2, 1, is listed twice"},
         {"{\"contract\": 1, \"name\": \"a\", \"features\": [\"tied\", \"tide\"], \"version\": \"1\"}",
          "features: element 1 is \"tide\", expected a word of the contract"},
+        {"{\"contract\": 1, \"name\": \"a\", \"optional\": [\"muon\", \"adafactor\"], \"version\": \"1\"}",
+         "optional: element 1 is \"adafactor\", which is not judged"},
         {"{\"contract\": 1, \"name\": \"a\", \"clip_form\": \"pytorch\", \"version\": \"1\"}",
          "clip_form: is \"pytorch\", expected one of \"torch\", \"deepspeed\""},
         {"{\"contract\": 1, \"name\": \"a\\u001b\", \"version\": \"1\"}", "name: is "},

@@ -17,6 +17,7 @@ enum aspect {
     ASPECT_LAYOUTS,   // and of another mesh
     ASPECT_REPEAT,    // a case given twice is answered twice alike
     ASPECT_RULE,      // one rule explains all answers
+    ASPECT_UPDATE,    // Muon's updates of matrices, against Newton-Schulz in double
     ASPECT_MOMENTS,   // the recipe that explains the states keeps moments in fp32; a finding only where it does not
     ASPECT_MEMORY,    // model states held, by kind
     ASPECT_PADDING,   // bytes held beyond them

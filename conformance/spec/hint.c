@@ -131,6 +131,10 @@ static const struct {
                                                "fp32 holds them all only up to 16777216, bf16 up to 256."},
     [HINT_REPORTED] = {"reported", "The step is right, and the report of it is not. Check that the logged number is of "
                                    "all ranks and micro-steps, and divided as the gradient is."},
+    [HINT_ORTHOGONAL] =
+        {"orthogonal", "Muon's update of a matrix is not its momentum's, made orthogonal as a whole. Check that "
+                       "Newton-Schulz runs, once a step, and on the whole matrix of the complete mean gradient: not on "
+                       "a rank's slice, a flat partition, or what other ranks have not yet added to."},
     [HINT_RECIPE] = {"recipe",
                      "The answer follows another recipe of Adam than the others. Check which kernel or class of "
                      "optimizer is chosen, and by which setting of the case."},

@@ -80,7 +80,7 @@ static const char *const aspect_names[ASPECT_COUNT] = {
     [ASPECT_RULE] = "rule",       [ASPECT_MEMORY] = "memory", [ASPECT_PADDING] = "padding",
     [ASPECT_TRAFFIC] = "traffic", [ASPECT_CALLS] = "calls",   [ASPECT_REFUSAL] = "refusal",
     [ASPECT_STAGES] = "stages",   [ASPECT_WORLDS] = "worlds", [ASPECT_LAYOUTS] = "layouts",
-    [ASPECT_MOMENTS] = "moments",
+    [ASPECT_MOMENTS] = "moments", [ASPECT_UPDATE] = "update",
 };
 
 const char *aspect_name(enum aspect aspect)

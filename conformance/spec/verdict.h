@@ -73,6 +73,7 @@ enum hint {
     HINT_TOKENS_COPIES,      // those of ranks with the same batch are counted again
     HINT_TOKENS_ROUNDED,     // counted in a format that does not hold their number
     HINT_REPORTED,           // the report is not of the step that was applied
+    HINT_ORTHOGONAL,         // a matrix's update is not its momentum's, orthogonal as a whole
     HINT_RECIPE,             // right by another recipe than all other answers
     HINT_OTHER,              // different everywhere: other arithmetic
     HINT_COUNT

@@ -207,5 +207,6 @@ int suite_cases(const struct suite_choice *choice, int (*visit)(void *context, c
     TRY(make_table(&to, suite_partner));
     TRY(make_table(&to, suite_partner_tier));
     TRY(make_table(&to, suite_ends));
-    return make_table(&to, suite_tokens);
+    TRY(make_table(&to, suite_tokens));
+    return make_table(&to, suite_muon);
 }

@@ -171,7 +171,8 @@ static bool case_has_l2(const struct check_case *c)
 static bool betas_differ(const struct check_case *c)
 {
     for (int i = 1; i < c->group_count; i++)
-        if (c->groups[i].beta1 != c->groups[0].beta1 || c->groups[i].beta2 != c->groups[0].beta2)
+        if (!c->groups[i].muon && !c->groups[0].muon &&
+            (c->groups[i].beta1 != c->groups[0].beta1 || c->groups[i].beta2 != c->groups[0].beta2))
             return true;
     return false;
 }
@@ -192,6 +193,14 @@ struct update_rule {
     int recipe;
     enum rule_powers powers;
 };
+
+static int momentum_count(const struct check_case *c)
+{
+    for (int i = 0; i < c->group_count; i++)
+        if (c->groups[i].muon)
+            return MOMENTUM_COUNT;
+    return 1;
+}
 
 static int updates_of(const struct check_case *c, struct update_rule list[])
 {
@@ -216,15 +225,15 @@ int rule_count(const struct check_case *c)
         struct rule rule = gradient_number(c, i);
         gradients += gradient_is_distinct(c, &rule);
     }
-    return gradients * updates_of(c, updates) * clip_count(c);
+    return gradients * updates_of(c, updates) * clip_count(c) * momentum_count(c);
 }
 
 struct rule rule_at(const struct check_case *c, int index)
 {
     assert(index >= 0);
     struct update_rule updates[UPDATE_MAX];
-    int update_count = updates_of(c, updates), clips = clip_count(c);
-    int gradient = index / (update_count * clips);
+    int update_count = updates_of(c, updates), clips = clip_count(c), momenta = momentum_count(c);
+    int gradient = index / (update_count * clips * momenta);
     struct rule rule = rule_canonical(c);
     for (int i = 0; i < gradient_numbers(c); i++) {
         rule = gradient_number(c, i);
@@ -234,6 +243,7 @@ struct rule rule_at(const struct check_case *c, int index)
     rule.recipe = updates[index % update_count].recipe;
     rule.powers = updates[index % update_count].powers;
     rule.clip = (enum rule_clip)(index / update_count % clips);
+    rule.momentum = (enum muon_momentum)(index / (update_count * clips) % momenta);
     return rule;
 }
 

@@ -5,6 +5,7 @@
 // a verdict can say which one an implementation follows.
 #pragma once
 
+#include "conformance/unsharded/muon.h"
 #include "ref/arithmetic/dtype.h"
 
 #include <stdbool.h>
@@ -126,6 +127,7 @@ struct rule {
     enum rule_tokens tokens;
     enum rule_clip clip;
     enum rule_powers powers;
+    enum muon_momentum momentum;  // of Muon's matrices
 };
 
 struct check_case;

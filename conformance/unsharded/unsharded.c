@@ -123,6 +123,12 @@ int unsharded_adam(const struct check_case *c, const struct rule *rule, const st
         if (!case_is_trained(c, i) || (update->leaves_unused && !case_has_gradient_in(c, i, update->lr_step)))
             continue;
         bool zero_gradient = !case_has_gradient(c, i);
+        for (size_t k = 0; group->muon && k < c->params[i].count; k++) {
+            float g = zero_gradient ? 0.0f : gradients[i][k] * update->coefficient;
+            to->exp_avg[i][k] = muon_momentum_of(rule->momentum, group->beta1, to->exp_avg[i][k], g);
+        }
+        if (group->muon)
+            continue;
         uint64_t missed = update->missed ? update->missed[i] : 0;
         struct recipe_step step = {
             .lr = group->lr[update->lr_step - 1],

@@ -57,12 +57,13 @@ int unsharded_gradient(const struct check_case *c, const struct case_values *val
 double unsharded_norm(const struct check_case *c, const float *const gradients[CASE_PARAM_MAX]);
 float unsharded_coefficient(const struct check_case *c, const struct rule *rule, double norm);
 
-// Adam's step t of all trained parameters from `from` to `to` (which may be the same) with these mean gradients and
-// this coefficient, and with the hyper-parameters of the step `lr_step`. leaves_unused: parameters without a gradient
-// in that step stay as they are; otherwise they get a gradient of zero. missed: by parameter, the updates that its own
-// t does not count; NULL: one t for all. resumed_t: where a recipe has running products for the powers of beta
-// (DeepSpeed), they begin with a pow after this t; 0: with 1 at the beginning. An implementation that resumed has the
-// checkpoint's t there; one whose groups have different betas uses pow at every step, which is t - 1.
+// Adam's step t of all trained parameters, and of Muon's the momentum alone, from `from` to `to` (which may be the
+// same) with these mean gradients and this coefficient, and with the hyper-parameters of the step `lr_step`.
+// leaves_unused: parameters without a gradient in that step stay as they are; otherwise they get a gradient of zero.
+// missed: by parameter, the updates that its own t does not count; NULL: one t for all. resumed_t: where a recipe has
+// running products for the powers of beta (DeepSpeed), they begin with a pow after this t; 0: with 1 at the beginning.
+// An implementation that resumed has the checkpoint's t there; one whose groups have different betas uses pow at every
+// step, which is t - 1.
 struct unsharded_update {
     uint64_t t;
     int lr_step;

@@ -75,6 +75,9 @@ class Case:
         """Whether the loss of a micro-step uses a parameter."""
         return (name, step, micro) not in self.left_out and name in self.used
 
+    def moments_of(self, name):
+        return ("momentum",) if self.group_of[name]["optimizer"] == "Muon" else MOMENTS
+
     def lr(self, index, step):
         lr = self.groups[index]["lr"]
         return lr[step - 1] if isinstance(lr, list) else lr
@@ -93,8 +96,8 @@ class Case:
         fp32. loss: as it is logged, of all ranks; only in cases with tokens."""
         if self.rank != 0:
             return
-        zeros = {f"{kind}/{p['name']}": np.zeros(p["shape"], np.float32) for kind in MOMENTS
-                 for p in self.params if p["name"] in self.trained and p["used"]}  # before the first applied step
+        zeros = {f"{kind}/{p['name']}": np.zeros(p["shape"], np.float32) for p in self.params
+                 for kind in self.moments_of(p["name"]) if p["name"] in self.trained and p["used"]}  # before step 1
         tensors = {**zeros, **{name: files.widened(array) for name, array in tensors.items()}, "t": np.int64(t)}
         if self.overflow_check:
             tensors["skipped"] = np.int64(skipped)

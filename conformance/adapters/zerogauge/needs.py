@@ -15,7 +15,7 @@ def features(case):
            "static_loss_scale": case["loss_scale"]["kind"] == "static",
            "dynamic_loss_scale": case["loss_scale"]["kind"] == "dynamic", "overflow_check": case["overflow_check"],
            "l2": any(g["optimizer"] == "Adam" and g["weight_decay"] for g in groups),
-           "no_bias_correction": any(not g["bias_correction"] for g in groups),
+           "no_bias_correction": any(not g.get("bias_correction", True) for g in groups),
            "lr_schedule": any(isinstance(g["lr"], list) for g in groups), "groups": len(groups) > 1,
            "tied": any(p["tied_to"] for p in params), "frozen": any(p["frozen"] for p in params),
            "unused": any(not p["used"] for p in params), "varying_use": any(p.get("unused_in") for p in params),
@@ -34,6 +34,8 @@ def lack(case, claims):
         dtype, listed = case[f"{key}_dtype"], claims.get(f"{key}_dtypes", PLAIN[f"{key}_dtypes"])
         own = dtype == case["precision"] and "precision" in listed
         needs[f"{key}_dtypes"] = [] if own else [dtype]
+    if any(g["optimizer"] == "Muon" for g in case["groups"]) and "muon" not in claims.get("optional", []):
+        return 'optional: "muon" not claimed; if the trainer does it, its claims need "optional": ["muon"]'
     for key, needed in needs.items():
         claimed = claims.get(key, PLAIN[key])
         missing = [value for value in needed if value not in claimed]

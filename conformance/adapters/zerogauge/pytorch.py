@@ -96,7 +96,10 @@ class TorchAdapter(Adapter):
 
 def hyper_parameters(case, index):
     group = case.groups[index]
-    return {"lr": case.lr(index, 1), **{key: group[key] for key in ("betas", "eps", "weight_decay")}}
+    keys = ("betas", "eps", "weight_decay")
+    if group["optimizer"] == "Muon":
+        keys = ("momentum", "nesterov", "ns_steps", "adjust_lr_fn", "weight_decay")
+    return {"lr": case.lr(index, 1), **{key: group[key] for key in keys}}
 
 
 class Uses(torch.nn.Module):

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases of Muon: matrices that are updated whole, and among them tensors of AdamW, one of which is a matrix, too. The
+// grid is the same in all elements, so that no singular value of a gradient is lost.
+#include "conformance/suite/suite_build.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MATRIX_GROUP = 0, OTHER_GROUP = 1 };
+
+// Matrices with more rows than columns, with fewer, and square; no number of ranks cuts them all between rows.
+static void make_muon(struct check_case *c, struct suite_item *item)
+{
+    static const struct {
+        size_t rows, columns;
+        int group;
+    } tensors[] = {{13, 0, OTHER_GROUP}, {6, 10, MATRIX_GROUP}, {12, 5, MATRIX_GROUP}, {1, 0, OTHER_GROUP},
+                   {9, 4, OTHER_GROUP},  {8, 8, MATRIX_GROUP},  {5, 16, MATRIX_GROUP}};
+    (void)item;
+    c->group_count = 2;
+    c->groups[MATRIX_GROUP] = (struct case_group){.decoupled = true,
+                                                  .muon = true,
+                                                  .nesterov = true,
+                                                  .bias_correction = true,
+                                                  .beta1 = 0.95,
+                                                  .weight_decay = 0.1,
+                                                  .ns_steps = 5};
+    for (int i = 0; i < CASE_STEP_MAX; i++)
+        c->groups[MATRIX_GROUP].lr[i] = 0.02;
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        c->params[suite_tensor(c, tensors[i].rows, tensors[i].columns)].group = tensors[i].group;
+    c->data.exponent_low = c->data.exponent_high = -8;
+}
+
+// The other rate, another momentum, and no step of Nesterov.
+static void make_rate(struct check_case *c, struct suite_item *item)
+{
+    static const double lr[] = {0.02, 0.05, 0.01, 0.03};
+    make_muon(c, item);
+    c->groups[MATRIX_GROUP].matches_adamw = true;
+    c->groups[MATRIX_GROUP].nesterov = false;
+    c->groups[MATRIX_GROUP].beta1 = 0.8;
+    c->groups[MATRIX_GROUP].weight_decay = 0.5;
+    suite_lr(c, MATRIX_GROUP, lr, 4);
+}
+
+static void make_micro(struct check_case *c, struct suite_item *item)
+{
+    make_muon(c, item);
+    c->accumulation = 3;
+}
+
+static void make_clip(struct check_case *c, struct suite_item *item)
+{
+    make_muon(c, item);
+    c->gradient_clipping = 0.25;
+}
+
+// inf in a matrix of the last rank, and the rest of the matrix as always.
+static void make_overflow(struct check_case *c, struct suite_item *item)
+{
+    make_muon(c, item);
+    suite_dynamic(c, 0x1p8, 1000, 1, 1);
+    suite_poke(c, 2, 0, c->world - 1, 2, 7, INFINITY);
+}
+
+// One mean at every world. Multiples of 3 divide by 3, too.
+static void make_worlds(struct check_case *c, struct suite_item *item)
+{
+    make_muon(c, item);
+    c->data.same_mean = true;
+    c->data.unit = 3;
+    c->data.reach = 4;
+    c->data.spread = 40;
+    snprintf(c->twin, sizeof c->twin, "muon-worlds.%s", dtype_name(item->precision));
+}
+
+static void make_buckets(struct check_case *c, struct suite_item *item)
+{
+    make_muon(c, item);
+    c->reduce_bucket = c->allgather_bucket = (size_t)suite_number(item, "b", 200);
+    c->sub_group = strcmp(item->variant, "b64") == 0 ? 20 : c->sub_group;
+}
+
+static void make_offload(struct check_case *c, struct suite_item *item)
+{
+    make_muon(c, item);
+    c->offload_optimizer = strcmp(item->variant, "nvme") == 0 ? TIER_NVME : TIER_HOST;
+    c->sub_group = 20;
+}
+
+static void make_checkpoint(struct check_case *c, struct suite_item *item)
+{
+    make_worlds(c, item);
+    c->steps = 5;
+    c->checkpoint_step = 3;
+    c->twin[0] = '\0';
+    item->resume_world = suite_number(item, "to", c->world);
+}
+
+const struct suite_row suite_muon[] = {
+    {"muon-exact", "Matrices by Muon, all else by AdamW.", make_muon, "2:0123:f 3:1:b", "3,4,8:0123:f 4:0123:b"},
+    {"muon-rate", "Rates by step and by RMS, without Nesterov.", make_rate, "2:3:f", "3:0123:f 2:012:f 2:02:b"},
+    {"muon-micro", "Muon and three micro-steps.", make_micro, "2:13:f", "2:02:f 4:0123:fb"},
+    {"muon-clip", "Muon and a norm above the threshold.", make_clip, "2:1:f", "4:0123:f 2:0123:b"},
+    {"muon-overflow", "inf in a matrix that Muon updates, on the last rank.", make_overflow, "2:1:h", "2:3:h 4:0123:h"},
+    {"muon-worlds", "Matrices with one mean at every world.", make_worlds, "1,3:1:f", "1,2,3,4:0123:f 1,2,4:13:b"},
+    {"muon-buckets", "Buckets and sub-groups that are smaller than matrices.", make_buckets, "2:2:f:b16,b1000",
+     "2:0123:f:b16,b64,b1000 4:3:b:b16,b64"},
+    {"muon-offload", "Momentum on another tier.", make_offload, "2:2:f:cpu", "2:13:f:cpu 2,4:3:fb:nvme"},
+    {"muon-ckpt", "Muon, stopped and continued.", make_checkpoint, "2:1:f:to2", "2:0123:f:to2,to3 4:3:b:to4,to2"},
+    {0},
+};
