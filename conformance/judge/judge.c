@@ -189,14 +189,12 @@ static int judge_states(struct judge *judge, struct trial *trial, unsigned aspec
     struct finding moments = {.c = trial->answer->c, .aspect = ASPECT_MOMENTS};
     if (aspects & 1u << ASPECT_MOMENTS && judge_moments(&kept->explained, &moments))
         TRY(findings_add(judge->findings, &moments));
-    if (aspects & 1u << ASPECT_UPDATE) {
-        struct finding finding = {.c = trial->answer->c, .aspect = ASPECT_UPDATE};
-        TRY(judge_update(trial, &kept->explained, &finding));
-        TRY(findings_add(judge->findings, &finding));
-    }
-    if (aspects & 1u << ASPECT_GRADIENT) {
-        struct finding finding = {.c = trial->answer->c, .aspect = ASPECT_GRADIENT};
-        TRY(judge_gradient(trial, &kept->explained, &finding));
+    static const enum aspect explained[] = {ASPECT_UPDATE, ASPECT_GRADIENT};
+    for (int i = 0; i < 2; i++) {
+        struct finding finding = {.c = trial->answer->c, .aspect = explained[i]};
+        if (!(aspects & 1u << explained[i]))
+            continue;
+        TRY((i == 0 ? judge_update : judge_gradient)(trial, &kept->explained, &finding));
         TRY(findings_add(judge->findings, &finding));
     }
     return keep_digests(trial, kept);

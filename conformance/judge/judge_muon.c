@@ -14,14 +14,14 @@
 
 static const double LIMIT = 0.1;  // of the distance, by the norm of all elements
 
-// One matrix in one step.
+// A matrix in one step.
 struct matrix {
     const struct check_case *c;
     const struct case_group *group;
     size_t rows, columns, count;
     bool is_unchanged;                     // the parameter
     double *before, *gradient, *momentum;  // the parameter; clipped; interpolated
-    double *direction, *expected, *guess;  // what is orthogonal in `expected`
+    double *direction, *expected, *guess;  // before Newton-Schulz, after it; scratch
     double *actual;                        // the update that was made
 };
 
@@ -70,7 +70,7 @@ static bool is_along(const struct matrix *m, const double *direction)
     return factor > 0 && distance(m->actual, direction, factor, m->count) <= LIMIT;
 }
 
-// Names what the update is instead.
+// Names the update that it is instead.
 static enum hint explain(struct matrix *m, char *out, size_t room)
 {
     double factor = factor_between(m->actual, m->expected, m->count);
@@ -110,7 +110,7 @@ static size_t worst_of(const struct matrix *m)
     return worst;
 }
 
-// What the judge saw of all matrices and steps.
+// All matrices and steps that the judge saw.
 struct seen_updates {
     struct muon_range range;
     double distance;

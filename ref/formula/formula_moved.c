@@ -48,12 +48,10 @@ static void gradient_traffic(const struct terms *t, int bucket, uint64_t times, 
 static void nvme_traffic(const struct terms *t, int bucket, struct formula_moved *moved)
 {
     const struct placement *placement = &t->stage->placements[bucket];
-    uint64_t states = (t->stage->layout.buckets[bucket].whole ? 1 : 2) * sub_group_blocks(t, bucket, t->m) +
-                      sub_group_blocks(t, bucket, t->k);
-    if (placement->optimizer_tier == TIER_NVME) {
-        copy(moved, LANE_NVME_READ, states);
-        copy(moved, LANE_NVME_WRITE, states);
-    }
+    uint64_t moments = t->stage->layout.buckets[bucket].whole ? 1 : 2;
+    uint64_t states = moments * sub_group_blocks(t, bucket, t->m) + sub_group_blocks(t, bucket, t->k);
+    for (enum lane lane = LANE_NVME_READ; placement->optimizer_tier == TIER_NVME && lane <= LANE_NVME_WRITE; lane++)
+        copy(moved, lane, states);
     if (placement->optimizer_tier != TIER_DEVICE && placement->gradient_tier == TIER_NVME)
         copy(moved, LANE_NVME_READ, sub_group_blocks(t, bucket, t->g));
     if (!placement_is_shared(t->config, placement) && placement->parameter_tier == TIER_NVME)

@@ -142,7 +142,8 @@ Test(observe, groups_have_values_of_their_own)
     groups[1].adam.beta1 = 0.5;
     groups[1].adam.decoupled = false;
     grouped.groups = groups;
-    struct config_group by_step[2] = {{plain.adam, rates}, {plain.adam, rates}};
+    struct config_group by_step[2] = {{.adam = plain.adam, .lr_by_step = rates},
+                                      {.adam = plain.adam, .lr_by_step = rates}};
     scheduled.groups = by_step;
     struct observed o = {0};
     struct train_result a = run(&plain, "linear-overflow", NULL), b = run(&grouped, "linear-overflow", NULL);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The update of a bucket that is one whole tensor.
 #include "ref/optimizer/whole.h"
 
 #include "base/err.h"
