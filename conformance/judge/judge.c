@@ -189,24 +189,20 @@ static int judge_states(struct judge *judge, struct trial *trial, unsigned aspec
     struct finding moments = {.c = trial->answer->c, .aspect = ASPECT_MOMENTS};
     if (aspects & 1u << ASPECT_MOMENTS && judge_moments(&kept->explained, &moments))
         TRY(findings_add(judge->findings, &moments));
-    static const enum aspect explained[] = {ASPECT_UPDATE, ASPECT_GRADIENT};
-    for (int i = 0; i < 2; i++) {
-        struct finding finding = {.c = trial->answer->c, .aspect = explained[i]};
-        if (!(aspects & 1u << explained[i]))
-            continue;
-        TRY((i == 0 ? judge_update : judge_gradient)(trial, &kept->explained, &finding));
+    if (aspects & 1u << ASPECT_GRADIENT) {
+        struct finding finding = {.c = trial->answer->c, .aspect = ASPECT_GRADIENT};
+        TRY(judge_gradient(trial, &kept->explained, &finding));
         TRY(findings_add(judge->findings, &finding));
     }
+    trial->explained = &kept->explained;
     return keep_digests(trial, kept);
 }
 
 static int judge_aspects(struct judge *judge, struct trial *trial, unsigned aspects)
 {
     int (*const judges[ASPECT_COUNT])(struct trial *, struct finding *) = {
-        [ASPECT_NORM] = judge_norm,
-        [ASPECT_DECISION] = judge_decision,
-        [ASPECT_SEEN] = judge_seen,
-        [ASPECT_LOSS] = judge_loss,
+        [ASPECT_NORM] = judge_norm, [ASPECT_DECISION] = judge_decision, [ASPECT_SEEN] = judge_seen,
+        [ASPECT_LOSS] = judge_loss, [ASPECT_UPDATE] = judge_update,
     };
     for (int aspect = 0; aspect < ASPECT_COUNT; aspect++) {
         struct finding finding = {.c = trial->answer->c, .aspect = (enum aspect)aspect};

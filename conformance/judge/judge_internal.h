@@ -4,6 +4,8 @@
 
 #include "conformance/judge/judge.h"
 
+struct rule_set;
+
 // One answer, and the state of judging it.
 struct trial {
     const struct check_case *c;  // as its data ranks see it: what is judged is unsharded. answer->c has the mesh
@@ -20,7 +22,8 @@ struct trial {
     int gradient_step;                     // the step of `gradient`; 0: none
     struct rule gradient_rule;
     struct unsharded_choice gradient_choice;
-    struct answer_step step;  // the answer's data of the current step
+    struct answer_step step;           // the answer's data of the current step
+    const struct rule_set *explained;  // after the states are judged
 };
 
 // Reads a step, and sets before and after. Called with the steps in order, from the first.
@@ -103,8 +106,8 @@ int judge_state(struct trial *trial, struct finding *out, struct rule_set *expla
 // Convicts moments by the rules that judge_state set, if they keep them in less than fp32. False: there is no finding.
 bool judge_moments(const struct rule_set *explained, struct finding *out);
 
-// Judges the updates of Muon's matrices; `explained` as judge_state set it.
-int judge_update(struct trial *trial, const struct rule_set *explained, struct finding *out);
+// Judges the updates of Muon's matrices.
+int judge_update(struct trial *trial, struct finding *out);
 
 // Judge the gradient and the norm, if the answer reports them; `explained` as judge_state set it.
 int judge_gradient(struct trial *trial, const struct rule_set *explained, struct finding *out);

@@ -187,9 +187,10 @@ static int look_at(struct trial *trial, const struct rule *rule, int step, int p
     return rc;
 }
 
-int judge_update(struct trial *trial, const struct rule_set *explained, struct finding *out)
+int judge_update(struct trial *trial, struct finding *out)
 {
     const struct check_case *c = trial->c;
+    const struct rule_set *explained = trial->explained;
     struct rule rule = explained->count ? explained->rules[0] : rule_canonical(c);
     struct unsharded_choice choice = unsharded_choice_at(c, &rule, 0);
     struct seen_updates seen = {.range = {INFINITY, 0}};

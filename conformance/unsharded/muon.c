@@ -46,6 +46,14 @@ bool muon_momentum_is_sum(enum muon_momentum form)
     return form == MOMENTUM_SUM || form == MOMENTUM_SUM_FUSED;
 }
 
+int muon_momentum_count(const struct check_case *c)
+{
+    for (int i = 0; i < c->group_count; i++)
+        if (c->groups[i].muon)
+            return MOMENTUM_COUNT;
+    return 1;
+}
+
 double muon_rate(const struct case_group *group, size_t rows, size_t columns)
 {
     double r = (double)rows, c = (double)columns;

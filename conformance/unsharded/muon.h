@@ -21,6 +21,9 @@ float muon_momentum_of(enum muon_momentum form, double momentum, float m, float 
 const char *muon_momentum_text(enum muon_momentum form);  // "momentum interpolated"
 bool muon_momentum_is_sum(enum muon_momentum form);
 
+// The forms that a case can tell apart: one without Muon.
+int muon_momentum_count(const struct check_case *c);
+
 // The factor of the learning rate that a matrix's shape gives.
 double muon_rate(const struct case_group *group, size_t rows, size_t columns);
 

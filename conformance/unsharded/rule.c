@@ -194,14 +194,6 @@ struct update_rule {
     enum rule_powers powers;
 };
 
-static int momentum_count(const struct check_case *c)
-{
-    for (int i = 0; i < c->group_count; i++)
-        if (c->groups[i].muon)
-            return MOMENTUM_COUNT;
-    return 1;
-}
-
 static int updates_of(const struct check_case *c, struct update_rule list[])
 {
     int count = 0;
@@ -225,14 +217,14 @@ int rule_count(const struct check_case *c)
         struct rule rule = gradient_number(c, i);
         gradients += gradient_is_distinct(c, &rule);
     }
-    return gradients * updates_of(c, updates) * clip_count(c) * momentum_count(c);
+    return gradients * updates_of(c, updates) * clip_count(c) * muon_momentum_count(c);
 }
 
 struct rule rule_at(const struct check_case *c, int index)
 {
     assert(index >= 0);
     struct update_rule updates[UPDATE_MAX];
-    int update_count = updates_of(c, updates), clips = clip_count(c), momenta = momentum_count(c);
+    int update_count = updates_of(c, updates), clips = clip_count(c), momenta = muon_momentum_count(c);
     int gradient = index / (update_count * clips * momenta);
     struct rule rule = rule_canonical(c);
     for (int i = 0; i < gradient_numbers(c); i++) {

@@ -41,6 +41,9 @@ class DeepSpeedMuon(DeepSpeed):
             for key, value in {"use_muon": id(p) in muon, "muon_num_heads": None, "muon_head_dim": None}.items()]
         return groups
 
+    def read(self, p, t):
+        return super().read(p, 0)[:1] if p.use_muon else super().read(p, t)
+
     def momentum(self, p):
         """What this rank has of it: a whole matrix, or nothing."""
         zero = self.optimizer
