@@ -147,7 +147,7 @@ static void read_claims(const unsigned char *data, size_t size)
     struct claims claims;
     char why[CLAIMS_TEXT_BYTES];
     if (claims_parse("fuzz", (const char *)data, size, &claims) == ERR_NONE)
-        claims_cover(&claims, &c, NULL, why);
+        claims_lack(&claims, &c, NULL, why);
     else if (strncmp(err_message(), "fuzz:", 5) != 0)
         abort();
 }

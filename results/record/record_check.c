@@ -17,7 +17,7 @@
 
 enum { PATH_BYTES = 256, SHOWN_BYTES = 80, EXPECTED_BYTES = 512 };
 
-static json_t *definitions, *head;  // $defs; what every record has
+static json_t *whole, *definitions, *head;  // the schema, its $defs; what every record has
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static const char *name_in(const json_t *reference)
@@ -28,10 +28,11 @@ static const char *name_in(const json_t *reference)
 
 static void load(void)
 {
-    json_t *schema = json_loads(record_schema_text, 0, NULL), *names = json_array(), *kind;
+    json_t *names = json_array(), *kind;
     size_t i;
-    definitions = json_object_get(schema, "$defs");
-    json_array_foreach (json_object_get(schema, "oneOf"), i, kind)
+    whole = json_loads(record_schema_text, 0, NULL);
+    definitions = json_object_get(whole, "$defs");
+    json_array_foreach (json_object_get(whole, "oneOf"), i, kind)
         json_array_append_new(names, json_string(name_in(kind)));
     head = json_pack("{s:s, s:{s:{s:o}}, s:[s]}", "type", "object", "properties", "record", "enum", names, "required",
                      "record");
