@@ -24,7 +24,8 @@ __attribute__((constructor)) static void storage_find(void)
 {
     const char *named = getenv("ZG_TEST_STORAGE");
     int length = snprintf(storage_folder, sizeof storage_folder, "%s", named && *named ? named : ZG_BINARY_DIR);
-    assert(length < (int)sizeof storage_folder);
+    if (length >= (int)sizeof storage_folder)
+        abort();
     snprintf(storage_second_folder, sizeof storage_second_folder, "%s/second", storage_folder);
     (void)mkdir(storage_second_folder, 0777);  // a test that needs it says that it is not there
 }
