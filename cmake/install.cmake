@@ -7,11 +7,28 @@ include(CMakePackageConfigHelpers)
 set(share ${CMAKE_INSTALL_DATADIR})
 set(packaging ${CMAKE_SOURCE_DIR}/packaging)
 
-install(TARGETS zerogauge EXPORT zerogauge RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+# A wheel has the components program and libraries; the second, which goes to machines without the libraries, is
+# installed where it is asked for by name.
+if(ZG_PROGRAM)
+  get_filename_component(installed ${ZG_PROGRAM}/../.. ABSOLUTE)
+  if(NOT EXISTS ${installed}/share/doc/zerogauge/licenses)
+    message(FATAL_ERROR "ZG_PROGRAM: ${ZG_PROGRAM} is not installed with its libraries, as `cmake --install` with "
+                        "`--component libraries` does from a build with `-C cmake/portable.cmake`")
+  endif()
+  install(PROGRAMS ${ZG_PROGRAM} DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
+  install(DIRECTORY ${installed}/lib DESTINATION . COMPONENT program)
+  install(DIRECTORY ${installed}/share/doc/zerogauge/licenses DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
+  add_custom_target(zerogauge)
+else()
+  install(TARGETS zerogauge EXPORT zerogauge RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
+  install(CODE "set(program $<TARGET_FILE:zerogauge>)" COMPONENT libraries EXCLUDE_FROM_ALL)
+  install(SCRIPT cmake/install_libraries.cmake COMPONENT libraries EXCLUDE_FROM_ALL)
+endif()
 install(DIRECTORY datasets/configs ${packaging}/slurm ${packaging}/kubernetes DESTINATION ${share}/zerogauge
-        USE_SOURCE_PERMISSIONS)
-install(FILES ${packaging}/zerogauge.bash DESTINATION ${share}/bash-completion/completions RENAME zerogauge)
-install(FILES ${packaging}/_zerogauge DESTINATION ${share}/zsh/vendor-completions)
+        COMPONENT program USE_SOURCE_PERMISSIONS)
+if(ZG_PROGRAM)
+  return()
+endif()
 
 # The C contract: a header, found by pkg-config or find_package, and all that its reader wants.
 set(include ${CMAKE_INSTALL_INCLUDEDIR}/zerogauge)
