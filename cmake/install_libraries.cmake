@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Installs the libraries of the program beside it, without the C runtime's, each with the copyright file of the Debian
+# Installs the libraries of the program next to it, without the C runtime's, each with the copyright file of the Debian
 # package that it is from, as licences demand of copies. libgcc_s belongs to the runtime: every system has it, and it
 # must match the C library. On a system without Debian's packages there are no copies of licences, which is for the
 # user's own machine; ZG_LICENSES=1 in the environment makes that an error.

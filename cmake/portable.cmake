@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # cmake -C cmake/portable.cmake: the program of the wheel and the archive, which goes to other machines. It has neither
-# MPI nor CUDA, and finds the libraries that lie beside it. As DT_RPATH, the path also serves the libraries' own
+# MPI nor CUDA, and finds the libraries that lie next to it. As DT_RPATH, the path also serves the libraries' own
 # libraries, and what the program loads at run time.
 set(ZG_TESTS OFF CACHE BOOL "")
 set(ZG_MPI OFF CACHE BOOL "")
