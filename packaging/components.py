@@ -15,8 +15,8 @@ def component(library):
     for source in sorted((library.parents[1] / "share/doc/zerogauge/licenses").iterdir()):
         listed = subprocess.run(["dpkg-query", "-L", source.name], capture_output=True, text=True, check=False).stdout
         if any(Path(path).name == library.name for path in listed.split()):
-            shown = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", source.name], capture_output=True, text=True,
-                                   check=True).stdout
+            shown = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", source.name], capture_output=True,
+                                   text=True, check=True).stdout
             package = {"version": shown, "purl": f"pkg:deb/debian/{source.name}@{shown}"}
     return {"type": "library", "name": library.name, **package,
             "hashes": [{"alg": "SHA-256", "content": hashlib.sha256(library.read_bytes()).hexdigest()}]}
