@@ -144,13 +144,11 @@ static bool is_of_gradient(const struct row *row, const struct case_group *own, 
 // The roundings of the parameter hide digits of an eps: one that a program may have is taken where it is as near.
 static double likely_eps(const struct check_case *c, const struct case_group *own, double solved)
 {
-    double near = fmax(1e-3 * own->eps, 1e-3 * fabs(solved)), likely[CASE_GROUP_MAX + 2] = {0, 1e-8};
-    for (int i = 0; i < c->group_count; i++)
-        likely[2 + i] = c->groups[i].eps;
-    for (int i = c->group_count + 1; i >= 0; i--)
-        if (fabs(solved - likely[i]) <= near && &c->groups[i - 2] != own)
-            return likely[i];
-    return solved;
+    double near = fmax(1e-3 * own->eps, 1e-3 * fabs(solved));
+    for (int i = c->group_count - 1; i >= 0; i--)
+        if (&c->groups[i] != own && fabs(solved - c->groups[i].eps) <= near)
+            return c->groups[i].eps;
+    return fabs(solved - 1e-8) <= near ? 1e-8 : fabs(solved) <= near ? 0 : solved;
 }
 
 // Small moves lose digits of the rate: that of another step or group is taken where it is within a percent or two.
