@@ -9,25 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static void differ(struct finding *out, int step, const char *what, double expected, double actual, enum hint hint)
-{
-    out->verdict = VERDICT_FAIL;
-    out->hint = hint;
-    out->has_difference = true;
-    out->difference = (struct difference){.step = step,
-                                          .rank = -1,
-                                          .micro = -1,
-                                          .param = -1,
-                                          .what = what,
-                                          .bits = 64,
-                                          .roundings = NAN,
-                                          .differing_count = 1,
-                                          .compared_count = 1};
-    memcpy(&out->difference.expected_bits, &expected, sizeof expected);
-    memcpy(&out->difference.actual_bits, &actual, sizeof actual);
-    snprintf(out->text, sizeof out->text, "%s is %.17g, expected %.17g", what, actual, expected);
-}
-
 int judge_decision(struct trial *trial, struct finding *out)
 {
     const struct check_case *c = trial->c;
@@ -37,14 +18,14 @@ int judge_decision(struct trial *trial, struct finding *out)
         const struct unsharded_decision *decision = &trial->decisions[step - 1];
         const struct answer_step *actual = &trial->step;
         if (c->overflow_check && actual->skipped != decision->skipped)
-            differ(out, step, "skipped", decision->skipped, actual->skipped, diagnose_decision(trial, step));
+            finding_differ(out, step, "skipped", decision->skipped, actual->skipped, diagnose_decision(trial, step));
         else if (actual->t != decision->t)
-            differ(out, step, "t", (double)decision->t, (double)actual->t,
-                   trial->saved && step == case_first_step(c) ? HINT_RESUME : HINT_STEP_COUNT);
+            finding_differ(out, step, "t", (double)decision->t, (double)actual->t,
+                           trial->saved && step == case_first_step(c) ? HINT_RESUME : HINT_STEP_COUNT);
         else if (c->loss_scale.kind != SCALE_NONE && actual->has_loss_scale &&
                  actual->loss_scale != decision->scale_after)
-            differ(out, step, "loss_scale", decision->scale_after, actual->loss_scale,
-                   trial->saved ? HINT_RESUME : HINT_LOSS_SCALE);
+            finding_differ(out, step, "loss_scale", decision->scale_after, actual->loss_scale,
+                           trial->saved ? HINT_RESUME : HINT_LOSS_SCALE);
         if (out->has_difference)
             break;
     }
@@ -78,7 +59,7 @@ int judge_norm(struct trial *trial, struct finding *out)
         double roundings = fabs(trial->step.norm - expected) / (fabs(expected) * 0x1p-24);
         bool same = trial->step.norm == expected || (isnan(expected) && isnan(trial->step.norm));
         if (!same && !(roundings <= limit)) {
-            differ(out, step, "norm", expected, trial->step.norm, HINT_CLIP);
+            finding_differ(out, step, "norm", expected, trial->step.norm, HINT_CLIP);
             out->difference.roundings = roundings;
             return ERR_NONE;
         }

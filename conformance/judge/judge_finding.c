@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 struct difference difference_at(int step, const char *what, int param, size_t element, float expected, float actual)
 {
@@ -23,6 +24,25 @@ struct difference difference_at(int step, const char *what, int param, size_t el
         .bits = 32,
         .roundings = fabs((double)expected - (double)actual) / (magnitude * 0x1p-24),
     };
+}
+
+void finding_differ(struct finding *out, int step, const char *what, double expected, double actual, enum hint hint)
+{
+    out->verdict = VERDICT_FAIL;
+    out->hint = hint;
+    out->has_difference = true;
+    out->difference = (struct difference){.step = step,
+                                          .rank = -1,
+                                          .micro = -1,
+                                          .param = -1,
+                                          .what = what,
+                                          .bits = 64,
+                                          .roundings = NAN,
+                                          .differing_count = 1,
+                                          .compared_count = 1};
+    memcpy(&out->difference.expected_bits, &expected, sizeof expected);
+    memcpy(&out->difference.actual_bits, &actual, sizeof actual);
+    snprintf(out->text, sizeof out->text, "%s is %.17g, expected %.17g", what, actual, expected);
 }
 
 // Adds a copy of a finding for each of these aspects that some requirement checks in its case.

@@ -35,6 +35,9 @@ int trial_gradient(struct trial *trial, const struct rule *rule, const struct un
 // A difference in an element of a parameter, or of its moments or gradient, that no rank or micro-step has to itself.
 struct difference difference_at(int step, const char *what, int param, size_t element, float expected, float actual);
 
+// Fails a finding by a number that the answer reports of a whole step.
+void finding_differ(struct finding *out, int step, const char *what, double expected, double actual, enum hint hint);
+
 // True if two numbers are equal or both NaN; zeros of either sign are equal.
 bool value_same(float a, float b);
 

@@ -81,27 +81,6 @@ static double sum_of_losses(const struct trial *trial, int step, double *magnitu
     return sum;
 }
 
-static void differ(const struct trial *trial, int step, const char *what, double expected, double actual,
-                   struct finding *out)
-{
-    out->verdict = VERDICT_FAIL;
-    out->hint = HINT_REPORTED;
-    out->has_difference = true;
-    out->difference = (struct difference){.step = step,
-                                          .rank = -1,
-                                          .micro = -1,
-                                          .param = -1,
-                                          .what = what,
-                                          .bits = 64,
-                                          .roundings = NAN,
-                                          .differing_count = 1,
-                                          .compared_count = 1};
-    memcpy(&out->difference.expected_bits, &expected, sizeof expected);
-    memcpy(&out->difference.actual_bits, &actual, sizeof actual);
-    snprintf(out->text, sizeof out->text, "%s is %.17g, expected %.17g: the step has %llu tokens", what, actual,
-             expected, (unsigned long long)case_all_tokens(trial->c, step));
-}
-
 int judge_loss(struct trial *trial, struct finding *out)
 {
     const struct check_case *c = trial->c;
@@ -120,11 +99,14 @@ int judge_loss(struct trial *trial, struct finding *out)
         out->text[0] = '\0';
         double loss = sum_of_losses(trial, step, &magnitude) / count;
         if (actual->has_tokens && actual->tokens != tokens && (double)actual->tokens != count)
-            differ(trial, step, "tokens", count, (double)actual->tokens, out);
+            finding_differ(out, step, "tokens", count, (double)actual->tokens, HINT_REPORTED);
         else if (actual->has_loss && !(fabs(actual->loss - loss) <= tolerance * magnitude / count))
-            differ(trial, step, "loss", loss, actual->loss, out);
-        if (out->has_difference)
-            break;
+            finding_differ(out, step, "loss", loss, actual->loss, HINT_REPORTED);
+        if (!out->has_difference)
+            continue;
+        size_t used = strlen(out->text);
+        snprintf(out->text + used, sizeof out->text - used, ": the step has %llu tokens", (unsigned long long)tokens);
+        break;
     }
     return ERR_NONE;
 }

@@ -37,11 +37,11 @@ static uint32_t without_parts(uint32_t features)
     return features & ~parts;
 }
 
-// Each case's features with their parts, and its requirements.
+// Each case's features with their parts.
 struct entry {
+    char name[CASE_NAME_BYTES];
     uint32_t features;
-    char requirements[CASE_REQUIREMENT_MAX][CASE_REQUIREMENT_BYTES];
-    int requirement_count, world;
+    int world;
 };
 
 struct entries {
@@ -58,33 +58,24 @@ static int add_entry(void *context, const struct check_case *c)
     struct entry *entry = &entries->list[entries->count++];
     entry->features = with_parts(claims_features(c));
     entry->world = c->world;
-    entry->requirement_count = c->requirement_count;
-    memcpy(entry->requirements, c->requirements, sizeof entry->requirements);
+    memcpy(entry->name, c->name, sizeof entry->name);
     // The saving half comes right before the one that resumes.
     if (c->phase == PHASE_RESUME && entry[-1].world != c->world)
         entry[-1].features = entry->features |= 1u << FEATURE_RESHARD;
     return ERR_NONE;
 }
 
-static bool serves(const struct entry *entry, const char *id)
-{
-    for (int i = 0; i < entry->requirement_count; i++)
-        if (strcmp(entry->requirements[i], id) == 0)
-            return true;
-    return false;
-}
-
 static void fill_row(const struct entries *entries, struct feature_row *row)
 {
     uint32_t all = 0, common = UINT32_MAX;
     for (size_t i = 0; i < entries->count; i++)
-        if (serves(&entries->list[i], row->requirement->id)) {
+        if (requirement_covers(row->requirement, entries->list[i].name)) {
             all |= without_parts(entries->list[i].features);
             common &= entries->list[i].features;
         }
     row->common = all ? without_parts(common) : 0;
     for (size_t i = 0; i < entries->count; i++) {
-        if (!serves(&entries->list[i], row->requirement->id))
+        if (!requirement_covers(row->requirement, entries->list[i].name))
             continue;
         uint32_t more = without_parts(entries->list[i].features & ~common);
         int others = __builtin_popcount(more);
