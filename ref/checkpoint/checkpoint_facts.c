@@ -11,12 +11,15 @@
 #include <stdio.h>
 #include <string.h>
 
-// Facts that are not written where they are fp32.
-static const char MASTER_FACT[] = "master_dtype", MOMENT_FACT[] = "moment_dtype";
-
+// A fact's value that is not written; null: it has none.
 static const char *unwritten(const char *key)
 {
-    return strcmp(key, MASTER_FACT) == 0 || strcmp(key, MOMENT_FACT) == 0 ? "fp32" : NULL;
+    static const char *const rows[][2] = {
+        {"master_dtype", "fp32"}, {"moment_dtype", "fp32"}, {"optimizer", "Adam"}, {"muon", "none"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(key, rows[i][0]) == 0)
+            return rows[i][1];
+    return NULL;
 }
 
 static void add(struct facts *facts, enum fact_kind kind, const char *key, const char *format, ...)
@@ -24,18 +27,26 @@ static void add(struct facts *facts, enum fact_kind kind, const char *key, const
 static void add(struct facts *facts, enum fact_kind kind, const char *key, const char *format, ...)
 {
     assert(facts->count < FACT_MAX);
-    struct fact *row = &facts->rows[facts->count++];
+    struct fact *row = &facts->rows[facts->count];
     row->key = key;
     row->kind = kind;
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(row->value, sizeof row->value, format, arguments);
     va_end(arguments);
+    const char *usual = unwritten(key);
+    facts->count += !usual || strcmp(row->value, usual) != 0;
 }
 
 static void add_optimizer(const struct config *config, struct facts *facts)
 {
     const struct adam_hyper *adam = &config->adam;
+    const struct muon_hyper *muon = &config->muon;
+    add(facts, FACT_MUST, "optimizer", "%s", config_optimizer_name(config));
+    if (config->uses_muon)
+        add(facts, FACT_MAY, "muon", "lr %.17g momentum %.17g%s steps %d %s", muon->lr, muon->momentum,
+            muon->nesterov ? " nesterov" : "", muon->ns_steps,
+            muon->adjust == MUON_ORIGINAL ? "original" : "match_rms_adamw");
     add(facts, FACT_MUST, "recipe", "%s", config->recipe);
     add(facts, FACT_MAY, "lr", "%.17g", adam->lr);
     add(facts, FACT_MAY, "betas", "%.17g, %.17g", adam->beta1, adam->beta2);
@@ -95,10 +106,8 @@ int facts_of(const struct facts_setting *setting, struct facts *out)
     add(out, FACT_MUST, "seed", "%" PRIu64, setting->seed);
     add(out, FACT_MUST, "train_batch_size", "%zu", config->train_batch);
     add(out, FACT_MUST, "precision", "%s", dtype_name(config->precision));
-    if (config->master_dtype != DTYPE_FP32)
-        add(out, FACT_MUST, MASTER_FACT, "%s", dtype_name(config->master_dtype));
-    if (config->moment_dtype != DTYPE_FP32)
-        add(out, FACT_MUST, MOMENT_FACT, "%s", dtype_name(config->moment_dtype));
+    add(out, FACT_MUST, "master_dtype", "%s", dtype_name(config->master_dtype));
+    add(out, FACT_MUST, "moment_dtype", "%s", dtype_name(config->moment_dtype));
     add_loss_scale(&config->loss_scale, out);
     add_optimizer(config, out);
     add(out, FACT_MAY, "world", "%d", setting->world);
@@ -151,8 +160,9 @@ int facts_compare(const struct facts *facts, const struct manifest *manifest, co
         for (size_t k = 0; k < facts->count; k++)
             known |= strcmp(facts->rows[k].key, manifest->facts[i].key) == 0;
         char shown[TEXT_MESSAGE_BYTES];
-        if (!known && unwritten(manifest->facts[i].key))
-            return refuse(path, manifest->facts[i].key, manifest->facts[i].value, "fp32");
+        const char *usual = unwritten(manifest->facts[i].key);
+        if (!known && usual)
+            return refuse(path, manifest->facts[i].key, manifest->facts[i].value, usual);
         if (!known)
             return err_set(ERR_USAGE, "%s: \"made_with.%s\" is unknown to this version", path,
                            text_message(shown, manifest->facts[i].key, 100));

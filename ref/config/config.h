@@ -188,6 +188,9 @@ const char *config_preset_name(size_t index);
 // The name of a tier in configurations: "none", "cpu", "nvme".
 const char *config_device_name(enum ledger_tier tier);
 
+// "Adam", or "Muon", which trains other parameters than hidden matrices by Adam.
+const char *config_optimizer_name(const struct config *config);
+
 // The mesh of a run with this many ranks.
 struct mesh config_mesh(const struct config *config, int world);
 

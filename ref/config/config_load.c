@@ -191,3 +191,8 @@ const char *config_device_name(enum ledger_tier tier)
     assert((unsigned)tier < TIER_COUNT);
     return NAMES[tier];
 }
+
+const char *config_optimizer_name(const struct config *config)
+{
+    return config->uses_muon ? "Muon" : "Adam";
+}

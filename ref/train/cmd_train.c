@@ -43,7 +43,7 @@ static void show_progress(void *context, const struct train_progress *p)
 static void show_compared(void *context, uint64_t step, uint64_t steps)
 {
     (void)context;
-    terminal_progress("comparing with unsharded Adam: step %" PRIu64 "/%" PRIu64, step, steps);
+    terminal_progress("comparing with the unsharded run: step %" PRIu64 "/%" PRIu64, step, steps);
 }
 
 // The notes are lines.
@@ -65,8 +65,9 @@ static int train_and_report(const struct train_options *a, const struct train_se
     else if (prints)
         train_print_table(setting, &result, stdout);
     if (rc == ERR_NONE && !train_passed(setting, &result))
-        rc = err_set(ERR_CHECK, result.difference.found ? "the run differs from unsharded Adam"
-                                                        : "bytes held or moved differ from the formulas");
+        rc = result.difference.found
+                 ? err_set(ERR_CHECK, "the run differs from unsharded %s", config_optimizer_name(setting->config))
+                 : err_set(ERR_CHECK, "bytes held or moved differ from the formulas");
     else if (rc == ERR_NONE && result.interrupted)
         rc = err_set(ERR_USAGE, "interrupted after step %" PRIu64 " of %lld%s", result.steps, a->steps,
                      result.saved_step == result.steps ? "; --resume or --checkpoint continues from there" : "");

@@ -20,7 +20,9 @@ static int train(const char *words, char digest[40])
     int status = command_run(command, output, sizeof output);
     const char *at = strstr(output, "state digest ");
     if (status == 0) {
-        cr_expect_not_null(strstr(output, "in every bit, "), "%s: %s", words, output);
+        cr_expect_not_null(
+            strstr(output, strstr(words, "=Muon") ? "unsharded Muon in every bit, " : "unsharded Adam in every bit, "),
+            "%s: %s", words, output);
         cr_expect_null(strstr(output, "!="), "%s: %s", words, output);
         cr_assert_not_null(at, "%s", output);
         snprintf(digest, 40, "%.32s", at + strlen("state digest "));
@@ -100,6 +102,33 @@ Test(muon_train, a_checkpoint_continues_the_run_at_another_world)
     cr_assert_eq(train(words, digests[0]), 0, "%s", output);
     cr_assert_eq(train(MUON "--world 2 --preset zero3", digests[1]), 0, "%s", output);
     cr_expect_str_eq(digests[0], digests[1]);
+    folder_remove(folder);
+}
+
+// A matrix has no second moment, by which Adam would divide.
+Test(muon_train, a_checkpoint_is_of_one_optimizer)
+{
+    char folder[PATH_MAX], words[3 * PATH_MAX];
+    static const struct {
+        const char *words;  // after `cd FOLDER; zerogauge`
+        int status;
+        const char *message;
+    } rows[] = {
+        {"train --model gpt-nano --steps 2 --preset zero1 --save muon " MUON, 0, ""},
+        {"train --model gpt-nano --steps 2 --preset zero1 --save adam", 0, ""},
+        {"train --model gpt-nano --steps 3 --preset zero1 --resume muon", 2, "optimizer Muon; this run has Adam"},
+        {"train --model gpt-nano --steps 3 --preset zero1 --resume adam " MUON, 2, "optimizer Adam; this run has Muon"},
+        {"train --model gpt-nano --steps 3 --preset zero1 --resume muon --set optimizer.params.momentum=0.5 " MUON, 0,
+         "muon was lr 0.02"},
+        {"convert muon states", 2, "was made with optimizer Muon; other formats"},
+        {"export muon weights", 0, "10,944 parameters"},
+    };
+    folder_make(folder);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        snprintf(words, sizeof words, "cd %s; %s/zerogauge %s 2>&1", folder, ZG_BINARY_DIR, rows[i].words);
+        cr_expect_eq(command_run(words, output, sizeof output), rows[i].status, "%s: %s", words, output);
+        cr_expect_not_null(strstr(output, rows[i].message), "%s: %s", words, output);
+    }
     folder_remove(folder);
 }
 

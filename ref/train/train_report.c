@@ -200,10 +200,10 @@ void train_print_table(const struct train_setting *setting, const struct train_r
     if (result->difference.found)
         print_difference(&result->difference, out);
     else if (setting->verify)
-        fprintf(out, "  equal to unsharded Adam in every bit, %" PRIu64 " of %" PRIu64 " steps\n",
-                result->verified_steps, result->steps - result->resumed_step);
+        fprintf(out, "  equal to unsharded %s in every bit, %" PRIu64 " of %" PRIu64 " steps\n",
+                config_optimizer_name(config), result->verified_steps, result->steps - result->resumed_step);
     else
-        fprintf(out, "  not compared with unsharded Adam (--verify does)\n");
+        fprintf(out, "  not compared with unsharded %s (--verify does)\n", config_optimizer_name(config));
     fprintf(out, "  state digest %s\n", result->digest);
     print_placement(config, result, out);
     print_marks(setting, result, out);

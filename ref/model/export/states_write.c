@@ -144,12 +144,13 @@ int states_json(const struct checkpoint *checkpoint, json_t **out)
                        "%s: holds a delayed update that the model does not use yet, for which other formats have no "
                        "place; save before delayed_update_start_step",
                        checkpoint_path(checkpoint));
-    static const char *const narrow[] = {"master_dtype", "moment_dtype"};  // facts of a run with states in 16 bits
-    for (int i = 0; i < 2; i++)
-        if (manifest_made_with(m, narrow[i]))
+    static const char *const own[] = {"master_dtype", "moment_dtype", "optimizer"};  // facts of a run with other states
+    for (int i = 0; i < 3; i++)
+        if (manifest_made_with(m, own[i]))
             return err_set(ERR_USAGE,
-                           "%s: was made with %s %s; other formats have states in fp32, and would go on in it",
-                           checkpoint_path(checkpoint), narrow[i], manifest_made_with(m, narrow[i]));
+                           "%s: was made with %s %s; other formats have the states of Adam in fp32 alone, and a run "
+                           "would go on with those",
+                           checkpoint_path(checkpoint), own[i], manifest_made_with(m, own[i]));
     TRY(read_settings(checkpoint, &settings));
     json_t *params = json_object(), *origin = json_object();
     int rc = params_json(checkpoint, params);
