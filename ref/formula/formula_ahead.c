@@ -4,7 +4,7 @@
 
 #include "ref/optimizer/read_ahead.h"
 
-// The three states of the sub-groups that are updated first, as many as there are buffers for.
+// The states of the sub-groups that are updated first, as many as there are buffers for.
 void formula_move_ahead(const struct terms *t, struct formula *f)
 {
     const struct stage *stage = t->stage;
@@ -12,13 +12,15 @@ void formula_move_ahead(const struct terms *t, struct formula *f)
     int left = o->groups_at_once < OPTIMIZER_AHEAD_MAX ? o->groups_at_once : OPTIMIZER_AHEAD_MAX;
     for (int i = 0; i < stage->layout.trainable_count; i++) {
         int bucket = stage->updates.order[i];
-        uint64_t own = own_elements(t, &stage->layout.buckets[bucket]);
+        const struct bucket *b = &stage->layout.buckets[bucket];
+        uint64_t own = own_elements(t, b);
         uint64_t length = optimizer_sub_group_count(o, bucket);
         if (!optimizer_reads_ahead(o, bucket))
             return;
         for (uint64_t from = 0; from < own && left > 0; from += length, left--) {
             uint64_t count = own - from < length ? own - from : length;
-            f->reread.bytes[LANE_NVME_READ][OPERATION_COPY] += 2 * blocks(count * t->m) + blocks(count * t->k);
+            f->reread.bytes[LANE_NVME_READ][OPERATION_COPY] +=
+                moment_count(b) * blocks(count * t->m) + blocks(count * t->k);
         }
     }
 }

@@ -27,16 +27,14 @@ static bool delayed(const struct terms *t)
 static void hold_optimizer(const struct terms *t, const struct bucket *bucket, const struct placement *placement,
                            struct formula *f)
 {
-    hold_shard(t, bucket, placement->optimizer_tier, KIND_OPTIMIZER, t->m, f);  // exp_avg
-    if (!bucket->whole)
-        hold_shard(t, bucket, placement->optimizer_tier, KIND_OPTIMIZER, t->m, f);  // exp_avg_sq
+    for (uint64_t i = 0; i < moment_count(bucket); i++)
+        hold_shard(t, bucket, placement->optimizer_tier, KIND_OPTIMIZER, t->m, f);
     if (!placement_is_shared(t->config, placement))
         hold_shard(t, bucket, placement->optimizer_tier, KIND_MASTER, t->k, f);
     if (delayed(t))
         hold_shard(t, bucket, placement->gradient_tier, KIND_GRADIENT, t->g, f);
     if (placement_is_speculative(t->config, placement)) {
-        hold_shard(t, bucket, placement->optimizer_tier, KIND_OPTIMIZER, t->m, f);
-        if (!bucket->whole)
+        for (uint64_t i = 0; i < moment_count(bucket); i++)
             hold_shard(t, bucket, placement->optimizer_tier, KIND_OPTIMIZER, t->m, f);
         hold_shard(t, bucket, placement->optimizer_tier, KIND_MASTER, t->k, f);
     }

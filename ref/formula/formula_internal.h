@@ -54,6 +54,12 @@ static inline enum ledger_group bucket_group(const struct terms *t, const struct
     return bucket->expert ? GROUP_EXPERT_DATA : t->shard_group;
 }
 
+// One where the update is of the whole tensor.
+static inline uint64_t moment_count(const struct bucket *bucket)
+{
+    return bucket->whole ? 1 : 2;
+}
+
 static inline int own_shard(const struct terms *t, const struct bucket *bucket)
 {
     return bucket_is_replicated(bucket) ? 0 : bucket_rank(t, bucket);

@@ -48,7 +48,7 @@ static void gradient_traffic(const struct terms *t, int bucket, uint64_t times, 
 static void nvme_traffic(const struct terms *t, int bucket, struct formula_moved *moved)
 {
     const struct placement *placement = &t->stage->placements[bucket];
-    uint64_t moments = t->stage->layout.buckets[bucket].whole ? 1 : 2;
+    uint64_t moments = moment_count(&t->stage->layout.buckets[bucket]);
     uint64_t states = moments * sub_group_blocks(t, bucket, t->m) + sub_group_blocks(t, bucket, t->k);
     for (enum lane lane = LANE_NVME_READ; placement->optimizer_tier == TIER_NVME && lane <= LANE_NVME_WRITE; lane++)
         copy(moved, lane, states);

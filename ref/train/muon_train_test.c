@@ -45,6 +45,7 @@ Test(muon_train, stages_tiers_and_schedules_have_the_same_bits)
         "--preset zero2_offload --set zerogauge.speculative_update=true",
         "--preset zero3_offload",
         "--preset zero_infinity --set zero_optimization.sub_group_size=100",
+        "--preset zero_infinity --set zero_optimization.stage3_param_persistence_threshold=1000",
     };
     for (int world = 2; world <= 3; world++)
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
