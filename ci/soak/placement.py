@@ -89,7 +89,8 @@ def draw_activations(rng, p):
 def draw_mesh(rng, family, p):
     """Parts of the model in addition to the family's ranks of data parallelism."""
     room = LARGEST_WORLD // family.ranks()
-    if family.model.blocks > 1 and not family.quantized and OWN + "recipe" not in family.keys and chance(rng, 0.6):
+    may_cut = family.model.blocks > 1 and not family.quantized and not family.uses_muon()
+    if may_cut and OWN + "recipe" not in family.keys and chance(rng, 0.6):
         p.tensor = rng.choice([t for t in divisors(family.model.blocks) if t <= room])
     room //= p.tensor
     if family.model.is_gpt() and p.stage <= 1 and chance(rng, 0.6):
@@ -109,7 +110,7 @@ def draw_mesh(rng, family, p):
 
 def least_buffers(family, p):
     """Staging buffers on the host that the update of one sub-group needs."""
-    copies = (family.precision != "fp32" or p.param != p.optimizer or family.delayed or
+    copies = (family.has_master() or p.param != p.optimizer or family.delayed or
               (p.speculative and family.decides()))
     if p.optimizer == "none":
         return int(copies and p.param == "nvme")
@@ -163,7 +164,7 @@ def draw_fetching(rng, family, p):
     if not quantized and chance(rng, 0.25):
         if chance(rng, 0.5):
             keys[OWN + "partitioning"] = "owner_broadcast"
-        elif family.shard > 1 and family.expert == 1:
+        elif family.shard > 1 and family.expert == 1 and not family.uses_muon():
             keys[HPZ] = rng.choice(divisors(family.shard)[1:])
     if p.param == "nvme":
         for name, values in (("buffer_count", (1, 2, 3, 8)), ("max_in_cpu", (0, 2048, 6144, HUGE))):

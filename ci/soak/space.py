@@ -66,6 +66,13 @@ class Family:
         """True if a decision is between the gradients and the update."""
         return self.overflow_checked or self.clip is not None or self.keys.get("gradient_clipping", 1) != 0
 
+    def uses_muon(self):
+        return self.keys.get("optimizer.type") == "Muon"
+
+    def has_master(self):
+        """True if master parameters are of another format than the model's."""
+        return self.keys.get(OWN + "master_dtype", "fp32") != self.precision
+
 
 def chance(rng, probability):
     return rng.random() < probability
@@ -125,13 +132,28 @@ def draw_optimizer(rng, family):
     if chance(rng, 0.1):
         keys["scheduler.type"] = "WarmupLR"
         keys["scheduler.params.warmup_num_steps"] = rng.choice((2, 5))
+    draw_states(rng, family)
+
+
+def draw_states(rng, family):
+    """Muon, which keeps its states in fp32; or states of Adam in other formats."""
+    keys = family.keys
+    if not family.model.is_linear() and "optimizer.params.adam_w_mode" not in keys and chance(rng, 0.2):
+        keys["optimizer.type"] = "Muon"
+        for name, values in (("momentum", (0, 0.5)), ("nesterov", (False,)), ("ns_steps", (1, 6)),
+                             ("adjust_lr_fn", ("match_rms_adamw",)), ("muon_lr", (0.02,))):
+            if chance(rng, 0.2) and not (name == "muon_lr" and "scheduler.type" in keys):
+                keys["optimizer.params." + name] = rng.choice(values)
+    elif chance(rng, 0.25):
+        keys[OWN + "moment_dtype"] = rng.choice(("fp32", "bf16", "fp16"))
+        keys[OWN + "master_dtype"] = rng.choice(("fp32", family.precision))
 
 
 def draw_ranks(rng, family):
     ranks = rng.choice((1, 2, 2, 2, 3, 4, 4, 6, 8) if not family.model.heavy else (1, 2, 2, 3))
     family.replicate = rng.choice(divisors(ranks)) if chance(rng, 0.3) else 1
     family.shard = ranks // family.replicate
-    if family.model.experts and chance(rng, 0.7):
+    if family.model.experts and not family.uses_muon() and chance(rng, 0.7):
         family.expert = max(d for d in divisors(family.model.experts) if family.shard % d == 0)
 
 
@@ -153,7 +175,7 @@ def draw_sums(rng, family):
     plain = family.replicate == 1 and family.expert == 1 and 0 not in family.stages
     if plain and family.shard > 1 and chance(rng, 0.15):
         keys[OWN + "reduction_group"] = rng.choice(divisors(family.shard))
-    if 3 not in family.stages or family.expert > 1 or not chance(rng, 0.15):
+    if 3 not in family.stages or family.expert > 1 or family.uses_muon() or not chance(rng, 0.15):
         return
     family.stages, family.quantized = (3,), True
     # Persistent parameters are not quantized.

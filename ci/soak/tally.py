@@ -3,6 +3,8 @@
 import collections
 import threading
 
+from space import OWN
+
 
 class Tally:
     """Workers count at the same time."""
@@ -36,7 +38,8 @@ class Tally:
             self.features["families clipped in part"] += family.clip is not None and piloted
             for name, has in (("experts", family.expert > 1), ("replicas", family.replicate > 1),
                               ("adapters", "--lora" in family.keys), ("quantized", family.quantized),
-                              ("delayed", family.delayed)):
+                              ("delayed", family.delayed), ("Muon", family.uses_muon()),
+                              ("states of 16 bits", OWN + "moment_dtype" in family.keys)):
                 self.features["families " + name] += has
 
     def placement(self, family, placement, run):
