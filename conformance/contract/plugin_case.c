@@ -136,17 +136,25 @@ static int decline(struct plugin_run *run, int result)
                              run->view.message[0] ? run->view.message : silent);
 }
 
+// The part of a case that the interface has no place for; null: none.
+static const char *unknown_part(const struct check_case *c)
+{
+    unsigned options = case_options(c);
+    return case_has_mesh(c)                   ? "the plug-in interface has no meshes"
+           : options >> OPTION_TOKEN_MEAN & 1 ? "the plug-in interface has no counts of tokens"
+           : options >> OPTION_MUON & 1       ? "the plug-in interface has no Muon"
+                                              : NULL;
+}
+
 static int answer_case(struct plugin_run *run, int world)
 {
     const struct check_case *c = &run->c;
     TRY(case_read(run->folder, &run->c));
     if (world > 0 && c->world != world)
         return err_set(ERR_USAGE, "is a case of world %d, in a run of world %d", c->world, world);
-    if (case_has_mesh(c) || c->has_tokens) {
+    if (unknown_part(c)) {
         TRY(case_folder_make(run->answer));
-        return answer_write_text(run->answer, ANSWER_UNSUPPORTED,
-                                 case_has_mesh(c) ? "the plug-in interface has no meshes"
-                                                  : "the plug-in interface has no counts of tokens");
+        return answer_write_text(run->answer, ANSWER_UNSUPPORTED, unknown_part(c));
     }
     TRY(plugin_view_open(c, run->folder, &run->view));
     TRY(plugin_arrays_open(run));

@@ -104,6 +104,36 @@ Test(plugin, the_example_declines_what_it_has_not)
     answer_close(&answer);
 }
 
+Test(plugin, what_the_interface_has_not_is_declined_by_name)
+{
+    static const char *const texts[] = {"the plug-in interface has no meshes",
+                                        "the plug-in interface has no counts of tokens",
+                                        "the plug-in interface has no Muon"};
+    struct answer answer;
+    for (int i = 0; i < 3; i++) {
+        char path[32];
+        snprintf(path, sizeof path, "answers/more-%d", i);
+        plain_case(strchr(path, '/') + 1, 2, 1, true);
+        if (i == 0)
+            c.mesh = (struct mesh){.replicate = 2, .shard = 1, .tensor = 1, .pipeline = 1, .expert = 1};
+        c.has_tokens = i == 1;
+        if (i == 2) {
+            c.param_count = 1;
+            c.params[0] = (struct case_param){
+                .name = "matrix", .shape = {2, 2}, .shape_rank = 2, .count = 4, .used = true, .tied_to = -1};
+            c.groups[0].muon = true;
+            c.groups[0].ns_steps = 5;
+        }
+        write_case(&c);
+        write_order(i == 0 ? "[\"more-0\"]" : i == 1 ? "[\"more-1\"]" : "[\"more-2\"]");
+        cr_assert_eq(plugin_answer(example, "cases", "answers", 2, NULL), ERR_NONE, "%s", err_message());
+        cr_assert_eq(answer_open(&c, path, &answer), ERR_NONE, "%s", err_message());
+        cr_expect_eq(answer.kind, ANSWER_UNSUPPORTED);
+        cr_expect_str_eq(answer.text, texts[i]);
+        answer_close(&answer);
+    }
+}
+
 Test(plugin, a_case_without_an_answer_ends_nothing)
 {
     plain_case("first", 2, 1, true);
