@@ -78,6 +78,14 @@ class Case:
     def moments_of(self, name):
         return ("momentum",) if self.group_of[name]["optimizer"] == "Muon" else MOMENTS
 
+    def common(self, key):
+        """A setting of the groups, for a trainer that has one for all of them; where theirs differ, it declines the case."""
+        values = [group.get(key) for group in self.groups]
+        other = next((index for index, value in enumerate(values) if value != values[0]), None)
+        if other is not None:
+            raise Unsupported(f"group 0 has {key} {values[0]} and group {other} {values[other]}; the trainer has one for all")
+        return values[0]
+
     def lr(self, index, step):
         lr = self.groups[index]["lr"]
         return lr[step - 1] if isinstance(lr, list) else lr

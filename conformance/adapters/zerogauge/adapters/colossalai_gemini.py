@@ -46,15 +46,13 @@ class Gemini(TorchAdapter):
             raise Unsupported("gradients are added in bf16")
         if case.overflow_check:
             raise Unsupported("an overflow is looked for in fp16 alone")
-        if len({group["optimizer"] for group in case.groups}) > 1:
-            raise Unsupported("one type of optimizer, Adam or AdamW, serves all groups")
         self.model, size = Multiplied(case, torch.float32), case.buckets["reduce"]
         self.wrapped = GeminiDDP(
             self.model, {case.world: {"chunk_size": size + -size % case.world, "keep_gathered": False}},
             offload_optim_frac=1.0, mixed_precision=torch.bfloat16, enable_async_reduce=False,
             enable_gradient_accumulation=case.accumulation > 1)
         adam = HybridAdam(self.optimizer_groups(self.model.by_name, "decoupled"), **hyper_parameters(case, 0),
-                          adamw_mode=case.groups[0]["optimizer"] == "AdamW")
+                          adamw_mode=case.common("optimizer") == "AdamW")
         self.optimizer = GeminiOptimizer(adam, self.wrapped, max_norm=case.gradient_clipping)
 
     def backward(self, loss):

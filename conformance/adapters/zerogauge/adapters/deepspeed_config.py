@@ -26,8 +26,8 @@ CHOICES = {
 
 def refuse(case):
     precision, scale = case.precision, case.loss_scale["kind"]
-    if len({group["optimizer"] for group in case.groups}) > 1:
-        raise Unsupported("one type of optimizer, Adam or AdamW, serves all groups")
+    for setting in "optimizer", "bias_correction":
+        case.common(setting)
     if any(p["shape"] == [] for p in case.params):
         raise Unsupported("deepspeed.initialize fails on parameters that are scalars")
     sizes = [{math.prod(p["shape"]) for p in case.params if p["name"] in case.trained and p["group"] == index}

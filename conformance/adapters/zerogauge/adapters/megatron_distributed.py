@@ -75,7 +75,7 @@ class Megatron(TorchAdapter):
         self.optimizer = get_megatron_optimizer(OptimizerConfig(
             lr=adam["lr"], weight_decay=adam["weight_decay"], adam_beta1=adam["betas"][0], adam_beta2=adam["betas"][1],
             adam_eps=adam["eps"], bf16=case.precision == "bf16", use_distributed_optimizer=True,
-            clip_grad=case.gradient_clipping, decoupled_weight_decay=case.groups[0]["optimizer"] == "AdamW"),
+            clip_grad=case.gradient_clipping, decoupled_weight_decay=case.common("optimizer") == "AdamW"),
             [self.wrapped], config_overrides={})  # by default, parameters of one dimension do not decay
         self.wrapped.zero_grad_buffer()
 

@@ -10,7 +10,7 @@ import torch.distributed as dist  # noqa: E402
 import torchao  # noqa: E402
 from torchao.optim import Adam8bit, AdamW8bit  # noqa: E402
 
-from zerogauge import MOMENTS, Unsupported  # noqa: E402
+from zerogauge import MOMENTS  # noqa: E402
 from zerogauge.pytorch import Model, TorchAdapter, hyper_parameters  # noqa: E402
 
 
@@ -22,11 +22,9 @@ class TorchAO(TorchAdapter):
               "features": ["l2", "lr_schedule", "groups", "tied", "frozen", "unused", "varying_use", "scalar"]}
 
     def build(self, case):
-        if len({group["optimizer"] for group in case.groups}) > 1:
-            raise Unsupported("one type of optimizer, Adam or AdamW, serves all groups")
         self.model = Model(case, torch.float32)
         self.padded = {name: torch.nn.Parameter(self.pad(p)) for name, p in self.model.by_name.items()}
-        Adam = AdamW8bit if case.groups[0]["optimizer"] == "AdamW" else Adam8bit
+        Adam = AdamW8bit if case.common("optimizer") == "AdamW" else Adam8bit
         self.optimizer = Adam(self.optimizer_groups(self.padded, "decoupled"), **hyper_parameters(case, 0))
 
     def pad(self, tensor):
