@@ -26,7 +26,8 @@
 
 enum {
     SAMPLE_MS = 50,
-    SAMPLE_SHARE = 20  // observation takes at most 1 / SAMPLE_SHARE of the time
+    SAMPLE_SHARE = 20,  // observation takes at most 1 / SAMPLE_SHARE of the time
+    START_FACTOR = 5    // of the time limit, before the first answer
 };
 
 // The time of the next observation.
@@ -42,6 +43,7 @@ struct run {
     int output_fd, error_fd;  // error_fd: may be output_fd
     uint64_t begin_ns;
     uint64_t progress_ns, folder_weight;  // when the watched folder last grew, and to what
+    uint64_t first_weight;                // of the folder before the command
     struct process_list before, now, peaks;
     struct sent_counter sent;
     struct pace memory_pace, output_pace;
@@ -133,6 +135,12 @@ static double seconds_since(uint64_t begin_ns)
     return (double)(clock_now_ns() - begin_ns) * 1e-9;
 }
 
+static double time_limit(const struct run *run)
+{
+    bool starts = run->folder_weight <= run->first_weight + FOLDER_NAME_WEIGHT_BYTES;
+    return run->setting->time_limit_s * (run->setting->watched_folder && starts ? START_FACTOR : 1);
+}
+
 // Returns when the command has ended or exceeds a limit.
 static int watch(struct run *run)
 {
@@ -147,11 +155,11 @@ static int watch(struct run *run)
             snprintf(out->text, sizeof out->text, "was interrupted");
             return ERR_NONE;
         }
-        if (setting->time_limit_s > 0 && seconds_since(run->progress_ns) > setting->time_limit_s) {
+        if (setting->time_limit_s > 0 && seconds_since(run->progress_ns) > time_limit(run)) {
             out->end = LAUNCH_TIME;
             snprintf(out->text, sizeof out->text,
                      setting->watched_folder ? "timed out: for %g s it wrote nothing new" : "timed out after %g s",
-                     setting->time_limit_s);
+                     time_limit(run));
             return ERR_NONE;
         }
         if (is_due(&run->memory_pace))
@@ -175,6 +183,8 @@ static int run_to_end(struct run *run)
 {
     TRY(process_scan(&run->before));
     process_keep_children(&run->before);
+    if (run->setting->watched_folder)
+        run->first_weight = run->folder_weight = folder_weight(run->setting->watched_folder);
     int start_rc = launch_start(run->setting->argv, run->output_fd, run->error_fd, &run->leader);
     if (start_rc != ERR_NONE) {
         unlink(run->setting->output_path);

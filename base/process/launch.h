@@ -14,7 +14,9 @@ struct launch_setting {
     const char *output_path;     // a new file for stdout and stderr
     const char *error_path;      // a new file for stderr, which counts as output, too; null: stderr goes with stdout
     const char *watched_folder;  // its files count as output, too; null: none
-    double time_limit_s;  // of the command; with a watched folder of every pause in which that does not grow; 0: none
+    // Of the command; 0: none. With a watched folder, of every pause in which that does not grow, and five times as
+    // long before a second name is in it: the first answer waits for imports and compilers.
+    double time_limit_s;
     uint64_t memory_limit_bytes;                  // of all its processes; 0: none
     uint64_t output_limit_bytes;                  // of files and folder; 0: none
     bool counts_sent;                             // over TCP

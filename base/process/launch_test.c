@@ -182,6 +182,23 @@ Test(launch, with_a_watched_folder_the_limit_counts_from_the_last_new_file)
     cr_expect(result.seconds >= 5 && result.seconds < 60, "%g s", result.seconds);
 }
 
+// The first answer's folder alone is no answer yet. What was there before the command does not count.
+Test(launch, before_the_first_new_file_the_limit_is_five_times_as_long)
+{
+    char answers[PATH_MAX];
+    snprintf(answers, sizeof answers, "%.3000s/answers", own_folder);
+    cr_assert_eq(mkdir(answers, 0777), 0);
+    folder_write("answers/old", "1234567", 7);
+    folder_write("answers/older", "1234567", 7);
+    setting.watched_folder = answers;
+    setting.time_limit_s = 0.6;
+    expect_end(LAUNCH_EXITED, 0, "sleep 1.5; mkdir answers/new; sleep 1.5; touch answers/new/file");
+    expect_end(LAUNCH_TIME, SIGTERM, "sleep 600");
+    cr_expect_str_eq(result.text, "timed out: for 3 s it wrote nothing new");
+    expect_end(LAUNCH_TIME, SIGTERM, "mkdir -p answers/newer/file; sleep 600");
+    cr_expect_str_eq(result.text, "timed out: for 0.6 s it wrote nothing new");
+}
+
 Test(launch, a_process_that_ignores_sigterm_and_leaves_the_session_is_killed)
 {
     const char *files[] = {"self", "grandchild", NULL};

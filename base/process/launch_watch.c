@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { STAT_BYTES = 1024, DEPTH_MAX = 32, NAME_WEIGHT_BYTES = 512 };
+enum { STAT_BYTES = 1024, DEPTH_MAX = 32 };
 
 // The text of /proc/PID/stat; false: the process is gone.
 static bool read_stat(int proc_fd, const char *pid, char text[STAT_BYTES])
@@ -215,7 +215,7 @@ static uint64_t weigh(int fd, dev_t device, int depth)
             else if ((inner = openat(fd, entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) >= 0)
                 bytes = weigh(inner, device, depth + 1);
         }
-        if (__builtin_add_overflow(sum, bytes, &sum) || __builtin_add_overflow(sum, NAME_WEIGHT_BYTES, &sum))
+        if (__builtin_add_overflow(sum, bytes, &sum) || __builtin_add_overflow(sum, FOLDER_NAME_WEIGHT_BYTES, &sum))
             sum = UINT64_MAX;
     }
     closedir(folder);

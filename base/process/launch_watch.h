@@ -55,3 +55,4 @@ int process_peak_restart(void);
 // The size of a folder's contents: the apparent sizes of files (holes count) and 512 bytes for every name. Does not
 // follow links or enter other file systems. UINT64_MAX if folders are nested deeper than 32.
 uint64_t folder_weight(const char *path);
+enum { FOLDER_NAME_WEIGHT_BYTES = 512 };

@@ -66,7 +66,7 @@ struct check_setting {
     void *answer_context;
     const char *folder;                               // an empty folder for cases, answers, state and output
     uint64_t seed;                                    // of the order
-    double time_limit_s;                              // of a launch without a new file of answers; 0: none
+    double time_limit_s;                              // of a launch without a new file of answers (launch.h); 0: none
     uint64_t memory_limit_bytes, output_limit_bytes;  // of a launch; 0: none
     bool progress;                                    // on stderr
     bool counts_sent;                                 // over TCP, by the launched processes

@@ -234,7 +234,8 @@ static int run(int argc, const char **argv, struct check_options *a, const char 
         {"seed", '\0', POPT_ARG_LONGLONG | POPT_ARGFLAG_SHOW_DEFAULT, &a->seed, 0,
          "draw names, gradients, combinations and order anew; 0: the frozen cases; with --hunt: of the hunt", "N"},
         {"time-limit", '\0', POPT_ARG_DOUBLE | POPT_ARGFLAG_SHOW_DEFAULT, &a->time_limit_s, TIME_LIMIT_OPTION,
-         "seconds without a new file of answers after which a launch is ended, however long it takes in all; 0: none",
+         "seconds without a new file of answers after which a launch is ended, five times as many before the first "
+         "one, however long it takes in all; 0: none",
          "S"},
         {"memory-limit", '\0', POPT_ARG_STRING, &a->memory, 0,
          "memory of all processes of a launch (default: 9/10 of the machine)", "SIZE"},
