@@ -208,5 +208,6 @@ int suite_cases(const struct suite_choice *choice, int (*visit)(void *context, c
     TRY(make_table(&to, suite_partner_tier));
     TRY(make_table(&to, suite_ends));
     TRY(make_table(&to, suite_tokens));
-    return make_table(&to, suite_muon);
+    TRY(make_table(&to, suite_muon));
+    return make_table(&to, suite_layout);
 }
