@@ -37,6 +37,7 @@ enum case_option {
     OPTION_LORA,
     OPTION_TOKEN_MEAN,  // ranks and micro-steps weigh as many tokens as they count
     OPTION_MUON,
+    OPTION_SEQUENCE,  // ranks that divide the sequences of a micro-batch among them: Ulysses, ring attention
     OPTION_COUNT
 };
 
@@ -132,13 +133,14 @@ struct check_case {
     int requirement_count;
     int world, steps, accumulation, stage;
     struct mesh mesh;  // zeros: none
+    int sequence;      // data ranks that share each micro-batch, a part of its sequences each; 0 or 1: none
     enum dtype precision, communication_dtype, accumulation_dtype;
     int param_count, group_count;
     struct case_param params[CASE_PARAM_MAX];
     struct case_group groups[CASE_GROUP_MAX];
     bool has_tokens;                           // case_tokens.h
     unsigned char micro_steps[CASE_STEP_MAX];  // of step K: [K - 1]; 0: accumulation
-    uint32_t tokens[CASE_TOKENS_MAX];          // [step - 1][micro][data rank]
+    uint32_t tokens[CASE_TOKENS_MAX];          // [step - 1][micro][micro-batch]
     double gradient_clipping;
     struct case_loss_scale loss_scale;
     bool overflow_check;

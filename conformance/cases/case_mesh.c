@@ -7,9 +7,9 @@
 const char *const case_part_names[] = {[PART_WHOLE] = "whole", [PART_CUT] = "cut", [PART_PARTIAL] = "partial", NULL};
 
 const char *const case_option_names[] = {
-    [OPTION_REPLICATE] = "replicate", [OPTION_TENSOR] = "tensor", [OPTION_PIPELINE] = "pipeline",
-    [OPTION_EXPERT] = "expert",       [OPTION_LORA] = "lora",     [OPTION_TOKEN_MEAN] = "token_mean",
-    [OPTION_MUON] = "muon",           [OPTION_COUNT] = NULL,
+    [OPTION_REPLICATE] = "replicate", [OPTION_TENSOR] = "tensor",     [OPTION_PIPELINE] = "pipeline",
+    [OPTION_EXPERT] = "expert",       [OPTION_LORA] = "lora",         [OPTION_TOKEN_MEAN] = "token_mean",
+    [OPTION_MUON] = "muon",           [OPTION_SEQUENCE] = "sequence", [OPTION_COUNT] = NULL,
 };
 
 bool case_has_mesh(const struct check_case *c)
@@ -25,7 +25,18 @@ struct mesh case_mesh(const struct check_case *c)
 int case_data_ranks(const struct check_case *c)
 {
     struct mesh mesh = case_mesh(c);
-    return mesh_group_size(&mesh, MESH_DATA);
+    return mesh_group_size(&mesh, MESH_DATA) / case_sequence_ranks(c);
+}
+
+int case_sequence_ranks(const struct check_case *c)
+{
+    return c->sequence > 1 ? c->sequence : 1;
+}
+
+int case_sequence_rank(const struct check_case *c, int rank)
+{
+    struct mesh mesh = case_mesh(c);
+    return mesh_index_in(&mesh, MESH_DATA, rank) % case_sequence_ranks(c);
 }
 
 void case_logical(const struct check_case *c, struct check_case *out)
@@ -33,6 +44,7 @@ void case_logical(const struct check_case *c, struct check_case *out)
     *out = *c;
     out->world = case_data_ranks(c);
     out->mesh = (struct mesh){0};
+    out->sequence = 0;
 }
 
 static int expert_count(const struct check_case *c)
@@ -87,12 +99,12 @@ size_t case_whole_element(const struct check_case *c, int tensor_rank, int param
     return (element / run * (size_t)case_mesh(c).tensor + (size_t)tensor_rank) * run + element % run;
 }
 
-// A tensor rank's share of x: twice x on one rank, -x on the next, and nothing on others, turned by element. All sums
-// of shares are exact.
-static float share(float x, int tensor_rank, int tensor, size_t element)
+// A rank's share of x among `ranks`: twice x on one rank, -x on the next, and nothing on others, turned by element. All
+// sums of shares are exact.
+static float share(float x, int rank, int ranks, size_t element)
 {
-    size_t place = ((size_t)tensor_rank + element) % (size_t)tensor;
-    return tensor == 1 ? x : place == 0 ? 2 * x : place == 1 ? -x : 0;
+    size_t place = ((size_t)rank + element) % (size_t)ranks;
+    return ranks == 1 ? x : place == 0 ? 2 * x : place == 1 ? -x : 0;
 }
 
 void case_part_gradient(const struct check_case *c, const struct case_values *values, int step, int micro, int rank,
@@ -100,22 +112,25 @@ void case_part_gradient(const struct check_case *c, const struct case_values *va
 {
     struct mesh mesh = case_mesh(c);
     const struct case_placement *placement = &c->params[use].placement;
-    int tensor_rank = mesh_index_in(&mesh, MESH_TENSOR, rank), data = mesh_index_in(&mesh, MESH_DATA, rank);
-    int ranks = placement->is_expert ? mesh.expert : 1, first = data / ranks * ranks;
+    int tensor_rank = mesh_index_in(&mesh, MESH_TENSOR, rank), sequence = case_sequence_ranks(c);
+    int batch = mesh_index_in(&mesh, MESH_DATA, rank) / sequence;
+    int ranks = placement->is_expert ? mesh.expert : 1, first = batch / ranks * ranks;
     assert(case_holds(c, rank, use));
     for (size_t i = 0; i < case_part_count(c, use); i++) {
         size_t element = case_whole_element(c, tensor_rank, use, i);
         float sum = case_gradient(values, step, micro, first, use)[element];
         for (int k = 1; k < ranks; k++)
             sum += case_gradient(values, step, micro, first + k, use)[element];
-        out[i] = placement->part == PART_PARTIAL ? share(sum, tensor_rank, mesh.tensor, element) : sum;
+        out[i] = placement->part == PART_PARTIAL ? share(sum, tensor_rank, mesh.tensor, element)
+                                                 : share(sum, case_sequence_rank(c, rank), sequence, element);
     }
 }
 
 unsigned case_options(const struct check_case *c)
 {
     struct mesh mesh = case_mesh(c);
-    bool cut = mesh.tensor > 1 || mesh.pipeline > 1 || mesh.expert > 1, lora = false, muon = false;
+    bool cut = mesh.tensor > 1 || mesh.pipeline > 1 || mesh.expert > 1 || c->sequence > 1;
+    bool lora = false, muon = false;
     for (int i = 0; i < c->param_count; i++)
         lora |= c->params[i].is_adapter;
     for (int i = 0; i < c->group_count; i++)
@@ -123,5 +138,6 @@ unsigned case_options(const struct check_case *c)
     return (unsigned)(case_has_mesh(c) && (mesh.replicate > 1 || !cut)) << OPTION_REPLICATE |
            (unsigned)(mesh.tensor > 1) << OPTION_TENSOR | (unsigned)(mesh.pipeline > 1) << OPTION_PIPELINE |
            (unsigned)(mesh.expert > 1) << OPTION_EXPERT | (unsigned)lora << OPTION_LORA |
-           (unsigned)c->has_tokens << OPTION_TOKEN_MEAN | (unsigned)muon << OPTION_MUON;
+           (unsigned)c->has_tokens << OPTION_TOKEN_MEAN | (unsigned)muon << OPTION_MUON |
+           (unsigned)(c->sequence > 1) << OPTION_SEQUENCE;
 }

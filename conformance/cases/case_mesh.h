@@ -8,15 +8,23 @@
 //   partial  a share: the sum over the tensor ranks is the gradient. Sequence parallelism makes such gradients
 //   expert   the sum over the data ranks of an expert group, whose tokens the owner has computed
 //
+// With sequence parallelism as many consecutive data ranks share each micro-batch. The numbers belong to the
+// micro-batches, and each of these ranks has a share of every gradient, from its part of the sequences.
+//
 // A case without a mesh is one of as many shards as ranks.
 #pragma once
 
 #include "conformance/cases/case.h"
 
+// The ranks that share a micro-batch: 1 or more; and which of them a rank is, from 0.
+int case_sequence_ranks(const struct check_case *c);
+int case_sequence_rank(const struct check_case *c, int rank);
+
 bool case_has_mesh(const struct check_case *c);
 struct mesh case_mesh(const struct check_case *c);
 
-// The ranks over which gradients are averaged: replicate x shard.
+// The micro-batches over which gradients are averaged: replicate x shard, each a data rank's own unless sequences are
+// cut.
 int case_data_ranks(const struct check_case *c);
 
 // The case as its data ranks see it: their number is its world, and it has no mesh.
@@ -39,8 +47,8 @@ void case_part_gradient(const struct check_case *c, const struct case_values *va
 // The words of enum case_part, and NULL.
 extern const char *const case_part_names[];
 
-// The names "replicate", "tensor", "pipeline", "expert", "lora", "token_mean" and "muon", in the order of enum
-// case_option; NULL ends them.
+// The names "replicate", "tensor", "pipeline", "expert", "lora", "token_mean", "muon" and "sequence", in the
+// order of enum case_option; NULL ends them.
 extern const char *const case_option_names[];
 
 // The options that a program must claim for a case, as bits 1 << enum case_option.

@@ -127,6 +127,9 @@ static int parse(const char *mesh, const char *param)
 #define MESH(r, s, t, p, e)                                                                                            \
     "\"mesh\": {\"replicate\": " #r ", \"shard\": " #s ", \"tensor\": " #t ", \"pipeline\": " #p ", \"expert\": " #e   \
     "}, "
+#define SEQUENCE(r, s, e, c)                                                                                           \
+    "\"mesh\": {\"replicate\": " #r ", \"shard\": " #s ", \"tensor\": 1, \"pipeline\": 1, \"expert\": " #e             \
+    ", \"sequence\": " #c "}, "
 #define PLACE(pipeline, tensor, dimension, expert)                                                                     \
     ", \"placement\": {\"pipeline\": " #pipeline ", \"tensor\": \"" tensor "\", \"dimension\": " #dimension            \
     ", \"expert\": " #expert "}"
@@ -145,10 +148,15 @@ Test(case_mesh, what_does_not_fit_is_refused_with_the_reason)
         {MESH(1, 1, 1, 2, 1), PLACE(2, "whole", null, null), "placement.pipeline: is 2"},
         {MESH(1, 2, 1, 1, 2), PLACE(0, "whole", null, 2), "does not divide the 3 experts"},
         {MESH(1, 2, 1, 1, 2), PLACE(0, "whole", null, null), "does not divide the 0 experts"},
+        {SEQUENCE(1, 2, 1, 4), PLACE(0, "whole", null, null), "sequence: is 4, which does not divide the 2 data ranks"},
+        {SEQUENCE(1, 2, 2, 2), PLACE(0, "whole", null, 1),
+         "sequence: is given together with tensor, pipeline or expert"},
+        {SEQUENCE(2, 1, 1, 0), PLACE(0, "whole", null, null), "sequence: is 0"},
     };
     cr_assert_eq(parse("", ""), ERR_NONE, "%s", err_message());
     cr_assert_eq(parse(MESH(1, 1, 2, 1, 1), PLACE(0, "cut", 0, null)), ERR_NONE, "%s", err_message());
     cr_assert_eq(parse(MESH(1, 2, 1, 1, 2), PLACE(0, "whole", null, 3)), ERR_NONE, "%s", err_message());
+    cr_assert_eq(parse(SEQUENCE(2, 1, 1, 2), PLACE(0, "whole", null, null)), ERR_NONE, "%s", err_message());
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         cr_expect_eq(parse(rows[i].mesh, rows[i].param), ERR_USAGE, "%zu", i);
         cr_expect_not_null(strstr(err_message(), rows[i].message), "%zu: %s", i, err_message());
@@ -161,20 +169,25 @@ Test(case_mesh, a_case_needs_the_options_that_it_uses)
     static const struct {
         struct mesh mesh;
         unsigned options;
+        int sequence;
     } rows[] = {
-        {{0}, 0},
-        {{1, 4, 1, 1, 1}, 1u << OPTION_REPLICATE},
-        {{2, 2, 1, 1, 1}, 1u << OPTION_REPLICATE},
-        {{1, 2, 2, 1, 1}, 1u << OPTION_TENSOR},
-        {{2, 1, 2, 1, 1}, 1u << OPTION_REPLICATE | 1u << OPTION_TENSOR},
-        {{1, 1, 2, 2, 1}, 1u << OPTION_PIPELINE | 1u << OPTION_TENSOR},
-        {{1, 4, 1, 1, 2}, 1u << OPTION_EXPERT},
+        {{0}, 0, 0},
+        {{1, 4, 1, 1, 1}, 1u << OPTION_REPLICATE, 0},
+        {{2, 2, 1, 1, 1}, 1u << OPTION_REPLICATE, 0},
+        {{1, 2, 2, 1, 1}, 1u << OPTION_TENSOR, 0},
+        {{2, 1, 2, 1, 1}, 1u << OPTION_REPLICATE | 1u << OPTION_TENSOR, 0},
+        {{1, 1, 2, 2, 1}, 1u << OPTION_PIPELINE | 1u << OPTION_TENSOR, 0},
+        {{1, 4, 1, 1, 2}, 1u << OPTION_EXPERT, 0},
+        {{1, 4, 1, 1, 1}, 1u << OPTION_SEQUENCE, 2},
+        {{2, 2, 1, 1, 1}, 1u << OPTION_SEQUENCE | 1u << OPTION_REPLICATE, 2},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         c.mesh = rows[i].mesh;
+        c.sequence = rows[i].sequence;
         cr_expect_eq(case_options(&c), rows[i].options, "%zu", i);
     }
     c.mesh = (struct mesh){0};
+    c.sequence = 0;
     c.params[0].is_adapter = true;
     cr_expect_eq(case_options(&c), 1u << OPTION_LORA);
 }

@@ -13,9 +13,20 @@ bool case_has_key(const struct strict_object *object, const char *key)
     return value && !json_is_null(value);
 }
 
+static int read_sequence(const struct strict_object *mesh, struct check_case *c)
+{
+    TRY(strict_int(mesh, "sequence", 1, CASE_WORLD_MAX, &c->sequence));
+    if (c->sequence > 1 && (mesh_parts(&c->mesh) > 1 || c->mesh.expert > 1))
+        return strict_fail(mesh, "sequence", "is given together with tensor, pipeline or expert, which no case is");
+    if (c->mesh.replicate * c->mesh.shard % c->sequence != 0)
+        return strict_fail(mesh, "sequence", "is %d, which does not divide the %d data ranks", c->sequence,
+                           c->mesh.replicate * c->mesh.shard);
+    return ERR_NONE;
+}
+
 int case_read_mesh(const struct strict_object *root, struct check_case *c)
 {
-    static const char *const keys[] = {"replicate", "shard", "tensor", "pipeline", "expert", NULL};
+    static const char *const keys[] = {"replicate", "shard", "tensor", "pipeline", "expert", "?sequence", NULL};
     struct strict_object object;
     char message[ERR_MESSAGE_BYTES];
     if (!case_has_key(root, "mesh"))
@@ -23,10 +34,10 @@ int case_read_mesh(const struct strict_object *root, struct check_case *c)
     TRY(strict_object_of(root, "mesh", &object));
     TRY(strict_keys(&object, keys));
     int *const degrees[] = {&c->mesh.replicate, &c->mesh.shard, &c->mesh.tensor, &c->mesh.pipeline, &c->mesh.expert};
-    for (int i = 0; keys[i]; i++)
+    for (size_t i = 0; i < sizeof degrees / sizeof *degrees; i++)
         TRY(strict_int(&object, keys[i], 1, CASE_WORLD_MAX, degrees[i]));
     if (mesh_check_world(&c->mesh, c->world) == ERR_NONE)
-        return ERR_NONE;
+        return case_has_key(&object, "sequence") ? read_sequence(&object, c) : ERR_NONE;
     err_keep(message);
     return strict_fail(root, "mesh", "does not fit: %s", message);
 }

@@ -18,6 +18,7 @@ static int read_ranks(const struct strict_object *root, const json_t *list, int 
 {
     struct mesh mesh = case_mesh(c);
     char known[CASE_WORLD_MAX] = {0};
+    uint32_t first[CASE_WORLD_MAX];  // of data ranks
     for (int rank = 0; rank < c->world; rank++) {
         const json_t *element = json_array_get(list, (size_t)rank);
         json_int_t count = json_is_integer(element) ? json_integer_value(element) : -1;
@@ -25,12 +26,22 @@ static int read_ranks(const struct strict_object *root, const json_t *list, int 
         if (count < 0 || count > CASE_TOKEN_COUNT_MAX)
             return strict_fail(root, "tokens", "of step %d, micro-step %d, rank %d is not a whole number up to %d",
                                step, micro, rank, CASE_TOKEN_COUNT_MAX);
-        if (known[data_rank] && case_tokens(c, step, micro, data_rank) != (uint32_t)count)
+        if (known[data_rank] && first[data_rank] != (uint32_t)count)
             return strict_fail(root, "tokens",
                                "of step %d, micro-step %d, rank %d differ from those of a rank with the same data",
                                step, micro, rank);
+        if (!known[data_rank]) {
+            int batch = data_rank / case_sequence_ranks(c);
+            uint64_t sum = case_tokens(c, step, micro, batch) + (uint64_t)count;
+            if (sum > CASE_TOKEN_COUNT_MAX)
+                return strict_fail(root, "tokens",
+                                   "of step %d, micro-step %d, rank %d and the ranks that share its "
+                                   "micro-batch are more than %d",
+                                   step, micro, rank, CASE_TOKEN_COUNT_MAX);
+            case_set_tokens(c, step, micro, batch, (uint32_t)sum);
+        }
         known[data_rank] = 1;
-        case_set_tokens(c, step, micro, data_rank, (uint32_t)count);
+        first[data_rank] = (uint32_t)count;
     }
     return ERR_NONE;
 }

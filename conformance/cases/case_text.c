@@ -149,7 +149,6 @@ static void put_loss_scale(FILE *out, const struct case_loss_scale *scale)
 
 static void put_tokens(FILE *out, const struct check_case *c)
 {
-    struct mesh mesh = case_mesh(c);
     const char *separator = "";
     if (!c->has_tokens)
         return;
@@ -160,7 +159,7 @@ static void put_tokens(FILE *out, const struct check_case *c)
             fputs(micro > 0 ? ", [" : "[", out);
             separator = "";
             for (int rank = 0; rank < c->world; rank++, separator = ", ")
-                fprintf(out, "%s%u", separator, case_tokens(c, step, micro, mesh_index_in(&mesh, MESH_DATA, rank)));
+                fprintf(out, "%s%u", separator, case_rank_tokens(c, step, micro, rank));
             fputc(']', out);
         }
         fputc(']', out);
@@ -180,9 +179,11 @@ static void put_identity(FILE *out, const struct check_case *c, bool tells)
     fprintf(out, " \"precision\": \"%s\",\n \"communication_dtype\": \"%s\",\n \"accumulation_dtype\": \"%s\",\n",
             dtype_name(c->precision), dtype_name(c->communication_dtype), dtype_name(c->accumulation_dtype));
     if (case_has_mesh(c))
-        fprintf(out,
-                " \"mesh\": {\"replicate\": %d, \"shard\": %d, \"tensor\": %d, \"pipeline\": %d, \"expert\": %d},\n",
+        fprintf(out, " \"mesh\": {\"replicate\": %d, \"shard\": %d, \"tensor\": %d, \"pipeline\": %d, \"expert\": %d",
                 c->mesh.replicate, c->mesh.shard, c->mesh.tensor, c->mesh.pipeline, c->mesh.expert);
+    if (c->sequence > 1)
+        fprintf(out, ", \"sequence\": %d", c->sequence);
+    fputs(case_has_mesh(c) ? "},\n" : "", out);
     put_tokens(out, c);
 }
 

@@ -22,6 +22,15 @@ uint32_t case_tokens(const struct check_case *c, int step, int micro, int data_r
     return micro < case_micro_steps(c, step) ? c->tokens[place_of(c, step, micro, data_rank)] : 0;
 }
 
+uint32_t case_rank_tokens(const struct check_case *c, int step, int micro, int rank)
+{
+    struct mesh mesh = case_mesh(c);
+    uint32_t ranks = (uint32_t)case_sequence_ranks(c);
+    uint32_t count = case_tokens(c, step, micro, mesh_index_in(&mesh, MESH_DATA, rank) / (int)ranks);
+    uint32_t last = count / (2 * ranks);
+    return case_sequence_rank(c, rank) > 0 ? last : count - (ranks - 1) * last;
+}
+
 void case_set_tokens(struct check_case *c, int step, int micro, int data_rank, uint32_t count)
 {
     assert(c->has_tokens && case_has_room_for_tokens(c));

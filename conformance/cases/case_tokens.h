@@ -6,9 +6,12 @@
 
 #include "conformance/cases/case.h"
 
-// Of a data rank, from 0, in a micro-step, from 0, which may be beyond the step's last; and of all ranks and
-// micro-steps of a step.
+// Of a micro-batch, from 0 (a data rank's own, unless sequences are cut), in a micro-step, from 0, which may be beyond
+// the step's last; and of all ranks and micro-steps of a step.
 uint32_t case_tokens(const struct check_case *c, int step, int micro, int data_rank);
+// Of a rank of the world: those of its micro-batch, or, where ranks divide its sequences among them, a part: an odd one
+// more than the others on the first.
+uint32_t case_rank_tokens(const struct check_case *c, int step, int micro, int rank);
 uint64_t case_all_tokens(const struct check_case *c, int step);
 
 // Sets a count. The case has tokens, and not more places than CASE_TOKENS_MAX.

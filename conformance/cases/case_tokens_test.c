@@ -59,6 +59,27 @@ Test(case_tokens, ranks_with_the_same_data_have_the_same_counts)
     free(text);
 }
 
+// Four ranks share two micro-batches: each counts its part, and all parts once.
+Test(case_tokens, ranks_that_share_a_micro_batch_count_their_parts)
+{
+    struct check_case c = tokens_case(), again;
+    c.mesh = (struct mesh){1, 4, 1, 1, 1};
+    c.sequence = 2;
+    char *text = text_of(&c);
+    const char *expected = " \"tokens\": [\n"
+                           "  [[0, 0, 1, 0], [2, 0, 3, 0]],\n"
+                           "  [[3, 1, 4, 1], [5, 1, 6, 1]],\n"
+                           "  [[6, 2, 7, 2]]\n"
+                           " ],\n";
+    cr_assert_not_null(strstr(text, expected), "%s", text);
+    cr_assert_eq(case_parse("text", text, strlen(text), &again), ERR_NONE, "%s", err_message());
+    cr_assert_eq(case_tokens(&again, 2, 1, 1), 7);
+    cr_assert_eq(case_all_tokens(&again, 2), 22);
+    cr_assert_eq(case_all_tokens(&again, 3), 17);
+    cr_assert_eq(case_options(&again), 1u << OPTION_SEQUENCE | 1u << OPTION_TOKEN_MEAN);
+    free(text);
+}
+
 Test(case_tokens, the_logical_case_has_the_same_counts)
 {
     struct check_case c = tokens_case(), logical;

@@ -88,11 +88,14 @@ static int take_part(const struct check_case *c, const char *path, int rank, int
     for (size_t i = 0; i < case_part_count(c, use); i++) {
         size_t element = case_whole_element(c, tensor_rank, use, i);
         float *to = &whole[element];
+        bool adds = kind == PART_PARTIAL ? tensor_rank > 0 : case_sequence_rank(c, rank) > 0;
         if (kind == PART_WHOLE && tensor_rank > 0 && memcmp(to, &part[i], sizeof *to) != 0)
             return err_set(ERR_USAGE, "%s: rank %d has another element %zu of \"%s\" than its first tensor rank", path,
                            rank, element, c->params[use].name);
-        *to = kind == PART_PARTIAL && tensor_rank > 0 ? *to + part[i] : part[i];
-        if (kind == PART_PARTIAL && tensor_rank == mesh.tensor - 1 && !isnan(*to) && rounded(c->precision, *to) != *to)
+        *to = adds ? *to + part[i] : part[i];
+        bool last = kind == PART_PARTIAL ? tensor_rank == mesh.tensor - 1
+                                         : case_sequence_rank(c, rank) == case_sequence_ranks(c) - 1;
+        if ((kind == PART_PARTIAL || c->sequence > 1) && last && !isnan(*to) && rounded(c->precision, *to) != *to)
             return err_set(ERR_USAGE,
                            "%s: the shares of element %zu of \"%s\" have the sum %.9g, which %s does not "
                            "represent",
@@ -109,8 +112,8 @@ static int read_part(const struct check_case *c, const struct safetensors *file,
     size_t shape[CASE_SHAPE_MAX];
     struct mesh mesh = case_mesh(c);
     int group = c->params[use].placement.is_expert ? mesh.expert : 1;
-    float *whole =
-        case_values_gradient(values, step, micro, mesh_index_in(&mesh, MESH_DATA, rank) / group * group, use);
+    float *whole = case_values_gradient(
+        values, step, micro, mesh_index_in(&mesh, MESH_DATA, rank) / case_sequence_ranks(c) / group * group, use);
     if (!whole || !case_is_used_in(c, use, step, micro) || !case_holds(c, rank, use))
         return ERR_NONE;
     float *part = malloc((case_part_count(c, use) + 1) * sizeof *part);

@@ -123,6 +123,7 @@ void hunt_mesh_draw(uint64_t key, unsigned options, struct check_case parts[], i
 bool hunt_mesh_resize(struct check_case *c, int data_ranks)
 {
     struct mesh mesh = case_mesh(c);
+    data_ranks *= case_sequence_ranks(c);
     if (mesh.replicate == 1)
         mesh.shard = data_ranks;
     else if (data_ranks % mesh.shard == 0)
@@ -153,6 +154,7 @@ void hunt_mesh_none(struct check_case *c)
 {
     c->world = case_data_ranks(c);
     c->mesh = (struct mesh){0};
+    c->sequence = 0;
     for (int i = 0; i < c->param_count; i++)
         c->params[i].placement = (struct case_placement){0};
 }

@@ -42,7 +42,7 @@ static bool is_clipped(const struct row *row)
 static bool is_degree(const struct check_case *c, double either)
 {
     struct mesh mesh = case_mesh(c);
-    const int degrees[] = {mesh.replicate, mesh.shard, mesh.tensor, mesh.pipeline, mesh.expert};
+    const int degrees[] = {mesh.replicate, mesh.shard, mesh.tensor, mesh.pipeline, mesh.expert, c->sequence};
     for (size_t i = 0; case_has_mesh(c) && i < sizeof degrees / sizeof *degrees; i++)
         if (degrees[i] > 1 && value_near(either, degrees[i]))
             return true;

@@ -95,6 +95,22 @@ static bool is_padded(struct row *row)
            is_divided_by(row, most * c->world * c->accumulation);
 }
 
+// True if of the ranks that share a micro-batch those with one number have counted for all.
+static bool is_one_part(struct row *row)
+{
+    const struct check_case *c = row->trial->answer->c;
+    for (int part = 0; c->sequence > 1 && part < c->sequence; part++) {
+        double sum = 0;
+        for (int micro = 0; micro < case_micro_steps(c, row->step); micro++)
+            for (int rank = 0; rank < c->world; rank++)
+                if (case_sequence_rank(c, rank) == part)
+                    sum += (double)case_rank_tokens(c, row->step, micro, rank);
+        if (is_divided_by(row, sum))
+            return true;
+    }
+    return false;
+}
+
 // True if the right gradient was used, but for roundings.
 static bool is_right(const struct row *row)
 {
@@ -115,6 +131,8 @@ enum hint diagnose_tokens(struct row *row)
         return HINT_TOKENS_ROUNDED;
     if (is_divided_by(row, all * mesh.tensor * mesh.pipeline))
         return HINT_TOKENS_COPIES;
+    if (is_one_part(row))
+        return HINT_TOKENS_OWN_RANK;
     if (is_divided_by(row, all * c->accumulation) || is_divided_by(row, all / c->accumulation))
         return HINT_FACTOR_ACCUMULATION;
     if (row->step > 1 && is_divided_by(row, case_mean_count(c, row->step - 1)))

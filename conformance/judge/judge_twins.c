@@ -85,7 +85,7 @@ static bool are_twins(const struct check_case *a, const struct check_case *b, en
     bool same_stage = a->stage == b->stage, same_world = a->world == b->world;
     if (a == b || !a->twin[0] || !meet || strcmp(a->twin, b->twin) != 0)
         return false;
-    if (memcmp(&a->mesh, &b->mesh, sizeof a->mesh) != 0)
+    if (memcmp(&a->mesh, &b->mesh, sizeof a->mesh) != 0 || a->sequence != b->sequence)
         return aspect == ASPECT_LAYOUTS;
     return aspect == ASPECT_STAGES    ? !same_stage && same_world
            : aspect == ASPECT_WORLDS  ? same_stage && !same_world

@@ -183,7 +183,7 @@ static double count_tokens(const struct mesh_ranks *ranks, int step)
         for (int micro = 0; micro < c->accumulation; micro++)
             if (mesh_index_in(&ranks->mesh, MESH_TENSOR, rank) == 0 &&
                 mesh_index_in(&ranks->mesh, MESH_PIPELINE, rank) == 0)
-                sum += case_tokens(c, step, micro, mesh_index_in(&ranks->mesh, MESH_DATA, rank));
+                sum += case_rank_tokens(c, step, micro, rank);
     return sum > 0 ? (double)sum : 1;
 }
 

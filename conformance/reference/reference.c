@@ -138,16 +138,19 @@ static int observe(void *context, const struct train_moment *moment)
     return reference_report_observe(run->report, moment);
 }
 
-// The tokens of all micro-steps and ranks; 1 where there are none, as their sum of gradients is zero.
-static double count_tokens(void *context, int rank, uint64_t step)
+// The divisor of the sum of all ranks' gradients: a step's micro-batches, which ranks share where sequences are cut, or
+// the tokens of all micro-steps and ranks; 1 where there are none, as their sum of gradients is zero.
+static double count_of_mean(void *context, int rank, uint64_t step)
 {
     const struct reference_run *run = context;
     const struct check_case *c = &run->c;
     uint64_t sum = 0;
     (void)rank;
+    if (!c->has_tokens)
+        return (double)case_data_ranks(c) * c->accumulation;
     for (int micro = 0; micro < c->accumulation; micro++)
-        for (int from = 0; from < case_data_ranks(c); from++)
-            sum += case_tokens(c, (int)step + run->before_steps, micro, from);
+        for (int from = 0; from < c->world; from++)
+            sum += case_rank_tokens(c, (int)step + run->before_steps, micro, from);
     return sum > 0 ? (double)sum : 1;
 }
 
@@ -170,7 +173,7 @@ static int train(struct reference_run *run, const char *folder)
         .threads = 1,
         .observe = observe,
         .observe_context = run,
-        .mean_count = c->has_tokens ? count_tokens : NULL,
+        .mean_count = c->has_tokens || c->sequence > 1 ? count_of_mean : NULL,
         .mean_context = run,
     };
     if (config_uses_nvme(setting.config)) {

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases of suite version 3 about who owns what.
+// Cases of suite version 3 about who owns what, who sums what, and in which dtype: shards that are empty at the end of
+// a group, ranks that share the sequences of a micro-batch, and sums over the axes of a mesh.
+#include "conformance/cases/case_mesh.h"
+#include "conformance/cases/case_tokens.h"
 #include "conformance/suite/suite_build.h"
+
+#include <stdio.h>
 
 // Three groups in turn. The last tensor of each has a row of fewer elements than ranks, so that the last shard of a
 // rank in the group is empty, whether rows are cut, elements, or all that the group has; the third is no larger.
@@ -16,8 +21,65 @@ static void make_ragged(struct check_case *c, struct suite_item *item)
     suite_schedule(c, 2);
 }
 
+// --- sequence parallelism: variants "q2" and "q4", the ranks that share a micro-batch; "r2q2": in two replicas ---
+
+static void set_sequence(struct check_case *c, struct suite_item *item)
+{
+    int replicas = 1;
+    if (sscanf(item->variant, "r%dq%d", &replicas, &c->sequence) != 2)
+        c->sequence = suite_number(item, "q", 1);
+    if (c->sequence > 1)
+        c->mesh = (struct mesh){replicas, c->world / replicas, 1, 1, 1};
+    item->own_data = true;
+}
+
+static void make_sequence(struct check_case *c, struct suite_item *item)
+{
+    suite_model(c);
+    set_sequence(c, item);
+    c->accumulation = 3;
+}
+
+static void make_sequence_clip(struct check_case *c, struct suite_item *item)
+{
+    suite_model(c);
+    set_sequence(c, item);
+    c->gradient_clipping = 0.5;
+}
+
+// 64 tokens a step, of which the ranks of a micro-batch have unequal parts.
+static void make_sequence_tokens(struct check_case *c, struct suite_item *item)
+{
+    static const uint32_t counts[] = {8, 8, 16, 32};
+    suite_model(c);
+    set_sequence(c, item);
+    c->accumulation = 4 / case_data_ranks(c);
+    c->has_tokens = true;
+    for (int step = 1; step <= c->steps; step++)
+        for (int slot = 0; slot < 4; slot++)
+            case_set_tokens(c, step, slot / case_data_ranks(c), slot % case_data_ranks(c), counts[(slot + step) % 4]);
+}
+
+// One mean, of as many micro-batches as there are.
+static void make_sequence_twin(struct check_case *c, struct suite_item *item)
+{
+    suite_model(c);
+    set_sequence(c, item);
+    c->data.same_mean = true;
+    c->data.spread = 50;
+    snprintf(c->twin, sizeof c->twin, "seq-twin.%s", dtype_name(item->precision));
+}
+
 const struct suite_row suite_layout[] = {
     {"part-ragged", "The last shards of each group are empty on some ranks.", make_ragged, "3:0123:f",
      "2,4,5,8:0123:f 3:0123:b"},
+    {"seq-exact", "Ranks that divide the sequences of a micro-batch, and micro-steps.", make_sequence,
+     "2:012:f:q2 4:13:f:q2", "4:0123:f:q2,q4,r2q2 4:123:b:q2 4:13:h:q2 8:123:f:q2,q4"},
+    {"seq-clip", "A norm above the threshold, of shares of sequences.", make_sequence_clip, "4:13:f:q2",
+     "4:02:f:q2,q4,r2q2"},
+    {"seq-tokens", "Tokens of sequences that ranks divide among them.", make_sequence_tokens, "4:1:f:q2",
+     "4:023:f:q2,q4 2:0123:f:q2"},
+    {"seq-twin", "One mean, of four micro-batches on four ranks, of two, and of one.", make_sequence_twin,
+     "4:1:f:none,q2,q4", "4:023:f:none,q2,q4,r2q2 2:1:f:q2 8:3:f:q2,q4"},
     {0},
 };

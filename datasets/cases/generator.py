@@ -25,7 +25,8 @@ def generator(case, words):
     """Two functions: an element of an initial parameter, and of a gradient on a rank; words are the settings of
     vN/cases.txt."""
     mesh = case.get("mesh", {"replicate": 1, "shard": case["world"], "tensor": 1, "pipeline": 1, "expert": 1})
-    world, params, family = mesh["replicate"] * mesh["shard"], case["params"], words[0]
+    sequence, params, family = mesh.get("sequence", 1), case["params"], words[0]
+    world = mesh["replicate"] * mesh["shard"] // sequence
     slots, bits = world * case["accumulation"], {"fp32": 23, "bf16": 7, "fp16": 10}[case["precision"]]
     pairs = [(word + "=1").split("=")[:2] for word in words[1:]]
     have = {key: int(value, 16 if key == "seed" else 10) for key, value in pairs if key != "poke"}
@@ -109,14 +110,16 @@ def generator(case, words):
     def part(step, micro, rank, param, element):
         if "mesh" not in case:
             return gradient(step, micro, rank, param, element)
-        place, tensor_rank, data = params[param]["placement"], rank % mesh["tensor"], rank // mesh["tensor"] % world
+        place, tensor_rank = params[param]["placement"], rank % mesh["tensor"]
+        data, sequence_rank = divmod(rank // mesh["tensor"] % (world * sequence), sequence)
         element = whole_element(place, params[param]["shape"], tensor_rank, element)
         group = 1 if place["expert"] is None else mesh["expert"]
         first = data // group * group
         value = sum(gradient(step, micro, first + k, param, element) for k in range(group))
-        if place["tensor"] != "partial" or mesh["tensor"] == 1:
+        number, ranks = (tensor_rank, mesh["tensor"]) if place["tensor"] == "partial" else (sequence_rank, sequence)
+        if ranks == 1:
             return value
-        turn = (tensor_rank + element) % mesh["tensor"]
+        turn = (number + element) % ranks
         return 2 * value if turn == 0 else -value if turn == 1 else 0.0
 
     return names, initial, part

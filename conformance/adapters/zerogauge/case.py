@@ -68,7 +68,7 @@ class Case:
     def loss_weight(self, step):
         """What a loss is multiplied by where ranks are averaged and micro-steps are summed."""
         if not self.tokens:
-            return 1 / self.accumulation
+            return self.mesh.sequence / self.accumulation
         return self.world // self.mesh.tensor // self.mesh.pipeline / max(self.all_tokens(step), 1)
 
     def uses(self, name, step, micro):

@@ -3,12 +3,12 @@
 
 
 class Mesh:
-    """The degrees replicate, shard, tensor, pipeline and expert as attributes. A case without a mesh is one of as many
-    shards as ranks."""
+    """The degrees replicate, shard, tensor, pipeline, expert and sequence as attributes. A case without a mesh is one of
+    as many shards as ranks."""
 
     def __init__(self, case, degrees):
         plain = {"replicate": 1, "shard": case.world, "tensor": 1, "pipeline": 1, "expert": 1}
-        self.__dict__.update(degrees or plain)
+        self.__dict__.update({"sequence": 1, **(degrees or plain)})
         self.is_given = bool(degrees)
         self.placements = {p["name"]: p["placement"] for p in case.params} if degrees else {}
         self.experts = 1 + max((at["expert"] for at in self.placements.values() if at["expert"] is not None), default=0)
