@@ -70,6 +70,35 @@ static void make_sequence_twin(struct check_case *c, struct suite_item *item)
     snprintf(c->twin, sizeof c->twin, "seq-twin.%s", dtype_name(item->precision));
 }
 
+// --- dtypes of sums on a mesh ---
+
+// As acc-trap: bf16 cannot hold the sum of the micro-steps, whichever axis it is added over next. A norm is long enough
+// to tell elements from tails.
+static void make_mesh_trap(struct check_case *c, struct suite_item *item)
+{
+    suite_mesh_all(c, item);
+    c->params[suite_tensor(c, 67, 0)].placement.part = PART_PARTIAL;
+    suite_place_stages(c);
+    c->accumulation = 2;
+    c->accumulation_dtype = c->communication_dtype = DTYPE_FP32;
+    c->data.lead = 8;
+    c->data.reach = 7;
+    c->data.exponent_low = -12;
+    c->data.exponent_high = -8;
+}
+
+// Two replicas of two shards, and one mean of one, two or four micro-steps in bf16, which does not hold their sums.
+static void make_mesh_cut(struct check_case *c, struct suite_item *item)
+{
+    suite_model(c);
+    c->mesh = (struct mesh){2, 2, 1, 1, 1};
+    c->accumulation = suite_number(item, "a", 1);
+    c->accumulation_dtype = c->communication_dtype = DTYPE_FP32;
+    c->data.same_mean = true;
+    c->data.spread = 120;
+    snprintf(c->twin, sizeof c->twin, "mesh-cut");
+}
+
 const struct suite_row suite_layout[] = {
     {"part-ragged", "The last shards of each group are empty on some ranks.", make_ragged, "3:0123:f",
      "2,4,5,8:0123:f 3:0123:b"},
@@ -81,5 +110,9 @@ const struct suite_row suite_layout[] = {
      "4:023:f:q2,q4 2:0123:f:q2"},
     {"seq-twin", "One mean, of four micro-batches on four ranks, of two, and of one.", make_sequence_twin,
      "4:1:f:none,q2,q4", "4:023:f:none,q2,q4,r2q2 2:1:f:q2 8:3:f:q2,q4"},
+    {"mesh-trap", "A micro-step is 256 times larger than the next, on meshes.", make_mesh_trap,
+     "4:2:b:r2s2 4:1:b:s2t2 4:3:b:r4s1", "4:13:b:r2s2 4:1:b:r1s4,r4s1,s4e2,s2p2,t2p2,t4 4:23:b:s2t2,s4e2"},
+    {"mesh-cut", "One mean of more or fewer micro-steps, in two replicas.", make_mesh_cut, "4:2:b:a1,a4",
+     "4:013:b:a1,a2,a4 4:2:b:a2"},
     {0},
 };

@@ -184,8 +184,8 @@ static void expect_twins(const struct check_case *a, const struct check_case *b)
         cr_assert_eq(a->params[i].count, b->params[i].count);
         if (case_initial(first, i))
             cr_assert_eq(memcmp(case_initial(first, i), case_initial(second, i), bytes), 0, "%s, %s", a->name, b->name);
-        // The same tokens in more or fewer micro-steps are twins, too.
-        if (a->world != b->world || (a->has_tokens && a->accumulation != b->accumulation))
+        // One mean, or the same tokens, in more or fewer micro-steps are twins, too.
+        if (a->world != b->world || (a->data.same_mean && a->accumulation != b->accumulation))
             continue;
         cr_assert_eq(a->accumulation, b->accumulation, "%s, %s", a->name, b->name);
         const float *one = case_gradient(first, a->steps, a->accumulation - 1, a->world - 1, i);
