@@ -44,77 +44,58 @@ def parts_of(command):
     return words[:at], words[at], words[at + 1:]
 
 
-def judge(zerogauge, out, claims, command, sockets):
-    """Returns the report's records by kind, and the file with the output. The report stays in `out`."""
+def expectations_of(name, suite_version, expected, cases):
+    """The file of `check --expect` for a configuration: the table's lines for it, without its name."""
+    of_requirement = {id: f"expect {id} {verdict} {why}" for pattern, id, verdict, why in expected
+                      if fnmatch.fnmatch(name, pattern)}
+    of_cases = [f"cases {pattern} {why}" for of, pattern, why in cases if fnmatch.fnmatch(name, of)]
+    return "\n".join([f"suite {suite_version}", *of_requirement.values(), *of_cases, ""])
+
+
+def judge(zerogauge, out, claims, command, sockets, rules):
+    """Returns the report's records by kind, the file with the output, and whether all is as expected. The report stays
+    in `out`."""
     shutil.rmtree(out, ignore_errors=True)
     check_options, adapter, options = parts_of(command)
     launch = [sys.executable, "-S", HERE / "warm.py", "launch", f"{sockets}/{adapter}", *options]
-    path = out.with_suffix(".claims.json")
+    path, expected = out.with_suffix(".claims.json"), out.with_suffix(".expected")
     path.write_bytes(subprocess.run([*launch, "--claims"], stdout=subprocess.PIPE, check=True).stdout if claims == "-"
                      else json.dumps(CLAIMS[claims]).encode())
-    line = [zerogauge, "check", "--level", "quick", "--suite-version", SUITE_VERSION, "--claims", path,
-            "--time-limit", "300", *check_options, "--out", out, "--", *launch, "{cases}", "{answers}", "{world}", "{state}"]
+    of_options = "--suite-version" in check_options
+    suite_version = check_options[check_options.index("--suite-version") + 1] if of_options else SUITE_VERSION
+    expected.write_text(expectations_of(out.name, suite_version, *rules))
+    line = [zerogauge, "check", "--level", "quick", "--claims", path, "--time-limit", "300", *check_options, "--out", out,
+            "--expect", expected, "--", *launch, "{cases}", "{answers}", "{world}", "{state}"]
     printed = out.with_suffix(".txt")
     with printed.open("w") as file, subprocess.Popen(line, stdout=file, stderr=subprocess.STDOUT) as process:
         RUNNING.add(process)
-        process.wait()
+        status = process.wait()
         RUNNING.discard(process)
     records = {}
     report = out / "report.jsonl"
     for text in report.read_text().splitlines() if report.exists() else []:
         record = json.loads(text)
         records.setdefault(record["record"], []).append(record)
-    return records, printed
-
-
-def failures_of(name, records, cases):
-    """Returns the requirements that fail only in expected cases; lines for patterns that match no failure; and lines
-    for patterns that match some."""
-    failed = [record for record in records["check"] if record["verdict"] in ("FAIL", "BROKEN") and record["case"]]
-    known = [(pattern, why, {record["case"] for record in failed if fnmatch.fnmatch(record["case"], pattern)})
-             for of, pattern, why in cases if fnmatch.fnmatch(name, of)]
-    matched = set().union(*(hits for _, _, hits in known))
-    unmatched = {id for record in failed if record["case"] not in matched for id in record["requirements"]}
-    explained = {id for record in failed if record["case"] in matched for id in record["requirements"]} - unmatched
-    return (explained, [f"no case {pattern} fails: {why}" for pattern, why, hits in known if not hits],
-            [f"{pattern} FAIL, {len(hits)} cases: {why}" for pattern, why, hits in known if hits])
-
-
-def surprises(name, records, expected, cases):
-    """Returns lines about what differs from the expectations, and lines about what meets them."""
-    end = records["end"][0]
-    explained, stale, as_expected = failures_of(name, records, cases)
-    verdicts = {record["id"]: record["verdict"] for record in records["requirement"]}
-    known = {id: (verdict, why) for pattern, id, verdict, why in expected
-             if fnmatch.fnmatch(name, pattern) and id in verdicts}  # a run of some cases lacks some requirements
-    wrong = [f"{id} is {verdicts[id]}, expected {verdict}: {why}" for id, (verdict, why) in known.items()
-             if verdicts[id] != verdict]
-    wrong += [f"{id} is {verdict}" for id, verdict in verdicts.items() if verdict in ("FAIL", "BROKEN") and
-              id not in known and id not in explained]
-    wrong += stale
-    wrong += [f"the command: {end['command_text']}"] if end["command_failed"] else []
-    wrong += ["nothing was judged"] if end["verdict"] == "NOTHING-JUDGED" else []
-    return wrong, as_expected + [f"{id} {verdict}: {why}" for id, (verdict, why) in known.items()
-                          if verdicts[id] == verdict]
+    return records, printed, status == 0
 
 
 def judged(zerogauge, out, sockets, expected, cases, name, claims, command):
     """Runs a configuration. Returns whether it is as expected, and the lines to print."""
     begin, again = time.monotonic(), []
-    records, printed = judge(zerogauge, out / name, claims, command, sockets)
+    setting = zerogauge, out / name, claims, command, sockets, (expected, cases)
+    records, printed, right = judge(*setting)
     if "end" in records and records["end"][0]["command_failed"]:  # once more: some crashes are not reproducible
         again = [f"    AGAIN    {records['end'][0]['command_text']}"]
-        records, printed = judge(zerogauge, out / name, claims, command, sockets)
+        records, printed, right = judge(*setting)
     if "end" not in records:
         return False, [f"{name}: the report is incomplete; see {printed}"]
     end = records["end"][0]
-    wrong, known = surprises(name, records, expected, cases)
-    verdict = end["verdict"] + (", as expected" if end["verdict"] == "FAILS" and not wrong else "")
+    verdict = end["verdict"] + (", as expected" if end["verdict"] == "FAILS" and right else "")
     lines = [ROW.format(name, verdict, *(str(end["requirement_counts"][verdict]) for verdict in VERDICTS),
                         f"{time.monotonic() - begin:.0f}"), *again]
-    for mark, texts in ("recipe  ", sorted(records["run"][0]["rules"])), ("expected", known), ("WRONG   ", wrong):
-        lines += [f"    {mark} {text}" for text in texts]
-    return not wrong, lines + ([f"    see      {printed}"] if wrong else [])
+    lines += [f"    recipe   {rule}" for rule in sorted(records["run"][0]["rules"])]
+    lines += ["  " + line for line in printed.read_text().partition("\nCompared with ")[2].splitlines()[1:-1]]
+    return right, lines + ([] if right else [f"    see      {printed}"])
 
 
 def asked(zerogauge, out, name, command):

@@ -2,11 +2,7 @@
 // `zerogauge check`: the suite, on the reference or on somebody else's program.
 #include "conformance/run/cmd_check.h"
 
-#include "base/process/check_folder.h"
 #include "base/process/interrupt.h"
-#include "conformance/cases/case_folders.h"
-#include "conformance/run/check_features.h"
-#include "conformance/run/check_select.h"
 #include "conformance/run/check_ranks.h"
 #include "base/err.h"
 #include "base/help.h"
@@ -31,63 +27,6 @@ static int explain(const char *id)
         return err_set(ERR_USAGE, "there is no requirement %s; conformance/SPEC.md lists them", id);
     printf("%.*s\n", (int)requirement->text_bytes, requirement->text);
     return ERR_NONE;
-}
-
-static int print_case(void *context, const struct check_case *c)
-{
-    char text[1024] = "";
-    size_t used = 0;
-    (void)context;
-    for (int i = 0; i < c->requirement_count && used < sizeof text; i++)
-        used += (size_t)snprintf(text + used, sizeof text - used, " %s", c->requirements[i]);
-    printf("%-40s%s\n", c->name, text);
-    return ERR_NONE;
-}
-
-static int list_cases(const struct check_part *part)
-{
-    struct coverage coverage;
-    TRY(check_cases(part, print_case, NULL));
-    if (part->case_patterns || part->requirements || suite_version(&part->choice) < 2)
-        return ERR_NONE;
-    TRY(check_features_print(&part->choice));
-    TRY(check_cover_level(part, &coverage));
-    return check_cover_print(&coverage);
-}
-
-static int note_name(void *context, const struct check_case *c)
-{
-    return json_array_append_new(context, json_string(c->name)) == 0 ? ERR_NONE : err_set(ERR_MEMORY, "no memory");
-}
-
-static int write_below(void *context, const struct check_case *c)
-{
-    if (interrupted)
-        return err_set(ERR_USAGE, "interrupted");
-    return check_write_case(c, context);
-}
-
-// The folder may be the user's own: after an error it is empty again, but there.
-static int write_named(const struct check_part *part, const char *path, const json_t *names)
-{
-    char folder[PATH_MAX];
-    TRY(check_folder_new("--write-cases", path, folder));
-    int rc = check_cases(part, write_below, folder);
-    if (rc == ERR_NONE)
-        rc = case_order_write(folder, names);
-    if (rc != ERR_NONE)
-        check_folder_clear(folder);
-    return rc;
-}
-
-static int write_cases(const struct check_part *part, const char *path)
-{
-    json_t *names = json_array();
-    int rc = check_cases(part, note_name, names);
-    if (rc == ERR_NONE)
-        rc = write_named(part, path, names);
-    json_decref(names);
-    return rc;
 }
 
 // Checks the reference as a rank of a launcher's world: its processes answer the cases.
@@ -134,6 +73,14 @@ static int check_options_fit(const struct check_options *a)
         return err_set(ERR_USAGE, "--case-dir gives the cases: it goes with no --requirement, --list or --write-cases");
     if (a->find_max && !a->hunts)
         return err_set(ERR_USAGE, "--finds ends a hunt: give --hunt MINUTES, too");
+    if (a->update && !a->expect)
+        return err_set(ERR_USAGE, "--update writes the file of --expect: give --expect FILE, too");
+    if (a->expect && (a->hunts || a->list || a->write_cases || a->strict))
+        return err_set(ERR_USAGE, "--expect compares a run's verdicts with a file's: it goes with no --hunt, --list, "
+                                  "--write-cases or --strict");
+    if (a->chooses_version && a->expected->suite_version > 0 && a->expected->suite_version != a->suite_version)
+        return err_set(ERR_USAGE, "--suite-version %d: %s is of suite version %d", a->suite_version, a->expect,
+                       a->expected->suite_version);
     if (!a->hunts)
         return ERR_NONE;
     if (a->case_dir || a->cases || a->requirements || a->list || a->write_cases || a->json || a->strict || a->observes)
@@ -145,6 +92,15 @@ static int check_options_fit(const struct check_options *a)
         return err_set(ERR_USAGE, "--finds %d: expected at least 1", a->find_max);
     if (!a->out)
         return err_set(ERR_USAGE, "--hunt keeps what it finds: give --out DIR");
+    return ERR_NONE;
+}
+
+// Reads the file of --expect, which chooses the suite version unless an option does.
+static int read_expected(struct check_options *a)
+{
+    TRY(expectations_read(a->expect, a->update, a->expected));
+    if (!a->chooses_version && a->expected->suite_version > 0)
+        a->suite_version = a->expected->suite_version;
     return ERR_NONE;
 }
 
@@ -167,10 +123,10 @@ static int check(const struct check_options *a, const char *const *rest, int *st
     };
     part.options = CASE_OPTIONS_ALL;
     if (a->list)
-        return list_cases(&part);
+        return check_list_cases(&part);
     interrupt_watch(on_interrupt);
     if (a->write_cases)
-        return write_cases(&part, a->write_cases);
+        return check_write_cases(&part, a->write_cases, &interrupted);
     struct launcher launcher;
     TRY(launcher_find(&launcher));
     if (launcher.world > 1 && (a->hunts || a->case_dir))
@@ -197,13 +153,13 @@ static const struct help help = {
     .examples = examples,
 };
 
-enum { HUNT_OPTION = 1, TIME_LIMIT_OPTION };
+enum { HUNT_OPTION = 1, TIME_LIMIT_OPTION, SUITE_OPTION };
 
 static int run(int argc, const char **argv, struct check_options *a, const char *const *rest, int *status)
 {
     const struct poptOption options[] = {
         {"level", 'l', POPT_ARG_STRING, &a->level, 0, "quick takes about a minute (default: quick)", "quick|full"},
-        {"suite-version", '\0', POPT_ARG_INT | POPT_ARGFLAG_SHOW_DEFAULT, &a->suite_version, 0,
+        {"suite-version", '\0', POPT_ARG_INT | POPT_ARGFLAG_SHOW_DEFAULT, &a->suite_version, SUITE_OPTION,
          "the cases of an earlier version of the suite", "N"},
         {"case", 'c', POPT_ARG_ARGV, &a->cases, 0,
          "run only these cases: a name, or a shell pattern such as 'adam-*', '*.w2.s3.*' or '@(adam|clip)-*'; may be "
@@ -230,6 +186,12 @@ static int run(int argc, const char **argv, struct check_options *a, const char 
          "also measure, of one large case at every claimed stage, whether processes hold less memory than at stage 0",
          NULL},
         {"finds", '\0', POPT_ARG_INT, &a->find_max, 0, "end the hunt after N finds that are shrunk", "N"},
+        {"expect", '\0', POPT_ARG_STRING, &a->expect, 0,
+         "compare the verdicts with those that this file expects: status 0 if they are these, 1 if one is worse or "
+         "better",
+         "FILE"},
+        {"update", '\0', POPT_ARG_NONE, &a->update, 0, "write the file of --expect anew, after this run's verdicts",
+         NULL},
         {"strict", '\0', POPT_ARG_NONE, &a->strict, 0, "anything less than CONFORMS is a failure", NULL},
         {"seed", '\0', POPT_ARG_LONGLONG | POPT_ARGFLAG_SHOW_DEFAULT, &a->seed, 0,
          "draw names, gradients, combinations and order anew; 0: the frozen cases; with --hunt: of the hunt", "N"},
@@ -245,13 +207,16 @@ static int run(int argc, const char **argv, struct check_options *a, const char 
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
     int rc = ERR_NONE, code;
-    while ((code = poptGetNextOpt(context)) == HUNT_OPTION || code == TIME_LIMIT_OPTION) {
+    while ((code = poptGetNextOpt(context)) > 0) {
         a->hunts |= code == HUNT_OPTION;
+        a->chooses_version |= code == SUITE_OPTION;
         a->limits_time |= code == TIME_LIMIT_OPTION;
     }
     rc = help_options_end(context, code);
     if (rc == ERR_NONE && poptPeekArg(context))
         rc = err_set(ERR_USAGE, "%s: put the command to check after --", poptPeekArg(context));
+    if (rc == ERR_NONE && a->expect)
+        rc = read_expected(a);
     if (rc == ERR_NONE)
         rc = check(a, rest, status);
     poptFreeContext(context);
@@ -268,7 +233,9 @@ static void free_list(char **list)
 int check_main(int argc, const char **argv)
 {
     static const char *const none[] = {NULL};
-    struct check_options a = {.suite_version = ZG_SUITE_VERSION, .time_limit_s = CHECK_TIME_LIMIT_S};
+    struct expectations expected = {0};
+    struct check_options a = {
+        .expected = &expected, .suite_version = ZG_SUITE_VERSION, .time_limit_s = CHECK_TIME_LIMIT_S};
     const char *const *rest = none;
     const char *own[argc + 1];
     int own_count = 0, status = 0;
@@ -282,9 +249,11 @@ int check_main(int argc, const char **argv)
     int rc = run(own_count, own, &a, rest, &status);
     if (rc != ERR_NONE && *err_message() && rc != ERR_PEER)
         fprintf(stderr, "zerogauge check: %s\n", err_message());
-    char *texts[] = {a.level, a.claims, a.out, a.plugin, a.explain, a.memory, a.output, a.write_cases, a.case_dir};
+    char *texts[] = {a.level,  a.claims, a.out,         a.plugin,   a.explain,
+                     a.memory, a.output, a.write_cases, a.case_dir, a.expect};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         free(texts[i]);
+    expectations_free(&expected);
     free_list(a.cases);
     free_list(a.requirements);
     return rc != ERR_NONE ? err_exit_status(rc) : status;

@@ -3,15 +3,17 @@
 #pragma once
 
 #include "conformance/run/check.h"
+#include "conformance/run/expect.h"
 
 enum { CHECK_TIME_LIMIT_S = 60 };  // without a new file of answers, unless given
 
 struct check_options {
     char **cases, **requirements;  // NULL at the end; may be null
-    char *level, *claims, *out, *plugin, *explain, *memory, *output, *write_cases, *case_dir;  // may be null
-    int list, json, keep, strict, observes, find_max, suite_version;
+    char *level, *claims, *out, *plugin, *explain, *memory, *output, *write_cases, *case_dir, *expect;  // may be null
+    struct expectations *expected;  // that file, read where --expect is given
+    int update, list, json, keep, strict, observes, find_max, suite_version;
     long long seed;
-    bool hunts, limits_time;  // these options are given
+    bool hunts, limits_time, chooses_version;  // these options are given
     double hunt_minutes;
     double time_limit_s;
 };
@@ -21,6 +23,11 @@ struct check_options {
 struct check_ranks;
 int check_and_report(const struct check_options *a, const struct check_part *part, const char *const *rest,
                      struct check_ranks *ranks, const volatile sig_atomic_t *interrupted, int *status);
+
+// Prints the part's cases, and how far they cover what can meet; or writes them to a new folder, which is empty again
+// after an error. ERR_USAGE: interrupted.
+int check_list_cases(const struct check_part *part);
+int check_write_cases(const struct check_part *part, const char *path, const volatile sig_atomic_t *interrupted);
 
 // The options and the command that repeat a run, quoted for a shell; and the options that choose a part of the level:
 // null for all of it, "" for the cases of a folder. The caller frees the texts.

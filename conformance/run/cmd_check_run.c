@@ -111,6 +111,13 @@ static int report(const struct check_options *a, const struct check_setting *set
     }
     if (!temporary && !a->json)
         printf("Cases, answers and reports: %s\n", a->out);
+    if (a->expect)
+        *status = !expectations_compare(a->expected, verdicts, count, &run->findings, verdict, facts,
+                                        a->json ? stderr : stdout);
+    if (a->update) {
+        TRY(expectations_update(a->expected, verdicts, count, &run->findings, facts->suite_version));
+        *status = 0;
+    }
     return fflush(stdout) == 0 ? ERR_NONE : err_set(ERR_IO, "the report cannot be written: %s", strerror(errno));
 }
 
