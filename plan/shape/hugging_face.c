@@ -34,16 +34,13 @@ static void add_defaults(struct hugging_face_reader *reader, const char *default
 
 static int read_widths(struct hugging_face_reader *r, struct decoder_shape *out)
 {
-    static const char *const heads[] = {"num_attention_heads", "n_head", "n_heads", "num_heads", NULL},
-                             *const lengths[] =
-                                 {"max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length", NULL},
-                             *const hidden[] = {"intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size", NULL},
-                             *const key_heads[] = {"num_key_value_heads", "num_kv_heads", "n_head_kv", NULL};
-    TRY(hugging_face_size(r, (const char *const[]){"num_hidden_layers", "n_layer", "n_layers", "num_layers", NULL},
-                          DECODER_BLOCKS_MAX, 0, &out->blocks));
-    TRY(hugging_face_size(r, (const char *const[]){"hidden_size", "n_embd", "n_embed", "d_model", NULL},
-                          DECODER_SIZE_MAX, 0, &out->width));
-    TRY(hugging_face_size(r, (const char *const[]){"vocab_size", NULL}, DECODER_VOCABULARY_MAX, 0, &out->vocabulary));
+    static const char heads[] = "num_attention_heads n_head n_heads num_heads",
+                      lengths[] = "max_position_embeddings n_positions n_ctx max_seq_len seq_length",
+                      hidden[] = "intermediate_size ffn_dim n_inner ffn_hidden_size",
+                      key_heads[] = "num_key_value_heads num_kv_heads n_head_kv";
+    TRY(hugging_face_size(r, "num_hidden_layers n_layer n_layers num_layers", DECODER_BLOCKS_MAX, 0, &out->blocks));
+    TRY(hugging_face_size(r, "hidden_size n_embd n_embed d_model", DECODER_SIZE_MAX, 0, &out->width));
+    TRY(hugging_face_size(r, "vocab_size", DECODER_VOCABULARY_MAX, 0, &out->vocabulary));
     TRY(hugging_face_size(r, lengths, DECODER_LENGTH_MAX, 0, &out->sequence_length));
     if (hugging_face_is_trait(r, "stateful")) {
         out->heads = out->key_heads = out->head_width = 1;
@@ -53,8 +50,8 @@ static int read_widths(struct hugging_face_reader *r, struct decoder_shape *out)
     TRY(hugging_face_size(r, hidden, DECODER_SIZE_MAX, out->mlp_matrices == 2 ? 4 * out->width : 0, &out->hidden));
     TRY(hugging_face_size(r, key_heads, (int64_t)out->heads, out->heads, &out->key_heads));
     size_t head_width = out->width / out->heads;
-    return hugging_face_size(r, (const char *const[]){"head_dim", "attention_head_dim", NULL}, DECODER_SIZE_MAX,
-                             head_width > 0 ? head_width : 1, &out->head_width);
+    return hugging_face_size(r, "head_dim attention_head_dim", DECODER_SIZE_MAX, head_width > 0 ? head_width : 1,
+                             &out->head_width);
 }
 
 static void set_biases(struct decoder_shape *out, const char *which)
@@ -155,8 +152,12 @@ static int read_shape(struct hugging_face_reader *r, struct decoder_shape *out)
     *out = (struct decoder_shape){.mlp_matrices = hugging_face_is_trait(r, "plain") ? 2 : 3,
                                   .router_bias = hugging_face_is_trait(r, "router"),
                                   .shared_gate = hugging_face_is_trait(r, "gate"),
-                                  .is_parallel = hugging_face_is_trait(r, "parallel")};
+                                  .is_parallel = hugging_face_is_trait(r, "parallel"),
+                                  .embedding_norm = hugging_face_is_trait(r, "embedding-norm"),
+                                  .sinks = hugging_face_is_trait(r, "sinks"),
+                                  .mlp_values = hugging_face_is_trait(r, "values") ? 2 : 0};
     TRY(read_widths(r, out));
+    out->positions = hugging_face_is_trait(r, "positions") ? out->sequence_length : 0;
     TRY(hugging_face_experts(r, out));
     TRY(hugging_face_layers(r, out));
     TRY(read_norms(r, out));

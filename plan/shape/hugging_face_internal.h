@@ -19,10 +19,12 @@ struct hugging_face_reader;
 //   window=every|used|period, period=N           blocks with a window in a file without layer_types: every one, if
 //                                                use_sliding_window, all but each N-th
 //   router, gate, stateful                       a bias of the router; a gate of the shared expert; no attention at all
+//   positions, embedding-norm, sinks, values     learned positions; a norm of the embedding; a learned logit of each
+//                                                head; two learned values of the activation function (xIELU)
 enum { HUGGING_FACE_TRAIT_BYTES = 32 };
 struct hugging_face_type {
-    const char *name, *traits;
-    const char *defaults;  // "KEY=VALUE ..." where the file has none
+    const char *name, *traits;  // "a|b": of several types
+    const char *defaults;       // "KEY=VALUE ..." where the file has none
     int (*more)(struct hugging_face_reader *reader, struct decoder_shape *out);
     const char *sizes;  // defaults of a text_config alone, where files leave them out
 };
@@ -46,9 +48,9 @@ size_t hugging_face_trait_number(const struct hugging_face_reader *reader, const
 // True if the file, or the type's defaults, have a key that is not null. Each of these counts it as read.
 bool hugging_face_has(struct hugging_face_reader *reader, const char *key);
 
-// Reads the first of the keys, ended by NULL, that is there: from 1 to high; `without` if none is, or, 0, an error.
-int hugging_face_size(struct hugging_face_reader *reader, const char *const keys[], int64_t high, size_t without,
-                      size_t *out);
+// Reads the first of the keys, words of a text, that is there: from 1 to high; `without` if none is or it is "auto",
+// or, 0, an error.
+int hugging_face_size(struct hugging_face_reader *reader, const char *keys, int64_t high, size_t without, size_t *out);
 
 // The same for one key, from 0.
 int hugging_face_count(struct hugging_face_reader *reader, const char *key, int64_t high, size_t without, size_t *out);
@@ -73,16 +75,12 @@ int hugging_face_convolution(struct hugging_face_reader *reader, struct decoder_
 int hugging_face_lightning(struct hugging_face_reader *reader, struct decoder_shape *out);
 int hugging_face_falcon(struct hugging_face_reader *reader, struct decoder_shape *out);
 int hugging_face_opt(struct hugging_face_reader *reader, struct decoder_shape *out);
-int hugging_face_positions(struct hugging_face_reader *reader, struct decoder_shape *out);
 int hugging_face_bigcode(struct hugging_face_reader *reader, struct decoder_shape *out);
-int hugging_face_bloom(struct hugging_face_reader *reader, struct decoder_shape *out);
 int hugging_face_neox(struct hugging_face_reader *reader, struct decoder_shape *out);
 int hugging_face_stablelm(struct hugging_face_reader *reader, struct decoder_shape *out);
 int hugging_face_latents(struct hugging_face_reader *reader, struct decoder_shape *out);
 int hugging_face_llama_4(struct hugging_face_reader *reader, struct decoder_shape *out);
-int hugging_face_gpt_oss(struct hugging_face_reader *reader, struct decoder_shape *out);
 int hugging_face_hunyuan(struct hugging_face_reader *reader, struct decoder_shape *out);
-int hugging_face_apertus(struct hugging_face_reader *reader, struct decoder_shape *out);
 
 // Notes of keys that no one read and that are not known to change nothing (hugging_face_keys.c).
 void hugging_face_note_keys(struct hugging_face_reader *reader, const struct strict_object *wrapper);

@@ -64,8 +64,8 @@ static int read_window_period(struct hugging_face_reader *r, size_t *period)
     if (hugging_face_has(r, "sliding_window_pattern") && json_is_string(pattern))
         *period = strlen(json_string_value(pattern));
     else
-        TRY(hugging_face_size(r, (const char *const[]){"sliding_window_pattern", "no_rope_layer_interval", NULL},
-                              DECODER_BLOCKS_MAX, *period > 0 ? *period : DECODER_BLOCKS_MAX + 1, period));
+        TRY(hugging_face_size(r, "sliding_window_pattern no_rope_layer_interval", DECODER_BLOCKS_MAX,
+                              *period > 0 ? *period : DECODER_BLOCKS_MAX + 1, period));
     return ERR_NONE;
 }
 
@@ -80,8 +80,7 @@ int hugging_face_layers(struct hugging_face_reader *r, struct decoder_shape *out
         return ERR_NONE;
     if (hugging_face_has(r, "sliding_window") || hugging_face_has(r, "attention_chunk_size") ||
         hugging_face_has(r, "window_size"))
-        TRY(hugging_face_size(r, (const char *const[]){"sliding_window", "attention_chunk_size", "window_size", NULL},
-                              DECODER_SIZE_MAX, 0, &window));
+        TRY(hugging_face_size(r, "sliding_window attention_chunk_size window_size", DECODER_SIZE_MAX, 0, &window));
     TRY(hugging_face_flag(r, "use_sliding_window", &used));
     TRY(hugging_face_count(r, "max_window_layers", INT64_MAX, 0, &from));
     hugging_face_has(r, "attention_layers");
@@ -123,22 +122,21 @@ static int read_choice(struct hugging_face_reader *r, size_t blocks, struct choi
                  *end = json_object_get(r->object.value, "moe_layer_end_index");
     TRY(hugging_face_count(r, "first_k_dense_replace", (int64_t)blocks, 0, &c->first));
     TRY(hugging_face_count(r, "num_dense_layers", (int64_t)blocks, 0, &c->other_first));
-    TRY(hugging_face_size(r, (const char *const[]){"decoder_sparse_step", "interleave_moe_layer_step", NULL}, high, 1,
-                          &c->step));
-    TRY(hugging_face_size(r, (const char *const[]){"moe_layer_interval", NULL}, high, 1, &c->every));
+    TRY(hugging_face_size(r, "decoder_sparse_step interleave_moe_layer_step", high, 1, &c->step));
+    TRY(hugging_face_size(r, "moe_layer_interval", high, 1, &c->every));
     TRY(hugging_face_count(r, "moe_layer_start_index", high, 0, &c->start));
     c->end = blocks - 1;
     // -1 is the last block.
     if (hugging_face_has(r, "moe_layer_end_index") && json_integer_value(end) >= 0)
         c->end = (size_t)json_integer_value(end);
-    TRY(hugging_face_size(r, (const char *const[]){"expert_layer_period", NULL}, high, 1, &c->period));
+    TRY(hugging_face_size(r, "expert_layer_period", high, 1, &c->period));
     TRY(hugging_face_count(r, "expert_layer_offset", high, 0, &c->offset));
     TRY(read_list(r, "mlp_layer_types", blocks, &c->words));
     c->frequency = 1;
     if (json_is_array(frequency))
         TRY(read_list(r, "moe_layer_freq", blocks, &c->frequencies));
     else
-        TRY(hugging_face_size(r, (const char *const[]){"moe_layer_freq", NULL}, high, 1, &c->frequency));
+        TRY(hugging_face_size(r, "moe_layer_freq", high, 1, &c->frequency));
     c->dense = hugging_face_has(r, "mlp_only_layers") ? json_object_get(r->object.value, "mlp_only_layers") : NULL;
     c->sparse = hugging_face_has(r, "moe_layers") ? json_object_get(r->object.value, "moe_layers") : NULL;
     return ERR_NONE;
@@ -162,8 +160,8 @@ int hugging_face_experts(struct hugging_face_reader *r, struct decoder_shape *ou
 {
     static const char *const expert_keys[] = {"num_local_experts", "num_experts", "n_routed_experts",
                                               "moe_num_experts"};
-    static const char *const used_keys[] = {"num_experts_per_tok", "moe_k", "moe_topk", "num_experts_per_token", NULL};
-    static const char *const hidden_keys[] = {"moe_intermediate_size", "intermediate_size", NULL};
+    static const char used_keys[] = "num_experts_per_tok moe_k moe_topk num_experts_per_token";
+    static const char hidden_keys[] = "moe_intermediate_size intermediate_size";
     static const char *const shared_keys[] = {"n_shared_experts", "num_shared_experts", "moe_num_shared_experts",
                                               "num_shared_expert"};
     struct choice choice = {0};
@@ -172,7 +170,7 @@ int hugging_face_experts(struct hugging_face_reader *r, struct decoder_shape *ou
         TRY(hugging_face_count(r, expert_keys[i], DECODER_EXPERTS_MAX, 0, &out->experts));
     for (size_t i = 0; i < 4 && shared == 0; i++)
         if (hugging_face_has(r, shared_keys[i]) && json_is_array(json_object_get(r->object.value, shared_keys[i])))
-            TRY(hugging_face_size(r, (const char *const[]){shared_keys[i], NULL}, DECODER_EXPERTS_MAX, 0, &shared));
+            TRY(hugging_face_size(r, shared_keys[i], DECODER_EXPERTS_MAX, 0, &shared));
         else
             TRY(hugging_face_count(r, shared_keys[i], DECODER_EXPERTS_MAX, 0, &shared));
     TRY(hugging_face_count(r, "shared_expert_intermediate_size", DECODER_SIZE_MAX, 0, &direct));

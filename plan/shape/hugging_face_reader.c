@@ -64,23 +64,24 @@ static int read_equal(struct hugging_face_reader *reader, const char *key, int64
     return ERR_NONE;
 }
 
-int hugging_face_size(struct hugging_face_reader *reader, const char *const keys[], int64_t high, size_t without,
-                      size_t *out)
+int hugging_face_size(struct hugging_face_reader *reader, const char *keys, int64_t high, size_t without, size_t *out)
 {
-    const char *first = keys[0];
+    char text[160], *at = NULL;
     bool found = false;
+    snprintf(text, sizeof text, "%s", keys);
     *out = without;
-    for (; *keys; keys++) {
-        bool has = hugging_face_has(reader, *keys);
+    for (char *key = strtok_r(text, " ", &at); key; key = strtok_r(NULL, " ", &at)) {
+        bool has = hugging_face_has(reader, key);
         if (!has || found)
             continue;
         found = true;
-        if (json_is_array(json_object_get(reader->object.value, *keys)))
-            TRY(read_equal(reader, *keys, high, out));
-        else
-            TRY(shape_read_size(&reader->object, *keys, high, out));
+        const json_t *value = json_object_get(reader->object.value, key);
+        if (json_is_array(value))
+            TRY(read_equal(reader, key, high, out));
+        else if (without == 0 || !json_is_string(value) || strcmp(json_string_value(value), "auto") != 0)
+            TRY(shape_read_size(&reader->object, key, high, out));
     }
-    return found || without > 0 ? ERR_NONE : shape_read_size(&reader->object, first, high, out);
+    return found || without > 0 ? ERR_NONE : shape_read_size(&reader->object, text, high, out);
 }
 
 int hugging_face_count(struct hugging_face_reader *reader, const char *key, int64_t high, size_t without, size_t *out)

@@ -19,20 +19,9 @@ static int read_flag(struct hugging_face_reader *r, const char *key, const char 
 static int read_expanded(struct hugging_face_reader *r, const struct decoder_shape *out, size_t *channels)
 {
     size_t expand;
-    TRY(hugging_face_size(r, (const char *const[]){"mamba_expand", "expand", NULL}, DECODER_SIZE_MAX, 2, &expand));
+    TRY(hugging_face_size(r, "mamba_expand expand", DECODER_SIZE_MAX, 2, &expand));
     *channels = expand * out->width;
     return ERR_NONE;
-}
-
-// A size that may be "auto".
-static int read_auto(struct hugging_face_reader *r, const char *const keys[], size_t without, size_t *out)
-{
-    for (const char *const *key = keys; *key; key++)
-        if (hugging_face_has(r, *key) && json_is_string(json_object_get(r->object.value, *key))) {
-            *out = without;
-            return ERR_NONE;
-        }
-    return hugging_face_size(r, keys, DECODER_SIZE_MAX, without, out);
 }
 
 // The blocks that attend are every period-th from the offset on.
@@ -40,6 +29,20 @@ static void set_period(struct decoder_shape *out, size_t period, size_t offset)
 {
     for (size_t i = 0; i < out->blocks; i++)
         out->block[i].has_state = out->block[i].has_no_attention = i % period != offset;
+}
+
+// A list names the blocks that attend.
+static int set_attending(struct hugging_face_reader *r, const char *key, struct decoder_shape *out)
+{
+    const json_t *attends = json_object_get(r->object.value, key);
+    set_period(out, out->blocks + 1, out->blocks);
+    for (size_t i = 0; i < json_array_size(attends); i++) {
+        size_t block = (size_t)json_integer_value(json_array_get(attends, i));
+        if (block >= out->blocks)
+            return strict_fail(&r->object, key, "has a block beyond the %zu", out->blocks);
+        out->block[block].has_state = out->block[block].has_no_attention = false;
+    }
+    return ERR_NONE;
 }
 
 static bool is_hybrid_list(struct hugging_face_reader *r)
@@ -53,9 +56,9 @@ int hugging_face_mamba(struct hugging_face_reader *r, struct decoder_shape *out)
     size_t channels, state, kernel, rank, period = 1, offset = 0;
     bool conv_bias = true, biases = false, is_jamba = !hugging_face_is_trait(r, "stateful");
     TRY(read_expanded(r, out, &channels));
-    TRY(hugging_face_size(r, (const char *const[]){"mamba_d_state", "state_size", NULL}, DECODER_SIZE_MAX, 16, &state));
-    TRY(hugging_face_size(r, (const char *const[]){"mamba_d_conv", "conv_kernel", NULL}, DECODER_SIZE_MAX, 4, &kernel));
-    TRY(read_auto(r, (const char *const[]){"mamba_dt_rank", "time_step_rank", NULL}, (out->width + 15) / 16, &rank));
+    TRY(hugging_face_size(r, "mamba_d_state state_size", DECODER_SIZE_MAX, 16, &state));
+    TRY(hugging_face_size(r, "mamba_d_conv conv_kernel", DECODER_SIZE_MAX, 4, &kernel));
+    TRY(hugging_face_size(r, "mamba_dt_rank time_step_rank", DECODER_SIZE_MAX, (out->width + 15) / 16, &rank));
     TRY(read_flag(r, "mamba_conv_bias", "use_conv_bias", &conv_bias));
     TRY(read_flag(r, "mamba_proj_bias", "use_bias", &biases));
     *s = (struct decoder_state){.in_rows = 2 * channels,
@@ -70,7 +73,7 @@ int hugging_face_mamba(struct hugging_face_reader *r, struct decoder_shape *out)
         out->block[i] = (struct decoder_block){true, true, DECODER_MLP_NONE, 0, false};
     if (!is_jamba || is_hybrid_list(r))
         return ERR_NONE;
-    TRY(hugging_face_size(r, (const char *const[]){"attn_layer_period", NULL}, DECODER_BLOCKS_MAX, 0, &period));
+    TRY(hugging_face_size(r, "attn_layer_period", DECODER_BLOCKS_MAX, 0, &period));
     TRY(hugging_face_count(r, "attn_layer_offset", DECODER_BLOCKS_MAX, 0, &offset));
     set_period(out, period, offset);
     return ERR_NONE;
@@ -107,7 +110,6 @@ static int read_single_blocks(struct hugging_face_reader *r, struct decoder_shap
 // Which blocks have a state: all, side by side with attention (Falcon-H1); those that a list of attention leaves.
 static int read_states(struct hugging_face_reader *r, struct decoder_shape *out)
 {
-    const json_t *attends = json_object_get(r->object.value, "attn_layer_indices");
     if (hugging_face_is_trait(r, "stateful"))
         for (size_t i = 0; i < out->blocks; i++)
             out->block[i] = (struct decoder_block){true, true, DECODER_MLP_NONE, 0, false};
@@ -116,15 +118,8 @@ static int read_states(struct hugging_face_reader *r, struct decoder_shape *out)
     else if (strcmp(r->type->name, "falcon_h1") == 0)
         for (size_t i = 0; i < out->blocks; i++)
             out->block[i].has_state = true;
-    else if (hugging_face_has(r, "attn_layer_indices") || !is_hybrid_list(r)) {
-        set_period(out, out->blocks + 1, out->blocks);
-        for (size_t i = 0; i < json_array_size(attends); i++) {
-            size_t block = (size_t)json_integer_value(json_array_get(attends, i));
-            if (block >= out->blocks)
-                return strict_fail(&r->object, "attn_layer_indices", "has a block beyond the %zu", out->blocks);
-            out->block[block].has_state = out->block[block].has_no_attention = false;
-        }
-    }
+    else if (hugging_face_has(r, "attn_layer_indices") || !is_hybrid_list(r))
+        return set_attending(r, "attn_layer_indices", out);
     return ERR_NONE;
 }
 
@@ -134,14 +129,11 @@ int hugging_face_mamba_2(struct hugging_face_reader *r, struct decoder_shape *ou
     size_t heads, head, channels, state, groups, kernel;
     bool conv_bias = true, biases = false, has_norm = strcmp(r->type->name, "falcon_h1") != 0;
     TRY(read_expanded(r, out, &channels));
-    TRY(hugging_face_size(r, (const char *const[]){"mamba_n_heads", "mamba_num_heads", "num_heads", NULL},
-                          DECODER_SIZE_MAX, 0, &heads));
-    TRY(read_auto(r, (const char *const[]){"mamba_d_head", "mamba_head_dim", "head_dim", NULL}, channels / heads,
-                  &head));
-    TRY(hugging_face_size(r, (const char *const[]){"mamba_d_state", "ssm_state_size", "state_size", NULL},
-                          DECODER_SIZE_MAX, 0, &state));
-    TRY(hugging_face_size(r, (const char *const[]){"mamba_n_groups", "n_groups", NULL}, DECODER_SIZE_MAX, 0, &groups));
-    TRY(hugging_face_size(r, (const char *const[]){"mamba_d_conv", "conv_kernel", NULL}, DECODER_SIZE_MAX, 4, &kernel));
+    TRY(hugging_face_size(r, "mamba_n_heads mamba_num_heads num_heads", DECODER_SIZE_MAX, 0, &heads));
+    TRY(hugging_face_size(r, "mamba_d_head mamba_head_dim head_dim", DECODER_SIZE_MAX, channels / heads, &head));
+    TRY(hugging_face_size(r, "mamba_d_state ssm_state_size state_size", DECODER_SIZE_MAX, 0, &state));
+    TRY(hugging_face_size(r, "mamba_n_groups n_groups", DECODER_SIZE_MAX, 0, &groups));
+    TRY(hugging_face_size(r, "mamba_d_conv conv_kernel", DECODER_SIZE_MAX, 4, &kernel));
     TRY(read_flag(r, "mamba_conv_bias", "use_conv_bias", &conv_bias));
     TRY(read_flag(r, "mamba_proj_bias", "use_bias", &biases));
     TRY(hugging_face_flag(r, "mamba_rms_norm", &has_norm));
@@ -158,12 +150,12 @@ int hugging_face_mamba_2(struct hugging_face_reader *r, struct decoder_shape *ou
 int hugging_face_delta(struct hugging_face_reader *r, struct decoder_shape *out)
 {
     size_t key_heads, key, value_heads, value, kernel, period;
-    TRY(hugging_face_size(r, (const char *const[]){"linear_num_key_heads", NULL}, DECODER_SIZE_MAX, 0, &key_heads));
-    TRY(hugging_face_size(r, (const char *const[]){"linear_key_head_dim", NULL}, DECODER_SIZE_MAX, 0, &key));
-    TRY(hugging_face_size(r, (const char *const[]){"linear_num_value_heads", NULL}, DECODER_SIZE_MAX, 0, &value_heads));
-    TRY(hugging_face_size(r, (const char *const[]){"linear_value_head_dim", NULL}, DECODER_SIZE_MAX, 0, &value));
-    TRY(hugging_face_size(r, (const char *const[]){"linear_conv_kernel_dim", NULL}, DECODER_SIZE_MAX, 4, &kernel));
-    TRY(hugging_face_size(r, (const char *const[]){"full_attention_interval", NULL}, DECODER_BLOCKS_MAX, 4, &period));
+    TRY(hugging_face_size(r, "linear_num_key_heads", DECODER_SIZE_MAX, 0, &key_heads));
+    TRY(hugging_face_size(r, "linear_key_head_dim", DECODER_SIZE_MAX, 0, &key));
+    TRY(hugging_face_size(r, "linear_num_value_heads", DECODER_SIZE_MAX, 0, &value_heads));
+    TRY(hugging_face_size(r, "linear_value_head_dim", DECODER_SIZE_MAX, 0, &value));
+    TRY(hugging_face_size(r, "linear_conv_kernel_dim", DECODER_SIZE_MAX, 4, &kernel));
+    TRY(hugging_face_size(r, "full_attention_interval", DECODER_BLOCKS_MAX, 4, &period));
     size_t keys = key_heads * key, values = value_heads * value, mixed = 2 * keys + values;
     out->gated_output = true;
     out->state = (struct decoder_state){.in_rows = mixed + values + 2 * value_heads,
@@ -186,7 +178,7 @@ static int adjust_hidden(struct hugging_face_reader *r, struct decoder_shape *ou
     if (hugging_face_has(r, "block_ff_dim"))
         TRY(shape_read_size(&r->object, "block_ff_dim", DECODER_SIZE_MAX, &out->hidden));
     TRY(hugging_face_flag(r, "block_auto_adjust_ff_dim", &adjusts));
-    TRY(hugging_face_size(r, (const char *const[]){"block_multiple_of", NULL}, DECODER_SIZE_MAX, 256, &multiple));
+    TRY(hugging_face_size(r, "block_multiple_of", DECODER_SIZE_MAX, 256, &multiple));
     if (hugging_face_has(r, "block_ffn_dim_multiplier"))
         TRY(strict_real(&r->object, "block_ffn_dim_multiplier", &factor));
     if (factor <= 0 || factor > 100)
@@ -202,8 +194,7 @@ int hugging_face_convolution(struct hugging_face_reader *r, struct decoder_shape
 {
     size_t kernel;
     bool bias = false;
-    const json_t *attends = json_object_get(r->object.value, "full_attn_idxs");
-    TRY(hugging_face_size(r, (const char *const[]){"conv_L_cache", NULL}, DECODER_SIZE_MAX, 3, &kernel));
+    TRY(hugging_face_size(r, "conv_L_cache", DECODER_SIZE_MAX, 3, &kernel));
     TRY(hugging_face_flag(r, "conv_bias", &bias));
     TRY(adjust_hidden(r, out));
     out->state = (struct decoder_state){.in_rows = 3 * out->width,
@@ -214,14 +205,7 @@ int hugging_face_convolution(struct hugging_face_reader *r, struct decoder_shape
     out->state.operations = 2.0 * (double)(kernel + 1) * (double)out->width;
     if (is_hybrid_list(r) || !hugging_face_has(r, "full_attn_idxs"))
         return ERR_NONE;
-    set_period(out, out->blocks + 1, out->blocks);
-    for (size_t i = 0; i < json_array_size(attends); i++) {
-        size_t block = (size_t)json_integer_value(json_array_get(attends, i));
-        if (block >= out->blocks)
-            return strict_fail(&r->object, "full_attn_idxs", "has a block beyond the %zu", out->blocks);
-        out->block[block].has_state = out->block[block].has_no_attention = false;
-    }
-    return ERR_NONE;
+    return set_attending(r, "full_attn_idxs", out);
 }
 
 int hugging_face_lightning(struct hugging_face_reader *r, struct decoder_shape *out)

@@ -6,20 +6,18 @@
 #include <string.h>
 
 static const struct hugging_face_type types[] = {
-    {.name = "apertus", .traits = "plain qk=head", .more = hugging_face_apertus},
+    {.name = "apertus", .traits = "plain qk=head values"},
     {.name = "arcee", .traits = "plain"},
     {.name = "bamba", .more = hugging_face_mamba_2},
     {.name = "bloom",
-     .traits = "ln plain biases=qom",
-     .defaults = "tie_word_embeddings=true seq_length=2048",
-     .more = hugging_face_bloom},
+     .traits = "ln plain biases=qom embedding-norm",
+     .defaults = "tie_word_embeddings=true seq_length=2048"},
     {.name = "cohere", .traits = "norms=1 parallel qk=all switch=use_qk_norm", .defaults = "tie_word_embeddings=true"},
     {.name = "cohere2",
      .traits = "norms=1 parallel window=period period=4",
      .defaults = "tie_word_embeddings=true sliding_window=4096"},
     {.name = "deepseek_v2", .traits = "bias:attention_bias=lo", .more = hugging_face_latents},
-    {.name = "deepseek_v3", .traits = "bias:attention_bias=lo router", .more = hugging_face_latents},
-    {.name = "kimi_k2", .traits = "bias:attention_bias=lo router", .more = hugging_face_latents},
+    {.name = "deepseek_v3|kimi_k2", .traits = "bias:attention_bias=lo router", .more = hugging_face_latents},
     {.name = "dots1", .traits = "qk=head router window=every"},
     {.name = "ernie4_5", .traits = "bias:use_bias=qom", .defaults = "tie_word_embeddings=true head_dim=128"},
     {.name = "ernie4_5_moe",
@@ -46,33 +44,25 @@ static const struct hugging_face_type types[] = {
     {.name = "glm", .traits = "bias:attention_bias=q", .defaults = "head_dim=128"},
     {.name = "glm4", .traits = "norms=4 bias:attention_bias=q", .defaults = "head_dim=128"},
     {.name = "glm4_moe", .traits = "bias:attention_bias=q qk=head switch=use_qk_norm router"},
-    {.name = "gpt2",
-     .traits = "ln plain biases=qom",
-     .defaults = "tie_word_embeddings=true",
-     .more = hugging_face_positions},
+    {.name = "gpt2", .traits = "ln plain biases=qom positions", .defaults = "tie_word_embeddings=true"},
     {.name = "gpt_bigcode",
-     .traits = "ln plain biases=qom",
+     .traits = "ln plain biases=qom positions",
      .defaults = "tie_word_embeddings=true",
      .more = hugging_face_bigcode},
     {.name = "gpt_neo",
-     .traits = "ln plain biases=om window=every",
-     .defaults = "tie_word_embeddings=true window_size=256",
-     .more = hugging_face_positions},
+     .traits = "ln plain biases=om window=every positions",
+     .defaults = "tie_word_embeddings=true window_size=256"},
     {.name = "gpt_neox",
      .traits = "ln plain biases=m bias:attention_bias=qo",
      .defaults = "attention_bias=true",
      .more = hugging_face_neox},
     {.name = "gpt_oss",
-     .traits = "biases=qoe bias:none window=period period=2 router",
-     .defaults = "sliding_window=128",
-     .more = hugging_face_gpt_oss},
+     .traits = "biases=qoe bias:none window=period period=2 router sinks",
+     .defaults = "sliding_window=128"},
     {.name = "gptj", .traits = "ln plain biases=mh norms=1 parallel"},
-    {.name = "granite"},
-    {.name = "granitemoe"},
+    {.name = "granite|granitemoe|granitemoeshared|helium"},
     {.name = "granitemoehybrid", .more = hugging_face_mamba_2},
-    {.name = "granitemoeshared"},
-    {.name = "helium"},
-    {.name = "hunyuan_v1_dense", .traits = "qk=head"},
+    {.name = "hunyuan_v1_dense|qwen3_vl_text", .traits = "qk=head"},
     {.name = "hunyuan_v1_moe", .traits = "qk=head", .more = hugging_face_hunyuan},
     {.name = "jamba",
      .defaults = "expert_layer_period=2 expert_layer_offset=1 attn_layer_period=8 attn_layer_offset=4",
@@ -122,11 +112,7 @@ static const struct hugging_face_type types[] = {
     {.name = "phi", .traits = "ln plain biases=qomh norms=1 parallel qk=head+bias switch=qk_layernorm"},
     {.name = "phi3", .traits = "window=every"},
     {.name = "phimoe", .traits = "ln window=every", .defaults = "num_local_experts=16 num_experts_per_tok=2"},
-    {.name = "qwen2", .traits = "biases=q window=used", .defaults = "max_window_layers=28 sliding_window=4096"},
-    {.name = "qwen2_vl", .traits = "biases=q window=used", .defaults = "max_window_layers=28 sliding_window=4096"},
-    {.name = "qwen2_vl_text", .traits = "biases=q window=used", .defaults = "max_window_layers=28 sliding_window=4096"},
-    {.name = "qwen2_5_vl", .traits = "biases=q window=used", .defaults = "max_window_layers=28 sliding_window=4096"},
-    {.name = "qwen2_5_vl_text",
+    {.name = "qwen2|qwen2_vl|qwen2_vl_text|qwen2_5_vl|qwen2_5_vl_text",
      .traits = "biases=q window=used",
      .defaults = "max_window_layers=28 sliding_window=4096"},
     {.name = "qwen2_moe",
@@ -142,7 +128,6 @@ static const struct hugging_face_type types[] = {
      .more = hugging_face_delta},
     {.name = "qwen3_5_text", .traits = "qk=head", .defaults = "head_dim=256", .more = hugging_face_delta},
     {.name = "qwen3_5_moe_text", .traits = "qk=head gate", .defaults = "head_dim=256", .more = hugging_face_delta},
-    {.name = "qwen3_vl_text", .traits = "qk=head"},
     {.name = "qwen3_vl_moe_text", .traits = "qk=head", .defaults = "decoder_sparse_step=1"},
     {.name = "seed_oss",
      .traits = "bias:attention_bias=q bias:attention_out_bias=o bias:mlp_bias=m",
@@ -156,8 +141,10 @@ static const struct hugging_face_type types[] = {
 
 const struct hugging_face_type *hugging_face_type_find(const char *name)
 {
+    size_t bytes = strlen(name);
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
-        if (strcmp(types[i].name, name) == 0)
-            return &types[i];
+        for (const char *word = types[i].name; *word; word += strcspn(word, "|"), word += *word == '|')
+            if (strcspn(word, "|") == bytes && memcmp(word, name, bytes) == 0)
+                return &types[i];
     return NULL;
 }
