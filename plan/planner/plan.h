@@ -27,7 +27,8 @@ struct plan_setting {
     executor_seconds *seconds;  // of operations, in place of the machine's rates; null: the machine's
     const void *seconds_context;
     uint64_t steps;  // to run from the first; 0: until the steady state, with a delayed update in effect from the first
-    bool only_fitting;  // where it does not fit, its memory alone is planned and no step is run
+    bool only_fitting;  // where it does not fit, its memory alone is planned and no step is run; nor where it is tight,
+    bool also_tight;    // unless this is true
 };
 
 // All operations of one name on one lane.

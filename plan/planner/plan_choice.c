@@ -56,7 +56,8 @@ int plan_choices_try(const struct plan_options *options, const struct plan_machi
                                             .machine = machine,
                                             .world = options->world,
                                             .choice = options->choice,
-                                            .only_fitting = true};
+                                            .only_fitting = true,
+                                            .also_tight = options->tight};
     int code = plan_choice_config(options, choice, &config);
     if (code == ERR_NONE)
         code = plan_options_model(options, &config, &choice->setting.model);
