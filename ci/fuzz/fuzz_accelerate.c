@@ -13,9 +13,10 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 {
     static struct config_notes notes;
+    const struct config_options options = {.world = 8, .plans = size % 2};
     json_t *json = NULL;
     notes = (struct config_notes){0};
-    if (config_read_foreign("fuzz", (const char *)data, size, &notes, &json) != ERR_NONE) {
+    if (config_read_foreign("fuzz", (const char *)data, size, &options, &notes, &json) != ERR_NONE) {
         if (err_message()[0] == '\0')
             abort();
         return 0;

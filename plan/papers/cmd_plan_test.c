@@ -346,6 +346,7 @@ Test(cmd_plan, errors_name_what_is_wrong)
         {"--preset zero3 --set zero_optimization.stage=4", "zero_optimization.stage"},
         {"--config /none/ds.json", "/none/ds.json"},
         {"--preset zero3 --search --explain", "exclude each other"},
+        {"--preset zero2 --mesh pipeline=2,shard=2 --framework deepspeed", "stage 2 within pipeline=2: DeepSpeed has"},
         {"--preset zero3 --search --model llama-8c", "llama-8c"},
         {"--preset zero3 --search --goal cheapest --model gpt2-124m --set zerogauge.mesh=shard=2,expert=2", "expert"},
         {"--preset zero3 --worlds 2,4", "--search"},
@@ -358,6 +359,41 @@ Test(cmd_plan, errors_name_what_is_wrong)
         cr_expect_eq(plan(cases[i].arguments), 2, "%s", cases[i].arguments);
         cr_expect(strstr(output, cases[i].expected), "%s: %s", cases[i].arguments, output);
     }
+}
+
+// A trainer's file has the meaning of options that plans alone have; those of the command line win.
+Test(cmd_plan, a_trainers_file_is_planned_as_its_options)
+{
+    static const char FILE_TEXT[] = "base_model: some/base\nadapter: qlora\nload_in_4bit: true\nlora_r: 8\n"
+                                    "sequence_len: 512\nmicro_batch_size: 2\noptimizer: adamw_bnb_8bit\nbf16: true\n"
+                                    "fsdp: full_shard\ncontext_parallel_size: 2\n";
+    static const char SAME[] = "{\"train_micro_batch_size_per_gpu\": 2, \"bf16\": {\"enabled\": true}, \"data_types\": "
+                               "{\"grad_accum_dtype\": \"fp32\"}, \"zero_optimization\": {\"stage\": 3}}";
+    static const char *const ranks[][2] = {{"", "--lora 8"}, {"--lora 64", "--lora 64"}};
+    char folder[PATH_MAX], path[PATH_MAX + 16], line[3 * PATH_MAX];
+    folder_make(folder);
+    snprintf(path, sizeof path, "%s/a.yaml", folder);
+    folder_write(path, FILE_TEXT, strlen(FILE_TEXT));
+    snprintf(line, sizeof line, "%s/ds.json", folder);
+    folder_write(line, SAME, strlen(SAME));
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(line, sizeof line, "--config %s --model llama-8b --world 4 %s --json", path, ranks[i][0]);
+        cr_assert_eq(plan(line), 0, "%s", output);
+        cr_expect_eq(strstr(output, "--lora 8\n") != NULL, i == 0);
+        char *rest = strstr(output, "{\"record\"");
+        json_t *record = next_record(&rest);
+        snprintf(line, sizeof line,
+                 "--config %s/ds.json --model llama-8b --world 4 --framework hf --weights nf4 --moments 8bit "
+                 "--sequence-length 512 --mesh context=2 %s",
+                 folder, ranks[i][1]);
+        json_t *same = plan_of(line);
+        cr_expect(json_equal(json_object_get(record, "gpu"), json_object_get(same, "gpu")), "%s", line);
+        cr_expect_eq(number(record, "tokens_per_s"), number(same, "tokens_per_s"));
+        cr_expect_gt(number(record, "tokens_per_s"), 0);
+        json_decref(record);
+        json_decref(same);
+    }
+    folder_remove(folder);
 }
 
 // A mesh with tensor parallelism is Megatron-LM's, which accumulates in fp32 unless a key says another dtype; a file

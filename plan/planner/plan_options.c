@@ -36,7 +36,7 @@ static int parse(int argc, const char **argv, struct plan_options *a)
     struct poptOption what[] = {
         {"preset", 'p', TEXT, &a->preset, 0,
          "a built-in configuration, here with DeepSpeed's default sizes of buckets and sub-groups", "PRESET"},
-        {"config", 'c', TEXT, &a->config_path, 0, "a configuration: DeepSpeed JSON or Accelerate YAML", "FILE"},
+        {"config", 'c', TEXT, &a->config_path, 0, "a configuration: DeepSpeed's, Accelerate's or a trainer's", "FILE"},
         {"set", '\0', POPT_ARG_ARGV, &a->set, 0, "override a key of the configuration; repeatable",
          "PATH.TO.KEY=VALUE"},
         {"model", 'm', TEXT, &a->model, 0, "the model (default: llama-8b); an unknown name lists all",
@@ -249,11 +249,6 @@ static int check(const struct plan_options *a)
     return ERR_NONE;
 }
 
-const char *plan_options_model_name(const struct plan_options *a)
-{
-    return a->model ? a->model : "llama-8b";
-}
-
 // A file's "auto" depends on the model. An unknown one is refused later.
 static void know_model(struct plan_options *a)
 {
@@ -273,6 +268,8 @@ int plan_options_parse(int argc, const char **argv, struct plan_options *out)
     TRY(read_goal(out));
     TRY(read_tokens(out));
     TRY(read_mesh(out));
+    if (out->config_path)
+        TRY(plan_options_of_file(out));
     TRY(read_choice(out));
     TRY(check(out));
     know_model(out);

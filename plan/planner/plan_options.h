@@ -51,6 +51,9 @@ const char *plan_options_model_name(const struct plan_options *options);
 int plan_options_parse(int argc, const char **argv, struct plan_options *out);
 void plan_options_close(struct plan_options *options);
 
+// Adds what the file of a configuration says that is not given (config_plan_words), and prints it on stderr. ERR_USAGE.
+int plan_options_of_file(struct plan_options *options);
+
 // The configuration with `changes` ("path.to.key=value", [change_count]) applied after those of the options. A preset
 // gets DeepSpeed's default sizes of buckets and sub-groups, because its own suit the small models that train here.
 int plan_options_config(const struct plan_options *options, const char *const changes[], size_t change_count,

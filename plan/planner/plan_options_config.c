@@ -34,6 +34,56 @@ static void set_megatron(const struct plan_options *options, struct config *conf
         config->accumulation_dtype = DTYPE_FP32;
 }
 
+// Prints the option that a word of the file is; the command line's own wins. `*text` or `*number` is the option's
+// value; a number of 0 is none.
+static int take(const struct plan_options *options, const json_t *words, const char *name, const char *option,
+                char **text, double *number)
+{
+    const json_t *word = json_object_get(words, name);
+    double value = json_number_value(word);
+    if (text ? !json_is_string(word) || *text : !(value > 0) || *number > 0)
+        return ERR_NONE;
+    if (text && !(*text = strdup(json_string_value(word))))
+        return err_set(ERR_MEMORY, "no memory for options");
+    if (text)
+        fprintf(stderr, "%s: %s%s\n", options->config_path, option, *text);
+    else
+        fprintf(stderr, "%s: %s%g\n", options->config_path, option, *number = value);
+    return ERR_NONE;
+}
+
+int plan_options_of_file(struct plan_options *options)
+{
+    double lora = (double)options->lora_rank, length = (double)options->sequence_length;
+    double context = options->mesh ? 1 : options->choice.context, parts = options->choice.interleave;
+    const struct {
+        const char *name, *option;
+        char **text;
+        double *number;
+    } all[] = {{"framework", "--framework ", &options->framework, NULL},
+               {"weights", "--weights ", &options->weights, NULL},
+               {"moments", "--moments ", &options->moments, NULL},
+               {"products", "--products ", &options->products, NULL},
+               {"sequence_length", "--sequence-length ", NULL, &length},
+               {"lora", "--lora ", NULL, &lora},
+               {"context", "--mesh context=", NULL, &context},
+               {"interleave", "--interleave ", NULL, &parts},
+               {"checkpointed", "--checkpointed ", NULL, &options->checkpointed}};
+    json_t *words = NULL;
+    int code = config_plan_words(options->config_path, &words);
+    for (size_t i = 0; code == ERR_NONE && i < sizeof all / sizeof all[0]; i++)
+        code = take(options, words, all[i].name, all[i].option, all[i].text, all[i].number);
+    if (code == ERR_NONE && json_object_get(words, "adapters") && !(lora > 0))
+        code = err_set(ERR_USAGE, "%s: lora_r: missing, expected the rank of the adapters, or --lora RANK",
+                       options->config_path);
+    options->lora_rank = (long long)lora;
+    options->sequence_length = (long long)length;
+    options->choice.context = (int)context;
+    options->choice.interleave = (int)parts;
+    json_decref(words);
+    return code;
+}
+
 int plan_options_config(const struct plan_options *options, const char *const changes[], size_t change_count,
                         struct config *config, struct config_notes *notes)
 {
@@ -56,6 +106,7 @@ int plan_options_config(const struct plan_options *options, const char *const ch
     TRY(append(list, &count, (const char *const *)options->set, given));
     TRY(append(list, &count, changes, change_count));
     const struct config_options how = {.world = options->world,
+                                       .plans = true,
                                        .sequence_ranks = options->choice.context,
                                        .width = options->width,
                                        .dtype = options->dtype,
@@ -76,6 +127,11 @@ int plan_options_config(const struct plan_options *options, const char *const ch
     config->offload_param.buffer_size = BUFFER_COUNT_MAX;
     set_megatron(options, config);
     return ERR_NONE;
+}
+
+const char *plan_options_model_name(const struct plan_options *options)
+{
+    return options->model ? options->model : "llama-8b";
 }
 
 int plan_options_model(const struct plan_options *options, const struct config *config, const struct model **out)

@@ -135,6 +135,7 @@ struct config {
 // Values from outside the file.
 struct config_options {
     int world;               // ranks
+    bool plans;              // stages 2 and 3 in a pipeline, and all that config_plan_words says, have a meaning
     int sequence_ranks;      // that divide each sequence among them, in plans; 0: one
     uint64_t steps;          // of the run, for "total_num_steps": "auto"; 0: unknown
     size_t width;            // of the model, for bucket sizes that are "auto"; 0: unknown
@@ -171,10 +172,15 @@ struct config_notes {
     struct config_note notes[CONFIG_NOTE_MAX];
 };
 
-// A file whose name ends in .yaml or .yml is Accelerate's (config_doc.h). Returns ERR_USAGE with one line,
+// A file whose name ends in .yaml, .yml or .toml is another program's (config_doc.h). Returns ERR_USAGE with one line,
 // `FILE:LINE: key.path: what is wrong, what was expected`. notes may be null.
 int config_load_file(const char *file, const struct config_options *options, struct config *out,
                      struct config_notes *notes);
+
+// A new object with the part of another program's file that plans alone have, by names of options of `zerogauge plan`
+// ("lora": 16, "weights": "nf4"), and "context"; null for other files. ERR_USAGE as config_load_file.
+int config_plan_words(const char *file, json_t **out);
+
 int config_load_preset(const char *name, const struct config_options *options, struct config *out,
                        struct config_notes *notes);
 

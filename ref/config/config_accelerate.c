@@ -11,22 +11,19 @@
 #include <strings.h>
 #include <yaml.h>
 
-enum { CHANGE_BYTES = CONFIG_PATH_NAME_BYTES + 64, KEYS_MAX = 256 };
-
-static const char *path_of_row(size_t index)
-{
-    return accelerate_rows[index].key;
-}
+enum { CHANGE_BYTES = CONFIG_PATH_NAME_BYTES + 64, KEYS_MAX = 256, KEYS_READ_MAX = 4096 };
 
 // One text in YAML, and what is made of it.
 struct foreign {
     const char *name;
+    const struct config_options *options;
     const struct config_program *program;  // null: as Accelerate
     yaml_document_t document;
     struct config_notes *notes;
     const char *type;  // the value of distributed_type; null: none
     json_t *root;
     json_t *places;  // "LINE: KEY" for each path of the root that a key set
+    size_t key_count;
 };
 
 // Also finds the type.
@@ -46,23 +43,14 @@ static const struct config_program *program_of(struct foreign *a, const yaml_nod
     return config_program_of(keys, count);
 }
 
-// True for a trainer: its tables name a part of its keys.
-static bool is_trainer(const struct foreign *a)
+static const struct accelerate_row *rows_of(const struct foreign *a)
 {
-    return a->program && a->program->rows == trainer_rows;
+    return a->program && a->program->rows ? a->program->rows : accelerate_rows;
 }
 
-// The row of a key, or of the section around it; null if there is none.
-static const struct accelerate_row *find(const struct accelerate_row *row, const char *key, const char *value)
+static bool is_trainer(const struct foreign *a)
 {
-    for (; row->key; row++) {
-        size_t bytes = strlen(row->key);
-        bool is_key = strcmp(row->key, key) == 0;
-        bool is_section = strncmp(row->key, key, bytes) == 0 && key[bytes] == '.' && !row->value;
-        if (is_section || (is_key && (!row->value || strcasecmp(row->value, value) == 0)))
-            return row;
-    }
-    return NULL;
+    return accelerate_is_trainer(a->program);
 }
 
 // A trainer's section fsdp_config has Accelerate's keys, with or without their prefix.
@@ -71,10 +59,10 @@ static const struct accelerate_row *find_in(const struct foreign *a, const char 
     static const char section[] = "fsdp_config.", prefix[] = "fsdp_";
     char full[CONFIG_PATH_BYTES + sizeof prefix];
     if (!is_trainer(a) || strncmp(key, section, sizeof section - 1) != 0)
-        return find(is_trainer(a) ? trainer_rows : accelerate_rows, key, value);
+        return accelerate_row_find(rows_of(a), key, value);
     const char *leaf = key + sizeof section - 1;
     snprintf(full, sizeof full, "%s%s%s", section, strncmp(leaf, prefix, sizeof prefix - 1) == 0 ? "" : prefix, leaf);
-    return find(accelerate_rows, full, value);
+    return accelerate_row_find(accelerate_rows, full, value);
 }
 
 static int refuse(const struct foreign *a, const char *key, const yaml_node_t *node, const char *what)
@@ -89,7 +77,7 @@ static int refuse_unknown(const struct foreign *a, const char *key, const yaml_n
     char hint[CONFIG_HINT_BYTES], what[CONFIG_HINT_BYTES + 64];
     const char *foreign = config_foreign_hint(hint, a->program);
     if (!foreign)
-        foreign = config_hint(hint, key, path_of_row);
+        foreign = config_hint(hint, key, accelerate_path_at);
     if (!a->program && strncmp(hint, "did you mean", strlen("did you mean")) != 0)
         foreign = "a file of Accelerate has distributed_type";
     snprintf(what, sizeof what, "unknown key%s; %s", a->program && a->program->advice ? "" : " of Accelerate", foreign);
@@ -133,17 +121,25 @@ static const char *value_of(struct foreign *a, const yaml_node_t *node, char wor
     return words;
 }
 
-static int change(struct foreign *a, const char *key, const yaml_node_t *node, const char *form)
+// value: of the node. A list in a section that stays is one there.
+static int change(struct foreign *a, const char *key, const yaml_node_t *node, const char *form, const char *value)
 {
-    char text[CHANGE_BYTES], words[WORDS_BYTES];
-    const char *hole = strstr(form, "%s"), *value = value_of(a, node, words);
-    if (hole && node->type != YAML_SCALAR_NODE)
+    char text[CHANGE_BYTES], list[WORDS_BYTES + 2] = "", shown[TEXT_MESSAGE_BYTES], place[sizeof shown + 32];
+    const char *hole = strstr(form, "%s"), *kept = strstr(form, "%k");
+    if (hole && node->type != YAML_SCALAR_NODE && !(kept && strchr(key, '.')))
         return refuse(a, key, node, "has several values, expected one");
-    int used = snprintf(text, sizeof text, "%.*s%s", hole ? (int)(hole - form) : CHANGE_BYTES, form, hole ? value : "");
+    if (node->type == YAML_SEQUENCE_NODE && kept) {
+        snprintf(list, sizeof list, "[%s]", value);
+        for (char *blank = list; (blank = strchr(blank, ' ')); *blank = ',')
+            ;
+        value = list;
+    }
+    const char *end = kept ? kept : hole ? hole : form + strlen(form);
+    int used = snprintf(text, sizeof text, "%.*s%s%s%s", (int)(end - form), form, kept ? key : "", kept ? "=" : "",
+                        hole ? value : "");
     if (used >= CHANGE_BYTES)
         return refuse(a, key, node, "is longer than any value");
     TRY(config_doc_set(a->root, text));
-    char shown[TEXT_MESSAGE_BYTES], place[sizeof shown + 32];
     snprintf(place, sizeof place, "%zu: %s", node->start_mark.line + 1, text_message(shown, key, CONFIG_PATH_BYTES));
     text[strcspn(text, "=")] = '\0';
     return json_object_set_new(a->places, text, json_string(place)) == 0
@@ -158,16 +154,19 @@ static int read_value(struct foreign *a, const char *key, const yaml_node_t *nod
     if (is_trainer(a) && !*value && node->type != YAML_MAPPING_NODE)
         return ERR_NONE;
     const struct accelerate_row *row = find_in(a, key, value);
-    if (!row && (!is_trainer(a) || strchr(key, '.')))
+    if (!row && (!is_trainer(a) || strncmp(key, "fsdp_config.", strlen("fsdp_config.")) == 0))
         return refuse_unknown(a, key, node);
-    if (row && row->refused) {
+    bool is_of_plans =
+        row && row->changes[0] && strncmp(row->changes[0], ACCELERATE_PLAN, strlen(ACCELERATE_PLAN)) == 0;
+    if (row && row->refused && !(is_of_plans && a->options->plans)) {
         snprintf(what, sizeof what, "is %s, %s%s%s", text_message(shown, value, CONFIG_VALUE_BYTES), row->refused,
                  is_trainer(a) ? "; a key of " : "", is_trainer(a) ? a->program->name : "");
         return refuse(a, key, node, what);
     }
     for (const char *const *at = row ? row->changes : NULL; at && *at; at++)
-        TRY(change(a, key, node, *at));
-    if (!row || !row->changes[0])
+        TRY(change(a, key, node, *at, value));
+    bool is_warmup = row && row->changes[0] && strcmp(row->changes[0], "own.warmup=%s") == 0;
+    if (!row || !row->changes[0] || (is_of_plans && !a->options->plans) || is_warmup)
         note(a, key);
     return ERR_NONE;
 }
@@ -182,6 +181,19 @@ static bool is_idle(struct foreign *a, const char *key, const yaml_node_t *node)
            (strcmp(key, "fsdp_config") == 0 && strcmp(a->type, "FSDP") != 0);
 }
 
+// True if a trainer's key is a section with rows of its own, or one that a row names.
+static bool is_read_section(const struct foreign *a, const char *key)
+{
+    size_t bytes = strlen(key);
+    const struct accelerate_row *named = accelerate_row_find(rows_of(a), key, "");
+    if (strcmp(key, "fsdp_config") == 0 || (named && named->changes[0] && strstr(named->changes[0], "%k")))
+        return true;
+    for (const struct accelerate_row *row = rows_of(a); row->key; row++)
+        if (strncmp(row->key, key, bytes) == 0 && row->key[bytes] == '.')
+            return true;
+    return false;
+}
+
 static int read_section(struct foreign *a, const char *section, const yaml_node_t *node)
 {
     for (yaml_node_pair_t *pair = node->data.mapping.pairs.start; pair < node->data.mapping.pairs.top; pair++) {
@@ -190,13 +202,17 @@ static int read_section(struct foreign *a, const char *section, const yaml_node_
         const yaml_node_t *value = yaml_document_get_node(&a->document, pair->value);
         if (name->type != YAML_SCALAR_NODE)
             return err_set(ERR_USAGE, "%s:%zu: expected a key", a->name, name->start_mark.line + 1);
-        snprintf(key, sizeof key, "%s%s%s", section, *section ? "." : "", (const char *)name->data.scalar.value);
+        int bytes =
+            snprintf(key, sizeof key, "%s%s%s", section, *section ? "." : "", (const char *)name->data.scalar.value);
+        if ((size_t)bytes >= sizeof key || ++a->key_count > KEYS_READ_MAX)  // as with an alias of what is around it
+            return err_set(ERR_USAGE, "%s:%zu: expected shorter, and fewer, keys", a->name, name->start_mark.line + 1);
+        for (char *c = key; rows_of(a) == neox_rows && !*section && (c = strchr(c, '-')); *c = '_')
+            ;
         if (!*section && is_idle(a, key, value)) {
             note(a, key);
             continue;
         }
-        bool is_section =
-            value->type == YAML_MAPPING_NODE && !*section && (!is_trainer(a) || strcmp(key, "fsdp_config") == 0);
+        bool is_section = value->type == YAML_MAPPING_NODE && (is_trainer(a) ? is_read_section(a, key) : !*section);
         if (is_section && !is_trainer(a) && !find_in(a, key, ""))
             return refuse_unknown(a, key, name);
         TRY(is_section ? read_section(a, key, value) : read_value(a, key, value));
@@ -204,36 +220,14 @@ static int read_section(struct foreign *a, const char *section, const yaml_node_
     return ERR_NONE;
 }
 
-// Sets the stage where no key names it.
-static int set_stage(struct foreign *a, json_t *own)
+static int complete(const struct foreign *a)
 {
-    bool has_stage = config_doc_descend(a->root, "zero_optimization.stage"), has_file = json_object_get(own, "file");
-    bool fsdp = json_object_get(own, "fsdp");
-    if (has_stage || has_file)
-        return ERR_NONE;
-    if (fsdp) {
-        for (const char *const *at = (const char *const[]){ACCELERATE_FULL_SHARD, NULL}; *at; at++)
-            TRY(config_doc_set(a->root, *at));
-        return ERR_NONE;
-    }
-    if (!a->type && !is_trainer(a))
-        return err_set(ERR_USAGE,
-                       "%s:1: deepspeed_config.zero_stage: missing, expected it, or in fsdp_config "
-                       "fsdp_sharding_strategy or fsdp_reshard_after_forward",
-                       a->name);
-    bool is_deepspeed = a->type && strcmp(a->type, "DEEPSPEED") == 0;  // whose default Accelerate makes stage 2
-    return config_doc_set(a->root, is_deepspeed ? "zero_optimization.stage=2" : "zero_optimization.stage=0");
-}
-
-static int complete(struct foreign *a)
-{
-    json_t *own = json_object_get(a->root, "own");
-    TRY(set_stage(a, own));
-    TRY(accelerate_combine(a->name, a->root, a->places));
-    if (is_trainer(a) && !config_doc_descend(a->root, "optimizer.params.lr"))
-        TRY(config_doc_set(a->root, "optimizer.params.lr=auto"));
-    json_t *kept = json_pack("{s:O, s:O*, s:O*}", "places", a->places, "file", json_object_get(own, "file"), "fsdp",
-                             json_object_get(own, "fsdp"));
+    const struct accelerate_read read = {a->name, a->options, a->program, a->type, a->root, a->places};
+    const json_t *own = json_object_get(a->root, "own");
+    TRY(accelerate_complete(&read));
+    json_t *kept = json_pack("{s:O, s:O*, s:O*, s:O*, s:O*}", "places", a->places, "file",
+                             json_object_get(own, "deepspeed"), "fsdp", json_object_get(own, "fsdp"), "plan",
+                             json_object_get(own, "plan"), "warmup", json_object_get(own, "warmup"));
     return json_object_set_new(a->root, "own", kept) == 0
                ? ERR_NONE
                : err_set(ERR_MEMORY, "%s: no memory for a configuration", a->name);
@@ -248,25 +242,25 @@ static int read_document(struct foreign *a)
     if (!root || root->type != YAML_MAPPING_NODE)
         return err_set(ERR_USAGE, "%s:1: expected keys", a->name);
     a->program = program_of(a, root);
-    for (size_t i = 0; a->program && i < 2 && a->program->defaults[i]; i++)
+    for (size_t i = 0;
+         a->program && i < sizeof a->program->defaults / sizeof *a->program->defaults && a->program->defaults[i]; i++)
         TRY(config_doc_set(a->root, a->program->defaults[i]));
     TRY(read_section(a, "", root));
-    if (a->program && a->program->unless_full && !json_object_get(a->places, "own.full"))
-        return err_set(ERR_USAGE, "%s: %s", a->name, a->program->unless_full);
     return complete(a);
 }
 
-int config_read_foreign(const char *name, const char *text, size_t bytes, struct config_notes *notes, json_t **out)
+int config_read_foreign(const char *name, const char *text, size_t bytes, const struct config_options *options,
+                        struct config_notes *notes, json_t **out)
 {
     yaml_parser_t parser;
-    struct foreign a = {.name = name, .notes = notes};
+    struct foreign a = {.name = name, .options = options, .notes = notes};
     if (!yaml_parser_initialize(&parser))
         return err_set(ERR_MEMORY, "%s: no memory for a configuration", name);
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, bytes);
     int code = yaml_parser_load(&parser, &a.document)
                    ? ERR_NONE
-                   : err_set(ERR_USAGE, "%s:%zu: is not YAML: %s", name, parser.problem_mark.line + 1,
-                             parser.problem ? parser.problem : "no memory");
+                   : err_set(ERR_USAGE, "%s:%zu: is not %s: %s", name, parser.problem_mark.line + 1,
+                             strstr(name, ".toml") ? "TOML" : "YAML", parser.problem ? parser.problem : "no memory");
     if (code == ERR_NONE) {
         code = read_document(&a);
         yaml_document_delete(&a.document);

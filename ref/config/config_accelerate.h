@@ -2,18 +2,31 @@
 // The tables of other programs' keys.
 #pragma once
 
+#include "ref/config/config.h"
+#include "ref/config/config_keys.h"
+
 #include <jansson.h>
 
-// A row says which keys a value changes; %s is the value. The first row of a key and value counts, and a row without a
-// value is for all others, and for all keys of a section. A section with the value "" has only the keys that have rows.
-// A row without changes has no meaning here; `refused` says what to do instead.
+// A row says which keys a value changes; %s is the value, "%k=%s" the same key, which keeps its name and, as a section,
+// all in it. Keys and values are words, "a|b|c"; the first row of a key and value counts. A value "*X" is for all with
+// X in them, and a row without a value for all others, and for all keys of a section. A section with the value "" has
+// only the keys that have rows. A row without changes has no meaning here; `refused` says what to do instead. A row
+// that changes "own.plan" has a meaning for plans alone: elsewhere it is refused, or noted where nothing says how.
 struct accelerate_row {
     const char *key, *value, *changes[5], *refused;
 };
 
 // Ended by a row without a key. What several keys decide together is kept in a section "own", which does not stay:
-// degrees of parallelism, whether the file is of FSDP, and the file of DeepSpeed that it names.
-extern const struct accelerate_row accelerate_rows[], trainer_rows[];
+// degrees of parallelism, whether the file is of FSDP, the file of DeepSpeed that it names, and what plans alone have.
+extern const struct accelerate_row accelerate_rows[], trainer_rows[], torchtune_rows[], torchtitan_rows[], neox_rows[];
+
+// The row of a key, or of the section around it; null if there is none.
+const struct accelerate_row *accelerate_row_find(const struct accelerate_row *row, const char *key, const char *value);
+
+// The keys of Accelerate's rows, for config_hint.
+const char *accelerate_path_at(size_t index);
+
+#define ACCELERATE_PLAN "own.plan."
 
 // FSDP keeps and sums its shards of gradients in fp32.
 #define ACCELERATE_FULL_SHARD "zero_optimization.stage=3", "data_types.grad_accum_dtype=fp32"
@@ -21,6 +34,20 @@ extern const struct accelerate_row accelerate_rows[], trainer_rows[];
 #define ACCELERATE_OFFLOAD                                                                                             \
     "zero_optimization.offload_optimizer.device=cpu", "zero_optimization.offload_param.device=cpu"
 
-// Sets the keys that several of "own" decide together: the degrees of parallelism as a mesh, and Adam's betas. `places`
-// has "LINE: KEY" for each. ERR_USAGE names such a key.
-int accelerate_combine(const char *name, json_t *root, const json_t *places);
+// True for a program whose table names a part of its keys.
+bool accelerate_is_trainer(const struct config_program *program);
+
+// The keys of a file, as its rows change them.
+struct accelerate_read {
+    const char *name;  // of the file
+    const struct config_options *options;
+    const struct config_program *program;  // null: as Accelerate
+    const char *type;                      // the value of distributed_type; null: none
+    json_t *root;
+    const json_t *places;  // "LINE: KEY" for each path of the root that a key set
+};
+
+// Sets what several keys decide together: the stage, the degrees of parallelism as a mesh, in which ranks that no
+// degree of a trainer's names share the states, a pipeline's micro-batches, Adam's betas, and adapters. ERR_USAGE names
+// such a key.
+int accelerate_complete(const struct accelerate_read *read);

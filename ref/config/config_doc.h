@@ -88,19 +88,25 @@ json_t *config_doc_descend(json_t *object, const char *path);
 // it is from there on, and is then refused as JSON. The caller frees the result; null: no memory.
 char *config_json_of_hjson(const char *text, size_t bytes, size_t *out_bytes);
 
-// Configurations of other programs, from YAML or JSON: Hugging Face Accelerate's, which its launcher reads, and those
-// that trainers read, whose names for the same things are alike (config_foreign.c).
+// Configurations of other programs, from YAML, TOML or JSON: Hugging Face Accelerate's, which its launcher reads, and
+// those that trainers read, whose names for the same things are alike (config_foreign.c).
 
-// True if the name of a file ends as that of a YAML file, or its text is JSON with keys of such a program.
+// True if the name of a file ends as that of a YAML or TOML file, or its text is JSON with keys of such a program.
 bool config_is_foreign(const char *file, const char *text, size_t bytes);
 
 // The program whose configuration an object is by its outermost keys; null if there is none.
 const struct config_program *config_program_of_json(json_t *root);
 
+// Returns a text in TOML as YAML, line by line, with a zero behind it: tables become sections, whose names may have
+// dots. The caller frees the result; null: no memory. What is no TOML is then refused as YAML.
+char *config_yaml_of_toml(const char *text, size_t bytes, size_t *out_bytes);
+
 // Reads a text in YAML and returns DeepSpeed's keys of the same meaning; what the program leaves to others, such as
 // Accelerate the micro-batch, is "auto". The member "own" is for the caller: "file" names a file of DeepSpeed that the
-// text refers to, if it does; "places" has "LINE: KEY" of the text for each path. Keys without a meaning here are
-// noted; notes may be null. ERR_USAGE: `NAME:LINE: key: what is wrong, what was expected`, also for a key that is not
-// Accelerate's. The caller owns *out. Accelerate's keys: accelerate/utils/dataclasses.py, DeepSpeedPlugin and
-// FullyShardedDataParallelPlugin, of 1.15.
-int config_read_foreign(const char *name, const char *text, size_t bytes, struct config_notes *notes, json_t **out);
+// text refers to, or is its object; "plan" has what plans alone have, by the names of their options; "warmup" is a
+// trainer's number of steps or share of them; "places" has "LINE: KEY" of the text for each path. Keys without a
+// meaning here are noted; notes may be null. ERR_USAGE: `NAME:LINE: key: what is wrong, what was expected`, also for a
+// key that is not Accelerate's. The caller owns *out. Accelerate's keys: accelerate/utils/dataclasses.py,
+// DeepSpeedPlugin and FullyShardedDataParallelPlugin, of 1.15.
+int config_read_foreign(const char *name, const char *text, size_t bytes, const struct config_options *options,
+                        struct config_notes *notes, json_t **out);

@@ -55,28 +55,28 @@ const char *config_hint(char out[CONFIG_HINT_BYTES], const char *path, const cha
 {
     const char *leaf = leaf_of(path), *at;
     size_t parent_bytes = (size_t)(leaf - path);
-    const char *sibling = NULL, *elsewhere = NULL;
+    char sibling[CONFIG_PATH_BYTES] = "", elsewhere[CONFIG_PATH_BYTES] = "";
     size_t sibling_distance = SIZE_MAX, elsewhere_distance = SIZE_MAX;
     for (size_t i = 0; (at = path_at(i)) != NULL; i++) {
         const char *name = leaf_of(at);
         size_t distance = edit_distance(leaf, name);
         bool beside = (size_t)(name - at) == parent_bytes && strncmp(at, path, parent_bytes) == 0;
         if (beside && distance < sibling_distance) {
-            sibling = at;
+            snprintf(sibling, sizeof sibling, "%s", at);
             sibling_distance = distance;
         } else if (!beside && distance < elsewhere_distance) {
-            elsewhere = at;
+            snprintf(elsewhere, sizeof elsewhere, "%s", at);
             elsewhere_distance = distance;
         }
     }
     size_t near = minimum(strlen(leaf) / 3, 6);
-    if (sibling && sibling_distance <= near)
+    if (sibling_distance <= near)
         snprintf(out, CONFIG_HINT_BYTES, "did you mean \"%s\"?", leaf_of(sibling));
     else if (elsewhere_distance <= near)
         snprintf(out, CONFIG_HINT_BYTES, "did you mean %s\"%s\"?", strchr(elsewhere, '.') ? "" : "the top-level key ",
                  elsewhere);
     else
-        snprintf(out, CONFIG_HINT_BYTES, "the nearest known key is \"%s\"", sibling ? leaf_of(sibling) : elsewhere);
+        snprintf(out, CONFIG_HINT_BYTES, "the nearest known key is \"%s\"", *sibling ? leaf_of(sibling) : elsewhere);
     return out;
 }
 

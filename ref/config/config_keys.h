@@ -2,6 +2,7 @@
 // The table of all keys of a DeepSpeed configuration: type, range, and use here.
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum config_type {
@@ -49,7 +50,8 @@ enum { CONFIG_PATH_BYTES = 256, CONFIG_HINT_BYTES = CONFIG_PATH_BYTES + 64 };
 // Suggests a key for a path that is not in the table: `did you mean "stage"?`. Returns out.
 const char *config_key_hint(char out[CONFIG_HINT_BYTES], const char *path);
 
-// As config_key_hint, among the paths of another table; path_at returns null past its end.
+// As config_key_hint, among the paths of another table; path_at returns null past its end, and its last result is not
+// used after it is called again.
 const char *config_hint(char out[CONFIG_HINT_BYTES], const char *path, const char *(*path_at)(size_t index));
 
 // A program whose configuration is not DeepSpeed's, recognized by a file's outermost keys.
@@ -58,8 +60,8 @@ struct config_program {
     const struct accelerate_row *rows;  // how its files are read (config_accelerate.h); null: they are not
     const char *advice;                 // the remedy for a file that is not read
     const char *keys[16];               // outermost ones, which other programs rarely have; null past the end
-    const char *defaults[2];            // "path.to.key=value" for a file without the key; null past the end
-    const char *unless_full;            // how a file is refused that does not ask for full training; null: it need not
+    const char *defaults[8];            // "path.to.key=value" for a file without the key; null past the end
+    bool has_adapters;                  // a file that does not ask for full training is one of adapters
 };
 
 // The program to which most of these keys belong, at least two; null if there is none.

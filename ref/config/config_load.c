@@ -8,6 +8,7 @@
 
 #include <assert.h>
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -76,24 +77,47 @@ static int read_named(const char *name, const char *path, char **text, size_t *b
     return code == ERR_NONE ? code : err_prefix(code, "%s: the file of DeepSpeed that it names", name);
 }
 
-// Replaces the keys by the named file with the keys in it.
-static int fill_named(struct foreign *of, const char *path)
+// The steps of a named file's warm-up that are "auto": a trainer's number, or share of the run's.
+static void fill_warmup(json_t *root, json_t *own, uint64_t steps)
+{
+    json_t *params = config_doc_descend(root, "scheduler.params"), *old = json_object_get(params, "warmup_num_steps");
+    double warmup = json_number_value(json_object_get(own, "warmup"));
+    warmup = warmup < 1 ? ceil(warmup * (double)steps) : warmup;
+    if (!json_is_string(old) || strcmp(json_string_value(old), "auto") != 0 || !(warmup >= 1 && warmup < 1e15))
+        return;
+    json_object_set_new(params, "warmup_num_steps", json_integer((json_int_t)warmup));
+    json_object_del(own, "warmup");
+}
+
+static int fill_from(struct foreign *of, const char *file, const char *text, size_t bytes, json_t *own, uint64_t steps)
 {
     const struct config_options none = {.world = 1};
     struct config_doc doc;
-    char *text, file[PATH_MAX];
-    size_t bytes;
-    TRY(read_named(of->name, path, &text, &bytes, file));
-    int code = config_doc_open(file, text, bytes, &none, NULL, &doc);
-    free(text);
-    if (code != ERR_NONE)
-        return code;
-    code = config_doc_check(&doc);
+    TRY(config_doc_open(file, text, bytes, &none, NULL, &doc));
+    int code = config_doc_check(&doc);
     if (code == ERR_NONE)
         code = fill(of, doc.text.root, of->json, "", file);
+    fill_warmup(doc.text.root, own, steps);
     json_decref(of->json);
     of->json = json_incref(doc.text.root);
     config_doc_close(&doc);
+    return code;
+}
+
+// Replaces the keys by those of the file of DeepSpeed that is named, or is in the text, with the keys in it.
+static int fill_named(struct foreign *of, json_t *own, uint64_t steps)
+{
+    const json_t *named = json_object_get(own, "file");
+    char *text = NULL, file[PATH_MAX];
+    size_t bytes;
+    if (json_is_string(named))
+        TRY(read_named(of->name, json_string_value(named), &text, &bytes, file));
+    else if (named && !(text = json_dumps(named, JSON_COMPACT)))
+        return err_set(ERR_MEMORY, "%s: no memory for a configuration", of->name);
+    else
+        bytes = named ? strlen(text) : 0;
+    int code = named ? fill_from(of, json_is_string(named) ? file : of->name, text, bytes, own, steps) : ERR_NONE;
+    free(text);
     return code;
 }
 
@@ -106,6 +130,11 @@ static int place_error(const struct foreign *of, int code)
         return code;
     char *end = strchr(rest, ':');
     json_t *place = end ? json_object_getn(of->places, rest, (size_t)(end - rest)) : NULL;
+    if (end && !place) {  // of DeepSpeed's object in the text
+        char path[ERR_MESSAGE_BYTES + sizeof "own.deepspeed."];
+        snprintf(path, sizeof path, "own.deepspeed.%.*s", (int)(end - rest), rest);
+        place = json_object_get(of->places, path);
+    }
     return place ? err_set(code, "%s:%s%s", of->name, json_string_value(place), end) : code;
 }
 
@@ -123,24 +152,60 @@ static int load_keys(const struct foreign *of, const struct config_options *opti
     return code == ERR_NONE ? code : place_error(of, code);
 }
 
+static int read_foreign(const char *name, const char *text, size_t bytes, const struct config_options *options,
+                        struct config_notes *notes, json_t **out)
+{
+    const char *end = strrchr(name, '.');
+    if (!end || strcmp(end, ".toml") != 0)
+        return config_read_foreign(name, text, bytes, options, notes, out);
+    size_t yaml_bytes;
+    char *yaml = config_yaml_of_toml(text, bytes, &yaml_bytes);
+    int code = yaml ? config_read_foreign(name, yaml, yaml_bytes, options, notes, out)
+                    : err_set(ERR_MEMORY, "%s: no memory for a configuration", name);
+    free(yaml);
+    return code;
+}
+
+// A warm-up that has found its place is not left out.
+static void note_foreign(const struct config_notes *own_notes, const json_t *own, struct config_notes *notes)
+{
+    bool has_warmup = json_object_get(own, "warmup");
+    for (size_t i = 0; i < own_notes->count && notes->count < CONFIG_NOTE_MAX; i++)
+        if (has_warmup || strncmp(own_notes->notes[i].value, "warmup_", strlen("warmup_")) != 0)
+            notes->notes[notes->count++] = own_notes->notes[i];
+}
+
 static int load_foreign(const char *name, const char *text, size_t bytes, const struct config_options *options,
                         struct config *out, struct config_notes *notes)
 {
     struct config_notes own_notes = {0};
     struct foreign of = {.name = name};
-    TRY(config_read_foreign(name, text, bytes, &own_notes, &of.json));
+    TRY(read_foreign(name, text, bytes, options, &own_notes, &of.json));
     json_t *own = json_incref(json_object_get(of.json, "own"));
-    const char *file = json_string_value(json_object_get(own, "file"));
     of.places = json_object_get(own, "places");
     json_object_del(of.json, "own");
-    int code = file ? fill_named(&of, file) : ERR_NONE;
+    int code = fill_named(&of, own, options->steps);
     if (code == ERR_NONE)
         code = load_keys(&of, options, out, notes);
     out->is_fsdp = code == ERR_NONE && json_object_get(own, "fsdp");
+    if (code == ERR_NONE && notes)
+        note_foreign(&own_notes, own, notes);
     json_decref(of.json);
     json_decref(own);
-    for (size_t i = 0; code == ERR_NONE && notes && i < own_notes.count && notes->count < CONFIG_NOTE_MAX; i++)
-        notes->notes[notes->count++] = own_notes.notes[i];
+    return code;
+}
+
+int config_plan_words(const char *file, json_t **out)
+{
+    const struct config_options options = {.world = 1, .plans = true};
+    char *text;
+    size_t bytes;
+    json_t *json = NULL;
+    TRY(json_read(file, &text, &bytes));
+    int code = config_is_foreign(file, text, bytes) ? read_foreign(file, text, bytes, &options, NULL, &json) : ERR_NONE;
+    free(text);
+    *out = json_incref(config_doc_descend(json, "own.plan"));
+    json_decref(json);
     return code;
 }
 
@@ -149,12 +214,6 @@ int config_load_file(const char *file, const struct config_options *options, str
 {
     char *text;
     size_t bytes;
-    const char *end = strrchr(file, '.');
-    if (end && strcmp(end, ".toml") == 0)
-        return err_set(ERR_USAGE,
-                       "%s: is TOML, as torchtitan's: write its batch, dtype and sharding as a configuration "
-                       "of DeepSpeed or Accelerate",
-                       file);
     TRY(json_read(file, &text, &bytes));
     int code = config_is_foreign(file, text, bytes) ? load_foreign(file, text, bytes, options, out, notes)
                                                     : config_load_text(file, text, bytes, options, out, notes);

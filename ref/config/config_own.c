@@ -109,7 +109,7 @@ static int check_mesh(const struct config_doc *doc, const char *key, const struc
                                "is %zu beside a mesh with expert=%d, expected one of them: a mesh sums in its own "
                                "groups",
                                config->reduction_group, mesh->expert);
-    if (mesh->pipeline > 1 && config->stage > 1)
+    if (mesh->pipeline > 1 && config->stage > 1 && !doc->options->plans)
         return config_doc_fail(doc, key,
                                "has pipeline=%d and zero_optimization.stage is %d, expected stage 0 or 1: stage %d "
                                "reduces the gradients of every micro-batch by itself, and a pipeline accumulates those "

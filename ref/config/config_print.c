@@ -245,6 +245,17 @@ void config_notes_fill(struct config_notes *notes, const struct config *config)
     json_decref(json);
 }
 
+// One line for the keys of another program, which follow one another. Returns their number.
+static size_t print_foreign(const struct config_note *note, size_t count, FILE *out)
+{
+    size_t i = 0;
+    do {
+        fprintf(out, "%s%s", i > 0 ? ", " : "", note[i].value);
+    } while (++i < count && note[i].kind == CONFIG_FOREIGN);
+    fprintf(out, ": %s of %s without a meaning here\n", i > 1 ? "keys" : "a key", note->key);
+    return i;
+}
+
 void config_print_notes(const struct config_notes *notes, FILE *out)
 {
     for (size_t i = 0; i < notes->count; i++) {
@@ -254,7 +265,7 @@ void config_print_notes(const struct config_notes *notes, FILE *out)
         else if (note->kind == CONFIG_RAISED)
             fprintf(out, "%s: fewer than the states that need one here, raised to %s\n", note->key, note->value);
         else if (note->kind == CONFIG_FOREIGN)
-            fprintf(out, "%s: a key of %s without a meaning here\n", note->value, note->key);
+            i += print_foreign(note, notes->count - i, out) - 1;
         else if (note->kind == CONFIG_DTYPE)
             fprintf(out, "bf16.enabled, fp16.enabled: \"auto\" is %s\n", note->value);
         else if (note->kind == CONFIG_OLD)

@@ -73,14 +73,17 @@ static void add_notes(char *reading, const struct config_notes *notes)
         add_word(reading, forms[notes->notes[i].kind], short_key(notes->notes[i].key, shown), notes->notes[i].value);
 }
 
-static char *reading_of(const struct config *config, const struct config_notes *notes)
+// plan: what plans alone have, or null.
+static char *reading_of(const struct config *config, const struct config_notes *notes, json_t *plan)
 {
     char *reading = calloc(1, READING_BYTES);
     json_t *json = config_json(config);
     strcpy(reading, " ");
+    add_values(reading, plan, "plan");
     add_values(reading, json, "");
     add_notes(reading, notes);
     json_decref(json);
+    json_decref(plan);
     return reading;
 }
 
@@ -137,7 +140,8 @@ static void expect_words(const struct public_case *c, const char *words, char ma
     free(wanted);
 }
 
-static void expect_reading(struct public_case *c, const struct config *config, const struct config_notes *notes)
+static void expect_reading(struct public_case *c, const struct config *config, const struct config_notes *notes,
+                           json_t *plan)
 {
     static const char EMPTY[] = "{\"train_micro_batch_size_per_gpu\": 1}";
     static struct config_notes no_notes;
@@ -146,9 +150,9 @@ static void expect_reading(struct public_case *c, const struct config *config, c
     char words[READING_BYTES] = "", *base = c->base && c->base->reading ? strdup(c->base->reading) : NULL;
     if (!base) {
         cr_assert_eq(config_load_text("empty", EMPTY, sizeof EMPTY - 1, &plain, &empty, &no_notes), ERR_NONE);
-        base = reading_of(&empty, &no_notes);
+        base = reading_of(&empty, &no_notes, NULL);
     }
-    c->reading = reading_of(config, notes);
+    c->reading = reading_of(config, notes, plan);
     add_difference(words, c->reading, base, false);
     expect_words(c, words, '+');
     words[0] = '\0';
@@ -174,15 +178,18 @@ static void check_case(const char *folder, struct public_case *c)
     static struct config config;
     static struct config_notes notes;
     char file[2 * PATH_MAX], expected[1024], message[1024] = "";
+    json_t *plan = NULL;
     snprintf(file, sizeof file, "%s/%s", folder, c->name);
     folder_write(file, c->text, strlen(c->text));
     int code = config_load_file(file, &c->options, &config, &notes);
+    if (code == ERR_NONE && c->options.plans)
+        code = config_plan_words(file, &plan);
     if (code != ERR_NONE)
         copy_without(message, sizeof message, err_message(), folder);
     if (strncmp(c->expected, "=> ", 3) != 0) {
         cr_expect_eq(code, ERR_NONE, "%s is refused: %s", c->name, message);
         if (code == ERR_NONE)
-            expect_reading(c, &config, &notes);
+            expect_reading(c, &config, &notes, plan);
         return;
     }
     cr_expect_eq(code, ERR_USAGE, "%s: code %d", c->name, code);
@@ -202,7 +209,7 @@ static const struct public_case *find_case(const char *name)
     return NULL;
 }
 
-// NAME [from NAME] [world=N] [steps=N] [width=N] [dtype=NAME]
+// NAME [from NAME] [plan] [world=N] [steps=N] [width=N] [dtype=NAME]
 static void read_head(struct public_case *c, const char *line)
 {
     char head[256], *rest = head, *word;
@@ -214,7 +221,9 @@ static void read_head(struct public_case *c, const char *line)
         if (strcmp(word, "from") == 0) {
             c->base = find_case(strsep(&rest, " "));
             c->options = c->base->options;
-        } else if (strncmp(word, "world=", 6) == 0)
+        } else if (strcmp(word, "plan") == 0)
+            c->options.plans = true;
+        else if (strncmp(word, "world=", 6) == 0)
             c->options.world = (int)number;
         else if (strncmp(word, "steps=", 6) == 0)
             c->options.steps = number;
