@@ -24,7 +24,12 @@ int plan_mesh_read(const char *text, char out[MESH_TEXT_BYTES], int *context)
     out[0] = '\0';
     if (!*rest && at && !*end)
         return ERR_NONE;
-    TRY(mesh_parse(rest, &mesh));
+    int code = mesh_parse(rest, &mesh);
+    if (code != ERR_NONE) {
+        char message[ERR_MESSAGE_BYTES];
+        err_keep(message);
+        return err_set(code, "%s; a plan also has context=C", message);
+    }
     mesh.shard *= *context;
     mesh_text(&mesh, out);
     if (at)
@@ -72,6 +77,10 @@ int plan_degrees_check(const struct framework_choice *choice, const struct confi
 {
     struct transformer t = {0};
     int context = context_of(choice), parts = plan_degrees_parts(choice), sharing = config_mesh(config, world).shard;
+    if (config->mesh.pipeline > 1 && config->stage > 1 && framework_of(choice, config)->copies_gradients)
+        return err_set(ERR_USAGE,
+                       "stage %d within pipeline=%d: DeepSpeed has stages 0 and 1 there; expected one of them",
+                       config->stage, config->mesh.pipeline);
     if (sharing % context != 0)
         return err_set(ERR_USAGE, "mesh context=%d does not divide the %d ranks that share states: choose --world",
                        context, sharing);

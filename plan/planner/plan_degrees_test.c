@@ -32,6 +32,7 @@ static int plan_trial(const struct trial *t, struct plan *out)
                                         : "zerogauge.activation_checkpointing.enabled=false",
                          mesh};
     const struct config_options options = {.world = t->world,
+                                           .plans = true,
                                            .sequence_ranks = setting.choice.context,
                                            .set = set,
                                            .set_count = strchr(mesh, '=')[1] ? 4 : 3};
@@ -129,6 +130,30 @@ Test(plan_degrees, an_interleaved_stage_has_a_shorter_bubble_and_more_in_flight)
     cr_expect_lt(turns.bubble_s, plain.bubble_s / 4);
 }
 
+// Of stages 2 and 3 within a pipeline, which the reference lacks: each micro-batch reduces its gradients, of which a
+// rank of four keeps a quarter, and stage 3 gathers parameters for it twice, but for a layer that stays from one pass
+// to the next. Stage 1 reduces and gathers once.
+Test(plan_degrees, every_micro_batch_of_a_pipeline_reduces_in_stage_2_and_gathers_in_stage_3)
+{
+    enum { MICROS = 8 };
+    struct trial t = {
+        .preset = "zero1", .model = "llama-8b", .mesh = "pipeline=4,shard=4", .world = 16, .micros = MICROS};
+    t.length = 1024;
+    struct plan one = planned(t);
+    t.preset = "zero2";
+    struct plan two = planned(t);
+    t.preset = "zero3";
+    struct plan three = planned(t);
+    uint64_t once = one.step_sent_bytes[PURPOSE_REDUCE];
+    cr_expect_gt(once, 1u << 30);
+    cr_expect_eq(two.step_sent_bytes[PURPOSE_REDUCE], MICROS * once);
+    cr_expect_eq(three.step_sent_bytes[PURPOSE_REDUCE], MICROS * once);
+    cr_expect_eq(two.step_sent_bytes[PURPOSE_GATHER], one.step_sent_bytes[PURPOSE_GATHER]);
+    cr_expect_eq(three.step_sent_bytes[PURPOSE_GATHER], 2 * MICROS * one.step_sent_bytes[PURPOSE_GATHER]);
+    cr_expect_eq(two.held_bytes[TIER_DEVICE][KIND_GRADIENT], one.held_bytes[TIER_DEVICE][KIND_GRADIENT] / 4);
+    cr_expect_eq(two.bubble, one.bubble);
+}
+
 // Qwen3-30B-A3B has 4 heads of keys of 128 channels and 32 of queries: 8 ranks keep one head each, and gather what the
 // projection computed, 640 of 5,120 channels of a token on each rank, forward and in backward.
 Test(plan_degrees, more_ranks_than_heads_of_keys_have_one_head_each)
@@ -158,6 +183,7 @@ Test(plan_degrees, what_cannot_be_divided_is_refused)
     } cases[] = {
         {{.mesh = "context=8", .world = 12}, "does not divide the 12 ranks"},
         {{.mesh = "context=3", .world = 3}, "multiple of 6 tokens"},
+        {{.mesh = "shard=2,contxt=2", .world = 4}, "or expert=E; a plan also has context=C"},
         {{.mesh = "context=2", .world = 2, .model = "gpt2-xl"}, "expected a Llama or a config.json"},
         {{.mesh = "context=2", .world = 2, .model = "gpt3-175b"}, "expected a Llama or a config.json"},
         {{.mesh = "shard=8", .world = 8, .interleave = 2}, "expected pipeline=P"},

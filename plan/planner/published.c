@@ -169,6 +169,7 @@ static int plan_row(const struct strict_object *source, const struct strict_obje
     TRY(add_degrees(row, &changes, &setting.choice));
     TRY(add_own(row, setting.choice.checkpointed_share, &changes));
     const struct config_options options = {.world = setting.world,
+                                           .plans = true,
                                            .sequence_ranks = setting.choice.context,
                                            .set = changes.list,
                                            .set_count = changes.count,
