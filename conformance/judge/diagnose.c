@@ -156,6 +156,8 @@ static enum hint guess(struct row *row, const struct unsharded_decision *decisio
         return HINT_UNSET;
     if (diagnose_short_states(row))
         return HINT_ROUNDING;
+    if (diagnose_rounded_gradient(row))
+        return HINT_GRADIENT;
     if (diagnose_setting(row, decision->t, SETTING_BETA1, SETTING_BETA2))
         return HINT_BETAS;
     if (diagnose_moments(row))

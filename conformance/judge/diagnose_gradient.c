@@ -272,6 +272,19 @@ enum hint diagnose_gradient(struct row *row)
     return diagnose_moved(row) ? HINT_SHIFTED : HINT_NONE;
 }
 
+bool diagnose_rounded_gradient(const struct row *row)
+{
+    size_t telling = 0;
+    for (size_t at = 0; at < row->count; at++) {
+        double right = row->expected[at], limit = 0x1p-14 * fabs(right), clip = (double)row->coefficient;
+        double rounded = clip * (double)unsharded_round(row->trial->c->precision, (float)(right / clip));
+        if (row->wrong_moment[at] && fabs(row->used[at] - rounded) > limit)
+            return false;
+        telling += row->wrong_moment[at] && fabs(right - rounded) > 2 * limit;
+    }
+    return telling * 2 > row->wrong_moment_count;
+}
+
 enum hint diagnose_used_gradient(struct row *row)
 {
     enum hint hint = diagnose_gradient(row);

@@ -60,6 +60,9 @@ bool diagnose_use(struct row *row);
 // True if ranks and micro-steps were added with other weights than equal ones.
 bool diagnose_weights(struct row *row);
 
+// True if the gradient that was used is the right one, rounded to the model's dtype before it was clipped.
+bool diagnose_rounded_gradient(const struct row *row);
+
 // Names the gradient that was used, where m is wrong.
 enum hint diagnose_gradient(struct row *row);
 
