@@ -188,7 +188,8 @@ int states_write_checkpoint(const struct states *states, const char *path)
     uint64_t made = (uint64_t)json_integer_value(json_object_get(states->text.root, "step"));
     TRY(file_join(partial, checkpoint_step_name(made, name), step));
     if (mkdir(partial, 0777) != 0)
-        return err_set(ERR_USAGE, "%s: cannot be created: %s", partial, strerror(errno));
+        return err_set(ERR_USAGE, "%s: cannot be created: %s%s", partial, strerror(errno),
+                       errno == EEXIST ? "; remove it, if no conversion writes it: one that died has left it" : "");
     int rc = mkdir(step, 0777) == 0 ? ERR_NONE : err_set(ERR_IO, "%s: cannot be created: %s", step, strerror(errno));
     if (rc == ERR_NONE)
         rc = write_step(states, step);

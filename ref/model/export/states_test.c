@@ -283,8 +283,13 @@ Test(states, output_is_new_and_whole)
     json_object_set_new(json_object_get(params, "a.weight"), "t", json_null());
     cr_expect_eq(states_write_checkpoint(&states, other), ERR_USAGE);
     cr_expect_not_null(strstr(err_message(), "takes none to be zero"), "%s", err_message());
-    states_close(&states);
     cr_expect_neq(access(other, F_OK), 0);
     strcat(other, ".partial");
     cr_expect_neq(access(other, F_OK), 0);
+    cr_assert_eq(mkdir(other, 0777), 0);
+    other[strlen(other) - strlen(".partial")] = '\0';
+    cr_expect_eq(states_write_checkpoint(&states, other), ERR_USAGE);
+    cr_expect_not_null(strstr(err_message(), "other.partial: cannot be created: File exists; remove it"), "%s",
+                       err_message());
+    states_close(&states);
 }
