@@ -18,7 +18,7 @@ static void make_ragged(struct check_case *c, struct suite_item *item)
         c->params[suite_tensor(c, shapes[i][0], shapes[i][1])].group = groups[i];
     c->group_count = 3;
     c->groups[1].weight_decay = 0;
-    suite_schedule(c, 2);
+    c->groups[2].weight_decay = 0.2;
 }
 
 // --- sequence parallelism: variants "q2" and "q4", the ranks that share a micro-batch; "r2q2": in two replicas ---
