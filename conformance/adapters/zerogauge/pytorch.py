@@ -60,7 +60,7 @@ class TorchAdapter(Adapter):
         if self.case.tokens:
             (loss * self.case.loss_weight(self.now)).backward()
         else:
-            (loss / self.case.accumulation).backward()
+            (loss * self.case.mesh.sequence / self.case.accumulation).backward()
 
     def step(self):
         self.optimizer.step()

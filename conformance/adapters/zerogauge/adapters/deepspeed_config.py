@@ -21,6 +21,7 @@ CHOICES = {
     "states": ["fp32", "bf16"],  # moments and master parameters of a bf16 model
     "micro": ["steps", "backwards"],  # micro-steps: as accumulation, or as several backward calls of one step
     "checkpoint": ["plain", "elastic", "universal"],  # the last two may be resumed at another world
+    "sequence": ["mpu", "mesh"],  # how it is told which ranks share a micro-batch
 }
 
 

@@ -10,6 +10,7 @@ import deepspeed
 import torch.distributed as dist
 from deepspeed.checkpoint.constants import UNIVERSAL_CHECKPOINT_INFO, UNIVERSAL_CHECKPOINT_VERSION_KEY
 from deepspeed.checkpoint.constants import UNIVERSAL_CHECKPOINT_VERSION_VALUE
+from deepspeed.runtime.sequence_parallel import parallel_state_sp as sequence_ranks
 from deepspeed.utils import groups as process_groups
 from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
 
@@ -50,7 +51,18 @@ class DeepSpeed(TorchAdapter):
         if case.offload["optimizer"] == "nvme":
             add_ballast(case, self.model, groups)
         self.engine, self.optimizer, _, _ = deepspeed.initialize(
-            model=self.model, model_parameters=groups, config=config_of(case, self.arguments))
+            model=self.model, model_parameters=groups, config=config_of(case, self.arguments),
+            **self.sequence_ranks(case))
+
+    def sequence_ranks(self, case):
+        """Arguments for ranks that share a micro-batch: an mpu, as Ulysses makes it, or the shape of a mesh."""
+        if case.mesh.sequence == 1:
+            return {}
+        if self.arguments.sequence == "mesh":
+            return {"mesh_param": (case.world // case.mesh.sequence, case.mesh.sequence)}
+        sequence_ranks._release_sequence_parallel_groups()
+        sequence_ranks.initialize_sequence_parallel(case.mesh.sequence)
+        return {"mpu": sequence_ranks}
 
     def forward(self, gradients):
         return self.engine(gradients)

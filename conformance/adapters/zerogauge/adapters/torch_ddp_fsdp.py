@@ -48,7 +48,7 @@ class Torch(TorchAdapter):
             super().micro_step(gradients)
 
     def backward(self, loss):
-        self.scaler.scale(loss / self.case.accumulation).backward()
+        self.scaler.scale(loss * self.case.mesh.sequence / self.case.accumulation).backward()
 
     def step(self):
         before, norm, limit = self.applied, None, self.case.gradient_clipping
