@@ -21,7 +21,7 @@ if(ZG_PROGRAM)
   add_custom_target(zerogauge)
 else()
   install(TARGETS zerogauge EXPORT zerogauge RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
-  install(CODE "set(program $<TARGET_FILE:zerogauge>)" COMPONENT libraries EXCLUDE_FROM_ALL)
+  install(CODE "set(installed_program $<TARGET_FILE:zerogauge>)" COMPONENT libraries EXCLUDE_FROM_ALL)
   install(SCRIPT cmake/install_libraries.cmake COMPONENT libraries EXCLUDE_FROM_ALL)
 endif()
 install(DIRECTORY datasets/configs ${packaging}/slurm ${packaging}/kubernetes DESTINATION ${share}/zerogauge
@@ -29,6 +29,8 @@ install(DIRECTORY datasets/configs ${packaging}/slurm ${packaging}/kubernetes DE
 if(ZG_PROGRAM)
   return()
 endif()
+install(FILES ${packaging}/zerogauge.bash DESTINATION ${share}/bash-completion/completions RENAME zerogauge)
+install(FILES ${packaging}/_zerogauge DESTINATION ${share}/zsh/vendor-completions)
 
 # The C contract: a header, found by pkg-config or find_package, and all that its reader wants.
 set(include ${CMAKE_INSTALL_INCLUDEDIR}/zerogauge)

@@ -4,7 +4,7 @@
 # must match the C library. On a system without Debian's packages there are no copies of licences, which is for the
 # user's own machine; ZG_LICENSES=1 in the environment makes that an error.
 cmake_policy(VERSION 3.22)
-file(GET_RUNTIME_DEPENDENCIES EXECUTABLES "${program}" RESOLVED_DEPENDENCIES_VAR libraries
+file(GET_RUNTIME_DEPENDENCIES EXECUTABLES "${installed_program}" RESOLVED_DEPENDENCIES_VAR libraries
      POST_EXCLUDE_REGEXES "/(ld-linux.*|lib(c|m|dl|pthread|rt|resolv|gcc_s))\\.so\\.[0-9]+$")
 set(root "$ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}")
 set(licenses "${root}/share/doc/zerogauge/licenses")

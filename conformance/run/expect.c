@@ -108,7 +108,7 @@ static bool is_failure(enum verdict verdict)
     return verdict == VERDICT_FAIL || verdict == VERDICT_BROKEN;
 }
 
-// What expects a requirement's verdict; null: nothing.
+// The line that expects a requirement's verdict; null: none does.
 static struct expectation *expectation_of(const struct expectations *e, const char *id)
 {
     for (size_t i = 0; i < e->count; i++)

@@ -28,7 +28,7 @@ Test(expect, a_failure_that_is_not_expected_is_a_regression_and_update_writes_it
     cr_assert_eq(check(CASES "--expect expected" LEAVES_OUT("adam-eps")), 0, "%s", output);
     has("expected     R-OPT-05 BROKEN: say why");
     has("\nAS EXPECTED: ");
-    // What is mended is a difference, too, until the file says so.
+    // A defect that is mended is a difference, too, until the file says so.
     cr_assert_eq(check(CASES "--expect expected"), 1, "%s", output);
     has("UNEXPECTED   R-OPT-05 PASS, and BROKEN was expected: say why");
     cr_assert_eq(check(CASES "--expect expected --update"), 0, "%s", output);
