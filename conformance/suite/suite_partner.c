@@ -183,8 +183,7 @@ const struct suite_row suite_partner[] = {
     {"mp-accumulated", "A static loss scale, and micro-steps.", make_scaled_accumulation, "2:12:h", "1,3:0123:h"},
     {"mp-clip", "Norms above the threshold while the loss scale changes.", make_growing_clip, "2:0123:h", "1,3:0123:h"},
     {"mp-groups", "A group without decay, and an overflow.", make_growing_groups, "2:13:h", "1,3:0123:h"},
-    {"part-empties", "Tensors without elements.", make_empties, "2:0123:f",
-     "1,3,4:0123:fb 2,3:0123:f:last"},
+    {"part-empties", "Tensors without elements.", make_empties, "2:0123:f", "1,3,4:0123:fb 2,3:0123:f:last"},
     {"part-scalars", "Scalars.", make_scalars, "2:0123:f", "1,3,4:0123:fb"},
     {0},
 };
