@@ -96,7 +96,7 @@ static void make_mesh_cut(struct check_case *c, struct suite_item *item)
     c->accumulation_dtype = c->communication_dtype = DTYPE_FP32;
     c->data.same_mean = true;
     c->data.spread = 120;
-    snprintf(c->twin, sizeof c->twin, "mesh-cut");
+    snprintf(c->twin, sizeof c->twin, "mesh-cut.%s", dtype_name(item->precision));
 }
 
 const struct suite_row suite_layout[] = {
