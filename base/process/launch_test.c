@@ -183,7 +183,7 @@ Test(launch, with_a_watched_folder_the_limit_counts_from_the_last_new_file)
 }
 
 // The first answer's folder alone is no answer yet. What was there before the command does not count.
-Test(launch, before_the_first_new_file_the_limit_is_five_times_as_long)
+Test(launch, five_times_the_limit_passes_before_the_first_new_file)
 {
     char answers[PATH_MAX];
     snprintf(answers, sizeof answers, "%.3000s/answers", own_folder);
