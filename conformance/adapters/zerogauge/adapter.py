@@ -178,7 +178,8 @@ class Adapter:
             self.save(case.save)
 
     def begin(self):
-        reason = type(self).claims is not Adapter.claims and lack(vars(self.case), type(self).claims)
+        keys = {**vars(self.case), "mesh": vars(self.case.mesh)}  # of case.json
+        reason = type(self).claims is not Adapter.claims and lack(keys, type(self).claims)
         if reason:
             raise Unsupported(reason)
         self.build(self.case)

@@ -30,7 +30,7 @@ def lack(case, claims):
     needs = {"stages": [case["stage"]], "worlds": [case["world"]], "precisions": [case["precision"]],
              "offload_optimizer": [case["offload"]["optimizer"]], "offload_param": [case["offload"]["param"]],
              "features": features(case), "optional": ["token_mean"] if case.get("tokens") else []}
-    if case["mesh"].sequence > 1:
+    if (case.get("mesh") or {}).get("sequence", 1) > 1:
         needs["optional"].append("sequence")
     for key in ("communication", "accumulation"):
         dtype, listed = case[f"{key}_dtype"], claims.get(f"{key}_dtypes", PLAIN[f"{key}_dtypes"])
