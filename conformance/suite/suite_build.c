@@ -103,6 +103,16 @@ void suite_model(struct check_case *c)
         suite_tensor(c, shapes[i][0], shapes[i][1]);
 }
 
+void suite_trap(struct check_case *c, int micro_steps)
+{
+    c->accumulation = micro_steps;
+    c->accumulation_dtype = c->communication_dtype = DTYPE_FP32;
+    c->data.lead = 8;
+    c->data.reach = 7;
+    c->data.exponent_low = -12;
+    c->data.exponent_high = -8;
+}
+
 int suite_tie(struct check_case *c, int owner)
 {
     int index = c->param_count++;

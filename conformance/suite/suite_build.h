@@ -48,6 +48,9 @@ int suite_tensor(struct check_case *c, size_t rows, size_t columns);
 // Appends six tensors of uneven sizes, 180 elements in total.
 void suite_model(struct check_case *c);
 
+// Micro-steps whose gradients are 256 times an integer, then an integer: bf16 cannot hold their sum, which is fp32.
+void suite_trap(struct check_case *c, int micro_steps);
+
 // Appends a parameter that is tied to an earlier one, `owner`. Returns its index.
 int suite_tie(struct check_case *c, int owner);
 

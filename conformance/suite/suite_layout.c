@@ -72,19 +72,14 @@ static void make_sequence_twin(struct check_case *c, struct suite_item *item)
 
 // --- dtypes of sums on a mesh ---
 
-// As acc-trap: bf16 cannot hold the sum of the micro-steps, whichever axis it is added over next. A norm is long enough
+// As acc-trap, whichever axis the sum of the micro-steps is added over next. A norm is long enough
 // to tell elements from tails.
 static void make_mesh_trap(struct check_case *c, struct suite_item *item)
 {
     suite_mesh_all(c, item);
     c->params[suite_tensor(c, 67, 0)].placement.part = PART_PARTIAL;
     suite_place_stages(c);
-    c->accumulation = 2;
-    c->accumulation_dtype = c->communication_dtype = DTYPE_FP32;
-    c->data.lead = 8;
-    c->data.reach = 7;
-    c->data.exponent_low = -12;
-    c->data.exponent_high = -8;
+    suite_trap(c, 2);
 }
 
 // Two replicas of two shards, and one mean of one, two or four micro-steps in bf16, which does not hold their sums.
