@@ -43,7 +43,8 @@ static int settle_adapters(const struct accelerate_read *read)
     if (has_them && !read->options->plans)
         return err_set(ERR_USAGE, "%s: finetuning_type: missing, expected full: adapters are trained without it",
                        read->name);
-    json_object_del(plan, json_object_get(plan, "lora") || !has_them ? "adapters" : "");
+    if (json_object_get(plan, "lora") || !has_them)
+        json_object_del(plan, "adapters");
     if (!has_them)
         json_object_del(plan, "lora");
     return ERR_NONE;
@@ -113,6 +114,10 @@ static int set_pipeline(const struct accelerate_read *read, const json_t *own)
     TRY(read_count(read, "micro", &micro));
     if (stages == 1 || !json_object_get(own, "fsdp"))
         return ERR_NONE;
+    if (batch < micro || batch % micro != 0)
+        return err_set(ERR_USAGE,
+                       "%s: the batch of a rank, %lld, is not a multiple of pipeline_parallel_microbatch_size, %lld",
+                       read->name, (long long)batch, (long long)micro);
     if (!json_object_get(read->places, stage_key) || json_integer_value(config_doc_descend(read->root, stage_key)) < 3)
         TRY(config_doc_set(read->root, "zero_optimization.stage=1"));
     if (!json_object_get(read->root, "train_batch_size")) {
@@ -129,8 +134,9 @@ int accelerate_complete(const struct accelerate_read *read)
     bool is_trainer = accelerate_is_trainer(read->program);
     if (is_trainer && read->program->rows == trainer_rows)
         TRY(settle_adapters(read));
-    for (size_t i = 0; i < 2; i++)
-        TRY(read_count(read, (const char *const[]){"plan.lora", "plan.sequence_length"}[i], &(int64_t){0}));
+    int64_t count;
+    TRY(read_count(read, "plan.lora", &count));
+    TRY(read_count(read, "plan.sequence_length", &count));
     TRY(set_stage(read, own));
     TRY(set_pipeline(read, own));
     TRY(set_mesh(read, own));
