@@ -6,6 +6,7 @@ import shutil
 import subprocess
 
 from docs_page import FILES, NAMES, ROOT, TOP
+from docs_recipes import recipes
 
 ZEROGAUGE = ROOT / "build/zerogauge"
 # Commands whose output depends on no machine, and follows them in a document; a page on which all of them are such.
@@ -17,13 +18,18 @@ def text_of(file):
 
 
 def minutes(verify):
-    """How long `check` takes is said alike everywhere."""
-    places = (("README.md", r"`zerogauge check -- [^|]*\| ([^|]*?) \|"),
-              ("README.md", r"quick\s+cases, about (\w+ \w+);"),
-              ("conformance/run/cmd_check.c", r"quick takes about (\w+ \w+) "))
-    said = [re.search(pattern, text_of(file)) for file, pattern in places]
-    for (file, _), found in zip(places, said):
-        verify(found and said[0] and found.group(1) == said[0].group(1), file, "says otherwise how long `check` takes")
+    """How long things take is said everywhere as ci/minutes measured it."""
+    places = {"quickstart": [("README.md", r"ci/quickstart .*\n? .*?about (\w+ \w+) and")],
+              "test": [("README.md", r"ci/test .*?about (\w+ \w+)")],
+              "check": [("README.md", r"`zerogauge check -- [^|]*\| ([^|]*?) \|"),
+                        ("README.md", r"quick\s+cases, about (\w+ \w+);"),
+                        ("conformance/run/cmd_check.c", r"quick takes about (\w+ \w+) ")]}
+    taken = {row.split()[0]: int(row.split()[1]) for row in text_of("ci/minutes.txt").splitlines() if row[0] != "#"}
+    for name in taken:
+        for file, pattern in places[name]:
+            found, count = re.search(pattern, text_of(file)), max(1, round(taken[name] / 60))
+            words = "a minute" if count == 1 else f"{count} minutes"
+            verify(found and found.group(1) == words, file, f"does not say {words} of {name}, as ci/minutes.txt does")
 
 
 def suite_version(verify):
@@ -107,5 +113,5 @@ def page_facts(page, verify):
 
 
 def facts(verify):
-    for each in minutes, suite_version, gpu, folders:
+    for each in minutes, suite_version, gpu, folders, recipes:
         each(verify)

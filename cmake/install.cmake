@@ -21,9 +21,13 @@ if(ZG_PROGRAM)
   add_custom_target(zerogauge)
 else()
   install(TARGETS zerogauge EXPORT zerogauge RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
-  install(CODE "set(installed_program $<TARGET_FILE:zerogauge>)" COMPONENT libraries EXCLUDE_FROM_ALL)
+  install(CODE "set(installed_program $<TARGET_FILE:zerogauge>)\nset(sysroot \"${CMAKE_SYSROOT}\")" COMPONENT libraries
+          EXCLUDE_FROM_ALL)
   install(SCRIPT cmake/install_libraries.cmake COMPONENT libraries EXCLUDE_FROM_ALL)
 endif()
+set(include ${CMAKE_INSTALL_INCLUDEDIR}/zerogauge)
+install(FILES conformance/contract/contract.h DESTINATION ${include} COMPONENT program)
+install(FILES conformance/adapters/contract_example.c DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT program)
 install(DIRECTORY datasets/configs ${packaging}/slurm ${packaging}/kubernetes DESTINATION ${share}/zerogauge
         COMPONENT program USE_SOURCE_PERMISSIONS)
 if(ZG_PROGRAM)
@@ -33,18 +37,16 @@ install(FILES ${packaging}/zerogauge.bash DESTINATION ${share}/bash-completion/c
 install(FILES ${packaging}/_zerogauge DESTINATION ${share}/zsh/vendor-completions)
 
 # The C contract: a header, found by pkg-config or find_package, and all that its reader wants.
-set(include ${CMAKE_INSTALL_INCLUDEDIR}/zerogauge)
 file(STRINGS conformance/contract/contract.h contract REGEX "^#define ZEROGAUGE_CONTRACT ")
 string(REGEX MATCH "[0-9]+" contract "${contract}")
 add_library(zerogauge_contract INTERFACE)
 set_target_properties(zerogauge_contract PROPERTIES EXPORT_NAME contract)
 target_include_directories(zerogauge_contract INTERFACE $<INSTALL_INTERFACE:${include}>)
 install(TARGETS zerogauge_contract EXPORT zerogauge)
-install(FILES conformance/contract/contract.h DESTINATION ${include})
 install(FILES conformance/CONTRACT.md conformance/SPEC.md README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR}
         FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.png")
-install(FILES conformance/adapters/contract_example.c conformance/adapters/zerogauge/adapters/skeleton.py
+install(FILES conformance/adapters/zerogauge/adapters/skeleton.py
               conformance/adapters/zerogauge/adapters/skeleton_torch.py
         DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m zerogauge` is the command `zerogauge`."""
+import sys
+
 from zerogauge.command import main
 
-main()
+sys.exit(main())

@@ -16,6 +16,9 @@ def main():
     if sys.argv[1:2] == ["convert"]:
         from zerogauge.convert import main as convert  # needs more than Python alone
         return convert(sys.argv[2:])
+    if sys.argv[1:2] == ["adapters"]:
+        from zerogauge.starts import main as adapters
+        return adapters(sys.argv[2:])
     return os.execvp(program(), [program(), *sys.argv[1:]])
 
 
