@@ -15,7 +15,8 @@ def program():
 def main():
     if sys.argv[1:2] == ["convert"]:
         from zerogauge.convert import main as convert  # needs more than Python alone
-        return convert(sys.argv[2:])
+        convert(sys.argv[2:])
+        return 0
     if sys.argv[1:2] == ["adapters"]:
         from zerogauge.starts import main as adapters
         return adapters(sys.argv[2:])
