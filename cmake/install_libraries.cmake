@@ -17,7 +17,7 @@ foreach(library IN LISTS libraries)
   execute_process(COMMAND dpkg-query -S "${real}" OUTPUT_VARIABLE package ERROR_QUIET RESULT_VARIABLE unknown)
   if(unknown)  # a library of /usr/lib may be listed below /lib
     get_filename_component(listed "${real}" NAME)
-    execute_process(COMMAND dpkg-query -S "*/${listed}" OUTPUT_VARIABLE package ERROR_QUIET RESULT_VARIABLE unknown)
+    execute_process(COMMAND dpkg-query -S "*linux-gnu/${listed}" OUTPUT_VARIABLE package ERROR_QUIET RESULT_VARIABLE unknown)
   endif()
   if(NOT unknown)
     string(REGEX REPLACE ":.*" "" package "${package}")
