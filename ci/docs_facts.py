@@ -19,7 +19,7 @@ def text_of(file):
 
 def minutes(verify):
     """How long things take is said everywhere as ci/minutes measured it."""
-    places = {"quickstart": [("README.md", r"ci/quickstart .*\n? .*?about (\w+ \w+) and")],
+    places = {"quickstart": [("README.md", r"ci/quickstart .*\n +# about (\w+ \w+) and")],
               "test": [("README.md", r"ci/test .*?about (\w+ \w+)")],
               "check": [("README.md", r"`zerogauge check -- [^|]*\| ([^|]*?) \|"),
                         ("README.md", r"quick\s+cases, about (\w+ \w+);"),
