@@ -110,7 +110,11 @@ static int make(struct suite_visit *to, const struct suite_row *row, struct suit
         seed = random_key(to->choice->seed, seed);
     suite_begin(&c, item->world, item->stage, item->precision, seed);
     snprintf(c.note, sizeof c.note, "%s", row->note);
-    row->make(&c, item);
+    if (row->make)
+        row->make(&c, item);
+    else
+        suite_model(&c);
+    suite_set(&c, row->set);
     suite_fit(&c, c.world);
     if (to->choice->seed > 0)
         rename_params(&c, to->choice->seed);

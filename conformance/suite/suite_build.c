@@ -96,11 +96,23 @@ int suite_tensor(struct check_case *c, size_t rows, size_t columns)
     return c->param_count++;
 }
 
+void suite_empty_third(struct check_case *c, int param)
+{
+    c->params[param].shape_rank = 3;
+    c->params[param].shape[2] = c->params[param].count = 0;
+}
+
 void suite_model(struct check_case *c)
 {
-    static const size_t shapes[][2] = {{7, 5}, {13, 0}, {4, 8}, {1, 0}, {33, 0}, {6, 11}};
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        suite_tensor(c, shapes[i][0], shapes[i][1]);
+    suite_tensors(c, "7x5,13,4x8,1,33,6x11");
+}
+
+void suite_fours(struct check_case *c, struct suite_item *item)
+{
+    suite_tensors(c, "8x12,52,4x8,4,120,6x16");
+    c->data.same_mean = c->data.square_norm = true;
+    c->data.reach = 5;
+    c->data.exponent_low = c->data.exponent_high = item->precision == DTYPE_FP16;
 }
 
 void suite_trap(struct check_case *c, int micro_steps)
@@ -135,13 +147,6 @@ void suite_lr(struct check_case *c, int group, const double *lr, int count)
         c->groups[group].lr[i] = lr[i < count ? i : count - 1];
 }
 
-static const double rates[] = {0.01, 0.04, 0.005, 0.02, 0.001, 0.03};
-
-void suite_schedule(struct check_case *c, int group)
-{
-    suite_lr(c, group, rates, sizeof rates / sizeof *rates);
-}
-
 void suite_split_decay(struct check_case *c)
 {
     c->group_count = 2;
@@ -150,20 +155,33 @@ void suite_split_decay(struct check_case *c)
         c->params[i].group = c->params[i].shape_rank < 2;
 }
 
+void suite_groups(struct check_case *c, int count)
+{
+    c->group_count = count;
+    for (int i = 0; i < c->param_count; i++)
+        c->params[i].group = case_owner(c, i) % count;
+}
+
 void suite_differ(struct check_case *c, const char *respect)
 {
+    static const double rates[] = {0.01, 0.04, 0.005, 0.02, 0.001, 0.03};
     bool all = strcmp(respect, "all") == 0;
-    c->group_count = 3;
-    for (int i = 0; i < c->param_count; i++)
-        c->params[i].group = case_owner(c, i) % 3;
+    suite_groups(c, 3);
     if (all || strcmp(respect, "mode") == 0)
         c->groups[1].decoupled = false;
     if (all || strcmp(respect, "correction") == 0)
         c->groups[1].bias_correction = false;
     if (all || strcmp(respect, "schedule") == 0)
-        suite_schedule(c, 1);
+        suite_lr(c, 1, rates, sizeof rates / sizeof *rates);
     if (all || strcmp(respect, "decay") == 0)
         c->groups[2].weight_decay = 0;
+}
+
+void suite_mixed(struct check_case *c, struct suite_item *item)
+{
+    suite_model(c);
+    suite_differ(c, item->variant);
+    item->own_data = true;
 }
 
 void suite_poke(struct check_case *c, int step, int micro, int rank, int param, size_t element, float value)
@@ -175,6 +193,13 @@ void suite_dynamic(struct check_case *c, double scale, uint64_t window, uint64_t
 {
     c->loss_scale = (struct case_loss_scale){SCALE_DYNAMIC, scale, window, hysteresis, min_scale};
     c->overflow_check = true;
+}
+
+void suite_check_overflow(struct check_case *c)
+{
+    c->overflow_check = true;
+    if (c->precision == DTYPE_FP16)
+        suite_dynamic(c, 0x1p10, 1000, 1, 1);
 }
 
 int suite_number(const struct suite_item *item, const char *letters, int fallback)

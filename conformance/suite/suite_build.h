@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tables of cases. A row is a topic: a function that makes its case, and the worlds, stages and precisions to make
-// it for.
+// The tables of cases. A row is a topic: a function and settings that make its case, and the worlds, stages and
+// precisions to make it for.
 #pragma once
 
 #include "conformance/cases/case.h"
@@ -19,8 +19,9 @@ struct suite_item {
 // precisions are f (fp32), b (bf16) and h (fp16). The note is part of the frozen case.
 struct suite_row {
     const char *topic, *note;
-    void (*make)(struct check_case *c, struct suite_item *item);
-    const char *quick, *full;  // full: cases in addition to quick
+    void (*make)(struct check_case *c, struct suite_item *item);  // null: suite_model
+    const char *set;                                              // behind it, for suite_set
+    const char *quick, *full;                                     // full: cases in addition to quick
 };
 
 // The tables; a row without a topic ends each.
@@ -45,6 +46,9 @@ int suite_odd_part(int value);
 // 0. Returns its index.
 int suite_tensor(struct check_case *c, size_t rows, size_t columns);
 
+// Gives a matrix a third dimension, of no elements.
+void suite_empty_third(struct check_case *c, int param);
+
 // Appends six tensors of uneven sizes, 180 elements in total.
 void suite_model(struct check_case *c);
 
@@ -63,9 +67,6 @@ void suite_mesh_all(struct check_case *c, struct suite_item *item);
 // Sets the group's learning rate by step; the last of `count` holds for all further steps.
 void suite_lr(struct check_case *c, int group, const double *lr, int count);
 
-// As suite_lr, one of a few values in each of the first steps.
-void suite_schedule(struct check_case *c, int group);
-
 // As most trainers do: parameters of less than two dimensions, biases and norms, are a group without decay.
 void suite_split_decay(struct check_case *c);
 
@@ -73,8 +74,39 @@ void suite_split_decay(struct check_case *c);
 // all of these.
 void suite_differ(struct check_case *c, const char *respect);
 
+// suite_model, of which groups differ in the respect that the variant names.
+void suite_mixed(struct check_case *c, struct suite_item *item);
+
+// suite_model with states on the tier that the variant begins with, and with one more matrix.
+void suite_placed(struct check_case *c, struct suite_item *item);
+void suite_offload(struct check_case *c, struct suite_item *item);
+
 // Sets one element of one rank's gradient in one micro-step to `value`.
 void suite_poke(struct check_case *c, int step, int micro, int rank, int param, size_t element, float value);
+
+// Applies settings in their order, "NAME=NUMBER,..." separated by blanks. Fields of the case, of its data and of group
+// 0 have their names (suite_set.c), and
+//   tensors, more_tensors=SHAPE,...      "7x5" or "13", in place of the tensors, or behind them
+//   lr=RATE,...  exponents=LOW,HIGH      of all steps or of each; of the grid
+//   buckets=N  clip=N                    of reduce, gather and prefetch; the norm of suite_fours divided by N
+//   scale=S  dynamic=S,WINDOW,HYSTERESIS,MINIMUM  checked: suite_check_overflow
+//   poke=STEP,MICRO,RANK,PARAM,ELEMENT,VALUE      rank -1: the last
+//   zero_steps, tied, frozen=INDEX,...   steps from 1, owners, parameters
+//   split_decay, differ=RESPECT, trap    suite_split_decay, suite_differ, suite_trap of two micro-steps
+void suite_set(struct check_case *c, const char *settings);
+
+// Appends parameters, as `more_tensors` names them.
+void suite_tensors(struct check_case *c, const char *shapes);
+
+// Sets the overflow check, and in fp16 a dynamic loss scale of 1024.
+void suite_check_overflow(struct check_case *c);
+
+// 400 elements in tensors whose sizes are multiples of four, and data whose squares sum to 36 in each four elements of
+// the mean: the norm is exactly 60 grid units in any order of addition.
+void suite_fours(struct check_case *c, struct suite_item *item);
+
+// Gives the parameters to `count` groups in turn.
+void suite_groups(struct check_case *c, int count);
 
 // Sets a dynamic loss scale, and the overflow check that it needs.
 void suite_dynamic(struct check_case *c, double scale, uint64_t window, uint64_t hysteresis, double min_scale);

@@ -2,7 +2,6 @@
 // Cases of suite version 2 about the ends of formats, coefficients that round, and settings that must not matter.
 #include "conformance/suite/suite_build.h"
 
-#include <math.h>
 #include <string.h>
 
 // Any norm, three digits of a threshold: every coefficient rounds, and differs in fp32 and in double. The last is near
@@ -49,45 +48,8 @@ static void make_subnormal(struct check_case *c, struct suite_item *item)
     c->data.exponent_high = -122;
 }
 
-// Either use of a tied parameter may overflow.
-static void make_tied_overflow(struct check_case *c, struct suite_item *item)
+static void make_reshard(struct check_case *c, struct suite_item *item)
 {
-    suite_model(c);
-    c->steps = 5;
-    c->overflow_check = true;
-    if (item->precision == DTYPE_FP16)
-        suite_dynamic(c, 0x1p10, 1000, 1, 1);
-    int use = suite_tie(c, 0);
-    suite_poke(c, 2, 0, 0, 0, 3, INFINITY);
-    suite_poke(c, 4, 0, c->world - 1, use, 11, -INFINITY);
-}
-
-// bf16 has the range of fp32: gradients far above the largest number of fp16, whose squares fp32 still holds.
-static void make_range(struct check_case *c, struct suite_item *item)
-{
-    (void)item;
-    suite_model(c);
-    c->accumulation = 2;
-    c->overflow_check = true;
-    c->data.exponent_low = 18;
-    c->data.exponent_high = 50;
-    c->gradient_clipping = 3.7e11;
-}
-
-// Sizes that no world divides, in each of which the last shard is cut or empty.
-static void make_uneven(struct check_case *c, struct suite_item *item)
-{
-    static const size_t sizes[][2] = {{2, 0}, {5, 0}, {7, 0}, {11, 0}, {13, 0}, {1, 0}, {17, 3}, {31, 0}};
-    (void)item;
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        suite_tensor(c, sizes[i][0], sizes[i][1]);
-    c->steps = 5;
-    c->checkpoint_step = 3;
-}
-
-static void make_uneven_reshard(struct check_case *c, struct suite_item *item)
-{
-    make_uneven(c, item);
     item->resume_world = suite_number(item, "to", 2);
     item->own_data = true;
     c->data.same_mean = true;
@@ -129,19 +91,25 @@ static void make_varying(struct check_case *c, struct suite_item *item)
 }
 
 const struct suite_row suite_edge[] = {
-    {"clip-rough", "Coefficients that are no powers of two.", make_rough, "2:0123:f:c0,c1,c3 3:3:b:c2 1:0:f:c2",
+    {"clip-rough", "Coefficients that are no powers of two.", make_rough, "", "2:0123:f:c0,c1,c3 3:3:b:c2 1:0:f:c2",
      "3,4:0123:fb:c0,c1,c2,c3"},
-    {"part-varying", "Parameters that some steps use and others do not.", make_varying,
+    {"part-varying", "Parameters that some steps use and others do not.", make_varying, "",
      "2:0123:f:none,micro,clip 2:123:f:cpu 3:13:b", "1,4:0123:f:none,micro,clip 3:123:b:micro,cpu"},
-    {"mp-largest", "The largest finite number of fp16.", make_largest, "2:0123:h", "1,3,4:0123:h"},
-    {"mp-subnormal", "Gradients that are subnormal numbers.", make_subnormal, "2:0123:h 2:13:b 2:0:f", "3,4:0123:hbf"},
-    {"mp-range", "Gradients that bf16 holds and fp16 does not.", make_range, "2:0123:b", "1,3,4:0123:b"},
-    {"mp-overflow-tied", "inf in either use of a tied parameter.", make_tied_overflow, "2:0123:bh", "1,3,4:0123:bh"},
-    {"ckpt-uneven", "Stopped and continued with sizes that no world divides.", make_uneven, "3:0123:f 4:3:b",
-     "2,4,5:0123:fb"},
-    {"ckpt-reshard-uneven", "Continued at a world that divides no size.", make_uneven_reshard, "4:0123:f:to3 3:3:b:to4",
+    {"mp-largest", "The largest finite number of fp16.", make_largest, "", "2:0123:h", "1,3,4:0123:h"},
+    {"mp-subnormal", "Gradients that are subnormal numbers.", make_subnormal, "", "2:0123:h 2:13:b 2:0:f",
+     "3,4:0123:hbf"},
+    // bf16 has the range of fp32: gradients far above the largest number of fp16, whose squares fp32 still holds.
+    {"mp-range", "Gradients that bf16 holds and fp16 does not.", NULL,
+     "accumulation=2 overflow_check=1 exponents=18,50 gradient_clipping=3.7e11", "2:0123:b", "1,3,4:0123:b"},
+    {"mp-overflow-tied", "inf in either use of a tied parameter.", NULL,
+     "steps=5 checked tied=0 poke=2,0,0,0,3,inf poke=4,0,-1,6,11,-inf", "2:0123:bh", "1,3,4:0123:bh"},
+    // In each of the sizes the last shard is cut or empty.
+    {"ckpt-uneven", "Stopped and continued with sizes that no world divides.", NULL,
+     "tensors=2,5,7,11,13,1,17x3,31 steps=5 checkpoint_step=3", "3:0123:f 4:3:b", "2,4,5:0123:fb"},
+    {"ckpt-reshard-uneven", "Continued at a world that divides no size.", make_reshard,
+     "tensors=2,5,7,11,13,1,17x3,31 steps=5 checkpoint_step=3", "4:0123:f:to3 3:3:b:to4",
      "2,4:123:fb:to1,to3 3:123:fb:to1,to4 1:0123:f:to3"},
-    {"det-hints", "Gradients are copied together or not, and reduced to their owners or whole.", make_hints,
+    {"det-hints", "Gradients are copied together or not, and reduced to their owners or whole.", make_hints, "",
      "2:0123:fb:contiguous,copies,all-reduce,neither", "3,4:0123:f:contiguous,copies,all-reduce,neither"},
     {0},
 };

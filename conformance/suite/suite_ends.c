@@ -70,16 +70,6 @@ static void make_vanishing(struct check_case *c, struct suite_item *item)
             suite_poke(c, 1 + i, k / c->world, k % c->world, i, 0, k == i % addends ? 0x1p-24f : 0);
 }
 
-// Halved to 1, its minimum, and grown from there.
-static void make_scale_of_one(struct check_case *c, struct suite_item *item)
-{
-    (void)item;
-    suite_model(c);
-    c->steps = 8;
-    suite_dynamic(c, 2, 2, 1, 1);
-    suite_poke(c, 2, 0, c->world - 1, 2, 9, INFINITY);
-}
-
 // Variant "one": a window of one step. "edge": overflows in the last step of a window, and in the first behind it.
 static void make_window(struct check_case *c, struct suite_item *item)
 {
@@ -95,37 +85,23 @@ static void make_window(struct check_case *c, struct suite_item *item)
     suite_poke(c, 13, 0, 0, 1, 3, NAN);
 }
 
-// The first step is skipped, before which there are no moments, and the last.
-static void make_skips(struct check_case *c, struct suite_item *item)
-{
-    suite_model(c);
-    c->overflow_check = true;
-    if (item->precision == DTYPE_FP16)
-        suite_dynamic(c, 0x1p10, 1000, 1, 1);
-    suite_poke(c, 1, 0, c->world - 1, 2, 3, INFINITY);
-    suite_poke(c, 4, 0, 0, 0, 34, INFINITY);
-}
-
-// A checkpoint of t = 0.
-static void make_skips_saved(struct check_case *c, struct suite_item *item)
-{
-    make_skips(c, item);
-    c->checkpoint_step = 1;
-}
-
 const struct suite_row suite_ends[] = {
-    {"mp-ends", "Gradients on both sides of the ends of the format.", make_ends, "1:0123:hb", ""},
-    {"mp-range-alone", "Gradients that bf16 holds and fp16 does not, in one micro-step.", make_range,
+    {"mp-ends", "Gradients on both sides of the ends of the format.", make_ends, "", "1:0123:hb", ""},
+    {"mp-range-alone", "Gradients that bf16 holds and fp16 does not, in one micro-step.", make_range, "",
      "2:0:b:plain 2:3:b:clip 2:1:b:check", "1,3:0123:b:plain,clip,check"},
-    {"mp-largest-sum", "Sums and means that are the largest finite number of fp16.", make_largest_sum,
+    {"mp-largest-sum", "Sums and means that are the largest finite number of fp16.", make_largest_sum, "",
      "2:03:h:sum 2:12:h:mean", "2:12:h:sum 2:03:h:mean 4:0123:h:sum,mean"},
-    {"mp-vanishing", "Means that fp16 does not hold, of gradients that it does.", make_vanishing, "2:0123:h",
+    {"mp-vanishing", "Means that fp16 does not hold, of gradients that it does.", make_vanishing, "", "2:0123:h",
      "4:0123:h 1:0123:h:a2,a4 2:0123:h:a2"},
-    {"mp-scale-one", "A loss scale that is halved to 1 and grows again.", make_scale_of_one, "2:0123:h", "1,3:0123:h"},
-    {"mp-window", "A window of one step; overflows around the end of a window.", make_window, "2:03:h:one 2:12:h:edge",
-     "2:12:h:one 2:03:h:edge 3:0123:h:one,edge"},
-    {"mp-overflow-ends", "inf in the first step, and in the last.", make_skips, "2:02:h 2:13:b", "1,3:0123:bh 2:13:h"},
-    {"ckpt-skipped", "Stopped after a first step that was skipped, and continued.", make_skips_saved, "2:13:b",
-     "2:02:b 2:0123:h 3:0123:f"},
+    {"mp-scale-one", "A loss scale that is halved to 1 and grows again.", NULL,
+     "steps=8 dynamic=2,2,1,1 poke=2,0,-1,2,9,inf", "2:0123:h", "1,3:0123:h"},
+    {"mp-window", "A window of one step; overflows around the end of a window.", make_window, "",
+     "2:03:h:one 2:12:h:edge", "2:12:h:one 2:03:h:edge 3:0123:h:one,edge"},
+    // The first step is skipped, before which there are no moments, and the last.
+    {"mp-overflow-ends", "inf in the first step, and in the last.", NULL,
+     "checked poke=1,0,-1,2,3,inf poke=4,0,0,0,34,inf", "2:02:h 2:13:b", "1,3:0123:bh 2:13:h"},
+    // A checkpoint of t = 0.
+    {"ckpt-skipped", "Stopped after a first step that was skipped, and continued.", NULL,
+     "checked poke=1,0,-1,2,3,inf poke=4,0,0,0,34,inf checkpoint_step=1", "2:13:b", "2:02:b 2:0123:h 3:0123:f"},
     {0},
 };

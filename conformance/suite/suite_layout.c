@@ -95,19 +95,19 @@ static void make_mesh_cut(struct check_case *c, struct suite_item *item)
 }
 
 const struct suite_row suite_layout[] = {
-    {"part-ragged", "The last shards of each group are empty on some ranks.", make_ragged, "3:0123:f",
+    {"part-ragged", "The last shards of each group are empty on some ranks.", make_ragged, "", "3:0123:f",
      "2,4,5,8:0123:f 3:0123:b"},
-    {"seq-exact", "Ranks that divide the sequences of a micro-batch, and micro-steps.", make_sequence,
+    {"seq-exact", "Ranks that divide the sequences of a micro-batch, and micro-steps.", make_sequence, "",
      "2:012:f:q2 4:13:f:q2", "4:0123:f:q2,q4,r2q2 4:123:b:q2 4:13:h:q2 8:123:f:q2,q4"},
-    {"seq-clip", "A norm above the threshold, of shares of sequences.", make_sequence_clip, "4:13:f:q2",
+    {"seq-clip", "A norm above the threshold, of shares of sequences.", make_sequence_clip, "", "4:13:f:q2",
      "4:02:f:q2,q4,r2q2"},
-    {"seq-tokens", "Tokens of sequences that ranks divide among them.", make_sequence_tokens, "4:1:f:q2",
+    {"seq-tokens", "Tokens of sequences that ranks divide among them.", make_sequence_tokens, "", "4:1:f:q2",
      "4:023:f:q2,q4 2:0123:f:q2"},
-    {"seq-twin", "One mean, of four micro-batches on four ranks, of two, and of one.", make_sequence_twin,
+    {"seq-twin", "One mean, of four micro-batches on four ranks, of two, and of one.", make_sequence_twin, "",
      "4:1:f:none,q2,q4", "4:023:f:none,q2,q4,r2q2 2:1:f:q2 8:3:f:q2,q4"},
-    {"mesh-trap", "A micro-step is 256 times larger than the next, on meshes.", make_mesh_trap,
+    {"mesh-trap", "A micro-step is 256 times larger than the next, on meshes.", make_mesh_trap, "",
      "4:2:b:r2s2 4:1:b:s2t2 4:3:b:r4s1", "4:13:b:r2s2 4:1:b:r1s4,r4s1,s4e2,s2p2,t2p2,t4 4:23:b:s2t2,s4e2"},
-    {"mesh-cut", "One mean of more or fewer micro-steps, in two replicas.", make_mesh_cut, "4:2:b:a1,a4",
+    {"mesh-cut", "One mean of more or fewer micro-steps, in two replicas.", make_mesh_cut, "", "4:2:b:a1,a4",
      "4:013:b:a1,a2,a4 4:2:b:a2"},
     {0},
 };

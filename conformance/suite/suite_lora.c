@@ -2,9 +2,6 @@
 // Cases of LoRA: products whose matrices are frozen, and with each two small factors that are trained.
 #include "conformance/suite/suite_build.h"
 
-#include <math.h>
-#include <string.h>
-
 enum { RANK = 2, FROZEN_GROUP = 0, ADAPTER_GROUP = 1, SCALAR_GROUP = 2 };
 
 static int frozen(struct check_case *c, size_t rows, size_t columns)
@@ -47,32 +44,6 @@ static void make_empty(struct check_case *c, struct suite_item *item)
     c->params[adapter(c, 1, 1, 0)].group = SCALAR_GROUP;
 }
 
-static void make_micro(struct check_case *c, struct suite_item *item)
-{
-    make_lora(c, item);
-    c->accumulation = 3;
-}
-
-static void make_clip(struct check_case *c, struct suite_item *item)
-{
-    make_lora(c, item);
-    c->gradient_clipping = 0.5;
-}
-
-static void make_overflow(struct check_case *c, struct suite_item *item)
-{
-    make_lora(c, item);
-    suite_dynamic(c, 0x1p8, 1000, 1, 1);
-    suite_poke(c, 2, 0, c->world - 1, 2, 3, INFINITY);
-}
-
-static void make_checkpoint(struct check_case *c, struct suite_item *item)
-{
-    make_lora(c, item);
-    c->steps = 5;
-    c->checkpoint_step = 3;
-}
-
 // Each adapter rests in one step, or in one micro-step of it: a matrix then has one of its two without the other.
 static void make_varying(struct check_case *c, struct suite_item *item)
 {
@@ -84,13 +55,17 @@ static void make_varying(struct check_case *c, struct suite_item *item)
 }
 
 const struct suite_row suite_lora[] = {
-    {"lora-exact", "Frozen matrices with trained adapters.", make_lora, "2:0123:fb 4:13:f", "3,4,8:0123:f 4:0123:b"},
-    {"lora-empty", "A group without trained parameters, and one that is empty on most ranks.", make_empty,
+    {"lora-exact", "Frozen matrices with trained adapters.", make_lora, "", "2:0123:fb 4:13:f",
+     "3,4,8:0123:f 4:0123:b"},
+    {"lora-empty", "A group without trained parameters, and one that is empty on most ranks.", make_empty, "",
      "2:0123:f 4:0123:f", "3,8:0123:f 4:0123:b"},
-    {"lora-micro", "Adapters and three micro-steps.", make_micro, "2:0123:f", "4:0123:b"},
-    {"lora-clip", "A norm above the threshold, of adapters alone.", make_clip, "2:0123:f", "4:0123:b"},
-    {"lora-overflow", "inf in an adapter of the last rank.", make_overflow, "2:13:h", "4:0123:h"},
-    {"lora-ckpt", "Adapters and their base, stopped and continued.", make_checkpoint, "2:0123:f 2:23:b", "4:0123:f"},
-    {"lora-varying", "Adapters that some steps use and others do not.", make_varying, "2:0123:f", "4:0123:fb"},
+    {"lora-micro", "Adapters and three micro-steps.", make_lora, "accumulation=3", "2:0123:f", "4:0123:b"},
+    {"lora-clip", "A norm above the threshold, of adapters alone.", make_lora, "gradient_clipping=0.5", "2:0123:f",
+     "4:0123:b"},
+    {"lora-overflow", "inf in an adapter of the last rank.", make_lora, "dynamic=256,1000,1,1 poke=2,0,-1,2,3,inf",
+     "2:13:h", "4:0123:h"},
+    {"lora-ckpt", "Adapters and their base, stopped and continued.", make_lora, "steps=5 checkpoint_step=3",
+     "2:0123:f 2:23:b", "4:0123:f"},
+    {"lora-varying", "Adapters that some steps use and others do not.", make_varying, "", "2:0123:f", "4:0123:fb"},
     {0},
 };

@@ -6,7 +6,6 @@
 
 #include <assert.h>
 #include <ctype.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,34 +86,6 @@ static void make_hsdp(struct check_case *c, struct suite_item *item)
     set_mesh(c, item);
 }
 
-static void make_hsdp_micro(struct check_case *c, struct suite_item *item)
-{
-    make_hsdp(c, item);
-    c->accumulation = 3;
-    c->data.zero_steps = 1 << 2;
-}
-
-static void make_hsdp_clip(struct check_case *c, struct suite_item *item)
-{
-    make_hsdp(c, item);
-    c->gradient_clipping = 0.5;
-}
-
-// inf in the first micro-step alone, in one element of one rank.
-static void overflow(struct check_case *c, int rank, int param, size_t element)
-{
-    c->accumulation = 2;
-    c->steps = 4;
-    suite_dynamic(c, 0x1p8, 1000, 1, 1);
-    suite_poke(c, 2, 0, rank, param, element, INFINITY);
-}
-
-static void make_hsdp_overflow(struct check_case *c, struct suite_item *item)
-{
-    make_hsdp(c, item);
-    overflow(c, case_data_ranks(c) - 1, 4, 32);
-}
-
 // --- tensor ---
 
 static void make_tensor(struct check_case *c, struct suite_item *item)
@@ -127,28 +98,6 @@ static void make_sequence(struct check_case *c, struct suite_item *item)
 {
     make_blocks(c, true);
     set_mesh(c, item);
-    c->accumulation = 2;
-}
-
-static void make_tensor_clip(struct check_case *c, struct suite_item *item)
-{
-    make_blocks(c, true);
-    set_mesh(c, item);
-    c->gradient_clipping = 0.5;
-}
-
-static void make_tensor_norm(struct check_case *c, struct suite_item *item)
-{
-    make_tensor(c, item);
-    c->gradient_clipping = 0.5;
-}
-
-// In the part of the last tensor rank alone.
-static void make_tensor_overflow(struct check_case *c, struct suite_item *item)
-{
-    make_blocks(c, false);
-    set_mesh(c, item);
-    overflow(c, 0, 3, 11);
 }
 
 // --- experts ---
@@ -161,25 +110,6 @@ static void make_expert(struct check_case *c, struct suite_item *item)
     set_mesh(c, item);
 }
 
-static void make_expert_micro(struct check_case *c, struct suite_item *item)
-{
-    make_expert(c, item);
-    c->accumulation = 3;
-}
-
-static void make_expert_clip(struct check_case *c, struct suite_item *item)
-{
-    make_expert(c, item);
-    c->gradient_clipping = 0.5;
-}
-
-// In the last expert.
-static void make_expert_overflow(struct check_case *c, struct suite_item *item)
-{
-    make_expert(c, item);
-    overflow(c, 0, 8, 4);
-}
-
 // --- pipeline ---
 
 static void make_pipeline(struct check_case *c, struct suite_item *item)
@@ -187,33 +117,15 @@ static void make_pipeline(struct check_case *c, struct suite_item *item)
     suite_model(c);
     set_mesh(c, item);
     suite_place_stages(c);
-    c->accumulation = 3;
 }
 
 // The embedding of the first stage is the last stage's head.
-static void make_pipeline_tied(struct check_case *c, struct suite_item *item)
+static void make_tied(struct check_case *c, struct suite_item *item)
 {
     suite_model(c);
     suite_tie(c, 0);
     set_mesh(c, item);
     suite_place_stages(c);
-    c->accumulation = 2;
-}
-
-static void make_pipeline_clip(struct check_case *c, struct suite_item *item)
-{
-    make_pipeline_tied(c, item);
-    c->accumulation = 1;
-    c->gradient_clipping = 0.5;
-}
-
-// In the last stage.
-static void make_pipeline_overflow(struct check_case *c, struct suite_item *item)
-{
-    suite_model(c);
-    set_mesh(c, item);
-    suite_place_stages(c);
-    overflow(c, 0, 5, 65);
 }
 
 // --- all of them ---
@@ -249,50 +161,55 @@ static void make_varying(struct check_case *c, struct suite_item *item)
 }
 
 const struct suite_row suite_mesh[] = {
-    {"hsdp-exact", "Replicas of shard groups; no sum rounds.", make_hsdp, "4:0123:f:r2s2 4:23:b:r2s2 8:3:f:r2s4",
+    {"hsdp-exact", "Replicas of shard groups; no sum rounds.", make_hsdp, "", "4:0123:f:r2s2 4:23:b:r2s2 8:3:f:r2s4",
      "8:0123:fb:r2s4,r4s2 6:123:f:r3s2,r2s3"},
-    {"hsdp-micro", "Three micro-steps on replicas of shard groups.", make_hsdp_micro,
+    {"hsdp-micro", "Three micro-steps on replicas of shard groups.", make_hsdp, "accumulation=3 zero_steps=3",
      "4:0123:f:r2s2 4:23:b:r2s2 4:123:f:r4s1,r1s4", "8:123:f:r2s4,r4s2 6:123:f:r3s2 4:123:b:r4s1,r1s4"},
-    {"hsdp-clip", "A norm above the threshold, on replicas of shard groups.", make_hsdp_clip, "4:0123:f:r2s2",
-     "8:123:f:r4s2 4:123:b:r2s2"},
-    {"hsdp-overflow", "inf on one rank of the last replica, in the first of two micro-steps.", make_hsdp_overflow,
-     "4:123:h:r2s2", "8:123:h:r2s4,r4s2"},
-    {"hsdp-ckpt", "Stopped on one mesh of replicas and continued on another.", make_hsdp,
+    {"hsdp-clip", "A norm above the threshold, on replicas of shard groups.", make_hsdp, "gradient_clipping=0.5",
+     "4:0123:f:r2s2", "8:123:f:r4s2 4:123:b:r2s2"},
+    {"hsdp-overflow", "inf on one rank of the last replica, in the first of two micro-steps.", make_hsdp,
+     "accumulation=2 dynamic=256,1000,1,1 poke=2,0,-1,4,32,inf", "4:123:h:r2s2", "8:123:h:r2s4,r4s2"},
+    {"hsdp-ckpt", "Stopped on one mesh of replicas and continued on another.", make_hsdp, "",
      "4:123:f:r2s2-r1s4,r1s4-r2s2,r2s2-r2s2", "4:123:b:r2s2-r4s1,r4s1-r2s2"},
-    {"tp-exact", "Parameters that are cut over tensor ranks, or the same on all of them.", make_tensor,
+    {"tp-exact", "Parameters that are cut over tensor ranks, or the same on all of them.", make_tensor, "",
      "2:0123:f:t2 4:123:f:s2t2 4:1:b:s2t2", "4:123:f:t4 8:123:f:s4t2,s2t4,r2s2t2"},
-    {"tp-sequence", "Norms with a share of their gradient on each tensor rank.", make_sequence,
+    {"tp-sequence", "Norms with a share of their gradient on each tensor rank.", make_sequence, "accumulation=2",
      "2:01:f:t2 4:123:f:s2t2 4:1:f:t4", "8:123:f:s4t2,r2s2t2 4:123:b:s2t2"},
-    {"tp-clip", "A norm above the threshold, on tensor ranks.", make_tensor_clip, "2:01:f:t2 4:123:f:s2t2",
-     "4:1:f:t4 8:123:f:s2t4"},
-    {"tp-norm", "A norm above the threshold, on tensor ranks without sequence parallelism.", make_tensor_norm,
+    {"tp-clip", "A norm above the threshold, on tensor ranks.", make_sequence, "gradient_clipping=0.5",
      "2:01:f:t2 4:123:f:s2t2", "4:1:f:t4 8:123:f:s2t4"},
-    {"tp-overflow", "inf in the part of one tensor rank.", make_tensor_overflow, "2:1:h:t2 4:123:h:s2t2", "4:1:h:t4"},
-    {"tp-ckpt", "Stopped and continued with another number of tensor ranks.", make_tensor,
+    {"tp-norm", "A norm above the threshold, on tensor ranks without sequence parallelism.", make_tensor,
+     "gradient_clipping=0.5", "2:01:f:t2 4:123:f:s2t2", "4:1:f:t4 8:123:f:s2t4"},
+    // In the part of the last tensor rank alone.
+    {"tp-overflow", "inf in the part of one tensor rank.", make_tensor,
+     "accumulation=2 dynamic=256,1000,1,1 poke=2,0,0,3,11,inf", "2:1:h:t2 4:123:h:s2t2", "4:1:h:t4"},
+    {"tp-ckpt", "Stopped and continued with another number of tensor ranks.", make_tensor, "",
      "4:123:f:s2t2-t4,t4-s2t2,s2t2-s4", "4:123:b:s2t2-r2s2,t4-s4"},
-    {"ep-exact", "Four experts, some on each rank of an expert group.", make_expert,
+    {"ep-exact", "Four experts, some on each rank of an expert group.", make_expert, "",
      "2:012:f:s2e2 4:123:f:s4e2,s4e4 4:1:b:s4e2", "8:123:f:s8e4,r2s4e2,s4t2e2 4:2:b:s4e4"},
-    {"ep-micro", "Three micro-steps with experts.", make_expert_micro, "4:123:f:s4e2", "8:123:f:s8e2"},
-    {"ep-clip", "A norm above the threshold, with experts.", make_expert_clip, "2:1:f:s2e2 4:123:f:s4e2",
-     "4:123:f:s4e4 8:1:f:s4t2e2"},
-    {"ep-overflow", "inf in one expert.", make_expert_overflow, "2:1:h:s2e2 4:123:h:s4e2", "4:1:h:s4e4"},
-    {"ep-ckpt", "Stopped and continued with other groups of experts.", make_expert, "4:123:f:s4e2-s4e4,s4e4-s4",
+    {"ep-micro", "Three micro-steps with experts.", make_expert, "accumulation=3", "4:123:f:s4e2", "8:123:f:s8e2"},
+    {"ep-clip", "A norm above the threshold, with experts.", make_expert, "gradient_clipping=0.5",
+     "2:1:f:s2e2 4:123:f:s4e2", "4:123:f:s4e4 8:1:f:s4t2e2"},
+    // In the last expert.
+    {"ep-overflow", "inf in one expert.", make_expert, "accumulation=2 dynamic=256,1000,1,1 poke=2,0,0,8,4,inf",
+     "2:1:h:s2e2 4:123:h:s4e2", "4:1:h:s4e4"},
+    {"ep-ckpt", "Stopped and continued with other groups of experts.", make_expert, "", "4:123:f:s4e2-s4e4,s4e4-s4",
      "4:123:b:s4e2-r2s2e2,r2s2e2-s4"},
-    {"pp-exact", "Three micro-steps through the stages of a pipeline.", make_pipeline,
+    {"pp-exact", "Three micro-steps through the stages of a pipeline.", make_pipeline, "accumulation=3",
      "2:01:f:p2 4:01:f:s2p2 4:1:b:s2p2", "4:01:f:p4 8:01:f:s4p2,r2s2p2 3:01:f:p3"},
-    {"pp-tied", "An embedding of the first stage that is the last one's head.", make_pipeline_tied,
+    {"pp-tied", "An embedding of the first stage that is the last one's head.", make_tied, "accumulation=2",
      "2:01:f:p2 4:01:f:s2p2", "4:01:f:p4 8:1:f:s2t2p2"},
-    {"pp-clip", "A norm above the threshold, of all stages together.", make_pipeline_clip, "2:01:f:p2 4:01:f:s2p2",
-     "4:01:f:p4"},
-    {"pp-overflow", "inf in the last stage.", make_pipeline_overflow, "2:1:h:p2 4:01:h:s2p2", "4:1:h:p4"},
-    {"pp-ckpt", "Stopped and continued with another number of stages.", make_pipeline_tied, "4:1:f:s2p2-p4,s2p2-s4",
-     "4:01:b:p4-s2p2,p4-s2t2"},
-    {"mesh-twin", "One model on every mesh, with one mean.", make_twin,
+    {"pp-clip", "A norm above the threshold, of all stages together.", make_tied, "gradient_clipping=0.5",
+     "2:01:f:p2 4:01:f:s2p2", "4:01:f:p4"},
+    {"pp-overflow", "inf in the last stage.", make_pipeline, "accumulation=2 dynamic=256,1000,1,1 poke=2,0,0,5,65,inf",
+     "2:1:h:p2 4:01:h:s2p2", "4:1:h:p4"},
+    {"pp-ckpt", "Stopped and continued with another number of stages.", make_tied, "accumulation=2",
+     "4:1:f:s2p2-p4,s2p2-s4", "4:01:b:p4-s2p2,p4-s2t2"},
+    {"mesh-twin", "One model on every mesh, with one mean.", make_twin, "",
      "1:0:f:s1 2:0:f:s2,r2,t2,p2,s2e2 4:1:f:s4,r2s2,r4,s2t2,s2p2,t2p2,s4e2,r2s2e2,t4,p4 4:3:f:s4,r2s2,s2t2,s4e4 "
      "4:1:b:r2s2,s2t2,s2p2,s4e2",
      "4:2:f:s4,r2s2,s2t2,s4e2 8:123:f:s8,r2s4,r4s2,r2s2t2,s4t2,s2t4,s4t2e2,s8e4,r2s4e2 8:1:f:s2t2p2,s4p2,r2s2p2 "
      "6:123:f:r3s2,s3t2,s6 3:1:f:s3"},
-    {"mesh-varying", "Parameters that some steps use and others do not, on meshes.", make_varying,
+    {"mesh-varying", "Parameters that some steps use and others do not, on meshes.", make_varying, "",
      "4:123:f:r2s2,s2t2 4:12:f:s4e2 4:1:f:s2p2", "8:123:f:r2s2t2,s4t2e2 8:1:f:s2t2p2 4:123:b:r2s2,s2t2 4:1:b:s2p2"},
     {0},
 };

@@ -3,7 +3,6 @@
 // grid is the same in all elements, so that no singular value of a gradient is lost.
 #include "conformance/suite/suite_build.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -31,38 +30,6 @@ static void make_muon(struct check_case *c, struct suite_item *item)
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
         c->params[suite_tensor(c, tensors[i].rows, tensors[i].columns)].group = tensors[i].group;
     c->data.exponent_low = c->data.exponent_high = -8;
-}
-
-// The other rate, another momentum, and no step of Nesterov.
-static void make_rate(struct check_case *c, struct suite_item *item)
-{
-    static const double lr[] = {0.02, 0.05, 0.01, 0.03};
-    make_muon(c, item);
-    c->groups[MATRIX_GROUP].matches_adamw = true;
-    c->groups[MATRIX_GROUP].nesterov = false;
-    c->groups[MATRIX_GROUP].beta1 = 0.8;
-    c->groups[MATRIX_GROUP].weight_decay = 0.5;
-    suite_lr(c, MATRIX_GROUP, lr, 4);
-}
-
-static void make_micro(struct check_case *c, struct suite_item *item)
-{
-    make_muon(c, item);
-    c->accumulation = 3;
-}
-
-static void make_clip(struct check_case *c, struct suite_item *item)
-{
-    make_muon(c, item);
-    c->gradient_clipping = 0.25;
-}
-
-// inf in a matrix of the last rank, and the rest of the matrix as always.
-static void make_overflow(struct check_case *c, struct suite_item *item)
-{
-    make_muon(c, item);
-    suite_dynamic(c, 0x1p8, 1000, 1, 1);
-    suite_poke(c, 2, 0, c->world - 1, 2, 7, INFINITY);
 }
 
 // One mean at every world. Multiples of 3 divide by 3, too. Sums that bf16 holds are shorter.
@@ -100,15 +67,19 @@ static void make_checkpoint(struct check_case *c, struct suite_item *item)
 }
 
 const struct suite_row suite_muon[] = {
-    {"muon-exact", "Matrices by Muon, all else by AdamW.", make_muon, "2:0123:f 3:1:b", "3,4,8:0123:f 4:0123:b"},
-    {"muon-rate", "Rates by step and by RMS, without Nesterov.", make_rate, "2:3:f", "3:0123:f 2:012:f 2:02:b"},
-    {"muon-micro", "Muon and three micro-steps.", make_micro, "2:13:f", "2:02:f 4:0123:fb"},
-    {"muon-clip", "Muon and a norm above the threshold.", make_clip, "2:1:f", "4:0123:f 2:0123:b"},
-    {"muon-overflow", "inf in a matrix that Muon updates, on the last rank.", make_overflow, "2:1:h", "2:3:h 4:0123:h"},
-    {"muon-worlds", "Matrices with one mean at every world.", make_worlds, "1,3:1:f", "1,2,3,4:0123:f 1,2,4:13:b"},
-    {"muon-buckets", "Buckets and sub-groups that are smaller than matrices.", make_buckets, "2:2:f:b16,b1000",
+    {"muon-exact", "Matrices by Muon, all else by AdamW.", make_muon, "", "2:0123:f 3:1:b", "3,4,8:0123:f 4:0123:b"},
+    {"muon-rate", "Rates by step and by RMS, without Nesterov.", make_muon,
+     "matches_adamw=1 nesterov=0 beta1=0.8 weight_decay=0.5 lr=0.02,0.05,0.01,0.03", "2:3:f",
+     "3:0123:f 2:012:f 2:02:b"},
+    {"muon-micro", "Muon and three micro-steps.", make_muon, "accumulation=3", "2:13:f", "2:02:f 4:0123:fb"},
+    {"muon-clip", "Muon and a norm above the threshold.", make_muon, "gradient_clipping=0.25", "2:1:f",
+     "4:0123:f 2:0123:b"},
+    {"muon-overflow", "inf in a matrix that Muon updates, on the last rank.", make_muon,
+     "dynamic=256,1000,1,1 poke=2,0,-1,2,7,inf", "2:1:h", "2:3:h 4:0123:h"},
+    {"muon-worlds", "Matrices with one mean at every world.", make_worlds, "", "1,3:1:f", "1,2,3,4:0123:f 1,2,4:13:b"},
+    {"muon-buckets", "Buckets and sub-groups that are smaller than matrices.", make_buckets, "", "2:2:f:b16,b1000",
      "2:0123:f:b16,b64,b1000 4:3:b:b16,b64"},
-    {"muon-offload", "Momentum on another tier.", make_offload, "2:2:f:cpu", "2:13:f:cpu 2,4:3:fb:nvme"},
-    {"muon-ckpt", "Muon, stopped and continued.", make_checkpoint, "2:1:f:to2", "2:0123:f:to2,to3 4:3:b:to4,to2"},
+    {"muon-offload", "Momentum on another tier.", make_offload, "", "2:2:f:cpu", "2:13:f:cpu 2,4:3:fb:nvme"},
+    {"muon-ckpt", "Muon, stopped and continued.", make_checkpoint, "", "2:1:f:to2", "2:0123:f:to2,to3 4:3:b:to4,to2"},
     {0},
 };
