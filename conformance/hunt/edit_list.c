@@ -17,24 +17,35 @@ static void add(struct list *list, int a, int b)
         list->edits[list->count++] = (struct edit){list->kind, a, b};
 }
 
-static void add_down(struct list *list, int count, int b)
+// Each of these returns how many edits are in the list.
+static int add_up(struct list *list, int first, int end, int b)
+{
+    for (int a = first; a < end; a++)
+        add(list, a, b);
+    return list->count;
+}
+
+static int add_down(struct list *list, int count, int b)
 {
     for (int a = count - 1; a >= 0; a--)
         add(list, a, b);
+    return list->count;
 }
 
 // Halves, quarters and so on of the parameters.
-static void add_runs(struct list *list, int count)
+static int add_runs(struct list *list, int count)
 {
     for (int length = 1; length < count; length *= 2)
         for (int first = 0; first < count; first += length)
             add(list, first, length);
+    return list->count;
 }
 
-static void add_pairs(struct list *list, int count, int each)
+static int add_pairs(struct list *list, int count, int each)
 {
     for (int b = 0; b < each; b++)
         add_down(list, count, b);
+    return list->count;
 }
 
 int edit_list(const struct hunt_case *h, enum edit_kind kind, struct edit edits[], int room)
@@ -43,64 +54,46 @@ int edit_list(const struct hunt_case *h, enum edit_kind kind, struct edit edits[
     struct list list = {.edits = edits, .room = room, .kind = kind};
     switch (kind) {
     case EDIT_WHOLE:
-        for (int part = 0; h->part_count == 2 && part < 2; part++)
-            add(&list, part, 0);
-        break;
+        return add_up(&list, 0, h->part_count == 2 ? 2 : 0, 0);
     case EDIT_FEATURE:
-        for (int i = 0; i < edit_feature_count(); i++)
-            add(&list, i, 0);
-        break;
+        return add_up(&list, 0, edit_feature_count(), 0);
     case EDIT_GROUP:
         for (int i = c->group_count - 1; i > 0; i--)
             add(&list, i, 0);
-        break;
+        return list.count;
     case EDIT_GROUP_FIELD:
-        add_pairs(&list, c->group_count, GROUP_FIELD_COUNT);
-        break;
+        return add_pairs(&list, c->group_count, GROUP_FIELD_COUNT);
     case EDIT_STEPS:
-        for (int i = 1; i < c->steps; i++)
-            add(&list, i, 0);
-        break;
+        return add_up(&list, 1, c->steps, 0);
     case EDIT_STEP:
-        add_down(&list, c->steps, 0);
-        break;
+        return add_down(&list, c->steps, 0);
     case EDIT_WORLD:
         for (int part = 0; part < h->part_count; part++)
-            for (int i = 1; i < case_data_ranks(h->parts[part]); i++)
-                add(&list, i, part);
-        break;
+            add_up(&list, 1, case_data_ranks(h->parts[part]), part);
+        return list.count;
     case EDIT_RANK:
         for (int part = 0; part < h->part_count; part++)
             add_down(&list, case_data_ranks(h->parts[part]), part);
-        break;
+        return list.count;
     case EDIT_ACCUMULATION:
-        for (int i = 1; i < c->accumulation; i++)
-            add(&list, i, 0);
-        break;
+        return add_up(&list, 1, c->accumulation, 0);
     case EDIT_MICRO:
-        add_down(&list, c->accumulation, 0);
-        break;
+        return add_down(&list, c->accumulation, 0);
     case EDIT_PARAMS:
-        add_runs(&list, c->param_count);
-        break;
+        return add_runs(&list, c->param_count);
     case EDIT_PARAM:
-        add_down(&list, c->param_count, 0);
-        break;
+        return add_down(&list, c->param_count, 0);
     case EDIT_PLAIN_PARAM:
-        add_pairs(&list, c->param_count, PLAIN_COUNT);
-        break;
+        return add_pairs(&list, c->param_count, PLAIN_COUNT);
     case EDIT_ELEMENTS:
-        add_pairs(&list, c->param_count, PIECE_COUNT);
-        break;
+        return add_pairs(&list, c->param_count, PIECE_COUNT);
     case EDIT_NUMBERS:
-        add_pairs(&list, c->param_count, NUMBERS_COUNT);
-        break;
+        return add_pairs(&list, c->param_count, NUMBERS_COUNT);
     case EDIT_ZERO:
         for (int step = 1; step <= c->steps; step++)
             add_down(&list, c->param_count, step);
-        break;
+        return list.count;
     default:
-        break;
+        return 0;
     }
-    return list.count;
 }

@@ -219,15 +219,9 @@ static int run(int argc, const char **argv, struct check_options *a, const char 
         rc = read_expected(a);
     if (rc == ERR_NONE)
         rc = check(a, rest, status);
+    help_release(options);
     poptFreeContext(context);
     return rc;
-}
-
-static void free_list(char **list)
-{
-    for (int i = 0; list && list[i]; i++)
-        free(list[i]);
-    free(list);
 }
 
 int check_main(int argc, const char **argv)
@@ -249,12 +243,6 @@ int check_main(int argc, const char **argv)
     int rc = run(own_count, own, &a, rest, &status);
     if (rc != ERR_NONE && *err_message() && rc != ERR_PEER)
         fprintf(stderr, "zerogauge check: %s\n", err_message());
-    char *texts[] = {a.level,  a.claims, a.out,         a.plugin,   a.explain,
-                     a.memory, a.output, a.write_cases, a.case_dir, a.expect};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        free(texts[i]);
     expectations_free(&expected);
-    free_list(a.cases);
-    free_list(a.requirements);
     return rc != ERR_NONE ? err_exit_status(rc) : status;
 }

@@ -96,6 +96,14 @@ int suite_tensor(struct check_case *c, size_t rows, size_t columns)
     return c->param_count++;
 }
 
+void suite_tensors(struct check_case *c, const char *shapes)
+{
+    for (char *end; *shapes; shapes = end + (*end == ',')) {
+        size_t rows = strtoul(shapes, &end, 10);
+        suite_tensor(c, rows, *end == 'x' ? strtoul(end + 1, &end, 10) : 0);
+    }
+}
+
 void suite_empty_third(struct check_case *c, int param)
 {
     c->params[param].shape_rank = 3;

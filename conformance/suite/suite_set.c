@@ -105,14 +105,6 @@ static void set_list(struct check_case *c, const struct setting *setting, const 
     }
 }
 
-void suite_tensors(struct check_case *c, const char *shapes)
-{
-    for (char *end; *shapes; shapes = end + (*end == ',')) {
-        size_t rows = strtoul(shapes, &end, 10);
-        suite_tensor(c, rows, *end == 'x' ? strtoul(end + 1, &end, 10) : 0);
-    }
-}
-
 static void set_numbers(struct check_case *c, const char *name, const char *value)
 {
     double numbers[NUMBER_MAX];

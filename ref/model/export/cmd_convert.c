@@ -99,6 +99,7 @@ static int run(int argc, const char **argv, char **form)
         rc = err_set(ERR_USAGE, "expected a checkpoint, and what to write");
     if (rc == ERR_NONE)
         rc = convert(from, to, *form, !unsealed);
+    help_release(options);
     poptFreeContext(context);
     return rc;
 }
@@ -109,6 +110,5 @@ int convert_main(int argc, const char **argv)
     int rc = run(argc, argv, &form);
     if (rc != ERR_NONE)
         fprintf(stderr, "zerogauge convert: %s\n", err_message());
-    free(form);
     return err_exit_status(rc);
 }

@@ -97,6 +97,7 @@ static int run(int argc, const char **argv, struct export_options *a)
         rc = err_set(ERR_USAGE, "--dtype %s: expected fp32, bf16 or fp16", a->dtype);
     if (rc == ERR_NONE)
         rc = export(from, to, a, dtype);
+    help_release(options);
     poptFreeContext(context);
     return rc;
 }
@@ -107,7 +108,5 @@ int export_main(int argc, const char **argv)
     int rc = run(argc, argv, &options);
     if (rc != ERR_NONE)
         fprintf(stderr, "zerogauge export: %s\n", err_message());
-    free(options.dtype);
-    free(options.base);
     return err_exit_status(rc);
 }
