@@ -10,11 +10,21 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MESSAGE_BYTES = 1024, WORDS_BYTES = 256 };
+enum { MESSAGE_BYTES = 1024, WORDS_BYTES = 256, KEYS_MAX = 32 };
 
 struct strict_object strict_root(const struct json_text *text)
 {
     return (struct strict_object){.file = text->name, .text = text, .value = text->root, .path = ""};
+}
+
+int strict_parse(const char *name, const char *text, size_t bytes, strict_reader *read, void *context)
+{
+    struct json_text json;
+    TRY(json_text_parse(name, text, bytes, &json));
+    const struct strict_object root = strict_root(&json);
+    int rc = read(&root, context);
+    json_text_close(&json);
+    return rc;
 }
 
 // Writes PATH.KEY, or the one that is not empty; truncates long ones.
@@ -66,6 +76,20 @@ int strict_keys(const struct strict_object *object, const char *const keys[])
         if (keys[i][0] != '?' && !json_object_get(object->value, keys[i]))
             return strict_fail(object, keys[i], "missing");
     return ERR_NONE;
+}
+
+int strict_only(const struct strict_object *object, const char *keys)
+{
+    char text[WORDS_BYTES * 2], *rest = NULL;
+    const char *list[KEYS_MAX + 1];
+    size_t count = 0;
+    assert(strlen(keys) < sizeof text);
+    for (char *key = strtok_r(strcpy(text, keys), " ", &rest); key; key = strtok_r(NULL, " ", &rest)) {
+        assert(count < KEYS_MAX);
+        list[count++] = key;
+    }
+    list[count] = NULL;
+    return strict_keys(object, list);
 }
 
 static int refuse(const struct strict_object *object, const char *key, const char *expected)
@@ -195,5 +219,18 @@ int strict_element(const struct strict_object *object, const char *key, const js
     join(object->path, element, out->path);
     if (!json_is_object(out->value))
         return strict_fail(object, key, "element %zu is %s, expected an object", i, json_message(shown, out->value));
+    return ERR_NONE;
+}
+
+int strict_each(const struct strict_object *object, const char *key, size_t low, size_t high,
+                strict_element_reader *read, void *context, size_t *count)
+{
+    const json_t *array;
+    struct strict_object element;
+    TRY(strict_array(object, key, low, high, &array, count));
+    for (size_t i = 0; i < *count; i++) {
+        TRY(strict_element(object, key, array, i, &element));
+        TRY(read(&element, i, context));
+    }
     return ERR_NONE;
 }

@@ -44,16 +44,14 @@ static int read_dynamic(const struct strict_object *object, const struct check_c
 static int read_loss_scale(const struct strict_object *root, struct check_case *c)
 {
     static const char *const kinds[] = {"none", "static", "dynamic", NULL};  // as in enum case_scale_kind
-    static const char *const none[] = {"kind", NULL}, *const fixed[] = {"kind", "scale", NULL};
-    static const char *const dynamic[] = {"kind", "initial_scale", "window", "hysteresis", "min_scale", NULL};
     struct strict_object object;
     int kind = 0;
     TRY(strict_object_of(root, "loss_scale", &object));
     TRY(strict_word(&object, "kind", kinds, &kind));
     c->loss_scale.kind = (enum case_scale_kind)kind;
     if (kind == SCALE_NONE)
-        return strict_keys(&object, none);
-    TRY(strict_keys(&object, kind == SCALE_STATIC ? fixed : dynamic));
+        return strict_only(&object, "kind");
+    TRY(strict_only(&object, kind == SCALE_STATIC ? "kind scale" : "kind initial_scale window hysteresis min_scale"));
     if (kind == SCALE_DYNAMIC)
         return read_dynamic(&object, c, &c->loss_scale);
     TRY(strict_real(&object, "scale", &c->loss_scale.scale));
@@ -64,14 +62,13 @@ static int read_loss_scale(const struct strict_object *root, struct check_case *
 
 static int read_checkpoint(const struct strict_object *root, struct check_case *c)
 {
-    static const char *const keys[] = {"phase", "step", "weights_only", NULL};
     static const char *const phases[] = {"save", "resume", NULL};
     struct strict_object object;
     int phase = 0;
     if (json_is_null(json_object_get(root->value, "checkpoint")))
         return ERR_NONE;
     TRY(strict_object_of(root, "checkpoint", &object));
-    TRY(strict_keys(&object, keys));
+    TRY(strict_only(&object, "phase step weights_only"));
     TRY(strict_word(&object, "phase", phases, &phase));
     c->phase = phase == 0 ? PHASE_SAVE : PHASE_RESUME;
     if (c->steps < 2)
@@ -82,24 +79,21 @@ static int read_checkpoint(const struct strict_object *root, struct check_case *
 
 static int read_hints(const struct strict_object *root, struct check_case *c)
 {
-    static const char *const buckets[] = {"reduce", "allgather", "prefetch", "sub_group", NULL};
-    static const char *const hints[] = {"overlap", "contiguous_gradients", "reduce_scatter", NULL};
-    static const char *const offload[] = {"optimizer", "param", NULL};
     struct strict_object object;
     int optimizer = 0, param = 0;
     TRY(strict_object_of(root, "buckets", &object));
-    TRY(strict_keys(&object, buckets));
+    TRY(strict_only(&object, "reduce allgather prefetch sub_group"));
     TRY(strict_size(&object, "reduce", ELEMENTS_MAX, &c->reduce_bucket));
     TRY(strict_size(&object, "allgather", ELEMENTS_MAX, &c->allgather_bucket));
     TRY(strict_size(&object, "prefetch", ELEMENTS_MAX, &c->prefetch_bucket));
     TRY(strict_size(&object, "sub_group", ELEMENTS_MAX, &c->sub_group));
     TRY(strict_object_of(root, "hints", &object));
-    TRY(strict_keys(&object, hints));
+    TRY(strict_only(&object, "overlap contiguous_gradients reduce_scatter"));
     TRY(strict_bool(&object, "overlap", &c->overlap));
     TRY(strict_bool(&object, "contiguous_gradients", &c->contiguous_gradients));
     TRY(strict_bool(&object, "reduce_scatter", &c->reduce_scatter));
     TRY(strict_object_of(root, "offload", &object));
-    TRY(strict_keys(&object, offload));
+    TRY(strict_only(&object, "optimizer param"));
     TRY(strict_word(&object, "optimizer", tiers, &optimizer));
     TRY(strict_word(&object, "param", tiers, &param));
     c->offload_optimizer = (enum ledger_tier)optimizer;
@@ -149,35 +143,11 @@ static int read_identity(const struct strict_object *root, struct check_case *c)
 
 static int read_case(const struct strict_object *root, struct check_case *c)
 {
-    static const char *const keys[] = {"contract",
-                                       "name",
-                                       "note",
-                                       "?requirements",
-                                       "world",
-                                       "?mesh",
-                                       "?tokens",
-                                       "steps",
-                                       "accumulation",
-                                       "stage",
-                                       "precision",
-                                       "communication_dtype",
-                                       "accumulation_dtype",
-                                       "params",
-                                       "groups",
-                                       "gradient_clipping",
-                                       "loss_scale",
-                                       "overflow_check",
-                                       "buckets",
-                                       "hints",
-                                       "offload",
-                                       "delayed_update",
-                                       "checkpoint",
-                                       "?exact",
-                                       "?expect",
-                                       NULL};
     int contract = 0;
     TRY(strict_int(root, "contract", CASE_CONTRACT, CASE_CONTRACT, &contract));
-    TRY(strict_keys(root, keys));
+    TRY(strict_only(root, "contract name note ?requirements world ?mesh ?tokens steps accumulation stage precision "
+                          "communication_dtype accumulation_dtype params groups gradient_clipping loss_scale "
+                          "overflow_check buckets hints offload delayed_update checkpoint ?exact ?expect"));
     TRY(read_identity(root, c));
     TRY(read_requirements(root, c));
     TRY(strict_int(root, "world", 1, CASE_WORLD_MAX, &c->world));
@@ -202,8 +172,9 @@ static int read_case(const struct strict_object *root, struct check_case *c)
 }
 
 // Without `expect`, a case is to be refused if and only if its values make no sense.
-static int read_unsaid(const struct strict_object *root, struct check_case *c)
+static int read_unsaid(const struct strict_object *root, void *context)
 {
+    struct check_case *c = context;
     int rc = read_case(root, c);
     if (rc != ERR_USAGE || json_object_get(root->value, "expect"))
         return rc;
@@ -222,13 +193,8 @@ static int read_unsaid(const struct strict_object *root, struct check_case *c)
 
 int case_parse(const char *file, const char *text, size_t bytes, struct check_case *out)
 {
-    struct json_text json;
     *out = (struct check_case){0};
-    TRY(json_text_parse(file, text, bytes, &json));
-    struct strict_object root = strict_root(&json);
-    int rc = read_unsaid(&root, out);
-    json_text_close(&json);
-    return rc;
+    return strict_parse(file, text, bytes, read_unsaid, out);
 }
 
 int case_read(const char *folder, struct check_case *out)

@@ -50,7 +50,6 @@ static int read_expert(const struct strict_object *object, struct case_placement
 
 int case_read_placement(const struct strict_object *param, const struct check_case *c, struct case_param *out)
 {
-    static const char *const keys[] = {"pipeline", "tensor", "dimension", "expert", NULL};
     struct strict_object object;
     struct case_placement *placement = &out->placement;
     int part = 0, tensor = c->mesh.tensor;
@@ -60,7 +59,7 @@ int case_read_placement(const struct strict_object *param, const struct check_ca
     if (!given)
         return ERR_NONE;
     TRY(strict_object_of(param, "placement", &object));
-    TRY(strict_keys(&object, keys));
+    TRY(strict_only(&object, "pipeline tensor dimension expert"));
     TRY(strict_int(&object, "pipeline", 0, c->mesh.pipeline - 1, &placement->pipeline));
     TRY(strict_word(&object, "tensor", case_part_names, &part));
     TRY(read_expert(&object, placement));

@@ -120,12 +120,12 @@ static int read_adapts(const struct strict_object *object, const struct check_ca
     return ERR_NONE;
 }
 
-static int read_param(const struct strict_object *object, struct check_case *c, int index)
+static int read_param(const struct strict_object *object, size_t i, void *context)
 {
-    static const char *const keys[] = {"name",    "shape",      "group",   "frozen",     "used",
-                                       "tied_to", "?unused_in", "?adapts", "?placement", NULL};
-    struct case_param *param = &c->params[index];
-    TRY(strict_keys(object, keys));
+    struct check_case *c = context;
+    struct case_param *param = &c->params[i];
+    int index = (int)i;
+    TRY(strict_only(object, "name shape group frozen used tied_to ?unused_in ?adapts ?placement"));
     TRY(case_read_name(object, "name", "", param->name));
     if (find_param(c, index, param->name) >= 0)
         return strict_fail(object, "name", "is \"%s\", which an earlier parameter has", param->name);
@@ -143,14 +143,8 @@ static int read_param(const struct strict_object *object, struct check_case *c, 
 
 int case_read_params(const struct strict_object *root, struct check_case *c)
 {
-    const json_t *array;
     size_t count;
-    TRY(strict_array(root, "params", 1, CASE_PARAM_MAX, &array, &count));
-    for (size_t i = 0; i < count; i++) {
-        struct strict_object object;
-        TRY(strict_element(root, "params", array, i, &object));
-        TRY(read_param(&object, c, (int)i));
-    }
+    TRY(strict_each(root, "params", 1, CASE_PARAM_MAX, read_param, c, &count));
     c->param_count = (int)count;
     return ERR_NONE;
 }
@@ -194,11 +188,9 @@ static int read_betas(const struct strict_object *object, struct case_group *gro
 // The momentum is kept where Adam's is.
 static int read_muon(const struct strict_object *object, struct case_group *group)
 {
-    static const char *const keys[] = {"optimizer", "lr",           "momentum",     "nesterov",
-                                       "ns_steps",  "adjust_lr_fn", "weight_decay", NULL};
     static const char *const rates[] = {"original", "match_rms_adamw", NULL};
     int rate = 0;
-    TRY(strict_keys(object, keys));
+    TRY(strict_only(object, "optimizer lr momentum nesterov ns_steps adjust_lr_fn weight_decay"));
     TRY(strict_real(object, "momentum", &group->beta1));
     TRY(strict_bool(object, "nesterov", &group->nesterov));
     TRY(strict_int(object, "ns_steps", 1, 99, &group->ns_steps));
@@ -210,8 +202,7 @@ static int read_muon(const struct strict_object *object, struct case_group *grou
 
 static int read_adam(const struct strict_object *object, struct case_group *group)
 {
-    static const char *const keys[] = {"optimizer", "lr", "betas", "eps", "weight_decay", "bias_correction", NULL};
-    TRY(strict_keys(object, keys));
+    TRY(strict_only(object, "optimizer lr betas eps weight_decay bias_correction"));
     TRY(read_betas(object, group));
     TRY(strict_real(object, "eps", &group->eps));
     return strict_bool(object, "bias_correction", &group->bias_correction);
@@ -236,8 +227,10 @@ static int check_group(const struct strict_object *object, const struct check_ca
     return ERR_NONE;
 }
 
-static int read_group(const struct strict_object *object, const struct check_case *c, struct case_group *group)
+static int read_group(const struct strict_object *object, size_t i, void *context)
 {
+    struct check_case *c = context;
+    struct case_group *group = &c->groups[i];
     static const char *const optimizers[] = {"Adam", "AdamW", "Muon", NULL};
     int optimizer = 0;
     TRY(strict_word(object, "optimizer", optimizers, &optimizer));
@@ -251,14 +244,8 @@ static int read_group(const struct strict_object *object, const struct check_cas
 
 int case_read_groups(const struct strict_object *root, struct check_case *c)
 {
-    const json_t *array;
     size_t count;
-    TRY(strict_array(root, "groups", 1, CASE_GROUP_MAX, &array, &count));
-    for (size_t i = 0; i < count; i++) {
-        struct strict_object object;
-        TRY(strict_element(root, "groups", array, i, &object));
-        TRY(read_group(&object, c, &c->groups[i]));
-    }
+    TRY(strict_each(root, "groups", 1, CASE_GROUP_MAX, read_group, c, &count));
     c->group_count = (int)count;
     return ERR_NONE;
 }

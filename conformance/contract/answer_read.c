@@ -208,32 +208,30 @@ static int read_counts(const struct strict_object *rank, const char *key, const 
     return ERR_NONE;
 }
 
-static int read_all(const struct strict_object *root, int world, struct answer_usage usage[])
-{
-    static const char *const root_keys[] = {"ranks", NULL};
-    static const char *const rank_keys[] = {"?held_bytes", "?sent_bytes", "?calls", NULL};
-    const json_t *ranks;
+struct usages {
+    struct answer_usage *list;
     size_t count;
-    TRY(strict_keys(root, root_keys));
-    TRY(strict_array(root, "ranks", (size_t)world, (size_t)world, &ranks, &count));
-    for (size_t i = 0; i < count; i++) {
-        struct strict_object rank;
-        TRY(strict_element(root, "ranks", ranks, i, &rank));
-        TRY(strict_keys(&rank, rank_keys));
-        TRY(read_counts(&rank, "held_bytes", answer_usage_kinds, USAGE_KIND_COUNT, usage[i].held_bytes));
-        TRY(read_counts(&rank, "sent_bytes", answer_usage_purposes, USAGE_PURPOSE_COUNT, usage[i].sent_bytes));
-        TRY(read_counts(&rank, "calls", answer_usage_purposes, USAGE_PURPOSE_COUNT, usage[i].calls));
-    }
-    return ERR_NONE;
+};
+
+static int read_rank(const struct strict_object *rank, size_t i, void *context)
+{
+    struct answer_usage *usage = &((struct usages *)context)->list[i];
+    TRY(strict_only(rank, "?held_bytes ?sent_bytes ?calls"));
+    TRY(read_counts(rank, "held_bytes", answer_usage_kinds, USAGE_KIND_COUNT, usage->held_bytes));
+    TRY(read_counts(rank, "sent_bytes", answer_usage_purposes, USAGE_PURPOSE_COUNT, usage->sent_bytes));
+    return read_counts(rank, "calls", answer_usage_purposes, USAGE_PURPOSE_COUNT, usage->calls);
+}
+
+static int read_all(const struct strict_object *root, void *context)
+{
+    struct usages *usages = context;
+    size_t count;
+    TRY(strict_only(root, "ranks"));
+    return strict_each(root, "ranks", usages->count, usages->count, read_rank, usages, &count);
 }
 
 int answer_usage_parse(const char *name, const char *text, size_t bytes, int world, struct answer_usage usage[])
 {
-    struct json_text parsed;
     memset(usage, 0xff, (size_t)world * sizeof usage[0]);  // UINT64_MAX everywhere
-    TRY(json_text_parse(name, text, bytes, &parsed));
-    struct strict_object root = strict_root(&parsed);
-    int rc = read_all(&root, world, usage);
-    json_text_close(&parsed);
-    return rc;
+    return strict_parse(name, text, bytes, read_all, &(struct usages){usage, (size_t)world});
 }

@@ -144,31 +144,15 @@ static int read_choice(const struct strict_object *root, const char *key, const 
     return ERR_NONE;
 }
 
-static int read_all(const struct strict_object *root, struct claims *out)
+static int read_all(const struct strict_object *root, void *context)
 {
-    static const char *const keys[] = {"contract",
-                                       "name",
-                                       "version",
-                                       "?stages",
-                                       "?worlds",
-                                       "?precisions",
-                                       "?offload_optimizer",
-                                       "?offload_param",
-                                       "?features",
-                                       "?knobs",
-                                       "?communication_dtypes",
-                                       "?accumulation_dtypes",
-                                       "?clip_form",
-                                       "?scaler",
-                                       "?unused",
-                                       "?moments",
-                                       "?master",
-                                       "?optional",
-                                       NULL};
+    struct claims *out = context;
     int contract, clip = CLAIMS_CLIP_EITHER, scaler = SCALER_DEEPSPEED, unused = CLAIMS_UNUSED_EITHER;
     int moments = CLAIMED_FP32, master = CLAIMED_FP32;
     uint64_t stages = out->stages;
-    TRY(strict_keys(root, keys));
+    TRY(strict_only(
+        root, "contract name version ?stages ?worlds ?precisions ?offload_optimizer ?offload_param ?features ?knobs "
+              "?communication_dtypes ?accumulation_dtypes ?clip_form ?scaler ?unused ?moments ?master ?optional"));
     TRY(strict_int(root, "contract", CASE_CONTRACT, CASE_CONTRACT, &contract));
     TRY(strict_string(root, "name", out->name, sizeof out->name));
     TRY(strict_string(root, "version", out->version, sizeof out->version));
@@ -198,13 +182,8 @@ static int read_all(const struct strict_object *root, struct claims *out)
 
 int claims_parse(const char *file, const char *text, size_t bytes, struct claims *out)
 {
-    struct json_text parsed;
     claims_whole(out);
-    TRY(json_text_parse(file, text, bytes, &parsed));
-    struct strict_object root = strict_root(&parsed);
-    int rc = read_all(&root, out);
-    json_text_close(&parsed);
-    return rc;
+    return strict_parse(file, text, bytes, read_all, out);
 }
 
 int claims_read(const char *file, struct claims *out)

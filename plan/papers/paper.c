@@ -81,7 +81,6 @@ static int judge(const struct position *position, const struct strict_object *qu
 // The erratum of the cell, if one names it as [ROW, COLUMN].
 static int find_erratum(const struct strict_object *table, struct paper_cell *cell)
 {
-    static const char *const keys[] = {"cells", "class", "text", NULL};
     static const char *const classes[] = {"paper", "convention", "rounding", NULL};
     int class;
     const json_t *errata, *cells, *pair;
@@ -92,7 +91,7 @@ static int find_erratum(const struct strict_object *table, struct paper_cell *ce
     for (size_t e = 0; e < count; e++) {
         struct strict_object erratum;
         TRY(strict_element(table, "errata", errata, e, &erratum));
-        TRY(strict_keys(&erratum, keys));
+        TRY(strict_only(&erratum, "cells class text"));
         TRY(strict_array(&erratum, "cells", 1, ROW_MAX, &cells, &cell_count));
         json_array_foreach ((json_t *)(uintptr_t)cells, i, pair) {
             const char *row = json_string_value(json_array_get(pair, 0));
@@ -144,18 +143,16 @@ static int visit_cell(const struct position *position, const struct paper_table 
 static int visit_row(const struct strict_object *table, const struct paper_table *of, const struct strict_object *row,
                      const struct walk *walk)
 {
-    static const char *const row_keys[] = {"row", "printed", "?given", "?query", "?rule", NULL};
-    static const char *const keys[] = {"column", "?given", "?query", "?theirs", "?rule", "?unit", "?scale", NULL};
     const json_t *columns, *printed;
     size_t column_count, printed_count;
-    TRY(strict_keys(row, row_keys));
+    TRY(strict_only(row, "row printed ?given ?query ?rule"));
     TRY(strict_array(table, "columns", 1, COLUMN_MAX, &columns, &column_count));
     TRY(strict_array(row, "printed", column_count, column_count, &printed, &printed_count));
     for (size_t i = 0; i < column_count; i++) {
         struct strict_object column;
         const struct position position = {row, &column, table};
         TRY(strict_element(table, "columns", columns, i, &column));
-        TRY(strict_keys(&column, keys));
+        TRY(strict_only(&column, "column ?given ?query ?theirs ?rule ?unit ?scale"));
         if (!json_is_null(json_array_get(printed, i)))
             TRY(visit_cell(&position, of, json_array_get(printed, i), walk));
     }
@@ -164,11 +161,9 @@ static int visit_row(const struct strict_object *table, const struct paper_table
 
 static int visit_table(const struct strict_object *table, struct paper_table *of, struct walk *walk)
 {
-    static const char *const keys[] = {"table",  "title", "columns", "rows",   "?note",   "?unit",
-                                       "?scale", "?rule", "?query",  "?given", "?errata", NULL};
     size_t row_count, used = strlen(walk->known);
     const json_t *rows;
-    TRY(strict_keys(table, keys));
+    TRY(strict_only(table, "table title columns rows ?note ?unit ?scale ?rule ?query ?given ?errata"));
     TRY(strict_string(table, "table", of->name, sizeof of->name));
     TRY(strict_string(table, "title", of->title, sizeof of->title));
     if (json_object_get(table->value, "note"))
@@ -188,10 +183,9 @@ static int visit_table(const struct strict_object *table, struct paper_table *of
 
 static int visit_paper(const struct strict_object *root, void *walk)
 {
-    static const char *const keys[] = {"paper", "source", "?equations", "tables", NULL};
     const json_t *tables;
     size_t table_count;
-    TRY(strict_keys(root, keys));
+    TRY(strict_only(root, "paper source ?equations tables"));
     TRY(strict_array(root, "tables", 1, ROW_MAX, &tables, &table_count));
     for (size_t i = 0; i < table_count; i++) {
         struct strict_object table;
@@ -206,13 +200,13 @@ static int visit_paper(const struct strict_object *root, void *walk)
 static int visit_papers(int (*visit)(const struct strict_object *root, void *context), void *context)
 {
     for (const struct plan_text *file = plan_paper_texts; file->name; file++)
-        TRY(query_text(file->name, file->text, file->bytes, visit, context));
+        TRY(strict_parse(file->name, file->text, file->bytes, visit, context));
     return ERR_NONE;
 }
 
 int paper_each_of(const char *file, const char *text, size_t bytes, paper_visit *visit, void *context)
 {
-    return query_text(file, text, bytes, visit_paper, &(struct walk){.visit = visit, .context = context});
+    return strict_parse(file, text, bytes, visit_paper, &(struct walk){.visit = visit, .context = context});
 }
 
 int paper_each(const char *name, paper_visit *visit, void *context)
@@ -240,11 +234,10 @@ static int search_cell(const struct paper_cell *cell, void *context)
 
 int query_printed_number(const struct strict_object *cell, double *out)
 {
-    static const char *const keys[] = {"printed", "row", "column", NULL};
     struct search search = {0};
     struct walk walk = {.name = search.table, .only_printed = true, .visit = search_cell, .context = &search};
     double last_digit;
-    TRY(strict_keys(cell, keys));
+    TRY(strict_only(cell, "printed row column"));
     TRY(strict_string(cell, "printed", search.table, sizeof search.table));
     TRY(strict_string(cell, "row", search.row, sizeof search.row));
     TRY(strict_string(cell, "column", search.column, sizeof search.column));
@@ -269,7 +262,6 @@ struct call {
 
 static int visit_equations(const struct strict_object *root, void *context)
 {
-    static const char *const keys[] = {"equation", "title", "formula", NULL};
     struct call *call = context;
     const json_t *equations;
     size_t count = 0;
@@ -279,7 +271,7 @@ static int visit_equations(const struct strict_object *root, void *context)
         struct strict_object equation;
         const char *name;
         TRY(strict_element(root, "equations", equations, i, &equation));
-        TRY(strict_keys(&equation, keys));
+        TRY(strict_only(&equation, "equation title formula"));
         TRY(strict_text(&equation, "equation", &name));
         call->found = strcmp(name, call->name) == 0;
         if (call->found)

@@ -50,7 +50,6 @@ static int object_value(const struct query_scope *scope, const struct strict_obj
 static int name_value(const struct expression_names *names, const struct expression *expression, const char *path,
                       double *out)
 {
-    static const char *const equation_keys[] = {"equation", "?given", NULL};
     struct strict_object given, object;
     const struct query_scope *by, inner = {&object, names->context, NULL};
     char name[EXPRESSION_PATH_BYTES];
@@ -69,7 +68,7 @@ static int name_value(const struct expression_names *names, const struct express
         TRY(strict_object_of(&given, name, &object));
     if (is_equation) {
         const struct expression_names of_equation = {name_value, &inner, names->term_count};
-        TRY(strict_keys(&object, equation_keys));
+        TRY(strict_only(&object, "equation ?given"));
         TRY(strict_string(&object, "equation", name, sizeof name));
         return query_equation_number(name, &(struct expression){&object, "equation"}, &of_equation, out);
     }
@@ -84,15 +83,4 @@ int query_number(const struct query_scope *scope, const struct strict_object *ob
     const struct expression_names names = {name_value, scope, &term_count};
     TRY(expression_evaluate(&(struct expression){object, key}, &names, out));
     return isfinite(*out) ? ERR_NONE : strict_fail(object, key, "has no finite value");
-}
-
-int query_text(const char *file, const char *text, size_t bytes,
-               int (*visit)(const struct strict_object *root, void *context), void *context)
-{
-    struct json_text parsed;
-    TRY(json_text_parse(file, text, bytes, &parsed));
-    const struct strict_object root = strict_root(&parsed);
-    int rc = visit(&root, context);
-    json_text_close(&parsed);
-    return rc;
 }

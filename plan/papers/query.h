@@ -39,7 +39,3 @@ int query_plan_number(const struct strict_object *plan, const char *path, double
 int query_printed_number(const struct strict_object *cell, double *out);
 int query_equation_number(const char *name, const struct expression *expression, const struct expression_names *names,
                           double *out);
-
-// Parses a text, calls visit with its object and returns visit's result. `file` is the FILE of the messages.
-int query_text(const char *file, const char *text, size_t bytes,
-               int (*visit)(const struct strict_object *root, void *context), void *context);

@@ -138,8 +138,7 @@ static int sum_at(const json_t *value, const char *path, double *sum)
 
 static int evaluate(const struct strict_object *o, const char *path, struct planned *p, double *out)
 {
-    const char *const keys[] = {"world", query_has(o, "model") ? "model" : "params", "preset", "?set", NULL};
-    TRY(strict_keys(o, keys));
+    TRY(strict_only(o, query_has(o, "model") ? "world model preset ?set" : "world params preset ?set"));
     TRY(read_config(o, p));
     TRY(read_model(o, p));
     TRY(at_key(plan_run(&p->setting, &p->plan), o, ""));

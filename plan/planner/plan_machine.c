@@ -55,13 +55,12 @@ const char *plan_machine_figure_name(enum machine_figure figure)
 
 static int parse_figure(const struct strict_object *figures, enum machine_figure figure, struct plan_machine *out)
 {
-    static const char *const keys[] = {"value", "?source", "?assumption", NULL};
     const char *key = plan_machine_figure_name(figure);
     struct strict_object object;
     if (!json_object_get(figures->value, key))
         return ERR_NONE;
     TRY(strict_object_of(figures, key, &object));
-    TRY(strict_keys(&object, keys));
+    TRY(strict_only(&object, "value ?source ?assumption"));
     double value;
     TRY(strict_real(&object, "value", &value));
     if (value <= 0)
@@ -79,12 +78,12 @@ static int parse_figure(const struct strict_object *figures, enum machine_figure
                          sizeof out->figures[figure].source);
 }
 
-static int parse_object(const struct strict_object *object, struct plan_machine *out)
+static int parse_object(const struct strict_object *object, void *context)
 {
-    static const char *const keys[] = {"schema", "about", "devices_per_node", "figures", NULL};
+    struct plan_machine *out = context;
     struct strict_object figures;
     int schema;
-    TRY(strict_keys(object, keys));
+    TRY(strict_only(object, "schema about devices_per_node figures"));
     TRY(strict_int(object, "schema", 1, 1, &schema));
     TRY(strict_string(object, "about", out->about, sizeof out->about));
     TRY(strict_int(object, "devices_per_node", 1, 1024, &out->devices_per_node));
@@ -96,14 +95,9 @@ static int parse_object(const struct strict_object *object, struct plan_machine 
 
 int plan_machine_parse(const char *name, const char *text, size_t bytes, struct plan_machine *out)
 {
-    struct json_text json;
-    TRY(json_text_parse(name, text, bytes, &json));
-    struct strict_object object = strict_root(&json);
     *out = (struct plan_machine){0};
     snprintf(out->name, sizeof out->name, "%s", name);
-    int code = parse_object(&object, out);
-    json_text_close(&json);
-    return code;
+    return strict_parse(name, text, bytes, parse_object, out);
 }
 
 static int refuse(const char *name)

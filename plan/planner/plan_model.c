@@ -30,11 +30,6 @@ struct made {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct made *made_models;
 
-static const char *const KEYS[] = {
-    "schema",   "about",         "source",      "architecture", "layers",     "width",
-    "heads",    "?key_heads",    "?head_width", "?hidden",      "vocabulary", "sequence_length",
-    "?experts", "?experts_used", "?tied_head",  "?parameters",  NULL};
-
 // Reads a key that only some shapes have.
 static int read_other(const struct strict_object *object, const char *key, size_t high, size_t without, size_t *out)
 {
@@ -144,7 +139,8 @@ static int make_own(const struct strict_object *object, struct made *made)
     static const char *const architectures[] = {"gpt", "llama", NULL};
     char about[SOURCE_BYTES];
     int schema, architecture;
-    TRY(strict_keys(object, KEYS));
+    TRY(strict_only(object, "schema about source architecture layers width heads ?key_heads ?head_width ?hidden "
+                            "vocabulary sequence_length ?experts ?experts_used ?tied_head ?parameters"));
     TRY(strict_int(object, "schema", 1, 1, &schema));
     TRY(strict_string(object, "about", about, sizeof about));
     TRY(strict_string(object, "source", made->source, sizeof made->source));
@@ -154,14 +150,9 @@ static int make_own(const struct strict_object *object, struct made *made)
     return architecture == 0 ? make_gpt(object, made) : make_llama(object, made);
 }
 
-static int parse(const char *file, const char *text, size_t bytes, struct made *made)
+static int make_of(const struct strict_object *object, void *made)
 {
-    struct json_text json;
-    TRY(json_text_parse(file, text, bytes, &json));
-    struct strict_object object = strict_root(&json);
-    int code = hugging_face_is(&object) ? make_hugging_face(&object, made) : make_own(&object, made);
-    json_text_close(&json);
-    return code;
+    return hugging_face_is(object) ? make_hugging_face(object, made) : make_own(object, made);
 }
 
 static const struct plan_text *find_text(const char *name)
@@ -177,9 +168,9 @@ static int make(const char *name, const struct plan_text *text, struct made *mad
     char *own;
     size_t bytes;
     if (text)
-        return parse(text->name, text->text, text->bytes, made);
+        return strict_parse(text->name, text->text, text->bytes, make_of, made);
     TRY(json_read(name, &own, &bytes));
-    int code = parse(name, own, bytes, made);
+    int code = strict_parse(name, own, bytes, make_of, made);
     free(own);
     return code;
 }

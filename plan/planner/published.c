@@ -13,31 +13,6 @@
 
 enum { ROW_MAX = 1024, SET_MAX = 32, WORLD_MAX = 100000, KEY_BYTES = 128 };
 
-static const char *const ROW_KEYS[] = {"row",
-                                       "model",
-                                       "machine",
-                                       "world",
-                                       "sequence_length",
-                                       "micro_batch",
-                                       "accumulation",
-                                       "stage",
-                                       "checkpointed",
-                                       "?device_gib",
-                                       "?set",
-                                       "?mesh",
-                                       "?interleave",
-                                       "?lora",
-                                       "?framework",
-                                       "?logits",
-                                       "?weights",
-                                       "?moments",
-                                       "?products",
-                                       "?beyond",
-                                       "?peak_gib",
-                                       "?memory",
-                                       "?tokens_per_s_per_device",
-                                       NULL};
-
 // The changes that describe a run: those of its file, of its row, and its batch.
 struct changes {
     const char *list[2 * SET_MAX + 8];
@@ -50,6 +25,8 @@ struct walk {
     published_visit *visit;
     void *context;
     size_t source_count;
+    const char *name;  // of the file that is read, and its root
+    const struct strict_object *source;
 };
 
 static int add_list(const struct strict_object *object, struct changes *c)
@@ -191,11 +168,15 @@ static bool is_held_out(const struct strict_object *source, const char *name)
     return !json_is_true(json_object_get(source->value, "fitted")) && XXH64(name, strlen(name), 0) % 2 == 1;
 }
 
-static int visit_row(const struct strict_object *source, const struct strict_object *row, const char *name,
-                     const struct walk *walk)
+static int visit_row(const struct strict_object *row, size_t i, void *context)
 {
-    struct published_row out = {.source = name, .held_out = walk->texts && is_held_out(source, name)};
-    TRY(strict_keys(row, ROW_KEYS));
+    const struct walk *walk = context;
+    bool held_out = walk->texts && is_held_out(walk->source, walk->name);
+    struct published_row out = {.source = walk->name, .held_out = held_out};
+    (void)i;
+    TRY(strict_only(row, "row model machine world sequence_length micro_batch accumulation stage checkpointed "
+                         "?device_gib ?set ?mesh ?interleave ?lora ?framework ?logits ?weights ?moments ?products "
+                         "?beyond ?peak_gib ?memory ?tokens_per_s_per_device"));
     TRY(strict_string(row, "row", out.name, sizeof out.name));
     TRY(read_memory(row, &out));
     if (out.memory == MEMORY_UNKNOWN)
@@ -203,33 +184,27 @@ static int visit_row(const struct strict_object *source, const struct strict_obj
     if (json_object_get(row->value, "beyond"))
         TRY(strict_string(row, "beyond", out.beyond, sizeof out.beyond));
     if (!*out.beyond) {
-        int rc = plan_row(source, row, &out);
+        int rc = plan_row(walk->source, row, &out);
         if (rc != ERR_NONE)
             return err_prefix(rc, "%s", out.name);
     }
     return walk->visit(&out, walk->context);
 }
 
+static int visit_rows(const struct strict_object *root, void *context)
+{
+    struct walk *walk = context;
+    size_t count;
+    walk->source = root;
+    TRY(strict_only(root, "source set rows ?fitted"));
+    return strict_each(root, "rows", 1, ROW_MAX, visit_row, walk, &count);
+}
+
 static int visit_file(const char *name, const char *text, size_t bytes, struct walk *walk)
 {
-    static const char *const keys[] = {"source", "set", "rows", "?fitted", NULL};
-    struct json_text json;
-    const json_t *rows;
-    size_t count = 0;
-    TRY(json_text_parse(name, text, bytes, &json));
-    const struct strict_object file = strict_root(&json);
-    int rc = strict_keys(&file, keys);
-    if (rc == ERR_NONE)
-        rc = strict_array(&file, "rows", 1, ROW_MAX, &rows, &count);
-    for (size_t i = 0; rc == ERR_NONE && i < count; i++) {
-        struct strict_object row;
-        rc = strict_element(&file, "rows", rows, i, &row);
-        if (rc == ERR_NONE)
-            rc = visit_row(&file, &row, name, walk);
-    }
-    json_text_close(&json);
+    walk->name = name;
     walk->source_count++;
-    return rc;
+    return strict_parse(name, text, bytes, visit_rows, walk);
 }
 
 bool published_is_own(const char *name)
@@ -239,7 +214,7 @@ bool published_is_own(const char *name)
 
 int published_each(const struct plan_text *texts, const char *name, published_visit *visit, void *context)
 {
-    struct walk walk = {texts, visit, context, 0};
+    struct walk walk = {.texts = texts, .visit = visit, .context = context};
     if (published_is_own(name)) {
         char *text;
         size_t bytes;

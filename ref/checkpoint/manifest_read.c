@@ -167,9 +167,6 @@ static int read_lists(const struct strict_object *root, struct manifest *m)
 // Checks the format, the version and the digest before any other key.
 static int read_seal(const struct strict_object *root)
 {
-    static const char *const keys[] = {
-        "format",    "version",   "written_by", "model",       "parameters", "step",          "applied", "skipped",
-        "last_step", "made_with", "repeatable", "loss_scaler", "files",      "recipe_states", "digest",  NULL};
     const char *format = json_string_value(json_object_get(root->value, "format")), *digest;
     char expected[FILE_DIGEST_BYTES], shown[TEXT_MESSAGE_BYTES];
     uint64_t version = 0;
@@ -183,7 +180,8 @@ static int read_seal(const struct strict_object *root)
     if (strcmp(digest, expected) != 0)
         return err_set(ERR_USAGE, "%s: is damaged: its digest is %s, but it names %s", root->file, expected,
                        text_message(shown, digest, 60));
-    return strict_keys(root, keys);
+    return strict_only(root, "format version written_by model parameters step applied skipped last_step made_with "
+                             "repeatable loss_scaler files recipe_states digest");
 }
 
 static int read_root(const struct strict_object *root, struct manifest *m)

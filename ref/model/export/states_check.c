@@ -87,12 +87,11 @@ static int check_name(const struct strict_object *root, const char *name)
 
 static int check_param(const struct strict_object *param, int64_t group_count)
 {
-    static const char *const keys[] = {"shape", "group", "t", NULL};
     const json_t *shape, *group = json_object_get(param->value, "group");
     size_t rank = 0;
     uint64_t count = 1;
     int64_t index;
-    TRY(strict_keys(param, keys));
+    TRY(strict_only(param, "shape group t"));
     TRY(strict_array(param, "shape", 0, SAFETENSORS_RANK_MAX, &shape, &rank));
     for (size_t i = 0; i < rank; i++) {
         const json_t *size = json_array_get(shape, i);
@@ -131,14 +130,12 @@ static int check_params(const struct strict_object *root, size_t group_count)
 
 int states_check(const struct json_text *text)
 {
-    static const char *const keys[] = {"precision", "step",       "skipped", "schedule", "scaler",
-                                       "groups",    "parameters", "tied",    "origin",   NULL};
     static const char *const precisions[] = {"fp32", "bf16", "fp16", NULL};
     struct strict_object root = strict_root(text), origin;
     int precision;
     int64_t step, skipped;
     size_t group_count = 0;
-    TRY(strict_keys(&root, keys));
+    TRY(strict_only(&root, "precision step skipped schedule scaler groups parameters tied origin"));
     TRY(strict_word(&root, "precision", precisions, &precision));
     TRY(strict_integer(&root, "step", 0, INT64_MAX, &step));
     TRY(strict_integer(&root, "skipped", 0, step, &skipped));
