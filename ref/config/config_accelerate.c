@@ -252,20 +252,10 @@ static int read_document(struct foreign *a)
 int config_read_foreign(const char *name, const char *text, size_t bytes, const struct config_options *options,
                         struct config_notes *notes, json_t **out)
 {
-    yaml_parser_t parser;
     struct foreign a = {.name = name, .options = options, .notes = notes};
-    if (!yaml_parser_initialize(&parser))
-        return err_set(ERR_MEMORY, "%s: no memory for a configuration", name);
-    yaml_parser_set_input_string(&parser, (const unsigned char *)text, bytes);
-    int code = yaml_parser_load(&parser, &a.document)
-                   ? ERR_NONE
-                   : err_set(ERR_USAGE, "%s:%zu: is not %s: %s", name, parser.problem_mark.line + 1,
-                             strstr(name, ".toml") ? "TOML" : "YAML", parser.problem ? parser.problem : "no memory");
-    if (code == ERR_NONE) {
-        code = read_document(&a);
-        yaml_document_delete(&a.document);
-    }
-    yaml_parser_delete(&parser);
+    TRY(config_yaml_load(name, text, bytes, &a.document));
+    int code = read_document(&a);
+    yaml_document_delete(&a.document);
     json_decref(a.places);
     if (code != ERR_NONE)
         json_decref(a.root);

@@ -202,12 +202,62 @@ Test(config_accelerate, what_cannot_be_read_is_refused_by_line_and_key)
         {"distributed_type: MEGATRON_LM\n", "expected DEEPSPEED, FSDP"},
         {"distributed_type: XLA\n", "expected DEEPSPEED, FSDP"},
         {"", "expected keys"},
+        {"debug: false\nfsdp_config:\n  fsdp_version: 1\n  a: 2\n  fsdp_version: 2\n",
+         "a.yaml:5: fsdp_version: given twice, first on line 3; expected it once"},
+        {"{\"fsdp_config\": {},\n\"fsdp_config\": {}}", "a.json:2: fsdp_config: given twice, first on line 1"},
+        {"---\nmixed_precision: bf16\n---\nmixed_precision: no\n", "a.yaml:3: begins a second document, expected one"},
+        {"mixed_precision: bf16\n...\n\na: 1\n", "a.yaml:4: begins a second document, expected one"},
+        {"mixed_precision: bf16\n---\n", "a.yaml:2: begins a second document, expected one"},
+        {"%TAG !a! tag:b\n---\na: 1\n", "a.yaml:1: has a directive of tags, expected keys"},
+        {"a: 1\nmixed_precision: \"bf16\\0 or not\"\n", "a.yaml:2: holds a NUL character, expected text"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct config config;
         cr_expect_eq(load_accelerate(bad[i].text, &config), ERR_USAGE, "%s", bad[i].text);
         cr_expect(strstr(err_message(), bad[i].expected), "%s: %s", bad[i].text, err_message());
     }
+}
+
+// libyaml alone takes minutes for some of these. A text is HEAD and as many of PIECE as make 500 KiB.
+Test(config_accelerate, a_text_past_the_limits_is_refused_before_it_takes_time, .timeout = 20)
+{
+    static const struct {
+        const char *head, *piece, *expected;
+    } texts[] = {
+        {"a: 1\nb: ", "[", "a.yaml:2: nests more than 64 lists and sections"},
+        {"a: 1\nb: ", "{a: ", "a.yaml:2: nests more than 64 lists and sections"},
+        {"", "- ", "a.yaml:1: nests more than 64 lists and sections"},
+        {"", "? ", "a.yaml:1: nests more than 64 lists and sections"},
+        {"a:\n", "- &%07d 1\n", "a.yaml:258: has more than 256 anchors"},
+        {"", "%%TAG !%07d! tag:b\n", "a.yaml:1: has a directive of tags"},
+    };
+    char *text = malloc(501 << 10);
+    cr_assert(text);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        size_t used = (size_t)sprintf(text, "%s", texts[i].head);
+        for (int piece = 0; used < 500 << 10; piece++)
+            used += (size_t)sprintf(text + used, texts[i].piece, piece);
+        struct config config;
+        cr_expect_eq(load_accelerate(text, &config), ERR_USAGE, "%s", texts[i].piece);
+        cr_expect(strstr(err_message(), texts[i].expected), "%s: %s", texts[i].piece, err_message());
+    }
+    free(text);
+}
+
+Test(config_accelerate, depth_and_anchors_within_the_limits_are_read)
+{
+    char text[8192] = "distributed_type: FSDP\nfsdp_config: {fsdp_version: &a1 2}\ndebug: ";
+    size_t used = strlen(text);
+    for (int i = 2; i < 257; i++)
+        used += (size_t)sprintf(text + used, "%s&a%d x", i == 2 ? "[" : ", ", i);
+    sprintf(text + used, "]\n");
+    struct config config;
+    cr_expect_eq(load_accelerate(text, &config), ERR_NONE, "%s", err_message());
+    used = (size_t)sprintf(text, "distributed_type: FSDP\nfsdp_config: {fsdp_version: 2}\ndebug: ");
+    memset(text + used, '[', 63);
+    memset(text + used + 63, ']', 63);
+    strcpy(text + used + 126, "\n");
+    cr_expect_eq(load_accelerate(text, &config), ERR_NONE, "%s", err_message());
 }
 
 Test(config_accelerate, parallelism_is_a_mesh_and_fsdp_alone_shards_all)
