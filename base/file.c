@@ -27,52 +27,6 @@ int file_join(const char *folder, const char *name, char out[PATH_MAX])
     return ERR_NONE;
 }
 
-static int refuse_open(const char *path, int failure)
-{
-    switch (failure) {
-    case EMFILE:
-        return err_set(ERR_IO,
-                       "%s: cannot be opened: this process has too many open files; raise their limit with "
-                       "`ulimit -n`",
-                       path);
-    case ELOOP:
-        return err_set(ERR_USAGE, "%s: is a symbolic link, expected a regular file", path);
-    case ENOENT:
-    case ENOTDIR:
-    case EACCES:
-    case EPERM:
-    case ENAMETOOLONG:
-        return err_set(ERR_USAGE, "%s: cannot be opened: %s", path, strerror(failure));
-    default:
-        return err_set(ERR_IO, "%s: cannot be opened: %s", path, strerror(failure));
-    }
-}
-
-// Without O_NONBLOCK, opening a pipe would wait for a writer.
-static int open_regular(int folder_fd, const char *name, const char *path, int flags, int *fd)
-{
-    uint64_t bytes;
-    *fd = openat(folder_fd, name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | flags);
-    if (*fd < 0)
-        return refuse_open(path, errno);
-    int rc = file_bytes(*fd, path, &bytes);
-    if (rc != ERR_NONE) {
-        close(*fd);
-        *fd = -1;
-    }
-    return rc;
-}
-
-int file_open(const char *path, int *fd)
-{
-    return open_regular(AT_FDCWD, path, path, 0, fd);
-}
-
-int file_open_at(int folder_fd, const char *name, const char *path, int *fd)
-{
-    return open_regular(folder_fd, name, path, O_NOFOLLOW, fd);
-}
-
 int file_write(int fd, const char *path, const void *data, size_t bytes)
 {
     assert(fd >= 0 && (data || bytes == 0));

@@ -23,6 +23,9 @@ int file_open(const char *path, int *fd);
 // Opens a file in a folder that another program may have filled: also refuses a link. `path` is its name in messages.
 int file_open_at(int folder_fd, const char *name, const char *path, int *fd);
 
+// Opens a folder in another, or of any path with AT_FDCWD. ERR_USAGE: it is missing, forbidden, a link, or no folder.
+int file_open_folder(int folder_fd, const char *name, const char *path, int *fd);
+
 // Writes all bytes at the file's position. ERR_IO: no space, a limit, a device error.
 int file_write(int fd, const char *path, const void *data, size_t bytes);
 
@@ -36,32 +39,39 @@ int file_read_text(const char *path, size_t limit, char **text, size_t *bytes);
 // The same for a file in a folder that another program may have filled (file_open_at).
 int file_read_text_at(int folder_fd, const char *name, const char *path, size_t limit, char **text, size_t *bytes);
 
-// Creates a file to print into. ERR_USAGE if the path exists or cannot be created.
-int file_create(const char *path, FILE **out);
+// Creates a file that must not exist, nor a link of its name. ERR_IO: it exists, or cannot be created.
+int file_create(const char *path, int *fd);
+
+// The same, as a stream. `path` is its name in messages.
+int file_create_stream(const char *name, const char *path, FILE **out);
+
+// Makes a folder, or takes one that exists. ERR_USAGE: it is a link or a file, or cannot be created there.
+int file_make_folder(const char *path);
 
 // Flushes out. ERR_IO if any output to it failed; `what` names it in the message: "the page".
 int file_flush(FILE *out, const char *what);
 
-// ERR_USAGE: a rename to this path would replace a link, a folder, a device or a pipe.
-int file_check_replaced(const char *path);
+// A new file, or one that may replace a regular file: for what a user keeps up to date, such as a state.
+enum file_output_kind { FILE_NEW, FILE_REPLACED };
 
-// Output that becomes `path` only when it is complete, and replaces a regular file of that name.
+// For a path that is written to after a long run. ERR_USAGE: its folder cannot be written to, or an output to it would
+// replace what it must not: any but a regular file, or with FILE_NEW that too.
+int file_check_output(const char *path, enum file_output_kind kind);
+
+// Output that becomes `path` only when it is complete.
 struct file_output {
     FILE *out;
     const char *path;  // borrowed
     char *partial;     // its name until then, in the folder of `path`
+    enum file_output_kind kind;
 };
 
-// Creates the output. ERR_USAGE: the path is a link, a folder, a device or a pipe, or nothing can be created there.
-int file_output_open(const char *path, struct file_output *out);
+// Creates the output. ERR_USAGE, as of file_check_output. ERR_IO: the system cannot create it.
+int file_output_open(const char *path, enum file_output_kind kind, struct file_output *out);
 
 // Completes the output and puts it into its place; rc is the code of the printing, returned if it is an error. ERR_IO
 // if any output failed. After an error an earlier file of that name is unchanged.
 int file_output_close(struct file_output *out, int rc);
-
-// Closes a file from file_create; rc is the code of the printing, returned if it is an error. ERR_IO if any output
-// failed. Removes the file after an error.
-int file_finish(FILE *out, const char *path, int rc);
 
 // The size of a regular file. ERR_USAGE for any other file.
 int file_bytes(int fd, const char *path, uint64_t *bytes);

@@ -94,32 +94,75 @@ Test(file, output_replaces_a_regular_file_when_it_is_complete)
 {
     struct file_output output;
     size_t before = entries();
-    cr_assert_eq(file_output_open("regular", &output), ERR_NONE, "%s", err_message());
+    cr_assert_eq(file_output_open("regular", FILE_REPLACED, &output), ERR_NONE, "%s", err_message());
     fprintf(output.out, "whole");
     fflush(output.out);
     folder_expect_text("regular", "{}");
     cr_assert_eq(file_output_close(&output, ERR_NONE), ERR_NONE, "%s", err_message());
     folder_expect_text("regular", "whole");
-    cr_assert_eq(file_output_open("regular", &output), ERR_NONE, "%s", err_message());
+    cr_assert_eq(file_output_open("regular", FILE_REPLACED, &output), ERR_NONE, "%s", err_message());
     fprintf(output.out, "half");
     cr_expect_eq(file_output_close(&output, ERR_CHECK), ERR_CHECK);
     folder_expect_text("regular", "whole");
     cr_expect_eq(entries(), before);
 }
 
+Test(file, a_new_output_replaces_nothing)
+{
+    static const char refused[] = "regular: exists, and is never overwritten; give another name, or remove it";
+    struct file_output output, second;
+    size_t before = entries();
+    int fd;
+    expect_refused(file_output_open("regular", FILE_NEW, &output), ERR_USAGE, refused);
+    expect_refused(file_create("regular", &fd), ERR_IO, refused);
+    expect_refused(file_create("dangling", &fd), ERR_IO,
+                   "dangling: exists, and is never overwritten; give another name, or remove it");
+    expect_refused(file_output_open("dangling", FILE_NEW, &output), ERR_USAGE,
+                   "dangling: is a symbolic link, which is never written to; give another name");
+    cr_assert_eq(file_output_open("new", FILE_NEW, &output), ERR_NONE, "%s", err_message());
+    cr_assert_eq(file_output_open("new", FILE_NEW, &second), ERR_NONE, "%s", err_message());
+    fprintf(output.out, "first");
+    fprintf(second.out, "second");
+    cr_expect_eq(file_output_close(&second, ERR_NONE), ERR_NONE, "%s", err_message());
+    expect_refused(file_output_close(&output, ERR_NONE), ERR_USAGE,
+                   "new: exists, and is never overwritten; give another name, or remove it");
+    folder_expect_text("new", "second");
+    folder_expect_text("regular", "{}");
+    cr_expect_eq(entries(), before + 1);
+}
+
+Test(file, folders_are_made_and_opened_but_not_through_links)
+{
+    int fd;
+    cr_expect_eq(file_make_folder("made"), ERR_NONE, "%s", err_message());
+    cr_expect_eq(file_make_folder("made"), ERR_NONE, "%s", err_message());
+    cr_assert_eq(file_open_folder(AT_FDCWD, "made", "made", &fd), ERR_NONE, "%s", err_message());
+    close(fd);
+    cr_assert_eq(symlink("made", "linked"), 0);
+    expect_refused(file_make_folder("linked"), ERR_USAGE,
+                   "linked: is a link or a file; expected a folder, or a new name");
+    expect_refused(file_make_folder("regular"), ERR_USAGE,
+                   "regular: is a link or a file; expected a folder, or a new name");
+    expect_refused(file_make_folder("none/here"), ERR_USAGE, "none/here: cannot be created: No such file or directory");
+    expect_refused(file_open_folder(AT_FDCWD, "linked", "linked", &fd), ERR_USAGE,
+                   "linked: is a link or a file; expected a folder");
+    expect_refused(file_open_folder(AT_FDCWD, "regular", "regular", &fd), ERR_USAGE,
+                   "regular: is a link or a file; expected a folder");
+}
+
 Test(file, output_is_never_written_through_a_link)
 {
     struct file_output output;
     size_t before = entries();
-    expect_refused(file_output_open("link", &output), ERR_USAGE,
+    expect_refused(file_output_open("link", FILE_REPLACED, &output), ERR_USAGE,
                    "link: is a symbolic link, which is never written to; give another name");
-    expect_refused(file_output_open("dangling", &output), ERR_USAGE,
+    expect_refused(file_output_open("dangling", FILE_REPLACED, &output), ERR_USAGE,
                    "dangling: is a symbolic link, which is never written to; give another name");
-    expect_refused(file_output_open("pipe", &output), ERR_USAGE,
+    expect_refused(file_output_open("pipe", FILE_REPLACED, &output), ERR_USAGE,
                    "pipe: is not a regular file, which is never written to; give another name");
-    expect_refused(file_output_open("inner", &output), ERR_USAGE,
+    expect_refused(file_output_open("inner", FILE_REPLACED, &output), ERR_USAGE,
                    "inner: is a folder, which is never written to; give another name");
-    expect_refused(file_output_open("none/here", &output), ERR_USAGE,
+    expect_refused(file_output_open("none/here", FILE_NEW, &output), ERR_USAGE,
                    "none/here: cannot be created: No such file or directory");
     folder_expect_text("regular", "{}");
     cr_expect_eq(entries(), before);
@@ -133,7 +176,7 @@ Test(file, output_that_gets_lost_is_an_error)
     cr_expect_eq(file_flush(full, "the text"), ERR_IO);
     cr_expect_str_eq(err_message(), "the text could not be written completely: No space left on device");
     fclose(full);
-    cr_assert_eq(file_output_open("regular", &output), ERR_NONE, "%s", err_message());
+    cr_assert_eq(file_output_open("regular", FILE_REPLACED, &output), ERR_NONE, "%s", err_message());
     cr_assert_neq(dup2(open("/dev/full", O_WRONLY), fileno(output.out)), -1);
     fprintf(output.out, "lost");
     cr_expect_eq(file_output_close(&output, ERR_NONE), ERR_IO);

@@ -214,3 +214,18 @@ int json_read(const char *file, char **text, size_t *bytes)
 {
     return file_read_text(file, JSON_TEXT_BYTES_MAX, text, bytes);
 }
+
+int json_write(const char *path, enum file_output_kind kind, const json_t *json, size_t flags)
+{
+    struct file_output file;
+    char *text = json ? json_dumps(json, flags) : NULL;
+    if (!text)
+        return err_set(ERR_MEMORY, "%s: no memory for its text", path);
+    int rc = file_output_open(path, kind, &file);
+    if (rc == ERR_NONE) {
+        fprintf(file.out, "%s\n", text);
+        rc = file_output_close(&file, ERR_NONE);
+    }
+    free(text);
+    return rc;
+}

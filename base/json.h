@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads untrusted JSON; nothing else in the program does. jansson parses it; this file refuses objects with repeated
-// keys and finds the line of a value for messages. strict_json.h reads values from the result.
+// Reads untrusted JSON, and writes files of JSON; nothing else in the program does. jansson parses it; this file
+// refuses objects with repeated keys and finds the line of a value for messages. strict_json.h reads values from the
+// result.
 #pragma once
 
+#include "base/file.h"
 #include "base/safe_text.h"
 
 #include <jansson.h>
@@ -31,6 +33,10 @@ int json_text_parse(const char *name, const char *text, size_t bytes, struct jso
 
 // As above, of text that was made JSON: a message says that `form` was expected.
 int json_text_parse_form(const char *name, const char *text, size_t bytes, const char *form, struct json_text *out);
+
+// Writes an object or array to a file, with a line's end behind it; null: no memory for it. Fails as file_output_open
+// and file_output_close do, and if there is no memory.
+int json_write(const char *path, enum file_output_kind kind, const json_t *json, size_t flags);
 
 void json_text_close(struct json_text *text);
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/safe_text.h"
 
+#include "base/err.h"
+
 #include <ctype.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -85,6 +88,19 @@ void text_terminal(FILE *out, const char *text, int indent)
         else
             fputs(piece, out);
     }
+}
+
+void text_error(const char *who, ...)
+{
+    char text[TEXT_MESSAGE_BYTES + ERR_MESSAGE_BYTES];
+    va_list arguments;
+    va_start(arguments, who);
+    int used = vsnprintf(text, TEXT_MESSAGE_BYTES, who, arguments);
+    va_end(arguments);
+    used = used < TEXT_MESSAGE_BYTES ? used : TEXT_MESSAGE_BYTES - 1;
+    snprintf(text + used, sizeof text - (size_t)used, ": %s", err_message());
+    text_terminal(stderr, text, 4);
+    fputc('\n', stderr);
 }
 
 void text_markup(FILE *out, const char *text)

@@ -12,6 +12,10 @@
 // For a terminal: indents lines after the first by `indent` blanks, so that none can imitate a line of the report.
 void text_terminal(FILE *out, const char *text, int indent);
 
+// Prints "WHO: MESSAGE" to standard error, with the calling thread's message (err.h), as text_terminal does. Messages
+// quote command lines and files, whose bytes are anybody's.
+void text_error(const char *who, ...) __attribute__((format(printf, 1, 2)));
+
 // For the text of an element or a quoted attribute value, in XML and HTML.
 void text_markup(FILE *out, const char *text);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command line. Exit status: 0 success, 1 a check failed, 2 usage or bad input, 77 nothing could be tested.
 #include "base/err.h"
+#include "base/safe_text.h"
 #include "base/file.h"
 #include "base/help.h"
 #include "base/size.h"
@@ -60,7 +61,8 @@ static void models_print(FILE *out)
 
 static int refuse(const char *name)
 {
-    fprintf(stderr, "zerogauge: unknown command \"%s\"\n", name);
+    err_set(ERR_USAGE, "unknown command \"%s\"", name);
+    text_error("zerogauge");
     commands_print(stderr);
     return 2;
 }
@@ -105,7 +107,7 @@ static void check_output(int status, void *context)
     (void)context;
     if (file_flush(stdout, "the output") == ERR_NONE)
         return;
-    fprintf(stderr, "zerogauge: %s\n", err_message());
+    text_error("zerogauge");
     _exit(status ? status : 2);
 }
 
@@ -167,7 +169,7 @@ static int run_command(const struct command *command, int argc, const char **arg
     int rc = prepare_process();
     if (rc == ERR_NONE)
         return command_run(command, argc, argv);
-    fprintf(stderr, "zerogauge %s: %s\n", command->name, err_message());
+    text_error("zerogauge %s", command->name);
     return err_exit_status(rc);
 }
 

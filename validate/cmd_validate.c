@@ -5,6 +5,7 @@
 #include "bench/harness/bench_world.h"
 #include "ref/executor/emulation.h"
 #include "base/err.h"
+#include "base/safe_text.h"
 #include "base/help.h"
 #include "base/process/check_folder.h"
 #include "base/slow.h"
@@ -23,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { INTERRUPTED_STATUS = 130, INCOMPLETE_STATUS = 77, VALIDATE_WORLD_MAX = 64 };
+enum { INCOMPLETE_STATUS = 77, VALIDATE_WORLD_MAX = 64 };
 
 struct options {
     char **nvme_paths, **ranges, **models;
@@ -281,7 +282,7 @@ int validate_main(int argc, const char **argv)
     if (rc != ERR_NONE && bench_world_comm())
         comm_abort(bench_world_comm(), err_message());
     if (rc != ERR_NONE && bench_world_prints_error(rc))
-        fprintf(stderr, "zerogauge validate: %s\n", err_message());
+        text_error("zerogauge validate");
     bench_world_leave(rc != ERR_NONE || status == INTERRUPTED_STATUS ? ERR_PEER : ERR_NONE);
     return rc != ERR_NONE ? err_exit_status(rc) : status;
 }

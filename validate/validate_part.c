@@ -165,15 +165,11 @@ int part_files_open(const struct validate_part *part, const struct part_setting 
                     struct part_files *files)
 {
     TRY(begin(part, setting, out, files));
-    files->output = fopen(files->output_path, "wxe");
-    files->errors = fopen(files->error_path, "wxe");
-    if (files->output && files->errors)
-        return ERR_NONE;
-    int failure = errno;
-    if (files->output)
+    TRY(file_create_stream(files->output_path, files->output_path, &files->output));
+    int rc = file_create_stream(files->error_path, files->error_path, &files->errors);
+    if (rc != ERR_NONE)
         fclose(files->output);
-    return err_set(ERR_IO, "%s: cannot be created: %s", files->output ? files->error_path : files->output_path,
-                   strerror(failure));
+    return rc;
 }
 
 int part_end(const struct validate_part *part, const struct part_files *files, struct part_run *out)

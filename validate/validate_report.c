@@ -3,7 +3,7 @@
 #include "validate/validate.h"
 
 #include "base/err.h"
-#include "base/file.h"
+#include "base/json.h"
 #include "base/size.h"
 #include "plan/planner/calibration.h"
 #include "results/page/result_report.h"
@@ -24,12 +24,12 @@ static int write_all(const struct result_file *file, const char *folder)
     int rc = result_view_open(file, &view);
     for (size_t i = 0; rc == ERR_NONE && i < sizeof reports / sizeof reports[0]; i++) {
         char path[PATH_MAX];
-        FILE *out;
+        struct file_output page;
         rc = file_join(folder, reports[i].name, path);
         if (rc == ERR_NONE)
-            rc = file_create(path, &out);
+            rc = file_output_open(path, FILE_NEW, &page);
         if (rc == ERR_NONE)
-            rc = file_finish(out, path, reports[i].write(&view, out));
+            rc = file_output_close(&page, reports[i].write(&view, page.out));
     }
     result_view_close(&view);
     return rc;
@@ -45,9 +45,9 @@ static int write_machine(const struct result_file *file, const char *folder)
     TRY(calibration_make(file->lines, file->line_count, &machine, &missing));
     if (!machine)
         return ERR_NONE;
-    int failed = json_dump_file(machine, path, JSON_INDENT(2));
+    int rc = json_write(path, FILE_NEW, machine, JSON_INDENT(2));
     json_decref(machine);
-    return failed ? err_set(ERR_IO, "%s: cannot be written", path) : ERR_NONE;
+    return rc;
 }
 
 int validate_report(const char *folder)

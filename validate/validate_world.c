@@ -53,10 +53,10 @@ static int write_text(const char *folder, const struct validate_part *part, int 
     char path[PATH_MAX], name[VALIDATE_NAME_BYTES + 32];
     snprintf(name, sizeof name, "%s.rank-%d.%s", part->name, rank, end);
     TRY(file_join(folder, name, path));
-    FILE *file;
-    TRY(file_create(path, &file));
-    fputs(text ? text : "", file);
-    return file_finish(file, path, ERR_NONE);
+    struct file_output file;
+    TRY(file_output_open(path, FILE_NEW, &file));
+    fputs(text ? text : "", file.out);
+    return file_output_close(&file, ERR_NONE);
 }
 
 static int take_report(const struct validate_part *part, const char *folder, int rank, const char *text,

@@ -210,8 +210,9 @@ static int run_to_end(struct run *run)
 
 static int make_file(const char *path, int *fd)
 {
-    *fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    return *fd >= 0 ? ERR_NONE : err_set(ERR_IO, "%s: cannot be created: %s", path, strerror(errno));
+    TRY(file_create(path, fd));
+    fcntl(*fd, F_SETFL, O_APPEND);  // standard output and errors may be one file
+    return ERR_NONE;
 }
 
 static int run_under(struct run *run)

@@ -5,6 +5,7 @@
 #include "bench/checkpoint/checkpoint_case.h"
 
 #include "base/err.h"
+#include "base/safe_text.h"
 #include "base/process/check_folder.h"
 #include "base/process/interrupt.h"
 #include "ref/model/names/model_find.h"
@@ -106,7 +107,7 @@ static int begin(struct checkpoint_bench *bench, struct given *given)
     bench_default_repeat(shared, 5, 3, 1);
     if (fio_version(bench->fio) != ERR_NONE) {
         bench->fio[0] = '\0';
-        fprintf(stderr, "zerogauge bench checkpoint: no baseline: %s\n", err_message());
+        text_error("zerogauge bench checkpoint: no baseline");
     }
     if (snprintf(bench->folder, sizeof bench->folder, "%s/zerogauge-checkpoint-XXXXXX", shared->storage.paths[0]) >=
         (int)sizeof bench->folder)

@@ -72,9 +72,8 @@ int checkpoint_files_drop(const struct checkpoint_files *files, uint64_t *reside
     for (int i = 0; i < files->count; i++) {
         const struct checkpoint_file *file = &files->files[i];
         uint64_t bytes = 0;
-        int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-        if (fd < 0)
-            return err_set(ERR_IO, "%s: cannot be opened: %s", file->path, strerror(errno));
+        int fd;
+        TRY(file_open_at(AT_FDCWD, file->path, file->path, &fd));
         int error = posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
         int code = error ? err_set(ERR_IO, "%s: its pages cannot be dropped: %s", file->path, strerror(error))
                          : count_resident(file, fd, &bytes);

@@ -4,6 +4,7 @@
 #include "bench/harness/bench_world.h"
 
 #include "base/err.h"
+#include "base/safe_text.h"
 #include "base/help.h"
 #include "base/slow.h"
 
@@ -244,7 +245,7 @@ int bench_run(const struct benchmark *benchmark, int argc, const char **argv)
 {
     int code = bench_world_join();
     if (code != ERR_NONE)
-        fprintf(stderr, "zerogauge bench %s: %s\n", benchmark->name, err_message());
+        text_error("zerogauge bench %s", benchmark->name);
     if (code != ERR_NONE || !bench_world_comm())
         return code == ERR_NONE ? benchmark->run(argc, argv) : err_exit_status(code);
     bool leads = bench_world_rank_on_host() == 0;

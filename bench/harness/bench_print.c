@@ -4,6 +4,7 @@
 #include "bench/harness/bench_world.h"
 
 #include "base/err.h"
+#include "base/safe_text.h"
 #include "base/size.h"
 #include "base/terminal.h"
 #include "results/limits/accepted_range.h"
@@ -202,7 +203,7 @@ int bench_exit(const char *name, int code)
     code = bench_world_end(code, &printed_count, &skipped_count);
     code = bench_file_close(name, code);
     if (code != ERR_NONE && bench_world_prints_error(code))
-        fprintf(stderr, "zerogauge bench %s: %s\n", name, err_message());
+        text_error("zerogauge bench %s", name);
     bool nothing = code == ERR_NONE && printed_count == 0 && skipped_count > 0;
     printed_count = skipped_count = 0;
     return nothing ? STATUS_NOTHING_TESTED : err_exit_status(code);

@@ -53,7 +53,7 @@ static int write_trace(const struct overlap_bench *bench, const struct overlap_r
 {
     char emulated[EMULATION_TEXT_BYTES];
     struct file_output file;
-    int code = file_output_open(bench->options->trace_path, &file);
+    int code = file_output_open(bench->options->trace_path, FILE_REPLACED, &file);
     if (code != ERR_NONE)
         return err_prefix(code, "--trace");
     code = trace_write(&run->trace, emulation_text(&run->emulation, emulated), file.out);
@@ -211,6 +211,9 @@ static int prepare_and_run(const struct bench_device *device, struct overlap_opt
     bool absent = false;
     bench_default_repeat(&given->shared, 7, 3, 1);
     TRY(check_options(&bench, given, &chosen));
+    // Each case writes its timeline in place of the one before.
+    if (given->trace_path && file_check_output(given->trace_path, FILE_NEW) != ERR_NONE)
+        return err_prefix(ERR_USAGE, "--trace");
     if (device)
         bench.device = *device;
     else

@@ -138,6 +138,7 @@ Test(bench_overlap, the_table_has_a_row_per_lane_and_a_timeline_is_written)
 {
     char trace_path[] = "/tmp/zg-overlap-trace-XXXXXX", *text;
     close(mkstemp(trace_path));
+    unlink(trace_path);
     char words[99];
     snprintf(words, sizeof words, "--emulate none --eager --trace %s", trace_path);
     cr_assert_eq(run(words, &text), 0);

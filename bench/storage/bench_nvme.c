@@ -5,6 +5,7 @@
 #include "bench/storage/bench_nvme.h"
 
 #include "base/err.h"
+#include "base/safe_text.h"
 #include "base/size.h"
 
 #include <popt.h>
@@ -45,7 +46,7 @@ static int choose_engines(struct nvme_bench *bench, const char *name)
         if (code != ERR_NONE && !all)
             return code;
         if (code != ERR_NONE)
-            fprintf(stderr, "zerogauge bench nvme: engine left out: %s\n", err_message());
+            text_error("zerogauge bench nvme: engine left out");
         else
             io_queue_close(queue);
         bench->engines[engine] = code == ERR_NONE;
@@ -104,7 +105,7 @@ static int choose(struct nvme_bench *bench, const struct given *given)
         TRY(emulation_parse(given->emulate, &bench->emulation));
     if (!given->no_fio && fio_version(bench->fio) != ERR_NONE) {
         bench->fio[0] = '\0';
-        fprintf(stderr, "zerogauge bench nvme: no baseline: %s\n", err_message());
+        text_error("zerogauge bench nvme: no baseline");
     }
     return ERR_NONE;
 }

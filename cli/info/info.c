@@ -285,6 +285,6 @@ int info_main(int argc, const char **argv)
     json_decref(info);
     free(options.mesh);
     if (code != ERR_NONE)
-        fprintf(stderr, "zerogauge info: %s\n", err_message());
+        text_error("zerogauge info");
     return err_exit_status(code);
 }

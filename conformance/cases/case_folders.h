@@ -15,9 +15,6 @@ int case_order_read(const char *cases, json_t **out);
 // case is left.
 int case_order_of_world(const char *cases, int world, json_t **out);
 
-// Makes a folder, unless it exists. ERR_IO.
-int case_folder_make(const char *path);
-
 // Writes CASES/order.json: an array of names.
 int case_order_write(const char *cases, const json_t *names);
 

@@ -22,11 +22,14 @@ static int write_text(const struct check_case *c, const char *folder, bool tells
     size_t bytes;
     TRY(file_join(folder, "case.json", path));
     TRY(case_text_of(c, tells, &text, &bytes));
-    FILE *out = fopen(path, "wbx");
-    bool failed = !out || fwrite(text, 1, bytes, out) != bytes;
-    failed |= out && fclose(out) != 0;
+    struct file_output file;
+    int rc = file_output_open(path, FILE_NEW, &file);
+    if (rc == ERR_NONE) {
+        fwrite(text, 1, bytes, file.out);
+        rc = file_output_close(&file, ERR_NONE);
+    }
     free(text);
-    return failed ? err_set(ERR_IO, "%s: cannot be written: %s", path, strerror(errno)) : ERR_NONE;
+    return rc;
 }
 
 // The tensors of one file: where their numbers are, in fp32, and what they are called.
@@ -218,21 +221,12 @@ int case_order_of_world(const char *cases, int world, json_t **out)
     return err_set(ERR_USAGE, "%s/order.json: no case has world %d", cases, world);
 }
 
-int case_folder_make(const char *path)
-{
-    if (mkdir(path, 0777) != 0 && errno != EEXIST)
-        return err_set(ERR_IO, "%s: cannot be created: %s", path, strerror(errno));
-    return ERR_NONE;
-}
-
 int case_order_write(const char *cases, const json_t *names)
 {
     char path[PATH_MAX];
     TRY(file_join(cases, "order.json", path));
     assert(json_is_array(names));
-    return json_dump_file(names, path, JSON_INDENT(1)) == 0
-               ? ERR_NONE
-               : err_set(ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
+    return json_write(path, FILE_REPLACED, names, JSON_INDENT(1));
 }
 
 int case_state_folder(const struct check_case *c, const char *state, char out[PATH_MAX])

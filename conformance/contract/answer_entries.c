@@ -32,14 +32,9 @@ static int refuse(const char *folder, const char *name, const char *format, ...)
 
 static int open_folder(int parent_fd, const char *name, const char *path, int *fd)
 {
-    *fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (*fd >= 0)
-        return ERR_NONE;
-    if (errno == ENOENT)
+    if (faccessat(parent_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT)
         return err_set(ERR_USAGE, "%s: there is no answer", path);
-    if (errno == ELOOP || errno == ENOTDIR)
-        return err_set(ERR_USAGE, "%s: is a link or a file; expected a folder", path);
-    return err_set(ERR_USAGE, "%s: cannot be opened: %s", path, strerror(errno));
+    return file_open_folder(parent_fd, name, path, fd);
 }
 
 int answer_open_folder(const struct answer *answer, int rank, char *path, int *fd)

@@ -26,9 +26,8 @@ static int read_small_file(const struct answer *answer, const char *name, size_t
     char path[PATH_MAX];
     *text = NULL;
     TRY(file_join(answer->folder, name, path));
-    int folder_fd = open(answer->folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (folder_fd < 0)
-        return err_set(ERR_USAGE, "%s: cannot be opened: %s", answer->folder, strerror(errno));
+    int folder_fd;
+    TRY(file_open_folder(AT_FDCWD, answer->folder, answer->folder, &folder_fd));
     int rc = file_read_text_at(folder_fd, name, path, limit, text, bytes);
     close(folder_fd);
     return rc;

@@ -183,8 +183,7 @@ int answer_write_seen(const struct check_case *c, const char *folder, int step, 
     struct answer_layout layout;
     snprintf(name, sizeof name, "rank-%d", rank);
     TRY(file_join(folder, name, rank_folder));
-    if (mkdir(rank_folder, 0777) != 0 && errno != EEXIST)
-        return err_set(ERR_IO, "%s: cannot be created: %s", rank_folder, strerror(errno));
+    TRY(file_make_folder(rank_folder));
     TRY(step_path(rank_folder, step, path));
     TRY(answer_layout_of_seen(c, step, rank, &layout));
     struct source *sources = calloc(layout.count + 1, sizeof *sources);
@@ -198,9 +197,8 @@ static int write_text(const char *folder, const char *name, const char *text, si
 {
     char path[PATH_MAX];
     TRY(file_join(folder, name, path));
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return err_set(ERR_IO, "%s: cannot be created: %s", path, strerror(errno));
+    int fd;
+    TRY(file_create(path, &fd));
     int rc = file_write(fd, path, text, bytes);
     if (close(fd) != 0 && rc == ERR_NONE)
         rc = err_set(ERR_IO, "%s: cannot be closed: %s", path, strerror(errno));

@@ -89,7 +89,7 @@ int plugin_answer(const char *plugin, const char *cases, const char *answers, in
             plugin_answer_case(table, folder, answer, world, state) == ERR_NONE)
             continue;
         failed++;
-        fprintf(stderr, "%s: %s: %s\n", plugin, json_string_value(name), err_message());
+        text_error("%s: %s", plugin, json_string_value(name));
     }
     size_t count = json_array_size(order);
     json_decref(order);

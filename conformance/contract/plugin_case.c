@@ -3,6 +3,7 @@
 #include "conformance/contract/plugin_internal.h"
 
 #include "base/err.h"
+#include "base/file.h"
 #include "base/safe_text.h"
 #include "conformance/cases/case_folders.h"
 #include "conformance/cases/case_mesh.h"
@@ -115,7 +116,7 @@ static int answer_steps(struct plugin_run *run)
     const struct check_case *c = &run->c;
     if (c->phase != PHASE_WHOLE) {
         TRY(case_state_folder(c, run->state, store));
-        TRY(case_folder_make(store));
+        TRY(file_make_folder(store));
     }
     if (c->phase == PHASE_RESUME)
         TRY(plugin_result(run, "load", run->table->load(run->context, store)));
@@ -153,12 +154,12 @@ static int answer_case(struct plugin_run *run, int world)
     if (world > 0 && c->world != world)
         return err_set(ERR_USAGE, "is a case of world %d, in a run of world %d", c->world, world);
     if (unknown_part(c)) {
-        TRY(case_folder_make(run->answer));
+        TRY(file_make_folder(run->answer));
         return answer_write_text(run->answer, ANSWER_UNSUPPORTED, unknown_part(c));
     }
     TRY(plugin_view_open(c, run->folder, &run->view));
     TRY(plugin_arrays_open(run));
-    TRY(case_folder_make(run->answer));
+    TRY(file_make_folder(run->answer));
     if (c->phase != PHASE_WHOLE && !run->table->save)
         return answer_write_text(run->answer, ANSWER_UNSUPPORTED, "the plug-in has neither save nor load");
     if (c->phase != PHASE_RESUME)

@@ -3,6 +3,8 @@
 #include "conformance/reference/reference.h"
 
 #include "base/err.h"
+#include "base/safe_text.h"
+#include "base/file.h"
 #include "conformance/cases/case_folders.h"
 #include "base/help.h"
 #include "ref/comm/launcher.h"
@@ -121,8 +123,8 @@ static int read_world(const char *text, int *out)
 
 static int make_folders(const char *answers, const char *state)
 {
-    TRY(case_folder_make(answers));
-    return state ? case_folder_make(state) : ERR_NONE;
+    TRY(file_make_folder(answers));
+    return state ? file_make_folder(state) : ERR_NONE;
 }
 
 static int answer_by_plugin(const struct answer_options *a, char *arguments[], const char *state)
@@ -186,7 +188,7 @@ int answer_main(int argc, const char **argv)
     if (rc == ERR_NONE)
         rc = answer_cases(&a, arguments, count);
     if (rc != ERR_NONE && *err_message())
-        fprintf(stderr, "zerogauge answer: %s\n", err_message());
+        text_error("zerogauge answer");
     char *texts[] = {a.recipe, a.schedule, a.clip_form, a.moments, a.master, a.nvme_path, a.plugin};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);

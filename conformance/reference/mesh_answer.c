@@ -207,7 +207,7 @@ static int run_steps(struct mesh_run *run, const struct config *config)
     TRY(mesh_ranks_open(run->c, config, &run->ranks));
     TRY(open_arrays(run));
     if (run->c->phase == PHASE_SAVE)
-        TRY(case_folder_make(run->store));
+        TRY(file_make_folder(run->store));
     TRY(begin(run));
     for (int step = case_first_step(run->c); step <= case_last_step(run->c); step++)
         TRY(run_step(run, step));

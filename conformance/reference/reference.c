@@ -8,6 +8,7 @@
 #include "conformance/cases/case_mesh.h"
 #include "conformance/cases/case_tokens.h"
 #include "base/err.h"
+#include "base/safe_text.h"
 #include "ref/model/export/export.h"
 #include "base/file.h"
 #include "conformance/reference/mesh_ranks.h"
@@ -43,13 +44,6 @@ struct reference_run {
     struct train_checkpoints checkpoints;
     struct reference_report *report;
 };
-
-static int make_folder(const char *path)
-{
-    if (mkdir(path, 0777) != 0 && errno != EEXIST)
-        return err_set(ERR_IO, "%s: cannot be created: %s", path, strerror(errno));
-    return ERR_NONE;
-}
 
 // True if this process has rank 0.
 static bool is_first(const struct reference_run *run)
@@ -211,7 +205,7 @@ static int answer(struct reference_run *run, const char *folder)
     TRY(case_read(folder, c));
     if (run->world > 0 && c->world != run->world)
         return err_set(ERR_USAGE, "is a case of world %d, in a run of world %d", c->world, run->world);
-    TRY(make_folder(run->answer));
+    TRY(file_make_folder(run->answer));
     run->nvme_path = nvme_path_of(run->options, run->state);
     bool anew = c->phase == PHASE_RESUME && c->weights_only;
     run->before_steps = anew ? c->checkpoint_step : 0;
@@ -277,7 +271,7 @@ int reference_answer_all(const struct reference_options *options, const char *ca
         failed++;
         if (progress)
             terminal_progress("%s", "");
-        fprintf(stderr, "zerogauge answer: %s: %s\n", name, err_message());
+        text_error("zerogauge answer: %s", name);
         // An error ends the communication between processes.
         if (options->comm)
             break;

@@ -4,6 +4,7 @@
 #include "conformance/run/check_launch.h"
 
 #include "base/err.h"
+#include "base/file.h"
 #include "base/process/check_folder.h"
 #include "base/process/launch.h"
 #include "conformance/cases/case_folders.h"
@@ -121,7 +122,7 @@ static int name_folders(const struct check_setting *setting, struct attempt *att
     TRY(file_join(setting->folder, "answers", base));
     TRY(file_join(base, name, attempt->answers));
     TRY(file_join(setting->folder, "output", base));
-    TRY(case_folder_make(base));
+    TRY(file_make_folder(base));
     snprintf(attempt->log, sizeof attempt->log, "output/%.80s.txt", name);
     return file_join(setting->folder, attempt->log, attempt->output);
 }
@@ -162,8 +163,8 @@ static int start_again(const struct check_setting *setting, struct check_run *ru
                        char why[CHECK_WHY_BYTES])
 {
     struct check_group *group = attempt->group;
-    TRY(case_folder_make(attempt->cases));
-    TRY(case_folder_make(attempt->answers));
+    TRY(file_make_folder(attempt->cases));
+    TRY(file_make_folder(attempt->answers));
     for (size_t i = attempt->first; i < group->count; i++) {
         TRY(remove_below(group->answers_folder, group->cases[i]->name));
         TRY(empty_state(attempt, group->cases[i]));

@@ -2,6 +2,7 @@
 #include "conformance/run/check_observe.h"
 
 #include "base/err.h"
+#include "base/file.h"
 #include "base/process/check_folder.h"
 #include "base/terminal.h"
 #include "conformance/cases/case_folders.h"
@@ -101,9 +102,9 @@ static int make_folder(const struct check_setting *setting, const struct check_c
 {
     char base[PATH_MAX];
     TRY(file_join(setting->folder, "observe", base));
-    TRY(case_folder_make(base));
+    TRY(file_make_folder(base));
     TRY(file_join(base, c->name, folder));
-    return case_folder_make(folder);
+    return file_make_folder(folder);
 }
 
 // The measurements of one case's processes.

@@ -27,12 +27,12 @@ static int make_folders(const struct check_setting *setting, struct check_group 
     } rows[] = {{"cases", group->cases_folder}, {"answers", group->answers_folder}};
     for (int i = 0; i < 2; i++) {
         TRY(file_join(setting->folder, rows[i].folder, base));
-        TRY(case_folder_make(base));
+        TRY(file_make_folder(base));
         TRY(file_join(base, group->name, rows[i].out));
-        TRY(case_folder_make(rows[i].out));
+        TRY(file_make_folder(rows[i].out));
     }
     TRY(file_join(setting->folder, "state", group->state_folder));
-    return case_folder_make(group->state_folder);
+    return file_make_folder(group->state_folder);
 }
 
 // Writes the cases, and makes the folders in which both halves of a pair find one another's checkpoint.
@@ -43,7 +43,7 @@ static int write_cases(const struct check_setting *setting, const struct check_g
         if (group->cases[i]->phase != PHASE_WHOLE) {
             check_whole_name(group->cases[i], name);
             TRY(file_join(group->state_folder, name, state));
-            TRY(case_folder_make(state));
+            TRY(file_make_folder(state));
         }
         TRY(check_ask_case(setting->source, group->cases[i], group->cases_folder));
     }

@@ -5,6 +5,8 @@
 #include "base/process/interrupt.h"
 #include "conformance/run/check_ranks.h"
 #include "base/err.h"
+#include "base/file.h"
+#include "base/safe_text.h"
 #include "base/help.h"
 #include "ref/comm/launcher.h"
 
@@ -98,6 +100,8 @@ static int check_options_fit(const struct check_options *a)
 // Reads the file of --expect, which chooses the suite version unless an option does.
 static int read_expected(struct check_options *a)
 {
+    if (a->update)
+        TRY(file_check_output(a->expect, FILE_REPLACED));
     TRY(expectations_read(a->expect, a->update, a->expected));
     if (!a->chooses_version && a->expected->suite_version > 0)
         a->suite_version = a->expected->suite_version;
@@ -242,7 +246,7 @@ int check_main(int argc, const char **argv)
     own[own_count] = NULL;
     int rc = run(own_count, own, &a, rest, &status);
     if (rc != ERR_NONE && *err_message() && rc != ERR_PEER)
-        fprintf(stderr, "zerogauge check: %s\n", err_message());
+        text_error("zerogauge check");
     expectations_free(&expected);
-    return rc != ERR_NONE ? err_exit_status(rc) : status;
+    return interrupted ? INTERRUPTED_STATUS : rc != ERR_NONE ? err_exit_status(rc) : status;
 }

@@ -52,7 +52,7 @@ static int write_report(const char *folder, const char *name, report_form *form,
     char path[PATH_MAX];
     TRY(file_join(folder, name, path));
     struct file_output output;
-    TRY(file_output_open(path, &output));
+    TRY(file_output_open(path, FILE_REPLACED, &output));
     return file_output_close(&output, form(facts, &run->findings, verdicts, count, output.out));
 }
 

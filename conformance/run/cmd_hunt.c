@@ -135,7 +135,7 @@ static int check_hunt(const struct check_hunt *hunt, struct check_hunt_result *o
     h->end_s = begin + hunt->minutes * 60;
     int rc = file_join(hunt->folder, "hunt.jsonl", path);
     if (rc == ERR_NONE)
-        rc = file_create(path, &h->record);
+        rc = file_create_stream(path, path, &h->record);
     if (rc == ERR_NONE) {
         rc = hunt_on(h);
         out->launch_count = h->batch.launch_count;

@@ -221,6 +221,6 @@ int expectations_update(const struct expectations *e, const struct requirement_v
                         const struct findings *findings, int suite_version)
 {
     struct file_output output;
-    TRY(file_output_open(e->path, &output));
+    TRY(file_output_open(e->path, FILE_REPLACED, &output));
     return file_output_close(&output, print_update(e, verdicts, count, findings, suite_version, output.out));
 }

@@ -22,19 +22,20 @@ static int write_script(const struct check_hunt *hunt, const struct hunt_find *f
                         const char *folder)
 {
     char path[PATH_MAX];
-    FILE *out;
+    struct file_output script;
     if (!hunt_script_can(h, hunt->upstream, hunt->setting.command))
         return ERR_NONE;
     TRY(file_join(folder, "report.py", path));
-    TRY(file_create(path, &out));
-    return file_finish(out, path, hunt_script(h, hunt->upstream, hunt->setting.command, &find->failure, out));
+    TRY(file_output_open(path, FILE_NEW, &script));
+    return file_output_close(&script,
+                             hunt_script(h, hunt->upstream, hunt->setting.command, &find->failure, script.out));
 }
 
 int hunt_find_write(const struct check_hunt *hunt, const struct hunt_find *find, struct hunt_cases cases)
 {
     char folder[PATH_MAX];
     TRY(find_folder(hunt, find, folder));
-    TRY(case_folder_make(folder));
+    TRY(file_make_folder(folder));
     TRY(hunt_folder_write(cases.list, cases.count, folder));
     return find->alone ? write_script(hunt, find, &cases.list[0], folder) : ERR_NONE;
 }

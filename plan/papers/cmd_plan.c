@@ -2,6 +2,7 @@
 // `zerogauge plan`: predicts the memory, traffic and time of training without data.
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/safe_text.h"
 #include "base/size.h"
 #include "plan/papers/paper.h"
 #include "plan/planner/plan_choice.h"
@@ -129,7 +130,7 @@ int plan_main(int argc, const char **argv)
     if (code == ERR_NONE)
         code = run(&options);
     if (code != ERR_NONE)
-        fprintf(stderr, "%s: %s\n", argv[0], err_message());
+        text_error("%s", argv[0]);
     plan_options_close(&options);
     return code == ERR_NONE ? 0 : code == ERR_CHECK ? 1 : 2;
 }

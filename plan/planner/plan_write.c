@@ -49,10 +49,10 @@ static void note_rest(const char *path, const struct plan_setting *setting)
 
 int plan_write(const char *path, const struct plan_setting *setting)
 {
-    FILE *file;
+    struct file_output file;
     struct config config = *setting->config;
     config.offload_param.buffer_size = buffer_elements(setting);
-    TRY(file_create(path, &file));
+    TRY(file_output_open(path, FILE_NEW, &file));
     json_t *json = config_json(&config);
     int code = ERR_NONE;
     // DeepSpeed's own key for what the section "zerogauge" says, too.
@@ -60,9 +60,9 @@ int plan_write(const char *path, const struct plan_setting *setting)
                   json_object_set_new(json, "activation_checkpointing", json_pack("{s:b}", "cpu_checkpointing", 1))))
         code = err_set(ERR_MEMORY, "no memory for a configuration");
     if (code == ERR_NONE) {
-        config_print_json(json, file);
+        config_print_json(json, file.out);
         note_rest(path, setting);
     }
     json_decref(json);
-    return file_finish(file, path, code);
+    return file_output_close(&file, code);
 }

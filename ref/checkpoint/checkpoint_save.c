@@ -161,8 +161,7 @@ static int write_manifest(const char *folder, const struct manifest *manifest)
     char path[PATH_MAX], *text;
     TRY(file_join(folder, "manifest.json", path));
     TRY(manifest_text(manifest, &text));
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    int rc = fd < 0 ? err_set(ERR_IO, "%s: cannot be created: %s", path, strerror(errno)) : ERR_NONE;
+    int fd, rc = file_create(path, &fd);
     if (rc == ERR_NONE)
         rc = file_write(fd, path, text, strlen(text));
     if (rc == ERR_NONE)

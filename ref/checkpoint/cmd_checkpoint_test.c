@@ -271,6 +271,14 @@ Test(cmd_checkpoint, bad_input_is_named_and_exits_2)
     }
     // A full disk: leaves no file, neither complete nor partial.
     says(0, "", "zerogauge train --preset zero1 --model linear --steps 1 --save a && zerogauge export a x");
-    says(2, "x.partial: cannot be written", "cp x y; trap '' XFSZ; ulimit -f 4; zerogauge export a x --dtype bf16");
-    says(0, "", "cmp x y && ! test -e x.partial");
+    says(2, "y.partial: cannot be written", "trap '' XFSZ; ulimit -f 4; zerogauge export a y --dtype bf16");
+    says(0, "", "! test -e y && ! test -e y.partial");
+    // Nothing is overwritten, and a link is not followed.
+    says(2, "x: exists, and is never overwritten", "cp x y; zerogauge export a x --dtype bf16");
+    says(0, "", "cmp x y");
+    says(0, "",
+         "zerogauge train --preset zero1 --model gpt-tiny:rank=8,alpha=16,targets=c_attn --steps 1 --save tuned");
+    says(0, "", "mkdir adapters; ln -s adapters link; zerogauge export tuned adapters");
+    says(2, "link: is a link or a file; expected a folder", "zerogauge export tuned link");
+    says(2, "adapters/adapter_model.safetensors: exists, and is never overwritten", "zerogauge export tuned adapters");
 }

@@ -127,10 +127,7 @@ static int open_writer(const char *path, uint64_t data_bytes, struct safetensors
     if (!writer->hash || !writer->path)
         return err_set(ERR_MEMORY, "no memory to write %s", path);
     XXH3_128bits_reset(writer->hash);
-    writer->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (writer->fd < 0)
-        return err_set(ERR_IO, "%s: cannot be created: %s", path, strerror(errno));
-    return ERR_NONE;
+    return file_create(path, &writer->fd);
 }
 
 int safetensors_create(const char *path, struct safetensors_tensor *tensors, size_t tensor_count,

@@ -2,6 +2,7 @@
 #include "ref/comm/launcher.h"
 
 #include "base/err.h"
+#include "base/safe_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,7 +99,7 @@ void launcher_hide(void)
 
 void launcher_tell(const char *command)
 {
-    fprintf(stderr, "%s: %s\n", command, err_message());
+    text_error("%s", command);
     err_clear();
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Timelines: the file has the form that trace viewers read, and shows every byte that lanes moved, also in a run that
 // fails.
+#include "base/folder_test.h"
 #include "base/command_test.h"
 #include "ref/executor/trace.h"
 
@@ -47,6 +48,7 @@ static const char *temporary(char path[64])
 {
     snprintf(path, 64, "/tmp/zg-trace-XXXXXX");
     close(mkstemp(path));
+    unlink(path);
     return path;
 }
 
@@ -171,7 +173,7 @@ Test(trace, a_path_that_cannot_be_written_is_an_error_before_the_run)
 Test(trace, a_full_disk_is_an_error_that_names_the_file)
 {
     char path[64], expected[256];
-    unlink(temporary(path));
+    temporary(path);
     snprintf(expected, sizeof expected, "--trace %s: the timeline could not be written completely: File too large",
              path);
     cr_expect_eq(train_under("ulimit -f 1;", "--preset zero3 --model linear --steps 5", path), 2, "%s", output);
@@ -191,7 +193,19 @@ Test(trace, a_link_is_not_written_through)
     cr_assert_eq(symlink(path, link), 0);
     cr_expect_eq(train("--preset zero3 --model linear --steps 1", link), 2);
     cr_expect(strstr(output, "is a symbolic link, which is never written to"), "%s", output);
-    unlink(path), unlink(link);
+    cr_expect_neq(access(path, F_OK), 0);
+    unlink(link);
+}
+
+Test(trace, an_existing_file_is_refused_before_the_run)
+{
+    char path[64], expected[160];
+    folder_write(temporary(path), "mine", 4);
+    snprintf(expected, sizeof expected, "--trace: %s: exists, and is never overwritten", path);
+    cr_expect_eq(train("--preset zero3 --model linear --steps 1", path), 2);
+    cr_expect(strstr(output, expected) && !strstr(output, "ZeRO-3"), "%s", output);
+    folder_expect_text(path, "mine");
+    unlink(path);
 }
 
 Test(trace, a_lane_is_busy_for_the_union_of_its_intervals)

@@ -92,7 +92,7 @@ static int train_traced(const struct train_options *a, struct train_setting *set
         return train_and_report(a, setting);
     char name[PATH_MAX];
     struct file_output file;
-    int opened = file_output_open(trace_name(a, name), &file);
+    int opened = file_output_open(trace_name(a, name), FILE_NEW, &file);
     if (opened != ERR_NONE)
         return err_prefix(opened, "--trace");
     struct trace trace;
@@ -259,7 +259,7 @@ int train_main(int argc, const char **argv)
     struct train_options a;
     int rc = train(argc, argv, &a);
     if (rc != ERR_NONE && *err_message())
-        fprintf(stderr, "zerogauge train: %s\n", err_message());
+        text_error("zerogauge train");
     train_options_close(&a);
     return err_exit_status(rc);
 }

@@ -5,7 +5,7 @@
 
 #include "base/array.h"
 #include "base/err.h"
-#include "base/file.h"
+#include "base/json.h"
 #include "base/statistics.h"
 
 #include <math.h>
@@ -168,16 +168,7 @@ static json_t *ranges_json(const struct groups *groups, const char *source, cons
 
 static int write_new(const char *path, json_t *root)
 {
-    FILE *file;
-    char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) : NULL;
-    if (!text)
-        return err_set(ERR_MEMORY, "--save-ranges: no memory for accepted ranges");
-    int rc = file_create(path, &file);
-    if (rc == ERR_NONE) {
-        fprintf(file, "%s\n", text);
-        rc = file_finish(file, path, ERR_NONE);
-    }
-    free(text);
+    int rc = json_write(path, FILE_NEW, root, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
     return rc == ERR_NONE ? ERR_NONE : err_prefix(rc, "--save-ranges");
 }
 

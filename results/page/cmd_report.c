@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/err.h"
+#include "base/safe_text.h"
 #include "base/help.h"
 #include "results/page/history.h"
 
@@ -31,14 +32,15 @@ static int verify_one(const char *path)
     return rc;
 }
 
-// Verifies every file, even after a failure.
+// Verifies every file, even after a failure, and prints each.
 static int verify_all(const char **paths)
 {
     int worst = ERR_NONE;
     for (size_t i = 0; paths[i]; i++) {
         int rc = verify_one(paths[i]);
         if (rc != ERR_NONE) {
-            fprintf(stderr, "zerogauge report: %s\n", err_message());
+            text_error("zerogauge report");
+            err_clear();
             worst = worst == ERR_NONE ? rc : worst;
         }
     }
@@ -47,9 +49,9 @@ static int verify_all(const char **paths)
 
 static int show_html(const struct result_view *view, const char *path)
 {
-    FILE *out;
-    TRY(file_create(path, &out));
-    return file_finish(out, path, result_html(view, out));
+    struct file_output page;
+    TRY(file_output_open(path, FILE_NEW, &page));
+    return file_output_close(&page, result_html(view, page.out));
 }
 
 static int show(const struct options *a, const struct result_file *file, bool is_first, FILE *out)
@@ -138,7 +140,7 @@ static int check_usage(const struct options *a, const char **paths)
 
 static int run(struct options *a, const char **paths)
 {
-    FILE *out = stdout;
+    struct file_output file = {.out = stdout};
     TRY(check_usage(a, paths));
     if (a->verify)
         return verify_all(paths);
@@ -147,13 +149,14 @@ static int run(struct options *a, const char **paths)
     if (!a->html && !a->summary)
         a->markdown = 1;
     if (a->output)
-        TRY(file_create(a->output, &out));
+        TRY(file_output_open(a->output, FILE_NEW, &file));
+    FILE *out = file.out;
     int rc = a->leaderboard ? leaderboard(a->leaderboard, out)
              : a->trend     ? trend(a->trend, out)
              : a->compare   ? compare(paths, out)
                             : show_all(a, paths, out);
     if (a->output)
-        return file_finish(out, a->output, rc);
+        return file_output_close(&file, rc);
     return rc == ERR_NONE ? file_flush(out, "the report") : rc;
 }
 
@@ -194,8 +197,8 @@ int report_main(int argc, const char **argv)
     if (rc == ERR_NONE)
         rc = run(&a, poptGetArgs(context));
     poptFreeContext(context);
-    if (rc != ERR_NONE)
-        fprintf(stderr, "zerogauge report: %s\n", err_message());
+    if (rc != ERR_NONE && *err_message())
+        text_error("zerogauge report");
     help_release(options);
     return err_exit_status(rc);
 }

@@ -2,6 +2,7 @@
 #include "results/page/history.h"
 
 #include "base/err.h"
+#include "base/safe_text.h"
 #include "results/limits/accepted_range.h"
 #include "results/page/result_view.h"
 
@@ -79,7 +80,7 @@ static int add_pattern(struct history *history, const char *folder, const char *
         rc = add(history, found.gl_pathv[i]);
         history->left_out_count += rc != ERR_NONE;
         if (rc != ERR_NONE)
-            fprintf(stderr, "zerogauge report: left out: %s\n", err_message());
+            text_error("zerogauge report: left out");
     }
     globfree(&found);
     return rc == ERR_MEMORY ? rc : ERR_NONE;

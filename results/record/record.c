@@ -45,9 +45,8 @@ int record_create(const char *path, struct record_writer **out)
     int rc = ERR_NONE;
     if (!writer->path || !writer->hash)
         rc = err_set(ERR_MEMORY, "no memory to write %s", path);
-    else if ((writer->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)) < 0)
-        rc = errno == EEXIST ? err_set(ERR_USAGE, "%s: exists; results are never overwritten: give another name", path)
-                             : err_set(ERR_USAGE, "%s: cannot be created: %s", path, strerror(errno));
+    else if ((rc = file_check_output(path, FILE_NEW)) == ERR_NONE)
+        rc = file_create(path, &writer->fd);
     if (rc != ERR_NONE) {
         record_close(writer);
         return rc;

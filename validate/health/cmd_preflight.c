@@ -5,6 +5,9 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/process/interrupt.h"
+#include "base/file.h"
+#include "base/safe_text.h"
 #include "base/help.h"
 #include "base/resources.h"
 #include "bench/harness/bench_world.h"
@@ -130,6 +133,8 @@ static int run(struct preflight *p, bool *healthy)
 {
     char root[PATH_MAX];
     TRY(bench_world_join());
+    if (p->save)
+        TRY(file_check_output(p->save, FILE_REPLACED));
     if (bench_world_comm())
         bench_world_take_host(bench_world_rank_on_host() == 0);
     TRY(health_machine_find(&p->common, &p->machine));
@@ -163,7 +168,7 @@ static int parse_and_run(int argc, const char **argv, struct preflight *p, bool 
                 "bytes unchanged; the kernel counts no hardware error meanwhile. Under mpirun or srun each node checks "
                 "itself, then the links between them are used and their bits compared; give one rank a node. One line "
                 "for each check.\n"
-                "Exit status: 0 healthy, 1 not, 2 usage or it could not be found out.",
+                "Exit status: 0 healthy, 1 not, 2 usage or it could not be found out, 130 interrupted.",
         .examples = examples,
     };
     struct health_options *common = &p->common;
@@ -204,9 +209,9 @@ int preflight_main(int argc, const char **argv)
     bool healthy = true;
     int code = parse_and_run(argc, argv, p, &healthy);
     if (code != ERR_NONE)
-        fprintf(stderr, "zerogauge preflight: %s\n", err_message());
+        text_error("zerogauge preflight");
     bench_world_leave(code);
     json_decref(p->checks);
     free(p);
-    return code != ERR_NONE ? 2 : healthy ? 0 : 1;
+    return *health_interrupted() ? INTERRUPTED_STATUS : code != ERR_NONE ? 2 : healthy ? 0 : 1;
 }

@@ -5,6 +5,8 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/process/interrupt.h"
+#include "base/safe_text.h"
 #include "base/help.h"
 #include "base/terminal.h"
 #include "bench/harness/bench_world.h"
@@ -16,8 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-enum { INTERRUPTED_STATUS = 130 };
 
 static void add_events(struct soak *soak, const struct health_round *round)
 {
@@ -155,7 +155,7 @@ int soak_main(int argc, const char **argv)
     int code = parse_and_run(argc, argv, soak, &wrong);
     int status = code != ERR_NONE ? 2 : wrong > 0 ? 1 : *health_interrupted() ? INTERRUPTED_STATUS : 0;
     if (code != ERR_NONE && bench_world_prints_error(code))
-        fprintf(stderr, "zerogauge soak: %s\n", err_message());
+        text_error("zerogauge soak");
     bench_world_leave(code);
     json_decref(soak->events);
     free(soak);

@@ -177,7 +177,7 @@ static int report(const struct preflight *p, json_t *const nodes[], int count, b
     TRY(file_flush(stdout, "the report"));
     if (!p->save)
         return ERR_NONE;
-    TRY(file_output_open(p->save, &file));
+    TRY(file_output_open(p->save, FILE_REPLACED, &file));
     print_json(nodes, count, file.out);
     return file_output_close(&file, ERR_NONE);
 }

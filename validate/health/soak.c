@@ -3,7 +3,7 @@
 #include "validate/health/soak.h"
 
 #include "base/err.h"
-#include "base/file.h"
+#include "base/json.h"
 #include "bench/harness/bench_world.h"
 
 #include <inttypes.h>
@@ -103,17 +103,8 @@ static json_t *soak_state_json(const struct soak *soak, const struct soak_total 
 // The state replaces the earlier one only when it is complete.
 static int write_state(const struct soak *soak, const struct soak_total *total)
 {
-    struct file_output file;
     json_t *state = soak_state_json(soak, total);
-    if (!state)
-        return err_set(ERR_MEMORY, "no memory for %s", soak->state);
-    int code = file_output_open(soak->state, &file);
-    if (code == ERR_NONE) {
-        code = json_dumpf(state, file.out, JSON_INDENT(1)) == 0 && fputc('\n', file.out) != EOF
-                   ? ERR_NONE
-                   : err_set(ERR_IO, "%s: cannot be written", soak->state);
-        code = file_output_close(&file, code);
-    }
+    int code = json_write(soak->state, FILE_REPLACED, state, JSON_INDENT(1));
     json_decref(state);
     return code;
 }
@@ -137,6 +128,8 @@ static int read_state(struct soak *soak)
     char *text;
     size_t bytes;
     json_error_t error;
+    if (soak->state)
+        TRY(file_check_output(soak->state, FILE_REPLACED));
     if (!soak->state || (stat(soak->state, &found) != 0))
         return ERR_NONE;
     TRY(file_read_text(soak->state, STATE_LIMIT_BYTES, &text, &bytes));

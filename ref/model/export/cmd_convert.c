@@ -109,6 +109,6 @@ int convert_main(int argc, const char **argv)
     char *form = NULL;
     int rc = run(argc, argv, &form);
     if (rc != ERR_NONE)
-        fprintf(stderr, "zerogauge convert: %s\n", err_message());
+        text_error("zerogauge convert");
     return err_exit_status(rc);
 }

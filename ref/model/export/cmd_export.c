@@ -107,6 +107,6 @@ int export_main(int argc, const char **argv)
     struct export_options options = {0};
     int rc = run(argc, argv, &options);
     if (rc != ERR_NONE)
-        fprintf(stderr, "zerogauge export: %s\n", err_message());
+        text_error("zerogauge export");
     return err_exit_status(rc);
 }

@@ -69,7 +69,7 @@ int export_tensors(const char *path, const struct export_tensor tensors[], size_
     struct safetensors_writer *writer;
     char partial[strlen(path) + sizeof ending], folder[strlen(path) + 2];
     stpcpy(stpcpy(partial, path), ending);
-    TRY(file_check_replaced(path));
+    TRY(file_check_output(path, FILE_NEW));
     TRY(create(tensors, tensor_count, partial, dtype, &writer));
     const struct source source = {read, context};
     int rc = write_tensors(&source, tensors, tensor_count, dtype, writer);

@@ -5,12 +5,12 @@
 
 #include "ref/checkpoint/checkpoint.h"
 
-// Writes the parameters, in the manifest's order, rounded to dtype, a block at a time. The file gets its name, and
-// replaces an earlier one, only when it is complete and durable.
+// Writes the parameters, in the manifest's order, rounded to dtype, a block at a time. The file gets its name only when
+// it is complete and durable. ERR_USAGE: it exists.
 int export_weights(const struct checkpoint *checkpoint, const char *path, enum dtype dtype);
 
 // For a checkpoint of a model with adapters. Writes adapter_model.safetensors and adapter_config.json to a folder,
-// which may exist, as PEFT's PeftModel.from_pretrained reads them.
+// which may exist without these files, as PEFT's PeftModel.from_pretrained reads them.
 int export_adapters(const struct checkpoint *checkpoint, const char *folder, enum dtype dtype);
 
 // The same, with the adapters added to the base in fp32: W + (alpha / rank) (B A)^T of a GPT, whose weights are input x

@@ -3,6 +3,7 @@
 #include "ref/model/export/export.h"
 
 #include "base/err.h"
+#include "base/json.h"
 #include "ref/arithmetic/matmul.h"
 #include "ref/checkpoint/weights.h"
 #include "ref/model/gpt_find.h"
@@ -82,18 +83,10 @@ static int write_config(const char *folder, const struct adapters *a)
                   "lora_dropout", 0.0, "bias", "none", "fan_in_fan_out", a->is_gpt, "target_modules",
                   all ? json_string("all-linear") : json_incref(targets), "inference_mode", true);
     json_decref(targets);
-    char *text = config ? json_dumps(config, JSON_INDENT(2) | JSON_SORT_KEYS) : NULL;
-    json_decref(config);
-    struct file_output file;
-    int rc =
-        text ? file_join(folder, "adapter_config.json", path) : err_set(ERR_MEMORY, "no memory for the configuration");
+    int rc = file_join(folder, "adapter_config.json", path);
     if (rc == ERR_NONE)
-        rc = file_output_open(path, &file);
-    if (rc == ERR_NONE) {
-        fprintf(file.out, "%s\n", text);
-        rc = file_output_close(&file, ERR_NONE);
-    }
-    free(text);
+        rc = json_write(path, FILE_NEW, config, JSON_INDENT(2) | JSON_SORT_KEYS);
+    json_decref(config);
     return rc;
 }
 
@@ -108,8 +101,7 @@ static int write_adapters(const char *folder, struct adapters *a, enum dtype dty
             .name = a->names[i], .shape_rank = m->params[i].shape_rank, .count = m->params[i].count};
         memcpy(a->tensors[i].shape, m->params[i].shape, sizeof a->tensors[i].shape);
     }
-    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-        return err_set(ERR_IO, "%s: cannot be created: %s", folder, strerror(errno));
+    TRY(file_make_folder(folder));
     TRY(file_join(folder, "adapter_model.safetensors", path));
     TRY(export_tensors(path, a->tensors, m->param_count, dtype, read_adapter, a));
     return write_config(folder, a);

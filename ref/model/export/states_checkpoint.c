@@ -3,6 +3,7 @@
 #include "ref/model/export/states.h"
 
 #include "base/err.h"
+#include "base/json.h"
 #include "base/safe_text.h"
 
 #include <errno.h>
@@ -73,8 +74,7 @@ static int write_manifest(const struct states *states, const char *folder, const
     const json_t *state = states->text.root;
     json_int_t applied =
         json_integer_value(json_object_get(state, "step")) - json_integer_value(json_object_get(state, "skipped"));
-    char path[PATH_MAX], *text = NULL;
-    struct file_output file;
+    char path[PATH_MAX];
     json_t *params = json_array();
     TRY(file_join(folder, "manifest.json", path));
     int rc = params_json(states, applied, params);
@@ -84,16 +84,9 @@ static int write_manifest(const struct states *states, const char *folder, const
         rc = err_set(ERR_USAGE, "%s: its state has no scaler or no origin of this program's form", states->file.path);
     if (rc == ERR_NONE)
         rc = manifest_seal(root);
-    if (rc == ERR_NONE && !(text = json_dumps(root, JSON_INDENT(1))))
-        rc = err_set(ERR_MEMORY, "no memory for a manifest");
-    json_decref(root);
     if (rc == ERR_NONE)
-        rc = file_output_open(path, &file);
-    if (rc == ERR_NONE) {
-        fputs(text, file.out);
-        rc = file_output_close(&file, ERR_NONE);
-    }
-    free(text);
+        rc = json_write(path, FILE_NEW, root, JSON_INDENT(1));
+    json_decref(root);
     return rc;
 }
 
