@@ -57,7 +57,7 @@ def judge(zerogauge, out, claims, command, sockets, rules):
     in `out`."""
     shutil.rmtree(out, ignore_errors=True)
     check_options, adapter, options = parts_of(command)
-    launch = [sys.executable, "-S", HERE / "warm.py", "launch", f"{sockets}/{adapter}", *options]
+    launch = [sys.executable, "-S", HERE / "zerogauge/warm.py", "launch", f"{sockets}/{adapter}", *options]
     path, expected = out.with_suffix(".claims.json"), out.with_suffix(".expected")
     path.write_bytes(subprocess.run([*launch, "--claims"], stdout=subprocess.PIPE, check=True).stdout if claims == "-"
                      else json.dumps(CLAIMS[claims]).encode())
@@ -117,8 +117,8 @@ def serve(sockets, runs):
         _, adapter, words = parts_of(command)
         options.setdefault(adapter, []).extend(words)
     for adapter, words in options.items():
-        RUNNING.add(subprocess.Popen([sys.executable, HERE / "warm.py", "serve", f"{sockets}/{adapter}",
-                                      ADAPTERS / adapter, *words]))
+        RUNNING.add(subprocess.Popen([sys.executable, "-m", "zerogauge.warm", "serve", f"{sockets}/{adapter}",
+                                      ADAPTERS / adapter, *words], cwd=HERE))
     servers = list(RUNNING)
     while not all(os.path.exists(f"{sockets}/{adapter}") for adapter in options):
         if any(server.poll() is not None for server in servers):

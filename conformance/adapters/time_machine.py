@@ -116,7 +116,7 @@ def started(out, bug, release):
         socket = out / f"{name}.socket"
         socket.unlink(missing_ok=True)
         with (out / f"{name}.log").open("w") as file:
-            SERVERS[name] = subprocess.Popen([python, HERE / "warm.py", "serve", socket, ADAPTERS / bug["adapter"],
+            SERVERS[name] = subprocess.Popen([python, "-m", "zerogauge.warm", "serve", socket, ADAPTERS / bug["adapter"],
                                               *tier], env=environment, stdout=file, stderr=subprocess.STDOUT,
                                              start_new_session=True)
     return name, environment
@@ -129,7 +129,7 @@ def launcher(out, name, options):
         time.sleep(0.2)
     if not socket.exists():
         raise RuntimeError(f"{name} cannot be imported, see {out / name}.log")
-    return [sys.executable, "-S", HERE / "warm.py", "launch", socket, *options]
+    return [sys.executable, "-S", HERE / "zerogauge/warm.py", "launch", socket, *options]
 
 
 def stop():

@@ -147,19 +147,24 @@ static int check_shape(const struct answer_layout *layout, const struct answer_e
                    shape_text(tensor->shape_rank, tensor->shape, actual), shape_text(rank, shape, expected));
 }
 
-// Why a parameter of the case has no such state; null: the name is of none.
-static const char *surplus_reason(const struct check_case *c, const char *name)
+// Refuses a tensor that is none of the answer's, with the reason where it is of a parameter of the case.
+static int refuse_surplus(const struct check_case *c, const char *path, const char *name)
 {
+    char shown[TEXT_MESSAGE_BYTES];
+    text_message(shown, name, 100);
     const char *of = strchr(name, '/');
     bool is_param = of && strncmp(name, "param/", 6) == 0;
     for (int i = 0; of && i < c->param_count; i++) {
         if (strcmp(of + 1, c->params[i].name) != 0)
             continue;
         if (c->params[i].tied_to >= 0)
-            return "it is tied, and belongs under the name that it is tied to";
-        return c->params[i].frozen && !is_param ? "it is frozen, and has no moments and no gradient" : NULL;
+            return err_set(ERR_USAGE, "%s: tensor \"%s\": %s is tied: its states have the name of %s", path, shown,
+                           c->params[i].name, c->params[c->params[i].tied_to].name);
+        if (c->params[i].frozen && !is_param)
+            return err_set(ERR_USAGE, "%s: tensor \"%s\": %s is frozen: it has no moments and no gradient", path, shown,
+                           c->params[i].name);
     }
-    return NULL;
+    return err_set(ERR_USAGE, "%s: tensor \"%s\" does not belong there: the case has no such tensor", path, shown);
 }
 
 static int check_surplus(const struct answer_layout *layout, const struct safetensors *file)
@@ -168,13 +173,8 @@ static int check_surplus(const struct answer_layout *layout, const struct safete
         size_t k = 0;
         while (k < layout->count && strcmp(layout->entries[k].name, file->tensors[i].name) != 0)
             k++;
-        char shown[TEXT_MESSAGE_BYTES];
-        if (k < layout->count)
-            continue;
-        const char *reason = surplus_reason(layout->c, file->tensors[i].name);
-        return err_set(ERR_USAGE, "%s: tensor \"%s\" does not belong there: %s", file->path,
-                       text_message(shown, file->tensors[i].name, 100),
-                       reason ? reason : "the case has no such tensor");
+        if (k == layout->count)
+            return refuse_surplus(layout->c, file->path, file->tensors[i].name);
     }
     return ERR_NONE;
 }

@@ -15,6 +15,10 @@
 int report_table(const struct run_facts *facts, const struct findings *findings,
                  const struct requirement_verdict verdicts[], int count, FILE *out);
 
+// A line that says what to look at first: why the command failed before any case, else the cause by which most
+// requirements fail. Nothing where none does.
+void report_first(const struct run_facts *facts, const struct requirement_verdict verdicts[], int count, FILE *out);
+
 // JSON lines: one "run" record, "check" records (one for each finding), "requirement" records, and one "end" record
 // with the verdict. A file without "end" is of a run that did not end. schema/report.schema.json describes them.
 int report_json(const struct run_facts *facts, const struct findings *findings,

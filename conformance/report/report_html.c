@@ -46,11 +46,9 @@ static void put_causes(struct page *page, const struct requirement_verdict verdi
 {
     for (int i = 0; i < count; i++) {
         const struct requirement_verdict *first = &verdicts[i];
-        int others = 0;
-        if (first->verdict < VERDICT_FAIL || verdict_first_of_cause(verdicts, first) != first)
+        int others = cause_count(verdicts, count, first) - 1;
+        if (others < 0)
             continue;
-        for (int k = i + 1; k < count; k++)
-            others += verdicts[k].verdict >= VERDICT_FAIL && verdict_first_of_cause(verdicts, &verdicts[k]) == first;
         const char *hint = hint_text(first->worst->hint);
         page_fact(page, "Cause",
                   page_text("%s and %d more requirement%s: %s", first->requirement->id, others, others == 1 ? "" : "s",

@@ -199,6 +199,14 @@ const char *run_text(const struct run_facts *facts, const struct findings *findi
     return out;
 }
 
+int cause_count(const struct requirement_verdict verdicts[], int count, const struct requirement_verdict *first)
+{
+    int found = 0;
+    for (int i = 0; i < count; i++)
+        found += verdicts[i].verdict >= VERDICT_FAIL && verdict_first_of_cause(verdicts, &verdicts[i]) == first;
+    return found;
+}
+
 static bool is_by_rule(const struct finding *finding, const struct requirement *requirement)
 {
     return finding->verdict == VERDICT_EQUIVALENT && finding->text[0] && finding_serves(finding, requirement);

@@ -49,6 +49,9 @@ enum { RUN_TEXT_BYTES = 1024 };
 const char *run_text(const struct run_facts *facts, const struct findings *findings, enum run_verdict verdict,
                      char out[RUN_TEXT_BYTES]);
 
+// How many requirements fail by the cause that a verdict is the first of; 0: it is not.
+int cause_count(const struct requirement_verdict verdicts[], int count, const struct requirement_verdict *first);
+
 // The message of the first refusal that a requirement asks for: whether it is about what was asked, people decide.
 // Null: there is none.
 const char *refusal_text(const struct findings *findings, const struct requirement *requirement);

@@ -178,6 +178,33 @@ static void print_end(const struct table *t)
     fprintf(t->out, "): %s of %d requirement%s\n", counts_text(counts, text), count, count == 1 ? "" : "s");
 }
 
+void report_first(const struct run_facts *facts, const struct requirement_verdict verdicts[], int count, FILE *out)
+{
+    const struct requirement_verdict *first = NULL;
+    char location[FINDING_LOCATION_BYTES];
+    int most = 0;
+    for (int i = 0; i < count; i++) {
+        int found = cause_count(verdicts, count, &verdicts[i]);
+        bool before = first && first->requirement->must && !verdicts[i].requirement->must;
+        bool behind = first && !first->requirement->must && verdicts[i].requirement->must;
+        if (found > 0 && !before && (behind || found > most)) {
+            first = &verdicts[i];
+            most = found;
+        }
+    }
+    if (!first && !facts->command_failed)
+        return;
+    const char *hint = first ? hint_text(first->worst->hint) : "";
+    fprintf(out, "Look first at ");
+    if (first)
+        fprintf(out, "%s, %s", first->requirement->id, finding_location(first->worst, location));
+    if (most > 1)
+        fprintf(out, ", the cause by which %d requirements fail", most);
+    fputs(first ? ": " : "the command: ", out);
+    text_terminal(out, !first ? facts->command_text : hint[0] ? hint : first->worst->text, 4);
+    fputc('\n', out);
+}
+
 int report_table(const struct run_facts *facts, const struct findings *findings,
                  const struct requirement_verdict verdicts[], int count, FILE *out)
 {

@@ -87,6 +87,47 @@ Test(report_table, what_two_requirements_fail_by_is_printed_once)
     free(table);
 }
 
+static int put_first(const struct run_facts *facts, const struct findings *findings,
+                     const struct requirement_verdict verdicts[], int count, FILE *out)
+{
+    (void)findings;
+    report_first(facts, verdicts, count, out);
+    return ERR_NONE;
+}
+
+static void first_is(const char *expected)
+{
+    char *line = reported_print(reported, put_first);
+    cr_expect_str_eq(line, expected);
+    free(line);
+}
+
+// A MUST before a SHOULD, then the cause of most requirements, then SPEC.md's order.
+Test(report_table, the_first_line_is_the_cause_by_which_most_requirements_fail)
+{
+    struct requirement_verdict *copies = NULL, *updates = NULL, *twice = NULL;
+    for (int i = 0; i < REPORTED_COUNT; i++) {
+        const char *id = reported->verdicts[i].requirement->id;
+        copies = strcmp(id, "R-COP-01") == 0 ? &reported->verdicts[i] : copies;
+        twice = strcmp(id, "R-COP-04") == 0 ? &reported->verdicts[i] : twice;
+        updates = strcmp(id, "R-COP-05") == 0 ? &reported->verdicts[i] : updates;
+    }
+    cr_assert(copies && updates && twice);
+    first_is(
+        "Look first at R-COP-01, case cop-one.resume, seen: Forward used the parameters of another step, usually an "
+        "earlier one. Check that the gather follows the update, on every rank and for every micro-step.\n");
+    twice->worst = updates->worst;
+    first_is("Look first at R-COP-04, case cop-two, decision, the cause by which 2 requirements fail: Bias correction "
+             "uses the wrong t. Check where t begins, that it advances once per step and not once per tensor or "
+             "sub-group, and how a skipped step and a checkpoint treat it.\n");
+    reported->findings.count = 0;
+    reported_judge(reported);
+    first_is("");
+    reported->facts.command_failed = true;
+    snprintf(reported->facts.command_text, sizeof reported->facts.command_text, "exited with status 3\nTraceback");
+    first_is("Look first at the command: exited with status 3\n    Traceback\n");
+}
+
 Test(report_table, hostile_texts_begin_no_line_and_hide_nothing)
 {
     reported_close(reported);

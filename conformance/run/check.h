@@ -6,6 +6,7 @@
 #include "conformance/suite/suite.h"
 #include "base/file.h"
 #include "conformance/judge/judge.h"
+#include "conformance/run/check_progress.h"
 
 #include <signal.h>
 
@@ -81,6 +82,7 @@ struct check_run {
     size_t case_count, case_room;
     bool covers;               // the whole level is asked, so that coverage says something
     struct coverage coverage;  // of the factors, within the claims, by the cases that are asked
+    struct check_progress progress;
     size_t launch_count;
     uint64_t sum_of_peaks_bytes;  // the largest of any launch (launch.h)
     bool sent_is_known;           // of a setting with counts_sent
@@ -104,6 +106,9 @@ struct check_words {
 
 // The command with its placeholders replaced: [count + 1] strings, NULL at the end, in one allocation.
 int check_command(const char *const *command, const struct check_words *words, char ***out);
+
+// The words of a text, which quotes them as a shell does, before a command's; null: none. In one allocation.
+int check_command_wrap(const char *text, const char *const *command, char ***out);
 
 // `zerogauge check`
 int check_main(int argc, const char **argv);

@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 
+#include <popt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@ static const char *word_at(const char *text, const struct check_words *words, co
         const char *placeholder, *word;
     } rows[] = {
         {"{cases}", words->cases},   {"{answers}", words->answers},   {"{state}", words->state},
-        {"{case}", words->one_case}, {"{answer}", words->one_answer}, {"{world}", world},
+        {"{case}", words->one_case}, {"{answer}", words->one_answer}, {"{world}", words->world > 0 ? world : NULL},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         *length = strlen(rows[i].placeholder);
@@ -60,4 +61,22 @@ int check_command(const char *const *command, const struct check_words *words, c
     }
     list[count] = NULL;
     return ERR_NONE;
+}
+
+int check_command_wrap(const char *text, const char *const *command, char ***out)
+{
+    const struct check_words none = {0};
+    const char **words = NULL;
+    int word_count = 0, count = 0;
+    int code = text ? poptParseArgvString(text, &word_count, &words) : 0;
+    if (code != 0)
+        return err_set(ERR_USAGE, "--wrapper %s: %s", text, poptStrerror(code));
+    while (command[count])
+        count++;
+    const char *all[word_count + count + 1];
+    for (int i = 0; i <= word_count + count; i++)
+        all[i] = i < word_count ? words[i] : command[i - word_count];
+    int rc = check_command(all, &none, out);
+    free(words);
+    return rc;
 }

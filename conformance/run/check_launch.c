@@ -75,6 +75,8 @@ static int start(const struct check_setting *setting, struct check_run *run, str
     char **argv;
     TRY(check_command(setting->command, &words, &argv));
     unlink(attempt->output);
+    run->progress.done_count = attempt->group->earlier_count + attempt->first;
+    run->progress.answers = attempt->answers;
     const struct launch_setting launch_setting = {
         .argv = (const char *const *)argv,
         .output_path = attempt->output,
@@ -84,6 +86,8 @@ static int start(const struct check_setting *setting, struct check_run *run, str
         .output_limit_bytes = setting->output_limit_bytes,
         .counts_sent = setting->counts_sent,
         .interrupted = setting->interrupted,
+        .tick = setting->progress ? check_progress_tick : NULL,
+        .tick_context = &run->progress,
     };
     struct launch_result result;
     char order[2][FILE_DIGEST_BYTES];
@@ -91,6 +95,7 @@ static int start(const struct check_setting *setting, struct check_run *run, str
     if (rc == ERR_NONE)
         rc = launch(&launch_setting, &result);
     free(argv);
+    run->progress.answers = NULL;
     TRY(rc);
     attempt->group->changed_order |=
         check_digest_order(attempt->cases, order[1]) != ERR_NONE || memcmp(order[0], order[1], FILE_DIGEST_BYTES) != 0;

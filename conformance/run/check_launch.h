@@ -7,10 +7,10 @@
 // The cases of one world, which are put to the command together or one by one.
 struct check_group {
     int world;
-    bool resumes;               // resuming halves, which need the state of the saving ones
-    struct check_case **cases;  // in the order in which they are asked
-    size_t count;
-    char name[64];  // of its folders: "w2", "w2-resume"
+    bool resumes;                 // resuming halves, which need the state of the saving ones
+    struct check_case **cases;    // in the order in which they are asked
+    size_t count, earlier_count;  // its cases, and those of the groups before it
+    char name[64];                // of its folders: "w2", "w2-resume"
     char cases_folder[PATH_MAX], answers_folder[PATH_MAX], state_folder[PATH_MAX];
     bool changed_order;  // a launch has changed the list of its cases
 };

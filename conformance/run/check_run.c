@@ -9,7 +9,6 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "ref/arithmetic/random.h"
-#include "base/terminal.h"
 
 #include <assert.h>
 #include <jansson.h>
@@ -153,32 +152,28 @@ static int fill_group(const struct check_setting *setting, const struct check_ru
     return ERR_NONE;
 }
 
-static void show_progress(const struct check_setting *setting, const struct check_group *group, size_t done, size_t all)
-{
-    if (setting->progress)
-        terminal_progress("%zu of %zu cases judged; running %zu at world %d%s ...", done, all, group->count,
-                          group->world, group->resumes ? ", resumed" : "");
-}
-
 static int run_groups(const struct check_setting *setting, struct check_run *run)
 {
-    size_t done = 0, all = 0;
+    size_t done = 0;
+    run->progress.begin_s = run->progress.shown_s = clock_now_s();
     for (size_t i = 0; i < run->case_count; i++)
-        all += run->asked[i];
+        run->progress.all_count += run->asked[i];
     int rc = ERR_NONE;
     for (int resumes = 0; resumes < 2 && rc == ERR_NONE; resumes++)
         for (int world = 1; world <= CASE_WORLD_MAX && rc == ERR_NONE; world++) {
-            struct check_group group = {.world = world, .resumes = resumes};
+            struct check_group group = {.world = world, .resumes = resumes, .earlier_count = done};
             rc = fill_group(setting, run, &group);
-            if (rc == ERR_NONE && group.count > 0) {
-                show_progress(setting, &group, done, all);
+            run->progress.done_count = done;
+            run->progress.world = world;
+            if (rc == ERR_NONE && group.count > 0 && setting->progress)
+                check_progress_tick(&run->progress, 0);
+            if (rc == ERR_NONE && group.count > 0)
                 rc = run_group(setting, run, &group);
-            }
             done += group.count;
             free(group.cases);
         }
     if (setting->progress)
-        terminal_progress("%s", "");
+        check_progress_end();
     return rc;
 }
 

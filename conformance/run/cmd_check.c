@@ -196,6 +196,8 @@ static int run(int argc, const char **argv, struct check_options *a, const char 
          "FILE"},
         {"update", '\0', POPT_ARG_NONE, &a->update, 0, "write the file of --expect anew, after this run's verdicts",
          NULL},
+        {"wrapper", '\0', POPT_ARG_STRING, &a->wrapper, 0,
+         "words to start the command with, which reports leave out: a program that runs it", "WORDS"},
         {"strict", '\0', POPT_ARG_NONE, &a->strict, 0, "anything less than CONFORMS is a failure", NULL},
         {"seed", '\0', POPT_ARG_LONGLONG | POPT_ARGFLAG_SHOW_DEFAULT, &a->seed, 0,
          "draw names, gradients, combinations and order anew; 0: the frozen cases; with --hunt: of the hunt", "N"},

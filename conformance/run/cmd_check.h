@@ -9,7 +9,8 @@ enum { CHECK_TIME_LIMIT_S = 60 };  // without a new file of answers, unless give
 
 struct check_options {
     char **cases, **requirements;  // NULL at the end; may be null
-    char *level, *claims, *out, *plugin, *explain, *memory, *output, *write_cases, *case_dir, *expect;  // may be null
+    char *level, *claims, *out, *plugin, *explain, *memory, *output, *write_cases, *case_dir, *expect,
+        *wrapper;                   // may be null
     struct expectations *expected;  // that file, read where --expect is given
     int update, list, json, keep, strict, observes, find_max, suite_version;
     long long seed;

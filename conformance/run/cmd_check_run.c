@@ -15,7 +15,6 @@
 #include "base/process/launch.h"
 #include "base/resources.h"
 #include "base/size.h"
-#include "base/terminal.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -28,18 +27,10 @@
 static int own_command(const struct check_options *a, const char *plugin, char own[PATH_MAX], const char *command[16])
 {
     TRY(launch_own_path(own));
-    int count = 0;
-    command[count++] = own;
-    command[count++] = "answer";
-    if (a->plugin) {
-        command[count++] = "--plugin";
-        command[count++] = plugin;
-    }
-    command[count++] = "{cases}";
-    command[count++] = "{answers}";
-    command[count++] = "{world}";
-    command[count++] = "{state}";
-    command[count] = NULL;
+    const char *const words[] = {own, "answer", "--plugin", plugin, "{cases}", "{answers}", "{world}", "{state}", NULL};
+    for (size_t i = 0, count = 0; i < sizeof words / sizeof *words; i++)
+        if (a->plugin || (i != 2 && i != 3))
+            command[count++] = words[i];
     return ERR_NONE;
 }
 
@@ -98,6 +89,8 @@ static int report(const struct check_options *a, const struct check_setting *set
     facts->requirement_count = count;
     enum run_verdict verdict = run_verdict_of(verdicts, count, run->command_failed);
     *status = run_verdict_exit_status(verdict, facts->strict);
+    if (!a->json)
+        report_first(facts, verdicts, count, stdout);
     // Before the table, whose last line is the verdict.
     int covers = run->covers && !a->json ? check_cover_print(&run->coverage) : ERR_NONE;
     char missing[ERR_MESSAGE_BYTES];
@@ -244,7 +237,7 @@ static int check_with(const struct check_options *a, const struct check_part *pa
         .answer = ranks ? check_ranks_answer : NULL,
         .answer_context = ranks,
         .seed = (uint64_t)a->seed,
-        .progress = terminal_shows_progress() && !a->json,
+        .progress = !a->json,
         .interrupted = interrupted,
     };
     TRY(limits(a, &setting));
@@ -295,6 +288,11 @@ int check_and_report(const struct check_options *a, const struct check_part *par
         TRY(claims_read(a->claims, &claims));
     struct check_part asked = *part;
     TRY(choose_options(a, a->claims ? &claims : NULL, !a->plugin && !rest[0], &asked));
-    return check_with(a, &asked, a->claims ? &claims : NULL, rest, rest[0] ? rest : command, ranks, interrupted,
-                      status);
+    const char *const *whole = rest[0] ? rest : command;
+    char **wrapped;
+    TRY(check_command_wrap(a->wrapper, whole, &wrapped));
+    int rc = check_with(a, &asked, a->claims ? &claims : NULL, rest, (const char *const *)wrapped, ranks, interrupted,
+                        status);
+    free(wrapped);
+    return rc;
 }

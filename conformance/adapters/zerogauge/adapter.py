@@ -17,9 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
+from zerogauge import announce
 from zerogauge import tensors as files
 from zerogauge.case import Case, Unsupported
-from zerogauge.command import judge
+from zerogauge.judge import judge
 from zerogauge.needs import lack
 from zerogauge.shards import Shard, merged
 
@@ -233,19 +234,18 @@ class Adapter:
     @classmethod
     def main(cls):
         """The command line: [--OPTION CHOICE...] {cases} {answers} {world} [{state}]; or --claims; or --check
-        [OPTION of zerogauge check...], which judges this adapter."""
+        [OPTION of zerogauge check...], which judges this adapter; or --doctor, which tries it and explains its claims."""
         parser = argparse.ArgumentParser(description=sys.modules[cls.__module__].__doc__)
         if "--claims" in sys.argv:
             print(json.dumps(cls.claims, indent=2))
             return
-        if "--check" in sys.argv:
-            at = sys.argv.index("--check")
-            sys.exit(judge([sys.executable, *sys.orig_argv[1:len(sys.orig_argv) - len(sys.argv) + at]],
-                           sys.argv[at + 1:]))
+        for judging in {"--check", "--doctor"} & set(sys.argv):
+            sys.exit(cls._judge(sys.argv.index(judging)))
         for option, choices in cls.options.items():
             parser.add_argument(f"--{option}", choices=choices, default=choices[0])
         parser.add_argument("--claims", action="store_true", help="print claims.json, and stop")
         parser.add_argument("--check", action="store_true", help="judge this adapter; options of zerogauge check follow")
+        parser.add_argument("--doctor", action="store_true", help="try three cases, and explain what is claimed")
         for name, kind, count in (("cases", Path, None), ("answers", Path, None), ("world", int, None),
                                   ("state", Path, "?")):
             parser.add_argument(name, type=kind, nargs=count)
@@ -254,6 +254,24 @@ class Adapter:
             arguments.scratch = Path(folder)
             gc.freeze()  # what was imported is not garbage; DeepSpeed's stage 3 runs a collection in every case
             cls.launch(arguments)
+
+    @classmethod
+    def _judge(cls, at):
+        """Judges this adapter, whose packages are imported once for all launches. at: of --check in sys.argv."""
+        def again(arguments):
+            sys.argv[at:] = arguments
+            cls.main()
+
+        announce.finish(cls.claims)
+        gc.freeze()
+        adapter = [sys.executable, *sys.orig_argv[1:len(sys.orig_argv) - len(sys.argv) + at]]
+        if sys.argv[at] == "--check":
+            status = judge(cls.claims, adapter, again, sys.argv[at + 1:])
+        else:
+            from zerogauge.doctor import examine  # which needs this class
+            status = examine(cls, adapter, again, sys.argv[at + 1:])
+        gc.unfreeze()
+        return status
 
     @classmethod
     def launch(cls, arguments):

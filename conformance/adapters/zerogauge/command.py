@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command `zerogauge`: the program of the wheel, which lies next to this file; else the one in PATH."""
-import hashlib
 import os
-import subprocess
+import shlex
 import sys
 from pathlib import Path
 
@@ -20,17 +19,8 @@ def main():
     if sys.argv[1:2] == ["adapters"]:
         from zerogauge.starts import main as adapters
         return adapters(sys.argv[2:])
+    if sys.argv[1:2] == ["check"] and sys.argv[2:3] and sys.argv[2].endswith(".py"):
+        words = [sys.argv[2], "--check", *sys.argv[3:]]
+        print(f"zerogauge check: runs python {shlex.join(words)}", file=sys.stderr, flush=True)
+        os.execv(sys.executable, [sys.executable, *words])
     return os.execvp(program(), [program(), *sys.argv[1:]])
-
-
-def judge(adapter, options, stdout=None):
-    """Judges an adapter by `zerogauge check`. adapter: its command, as a list; options: of check; stdout: as in
-    subprocess. Returns check's exit status."""
-    claims = subprocess.run([*adapter, "--claims"], stdout=subprocess.PIPE, check=True).stdout
-    # A file that stays, because check prints commands that repeat a finding.
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "zerogauge"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"claims-{hashlib.sha256(claims).hexdigest()[:16]}.json"
-    path.write_bytes(claims)
-    return subprocess.run([program(), "check", "--claims", path, *options, "--", *adapter, "{cases}", "{answers}",
-                           "{world}", "{state}"], stdout=stdout, check=False).returncode

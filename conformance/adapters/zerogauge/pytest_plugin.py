@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requirements as tests of pytest: `pytest --zerogauge mine.py` judges the adapter mine.py, and is one test for each
 requirement. PASS, EQUIVALENT and BOUNDED pass, PARTLY and UNSUPPORTED are skipped with the reason, FAIL and BROKEN fail
-with the first difference."""
+with the first difference and the requirement. The suite runs while pytest collects, once also under pytest-xdist; an
+adapter that answers nothing is one error."""
+import fcntl
+import os
 import shlex
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from zerogauge.command import judge
+from zerogauge.command import program
 
 
 def pytest_addoption(parser):
@@ -30,33 +32,65 @@ def pytest_collect_file(file_path, parent):
 class Adapter(pytest.File):
     """One run of the suite, whose report has the tests."""
 
+    def run(self, folder):
+        """Judges the adapter into a folder, and shows how far the run is. Returns what it printed last."""
+        command = [sys.executable, str(self.path), "--check", *shlex.split(self.config.getoption("zerogauge_check")),
+                   "--out", str(folder)]
+        last = b""
+        with self.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled(), \
+                subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+            print(file=sys.stderr)  # behind "collecting ..."
+            while piece := os.read(process.stderr.fileno(), 1 << 16):
+                last = (last + piece)[-4096:]
+                sys.stderr.write(piece.decode(errors="replace"))
+                sys.stderr.flush()
+        return f"zerogauge check ended with status {process.returncode}:\n{last.decode(errors='replace')}"
+
+    def report(self):
+        """The run's report and what it printed last; of workers of pytest-xdist, the first that comes here runs it."""
+        folder = Path(self.config._tmp_path_factory.getbasetemp())
+        folder = folder.parent if hasattr(self.config, "workerinput") else folder
+        name = f"zerogauge-{self.path.stem}-{os.path.getmtime(self.path):.0f}"
+        report, printed = folder / name / "junit.xml", folder / f"{name}.txt"
+        with (folder / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not printed.exists():
+                printed.write_text(self.run(report.parent))
+        return report, printed.read_text()
+
     def collect(self):
-        options = shlex.split(self.config.getoption("zerogauge_check"))
-        with tempfile.TemporaryDirectory() as folder:
-            report = Path(folder) / "out" / "junit.xml"
-            status = judge([sys.executable, str(self.path)], [*options, "--out", report.parent],
-                           stdout=subprocess.DEVNULL)
-            if not report.exists():
-                raise self.CollectError(f"zerogauge check ended with status {status} and without a report")
-            tests = list(ElementTree.parse(report).iter("testcase"))
+        report, printed = self.report()
+        if not report.exists():
+            raise self.CollectError(printed)
+        tests = list(ElementTree.parse(report).iter("testcase"))
+        command = tests[0].find("error")  # of the run as a whole
+        if command is not None and all(len(test) for test in tests):
+            raise self.CollectError(f"no requirement could be judged: {command.get('message')}")
         return [Requirement.from_parent(self, name=test.get("name"), test=test) for test in tests]
 
 
 class Requirement(pytest.Item):
     def __init__(self, test, **others):
         super().__init__(**others)
-        self.test = test
+        self.test, self.id = test, test.get("name").split()[0]
 
     def runtest(self):
         skipped, failure = self.test.find("skipped"), next(iter(self.test), None)
         if skipped is not None:
             pytest.skip(skipped.get("message") or skipped.text)
         if failure is not None:
-            raise AssertionError(failure.text)
+            raise AssertionError(failure.text or failure.get("message"))
 
     def repr_failure(self, excinfo, style=None):
-        is_finding = isinstance(excinfo.value, AssertionError)
-        return str(excinfo.value) if is_finding else super().repr_failure(excinfo, style)
+        if not isinstance(excinfo.value, AssertionError):
+            return super().repr_failure(excinfo, style)
+        text = str(excinfo.value)
+        cause = text.partition("cause: ")[2].split("\n")[0]
+        if cause and any(item.parent is self.parent and item.id == cause for item in self.session.items):
+            return f"cause: {cause}, which fails, too, and says more"
+        explained = subprocess.run([program(), "check", "--explain", self.id], stdout=subprocess.PIPE,
+                                   stderr=subprocess.DEVNULL, text=True, check=False).stdout
+        return f"{text}\n{explained}"
 
     def reportinfo(self):
         return self.path, None, self.name

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """FSDP2 in fp32, in as few lines as an adapter needs; torch_ddp_fsdp.py has all of its features."""
+from zerogauge.pytorch import Model, TorchAdapter  # first: --check says that it imports torch before it does
+
 import torch
 from torch.distributed.fsdp import fully_shard
-
-from zerogauge.pytorch import Model, TorchAdapter
 
 
 class FSDP2(TorchAdapter):

@@ -5,10 +5,10 @@
 
 TorchAdapter starts one process per rank and initializes torch.distributed (gloo).
 """
-import torch
-
-from zerogauge import MOMENTS
+from zerogauge import MOMENTS  # first: --check says that it imports torch before it does
 from zerogauge.pytorch import Model, TorchAdapter, hyper_parameters
+
+import torch
 
 
 class Skeleton(TorchAdapter):
