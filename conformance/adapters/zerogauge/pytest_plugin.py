@@ -4,6 +4,7 @@ requirement. PASS, EQUIVALENT and BOUNDED pass, PARTLY and UNSUPPORTED are skipp
 with the first difference and the requirement. The suite runs while pytest collects, once also under pytest-xdist; an
 adapter that answers nothing is one error."""
 import fcntl
+import hashlib
 import os
 import shlex
 import subprocess
@@ -23,9 +24,11 @@ def pytest_addoption(parser):
     group.addoption("--zerogauge-check", default="", metavar="OPTIONS", help="options of zerogauge check")
 
 
-def pytest_collect_file(file_path, parent):
-    if parent.config.getoption("zerogauge") and file_path.suffix == ".py" and parent.session.isinitpath(file_path):
-        return Adapter.from_parent(parent, path=file_path)
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makemodule(module_path, parent):
+    """In place of the module of tests that pytest would import: an adapter has none."""
+    if parent.config.getoption("zerogauge") and parent.session.isinitpath(module_path):
+        return Adapter.from_parent(parent, path=module_path)
     return None
 
 
@@ -50,7 +53,7 @@ class Adapter(pytest.File):
         """The run's report and what it printed last; of workers of pytest-xdist, the first that comes here runs it."""
         folder = Path(self.config._tmp_path_factory.getbasetemp())
         folder = folder.parent if hasattr(self.config, "workerinput") else folder
-        name = f"zerogauge-{self.path.stem}-{os.path.getmtime(self.path):.0f}"
+        name = f"zerogauge-{hashlib.sha256(bytes(self.path)).hexdigest()[:16]}"
         report, printed = folder / name / "junit.xml", folder / f"{name}.txt"
         with (folder / f"{name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -72,7 +75,7 @@ class Adapter(pytest.File):
 class Requirement(pytest.Item):
     def __init__(self, test, **others):
         super().__init__(**others)
-        self.test, self.id = test, test.get("name").split()[0]
+        self.test, self.requirement = test, test.get("name").split()[0]
 
     def runtest(self):
         skipped, failure = self.test.find("skipped"), next(iter(self.test), None)
@@ -86,9 +89,9 @@ class Requirement(pytest.Item):
             return super().repr_failure(excinfo, style)
         text = str(excinfo.value)
         cause = text.partition("cause: ")[2].split("\n")[0]
-        if cause and any(item.parent is self.parent and item.id == cause for item in self.session.items):
+        if cause and any(item.parent is self.parent and item.requirement == cause for item in self.session.items):
             return f"cause: {cause}, which fails, too, and says more"
-        explained = subprocess.run([program(), "check", "--explain", self.id], stdout=subprocess.PIPE,
+        explained = subprocess.run([program(), "check", "--explain", self.requirement], stdout=subprocess.PIPE,
                                    stderr=subprocess.DEVNULL, text=True, check=False).stdout
         return f"{text}\n{explained}"
 
