@@ -7,6 +7,7 @@ import threading
 import time
 
 BEGAN_S = time.monotonic()
+PAUSE_S = 10
 OVER = threading.Event()
 THREADS = []  # one, if this has begun
 
@@ -16,7 +17,7 @@ def say(text):
 
 
 def wait():
-    while not OVER.wait(10):
+    while not OVER.wait(PAUSE_S):
         say(f"importing {next(reversed(sys.modules))}, for {time.monotonic() - BEGAN_S:.0f} s")
 
 
