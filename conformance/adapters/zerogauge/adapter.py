@@ -145,6 +145,47 @@ class Adapter:
         """A copy of one of the trainer's tensors as a numpy array."""
         return np.array(tensor)
 
+    # A trainer that owns its loop overrides `train`: it trains on `batches`, calls begin_step before a step's first
+    # forward, saw_forward after each, and finish_step after the update. adapters/hf_trainer.py does, from callbacks.
+
+    def train(self):
+        """The loop over the case's steps."""
+        case = self.case
+        if case.resume:
+            self.load(case.resume, case.checkpoint["weights_only"])
+        for step in case.own_steps:
+            self.begin_step(step)
+            for micro, gradients in enumerate(self.micro_steps(step)):
+                self.is_last = micro == case.micro_steps(step) - 1
+                self.micro_step(gradients)
+                self.saw_forward()
+            self.finish_step(*(self.step() or ()))
+        if case.save:
+            case.save.mkdir(parents=True, exist_ok=True)
+            self.save(case.save)
+
+    def batches(self):
+        """This rank's data: the gradients of each micro-step of each step, which `forward` takes."""
+        return [gradients for step in self.case.own_steps for gradients in self.micro_steps(step)]
+
+    def begin_step(self, step):
+        """Sets the learning rates of a step, from 1."""
+        self.now, self.all_seen = step, []
+        self.set_lr(step)
+
+    def saw_forward(self):
+        """Keeps what `seen` says of the micro-step's forward."""
+        micro = len(self.all_seen)
+        self.all_seen.append({name: self.array(tensor) for name, tensor in self.seen().items()
+                              if self.case.uses(name, self.now, micro)})
+
+    def finish_step(self, skipped=False, scale=None, norm=None):
+        """Writes the answer of a step: `state`, and what `step` returns."""
+        tensors, t = self.state()
+        self.write_seen(self.now, self.all_seen)
+        self.case.write_step(self.now, {name: self.array(tensor) for name, tensor in tensors.items()}, int(t), skipped,
+                             scale, norm, self.loss)
+
     # The launch.
 
     def micro_steps(self, step):
@@ -152,31 +193,6 @@ class Adapter:
 
     def write_seen(self, step, seen):
         self.case.write_seen(step, seen)
-
-    def finish_step(self, step, seen, skipped=False, scale=None, norm=None):
-        """Writes what the case asks for after a step. seen: by micro-step what `seen` returned, as arrays."""
-        tensors, t = self.state()
-        self.write_seen(step, seen)
-        self.case.write_step(step, {name: self.array(tensor) for name, tensor in tensors.items()}, int(t), skipped, scale,
-                             norm, self.loss)
-
-    def train(self):
-        """The loop over the case's steps. A trainer that has a loop of its own overrides this, and calls finish_step."""
-        case = self.case
-        if case.resume:
-            self.load(case.resume, case.checkpoint["weights_only"])
-        for step in case.own_steps:
-            self.set_lr(step)
-            self.now, seen = step, []
-            for micro, gradients in enumerate(self.micro_steps(step)):
-                self.is_last = micro == case.micro_steps(step) - 1
-                self.micro_step(gradients)
-                seen.append({name: self.array(tensor) for name, tensor in self.seen().items()
-                             if case.uses(name, step, micro)})
-            self.finish_step(step, seen, *(self.step() or ()))
-        if case.save:
-            case.save.mkdir(parents=True, exist_ok=True)
-            self.save(case.save)
 
     def begin(self):
         keys = {**vars(self.case), "mesh": vars(self.case.mesh)}  # of case.json

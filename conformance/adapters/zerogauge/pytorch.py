@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The base class of adapters in PyTorch, and the model of a case: a linear loss whose gradients are the case's."""
+import os
+
 import numpy as np
 import torch
 import torch._dynamo  # noqa: F401  imported here, before the fork, because every rank's first optimizer needs it
@@ -10,23 +12,42 @@ from zerogauge.case import MOMENTS, Unsupported  # noqa: F401  for the adapters
 from zerogauge.tensors import BF16
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+# PyTorch then asks NVML whether there are GPUs: a process that has asked CUDA cannot fork ranks that use it.
+os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+
+
+def device_type():
+    """Where trainers run: the accelerator of torch.accelerator, which PyTorch has since 2.6, or "cpu"."""
+    has_one = hasattr(torch, "accelerator") and torch.accelerator.is_available()
+    return torch.accelerator.current_accelerator().type if has_one else "cpu"
 
 
 def tensor_of(array):
-    """A copy of a numpy array, in its dtype and in memory as PyTorch aligns it."""
+    """A copy of a numpy array on the rank's device, in its dtype and in memory as PyTorch aligns it."""
     if array.dtype == BF16:
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16).clone()
-    return torch.from_numpy(array).clone()
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16).to(TorchAdapter.device, copy=True)
+    return torch.from_numpy(array).to(TorchAdapter.device, copy=True)
 
 
 class TorchAdapter(Adapter):
     """A trainer whose build makes self.model, a Model, and self.optimizer, with param_groups by optimizer_groups. The
-    ranks are joined by torch.distributed (gloo)."""
+    ranks are joined by torch.distributed: gloo for the CPU, and what PyTorch has for the accelerator, NCCL for CUDA."""
+
+    device = torch.device("cpu")  # of this rank, which `join` sets: where everything is made, read and trained
 
     @classmethod
     def join(cls, rank, arguments, folder):
         torch.set_num_threads(1)
-        dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank,
+        kind, back_end = device_type(), "gloo"
+        if kind != "cpu":
+            count = torch.accelerator.device_count()
+            TorchAdapter.device = torch.device(kind, rank % count)
+            torch.accelerator.set_device_index(rank % count)
+            os.environ["LOCAL_RANK"] = str(rank % count)  # by which frameworks choose their device
+            if arguments.world > count:
+                os.environ.setdefault("NCCL_MULTI_RANK_GPU_ENABLE", "1")  # else NCCL refuses ranks that share a GPU
+            back_end = f"cpu:gloo,{kind}:{dist.get_default_backend_for_device(kind)}"
+        dist.init_process_group(back_end, init_method=f"file://{folder}/rendezvous", rank=rank,
                                 world_size=arguments.world)
 
     @classmethod
@@ -84,6 +105,11 @@ class TorchAdapter(Adapter):
 
     def seen(self):
         return self.model.seen
+
+    def finish_step(self, skipped=False, scale=None, norm=None):
+        skipped, scale, norm, self.loss = (value.item() if isinstance(value, torch.Tensor) else value
+                                           for value in (skipped, scale, norm, self.loss))
+        super().finish_step(skipped, scale, norm)
 
     def array(self, tensor):
         if isinstance(tensor, np.ndarray):  # from gathered
@@ -169,7 +195,7 @@ class Model(torch.nn.Module):
 
     def forward(self, gradients):
         self.gradients, self.seen = {name: tensor_of(array) for name, array in gradients.items()}, {}
-        loss = self.own(torch.zeros((), requires_grad=self.input_requires_grad))
+        loss = self.own(torch.zeros((), device=TorchAdapter.device, requires_grad=self.input_requires_grad))
         for unit in self.units:
             loss = unit(loss)
         return loss

@@ -18,7 +18,7 @@ class AccelerateDeepSpeed(DeepSpeed):
         self.model = Model(case, DTYPES[case.precision])
         for shared in AcceleratorState, PartialState, GradientState:  # one per process, so that of the last case
             shared._reset_state()
-        deepspeed.init_distributed(dist_backend="gloo")
+        deepspeed.init_distributed()
         plugin = DeepSpeedPlugin(hf_ds_config=config_of(case, self.arguments))
         self.accelerator = Accelerator(deepspeed_plugin=plugin, gradient_accumulation_steps=case.accumulation)
         groups = self.optimizer_groups(self.model.by_name, "decoupled")

@@ -24,9 +24,10 @@ class AccelerateFSDP2(TorchAdapter):
         os.environ["LOCAL_WORLD_SIZE"] = str(case.world)  # Accelerate reads it; torchrun sets it
         for shared in AcceleratorState, PartialState, GradientState:  # one per process, so that of the last case
             shared._reset_state()
-        start = {"cpu": True, "mixed_precision": case.precision if case.precision == "bf16" else "no"}
+        start = {"cpu": self.device.type == "cpu", "mixed_precision": case.precision if case.precision == "bf16" else "no"}
         # On the CPU the plug-in is ignored, and DDP trains the model. Otherwise nothing asks whether there is a GPU.
-        PartialState(cpu=True).distributed_type = DistributedType.MULTI_GPU
+        if self.device.type == "cpu":
+            PartialState(cpu=True).distributed_type = DistributedType.MULTI_GPU
         self.accelerator = Accelerator(fsdp_plugin=plugin, gradient_accumulation_steps=case.accumulation, **start)
         groups = self.optimizer_groups(self.model.by_name, "decoupled_weight_decay")
         self.wrapped, self.optimizer = self.accelerator.prepare(

@@ -21,7 +21,8 @@ class AccelerateTokens(TorchAdapter):
         for shared in AcceleratorState, PartialState, GradientState:  # one per process, so that of the last case
             shared._reset_state()
         os.environ.setdefault("MASTER_ADDR", "localhost")  # Accelerate asks for it, though the ranks have met
-        self.accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=case.accumulation)
+        self.accelerator = accelerate.Accelerator(cpu=self.device.type == "cpu",
+                                                  gradient_accumulation_steps=case.accumulation)
         self.model = Model(case, torch.float32)
         groups = self.optimizer_groups(self.model.by_name, "decoupled_weight_decay")
         self.wrapped, self.optimizer = self.accelerator.prepare(
@@ -30,8 +31,8 @@ class AccelerateTokens(TorchAdapter):
     def micro_steps(self, step):
         case, batches = self.case, super().micro_steps(step)
         counts = [case.token_count(step, micro) if case.tokens else 1 for micro in range(len(batches))]
-        self.items = self.accelerator.gather(torch.tensor(sum(counts))).sum().clamp(min=1)
-        self.losses = torch.zeros(())
+        self.items = self.accelerator.gather(torch.tensor(sum(counts), device=self.device)).sum().clamp(min=1)
+        self.losses = torch.zeros((), device=self.device)
         return batches
 
     def micro_step(self, gradients):

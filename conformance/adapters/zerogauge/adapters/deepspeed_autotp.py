@@ -24,7 +24,7 @@ class Cut(Uses):
         shape = model.part_shape[name]
         model.seen[name] = layer.weight.detach().clone().reshape(shape)
         gradient = model.gradients[name].reshape(layer.weight.shape)
-        product = layer(torch.eye(layer.weight.shape[1], dtype=layer.weight.dtype))
+        product = layer(torch.eye(layer.weight.shape[1], dtype=layer.weight.dtype, device=layer.weight.device))
         return loss + (product.float() * gradient.float().t()).sum()
 
 

@@ -5,7 +5,7 @@ import math
 import torch
 
 from zerogauge import Unsupported
-from zerogauge.pytorch import hyper_parameters
+from zerogauge.pytorch import TorchAdapter, hyper_parameters
 
 
 # Options of the adapter, the default first.
@@ -58,7 +58,7 @@ def add_ballast(case, model, groups):
         members, size, group["params"] = group["params"], math.inf, []
         for parameter in members:
             if size >= case.buckets["sub_group"]:
-                ballast = torch.nn.Parameter(torch.zeros(case.world * BALLAST, dtype=parameter.dtype))
+                ballast = torch.nn.Parameter(parameter.new_zeros(case.world * BALLAST))
                 model.register_parameter(f"ballast{len(model._parameters)}", ballast)
                 group["params"].append(ballast)
                 size = 0
@@ -76,9 +76,10 @@ def config_of(case, arguments):
     if "offload_param" in offload:
         offload["offload_param"]["buffer_size"] = 1 << 20  # elements; the default is 10^8, in each of five buffers
     adam = {**hyper_parameters(case, 0), "adam_w_mode": decoupled}
-    # Offload selects DeepSpeedCPUAdam. Otherwise torch_adam avoids FusedAdam, which needs CUDA.
+    # Offload selects DeepSpeedCPUAdam. Otherwise it takes FusedAdam on CUDA, and torch_adam on the CPU, which has none.
     own = offload and arguments.cpu_adam == "deepspeed"
-    adam |= {"bias_correction": case.groups[0]["bias_correction"]} if own else {"torch_adam": True}
+    adam |= {"torch_adam": True} if not own and TorchAdapter.device.type == "cpu" else {
+        "bias_correction": case.groups[0]["bias_correction"]}
     config = {
         "train_micro_batch_size_per_gpu": 1,
         "gradient_accumulation_steps": case.accumulation if arguments.micro == "steps" else 1,

@@ -6,7 +6,7 @@ from deepspeed.moe.layer import MoE
 from deepspeed.moe.utils import split_params_into_different_moe_groups_for_optimizer
 
 from zerogauge.adapters.deepspeed_zero import DeepSpeed
-from zerogauge.pytorch import DTYPES, Model, Uses
+from zerogauge.pytorch import DTYPES, Model, TorchAdapter, Uses
 
 
 class Experts(Uses):
@@ -14,7 +14,7 @@ class Experts(Uses):
 
     def __init__(self, model, by_expert, mesh):
         super().__init__(model, [])
-        expert = torch.nn.ParameterList(torch.empty(0) for _ in by_expert[0])
+        expert = torch.nn.ParameterList(torch.empty(0, device=TorchAdapter.device) for _ in by_expert[0])
         self.moe, self.by_expert = MoE(1, expert, num_experts=mesh.experts, ep_size=mesh.expert), by_expert
         self.moe.deepspeed_moe.gate.requires_grad_(False)
         for path, parameter in self.held().items():

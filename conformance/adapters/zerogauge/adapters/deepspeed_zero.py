@@ -45,7 +45,7 @@ class DeepSpeed(TorchAdapter):
         refuse(case)
         self.model = self.model_of(case)
         importlib.reload(process_groups)  # forgets the last case's mesh
-        deepspeed.init_distributed(dist_backend="gloo")
+        deepspeed.init_distributed()
         deepspeed.zero.Init.param_id = 0  # names the files on NVMe; 0 as in a new process
         groups = self.optimizer_groups(self.model.by_name, "decoupled")
         if case.offload["optimizer"] == "nvme":

@@ -21,7 +21,7 @@ class FabricFSDP2(TorchAdapter):
             return model
 
         strategy = ModelParallelStrategy(parallelize, data_parallel_size=case.world, tensor_parallel_size=1)
-        self.fabric = Fabric(accelerator="cpu", devices=case.world, strategy=strategy)
+        self.fabric = Fabric(accelerator=self.device.type, devices=case.world, strategy=strategy)
         self.fabric.launch()
         self.model = Model(case, torch.float32)
         self.wrapped = self.fabric.setup_module(self.model)

@@ -39,7 +39,8 @@ class Fairscale(TorchAdapter):
         tensors = {f"param/{name}": p for name, p in self.model.by_name.items()} if rank == 0 else {}
         for name, p in self.model.by_name.items():
             tensors |= {f"{kind}/{name}": held[p][kind] for kind in MOMENTS if kind in held.get(p, {})}
-        t = torch.tensor(max((int(state["step"]) for state in held.values() if "step" in state), default=0))
+        t = torch.tensor(max((int(state["step"]) for state in held.values() if "step" in state), default=0),
+                         device=self.device)
         torch.distributed.all_reduce(t, torch.distributed.ReduceOp.MAX)  # a rank may own nothing
         return self.gathered(tensors), t
 

@@ -11,10 +11,11 @@ from megatron.core.transformer import TransformerConfig
 from torch.overrides import TorchFunctionMode
 
 from zerogauge import MOMENTS, Shard, Unsupported
-from zerogauge.pytorch import DTYPES, Model, TorchAdapter, hyper_parameters
+from zerogauge.pytorch import DTYPES, Model, TorchAdapter, device_type, hyper_parameters
 
-torch.cuda.current_device = lambda: torch.device("cpu")
-torch.cuda.Stream = lambda device: None  # several instances make one, and use it where reduction overlaps
+if device_type() == "cpu":
+    torch.cuda.current_device = lambda: torch.device("cpu")
+    torch.cuda.Stream = lambda device: None  # several instances make one, and use it where reduction overlaps
 
 
 class OnCPU(TorchFunctionMode):
@@ -34,7 +35,8 @@ class Megatron(TorchAdapter):
     def join(cls, rank, arguments, folder):
         super().join(rank, arguments, folder)
         cls.degrees = None
-        OnCPU().__enter__()
+        if device_type() == "cpu":
+            OnCPU().__enter__()
 
     @classmethod
     def place(cls, mesh):

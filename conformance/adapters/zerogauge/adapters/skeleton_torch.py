@@ -3,7 +3,7 @@
 
     python mine.py --check --out mine          # options of zerogauge check
 
-TorchAdapter starts one process per rank and initializes torch.distributed (gloo).
+TorchAdapter starts one process per rank and initializes torch.distributed, on the accelerator where there is one.
 """
 from zerogauge import MOMENTS  # first: --check says that it imports torch before it does
 from zerogauge.pytorch import Model, TorchAdapter, hyper_parameters

@@ -36,7 +36,7 @@ class Torch(TorchAdapter):
             self.optimizer = torch.optim.Adam(groups, **defaults)
         self.optimizer.register_step_post_hook(self.count)
         Scaler = ShardedGradScaler if self.mode == "fsdp1" else torch.amp.GradScaler
-        self.scaler = Scaler("cpu", scale.get("initial_scale", scale.get("scale", 1.0)), enabled=case.overflow_check,
+        self.scaler = Scaler(self.device.type, scale.get("initial_scale", scale.get("scale", 1.0)), enabled=case.overflow_check,
                              growth_interval=scale.get("window", 1))
 
     def count(self, optimizer, *_):
@@ -74,7 +74,7 @@ class Torch(TorchAdapter):
         torch.save(self.whole, path / f"rank-{self.case.rank}.pt")
 
     def load(self, path, weights_only):
-        saved = torch.load(path / "rank-0.pt")  # only rank 0's is complete
+        saved = torch.load(path / "rank-0.pt", map_location=self.device)  # only rank 0's is complete
         parts = self.paths, self.wrapped, self.optimizer, self.scaler
         self.applied = int(torch_state.restore(saved, *parts, weights_only))
 

@@ -4,7 +4,7 @@ import torch
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
-from zerogauge.pytorch import Model
+from zerogauge.pytorch import Model, TorchAdapter
 
 
 class TensorModel(Model):
@@ -30,7 +30,7 @@ def model_of(case, dtype=torch.float32):
     if not case.mesh.is_given:
         return Model(case, dtype)
     sizes = {name: getattr(case.mesh, name) for name in ("replicate", "shard", "tensor")}
-    mesh = init_device_mesh("cpu", tuple(sizes.values()), mesh_dim_names=tuple(sizes))
+    mesh = init_device_mesh(TorchAdapter.device.type, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
     model = TensorModel(case, torch.float32, mesh["tensor"]) if case.mesh.tensor > 1 else Model(case, torch.float32)
     model.mesh = mesh
     return model

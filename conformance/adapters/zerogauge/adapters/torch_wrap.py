@@ -5,7 +5,7 @@ from torch.distributed.fsdp import (FullyShardedDataParallel, MixedPrecision, Mi
                                     ShardingStrategy, fully_shard)
 from torch.nn.parallel import DistributedDataParallel
 
-from zerogauge.pytorch import DTYPES, Unsupported
+from zerogauge.pytorch import DTYPES, TorchAdapter, Unsupported
 
 
 def refuse(case, mode, parameters="fp32"):
@@ -38,7 +38,7 @@ def wrap(case, mode, model):
     low = {"param_dtype": DTYPES[case.precision], "reduce_dtype": DTYPES[send], "cast_forward_inputs": False}
     if mode == "fsdp1":
         strategy = ShardingStrategy.FULL_SHARD if case.stage == 3 else ShardingStrategy.SHARD_GRAD_OP
-        options = {"use_orig_params": True, "mixed_precision": MixedPrecision(**low), "device_id": "cpu",
+        options = {"use_orig_params": True, "mixed_precision": MixedPrecision(**low), "device_id": TorchAdapter.device,
                    "sharding_strategy": strategy}
         for i, unit in enumerate(model.units):
             if not any(p.requires_grad for p in unit.parameters()):

@@ -23,7 +23,7 @@ class Llama(Model):
 
     def forward(self, gradients):
         self.gradients, self.seen = {name: tensor_of(array) for name, array in gradients.items()}, {}
-        loss, executor = torch.zeros(()), getattr(self, "_zero3_executor", None)
+        loss, executor = torch.zeros((), device=TorchAdapter.device), getattr(self, "_zero3_executor", None)
         for name, unit in self.named_units.items():
             loss = executor.call_module(name, unit, loss) if executor else unit(loss)
         return loss

@@ -36,7 +36,7 @@ class Owners(TorchAdapter):
             if self.sharding._param_owner.get(id(p), 0) == self.case.rank:
                 mine = {"param": p, **held.get(p, {})}
                 tensors |= {f"{kind}/{name}": mine[kind] for kind in ("param", *MOMENTS) if kind in mine}
-        t = torch.tensor(max((int(state["step"]) for state in held.values()), default=0))
+        t = torch.tensor(max((int(state["step"]) for state in held.values()), default=0), device=self.device)
         torch.distributed.all_reduce(t, torch.distributed.ReduceOp.MAX)  # a rank may own nothing
         return self.gathered(tensors), t
 

@@ -15,7 +15,7 @@ class Tutorial(TorchAdapter):
         whole = {name: tensor_of(a).reshape(len(a), -1) for name, a in case.initial().items()}
         layers = {name: torch.nn.Linear(w.shape[1], len(w), bias=None) for name, w in whole.items()}
         self.layers, self.count = torch.nn.ModuleDict(layers), 0
-        parts, _ = partition_tensors(dict(self.layers.named_parameters()), ranks_map=["cpu"] * case.world)
+        parts, _ = partition_tensors(dict(self.layers.named_parameters()), ranks_map=[self.device.type] * case.world)
         self.model = Zero1(self.layers, parts)  # replaces the layers
         for name, layer in self.layers.items():
             layer.weight.data = whole[name]
@@ -26,7 +26,7 @@ class Tutorial(TorchAdapter):
         self.model.enable_grad_sync()
         self.model.seen = {name: layer.weight.detach().clone().reshape(gradients[name].shape)
                            for name, layer in self.layers.items()}
-        return sum((layer(torch.eye(layer.in_features)).t() * tensor_of(gradients[name]).reshape(layer.weight.shape)).sum()
+        return sum((layer(torch.eye(layer.in_features, device=self.device)).t() * tensor_of(gradients[name]).reshape(layer.weight.shape)).sum()
                    for name, layer in self.layers.items())
 
     def step(self):

@@ -20,7 +20,7 @@ class ByHand(TorchAdapter):
         for name, p in self.model.by_name.items():
             self.offsets[name], offset = offset, offset + p.numel()
         self.part = -(-offset // case.world)
-        self.flat, self.grad = torch.zeros(2, self.part * case.world)
+        self.flat, self.grad = torch.zeros(2, self.part * case.world, device=self.device)
         for name, p in self.model.by_name.items():
             here = slice(self.offsets[name], self.offsets[name] + p.numel())
             self.flat[here] = p.detach().flatten()

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Trainer of Hugging Face's transformers, which owns the loop, with DistributedDataParallel."""
+import logging
+import os
+
+import torch
+import transformers
+from accelerate.state import AcceleratorState, GradientState, PartialState
+from torch.utils.data import DataLoader
+
+from zerogauge.pytorch import Model, TorchAdapter
+
+
+class LossModel(Model):
+    def forward(self, batch):
+        return {"loss": super().forward(batch)}
+
+
+class Callback(transformers.TrainerCallback):
+    """Follows the Trainer's loop."""
+
+    def __init__(self, adapter):
+        self.adapter = adapter
+
+    def on_step_begin(self, args, state, control, **_):
+        self.adapter.begin_step(state.global_step + 1)
+
+    def on_log(self, args, state, control, logs, **_):  # after each step, and at the end without its loss
+        if "loss" in logs:
+            self.adapter.end_step(logs)
+
+
+class OwnData(transformers.Trainer):
+    """A Trainer whose data are this rank's, in order."""
+
+    def get_train_dataloader(self):
+        return DataLoader(self.train_dataset, batch_size=None, collate_fn=lambda batch: batch)
+
+
+class HFTrainer(TorchAdapter):
+    claims = {"contract": 1, "name": "transformers, Trainer", "version": transformers.__version__, "stages": [0],
+              "worlds": [1, 2, 4], "precisions": ["fp32"], "offload_optimizer": ["none"], "offload_param": ["none"],
+              "communication_dtypes": ["precision"], "knobs": [], "clip_form": "torch", "unused": "untouched",
+              "features": ["accumulation", "clipping", "l2", "lr_schedule", "groups", "tied", "frozen", "unused"]}
+    settings = {}  # of TrainingArguments
+
+    def model_of(self, case):
+        return LossModel(case, torch.float32)
+
+    def build(self, case):
+        logging.disable(logging.WARNING)
+        os.environ.setdefault("MASTER_ADDR", "localhost")  # Accelerate asks for it, though the ranks have met
+        for shared in AcceleratorState, PartialState, GradientState:  # one per process, so that of the last case
+            shared._reset_state()
+        self.model = self.model_of(case)
+        self.model.register_forward_hook(lambda *_: self.saw_forward())
+        self.optimizer = torch.optim.Adam(self.optimizer_groups(self.model.by_name, "decoupled_weight_decay"))
+        settings = transformers.TrainingArguments(
+            output_dir=str(case.answer), use_cpu=self.device.type == "cpu", num_train_epochs=1, logging_steps=1,
+            gradient_accumulation_steps=case.accumulation, max_grad_norm=case.gradient_clipping, save_strategy="no",
+            ddp_find_unused_parameters=not case.uses_all, report_to="none", disable_tqdm=True,
+            remove_unused_columns=False, logging_nan_inf_filter=False, **self.settings)
+        schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda _: 1)  # begin_step sets the rates
+        self.trainer = OwnData(self.model, settings, train_dataset=self.batches(), callbacks=[Callback(self)],
+                               optimizers=(self.optimizer, schedule))
+        self.trainer.remove_callback(transformers.PrinterCallback)
+
+    def batches(self):
+        return [{"batch": gradients} for gradients in super().batches()]
+
+    def train(self):
+        self.trainer.train()
+
+    def end_step(self, logs):
+        self.finish_step(norm=logs.get("grad_norm") if self.case.gradient_clipping else None)
+
+
+if __name__ == "__main__":
+    HFTrainer.main()
