@@ -25,8 +25,11 @@ static int verify_one(const char *path)
     TRY(result_open_verified(path, &file));
     int rc = result_view_open(&file, &view);
     if (rc == ERR_NONE)
-        printf("%s: verified; %s%s%s%s%s\n", path, view.verdict, *view.own_limits ? ": " : "", view.own_limits,
-               *view.unranked ? ", not ranked: " : "", view.unranked);
+        printf("%s: verified; %s%s%s%s%s%s\n", path, view.verdict, *view.own_limits ? ": " : "", view.own_limits,
+               *view.unranked ? ", not ranked: " : "", view.unranked,
+               strcmp(view_text(file.run, "program"), "bench") == 0 && record_chooses_cases(&file)
+                   ? "; its options choose cases, so that a missing one would not be noticed"
+                   : "");
     result_view_close(&view);
     result_close(&file);
     return rc;

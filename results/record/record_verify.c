@@ -89,6 +89,16 @@ const json_t *verify_finding(struct verify *v, const char *kind, const char *id,
     return NULL;
 }
 
+void verify_finding_text(struct verify *v, size_t line, const json_t *finding, const char *expected)
+{
+    const char *text = finding ? verify_text(finding, "text") : expected, *other_words = NULL;
+    if (json_integer_value(json_object_get(json_object_get(v->file->run, "suite"), "edition")) == 1)
+        other_words = strstr(expected, ", expected ") ? strstr(expected, ", expected ") : strstr(expected, " reports ");
+    size_t length = other_words ? (size_t)(other_words - expected) : SIZE_MAX;
+    if (strcmp(verify_text(v->file->run, "program"), "validate") == 0 && strncmp(text, expected, length) != 0)
+        verify_refuse(v, line, "text", "is %.300s, expected %.300s", text, expected);
+}
+
 // The records that findings of a kind refer to.
 struct finding_kind {
     const char *name, *record, *or_record;
@@ -233,6 +243,7 @@ int record_verify(const struct result_file *file, FILE *out, size_t *refusal_cou
         verify_run(&v);
         verify_suite(&v);
     }
+    verify_whole(&v);
     int rc = verify_outliers(&v);
     verify_end(&v);
     free(lists);

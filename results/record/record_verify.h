@@ -24,3 +24,6 @@ int record_own_limits(const struct result_file *file, char out[OWN_LIMITS_TEXT_B
 // Lists why a verified file with the verdict VALID is not ranked (RULES.md), "" if it is.
 enum { UNRANKED_TEXT_BYTES = 256 };
 void record_unranked(const struct result_file *file, char out[UNRANKED_TEXT_BYTES]);
+
+// True if the command of `bench` has options that choose cases, so that a missing record would not be noticed.
+bool record_chooses_cases(const struct result_file *file);

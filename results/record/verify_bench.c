@@ -107,31 +107,43 @@ static bool range_holds_for(const json_t *range, const json_t *bench)
     return true;
 }
 
-// Verifies the finding of an accepted range about a record.
-static void verify_range_finding(struct verify *v, const json_t *range, size_t line, const json_t *bench)
+// The accepted range of a `band` record; it borrows the record's case.
+static struct accepted_range range_of(const json_t *band)
 {
-    const char *metric = verify_text(range, "metric"), *unit = verify_text(range, "unit");
-    const json_t *figure = json_object_get(bench, metric), *low = json_object_get(range, "at_least");
-    const json_t *high = json_object_get(range, "at_most");
-    const json_t *finding = verify_finding(v, "band", verify_text(range, "id"), line);
+    const json_t *low = json_object_get(band, "at_least"), *high = json_object_get(band, "at_most");
+    const char *unit = verify_text(band, "unit");
+    struct accepted_range range = {.of_case = json_object_get(band, "case"),
+                                   .of_ratio = strcmp(verify_text(band, "metric"), "ratio") == 0,
+                                   .at_least = json_is_number(low) ? json_number_value(low) : NAN,
+                                   .at_most = json_is_number(high) ? json_number_value(high) : NAN};
+    snprintf(range.id, sizeof range.id, "%s", verify_text(band, "id"));
+    snprintf(range.bench, sizeof range.bench, "%s", verify_text(band, "bench"));
+    snprintf(range.unit, sizeof range.unit, "%s", unit ? unit : "null");
+    return range;
+}
+
+// Verifies the finding of an accepted range about a record: it is the one that the range makes of the record.
+static void verify_range_finding(struct verify *v, const json_t *band, size_t line, const json_t *record)
+{
+    const struct accepted_range range = range_of(band);
+    const json_t *finding = verify_finding(v, "band", range.id, line);
+    struct bench_finding expected;
     if (!finding)
         return;
-    const char *said = verify_text(finding, "verdict");
-    double value = json_number_value(figure);
-    if (strcmp(metric, "median") == 0 && (!unit || strcmp(unit, verify_text(bench, "unit")) != 0)) {
-        verify_refuse(v, line, "unit", "is %s, but the accepted range %s is in %s", verify_text(bench, "unit"),
-                      verify_text(range, "id"), unit ? unit : "null");
+    if (!range.of_ratio && strcmp(range.unit, verify_text(record, "unit")) != 0) {
+        verify_refuse(v, line, "unit", "is %s, but the accepted range %s is in %s", verify_text(record, "unit"),
+                      range.id, range.unit);
         return;
     }
-    bool kept = (json_is_null(low) || value >= json_number_value(low)) &&
-                (json_is_null(high) || value <= json_number_value(high));
-    const char *expected = json_is_null(figure) ? "INCOMPLETE" : kept ? "VALID" : "INVALID";
-    if (strcmp(said, expected) != 0)
-        verify_refuse(v, line, metric, "is called %s by a finding, expected %s by the accepted range %s", said,
-                      expected, verify_text(range, "id"));
-    if (!json_is_null(figure) && !verify_same(verify_number(finding, "value"), value))
-        verify_refuse(v, line, metric, "is %.9g, but %.9g in the finding of the accepted range %s", value,
-                      verify_number(finding, "value"), verify_text(range, "id"));
+    accepted_range_judge(&range, record, line, &expected);
+    const char *metric = verify_text(band, "metric"), *verdict = finding_verdict_name(expected.verdict);
+    if (strcmp(verify_text(finding, "verdict"), verdict) != 0)
+        verify_refuse(v, line, metric, "is called %s by a finding, expected %s by the accepted range %s",
+                      verify_text(finding, "verdict"), verdict, range.id);
+    if (!isnan(expected.value) && !verify_same(verify_number(finding, "value"), expected.value))
+        verify_refuse(v, line, metric, "is %.9g, but %.9g in the finding of the accepted range %s", expected.value,
+                      verify_number(finding, "value"), range.id);
+    verify_finding_text(v, line, finding, expected.text);
 }
 
 // Returns whether a finding of the range says that a case was skipped, and a `skip` record agrees.

@@ -51,6 +51,8 @@ void verify_conformance(struct verify *v);
 void verify_fits(struct verify *v);
 void verify_run(struct verify *v);
 void verify_suite(struct verify *v);
+void verify_whole(struct verify *v);
+void verify_cases(struct verify *v);
 int verify_outliers(struct verify *v);  // ERR_MEMORY
 
 // The only finding of this kind about this line, with this id unless id is null. If there is none, or more than one,
@@ -59,6 +61,10 @@ const json_t *verify_finding(struct verify *v, const char *kind, const char *id,
 
 // A quick run has at least this many samples a case: parts whose time is over end with so few.
 enum { RUN_QUICK_SAMPLES = 3 };
+
+// Refuses a finding of `validate` whose text is not the expected one; null: no finding. line: of the record that it
+// judges. Runs of the suite's first version have other words for the bound.
+void verify_finding_text(struct verify *v, size_t line, const json_t *finding, const char *expected);
 
 struct run_row {
     const char *bench;    // null: the conformance suite

@@ -23,11 +23,30 @@ void verify_machine(struct verify *v)
 }
 
 // Requires one finding of a kind about this line whose verdict is not `never`; null: any verdict.
-static void expect_finding(struct verify *v, const char *kind, size_t line, const char *never, const char *why)
+static const json_t *expect_finding(struct verify *v, const char *kind, size_t line, const char *never, const char *why)
 {
     const json_t *finding = verify_finding(v, kind, NULL, line);
     if (finding && never && strcmp(verify_text(finding, "verdict"), never) == 0)
         verify_refuse(v, line, "record", "is called %s by a finding, though %s", never, why);
+    return finding;
+}
+
+// The text is the part's name, where it ran, and its reason, which may be cut off.
+static void verify_part_text(struct verify *v, size_t line, const json_t *part, const json_t *finding)
+{
+    enum { LEAST = 300 };
+    char text[BENCH_FINDING_TEXT_BYTES];
+    const char *said = finding ? verify_text(finding, "text") : "", *host = verify_text(part, "host");
+    const char *reason = verify_text(part, "reason");
+    json_int_t rank = json_integer_value(json_object_get(part, "rank"));
+    int used = snprintf(text, sizeof text, "%s: ", verify_text(part, "name"));
+    if (rank > 0 && used < LEAST)
+        used += snprintf(text + used, sizeof text - (size_t)used, "rank %lld on host %s: ", (long long)rank,
+                         host ? host : "");
+    if (used < LEAST)
+        snprintf(text + used, sizeof text - (size_t)used, "%s", reason ? reason : "");
+    if (strncmp(said, text, LEAST) != 0)
+        verify_finding_text(v, line, finding, text);
 }
 
 // A part about a device that the machine lacks (RULES.md) may have a VALID finding.
@@ -58,7 +77,9 @@ void verify_parts(struct verify *v)
         if (!ended_well && json_is_null(json_object_get(part, "reason")))
             verify_refuse(v, line, "reason", "is null, expected why the part did not succeed");
         if (!ended_well && verify_judges(v))
-            expect_finding(v, "part", line, is_absent(v, part) ? NULL : "VALID", "the part did not succeed");
+            verify_part_text(
+                v, line, part,
+                expect_finding(v, "part", line, is_absent(v, part) ? NULL : "VALID", "the part did not succeed"));
     }
 }
 
@@ -71,11 +92,18 @@ void verify_health(struct verify *v)
             const char *key = health_counter_error_key((enum health_counter)i);
             const json_t *counter = key ? json_object_get(counters, key) : NULL;
             const json_t *before = json_object_get(counter, "before"), *after = json_object_get(counter, "after");
-            if (!json_is_number(before) || json_number_value(after) <= json_number_value(before))
+            struct health_counters first = {0}, last = {0};
+            char reason[128], text[sizeof reason + 16];
+            first.values[i] = json_number_value(before);
+            last.values[i] = json_number_value(after);
+            if (!json_is_number(before) ||
+                !health_counter_worse((enum health_counter)i, &first, &last, reason, sizeof reason))
                 continue;
+            snprintf(text, sizeof text, "health: %s", reason);
             const json_t *finding = verify_finding(v, "health", key, line);
             if (finding && strcmp(verify_text(finding, "verdict"), "INVALID") != 0)
                 verify_refuse(v, line, key, "grew, but a finding calls it %s", verify_text(finding, "verdict"));
+            verify_finding_text(v, line, finding, text);
         }
     }
 }
@@ -198,6 +226,7 @@ static void verify_finding_of(struct verify *v, const struct bench_finding *find
     if (strcmp(said, expected) != 0)
         verify_refuse(v, finding->line, "median", "is called %s by the finding %s, expected %s among its peers", said,
                       finding->id, expected);
+    verify_finding_text(v, finding->line, recorded, finding->text);
     if (!verify_same(verify_number(recorded, "value"), finding->value))
         verify_refuse(v, finding->line, "median", "is %.9g times that of its peers, but %.9g in the finding %s",
                       finding->value, verify_number(recorded, "value"), finding->id);

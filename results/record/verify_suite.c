@@ -6,8 +6,12 @@
 #include "base/err.h"
 #include "conformance/spec/requirement.h"
 #include "conformance/suite/suite.h"
+#include "results/limits/bench_finding.h"
 
 #include <string.h>
+
+// The implementation that `check` judges where it is not given another one.
+static const char own_answer[] = "zerogauge answer";
 
 // The line of the only `conformance` record of a run, 0 if there is none.
 static size_t find_conformance(const struct verify *v)
@@ -69,16 +73,28 @@ static int count_case(void *context, const struct check_case *c)
     return ERR_NONE;
 }
 
+// The cases of a level, which are counted once.
+static json_int_t least_count(bool full, int version)
+{
+    static _Atomic json_int_t counts[2][ZG_SUITE_VERSION + 1];
+    json_int_t count = counts[full][version];
+    if (count == 0) {
+        suite_cases(&(struct suite_choice){.level = full ? LEVEL_FULL : LEVEL_QUICK, .version = version}, count_case,
+                    &count);
+        counts[full][version] = count;
+    }
+    return count;
+}
+
 // The suite also repeats cases, so that a run has more than the level's.
 static void verify_level(struct verify *v, size_t line, const json_t *conformance)
 {
     const char *level = verify_text(conformance, "level"), *of_run = verify_text(v->file->run, "level");
-    json_int_t least = 0, count = json_integer_value(json_object_get(conformance, "case_count"));
+    json_int_t count = json_integer_value(json_object_get(conformance, "case_count"));
     bool full = of_run && strcmp(of_run, "full") == 0;
+    json_int_t least = least_count(full, version_of(v));
     if (!of_run || strcmp(level, of_run) != 0)
         verify_refuse(v, line, "level", "is %s, expected %s, the level of the run", level, of_run ? of_run : "none");
-    suite_cases(&(struct suite_choice){.level = full ? LEVEL_FULL : LEVEL_QUICK, .version = version_of(v)}, count_case,
-                &least);
     if (count < least)
         verify_refuse(v, line, "case_count", "is %lld, expected at least the %lld cases of the level %s",
                       (long long)count, (long long)least, full ? "full" : "quick");
@@ -86,6 +102,7 @@ static void verify_level(struct verify *v, size_t line, const json_t *conformanc
 
 static void verify_finding_about(struct verify *v, size_t line, const json_t *conformance)
 {
+    char text[BENCH_FINDING_TEXT_BYTES];
     const char *said = verify_text(conformance, "verdict");
     const char *expected = strcmp(said, "CONFORMS") == 0 ? "VALID"
                            : strcmp(said, "FAILS") == 0  ? "INVALID"
@@ -94,6 +111,9 @@ static void verify_finding_about(struct verify *v, size_t line, const json_t *co
     if (finding && strcmp(verify_text(finding, "verdict"), expected) != 0)
         verify_refuse(v, line, "verdict", "is %s, which a finding calls %s, expected %s", said,
                       verify_text(finding, "verdict"), expected);
+    snprintf(text, sizeof text, "arithmetic: the conformance suite reports %s%s", said,
+             strcmp(said, "CONFORMS") == 0 ? "" : "; arithmetic.out names the requirements");
+    verify_finding_text(v, line, finding, text);
 }
 
 // True if the part of the suite printed its report: it succeeded, or found something wrong.
@@ -126,6 +146,10 @@ void verify_suite(struct verify *v)
     if (!line)
         return;
     verify_level(v, line, conformance);
+    const char *implementation = verify_text(conformance, "implementation");
+    if (!implementation || strcmp(implementation, own_answer) != 0)
+        verify_refuse(v, line, "implementation", "is %s, expected %s, which `validate` judges",
+                      implementation ? implementation : "missing", own_answer);
     if (v->file->end && strcmp(verify_text(v->file->end, "status"), "complete") == 0)
         verify_finding_about(v, line, conformance);
 }
