@@ -7,6 +7,7 @@
 #include "base/safe_text.h"
 #include "base/help.h"
 #include "results/page/history.h"
+#include "results/page/submission.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@
 
 struct options {
     int verify, markdown, compare, summary;
-    char *html, *leaderboard, *output, *trend, *save_ranges;
+    char *html, *leaderboard, *output, *trend, *save_ranges, *submission;
 };
 
 static int verify_one(const char *path)
@@ -124,14 +125,15 @@ static int check_usage(const struct options *a, const char **paths)
     while (paths && paths[count])
         count++;
     int modes = a->verify + a->compare + (a->leaderboard != NULL) + (a->trend != NULL) + (a->save_ranges != NULL) +
-                a->markdown + a->summary;
+                (a->submission != NULL) + a->markdown + a->summary;
     if (modes > 1)
         return err_set(ERR_USAGE,
-                       "--verify, --compare, --leaderboard, --trend, --save-ranges, --markdown and --summary "
-                       "exclude each other");
-    if (a->leaderboard || a->trend)
+                       "--verify, --compare, --leaderboard, --trend, --save-ranges, --submission, --markdown and "
+                       "--summary exclude each other");
+    if (a->leaderboard || a->trend || a->submission)
         return count == 0 ? ERR_NONE
-                          : err_set(ERR_USAGE, "%s: --leaderboard and --trend take all files of a folder", paths[0]);
+                          : err_set(ERR_USAGE, "%s: --leaderboard, --trend and --submission take all files of a folder",
+                                    paths[0]);
     if (count == 0)
         return err_set(ERR_USAGE, "give a result file of `zerogauge validate`");
     if (a->compare && count != 2)
@@ -154,10 +156,11 @@ static int run(struct options *a, const char **paths)
     if (a->output)
         TRY(file_output_open(a->output, FILE_NEW, &file));
     FILE *out = file.out;
-    int rc = a->leaderboard ? leaderboard(a->leaderboard, out)
-             : a->trend     ? trend(a->trend, out)
-             : a->compare   ? compare(paths, out)
-                            : show_all(a, paths, out);
+    int rc = a->leaderboard  ? leaderboard(a->leaderboard, out)
+             : a->submission ? submission_check(a->submission, out)
+             : a->trend      ? trend(a->trend, out)
+             : a->compare    ? compare(paths, out)
+                             : show_all(a, paths, out);
     if (a->output)
         return file_output_close(&file, rc);
     return rc == ERR_NONE ? file_flush(out, "the report") : rc;
@@ -191,6 +194,8 @@ int report_main(int argc, const char **argv)
         {"leaderboard", '\0', POPT_ARG_STRING, &a.leaderboard, 0, "a table of all result files in a folder", "DIR"},
         {"trend", '\0', POPT_ARG_STRING, &a.trend, 0, "what changed between the runs in a folder and its folders",
          "DIR"},
+        {"submission", '\0', POPT_ARG_STRING, &a.submission, 0,
+         "check a folder of results and their form.json by the rules (results/RULES.md)", "DIR"},
         {"save-ranges", '\0', POPT_ARG_STRING, &a.save_ranges, 0, "accepted ranges from several VALID runs", "FILE"},
         {"output", 'o', POPT_ARG_STRING, &a.output, 0, "write the tables to this new file", "FILE"},
         HELP_OPTIONS(options, &help) POPT_TABLEEND,
