@@ -1,33 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DeepSpeed on two ranks that share a micro-batch, whose gradients are 1 and 2. Their sum is 3, at stages 1 and 2;
-stage 3 averages where reduce_scatter is on; with mesh_param nothing is summed. DeepSpeed 0.19.8."""
-import os
+# pip install torch==2.15.0 deepspeed==0.19.8
+"""Stage 3 averages over the ranks of a sequence; stages 1 and 2 add.
 
-import torch.multiprocessing
-
-os.environ |= {"DS_ACCELERATOR": "cpu", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29519"}
-
-
-def moment(rank, stage, reduce_scatter, mesh):
-    import deepspeed
+Two ranks share a micro-batch, and their shares of its gradient are 1 and 2."""
+import os, sys
+os.environ |= {"DS_ACCELERATOR": "cpu", "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+               "MASTER_PORT": "29519"}
+try:
+    import deepspeed, torch
     from deepspeed.runtime.sequence_parallel import parallel_state_sp
-    from deepspeed.utils import safe_get_full_optimizer_state
-    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-    deepspeed.utils.logger.setLevel("ERROR")
-    deepspeed.init_distributed(dist_backend="gloo")
-    parallel_state_sp.initialize_sequence_parallel(2)
-    zero = {"stage": stage, "reduce_scatter": reduce_scatter}
-    config = {"train_micro_batch_size_per_gpu": 1, "gradient_clipping": 0, "zero_optimization": zero,
-              "optimizer": {"type": "Adam", "params": {"lr": 0.1, "betas": [0.0, 0.9], "torch_adam": True}}}
-    model, how = torch.nn.Linear(4, 4, bias=False), {"mesh_param": (1, 2)} if mesh else {"mpu": parallel_state_sp}
-    engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config, **how)
+except ImportError as missing:
+    sys.exit(print(missing) or 77)
+
+if (rank := int(os.fork() == 0)):  # this process and its child
+    os.environ |= {"RANK": "1", "LOCAL_RANK": "1"}
+deepspeed.init_distributed(dist_backend="gloo")
+parallel_state_sp.initialize_sequence_parallel(2)
+expected, actual = {stage: 3.0 for stage in (1, 2, 3)}, {}
+for stage in expected:
+    model = torch.nn.Linear(4, 4, bias=False)
+    engine = deepspeed.initialize(model=model, model_parameters=model.parameters(), mpu=parallel_state_sp, config={
+        "train_micro_batch_size_per_gpu": 1, "gradient_clipping": 0, "zero_optimization": {"stage": stage},
+        "optimizer": {"type": "Adam", "params": {"lr": 0.1, "betas": [0.0, 0.9], "torch_adam": True}}})[0]
     engine.backward(engine(torch.ones(1, 4) * (rank + 1)).sum())
-    engine.step()
-    m = safe_get_full_optimizer_state(engine.module.weight, "exp_avg")[0, 0].item()
-    way = f"reduce_scatter {reduce_scatter}, {'mesh_param' if mesh else 'mpu'}"
-    print(f"stage {stage}, {way}, rank {rank}: {m:g}\n", end="", flush=True)
-
-
-if __name__ == "__main__":
-    for row in (1, True, False), (2, True, False), (3, True, False), (3, False, False), (1, True, True):
-        torch.multiprocessing.spawn(moment, row, nprocs=2)
+    engine.step()  # with beta1 = 0 exp_avg is the gradient
+    actual[stage] = deepspeed.utils.safe_get_full_optimizer_state(model.weight, "exp_avg")[0, 0].item()
+rank == 0 or os._exit(0)
+print(f"expected: {expected}\nactual:   {actual}")
+sys.exit(actual != expected)
