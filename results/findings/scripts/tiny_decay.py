@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# git clone https://github.com/liangyuwang/Tiny-DeepSpeed; export PYTHONPATH=$PWD/Tiny-DeepSpeed  # Tiny-DeepSpeed 1ca1850
+# git clone https://github.com/liangyuwang/Tiny-DeepSpeed; export PYTHONPATH=Tiny-DeepSpeed  # Tiny-DeepSpeed 1ca1850
 """Tiny-DeepSpeed: AdamW adds the decay to the gradient, so that the moments contain it."""
 import sys
 try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# git clone https://github.com/liangyuwang/Tiny-DeepSpeed; export PYTHONPATH=$PWD/Tiny-DeepSpeed  # Tiny-DeepSpeed 1ca1850
+# git clone https://github.com/liangyuwang/Tiny-DeepSpeed; export PYTHONPATH=Tiny-DeepSpeed  # Tiny-DeepSpeed 1ca1850
 """Tiny-DeepSpeed: Zero1 adds the ranks' gradients, and does not average them."""
 import os, sys, tempfile
 try:
