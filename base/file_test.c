@@ -6,9 +6,7 @@
 #include "base/folder_test.h"
 #include "base/json.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <string.h>
 #include <sys/resource.h>
 
 static void setup(void)

@@ -6,7 +6,6 @@
 
 #include <criterion/criterion.h>
 
-#include <stdlib.h>
 #include <string.h>
 
 static void examples_of(const char *command, struct lines *out)

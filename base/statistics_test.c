@@ -5,7 +5,6 @@
 #include <criterion/criterion.h>
 
 #include <math.h>
-#include <stdlib.h>
 
 static void expect_near(double actual, double expected, double relative)
 {

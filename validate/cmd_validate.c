@@ -16,7 +16,6 @@
 #include "validate/validate_world.h"
 #include "plan/planner/plan_model.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

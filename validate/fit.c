@@ -11,8 +11,6 @@
 #include <assert.h>
 #include <dirent.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/statvfs.h>
 
 enum { WORLD_MAX = 4096 };

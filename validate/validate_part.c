@@ -8,7 +8,6 @@
 #include "results/record/record_check.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

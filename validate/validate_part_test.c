@@ -5,8 +5,6 @@
 #include "base/err.h"
 #include "validate/validate_test.h"
 
-#include <signal.h>
-
 static char folder[PATH_MAX];
 static struct part_run run;
 

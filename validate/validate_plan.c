@@ -8,7 +8,6 @@
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 // The user's choices that a part accepts. BETWEEN_HOSTS: the part runs only where there are several hosts.
 enum { NVME = 1, WORLD = 2, PIN = 4, ENGINE = 8, BETWEEN_HOSTS = 16, TEXT = 32 };

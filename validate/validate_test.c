@@ -11,8 +11,6 @@
 #include "validate/validate_test.h"
 #include "bench/harness/json_test.h"
 
-#include <math.h>
-
 static char folder[PATH_MAX];
 static struct validate_plan plan;
 static struct accepted_ranges ranges;

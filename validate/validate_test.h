@@ -5,8 +5,6 @@
 #include "base/folder_test.h"
 #include "validate/validate.h"
 
-#include <string.h>
-
 // A record of three samples around `median` GB/s with a baseline of 4 GB/s. `of_case` is the inside of an object.
 static inline const char *trial_line(const char *name, const char *of_case, double median)
 {

@@ -8,7 +8,6 @@
 #include "bench/harness/json_test.h"
 
 #include <limits.h>
-#include <stdlib.h>
 
 enum { SKIPPED_STATUS = 77 };
 

@@ -5,7 +5,6 @@
 #include "base/err.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>

@@ -5,7 +5,6 @@
 #include "base/command_test.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static char *written(const char *word)
 {

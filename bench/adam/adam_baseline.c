@@ -3,7 +3,6 @@
 
 #include "base/err.h"
 #include "bench/harness/bench_target.h"
-#include "ref/arithmetic/adam.h"
 
 #include <assert.h>
 #include <math.h>

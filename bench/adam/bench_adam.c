@@ -7,7 +7,6 @@
 
 #include <popt.h>
 
-#include <stdlib.h>
 #include <string.h>
 
 static int adam_main(int argc, const char **argv);

@@ -16,7 +16,6 @@
 #include "bench/comm/native_collective.h"
 
 #include <popt.h>
-#include <stdlib.h>
 #include <string.h>
 
 static int comm_main(int argc, const char **argv);

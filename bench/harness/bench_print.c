@@ -12,7 +12,6 @@
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 // Counts of the running benchmark; a process runs one at a time.
 static size_t printed_count, skipped_count;

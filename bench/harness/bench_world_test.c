@@ -8,7 +8,6 @@
 
 #include <jansson.h>
 #include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { LINES_MAX = 512, SKIPPED_STATUS = 77 };

@@ -9,7 +9,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 // The unit in which the number of writes is known.
 enum { BLOCK_BYTES = 4096, BLOCK_WORDS = BLOCK_BYTES / 8, SECTOR_WORDS = 512 / 8 };

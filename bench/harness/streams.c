@@ -3,7 +3,6 @@
 #include "bench/harness/streams.h"
 
 #include "bench/harness/bench_target.h"
-#include "ref/arithmetic/adam.h"
 #include "ref/arithmetic/ivdep.h"
 #include "ref/comm/comm_copy.h"
 

@@ -13,7 +13,6 @@
 
 #include <popt.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static int memory_main(int argc, const char **argv);

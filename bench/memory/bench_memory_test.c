@@ -10,7 +10,6 @@
 
 #include <criterion/criterion.h>
 
-#include <omp.h>
 #include <sched.h>
 #include <string.h>
 

@@ -4,7 +4,6 @@
 #include "bench/memory/memory_kernels.h"
 
 #include "bench/harness/bench_target.h"
-#include "ref/arithmetic/adam.h"
 #include "ref/comm/comm_copy.h"
 
 #include <assert.h>

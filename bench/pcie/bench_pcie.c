@@ -8,9 +8,6 @@
 
 #include <popt.h>
 
-#include <stdio.h>
-#include <stdlib.h>
-
 static int pcie_main(int argc, const char **argv);
 
 const struct benchmark bench_pcie = {

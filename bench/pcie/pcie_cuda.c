@@ -9,8 +9,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <stdlib.h>
-
 static int device_open(size_t bytes, void **out)
 {
     return cuda_lane_error(cudaMalloc(out, bytes), "memory for copies");

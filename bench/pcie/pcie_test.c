@@ -3,7 +3,6 @@
 #include "bench/pcie/pcie.h"
 
 #include "base/err.h"
-#include "ref/arithmetic/random.h"
 #include "ref/tier/storage_test.h"
 
 #include <criterion/criterion.h>

@@ -6,7 +6,6 @@
 #include "base/err.h"
 
 #include <popt.h>
-#include <stdlib.h>
 #include <string.h>
 
 static int peer_main(int argc, const char **argv);

@@ -15,7 +15,6 @@
 
 #include <sched.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 static int ranks_main(int argc, const char **argv);

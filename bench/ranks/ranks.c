@@ -9,7 +9,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <sched.h>
-#include <stdlib.h>
 
 enum {
     SAMPLE_TARGET_NS = 20000000,  // several time slices, so that every sample sees competing processes

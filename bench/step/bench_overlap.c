@@ -10,7 +10,6 @@
 #include "ref/model/names/model_find.h"
 
 #include <popt.h>
-#include <stdlib.h>
 #include <string.h>
 
 static int run_overlap(int argc, const char **argv);

@@ -15,7 +15,6 @@
 #include <jansson.h>
 
 #include <string.h>
-#include <unistd.h>
 
 static const char text_path[] = ZG_SOURCE_DIR "/README.md";
 static const char *const first_words[] = {"step",     "--nvme-path", storage_folder, "--model", "gpt-nano", "--quick",

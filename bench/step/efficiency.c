@@ -2,7 +2,6 @@
 #include "bench/step/efficiency.h"
 
 #include <assert.h>
-#include <stddef.h>
 
 // The lanes of each link; LANE_COUNT: none.
 static const enum lane links[][2] = {

@@ -16,7 +16,6 @@
 
 #include <stdatomic.h>
 #include <string.h>
-#include <unistd.h>
 
 // An accelerator that counts products and copies; number `spoilt` has a wrong element.
 static struct {

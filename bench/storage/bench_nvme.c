@@ -11,7 +11,6 @@
 #include <popt.h>
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static int nvme_main(int argc, const char **argv);

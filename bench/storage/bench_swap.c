@@ -8,7 +8,6 @@
 #include "base/err.h"
 
 #include <popt.h>
-#include <stdlib.h>
 
 static int run_swap(int argc, const char **argv);
 

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { FILE_STEP, FILE_SEEN, FILE_USAGE, FILE_TEXT, FILE_CLAIMS, FILE_COUNT };

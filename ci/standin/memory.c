@@ -4,7 +4,6 @@
 #include "ci/standin/standin.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

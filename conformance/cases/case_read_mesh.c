@@ -5,8 +5,6 @@
 
 #include "base/err.h"
 
-#include <string.h>
-
 bool case_has_key(const struct strict_object *object, const char *key)
 {
     const json_t *value = json_object_get(object->value, key);

@@ -5,7 +5,6 @@
 #include "base/err.h"
 #include "base/safe_text.h"
 
-#include <assert.h>
 #include <math.h>
 #include <string.h>
 

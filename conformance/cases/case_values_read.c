@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define NUMBERS_MAX ((uint64_t)1 << 28)  // of a case in all
 enum { HEADER_BYTES_MAX = 1 << 24 };

@@ -7,7 +7,6 @@
 #include <jansson.h>
 #include <regex.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 static inline json_t *schema_load(const char *schema_file)

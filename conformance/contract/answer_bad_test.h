@@ -5,8 +5,6 @@
 #include "conformance/contract/answer_test.h"
 #include "ref/checkpoint/safetensors.h"
 
-#include <math.h>
-
 static char folder[PATH_MAX], file_path[PATH_MAX + 64];
 static struct check_case c;
 static struct answer answer;

@@ -9,9 +9,7 @@
 #include "base/strict_json.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -2,8 +2,6 @@
 // Answers that are well-formed: what is written is read again, in every part that may be there or not.
 #include "conformance/contract/answer_test.h"
 
-#include "ref/checkpoint/safetensors.h"
-
 #include <math.h>
 #include <pthread.h>
 

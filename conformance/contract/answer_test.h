@@ -6,8 +6,6 @@
 #include "base/err.h"
 #include "base/folder_test.h"
 
-#include <string.h>
-
 enum { FIXTURE_MATRIX, FIXTURE_SCALAR, FIXTURE_EMPTY, FIXTURE_FROZEN, FIXTURE_TIED, FIXTURE_UNUSED, FIXTURE_PARAMS };
 enum { FIXTURE_COUNT_MAX = 35, FIXTURE_SKIPPED_STEP = 2 };
 

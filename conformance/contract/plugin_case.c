@@ -9,10 +9,8 @@
 #include "conformance/cases/case_mesh.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static const char *message_of(struct plugin_run *run, char shown[TEXT_MESSAGE_BYTES])
 {

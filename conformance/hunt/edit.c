@@ -6,7 +6,6 @@
 #include "conformance/cases/case_mesh.h"
 #include "conformance/hunt/hunt_mesh.h"
 
-#include <assert.h>
 #include <string.h>
 
 // A case about to be cut: its halves, and where their numbers come from.

@@ -6,7 +6,6 @@
 
 #include <criterion/criterion.h>
 #include <math.h>
-#include <string.h>
 
 // Closes what *out has, and opens a drawn case.
 static void draw(uint64_t number, struct hunt_case *out)

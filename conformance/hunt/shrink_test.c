@@ -2,12 +2,10 @@
 // The shrinker against made-up judges: each fails a case for a known reason, and nothing but that reason must remain.
 #include "conformance/hunt/shrink.h"
 #include "base/err.h"
-#include "conformance/hunt/edit.h"
 #include "conformance/hunt/hunt_mesh.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
-#include <string.h>
 
 typedef bool reason(const struct hunt_case *h);
 

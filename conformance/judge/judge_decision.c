@@ -3,11 +3,9 @@
 #include "conformance/judge/judge_internal.h"
 
 #include "base/err.h"
-#include "conformance/judge/links.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 int judge_decision(struct trial *trial, struct finding *out)
 {

@@ -2,8 +2,6 @@
 // The judge on updates of matrices: right ones pass in any order of products, and wrong ones say what they are.
 #include "conformance/judge/judge_test.h"
 
-#include <math.h>
-
 enum { ROWS = 8, COLUMNS = 12, COUNT = ROWS * COLUMNS };
 
 // How an answer's update is made.

@@ -22,7 +22,6 @@
 #include "conformance/judge/judge_internal.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdio.h>
 
 struct amounts {

@@ -5,7 +5,6 @@
 #include "base/err.h"
 #include "base/safe_text.h"
 #include "base/file.h"
-#include "conformance/cases/case_folders.h"
 #include "base/help.h"
 #include "ref/comm/launcher.h"
 #include "conformance/contract/plugin.h"

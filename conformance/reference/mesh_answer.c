@@ -4,7 +4,6 @@
 
 #include "base/err.h"
 #include "base/file.h"
-#include "conformance/cases/case_folders.h"
 #include "conformance/cases/case_tokens.h"
 #include "ref/checkpoint/safetensors.h"
 

@@ -20,12 +20,9 @@
 #include "ref/checkpoint/weights.h"
 #include "base/terminal.h"
 
-#include <errno.h>
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 // All that a case's run needs.

@@ -8,8 +8,6 @@
 #include "conformance/contract/answer.h"
 #include "conformance/reference/reference.h"
 
-#include <string.h>
-
 static char folder[PATH_MAX];
 static struct reference_options options;
 

@@ -8,8 +8,6 @@
 #include "conformance/run/check_own.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static void describe(const struct finding *finding, struct check_failure *out)
 {

@@ -8,7 +8,6 @@
 #include "base/process/check_folder.h"
 #include "base/process/launch.h"
 #include "conformance/cases/case_folders.h"
-#include "conformance/run/check_select.h"
 #include "conformance/run/crash.h"
 
 #include <errno.h>

@@ -5,12 +5,10 @@
 #include "base/file.h"
 #include "base/process/check_folder.h"
 #include "base/terminal.h"
-#include "conformance/cases/case_folders.h"
 #include "conformance/run/claims.h"
 #include "conformance/suite/suite_build.h"
 
 #include <stdio.h>
-#include <string.h>
 
 // 4 Mi parameters: in bf16 with fp32 masters 64 MiB a rank unsharded, of which 4 ranks save 36 to 48 MiB each. Many
 // tensors, so that a program that gathers one at a time needs little for it.

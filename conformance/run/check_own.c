@@ -2,7 +2,6 @@
 #include "conformance/run/check_own.h"
 
 #include "base/err.h"
-#include "conformance/run/check_select.h"
 
 #include <fnmatch.h>
 #include <stdlib.h>

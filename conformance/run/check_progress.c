@@ -6,7 +6,6 @@
 
 #include <dirent.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { BAR_WIDTH = 20, COUNTED_MIN = 5 };
 

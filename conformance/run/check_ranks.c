@@ -5,7 +5,6 @@
 #include "conformance/reference/reference.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 // The message of rank 0 to the others about a launch; empty `cases`: no more launches.

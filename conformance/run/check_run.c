@@ -3,7 +3,6 @@
 #include "conformance/run/check_launch.h"
 #include "conformance/run/check_select.h"
 
-#include "conformance/cases/case_folders.h"
 #include "base/clock.h"
 #include "conformance/run/claims.h"
 #include "base/err.h"

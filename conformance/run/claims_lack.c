@@ -2,8 +2,6 @@
 // The things that a case needs and claims lack.
 #include "conformance/run/claims_internal.h"
 
-#include "conformance/cases/case_mesh.h"
-
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>

@@ -11,7 +11,6 @@
 #include "ref/comm/launcher.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static volatile sig_atomic_t interrupted;

@@ -5,7 +5,6 @@
 #include "base/file.h"
 
 #include <fnmatch.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -5,11 +5,9 @@
 #include "base/file.h"
 #include "base/process/shell_word.h"
 #include "base/safe_text.h"
-#include "conformance/cases/case_folders.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 static int find_folder(const struct check_hunt *hunt, const struct hunt_find *find, char out[PATH_MAX])
 {

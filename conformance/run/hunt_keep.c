@@ -10,7 +10,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 // A race may need ALONE_TRIES launches to show again.
 enum { LEAST_SHRINK_S = 60, ALONE_TRIES = 3 };

@@ -10,7 +10,6 @@
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 static float round_to(enum dtype dtype, float x)
 {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cases on meshes. A variant is a mesh, as the letters and degrees of replicate, shard, tensor, pipeline and expert:
 // "r2s2", "s2t2"; with "-" and another one behind it the case saves a checkpoint and resumes on the other mesh.
-#include "conformance/cases/case_mesh.h"
 #include "conformance/suite/suite_build.h"
 
 #include <assert.h>

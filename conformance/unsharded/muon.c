@@ -3,10 +3,8 @@
 
 #include "base/err.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 static float interpolate(float m, float g, float weight, bool fused)
 {

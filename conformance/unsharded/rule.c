@@ -5,8 +5,6 @@
 #include "conformance/cases/case_tokens.h"
 
 #include <assert.h>
-#include <stdio.h>
-#include <string.h>
 
 struct rule rule_canonical(const struct check_case *c)
 {

@@ -5,7 +5,6 @@
 #include "base/err.h"
 #include "conformance/unsharded/recipe_row.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,9 +6,7 @@
 #include "conformance/unsharded/token_division.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 // The number of ways to add a sum over ranks in this order.
 static int order_count(enum rule_order order, int world)

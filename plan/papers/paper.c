@@ -6,7 +6,6 @@
 #include "plan/papers/query.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { ROW_MAX = 256, COLUMN_MAX = 64, ERRATA_MAX = 64, EQUATION_MAX = 64 };

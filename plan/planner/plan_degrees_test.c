@@ -9,7 +9,6 @@
 
 #include <criterion/criterion.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

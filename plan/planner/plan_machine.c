@@ -2,11 +2,9 @@
 #include "plan/planner/plan_machine.h"
 
 #include "base/err.h"
-#include "plan/device/device_time.h"
 #include "plan/planner/plan_texts.h"
 #include "base/strict_json.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,9 +6,7 @@
 #include "plan/planner/plan_degrees.h"
 #include "plan/planner/plan_model.h"
 #include "ref/model/gpt.h"
-#include "ref/model/gpt_find.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

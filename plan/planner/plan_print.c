@@ -7,7 +7,6 @@
 #include "ref/formula/formula.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 const char *plan_verdict_name(enum plan_verdict verdict)
 {

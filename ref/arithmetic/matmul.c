@@ -10,7 +10,6 @@
 
 #include <assert.h>
 #include <pthread.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 

@@ -9,7 +9,6 @@
 #include <criterion/criterion.h>
 
 #include <math.h>
-#include <stdlib.h>
 
 enum { COUNT = 10000, LIMBS = 12 };
 

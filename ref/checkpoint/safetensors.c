@@ -7,7 +7,6 @@
 #include "base/safe_text.h"
 
 #include <assert.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>

@@ -3,8 +3,6 @@
 // stays, and the first error is the one that is reported.
 #include "ref/checkpoint/checkpoint_test.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 

@@ -2,8 +2,6 @@
 // Ranks that wait for each other in different communicators end with an error; ranks that only wait long do not.
 #include "ref/comm/comm_failure_test.h"
 
-#include <stdlib.h>
-
 // A part of the world for those ranks, which all others leave alone; every rank calls it.
 static struct comm *part_of(struct rank *rank, const int members[], int count, enum ledger_group group)
 {

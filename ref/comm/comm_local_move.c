@@ -6,8 +6,6 @@
 #include "ref/comm/comm_copy.h"
 #include "ref/comm/comm_local.h"
 
-#include <string.h>
-
 // If the buffers of all ranks have at least this size together, they exceed a last-level cache that about eight cores
 // share, and streaming stores write the results.
 enum { LARGE_BYTES = 32 * 1024 * 1024 };

@@ -2,8 +2,6 @@
 // Messages between two ranks that are threads: contents, order, counting, and the errors of both sides.
 #include "ref/comm/comm_failure_test.h"
 
-#include <stdlib.h>
-
 Test(comm_message, concurrent_messages_arrive_whole_and_in_order)
 {
     for (int world = 1; world <= 5; world++)

@@ -2,7 +2,6 @@
 // A rank of the tests of comm_mpi.c, started by mpirun, that fails as its word says, or meets others' failures. Each
 // rank prints its error message on one line.
 #include "ref/comm/comm_failure_test.h"
-#include "ref/comm/comm_mpi.h"
 #include "ref/comm/launcher.h"
 
 #include <unistd.h>

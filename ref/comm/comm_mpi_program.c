@@ -11,7 +11,6 @@
 #include "ref/comm/comm_mpi.h"
 #include "ref/comm/launcher.h"
 
-#include <signal.h>
 #include <unistd.h>
 
 static int group;  // of sums

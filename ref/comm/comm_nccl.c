@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 const struct comm_nccl_options comm_nccl_defaults = {NULL, 64 << 20, 120000000000u};
 

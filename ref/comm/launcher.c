@@ -4,7 +4,6 @@
 #include "base/err.h"
 #include "base/safe_text.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -5,7 +5,6 @@
 #include "ref/config/config_accelerate.h"
 #include "ref/config/config_doc.h"
 
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>

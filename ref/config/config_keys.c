@@ -6,7 +6,6 @@
 #include "ref/config/config.h"
 
 #include <float.h>
-#include <string.h>
 
 #define COUNT_MAX 1e9      // fits an int
 #define ELEMENTS_MAX 1e15  // their bytes fit in 64 bits

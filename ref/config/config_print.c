@@ -3,7 +3,6 @@
 #include "ref/config/config_doc.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static json_t *loss_scale_json(const struct config *config)
 {

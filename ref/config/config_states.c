@@ -5,8 +5,6 @@
 
 #include "base/err.h"
 
-#include <string.h>
-
 static const char BF16_MASTER[] = "bf16.bf16_master_weights_and_grads", BF16_STATES[] = "bf16.bf16_optimizer_states",
                   FP16_MASTER[] = "fp16.fp16_master_weights_and_grads",
                   WHOLE[] = "optimizer.params.fp32_optimizer_states", MASTER[] = "zerogauge.master_dtype",

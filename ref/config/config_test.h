@@ -8,7 +8,6 @@
 
 #include <criterion/criterion.h>
 
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 

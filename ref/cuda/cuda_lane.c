@@ -8,7 +8,6 @@
 #include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { MESSAGE_BYTES = 512 };
 

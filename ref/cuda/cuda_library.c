@@ -3,7 +3,6 @@
 
 #include "base/err.h"
 
-#include <assert.h>
 #include <dlfcn.h>
 #include <glob.h>
 #include <limits.h>

@@ -14,7 +14,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 
 // A matrix of a product, as cuBLAS takes it. Which of its kernels fits is for cuBLAS to choose, by the addresses as
 // well, of which none loads more than 16 bytes at a time; and where a parameter lies depends on how it is sharded. So a

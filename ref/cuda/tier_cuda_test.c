@@ -10,7 +10,6 @@
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { COUNT = 4096, BYTES = COUNT * sizeof(uint32_t) };
 

@@ -8,7 +8,6 @@
 #include "ref/arithmetic/random.h"
 
 #include <criterion/criterion.h>
-#include <stdlib.h>
 
 enum { SPAN_MAX = 3, OPERATION_MAX = 400 };
 

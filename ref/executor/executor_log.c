@@ -8,7 +8,6 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct logger {
     struct executor_guard *guard;  // null where there is no tier to guard

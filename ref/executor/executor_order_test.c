@@ -3,8 +3,6 @@
 #include "ref/executor/executor_internal.h"
 #include "ref/executor/executor_test.h"
 
-#include <stdlib.h>
-
 enum { PLACES = 24 };
 static char places[PLACES];
 

@@ -5,7 +5,6 @@
 #include "base/err.h"
 #include "ref/executor/reach.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -5,7 +5,6 @@
 #include "base/err.h"
 
 #include <criterion/criterion.h>
-#include <stdlib.h>
 
 // Addresses alone: a range of a file has no memory either.
 #define AT(offset) ((const void *)((uintptr_t)0x1000 + (offset)))

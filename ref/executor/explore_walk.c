@@ -5,7 +5,6 @@
 
 #include "base/err.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 

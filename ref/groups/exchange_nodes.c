@@ -5,8 +5,6 @@
 #include "base/err.h"
 #include "ref/recipe/quantize.h"
 
-#include <string.h>
-
 // One hop: this rank sends each of `peers` ranks `slots` shards, and sums what it receives. A packed shard has
 // slot_bytes of room; only its elements are sent. Operations copy it.
 struct hop {

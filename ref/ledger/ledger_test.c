@@ -4,7 +4,6 @@
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <signal.h>
-#include <string.h>
 
 enum { THREADS = 4, ROUNDS = 400000 };
 

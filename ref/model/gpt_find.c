@@ -6,10 +6,7 @@
 #include "ref/model/model_kept.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const struct {

@@ -7,7 +7,6 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 #include <xxhash.h>
 
 // A bucket has two digests: of its update after the decision, and of its speculative one.

@@ -4,7 +4,6 @@
 
 #include "base/err.h"
 #include "ref/tier/tier.h"
-#include "ref/tier/tier_nvme.h"
 #include "ref/optimizer/optimizer.h"
 
 #include <criterion/criterion.h>

@@ -4,7 +4,6 @@
 #include "base/err.h"
 
 #include <assert.h>
-#include <string.h>
 
 // One piece: elements [from, from + length) of every rank's shard. A dry run issues all pieces of a bucket as one.
 struct piece_arguments {

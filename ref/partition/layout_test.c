@@ -5,7 +5,6 @@
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
-#include <string.h>
 
 static const struct model *find(const char *name)
 {

@@ -8,7 +8,6 @@
 
 #include <criterion/criterion.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { STAGES_MAX = 8, MICROS_MAX = 16, VERBS = 6, SENDERS = 3 };
 

@@ -3,7 +3,6 @@
 #include "ref/stage/stage_internal.h"
 
 #include "base/err.h"
-#include "ref/optimizer/read_ahead.h"
 #include "ref/stage/update_schedule.h"
 
 #include <assert.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads and writes a rank's shards, on whatever tier they live, and collects full buckets from all ranks.
-#include "ref/stage/stage_internal.h"
 #include "ref/stage/stage_shard.h"
 
 #include "ref/arithmetic/accelerator.h"

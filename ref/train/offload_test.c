@@ -3,7 +3,6 @@
 // of unsharded Adam, and the bytes equal those of the formulas.
 #include "ref/train/offload_test.h"
 
-#include "ref/arithmetic/random.h"
 #include "ref/executor/trace.h"
 #include "ref/model/names/model_find.h"
 

@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "ref/arithmetic/gpt_math.h"
 #include "ref/partition/collectives.h"
 
 #include <malloc.h>

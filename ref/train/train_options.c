@@ -8,7 +8,6 @@
 #include "base/help.h"
 #include "base/size.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

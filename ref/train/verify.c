@@ -6,7 +6,6 @@
 
 #include "base/err.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static uint64_t bits_at(const void *array, size_t element_bytes, size_t i)

@@ -10,7 +10,6 @@
 #include "base/err.h"
 #include "ref/optimizer/update_digest.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 static int oracle_micro_batch(void *context, uint64_t step, int micro, int rank, struct model_batch *out)

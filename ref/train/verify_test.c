@@ -4,8 +4,6 @@
 #include "ref/stage/stage_shard.h"
 #include "ref/train/offload_test.h"
 
-#include <string.h>
-
 // Changes one bit of a shard's element after a step, as a lost or early write would.
 struct damage {
     uint64_t step;

@@ -16,7 +16,6 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 static void add_events(struct soak *soak, const struct health_round *round)

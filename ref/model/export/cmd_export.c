@@ -8,12 +8,9 @@
 #include "base/size.h"
 #include "ref/model/names/model_find.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct export_options {
     char *dtype, *base;  // may be null

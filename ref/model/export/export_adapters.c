@@ -12,12 +12,9 @@
 
 #include <jansson.h>
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 // PEFT's names begin with its wrapper's, and with that of GPT2LMHeadModel's body.
 enum { PEFT_NAME_BYTES = MODEL_NAME_BYTES + 48 };

@@ -6,8 +6,6 @@
 #include "ref/arithmetic/random.h"
 #include "ref/model/model_kept.h"
 
-#include <ctype.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
