@@ -39,14 +39,6 @@ double statistics_mad(const double *values, size_t count)
     return statistics_median(distances, count);
 }
 
-double statistics_sum(const double *values, size_t count)
-{
-    double sum = 0;
-    for (size_t i = 0; i < count; i++)
-        sum += values[i];
-    return sum;
-}
-
 struct ranked {
     double value;
     int of_a;

@@ -15,8 +15,6 @@ double statistics_median(const double *values, size_t count);
 // The median absolute deviation from the median; 0 for one value.
 double statistics_mad(const double *values, size_t count);
 
-double statistics_sum(const double *values, size_t count);
-
 // The p-value of the two-sided Mann-Whitney U test: the probability of ranks at least as far apart as these if both
 // sets come from one distribution. Equal values share the mean of their ranks. For up to STATISTICS_EXACT_MAX values in
 // total the test counts every division; beyond, it uses the normal approximation, corrected for ties and continuity.

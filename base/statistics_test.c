@@ -29,7 +29,6 @@ Test(statistics, the_mad_ignores_an_outlier)
     const double one[] = {7}, samples[] = {1, 2, 3, 4, 1000};
     cr_expect_eq(statistics_mad(one, 1), 0);
     expect_near(statistics_mad(samples, 5), 1, 0);
-    expect_near(statistics_sum(samples, 5), 1010, 0);
 }
 
 // Pairs in which the value of the set is larger; half for equal ones.

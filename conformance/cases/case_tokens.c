@@ -54,11 +54,3 @@ double case_mean_count(const struct check_case *c, int step)
     uint64_t all = case_all_tokens(c, step);
     return all > 0 ? (double)all : 1;
 }
-
-bool case_has_step_without_tokens(const struct check_case *c)
-{
-    for (int step = 1; step <= c->steps && c->has_tokens; step++)
-        if (case_all_tokens(c, step) == 0)
-            return true;
-    return false;
-}

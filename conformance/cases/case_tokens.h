@@ -23,6 +23,3 @@ bool case_has_room_for_tokens(const struct check_case *c);
 // The number that a step's sum of gradients is divided by: all tokens, or 1 where there are none; in a case without
 // tokens data ranks x micro-steps.
 double case_mean_count(const struct check_case *c, int step);
-
-// True if some step has tokens on no rank.
-bool case_has_step_without_tokens(const struct check_case *c);

@@ -88,16 +88,6 @@ const char *adam_recipe_name(const struct adam_recipe *recipe)
     return recipe->name;
 }
 
-const char *adam_recipe_source(const struct adam_recipe *recipe)
-{
-    return recipe->source;
-}
-
-const char *adam_recipe_checked(const struct adam_recipe *recipe)
-{
-    return recipe->checked;
-}
-
 bool adam_recipe_does(const struct adam_recipe *recipe, bool decoupled)
 {
     return (decoupled || !recipe->decoupled_only) && (!recipe->is_here || recipe->is_here());

@@ -166,7 +166,7 @@ Test(recipe_row, names_are_unique_and_the_first_is_torch_cpu)
     int count = 0;
     for (; adam_recipe_at(count); count++) {
         cr_expect_eq(row(adam_recipe_name(adam_recipe_at(count))), adam_recipe_at(count));
-        cr_expect(*adam_recipe_source(adam_recipe_at(count)) && *adam_recipe_checked(adam_recipe_at(count)));
+        cr_expect(*adam_recipe_at(count)->source && *adam_recipe_at(count)->checked);
     }
     cr_expect_null(adam_recipe_at(count));
     cr_expect_not(adam_recipe_does(row("llmc-cuda"), false));

@@ -10,7 +10,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 // An optimizer's step for one element, and the scalars that it takes: one row of a table (recipe_row.c). It shares no
 // arithmetic with ref/: the two check each other.
@@ -18,9 +17,7 @@ struct adam_recipe;
 
 // null: past the end; 0 is torch's CPU form, the canonical one.
 const struct adam_recipe *adam_recipe_at(int index);
-const char *adam_recipe_name(const struct adam_recipe *recipe);     // "torch-cpu", "deepspeed-cpu-gcc", ...
-const char *adam_recipe_source(const struct adam_recipe *recipe);   // the software that computes so
-const char *adam_recipe_checked(const struct adam_recipe *recipe);  // "bit for bit", or "read" and the reason
+const char *adam_recipe_name(const struct adam_recipe *recipe);  // "torch-cpu", "deepspeed-cpu-gcc", ...
 
 // True if the recipe has this kind of decay, and this processor has the instructions for it.
 bool adam_recipe_does(const struct adam_recipe *recipe, bool decoupled);

@@ -149,11 +149,6 @@ const char *recipe_name(const struct recipe *recipe)
     return recipe->name;
 }
 
-const char *recipe_source(const struct recipe *recipe)
-{
-    return recipe->source;
-}
-
 // Computes in double and rounds each scalar to fp32 once, where it enters the element's arithmetic.
 static int begin_torch(const struct recipe *recipe, const struct adam_hyper *hyper, uint64_t t,
                        struct adam_scalars *out)

@@ -24,7 +24,6 @@ extern "C" {
 const struct recipe *recipe_find(const char *name);  // returns null if no recipe has that name
 const struct recipe *recipe_at(int index);           // returns null past the end; recipe 0 is the default
 const char *recipe_name(const struct recipe *recipe);
-const char *recipe_source(const struct recipe *recipe);  // the implementation that the recipe reproduces
 
 // Computes the scalars of step t, which counts from 1, and advances the state. Returns ERR_USAGE if t is 0 or the
 // recipe does not support the hyper-parameters.

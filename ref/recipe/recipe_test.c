@@ -103,7 +103,7 @@ Test(recipe, the_table_has_every_named_recipe_with_its_source_and_golden_bits)
             has_golden |= !strcmp(GOLDEN[k].recipe, recipe->name);
         cr_expect(has_golden, "%s has no golden bits", recipe->name);
         cr_expect_eq(recipe_find(recipe->name), recipe);
-        cr_expect(*recipe_source(recipe) && *recipe->version && *recipe->note, "%s", recipe->name);
+        cr_expect(*recipe->source && *recipe->version && *recipe->note, "%s", recipe->name);
     }
 }
 
