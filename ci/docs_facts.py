@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 
+from docs_help import help_of_scripts
 from docs_page import FILES, NAMES, ROOT, TOP
 from docs_recipes import recipes
 
@@ -113,5 +114,5 @@ def page_facts(page, verify):
 
 
 def facts(verify):
-    for each in minutes, suite_version, gpu, folders, recipes:
+    for each in minutes, suite_version, gpu, folders, recipes, help_of_scripts:
         each(verify)

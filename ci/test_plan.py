@@ -17,6 +17,8 @@ import subprocess
 import sys
 import xml.etree.ElementTree as xml
 
+from usage import answer
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FAILURES = ROOT / "build/last-failure"
 
@@ -77,6 +79,7 @@ def report(build, preset):
 
 
 if __name__ == "__main__":
+    answer(__doc__)
     if len(sys.argv) == 5 and sys.argv[1] == "choose":
         choose(*sys.argv[2:])
     elif len(sys.argv) == 4 and sys.argv[1] == "report":
