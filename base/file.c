@@ -102,17 +102,6 @@ int file_read_text_at(int folder_fd, const char *name, const char *path, size_t 
     return read_and_close(fd, path, limit, text, bytes);
 }
 
-int file_bytes(int fd, const char *path, uint64_t *bytes)
-{
-    struct stat status;
-    if (fstat(fd, &status) != 0)
-        return err_set(ERR_IO, "%s: cannot be inspected: %s", path, strerror(errno));
-    if (!S_ISREG(status.st_mode))
-        return err_set(ERR_USAGE, "%s: is not a regular file", path);
-    *bytes = (uint64_t)status.st_size;
-    return ERR_NONE;
-}
-
 int file_sync(int fd, const char *path)
 {
     while (fsync(fd) != 0)

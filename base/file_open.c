@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ways to open a file or to make one. tools/tidy/opens.py finds those beside them.
+// The ways to open a file or to make one. tools/tidy/opens.py finds all others.
 #include "base/file.h"
 
 #include "base/err.h"
@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// What failed to be opened or created.
+// Refuses a file that failed to be opened or created.
 static int refuse(const char *path, const char *done, int failure)
 {
     switch (failure) {
@@ -91,6 +91,17 @@ int file_open_folder(int folder_fd, const char *name, const char *path, int *fd)
         return ERR_NONE;
     return errno == ELOOP || errno == ENOTDIR ? err_set(ERR_USAGE, "%s: is a link or a file; expected a folder", path)
                                               : refuse(path, "opened", errno);
+}
+
+int file_bytes(int fd, const char *path, uint64_t *bytes)
+{
+    struct stat status;
+    if (fstat(fd, &status) != 0)
+        return err_set(ERR_IO, "%s: cannot be inspected: %s", path, strerror(errno));
+    if (!S_ISREG(status.st_mode))
+        return err_set(ERR_USAGE, "%s: is not a regular file", path);
+    *bytes = (uint64_t)status.st_size;
+    return ERR_NONE;
 }
 
 // Without O_NONBLOCK, opening a pipe would wait for a writer.

@@ -13,7 +13,7 @@
 void text_terminal(FILE *out, const char *text, int indent);
 
 // Prints "WHO: MESSAGE" to standard error, with the calling thread's message (err.h), as text_terminal does. Messages
-// quote command lines and files, whose bytes are anybody's.
+// quote command lines and files, whose bytes may be any.
 void text_error(const char *who, ...) __attribute__((format(printf, 1, 2)));
 
 // For the text of an element or a quoted attribute value, in XML and HTML.

@@ -47,9 +47,9 @@ struct accelerate_read {
     const json_t *places;  // "LINE: KEY" for each path of the root that a key set
 };
 
-// Loads a text of one document of YAML, or of TOML as YAML. ERR_USAGE with `NAME:LINE: ...`: it is neither, has a second
-// document, a key twice in a section, more than 64 levels or 256 anchors, or a directive of tags. The caller deletes
-// *out, unless it fails.
+// Loads a text of one document of YAML, or of TOML as YAML. ERR_USAGE with `NAME:LINE: ...`: it is neither, has a
+// second document, a key twice in a section, more than 64 levels or 256 anchors, or a directive of tags. The caller
+// deletes *out, unless it fails.
 struct yaml_document_s;
 int config_yaml_load(const char *name, const char *text, size_t bytes, struct yaml_document_s *out);
 

@@ -53,7 +53,7 @@ static void scan_token(struct scan *scan, yaml_token_type_t type)
     scan->has_content = true;
 }
 
-// What is no YAML ends the scan, and is left to the parser.
+// A text that is no YAML ends the scan, and is left to the parser.
 static int check_tokens(const char *name, yaml_parser_t *parser)
 {
     struct scan scan = {0};
