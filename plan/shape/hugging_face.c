@@ -32,6 +32,17 @@ static void add_defaults(struct hugging_face_reader *reader, const char *default
     }
 }
 
+// Refuses the value of the first of these keys that the file has.
+static int refuse_heads(struct hugging_face_reader *r, const char *keys, const char *what, size_t is, size_t whole)
+{
+    char key[64];
+    for (;; keys += strcspn(keys, " ") + 1) {
+        snprintf(key, sizeof key, "%.*s", (int)strcspn(keys, " "), keys);
+        if (hugging_face_has(r, key) || !strchr(keys, ' '))
+            return strict_fail(&r->object, key, "is %zu, expected a divisor of %s, %zu", is, what, whole);
+    }
+}
+
 static int read_widths(struct hugging_face_reader *r, struct decoder_shape *out)
 {
     static const char heads[] = "num_attention_heads n_head n_heads num_heads",
@@ -50,6 +61,11 @@ static int read_widths(struct hugging_face_reader *r, struct decoder_shape *out)
     TRY(hugging_face_size(r, hidden, DECODER_SIZE_MAX, out->mlp_matrices == 2 ? 4 * out->width : 0, &out->hidden));
     TRY(hugging_face_size(r, key_heads, (int64_t)out->heads, out->heads, &out->key_heads));
     size_t head_width = out->width / out->heads;
+    if (out->key_heads > 0 && out->heads % out->key_heads > 0)
+        return refuse_heads(r, key_heads, "the number of heads", out->key_heads, out->heads);
+    if (out->width % out->heads > 0 && !hugging_face_has(r, "head_dim") && !hugging_face_has(r, "attention_head_dim") &&
+        !hugging_face_has(r, "kv_lora_rank"))
+        return refuse_heads(r, heads, "the width without a head_dim", out->heads, out->width);
     return hugging_face_size(r, "head_dim attention_head_dim", DECODER_SIZE_MAX, head_width > 0 ? head_width : 1,
                              &out->head_width);
 }
