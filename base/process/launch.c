@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/process/launch_gpus.h"
 #include "base/process/launch_internal.h"
 #include "base/process/launch_sent.h"
 #include "base/process/launch_watch.h"
@@ -88,6 +89,8 @@ static int observe_memory(struct run *run, bool *over)
     if (bytes > run->out->peak_memory_bytes)
         run->out->peak_memory_bytes = bytes;
     TRY(process_peaks_add(&run->peaks, &run->now));
+    if (run->setting->counts_sent)
+        gpus_read(&run->peaks);
     TRY(sent_read(&run->sent, &run->now));
     run->out->sent_bytes = sent_bytes(&run->sent);
     *over = run->setting->memory_limit_bytes && bytes > run->setting->memory_limit_bytes;

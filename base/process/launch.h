@@ -19,7 +19,7 @@ struct launch_setting {
     double time_limit_s;
     uint64_t memory_limit_bytes;                  // of all its processes; 0: none
     uint64_t output_limit_bytes;                  // of files and folder; 0: none
-    bool counts_sent;                             // over TCP
+    bool counts_sent;                             // over TCP; and adds what is held on GPUs to the peaks
     const volatile sig_atomic_t *interrupted;     // may be null; a nonzero value stops the command
     void (*tick)(void *context, double seconds);  // called every now and then while it runs; may be null
     void *tick_context;
@@ -32,7 +32,8 @@ struct launch_result {
     int status;  // the exit status, or the signal
     double seconds;
     uint64_t peak_memory_bytes;   // the most that was resident in all processes together, as it was sampled
-    uint64_t sum_of_peaks_bytes;  // of each process the most that was ever resident in it, by the kernel's count
+    uint64_t sum_of_peaks_bytes;  // of each process the most that was ever resident in it, by the kernel's count; GPUs
+                                  // as NVML samples
     bool sent_is_known;           // the kernel counted what was sent
     uint64_t sent_bytes;          // by all processes over TCP; a lower bound, as it was sampled
     char text[256];               // for messages: "exited with status 3", "timed out after 60 s"

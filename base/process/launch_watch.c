@@ -188,7 +188,7 @@ uint64_t process_peaks_read(struct process_list *peaks)
         uint64_t peak_bytes = process_peak(peaks->list[i].pid);
         if (peak_bytes > peaks->list[i].resident_bytes)
             peaks->list[i].resident_bytes = peak_bytes;
-        sum_bytes += peaks->list[i].resident_bytes;
+        sum_bytes += peaks->list[i].resident_bytes + peaks->list[i].device_bytes;
     }
     return sum_bytes;
 }

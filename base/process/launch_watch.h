@@ -11,6 +11,7 @@ struct process {
     pid_t pid, parent;
     char state;  // as in /proc/PID/stat: 'Z' is a zombie
     uint64_t resident_bytes;
+    uint64_t device_bytes, device_now_bytes;  // on GPUs, at most and when last read (launch_gpus.h)
     bool ours;
 };
 
@@ -43,7 +44,7 @@ uint64_t process_memory(const struct process_list *list);
 int process_peaks_add(struct process_list *peaks, const struct process_list *list);
 
 // Brings `resident_bytes` of each process in `peaks` to the most that was ever resident in it (VmHWM), and returns
-// their sum. An ended one keeps what was last read.
+// their sum, with what they held on GPUs. An ended one keeps what was last read.
 uint64_t process_peaks_read(struct process_list *peaks);
 
 // The most bytes that were ever resident in a process (VmHWM). 0: it is gone, or a zombie.

@@ -8,7 +8,7 @@
 
 const char observation_gap_text[] =
     "what is sent through shared memory, Unix sockets and links of accelerators, which no counter open to everybody "
-    "shows; memory of accelerators";
+    "shows; memory of accelerators that NVML does not tell";
 
 int64_t observation_saved_bytes(const struct observation *observation)
 {
