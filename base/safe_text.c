@@ -90,17 +90,25 @@ void text_terminal(FILE *out, const char *text, int indent)
     }
 }
 
-void text_error(const char *who, ...)
+void text_say(const char *format, ...)
 {
-    char text[TEXT_MESSAGE_BYTES + ERR_MESSAGE_BYTES];
+    char text[2 * ERR_MESSAGE_BYTES];
     va_list arguments;
-    va_start(arguments, who);
-    int used = vsnprintf(text, TEXT_MESSAGE_BYTES, who, arguments);
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    used = used < TEXT_MESSAGE_BYTES ? used : TEXT_MESSAGE_BYTES - 1;
-    snprintf(text + used, sizeof text - (size_t)used, ": %s", err_message());
     text_terminal(stderr, text, 4);
     fputc('\n', stderr);
+}
+
+void text_error(const char *who, ...)
+{
+    char text[TEXT_MESSAGE_BYTES];
+    va_list arguments;
+    va_start(arguments, who);
+    vsnprintf(text, sizeof text, who, arguments);
+    va_end(arguments);
+    text_say("%s: %s", text, err_message());
 }
 
 void text_markup(FILE *out, const char *text)

@@ -12,7 +12,10 @@
 // For a terminal: indents lines after the first by `indent` blanks, so that none can imitate a line of the report.
 void text_terminal(FILE *out, const char *text, int indent);
 
-// Prints "WHO: MESSAGE" to standard error, with the calling thread's message (err.h), as text_terminal does. Messages
+// Prints a formatted text and a line's end to standard error, as text_terminal does.
+void text_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+// Prints "WHO: MESSAGE" so, with the calling thread's message (err.h). Messages
 // quote command lines and files, whose bytes may be any.
 void text_error(const char *who, ...) __attribute__((format(printf, 1, 2)));
 

@@ -60,8 +60,7 @@ static void models_print(FILE *out)
 
 static int refuse(const char *name)
 {
-    err_set(ERR_USAGE, "unknown command \"%s\"", name);
-    text_error("zerogauge");
+    text_say("zerogauge: unknown command \"%s\"", name);
     commands_print(stderr);
     return 2;
 }

@@ -170,10 +170,9 @@ int bench_skip(const char *format, ...)
     va_end(arguments);
     bench_progress("%s", "");
     if (bench_world_rank() == 0)
-        fprintf(stderr, "SKIP: %s\n", text);
+        text_say("SKIP: %s", text);
     else if (!bench_world_is_together())
-        fprintf(stderr, "SKIP: rank %d on host %s: %s\n", bench_world_rank(), bench_world_host(bench_world_rank()),
-                text);
+        text_say("SKIP: rank %d on host %s: %s", bench_world_rank(), bench_world_host(bench_world_rank()), text);
     skipped_count++;
     return ERR_NONE;
 }

@@ -6,6 +6,7 @@
 #include "bench/harness/bench_world.h"
 
 #include "base/err.h"
+#include "base/safe_text.h"
 #include "base/help.h"
 #include "base/processor.h"
 
@@ -127,7 +128,7 @@ int bench_named(int argc, const char **argv)
         if (strcmp(argv[0], bench_at(i)->name) == 0)
             benchmark = bench_at(i);
     if (!benchmark) {
-        fprintf(stderr, "zerogauge bench: unknown benchmark \"%s\"\n", argv[0]);
+        text_say("zerogauge bench: unknown benchmark \"%s\"", argv[0]);
         benchmarks_print(stderr);
         return err_exit_status(ERR_USAGE);
     }

@@ -10,6 +10,7 @@
 #include "conformance/run/check_ranks.h"
 #include "conformance/run/claims.h"
 #include "base/err.h"
+#include "base/safe_text.h"
 #include "base/file.h"
 #include "conformance/report/report.h"
 #include "base/process/launch.h"
@@ -220,7 +221,7 @@ static int judge_with(const struct check_options *a, struct check_setting *setti
         if (temporary && !a->keep)
             check_folder_remove(folder);
         else if (temporary)
-            fprintf(stderr, "zerogauge check: cases and answers: %s\n", folder);
+            text_say("zerogauge check: cases and answers: %s", folder);
     }
     hunt_cases_close(&own);
     return rc;

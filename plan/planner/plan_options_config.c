@@ -3,6 +3,7 @@
 #include "plan/planner/plan_options.h"
 
 #include "base/err.h"
+#include "base/safe_text.h"
 #include "plan/planner/plan_model.h"
 #include "ref/model/gpt_find.h"
 
@@ -46,9 +47,9 @@ static int take(const struct plan_options *options, const json_t *words, const c
     if (text && !(*text = strdup(json_string_value(word))))
         return err_set(ERR_MEMORY, "no memory for options");
     if (text)
-        fprintf(stderr, "%s: %s%s\n", options->config_path, option, *text);
+        text_say("%s: %s%s", options->config_path, option, *text);
     else
-        fprintf(stderr, "%s: %s%g\n", options->config_path, option, *number = value);
+        text_say("%s: %s%g", options->config_path, option, *number = value);
     return ERR_NONE;
 }
 

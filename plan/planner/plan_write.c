@@ -2,6 +2,7 @@
 #include "plan/planner/plan_print.h"
 
 #include "base/err.h"
+#include "base/safe_text.h"
 #include "base/file.h"
 
 #include <stdio.h>
@@ -44,7 +45,7 @@ static void note_rest(const char *path, const struct plan_setting *setting)
     };
     for (size_t i = 0; i < sizeof notes / sizeof notes[0]; i++)
         if (notes[i].has)
-            fprintf(stderr, "%s: DeepSpeed has no key for %s\n", path, notes[i].text);
+            text_say("%s: DeepSpeed has no key for %s", path, notes[i].text);
 }
 
 int plan_write(const char *path, const struct plan_setting *setting)

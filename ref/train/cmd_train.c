@@ -50,7 +50,7 @@ static void show_compared(void *context, uint64_t step, uint64_t steps)
 static void print_notes(char *notes)
 {
     for (char *rest = notes, *line; (line = strsep(&rest, "\n")) && *line;)
-        fprintf(stderr, "zerogauge train: note: %s\n", line);
+        text_say("zerogauge train: note: %s", line);
 }
 
 static int train_and_report(const struct train_options *a, const struct train_setting *setting)

@@ -26,7 +26,7 @@ static void add_events(struct soak *soak, const struct health_round *round)
         if (bench_world_comm())
             snprintf(placed, sizeof placed, "host %s, rank %d: %s", soak->host, bench_world_rank(), text);
         terminal_progress("%s", "");
-        fprintf(stderr, "zerogauge soak: WRONG: %s\n", bench_world_comm() ? placed : text);
+        text_say("zerogauge soak: WRONG: %s", bench_world_comm() ? placed : text);
         soak_add_event(soak, &round->mismatches[i], bench_world_comm() ? placed : text);
     }
 }

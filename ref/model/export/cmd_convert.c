@@ -17,7 +17,7 @@ static int convert_checkpoint(const char *from, const char *to)
     char notes[NOTES_BYTES] = "", digest[FILE_DIGEST_BYTES];
     int rc = checkpoint_open(from, &checkpoint, notes);
     for (char *rest = notes, *line; (line = strsep(&rest, "\n")) && *line;)
-        fprintf(stderr, "zerogauge convert: note: %s\n", line);
+        text_say("zerogauge convert: note: %s", line);
     TRY(rc);
     if (!checkpoint)
         return err_set(ERR_USAGE, "%s: is not a checkpoint, or a folder of checkpoints", from);

@@ -39,7 +39,7 @@ static int export(const char *from, const char *to, const struct export_options 
     char notes[NOTES_BYTES] = "", count[SIZE_TEXT_BYTES], shown[TEXT_MESSAGE_BYTES];
     int rc = checkpoint_open(from, &checkpoint, notes);
     for (char *rest = notes, *line; (line = strsep(&rest, "\n")) && *line;)
-        fprintf(stderr, "zerogauge export: note: %s\n", line);
+        text_say("zerogauge export: note: %s", line);
     TRY(rc);
     if (!checkpoint)
         return err_set(ERR_USAGE, "%s: no checkpoint found", from);
