@@ -16,7 +16,7 @@
 
 struct options {
     int verify, markdown, compare, summary;
-    char *html, *leaderboard, *output, *trend, *save_ranges, *submission;
+    char *html, *leaderboard, *output, *trend, *save_ranges, *submission, *site;
 };
 
 static int verify_one(const char *path)
@@ -125,14 +125,17 @@ static int check_usage(const struct options *a, const char **paths)
     while (paths && paths[count])
         count++;
     int modes = a->verify + a->compare + (a->leaderboard != NULL) + (a->trend != NULL) + (a->save_ranges != NULL) +
-                (a->submission != NULL) + a->markdown + a->summary;
+                (a->submission != NULL) + (a->site != NULL) + a->markdown + a->summary;
     if (modes > 1)
         return err_set(ERR_USAGE,
-                       "--verify, --compare, --leaderboard, --trend, --save-ranges, --submission, --markdown and "
-                       "--summary exclude each other");
-    if (a->leaderboard || a->trend || a->submission)
+                       "--verify, --compare, --leaderboard, --trend, --save-ranges, --submission, --site, --markdown "
+                       "and --summary exclude each other");
+    if (a->site && !a->output)
+        return err_set(ERR_USAGE, "--site %s: give --output FOLDER, which is made", a->site);
+    if (a->leaderboard || a->trend || a->submission || a->site)
         return count == 0 ? ERR_NONE
-                          : err_set(ERR_USAGE, "%s: --leaderboard, --trend and --submission take all files of a folder",
+                          : err_set(ERR_USAGE,
+                                    "%s: --leaderboard, --trend, --submission and --site take all files of a folder",
                                     paths[0]);
     if (count == 0)
         return err_set(ERR_USAGE, "give a result file of `zerogauge validate`");
@@ -151,6 +154,8 @@ static int run(struct options *a, const char **paths)
         return verify_all(paths);
     if (a->save_ranges)
         return save_ranges(a->save_ranges, paths);
+    if (a->site)
+        return site(a->site, a->output);
     if (!a->html && !a->summary)
         a->markdown = 1;
     if (a->output)
@@ -196,8 +201,11 @@ int report_main(int argc, const char **argv)
          "DIR"},
         {"submission", '\0', POPT_ARG_STRING, &a.submission, 0,
          "check a folder of results and their form.json by the rules (results/RULES.md)", "DIR"},
+        {"site", '\0', POPT_ARG_STRING, &a.site, 0,
+         "pages of all results of a folder and its folders, in the new folder of --output", "DIR"},
         {"save-ranges", '\0', POPT_ARG_STRING, &a.save_ranges, 0, "accepted ranges from several VALID runs", "FILE"},
-        {"output", 'o', POPT_ARG_STRING, &a.output, 0, "write the tables to this new file", "FILE"},
+        {"output", 'o', POPT_ARG_STRING, &a.output, 0,
+         "write the tables to this new file, or the site to this new folder", "PATH"},
         HELP_OPTIONS(options, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);

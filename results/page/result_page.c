@@ -144,7 +144,7 @@ static void add_facts(struct page *page, const struct result_view *view, const c
     page_fact(page, "Digest", json_string(view_text(end, "digest")));
 }
 
-static struct page page_of(const struct result_view *view)
+struct page result_page(const struct result_view *view)
 {
     char *command = command_text(json_object_get(view->file->run, "command"));
     const json_t *end = view->file->end, *reasons = json_object_get(end, "reasons");
@@ -166,12 +166,12 @@ static struct page page_of(const struct result_view *view)
 
 int result_html(const struct result_view *view, FILE *out)
 {
-    struct page page = page_of(view);
+    struct page page = result_page(view);
     return page_html(&page, out);
 }
 
 int result_markdown(const struct result_view *view, FILE *out)
 {
-    struct page page = page_of(view);
+    struct page page = result_page(view);
     return page_markdown(&page, out);
 }

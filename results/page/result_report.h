@@ -11,6 +11,15 @@
 int result_markdown(const struct result_view *view, FILE *out);
 int result_html(const struct result_view *view, FILE *out);
 
+// The page of a file, to which more is added before it is written (base/page.h).
+struct page result_page(const struct result_view *view);
+
+// Makes a new folder of static pages of all results *.jsonl in a folder and its folders: a board that sorts and
+// filters, a page for each file with its place among those of its kind, the requirements by implementation, and the
+// tables of findings/README.md and time-machine.md where they are. ERR_CHECK: a file does not verify. ERR_USAGE: `to`
+// exists.
+int site(const char *folder, const char *to);
+
 // A short Markdown table for a README: a row for each accepted range, with its typical case.
 int result_summary(const struct result_view *view, FILE *out);
 
