@@ -18,10 +18,11 @@ get_accelerator().name = "cuda"  # the only name that ColossalAI takes
 from colossalai.zero import LowLevelZeroOptimizer
 file, rank = f"file://{tempfile.mkdtemp()}/ranks", int(os.fork() == 0)  # this process and its child
 dist.init_process_group("gloo", init_method=file, rank=rank, world_size=2)
-p, expected, actual = torch.nn.Parameter(torch.ones(0)), "a step", "a step"
+parameters, expected, actual = [torch.nn.Parameter(torch.ones(size)) for size in (4, 0)], "a step", "a step"
 try:
-    optimizer = LowLevelZeroOptimizer(torch.optim.SGD([p], lr=1.0))
-    optimizer.backward(p.sum())
+    optimizer = LowLevelZeroOptimizer(torch.optim.SGD(parameters, lr=1.0))
+    optimizer.backward(sum(p.sum() for p in parameters))
+    optimizer.step()
 except IndexError as error:
     actual = repr(error)
 rank == 0 or os._exit(0)
