@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Trainer of Hugging Face's transformers, which owns the loop, with DistributedDataParallel."""
+from zerogauge.pytorch import Model, TorchAdapter  # first: --check says what it imports before it does
+
 import logging
 import os
 
@@ -7,8 +9,6 @@ import torch
 import transformers
 from accelerate.state import AcceleratorState, GradientState, PartialState
 from torch.utils.data import DataLoader
-
-from zerogauge.pytorch import Model, TorchAdapter
 
 
 class LossModel(Model):

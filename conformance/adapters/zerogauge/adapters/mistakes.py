@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """FSDP2 in a loop as one writes it by hand, with accumulation, clipping and a loss scale. --mistake makes one of five that
 trainers are known for; docs/trainers.md shows the verdicts."""
+from zerogauge.pytorch import DTYPES, Model, TorchAdapter  # first: --check says what it imports before it does
+
 import torch
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 from zerogauge.adapters.torch_wrap import refuse
-from zerogauge.pytorch import DTYPES, Model, TorchAdapter
 
 
 class Mistakes(TorchAdapter):
