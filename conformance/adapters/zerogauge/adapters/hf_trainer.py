@@ -2,7 +2,6 @@
 """The Trainer of Hugging Face's transformers, which owns the loop, with DistributedDataParallel."""
 from zerogauge.pytorch import Model, TorchAdapter  # first: --check says what it imports before it does
 
-import logging
 import os
 
 import torch
@@ -30,13 +29,6 @@ class Callback(transformers.TrainerCallback):
             self.adapter.end_step(logs)
 
 
-class OwnData(transformers.Trainer):
-    """A Trainer whose data are this rank's, in order."""
-
-    def get_train_dataloader(self):
-        return DataLoader(self.train_dataset, batch_size=None, collate_fn=lambda batch: batch)
-
-
 class HFTrainer(TorchAdapter):
     claims = {"contract": 1, "name": "transformers, Trainer", "version": transformers.__version__, "stages": [0],
               "worlds": [1, 2, 4], "precisions": ["fp32"], "offload_optimizer": ["none"], "offload_param": ["none"],
@@ -48,7 +40,6 @@ class HFTrainer(TorchAdapter):
         return LossModel(case, torch.float32)
 
     def build(self, case):
-        logging.disable(logging.WARNING)
         os.environ.setdefault("MASTER_ADDR", "localhost")  # Accelerate asks for it, though the ranks have met
         for shared in AcceleratorState, PartialState, GradientState:  # one per process, so that of the last case
             shared._reset_state()
@@ -61,9 +52,10 @@ class HFTrainer(TorchAdapter):
             ddp_find_unused_parameters=not case.uses_all, report_to="none", disable_tqdm=True,
             remove_unused_columns=False, logging_nan_inf_filter=False, **self.settings)
         schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda _: 1)  # begin_step sets the rates
-        self.trainer = OwnData(self.model, settings, train_dataset=self.batches(), callbacks=[Callback(self)],
-                               optimizers=(self.optimizer, schedule))
-        self.trainer.remove_callback(transformers.PrinterCallback)
+        self.trainer = transformers.Trainer(self.model, settings, callbacks=[Callback(self)],
+                                            optimizers=(self.optimizer, schedule))
+        self.trainer.get_train_dataloader = lambda: DataLoader(  # this rank's, in order
+            self.batches(), batch_size=None, collate_fn=lambda batch: batch)
 
     def batches(self):
         return [{"batch": gradients} for gradients in super().batches()]
