@@ -2,6 +2,8 @@
 // Answers with missing, surplus or wrong tensors: each is refused with the file, the tensor and the reason.
 #include "conformance/contract/answer_bad_test.h"
 
+#include <math.h>
+
 Test(answer_bad, every_missing_tensor_is_named)
 {
     static const char *const names[] = {"param/layer.0.weight",

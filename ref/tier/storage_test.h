@@ -8,10 +8,13 @@
 
 #include <criterion/criterion.h>
 
+#include <assert.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 // A folder on a disk with direct I/O: that of the environment variable ZG_TEST_STORAGE, or the build folder. And a
 // second folder on the same disk. Set before main.
