@@ -4,8 +4,6 @@
 
 #include <hwloc.h>
 
-#include <stdbool.h>
-
 enum { MEMORY_NODES_MAX = 64 };
 
 struct memory_nodes {

@@ -8,7 +8,6 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stddef.h>
 
 // Host memory: in huge pages and page-locked afterwards, as the tiers use it; page-locked, from the driver; not locked.

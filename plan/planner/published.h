@@ -8,7 +8,6 @@
 #include "plan/planner/plan_texts.h"
 
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 
 enum { PUBLISHED_NAME_BYTES = 96, PUBLISHED_BEYOND_BYTES = 96 };

@@ -10,7 +10,6 @@
 
 #include "ref/arithmetic/dtype_element.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

@@ -4,8 +4,6 @@
 
 #include "ref/arithmetic/matmul.h"
 
-#include <stdbool.h>
-
 enum { PRODUCT_LIBRARY_NAME_BYTES = 128, PRODUCT_LIBRARY_MAX = 2 };
 
 struct product_library {

@@ -4,7 +4,6 @@
 // one element under a key.
 #pragma once
 
-#include <stddef.h>
 #include <stdint.h>
 
 // Step and finaliser of splitmix64: a bijection on 64-bit words.

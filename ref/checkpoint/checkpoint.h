@@ -29,7 +29,6 @@
 #include "ref/stage/stage_shard.h"
 #include "ref/model/text.h"
 
-#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

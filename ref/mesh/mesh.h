@@ -11,8 +11,6 @@
 // The ranks of a group are a stride apart, and so all groups of a kind are one pair of numbers: size and stride.
 #pragma once
 
-#include <stdbool.h>
-
 // Degrees; each is 1 where it is not given.
 struct mesh {
     int replicate, shard, tensor, pipeline, expert;

@@ -20,8 +20,6 @@
 
 #include "ref/model/model.h"
 
-#include <stdint.h>
-
 // Names the family of the values that a model draws, and the parameter that overflows.
 enum linear_family { LINEAR_WIDE, LINEAR_EXACT, LINEAR_OVERFLOW };
 struct linear_shape {

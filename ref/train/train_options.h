@@ -5,8 +5,6 @@
 #include "ref/comm/launcher.h"
 #include "ref/train/train.h"
 
-#include <stdio.h>
-
 #define TRAIN_MODEL_DEFAULT "gpt-tiny"
 
 // The values of the command line: null or 0 if not given, unless there is a default.

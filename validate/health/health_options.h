@@ -4,8 +4,6 @@
 
 #include "validate/health/health_round.h"
 
-#include <stdbool.h>
-
 struct health_options {
     char **folders;  // of --nvme-path; null: none given
     char *flip;      // of --inject: OPERATION@CORE or OPERATION@CORE@ROUND
