@@ -89,7 +89,9 @@ static void add_gradient_sum(const struct config *config, bool reduces_each_micr
         snprintf(groups, sizeof groups, ", in groups of %d; then over groups", mesh->shard);
     if (mesh->expert > 1)
         snprintf(experts, sizeof experts, "; of experts over groups of %d first", mesh->expert);
-    if (config->quantized_weights)
+    if (config->e4m3_weights)
+        snprintf(weights, sizeof weights, "; of weights in E4M3");
+    else if (config->quantized_weights)
         snprintf(weights, sizeof weights, "; of weights in int8, in blocks of %zu", config->quantization_block);
     if (config->quantized_gradients)
         snprintf(gradients, sizeof gradients, "; in int4, in blocks of %zu, over nodes of %d",

@@ -127,8 +127,9 @@ struct config {
     enum pipeline_kind pipeline_schedule;  // of a mesh with pipeline stages; micro-steps are the micro-batches
     int secondary_ranks;        // hpZ: ranks that hold a second copy of the parameters together; 0: there is none
     bool quantized_weights;     // qwZ: parameters are gathered in 8 bits, block by block
+    bool e4m3_weights;          // then: in E4M3, with one scale a parameter
     bool quantized_gradients;   // qgZ: gradients are sent in 4 bits, in two hops over nodes
-    size_t quantization_block;  // elements of a block; 0: nothing is quantized
+    size_t quantization_block;  // elements of a block, 1 with e4m3_weights; 0: nothing is quantized
     int node_ranks;             // qgZ: ranks of a node, which follow one another
 };
 

@@ -229,6 +229,7 @@ static const struct config_key KEYS[] = {
     USED("zerogauge.partitioning", STRING, ACCEPTS(0), CHOICES("bandwidth_centric|owner_broadcast")),
     USED("zerogauge.reduction_group", INTEGER, ACCEPTS(0), RANGE(0, ELEMENTS_MAX)),
     USED("zerogauge.quantization_block", INTEGER, ACCEPTS(0), RANGE(QUANTIZE_BLOCK_MIN, QUANTIZE_BLOCK_MAX)),
+    USED("zerogauge.quantized_weights_format", STRING, ACCEPTS(0), CHOICES("int8|e4m3")),
     USED("zerogauge.mesh", STRING, ACCEPTS(KEY_NULL)),
     USED("zerogauge.pipeline_schedule", STRING, ACCEPTS(0), CHOICES("1f1b|gpipe")),
     USED("zerogauge.tiling", OBJECT, ACCEPTS(KEY_NULL)),

@@ -224,6 +224,23 @@ static int resolve_nodes(const struct config_doc *doc, const char *key, struct c
     return ERR_NONE;
 }
 
+// E4M3 has one scale a parameter, and no blocks.
+static int resolve_e4m3(struct config_doc *doc, struct config *out)
+{
+    static const char FORMAT[] = "zerogauge.quantized_weights_format", BLOCK[] = "zerogauge.quantization_block";
+    out->e4m3_weights = strcmp(config_doc_string(doc, FORMAT, "int8"), "e4m3") == 0;
+    if (!out->e4m3_weights)
+        return ERR_NONE;
+    if (!out->quantized_weights || out->quantized_gradients)
+        return config_doc_fail(doc, FORMAT,
+                               "is \"e4m3\", expected it with zero_optimization.zero_quantized_weights and without "
+                               "zero_quantized_gradients");
+    if (config_doc_given(doc, BLOCK))
+        return config_doc_fail(doc, BLOCK, "is given beside %s \"e4m3\", which has one scale a parameter: leave it out",
+                               FORMAT);
+    return ERR_NONE;
+}
+
 static int resolve_quantized(struct config_doc *doc, struct config *out)
 {
     static const char WEIGHTS[] = "zero_optimization.zero_quantized_weights",
@@ -233,12 +250,13 @@ static int resolve_quantized(struct config_doc *doc, struct config *out)
     out->quantized_gradients = config_doc_flag(doc, GRADIENTS, false);
     out->quantization_block = 0;
     out->node_ranks = 0;
+    TRY(resolve_e4m3(doc, out));
     if (!out->quantized_weights && !out->quantized_gradients) {
         config_doc_ignore(doc, BLOCK);
         return ERR_NONE;
     }
-    out->quantization_block = config_doc_size(doc, BLOCK, 2048);
-    if (out->quantization_block % QUANTIZE_BLOCK_MIN != 0)
+    out->quantization_block = out->e4m3_weights ? 1 : config_doc_size(doc, BLOCK, 2048);
+    if (!out->e4m3_weights && out->quantization_block % QUANTIZE_BLOCK_MIN != 0)
         return config_doc_fail(doc, BLOCK, "is %zu, expected a multiple of %d", out->quantization_block,
                                QUANTIZE_BLOCK_MIN);
     TRY(check_quantized(doc, out->quantized_weights ? WEIGHTS : GRADIENTS, out));

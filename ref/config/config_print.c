@@ -165,7 +165,9 @@ static json_t *own_json(const struct config *config)
         json_object_set_new(json, "lora", json_string(config->lora));
     if (config->reduction_group > 0)
         json_object_set_new(json, "reduction_group", json_integer((json_int_t)config->reduction_group));
-    if (config->quantization_block > 0)
+    if (config->e4m3_weights)
+        json_object_set_new(json, "quantized_weights_format", json_string("e4m3"));
+    else if (config->quantization_block > 0)
         json_object_set_new(json, "quantization_block", json_integer((json_int_t)config->quantization_block));
     char mesh[MESH_TEXT_BYTES];
     if (config->mesh.replicate > 1 || config->mesh.expert > 1 || mesh_parts(&config->mesh) > 1)

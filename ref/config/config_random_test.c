@@ -109,7 +109,9 @@ static void add_own(struct random_text *r, uint32_t stage, uint32_t optimizer)
         add(r, ", 'activation_checkpointing': {'enabled': true, 'device': '%s'}", DEVICES[below(r, 3)]);
     if (below(r, 2))
         add(r, ", 'reduction_group': %u", below(r, 3));
-    if (strstr(r->text, "quantized_") && below(r, 2))
+    if (strstr(r->text, "quantized_weights") && !strstr(r->text, "quantized_gradients") && below(r, 2))
+        add(r, ", 'quantized_weights_format': 'e4m3'");
+    else if (strstr(r->text, "quantized_") && below(r, 2))
         add(r, ", 'quantization_block': %u", 8 * (1 + below(r, 1024)));
     else if (stage == 3 && !strstr(r->text, "quantized_"))
         maybe_choice(r, "partitioning", (const char *[]){"bandwidth_centric", "owner_broadcast"}, 2);
@@ -184,8 +186,10 @@ Test(config_random, every_written_value_is_in_the_configuration)
         cr_assert_eq(c.reduction_group, group ? strtoul(group + strlen("'reduction_group': "), NULL, 10) : 0);
         const char *quantized = strstr(r.text, "'quantization_block': ");
         cr_assert_eq(c.quantized_weights, strstr(r.text, "quantized_weights") != NULL);
+        cr_assert_eq(c.e4m3_weights, strstr(r.text, "e4m3") != NULL);
         cr_assert_eq(c.quantized_gradients, strstr(r.text, "quantized_gradients") != NULL);
         cr_assert_eq(c.quantization_block, quantized ? strtoul(quantized + strlen("'quantization_block': "), NULL, 10)
+                                           : strstr(r.text, "e4m3")       ? 1u
                                            : strstr(r.text, "quantized_") ? 2048u
                                                                           : 0u);
         cr_assert_eq(c.aio.engine == NVME_IO_URING, config_uses_nvme(&c) && strstr(r.text, "io_uring"));

@@ -135,8 +135,9 @@ static inline void expect_same(const struct config *a, const struct config *b)
               a->tiling_factor == b->tiling_factor && a->sequence_parallel == b->sequence_parallel &&
               a->reduction_group == b->reduction_group && strcmp(a->lora, b->lora) == 0 &&
               a->secondary_ranks == b->secondary_ranks && a->quantized_weights == b->quantized_weights &&
-              a->quantized_gradients == b->quantized_gradients && a->node_ranks == b->node_ranks &&
-              a->quantization_block == b->quantization_block && memcmp(&a->mesh, &b->mesh, sizeof a->mesh) == 0);
+              a->e4m3_weights == b->e4m3_weights && a->quantized_gradients == b->quantized_gradients &&
+              a->node_ranks == b->node_ranks && a->quantization_block == b->quantization_block &&
+              memcmp(&a->mesh, &b->mesh, sizeof a->mesh) == 0);
 }
 
 // The printed configuration loads to the same, without notes.

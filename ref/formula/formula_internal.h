@@ -82,7 +82,7 @@ static inline uint64_t blocks(uint64_t bytes)
     return (bytes + TIER_NVME_ALIGNMENT - 1) / TIER_NVME_ALIGNMENT * TIER_NVME_ALIGNMENT;
 }
 
-// ZeRO++: the bytes of `count` elements in codes of `bits` bits with their scales; and the traffic of a bucket's
+// ZeRO++: the bytes of a shard of `count` elements in a gather, with their scales; and the traffic of a bucket's
 // gradients in two hops.
-uint64_t formula_packed_bytes(const struct terms *t, uint64_t count, int bits);
+uint64_t formula_gathered_bytes(const struct terms *t, uint64_t count);
 void formula_send_hops(const struct terms *t, const struct bucket *bucket, struct formula *f);

@@ -84,7 +84,7 @@ static uint64_t gather_bytes(const struct terms *t, const struct bucket *bucket)
     uint64_t own = own_elements(t, bucket);
     bool quantized = t->config->quantized_weights && !bucket->persistent;
     return (bucket_ranks(t, bucket) - 1) *
-           (quantized ? formula_packed_bytes(t, own, QUANTIZE_WEIGHT_BITS) : t->p * own);
+           (!quantized || bucket->count == 0 ? t->p * own : formula_gathered_bytes(t, own));
 }
 
 static uint64_t scatter_bytes(const struct terms *t, const struct bucket *bucket)

@@ -4,14 +4,20 @@
 
 #include "ref/recipe/quantize.h"
 
-uint64_t formula_packed_bytes(const struct terms *t, uint64_t count, int bits)
+static uint64_t packed_bytes(const struct terms *t, uint64_t count, int bits)
 {
     return quantize_bytes(count, t->config->quantization_block, bits);
 }
 
+// In E4M3 a byte an element; the largest magnitude of the shard goes to every rank as well.
+uint64_t formula_gathered_bytes(const struct terms *t, uint64_t count)
+{
+    return t->config->e4m3_weights ? count + sizeof(float) : packed_bytes(t, count, QUANTIZE_WEIGHT_BITS);
+}
+
 static uint64_t packed_gradients(const struct terms *t, uint64_t count)
 {
-    return formula_packed_bytes(t, count, QUANTIZE_GRADIENT_BITS);
+    return packed_bytes(t, count, QUANTIZE_GRADIENT_BITS);
 }
 
 // For L ranks in each of N/L nodes: within the node Psi/2 (L-1)/L bytes, the shards of other places in their nodes; and

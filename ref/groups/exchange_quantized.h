@@ -12,6 +12,13 @@
 int exchange_all_gather_quantized(const struct exchange *exchange, const struct bucket *bucket, const void *shard,
                                   void *full, enum dtype dtype, size_t block, void *packed);
 
+// The same in E4M3 (ref/recipe/e4m3.h), with one scale for the bucket, which is one parameter: every rank tells the
+// others the largest magnitude of its shard, which is 0 of a shard without elements, and sends its codes. memory: on
+// the device, exchange_e4m3_bytes of it.
+int exchange_all_gather_e4m3(const struct exchange *exchange, const struct bucket *bucket, const void *shard,
+                             void *full, enum dtype dtype, void *memory);
+size_t exchange_e4m3_bytes(const struct bucket *bucket, int ranks);
+
 // qgZ (section 3.3): the two hops of a reduce-scatter among ranks in nodes. Rank r of the world is local rank r % S of
 // node r / S, for the S ranks of a node. A hop is left out where one rank takes part in it.
 //   in the node     every rank packs its gradient in 4 bits, and sends each local rank l its slice of shards: of every

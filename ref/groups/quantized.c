@@ -21,6 +21,8 @@ static int all_gather(const struct exchange *e, int bucket, const void *shard, v
     const struct bucket *b = &g->setting.layout->buckets[bucket];
     if (!packs(g, b) || b->count == 0)
         return exchange_plain.all_gather(e, bucket, shard, full, dtype);
+    if (g->setting.config->e4m3_weights)
+        return exchange_all_gather_e4m3(e, b, shard, full, dtype, buffer_pool_take(&g->packed_params));
     return exchange_all_gather_quantized(e, b, shard, full, dtype, g->setting.config->quantization_block,
                                          buffer_pool_take(&g->packed_params));
 }
@@ -92,7 +94,9 @@ int quantized_allocate_params(struct groups *g)
     for (int i = 0; i < g->setting.layout->bucket_count; i++) {
         const struct bucket *b = &g->setting.layout->buckets[i];
         size_t block = g->setting.config->quantization_block;
-        size_t bytes = packs(g, b) ? quantize_bytes(b->padded_count, block, QUANTIZE_WEIGHT_BITS) : 0;
+        size_t bytes = !packs(g, b)                      ? 0
+                       : g->setting.config->e4m3_weights ? exchange_e4m3_bytes(b, comm_world(g->shard_comm))
+                                                         : quantize_bytes(b->padded_count, block, QUANTIZE_WEIGHT_BITS);
         largest = bytes > largest ? bytes : largest;
     }
     return open_pool(g, "quantized parameters", largest, &g->packed_params);

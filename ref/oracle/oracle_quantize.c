@@ -41,12 +41,36 @@ bool oracle_quantizes(const struct oracle_setting *setting, int param)
     return false;
 }
 
+// In E4M3 (ref/recipe/e4m3.h): with s = 448 / max |x| of the whole parameter, x s to the nearest multiple of 2^-3 of
+// its power of two, of 2^-9 at least, and back.
+static void round_e4m3(struct oracle_tensor *a, enum dtype precision)
+{
+    float largest = 1e-12f;
+    for (size_t i = 0; i < a->count; i++) {
+        float x = oracle_element(precision, a->model_params.here, i);
+        largest = isnan(x) || isinf(x) ? INFINITY : fmaxf(largest, fabsf(x));
+    }
+    float s = isinf(largest) ? NAN : 448.0f / largest;
+    for (size_t i = 0; i < a->count; i++) {
+        int exponent;
+        float y = oracle_element(precision, a->model_params.here, i) * s;
+        frexpf(y, &exponent);
+        float unit = ldexpf(1.0f, exponent < -5 ? -9 : exponent - 4);
+        float near = fmaxf(-448.0f, fminf(448.0f, nearbyintf(y / unit) * unit));
+        oracle_set_element(precision, a->seen.here, i, isnan(y) ? NAN : near / s);
+    }
+}
+
 void oracle_quantize_parameters(struct oracle *o)
 {
     enum dtype precision = o->setting.config->precision;
     size_t block = o->setting.config->quantization_block;
     for (int i = 0; i < o->setting.model->param_count; i++) {
         struct oracle_tensor *a = &o->tensors[i];
+        if (a->quantized && o->setting.config->e4m3_weights) {
+            round_e4m3(a, precision);
+            continue;
+        }
         for (size_t from = 0; a->quantized && from < a->count; from += block) {
             float x[block];
             size_t count = a->count - from < block ? a->count - from : block;

@@ -44,7 +44,7 @@ struct offload_trial {
     bool gpipe;     // the schedule of its micro-batches
     int experts;    // ranks that hold all experts together; 0: each does
     int secondary;  // ranks that hold a second copy of the parameters; 0: none
-    bool quantized_weights, quantized_gradients;
+    bool quantized_weights, quantized_gradients, e4m3;
     int node;   // ranks of a node, for quantized gradients; 0: not given
     int block;  // of quantization; 0: the default
     int tiles;
@@ -101,6 +101,8 @@ static inline const char *offload_text(const struct offload_trial *t, char out[O
              dtype_name(t->of_model_dtype ? t->precision : DTYPE_FP32));
     if (t->block)
         snprintf(block, sizeof block, "\"quantization_block\": %d, \"reduction_group\": %d, ", t->block, t->node);
+    if (t->e4m3)
+        snprintf(block, sizeof block, "\"quantized_weights_format\": \"e4m3\", ");
     if (t->delay)
         snprintf(delay, sizeof delay, "\"delayed_update\": {\"start_step\": %d}, ", (int)t->delay);
     // Stage 0 has replicas alone.

@@ -39,6 +39,21 @@ Test(quantized_train, weights_gradients_and_both_concurrent_have_the_bits_of_uns
         }
 }
 
+// In E4M3, with one scale of all shards: uneven ones, and in these models' vectors empty ones.
+Test(quantized_train, weights_in_e4m3_have_the_bits_of_unsharded_adam)
+{
+    static const enum ledger_tier tiers[] = {TIER_DEVICE, TIER_HOST, TIER_NVME};
+    for (int number = 0; number < TRIALS; number++) {
+        struct offload_trial trial = trial_of(number, WEIGHTS);
+        trial.e4m3 = true;
+        trial.block = 0;
+        trial.world = 1 + number % 5;
+        trial.secondary = trial.world == 4 && number % 3 == 0 ? 2 : 0;
+        trial.parameter = trial.optimizer = trial.gradient = tiers[number % 7 % 3];
+        offload_demand(&trial);
+    }
+}
+
 // Also from the host and from NVMe, with updates delayed and speculative; weights with replicas; and with hpZ, whose
 // second copy has the quantized values, and whose groups are nodes.
 Test(quantized_train, every_tier_and_mesh_has_the_bits_of_unsharded_adam)
@@ -91,7 +106,7 @@ Test(quantized_train, tiles_and_checkpointing_have_the_bits_of_unsharded_adam)
 // Gradients of the linear models do not depend on parameters, and their losses do; those of GPTs depend on all.
 Test(quantized_train, what_is_quantized_shows)
 {
-    char digests[5][FILE_DIGEST_BYTES];
+    char digests[6][FILE_DIGEST_BYTES];
     struct offload_trial trial = OFFLOAD_TRIAL(.model = "gpt-nano", .block = 64);
     digest_of(trial, digests[0]);
     trial.quantized_weights = true;
@@ -102,7 +117,9 @@ Test(quantized_train, what_is_quantized_shows)
     digest_of(trial, digests[3]);
     trial.block = 8;
     digest_of(trial, digests[4]);
-    for (int i = 0; i < 5; i++)
+    trial = OFFLOAD_TRIAL(.model = "gpt-nano", .quantized_weights = true, .e4m3 = true);
+    digest_of(trial, digests[5]);
+    for (int i = 0; i < 6; i++)
         for (int k = 0; k < i; k++)
             cr_expect_str_neq(digests[i], digests[k], "%d and %d", i, k);
 }

@@ -71,6 +71,8 @@ static json_t *quantization_json(const struct config *config)
 {
     if (config->quantization_block == 0)
         return json_null();
+    if (config->e4m3_weights)
+        return json_pack("{s:b,s:b,s:s}", "weights", 1, "gradients", 0, "format", "e4m3");
     return json_pack("{s:b,s:b,s:I}", "weights", config->quantized_weights, "gradients", config->quantized_gradients,
                      "block_elements", (json_int_t)config->quantization_block);
 }

@@ -161,7 +161,9 @@ static void print_marks(const struct train_setting *setting, const struct train_
         fprintf(out, "  mesh %s: %d parts, of which Psi is one%s\n", mesh_text(&setting->config->mesh, mesh),
                 mesh_parts(&setting->config->mesh), is_divided ? "; sequence parallelism" : "");
     print_pipeline(setting->config, out);
-    if (setting->config->quantized_weights)
+    if (setting->config->e4m3_weights)
+        fputs("  QUANTIZED parameters, in E4M3, one scale each\n", out);
+    else if (setting->config->quantized_weights)
         fprintf(out, "  QUANTIZED parameters, in 8 bits, blocks of %zu\n", setting->config->quantization_block);
     if (setting->config->quantized_gradients)
         fprintf(out, "  QUANTIZED gradients, in 4 bits, blocks of %zu, nodes of %d ranks\n",
