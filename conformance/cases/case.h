@@ -37,7 +37,8 @@ enum case_option {
     OPTION_LORA,
     OPTION_TOKEN_MEAN,  // ranks and micro-steps weigh as many tokens as they count
     OPTION_MUON,
-    OPTION_SEQUENCE,  // ranks that divide the sequences of a micro-batch among them: Ulysses, ring attention
+    OPTION_SEQUENCE,    // ranks that divide the sequences of a micro-batch among them: Ulysses, ring attention
+    OPTION_FP8_GATHER,  // parameters are gathered in E4M3
     OPTION_COUNT
 };
 
@@ -151,6 +152,7 @@ struct check_case {
     enum case_phase phase;
     int checkpoint_step;
     bool weights_only;
+    bool gathers_e4m3;  // in stage 3 and fp32
     bool exact;
     bool expects_refusal;
     // Not in case.json: what the suite itself knows.

@@ -7,9 +7,16 @@
 const char *const case_part_names[] = {[PART_WHOLE] = "whole", [PART_CUT] = "cut", [PART_PARTIAL] = "partial", NULL};
 
 const char *const case_option_names[] = {
-    [OPTION_REPLICATE] = "replicate", [OPTION_TENSOR] = "tensor",     [OPTION_PIPELINE] = "pipeline",
-    [OPTION_EXPERT] = "expert",       [OPTION_LORA] = "lora",         [OPTION_TOKEN_MEAN] = "token_mean",
-    [OPTION_MUON] = "muon",           [OPTION_SEQUENCE] = "sequence", [OPTION_COUNT] = NULL,
+    [OPTION_REPLICATE] = "replicate",
+    [OPTION_TENSOR] = "tensor",
+    [OPTION_PIPELINE] = "pipeline",
+    [OPTION_EXPERT] = "expert",
+    [OPTION_LORA] = "lora",
+    [OPTION_TOKEN_MEAN] = "token_mean",
+    [OPTION_MUON] = "muon",
+    [OPTION_SEQUENCE] = "sequence",
+    [OPTION_FP8_GATHER] = "fp8_gather",
+    [OPTION_COUNT] = NULL,
 };
 
 bool case_has_mesh(const struct check_case *c)
@@ -139,5 +146,5 @@ unsigned case_options(const struct check_case *c)
            (unsigned)(mesh.tensor > 1) << OPTION_TENSOR | (unsigned)(mesh.pipeline > 1) << OPTION_PIPELINE |
            (unsigned)(mesh.expert > 1) << OPTION_EXPERT | (unsigned)lora << OPTION_LORA |
            (unsigned)c->has_tokens << OPTION_TOKEN_MEAN | (unsigned)muon << OPTION_MUON |
-           (unsigned)(c->sequence > 1) << OPTION_SEQUENCE;
+           (unsigned)(c->sequence > 1) << OPTION_SEQUENCE | (unsigned)c->gathers_e4m3 << OPTION_FP8_GATHER;
 }

@@ -47,7 +47,7 @@ void case_part_gradient(const struct check_case *c, const struct case_values *va
 // The words of enum case_part, and NULL.
 extern const char *const case_part_names[];
 
-// The names "replicate", "tensor", "pipeline", "expert", "lora", "token_mean", "muon" and "sequence", in the
+// The names "replicate", "tensor", "pipeline", "expert", "lora", "token_mean", "muon", "sequence", "fp8_gather", in the
 // order of enum case_option; NULL ends them.
 extern const char *const case_option_names[];
 

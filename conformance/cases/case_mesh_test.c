@@ -189,5 +189,6 @@ Test(case_mesh, a_case_needs_the_options_that_it_uses)
     c.mesh = (struct mesh){0};
     c.sequence = 0;
     c.params[0].is_adapter = true;
-    cr_expect_eq(case_options(&c), 1u << OPTION_LORA);
+    c.gathers_e4m3 = true;
+    cr_expect_eq(case_options(&c), 1u << OPTION_LORA | 1u << OPTION_FP8_GATHER);
 }

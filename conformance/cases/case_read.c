@@ -120,13 +120,23 @@ static int read_requirements(const struct strict_object *root, struct check_case
 
 static int read_dtypes(const struct strict_object *root, struct check_case *c)
 {
-    int precision = 0, communication = 0, accumulation = 0;
+    static const char *const gathers[] = {"e4m3", NULL};
+    int precision = 0, communication = 0, accumulation = 0, gather;
     TRY(strict_word(root, "precision", dtypes, &precision));
     TRY(strict_word(root, "communication_dtype", dtypes, &communication));
     TRY(strict_word(root, "accumulation_dtype", dtypes, &accumulation));
     c->precision = (enum dtype)precision;
     c->communication_dtype = (enum dtype)communication;
     c->accumulation_dtype = (enum dtype)accumulation;
+    if (!json_object_get(root->value, "gather_dtype"))
+        return ERR_NONE;
+    TRY(strict_word(root, "gather_dtype", gathers, &gather));
+    c->gathers_e4m3 = true;
+    if (c->stage != 3 || c->precision != DTYPE_FP32 || json_object_get(root->value, "mesh"))
+        return strict_fail(root, "gather_dtype",
+                           "is given in a case of stage %d and %s, expected stage 3, fp32 and no "
+                           "mesh",
+                           c->stage, dtype_name(c->precision));
     return ERR_NONE;
 }
 
@@ -146,8 +156,8 @@ static int read_case(const struct strict_object *root, struct check_case *c)
     int contract = 0;
     TRY(strict_int(root, "contract", CASE_CONTRACT, CASE_CONTRACT, &contract));
     TRY(strict_only(root, "contract name note ?requirements world ?mesh ?tokens steps accumulation stage precision "
-                          "communication_dtype accumulation_dtype params groups gradient_clipping loss_scale "
-                          "overflow_check buckets hints offload delayed_update checkpoint ?exact ?expect"));
+                          "communication_dtype accumulation_dtype ?gather_dtype params groups gradient_clipping "
+                          "loss_scale overflow_check buckets hints offload delayed_update checkpoint ?exact ?expect"));
     TRY(read_identity(root, c));
     TRY(read_requirements(root, c));
     TRY(strict_int(root, "world", 1, CASE_WORLD_MAX, &c->world));

@@ -121,6 +121,7 @@ static void random_case(struct check_case *c, int seed)
         c->checkpoint_step = 1 + below(c->steps - 1);
         c->weights_only = below(2);
     }
+    c->gathers_e4m3 = c->stage == 3 && c->precision == DTYPE_FP32;
     c->exact = below(2);
     c->expects_refusal = below(2);
     c->data = (struct case_data){.family = (enum case_family)below(3),
@@ -326,6 +327,8 @@ static const struct refusal refusals[] = {
     {" \"world\": 2,\n", "", "case.json:1: world: missing"},
     {"\"steps\": 3", "\"steps\": 65", "case.json:7: steps: is 65"},
     {"\"accumulation\": 1", "\"accumulation\": 17", "case.json:8: accumulation: is 17"},
+    {"\"stage\": 1", "\"gather_dtype\": \"e4m3\", \"stage\": 1", "gather_dtype: is given in a case of stage 1"},
+    {"\"stage\": 1", "\"gather_dtype\": \"bf16\", \"stage\": 3", "gather_dtype: is \"bf16\""},
     {"\"stage\": 1", "\"stage\": 4", "case.json:9: stage: is 4, expected a whole number from 0 to 3"},
     {"\"precision\": \"fp32\"", "\"precision\": \"fp64\"",
      "case.json:10: precision: is \"fp64\", expected one of \"fp32\", \"bf16\", \"fp16\""},

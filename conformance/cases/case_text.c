@@ -177,6 +177,8 @@ static void put_identity(FILE *out, const struct check_case *c, bool tells)
             c->world, c->steps, c->accumulation, c->stage);
     fprintf(out, " \"precision\": \"%s\",\n \"communication_dtype\": \"%s\",\n \"accumulation_dtype\": \"%s\",\n",
             dtype_name(c->precision), dtype_name(c->communication_dtype), dtype_name(c->accumulation_dtype));
+    if (c->gathers_e4m3)
+        fputs(" \"gather_dtype\": \"e4m3\",\n", out);
     if (case_has_mesh(c))
         fprintf(out, " \"mesh\": {\"replicate\": %d, \"shard\": %d, \"tensor\": %d, \"pipeline\": %d, \"expert\": %d",
                 c->mesh.replicate, c->mesh.shard, c->mesh.tensor, c->mesh.pipeline, c->mesh.expert);

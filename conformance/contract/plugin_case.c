@@ -142,6 +142,7 @@ static const char *unknown_part(const struct check_case *c)
     return case_has_mesh(c)                   ? "the plug-in interface has no meshes"
            : options >> OPTION_TOKEN_MEAN & 1 ? "the plug-in interface has no counts of tokens"
            : options >> OPTION_MUON & 1       ? "the plug-in interface has no Muon"
+           : options >> OPTION_FP8_GATHER & 1 ? "the plug-in interface has no dtype of gathers"
                                               : NULL;
 }
 

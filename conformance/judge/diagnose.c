@@ -105,8 +105,20 @@ static bool is_parameter_unchanged(const struct trial *trial, int param, size_t 
            trial->before.param[param][i] == trial->after.param[param][i];
 }
 
+// True if the update began with the parameter as it arrives from a gather in E4M3.
+static bool is_from_e4m3(const struct trial *trial, int param, size_t i)
+{
+    float before = trial->before.param[param][i];
+    float amax = unsharded_amax(trial->before.param[param], trial->c->params[param].count);
+    double off = (double)unsharded_e4m3(before, amax) - (double)before;
+    double moved = (double)trial->after.param[param][i] - (double)trial->expected.param[param][i];
+    return fabs(moved - off) <= fabs(off) / 10 + fabs((double)before) * 1e-6;
+}
+
 static bool is_parameter_short(const struct trial *trial, int param, size_t i)
 {
+    if (trial->c->gathers_e4m3)
+        return diagnose_is_parameter_alone(trial, param, i) && is_from_e4m3(trial, param, i);
     enum dtype precision = trial->c->precision;
     return precision != DTYPE_FP32 && diagnose_is_parameter_alone(trial, param, i) &&
            unsharded_round(precision, trial->after.param[param][i]) == trial->after.param[param][i];

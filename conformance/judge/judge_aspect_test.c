@@ -103,6 +103,89 @@ Test(judge_aspect, what_forward_used_is_the_rounded_master)
     }
 }
 
+static void scale_to(float amax, float *whole, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        whole[i] = unsharded_e4m3(whole[i], amax);
+}
+
+static void right_in_e4m3(const struct check_case *c, int step, int rank, int param, const float *older, float *whole)
+{
+    (void)step, (void)rank, (void)older;
+    scale_to(unsharded_amax(whole, c->params[param].count), whole, c->params[param].count);
+}
+
+static void older_in_e4m3(const struct check_case *c, int step, int rank, int param, const float *older, float *whole)
+{
+    if (step == 3 && rank == 1)
+        memcpy(whole, older, c->params[param].count * sizeof *whole);
+    right_in_e4m3(c, step, rank, param, older, whole);
+}
+
+static void scale_of_before(const struct check_case *c, int step, int rank, int param, const float *older, float *whole)
+{
+    (void)rank;
+    scale_to(unsharded_amax(step > 1 ? older : whole, c->params[param].count), whole, c->params[param].count);
+}
+
+// Two shards, each with its own scale.
+static void scale_of_shard(const struct check_case *c, int step, int rank, int param, const float *older, float *whole)
+{
+    (void)step, (void)rank, (void)older;
+    size_t count = c->params[param].count, first = (count + 1) / 2;
+    scale_to(unsharded_amax(whole, first), whole, first);
+    scale_to(unsharded_amax(whole + first, count - first), whole + first, count - first);
+}
+
+// Each rank unpacks what the other sends with its own scale.
+static void scale_of_own(const struct check_case *c, int step, int rank, int param, const float *older, float *whole)
+{
+    right_in_e4m3(c, step, rank, param, older, whole);
+    for (size_t i = 0; i < c->params[param].count; i++)
+        whole[i] *= rank == 0 && param != 3 ? 0.3f : 1;
+}
+
+static void of_nothing(const struct check_case *c, int step, int rank, int param, const float *older, float *whole)
+{
+    (void)step, (void)rank, (void)older;
+    for (size_t i = 0; i < c->params[param].count; i++)
+        whole[i] = NAN;
+}
+
+static void in_bf16(const struct check_case *c, int step, int rank, int param, const float *older, float *whole)
+{
+    (void)step, (void)rank, (void)older;
+    for (size_t i = 0; i < c->params[param].count; i++)
+        whole[i] = unsharded_round(DTYPE_BF16, whole[i]);
+}
+
+Test(judge_aspect, a_gather_in_e4m3_has_the_scale_of_the_tensor)
+{
+    static const struct {
+        struct wrong wrong;
+        enum hint hint;
+        const char *text;
+    } rows[] = {{{.seen = older_in_e4m3}, HINT_STALE_COPY, "the scale of the whole tensor"},
+                {{.seen = scale_of_before}, HINT_QUANTIZED, "the scale of the step before"},
+                {{.seen = scale_of_shard}, HINT_QUANTIZED, "as that of one shard"},
+                {{.seen = scale_of_own}, HINT_QUANTIZED, "as that of one shard"},
+                {{.seen = of_nothing}, HINT_QUANTIZED, "as that of one shard"},
+                {{.seen = in_bf16}, HINT_QUANTIZED, "they are not quantized"},
+                {{NULL}, HINT_QUANTIZED, "they are not quantized"}};
+    struct check_case c = trial_case(2, 2, DTYPE_FP32, true);
+    struct wrong right = {.seen = right_in_e4m3};
+    strcpy(c.name, "fp8-gather.test");
+    c.stage = 3;
+    c.gathers_e4m3 = true;
+    struct finding finding = aspect_finding(ASPECT_SEEN, &c, NULL, &right);
+    cr_assert_eq(finding.verdict, VERDICT_PASS, "%s", finding.text);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        finding = aspect_finding(ASPECT_SEEN, &c, NULL, &rows[i].wrong);
+        assert_fails(finding, rows[i].hint);
+        cr_expect_not_null(strstr(finding.text, rows[i].text), "%zu: %s", i, finding.text);
+    }
+}
+
 static float doubled_from_step_2(const struct place *at, float g)
 {
     return at->step >= 2 && at->param == 0 ? 2 * g : g;

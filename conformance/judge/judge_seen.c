@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Judges the parameters that forward used: on every rank, in every micro-step, they must be the answer's own master
-// parameters after the step before, rounded to the model's dtype.
+// parameters after the step before, rounded to the model's dtype, or where a case gathers in E4M3 as they arrive.
 #include "conformance/judge/judge_internal.h"
 
 #include "base/err.h"
@@ -23,7 +23,11 @@ struct sight {
     // Differing ones that are the older value; the value after this step; one 16-bit step away; another element's.
     // And those that are the same as the differing one before: what is everywhere has not moved.
     uint64_t older_count, newer_count, neighbour_count, moved_count, repeated_count;
-    bool has_partial_rank;  // some rank saw right values and wrong ones
+    // Of a gather in E4M3: not quantized, whichever the dtype; of the right sign, so that a scale may explain it, or
+    // NaN; and quantized with the scale of the step before.
+    uint64_t plain_count, scaled_count, older_scale_count;
+    float amax, older_amax, newer_amax;  // of the parameter that is looked at, in each state
+    bool has_partial_rank;               // some rank saw right values and wrong ones
     float last;
     float *sorted;  // all values that forward should use in this step
     size_t sorted_count;
@@ -46,14 +50,38 @@ static int compare_values(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static float amax_of(const struct check_case *c, int owner, const float *x)
+{
+    return x && c->gathers_e4m3 ? unsharded_amax(x, c->params[owner].count) : 0;
+}
+
+// A parameter as forward should see it.
+static float arrived(const struct check_case *c, float x, float amax)
+{
+    return c->gathers_e4m3 ? unsharded_e4m3(x, amax) : unsharded_round(c->precision, x);
+}
+
 static void sort_expected(struct sight *sight)
 {
     const struct trial *trial = sight->trial;
     sight->sorted_count = 0;
-    for (int param = 0; param < trial->c->param_count; param++)
+    for (int param = 0; param < trial->c->param_count; param++) {
+        const float *x = trial->before.param[param];
+        float amax = case_owner(trial->c, param) == param ? amax_of(trial->c, param, x) : 0;
         for (size_t i = 0; case_owner(trial->c, param) == param && i < trial->c->params[param].count; i++)
-            sight->sorted[sight->sorted_count++] = unsharded_round(trial->c->precision, trial->before.param[param][i]);
+            sight->sorted[sight->sorted_count++] = arrived(trial->c, x[i], amax);
+    }
     qsort(sight->sorted, sight->sorted_count, sizeof *sight->sorted, compare_values);
+}
+
+// A value of a gather in E4M3 that is not `master` quantized with the scale of its tensor.
+static void note_e4m3(struct sight *sight, float master, float actual)
+{
+    bool is_plain = value_same(master, actual) || value_same(unsharded_round(DTYPE_BF16, master), actual) ||
+                    value_same(unsharded_round(DTYPE_FP16, master), actual);
+    sight->plain_count += is_plain;
+    sight->scaled_count += isnan(actual) || actual * master > 0;
+    sight->older_scale_count += sight->has_older && value_same(unsharded_e4m3(master, sight->older_amax), actual);
 }
 
 static void note(struct sight *sight, int step, int rank, int micro, int param, size_t i, float expected, float actual)
@@ -66,8 +94,10 @@ static void note(struct sight *sight, int step, int rank, int micro, int param, 
     sight->differing++;
     int owner = case_owner(trial->c, param);
     const float *older = sight->has_older ? sight->older.param[owner] : NULL, *newer = trial->after.param[owner];
-    sight->older_count += older && value_same(unsharded_round(precision, older[i]), actual);
-    sight->newer_count += value_same(unsharded_round(precision, newer[i]), actual);
+    sight->older_count += older && value_same(arrived(trial->c, older[i], sight->older_amax), actual);
+    sight->newer_count += value_same(arrived(trial->c, newer[i], sight->newer_amax), actual);
+    if (trial->c->gathers_e4m3)
+        note_e4m3(sight, trial->before.param[owner][i], actual);
     sight->neighbour_count += expected_bits - actual_bits + 1 <= 2;
     if (!sight->finding->has_difference)
         sort_expected(sight);
@@ -98,11 +128,14 @@ static int look_at_part(struct sight *sight, int step, int rank, int micro, int 
     const struct check_case *c = trial->answer->c;
     const float *master = trial->before.param[case_owner(c, param)];
     struct mesh mesh = case_mesh(c);
-    int tensor_rank = mesh_index_in(&mesh, MESH_TENSOR, rank);
+    int tensor_rank = mesh_index_in(&mesh, MESH_TENSOR, rank), owner = case_owner(c, param);
+    sight->amax = amax_of(c, owner, master);
+    sight->older_amax = amax_of(c, owner, sight->has_older ? sight->older.param[owner] : NULL);
+    sight->newer_amax = amax_of(c, owner, trial->after.param[owner]);
     TRY(answer_read_seen(trial->answer, step, rank, micro, param, sight->seen));
     for (size_t i = 0; i < case_part_count(c, param); i++) {
         size_t element = case_whole_element(c, tensor_rank, param, i);
-        float expected = unsharded_round(c->precision, master[element]);
+        float expected = arrived(c, master[element], sight->amax);
         if (!value_same(expected, sight->seen[i]))
             note(sight, step, rank, micro, param, element, expected, sight->seen[i]);
     }
@@ -142,6 +175,15 @@ static bool is_of_resume(const struct sight *sight)
     return c->phase == PHASE_RESUME && (steps == 0 || (steps == 1 && !sight->has_partial_rank));
 }
 
+// True if a wrong scale, or none, is the likeliest reason: older parameters have the same signs.
+static bool is_of_e4m3(const struct sight *sight)
+{
+    bool has_older_scale = is_most(sight, sight->older_scale_count) && sight->older_scale_count > sight->older_count;
+    return sight->trial->c->gathers_e4m3 &&
+           (is_most(sight, sight->plain_count) || has_older_scale ||
+            (is_most(sight, sight->scaled_count) && !is_most(sight, 2 * sight->older_count)));
+}
+
 static void conclude(struct sight *sight)
 {
     struct finding *finding = sight->finding;
@@ -150,6 +192,8 @@ static void conclude(struct sight *sight)
     finding->verdict = VERDICT_FAIL;
     if (sight->older_count > 0 && sight->older_count == sight->differing)
         finding->hint = HINT_STALE_COPY;
+    else if (is_of_e4m3(sight))
+        finding->hint = HINT_QUANTIZED;
     else if (sight->neighbour_count == sight->differing && finding->difference.bits == 16)
         finding->hint = HINT_ROUNDING;
     else if (sight->moved_count >= TELLING_COUNT && is_most(sight, sight->moved_count) &&
@@ -163,8 +207,13 @@ static void conclude(struct sight *sight)
         finding->hint = HINT_STALE_COPY;
     else
         finding->hint = HINT_FOREIGN_COPY;
-    snprintf(finding->text, sizeof finding->text,
-             "forward must use the parameters after the previous step, rounded to the precision");
+    const char *what = !sight->trial->c->gathers_e4m3    ? "rounded to the precision"
+                       : finding->hint != HINT_QUANTIZED ? "quantized to E4M3 with the scale of the whole tensor"
+                       : sight->plain_count * 2 > sight->differing ? "quantized to E4M3; they are not quantized"
+                       : is_most(sight, sight->older_scale_count)
+                           ? "quantized to E4M3 with their own scale; it is the scale of the step before"
+                           : "quantized to E4M3 with the scale of all shards; it is another, as that of one shard";
+    snprintf(finding->text, sizeof finding->text, "forward must use the parameters after the previous step, %s", what);
 }
 
 int judge_seen(struct trial *trial, struct finding *out)

@@ -15,6 +15,8 @@
 //     gather              none            (N-1) b Psi_t   (N-1) b Psi_t   (N-1) b Psi to 2(N-1) b Psi
 //       for each                          applied step    applied step    micro-step
 //
+// A gather in E4M3 has b = 1, and may count its scales: 4 bytes for each tensor and rank.
+//
 // In P_os+g+p every micro-step gathers for forward and for backward, less what is kept from one to the other. Padding,
 // where it is held or sent, is at most an element for each tensor and two for each group, on every rank. Where a
 // tensor's size is no multiple of N, a program may count the (N-1)/N that a rank sends rounded down: N-1 elements of
@@ -163,7 +165,8 @@ static void judge_traffic(const struct trial *trial, struct finding *out)
     struct amounts a = amounts_of(trial);
     uint64_t others = (uint64_t)c->world - 1, pad = a.pad * (uint64_t)c->world;
     uint64_t reduce_bytes = reduce_bytes_of(c, &a);
-    uint64_t gather_bytes = others * dtype_bytes(c->precision);
+    uint64_t gather_bytes = others * (c->gathers_e4m3 ? 1 : dtype_bytes(c->precision));
+    uint64_t scales = c->gathers_e4m3 ? sizeof(float) * (uint64_t)c->world * (uint64_t)c->param_count : 0;
     uint64_t trained_floor = a.trained > a.tensors * others ? a.trained - a.tensors * others : 0;
     uint64_t all_floor = trained_floor + (a.all - a.trained);
     within(out, "bytes sent to reduce gradients", sum_over_ranks(trial, sent, USAGE_REDUCE),
@@ -176,7 +179,7 @@ static void judge_traffic(const struct trial *trial, struct finding *out)
                a.applied * gather_bytes * (a.trained + pad));
     else
         within(out, "bytes sent to gather parameters", gathered, a.micro_steps * gather_bytes * all_floor,
-               2 * a.micro_steps * gather_bytes * (a.all + pad));
+               2 * a.micro_steps * gather_bytes * (a.all + pad + scales));
 }
 
 // Buckets are filled one after the other, so any two neighbours together hold more than one bucket's size; a tied

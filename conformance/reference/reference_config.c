@@ -55,7 +55,8 @@ static json_t *zero_section(const struct check_case *c)
     if (c->stage == 3) {
         json_object_set_new(section, "stage3_prefetch_bucket_size", json_integer((json_int_t)c->prefetch_bucket));
         json_object_set_new(section, "stage3_param_persistence_threshold",
-                            json_integer(c->prefetch_bucket > 0 ? 0 : PERSISTENT_COUNT));
+                            json_integer(c->prefetch_bucket > 0 || c->gathers_e4m3 ? 0 : PERSISTENT_COUNT));
+        json_object_set_new(section, "zero_quantized_weights", json_boolean(c->gathers_e4m3));
         // As far as layers are gathered ahead, they are kept for their next use.
         json_object_set_new(section, "stage3_max_reuse_distance", json_integer((json_int_t)c->prefetch_bucket));
     }
@@ -85,6 +86,8 @@ static json_t *own_section(const struct check_case *c, const char *recipe, const
     json_object_set_new(section, "moment_dtype", json_string(dtype_name(states.moments)));
     if (options->reduction_group > 0 && c->world % options->reduction_group == 0)
         json_object_set_new(section, "reduction_group", json_integer(options->reduction_group));
+    if (c->gathers_e4m3)
+        json_object_set_new(section, "quantized_weights_format", json_string("e4m3"));
     char mesh[MESH_TEXT_BYTES];
     // Stage 0 partitions nothing: it is data parallelism over all ranks.
     if (case_has_mesh(c) && c->stage > 0 && !reference_cuts_model(c))

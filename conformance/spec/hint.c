@@ -83,9 +83,10 @@ static const struct {
                           "The gradient is right, and some elements met other states than the step before left. Check "
                           "the buffers and files that states go through: their sizes, their offsets, and what is still "
                           "in use when one is used again."},
-    [HINT_MASTER] = {"master", "The master parameters went through a 16-bit format. Check that the update reads "
-                               "the master and not the 16-bit copy, and how the master is made after a start or "
-                               "a load."},
+    [HINT_MASTER] = {"master",
+                     "The master parameters went through a 16-bit format, or FP8. Check that the update reads "
+                     "the master and not the copy, and how the master is made after a start or "
+                     "a load."},
     [HINT_ROUNDING] = {"rounding", "What is kept in 16 bits is not the fp32 result rounded to nearest even. Check the "
                                    "conversion: it may truncate, round half up, or round twice."},
     [HINT_STALE_COPY] = {"stale-copy",
@@ -97,6 +98,10 @@ static const struct {
                            "Forward used values that were never parameters. Check for layers that are used "
                            "without being gathered, or before they are, for buffers that are reused or "
                            "written while they hold parameters, and for copies that do not wait for the update."},
+    [HINT_QUANTIZED] = {"quantized",
+                        "Forward used parameters that no scale of the whole tensor explains. Check that they are "
+                        "quantized before the gather, by the largest magnitude of all shards, empty ones included, and "
+                        "of this step."},
     [HINT_RESUME] = {"resume", "The state is right up to the checkpoint and wrong after it. Check the contents "
                                "of the checkpoint, and everything that is initialised after loading it."},
     [HINT_SETTING] = {"setting",

@@ -56,11 +56,12 @@ enum hint {
     HINT_LOSS_SCALE,       // the scale's growth, shrinking or hysteresis
     HINT_MOMENTS,          // moments are lost, swapped or of low precision
     HINT_OVERWRITTEN,      // some elements met other states than the step before left
-    HINT_MASTER,           // the master parameters went through a 16-bit format
+    HINT_MASTER,           // the master parameters went through a 16-bit format, or FP8
     HINT_ROUNDING,         // the 16-bit copy is not rounded to nearest even
     HINT_STALE_COPY,       // forward used parameters of another step
     HINT_TORN_COPY,        // forward used parameters of several steps
     HINT_FOREIGN_COPY,     // forward used what was no step's parameters
+    HINT_QUANTIZED,        // a gather in E4M3 has another scale than that of the whole tensor, or none
     HINT_RESUME,           // right until the checkpoint, wrong from there on
     HINT_SETTING,          // right by itself, but the bits depend on a setting that must not matter
     HINT_UNSET,            // some elements are no numbers: what no step has written

@@ -213,5 +213,6 @@ int suite_cases(const struct suite_choice *choice, int (*visit)(void *context, c
     TRY(make_table(&to, suite_ends));
     TRY(make_table(&to, suite_tokens));
     TRY(make_table(&to, suite_muon));
-    return make_table(&to, suite_layout);
+    TRY(make_table(&to, suite_layout));
+    return make_table(&to, suite_fp8);
 }

@@ -81,3 +81,8 @@ uint64_t unsharded_missed(const struct check_case *c, const struct unsharded_dec
 
 // x rounded to dtype and back, to nearest, ties to even.
 float unsharded_round(enum dtype dtype, float x);
+
+// x as it arrives from a gather in E4M3, in fp32: x times the scale 448 / max(amax, 1e-12), to the nearest value of
+// E4M3, ties to even, and divided by the scale. amax: of the tensor, or a smaller one, beyond which values saturate.
+float unsharded_e4m3(float x, float amax);
+float unsharded_amax(const float x[], size_t count);

@@ -34,3 +34,20 @@ float unsharded_round(enum dtype dtype, float x)
 {
     return dtype == DTYPE_BF16 ? round_bf16(x) : dtype == DTYPE_FP16 ? round_fp16(x) : x;
 }
+
+float unsharded_e4m3(float x, float amax)
+{
+    float scale = 448.0f / fmaxf(amax, 1e-12f), scaled = fabsf(x * scale), power = 0x1p-6f;
+    while (power * 2 <= scaled && power < 256)
+        power *= 2;
+    float code = fminf(rintf(scaled / power * 8) * power / 8, 448.0f);
+    return copysignf(code / scale, x);
+}
+
+float unsharded_amax(const float x[], size_t count)
+{
+    float largest = 0;
+    for (size_t i = 0; i < count; i++)
+        largest = fmaxf(largest, fabsf(x[i]));
+    return largest;
+}

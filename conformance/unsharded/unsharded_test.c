@@ -5,6 +5,7 @@
 #include "ref/optimizer/clip.h"
 #include "conformance/unsharded/oracle_test.h"
 #include "ref/arithmetic/random.h"
+#include "ref/recipe/e4m3.h"
 #include "ref/recipe/recipe.h"
 
 #include <math.h>
@@ -56,6 +57,28 @@ Test(unsharded, rounding_is_to_nearest_even_in_every_format)
             cr_assert((isnan(mine) && isnan(theirs)) || trial_bits(mine) == trial_bits(theirs), "%a in format %d",
                       (double)x, d);
         }
+    }
+}
+
+// Against the reference's codes, at scales from 2^-6 to 2^9 times a number, and beyond the largest magnitude.
+Test(unsharded, e4m3_is_the_nearest_value_by_the_scale_of_the_tensor)
+{
+    cr_expect_eq(unsharded_e4m3(448, 448), 448);
+    cr_expect_eq(unsharded_e4m3(1000, 448), 448);
+    cr_expect_eq(unsharded_e4m3(17, 448), 16);
+    cr_expect_eq(unsharded_e4m3(-19, 448), -20);
+    cr_expect_eq(unsharded_e4m3(3 * 0x1p-10f, 448), 0x1p-8f);
+    cr_expect_eq(unsharded_e4m3(0, 0), 0);
+    for (uint64_t i = 0; i < 1000000; i++) {
+        float x = f32_of_bits((uint32_t)random_mix(i) & 0x8fffffff) * 0x1p100f;
+        float amax = f32_of_bits((uint32_t)random_mix(i + 1000000) & 0x0fffffff) * 0x1p100f;
+        if (!isfinite(x) || !isfinite(amax) || amax < 1e-12f)
+            continue;
+        unsigned char code;
+        float theirs;
+        e4m3_pack(&x, 1, e4m3_scale(amax), &code);
+        e4m3_unpack(&code, 1, e4m3_scale(amax), &theirs);
+        cr_assert_eq(trial_bits(unsharded_e4m3(x, amax)), trial_bits(theirs), "%a by %a", (double)x, (double)amax);
     }
 }
 

@@ -32,6 +32,8 @@ def lack(case, claims):
              "features": features(case), "optional": ["token_mean"] if case.get("tokens") else []}
     if (case.get("mesh") or {}).get("sequence", 1) > 1:
         needs["optional"].append("sequence")
+    if case.get("gather_dtype"):
+        needs["optional"].append("fp8_gather")
     for key in ("communication", "accumulation"):
         dtype, listed = case[f"{key}_dtype"], claims.get(f"{key}_dtypes", PLAIN[f"{key}_dtypes"])
         own = dtype == case["precision"] and "precision" in listed
