@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """components.py VERSION FOLDER [SYSROOT]: prints, as CycloneDX 1.5, the libraries that an installed program carries in
-FOLDER/lib: each file's digest, and the Debian package that it is from with its version. SYSROOT has the unpacked packages
-of a program for another machine."""
+FOLDER/lib: each file's digest, and the Debian package that it is from with its version. SYSROOT has the unpacked
+packages of a program for another machine."""
 import gzip
 import hashlib
 import json

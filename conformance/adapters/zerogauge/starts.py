@@ -20,7 +20,8 @@ def adapters():
     """{name: file}, those with the least of their own first."""
     files = [file for file in (HERE / "adapters").glob("*.py") if ".main()" in file.read_text(encoding="utf-8")]
     files += [folder / "contract_example.c" for folder in EXAMPLES if (folder / "contract_example.c").exists()]
-    return {file.stem: file for file in sorted(files, key=lambda file: (file.stem not in FIRST, file.suffix, file.stem))}
+    files.sort(key=lambda file: (file.stem not in FIRST, file.suffix, file.stem))
+    return {file.stem: file for file in files}
 
 
 def about(file):
