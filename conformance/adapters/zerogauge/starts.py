@@ -33,15 +33,18 @@ def about(file):
 
 
 def copy(name, to=None):
-    """Raises ValueError where there is no such adapter, OSError where the file cannot be made."""
+    """Raises ValueError where there is no such adapter, or the file cannot be made."""
     file = adapters().get(name)
     if file is None:
         raise ValueError(f"there is no adapter {name!r}; zerogauge adapters list names them")
     to = Path(to or file.name)
     if to.suffix != file.suffix:
         raise ValueError(f"{to}: write a name that ends with {file.suffix}, as {name} is such a file")
-    with open(to, "x", encoding="utf-8") as new:
-        new.write(file.read_text(encoding="utf-8"))
+    try:
+        with open(to, "x", encoding="utf-8") as new:
+            new.write(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{to}: {error.strerror}; nothing is written") from error
     print(f"{to}: {about(file)}")
     if file.suffix == ".py":
         print(f"Have it judged:\n    python {to} --check")
@@ -63,8 +66,6 @@ def main(arguments):
             print(usage)
         else:
             raise ValueError(f"expected\n{usage}")
-    except OSError as error:
-        return f"zerogauge adapters: {error.filename}: {error.strerror}; nothing is written"
     except ValueError as error:
         return f"zerogauge adapters: {error}"
     return 0
