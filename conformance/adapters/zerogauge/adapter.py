@@ -7,7 +7,6 @@ import argparse
 import gc
 import json
 import multiprocessing
-import multiprocessing.connection
 import os
 import pickle
 import sys
@@ -22,6 +21,7 @@ from zerogauge import tensors as files
 from zerogauge.case import Case, Unsupported
 from zerogauge.judge import judge
 from zerogauge.needs import lack
+from zerogauge.ranks import run_all
 from zerogauge.shards import Shard, merged
 
 
@@ -297,18 +297,3 @@ class Adapter:
         ranks = [fork.Process(target=cls.serve, args=(rank, arguments, arguments.scratch))
                  for rank in range(arguments.world)]
         sys.exit(run_all(ranks))
-
-
-def run_all(processes):
-    """Runs processes until all have ended or one has failed, which ends the others. Returns an exit status."""
-    for process in processes:
-        process.start()
-    running = list(processes)
-    while running and not any(process.exitcode for process in processes):
-        multiprocessing.connection.wait([process.sentinel for process in running])
-        running = [process for process in running if process.exitcode is None]
-    for process in running:
-        process.kill()
-    for process in processes:
-        process.join()
-    return 1 if any(process.exitcode for process in processes) else 0

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FSDP2 in a loop as one writes it by hand, with accumulation, clipping and a loss scale. --mistake makes one of five that
-trainers are known for; docs/trainers.md shows the verdicts."""
+"""FSDP2 in a loop as one writes it by hand, with accumulation, clipping and a loss scale. --mistake makes one of five
+that trainers are known for; docs/trainers.md shows the verdicts."""
 from zerogauge.pytorch import DTYPES, Model, TorchAdapter  # first: --check says what it imports before it does
 
 import torch
