@@ -19,7 +19,7 @@
 enum { KIND_BYTES = 256 };
 static const double NEAR = 0.1;  // medians of two runs that reproduce each other differ by no more
 
-// What a machine is compared by: its GPUs, or its processor and threads.
+// A machine is compared by its GPUs, or its processor and threads.
 static const char *kind_of(const struct board_entry *entry, char out[KIND_BYTES])
 {
     const json_t *machine = json_object_get(entry->file.run, "machine"), *gpus = json_object_get(machine, "gpus");

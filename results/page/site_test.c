@@ -29,7 +29,7 @@ static size_t count_of(const char *text, const char *what)
     return count;
 }
 
-// Expects that a page of the test's site has a text so many times.
+// Expects that a page of the test's site has a text this many times.
 static void expect_has(const char *page, const char *what, size_t times)
 {
     char path[PATH_MAX];

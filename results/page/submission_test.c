@@ -82,7 +82,7 @@ static void make(const char *changes)
     edit_close(&edited);
 }
 
-// What the check says of the test's folder; the caller frees it.
+// Returns the words of the check about the test's folder; the caller frees it.
 static char *said(int *rc)
 {
     char *text;

@@ -142,14 +142,14 @@ static const struct {
     {"finding:ranks-compute-alone text=\"of 2 ranks none is slow\"", "text: is of 2 ranks none is slow, expected"},
     {"finding:arithmetic text=\"arithmetic: fine\"", "expected arithmetic: the conformance suite reports CONFORMS"},
     {"finding:bench-pcie text=\"bench-pcie: not asked for\"", "expected bench-pcie: SKIP: pcie: no CUDA device"},
-    // What a whole run has.
+    // Records of a whole run.
     {"conformance implementation=\"my own\"", "implementation: is my own, expected zerogauge answer"},
     {"bench:step_lane -", "has no `bench` record of step_lane"},
     {"bench:memory_touch -", "has no `bench` record of memory_touch"},
-    {"bench:adam +", "case: is that of another `bench` record"},
-    {"bench:step_flops +", "case: is that of another `bench` record"},
-    {"fit:llama-8b +", "case: is that of another `fit` record"},
-    {"band:step +", "case: is that of another `band` record"},
+    {"bench:adam +", "case: is another `bench` record's"},
+    {"bench:step_flops +", "case: is another `bench` record's"},
+    {"fit:llama-8b +", "case: is another `fit` record's"},
+    {"band:step +", "case: is another `band` record's"},
     {"fit:llama-8b -", "has no `fit` record of the model llama-8b"},
     {"run suite.edition=2", "has no `health` record"},
     // Models that fit, and the end.

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What tells a record from others of its kind; null: it may be repeated.
+// Makes the text that tells a record from others of its kind; null: it may be repeated.
 static json_t *identity_of(const json_t *record)
 {
     static const struct {
@@ -36,8 +36,7 @@ static void verify_once(struct verify *v)
         char *text = identity ? json_dumps(identity, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
         json_decref(identity);
         if (text && json_object_get(seen, text))
-            verify_refuse(v, line, "case", "is that of another `%s` record",
-                          verify_text(verify_record(v, line), "record"));
+            verify_refuse(v, line, "case", "is another `%s` record's", verify_text(verify_record(v, line), "record"));
         else if (text)
             json_object_set_new(seen, text, json_true());
         free(text);
