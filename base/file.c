@@ -120,17 +120,6 @@ int file_sync_folder(const char *path)
     return rc;
 }
 
-const char *file_folder(const char *path, char *out)
-{
-    const char *slash = strrchr(path, '/');
-    if (!slash)
-        return strcpy(out, ".");
-    size_t length = slash == path ? 1 : (size_t)(slash - path);
-    memcpy(out, path, length);
-    out[length] = '\0';
-    return out;
-}
-
 static int add_all(XXH3_state_t *hash, char *block, int fd, const char *path)
 {
     uint64_t size;

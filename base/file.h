@@ -58,7 +58,8 @@ enum file_output_kind { FILE_NEW, FILE_REPLACED };
 // replace what it must not: any but a regular file, or with FILE_NEW that too.
 int file_check_output(const char *path, enum file_output_kind kind);
 
-// Output that becomes `path` only when it is complete.
+// Output that becomes `path` only when it is complete. Until then its name is longer, by less than FILE_PARTIAL_BYTES.
+enum { FILE_PARTIAL_BYTES = 40 };
 struct file_output {
     FILE *out;
     const char *path;  // borrowed

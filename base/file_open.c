@@ -60,10 +60,26 @@ int file_create_stream(const char *name, const char *path, FILE **out)
     return err_set(ERR_MEMORY, "no memory to write %s", path);
 }
 
+const char *file_folder(const char *path, char *out)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        return strcpy(out, ".");
+    size_t length = slash == path ? 1 : (size_t)(slash - path);
+    memcpy(out, path, length);
+    out[length] = '\0';
+    return out;
+}
+
 int file_check_output(const char *path, enum file_output_kind kind)
 {
     struct stat status;
+    const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+    if (!*path)
+        return err_set(ERR_USAGE, "expected the name of a file, not \"\"");
     if (lstat(path, &status) != 0) {
+        if (errno == ENAMETOOLONG || strlen(name) + FILE_PARTIAL_BYTES > NAME_MAX)
+            return refuse(path, "created", ENAMETOOLONG);
         char folder[strlen(path) + 2];
         return access(file_folder(path, folder), W_OK | X_OK) == 0 ? ERR_NONE : refuse(path, "created", errno);
     }

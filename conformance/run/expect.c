@@ -72,6 +72,8 @@ int expectations_read(const char *path, bool may_be_missing, struct expectations
         return ERR_NONE;
     size_t bytes, lines = 1;
     TRY(file_read_text(path, FILE_LIMIT_BYTES, &out->text, &bytes));
+    if (strlen(out->text) < bytes)
+        return err_set(ERR_USAGE, "%s: holds a NUL byte, expected lines of text", path);
     for (size_t i = 0; i < bytes; i++)
         lines += out->text[i] == '\n';
     if (!(out->list = calloc(lines, sizeof *out->list)))

@@ -59,7 +59,7 @@ static int plan_one(const struct plan_options *options, const struct plan_machin
     TRY(plan_options_config(options, NULL, 0, &config, &notes));
     TRY(plan_options_model(options, &config, &setting.model));
     config_print_notes(&notes, stderr);
-    fputs(plan_model_notes(setting.model), stderr);
+    text_terminal(stderr, plan_model_notes(setting.model), 0);
     TRY(plan_run(&setting, &plan));
     return show(options, &setting, &plan, began_s);
 }

@@ -84,7 +84,7 @@ static void interrupt(const char *option)
     await_handler(child, SIGINT);
     kill(child, SIGINT);
     cr_assert_eq(waitpid(child, &status, 0), child);
-    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 2, "%d", status);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 130, "%d", status);
 }
 
 Test(cmd_checkpoint, an_interrupted_run_saves_first)
@@ -110,8 +110,8 @@ Test(cmd_checkpoint, a_converted_run_ends_like_an_uninterrupted_one)
     says(0, "", line, 5, "--checkpoint back");
     char *continued = digest();
     cr_assert_str_eq(whole, continued);
-    says(2, "states: exists already", "zerogauge convert saved states");
-    says(2, "back: exists already", "zerogauge convert states back");
+    says(2, "states: exists, and is never overwritten", "zerogauge convert saved states");
+    says(2, "back: is a folder, which is never written to", "zerogauge convert states back");
     says(0, "", "zerogauge export saved weights");
     says(2, "weights alone, such as Hugging Face's, are an export", "zerogauge convert weights again");
     says(0, "", line, 1, "--set zerogauge.moment_dtype=bf16 --save narrow");

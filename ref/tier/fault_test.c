@@ -204,7 +204,7 @@ static int end_by(int signal_number)
 Test(fault, nothing_is_left_after_a_signal)
 {
     int status = end_by(SIGINT);
-    cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 2, "%x", (unsigned)status);
+    cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 130, "%x", (unsigned)status);
     cr_assert_eq(entries(folder), 0);
     status = end_by(SIGKILL);
     cr_expect(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "%x", (unsigned)status);

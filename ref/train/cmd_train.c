@@ -22,6 +22,7 @@
 #include <string.h>
 
 static volatile sig_atomic_t interrupted;
+static bool ended_early;
 
 // A second Ctrl-C ends the program immediately. A second SIGTERM does not: mpirun sends several when it ends a job.
 static void on_interrupt(int signal_number)
@@ -68,7 +69,7 @@ static int train_and_report(const struct train_options *a, const struct train_se
         rc = result.difference.found
                  ? err_set(ERR_CHECK, "the run differs from unsharded %s", config_optimizer_name(setting->config))
                  : err_set(ERR_CHECK, "bytes held or moved differ from the formulas");
-    else if (rc == ERR_NONE && result.interrupted)
+    else if (rc == ERR_NONE && (ended_early = result.interrupted))
         rc = err_set(ERR_USAGE, "interrupted after step %" PRIu64 " of %lld%s", result.steps, a->steps,
                      result.saved_step == result.steps ? "; --resume or --checkpoint continues from there" : "");
     free(result.step_ns);
@@ -261,5 +262,5 @@ int train_main(int argc, const char **argv)
     if (rc != ERR_NONE && *err_message())
         text_error("zerogauge train");
     train_options_close(&a);
-    return err_exit_status(rc);
+    return ended_early ? INTERRUPTED_STATUS : err_exit_status(rc);
 }

@@ -132,6 +132,11 @@ static int check_usage(const struct options *a, const char **paths)
                        "and --summary exclude each other");
     if (a->site && !a->output)
         return err_set(ERR_USAGE, "--site %s: give --output FOLDER, which is made", a->site);
+    if ((a->verify || a->save_ranges) && (a->html || a->output))
+        return err_set(ERR_USAGE,
+                       "--verify and --save-ranges write no page and no tables: leave out --html and --output");
+    if (a->html && (a->compare || a->leaderboard || a->trend || a->submission || a->site))
+        return err_set(ERR_USAGE, "--html shows one result file: it goes with no other view");
     if (a->leaderboard || a->trend || a->submission || a->site)
         return count == 0 ? ERR_NONE
                           : err_set(ERR_USAGE,

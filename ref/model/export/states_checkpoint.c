@@ -169,15 +169,13 @@ int states_write_checkpoint(const struct states *states, const char *path)
 {
     static const char ending[] = ".partial";
     char partial[strlen(path) + sizeof ending], parent[strlen(path) + 2], step[PATH_MAX], name[STEP_NAME_BYTES];
-    struct stat status;
     stpcpy(stpcpy(partial, path), ending);
     if (!json_is_object(json_object_get(states->text.root, "origin")))
         return err_set(ERR_USAGE,
                        "%s: does not say which run of this program it is of (\"origin\" is null): another program made "
                        "it, and only a run that this one began can continue here",
                        states->file.path);
-    if (lstat(path, &status) == 0)
-        return err_set(ERR_USAGE, "%s: exists already; name a folder that does not", path);
+    TRY(file_check_output(path, FILE_NEW));
     uint64_t made = (uint64_t)json_integer_value(json_object_get(states->text.root, "step"));
     TRY(file_join(partial, checkpoint_step_name(made, name), step));
     if (mkdir(partial, 0777) != 0)

@@ -270,7 +270,7 @@ Test(states, output_is_new_and_whole)
     cr_assert_eq(write_states(trial_save_small(), in_folder(path, "file"), NULL), ERR_NONE, "%s", err_message());
     snprintf(store, sizeof store, "%s/step-00000003", folder);
     cr_expect_eq(write_states(store, path, NULL), ERR_USAGE);
-    cr_expect_not_null(strstr(err_message(), "exists already"), "%s", err_message());
+    cr_expect_not_null(strstr(err_message(), "exists, and is never overwritten"), "%s", err_message());
     cr_assert_eq(states_open(path, true, &states), ERR_NONE);
     cr_expect_eq(states_write_checkpoint(&states, store), ERR_USAGE);
     json_object_set_new(json_object_get(states.text.root, "origin"), "model", json_null());

@@ -233,12 +233,10 @@ static int write_new(const struct checkpoint *checkpoint, const json_t *state, c
 {
     static const char ending[] = ".partial";
     char partial[strlen(path) + sizeof ending], folder[strlen(path) + 2];
-    struct stat status;
     struct safetensors_tensor *tensors;
     size_t count;
     stpcpy(stpcpy(partial, path), ending);
-    if (lstat(path, &status) == 0)
-        return err_set(ERR_USAGE, "%s: exists already; name a file that does not", path);
+    TRY(file_check_output(path, FILE_NEW));
     unlink(partial);  // left by a conversion that died
     TRY(states_tensors(state, &tensors, &count));
     int rc = write_file(checkpoint, state, tensors, count, partial, digest);
