@@ -128,15 +128,15 @@ static int read_dtypes(const struct strict_object *root, struct check_case *c)
     c->precision = (enum dtype)precision;
     c->communication_dtype = (enum dtype)communication;
     c->accumulation_dtype = (enum dtype)accumulation;
-    if (!json_object_get(root->value, "gather_dtype"))
+    const json_t *gathered = json_object_get(root->value, "gather_dtype"), *mesh = json_object_get(root->value, "mesh");
+    if (!gathered || json_is_null(gathered))
         return ERR_NONE;
     TRY(strict_word(root, "gather_dtype", gathers, &gather));
     c->gathers_e4m3 = true;
-    if (c->stage != 3 || c->precision != DTYPE_FP32 || json_object_get(root->value, "mesh"))
+    if (c->stage != 3 || c->precision != DTYPE_FP32 || (mesh && !json_is_null(mesh)))
         return strict_fail(root, "gather_dtype",
-                           "is given in a case of stage %d and %s, expected stage 3, fp32 and no "
-                           "mesh",
-                           c->stage, dtype_name(c->precision));
+                           "is given in a case of stage %d and %s, expected stage 3, fp32 and no mesh", c->stage,
+                           dtype_name(c->precision));
     return ERR_NONE;
 }
 

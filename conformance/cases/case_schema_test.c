@@ -18,9 +18,10 @@ static int read_case(const char *text, size_t bytes)
 // No two of its keys depend on one another; what may be null is.
 static const char plain[] =
     "{\"contract\": 1, \"name\": \"plain\", \"note\": \"Plain.\", \"requirements\": [\"R-ANS-01\"], \"world\": 2, "
-    "\"mesh\": null, \"tokens\": null, \"steps\": 3, \"accumulation\": 1, \"stage\": 1, \"precision\": \"fp32\", "
+    "\"mesh\": null, \"tokens\": null, \"steps\": 3, \"accumulation\": 1, \"stage\": 3, \"precision\": \"fp32\", "
     "\"communication_dtype\": \"fp32\", "
-    "\"accumulation_dtype\": \"fp32\", \"params\": [{\"name\": \"a\", \"shape\": [1], \"group\": 0, \"frozen\": false, "
+    "\"accumulation_dtype\": \"fp32\", \"gather_dtype\": null, "
+    "\"params\": [{\"name\": \"a\", \"shape\": [1], \"group\": 0, \"frozen\": false, "
     "\"used\": true, \"tied_to\": null, \"unused_in\": null, \"adapts\": null, \"placement\": null}], \"groups\": "
     "[{\"optimizer\": "
     "\"Adam\", \"lr\": 0.5, \"betas\": [0.9, 0.95], "

@@ -26,25 +26,12 @@ static void make_prefetch(struct check_case *c, struct suite_item *item)
     c->prefetch_bucket = (size_t)suite_number(item, "p", 60);
 }
 
-// Gathers in E4M3, of tensors with uneven shards and, where a tensor has fewer rows or elements than ranks, empty ones.
-static void make_fp8(struct check_case *c, struct suite_item *item)
-{
-    static const size_t shapes[][2] = {{29, 5}, {67, 0}, {1, 2}, {19, 9}, {13, 0}};
-    (void)item;
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        suite_tensor(c, shapes[i][0], shapes[i][1]);
-    c->gathers_e4m3 = true;
-}
-
-static void make_fp8_micro(struct check_case *c, struct suite_item *item)
-{
-    make_fp8(c, item);
-    c->accumulation = 2;
-}
-
+// Tensors with uneven shards and, where a tensor has fewer rows or elements than ranks, empty ones.
 const struct suite_row suite_fp8[] = {
-    {"fp8-gather", "Parameters are gathered in E4M3, with one scale of all shards.", make_fp8, "2,4:3:f", "3,8:3:f"},
-    {"fp8-micro", "Two forwards with parameters that are gathered in E4M3.", make_fp8_micro, "2:3:f", "3:3:f"},
+    {"fp8-gather", "Parameters are gathered in E4M3, with one scale of all shards.", NULL,
+     "tensors=29x5,67,1x2,19x9,13 gathers_e4m3=1", "2,4:3:f", "3,8:3:f"},
+    {"fp8-micro", "Two forwards with parameters that are gathered in E4M3.", NULL,
+     "tensors=29x5,67,1x2,19x9,13 gathers_e4m3=1 accumulation=2", "2:3:f", "3:3:f"},
     {0},
 };
 

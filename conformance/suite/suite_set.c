@@ -25,6 +25,7 @@ static const struct setting {
     {"gradient_clipping", REAL, AT(gradient_clipping)},
     {"overflow_check", FLAG, AT(overflow_check)},
     {"expects_refusal", FLAG, AT(expects_refusal)},
+    {"gathers_e4m3", FLAG, AT(gathers_e4m3)},
     {"prefetch_bucket", SIZE, AT(prefetch_bucket)},
     {"allgather_bucket", SIZE, AT(allgather_bucket)},
     {"sub_group", SIZE, AT(sub_group)},
