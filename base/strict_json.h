@@ -31,7 +31,7 @@ int strict_fail(const struct strict_object *object, const char *key, const char 
 // Checks that the object has exactly these keys, ended by NULL. Keys with a '?' in front may be missing.
 int strict_keys(const struct strict_object *object, const char *const keys[]);
 
-// The same of keys that are words of a text: "name ?note".
+// As strict_keys, of keys that are words of a text: "name ?note".
 int strict_only(const struct strict_object *object, const char *keys);
 
 int strict_bool(const struct strict_object *object, const char *key, bool *out);

@@ -34,7 +34,7 @@ void board_close(struct board *board);
 
 bool board_is_ranked(const struct board_entry *entry);
 
-// Over the cases of a benchmark: the median ratio to the baseline, and the best result in the unit that comes first.
+// Over the cases of a benchmark: the median ratio to the baseline, and the best result in the first unit.
 // NaN and null where there are none.
 struct board_figure {
     double share, best;
