@@ -200,7 +200,7 @@ Test(report_markup, hostile_texts_stay_in_their_places)
     cr_assert_not_null(strstr(message, "\xe2\x82\xac\\x0d\nCONFORMS: every MUST\n tab %s%n"));
 }
 
-#define ROW(id) "/html/body/div/table/tbody/tr[@id = '" id "']"
+#define ROW(id) "/html/body/main/div/table/tbody/tr[@id = '" id "']"
 
 Test(report_markup, every_requirement_has_a_row_with_its_verdict_in_words)
 {
