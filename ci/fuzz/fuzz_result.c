@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "conformance/spec/requirement.h"
 #include "conformance/suite/suite.h"
+#include "ref/config/config_presets.h"
 #include "results/record/record_check.h"
 #include "results/record/record_verify.h"
 #include "results/page/result_report.h"
@@ -21,6 +22,7 @@ static char path[64];
 static const char limits[] = "{\"schema\":1,\"about\":\"x\",\"bands\":[{\"id\":\"adam-update\",\"bench\":\"adam\","
                              "\"metric\":\"ratio\",\"at_least\":0.4,\"source\":\"x\"}]}";
 const struct accepted_range_set accepted_range_sets[] = {{"default", limits, sizeof limits - 1}, {0}};
+const struct config_preset config_presets[] = {{0}};
 
 // A suite of one requirement without cases.
 const struct requirement *requirement_at(int index)
