@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What several documents, the program and the packages say of one thing, for ci/docs: the same."""
 import functools
+import json
 import re
 import shutil
 import subprocess
@@ -26,11 +27,23 @@ def minutes(verify):
                         ("README.md", r"quick\s+cases, about (\w+ \w+);"),
                         ("conformance/run/cmd_check.c", r"quick takes about (\w+ \w+) ")]}
     taken = {row.split()[0]: int(row.split()[1]) for row in text_of("ci/minutes.txt").splitlines() if row[0] != "#"}
-    for name in taken:
-        for file, pattern in places[name]:
-            found, count = re.search(pattern, text_of(file)), max(1, round(taken[name] / 60))
-            words = "a minute" if count == 1 else f"{count} minutes"
-            verify(found and found.group(1) == words, file, f"does not say {words} of {name}, as ci/minutes.txt does")
+    for name, file, pattern in ((name, *place) for name in places for place in places[name]):
+        found = re.search(pattern, text_of(file))
+        if name not in taken:
+            verify(not found, file, f"says how long {name} takes, which ci/minutes.txt does not: ci/minutes {name}")
+            continue
+        count = max(1, round(taken[name] / 60))
+        words = "a minute" if count == 1 else f"{count} minutes"
+        verify(found and found.group(1) == words, file, f"does not say {words} of {name}, as ci/minutes.txt does")
+
+
+def claimed(verify):
+    """The doctor of adapters knows the words of each claim that is a list."""
+    doctor = "conformance/adapters/zerogauge/doctor.py"
+    schema = json.loads(text_of("conformance/schema/claims.schema.json"))
+    for key in ("features", "optional"):
+        for word in schema["properties"][key]["items"]["enum"]:
+            verify(f'"{word}"' in text_of(doctor), doctor, f"does not know {word} of {key}")
 
 
 def suite_version(verify):
@@ -114,5 +127,5 @@ def page_facts(page, verify):
 
 
 def facts(verify):
-    for each in minutes, suite_version, gpu, folders, recipes, help_of_scripts:
+    for each in minutes, claimed, suite_version, gpu, folders, recipes, help_of_scripts:
         each(verify)

@@ -209,7 +209,7 @@ static void conclude(struct sight *sight)
         finding->hint = HINT_FOREIGN_COPY;
     const char *what = !sight->trial->c->gathers_e4m3    ? "rounded to the precision"
                        : finding->hint != HINT_QUANTIZED ? "quantized to E4M3 with the scale of the whole tensor"
-                       : sight->plain_count * 2 > sight->differing ? "quantized to E4M3; they are not quantized"
+                       : is_most(sight, sight->plain_count) ? "quantized to E4M3; they are not quantized"
                        : is_most(sight, sight->older_scale_count)
                            ? "quantized to E4M3 with their own scale; it is the scale of the step before"
                            : "quantized to E4M3 with the scale of all shards; it is another, as that of one shard";

@@ -85,7 +85,7 @@ void suite_offload(struct check_case *c, struct suite_item *item);
 void suite_poke(struct check_case *c, int step, int micro, int rank, int param, size_t element, float value);
 
 // Applies settings in their order, "NAME=NUMBER,..." separated by blanks. Fields of the case, of its data and of group
-// 0 have their names (suite_set.c), and
+// 0 have their names (suite_set.c), a flag without a number is set, and
 //   tensors, more_tensors=SHAPE,...      "7x5" or "13", in place of the tensors, or behind them
 //   lr=RATE,...  exponents=LOW,HIGH      of all steps or of each; of the grid
 //   buckets=N  clip=N                    of reduce, gather and prefetch; the norm of suite_fours divided by N

@@ -29,9 +29,9 @@ static void make_prefetch(struct check_case *c, struct suite_item *item)
 // Tensors with uneven shards and, where a tensor has fewer rows or elements than ranks, empty ones.
 const struct suite_row suite_fp8[] = {
     {"fp8-gather", "Parameters are gathered in E4M3, with one scale of all shards.", NULL,
-     "tensors=29x5,67,1x2,19x9,13 gathers_e4m3=1", "2,4:3:f", "3,8:3:f"},
+     "tensors=29x5,67,1x2,19x9,13 gathers_e4m3", "2,4:3:f", "3,8:3:f"},
     {"fp8-micro", "Two forwards with parameters that are gathered in E4M3.", NULL,
-     "tensors=29x5,67,1x2,19x9,13 gathers_e4m3=1 accumulation=2", "2:3:f", "3:3:f"},
+     "tensors=29x5,67,1x2,19x9,13 gathers_e4m3 accumulation=2", "2:3:f", "3:3:f"},
     {0},
 };
 

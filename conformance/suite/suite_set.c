@@ -144,6 +144,6 @@ void suite_set(struct check_case *c, const char *text)
         else if (strcmp(name, "differ") == 0)
             suite_differ(c, value);
         else
-            set_numbers(c, name, value);
+            set_numbers(c, name, value ? value : "1");
     }
 }

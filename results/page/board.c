@@ -124,7 +124,7 @@ int board_open(const char *folder, bool deep, struct board *out)
     TRY(add_folder(out, folder, "", deep ? DEPTH_MAX : 0));
     if (out->entry_count == 0)
         return err_set(ERR_USAGE, "%s: has no files named *.jsonl", folder);
-    // The entries do not move any more.
+    // The entries stay where they are until the views are sorted.
     for (size_t i = 0; i < out->entry_count; i++)
         TRY(result_view_open(&out->entries[i].file, &out->entries[i].view));
     qsort(out->entries, out->entry_count, sizeof *out->entries, compare_entries);

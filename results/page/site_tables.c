@@ -160,6 +160,7 @@ struct page site_findings(const char *folder)
 {
     static const char *const names[] = {"findings/README.md", "time-machine.md"};
     enum { BYTES_MAX = 1 << 20 };
+    bool has_any = false;
     struct page page = page_open(json_pack(
         "{s:s, s:s, s:s, s:s}", "title", "zerogauge: findings", "heading", "Findings", "verdict", "Found", "meaning",
         "in released software, and in releases with known bugs; the documents beside the results have the details"));
@@ -170,8 +171,14 @@ struct page site_findings(const char *folder)
             file_read_text(path, BYTES_MAX, &text, &bytes) == ERR_NONE) {
             add_tables(&page, text);
             free(text);
+            has_any = true;
         }
     }
     err_clear();
+    if (!has_any) {
+        page_set(&page, page.data, "verdict", json_string("None"));
+        page_set(&page, page.data, "meaning",
+                 json_string("the folder has neither findings/README.md nor time-machine.md"));
+    }
     return page;
 }

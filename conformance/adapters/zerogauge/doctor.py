@@ -30,7 +30,8 @@ WORDS = {
         "empty": "tensors without an element", "scalar": "tensors without a dimension", "resume": "save and load",
         "reshard": "load with another number of ranks", "weights_only": "load without the optimizer's states",
         "delayed_update": "each update is a step late", "refusal": "settings that make no sense are refused"},
-    "optional": dict.fromkeys(("replicate", "tensor", "pipeline", "expert", "lora", "token_mean", "muon", "sequence")),
+    "optional": dict.fromkeys(("replicate", "tensor", "pipeline", "expert", "lora", "token_mean", "muon", "sequence",
+                               "fp8_gather")),
 }
 TOPICS = "adam-basic", "red-exact", "acc-exact"  # one update; the mean over ranks; the sum over micro-steps
 
