@@ -207,8 +207,8 @@ static void conclude(struct sight *sight)
         finding->hint = HINT_STALE_COPY;
     else
         finding->hint = HINT_FOREIGN_COPY;
-    const char *what = !sight->trial->c->gathers_e4m3    ? "rounded to the precision"
-                       : finding->hint != HINT_QUANTIZED ? "quantized to E4M3 with the scale of the whole tensor"
+    const char *what = !sight->trial->c->gathers_e4m3       ? "rounded to the precision"
+                       : finding->hint != HINT_QUANTIZED    ? "quantized to E4M3 with the scale of the whole tensor"
                        : is_most(sight, sight->plain_count) ? "quantized to E4M3; they are not quantized"
                        : is_most(sight, sight->older_scale_count)
                            ? "quantized to E4M3 with their own scale; it is the scale of the step before"
