@@ -97,8 +97,15 @@ void text_say(const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    text_terminal(stderr, text, 4);
-    fputc('\n', stderr);
+    char *whole = NULL;
+    size_t bytes;
+    FILE *memory = open_memstream(&whole, &bytes);
+    FILE *out = memory ? memory : stderr;
+    text_terminal(out, text, 4);
+    fputc('\n', out);
+    if (memory && fclose(memory) == 0)
+        fwrite(whole, 1, bytes, stderr);
+    free(whole);
 }
 
 void text_error(const char *who, ...)

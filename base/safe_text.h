@@ -12,7 +12,8 @@
 // For a terminal: indents lines after the first by `indent` blanks, so that none can imitate a line of the report.
 void text_terminal(FILE *out, const char *text, int indent);
 
-// Prints a formatted text and a line's end to standard error, as text_terminal does.
+// Prints a formatted text and a line's end to standard error, as text_terminal does, and in one piece: ranks share a
+// terminal or a pipe, and none writes into another's line.
 void text_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 // Prints "WHO: MESSAGE" so, with the calling thread's message (err.h). Messages

@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 static void terminal(FILE *out, const char *text)
 {
@@ -115,4 +117,23 @@ Test(safe_text, a_message_is_truncated_at_characters_and_has_no_control_bytes)
     memset(longest, '\1', sizeof longest - 1);
     longest[sizeof longest - 1] = '\0';
     cr_expect_lt(strlen(text_message(out, longest, SIZE_MAX)), TEXT_MESSAGE_BYTES);
+}
+
+// A datagram is one write.
+Test(safe_text, what_is_said_is_written_in_one_piece)
+{
+    int ends[2];
+    char said[256];
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends), 0);
+    int before = dup(STDERR_FILENO);
+    dup2(ends[0], STDERR_FILENO);
+    text_say("%s: two\nlines, %c", "rank 1", 7);
+    dup2(before, STDERR_FILENO);
+    ssize_t bytes = recv(ends[1], said, sizeof said, MSG_DONTWAIT);
+    cr_assert_gt(bytes, 0);
+    cr_expect_arr_eq(said, "rank 1: two\n    lines, \\x07\n", (size_t)bytes, "%.*s", (int)bytes, said);
+    cr_expect_lt(recv(ends[1], said, sizeof said, MSG_DONTWAIT), 0, "and nothing else");
+    close(before);
+    close(ends[0]);
+    close(ends[1]);
 }
