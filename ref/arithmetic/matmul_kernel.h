@@ -67,6 +67,8 @@ static inline __attribute__((always_inline)) void tile_step(const float *a, size
         MATMUL_UNROLL
     for (size_t v = 0; v < vectors; v++)
         sum[i][v] = vector_fma(a[i * a_row], *(const vector *)(b + v * VECTOR_LANES), sum[i][v]);
+    // Without this, gcc takes elements of a of several steps at a time, and sums have to leave their registers.
+    __asm__ volatile("" ::: "memory");
 }
 
 // Rows, vectors and `steps`, 1 or 4 between two looks at the end, are constants, so that loops unroll.
