@@ -148,18 +148,15 @@ struct found {
     struct bench_samples own, registers, libraries[PRODUCT_LIBRARY_MAX];
 };
 
-static json_t *detail_of(const struct found *found, double fastest)
+static json_t *detail_of(const struct found *found)
 {
     const struct product_library *libraries = product_libraries();
-    json_t *detail =
-        json_pack("{s:f}", "share_of_registers", bench_median(&found->own) / bench_median(&found->registers));
+    json_t *detail = json_object();
     for (int l = 0; l < PRODUCT_LIBRARY_MAX; l++)
         if (libraries[l].multiply)
             json_object_set_new(
                 detail, libraries[l].key,
                 json_pack("{s:s, s:f}", "name", libraries[l].name, "GFLOP_per_s", bench_median(&found->libraries[l])));
-    if (fastest > 0)
-        json_object_set_new(detail, "share_of_fastest_library", json_real(bench_median(&found->own) / fastest));
     return detail;
 }
 
@@ -168,7 +165,6 @@ static int print(const struct product_case *of, const struct bench_options *opti
 {
     const struct product_library *libraries = product_libraries();
     char row[512];
-    double fastest = 0;
     int used = snprintf(row, sizeof row, "%5zu x %5zu x %5zu %s%s %s%s, %d thread%s: %6.1f GFLOP/s; registers %.1f",
                         of->m, of->n, of->k, of->a_transposed ? "a^T " : "", of->b_transposed ? "b^T " : "",
                         dtype_name(of->dtype), of->of_instructions ? " instructions" : "", of->threads,
@@ -176,12 +172,11 @@ static int print(const struct product_case *of, const struct bench_options *opti
     for (int l = 0; l < PRODUCT_LIBRARY_MAX; l++) {
         if (!libraries[l].multiply)
             continue;
-        double rate = bench_median(&found->libraries[l]);
-        fastest = rate > fastest ? rate : fastest;
-        used += snprintf(row + used, sizeof row - (size_t)used, ", %s %.1f", libraries[l].key, rate);
+        used += snprintf(row + used, sizeof row - (size_t)used, ", %s %.1f", libraries[l].key,
+                         bench_median(&found->libraries[l]));
     }
     record->description = case_json(of);
-    record->detail = detail_of(found, fastest);
+    record->detail = detail_of(found);
     record->row = row;
     return bench_print(options, record);
 }

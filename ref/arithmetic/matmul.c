@@ -94,8 +94,9 @@ static void pack_rows(const struct work *w, const struct block *block)
         const struct matmul_lines from = lines_from(&w->a_lines, block->row + i, block->step);
         float *to = w->a + s * strip;
         w->kernels->matmul_pack(&from, count, w->height, block->step_count, to);
-        for (size_t e = 0; alpha != 1 && e < divided_up(count, w->height) * strip; e++)
-            to[e] *= alpha;
+        for (size_t t = 0; alpha != 1 && t < divided_up(count, w->height); t++)
+            for (size_t e = 0; e < w->height * block->step_count; e++)
+                to[t * strip + e] *= alpha;
     }
 }
 
