@@ -63,6 +63,31 @@ def gpu(verify):
             verify(not found, file, "says what ran on a GPU, as docs/gpu.md alone does")
 
 
+def rows_of_gpus():
+    """The rows of docs/gpu.md's table: what the files of results/published/gpu hold of it."""
+    wanted = [("adam", "Adam, fp32, 64 Mi parameters", {"step": "update", "recipe": "torch-cuda-fused",
+                                                        "params": 64 << 20})]
+    wanted += [("memory", f"GPU memory: {o}, 4 GiB", {"operation": o, "array_bytes": 4 << 30})
+               for o in ("copy", "read", "write")]
+    wanted += [("pcie", f"pinned copies of 32 MiB, {d}", {"direction": d, "memory": "pinned", "block_bytes": 32 << 20})
+               for d in ("h2d", "d2h")]
+    wanted += [("overlap", "ZeRO-3, every state on NVMe: a step", {})]
+    for name, what, case in wanted:
+        file = next((ROOT / "results/published/gpu").glob(f"*-{name}.jsonl"))
+        run, *records = map(json.loads, file.read_text(encoding="utf-8").splitlines())
+        found = next(r for r in records if r["record"] == "bench" and case.items() <= r["case"].items())
+        yield (f"| {what} | {found['median']:,.4g} ({found['p10']:,.4g} to {found['p90']:,.4g}) "
+               f"{found['unit'].replace('_per_', '/')} | {100 * found['ratio']:.1f} % of {found['yardstick']['name']} | "
+               f"{len(found['samples'])} | {run['machine']['gpus'][0]['model']} | {run['started'][:10]}, "
+               f"{run['suite']['commit'][:8]} |")
+
+
+def measured_on_gpus(verify):
+    """docs/gpu.md shows what the published files hold."""
+    for row in rows_of_gpus():
+        verify(f"\n{row}\n" in text_of("docs/gpu.md"), "docs/gpu.md", f"lacks the row {row}")
+
+
 def folders(verify):
     """ARCHITECTURE.md names every folder of the first rank."""
     text = text_of("ARCHITECTURE.md")
@@ -127,5 +152,5 @@ def page_facts(page, verify):
 
 
 def facts(verify):
-    for each in minutes, claimed, suite_version, gpu, folders, recipes, help_of_scripts:
+    for each in minutes, claimed, suite_version, gpu, measured_on_gpus, folders, recipes, help_of_scripts:
         each(verify)

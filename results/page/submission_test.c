@@ -12,7 +12,7 @@
     "\"peak\": {\"TFLOP_per_s\": 60, \"of\": \"bf16\", \"dense\": true, \"source\": \"a data sheet, page 3\"}, "       \
     "\"commands\": [\"ci/install\", \"build/zerogauge validate --nvme-path build --engine libaio --out "               \
     "build/publish-20261125T210723Z\"], \"differs\": \"none\"}"
-#define OF_GPU ZG_SOURCE_DIR "/results/published/gpu/nvidia-h100-80gb-hbm3-2026-11-22-step.jsonl"
+#define OF_GPU ZG_SOURCE_DIR "/results/page/submission_test.jsonl"
 
 TestSuite(submission, .init = sample_folder_make, .fini = sample_folder_remove);
 

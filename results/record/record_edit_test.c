@@ -245,7 +245,7 @@ Test(record_edit, every_edit_is_refused_with_its_reason)
 }
 
 // Files of GPUs, each of one benchmark.
-static const char *const of_gpus[] = {"adam", "comm", "memory", "overlap", "pcie", "step", "size-bf16", "size-fp32"};
+static const char *const of_gpus[] = {"adam", "comm", "memory", "overlap", "pcie"};
 enum { GPU_COUNT = sizeof of_gpus / sizeof *of_gpus };
 
 // A text of what is refused where record `at` of a file is left out, or doubled; the caller frees it.
