@@ -24,7 +24,7 @@ enum {
     CASE_NOTE_BYTES = 256,
     CASE_REQUIREMENT_BYTES = 16,
     CASE_ELEMENTS_MAX = 1 << 24,  // of a parameter
-    CASE_TOKENS_MAX = 512,        // counts of a case: steps x micro-steps x data ranks
+    CASE_TOKENS_MAX = 512,        // counts of a case: steps x micro-steps x micro-batches
     CASE_TOKEN_COUNT_MAX = 1 << 30,
 };
 
@@ -200,7 +200,7 @@ void case_values_close(struct case_values *values);  // null-safe
 const float *case_initial(const struct case_values *values, int param);
 
 // [count] of a use (tied ones have their own); NULL for frozen and unused ones, zeros where the micro-step leaves it
-// out. Step from 1, micro and rank from 0; on a mesh rank is a data rank (case_mesh.h).
+// out. Step from 1, micro and rank from 0; on a mesh rank is a micro-batch (case_mesh.h).
 const float *case_gradient(const struct case_values *values, int step, int micro, int rank, int param);
 
 // Makes FOLDER/NAME with case.json, init.safetensors and grads-K.safetensors (of the steps that the phase answers).

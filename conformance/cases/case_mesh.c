@@ -29,7 +29,7 @@ struct mesh case_mesh(const struct check_case *c)
     return case_has_mesh(c) ? c->mesh : (struct mesh){1, c->world, 1, 1, 1};
 }
 
-int case_data_ranks(const struct check_case *c)
+int case_batches(const struct check_case *c)
 {
     struct mesh mesh = case_mesh(c);
     return mesh_group_size(&mesh, MESH_DATA) / case_sequence_ranks(c);
@@ -49,7 +49,7 @@ int case_sequence_rank(const struct check_case *c, int rank)
 void case_logical(const struct check_case *c, struct check_case *out)
 {
     *out = *c;
-    out->world = case_data_ranks(c);
+    out->world = case_batches(c);
     out->mesh = (struct mesh){0};
     out->sequence = 0;
 }
@@ -120,16 +120,18 @@ void case_part_gradient(const struct check_case *c, const struct case_values *va
     struct mesh mesh = case_mesh(c);
     const struct case_placement *placement = &c->params[use].placement;
     int tensor_rank = mesh_index_in(&mesh, MESH_TENSOR, rank), sequence = case_sequence_ranks(c);
-    int batch = mesh_index_in(&mesh, MESH_DATA, rank) / sequence;
-    int ranks = placement->is_expert ? mesh.expert : 1, first = batch / ranks * ranks;
+    int ranks = placement->is_expert ? mesh.expert : 1, data = mesh_index_in(&mesh, MESH_DATA, rank);
+    int first = data / ranks * ranks;
     assert(case_holds(c, rank, use));
     for (size_t i = 0; i < case_part_count(c, use); i++) {
         size_t element = case_whole_element(c, tensor_rank, use, i);
-        float sum = case_gradient(values, step, micro, first, use)[element];
-        for (int k = 1; k < ranks; k++)
-            sum += case_gradient(values, step, micro, first + k, use)[element];
-        out[i] = placement->part == PART_PARTIAL ? share(sum, tensor_rank, mesh.tensor, element)
-                                                 : share(sum, case_sequence_rank(c, rank), sequence, element);
+        float sum = 0;
+        for (int k = first; k < first + ranks; k++) {
+            float of_batch = case_gradient(values, step, micro, k / sequence, use)[element];
+            float own = share(of_batch, k % sequence, sequence, element);
+            sum = k == first ? own : sum + own;
+        }
+        out[i] = placement->part == PART_PARTIAL ? share(sum, tensor_rank, mesh.tensor, element) : sum;
     }
 }
 

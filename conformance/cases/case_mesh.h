@@ -25,9 +25,9 @@ struct mesh case_mesh(const struct check_case *c);
 
 // The micro-batches over which gradients are averaged: replicate x shard, each a data rank's own unless sequences are
 // cut.
-int case_data_ranks(const struct check_case *c);
+int case_batches(const struct check_case *c);
 
-// The case as its data ranks see it: their number is its world, and it has no mesh.
+// The case without a mesh: its world is the number of micro-batches.
 void case_logical(const struct check_case *c, struct check_case *out);
 
 // True if a rank holds a use of a parameter: its pipeline stage has it, and its experts are the rank's.

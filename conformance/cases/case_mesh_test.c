@@ -67,7 +67,7 @@ static void expect_sum(const struct check_case *c)
         size_t count = c->params[use].count;
         double *expected = calloc(count + 1, sizeof *expected), *actual = calloc(count + 1, sizeof *actual);
         float *part = calloc(count + 1, sizeof *part);
-        for (int data = 0; data < case_data_ranks(c) && case_is_used(c, use); data++)
+        for (int data = 0; data < case_batches(c) && case_is_used(c, use); data++)
             for (size_t i = 0; i < count; i++)
                 expected[i] += (double)case_gradient(values, 1, 0, data, use)[i];
         for (int rank = 0; rank < c->world; rank++) {
@@ -104,14 +104,14 @@ Test(case_mesh, a_part_cut_along_columns_has_runs_of_each_row)
             cr_expect_eq(case_whole_element(&c, rank, 0, i), expected[rank][i], "%d %zu", rank, i);
 }
 
-// Reads a case of two ranks whose "params" and "mesh" are these.
-static int parse(const char *mesh, const char *param)
+// Reads a case whose "world", "mesh" and "params" are these.
+static int parse(int world, const char *mesh, const char *param)
 {
     static struct check_case c;
     char text[2048];
     int bytes = snprintf(
         text, sizeof text,
-        "{\"contract\": 1, \"name\": \"plain\", \"note\": \"\", \"world\": 2, %s\"steps\": 1, \"accumulation\": 1, "
+        "{\"contract\": 1, \"name\": \"plain\", \"note\": \"\", \"world\": %d, %s\"steps\": 1, \"accumulation\": 1, "
         "\"stage\": 1, \"precision\": \"fp32\", \"communication_dtype\": \"fp32\", \"accumulation_dtype\": \"fp32\", "
         "\"params\": [{\"name\": \"a\", \"shape\": [4, 3], \"group\": 0, \"frozen\": false, \"used\": true, "
         "\"tied_to\": null%s}], \"groups\": [{\"optimizer\": \"Adam\", \"lr\": 0.5, \"betas\": [0.9, 0.95], "
@@ -120,7 +120,7 @@ static int parse(const char *mesh, const char *param)
         "\"allgather\": 1, \"prefetch\": 1, \"sub_group\": 1}, \"hints\": {\"overlap\": false, "
         "\"contiguous_gradients\": false, \"reduce_scatter\": false}, \"offload\": {\"optimizer\": \"none\", "
         "\"param\": \"none\"}, \"delayed_update\": 0, \"checkpoint\": null, \"exact\": true, \"expect\": \"answer\"}",
-        mesh, param);
+        world, mesh, param);
     return case_parse("case.json", text, (size_t)bytes, &c);
 }
 
@@ -138,27 +138,29 @@ Test(case_mesh, what_does_not_fit_is_refused_with_the_reason)
 {
     static const struct {
         const char *mesh, *param, *message;
+        int world;
     } rows[] = {
-        {MESH(1, 2, 2, 1, 1), PLACE(0, "whole", null, null), "is 4 ranks, the world has 2"},
-        {MESH(1, 2, 1, 1, 1), "", "placement: is missing"},
-        {"", PLACE(0, "whole", null, null), "is given in a case without a mesh"},
-        {MESH(1, 1, 2, 1, 1), PLACE(0, "cut", 1, null), "has 3 elements, which 2 tensor ranks do not divide"},
-        {MESH(1, 1, 2, 1, 1), PLACE(0, "cut", null, null), "dimension: is null"},
-        {MESH(1, 1, 2, 1, 1), PLACE(0, "whole", 0, null), "that is not cut, expected null"},
-        {MESH(1, 1, 1, 2, 1), PLACE(2, "whole", null, null), "placement.pipeline: is 2"},
-        {MESH(1, 2, 1, 1, 2), PLACE(0, "whole", null, 2), "does not divide the 3 experts"},
-        {MESH(1, 2, 1, 1, 2), PLACE(0, "whole", null, null), "does not divide the 0 experts"},
-        {SEQUENCE(1, 2, 1, 4), PLACE(0, "whole", null, null), "sequence: is 4, which does not divide the 2 data ranks"},
-        {SEQUENCE(1, 2, 2, 2), PLACE(0, "whole", null, 1),
-         "sequence: is given together with tensor, pipeline or expert"},
-        {SEQUENCE(2, 1, 1, 0), PLACE(0, "whole", null, null), "sequence: is 0"},
+        {MESH(1, 2, 2, 1, 1), PLACE(0, "whole", null, null), "is 4 ranks, the world has 2", 2},
+        {MESH(1, 2, 1, 1, 1), "", "placement: is missing", 2},
+        {"", PLACE(0, "whole", null, null), "is given in a case without a mesh", 2},
+        {MESH(1, 1, 2, 1, 1), PLACE(0, "cut", 1, null), "has 3 elements, which 2 tensor ranks do not divide", 2},
+        {MESH(1, 1, 2, 1, 1), PLACE(0, "cut", null, null), "dimension: is null", 2},
+        {MESH(1, 1, 2, 1, 1), PLACE(0, "whole", 0, null), "that is not cut, expected null", 2},
+        {MESH(1, 1, 1, 2, 1), PLACE(2, "whole", null, null), "placement.pipeline: is 2", 2},
+        {MESH(1, 2, 1, 1, 2), PLACE(0, "whole", null, 2), "does not divide the 3 experts", 2},
+        {MESH(1, 2, 1, 1, 2), PLACE(0, "whole", null, null), "does not divide the 0 experts", 2},
+        {SEQUENCE(1, 2, 1, 4), PLACE(0, "whole", null, null), "sequence: is 4, which does not divide the 2 data ranks",
+         2},
+        {SEQUENCE(1, 6, 2, 3), PLACE(0, "whole", null, 1), "sequence: is 3 with expert=2, expected one to divide", 6},
+        {SEQUENCE(2, 1, 1, 0), PLACE(0, "whole", null, null), "sequence: is 0", 2},
     };
-    cr_assert_eq(parse("", ""), ERR_NONE, "%s", err_message());
-    cr_assert_eq(parse(MESH(1, 1, 2, 1, 1), PLACE(0, "cut", 0, null)), ERR_NONE, "%s", err_message());
-    cr_assert_eq(parse(MESH(1, 2, 1, 1, 2), PLACE(0, "whole", null, 3)), ERR_NONE, "%s", err_message());
-    cr_assert_eq(parse(SEQUENCE(2, 1, 1, 2), PLACE(0, "whole", null, null)), ERR_NONE, "%s", err_message());
+    cr_assert_eq(parse(2, "", ""), ERR_NONE, "%s", err_message());
+    cr_assert_eq(parse(2, MESH(1, 1, 2, 1, 1), PLACE(0, "cut", 0, null)), ERR_NONE, "%s", err_message());
+    cr_assert_eq(parse(2, MESH(1, 2, 1, 1, 2), PLACE(0, "whole", null, 3)), ERR_NONE, "%s", err_message());
+    cr_assert_eq(parse(4, SEQUENCE(1, 4, 2, 2), PLACE(0, "whole", null, 1)), ERR_NONE, "%s", err_message());
+    cr_assert_eq(parse(2, SEQUENCE(2, 1, 1, 2), PLACE(0, "whole", null, null)), ERR_NONE, "%s", err_message());
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        cr_expect_eq(parse(rows[i].mesh, rows[i].param), ERR_USAGE, "%zu", i);
+        cr_expect_eq(parse(rows[i].world, rows[i].mesh, rows[i].param), ERR_USAGE, "%zu", i);
         cr_expect_not_null(strstr(err_message(), rows[i].message), "%zu: %s", i, err_message());
     }
 }

@@ -14,11 +14,12 @@ bool case_has_key(const struct strict_object *object, const char *key)
 static int read_sequence(const struct strict_object *mesh, struct check_case *c)
 {
     TRY(strict_int(mesh, "sequence", 1, CASE_WORLD_MAX, &c->sequence));
-    if (c->sequence > 1 && (mesh_parts(&c->mesh) > 1 || c->mesh.expert > 1))
-        return strict_fail(mesh, "sequence", "is given together with tensor, pipeline or expert, which no case is");
     if (c->mesh.replicate * c->mesh.shard % c->sequence != 0)
         return strict_fail(mesh, "sequence", "is %d, which does not divide the %d data ranks", c->sequence,
                            c->mesh.replicate * c->mesh.shard);
+    if (c->sequence % c->mesh.expert != 0 && c->mesh.expert % c->sequence != 0)
+        return strict_fail(mesh, "sequence", "is %d with expert=%d, expected one to divide the other", c->sequence,
+                           c->mesh.expert);
     return ERR_NONE;
 }
 

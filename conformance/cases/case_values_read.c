@@ -78,23 +78,21 @@ static int read_initial(const struct check_case *c, const struct safetensors *fi
     return ERR_NONE;
 }
 
-// Puts a rank's part of a gradient into the whole one of its data rank: the inverse of case_part_gradient.
-static int take_part(const struct check_case *c, const char *path, int rank, int use, const float *part, float *whole)
+// Puts a rank's part of a gradient into the whole one of its micro-batch: the inverse of case_part_gradient. first,
+// end: the data ranks that the part is of.
+static int take_part(const struct check_case *c, const char *path, int rank, int first, int end, int use,
+                     const float *part, float *whole)
 {
     struct mesh mesh = case_mesh(c);
-    int tensor_rank = mesh_index_in(&mesh, MESH_TENSOR, rank);
-    enum case_part kind = c->params[use].placement.part;
+    int tensor_rank = mesh_index_in(&mesh, MESH_TENSOR, rank), sequence = case_sequence_ranks(c);
+    bool partial = c->params[use].placement.part == PART_PARTIAL;
+    bool adds = first % sequence > 0 || (partial && tensor_rank > 0);
+    bool last = end % sequence == 0 && (!partial || tensor_rank == mesh.tensor - 1);
     for (size_t i = 0; i < case_part_count(c, use); i++) {
         size_t element = case_whole_element(c, tensor_rank, use, i);
         float *to = &whole[element];
-        bool adds = kind == PART_PARTIAL ? tensor_rank > 0 : case_sequence_rank(c, rank) > 0;
-        if (kind == PART_WHOLE && tensor_rank > 0 && memcmp(to, &part[i], sizeof *to) != 0)
-            return err_set(ERR_USAGE, "%s: rank %d has another element %zu of \"%s\" than its first tensor rank", path,
-                           rank, element, c->params[use].name);
         *to = adds ? *to + part[i] : part[i];
-        bool last = kind == PART_PARTIAL ? tensor_rank == mesh.tensor - 1
-                                         : case_sequence_rank(c, rank) == case_sequence_ranks(c) - 1;
-        if ((kind == PART_PARTIAL || c->sequence > 1) && last && !isnan(*to) && rounded(c->precision, *to) != *to)
+        if (last && !isnan(*to) && rounded(c->precision, *to) != *to)
             return err_set(ERR_USAGE,
                            "%s: the shares of element %zu of \"%s\" have the sum %.9g, which %s does not "
                            "represent",
@@ -103,26 +101,44 @@ static int take_part(const struct check_case *c, const char *path, int rank, int
     return ERR_NONE;
 }
 
-// An expert's gradient is of its whole expert group: the group's first data rank gets it, the others have zeros.
-static int read_part(const struct check_case *c, const struct safetensors *file, int step, int micro, int rank, int use,
-                     struct case_values *values)
+static int read_rank(const struct check_case *c, const struct safetensors *file, int micro, int rank, int use,
+                     float *part)
 {
     char name[CASE_TENSOR_BYTES];
     size_t shape[CASE_SHAPE_MAX];
-    struct mesh mesh = case_mesh(c);
-    int group = c->params[use].placement.is_expert ? mesh.expert : 1;
-    float *whole = case_values_gradient(
-        values, step, micro, mesh_index_in(&mesh, MESH_DATA, rank) / case_sequence_ranks(c) / group * group, use);
-    if (!whole || !case_is_used_in(c, use, step, micro) || !case_holds(c, rank, use))
-        return ERR_NONE;
-    float *part = malloc((case_part_count(c, use) + 1) * sizeof *part);
-    if (!part)
-        return err_set(ERR_MEMORY, "no memory for a gradient of %s", c->params[use].name);
     case_gradient_name(name, micro, rank, c->params[use].name);
     case_part_shape(c, use, shape);
-    int rc = read_tensor(file, name, c->params[use].shape_rank, shape, c->precision, part);
-    if (rc == ERR_NONE)
-        rc = take_part(c, file->path, rank, use, part, whole);
+    return read_tensor(file, name, c->params[use].shape_rank, shape, c->precision, part);
+}
+
+// A part that is whole on all tensor ranks is the same on them, and taken from the first. An expert's gradient is of
+// its whole expert group: the group's first micro-batch gets it, the others have zeros.
+static int read_part(const struct check_case *c, const struct safetensors *file, int step, int micro, int rank, int use,
+                     struct case_values *values)
+{
+    struct mesh mesh = case_mesh(c);
+    const struct case_placement *placement = &c->params[use].placement;
+    int group = placement->is_expert ? mesh.expert : 1, tensor_rank = mesh_index_in(&mesh, MESH_TENSOR, rank);
+    int first = mesh_index_in(&mesh, MESH_DATA, rank) / group * group;
+    size_t count = case_part_count(c, use), same = 0;
+    float *whole = case_values_gradient(values, step, micro, first / case_sequence_ranks(c), use);
+    if (!whole || !case_is_used_in(c, use, step, micro) || !case_holds(c, rank, use))
+        return ERR_NONE;
+    float *part = malloc((2 * count + 1) * sizeof *part);
+    if (!part)
+        return err_set(ERR_MEMORY, "no memory for a gradient of %s", c->params[use].name);
+    float *other = part + count;
+    bool is_copy = placement->part == PART_WHOLE && tensor_rank > 0;
+    int rc = read_rank(c, file, micro, rank, use, part);
+    if (rc == ERR_NONE && is_copy)
+        rc = read_rank(c, file, micro, rank - tensor_rank, use, other);
+    else if (rc == ERR_NONE)
+        rc = take_part(c, file->path, rank, first, first + group, use, part, whole);
+    while (rc == ERR_NONE && is_copy && same < count && memcmp(&part[same], &other[same], sizeof *part) == 0)
+        same++;
+    if (rc == ERR_NONE && is_copy && same < count)
+        rc = err_set(ERR_USAGE, "%s: rank %d has another element %zu of \"%s\" than its first tensor rank", file->path,
+                     rank, same, c->params[use].name);
     free(part);
     return rc;
 }
@@ -176,8 +192,8 @@ static void precede(const struct check_case *save, struct case_values *saved, co
                     struct case_values *resumed, int step, int micro, int param)
 {
     size_t count = save->params[param].count;
-    int ranks = case_data_ranks(save);
-    bool same = ranks == case_data_ranks(resume);
+    int ranks = case_batches(save);
+    bool same = ranks == case_batches(resume);
     for (int rank = 0; rank < ranks; rank++) {
         const float *from = case_values_gradient(saved, step, micro, rank, param);
         float *to = case_values_gradient(resumed, step, micro, same ? rank : 0, param);
@@ -185,7 +201,7 @@ static void precede(const struct check_case *save, struct case_values *saved, co
             if (same || rank == 0 || is_larger(from[i], to[i]))
                 to[i] = from[i];
     }
-    for (int rank = 1; rank < case_data_ranks(resume) && !same; rank++) {
+    for (int rank = 1; rank < case_batches(resume) && !same; rank++) {
         float *rest = case_values_gradient(resumed, step, micro, rank, param);
         if (rest)
             memset(rest, 0, count * sizeof *rest);

@@ -48,7 +48,7 @@ static bool only_steps(struct draft *draft, int count)
 
 static bool without_rank(struct draft *draft, int at, int part)
 {
-    int ranks = part < draft->part_count ? case_data_ranks(&draft->parts[part]) : 0;
+    int ranks = part < draft->part_count ? case_batches(&draft->parts[part]) : 0;
     if (at >= ranks || ranks == 1 || !hunt_mesh_resize(&draft->parts[part], ranks - 1))
         return false;
     remove_index(draft->map.rank[part], at, ranks);
@@ -57,7 +57,7 @@ static bool without_rank(struct draft *draft, int at, int part)
 
 static bool only_ranks(struct draft *draft, int count, int part)
 {
-    return part < draft->part_count && count < case_data_ranks(&draft->parts[part]) &&
+    return part < draft->part_count && count < case_batches(&draft->parts[part]) &&
            hunt_mesh_resize(&draft->parts[part], count);
 }
 

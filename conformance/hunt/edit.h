@@ -12,8 +12,8 @@ enum edit_kind {
     EDIT_GROUP_FIELD,   // of group a; b: enum edit_group_field
     EDIT_STEPS,         // only the first a steps
     EDIT_STEP,          // without step a
-    EDIT_WORLD,         // only the first a data ranks; b: of this part
-    EDIT_RANK,          // without data rank a; b: of this part
+    EDIT_WORLD,         // only the first a micro-batches; b: of this part
+    EDIT_RANK,          // without micro-batch a; b: of this part
     EDIT_ACCUMULATION,  // only the first a micro-steps
     EDIT_MICRO,         // without micro-step a
     EDIT_PARAMS,        // only the parameters from a on, b of them

@@ -69,11 +69,11 @@ int edit_list(const struct hunt_case *h, enum edit_kind kind, struct edit edits[
         return add_down(&list, c->steps, 0);
     case EDIT_WORLD:
         for (int part = 0; part < h->part_count; part++)
-            add_up(&list, 1, case_data_ranks(h->parts[part]), part);
+            add_up(&list, 1, case_batches(h->parts[part]), part);
         return list.count;
     case EDIT_RANK:
         for (int part = 0; part < h->part_count; part++)
-            add_down(&list, case_data_ranks(h->parts[part]), part);
+            add_down(&list, case_batches(h->parts[part]), part);
         return list.count;
     case EDIT_ACCUMULATION:
         return add_up(&list, 1, c->accumulation, 0);

@@ -40,7 +40,7 @@ static bool replace_gradients(struct hunt_case *h, int part, int param, int step
     const struct check_case *c = h->parts[part];
     bool changed = false;
     for (int micro = 0; micro < c->accumulation; micro++)
-        for (int rank = 0; rank < case_data_ranks(c); rank++)
+        for (int rank = 0; rank < case_batches(c); rank++)
             changed |= replace(case_values_gradient(h->values[part], step, micro, rank, param), c->params[param].count,
                                numbers);
     return changed;

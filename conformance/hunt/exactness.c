@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether a case is exact, found by trying: every rule that permits another order, division or scaling computes the
-// same gradients. On a mesh, those of its data ranks.
+// same gradients. On a mesh, those of its micro-batches.
 #include "conformance/hunt/hunt_case.h"
 
 #include "base/err.h"

@@ -78,7 +78,7 @@ static void cut_part(const struct hunt_case *from, int part, const struct hunt_m
 {
     int source = part < from->part_count ? part : 0;
     const struct check_case *before = from->parts[source];
-    int ranks = case_data_ranks(c), ranks_before = case_data_ranks(before);
+    int batches = case_batches(c), batches_before = case_batches(before);
     struct case_values *values = from->values[source];
     for (int i = 0; i < c->param_count; i++) {
         int param = map->param[i];
@@ -86,10 +86,10 @@ static void cut_part(const struct hunt_case *from, int part, const struct hunt_m
                      c->params[i].count);
         for (int step = 0; step < c->steps; step++)
             for (int micro = 0; micro < c->accumulation; micro++)
-                for (int rank = 0; rank < ranks && map->rank[part][rank] < ranks_before; rank++)
+                for (int batch = 0; batch < batches && map->rank[part][batch] < batches_before; batch++)
                     copy_numbers(
-                        case_gradient(values, map->step[step] + 1, map->micro[micro], map->rank[part][rank], param),
-                        map->first[i], case_values_gradient(to, step + 1, micro, rank, i), c->params[i].count);
+                        case_gradient(values, map->step[step] + 1, map->micro[micro], map->rank[part][batch], param),
+                        map->first[i], case_values_gradient(to, step + 1, micro, batch, i), c->params[i].count);
     }
 }
 
@@ -97,14 +97,14 @@ static void cut_part(const struct hunt_case *from, int part, const struct hunt_m
 static void cut_tokens(const struct hunt_case *from, int part, const struct hunt_map *map, struct check_case *c)
 {
     const struct check_case *before = from->parts[part < from->part_count ? part : 0];
-    int ranks = case_data_ranks(c), ranks_before = case_data_ranks(before);
+    int batches = case_batches(c), batches_before = case_batches(before);
     memset(c->micro_steps, 0, sizeof c->micro_steps);
     memset(c->tokens, 0, sizeof c->tokens);
     for (int step = 0; c->has_tokens && step < c->steps; step++)
         for (int micro = 0; micro < c->accumulation; micro++)
-            for (int rank = 0; rank < ranks && map->rank[part][rank] < ranks_before; rank++)
-                case_set_tokens(c, step + 1, micro, rank,
-                                case_tokens(before, map->step[step] + 1, map->micro[micro], map->rank[part][rank]));
+            for (int batch = 0; batch < batches && map->rank[part][batch] < batches_before; batch++)
+                case_set_tokens(c, step + 1, micro, batch,
+                                case_tokens(before, map->step[step] + 1, map->micro[micro], map->rank[part][batch]));
 }
 
 int hunt_case_cut(const struct hunt_case *from, const struct check_case parts[], int part_count,

@@ -20,7 +20,7 @@ void hunt_case_close(struct hunt_case *h);  // of a zeroed one, too
 // Where what remains comes from: indices, from 0, of steps, micro-steps, ranks (by part) and parameters, and the first
 // element of each parameter.
 struct hunt_map {
-    // rank: a data rank
+    // rank: a micro-batch
     int step[CASE_STEP_MAX], micro[CASE_ACCUMULATION_MAX], rank[HUNT_PART_MAX][CASE_WORLD_MAX], param[CASE_PARAM_MAX];
     size_t first[CASE_PARAM_MAX];
 };

@@ -120,10 +120,10 @@ void hunt_mesh_draw(uint64_t key, unsigned options, struct check_case parts[], i
 
 // --- making it smaller ---
 
-bool hunt_mesh_resize(struct check_case *c, int data_ranks)
+bool hunt_mesh_resize(struct check_case *c, int batches)
 {
     struct mesh mesh = case_mesh(c);
-    data_ranks *= case_sequence_ranks(c);
+    int data_ranks = batches * case_sequence_ranks(c);
     if (mesh.replicate == 1)
         mesh.shard = data_ranks;
     else if (data_ranks % mesh.shard == 0)
@@ -139,7 +139,7 @@ bool hunt_mesh_resize(struct check_case *c, int data_ranks)
 
 bool hunt_mesh_same_ranks(struct check_case halves[2])
 {
-    int first = case_data_ranks(&halves[0]), second = case_data_ranks(&halves[1]);
+    int first = case_batches(&halves[0]), second = case_batches(&halves[1]);
     if (first == second)
         return false;
     return first < second ? hunt_mesh_resize(&halves[1], first) : hunt_mesh_resize(&halves[0], second);
@@ -152,7 +152,7 @@ static void set_world(struct check_case *c)
 
 void hunt_mesh_none(struct check_case *c)
 {
-    c->world = case_data_ranks(c);
+    c->world = case_batches(c);
     c->mesh = (struct mesh){0};
     c->sequence = 0;
     for (int i = 0; i < c->param_count; i++)

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mesh of a hunt's case. The numbers of a case belong to its data ranks, so that a mesh can be put on a case, and
-// be made smaller or taken away, while they stay.
+// The mesh of a hunt's case. The numbers of a case belong to its micro-batches, so that a mesh can be put on a case,
+// and be made smaller or taken away, while they stay.
 #pragma once
 
 #include "conformance/cases/case.h"
 
 // Puts a drawn mesh, with degrees of these options alone (bits 1 << enum case_option), on a case without one, or on its
-// two halves: each half has the data ranks that it had as ranks. Leaves them as they are where no mesh fits.
+// two halves: each half has as many micro-batches as it had ranks. Leaves them as they are where no mesh fits.
 void hunt_mesh_draw(uint64_t key, unsigned options, struct check_case parts[], int part_count);
 
-// Sets the number of data ranks, of a case with a mesh or without. False, and no change: the mesh does not allow it.
-bool hunt_mesh_resize(struct check_case *c, int data_ranks);
+// Sets the number of micro-batches, of a case with a mesh or without. False, and no change: the mesh does not allow it.
+bool hunt_mesh_resize(struct check_case *c, int batches);
 
-// Gives both halves the data ranks of the one that has fewer, and says whether that changes anything.
+// Gives both halves the micro-batches of the one that has fewer, and says whether that changes anything.
 bool hunt_mesh_same_ranks(struct check_case halves[2]);
 
 // Features to leave out, as in edit_feature.c: each sets a degree to 1, and what it cut to whole; hunt_mesh_none all.

@@ -52,7 +52,7 @@ Test(hunt_mesh, data_ranks_and_their_numbers_are_those_without_a_mesh)
         cr_assert_eq(hunt_draw(4, number, CASE_OPTIONS_ALL, drawn), count);
         for (int i = 0; i < count; i++) {
             meshes += case_has_mesh(&drawn[i]);
-            cr_assert_eq(case_data_ranks(&drawn[i]), plain[i].world);
+            cr_assert_eq(case_batches(&drawn[i]), plain[i].world);
             cr_assert_eq(memcmp(&drawn[i].data, &plain[i].data, sizeof plain[i].data), 0);
         }
     }

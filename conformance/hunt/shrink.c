@@ -175,13 +175,13 @@ static int make_pair(struct shrinking *s, struct edit first, struct edit second)
 }
 
 struct extent {
-    int most, sum;  // of the numbers of steps, of tensors, and of each half's data ranks
+    int most, sum;  // of the numbers of steps, of tensors, and of each half's micro-batches
 };
 
 static struct extent extent_of(const struct hunt_case *h)
 {
-    int counts[] = {h->parts[0]->steps, h->parts[0]->param_count, case_data_ranks(h->parts[0]),
-                    h->part_count == 2 ? case_data_ranks(h->parts[1]) : 0};
+    int counts[] = {h->parts[0]->steps, h->parts[0]->param_count, case_batches(h->parts[0]),
+                    h->part_count == 2 ? case_batches(h->parts[1]) : 0};
     struct extent extent = {0};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         extent.most = counts[i] > extent.most ? counts[i] : extent.most;

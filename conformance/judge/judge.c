@@ -208,7 +208,8 @@ static int judge_aspects(struct judge *judge, struct trial *trial, unsigned aspe
         struct finding finding = {.c = trial->answer->c, .aspect = (enum aspect)aspect};
         bool of_usage =
             aspect == ASPECT_MEMORY || aspect == ASPECT_PADDING || aspect == ASPECT_TRAFFIC || aspect == ASPECT_CALLS;
-        if (!(aspects >> aspect & 1) || (!judges[aspect] && !of_usage))
+        bool is_none = aspect == ASPECT_UPDATE && !(case_options(trial->c) >> OPTION_MUON & 1);
+        if (!(aspects >> aspect & 1) || (!judges[aspect] && !of_usage) || is_none)
             continue;
         if (of_usage)
             judge_usage(trial, (enum aspect)aspect, &finding);
@@ -276,6 +277,7 @@ int judge_answer(struct judge *judge, const struct check_case *c, const struct c
         rc = judge_states(judge, &trial, aspects, kept);
     if (rc == ERR_NONE)
         rc = judge_aspects(judge, &trial, aspects);
+    kept->gathered = judge_gathered(&trial);
     for (size_t i = before; i < judge->findings->count; i++)
         kept->is_convicted |= judge->findings->list[i].verdict >= VERDICT_FAIL;
     close_trial(&trial);

@@ -179,6 +179,40 @@ Test(judge_between, a_program_may_round_down_what_it_sends)
     }
 }
 
+// 2,700 elements, gathered by two ranks three times, in as many bytes each.
+static void says_gathered(int bytes, struct answer *answer)
+{
+    for (int rank = 0; rank < 2; rank++)
+        answer->usage[rank].sent_bytes[USAGE_GATHER] = (uint64_t)bytes * 3 * 1350;
+}
+
+// 16 bits gathered once are as many bytes as 8 bits gathered twice: how often is known from the same case in fp32.
+Test(judge_between, a_gather_of_16_bits_that_is_kept_for_backward_is_none_of_8)
+{
+    static const struct {
+        int bytes, of_plain;
+        enum verdict verdict;
+    } rows[] = {{1, 4, VERDICT_PASS}, {2, 8, VERDICT_PASS}, {2, 4, VERDICT_FAIL}, {3, 8, VERDICT_PASS}};
+    struct check_case c = twin_case("fp8-gather.test", 3, 2), plain = twin_case("fp8-plain.test", 3, 2);
+    c.gathers_e4m3 = true;
+    c.params[0].shape[0] = c.params[0].count = 2642;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct answer answers[2] = {{.has_usage = true}, {.has_usage = true}};
+        struct findings findings = {0};
+        struct kept kept[2] = {{.c = &c}, {.c = &plain}};
+        struct judge judge = {.findings = &findings, .kept = kept, .kept_count = 2};
+        says_gathered(rows[i].bytes, &answers[0]);
+        says_gathered(rows[i].of_plain, &answers[1]);
+        for (int k = 0; k < 2; k++)
+            kept[k].gathered = judge_gathered(&(struct trial){.c = kept[k].c, .answer = &answers[k]});
+        cr_assert_eq(judge_twins(&judge), ERR_NONE);
+        const struct finding *finding = trial_finding(&findings, ASPECT_TRAFFIC);
+        cr_assert(finding && finding->c == &c && finding->verdict == rows[i].verdict, "%zu: %s", i,
+                  finding ? finding->text : "no finding");
+        findings_free(&findings);
+    }
+}
+
 static void take_other_recipe(const struct check_case *c, int step, struct unsharded_update *update, struct rule *rule)
 {
     (void)c, (void)step, (void)update;

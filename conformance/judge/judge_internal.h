@@ -76,6 +76,7 @@ struct kept {
     struct rule_set explained;
     bool follows_no_rule;  // BOUNDED; a FAIL is no evidence about the rule
     bool is_convicted;     // some aspect of this answer alone is a FAIL
+    uint64_t gathered;     // bytes sent to gather parameters, over all ranks; UINT64_MAX: the answer does not say
 };
 
 // A step without tokens is an update by gradients of zero, or none: the same in all cases.
@@ -126,6 +127,10 @@ int trial_settle_empty_steps(struct trial *trial, enum empty_steps *known);
 
 // aspect: memory, padding, traffic or calls.
 void judge_usage(const struct trial *trial, enum aspect aspect, struct finding *out);
+
+// Judges what a case with gathers in E4M3 sent by what its twin without them did: a quarter of it, and the scales.
+void judge_quarter(const struct kept *kept, const struct kept *plain, struct finding *out);
+uint64_t judge_gathered(const struct trial *trial);
 
 // Names the likeliest kind of bug behind a difference of states. trial->before, after and expected belong to the
 // difference's step; trial->gradient is the expected gradient before clipping. detail: the groups and settings that the

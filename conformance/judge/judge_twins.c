@@ -121,6 +121,23 @@ static int compare_twin(struct judge *judge, const struct kept *kept, enum aspec
     return twin && is_compared(judge, kept, twin, aspect) ? compare(judge, kept, twin, aspect) : ERR_NONE;
 }
 
+// Compares a gather in E4M3 with the same case's gather of fp32.
+static int compare_gathers(struct judge *judge, const struct kept *kept)
+{
+    const struct check_case *c = kept->c;
+    if (!c->gathers_e4m3 || !(judge_aspects_of(c) >> ASPECT_TRAFFIC & 1) || kept->gathered == UINT64_MAX)
+        return ERR_NONE;
+    for (const struct kept *other = judge->kept; other < judge->kept + judge->kept_count; other++) {
+        bool is_plain = !other->c->gathers_e4m3 && c->twin[0] && strcmp(c->twin, other->c->twin) == 0;
+        if (!is_plain || other->gathered == UINT64_MAX)
+            continue;
+        struct finding finding = {.c = c, .twin = other->c, .aspect = ASPECT_TRAFFIC};
+        judge_quarter(kept, other, &finding);
+        return findings_add(judge->findings, &finding);
+    }
+    return ERR_NONE;
+}
+
 int judge_twins(struct judge *judge)
 {
     for (size_t i = 0; i < judge->kept_count; i++) {
@@ -132,6 +149,7 @@ int judge_twins(struct judge *judge)
         TRY(compare_twin(judge, kept, ASPECT_STAGES));
         TRY(compare_twin(judge, kept, ASPECT_WORLDS));
         TRY(compare_twin(judge, kept, ASPECT_LAYOUTS));
+        TRY(compare_gathers(judge, kept));
     }
     return ERR_NONE;
 }

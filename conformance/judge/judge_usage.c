@@ -15,7 +15,8 @@
 //     gather              none            (N-1) b Psi_t   (N-1) b Psi_t   (N-1) b Psi to 2(N-1) b Psi
 //       for each                          applied step    applied step    micro-step
 //
-// A gather in E4M3 has b = 1, and may count its scales: 4 bytes for each tensor and rank.
+// A gather in E4M3 has b = 1, and may count its scales: 4 bytes for each tensor and rank. How often a program gathers
+// is known from its twin that does so in fp32.
 //
 // In P_os+g+p every micro-step gathers for forward and for backward, less what is kept from one to the other. Padding,
 // where it is held or sent, is at most an element for each tensor and two for each group, on every rank. Where a
@@ -25,6 +26,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <string.h>
 
 struct amounts {
     uint64_t all, trained;  // Psi, Psi_t
@@ -180,6 +182,26 @@ static void judge_traffic(const struct trial *trial, struct finding *out)
     else
         within(out, "bytes sent to gather parameters", gathered, a.micro_steps * gather_bytes * all_floor,
                2 * a.micro_steps * gather_bytes * (a.all + pad + scales));
+}
+
+uint64_t judge_gathered(const struct trial *trial)
+{
+    return trial->answer->has_usage ? sum_over_ranks(trial, sent, USAGE_GATHER) : UINT64_MAX;
+}
+
+// A byte an element is a quarter of fp32's bytes, and 16 bits are half of them. The limit is between the two, as other
+// tensors may stay gathered from forward to backward.
+void judge_quarter(const struct kept *kept, const struct kept *plain, struct finding *out)
+{
+    struct amounts a = elements_of(kept->c);
+    uint64_t world = (uint64_t)kept->c->world;
+    uint64_t more = world * (a.pad + sizeof(float) * (uint64_t)kept->c->param_count);
+    within(out, "bytes sent to gather parameters", kept->gathered, 0,
+           plain->gathered / 8 * 3 + 2 * a.micro_steps * (world - 1) * more);
+    size_t used = strlen(out->text);
+    if (out->verdict == VERDICT_FAIL)
+        snprintf(out->text + used, sizeof out->text - used, ", as %s sent %llu in fp32", plain->c->name,
+                 (unsigned long long)plain->gathered);
 }
 
 // Buckets are filled one after the other, so any two neighbours together hold more than one bucket's size; a tied

@@ -150,7 +150,7 @@ int mesh_step(struct mesh_ranks *ranks)
     TRY(sum_gradients(ranks));
     uint32_t max_bits = largest(ranks);
     ranks->applied = !config->check_overflow || max_bits < INFINITY_BITS;
-    ranks->divisor = optimizer_divisor(config, case_data_ranks(ranks->c), scale);
+    ranks->divisor = optimizer_divisor(config, case_batches(ranks->c), scale);
     if (ranks->c->has_tokens)
         ranks->divisor = (float)(ranks->mean_count * scale);
     TRY(scaler_update(&ranks->scaler, !ranks->applied));

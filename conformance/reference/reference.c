@@ -138,7 +138,7 @@ static double count_of_mean(void *context, int rank, uint64_t step)
     uint64_t sum = 0;
     (void)rank;
     if (!c->has_tokens)
-        return (double)case_data_ranks(c) * c->accumulation;
+        return (double)case_batches(c) * c->accumulation;
     for (int micro = 0; micro < c->accumulation; micro++)
         for (int from = 0; from < c->world; from++)
             sum += case_rank_tokens(c, (int)step + run->before_steps, micro, from);

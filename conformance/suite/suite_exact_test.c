@@ -127,9 +127,9 @@ static struct element_sum sum_of(const struct check_case *c, const struct case_v
                     sum.low = low < sum.low ? low : sum.low;
                 }
                 // Of a partial gradient one tensor rank has twice the gradient, and the next its negative: a sum has
-                // one of these two, both, or none.
-                bool shared = c->params[i].placement.part == PART_PARTIAL;
-                sum.magnitude += (shared ? 2 : 1) * fabs((double)gradient[element]);
+                // one of these two, both, or none. So it is with ranks that divide sequences among them.
+                int shares = (c->params[i].placement.part == PART_PARTIAL ? 2 : 1) * (c->sequence > 1 ? 2 : 1);
+                sum.magnitude += shares * fabs((double)gradient[element]);
             }
     return sum;
 }
@@ -232,6 +232,7 @@ static int visit(void *context, const struct check_case *c)
     seen->exact++;
     struct check_case logical;
     case_logical(c, &logical);
+    logical.sequence = c->sequence;
     TRY(case_values_open(c, &values));
     prove_case(&logical, values);
     case_values_close(values);

@@ -222,6 +222,7 @@ static const char *const regenerated[] = {
     "hsdp-exact.w4.s1.*",
     "tp-sequence.w4.s1.fp32.t4",
     "seq-exact.w4.s1.fp32.*",
+    "seq-mesh.w8.s1.fp32.*",
     "ep-exact.w8.s1.*t2e2",
     "pp-ckpt.w4.s1.fp32.*p4*",
 };

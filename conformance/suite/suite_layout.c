@@ -21,7 +21,8 @@ static void make_ragged(struct check_case *c, struct suite_item *item)
     c->groups[2].weight_decay = 0.2;
 }
 
-// --- sequence parallelism: variants "q2" and "q4", the ranks that share a micro-batch; "r2q2": in two replicas ---
+// --- sequence parallelism: variants "q2" and "q4", the ranks that share a micro-batch; "r2q2": in two replicas; of
+// seq-mesh as in suite_mesh.c ---
 
 static void set_sequence(struct check_case *c, struct suite_item *item)
 {
@@ -53,11 +54,11 @@ static void make_sequence_tokens(struct check_case *c, struct suite_item *item)
     static const uint32_t counts[] = {8, 8, 16, 32};
     suite_model(c);
     set_sequence(c, item);
-    c->accumulation = 4 / case_data_ranks(c);
+    c->accumulation = 4 / case_batches(c);
     c->has_tokens = true;
     for (int step = 1; step <= c->steps; step++)
         for (int slot = 0; slot < 4; slot++)
-            case_set_tokens(c, step, slot / case_data_ranks(c), slot % case_data_ranks(c), counts[(slot + step) % 4]);
+            case_set_tokens(c, step, slot / case_batches(c), slot % case_batches(c), counts[(slot + step) % 4]);
 }
 
 // One mean, of as many micro-batches as there are.
@@ -105,6 +106,9 @@ const struct suite_row suite_layout[] = {
      "4:023:f:q2,q4 2:0123:f:q2"},
     {"seq-twin", "One mean, of four micro-batches on four ranks, of two, and of one.", make_sequence_twin, "",
      "4:1:f:none,q2,q4", "4:023:f:none,q2,q4,r2q2 2:1:f:q2 8:3:f:q2,q4"},
+    {"seq-mesh", "Sequences that ranks divide among them, where tensor ranks, stages or experts cut the model.",
+     suite_mesh_all, "accumulation=3", "4:1:f:s4q2,s2t2q2,s2p2q2,s4e2q2",
+     "4:2:f:s2t2q2,s4e2q2 4:1:b:s2t2q2 8:123:f:s4t2q2,s4t2e2q2,s8e2q4 8:1:f:s2t2p2q2,r2s2t2q2 4:0:f:s2t2q2"},
     {"mesh-trap", "A micro-step is 256 times larger than the next, on meshes.", make_mesh_trap, "",
      "4:2:b:r2s2 4:1:b:s2t2 4:3:b:r4s1", "4:13:b:r2s2 4:1:b:r1s4,r4s1,s4e2,s2p2,t2p2,t4 4:23:b:s2t2,s4e2"},
     {"mesh-cut", "One mean of more or fewer micro-steps, in two replicas.", make_mesh_cut, "", "4:2:b:a1,a4",

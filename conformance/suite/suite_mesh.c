@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases on meshes. A variant is a mesh, as the letters and degrees of replicate, shard, tensor, pipeline and expert:
-// "r2s2", "s2t2"; with "-" and another one behind it the case saves a checkpoint and resumes on the other mesh.
+// Cases on meshes. A variant is a mesh, as the letters and degrees of replicate, shard, tensor, pipeline, expert and q
+// for sequence: "r2s2", "s2t2"; with "-" and another one behind it the case saves a checkpoint and resumes on the other
+// mesh.
 #include "conformance/suite/suite_build.h"
 
 #include <assert.h>
@@ -10,15 +11,16 @@
 #include <string.h>
 
 // Reads a mesh and steps behind it.
-static struct mesh read_mesh(const char **text)
+static struct mesh read_mesh(const char **text, int *sequence)
 {
+    static const char letters[] = "rstpeq";
     struct mesh mesh = {1, 1, 1, 1, 1};
-    int *const degrees[] = {&mesh.replicate, &mesh.shard, &mesh.tensor, &mesh.pipeline, &mesh.expert};
+    int *const degrees[] = {&mesh.replicate, &mesh.shard, &mesh.tensor, &mesh.pipeline, &mesh.expert, sequence};
     while (**text && **text != '-') {
-        const char *letter = strchr("rstpe", **text);
+        const char *letter = strchr(letters, **text);
         char *end;
         assert(letter && isdigit((unsigned char)(*text)[1]));
-        *degrees[letter - "rstpe"] = (int)strtol(*text + 1, &end, 10);
+        *degrees[letter - letters] = (int)strtol(*text + 1, &end, 10);
         *text = end;
     }
     return mesh;
@@ -28,12 +30,12 @@ static void set_mesh(struct check_case *c, struct suite_item *item)
 {
     const char *text = item->variant;
     item->own_data = true;  // other data ranks than those of another mesh
-    c->mesh = read_mesh(&text);
+    c->mesh = read_mesh(&text, &c->sequence);
     assert(mesh_check_world(&c->mesh, c->world) == 0);
     if (*text != '-')
         return;
     text++;
-    item->resume_mesh = read_mesh(&text);
+    item->resume_mesh = read_mesh(&text, &c->sequence);
     assert(mesh_check_world(&item->resume_mesh, c->world) == 0);
     c->steps = 5;
     c->checkpoint_step = 3;

@@ -7,14 +7,14 @@
 
 #include <stdio.h>
 
-// The counts of a step, slot by slot (micro-steps, and in each the data ranks), as often as they go.
+// The counts of a step, slot by slot (micro-steps, and in each the micro-batches), as often as they go.
 enum { SLOTS = 4 };
 
 static void count_step(struct check_case *c, int step, const uint32_t counts[SLOTS])
 {
-    int ranks = case_data_ranks(c);
-    for (int slot = 0; slot < c->accumulation * ranks; slot++)
-        case_set_tokens(c, step, slot / ranks, slot % ranks, counts[slot % SLOTS]);
+    int batches = case_batches(c);
+    for (int slot = 0; slot < c->accumulation * batches; slot++)
+        case_set_tokens(c, step, slot / batches, slot % batches, counts[slot % SLOTS]);
 }
 
 // Every step has the same tokens, each time on other ranks.

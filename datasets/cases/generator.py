@@ -111,15 +111,18 @@ def generator(case, words):
         if "mesh" not in case:
             return gradient(step, micro, rank, param, element)
         place, tensor_rank = params[param]["placement"], rank % mesh["tensor"]
-        data, sequence_rank = divmod(rank // mesh["tensor"] % (world * sequence), sequence)
+        data = rank // mesh["tensor"] % (world * sequence)
         element = whole_element(place, params[param]["shape"], tensor_rank, element)
         group = 1 if place["expert"] is None else mesh["expert"]
         first = data // group * group
-        value = sum(gradient(step, micro, first + k, param, element) for k in range(group))
-        number, ranks = (tensor_rank, mesh["tensor"]) if place["tensor"] == "partial" else (sequence_rank, sequence)
-        if ranks == 1:
-            return value
-        turn = (number + element) % ranks
-        return 2 * value if turn == 0 else -value if turn == 1 else 0.0
+
+        def share(value, number, ranks):
+            turn = (number + element) % ranks
+            return value if ranks == 1 else 2 * value if turn == 0 else -value if turn == 1 else 0.0
+
+        value, *others = (share(gradient(step, micro, d // sequence, param, element), d % sequence, sequence)
+                          for d in range(first, first + group))
+        value = sum(others, value)  # which leaves a single -0.0 as it is
+        return share(value, tensor_rank, mesh["tensor"]) if place["tensor"] == "partial" else value
 
     return names, initial, part

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FSDP2 with a hand-written extension that gathers parameters in E4M3, as torchao's does for its linear layers. It counts
-what it hands to the all-gather."""
+"""FSDP2 with a hand-written extension that gathers parameters in E4M3, as torchao's does for its linear layers."""
 import torch
 import torch.distributed as dist
 import torch.utils._pytree as pytree
