@@ -139,7 +139,8 @@ static bool plain_param(struct check_case *c, int at, enum edit_plain plain)
 static bool cut_elements(struct draft *draft, int at, enum edit_piece piece)
 {
     const struct check_case *c = &draft->parts[0];
-    size_t count = c->params[at].count, half = count / 2;
+    size_t columns = case_is_muon(c, at) ? c->params[at].shape[1] : 1;
+    size_t count = columns ? c->params[at].count / columns : 0, half = count / 2;
     const struct {
         size_t first, count;
     } pieces[PIECE_COUNT] = {[PIECE_FIRST_ONE] = {0, 1},
@@ -152,12 +153,14 @@ static bool cut_elements(struct draft *draft, int at, enum edit_piece piece)
     for (int i = 0; i < c->param_count; i++) {
         if (case_owner(c, i) != at)
             continue;
-        draft->map.first[i] += pieces[piece].first;
+        draft->map.first[i] += pieces[piece].first * columns;
         for (int part = 0; part < draft->part_count; part++) {
             struct case_param *param = &draft->parts[part].params[i];
             memset(param->shape, 0, sizeof param->shape);
-            param->shape[0] = param->count = pieces[piece].count;
-            param->shape_rank = 1;
+            param->shape[0] = pieces[piece].count;
+            param->shape[1] = case_is_muon(c, at) ? columns : 0;
+            param->shape_rank = case_is_muon(c, at) ? 2 : 1;
+            param->count = pieces[piece].count * columns;
             param->placement.dimension = 0;
         }
     }
@@ -252,7 +255,7 @@ static int apply_numbers(const struct hunt_case *from, struct edit edit, const s
     struct hunt_case plain;
     bool legal;
     TRY(hunt_case_cut(from, draft->parts, draft->part_count, &draft->map, &plain, &legal));
-    *done = legal && edit.a < plain.parts[0]->param_count &&
+    *done = legal && edit.a < plain.parts[0]->param_count && !case_is_muon(plain.parts[0], edit.a) &&
             (edit.kind == EDIT_NUMBERS || edit.b <= plain.parts[0]->steps) &&
             (edit.kind == EDIT_NUMBERS ? edit_numbers(&plain, edit.a, (enum edit_numbers)edit.b)
                                        : edit_zero(&plain, edit.a, edit.b));

@@ -19,20 +19,23 @@ enum edit_kind {
     EDIT_PARAMS,        // only the parameters from a on, b of them
     EDIT_PARAM,         // without parameter a and those that are tied to it
     EDIT_PLAIN_PARAM,   // parameter a; b: enum edit_plain
-    EDIT_ELEMENTS,      // of parameter a and those that are tied to it only one piece (b: enum edit_piece)
-    EDIT_NUMBERS,       // of parameter a; b: enum edit_numbers
-    EDIT_ZERO,          // the gradients of step b of parameter a are zero
+    EDIT_ELEMENTS,  // of parameter a and those that are tied to it only one piece (b: enum edit_piece), or one of the
+                    // rows of a matrix of Muon's
+    EDIT_NUMBERS,   // of parameter a, which Muon does not update; b: enum edit_numbers
+    EDIT_ZERO,      // the gradients of step b of such a parameter a are zero
     EDIT_KIND_COUNT
 };
 
 enum edit_piece { PIECE_FIRST_ONE, PIECE_FIRST_HALF, PIECE_SECOND_HALF, PIECE_NOT_LAST, PIECE_NOT_FIRST, PIECE_COUNT };
 enum edit_group_field {
+    GROUP_MUON,
     GROUP_LR,
     GROUP_DECAY,
     GROUP_OPTIMIZER,
     GROUP_BETAS,
     GROUP_EPS,
     GROUP_CORRECTION,
+    GROUP_MUON_FORM,
     GROUP_FIELD_COUNT
 };
 enum edit_plain { PLAIN_UNTIED, PLAIN_TRAINED, PLAIN_USED, PLAIN_FLAT, PLAIN_COUNT };

@@ -15,6 +15,8 @@ enum feature {
     FEATURE_SAME_WORLD,  // a checkpoint that the same number of ranks continues
     FEATURE_NO_MESH,
     FEATURE_NO_TOKENS,
+    FEATURE_NO_E4M3,
+    FEATURE_HALF_SEQUENCE,
     FEATURE_NO_EXPERTS,
     FEATURE_NO_PIPELINE,
     FEATURE_NO_TENSOR,
@@ -140,6 +142,12 @@ static void leave_out(enum feature feature, struct check_case *c)
         break;
     case FEATURE_NO_TOKENS:
         c->has_tokens = false;
+        break;
+    case FEATURE_NO_E4M3:
+        c->gathers_e4m3 = false;
+        break;
+    case FEATURE_HALF_SEQUENCE:
+        hunt_mesh_half_sequence(c);
         break;
     case FEATURE_NO_EXPERTS:
         hunt_mesh_no_experts(c);
@@ -269,6 +277,11 @@ bool edit_group_field(int field, struct case_group *group)
         return set_number(&group->eps, 1e-8);
     case GROUP_CORRECTION:
         return set_flag(&group->bias_correction, true);
+    case GROUP_MUON:
+        return set_flag(&group->muon, false);
+    case GROUP_MUON_FORM:
+        changed = set_flag(&group->nesterov, group->muon);
+        return set_flag(&group->matches_adamw, false) || changed;
     default:
         return false;
     }

@@ -261,6 +261,8 @@ const char *hunt_case_text(const struct hunt_case *h, char *out, size_t bytes)
                      c->param_count == 1 ? "" : "s", elements, elements == 1 ? "" : "s");
     char mesh[MESH_TEXT_BYTES];
     if (case_has_mesh(c))
-        snprintf(out + used, bytes - (size_t)used, ", on %s", mesh_text(&c->mesh, mesh));
+        used += snprintf(out + used, bytes - (size_t)used, ", on %s", mesh_text(&c->mesh, mesh));
+    if (c->sequence > 1)
+        snprintf(out + used, bytes - (size_t)used, ",sequence=%d", c->sequence);
     return out;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conformance/hunt/hunt_mesh.h"
 
+#include "conformance/cases/case_mesh.h"
 #include "conformance/hunt/hunt_case.h"
 #include "conformance/suite/factor_case.h"
 #include "conformance/suite/suite_build.h"
@@ -18,11 +19,22 @@ enum {
     STREAM_LARGEST,
     STREAM_LONG,
     STREAM_AGAIN,
+    STREAM_MUON,
+    STREAM_E4M3,
 };
 
 // One of WIDE_SHARE cases has ranks of two digits, and one of LONG_SHARE a long parameter; of those that can, one of
-// LARGEST_SHARE has the largest fp16 number, and one of AGAIN_SHARE overflows in a second step.
-enum { WIDE_SHARE = 16, WIDE_WORLD = 11, LONG_SHARE = 16, LARGEST_SHARE = 4, AGAIN_SHARE = 2 };
+// LARGEST_SHARE has the largest fp16 number, one of AGAIN_SHARE overflows in a second step, one of MUON_SHARE updates
+// matrices by Muon, and one of E4M3_SHARE gathers in FP8.
+enum {
+    WIDE_SHARE = 16,
+    WIDE_WORLD = 11,
+    LONG_SHARE = 16,
+    LARGEST_SHARE = 4,
+    AGAIN_SHARE = 2,
+    MUON_SHARE = 3,
+    E4M3_SHARE = 2
+};
 
 // Every rank's part of a long parameter is more than a block of NVMe in two-byte elements, the granule of programs that
 // swap their states by pieces.
@@ -110,6 +122,59 @@ static void draw_largest(uint64_t key, struct check_case *c)
         suite_poke(c, 1, k / c->world, k % c->world, param, 0, k == 0 ? 65504 / (float)c->loss_scale.scale : 0);
 }
 
+// A matrix of its own, in a group that has other parameters.
+static bool may_be_muon(const struct check_case *c, int param)
+{
+    bool alone = true;
+    for (int i = 0; i < c->param_count; i++) {
+        alone &= i == param || c->params[i].group != c->params[param].group;
+        if (i != param && case_owner(c, i) == param)
+            return false;
+    }
+    return !alone && case_is_trained(c, param) && c->params[param].shape_rank == 2 && c->params[param].count > 0;
+}
+
+// Matrices are in a group of Muon's. One grid of all gradients leaves no singular value small.
+static void draw_muon(uint64_t key, struct check_case parts[], int count)
+{
+    static const double momentum[] = {0.95, 0.9, 0.8}, decay[] = {0, 0.1, 0.5};
+    struct factor_dice dice = {.key = key};
+    struct check_case *c = &parts[0];
+    struct case_group muon = c->groups[0];
+    bool any = false;
+    if (factor_roll(&dice, MUON_SHARE) > 0)
+        return;
+    for (int i = 0; i < c->param_count; i++)
+        if (may_be_muon(c, i)) {
+            c->params[i].group = c->group_count;
+            any = true;
+        }
+    if (!any)
+        return;
+    muon.muon = muon.decoupled = muon.bias_correction = true;
+    muon.nesterov = factor_roll(&dice, 2);
+    muon.matches_adamw = factor_roll(&dice, 2);
+    muon.ns_steps = 5;
+    muon.beta1 = momentum[factor_roll(&dice, 3)];
+    muon.weight_decay = decay[factor_roll(&dice, 3)];
+    c->groups[c->group_count++] = muon;
+    c->data.exponent_low = c->data.exponent_high;
+    for (int i = 1; i < count; i++) {
+        memcpy(parts[i].params, c->params, sizeof c->params);
+        memcpy(parts[i].groups, c->groups, sizeof c->groups);
+        parts[i].group_count = c->group_count;
+        parts[i].data = c->data;
+    }
+}
+
+static void draw_e4m3(uint64_t key, struct check_case parts[], int count)
+{
+    const struct check_case *c = &parts[0];
+    bool can = c->stage == 3 && c->precision == DTYPE_FP32 && !(case_options(c) >> OPTION_MUON & 1);
+    for (int i = 0; i < count; i++)
+        parts[i].gathers_e4m3 = can && random_below(random_at(key, 0), E4M3_SHARE) == 0;
+}
+
 int hunt_draw(uint64_t seed, uint64_t number, unsigned options, struct check_case out[2])
 {
     struct factor_vector vector;
@@ -128,11 +193,15 @@ int hunt_draw(uint64_t seed, uint64_t number, unsigned options, struct check_cas
     (void)complete;
     int count = factor_case(&vector, random_key(key, STREAM_CASE), HUNT_TOPIC, out);
     draw_again(random_key(key, STREAM_AGAIN), out, count);
+    if (options >> OPTION_MUON & 1)
+        draw_muon(random_key(key, STREAM_MUON), out, count);
+    if (options >> OPTION_FP8_GATHER & 1)
+        draw_e4m3(random_key(key, STREAM_E4M3), out, count);
     bool is_wide = draw_wide(random_key(key, STREAM_WIDE), out, count);
     if (count == 1)
         draw_largest(random_key(key, STREAM_LARGEST), &out[0]);
     bool is_long = !is_wide && draw_long(random_key(key, STREAM_LONG), out, count);
-    if (number % 2 && !is_wide && !is_long)
+    if (number % 2 && !is_wide && !is_long && !out[0].gathers_e4m3)
         hunt_mesh_draw(random_key(key, STREAM_MESH), options, out, count);
     return count;
 }

@@ -5,6 +5,8 @@
 #include "conformance/suite/factor_case.h"
 #include "conformance/suite/suite_build.h"
 
+#include <math.h>
+
 enum { WORLD_MOST = 8 };
 
 // --- drawing ---
@@ -30,7 +32,18 @@ static bool may_cut(const struct check_case *c)
 {
     bool state = c->loss_scale.kind == SCALE_DYNAMIC || c->overflow_check || c->weights_only;
     return c->offload_optimizer == TIER_DEVICE && c->offload_param == TIER_DEVICE && c->delayed_update == 0 &&
-           (c->phase == PHASE_WHOLE || !state);
+           (c->phase == PHASE_WHOLE || !state) && !(case_options(c) >> OPTION_MUON & 1);
+}
+
+// How many ranks share each of at most `batches` micro-batches, where other degrees make `parts` of each. One of them
+// has twice a gradient, for which the largest number of a format has no room.
+static int draw_sequence(struct factor_dice *dice, const struct check_case *c, int batches, int parts, int experts)
+{
+    int ranks = batches == 1 && factor_roll(dice, 2) ? 4 : 2;
+    for (int i = 0; i < c->data.poke_count; i++)
+        if (isfinite(c->data.pokes[i].value))
+            return 1;
+    return ranks * batches * parts > WORLD_MOST || (experts % ranks && ranks % experts) ? 1 : ranks;
 }
 
 // A parameter of its own, which nothing is tied to.
@@ -90,7 +103,7 @@ void hunt_mesh_draw(uint64_t key, unsigned options, struct check_case parts[], i
 {
     struct factor_dice dice = {.key = key};
     struct mesh cuts = {1, 1, 1, 1, 1};
-    int replicas[2] = {1, 1}, most = parts[0].world;
+    int replicas[2] = {1, 1}, most = parts[0].world, sequence = 1;
     bool replicate = draws(&dice, options, OPTION_REPLICATE), tensor = draws(&dice, options, OPTION_TENSOR),
          pipeline = draws(&dice, options, OPTION_PIPELINE), expert = draws(&dice, options, OPTION_EXPERT);
     for (int i = 0; i < part_count; i++) {
@@ -104,7 +117,9 @@ void hunt_mesh_draw(uint64_t key, unsigned options, struct check_case parts[], i
         if (part_count == 2 && parts[1].world / replicas[1] % cuts.expert != 0)
             cuts.expert = 1;
     }
-    if (!replicate && cuts.tensor * cuts.pipeline * cuts.expert == 1)
+    if (draws(&dice, options, OPTION_SEQUENCE))
+        sequence = draw_sequence(&dice, &parts[0], most, cuts.tensor * cuts.pipeline, cuts.expert);
+    if (!replicate && cuts.tensor * cuts.pipeline * cuts.expert * sequence == 1)
         return;
     place(&parts[0], &dice, &cuts);
     for (int i = part_count - 1; i >= 0; i--) {
@@ -113,8 +128,13 @@ void hunt_mesh_draw(uint64_t key, unsigned options, struct check_case parts[], i
             parts[i].params[k].placement = parts[0].params[k].placement;
         parts[i].mesh = parts[0].mesh;
         parts[i].mesh.replicate = replicas[i];
-        parts[i].mesh.shard = ranks / replicas[i];
+        parts[i].mesh.shard = ranks / replicas[i] * sequence;
+        parts[i].sequence = sequence;
         parts[i].world = mesh_world(&parts[i].mesh);
+        if (sequence == 1)
+            continue;
+        parts[i].data.reach = parts[i].data.spread = 0;
+        suite_fit(&parts[i], 2 * most);
     }
 }
 
@@ -157,6 +177,17 @@ void hunt_mesh_none(struct check_case *c)
     c->sequence = 0;
     for (int i = 0; i < c->param_count; i++)
         c->params[i].placement = (struct case_placement){0};
+}
+
+void hunt_mesh_half_sequence(struct check_case *c)
+{
+    if (case_sequence_ranks(c) % 2 != 0)
+        return;
+    *(c->mesh.shard % 2 == 0 ? &c->mesh.shard : &c->mesh.replicate) /= 2;
+    c->sequence /= 2;
+    set_world(c);
+    if (c->sequence == 1 && case_options(c) >> OPTION_REPLICATE & 1 && c->mesh.replicate == 1)
+        hunt_mesh_none(c);
 }
 
 void hunt_mesh_one_replica(struct check_case *c)

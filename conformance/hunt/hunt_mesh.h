@@ -17,6 +17,7 @@ bool hunt_mesh_same_ranks(struct check_case halves[2]);
 
 // Features to leave out, as in edit_feature.c: each sets a degree to 1, and what it cut to whole; hunt_mesh_none all.
 void hunt_mesh_none(struct check_case *c);
+void hunt_mesh_half_sequence(struct check_case *c);  // half of the ranks that share a micro-batch, if they are even
 void hunt_mesh_one_replica(struct check_case *c);
 void hunt_mesh_shards_of_one(struct check_case *c);  // where there are replicas: as many as data ranks
 void hunt_mesh_no_tensor(struct check_case *c);

@@ -23,7 +23,7 @@ static bool is_plain(const struct check_case *c)
     for (int i = 0; i < c->group_count; i++)
         if (c->groups[i].decoupled != c->groups[0].decoupled || !c->groups[i].bias_correction)
             return false;
-    return c->phase == PHASE_WHOLE && !case_has_mesh(c) && !c->has_tokens && c->delayed_update == 0 &&
+    return c->phase == PHASE_WHOLE && case_options(c) == 0 && c->delayed_update == 0 &&
            c->offload_optimizer != TIER_NVME && c->offload_param != TIER_NVME && numbers <= SCRIPT_NUMBER_MAX;
 }
 
