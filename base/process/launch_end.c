@@ -94,6 +94,7 @@ static int end_all(struct ending *ending)
         kill(-ending->leader, SIGKILL);
         TRY(wait_for_none(ending, SIGKILL, GIVE_UP_MS, &left));
     }
+    kill(-ending->leader, SIGKILL);  // others' children in its group
     return left == 0 ? ERR_NONE : err_set(ERR_IO, "%zu processes of a command cannot be killed", left);
 }
 

@@ -304,6 +304,38 @@ Test(launch, a_memory_limit_counts_all_processes_together)
     expect_gone("second");
 }
 
+static pid_t guest;
+
+static void bring_guest(void *context, double seconds)
+{
+    struct process_list children = {0};
+    (void)context, (void)seconds;
+    cr_assert_eq(process_scan(&children), ERR_NONE);
+    process_keep_children(&children);
+    for (size_t i = 0; i < children.count; i++)
+        if (children.list[i].pid != guest)
+            setpgid(guest, children.list[i].pid);
+    process_list_free(&children);
+}
+
+Test(launch, a_process_that_joins_the_group_of_a_command_counts_and_ends_with_it)
+{
+    guest = fork();
+    if (guest == 0) {
+        signal(SIGTERM, SIG_IGN);
+        alarm(20);
+        mmap(NULL, 200 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+        for (;;)
+            pause();
+    }
+    setting.memory_limit_bytes = 100 << 20;
+    setting.tick = bring_guest;
+    expect_end(LAUNCH_MEMORY, ANY, "sleep 20");
+    int status;
+    cr_expect_eq(waitpid(guest, &status, 0), guest);
+    cr_expect(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
 static void release_when_both_are_large(void *context, double seconds)
 {
     (void)context, (void)seconds;

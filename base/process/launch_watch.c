@@ -33,15 +33,16 @@ static bool read_stat(int proc_fd, const char *pid, char text[STAT_BYTES])
 // 24 is the number of resident pages.
 static bool parse_stat(const char *text, struct process *out)
 {
-    int pid, parent;
+    int pid, parent, group;
     long pages;
     const char *rest = strrchr(text, ')');
     if (!rest || sscanf(text, "%d", &pid) != 1 ||
-        sscanf(rest + 1, " %c %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %ld",
-               &out->state, &parent, &pages) != 3)
+        sscanf(rest + 1, " %c %d %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %ld",
+               &out->state, &parent, &group, &pages) != 4)
         return false;
     out->pid = pid;
     out->parent = parent;
+    out->group = group;
     out->resident_bytes = pages > 0 ? (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
     out->ours = false;
     return true;
@@ -129,7 +130,8 @@ void process_mark(struct process_list *list, pid_t leader, const struct process_
     pid_t self = getpid();
     for (size_t i = 0; i < list->count; i++) {
         struct process *process = &list->list[i];
-        process->ours = process->pid == leader || (process->parent == self && !process_find(before, process->pid));
+        process->ours = process->pid == leader || process->group == leader ||
+                        (process->parent == self && !process_find(before, process->pid));
     }
     for (bool found = true; found;) {
         found = false;

@@ -8,7 +8,7 @@
 #include <sys/types.h>
 
 struct process {
-    pid_t pid, parent;
+    pid_t pid, parent, group;
     char state;  // as in /proc/PID/stat: 'Z' is a zombie
     uint64_t resident_bytes;
     uint64_t device_bytes, device_now_bytes;  // on GPUs, at most and when last read (launch_gpus.h)
@@ -33,8 +33,9 @@ struct process *process_find(const struct process_list *list, pid_t pid);  // nu
 
 void process_list_free(struct process_list *list);
 
-// Marks the leader and all its descendants. Orphans among them have become children of this process, their subreaper:
-// every child of it that is not in `before`, a list of its children, is marked.
+// Marks the leader, all processes that are in its group, whoever started them, and all descendants of these. Orphans
+// among them have become children of this process, their subreaper: every child of it that is not in `before`, a list
+// of its children, is marked.
 void process_mark(struct process_list *list, pid_t leader, const struct process_list *before);
 
 // The sum of the resident bytes of the marked processes; shared memory counts in each.

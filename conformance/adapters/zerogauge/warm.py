@@ -5,8 +5,9 @@ launches. `python mine.py --check` is such a process, for all launches of its ru
     python -m zerogauge.warm serve SOCKET ADAPTER.py [OPTION...]   imports the adapter with these options, and listens
     python -S warm.py launch SOCKET ARGUMENT...                    runs a launch; passes on its output and exit status
 
-Every launch is forked, with the state of a new process. If the launcher ends, so do the launch's processes;
-memory limits on the launcher do not apply to them."""
+Every launch is forked, with the state of a new process, into the launcher's process group, where `zerogauge check`
+counts and ends it. If the launcher ends, so do the launch's processes."""
+import contextlib
 import json
 import os
 import runpy
@@ -16,10 +17,10 @@ import sys
 
 
 def run(main, request, files):
-    """Runs in the forked process of a launch, in its own process group."""
-    os.setpgid(0, 0)
+    """Runs in the forked process of a launch."""
     for number, file in enumerate(files):
         os.dup2(file, number)
+    os.setpgid(0, request["launcher"])
     for number in signal.SIGINT, signal.SIGTERM:
         signal.signal(number, signal.SIG_DFL)
     os.chdir(request["folder"])
@@ -33,16 +34,16 @@ def attend(main, connection):
     if the launcher has ended."""
     import multiprocessing.connection  # the launcher does without
     text, files, _, _ = socket.recv_fds(connection, 1 << 20, 3)
-    process = multiprocessing.get_context("fork").Process(target=run, args=(main, json.loads(text), files))
+    request = json.loads(text)
+    process = multiprocessing.get_context("fork").Process(target=run, args=(main, request, files))
     process.start()
     for file in files:
         os.close(file)
     # The launcher sends nothing more: if the connection is ready, it has ended.
     ended = process.sentinel in multiprocessing.connection.wait([process.sentinel, connection])
-    try:
-        os.killpg(process.pid, signal.SIGKILL)  # all remaining processes of the launch
-    except ProcessLookupError:
-        pass
+    if not ended:
+        with contextlib.suppress(ProcessLookupError):  # where the process could not enter the group any more
+            os.killpg(request["launcher"], signal.SIGKILL)
     process.join()
     if ended:
         connection.send(bytes([process.exitcode % 256]))
@@ -70,7 +71,9 @@ def serve(path, adapter, *options):
 
 
 def launch(path, *arguments):
-    request = {"folder": os.getcwd(), "environment": dict(os.environ), "arguments": arguments}
+    if os.getpgrp() != os.getpid():
+        os.setpgid(0, 0)
+    request = {"folder": os.getcwd(), "environment": dict(os.environ), "arguments": arguments, "launcher": os.getpid()}
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(path)
         socket.send_fds(connection, [json.dumps(request).encode()], [0, 1, 2])
