@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Judges the configurations of peers.txt with `zerogauge check --level quick`, and compares the verdicts with those
-expected there: python peers.py ZEROGAUGE OUT [NAME...|--sample]. Runs one configuration per processor at a time, from
-processes that have already imported their packages (warm.py). The last line is `N passed, N failed, N skipped`."""
+expected there: python peers.py ZEROGAUGE OUT [NAME...|--sample|--publish NAME...]. Runs one configuration per processor
+at a time, from processes that have already imported their packages (warm.py). The last line is `N passed, N failed, N
+skipped`. --publish: writes the verdicts to PUBLISHED, too."""
 import fnmatch
 import importlib.util
 import json
@@ -21,7 +22,9 @@ CLAIMS = json.loads((ADAPTERS / "claims.json").read_text())
 # The version whose deviations peers.txt explains; ZG_PEERS_SUITE_VERSION=2 judges by the newest cases.
 SUITE_VERSION = os.environ.get("ZG_PEERS_SUITE_VERSION", "1")
 VERDICTS = "PASS", "EQUIVALENT", "BOUNDED", "PARTLY", "FAIL", "BROKEN", "UNSUPPORTED"
+EXPECTED = set()  # configurations whose verdicts are as expected
 RUNNING = set()  # processes to end if this one is interrupted
+PUBLISHED = HERE.parents[1] / "results/implementations.json"
 ROW = "{:24} {:18}" + "".join(f" {{:>{len(verdict)}}}" for verdict in VERDICTS) + " {:>5}"
 
 
@@ -90,6 +93,8 @@ def judged(zerogauge, out, sockets, expected, cases, name, claims, command):
     if "end" not in records:
         return False, [f"{name}: the report is incomplete; see {printed}"]
     end = records["end"][0]
+    if right:
+        EXPECTED.add(name)
     verdict = end["verdict"] + (", as expected" if end["verdict"] == "FAILS" and right else "")
     lines = [ROW.format(name, verdict, *(str(end["requirement_counts"][verdict]) for verdict in VERDICTS),
                         f"{time.monotonic() - begin:.0f}"), *again]
@@ -146,8 +151,33 @@ def judge_all(zerogauge, out, runs, programs, rules):
     return passed, failed
 
 
+def publish(out, names):
+    """Puts the verdicts of these configurations into PUBLISHED, in place of earlier ones. Returns how many have asked
+    all cases of their level."""
+    rows = json.loads(PUBLISHED.read_text()) if PUBLISHED.exists() else []
+    known = {row["release"].partition(":")[0]: row for row in rows}
+    whole = 0
+    for name in names:
+        report = out / name / "report.jsonl"
+        records = [json.loads(line) for line in report.read_text().splitlines()]
+        if records[0]["part"]:
+            print(f"{name}: not published: it is asked only {records[0]['part']}")
+            continue
+        run, whole = records[0], whole + 1
+        version = run["suite"]["build"]["edition"]
+        known[name] = {"release": f"{name}: {run['implementation']}, {run['version']}, suite version {version}",
+                       "started": time.strftime("%FT%TZ", time.gmtime(report.stat().st_mtime)), "suite_version": version,
+                       "verdicts": {r["id"]: r["verdict"] for r in records if r["record"] == "requirement"}}
+    lines = ",\n".join(json.dumps(known[name], separators=(",", ":")) for name in sorted(known))
+    PUBLISHED.write_text(f"[{lines}]\n")
+    return whole
+
+
 def main(zerogauge, out, *names):
     runs, expected, cases, programs, needs = read_table()
+    publishes = names[:1] == ("--publish",)
+    if publishes:
+        names, programs = names[1:], []
     known_names = [name for name, *_ in runs + programs]
     if names == ("--sample",):
         names = known_names[int(subprocess.check_output([HERE.parents[1] / "ci/sample", "8"]))::8]
@@ -165,6 +195,9 @@ def main(zerogauge, out, *names):
         print(f"{name:24} SKIP: {missing[name]}", flush=True)
     runs = [row for row in runs if row[0] not in missing]
     passed, failed = judge_all(zerogauge, Path(out).resolve(), runs, programs, (expected, cases))
+    if publishes:
+        whole = publish(Path(out).resolve(), [name for name, *_ in runs if name in EXPECTED])
+        passed, failed = whole, passed + failed - whole
     print(f"{passed} passed, {failed} failed, {len(skipped)} skipped")
     return 77 if skipped and not passed + failed else failed > 0 or passed == 0
 

@@ -15,9 +15,10 @@ int result_html(const struct result_view *view, FILE *out);
 struct page result_page(const struct result_view *view);
 
 // Makes a new folder of static pages of all results *.jsonl in a folder and its folders: a board that sorts and
-// filters, a page for each file with its place among those of its kind, the requirements by implementation, and the
-// tables of findings/README.md and time-machine.md where they are. ERR_CHECK: a file does not verify. ERR_USAGE: `to`
-// exists.
+// filters, a page for each file with its place among those of its kind, the requirements by implementation, also those
+// of implementations.json, and the tables of findings/defects.md and time-machine.md where they are. ERR_CHECK: a file
+// does not verify. ERR_USAGE: `to` exists, two files would have one page, or implementations.json is not as it should
+// be.
 int site(const char *folder, const char *to);
 
 // A short Markdown table for a README: a row for each accepted range, with its typical case.

@@ -250,9 +250,9 @@ static int put_index(const struct board *board, const char *to)
     return put(&page, to, "index.html");
 }
 
-static int put_all(const struct board *board, const char *folder, const char *to)
+static int put_all(const struct board *board, const json_t *columns, const char *folder, const char *to)
 {
-    struct page requirements = site_requirements(board), findings = site_findings(folder);
+    struct page requirements = site_requirements(columns), findings = site_findings(folder);
     int rc = put(&requirements, to, "requirements.html");
     int rc_findings = put(&findings, to, "findings.html");
     TRY(rc);
@@ -261,14 +261,37 @@ static int put_all(const struct board *board, const char *folder, const char *to
     return put_runs(board, to);
 }
 
+// Two files may not have one page.
+static int check_names(const struct board *board)
+{
+    int rc = ERR_NONE;
+    json_t *owners = json_object();
+    for (size_t i = 0; rc == ERR_NONE && i < board->entry_count; i++) {
+        json_t *name = page_name(&board->entries[i]);
+        const char *owner = json_string_value(json_object_get(owners, json_string_value(name)));
+        if (owner)
+            rc = err_set(ERR_USAGE, "%s and %s: both would be %s: rename one", owner, board->entries[i].name,
+                         json_string_value(name));
+        else
+            json_object_set_new(owners, json_string_value(name), json_string(board->entries[i].name));
+        json_decref(name);
+    }
+    json_decref(owners);
+    return rc;
+}
+
 int site(const char *folder, const char *to)
 {
     struct board board;
+    json_t *columns = NULL;
     int rc = board_open(folder, true, &board);
+    rc = rc == ERR_NONE ? check_names(&board) : rc;
+    rc = rc == ERR_NONE ? site_columns(&board, folder, &columns) : rc;
     if (rc == ERR_NONE && mkdir(to, 0777) != 0)
         rc = err_set(ERR_USAGE, "%s: cannot be made: %s; give a new folder", to, strerror(errno));
     if (rc == ERR_NONE)
-        rc = put_all(&board, folder, to);
+        rc = put_all(&board, columns, folder, to);
+    json_decref(columns);
     board_close(&board);
     return rc;
 }

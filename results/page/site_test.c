@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The site of a folder: its pages, a run's place among others, hostile texts, and the script that its policy allows.
 #include "base/command_test.h"
+#include "conformance/spec/requirement.h"
 #include "results/page/result_report.h"
 #include "results/page/rich_test.h"
 
@@ -95,7 +96,13 @@ Test(site, hostile_texts_stay_texts_and_names_stay_in_the_folder)
     file = fopen(sample_path("results/time-machine.md"), "w");
     fputs("# A <b>title</b>\n\n| bug | b |\n| --- | --- |\n| [<script>](javascript:x) | `c` |\n", file);
     fclose(file);
+    mkdir(sample_path("results/findings"), 0700);
+    file = fopen(sample_path("results/findings/defects.md"), "w");
+    fputs("# Defects\n\n### Crashes\n\n| script | effect |\n| --- | --- |\n| [a](scripts/a.py) | wrong |\n", file);
+    fclose(file);
     make(ERR_NONE);
+    expect_has("findings.html", "<tr><td>a</td><td>wrong</td></tr>", 1);
+    expect_has("findings.html", "# ", 0);
     expect_has("index.html", "<script>", 1);
     expect_has("index.html", "<img", 0);
     expect_has("index.html", "&lt;script&gt;alert(1)", 1);
@@ -103,6 +110,51 @@ Test(site, hostile_texts_stay_texts_and_names_stay_in_the_folder)
     expect_has("run-x----script-alert-1-.html", "<img", 0);
     expect_has("findings.html", "<tr><td>&lt;script&gt;</td><td>c</td></tr>", 1);
     expect_has("findings.html", "A &lt;b&gt;title&lt;/b&gt;", 2);
+}
+
+Test(site, two_files_of_one_page_are_refused_before_anything_is_written)
+{
+    struct stat status;
+    add("deep/c.jsonl", NULL, 1);
+    add("deep-c.jsonl", NULL, 1);
+    make(ERR_USAGE);
+    cr_expect(strstr(err_message(), "deep-c.jsonl and deep/c.jsonl: both would be run-deep-c.html"), "%s",
+              err_message());
+    cr_expect_neq(stat(sample_path("site"), &status), 0);
+}
+
+// Writes the file of an implementation that passes the requirements of suite version 1, but for the first one.
+static void add_implementation(const char *first)
+{
+    FILE *file = fopen(sample_path("results/implementations.json"), "w");
+    const struct requirement *requirement;
+    fprintf(file, "[{\"release\": \"mine <b>\", \"started\": \"2026\", \"suite_version\": 1, \"verdicts\": {");
+    for (int i = 1; (requirement = requirement_at(i)); i++)
+        if (requirement_is_of(requirement, 1))
+            fprintf(file, "%s\"%s\": \"PASS\"", i == 1 ? "" : ", ", requirement->id);
+    fprintf(file, "%s}}]", first);
+    fclose(file);
+}
+
+Test(site, implementations_have_a_column_when_they_are_complete)
+{
+    struct stat status;
+    char made[PATH_MAX];
+    add("a.jsonl", NULL, 1);
+    add_implementation(", \"R-ANS-01\": \"GOOD\"");
+    make(ERR_USAGE);
+    add_implementation(", \"R-NONE-01\": \"PASS\"");
+    make(ERR_USAGE);
+    cr_expect_neq(stat(sample_path("site"), &status), 0);
+    add_implementation("");
+    make(ERR_NONE);
+    expect_has("requirements.html", "mine", 0);
+    strcpy(made, sample_path("site"));
+    cr_assert_eq(rename(made, sample_path("first")), 0);
+    add_implementation(", \"R-ANS-01\": \"FAIL\"");
+    make(ERR_NONE);
+    expect_has("requirements.html", "mine &lt;b&gt;", 1);
+    expect_has("requirements.html", "<td>R-ANS-01</td><td><span class=\"badge\" data-verdict=\"FAIL\">", 1);
 }
 
 Test(site, a_file_that_does_not_verify_makes_no_site)
