@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What several documents, the program and the packages say of one thing, for ci/docs: the same."""
+import fnmatch
 import functools
 import json
 import re
@@ -143,6 +144,44 @@ def asked(page, verify):
                f"{total} cases are not {quick_cases()}, or {again} are not those whose repeat is judged")
 
 
+@functools.cache
+def names_of_cases(*options):
+    done = subprocess.run([ZEROGAUGE, "check", "--list", *options], cwd=ROOT, capture_output=True, text=True)
+    return re.findall(r"^(\S+) +R-", done.stdout, re.M)
+
+
+def alternatives(pattern):
+    """The patterns that @(A|B) in one makes, each with the alternatives that it took, of which group."""
+    found = re.search(r"@\(((?:[^()@]|@\([^()]*\))*)\)", pattern)
+    if not found:
+        return [(pattern, ())]
+    return [(text, (*taken, (found[1], each))) for each in re.findall(r"(?:[^|()]|\([^()]*\))+", found[1])
+            for text, taken in alternatives(pattern[:found.start()] + each + pattern[found.end():])]
+
+
+def peers(verify):
+    """In peers.txt each alternative of a row's cases, and what is expected of cases and names, is of something."""
+    file, runs = "conformance/adapters/peers.txt", {}
+    for line in text_of(file).splitlines() if ZEROGAUGE.exists() else []:
+        words = line.split()
+        if words[:1] == ["run"]:
+            options = words[3:next(i for i, word in enumerate(words) if word.endswith(".py"))]
+            version = options[options.index("--suite-version") + 1] if "--suite-version" in options else "1"
+            level = options[options.index("--level") + 1] if "--level" in options else "quick"
+            asked = alternatives(options[options.index("--case") + 1]) if "--case" in options else [("*", ())]
+            runs[words[1]] = names = names_of_cases("--suite-version", version, "--level", level)
+            asked = [(fnmatch.filter(names, each), took or [("", each)]) for each, took in asked]
+            alive = {taken for found, took in asked if found for taken in took}
+            for taken in sorted({taken for _, took in asked for taken in took}):
+                verify(taken in alive, file, f"{words[1]}: of suite version {version} there is no case {taken[1]}")
+        elif words[:1] in (["expect"], ["cases"]):
+            mine = [names for name, names in runs.items() if fnmatch.fnmatch(name, words[1])]
+            verify(mine, file, f"{words[0]} {words[1]}: no such configuration above")
+            some = words[0] == "expect" or any(fnmatch.filter(names, each) for names in mine
+                                               for each, _ in alternatives(words[2]))
+            verify(some, file, f"cases {words[1]} {words[2]}: no such case")
+
+
 def page_facts(page, verify):
     drawn(page, verify)
     formatted(page, verify)
@@ -152,5 +191,5 @@ def page_facts(page, verify):
 
 
 def facts(verify):
-    for each in minutes, claimed, suite_version, gpu, measured_on_gpus, folders, recipes, help_of_scripts:
+    for each in minutes, claimed, suite_version, gpu, measured_on_gpus, folders, recipes, help_of_scripts, peers:
         each(verify)
