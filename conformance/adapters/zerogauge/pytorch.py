@@ -33,11 +33,15 @@ class TorchAdapter(Adapter):
     """A trainer whose build makes self.model, a Model, and self.optimizer, with param_groups by optimizer_groups. The
     ranks are joined by torch.distributed: gloo for the CPU, and what PyTorch has for the accelerator, NCCL for CUDA."""
 
+    # A part of the claims of trainers in fp32, on one device.
+    plain = {"contract": 1, "precisions": ["fp32"], "offload_optimizer": ["none"], "offload_param": ["none"],
+             "communication_dtypes": ["precision"]}
     device = torch.device("cpu")  # of this rank, which `join` sets: where everything is made, read and trained
 
     @classmethod
     def join(cls, rank, arguments, folder):
         torch.set_num_threads(1)
+        os.environ.setdefault("MASTER_ADDR", "localhost")  # trainers ask for it, though the ranks have met
         kind, back_end = device_type(), "gloo"
         if kind != "cpu":
             count = torch.accelerator.device_count()

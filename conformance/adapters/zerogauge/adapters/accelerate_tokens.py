@@ -2,7 +2,6 @@
 """A loop with Hugging Face Accelerate and DistributedDataParallel that weighs by tokens, as Accelerate's guide to gradient
 accumulation has it: all tokens of the step are counted, over ranks, before the first backward."""
 import contextlib
-import os
 
 import accelerate
 import torch
@@ -20,7 +19,6 @@ class AccelerateTokens(TorchAdapter):
     def build(self, case):
         for shared in AcceleratorState, PartialState, GradientState:  # one per process, so that of the last case
             shared._reset_state()
-        os.environ.setdefault("MASTER_ADDR", "localhost")  # Accelerate asks for it, though the ranks have met
         self.accelerator = accelerate.Accelerator(cpu=self.device.type == "cpu",
                                                   gradient_accumulation_steps=case.accumulation)
         self.model = Model(case, torch.float32)

@@ -9,10 +9,9 @@ from zerogauge.pytorch import Model, TorchAdapter, torch
 
 
 class DeepSpeedShort(TorchAdapter):
-    claims = {"contract": 1, "name": "DeepSpeed, by the short adapter", "version": deepspeed.__version__,
-              "stages": [1, 2, 3], "worlds": [1, 2, 4], "precisions": ["fp32"], "offload_optimizer": ["none"],
-              "offload_param": ["none"], "communication_dtypes": ["precision"], "clip_form": "deepspeed",
-              "unused": "zero_gradient", "features": ["accumulation", "clipping", "lr_schedule", "groups", "tied"]}
+    claims = {**TorchAdapter.plain, "name": "DeepSpeed, by the short adapter", "version": deepspeed.__version__,
+              "stages": [1, 2, 3], "worlds": [1, 2, 4], "clip_form": "deepspeed", "unused": "zero_gradient",
+              "features": ["accumulation", "clipping", "lr_schedule", "groups", "tied"]}
 
     def build(self, case):
         self.model = Model(case, torch.float32)

@@ -7,9 +7,8 @@ from torch.distributed.fsdp import fully_shard
 
 
 class FSDP2(TorchAdapter):
-    claims = {"contract": 1, "name": "FSDP2, by the short adapter", "version": torch.__version__, "stages": [2, 3],
-              "worlds": [1, 2, 4], "precisions": ["fp32"], "offload_optimizer": ["none"], "offload_param": ["none"],
-              "communication_dtypes": ["precision"], "unused": "untouched",
+    claims = {**TorchAdapter.plain, "name": "FSDP2, by the short adapter", "version": torch.__version__, "stages": [2, 3],
+              "worlds": [1, 2, 4], "unused": "untouched",
               "features": ["accumulation", "l2", "lr_schedule", "groups", "tied", "frozen", "unused", "varying_use"]}
 
     def build(self, case):

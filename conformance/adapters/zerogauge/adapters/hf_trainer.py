@@ -2,12 +2,8 @@
 """The Trainer of Hugging Face's transformers, which owns the loop, with DistributedDataParallel."""
 from zerogauge.pytorch import Model, TorchAdapter  # first: --check says what it imports before it does
 
-import os
-
 import torch
 import transformers
-from accelerate.state import AcceleratorState, GradientState, PartialState
-from torch.utils.data import DataLoader
 
 
 class LossModel(Model):
@@ -30,9 +26,8 @@ class Callback(transformers.TrainerCallback):
 
 
 class HFTrainer(TorchAdapter):
-    claims = {"contract": 1, "name": "transformers, Trainer", "version": transformers.__version__, "stages": [0],
-              "worlds": [1, 2, 4], "precisions": ["fp32"], "offload_optimizer": ["none"], "offload_param": ["none"],
-              "communication_dtypes": ["precision"], "knobs": [], "clip_form": "torch", "unused": "untouched",
+    claims = {**TorchAdapter.plain, "name": "transformers, Trainer", "version": transformers.__version__, "stages": [0],
+              "worlds": [1, 2, 4], "clip_form": "torch", "unused": "untouched",
               "features": ["accumulation", "clipping", "l2", "lr_schedule", "groups", "tied", "frozen", "unused"]}
     settings = {}  # of TrainingArguments
 
@@ -40,9 +35,6 @@ class HFTrainer(TorchAdapter):
         return LossModel(case, torch.float32)
 
     def build(self, case):
-        os.environ.setdefault("MASTER_ADDR", "localhost")  # Accelerate asks for it, though the ranks have met
-        for shared in AcceleratorState, PartialState, GradientState:  # one per process, so that of the last case
-            shared._reset_state()
         self.model = self.model_of(case)
         self.model.register_forward_hook(lambda *_: self.saw_forward())
         self.optimizer = torch.optim.Adam(self.optimizer_groups(self.model.by_name, "decoupled_weight_decay"))
@@ -50,18 +42,14 @@ class HFTrainer(TorchAdapter):
             output_dir=str(case.answer), use_cpu=self.device.type == "cpu", num_train_epochs=1, logging_steps=1,
             gradient_accumulation_steps=case.accumulation, max_grad_norm=case.gradient_clipping, save_strategy="no",
             ddp_find_unused_parameters=not case.uses_all, report_to="none", disable_tqdm=True,
-            remove_unused_columns=False, logging_nan_inf_filter=False, **self.settings)
-        schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda _: 1)  # begin_step sets the rates
-        self.trainer = transformers.Trainer(self.model, settings, callbacks=[Callback(self)],
-                                            optimizers=(self.optimizer, schedule))
-        self.trainer.get_train_dataloader = lambda: DataLoader(  # this rank's, in order
-            self.batches(), batch_size=None, collate_fn=lambda batch: batch)
+            lr_scheduler_type="constant", logging_nan_inf_filter=False, **self.settings)
+        trainer = transformers.Trainer(self.model, settings, callbacks=[Callback(self)],
+                                       optimizers=(self.optimizer, None))
+        trainer.get_train_dataloader = self.batches  # this rank's, in order
+        self.train = trainer.train
 
     def batches(self):
         return [{"batch": gradients} for gradients in super().batches()]
-
-    def train(self):
-        self.trainer.train()
 
     def end_step(self, logs):
         self.finish_step(norm=logs.get("grad_norm") if self.case.gradient_clipping else None)

@@ -8,10 +8,8 @@ from zerogauge.pytorch import Model, TorchAdapter, hyper_parameters
 
 
 class ByHand(TorchAdapter):
-    claims = {"contract": 1, "name": "ZeRO-1 by hand", "version": "1", "stages": [1], "worlds": [1, 2, 3, 4],
-              "precisions": ["fp32"], "offload_optimizer": ["none"], "offload_param": ["none"],
-              "communication_dtypes": ["precision"], "unused": "zero_gradient",
-              "features": ["accumulation", "lr_schedule", "tied", "empty", "scalar"]}
+    claims = {**TorchAdapter.plain, "name": "ZeRO-1 by hand", "version": "1", "stages": [1], "worlds": [1, 2, 3, 4],
+              "unused": "zero_gradient", "features": ["accumulation", "lr_schedule", "tied", "empty", "scalar"]}
 
     def build(self, case):
         if case.groups[0]["optimizer"] != "AdamW":
