@@ -142,7 +142,7 @@ size_t transformer_kept_values(const struct transformer *t)
 {
     // x, norm(x), x2 and norm(x2); queries, keys and values; attention's output; the MLP's hidden values.
     size_t attention = t->query_latent + t->key_latent + t->query_width + t->key_width + t->value_width;
-    size_t hidden = t->hidden * t->experts_used + t->shared_hidden;
+    size_t hidden = transformer_expert_values(t) + t->shared_hidden;
     return 4 * kept_width(t) + attention + t->output_width + t->mlp_matrices * hidden;
 }
 
@@ -154,7 +154,7 @@ static double kept_bytes(const struct counting *c)
     size_t values = transformer_kept_values(t);
     if (!c->framework->has_eager_kernels)
         return (double)(values * c->element_bytes);
-    values += t->mlp_matrices == 3 ? t->hidden * t->experts_used + t->shared_hidden : 0;
+    values += t->mlp_matrices == 3 ? transformer_expert_values(t) + t->shared_hidden : 0;
     return (double)(values * c->element_bytes + 2 * kept_width(t) * sizeof(float));
 }
 
@@ -180,7 +180,7 @@ static void add_activations(const struct counting *c)
     device_add(c, "block", AT(MOMENT_LAST_BLOCK) | AT(MOMENT_FIRST_BLOCK),
                "of the block whose backward runs: kept values x tokens, recomputed, and as many gradients of its MLP",
                "Korthikanti et al. (arXiv 2205.05198), section 5")[TIER_DEVICE] =
-        (uint64_t)((share > 0 ? block : 0) + (double)(tokens * t->hidden * t->experts_used * c->element_bytes));
+        (uint64_t)((share > 0 ? block : 0) + (double)(tokens * transformer_expert_values(t) * c->element_bytes));
     if (t->context_ranks > 1)
         device_add(
             c, "ring", PASSES,

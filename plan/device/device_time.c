@@ -32,8 +32,9 @@ static double attention_products_s(const struct timing *t, const struct transfor
 static double products_s(const struct timing *t, const struct transformer *m)
 {
     double width = (double)m->width, hidden = (double)m->hidden, shared = (double)m->shared_hidden;
-    double rows = t->rows * (double)m->experts_used, experts = (double)m->experts;
-    double router_s = m->experts > 1 ? product_s(t, t->rows, width, experts, 1) : 0;
+    double own = m->expert_ranks > 1 ? (double)m->expert_ranks : 1, rows = t->rows / own * (double)m->experts_used;
+    double experts = (double)m->experts;
+    double router_s = m->experts > 1 ? product_s(t, t->rows / own, width, experts, 1) : 0;
     double shared_s = shared > 0 ? (double)m->mlp_matrices * product_s(t, t->rows, width, shared, 1) : 0;
     return attention_products_s(t, m) + (double)(m->mlp_matrices - 1) * product_s(t, rows, width, hidden, experts) +
            product_s(t, rows, hidden, width, experts) + shared_s + router_s;
@@ -45,9 +46,10 @@ static double products_s(const struct timing *t, const struct transformer *m)
 static double passes_s(const struct timing *t, const struct transformer *m)
 {
     double ranks = m->sequence_ranks > 1 ? (double)m->sequence_ranks : 1;  // each has its part of the tokens
+    double own = m->expert_ranks > 1 ? (double)m->expert_ranks : 1;        // and of those of experts
     double values = (2 * 2 * (double)m->width + 2 * 3 * (double)m->width) / ranks +
-                    (double)(m->mlp_matrices * (m->hidden * m->experts_used + m->shared_hidden)) +
-                    (m->experts_used > 1 ? 4 * 2 * (double)(m->experts_used * m->width) : 0);
+                    (double)(m->mlp_matrices * (transformer_expert_values(m) + m->shared_hidden)) +
+                    (m->experts_used > 1 ? 4 * 2 * (double)(m->experts_used * m->width) / own : 0);
     return t->rows * values * t->element_bytes / t->rates->memory_bytes_per_s;
 }
 

@@ -59,6 +59,7 @@ struct framework_choice {
     double checkpointed_share;  // of the blocks, 0 to 1: those that keep only their input
     int context;                // ranks of data parallelism that divide each sequence among them; 0: one
     int interleave;             // parts of a pipeline's stage, in turn with those of the others; 0: one
+    bool whole_experts;         // ranks of tensor parallelism have other experts each, in place of slices
 };
 
 // The words of the options --framework, --logits, --weights, --moments and --products; null: not given.

@@ -232,6 +232,8 @@ static int run_rank(struct plan_dry *run, struct plan *out)
         TRY(plan_machine_product_rate(setting->machine, setting->config->precision, setting->choice.products, fused,
                                       &rate));
         note_kernels(run, &run->lanes);
+        if (plan_machine_is_gpu(setting->machine))
+            executor_dry_reduces_beside(run->rank.executor);
         executor_dry_time(run->rank.executor, plan_lanes_seconds, &run->lanes);
     }
     if (setting->seconds)

@@ -8,33 +8,64 @@
 #include <stdlib.h>
 #include <string.h>
 
-int plan_mesh_read(const char *text, char out[MESH_TEXT_BYTES], int *context)
+// Takes NAME=N out of a mesh's degrees; *value stays where there is none.
+static int take(char *text, const char *name, int *value)
 {
-    static const char key[] = "context=";
-    const char *at = strstr(text, key);
-    char rest[256], *end = "";
+    size_t length = strlen(name);
+    char *at = text, *end;
+    while (at && (strncmp(at, name, length) != 0 || at[length] != '='))
+        at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL;
+    if (!at)
+        return ERR_NONE;
+    long number = strtol(at + length + 1, &end, 10);
+    if ((*end && (*end != ',' || !end[1])) || number < 1 || number > MESH_DEGREE_MAX || end == at + length + 1)
+        return err_set(ERR_USAGE, "mesh %.64s: expected %s=N, a whole number from 1 on", at, name);
+    *value = (int)number;
+    if (*end)
+        memmove(at, end + 1, strlen(end + 1) + 1);
+    else
+        at[-(at > text)] = '\0';
+    return ERR_NONE;
+}
+
+// Megatron-LM's expert_model_parallel_size is then of tensor and data parallelism together.
+static int spread_experts(struct mesh *mesh, int expert_tensor)
+{
+    if (expert_tensor != 1 && expert_tensor != mesh->tensor)
+        return err_set(ERR_USAGE, "mesh expert_tensor=%d: expected 1, or %d as tensor", expert_tensor, mesh->tensor);
+    if (expert_tensor < mesh->tensor && mesh->expert % mesh->tensor != 0)
+        return err_set(ERR_USAGE, "mesh expert=%d: expected a multiple of tensor=%d, which expert_tensor=1 divides",
+                       mesh->expert, mesh->tensor);
+    mesh->expert /= expert_tensor < mesh->tensor ? mesh->tensor : 1;
+    return ERR_NONE;
+}
+
+int plan_mesh_read(const char *text, char out[MESH_TEXT_BYTES], struct framework_choice *choice)
+{
+    char rest[256];
     struct mesh mesh;
-    long value = at ? strtol(at + strlen(key), &end, 10) : 1;
-    int before = (int)(at ? at - text : (long)strlen(text));
-    if ((*end && *end != ',') || value < 1 || value > MESH_DEGREE_MAX || end == (at ? at + strlen(key) : NULL))
-        return err_set(ERR_USAGE, "mesh %.64s: expected context=C, a whole number from 1 on", text);
-    before -= at && !*end && before > 0;  // the comma
-    snprintf(rest, sizeof rest, "%.*s%s", before, text, *end ? end + 1 : "");
-    *context = (int)value;
+    int context = 0, expert_tensor = 0;
+    snprintf(rest, sizeof rest, "%s", text);
+    TRY(take(rest, "context", &context));
+    TRY(take(rest, "expert_tensor", &expert_tensor));
+    choice->context = context > 0 ? context : 1;
     out[0] = '\0';
-    if (!*rest && at && !*end)
+    if (!*rest && expert_tensor == 0 && context > 0)
         return ERR_NONE;
     int code = mesh_parse(rest, &mesh);
     if (code != ERR_NONE) {
         char message[ERR_MESSAGE_BYTES];
         err_keep(message);
-        return err_set(code, "%s; a plan also has context=C", message);
+        return err_set(code, "%s; a plan also has context=C and expert_tensor=1", message);
     }
-    mesh.shard *= *context;
+    if (expert_tensor > 0)
+        TRY(spread_experts(&mesh, expert_tensor));
+    choice->whole_experts = expert_tensor > 0 && expert_tensor < mesh.tensor;
+    mesh.shard *= choice->context;
     mesh_text(&mesh, out);
-    if (at)
+    if (context > 0)
         return mesh_parse(out, &mesh);  // for its limits
-    if (strlen(text) < MESH_TEXT_BYTES)
+    if (expert_tensor == 0 && strlen(text) < MESH_TEXT_BYTES)
         strcpy(out, text);  // for messages
     return ERR_NONE;
 }
@@ -49,7 +80,9 @@ const char *plan_mesh_text(const struct framework_choice *choice, struct mesh me
     char text[MESH_TEXT_BYTES];
     int context = context_of(choice);
     mesh.shard /= context;
-    snprintf(out, PLAN_MESH_BYTES, context > 1 ? "%s,context=%d" : "%s", mesh_text(&mesh, text), context);
+    mesh.expert *= choice->whole_experts ? mesh.tensor : 1;
+    int used = snprintf(out, PLAN_MESH_BYTES, context > 1 ? "%s,context=%d" : "%s", mesh_text(&mesh, text), context);
+    snprintf(out + used, PLAN_MESH_BYTES - (size_t)used, "%s", choice->whole_experts ? ",expert_tensor=1" : "");
     return out;
 }
 
@@ -90,6 +123,9 @@ int plan_degrees_check(const struct framework_choice *choice, const struct confi
                        "mesh context=%d: expected a Llama or a config.json without state spaces, and sequences of a "
                        "multiple of %d tokens, because each rank has two parts of a causal sequence",
                        context, 2 * context);
+    if (choice->whole_experts && (t.experts < 2 || t.expert_ranks == 0 || !config->sequence_parallel))
+        return err_set(ERR_USAGE, "mesh expert_tensor=1: expected a mixture of experts of a config.json, and "
+                                  "zerogauge.sequence_parallel, which gives each rank tokens of its own");
     return parts > 1 ? check_interleave(config, t.blocks, parts) : ERR_NONE;
 }
 

@@ -7,6 +7,9 @@
 //
 // Interleaving (Megatron-LM, arXiv 2104.04473, section 2.2.2) gives each of the P stages of a pipeline V parts of the
 // model, so that the bubble is V times shorter, and activations cross V times as many borders.
+//
+// Whole experts (Megatron-LM's expert_tensor_parallel_size 1): tensor parallelism's ranks have other experts each, with
+// sequence parallelism, and "expert=E" counts them, too. Else each has slices of the same experts.
 #pragma once
 
 #include "plan/device/framework.h"
@@ -17,12 +20,13 @@
 
 #include <stdint.h>
 
-// Parses a mesh with "context=C" in addition to what mesh_parse reads. `out` is the mesh without it, in which each of
-// those C ranks is one of shard; "" if nothing else is given. *context: C, or 1. ERR_USAGE.
-int plan_mesh_read(const char *text, char out[MESH_TEXT_BYTES], int *context);
+// Parses a mesh with "context=C" and "expert_tensor=1" in addition to what mesh_parse reads, and sets both in the
+// choice. `out` is the mesh without them, in which each of those C ranks is one of shard, and experts are divided among
+// ranks of data parallelism alone; "" if nothing else is given. ERR_USAGE.
+int plan_mesh_read(const char *text, char out[MESH_TEXT_BYTES], struct framework_choice *choice);
 
 // The mesh in the form that plan_mesh_read reads.
-enum { PLAN_MESH_BYTES = MESH_TEXT_BYTES + 32 };
+enum { PLAN_MESH_BYTES = MESH_TEXT_BYTES + 48 };
 const char *plan_mesh_text(const struct framework_choice *choice, struct mesh mesh, char out[PLAN_MESH_BYTES]);
 
 // ERR_USAGE: the ranks or the model cannot be divided so.

@@ -16,7 +16,7 @@ struct trial {
     const char *preset, *model, *mesh;
     int world, micros, interleave;
     size_t length, tensor;
-    bool checkpoints;
+    bool checkpoints, sequence_parallel;
 };
 
 static int plan_trial(const struct trial *t, struct plan *out)
@@ -25,18 +25,22 @@ static int plan_trial(const struct trial *t, struct plan *out)
     struct config config;
     struct plan_machine machine;
     struct plan_setting setting = {.config = &config, .machine = &machine, .world = t->world};
-    TRY(plan_mesh_read(t->mesh, mesh + strlen(mesh), &setting.choice.context));
-    const char *set[] = {micros, "train_micro_batch_size_per_gpu=1",
-                         t->checkpoints ? "zerogauge.activation_checkpointing.enabled=true"
-                                        : "zerogauge.activation_checkpointing.enabled=false",
-                         mesh};
+    TRY(plan_mesh_read(t->mesh, mesh + strlen(mesh), &setting.choice));
+    const char *set[] = {
+        micros, "train_micro_batch_size_per_gpu=1",
+        t->checkpoints ? "zerogauge.activation_checkpointing.enabled=true"
+                       : "zerogauge.activation_checkpointing.enabled=false",
+        t->sequence_parallel ? "zerogauge.sequence_parallel=true" : "zerogauge.sequence_parallel=false", mesh};
     const struct config_options options = {.world = t->world,
                                            .plans = true,
                                            .sequence_ranks = setting.choice.context,
                                            .set = set,
-                                           .set_count = strchr(mesh, '=')[1] ? 4 : 3};
-    const struct plan_model_variant variant = {
-        .tensor = t->tensor, .sequence_length = t->length, .context = (size_t)setting.choice.context};
+                                           .set_count = strchr(mesh, '=')[1] ? 5 : 4};
+    const struct plan_model_variant variant = {.tensor = t->tensor,
+                                               .sequence_length = t->length,
+                                               .sequence_parallel = t->sequence_parallel,
+                                               .whole_experts = setting.choice.whole_experts,
+                                               .context = (size_t)setting.choice.context};
     setting.choice.interleave = t->interleave;
     snprintf(micros, sizeof micros, "gradient_accumulation_steps=%d", t->micros);
     cr_assert_eq(plan_machine_find("dgx-h100", &machine), ERR_NONE);
@@ -71,18 +75,27 @@ Test(plan_degrees, a_mesh_has_ranks_of_context_among_those_that_share_states)
         {"context=8", "", 8},
         {"shard=8,expert=4", "shard=8,expert=4", 1},
         {"replicate=2,context=2", "replicate=2,shard=2", 2},
+        {"expert_tensor=1,tensor=2,shard=8,context=2,expert=16", "shard=16,tensor=2,expert=8", 2},
+        {"tensor=2,shard=8,expert=4,expert_tensor=2", "shard=8,tensor=2,expert=4", 1},
     };
-    static const char *const refused[] = {"context=0",  "context=2,context=2",     "context=x,shard=2",
-                                          "contexts=2", "context=1048576,shard=2", "context=2,"};
+    static const char *const refused[] = {"context=0",
+                                          "context=2,context=2",
+                                          "context=x,shard=2",
+                                          "contexts=2",
+                                          "context=1048576,shard=2",
+                                          "context=2,",
+                                          "expert_tensor=1",
+                                          "tensor=4,shard=8,expert=8,expert_tensor=2",
+                                          "tensor=4,shard=6,expert=6,expert_tensor=1"};
     char text[MESH_TEXT_BYTES];
-    int context;
+    struct framework_choice choice;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        cr_expect_eq(plan_mesh_read(cases[i].text, text, &context), ERR_NONE, "%s", err_message());
+        cr_expect_eq(plan_mesh_read(cases[i].text, text, &choice), ERR_NONE, "%s", err_message());
         cr_expect_str_eq(text, cases[i].mesh);
-        cr_expect_eq(context, cases[i].context);
+        cr_expect_eq(choice.context, cases[i].context);
     }
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
-        cr_expect_eq(plan_mesh_read(refused[i], text, &context), ERR_USAGE, "%s", refused[i]);
+        cr_expect_eq(plan_mesh_read(refused[i], text, &choice), ERR_USAGE, "%s", refused[i]);
 }
 
 // Eight ranks with 4,096 of a sequence's 32,768 tokens hold the activations of 4,096, and share states as eight do.
@@ -174,6 +187,44 @@ Test(plan_degrees, more_ranks_than_heads_of_keys_have_one_head_each)
                  eight.step_group_bytes[GROUP_TENSOR]);
 }
 
+// Qwen3-30B-A3B has 128 experts in each of 48 blocks, 8 for a token: 3 matrices of 2,048 x 768. Of 8 ranks each has 16
+// of them, whole, or of 4 x 2 each a half of 32. It sends its 512 tokens of a sequence to the 8 ranks, and needs
+// neither the others' nor a sum of answers: of the stream, attention alone gathers and scatters.
+Test(plan_degrees, ranks_of_tensor_parallelism_have_whole_experts_and_their_own_tokens)
+{
+    enum { BLOCKS = 48, LENGTH = 1024, WIDTH = 2048 };
+    struct trial t = {.preset = "zero1",
+                      .model = "qwen3-30b-a3b",
+                      .mesh = "tensor=2,shard=4,expert=8,expert_tensor=1",
+                      .world = 8,
+                      .micros = 2,
+                      .length = LENGTH,
+                      .tensor = 2,
+                      .sequence_parallel = true};
+    struct plan own = planned(t);
+    t.mesh = "tensor=2,shard=4,expert=4";
+    struct plan cut = planned(t);
+    static const char *const alike[] = {"parameters", "gradients", "optimizer", "master", "activations", "logits"};
+    for (size_t i = 0; i < sizeof alike / sizeof alike[0]; i++)
+        cr_expect_eq(line_bytes(&own, alike[i]), line_bytes(&cut, alike[i]), "%s", alike[i]);
+    uint64_t experts = UINT64_C(3) * WIDTH * 768 * 16, attention = UINT64_C(2) * WIDTH * (4096 + 512) / 2,
+             others = 128 * WIDTH + 2 * WIDTH, ends = UINT64_C(151936) * WIDTH + WIDTH;
+    cr_expect_eq(line_bytes(&own, "parameters"), 2 * (BLOCKS * (experts + attention + others) + ends));
+    uint64_t tokens = UINT64_C(4) * LENGTH / 2 * 8 / 8 * WIDTH;
+    cr_expect_eq(own.step_group_bytes[GROUP_EXPERT], 2 * 4 * BLOCKS * 7 * tokens, "%" PRIu64,
+                 own.step_group_bytes[GROUP_EXPERT]);
+    uint64_t slice = UINT64_C(4) * LENGTH / 2 * WIDTH, norms = 2 * UINT64_C(4) * (2 * BLOCKS + 1) * WIDTH / 2;
+    cr_expect_eq(own.step_group_bytes[GROUP_TENSOR],
+                 2 * ((2 * BLOCKS + 2 + 3 * BLOCKS + 3) * slice + norms + 3 * 4 * LENGTH), "%" PRIu64,
+                 own.step_group_bytes[GROUP_TENSOR]);
+    cr_expect_eq(own.model_flops, cut.model_flops);
+    cr_expect_lt(own.step_s, cut.step_s);
+    t.sequence_parallel = false;
+    t.mesh = "tensor=2,shard=4,expert=8,expert_tensor=1";
+    cr_expect_eq(plan_trial(&t, &cut), ERR_USAGE);
+    cr_expect(strstr(err_message(), "expected a mixture of experts of a config.json, and zerogauge.sequence_parallel"));
+}
+
 Test(plan_degrees, what_cannot_be_divided_is_refused)
 {
     static const struct {
@@ -182,9 +233,11 @@ Test(plan_degrees, what_cannot_be_divided_is_refused)
     } cases[] = {
         {{.mesh = "context=8", .world = 12}, "does not divide the 12 ranks"},
         {{.mesh = "context=3", .world = 3}, "multiple of 6 tokens"},
-        {{.mesh = "shard=2,contxt=2", .world = 4}, "or expert=E; a plan also has context=C"},
+        {{.mesh = "shard=2,contxt=2", .world = 4}, "or expert=E; a plan also has context=C and expert_tensor=1"},
         {{.mesh = "context=2", .world = 2, .model = "gpt2-xl"}, "expected a Llama or a config.json"},
         {{.mesh = "context=2", .world = 2, .model = "gpt3-175b"}, "expected a Llama or a config.json"},
+        {{.mesh = "tensor=2,shard=2,expert=2,expert_tensor=1", .world = 4, .tensor = 2},
+         "expected a mixture of experts"},
         {{.mesh = "shard=8", .world = 8, .interleave = 2}, "expected pipeline=P"},
         {{.mesh = "pipeline=8", .world = 8, .micros = 4, .interleave = 2}, "from 8 stages on"},
         {{.mesh = "pipeline=8", .world = 8, .micros = 8, .interleave = 5}, "has only 4 blocks"},

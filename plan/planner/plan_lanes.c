@@ -44,10 +44,15 @@ struct ring {
 // large worlds do not use rings of thousands of steps. Ranks fill one node after the other, so a group whose ranks are
 // `stride` apart has some on each node that it touches; the groups on a node act at the same time and share its
 // network.
-static struct ring ring_of(const struct plan_machine *machine, int world, int ranks, int stride)
+static int ranks_of_node(const struct plan_machine *machine, int world, int ranks, int stride)
 {
     int active = plan_machine_active(machine, world), of_node = active / stride > 1 ? active / stride : 1;
-    of_node = ranks < of_node ? ranks : of_node;
+    return ranks < of_node ? ranks : of_node;
+}
+
+static struct ring ring_of(const struct plan_machine *machine, int world, int ranks, int stride)
+{
+    int active = plan_machine_active(machine, world), of_node = ranks_of_node(machine, world, ranks, stride);
     int nodes = (ranks + of_node - 1) / of_node;
     struct ring ring = {.bytes_per_s = INFINITY};
     if (of_node > 1) {
@@ -61,6 +66,21 @@ static struct ring ring_of(const struct plan_machine *machine, int world, int ra
     }
     ring.bytes_per_s *= share(machine, MACHINE_COLLECTIVE_SHARE);
     return ring;
+}
+
+// Tokens for the experts of other ranks, which are drawn evenly, pass the network once for each node that has some of
+// theirs, and are passed on within the node, at the same time: as DeepEP and Megatron-LM's HybridEP send them. Each
+// rank has its part of the node's network. Bytes that all pairs of ranks exchange, per second.
+static double token_rate(const struct plan_lanes *lanes, int ranks, int stride)
+{
+    const struct plan_machine *machine = lanes->machine;
+    double of_node = ranks_of_node(machine, lanes->world, ranks, stride), nodes = ceil(ranks / of_node);
+    double drawn = fmax(1, lanes->experts_used), reached = (nodes - 1) * (1 - pow(1 - 1 / nodes, drawn));
+    double near_s = (of_node - 1) / of_node / value(machine, MACHINE_INTRA_NODE_RATE);
+    double far_s =
+        reached / drawn * plan_machine_active(machine, lanes->world) / value(machine, MACHINE_INTER_NODE_RATE);
+    double slowest_s = nodes > 1 && !(near_s > far_s) ? far_s : near_s;
+    return share(machine, MACHINE_COLLECTIVE_SHARE) / slowest_s * (ranks - 1) / ranks;
 }
 
 static int need_links(const struct plan_machine *machine, int world)
@@ -142,6 +162,7 @@ void plan_lanes_compute(const struct plan_machine *machine, const struct transfo
     };
     struct device_time time;
     device_time_of(transformer, &rates, sequence_count, dtype_bytes(dtype), &time);
+    lanes->experts_used = (double)transformer->experts_used;
     lanes->forward_flops_per_s = layer_flops / time.forward_s;
     lanes->backward_flops_per_s =
         (counts_recomputation ? 3 : 2) * layer_flops / (time.backward_s + checkpointed_share * time.recomputed_s);
@@ -175,6 +196,8 @@ double plan_lanes_seconds(const void *context, const struct executor_operation *
     struct ring rates = {lanes->bytes_per_s[lane], lanes->latency_s[lane]};
     if (lane == LANE_COLLECTIVE && lanes->machine && operation->ranks > 0 && operation->ranks < lanes->world)
         rates = ring_of(lanes->machine, lanes->world, operation->ranks, operation->stride);
+    if (begins(operation->name, "token all-") && lanes->machine && operation->ranks > 0)
+        rates.bytes_per_s = token_rate(lanes, operation->ranks, operation->stride);
     double seconds = bytes > 0 ? (double)bytes / rates.bytes_per_s : 0;
     if (lanes->activation_share > 0 && carries_activations(operation->name))
         seconds *= lanes->activation_share;

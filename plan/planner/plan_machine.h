@@ -95,6 +95,7 @@ struct plan_lanes {
     int world;
     double activation_share;  // of the bytes of activations that ranks exchange, which are fp32 in the reference: a
                               // GPU implementation sends them in the model's dtype; 0: all
+    double experts_used;      // by a token
     double exposed_share;     // of tensor parallelism's exchanges; 0: all
     double borders;           // by which the bytes that a stage of a pipeline sends are multiplied; 0: one
 };

@@ -85,6 +85,29 @@ Test(plan_machine, a_group_has_the_links_that_its_ranks_use)
                            groups[i].what, seconds(&lanes, groups[i].ranks, groups[i].stride));
 }
 
+// Of 4 devices' tokens on two nodes 3/4 have another rank's expert. Within a node they pass it at its rate. Of two
+// experts drawn of both nodes' each token reaches the other node with 3/4, once, at a sixteenth of its 100 GB/s; of one
+// expert with 1/2.
+Test(plan_machine, tokens_pass_the_network_once_for_each_node)
+{
+    struct plan_lanes lanes;
+    struct executor_operation tokens = {.name = "token all-to-all",
+                                        .lane = LANE_COLLECTIVE,
+                                        .times = 1,
+                                        .work_bytes = 3000000000,
+                                        .ranks = 4,
+                                        .stride = 8};
+    find("dgx-2");
+    cr_assert_eq(plan_lanes_of(&machine, 64, DTYPE_FP16, &lanes), ERR_NONE);
+    double latency_s = 5e-6 + 1e-5;
+    lanes.experts_used = 2;
+    cr_expect_float_eq(plan_lanes_seconds(&lanes, &tokens), 4 * 0.75 / 2 / (100.0 / 16) + latency_s, 1e-9);
+    lanes.experts_used = 1;
+    cr_expect_float_eq(plan_lanes_seconds(&lanes, &tokens), 4 * 0.5 / (100.0 / 16) + latency_s, 1e-9);
+    tokens.stride = 1;
+    cr_expect_float_eq(plan_lanes_seconds(&lanes, &tokens), 3 / 150.0 + 3 * 5e-6, 1e-9);
+}
+
 Test(plan_machine, the_time_of_an_operation_follows_from_lane_and_size)
 {
     const struct plan_lanes lanes = {.forward_flops_per_s = 100,

@@ -93,6 +93,7 @@ static int finish_decoder(struct made *made, struct decoder_shape *shape)
     shape->lora_rank = made->variant.lora_rank;
     shape->sequence_parallel = made->variant.sequence_parallel > 0;
     shape->context_ranks = made->variant.context;
+    shape->whole_experts = made->variant.whole_experts > 0;
     shape->vocabulary = padded_vocabulary(shape->vocabulary, made->variant.tensor);
     return decoder_make(made->name, shape, &made->model);
 }

@@ -23,6 +23,7 @@ struct plan_model_variant {
                              // make_vocab_size_divisible_by), to a multiple of 128 each
     size_t sequence_parallel;  // 1: these ranks divide the sequence, too (ref/model/gpt.h)
     size_t context;            // ranks that divide a sequence among them; 0: one
+    size_t whole_experts;      // 1: ranks of tensor parallelism have other experts each, in place of slices
     const char *lora;          // adapters as in model_find_changed, of models of model_find alone; null: none
 };
 

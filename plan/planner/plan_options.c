@@ -63,7 +63,8 @@ static int parse(int argc, const char **argv, struct plan_options *a)
     struct poptOption where[] = {
         {"world", 'w', POPT_ARG_INT, &a->world, 0, "ranks, one per device (default: one node)", "N"},
         {"mesh", '\0', TEXT, &a->mesh, 0,
-         "ranks on a mesh, as in train, and context=C, which divides each sequence; their number, unless --world is "
+         "ranks on a mesh, as in train, context=C, which divides each sequence, and expert_tensor=1 (whole experts); "
+         "their number, unless --world is "
          "given",
          "DEGREE=N,..."},
         {"interleave", '\0', POPT_ARG_INT, &a->choice.interleave, 0,
@@ -189,7 +190,7 @@ static int read_mesh(struct plan_options *a)
     struct mesh mesh;
     if (!a->mesh)
         return ERR_NONE;
-    TRY(plan_mesh_read(a->mesh, text, &a->choice.context));
+    TRY(plan_mesh_read(a->mesh, text, &a->choice));
     free(a->mesh);
     a->mesh = *text ? strdup(text) : NULL;
     if (*text && !a->mesh)
@@ -229,8 +230,8 @@ static int check(const struct plan_options *a)
                        "--search and --mesh exclude each other, but for context=C: a search has worlds of its own");
     if (a->choice.interleave < 0)
         return err_set(ERR_USAGE, "--interleave %d: expected a number from 1 on", a->choice.interleave);
-    if (a->write && (a->choice.context > 1 || a->choice.interleave > 1))
-        return err_set(ERR_USAGE, "--write: no key of a configuration says --interleave or context=C");
+    if (a->write && (a->choice.context > 1 || a->choice.interleave > 1 || a->choice.whole_experts))
+        return err_set(ERR_USAGE, "--write: no key of a configuration says --interleave, context=C or expert_tensor=1");
     if (a->world_list && !a->search)
         return err_set(ERR_USAGE, "--worlds needs --search; --world is for one plan");
     if (a->sequences < 0)

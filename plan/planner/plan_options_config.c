@@ -57,6 +57,7 @@ int plan_options_of_file(struct plan_options *options)
 {
     double lora = (double)options->lora_rank, length = (double)options->sequence_length;
     double context = options->mesh ? 1 : options->choice.context, parts = options->choice.interleave;
+    double expert_tensor = options->mesh != NULL;  // not 0: the file's does not count
     const struct {
         const char *name, *option;
         char **text;
@@ -69,6 +70,7 @@ int plan_options_of_file(struct plan_options *options)
                {"lora", "--lora ", NULL, &lora},
                {"context", "--mesh context=", NULL, &context},
                {"interleave", "--interleave ", NULL, &parts},
+               {"expert_tensor", "--mesh expert_tensor=", NULL, &expert_tensor},
                {"checkpointed", "--checkpointed ", NULL, &options->checkpointed}};
     json_t *words = NULL;
     int code = config_plan_words(options->config_path, &words);
@@ -81,6 +83,7 @@ int plan_options_of_file(struct plan_options *options)
     options->sequence_length = (long long)length;
     options->choice.context = (int)context;
     options->choice.interleave = (int)parts;
+    options->choice.whole_experts |= !options->mesh && expert_tensor > 0;
     json_decref(words);
     return code;
 }
@@ -144,6 +147,7 @@ int plan_options_model(const struct plan_options *options, const struct config *
                                                .tensor = config->mesh.tensor > 1 ? (size_t)config->mesh.tensor : 0,
                                                .sequence_parallel = config->sequence_parallel,
                                                .context = (size_t)options->choice.context,
+                                               .whole_experts = options->choice.whole_experts,
                                                .lora = config->lora[0] ? config->lora : NULL};
     if (config->lora[0] && !gpt_is_name(name))
         return err_set(ERR_USAGE, "\"zerogauge.lora\": plans of the model %.64s take adapters by --lora RANK", name);

@@ -69,7 +69,7 @@ static int add_degrees(const struct strict_object *row, struct changes *c, struc
     if (!json_object_get(row->value, "mesh"))
         return ERR_NONE;
     TRY(strict_string(row, "mesh", given, sizeof given));
-    TRY(plan_mesh_read(given, mesh, &out->context));
+    TRY(plan_mesh_read(given, mesh, out));
     snprintf(c->own[4], KEY_BYTES, "zerogauge.mesh=%s", mesh);
     c->list[c->count] = c->own[4];
     c->count += mesh[0] != '\0';
@@ -157,6 +157,7 @@ static int plan_row(const struct strict_object *source, const struct strict_obje
     variant.tensor = config.mesh.tensor > 1 ? (size_t)config.mesh.tensor : 0;
     variant.sequence_parallel = config.sequence_parallel;
     variant.context = (size_t)setting.choice.context;
+    variant.whole_experts = setting.choice.whole_experts;
     TRY(read_machine(row, &machine));
     TRY(plan_model_find_variant(model, &variant, &setting.model));
     out->world = setting.world;

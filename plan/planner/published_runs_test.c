@@ -35,10 +35,8 @@ static int note_speed(const struct published_row *row, void *context)
     runs->beyond_count += *row->beyond != 0;
     if (*row->beyond)
         return ERR_NONE;
-    // Its gradients are sharded within a pipeline, which no plan does.
-    bool is_sharded_more = strcmp(row->name, "Llama 3.1 405B, 8192 x H100") == 0;
-    cr_expect_eq(row->plan.verdict == PLAN_DOES_NOT_FIT, is_sharded_more, "%s: %g GiB", row->name,
-                 (double)row->plan.needed_bytes[TIER_DEVICE] / (1 << 30));
+    cr_expect_neq(row->plan.verdict, PLAN_DOES_NOT_FIT, "%s: %g GiB", row->name,
+                  (double)row->plan.needed_bytes[TIER_DEVICE] / (1 << 30));
     if (row->held_out && runs->held_out != row->source) {
         runs->held_out_sources++;
         runs->held_out = row->source;
@@ -80,7 +78,7 @@ Test(published, speeds_of_held_out_sources_have_a_median_error_of_at_most_a_tent
     static struct runs runs;
     cr_assert_eq(published_each(plan_throughput_texts, NULL, note_speed, &runs), ERR_NONE, "%s", err_message());
     cr_expect_geq(runs.count, 250);
-    cr_expect_geq(runs.beyond_count, 5);
+    cr_expect_geq(runs.beyond_count, 4);
     cr_expect_geq(runs.held_out_sources, 6);
     cr_expect_geq(runs.errors[1].count, 30);
     for (int side = 0; side < SIDE_COUNT; side++) {

@@ -67,6 +67,7 @@ struct decoder_shape {
     size_t context_ranks;    // that divide a sequence among them, and send each other its keys and values, where
                              // possible; 0: one
     bool sequence_parallel;  // ranks of tensor parallelism divide the sequence between products (arXiv 2205.05198)
+    bool whole_experts;      // and have other experts each, in place of slices of them
     struct decoder_block block[DECODER_BLOCKS_MAX];
 };
 

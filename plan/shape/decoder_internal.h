@@ -41,6 +41,9 @@ extern const struct model_operations decoder_operations;
 const struct decoder *decoder_of(const struct model *model);
 size_t decoder_tensor_parts(const struct model *model);
 
+// Ranks of tensor parallelism that have other experts each; 1: all have slices of the same.
+size_t decoder_expert_ranks(const struct model *model);
+
 // The layer of the whole model.
 int decoder_whole_layer(const struct model *model, int layer);
 

@@ -27,6 +27,11 @@ size_t decoder_tensor_parts(const struct model *model)
     return model->part ? (size_t)model->part->place.tensor_parts : 1;
 }
 
+size_t decoder_expert_ranks(const struct model *model)
+{
+    return model->whole_experts ? decoder_tensor_parts(model) : 1;
+}
+
 // Tokens that are narrower than the blocks have a matrix to the blocks' width, and one back.
 static void add_embedding(struct decoder *decoder)
 {
@@ -118,6 +123,7 @@ int decoder_make(const char *name, const struct decoder_shape *shape, struct mod
                                     .sequence_length = decoder->shape.sequence_length,
                                     .sequence_parallel = shape->sequence_parallel,
                                     .expert_count = (int)shape->experts,
+                                    .whole_experts = shape->whole_experts,
                                     .operations = &decoder_operations,
                                     .shape = decoder};
     fill(decoder);

@@ -109,6 +109,7 @@ bool decoder_transformer(const struct model *model, struct transformer *out)
     const struct decoder_shape *s = &decoder_of(model)->shape;
     const struct sums sums = sum_blocks(model);
     size_t blocks = sums.blocks, parts = decoder_tensor_parts(model), attention = sums.with_attention;
+    size_t own = decoder_expert_ranks(model);
     size_t copies = decoder_key_copies(s, parts);
     size_t value = copies * decoder_value_width(s) + (s->gated_output ? decoder_output_width(s) : 0);
     double mixed = (double)(attention * (decoder_query_width(s) + decoder_output_width(s)) +
@@ -127,9 +128,10 @@ bool decoder_transformer(const struct model *model, struct transformer *out)
         .attended_length = mixed > 0 ? sums.operations / mixed : 0,
         .vocabulary = s->vocabulary / parts,
         .sequence_length = s->sequence_length,
-        .hidden = has_experts ? sums.with_experts * s->expert_hidden / blocks / parts : dense / parts,
+        .hidden = has_experts ? sums.with_experts * s->expert_hidden * own / blocks / parts : dense / parts,
         .mlp_matrices = s->mlp_matrices,
-        .experts = has_experts ? s->experts / (model->part ? (size_t)model->part->place.expert_parts : 1) : 1,
+        .experts = has_experts ? s->experts / own / (model->part ? (size_t)model->part->place.expert_parts : 1) : 1,
+        .expert_ranks = own,
         .experts_used = has_experts ? s->experts_used : 1,
         .shared_hidden = has_experts ? (sums.with_experts * s->shared_hidden / blocks + dense) / parts : 0,
         .sequence_ranks = s->sequence_parallel ? parts : 1,

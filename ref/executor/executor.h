@@ -60,6 +60,7 @@ struct executor_operation {
     size_t work_bytes;  // memory read and written, on a lane that computes; for a collective, the bytes that pass each
                         // rank in a ring algorithm
     int ranks, stride;  // of a collective: its ranks, and the distance between them; 0: the whole world
+    bool is_reduced;    // adds what ranks have reduced (executor_dry_reduces_beside)
 };
 
 // The time that an operation took, for timelines, and its work as declared.

@@ -20,6 +20,7 @@ struct dry {
     size_t event_count, event_capacity;
     long newest[LANE_COUNT];  // events; EXECUTOR_NO_EVENT: none
     long last;                // the event that ended the last wait
+    bool reduces_beside;
 };
 
 static int dry_open(struct executor *executor, uint64_t seed)
@@ -94,7 +95,8 @@ static int dry_issue(struct executor *executor, struct operation *operation)
                                                 .work_bytes = operation->work_bytes,
                                                 .ranks = operation->ranks,
                                                 .stride = operation->stride};
-    long number = (long)dry->event_count, after = later(dry, dry->last, dry->newest[operation->lane]);
+    enum lane turn = operation->is_reduced && dry->reduces_beside ? LANE_COLLECTIVE : operation->lane;
+    long number = (long)dry->event_count, after = later(dry, dry->last, dry->newest[turn]);
     double seconds = dry->seconds ? dry->seconds(dry->context, &declared) : 0;
     assert(seconds >= 0);
     struct reach_range *first[operation->span_count + 1];
@@ -110,7 +112,7 @@ static int dry_issue(struct executor *executor, struct operation *operation)
                                                               .flops = operation->flops,
                                                               .after = after};
     enter_spans(dry, operation, first, number);
-    dry->newest[operation->lane] = number;
+    dry->newest[turn] = number;
     if (operation->count)
         operation->count(operation->arguments);
     executor_arena_reset(executor);
@@ -137,6 +139,12 @@ static void dry_close(struct executor *executor)
 }
 
 const struct executor_mode_operations executor_mode_dry = {dry_open, dry_issue, dry_wait, dry_close};
+
+void executor_dry_reduces_beside(struct executor *executor)
+{
+    struct dry *dry = executor->state;
+    dry->reduces_beside = true;
+}
 
 void executor_dry_time(struct executor *executor, executor_seconds *seconds, const void *context)
 {

@@ -26,6 +26,10 @@ struct executor_event {
 // take no time.
 void executor_dry_time(struct executor *executor, executor_seconds *seconds, const void *context);
 
+// From now on operations with is_reduced take their turn among collectives: frameworks on GPUs add what they have
+// reduced in the stream that reduces, next to the passes, which in the reference wait for it.
+void executor_dry_reduces_beside(struct executor *executor);
+
 // The simulated time, in ns, at which the last wait returned.
 uint64_t executor_dry_now(const struct executor *executor);
 

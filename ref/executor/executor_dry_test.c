@@ -63,7 +63,12 @@ Test(executor_dry, a_reader_waits_for_the_writer_and_the_next_writer_for_the_rea
     executor_close(executor);
 }
 
-// The definition: after every earlier operation of the lane, and every earlier one that conflicts.
+// The definition: after every earlier operation whose turn is on the same lane, and every earlier one that conflicts.
+static enum lane turn_of(const struct executor_operation *operation)
+{
+    return operation->is_reduced ? LANE_COLLECTIVE : operation->lane;
+}
+
 Test(executor_dry, random_operations_have_the_times_of_the_definition)
 {
     static struct {
@@ -73,6 +78,7 @@ Test(executor_dry, random_operations_have_the_times_of_the_definition)
     } all[OPERATION_MAX];
     uint64_t at = 0;
     struct executor *executor = open_dry();
+    executor_dry_reduces_beside(executor);
     for (int n = 0; n < OPERATION_MAX; n++) {
         uint64_t begin_ns = 0;
         size_t span_count = random_below(random_at(9, at++), SPAN_MAX + 1);
@@ -85,8 +91,9 @@ Test(executor_dry, random_operations_have_the_times_of_the_definition)
         size_t bytes = random_below(random_at(9, at++), 50);
         all[n].operation = (struct executor_operation){
             .name = "it", .lane = lane, .bytes = bytes, .spans = all[n].spans, .span_count = span_count};
+        all[n].operation.is_reduced = random_below(random_at(9, at++), 4) == 0;
         for (int before = 0; before < n; before++) {
-            bool waits = all[before].operation.lane == all[n].operation.lane;
+            bool waits = turn_of(&all[before].operation) == turn_of(&all[n].operation);
             for (size_t i = 0; i < span_count; i++)
                 for (size_t k = 0; k < all[before].operation.span_count; k++) {
                     const struct executor_span *a = &all[n].spans[i], *b = &all[before].spans[k];

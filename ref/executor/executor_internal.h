@@ -45,6 +45,7 @@ struct operation {
     double flops;
     size_t work_bytes;
     int ranks, stride;
+    bool is_reduced;
     // It may start when each lane has completed this many operations. Lanes are first in, first out, so one number per
     // lane represents all dependencies on it.
     uint64_t after[LANE_COUNT];

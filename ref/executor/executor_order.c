@@ -112,7 +112,8 @@ struct operation *executor_copy(struct executor *executor, const struct executor
                                     .flops = given->flops,
                                     .work_bytes = given->work_bytes,
                                     .ranks = given->ranks,
-                                    .stride = given->stride};
+                                    .stride = given->stride,
+                                    .is_reduced = given->is_reduced};
     return operation;
 }
 

@@ -96,8 +96,8 @@ static int run_cast(void *arguments)
     return ERR_NONE;
 }
 
-int move_cast(const struct move *move, enum ledger_tier tier, const void *from, enum dtype from_dtype, void *to,
-              enum dtype to_dtype, size_t count, bool add)
+static int issue_cast(const struct move *move, enum ledger_tier tier, const void *from, enum dtype from_dtype, void *to,
+                      enum dtype to_dtype, size_t count, bool add, bool is_reduced)
 {
     assert(tier == TIER_DEVICE || tier == TIER_HOST);
     if (from_dtype != to_dtype && from_dtype != DTYPE_FP32 && to_dtype != DTYPE_FP32)
@@ -111,10 +111,23 @@ int move_cast(const struct move *move, enum ledger_tier tier, const void *from, 
     return executor_issue(move->executor,
                           &(struct executor_operation){.name = add ? "accumulate" : "cast",
                                                        .lane = tier == TIER_DEVICE ? LANE_COMPUTE : LANE_CPU,
+                                                       .is_reduced = is_reduced,
                                                        .run = run_cast,
                                                        .arguments = &a,
                                                        .arguments_bytes = sizeof a,
                                                        .spans = spans,
                                                        .span_count = 2,
                                                        .work_bytes = executor_span_bytes(spans, 2)});
+}
+
+int move_cast(const struct move *move, enum ledger_tier tier, const void *from, enum dtype from_dtype, void *to,
+              enum dtype to_dtype, size_t count, bool add)
+{
+    return issue_cast(move, tier, from, from_dtype, to, to_dtype, count, add, false);
+}
+
+int move_reduced(const struct move *move, const void *from, enum dtype from_dtype, void *to, enum dtype to_dtype,
+                 size_t count, bool add)
+{
+    return issue_cast(move, TIER_DEVICE, from, from_dtype, to, to_dtype, count, add, add);
 }

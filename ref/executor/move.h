@@ -36,3 +36,7 @@ size_t move_bytes(enum ledger_tier to, enum ledger_tier from, size_t bytes);
 // LANE_CPU for the host. Rounds to the format of `to`. Two different formats must include fp32 (ERR_INTERNAL).
 int move_cast(const struct move *move, enum ledger_tier tier, const void *from, enum dtype from_dtype, void *to,
               enum dtype to_dtype, size_t count, bool add);
+
+// The same on the device, of what ranks have reduced: an addition is one with is_reduced.
+int move_reduced(const struct move *move, const void *from, enum dtype from_dtype, void *to, enum dtype to_dtype,
+                 size_t count, bool add);

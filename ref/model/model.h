@@ -55,6 +55,7 @@ struct model {
     bool wants_text;                // a micro-batch has tokens
     bool sequence_parallel;         // parts of tensor parallelism divide the sequence, too (gpt.h)
     int expert_count;               // of each mixture of experts; 0: there is none
+    bool whole_experts;             // of plans alone: parts of tensor parallelism have other experts, none a slice
     bool on_host;                   // its passes compute in host memory alone
     const struct model_operations *operations;
     const void *shape;  // owned and read only by the model

@@ -49,8 +49,8 @@ static int store_on_device(struct stage *stage, int bucket, struct gradient shar
     struct location kept = {TIER_DEVICE, stage->placements[bucket].gradient_shard};
     if (shard.data == kept.address)
         return ERR_NONE;
-    TRY(move_cast(&stage->move, TIER_DEVICE, shard.data, shard.dtype, kept.address,
-                  stage->setting.config->accumulation_dtype, count, adds_shards(stage)));
+    TRY(move_reduced(&stage->move, shard.data, shard.dtype, kept.address, stage->setting.config->accumulation_dtype,
+                     count, adds_shards(stage)));
     return finish(stage, bucket, kept, shard);
 }
 

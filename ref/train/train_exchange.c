@@ -37,11 +37,17 @@ static void add_sums(const struct train_rank *rank, int layer, enum pass pass, s
     out[SUM_SCATTERS].bytes += sizeof(float) * (ranks - 1) * e.scatters * e.stream_elements;
 }
 
+// Of the ranks that have all experts together; null: each has all.
+static struct comm *token_comm(const struct train_rank *rank)
+{
+    return rank->token_comm ? rank->token_comm : rank->stage.groups.expert_comm;
+}
+
 // Two exchanges of tokens, and two more where forward is computed again.
 static void add_tokens(const struct train_rank *rank, int layer, enum pass pass, struct collectives out[])
 {
     const struct config *config = rank->setting->config;
-    uint64_t others = (uint64_t)rank->mesh.expert - 1,
+    uint64_t others = (uint64_t)comm_world(token_comm(rank)) - 1,
              bytes = model_token_bytes(rank->model, layer, config->micro_batch);
     out[TOKENS].count = bytes == 0 ? 0 : pass == PASS_BACKWARD && config->activation_checkpointing ? 4 : 2;
     out[TOKENS].bytes = out[TOKENS].count * others * bytes;
@@ -52,10 +58,10 @@ static void exchange_of(const struct train_rank *rank, int layer, enum pass pass
 {
     out[SUM_SCATTERS] = (struct collectives){"tensor all-to-all", rank->tensor_comm, OPERATION_ALL_TO_ALL, 0, 0};
     out[SUM_GATHERS] = (struct collectives){"tensor all-gather", rank->tensor_comm, OPERATION_ALL_GATHER, 0, 0};
-    out[TOKENS] = (struct collectives){"token all-to-all", rank->stage.groups.expert_comm, OPERATION_ALL_TO_ALL, 0, 0};
+    out[TOKENS] = (struct collectives){"token all-to-all", token_comm(rank), OPERATION_ALL_TO_ALL, 0, 0};
     if (rank->tensor_comm)
         add_sums(rank, layer, pass, out);
-    if (rank->stage.groups.expert_comm)
+    if (token_comm(rank))
         add_tokens(rank, layer, pass, out);
 }
 

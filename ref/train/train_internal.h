@@ -43,6 +43,7 @@ struct train_rank {
     struct comm *parts_comm;     // of the ranks with the same micro-batches, one for each part; null: there is one part
     struct comm *tensor_comm;    // of the ranks that cut each layer; null: none do
     struct comm *pipeline_comm;  // of the pipeline's stages, ranks as they; null: there is one stage
+    struct comm *token_comm;     // of the ranks that have all experts together, where they are whole; else null
     pthread_t thread;
     int rc;
     char message[2048];

@@ -49,6 +49,12 @@ static int pipeline_group_of(const struct mesh *mesh, int rank)
     return mesh_group_of(mesh, MESH_PIPELINE, rank);
 }
 
+// Of experts that are whole on each rank of tensor parallelism.
+static int token_group_of(const struct mesh *mesh, int rank)
+{
+    return rank / (mesh->tensor * mesh->expert);
+}
+
 static int split(struct train_rank *rank, enum ledger_group group, number_of *number, struct comm **out)
 {
     const struct mesh *mesh = &rank->mesh;
@@ -114,11 +120,14 @@ int train_part_open(struct train_rank *rank)
     TRY(split(rank, GROUP_SHARD, part_of, &rank->data_comm));
     if (mesh->tensor > 1)
         TRY(split(rank, GROUP_TENSOR, tensor_group_of, &rank->tensor_comm));
+    if (rank->model->whole_experts)
+        TRY(split(rank, GROUP_EXPERT, token_group_of, &rank->token_comm));
     return mesh->pipeline > 1 ? split(rank, GROUP_PIPELINE, pipeline_group_of, &rank->pipeline_comm) : ERR_NONE;
 }
 
 void train_part_close(struct train_rank *rank)
 {
+    comm_close(rank->token_comm);
     comm_close(rank->pipeline_comm);
     comm_close(rank->tensor_comm);
     comm_close(rank->parts_comm);
