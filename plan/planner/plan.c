@@ -239,7 +239,8 @@ static int run_rank(struct plan_dry *run, struct plan *out)
     if (setting->seconds)
         executor_dry_time(run->rank.executor, setting->seconds, setting->seconds_context);
     note_memory(run, out);
-    if (setting->only_fitting && out->verdict > (setting->also_tight ? PLAN_TIGHT : PLAN_FITS))
+    if (setting->only_memory ||
+        (setting->only_fitting && out->verdict > (setting->also_tight ? PLAN_TIGHT : PLAN_FITS)))
         return ERR_NONE;
     // The first step records the access trace; an update that overlaps the next step shows one step later.
     if (steps == 0)

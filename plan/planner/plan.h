@@ -29,6 +29,7 @@ struct plan_setting {
     uint64_t steps;  // to run from the first; 0: until the steady state, with a delayed update in effect from the first
     bool only_fitting;  // where it does not fit, its memory alone is planned and no step is run; nor where it is tight,
     bool also_tight;    // unless this is true
+    bool only_memory;   // no step is run
 };
 
 // All operations of one name on one lane.

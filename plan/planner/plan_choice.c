@@ -48,8 +48,8 @@ static double lack_of(const struct plan *plan)
     return lack;
 }
 
-int plan_choices_try(const struct plan_options *options, const struct plan_machine *machine, struct plan_choice *choice,
-                     struct plan_choices *found)
+static int run(const struct plan_options *options, const struct plan_machine *machine, bool only_memory,
+               struct plan_choice *choice)
 {
     struct config config;
     choice->setting = (struct plan_setting){.config = &config,
@@ -57,6 +57,7 @@ int plan_choices_try(const struct plan_options *options, const struct plan_machi
                                             .world = options->world,
                                             .choice = options->choice,
                                             .only_fitting = true,
+                                            .only_memory = only_memory,
                                             .also_tight = options->tight};
     int code = plan_choice_config(options, choice, &config);
     if (code == ERR_NONE)
@@ -64,6 +65,28 @@ int plan_choices_try(const struct plan_options *options, const struct plan_machi
     if (code == ERR_NONE)
         code = plan_run(&choice->setting, &choice->plan);
     choice->setting.config = NULL;
+    return code;
+}
+
+int plan_choices_rule_out(const struct plan_options *options, const struct plan_machine *machine,
+                          struct plan_choice *least, const struct plan_choices *found, bool *out)
+{
+    *out = false;
+    if (found->closest_lack == 0)
+        return ERR_NONE;
+    int code = run(options, machine, true, least);
+    if (code == ERR_USAGE)
+        return ERR_NONE;
+    const struct plan *plan = &least->plan;
+    double device = (double)plan->needed_bytes[TIER_DEVICE] / ((double)plan->available_bytes[TIER_DEVICE] + 1);
+    *out = plan->verdicts[TIER_DEVICE] == PLAN_DOES_NOT_FIT && device > found->closest_lack;
+    return code;
+}
+
+int plan_choices_try(const struct plan_options *options, const struct plan_machine *machine, struct plan_choice *choice,
+                     struct plan_choices *found)
+{
+    int code = run(options, machine, false, choice);
     found->tried++;
     if (code == ERR_USAGE) {
         found->is_refused_otherwise |= found->refusal[0] && strcmp(found->refusal, err_message()) != 0;

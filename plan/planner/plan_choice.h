@@ -67,6 +67,11 @@ int plan_choice_config(const struct plan_options *options, const struct plan_cho
 int plan_choices_try(const struct plan_options *options, const struct plan_machine *machine, struct plan_choice *choice,
                      struct plan_choices *found);
 
+// Plans the memory of a choice that needs no more of the device than others do. True if none of these can be found or
+// be the closest: by more than the closest of those found lacks, its device is too small. It is not counted.
+int plan_choices_rule_out(const struct plan_options *options, const struct plan_machine *machine,
+                          struct plan_choice *least, const struct plan_choices *found, bool *out);
+
 // Sorts by the goal, the best first, and then by time per token.
 void plan_choices_sort(struct plan_choices *found, enum plan_goal goal);
 
@@ -95,5 +100,5 @@ int plan_search(const struct plan_options *options, const struct plan_priced mac
 // plan_search_print.c, as is plan_search_print.
 void plan_search_progress(struct plan_choices *found, double now_s);
 
-// Prints what was found, sorted by the goal.
+// Prints what was found, sorted by the goal, and writes the first one to options->write.
 int plan_search_print(const struct plan_choices *found, const struct plan_options *options, FILE *out);

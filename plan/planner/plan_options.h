@@ -37,6 +37,7 @@ struct plan_options {
     long long sequences, sequence_length, lora_rank;  // 0: not given
     int json, explain, search, tight;                 // flags
     bool papers, throughputs, memories;
+    bool unshared;      // a search plans each configuration, also those that another one rules out; no option sets it
     size_t width;       // of the model, if there is a file of a configuration; 0: unknown
     const char *dtype;  // that the model's own file names; null: none
 };

@@ -73,24 +73,24 @@ static bool change_mesh(const struct plan_options *options, const struct plan_ma
     return shard > 1 && replicate > 1 && replicate * shard == options->world;
 }
 
-static int try_one(const struct plan_options *options, const struct plan_machine *machine, const int index[3],
-                   size_t micro_batch, size_t accumulation, struct plan_choices *found)
+// False: the machine or the mesh has no such placement.
+static bool describe(const struct plan_options *options, const struct plan_machine *machine, const int index[3],
+                     size_t micro_batch, size_t accumulation, struct plan_choice *choice)
 {
     const struct plan_changes *of[] = {&placements[index[0]], &checkpoints[index[1]], &sizes[index[2]]};
-    struct plan_choice choice = {.placement = of[0]->name};
     char text[CHOICE_CHANGE_BYTES];
+    *choice = (struct plan_choice){.placement = of[0]->name};
     for (int i = 0; i < 3; i++)
-        plan_choice_change_all(&choice, of[i]);
-    if (choice.placement == within_nodes && !change_mesh(options, machine, &choice))
-        return ERR_NONE;
-    snprintf(choice.label, sizeof choice.label, "%s; %s; %s; %zu x %zu sequences", of[0]->name, of[1]->name,
+        plan_choice_change_all(choice, of[i]);
+    if (choice->placement == within_nodes && !change_mesh(options, machine, choice))
+        return false;
+    snprintf(choice->label, sizeof choice->label, "%s; %s; %s; %zu x %zu sequences", of[0]->name, of[1]->name,
              of[2]->name, accumulation, micro_batch);
     snprintf(text, sizeof text, "train_micro_batch_size_per_gpu=%zu", micro_batch);
-    plan_choice_change(&choice, text);
+    plan_choice_change(choice, text);
     snprintf(text, sizeof text, "gradient_accumulation_steps=%zu", accumulation);
-    plan_choice_change(&choice, text);
-    plan_search_progress(found, clock_now_s());
-    return plan_choices_try(options, machine, &choice, found);
+    plan_choice_change(choice, text);
+    return true;
 }
 
 // True if a placement fits in a smaller world.
@@ -102,16 +102,29 @@ static bool fits_in_less(const struct plan_choices *found, const char *placement
     return false;
 }
 
+// Checkpoints on the host need least of the device: where they lack more than the closest does, so do all.
 static int search_sizes(const struct plan_options *options, const struct plan_machine *machine, bool least,
                         size_t micro_batch, size_t accumulation, struct plan_choices *found)
 {
+    struct plan_choice choice;
     for (int p = 0; p < PLACEMENT_COUNT; p++) {
+        bool is_out[SIZE_COUNT] = {false};
         if (options->goal == GOAL_SMALLEST && fits_in_less(found, placements[p].name, options->world))
             continue;
-        for (int c = 0; c < CHECKPOINT_COUNT; c++)
-            for (int s = 0; s < SIZE_COUNT; s++)
-                if (s == SIZE_LEAST ? least : !least && has_sizes(p, s))
-                    TRY(try_one(options, machine, (const int[]){p, c, s}, micro_batch, accumulation, found));
+        for (int c = options->unshared ? 0 : -1; c < CHECKPOINT_COUNT; c++)
+            for (int s = 0; s < SIZE_COUNT; s++) {
+                const int index[] = {p, c < 0 ? CHECKPOINT_COUNT - 1 : c, s};
+                bool is_tried = s == SIZE_LEAST ? least : !least && has_sizes(p, s);
+                if (!is_tried || !describe(options, machine, index, micro_batch, accumulation, &choice))
+                    continue;
+                plan_search_progress(found, clock_now_s());
+                if (c < 0)
+                    TRY(plan_choices_rule_out(options, machine, &choice, found, &is_out[s]));
+                else if (is_out[s])
+                    found->tried++;
+                else
+                    TRY(plan_choices_try(options, machine, &choice, found));
+            }
     }
     return ERR_NONE;
 }
@@ -211,15 +224,6 @@ static int search_lengths(const struct plan_options *options, const struct plan_
     return ERR_NONE;
 }
 
-static int write_choice(const struct plan_options *options, const struct plan_choice *choice)
-{
-    struct config config;
-    struct plan_setting setting = choice->setting;
-    setting.config = &config;
-    TRY(plan_choice_config(options, choice, &config));
-    return plan_write(options->write, &setting);
-}
-
 // Says what the closest one lacks, and what would make it fit.
 static int refuse(const struct plan_options *options, const struct plan_choices *found)
 {
@@ -248,8 +252,6 @@ static int finish(const struct plan_options *options, struct plan_choices *found
     if (found->count == 0)
         return refuse(options, found);
     plan_choices_sort(found, options->goal);
-    if (options->write)
-        TRY(write_choice(options, &found->list[0]));
     return plan_search_print(found, options, out);
 }
 

@@ -110,8 +110,19 @@ static int print_found_json(const struct plan_choices *found, const struct plan_
     return ERR_NONE;
 }
 
+static int write_choice(const struct plan_options *options, const struct plan_choice *choice)
+{
+    struct config config;
+    struct plan_setting setting = choice->setting;
+    setting.config = &config;
+    TRY(plan_choice_config(options, choice, &config));
+    return plan_write(options->write, &setting);
+}
+
 int plan_search_print(const struct plan_choices *found, const struct plan_options *options, FILE *out)
 {
+    if (options->write)
+        TRY(write_choice(options, &found->list[0]));
     if (options->json)
         return print_found_json(found, options, out);
     print_found(found, options, out);

@@ -8,6 +8,7 @@
 #include <criterion/criterion.h>
 
 #include <fcntl.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -85,6 +86,52 @@ Test(plan_search, progress_is_shown_after_two_seconds_and_renewed_five_times_a_s
     close(kept);
 }
 
+// Returns what a search prints, its code and its message.
+static char *searched(const struct plan_options *options, const char *machine)
+{
+    struct plan_priced priced = {.price = 0};
+    char *text = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    cr_assert_eq(plan_machine_find(machine, &priced.machine), ERR_NONE, "%s", err_message());
+    int code = plan_search(options, &priced, 1, out);
+    fprintf(out, "%d: %s", code, code == ERR_NONE ? "" : err_message());
+    fclose(out);
+    return text;
+}
+
+// Of searches of which something fits, and nothing.
+Test(plan_search, what_is_ruled_out_changes_no_result, .timeout = 300)
+{
+    static const struct {
+        char preset[8], model[24], machine[16];
+        enum plan_goal goal;
+        int worlds[2];
+        const char *part;
+    } cases[] = {
+        {"zero3", "llama-8b", "rtx-4090", GOAL_FASTEST, {2, 8}, "none of "},
+        {"zero3", "llama-70b", "dgx-h100", GOAL_CHEAPEST, {8, 64}, "configurations fit"},
+        {"zero3", "deepseek-v3", "dgx-h100", GOAL_CHEAPEST, {64, 256}, "none of "},
+        {"zero3", "gpt3-175b", "workstation", GOAL_FASTEST, {1, 1}, "none of "},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct plan_options options = {.preset = (char *)(uintptr_t)cases[i].preset,
+                                       .model = (char *)(uintptr_t)cases[i].model,
+                                       .goal = cases[i].goal,
+                                       .worlds = {cases[i].worlds[0], cases[i].worlds[1]},
+                                       .world_count = 2,
+                                       .world = 8,
+                                       .sequences = 1};
+        char *shared = searched(&options, cases[i].machine);
+        options.unshared = true;
+        char *each = searched(&options, cases[i].machine);
+        cr_expect_str_eq(shared, each);
+        cr_expect(strstr(each, cases[i].part), "%s", each);
+        free(shared);
+        free(each);
+    }
+}
+
 // No work of a plan grows with the product of layers and buckets, with the square of a layer's parameters, or with the
 // ranks: these searches take about a second of processor time each.
 Test(plan_search, the_largest_searches_take_seconds, .timeout = 300)
@@ -92,6 +139,7 @@ Test(plan_search, the_largest_searches_take_seconds, .timeout = 300)
     static const char *const searches[] = {
         "--preset zero3 --model infinity-100t --world 100000",
         "--preset zero3 --model qwen3-30b-a3b --world 100000",
+        "--preset zero3 --model deepseek-v3 --goal cheapest",
     };
     char command[1024], output[8192];
     for (size_t i = 0; i < sizeof searches / sizeof searches[0]; i++) {
