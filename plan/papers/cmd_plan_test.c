@@ -396,6 +396,32 @@ Test(cmd_plan, a_trainers_file_is_planned_as_its_options)
     folder_remove(folder);
 }
 
+// Megatron-LM counts the ranks of tensor parallelism among those that divide experts where these are whole.
+Test(cmd_plan, a_file_of_nemo_divides_experts_as_the_mesh_does)
+{
+    static const char FILE_TEXT[] = "trainer: {precision: bf16}\nexp_manager: {}\nmodel:\n  micro_batch_size: 1\n"
+                                    "  global_batch_size: 32\n  tensor_model_parallel_size: 2\n"
+                                    "  pipeline_model_parallel_size: 2\n  expert_model_parallel_size: 4\n"
+                                    "  expert_tensor_parallel_size: 1\n  sequence_parallel: true\n"
+                                    "  encoder_seq_length: 1024\n  optim: {name: mcore_distributed_optim}\n";
+    static const char MESH[] = "mesh shard=4,tensor=2,pipeline=2,expert=4,expert_tensor=1, sequence parallelism\n";
+    char folder[PATH_MAX], path[PATH_MAX + 16], line[3 * PATH_MAX], sent[64];
+    folder_make(folder);
+    snprintf(path, sizeof path, "%s/nemo.yaml", folder);
+    folder_write(path, FILE_TEXT, strlen(FILE_TEXT));
+    snprintf(line, sizeof line, "--config %s --model qwen3-30b-a3b --world 16", path);
+    cr_assert_eq(plan(line), 0, "%s", output);
+    const char *found = strstr(output, "within expert ");
+    cr_assert(found && strstr(output, MESH), "%s", output);
+    snprintf(sent, sizeof sent, "%.*s", (int)strcspn(found, "\n"), found);
+    cr_assert_eq(plan("--preset zero1 --model qwen3-30b-a3b --sequence-length 1024 --sequences 1 --mesh "
+                      "tensor=2,pipeline=2,shard=4,expert=4,expert_tensor=1 --set gradient_accumulation_steps=8 --set "
+                      "zerogauge.sequence_parallel=true"),
+                 0, "%s", output);
+    cr_expect(strstr(output, sent) && strstr(output, MESH), "%s in %s", sent, output);
+    folder_remove(folder);
+}
+
 // A mesh with tensor parallelism is Megatron-LM's, which accumulates in fp32 unless a key says another dtype; a file
 // that names FSDP is Hugging Face's; a machine's file may have "," and "=" in its name.
 Test(cmd_plan, frameworks_and_machines_are_those_that_are_meant)

@@ -52,13 +52,14 @@ static bool is_trainer(const struct foreign *a)
     return accelerate_is_trainer(a->program);
 }
 
-// A trainer's section fsdp_config has Accelerate's keys, with or without their prefix.
+// A trainer's section fsdp_config has Accelerate's keys, with or without their prefix, unless it has rows of its own.
 static const struct accelerate_row *find_in(const struct foreign *a, const char *key, const char *value)
 {
     static const char section[] = "fsdp_config.", prefix[] = "fsdp_";
     char full[CONFIG_PATH_BYTES + sizeof prefix];
-    if (!is_trainer(a) || strncmp(key, section, sizeof section - 1) != 0)
-        return accelerate_row_find(rows_of(a), key, value);
+    const struct accelerate_row *own = accelerate_row_find(rows_of(a), key, value);
+    if (!is_trainer(a) || own || strncmp(key, section, sizeof section - 1) != 0)
+        return own;
     const char *leaf = key + sizeof section - 1;
     snprintf(full, sizeof full, "%s%s%s", section, strncmp(leaf, prefix, sizeof prefix - 1) == 0 ? "" : prefix, leaf);
     return accelerate_row_find(accelerate_rows, full, value);
@@ -120,14 +121,15 @@ static const char *value_of(struct foreign *a, const yaml_node_t *node, char wor
     return words;
 }
 
-// value: of the node. A list in a section that stays is one there.
+// value: of the node. A list in a section that stays is one there, as are betas.
 static int change(struct foreign *a, const char *key, const yaml_node_t *node, const char *form, const char *value)
 {
     char text[CHANGE_BYTES], list[WORDS_BYTES + 2] = "", shown[TEXT_MESSAGE_BYTES], place[sizeof shown + 32];
     const char *hole = strstr(form, "%s"), *kept = strstr(form, "%k");
-    if (hole && node->type != YAML_SCALAR_NODE && !(kept && strchr(key, '.')))
+    bool is_list = node->type == YAML_SEQUENCE_NODE && (strstr(form, "betas=") || (kept && strchr(key, '.')));
+    if (hole && node->type != YAML_SCALAR_NODE && !is_list && !(kept && strchr(key, '.')))
         return refuse(a, key, node, "has several values, expected one");
-    if (node->type == YAML_SEQUENCE_NODE && kept) {
+    if (is_list) {
         snprintf(list, sizeof list, "[%s]", value);
         for (char *blank = list; (blank = strchr(blank, ' ')); *blank = ',')
             ;
@@ -183,12 +185,13 @@ static bool is_idle(struct foreign *a, const char *key, const yaml_node_t *node)
 // True if a trainer's key is a section with rows of its own, or one that a row names.
 static bool is_read_section(const struct foreign *a, const char *key)
 {
-    size_t bytes = strlen(key);
+    char inner[CONFIG_PATH_BYTES + 4];
+    int bytes = snprintf(inner, sizeof inner, "|%s.", key);
     const struct accelerate_row *named = accelerate_row_find(rows_of(a), key, "");
     if (strcmp(key, "fsdp_config") == 0 || (named && named->changes[0] && strstr(named->changes[0], "%k")))
         return true;
     for (const struct accelerate_row *row = rows_of(a); row->key; row++)
-        if (strncmp(row->key, key, bytes) == 0 && row->key[bytes] == '.')
+        if (strncmp(row->key, inner + 1, (size_t)bytes - 1) == 0 || strstr(row->key, inner))
             return true;
     return false;
 }

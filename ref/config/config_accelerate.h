@@ -19,6 +19,8 @@ struct accelerate_row {
 // Ended by a row without a key. What several keys decide together is kept in a section "own", which does not stay:
 // degrees of parallelism, whether the file is of FSDP, the file of DeepSpeed that it names, and what plans alone have.
 extern const struct accelerate_row accelerate_rows[], trainer_rows[], torchtune_rows[], torchtitan_rows[], neox_rows[];
+extern const struct accelerate_row nemo_rows[], megatron_rows[], verl_rows[], litgpt_rows[], foundry_rows[],
+    olmo_rows[];
 
 // The row of a key, or of the section around it; null if there is none.
 const struct accelerate_row *accelerate_row_find(const struct accelerate_row *row, const char *key, const char *value);

@@ -63,11 +63,32 @@ static int read_count(const struct accelerate_read *read, const char *name, int6
                                                json_string_value(json_object_get(read->places, path)), MOST);
 }
 
+// Experts that ranks of tensor parallelism have whole are counted among those of data parallelism alone here.
+static int spread_experts(const struct accelerate_read *read, int64_t tensor, int64_t *expert)
+{
+    json_t *plan = config_doc_descend(read->root, "own.plan");
+    int64_t slices;
+    TRY(read_count(read, "plan.expert_tensor", &slices));
+    if (!json_object_get(plan, "expert_tensor"))
+        return ERR_NONE;
+    if (slices == tensor || *expert == 1) {
+        json_object_del(plan, "expert_tensor");
+        return ERR_NONE;
+    }
+    if (slices > 1 || *expert % tensor != 0)
+        return err_set(ERR_USAGE,
+                       "%s: expert_tensor_parallel_size: is %lld, expected 1 or %lld, and a multiple of %lld "
+                       "ranks that divide experts",
+                       read->name, (long long)slices, (long long)tensor, (long long)tensor);
+    *expert /= tensor;
+    return ERR_NONE;
+}
+
 // Ranks that no degree names share the states, or in stage 0 are replicas; those that divide a sequence are some of
 // those that share.
 static int set_mesh(const struct accelerate_read *read, const json_t *own)
 {
-    enum { REPLICATE, SHARD, AXES = 5 };
+    enum { REPLICATE, SHARD, TENSOR, EXPERT = 4, AXES };
     static const char *const axes[AXES] = {"replicate", "shard", "tensor", "pipeline", "expert"};
     char mesh[256] = "zerogauge.mesh=";
     size_t start = strlen(mesh), used = start;
@@ -80,6 +101,7 @@ static int set_mesh(const struct accelerate_read *read, const json_t *own)
         ranks *= i < AXES - 1 && ranks < INT32_MAX ? degrees[i] : 1;
     }
     TRY(read_count(read, "plan.context", &context));
+    TRY(spread_experts(read, degrees[TENSOR], &degrees[EXPERT]));
     bool is_given = ranks > 1 || degrees[AXES - 1] > 1;
     if (world > 0 && is_given && !json_object_get(own, "shard") && world / context / ranks > 1)
         degrees[shares ? SHARD : REPLICATE] *= world / context / ranks;
@@ -132,7 +154,7 @@ int accelerate_complete(const struct accelerate_read *read)
 {
     const json_t *own = json_object_get(read->root, "own");
     bool is_trainer = accelerate_is_trainer(read->program);
-    if (is_trainer && read->program->rows == trainer_rows)
+    if (is_trainer && (read->program->rows == trainer_rows || read->program->rows == nemo_rows))
         TRY(settle_adapters(read));
     int64_t count;
     TRY(read_count(read, "plan.lora", &count));
