@@ -3,6 +3,7 @@
 #include "conformance/suite/suite_build.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static void make_steps(struct check_case *c, struct suite_item *item)
 {
@@ -32,15 +33,14 @@ static void make_prefetch(struct check_case *c, struct suite_item *item)
 // scales and padding are few bytes. Twins send the same parameters, in one byte an element and in four.
 static void make_fp8(struct check_case *c, struct suite_item *item)
 {
-    (void)item;
     suite_tensors(c, "290x5,673,1x2,190x9,131");
+    c->gathers_e4m3 = strcmp(item->variant, "plain") != 0;
     snprintf(c->twin, sizeof c->twin, "fp8.%d", c->world);
 }
 
 const struct suite_row suite_fp8[] = {
-    {"fp8-gather", "Parameters are gathered in E4M3, with one scale of all shards.", make_fp8, "gathers_e4m3",
-     "2,4:3:f", "3,8:3:f"},
-    {"fp8-plain", "The same parameters, gathered as they are.", make_fp8, "", "2,4:3:f", "3,8:3:f"},
+    {"fp8-gather", "Parameters are gathered in E4M3, with one scale of all shards, and as they are.", make_fp8, "",
+     "2,4:3:f:none,plain", "3,8:3:f:none,plain"},
     {"fp8-micro", "Two forwards with parameters that are gathered in E4M3.", NULL,
      "tensors=29x5,67,1x2,19x9,13 gathers_e4m3 accumulation=2", "2:3:f", "3:3:f"},
     {0},
