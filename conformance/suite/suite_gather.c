@@ -35,7 +35,7 @@ static void make_fp8(struct check_case *c, struct suite_item *item)
 {
     suite_tensors(c, "290x5,673,1x2,190x9,131");
     c->gathers_e4m3 = strcmp(item->variant, "plain") != 0;
-    snprintf(c->twin, sizeof c->twin, "fp8.%d", c->world);
+    snprintf(c->twin, sizeof c->twin, "fp8-gather.%d", c->world);
 }
 
 const struct suite_row suite_fp8[] = {
