@@ -41,7 +41,7 @@ static bool is_verdict(const json_t *value)
 {
     bool found = false;
     for (int i = 0; json_is_string(value) && i < VERDICT_COUNT; i++)
-        found |= strcmp(json_string_value(value), verdict_name(i)) == 0;
+        found |= strcmp(json_string_value(value), verdict_name((enum verdict)i)) == 0;
     return found;
 }
 

@@ -294,4 +294,6 @@ Test(record_edit, no_record_of_a_whole_run_may_be_left_out_or_doubled)
         snprintf(path, sizeof path, "%s/gpu/nvidia-h100-80gb-hbm3-2026-11-22-%s.jsonl", FOLDER, of_gpus[i]);
         cr_expect_gt(expect_each_is_missed(path, "bench", 1), 0, "%s", path);
     }
+    // Of a model that options chose: a step and its rate.
+    cr_expect_eq(expect_each_is_missed(ZG_SOURCE_DIR "/results/record/record_edit_test.jsonl", "bench", 1), 2);
 }
