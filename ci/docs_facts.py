@@ -77,8 +77,9 @@ def rows_of_gpus():
         file = next((ROOT / "results/published/gpu").glob(f"*-{name}.jsonl"))
         run, *records = map(json.loads, file.read_text(encoding="utf-8").splitlines())
         found = next(r for r in records if r["record"] == "bench" and case.items() <= r["case"].items())
-        yield (f"| {what} | {found['median']:,.4g} ({found['p10']:,.4g} to {found['p90']:,.4g}) "
-               f"{found['unit'].replace('_per_', '/')} | {100 * found['ratio']:.1f} % of {found['yardstick']['name']} | "
+        unit = found["unit"].replace("_per_", "/")
+        yield (f"| {what} | {found['median']:,.4g} ({found['p10']:,.4g} to {found['p90']:,.4g}) {unit} "
+               f"| {100 * found['ratio']:.1f} % of {found['yardstick']['name']} | "
                f"{len(found['samples'])} | {run['machine']['gpus'][0]['model']} | {run['started'][:10]}, "
                f"{run['suite']['commit'][:8]} |")
 
