@@ -3,6 +3,7 @@
 #include "base/machine.h"
 
 #include "base/err.h"
+#include "base/gpu.h"
 #include "base/processor.h"
 #include "base/resources.h"
 #include "base/safe_text.h"
@@ -123,10 +124,16 @@ static json_t *container_json(void)
     return json_null();
 }
 
-// The GPUs that NVIDIA's driver lists, also in a build that cannot use them.
+// The GPUs that NVIDIA's driver lists, also in a build that cannot use them, with what its management library says.
 static json_t *gpus_json(void)
 {
     json_t *list = json_array();
+    struct gpu gpus[GPU_MAX];
+    size_t count = gpus_read(gpus);
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(list, gpu_json(&gpus[i]));
+    if (count > 0)
+        return list;
     glob_t found = {0};
     if (glob("/proc/driver/nvidia/gpus/*/information", 0, NULL, &found) != 0)
         found.gl_pathc = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/slow.h"
 
+#include "base/gpu.h"
 #include "base/machine.h"
 #include "base/processor.h"
 #include "base/resources.h"
@@ -67,6 +68,23 @@ static bool keeps_clock_low(void)
            !says("/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver", "pstate");
 }
 
+// The first GPU with a reason, and how many have one.
+static void add_gpus(struct reasons *r)
+{
+    struct gpu gpus[GPU_MAX];
+    char reason[GPU_REASON_BYTES], first[GPU_REASON_BYTES] = "";
+    size_t count = gpus_read(gpus), slow = 0, at = 0;
+    for (size_t i = 0; i < count; i++) {
+        gpu_reason(&gpus[i], reason);
+        if (*reason && slow++ == 0) {
+            memcpy(first, reason, sizeof first);
+            at = i;
+        }
+    }
+    if (slow > 0)
+        add(r, "GPU %zu: %.140s (%zu of %zu GPUs)", at, first, slow, count);
+}
+
 size_t slow_reasons(char out[SLOW_MAX][SLOW_BYTES])
 {
     struct reasons r = {.texts = out};
@@ -90,6 +108,7 @@ size_t slow_reasons(char out[SLOW_MAX][SLOW_BYTES])
         add(&r, "the control group permits %.2f of a processor: raise its limit (cpu.max)", quota);
     if (most && strcasecmp(most, "all") != 0 && strcasecmp(most, "default") != 0)
         add(&r, "oneDNN may not use more than %.64s: unset ONEDNN_MAX_CPU_ISA and DNNL_MAX_CPU_ISA", most);
+    add_gpus(&r);
     return r.count;
 }
 

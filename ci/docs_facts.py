@@ -84,9 +84,20 @@ def rows_of_gpus():
                f"{run['suite']['commit'][:8]} |")
 
 
+def rows_of_gpu_steps():
+    """The rows about what passed on a GPU: a row for each published file of ci/gpu_run's steps."""
+    for file in sorted((ROOT / "results/published/gpu").glob("*-tests.jsonl")):
+        run, *records = map(json.loads, file.read_text(encoding="utf-8").splitlines())
+        parts = [r for r in records if r["record"] == "part"]
+        said = [sum(p["status"] in wanted for p in parts) for wanted in ((0,), (77,))]
+        yield (f"| steps of `ci/gpu` | {said[0]} passed, {len(parts) - sum(said)} failed, {said[1]} skipped | | "
+               f"{len(parts)} | {run['machine']['gpus'][0]['model']} | {run['started'][:10]}, "
+               f"{run['suite']['commit'][:8]} |")
+
+
 def measured_on_gpus(verify):
     """docs/gpu.md shows what the published files hold."""
-    for row in rows_of_gpus():
+    for row in [*rows_of_gpus(), *rows_of_gpu_steps()]:
         verify(f"\n{row}\n" in text_of("docs/gpu.md"), "docs/gpu.md", f"lacks the row {row}")
 
 

@@ -3,7 +3,7 @@
 # the headers of the rooms below it and no others: its include path is a folder of links to just those.
 
 # Files with a main of their own (NAME_program.c), and those that need what this build lacks.
-set(ZG_LEFT_OUT "_program\\.c$|/isa_host\\.cu$|/peer_stand_in\\.c$|/plugin_broken\\.c$|/openblas_stand_in\\.c$")
+set(ZG_LEFT_OUT "_program\\.c$|/isa_host\\.cu$|_stand_in\\.c$|/plugin_broken\\.c$")
 if(CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
   string(APPEND ZG_LEFT_OUT "|/isa_avx")
 else()

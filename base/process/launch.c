@@ -90,7 +90,7 @@ static int observe_memory(struct run *run, bool *over)
         run->out->peak_memory_bytes = bytes;
     TRY(process_peaks_add(&run->peaks, &run->now));
     if (run->setting->counts_sent)
-        gpus_read(&run->peaks);
+        launch_gpus_read(&run->peaks);
     TRY(sent_read(&run->sent, &run->now));
     run->out->sent_bytes = sent_bytes(&run->sent);
     *over = run->setting->memory_limit_bytes && bytes > run->setting->memory_limit_bytes;

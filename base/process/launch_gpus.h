@@ -6,4 +6,4 @@
 #include "base/process/launch_watch.h"
 
 // Brings `device_bytes` of each process in `list` to the most that it was seen to hold on all GPUs together.
-void gpus_read(struct process_list *list);
+void launch_gpus_read(struct process_list *list);

@@ -2,6 +2,7 @@
 #include "cli/info/health_counters.h"
 
 #include "base/err.h"
+#include "base/gpu.h"
 
 #include <glob.h>
 #include <limits.h>
@@ -28,6 +29,14 @@ static const struct {
     [COUNTER_NVME_TEMPERATURE_C] = {"nvme_temperature_c", "hottest NVMe drive, degrees C", false},
     [COUNTER_TEMPERATURE_C] = {"temperature_c", "hottest sensor, degrees C", false},
     [COUNTER_FREQUENCY_MHZ] = {"frequency_mhz", "mean frequency, MHz", false},
+    [COUNTER_GPU_ECC_CORRECTED] = {"gpu_ecc_corrected", "corrected memory errors of GPUs", true},
+    [COUNTER_GPU_ECC_UNCORRECTED] = {"gpu_ecc_uncorrected", "uncorrected memory errors of GPUs", true},
+    [COUNTER_GPU_ROWS_REMAPPED] = {"gpu_rows_remapped", "remapped memory rows of GPUs", true},
+    [COUNTER_GPU_PCIE_REPLAYS] = {"gpu_pcie_replays", "PCIe replays of GPUs", true},
+    [COUNTER_GPU_NVLINK_ERRORS] = {"gpu_nvlink_errors", "NVLink errors", true},
+    [COUNTER_GPU_SLOWED] = {"gpus_slowed", "GPUs slowed by heat or power", true},
+    [COUNTER_GPU_TEMPERATURE_C] = {"gpu_temperature_c", "hottest GPU, degrees C", false},
+    [COUNTER_GPU_POWER_W] = {"gpu_power_w", "power of all GPUs, W", false},
 };
 
 enum combine { SUM, MEAN, LARGEST };
@@ -117,9 +126,36 @@ static double narrow_links(const char *root)
     return found ? narrow : NAN;
 }
 
+static void read_gpus(double *out)
+{
+    static const struct {
+        enum health_counter counter;
+        enum gpu_value value;
+    } told[] = {
+        {COUNTER_GPU_ECC_CORRECTED, GPU_ECC_CORRECTED}, {COUNTER_GPU_ECC_UNCORRECTED, GPU_ECC_UNCORRECTED},
+        {COUNTER_GPU_ROWS_REMAPPED, GPU_ROWS_REMAPPED}, {COUNTER_GPU_PCIE_REPLAYS, GPU_PCIE_REPLAYS},
+        {COUNTER_GPU_NVLINK_ERRORS, GPU_NVLINK_ERRORS}, {COUNTER_GPU_SLOWED, GPU_SLOWED},
+        {COUNTER_GPU_TEMPERATURE_C, GPU_TEMPERATURE_C}, {COUNTER_GPU_POWER_W, GPU_POWER_W},
+    };
+    struct gpu gpus[GPU_MAX];
+    size_t count = gpus_read(gpus);
+    for (size_t r = 0; r < sizeof told / sizeof *told; r++) {
+        double *total = &out[told[r].counter];
+        *total = NAN;
+        for (size_t i = 0; i < count; i++) {
+            double value = gpus[i].values[told[r].value];
+            if (told[r].counter == COUNTER_GPU_TEMPERATURE_C)
+                *total = fmax(*total, value);
+            else if (!isnan(value))
+                *total = isnan(*total) ? value : *total + value;
+        }
+    }
+}
+
 void health_counters_read(const char *root, struct health_counters *out)
 {
     double *v = out->values;
+    read_gpus(v);
     v[COUNTER_MACHINE_CHECKS] = words(root, "/proc/interrupts", "MCE:");
     v[COUNTER_MEMORY_CORRECTED] = numbers(root, "/sys/devices/system/edac/mc/mc*/ce_count", SUM, 1);
     v[COUNTER_MEMORY_UNCORRECTED] = numbers(root, "/sys/devices/system/edac/mc/mc*/ue_count", SUM, 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the kernel and the drives count of a machine's health: machine checks, corrected memory errors, throttling, PCIe
-// errors, errors and wear of NVMe drives, temperature and frequency. Read before and after a measurement: a count that
-// grew in between is a reason to doubt it.
+// errors, errors and wear of NVMe drives, temperature and frequency; and what GPUs count. Read before and after a
+// measurement: a count that grew in between is a reason to doubt it.
 #pragma once
 
 #include <jansson.h>
@@ -24,6 +24,14 @@ enum health_counter {
     COUNTER_NVME_TEMPERATURE_C,  // of the hottest drive, now
     COUNTER_TEMPERATURE_C,       // the hottest sensor, now
     COUNTER_FREQUENCY_MHZ,       // mean of all cores, now
+    COUNTER_GPU_ECC_CORRECTED,   // of all GPUs, as the next
+    COUNTER_GPU_ECC_UNCORRECTED,
+    COUNTER_GPU_ROWS_REMAPPED,
+    COUNTER_GPU_PCIE_REPLAYS,
+    COUNTER_GPU_NVLINK_ERRORS,
+    COUNTER_GPU_SLOWED,         // GPUs that heat or power slows now
+    COUNTER_GPU_TEMPERATURE_C,  // of the hottest, now
+    COUNTER_GPU_POWER_W,        // of all together, now
     COUNTER_COUNT,
 };
 

@@ -151,7 +151,7 @@ static void print_machine(const json_t *machine)
     printf("inside      virtual machine: %s, container: %s\n", text_or(machine, "hypervisor", "no"),
            text_or(machine, "container", "no"));
     json_array_foreach (json_object_get(machine, "gpus"), index, item)
-        printf("GPU         %s\n", text_of(item, "model"));
+        info_gpu_print(item);
     if (json_array_size(json_object_get(machine, "gpus")) == 0)
         printf("GPU         NVIDIA's driver lists none: the device tier is host memory\n");
     json_array_foreach (json_object_get(machine, "disks"), index, item) {

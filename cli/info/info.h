@@ -37,5 +37,9 @@ json_t *info_machine(const char *const *folders);
 // Appends a row for cuda and, in a build with CUDA, cublas. cuda: the result of info_cuda.
 void info_cuda_backends(const json_t *cuda, json_t *list);
 
+// Prints a GPU of machine_facts: "NVIDIA H100, driver 580.95, 700 of 700 W, 1980 MHz at most, ECC on, PCIe 5 x16", as
+// far as it is known, and what slows it.
+void info_gpu_print(const json_t *facts);
+
 // Prints a line for each device.
 void info_cuda_print(const json_t *cuda);

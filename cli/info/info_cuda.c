@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/info/info.h"
 
+#include "base/gpu.h"
 #include "base/machine.h"
 
 #ifdef ZG_HAVE_CUDA
@@ -9,6 +10,12 @@
 
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
+
+static const char *text_of(const json_t *cuda, const char *key)
+{
+    return json_string_value(json_object_get(cuda, key));
+}
 
 json_t *info_cuda(void)
 {
@@ -19,14 +26,33 @@ json_t *info_cuda(void)
 #endif
 }
 
+#ifdef ZG_HAVE_CUDA
+// The devices that CUDA lets this process use, in its order, with what the driver's management library says of each.
+static json_t *usable_gpus(void)
+{
+    struct gpu gpus[GPU_MAX];
+    size_t count = gpus_read(gpus), index;
+    json_t *devices = cuda_info_models(), *device, *facts = json_array();
+    json_array_foreach (devices, index, device) {
+        size_t i = 0;
+        while (i < count && strcmp(gpus[i].pci, text_of(device, "pci")) != 0)
+            i++;
+        json_array_append_new(facts,
+                              i < count ? gpu_json(&gpus[i]) : json_pack("{s:s}", "model", text_of(device, "model")));
+    }
+    json_decref(devices);
+    return facts;
+}
+#endif
+
 json_t *info_machine(const char *const *folders)
 {
     json_t *machine = machine_facts(folders);
 #ifdef ZG_HAVE_CUDA
-    json_t *models = cuda_info_models();
-    if (machine && json_array_size(models) > 0)
-        json_object_set(machine, "gpus", models);
-    json_decref(models);
+    json_t *gpus = usable_gpus();
+    if (machine && json_array_size(gpus) > 0)
+        json_object_set(machine, "gpus", gpus);
+    json_decref(gpus);
 #endif
     return machine;
 }
@@ -34,11 +60,6 @@ json_t *info_machine(const char *const *folders)
 static void add(json_t *list, const char *name, bool built_in, const char *note)
 {
     json_array_append_new(list, json_pack("{s:s, s:b, s:s}", "name", name, "built_in", built_in, "note", note));
-}
-
-static const char *text_of(const json_t *cuda, const char *key)
-{
-    return json_string_value(json_object_get(cuda, key));
 }
 
 void info_cuda_backends(const json_t *cuda, json_t *list)
@@ -74,4 +95,25 @@ void info_cuda_print(const json_t *cuda)
                (double)json_integer_value(json_object_get(device, "memory_bytes")) / (1 << 30),
                (long long)json_integer_value(json_object_get(device, "multiprocessors")),
                (long long)json_integer_value(json_object_get(device, "copy_engines")), text_of(device, "pci"));
+}
+
+void info_gpu_print(const json_t *facts)
+{
+    struct gpu gpu;
+    char reason[GPU_REASON_BYTES];
+    gpu_from_json(facts, &gpu);
+    const double *v = gpu.values;
+    printf("GPU         %s", gpu.model);
+    if (json_is_string(json_object_get(facts, "driver")))
+        printf(", driver %s", text_of(facts, "driver"));
+    if (v[GPU_POWER_LIMIT_W] > 0)
+        printf(", %.0f of %.0f W", v[GPU_POWER_LIMIT_W], v[GPU_POWER_DEFAULT_W]);
+    if (v[GPU_CLOCK_MOST_MHZ] > 0)
+        printf(", %.0f MHz at most", v[GPU_CLOCK_MOST_MHZ]);
+    if (v[GPU_ECC] >= 0)
+        printf(", ECC %s", v[GPU_ECC] > 0 ? "on" : "off");
+    if (v[GPU_PCIE_LANES] > 0)
+        printf(", PCIe %.0f x%.0f", v[GPU_PCIE_GENERATION_MOST], v[GPU_PCIE_LANES]);
+    gpu_reason(&gpu, reason);
+    printf("%s%s\n", *reason ? "; SLOW: " : "", reason);
 }

@@ -16,18 +16,21 @@ static json_t *version_json(int version)
     return version > 0 ? json_string(text) : json_null();
 }
 
+static json_t *place_json(const struct cudaDeviceProp *of)
+{
+    return json_sprintf("%04x:%02x:%02x", (unsigned)of->pciDomainID, (unsigned)of->pciBusID, (unsigned)of->pciDeviceID);
+}
+
 static json_t *device_json(int device)
 {
     struct cudaDeviceProp of;
-    char capability[32], pci[32];
+    char capability[32];
     if (cuda_lane_error(cudaGetDeviceProperties(&of, device), "a device's properties") != 0)
         return NULL;
     snprintf(capability, sizeof capability, "%d.%d", of.major, of.minor);
-    snprintf(pci, sizeof pci, "%04x:%02x:%02x", (unsigned)of.pciDomainID, (unsigned)of.pciBusID,
-             (unsigned)of.pciDeviceID);
-    return json_pack("{s:s, s:s, s:I, s:i, s:i, s:s}", "name", of.name, "compute_capability", capability,
+    return json_pack("{s:s, s:s, s:I, s:i, s:i, s:o}", "name", of.name, "compute_capability", capability,
                      "memory_bytes", (json_int_t)of.totalGlobalMem, "multiprocessors", of.multiProcessorCount,
-                     "copy_engines", of.asyncEngineCount, "pci", pci);
+                     "copy_engines", of.asyncEngineCount, "pci", place_json(&of));
 }
 
 json_t *cuda_info(void)
@@ -48,7 +51,7 @@ json_t *cuda_info_models(void)
     for (int device = 0; device < cuda_lane_device_count(); device++) {
         struct cudaDeviceProp of;
         if (cuda_lane_error(cudaGetDeviceProperties(&of, device), "a device's properties") == 0)
-            json_array_append_new(models, json_pack("{s:s}", "model", of.name));
+            json_array_append_new(models, json_pack("{s:s, s:o}", "model", of.name, "pci", place_json(&of)));
     }
     return models;
 }

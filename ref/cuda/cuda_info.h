@@ -10,5 +10,5 @@
 // library found.
 json_t *cuda_info(void);
 
-// Returns [{"model":".."},...], the usable devices by name.
+// Returns [{"model":"..","pci":"0000:3b:00"},...], the usable devices.
 json_t *cuda_info_models(void);

@@ -8,6 +8,7 @@
 #include "base/help.h"
 #include "results/page/history.h"
 #include "results/page/submission.h"
+#include "results/record/parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 
 struct options {
     int verify, markdown, compare, summary;
-    char *html, *leaderboard, *output, *trend, *save_ranges, *submission, *site;
+    char *html, *leaderboard, *output, *trend, *save_ranges, *submission, *site, *parts;
 };
 
 static int verify_one(const char *path)
@@ -135,6 +136,8 @@ static int check_usage(const struct options *a, const char **paths)
     if ((a->verify || a->save_ranges) && (a->html || a->output))
         return err_set(ERR_USAGE,
                        "--verify and --save-ranges write no page and no tables: leave out --html and --output");
+    if (a->parts && (modes > 0 || a->html || count > 0 || !a->output))
+        return err_set(ERR_USAGE, "--parts %s: give --output FILE, and nothing else", a->parts);
     if (a->html && (a->compare || a->leaderboard || a->trend || a->submission || a->site))
         return err_set(ERR_USAGE, "--html shows one result file: it goes with no other view");
     if (a->leaderboard || a->trend || a->submission || a->site)
@@ -142,7 +145,7 @@ static int check_usage(const struct options *a, const char **paths)
                           : err_set(ERR_USAGE,
                                     "%s: --leaderboard, --trend, --submission and --site take all files of a folder",
                                     paths[0]);
-    if (count == 0)
+    if (count == 0 && !a->parts)
         return err_set(ERR_USAGE, "give a result file of `zerogauge validate`");
     if (a->compare && count != 2)
         return err_set(ERR_USAGE, "--compare takes two result files, not %zu", count);
@@ -151,10 +154,12 @@ static int check_usage(const struct options *a, const char **paths)
     return ERR_NONE;
 }
 
-static int run(struct options *a, const char **paths)
+static int run(struct options *a, const char **paths, int argc, const char **argv)
 {
     struct file_output file = {.out = stdout};
     TRY(check_usage(a, paths));
+    if (a->parts)
+        return parts_record(a->parts, a->output, argc, argv);
     if (a->verify)
         return verify_all(paths);
     if (a->save_ranges)
@@ -209,6 +214,10 @@ int report_main(int argc, const char **argv)
         {"site", '\0', POPT_ARG_STRING, &a.site, 0,
          "pages of all results of a folder and its folders, in the new folder of --output", "DIR"},
         {"save-ranges", '\0', POPT_ARG_STRING, &a.save_ranges, 0, "accepted ranges from several VALID runs", "FILE"},
+        {"parts", '\0', POPT_ARG_STRING, &a.parts, 0,
+         "write the steps of a script, lines \"NAME<tab>BEGIN<tab>END<tab>STATUS<tab>COMMAND\" with seconds since the "
+         "epoch, as the result file of --output",
+         "FILE"},
         {"output", 'o', POPT_ARG_STRING, &a.output, 0,
          "write the tables to this new file, or the site to this new folder", "PATH"},
         HELP_OPTIONS(options, &help) POPT_TABLEEND,
@@ -216,7 +225,7 @@ int report_main(int argc, const char **argv)
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
     int rc = help_options_end(context, poptGetNextOpt(context));
     if (rc == ERR_NONE)
-        rc = run(&a, poptGetArgs(context));
+        rc = run(&a, poptGetArgs(context), argc, argv);
     poptFreeContext(context);
     if (rc != ERR_NONE && *err_message())
         text_error("zerogauge report");

@@ -325,3 +325,46 @@ Test(report_file, numbers_have_four_significant_digits)
     cr_expect_str_eq(bytes_text(1 << 20, text), "1 MiB");
     cr_expect_str_eq(bytes_text(1000, text), "1000 B");
 }
+
+Test(cmd_report, steps_of_a_script_become_a_file_that_verifies)
+{
+    static const struct {
+        const char *text;
+        int status;
+    } cases[] = {
+        {"device/bits\t1764300000.25\t1764300001.5\t0\t./isa_cuda_test -j1\n"
+         "races/memcheck\t1764300001.5\t1764300003\t77\tcompute-sanitizer\n"
+         "size/torch\t1764300003\t1764300004\t124\tpython3 torch_gpu.py\n",
+         0},
+        {"", 2},
+        {"device/bits\t1764300000.25\t1764300001.5\t0\n", 2},
+        {"device/bits\t1764300002\t1764300001\t0\ttrue\n", 2},
+        {"device/bits\tnan\t1764300001\t0\ttrue\n", 2},
+        {"device/bits\t1764300000\t1764300001\t256\ttrue\n", 2},
+        {"device/bits\t1764300000\t1764300001\t-1\ttrue\n", 2},
+        {"\t1764300000\t1764300001\t0\ttrue\n", 2},
+        {"a\t1764300005\t1764300006\t0\ttrue\nb\t1764300000\t1764300001\t0\ttrue\n", 2},
+    };
+    char steps[PATH_MAX], out[PATH_MAX];
+    strcpy(out, sample_path("tests.jsonl"));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        strcpy(steps, sample_put("steps.tsv", cases[i].text, strlen(cases[i].text)));
+        free(report(cases[i].status, "--parts", steps, "--output", out));
+        cr_expect_eq(access(out, F_OK) == 0, cases[i].status == 0, "%s", cases[i].text);
+        if (cases[i].status != 0)
+            continue;
+        expect_printed("verified; MEASURED", "--verify", out, NULL, NULL);
+        struct result_file file;
+        cr_assert_eq(result_open(out, &file), ERR_NONE, "%s", err_message());
+        cr_expect_str_eq(json_string_value(json_object_get(file.run, "started")), "2025-11-28T03:20:00Z");
+        cr_expect_eq(file.line_count, 5);
+        cr_expect_eq(json_number_value(json_object_get(file.lines[1], "begin_s")), 0.25);
+        cr_expect_eq(json_integer_value(json_object_get(file.lines[3], "status")), 124);
+        cr_expect_str_eq(json_string_value(json_object_get(file.lines[2], "reason")), "skipped");
+        result_close(&file);
+        cr_expect_eq(unlink(out), 0);
+    }
+    free(report(2, "--parts", steps, NULL, NULL));
+    free(report(2, "--parts", steps, "--output", out));
+    free(report(2, "--parts", "--verify", steps, NULL));
+}

@@ -110,12 +110,38 @@ static void add_file(struct page *page, const char *letter, const struct result_
                         view_text(file->run, "started")));
 }
 
+static const json_t *gpus_of(const struct result_file *file)
+{
+    return json_object_get(json_object_get(file->run, "machine"), "gpus");
+}
+
+// How GPUs are set decides their figures: what both files say of one, and not alike.
+static void add_gpus(struct page *page, const struct result_file *a, const struct result_file *b)
+{
+    static const char *const settings[] = {"model",     "driver",        "vbios",          "ecc",
+                                           "mig",       "power_limit_w", "clock_most_mhz", "memory_clock_most_mhz",
+                                           "pcie_lanes"};
+    for (size_t i = 0; i < json_array_size(gpus_of(a)) && i < json_array_size(gpus_of(b)); i++)
+        for (size_t k = 0; k < sizeof settings / sizeof *settings; k++) {
+            json_t *of_a = json_object_get(json_array_get(gpus_of(a), i), settings[k]);
+            json_t *of_b = json_object_get(json_array_get(gpus_of(b), i), settings[k]);
+            if (!of_a || !of_b || json_equal(of_a, of_b))
+                continue;
+            char *text_a = json_dumps(of_a, JSON_ENCODE_ANY), *text_b = json_dumps(of_b, JSON_ENCODE_ANY);
+            page_fact(page, "Not comparable where a GPU decides",
+                      page_text("GPU %zu's %s is %s in A and %s in B", i, settings[k], text_a, text_b));
+            free(text_a);
+            free(text_b);
+        }
+}
+
 int result_compare(const struct result_file *a, const struct result_file *b, FILE *out)
 {
     struct page page = page_open(json_pack("{s:s}", "verdict", "B against A"));
     json_t *of_a = cases_of(&page, a), *of_b = cases_of(&page, b);
     add_file(&page, "A", a);
     add_file(&page, "B", b);
+    add_gpus(&page, a, b);
     page_fact(&page, "Test",
               page_text("Mann-Whitney U of the samples, two-sided, level %g for each case: of 100 cases without a "
                         "difference, about %g appear to have one by chance. It covers the noise within a run, not "

@@ -273,7 +273,15 @@ Test(compare, few_samples_decide_nothing)
     expect(5, low, mixed, true, COMPARISON_NOISE);
 }
 
-static char *comparison_of(const char *a_path, const char *b_path)
+static void set_gpu(const struct result_file *file, json_t *changes)
+{
+    json_t *gpu = json_loads(SAMPLE_GPU, 0, NULL);
+    cr_assert_eq(json_object_update(gpu, changes), 0);
+    cr_assert_eq(json_object_set_new(json_object_get(file->run, "machine"), "gpus", json_pack("[o]", gpu)), 0);
+}
+
+// gpu: what is another in the second file's GPU; null: there are no GPUs.
+static char *comparison_with(const char *a_path, const char *b_path, json_t *gpu)
 {
     struct result_file a, b;
     char *text;
@@ -281,11 +289,37 @@ static char *comparison_of(const char *a_path, const char *b_path)
     FILE *out = open_memstream(&text, &bytes);
     cr_assert_eq(result_open(a_path, &a), ERR_NONE, "%s", err_message());
     cr_assert_eq(result_open(b_path, &b), ERR_NONE, "%s", err_message());
+    json_t *unchanged = json_object();
+    if (gpu) {
+        set_gpu(&a, unchanged);
+        set_gpu(&b, gpu);
+    }
     cr_assert_eq(result_compare(&a, &b, out), ERR_NONE);
     result_close(&a);
     result_close(&b);
+    json_decref(unchanged);
+    json_decref(gpu);
     fclose(out);
     return text;
+}
+
+static char *comparison_of(const char *a_path, const char *b_path)
+{
+    return comparison_with(a_path, b_path, NULL);
+}
+
+Test(compare, a_gpu_that_is_set_differently_is_named)
+{
+    char path[PATH_MAX];
+    rich_write(strcpy(path, sample_path("a")), NULL, 1);
+    char *text = comparison_with(path, path, json_pack("{s:f, s:s}", "clock_mhz", 1200.0, "id", "another GPU"));
+    cr_expect_not(strstr(text, "Not comparable"), "%s", text);
+    free(text);
+    text = comparison_with(path, path, json_pack("{s:i, s:s, s:n}", "power_limit_w", 400, "driver", "570.1", "mig"));
+    cr_expect(strstr(text, "GPU 0's power_limit_w is 700 in A and 400 in B"), "%s", text);
+    cr_expect(strstr(text, "GPU 0's driver is \"580.95.05\" in A and \"570.1\" in B"), "%s", text);
+    cr_expect(strstr(text, "GPU 0's mig is 0 in A and null in B"), "%s", text);
+    free(text);
 }
 
 Test(compare, a_case_is_matched_by_its_settings)

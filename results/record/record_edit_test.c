@@ -31,6 +31,10 @@ static const struct {
     {"run command.2=\"--emulate=h2d=1\"", "verdict: is VALID, expected INCOMPLETE: lanes were emulated"},
     {"run suite.edition=4", "1: suite.edition: is 4; this program knows the suite's versions 1 to 3"},
     {"run suite.dirty=true", "unranked: its sources are changed"},
+    {"run machine.gpus=[{\"model\":\"H100\",\"power_limit_w\":400,\"power_default_w\":700}]",
+     "1: machine.gpus: says that H100 may take 400 W of its 700"},
+    {"bench:swap yardstick.name=\"registers\"; bench:swap ratio=1.2",
+     "ratio: is 1.2, expected at most 1.1 to \"registers\", which is a bound"},
     {"run schema=2", "schema: is 2, expected a whole number from 1 to 1"},
     // Parts.
     {"part:arithmetic -", "verdict: is VALID, expected a part arithmetic"},

@@ -18,11 +18,16 @@
     "{\"version\":\"0.1.0\",\"edition\":1,\"commit\":\"0123456789abcdef0123456789abcdef01234567\",\"dirty\":false,"    \
     "\"compiler\":\"GCC 12\",\"flags\":\"-O3\",\"libraries\":{\"jansson\":\"2.14\"},"                                  \
     "\"openblas_warning\":\"OpenBLAS uses kernels for Prescott\"}"
+#define SAMPLE_GPU                                                                                                     \
+    "{\"model\":\"A GPU\",\"id\":\"0123456789abcdef0123456789abcdef\",\"driver\":\"580.95.05\",\"vbios\":\"96.00\","   \
+    "\"ecc\":1,\"mig\":0,\"power_limit_w\":700,\"power_default_w\":700,\"clock_mhz\":345,\"clock_most_mhz\":1980,"     \
+    "\"memory_clock_mhz\":2619,\"memory_clock_most_mhz\":2619,\"pcie_generation\":3,\"pcie_generation_most\":5,"       \
+    "\"pcie_lanes\":16,\"pcie_lanes_most\":16}"
 #define SAMPLE_MACHINE                                                                                                 \
     "{\"processor\":\"A processor\",\"architecture\":\"x86_64\",\"sockets\":1,\"cores\":2,\"threads\":2,"              \
     "\"numa_nodes\":1,\"numa_node_bytes\":[1024],\"caches\":[{\"name\":\"L2\",\"bytes\":1024,\"count\":2}],"           \
     "\"memory_bytes\":1024,\"transparent_huge_pages\":\"always\",\"huge_pages\":0,\"huge_page_bytes\":2048,"           \
-    "\"gpus\":[{\"model\":\"A GPU\"}],\"disks\":[{\"folder\":\"data\",\"file_system\":\"ext4\",\"device\":\"sda\","    \
+    "\"gpus\":[" SAMPLE_GPU "],\"disks\":[{\"folder\":\"data\",\"file_system\":\"ext4\",\"device\":\"sda\","           \
     "\"model\":\"A disk\",\"rotational\":false,\"bytes\":4096,\"available_bytes\":1024}],\"kernel\":\"6.1\","          \
     "\"clock_source\":\"tsc\",\"governor\":\"performance\",\"hypervisor\":\"KVM\",\"container\":\"docker\","           \
     "\"allowed_threads\":2,\"processor_quota\":1.5,\"memory_limit_bytes\":512,\"locked_memory_limit_bytes\":65536}"

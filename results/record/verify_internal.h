@@ -37,11 +37,12 @@ double verify_number(const json_t *record, const char *key);
 const char *verify_text(const json_t *record, const char *key);  // null where it is none
 
 bool verify_has_products(const struct result_file *file);
-bool verify_judges(const struct verify *v);  // false for `bench --out`, which only measures
+bool verify_judges(const struct verify *v);  // false for `bench --out` and `report --parts`
 
 // The parts of the verification, each for its own kinds of record.
 void verify_machine(struct verify *v);
 void verify_bench(struct verify *v);
+void verify_timeline(struct verify *v, size_t line, const json_t *record);  // of a `bench` record
 void verify_steps(struct verify *v);
 void verify_ranges(struct verify *v);
 void verify_skips(struct verify *v);

@@ -2,6 +2,7 @@
 // Verifies the machine, parts, conformance and fits, and the findings that they require.
 #include "results/record/verify_internal.h"
 
+#include "base/gpu.h"
 #include "cli/info/health_counters.h"
 #include "results/limits/accepted_range.h"
 #include "base/err.h"
@@ -20,6 +21,15 @@ void verify_machine(struct verify *v)
         if (strncmp(verify_text(gpu, "model"), stand_in, strlen(stand_in)) == 0)
             verify_refuse(v, 1, "machine.gpus", "is \"%s\": a processor that plays a GPU in tests has no results",
                           verify_text(gpu, "model"));
+    const char *verdict = v->file->end ? verify_text(v->file->end, "verdict") : NULL;
+    json_array_foreach (json_object_get(json_object_get(v->file->run, "machine"), "gpus"), i, gpu) {
+        struct gpu facts;
+        char reason[GPU_REASON_BYTES];
+        gpu_from_json(gpu, &facts);
+        gpu_reason(&facts, reason);
+        if (*reason && verdict && strcmp(verdict, "VALID") == 0)
+            verify_refuse(v, 1, "machine.gpus", "says that %s, expected the verdict INCOMPLETE", reason);
+    }
 }
 
 // Requires one finding of a kind about this line whose verdict is not `never`; null: any verdict.

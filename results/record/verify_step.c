@@ -86,3 +86,16 @@ void verify_steps(struct verify *v)
     verify_efficiency(v);
     verify_flops(v);
 }
+
+void verify_timeline(struct verify *v, size_t line, const json_t *record)
+{
+    size_t i;
+    const json_t *interval;
+    double elapsed_ms = verify_number(record, "elapsed_s") * 1e3;
+    json_array_foreach (json_object_get(record, "timeline"), i, interval) {
+        double begin_ms = verify_number(interval, "begin_ms"), end_ms = verify_number(interval, "end_ms");
+        if (end_ms < begin_ms || !verify_within(end_ms, elapsed_ms))
+            verify_refuse(v, line, "timeline", "has an interval from %.9g to %.9g ms, expected it within %.9g ms",
+                          begin_ms, end_ms, elapsed_ms);
+    }
+}
