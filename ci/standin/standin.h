@@ -15,6 +15,7 @@
 //
 //     ZG_STANDIN_DEVICES=N      the number of devices; 1 unless set
 //     ZG_STANDIN_CAPABILITY=XY  their compute capability, X.Y; 9.0 unless set
+//     ZG_STANDIN_BYTES=N        the memory of all together; half of the host's unless set
 //     ZG_STANDIN_REFUSE=NAME    the function of this name fails for lack of memory
 //     ZG_STANDIN_LATE_US=N      every other stream begins its work N microseconds after a wait for it does
 #pragma once

@@ -49,7 +49,7 @@ def waits_of(path):
 
 
 def find_waits(words):
-    paths = subprocess.run(["git", "ls-files", "ref", "bench"], cwd=ROOT, check=True, capture_output=True,
+    paths = subprocess.run(["git", "ls-files", "ref", "bench", "validate"], cwd=ROOT, check=True, capture_output=True,
                            text=True).stdout.split()
     waits = [wait for path in paths if re.search(r"\.(c|cu|cuh)$", path) and not re.search(r"_(test|trial)\.", path)
              for wait in waits_of(path)]

@@ -37,6 +37,8 @@ static int run_rounds(struct preflight *p)
         // The same on every node: their digests are compared.
         setting->seed = setting->round == 1 ? HEALTH_KNOWN_SEED : random_key(SEED, setting->round) >> 1;
         int code = health_round(setting, &round);
+        if (code == ERR_NONE && p->machine.device_count > 0)
+            code = device_check(setting->seed, &p->machine.device_flip, setting->round, &round, p->device_text);
         if (code == ERR_NONE)
             health_exposure_add(&p->exposure, &round, clock_now_s() - round_begin);
         if (code == ERR_NONE && setting->round == 1)
@@ -94,6 +96,8 @@ static void judge(struct preflight *p)
                  setting->operation_count, (unsigned long long)p->exposure.rounds);
         preflight_add(p, "compute", "ok", text);
     }
+    if (*p->device_text && !lane_failed(p, HEALTH_COMPUTE) && !lane_failed(p, HEALTH_MEMORY))
+        preflight_add(p, "gpu", "ok", p->device_text);
     judge_rate(p, HEALTH_MEMORY, p->memory_gbs);
     if (setting->folders)
         judge_rate(p, HEALTH_DISK, p->disk_gbs);
@@ -179,8 +183,11 @@ static int parse_and_run(int argc, const char **argv, struct preflight *p, bool 
          "DIR"},
         {"at-least", '\0', POPT_ARG_STRING, &p->at_least, 0,
          "fail below these rates, in GB/s: memory=100,disk=2,link=10", "LIST"},
+        {"device", '\0', POPT_ARG_STRING, &common->device, 0, "also check this host's GPUs", "cuda"},
         {"inject", '\0', POPT_ARG_STRING, &common->flip, 0,
-         "flip a bit of this operation on this core, in this round or in all", "OPERATION@CORE[@ROUND]"},
+         "flip a bit of this operation on this core, in this round or in all; or of gpu-products on a "
+         "multiprocessor, of gpu-memory or gpu-copies on a device",
+         "OPERATION@CORE[@ROUND]"},
         {"save", '\0', POPT_ARG_STRING, &p->save, 0, "also write the line of JSON for each node to this file", "FILE"},
         {"since", '\0', POPT_ARG_STRING, &p->since, 0,
          "judge the kernel's counters since the preflight that wrote this file with --save", "FILE"},

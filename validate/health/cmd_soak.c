@@ -39,7 +39,11 @@ static int run_round(struct soak *soak)
     double begin = clock_now_s();
     setting->round = soak->exposure.rounds + 1;
     setting->seed = setting->round == 1 ? HEALTH_KNOWN_SEED : random_key((uint64_t)soak->seed, setting->round) >> 1;
+    char text[HEALTH_TEXT_MAX];
     int code = health_round(setting, &round);
+    // The first rank of a host has its GPUs.
+    if (code == ERR_NONE && soak->machine.device_count > 0 && (!comm || bench_world_rank_on_host() == 0))
+        code = device_check(setting->seed, &soak->machine.device_flip, setting->round, &round, text);
     if (code == ERR_NONE && comm)
         code = health_vote_ranks(setting, comm, &round);
     if (code == ERR_NONE && comm)
@@ -74,6 +78,8 @@ static int run_rounds(struct soak *soak)
         bool is_over = bench_world_rank() == 0 && now - begin >= limit;
         what = *health_interrupted() || is_over ? STOP : now - saved > save_every_s ? SAVE : GO_ON;
         TRY(agree(&what));
+        if (what != GO_ON)
+            soak_add_sample(soak, soak->earlier_seconds + now - begin);
         if (what == SAVE) {
             TRY(soak_save(soak));
             saved = now;
@@ -126,8 +132,11 @@ static int parse_and_run(int argc, const char **argv, struct soak *soak, uint64_
         {"state", '\0', POPT_ARG_STRING, &soak->state, 0,
          "keep the counts in this file, and go on from it if it exists", "FILE"},
         {"seed", '\0', POPT_ARG_LONGLONG, &soak->seed, 0, "seed of all values (1)", "N"},
+        {"device", '\0', POPT_ARG_STRING, &common->device, 0, "also soak this host's GPUs", "cuda"},
         {"inject", '\0', POPT_ARG_STRING, &common->flip, 0,
-         "flip a bit of this operation on this core, in this round or in all", "OPERATION@CORE[@ROUND]"},
+         "flip a bit of this operation on this core, in this round or in all; or of gpu-products on a "
+         "multiprocessor, of gpu-memory or gpu-copies on a device",
+         "OPERATION@CORE[@ROUND]"},
         {"json", '\0', POPT_ARG_NONE, &common->json, 0, "print the report as one line of JSON", NULL},
         HELP_OPTIONS(options, &help) POPT_TABLEEND,
     };
@@ -150,13 +159,14 @@ int soak_main(int argc, const char **argv)
     uint64_t wrong = 0;
     if (!soak)
         return 2;
-    *soak = (struct soak){.hours = 1, .seed = 1, .events = json_array()};
+    *soak = (struct soak){.hours = 1, .seed = 1, .events = json_array(), .series = json_array()};
     int code = parse_and_run(argc, argv, soak, &wrong);
     int status = code != ERR_NONE ? 2 : wrong > 0 ? 1 : *health_interrupted() ? INTERRUPTED_STATUS : 0;
     if (code != ERR_NONE && bench_world_prints_error(code))
         text_error("zerogauge soak");
     bench_world_leave(code);
     json_decref(soak->events);
+    json_decref(soak->series);
     free(soak);
     return status;
 }

@@ -43,6 +43,12 @@ static int check_folders(char *const *folders)
     return ERR_NONE;
 }
 
+static bool is_of_device(const char *operation)
+{
+    return strcmp(operation, DEVICE_PRODUCTS) == 0 || strcmp(operation, DEVICE_MEMORY) == 0 ||
+           strcmp(operation, DEVICE_COPIES) == 0;
+}
+
 // OPERATION@CORE[@ROUND]; names of operations have no @.
 static int read_flip(const char *text, struct health_machine *machine)
 {
@@ -55,6 +61,13 @@ static int read_flip(const char *text, struct health_machine *machine)
         machine->flip.round = *end == '@' ? strtoull(end + 1, &end, 10) : 0;
         if (end == at + 1 || *end)
             at = NULL;
+    }
+    const int most = strcmp(machine->flipped, DEVICE_PRODUCTS) == 0 ? machine->multiprocessors : machine->device_count;
+    if (at && machine->device_count > 0 && is_of_device(machine->flipped)) {
+        machine->device_flip = (struct device_flip){machine->flipped, machine->flip.core, machine->flip.round};
+        return machine->flip.core >= 0 && machine->flip.core < most
+                   ? ERR_NONE
+                   : err_set(ERR_USAGE, "--inject %s: expected a number below %d behind the @", text, most);
     }
     bool known = bench_world_comm() && strcmp(machine->flipped, HEALTH_LINK) == 0, here = false;
     for (size_t i = 0; i < machine->setting.operation_count; i++)
@@ -79,6 +92,8 @@ int health_machine_find(const struct health_options *options, struct health_mach
 {
     *out = (struct health_machine){0};
     TRY(check_folders(options->folders));
+    if (options->device)
+        TRY(device_check_find(options->device, &out->device_count, &out->multiprocessors));
     out->setting = (struct health_round_setting){
         .cores = out->cores,
         .core_count = pin_cores(out->cores, HEALTH_CORE_MAX),

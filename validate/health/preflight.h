@@ -21,7 +21,8 @@ struct preflight {
     struct health_exposure exposure;
     struct health_counters before, after;
     char digests[HEALTH_OPERATION_MAX][33];
-    json_t *checks;  // array of {"check", "state": "ok" | "FAIL" | "skip", "text"}
+    char device_text[HEALTH_TEXT_MAX];  // of the check of GPUs that found nothing; "": there was none
+    json_t *checks;                     // array of {"check", "state": "ok" | "FAIL" | "skip", "text"}
     bool failed;
 };
 

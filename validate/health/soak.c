@@ -7,6 +7,7 @@
 #include "bench/harness/bench_world.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,7 +20,7 @@ struct soak_total {
     json_t *hosts;   // array, one object for each rank: "host", "rank", "cores", "counters", "worse"; owned
 };
 
-enum { STATE_LIMIT_BYTES = 16 << 20, EVENT_MAX = 100 };
+enum { STATE_LIMIT_BYTES = 16 << 20, EVENT_MAX = 100, SAMPLE_MAX = 1000 };
 
 void soak_add_event(struct soak *soak, const struct health_mismatch *m, const char *text)
 {
@@ -32,6 +33,28 @@ void soak_add_event(struct soak *soak, const struct health_mismatch *m, const ch
                                     (json_int_t)m->seed, "element", (json_int_t)m->element, "wrong_bytes",
                                     (json_int_t)m->wrong_bytes, "wrong_again", m->again_wrong, "again", m->again,
                                     "text", text));
+}
+
+void soak_add_sample(struct soak *soak, double seconds)
+{
+    static const struct {
+        const char *key;
+        enum health_counter counter;
+    } sensors[] = {{"temperature_c", COUNTER_TEMPERATURE_C},
+                   {"frequency_mhz", COUNTER_FREQUENCY_MHZ},
+                   {"gpu_temperature_c", COUNTER_GPU_TEMPERATURE_C},
+                   {"gpu_power_w", COUNTER_GPU_POWER_W}};
+    struct health_counters now;
+    health_counters_read("", &now);
+    json_t *sample = json_pack("{s:f}", "seconds", seconds);
+    for (size_t i = 0; i < sizeof sensors / sizeof *sensors; i++)
+        if (!isnan(now.values[sensors[i].counter]))
+            json_object_set_new(sample, sensors[i].key, json_real(now.values[sensors[i].counter]));
+    if (json_array_size(soak->series) >= SAMPLE_MAX)
+        for (size_t i = SAMPLE_MAX; i-- > 0;)
+            if (i % 2)
+                json_array_remove(soak->series, i);
+    json_array_append_new(soak->series, sample);
 }
 
 static json_t *own_json(const struct soak *soak)
@@ -94,10 +117,10 @@ static void soak_total_free(struct soak_total *total)
 
 static json_t *soak_state_json(const struct soak *soak, const struct soak_total *total)
 {
-    return json_pack("{s:s, s:i, s:s, s:i, s:I, s:I, s:o, s:O}", "record", "soak", "schema", 1, "host", soak->host,
+    return json_pack("{s:s, s:i, s:s, s:i, s:I, s:I, s:o, s:O, s:O}", "record", "soak", "schema", 1, "host", soak->host,
                      "ranks", bench_world_size(), "seed", (json_int_t)soak->seed, "cores",
                      (json_int_t)total->core_count, "exposure", health_exposure_json(&total->exposure), "events",
-                     total->events);
+                     total->events, "series", soak->series);
 }
 
 // The state replaces the earlier one only when it is complete.
@@ -134,6 +157,7 @@ static int read_state(struct soak *soak)
         return ERR_NONE;
     TRY(file_read_text(soak->state, STATE_LIMIT_BYTES, &text, &bytes));
     json_t *state = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error), *exposure = NULL, *events = NULL;
+    json_t *series = json_object_get(state, "series");
     free(text);
     const char *record = "";
     json_int_t seed = 0;
@@ -150,6 +174,8 @@ static int read_state(struct soak *soak)
         soak->seed = seed;
         soak->earlier_seconds = soak->exposure.seconds;
         json_array_extend(soak->events, events);
+        if (json_is_array(series) && json_array_size(series) <= SAMPLE_MAX)
+            json_array_extend(soak->series, series);
     }
     json_decref(state);
     return code;

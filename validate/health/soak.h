@@ -16,6 +16,7 @@ struct soak {
     struct health_machine machine;
     struct health_exposure exposure;  // this process's; on rank 0 also that of earlier runs
     json_t *events;                   // array of objects; likewise
+    json_t *series;                   // array: heat, power and clocks of this host over time
     struct health_counters before;
     double earlier_seconds;  // of the runs before this one
     char host[64];
@@ -23,6 +24,9 @@ struct soak {
 
 // Adds a wrong result to this process's events.
 void soak_add_event(struct soak *soak, const struct health_mismatch *mismatch, const char *text);
+
+// Adds what sensors say now to the series, which keeps every second entry when it is full.
+void soak_add_sample(struct soak *soak, double seconds);
 
 // The state of --state, which rank 0 keeps for all. Reading it when it exists sets seed, rounds and earlier seconds on
 // all ranks. ERR_USAGE: it is not a state.
