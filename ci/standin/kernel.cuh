@@ -41,6 +41,8 @@ template <typename type> static inline type standin_shuffle(unsigned mask, type 
     static_assert(sizeof(type) <= sizeof(uint64_t), "a shuffle moves at most 64 bits");
     uint64_t bits = 0;
     memcpy(&bits, &value, sizeof value);
+    if (!(mask >> lane & 1))
+        standin_die("a shuffle of a kernel reads a lane that is not in its mask");
     bits = standin_meet_warp(mask, bits)[lane];
     memcpy(&value, &bits, sizeof value);
     return value;

@@ -10,13 +10,14 @@
 //     device memory is accessible only while the queues run: the host that touches it, and work on memory that was
 //     freed, get SIGSEGV
 //
-// Kernels are the project's own, compiled for the host (kernel.cuh): the threads of a block run as fibers, with
-// barriers and shuffles. The environment changes what there is:
+// Kernels are the project's own, compiled for the host (kernel.cuh): the threads of a block run as fibers, in random
+// order between barriers and shuffles (block.c). The environment changes what there is:
 //
 //     ZG_STANDIN_DEVICES=N      the number of devices; 1 unless set
 //     ZG_STANDIN_CAPABILITY=XY  their compute capability, X.Y; 9.0 unless set
 //     ZG_STANDIN_BYTES=N        the memory of all together; half of the host's unless set
 //     ZG_STANDIN_REFUSE=NAME    the function of this name fails for lack of memory
+//     ZG_STANDIN_SEED=N         of the order of threads; 0 unless set
 //     ZG_STANDIN_LATE_US=N      every other stream begins its work N microseconds after a wait for it does
 #pragma once
 

@@ -4,6 +4,7 @@
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -271,6 +272,38 @@ Test(standin, threads_of_a_block_meet)
     cr_expect_eq(failures, 0);
     for (unsigned i = 0; i < 64; i++)
         cr_expect_eq(sums[i], 3 * (63 * 64 / 2) + 64 * (0 + 1 + 2));
+}
+
+// Two orders of a block's threads: as they begin, and behind a barrier.
+static unsigned met[128], met_count;
+
+static void note_order(void *what)
+{
+    (void)what;
+    met[met_count++] = standin_thread()->index;
+    standin_meet_block();
+    met[met_count++] = standin_thread()->index;
+}
+
+static void *run_noting(void *orders)
+{
+    met_count = 0;
+    standin_run_kernel(1, 64, note_order, NULL);
+    return memcpy(orders, met, sizeof met);
+}
+
+Test(standin, a_seed_orders_the_threads_of_a_block)
+{
+    unsigned orders[3][128];
+    for (int i = 0; i < 3; i++) {
+        pthread_t thread;
+        cr_assert_eq(setenv("ZG_STANDIN_SEED", i < 2 ? "5" : "6", 1), 0);
+        cr_assert_eq(pthread_create(&thread, NULL, run_noting, orders[i]), 0);
+        cr_assert_eq(pthread_join(thread, NULL), 0);
+    }
+    cr_expect_arr_eq(orders[0], orders[1], sizeof met);
+    cr_expect_arr_neq(orders[1], orders[2], sizeof met / 2);
+    cr_expect_arr_neq(orders[0], orders[0] + 64, sizeof met / 2);
 }
 
 static void miss_a_lane(void *what)

@@ -35,16 +35,17 @@ template <enum dtype D> __device__ static inline float mma_half(uint64_t pairs, 
 template <enum dtype D> __device__ static inline void mma_16x8x16(float c[4], const uint32_t a[4], const uint32_t b[2])
 {
     const unsigned all = 0xffffffffu, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    uint64_t columns[2][4];
+    for (unsigned i = 0; i < 8; i++)
+        columns[i / 4][i % 4] = __shfl_sync(all, (uint64_t)b[0] | (uint64_t)b[1] << 32, 4 * (2 * t + i / 4) + i % 4);
     for (int upper = 0; upper < 2; upper++)
         for (unsigned from = 0; from < 4; from++) {
             // Low halves are of row g or of the lower 8 rows, high ones of row g + 8 or of the upper 8 rows.
             uint64_t rows = __shfl_sync(all, (uint64_t)a[2 * upper] | (uint64_t)a[2 * upper + 1] << 32, 4 * g + from);
-            uint64_t first = __shfl_sync(all, (uint64_t)b[0] | (uint64_t)b[1] << 32, 4 * (2 * t) + from);
-            uint64_t second = __shfl_sync(all, (uint64_t)b[0] | (uint64_t)b[1] << 32, 4 * (2 * t + 1) + from);
             for (int half = 0; half < 2; half++)
                 for (int i = 0; i < 4; i++)
                     c[i] = fmaf(mma_half<D>(rows, 2 * (i / 2) + half),
-                                mma_half<D>(i % 2 ? second : first, 2 * upper + half), c[i]);
+                                mma_half<D>(columns[i % 2][from], 2 * upper + half), c[i]);
         }
 }
 #endif
