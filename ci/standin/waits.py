@@ -48,12 +48,18 @@ def waits_of(path):
         yield Wait(path, text, begin, call_end(text, match.end() - 1))
 
 
-def find_waits(words):
+def source_paths(ending):
     paths = subprocess.run(["git", "ls-files", "ref", "bench", "validate"], cwd=ROOT, check=True, capture_output=True,
                            text=True).stdout.split()
-    waits = [wait for path in paths if re.search(r"\.(c|cu|cuh)$", path) and not re.search(r"_(test|trial)\.", path)
-             for wait in waits_of(path)]
-    return [wait for wait in waits if not words or any(word in wait.name for word in words)]
+    return [path for path in paths if re.search(ending, path) and not re.search(r"_(test|trial)\.", path)]
+
+
+def named(places, words):
+    return [place for place in places if not words or any(word in place.name for word in words)]
+
+
+def find_waits(words):
+    return named([wait for path in source_paths(r"\.(c|cu|cuh)$") for wait in waits_of(path)], words)
 
 
 def compile_command(path):
@@ -76,23 +82,26 @@ def link_command(program):
 
 
 class Mutant:
-    """The programs without one wait; each is linked when a check asks for it."""
+    """Programs in which some files have another text; each is linked when a check asks for it."""
 
-    def __init__(self, wait, folder):
-        self.wait, self.folder, self.linked = wait, folder, {}
-        self.object = os.path.join(folder, "mutant.o")
+    def __init__(self, folder):
+        self.folder, self.objects, self.linked = folder, {}, {}
 
-    def compile(self):
-        command, source = compile_command(self.wait.path)
-        self.replaced = command[command.index("-o") + 1]
-        text = os.path.join(self.folder, os.path.basename(source))
-        open(text, "w").write(self.wait.mutated)
+    def compile(self, path, mutated, *options):
+        """Returns what the compiler says where it fails."""
+        command, source = compile_command(path)
+        name = os.path.basename(source)
+        text, made = os.path.join(self.folder, name), os.path.join(self.folder, f"{name}.o")
+        replaced = command[command.index("-o") + 1]
+        open(text, "w").write(mutated)
         if source.endswith(".cpp"):
             launches = subprocess.run([os.path.join(ROOT, "ci/standin/launches"), text], check=True,
                                       capture_output=True, text=True)
             open(text, "w").write(launches.stdout)
-        words = {self.replaced: self.object, source: text, "-Werror": "-w"}
+        words = {replaced: made, source: text, "-Werror": "-w"}
+        command[1:1] = options
         done = subprocess.run([words.get(word, word) for word in command], cwd=BUILD, capture_output=True, text=True)
+        self.objects[replaced] = made
         return done.stderr if done.returncode else None
 
     def program(self, name):
@@ -100,10 +109,11 @@ class Mutant:
             path = os.path.join(self.folder, name)
             words = link_command(name)
             words[words.index("-o") + 1] = path
-            if self.replaced in words:
-                words[words.index(self.replaced)] = self.object
-            else:
-                words.insert(words.index("-o"), self.object)
+            for replaced, made in self.objects.items():
+                if replaced in words:
+                    words[words.index(replaced)] = made
+                else:
+                    words.insert(words.index("-o"), made)
             subprocess.run(words, cwd=BUILD, check=True, capture_output=True)
             self.linked[name] = path
         return self.linked[name]

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A GPT's kernels as nvcc compiles them, against the scalar build, bit by bit: for the host anywhere, and the GPU's own
-// where there is one; and matrix products by cuBLAS, within the rounding of theirs.
+// where there is one; and products of 16 bits on tensor cores, within the rounding of theirs.
 #include "ref/arithmetic/accelerator.h"
 #include "ref/arithmetic/dtype.h"
 #include "ref/arithmetic/gpt_math.h"
 #include "ref/cuda/cuda_lane.h"
 #include "ref/cuda/cuda_matmul.h"
 #include "base/err.h"
+#include "ref/cuda/attention_bound_test.h"
+#include "ref/cuda/cuda_info.h"
 #include "ref/cuda/isa_host.h"
 #include "ref/arithmetic/random.h"
 #include "ref/cuda/tier_cuda.h"
@@ -27,7 +29,9 @@ struct bench {
     float *here[ARRAYS], *there[ARRAYS], *back;
     size_t counts[ARRAYS];
     bool is_operand[ARRAYS];  // floats here, the format itself there
+    size_t shifts[ARRAYS];    // bytes before those there
     int array_count;
+    bool is_odd;  // operands there begin at an odd element
     uint16_t tokens[TOKENS];
 };
 
@@ -65,6 +69,7 @@ static int add(struct bench *b, size_t count)
     }
     b->there[i] = there;
     cr_assert_eq(bytes_copy(there, b->here[i], count * sizeof(float)), ERR_NONE, "%s", err_message());
+    b->shifts[i] = 0;
     return i;
 }
 
@@ -80,6 +85,8 @@ static const void *operand_there(struct bench *b, int array)
 {
     isa_scalar.operand_round(b->dtype, b->counts[array], b->here[array], b->here[array]);
     b->is_operand[array] = true;
+    b->shifts[array] = b->is_odd ? dtype_bytes(b->dtype) : 0;
+    b->there[array] = (float *)((char *)b->there[array] + b->shifts[array]);
     char *narrow = malloc((b->counts[array] + 1) * sizeof(float));
     isa_scalar.narrow(b->dtype, b->here[array], narrow, b->counts[array]);
     cr_assert_eq(bytes_copy(b->there[array], narrow, b->counts[array] * dtype_bytes(b->dtype)), ERR_NONE);
@@ -110,11 +117,12 @@ static void compare(struct bench *b, const char *what, size_t rows, size_t width
         compare_bytes(b, i, back, what, rows, width);
         free(back);
         free(b->here[i]);
+        void *there = (char *)b->there[i] - b->shifts[i];
         if (b->is_gpu) {
-            accelerator_disclaim(b->there[i]);
-            cr_assert_eq(cuda_accelerator.release(b->there[i]), ERR_NONE);
+            accelerator_disclaim(there);
+            cr_assert_eq(cuda_accelerator.release(there), ERR_NONE);
         } else {
-            free(b->there[i]);
+            free(there);
         }
     }
     b->array_count = 0;
@@ -170,51 +178,97 @@ static void try_rows(struct bench *b)
     }
 }
 
-// Of a kernel whose sums have an order of their own on a GPU: within some units of its format.
-static void expect_close(struct bench *b, int array, size_t length)
+enum { QKV, OUT_GRADIENT, OUT, QKV_GRADIENT, STATS, SCRATCH };
+
+static struct attention_bounds bounds_of(const struct bench *b, const struct attention_shape *shape)
 {
-    float *found = malloc((b->counts[array] + 1) * sizeof *found),
-          *back = malloc((b->counts[array] + 1) * sizeof *back);
-    const double unit = b->dtype == DTYPE_BF16 ? 0x1p-9 : 0x1p-12;
+    float *const *a = b->here;
+    return attention_bounds(shape, &(struct attention_vectors){a[QKV], a[OUT_GRADIENT], a[OUT], a[STATS]});
+}
+
+static void fetch(const struct bench *b, int array, void *to)
+{
     cr_assert_eq(accelerator_wait(), ERR_NONE, "%s", err_message());
-    cr_assert_eq(bytes_copy(back, b->there[array], b->counts[array] * sizeof *back), ERR_NONE);
-    isa_scalar.widen(b->is_operand[array] ? b->dtype : DTYPE_FP32, back, found, b->counts[array]);
-    for (size_t i = 0; i < b->counts[array]; i++) {
-        double expected = (double)b->here[array][i];
-        cr_assert_float_eq((double)found[i], expected, 64 * unit * (1 + fabs(expected)),
-                           "array %d of length %zu, element %zu in %s: %g, not %g", array, length, i,
-                           dtype_name(b->dtype), (double)found[i], expected);
+    cr_assert_eq(bytes_copy(to, b->there[array], b->counts[array] * sizeof(float)), ERR_NONE, "%s", err_message());
+}
+
+// Then the array here is as it is there.
+static void expect_within(struct bench *b, int array, const struct attention_bounds *bounds, const double *bound)
+{
+    const size_t count = b->counts[array];
+    float *found = malloc((count + 1) * sizeof *found), *back = malloc((count + 1) * sizeof *back);
+    const double ulp = b->is_operand[array] ? 2 * bounds->unit : 0;
+    fetch(b, array, back);
+    isa_scalar.widen(b->is_operand[array] ? b->dtype : DTYPE_FP32, back, found, count);
+    for (size_t i = 0; i < count; i++) {
+        double expected = (double)b->here[array][i], within = bound[i] + ulp * fabs(expected) + bounds->least;
+        cr_assert_float_eq((double)found[i], expected, within,
+                           "array %d of %zu x %zu in %s, element %zu: %g, not %g, within %g", array, bounds->length,
+                           bounds->head_width, dtype_name(b->dtype), i, (double)found[i], expected, within);
     }
-    memcpy(b->here[array], found, b->counts[array] * sizeof *found);
+    memcpy(b->here[array], found, count * sizeof *found);
     free(found);
     free(back);
 }
 
-// At lengths and head widths within a tile, of one and of several; on a GPU, 16 bits go to the tensor cores.
+static void free_bounds(struct attention_bounds *bounds)
+{
+    free(bounds->out);
+    free(bounds->gradient);
+    free(bounds->stats);
+}
+
+#define ATTENTION_FORWARD attention_forward(shape, a[QKV], a[OUT], a[STATS], a[SCRATCH])
+#define ATTENTION_BACKWARD                                                                                             \
+    attention_backward(shape, a[QKV], a[OUT], a[STATS], a[OUT_GRADIENT], a[QKV_GRADIENT], a[SCRATCH])
+
+// Once more on a GPU, and the bits are the same.
+static void try_attention_of(struct bench *b, const struct attention_shape *shape)
+{
+    const size_t count = shape->sequence_count * shape->sequence_length * shape->width;
+    const size_t counts[] = {
+        3 * count, count, count, 3 * count, attention_stats_count(shape), attention_scratch_count(shape)};
+    const bool is_near = b->is_gpu && b->dtype != DTYPE_FP32;
+    for (int array = QKV; array <= SCRATCH; array++) {
+        add(b, counts[array]);
+        if (array < STATS)
+            operand_there(b, array);
+    }
+    IN_BOTH(b, ATTENTION_FORWARD);
+    if (is_near) {
+        struct attention_bounds bounds = bounds_of(b, shape);
+        expect_within(b, OUT, &bounds, bounds.out);
+        expect_within(b, STATS, &bounds, bounds.stats);
+        free_bounds(&bounds);
+    }
+    IN_BOTH(b, ATTENTION_BACKWARD);
+    if (is_near) {
+        struct attention_bounds bounds = bounds_of(b, shape);
+        expect_within(b, QKV_GRADIENT, &bounds, bounds.gradient);
+        free_bounds(&bounds);
+    }
+    float *const *a = b->there;
+    if (b->is_gpu) {
+        b->kernels->ATTENTION_FORWARD;
+        b->kernels->ATTENTION_BACKWARD;
+    }
+    fetch(b, SCRATCH, b->here[SCRATCH]);
+    compare(b, "attention", shape->sequence_length, shape->width);
+}
+
+// At lengths and head widths within a tile, of one and of several, with some heads; on a GPU, 16 bits go to the tensor
+// cores, and loads are wide where 8 divides the head width and operands begin at 16 bytes.
 static void try_attention(struct bench *b)
 {
-    const size_t lengths[] = {1, 31, ATTENTION_BLOCK, ATTENTION_BLOCK + 3, 2 * ATTENTION_BLOCK + 33};
-    const size_t head_widths[] = {64, 3, 24, 72, 17};
-    for (size_t i = 0; i < 15; i++) {
-        enum { QKV, OUT_GRADIENT, OUT, QKV_GRADIENT, STATS, SCRATCH };
+    const size_t shapes[][4] = {{1, 64, 2, 0}, {31, 40, 2, 1}, {64, 24, 1, 0},  {67, 80, 1, 0}, {33, 80, 1, 1},
+                                {67, 3, 2, 0}, {97, 64, 1, 1}, {65, 128, 1, 0}, {161, 17, 1, 0}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes * 3; i++) {
+        const size_t *of = shapes[i / 3];
         b->dtype = (enum dtype)(i % 3);
-        const struct attention_shape shape = {2, lengths[i / 3], 2 * head_widths[i / 3], 2, b->dtype, 0};
-        size_t count = shape.sequence_count * shape.sequence_length * shape.width;
-        const size_t counts[] = {
-            3 * count, count, count, 3 * count, attention_stats_count(&shape), attention_scratch_count(&shape)};
-        for (int array = QKV; array <= SCRATCH; array++) {
-            add(b, counts[array]);
-            if (array < STATS)
-                operand_there(b, array);
-        }
-        IN_BOTH(b, attention_forward(&shape, a[QKV], a[OUT], a[STATS], a[SCRATCH]));
-        IN_BOTH(b, attention_backward(&shape, a[QKV], a[OUT], a[STATS], a[OUT_GRADIENT], a[QKV_GRADIENT], a[SCRATCH]));
-        for (int array = OUT; b->is_gpu && b->dtype != DTYPE_FP32 && array <= STATS; array++)
-            expect_close(b, array, shape.sequence_length);
-        cr_assert_eq(accelerator_wait(), ERR_NONE, "%s", err_message());
-        cr_assert_eq(bytes_copy(b->here[SCRATCH], b->there[SCRATCH], counts[SCRATCH] * sizeof(float)), ERR_NONE);
-        compare(b, "attention", shape.sequence_length, shape.width);
+        b->is_odd = of[3] == 1;
+        try_attention_of(b, &(struct attention_shape){3, of[0], of[1] * of[2], of[2], b->dtype, 0});
     }
+    b->is_odd = false;
 }
 
 // Rows of logits that are not next to each other; an operand takes the beginning of each.
@@ -270,23 +324,47 @@ static void try_tokens(struct bench *b)
     }
 }
 
-static void (*const trials[])(struct bench *b) = {try_rows, try_attention, try_tokens};
-
-static void try_all(bool is_gpu)
+static void try_on(bool is_gpu, void (*trial)(struct bench *b))
 {
     struct bench b;
-    for (size_t i = 0; i < sizeof trials / sizeof *trials && open_bench(&b, is_gpu); i++)
-        trials[i](&b);
+    if (open_bench(&b, is_gpu))
+        trial(&b);
 }
 
-Test(gpt_cuda, every_kernel_has_the_scalar_builds_bits)
+Test(gpt_cuda, rows_and_tokens_have_the_scalar_builds_bits)
 {
-    try_all(false);
+    try_on(false, try_rows);
+    try_on(false, try_tokens);
 }
 
-Test(gpt_cuda, every_kernel_on_the_device_has_the_scalar_builds_bits_or_values_gpu)
+Test(gpt_cuda, rows_and_tokens_on_the_device_have_the_scalar_builds_bits_gpu)
 {
-    try_all(true);
+    try_on(true, try_rows);
+    try_on(true, try_tokens);
+}
+
+Test(gpt_cuda, attention_has_the_scalar_builds_bits)
+{
+    try_on(false, try_attention);
+}
+
+Test(gpt_cuda, attention_on_the_device_has_the_scalar_builds_bits_or_values_and_repeats_gpu)
+{
+    try_on(true, try_attention);
+}
+
+Test(gpt_cuda, attention_of_a_models_size_on_the_device_has_the_scalar_builds_values_and_repeats_gpu)
+{
+    struct bench b;
+    json_t *models = cuda_info_models();
+    const char *name = json_string_value(json_object_get(json_array_get(models, 0), "model"));
+    if (name && strstr(name, "stand-in"))
+        printf("TEST SKIPPED: attention of 1024 x 64 x 12 heads takes minutes on the stand-in\n");
+    else if (open_bench(&b, true))
+        for (b.dtype = DTYPE_FP32; b.dtype <= DTYPE_FP16; b.dtype++)
+            try_attention_of(&b,
+                             &(struct attention_shape){b.dtype == DTYPE_BF16 ? 3 : 1, 1024, 12 * 64, 12, b.dtype, 0});
+    json_decref(models);
 }
 
 Test(gpt_cuda, cublas_is_found_with_all_that_is_asked_of_it)

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ci/standin/run checks of a program: its status, its state, what it says."""
+import os
+import re
+import subprocess
+
+from waits import FOLDER
+
+LIMIT_S = 300
+NO_TEST = "no test ran"
+
+
+def run(command, environment, folder):
+    """Status and output; a command that takes too long has failed."""
+    try:
+        done = subprocess.run(command, cwd=folder, env={**os.environ, **environment}, text=True, timeout=LIMIT_S,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    except subprocess.TimeoutExpired:
+        return 124, f"more than {LIMIT_S} s"
+    return done.returncode, done.stdout
+
+
+def said_of(environment):
+    return ["=".join(pair) for pair in environment.items()]
+
+
+class Check:
+    """One program's run; `fails` gives the reason, or nothing."""
+
+    def __init__(self, name, program, arguments, environment=None):
+        self.name, self.program, self.arguments = name, program, arguments
+        self.environment, self.skipped = environment or {}, []
+
+    def run(self, program, folder):
+        return run([program, *self.arguments, *self.more(folder)], self.environment, folder)
+
+    def more(self, folder):
+        return []
+
+    def fails(self, program, folder):
+        status, output = self.run(program, folder)
+        return self.judge(status, output, program, folder)
+
+    def judge(self, status, output, program, folder):
+        return f"status {status}: {last_line(output)}" if status else None
+
+
+class Test(Check):
+    def __init__(self, name, pattern="*/*_gpu", environment=None):
+        super().__init__(f"{name} {pattern}", name, ["--filter", pattern, "-j1"], environment)
+
+    def judge(self, status, output, program, folder):
+        self.skipped = re.findall("TEST SKIPPED: (.* on the stand-in.*)", output)
+        skipped = re.search("TEST SKIPPED: (?!.* on the stand-in).*", output)
+        if skipped:
+            return skipped.group()
+        return super().judge(status, output, program, folder) or \
+            (NO_TEST if "Tested: 0 " in output else None)
+
+
+class State(Check):
+    """A run whose state is the processor's."""
+
+    def __init__(self, preset, model, *options, environment=None):
+        name = " ".join([preset, model, *options, *said_of(environment or {})])
+        words = ["train", "--preset", preset, "--model", model, "--steps", "4", "--json", "--verify", *options]
+        super().__init__(name, "zerogauge", words, environment)
+        self.expected = None
+
+    def more(self, folder):
+        return ["--nvme-path", folder, "--device", "cuda"]
+
+    def prepare(self, folder):
+        command = [os.path.join(FOLDER, self.program), *self.arguments, "--nvme-path", folder]
+        status, output = run(command, self.environment, folder)
+        self.expected = state_of(output)
+        return None if status == 0 else f"the processor's run: {last_line(output)}"
+
+    def judge(self, status, output, program, folder):
+        if status:
+            return super().judge(status, output, program, folder)
+        return None if state_of(output) == self.expected else f"{state_of(output)}, on the processor {self.expected}"
+
+
+class Known(Check):
+    """A run in fp32, whose products are our kernel's, ends in the state of datasets/digests.txt."""
+
+    def __init__(self, preset, model, steps, digest):
+        words = ["train", "--preset", preset, "--model", model, "--steps", steps, "--world", "2", "--text", "@times",
+                 "--set", "train_micro_batch_size_per_gpu=1", "--set", "bf16.enabled=false", "--set",
+                 "bf16.check_grad_overflow=false", "--json"]
+        super().__init__(f"{preset} {model} fp32, known", "zerogauge", words)
+        self.digest = digest
+
+    def more(self, folder):
+        return ["--device", "cuda"]
+
+    def judge(self, status, output, program, folder):
+        found = re.search('"state_digest":"([^"]*)"', output)
+        return super().judge(status, output, program, folder) or \
+            (None if found and found.group(1) == self.digest else f"{found and found.group(1)}, not {self.digest}")
+
+
+class Bench(Check):
+    def __init__(self, name, *options, device=("--device", "cuda"), environment=None):
+        words = ["bench", name, "--quick", *device, *options]
+        super().__init__(" ".join(words), "zerogauge", words, environment)
+
+    def more(self, folder):
+        return ["--out", os.path.join(folder, "result.jsonl")] + \
+            (["--nvme-path", folder] if self.arguments[1] in ("overlap", "pcie", "step") else [])
+
+    def judge(self, status, output, program, folder):
+        result = os.path.join(folder, "result.jsonl")
+        reason = super().judge(status, output, program, folder)
+        if not reason:
+            status, output = run([program, "report", "--verify", result], {}, folder)
+            if status == 0 or "CUDA stand-in" not in output:
+                reason = f"report --verify takes it for a result: {last_line(output)}"
+        if os.path.exists(result):
+            os.remove(result)
+        return reason
+
+
+class Says(Check):
+    """A run that ends with this status and says these words."""
+
+    def __init__(self, status, said, words, environment):
+        super().__init__(" ".join([*said_of(environment), words]), "zerogauge", words.split(), environment)
+        self.status, self.said = status, said
+
+    def judge(self, status, output, program, folder):
+        return None if status == self.status and self.said in output else f"status {status}: {last_line(output)}"
+
+
+def last_line(output):
+    lines = [line for line in output.splitlines() if line.strip()]
+    return lines[-1] if lines else "no output"
+
+
+def state_of(output):
+    return " ".join(re.findall(r'"(?:state_digest|loss|equal)":[^,]*', output))
