@@ -293,6 +293,7 @@ Test(plan_mesh, offloaded_states_of_parts_are_as_in_a_real_run)
     for (int mesh = 0; mesh < MESH_COUNT; mesh++) {
         struct offload_trial t = trial_of(mesh, meshes[mesh].stages, mesh + 1);
         t.optimizer = t.gradient = TIER_HOST;
+        t.muon = mesh % 2;
         demand(&t);
     }
 }

@@ -263,19 +263,18 @@ static int resolve_quantized(struct config_doc *doc, struct config *out)
     return out->quantized_gradients ? resolve_nodes(doc, GRADIENTS, out) : ERR_NONE;
 }
 
-// One rank owns each matrix that Muon updates, whole: these cut it.
+// One rank owns each matrix that Muon updates, or each slice of tensor parallelism: these cut them further.
 static int check_muon(const struct config_doc *doc, const struct config *config)
 {
-    const char *key = config->mesh.tensor > 1 || config->mesh.expert > 1 ? MESH_KEY
-                      : config->secondary_ranks > 1                      ? "zero_optimization.zero_hpz_partition_size"
-                      : config->quantized_weights                        ? "zero_optimization.zero_quantized_weights"
-                      : config->quantized_gradients                      ? "zero_optimization.zero_quantized_gradients"
-                                                                         : NULL;
+    const char *key = config->secondary_ranks > 1   ? "zero_optimization.zero_hpz_partition_size"
+                      : config->quantized_weights   ? "zero_optimization.zero_quantized_weights"
+                      : config->quantized_gradients ? "zero_optimization.zero_quantized_gradients"
+                                                    : NULL;
     if (!config->uses_muon || !key)
         return ERR_NONE;
-    return config_doc_fail(
-        doc, key, "cuts the matrices that optimizer.type \"Muon\" updates whole, each on one rank; expected %s",
-        key == MESH_KEY ? "a mesh of replicate, shard and pipeline" : "this key not to be given");
+    return config_doc_fail(doc, key,
+                           "cuts the matrices that optimizer.type \"Muon\" updates whole, each on one rank; expected "
+                           "this key not to be given");
 }
 
 int config_resolve_own(struct config_doc *doc, struct config *out)

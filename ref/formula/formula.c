@@ -45,6 +45,18 @@ static const struct {
     {zero3_hold, zero3_move},
 };
 
+// Slices of whole updates, which are made as often as those of others.
+static void move_slices(const struct terms *t, struct formula *f)
+{
+    for (int i = 0; i < t->stage->layout.trainable_count; i++) {
+        bool speculative = placement_is_speculative(t->config, &t->stage->placements[i]);
+        uint64_t bytes =
+            own_elements(t, &t->stage->layout.buckets[i]) > 0 ? optimizer_sliced_bytes(&t->stage->optimizer, i) : 0;
+        formula_send(speculative ? &f->step : &f->applied, GROUP_TENSOR, OPERATION_ALL_GATHER, bytes);
+        formula_send(&f->redone, GROUP_TENSOR, OPERATION_ALL_GATHER, speculative ? bytes : 0);
+    }
+}
+
 void formula_of(const struct stage *stage, int rank, uint64_t activation_bytes, uint64_t report_bytes,
                 struct formula *out)
 {
@@ -60,6 +72,7 @@ void formula_of(const struct stage *stage, int rank, uint64_t activation_bytes, 
     formula_move_norm(&t, out);
     formula_move_ahead(&t, out);
     formula_move_tokens(&t, out);
+    move_slices(&t, out);
     formula_send(&out->step, GROUP_WORLD, OPERATION_ALL_GATHER, report_bytes);
 }
 

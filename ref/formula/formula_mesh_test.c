@@ -109,6 +109,11 @@ Test(formula_mesh, the_ranks_that_cut_layers_send_their_sums_and_nothing_else)
         cr_expect_eq(result.group_bytes[GROUP_MODEL], world * others * NORM_BYTES);
         cr_expect_eq(result.group_bytes[GROUP_WORLD], world * (world - 1) * LOSS_BYTES);
         cr_expect_eq(result.group_bytes[GROUP_PIPELINE], 0);
+        // Each rank sends its slices of the 12 d^2 elements of a block's matrices to T-1 others, in fp32.
+        t.muon = true;
+        struct train_result whole = offload_demand(&t);
+        cr_expect_eq(whole.group_bytes[GROUP_TENSOR] - result.group_bytes[GROUP_TENSOR],
+                     STEPS * others * FLOAT_BYTES * LAYERS * 12 * WIDTH * WIDTH);
     }
 }
 

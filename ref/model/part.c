@@ -42,6 +42,13 @@ void model_slice_cut(const struct model_place *place, size_t block_count, size_t
     slice->stride = block_size;
 }
 
+struct model_slice model_slice_at(const struct model_slice *slice, int tensor)
+{
+    struct model_slice other = *slice;
+    other.begin = (size_t)tensor * slice->block_size;
+    return other;
+}
+
 struct model_exchange model_exchange_of_embedding(size_t stream_elements, bool backward)
 {
     struct model_exchange e = {.gathers = backward};

@@ -57,6 +57,9 @@ struct model_slice model_slice_whole(const struct model *whole, int param);
 // Cuts a slice over tensor parallelism: of each of block_count blocks of block_size elements a part has an equal share.
 void model_slice_cut(const struct model_place *place, size_t block_count, size_t block_size, struct model_slice *slice);
 
+// The slice of the same parameter that another part of tensor parallelism has, where it is cut.
+struct model_slice model_slice_at(const struct model_slice *slice, int tensor);
+
 // The exchanges of the embedding and the head over blocks of the vocabulary, with and without sequence parallelism. The
 // stream has stream_elements; `again`: forward is computed a second time.
 struct model_exchange model_exchange_of_embedding(size_t stream_elements, bool backward);

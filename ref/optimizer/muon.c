@@ -83,18 +83,23 @@ static float *orthogonalise(float *x, float *next, float *squares, size_t side, 
     return x;
 }
 
-static void run(const struct whole_step *s)
+static void direct(const struct whole_step *s, float *x)
+{
+    const struct muon_hyper hyper = muon_group(s->config, s->param->group, s->step, s->t);
+    dtype_widen(s->grad_dtype, s->grad, x, s->count);
+    for (size_t i = 0; i < s->count; i++) {
+        float g = x[i] / s->grad_divisor;
+        x[i] = muon_direction(&hyper, s->grad_coefficient == 1.0f ? g : g * s->grad_coefficient, &s->momentum[i]);
+    }
+}
+
+static float *transform(const struct whole_step *s, float *x)
 {
     assert(s->param->shape_rank == 2);
     size_t rows = s->param->shape[0], columns = s->param->shape[1], count = s->param->count;
     const struct muon_hyper hyper = muon_group(s->config, s->param->group, s->step, s->t);
     bool tall = rows > columns;
-    float *x = s->scratch, *next = x + count, *squares = next + count;
-    dtype_widen(s->grad_dtype, s->grad, x, count);
-    for (size_t i = 0; i < count; i++) {
-        float g = x[i] / s->grad_divisor;
-        x[i] = muon_direction(&hyper, s->grad_coefficient == 1.0f ? g : g * s->grad_coefficient, &s->momentum[i]);
-    }
+    float *next = x + count, *squares = next + count;
     if (tall) {
         transpose(x, rows, columns, next);
         memcpy(x, next, count * sizeof *x);
@@ -105,11 +110,17 @@ static void run(const struct whole_step *s)
         transpose(result, columns, rows, other);
         result = other;
     }
-    double adjusted_lr = muon_adjusted_lr(&hyper, rows, columns);
-    for (size_t i = 0; i < count; i++)
-        s->master[i] = muon_move(&hyper, adjusted_lr, s->master[i], result[i]);
-    if (s->model_params)
-        dtype_narrow(s->model_dtype, s->master, s->model_params, count);
+    return result;
 }
 
-const struct whole_update muon_update = {scratch_floats, run};
+static void move(const struct whole_step *s, const float *by)
+{
+    const struct muon_hyper hyper = muon_group(s->config, s->param->group, s->step, s->t);
+    double adjusted_lr = muon_adjusted_lr(&hyper, s->param->shape[0], s->param->shape[1]);
+    for (size_t i = 0; i < s->count; i++)
+        s->master[i] = muon_move(&hyper, adjusted_lr, s->master[i], by[i]);
+    if (s->model_params)
+        dtype_narrow(s->model_dtype, s->master, s->model_params, s->count);
+}
+
+const struct whole_update muon_update = {scratch_floats, direct, transform, move};

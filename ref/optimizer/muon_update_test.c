@@ -32,17 +32,19 @@ static void begin(size_t rows, size_t columns, const struct muon_hyper *hyper)
 static void update(void)
 {
     float *scratch = malloc(muon_update.scratch_floats(&param) * sizeof *scratch);
-    muon_update.run(&(struct whole_step){.config = &config,
-                                         .param = &param,
-                                         .step = 1,
-                                         .t = 1,
-                                         .grad = sums,
-                                         .grad_dtype = DTYPE_FP32,
-                                         .grad_divisor = DIVISOR,
-                                         .grad_coefficient = 0.5f,
-                                         .master = master[0],
-                                         .momentum = momentum[0],
-                                         .scratch = scratch});
+    const struct whole_step step = {.config = &config,
+                                    .param = &param,
+                                    .count = param.count,
+                                    .step = 1,
+                                    .t = 1,
+                                    .grad = sums,
+                                    .grad_dtype = DTYPE_FP32,
+                                    .grad_divisor = DIVISOR,
+                                    .grad_coefficient = 0.5f,
+                                    .master = master[0],
+                                    .momentum = momentum[0]};
+    muon_update.direct(&step, scratch);
+    muon_update.move(&step, muon_update.transform(&step, scratch));
     free(scratch);
     cr_assert_eq(oracle_muon(&config.muon, param.shape[0], param.shape[1], mean, master[1], momentum[1]), ERR_NONE);
 }

@@ -23,6 +23,7 @@ struct optimizer {
     struct placement *placements;  // by bucket
     struct comm *norm_comm;        // of the ranks that have all gradients together; null: this rank has all
     struct comm *parts_comm;       // of the ranks that hold the model's other parts (part.h); null: it has none
+    struct comm *slices_comm;      // of the ranks that have slices of this part's parameters, in their order; or null
     int ranks;                     // whose gradients are summed
     struct move move;
     const struct whole_update *whole;                 // the update of whole tensors; null: there are none
@@ -98,6 +99,9 @@ size_t optimizer_buffer_bytes(const struct optimizer *optimizer);
 
 // Bytes of scratch that the whole updates of this rank need on a tier; 0: there are none.
 size_t optimizer_scratch_bytes(const struct optimizer *optimizer, enum ledger_tier tier);
+
+// Bytes that this rank sends to those with the other slices, in a bucket's update; 0: it is not whole, or not cut.
+size_t optimizer_sliced_bytes(const struct optimizer *optimizer, int bucket);
 
 // Hyper-parameters of a group of parameters in the run's step `step`, which makes update number t; both count from 1.
 // If the configuration has no groups, group 0 is as configured, and each further group has half the learning rate of

@@ -14,12 +14,17 @@ struct sub_group {
     size_t from, count;
     const void *gradient;
     void *master, *exp_avg, *exp_avg_sq;
-    void *model_params;  // the updated parameters in the model's dtype; null: none
-    void *scratch;       // of a whole update
-    uint64_t step, t;    // for one
+    void *model_params;            // the updated parameters in the model's dtype; null: none
+    struct executor_span scratch;  // of a whole update
+    uint64_t step, t;              // for one
 };
 
-// The update of a bucket whose one parameter is whole.
+// Issues the operation that updates a sub-group on a tier. Null states are none of its spans.
+int optimizer_issue_operation(struct optimizer *optimizer, const struct sub_group *group, enum ledger_tier here);
+
+// The update of a bucket whose one parameter is whole: issues it, in one operation, or where this rank has a slice of
+// the parameter in two, of which the first has no master and the second no gradient; and runs such an operation.
+int optimizer_issue_whole(struct optimizer *optimizer, const struct sub_group *group, enum ledger_tier here);
 int optimizer_run_whole(const struct sub_group *group);
 
 // The name of the operations that a verified run has beyond others.

@@ -132,7 +132,7 @@ static int take_away(struct optimizer *o, const char *name, enum ledger_tier her
     return move_copy(&o->move, name, there, (struct location){here, address}, bytes, overlaps ? NULL : &after);
 }
 
-static int issue_update(struct optimizer *o, const struct sub_group *g, enum ledger_tier here)
+int optimizer_issue_operation(struct optimizer *o, const struct sub_group *g, enum ledger_tier here)
 {
     size_t scalars_bytes = (size_t)o->model->group_count * sizeof *o->scalars;
     char arguments[sizeof *g + scalars_bytes];
@@ -144,12 +144,14 @@ static int issue_update(struct optimizer *o, const struct sub_group *g, enum led
         {g->gradient, g->count * dtype_bytes(o->config->accumulation_dtype), EXECUTOR_READ},
         {g->master, master_bytes, EXECUTOR_READ_WRITE},
         {g->exp_avg, moment_bytes, EXECUTOR_READ_WRITE},
-        {g->exp_avg_sq, g->exp_avg_sq ? moment_bytes : 0, EXECUTOR_READ_WRITE},
-        {g->model_params, g->model_params ? g->count * dtype_bytes(o->config->precision) : 0, EXECUTOR_WRITE},
+        {g->exp_avg_sq, moment_bytes, EXECUTOR_READ_WRITE},
+        {g->model_params, g->count * dtype_bytes(o->config->precision), EXECUTOR_WRITE},
     };
+    for (int i = 0; i < 5; i++)
+        spans[i].bytes = spans[i].address ? spans[i].bytes : 0;
     size_t span_count = 5, work_bytes = executor_span_bytes(spans, span_count);
-    if (g->scratch)
-        spans[span_count++] = (struct executor_span){g->scratch, o->scratch[here].buffer_bytes, EXECUTOR_WRITE};
+    if (g->scratch.bytes > 0)
+        spans[span_count++] = g->scratch;
     if (!o->config->offload_optimizer.pipeline_read)
         spans[span_count++] = order(&o->read_order);
     if (!o->config->offload_optimizer.pipeline_write)
@@ -230,8 +232,6 @@ static int update_sub_group(struct optimizer *o, int bucket, size_t from, size_t
                           .count = count,
                           .step = o->step + o->skipped,
                           .t = o->step};
-    if (o->layout->buckets[bucket].whole)
-        g.scratch = buffer_pool_take(&o->scratch[here]);
     size_t master_bytes = count * dtype_bytes(o->config->master_dtype);
     size_t moment_bytes = count * dtype_bytes(o->config->moment_dtype);
     struct adam_states to = states_at(o->config, &goal, from), brought;
@@ -247,7 +247,8 @@ static int update_sub_group(struct optimizer *o, int bucket, size_t from, size_t
         g.model_params = target.address;
     else if (copies)
         g.model_params = shard ? element(shard, from, model_bytes) : buffer_pool_take(buffers(o, here));
-    TRY(issue_update(o, &g, here));
+    bool whole = o->layout->buckets[bucket].whole;
+    TRY((whole ? optimizer_issue_whole : optimizer_issue_operation)(o, &g, here));
     TRY(update_digest_issue(o, bucket, from, count, speculative, &brought, g.model_params));
     // The next forward waits for these.
     if (copies)

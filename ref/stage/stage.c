@@ -41,6 +41,7 @@ int stage_plan(const struct stage_operations *operations, const struct stage_set
         .placements = out->placements,
         .norm_comm = groups_norm_comm(&out->groups),
         .parts_comm = setting->parts_comm,
+        .slices_comm = setting->slices_comm,
         .ranks = comm_world(setting->comm),
         .move = out->move,
         .tier = setting->tier,

@@ -57,8 +57,9 @@ struct stage_operations {
 struct stage_setting {
     const struct model *model;
     const struct config *config;
-    struct comm *comm;        // of the ranks that train this model
-    struct comm *parts_comm;  // if the model is a part (ref/model/part.h): of the ranks that hold all parts together
+    struct comm *comm;         // of the ranks that train this model
+    struct comm *parts_comm;   // if the model is a part (ref/model/part.h): of the ranks that hold all parts together
+    struct comm *slices_comm;  // then, for whole updates: of the ranks that have slices of the same parameters
     struct executor *executor;
     struct tier *tier;                 // device and host
     struct tier_nvme *nvme;            // null: nothing is on NVMe, or the stage is only planned

@@ -89,6 +89,18 @@ Test(experts_mesh_train, concurrent_experts_cut_by_tensor_parallelism_have_the_b
         expect_digest_of_whole(beside_tensor(number / 2, number % 4));
 }
 
+// Muon updates each expert's matrices whole.
+Test(experts_mesh_train, matrices_of_experts_concurrent_move_as_whole_ones)
+{
+    for (int number = 0; number < 2 * TRIALS; number++) {
+        struct offload_trial beside[] = {beside_tensor(number / 2, number % 4),
+                                         beside_replicas(number, 1 + number % 3)};
+        beside[0].muon = beside[1].muon = true;
+        expect_digest_of_whole(beside[0]);
+        offload_demand(&beside[1]);
+    }
+}
+
 Test(experts_mesh_train, offloaded_experts_are_unsharded_adams)
 {
     for (int number = 0; number < TRIALS; number++) {

@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "ref/model/names/model_find.h"
+#include "ref/model/whole.h"
 #include "ref/tier/storage_test.h"
 #include "ref/train/train_checkpoint.h"
 #include "ref/train/train_report.h"
@@ -49,6 +50,7 @@ struct offload_trial {
     int block;  // of quantization; 0: the default
     int tiles;
     double clip;
+    bool muon;  // the optimizer of hidden matrices
 };
 
 // Defaults, which a test overrides.
@@ -123,7 +125,7 @@ static inline const char *offload_text(const struct offload_trial *t, char out[O
     snprintf(out, OFFLOAD_TEXT_BYTES,
              "{\"train_micro_batch_size_per_gpu\": 2, \"gradient_accumulation_steps\": %zu, \"gradient_clipping\": %g, "
              "%s%s\"communication_data_type\": \"%s\", \"data_types\": {\"grad_accum_dtype\": \"%s\"}, "
-             "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 1e-3, \"weight_decay\": 0.1}}, "
+             "\"optimizer\": {\"type\": \"%s\", \"params\": {\"lr\": 1e-3, \"weight_decay\": 0.1}}, "
              "\"zero_optimization\": {\"stage\": %d, \"overlap_comm\": %s, \"contiguous_gradients\": %s, "
              "\"reduce_bucket_size\": %zu, \"allgather_bucket_size\": %zu, \"stage3_prefetch_bucket_size\": %zu, "
              "\"stage3_param_persistence_threshold\": %zu, \"stage3_max_live_parameters\": %zu, "
@@ -135,15 +137,15 @@ static inline const char *offload_text(const struct offload_trial *t, char out[O
              "\"max_in_cpu\": %zu}}, \"aio\": {\"block_size\": %zu, \"queue_depth\": %d}, \"zerogauge\": {%s%s%s%s%s"
              "\"offload_gradient\": {\"device\": \"%s\"}, \"aio_engine\": \"%s\", \"tiling\": {\"factor\": %d}, "
              "\"activation_checkpointing\": {\"enabled\": %s, \"device\": \"%s\"}%s}}",
-             t->accumulation, t->clip, fp16, bf16, dtype_name(t->communication), dtype_name(t->sum), t->stage,
-             flags[t->overlap_comm], flags[t->contiguous], t->bucket, t->bucket, t->prefetch, t->persistence, t->live,
-             t->reuse, t->secondary, flags[t->quantized_weights], flags[t->quantized_gradients], t->sub_group,
-             config_device_name(t->optimizer), buffers, flags[t->pipeline_read], flags[t->pipeline_write], t->ratio,
-             config_device_name(t->parameter), t->param_buffers, t->max_in_cpu, t->block_bytes, t->queue_depth, states,
-             mesh, block, delay, t->speculative ? "\"speculative_update\": true, " : "",
-             config_device_name(t->gradient), t->engine == NVME_IO_URING ? "io_uring" : "libaio", t->tiles,
-             flags[t->checkpointing], config_device_name(t->activation),
-             t->owner_broadcast ? ", \"partitioning\": \"owner_broadcast\"" : "");
+             t->accumulation, t->clip, fp16, bf16, dtype_name(t->communication), dtype_name(t->sum),
+             t->muon ? "Muon" : "AdamW", t->stage, flags[t->overlap_comm], flags[t->contiguous], t->bucket, t->bucket,
+             t->prefetch, t->persistence, t->live, t->reuse, t->secondary, flags[t->quantized_weights],
+             flags[t->quantized_gradients], t->sub_group, config_device_name(t->optimizer), buffers,
+             flags[t->pipeline_read], flags[t->pipeline_write], t->ratio, config_device_name(t->parameter),
+             t->param_buffers, t->max_in_cpu, t->block_bytes, t->queue_depth, states, mesh, block, delay,
+             t->speculative ? "\"speculative_update\": true, " : "", config_device_name(t->gradient),
+             t->engine == NVME_IO_URING ? "io_uring" : "libaio", t->tiles, flags[t->checkpointing],
+             config_device_name(t->activation), t->owner_broadcast ? ", \"partitioning\": \"owner_broadcast\"" : "");
     return out;
 }
 
@@ -196,6 +198,10 @@ static inline int offload_run_with(const struct offload_trial *t, struct train_s
     setting.schedule = t->schedule;
     setting.threads = 1;
     TRY(model_find_tiled(t->model, (size_t)t->tiles, &setting.model));
+    struct model_whole *whole = NULL;
+    if (t->muon)
+        TRY(model_whole_open(setting.model, &whole));
+    setting.model = whole ? &whole->model : setting.model;
     struct text *text = setting.model->wants_text && !setting.text ? offload_words() : NULL;
     if (text)
         setting.text = text;
@@ -203,6 +209,7 @@ static inline int offload_run_with(const struct offload_trial *t, struct train_s
     free(result->step_ns);
     result->step_ns = NULL;
     text_close(text);
+    model_whole_close(whole);
     return rc;
 }
 

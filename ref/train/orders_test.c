@@ -44,6 +44,8 @@ static const struct row {
     {"ZeRO++", ROW(.world = 4, .steps = 6, .node = 2, .quantized_weights = true, .quantized_gradients = true,
                    .block = 64, SKIPS)},
     {"tensor parallelism", ROW(.stage = 1, .model = "gpt-nano:layers=1,blocks=2", .world = 2, .tensor = 2, SKIPS)},
+    {"Muon, matrices in slices",
+     ROW(.stage = 1, .model = "gpt-nano:layers=1,blocks=2", .world = 2, .tensor = 2, .muon = true, SKIPS)},
     {"pipeline parallelism", ROW(.stage = 1, .model = "gpt-nano", .world = 2, .pipeline = 2, .accumulation = 2, SKIPS)},
     {"parts of the states", ROW(.model = "gpt-nano", OFFLOAD_ON_HOST, .ratio = 0.5, SKIPS)},
 };

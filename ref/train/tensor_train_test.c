@@ -53,10 +53,31 @@ Test(tensor_train, offloaded_states_of_parts_are_unsharded_adams)
     }
 }
 
+// Muon updates each matrix whole.
+Test(tensor_train, matrices_that_are_cut_move_as_whole_ones_concurrent)
+{
+    for (int stage = 0; stage <= 3; stage++)
+        for (int number = 0; number < MESH_COUNT; number++) {
+            struct offload_trial trial = trial_of(number + 2 * stage, stage);
+            trial.muon = true;
+            expect_digest_of_whole(trial);
+        }
+    for (int number = 0; number < 8; number++) {
+        struct offload_trial trial = offloaded(trial_of(number * 3 + 2, offloaded_stage(number)), number);
+        trial.muon = true;
+        trial.delay = number % 4 == 1 ? 2 : 0;
+        trial.speculative = !trial.delay && number >= 4;
+        offload_demand(&trial);
+    }
+}
+
 // A loss scale that overflows: all ranks skip the same steps, also those whose part has no infinity.
 Test(tensor_train, an_overflow_in_one_part_skips_the_step_of_all)
 {
-    expect_overflow(trial_of(2, 2), 4);
+    struct offload_trial trial = trial_of(2, 2);
+    expect_overflow(trial, 4);
+    trial.muon = true;
+    expect_overflow(trial, 4);
 }
 
 Test(tensor_train, processes_have_the_bits_of_threads)

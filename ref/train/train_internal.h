@@ -42,6 +42,7 @@ struct train_rank {
     struct comm *data_comm;      // of the ranks that train the same part; the world's if that is the whole model
     struct comm *parts_comm;     // of the ranks with the same micro-batches, one for each part; null: there is one part
     struct comm *tensor_comm;    // of the ranks that cut each layer; null: none do
+    struct comm *slices_comm;    // the same, for updates during passes; null: no update needs others' slices
     struct comm *pipeline_comm;  // of the pipeline's stages, ranks as they; null: there is one stage
     struct comm *token_comm;     // of the ranks that have all experts together, where they are whole; else null
     pthread_t thread;

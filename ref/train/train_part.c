@@ -120,6 +120,8 @@ int train_part_open(struct train_rank *rank)
     TRY(split(rank, GROUP_SHARD, part_of, &rank->data_comm));
     if (mesh->tensor > 1)
         TRY(split(rank, GROUP_TENSOR, tensor_group_of, &rank->tensor_comm));
+    if (mesh->tensor > 1 && setting->config->uses_muon)
+        TRY(split(rank, GROUP_TENSOR, tensor_group_of, &rank->slices_comm));
     if (rank->model->whole_experts)
         TRY(split(rank, GROUP_EXPERT, token_group_of, &rank->token_comm));
     return mesh->pipeline > 1 ? split(rank, GROUP_PIPELINE, pipeline_group_of, &rank->pipeline_comm) : ERR_NONE;
@@ -129,6 +131,7 @@ void train_part_close(struct train_rank *rank)
 {
     comm_close(rank->token_comm);
     comm_close(rank->pipeline_comm);
+    comm_close(rank->slices_comm);
     comm_close(rank->tensor_comm);
     comm_close(rank->parts_comm);
     if (rank->data_comm != rank->comm)

@@ -147,6 +147,7 @@ int train_rank_open(struct train_rank *rank)
         .config = config,
         .comm = rank->data_comm,
         .parts_comm = rank->parts_comm,
+        .slices_comm = rank->slices_comm,
         .executor = rank->executor,
         .tier = rank->tier,
         .nvme = rank->nvme,
