@@ -89,7 +89,7 @@ def draw_activations(rng, p):
 def draw_mesh(rng, family, p):
     """Parts of the model in addition to the family's ranks of data parallelism."""
     room = LARGEST_WORLD // family.ranks()
-    may_cut = family.model.blocks > 1 and not family.quantized and not family.uses_muon()
+    may_cut = family.model.blocks > 1 and not family.quantized
     if may_cut and OWN + "recipe" not in family.keys and chance(rng, 0.6):
         p.tensor = rng.choice([t for t in divisors(family.model.blocks) if t <= room])
     room //= p.tensor

@@ -153,7 +153,7 @@ def draw_ranks(rng, family):
     ranks = rng.choice((1, 2, 2, 2, 3, 4, 4, 6, 8) if not family.model.heavy else (1, 2, 2, 3))
     family.replicate = rng.choice(divisors(ranks)) if chance(rng, 0.3) else 1
     family.shard = ranks // family.replicate
-    if family.model.experts and not family.uses_muon() and chance(rng, 0.7):
+    if family.model.experts and chance(rng, 0.7):
         family.expert = max(d for d in divisors(family.model.experts) if family.shard % d == 0)
 
 

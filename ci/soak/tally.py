@@ -52,7 +52,9 @@ class Tally:
                               ("processes", "mpirun" in run), ("speculative", placement.speculative),
                               ("chaos", str(run.get("--schedule")).startswith("chaos")),
                               ("throttled", "--emulate" in run), ("verified", "--verify" in run),
-                              ("tensor", placement.tensor > 1), ("pipeline", placement.pipeline > 1),
+                              ("tensor", placement.tensor > 1),
+                              ("Muon on tensor ranks", family.uses_muon() and placement.tensor > 1),
+                              ("pipeline", placement.pipeline > 1),
                               (f"stage {placement.stage}", True), (family.precision, True)):
                 self.features[name] += has
 
