@@ -8,6 +8,7 @@
 #include "ref/arithmetic/random.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -175,6 +176,18 @@ static void draw_e4m3(uint64_t key, struct check_case parts[], int count)
         parts[i].gathers_e4m3 = can && random_below(random_at(key, 0), E4M3_SHARE) == 0;
 }
 
+// Puts first what the vector of factors does not say. The mesh is printed with a case's size.
+static void complete_note(struct check_case *c)
+{
+    unsigned options = case_options(c), said[] = {OPTION_MUON, OPTION_FP8_GATHER};
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
+        char drawn[CASE_NOTE_BYTES];
+        memcpy(drawn, c->note, sizeof drawn);
+        if (options >> said[i] & 1)
+            snprintf(c->note, sizeof c->note, "%s%s%.200s", case_option_names[said[i]], drawn[0] ? ", " : "", drawn);
+    }
+}
+
 int hunt_draw(uint64_t seed, uint64_t number, unsigned options, struct check_case out[2])
 {
     struct factor_vector vector;
@@ -203,5 +216,7 @@ int hunt_draw(uint64_t seed, uint64_t number, unsigned options, struct check_cas
     bool is_long = !is_wide && draw_long(random_key(key, STREAM_LONG), out, count);
     if (number % 2 && !is_wide && !is_long && !out[0].gathers_e4m3)
         hunt_mesh_draw(random_key(key, STREAM_MESH), options, out, count);
+    for (int i = 0; i < count; i++)
+        complete_note(&out[i]);
     return count;
 }

@@ -32,7 +32,7 @@ static bool may_cut(const struct check_case *c)
 {
     bool state = c->loss_scale.kind == SCALE_DYNAMIC || c->overflow_check || c->weights_only;
     return c->offload_optimizer == TIER_DEVICE && c->offload_param == TIER_DEVICE && c->delayed_update == 0 &&
-           (c->phase == PHASE_WHOLE || !state) && !(case_options(c) >> OPTION_MUON & 1);
+           (c->phase == PHASE_WHOLE || !state);
 }
 
 // How many ranks share each of at most `batches` micro-batches, where other degrees make `parts` of each. One of them

@@ -19,13 +19,17 @@ Test(hunt_mesh, what_is_drawn_is_legal_and_has_every_kind_that_is_claimed_and_no
 {
     for (size_t k = 0; k < sizeof OPTIONS / sizeof *OPTIONS; k++) {
         unsigned seen = 0;
-        int legal_count = 0;
+        int legal_count = 0, muon_cut = 0;
         for (uint64_t number = 0; number < DRAWS; number++) {
             struct check_case parts[2];
             struct hunt_case h;
             bool legal;
             int count = hunt_draw(3, number, OPTIONS[k], parts);
             for (int i = 0; i < count; i++) {
+                unsigned options = case_options(&parts[i]);
+                cr_assert_eq(strstr(parts[i].note, "muon") != NULL, options >> OPTION_MUON & 1);
+                cr_assert_eq(strstr(parts[i].note, "fp8_gather") != NULL, options >> OPTION_FP8_GATHER & 1);
+                muon_cut += (options >> OPTION_MUON & options >> OPTION_TENSOR & 1);
                 cr_assert(parts[i].world <= 8 || (parts[i].world == 11 && !case_has_mesh(&parts[i])));
                 cr_assert(!case_has_mesh(&parts[i]) || mesh_world(&parts[i].mesh) == parts[i].world);
                 seen |= case_options(&parts[i]);
@@ -36,6 +40,7 @@ Test(hunt_mesh, what_is_drawn_is_legal_and_has_every_kind_that_is_claimed_and_no
             hunt_case_close(&h);
         }
         cr_expect_eq(seen, OPTIONS[k], "options %x, drawn %x", OPTIONS[k], seen);
+        cr_expect_eq(muon_cut > 0, OPTIONS[k] >> OPTION_MUON & 1);
         cr_expect_geq(legal_count, DRAWS * 9 / 10, "%d of %d are legal", legal_count, DRAWS);
     }
 }

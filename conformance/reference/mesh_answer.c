@@ -71,8 +71,10 @@ static int read_states(struct mesh_run *run, const struct safetensors *file, boo
         TRY(read_tensor(file, resumes ? "param/" : "", name, c->params[i].count, run->whole.param[i]));
         if (!resumes || !case_is_trained(c, i))
             continue;
-        TRY(read_tensor(file, "exp_avg/", name, c->params[i].count, run->whole.exp_avg[i]));
-        TRY(read_tensor(file, "exp_avg_sq/", name, c->params[i].count, run->whole.exp_avg_sq[i]));
+        bool muon = case_is_muon(c, i);
+        TRY(read_tensor(file, muon ? "momentum/" : "exp_avg/", name, c->params[i].count, run->whole.exp_avg[i]));
+        if (!muon)
+            TRY(read_tensor(file, "exp_avg_sq/", name, c->params[i].count, run->whole.exp_avg_sq[i]));
     }
     if (!resumes)
         return ERR_NONE;
@@ -226,10 +228,13 @@ static void close_run(struct mesh_run *run)
 }
 
 // Names a feature of the case that is not here; null if there is none.
-static const char *missing(const struct check_case *c)
+static const char *missing(const struct check_case *c, const struct config *config)
 {
     if (c->offload_optimizer != TIER_DEVICE || c->offload_param != TIER_DEVICE)
         return "offload on a mesh of tensor ranks, stages or experts";
+    for (int i = 0; i < c->group_count; i++)
+        if (c->groups[i].muon && (config->master_dtype != DTYPE_FP32 || config->moment_dtype != DTYPE_FP32))
+            return "Muon with states of 16 bits";
     if (c->delayed_update > 0)
         return "the delayed update on a mesh of tensor ranks, stages or experts";
     return c->phase != PHASE_WHOLE && (c->loss_scale.kind == SCALE_DYNAMIC || c->overflow_check || c->weights_only)
@@ -247,8 +252,8 @@ bool mesh_has_checkpoint(const struct check_case *c, const char *store)
 int mesh_answer(const struct check_case *c, const struct config *config, const char *folder, const char *answer,
                 const char *store)
 {
-    if (missing(c))
-        return answer_write_text(answer, ANSWER_UNSUPPORTED, missing(c));
+    if (missing(c, config))
+        return answer_write_text(answer, ANSWER_UNSUPPORTED, missing(c, config));
     struct mesh_run *run = calloc(1, sizeof *run);
     if (!run)
         return err_set(ERR_MEMORY, "no memory for a case");

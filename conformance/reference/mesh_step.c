@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "ref/arithmetic/norm.h"
 #include "ref/optimizer/clip.h"
+#include "ref/optimizer/muon.h"
 #include "ref/optimizer/optimizer.h"
 
 #include <stdlib.h>
@@ -116,6 +117,8 @@ static void update_part(struct mesh_ranks *ranks, int rank, int param, const str
     struct mesh_part *part = &ranks->parts[rank][param];
     int tensor_rank = mesh_index_in(&ranks->mesh, MESH_TENSOR, rank);
     size_t tail = recipe_tail_start(ranks->recipe, ranks->c->params[param].count);
+    if (case_is_muon(ranks->c, param))
+        return;
     for (size_t i = part->begin; i < part->end; i++) {
         bool is_tail = case_whole_element(ranks->c, tensor_rank, param, i) >= tail;
         float mean = part->grad[i] / ranks->divisor;
@@ -127,6 +130,79 @@ static void update_part(struct mesh_ranks *ranks, int rank, int param, const str
     }
 }
 
+// One matrix of Muon's, in memory of all ranks.
+struct matrix {
+    struct mesh_ranks *ranks;
+    int param;
+    float coefficient;
+    struct model_param whole;
+    float *own, *x;  // of one rank's elements; of all, with room for Newton-Schulz
+};
+
+static struct whole_step step_of(const struct matrix *m, int rank)
+{
+    const struct mesh_ranks *ranks = m->ranks;
+    const struct mesh_part *part = &ranks->parts[rank][m->param];
+    return (struct whole_step){.config = ranks->config,
+                               .param = &m->whole,
+                               .count = part->end - part->begin,
+                               .step = ranks->t + ranks->skipped,
+                               .t = ranks->t,
+                               .grad = part->grad + part->begin,
+                               .grad_dtype = DTYPE_FP32,
+                               .grad_divisor = ranks->divisor,
+                               .grad_coefficient = m->coefficient,
+                               .master = part->master + part->begin,
+                               .momentum = part->exp_avg + part->begin};
+}
+
+// Where an element that a rank owns lies in the whole matrix.
+static size_t place_of(const struct matrix *m, int rank, size_t element)
+{
+    int tensor_rank = mesh_index_in(&m->ranks->mesh, MESH_TENSOR, rank);
+    return case_whole_element(m->ranks->c, tensor_rank, m->param, m->ranks->parts[rank][m->param].begin + element);
+}
+
+// Each rank makes the direction of the elements that it owns. The matrix of all of them is made orthogonal, and each
+// rank moves its own.
+static void move_matrix(struct matrix *m)
+{
+    struct whole_step step = {0};
+    for (int rank = 0; rank < m->ranks->c->world; rank++) {
+        if (!m->ranks->parts[rank][m->param].is_held)
+            continue;
+        step = step_of(m, rank);
+        muon_update.direct(&step, m->own);
+        for (size_t i = 0; i < step.count; i++)
+            m->x[place_of(m, rank, i)] = m->own[i];
+    }
+    const float *by = muon_update.transform(&step, m->x);
+    for (int rank = 0; rank < m->ranks->c->world; rank++) {
+        if (!m->ranks->parts[rank][m->param].is_held)
+            continue;
+        step = step_of(m, rank);
+        for (size_t i = 0; i < step.count; i++)
+            m->own[i] = by[place_of(m, rank, i)];
+        muon_update.move(&step, m->own);
+    }
+}
+
+static int update_matrix(struct mesh_ranks *ranks, int param, float coefficient)
+{
+    const struct case_param *p = &ranks->c->params[param];
+    struct matrix m = {.ranks = ranks, .param = param, .coefficient = coefficient};
+    m.whole = (struct model_param){
+        .shape = {p->shape[0], p->shape[1]}, .shape_rank = 2, .count = p->count, .group = p->group};
+    m.own = calloc(p->count + 1, sizeof *m.own);
+    m.x = calloc(muon_update.scratch_floats(&m.whole) + 1, sizeof *m.x);
+    bool complete = m.own && m.x;
+    if (complete)
+        move_matrix(&m);
+    free(m.own);
+    free(m.x);
+    return complete ? ERR_NONE : err_set(ERR_MEMORY, "no memory for the matrix %s", p->name);
+}
+
 static int update(struct mesh_ranks *ranks, float coefficient)
 {
     const struct check_case *c = ranks->c;
@@ -136,6 +212,9 @@ static int update(struct mesh_ranks *ranks, float coefficient)
         struct adam_hyper hyper = optimizer_group(ranks->config, group, ranks->t + ranks->skipped, ranks->t);
         TRY(recipe_begin_step(ranks->recipe, &hyper, ranks->t, &ranks->states[group], &scalars[group]));
     }
+    for (int param = 0; param < c->param_count; param++)
+        if (case_is_muon(c, param) && case_owner(c, param) == param)
+            TRY(update_matrix(ranks, param, coefficient));
     for (int rank = 0; rank < c->world; rank++)
         for (int param = 0; param < c->param_count; param++)
             if (ranks->parts[rank][param].is_held && case_is_trained(c, param))

@@ -61,6 +61,11 @@ int suite_tie(struct check_case *c, int owner);
 // Gives the stages of the mesh's pipeline the parameters in their order, as evenly as it goes.
 void suite_place_stages(struct check_case *c);
 
+// Sets the mesh that the variant names, and where it names two that of the half that resumes. Cuts a parameter over
+// tensor ranks along a dimension.
+void suite_set_mesh(struct check_case *c, struct suite_item *item);
+void suite_cut(struct check_case *c, int param, int dimension);
+
 // Parameters that are cut, whole, partial, tied and experts, on the mesh that the variant begins with.
 void suite_mesh_all(struct check_case *c, struct suite_item *item);
 

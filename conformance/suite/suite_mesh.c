@@ -26,7 +26,7 @@ static struct mesh read_mesh(const char **text, int *sequence)
     return mesh;
 }
 
-static void set_mesh(struct check_case *c, struct suite_item *item)
+void suite_set_mesh(struct check_case *c, struct suite_item *item)
 {
     const char *text = item->variant;
     item->own_data = true;  // other data ranks than those of another mesh
@@ -43,7 +43,7 @@ static void set_mesh(struct check_case *c, struct suite_item *item)
     c->data.spread = 6;
 }
 
-static void cut(struct check_case *c, int param, int dimension)
+void suite_cut(struct check_case *c, int param, int dimension)
 {
     c->params[param].placement.part = PART_CUT;
     c->params[param].placement.dimension = dimension;
@@ -54,12 +54,12 @@ static void cut(struct check_case *c, int param, int dimension)
 // parallelism, whose norms see a part of the sequence each, these have partial gradients.
 static void make_blocks(struct check_case *c, bool sequence)
 {
-    cut(c, suite_tensor(c, 8, 3), 0);
+    suite_cut(c, suite_tensor(c, 8, 3), 0);
     for (int block = 0; block < 2; block++) {
         int norm = suite_tensor(c, 7, 0);
-        cut(c, suite_tensor(c, 3, 8), 1);
-        cut(c, suite_tensor(c, 12, 0), 0);
-        cut(c, suite_tensor(c, 8, 5), 0);
+        suite_cut(c, suite_tensor(c, 3, 8), 1);
+        suite_cut(c, suite_tensor(c, 12, 0), 0);
+        suite_cut(c, suite_tensor(c, 8, 5), 0);
         int bias = suite_tensor(c, 5, 0);
         if (sequence)
             c->params[norm].placement.part = c->params[bias].placement.part = PART_PARTIAL;
@@ -73,7 +73,7 @@ static void make_experts(struct check_case *c)
         for (int half = 0; half < 2; half++) {
             int param = half == 0 ? suite_tensor(c, 4, 3) : suite_tensor(c, 5, 0);
             if (half == 0)
-                cut(c, param, 0);
+                suite_cut(c, param, 0);
             c->params[param].placement.is_expert = true;
             c->params[param].placement.expert = expert;
         }
@@ -84,7 +84,7 @@ static void make_experts(struct check_case *c)
 static void make_hsdp(struct check_case *c, struct suite_item *item)
 {
     suite_model(c);
-    set_mesh(c, item);
+    suite_set_mesh(c, item);
 }
 
 // --- tensor ---
@@ -92,13 +92,13 @@ static void make_hsdp(struct check_case *c, struct suite_item *item)
 static void make_tensor(struct check_case *c, struct suite_item *item)
 {
     make_blocks(c, false);
-    set_mesh(c, item);
+    suite_set_mesh(c, item);
 }
 
 static void make_sequence(struct check_case *c, struct suite_item *item)
 {
     make_blocks(c, true);
-    set_mesh(c, item);
+    suite_set_mesh(c, item);
 }
 
 // --- experts ---
@@ -108,7 +108,7 @@ static void make_expert(struct check_case *c, struct suite_item *item)
     suite_tensor(c, 7, 5);
     make_experts(c);
     suite_tensor(c, 13, 0);
-    set_mesh(c, item);
+    suite_set_mesh(c, item);
 }
 
 // --- pipeline ---
@@ -116,7 +116,7 @@ static void make_expert(struct check_case *c, struct suite_item *item)
 static void make_pipeline(struct check_case *c, struct suite_item *item)
 {
     suite_model(c);
-    set_mesh(c, item);
+    suite_set_mesh(c, item);
     suite_place_stages(c);
 }
 
@@ -125,7 +125,7 @@ static void make_tied(struct check_case *c, struct suite_item *item)
 {
     suite_model(c);
     suite_tie(c, 0);
-    set_mesh(c, item);
+    suite_set_mesh(c, item);
     suite_place_stages(c);
 }
 
@@ -136,7 +136,7 @@ void suite_mesh_all(struct check_case *c, struct suite_item *item)
     make_blocks(c, true);
     make_experts(c);
     suite_tie(c, 0);
-    set_mesh(c, item);
+    suite_set_mesh(c, item);
     suite_place_stages(c);
 }
 
