@@ -132,9 +132,7 @@ int nccl_collective_run(struct comm *comm, const struct comm_call *call)
         return err_set(ERR_USAGE, "NCCL's own collectives need ranks over NCCL, not over %s", comm->ops->name);
     struct comm_nccl *nccl = (struct comm_nccl *)comm;
     int rc = nccl->nccl ? run_group(nccl, call) : err_set(ERR_PEER, "NCCL has failed already");
-    if (rc == ERR_NONE)
-        rc = comm_nccl_wait(nccl);
-    return rc == ERR_NONE ? ERR_NONE : comm_nccl_give_up(nccl, rc);
+    return comm_nccl_finish(nccl, rc);
 }
 
 const char *nccl_collective_library(const struct comm *comm)

@@ -143,9 +143,7 @@ static int run_on_accelerator(struct comm_nccl *nccl, const struct comm_call *ca
     int rc = nccl->nccl ? meet_accelerator(nccl, call) : err_set(ERR_PEER, "NCCL failed in an earlier call");
     if (rc == ERR_NONE)
         rc = comm_nccl_move(nccl, call);
-    if (rc == ERR_NONE)
-        rc = comm_nccl_wait(nccl);
-    return rc == ERR_NONE ? ERR_NONE : comm_nccl_give_up(nccl, rc);
+    return comm_nccl_finish(nccl, rc);
 }
 
 static int nccl_run(struct comm *comm, const struct comm_call *call)

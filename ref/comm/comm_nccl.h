@@ -70,9 +70,6 @@ int comm_nccl_check(struct comm_nccl *nccl);
 int comm_nccl_begin(struct comm_nccl *nccl);
 int comm_nccl_end(struct comm_nccl *nccl);
 
-// Waits for all work on the thread's stream.
-int comm_nccl_wait(struct comm_nccl *nccl);
-
 // Waits until NCCL has enqueued the calls made so far and, if `finished`, until the stream has completed them.
 int comm_nccl_wait_until(struct comm_nccl *nccl, bool finished);
 
@@ -81,6 +78,9 @@ int comm_nccl_code(const struct comm_nccl *nccl, ncclResult_t result, const char
 
 // Enqueues the transfers and folds of a call that all ranks agree on, for memory on the accelerator.
 int comm_nccl_move(struct comm_nccl *nccl, const struct comm_call *call);
+
+// Ends a call that has returned `code`: waits for all work on the thread's stream, and gives up after an error.
+int comm_nccl_finish(struct comm_nccl *nccl, int code);
 
 // Aborts NCCL after an error, so that no kernel accesses the buffers afterwards, and makes all ranks fail. Returns the
 // error for the caller to return: the failure that `control` knows, which names a rank, else `code`.

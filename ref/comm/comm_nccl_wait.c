@@ -75,9 +75,13 @@ int comm_nccl_end(struct comm_nccl *nccl)
     return comm_nccl_wait_until(nccl, false);
 }
 
-int comm_nccl_wait(struct comm_nccl *nccl)
+// Waits until the aborted kernels have ended.
+static void comm_nccl_drain(struct comm_nccl *nccl)
 {
-    return comm_nccl_wait_until(nccl, true);
+    bool done = false;
+    for (uint64_t limit = clock_now_ns() + drain_limit_ns; !done && clock_now_ns() < limit; pause_between_polls(1000))
+        if (nccl->options.calls->is_done(nccl->options.calls->stream(), &done) != ERR_NONE)
+            break;
 }
 
 int comm_nccl_give_up(struct comm_nccl *nccl, int code)
@@ -91,12 +95,16 @@ int comm_nccl_give_up(struct comm_nccl *nccl, int code)
     if (nccl->nccl)
         nccl->options.calls->abort(nccl->nccl);
     nccl->nccl = NULL;
-    bool done = false;
-    for (uint64_t limit = clock_now_ns() + drain_limit_ns; !done && clock_now_ns() < limit; pause_between_polls(1000))
-        if (nccl->options.calls->is_done(nccl->options.calls->stream(), &done) != ERR_NONE)
-            break;
+    comm_nccl_drain(nccl);
     if (known != ERR_NONE)
         return comm_nccl_check(nccl);
     comm_abort(nccl->control, message);
     return err_set(code, "%s", message);
+}
+
+int comm_nccl_finish(struct comm_nccl *nccl, int code)
+{
+    if (code == ERR_NONE)
+        code = comm_nccl_wait_until(nccl, true);
+    return code == ERR_NONE ? ERR_NONE : comm_nccl_give_up(nccl, code);
 }
