@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# The target `standin`: the program, and the test programs that need a GPU, with a stand-in for CUDA's runtime and
-# cuBLAS (ci/standin/standin.h) in build/standin. All else of them is what the GPU's programs consist of.
+# The target `standin`: the program, and the test programs that need a GPU, with stand-ins for CUDA's runtime and cuBLAS
+# (ci/standin/standin.h) and for NCCL (ci/standin/nccl.h) in build/standin. All else of them is what the GPU's programs
+# consist of.
 include(CheckLanguage)
 check_language(CXX)
 if(NOT CMAKE_CXX_COMPILER)
@@ -28,6 +29,16 @@ target_include_directories(standin_cublas PRIVATE ${CMAKE_SOURCE_DIR})
 target_link_libraries(standin_cublas PRIVATE standin_cudart zg_flags ${CMAKE_DL_LIBS} m)
 set_target_properties(standin_cublas PROPERTIES OUTPUT_NAME cublas SUFFIX .so.${version} BUILD_RPATH "\$ORIGIN"
                       LIBRARY_OUTPUT_DIRECTORY ${ZG_STANDIN})
+
+if(ZG_NCCL)
+  add_library(standin_nccl SHARED EXCLUDE_FROM_ALL ${folder}/nccl.c ${folder}/nccl_board.c ${folder}/nccl_group.c
+              ${folder}/nccl_sum.c ${folder}/nccl_work.c)
+  target_include_directories(standin_nccl PRIVATE ${CMAKE_SOURCE_DIR} PUBLIC SYSTEM ${ZG_NCCL_INCLUDE})
+  target_link_options(standin_nccl PRIVATE -Wl,-z,defs)
+  target_link_libraries(standin_nccl PRIVATE standin_cudart zg_flags Threads::Threads)
+  set_target_properties(standin_nccl PROPERTIES OUTPUT_NAME nccl SOVERSION 2 BUILD_RPATH "\$ORIGIN"
+                        LIBRARY_OUTPUT_DIRECTORY ${ZG_STANDIN})
+endif()
 
 # zg_standin_kernels(NAME FILE...): the device code of .cu files, compiled for the host.
 function(zg_standin_kernels name)
@@ -63,14 +74,19 @@ function(zg_standin name)
   add_dependencies(standin standin_${name})
 endfunction()
 
-add_custom_target(standin DEPENDS standin_cublas)
+add_custom_target(standin DEPENDS standin_cublas $<TARGET_NAME_IF_EXISTS:standin_nccl>)
 zg_standin(zerogauge)
 if(ZG_TESTS)
-  add_executable(standin_test EXCLUDE_FROM_ALL ${folder}/standin_test.c)
-  target_include_directories(standin_test PRIVATE ${CMAKE_SOURCE_DIR})
-  target_link_libraries(standin_test PRIVATE standin_cudart PkgConfig::CRITERION zg_flags zg_test_flags)
-  set_target_properties(standin_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${ZG_STANDIN})
-  add_dependencies(standin standin_test)
+  foreach(name IN ITEMS standin nccl)
+    if(name STREQUAL standin OR ZG_NCCL)
+      add_executable(${name}_test EXCLUDE_FROM_ALL ${folder}/${name}_test.c)
+      target_include_directories(${name}_test PRIVATE ${CMAKE_SOURCE_DIR})
+      target_link_libraries(${name}_test PRIVATE $<TARGET_NAME_IF_EXISTS:standin_nccl> standin_cudart
+                            PkgConfig::CRITERION zg_flags zg_test_flags)
+      set_target_properties(${name}_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${ZG_STANDIN})
+      add_dependencies(standin ${name}_test)
+    endif()
+  endforeach()
   foreach(name IN ITEMS comm_cuda_test cuda_lane_test gpt_cuda_test isa_cuda_test tier_cuda_test train_cuda_test)
     zg_standin(${name} standin_isa_host PkgConfig::CRITERION)
   endforeach()

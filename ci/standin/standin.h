@@ -43,8 +43,14 @@ struct standin_work {
 // Adds work to the stream's queue; null: the default stream of the current device.
 cudaError_t standin_enqueue(cudaStream_t stream, struct standin_work work);
 
+// Work that runs no sooner than is_ready returns true; if `waits`, it returns only then.
+cudaError_t standin_enqueue_when(cudaStream_t stream, struct standin_work work,
+                                 bool (*is_ready)(void *what, bool waits));
+
 // Returns whether the stream exists: it was not destroyed.
 bool standin_stream_is_open(cudaStream_t stream);
+
+int standin_stream_device(cudaStream_t stream);
 
 // Ends the process: the program uses CUDA in a way whose result is undefined.
 void standin_die(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));

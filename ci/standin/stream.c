@@ -9,6 +9,7 @@
 
 struct entry {
     struct standin_work work;
+    bool (*is_ready)(void *what, bool waits);  // null: always
     struct entry *next;
 };
 
@@ -62,6 +63,11 @@ bool standin_stream_is_open(cudaStream_t stream)
     return is_open;
 }
 
+int standin_stream_device(cudaStream_t stream)
+{
+    return stream->device;
+}
+
 static cudaStream_t default_stream(void)
 {
     enum { DEVICE_MAX = 16 };
@@ -86,19 +92,25 @@ static cudaStream_t stream_of(cudaStream_t handle)
     return stream;
 }
 
-cudaError_t standin_enqueue(cudaStream_t handle, struct standin_work work)
+cudaError_t standin_enqueue_when(cudaStream_t handle, struct standin_work work,
+                                 bool (*is_ready)(void *what, bool waits))
 {
     cudaStream_t stream = stream_of(handle);
     struct entry *entry = malloc(sizeof *entry);
     if (!entry)
         return standin_status(cudaErrorMemoryAllocation);
-    *entry = (struct entry){.work = work};
+    *entry = (struct entry){.work = work, .is_ready = is_ready};
     pthread_mutex_lock(&stream->lock);
     *stream->last = entry;
     stream->last = &entry->next;
     stream->added_count++;
     pthread_mutex_unlock(&stream->lock);
     return cudaSuccess;
+}
+
+cudaError_t standin_enqueue(cudaStream_t stream, struct standin_work work)
+{
+    return standin_enqueue_when(stream, work, NULL);
 }
 
 static void be_late(void)
@@ -108,17 +120,20 @@ static void be_late(void)
         usleep((useconds_t)atoi(late_us));
 }
 
-// Runs the stream's work up to a place in its queue.
-static void run_to(cudaStream_t stream, uint64_t place)
+// Runs the stream's work up to a place in its queue; without a wait only what is ready.
+static void run_to(cudaStream_t stream, uint64_t place, bool waits)
 {
     pthread_mutex_lock(&stream->lock);
-    bool works = stream->first && stream->done_count < place;
-    if (works && stream->is_late)
-        be_late();
-    if (works)
-        standin_memory_open();
+    bool works = false;
     while (stream->first && stream->done_count < place) {
         struct entry *entry = stream->first;
+        if (entry->is_ready && !entry->is_ready(entry->work.what, waits))
+            break;
+        if (!works && stream->is_late)
+            be_late();
+        if (!works)
+            standin_memory_open();
+        works = true;
         stream->first = entry->next;
         if (!stream->first)
             stream->last = &stream->first;
@@ -137,7 +152,7 @@ cudaError_t cudaDeviceSynchronize(void)
     cudaStream_t stream = streams;
     pthread_mutex_unlock(&list_lock);
     for (; stream; stream = stream->next)
-        run_to(stream, UINT64_MAX);
+        run_to(stream, UINT64_MAX, true);
     return cudaSuccess;
 }
 
@@ -176,17 +191,17 @@ __attribute__((destructor)) static void end(void)
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
-    run_to(stream_of(stream), UINT64_MAX);
+    run_to(stream_of(stream), UINT64_MAX, true);
     return cudaSuccess;
 }
 
-// Who asks again and again waits: the first answer is that there is work, which then runs.
+// Who asks again and again waits: the first answer is that there is work, which then runs as far as it is ready.
 cudaError_t cudaStreamQuery(cudaStream_t handle)
 {
     cudaStream_t stream = stream_of(handle);
     pthread_mutex_lock(&stream->lock);
     bool works = stream->first != NULL;
-    run_to(stream, UINT64_MAX);
+    run_to(stream, UINT64_MAX, false);
     pthread_mutex_unlock(&stream->lock);
     return works ? cudaErrorNotReady : cudaSuccess;
 }
@@ -217,7 +232,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle)
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
     if (event->stream)
-        run_to(event->stream, event->place);
+        run_to(event->stream, event->place, true);
     return cudaSuccess;
 }
 
@@ -239,7 +254,7 @@ struct event_wait {
 static void wait_for_event(void *what)
 {
     struct event_wait *wait = what;
-    run_to(wait->stream, wait->place);
+    run_to(wait->stream, wait->place, true);
     free(wait);
 }
 
