@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ci/standin/run checks of a program: its status, its state, what it says."""
+"""Runs of programs of the target `standin`, and how each is judged."""
 import os
 import re
 import subprocess
+import tempfile
 
 from waits import FOLDER
 
 LIMIT_S = 300
 NO_TEST = "no test ran"
+MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
+       "OMPI_MCA_hwloc_base_binding_policy": "none", "OMPI_MCA_mpi_yield_when_idle": "1", "ZG_STANDIN_DEVICES": "8"}
 
 
 def run(command, environment, folder):
@@ -25,14 +28,21 @@ def said_of(environment):
 
 
 class Check:
-    """One program's run; `fails` gives the reason, or nothing."""
+    """One program's run, as one process or `processes`; `fails` gives the reason, or nothing."""
+    each = []  # words of mpirun before the program
 
-    def __init__(self, name, program, arguments, environment=None):
+    def __init__(self, name, program, arguments, environment=None, processes=0):
         self.name, self.program, self.arguments = name, program, arguments
-        self.environment, self.skipped = environment or {}, []
+        self.environment, self.processes, self.skipped = environment or {}, processes, []
 
     def run(self, program, folder):
-        return run([program, *self.arguments, *self.more(folder)], self.environment, folder)
+        command, environment = [program, *self.arguments, *self.more(folder)], self.environment
+        if not self.processes:
+            return run(command, environment, folder)
+        # mpirun removes the common folder of its user while another begins to use it.
+        with tempfile.TemporaryDirectory(prefix="zg-") as own:
+            return run(["mpirun", "-n", str(self.processes), *self.each, *command],
+                       {**MPI, "OMPI_MCA_orte_tmpdir_base": own, **environment}, folder)
 
     def more(self, folder):
         return []
@@ -61,17 +71,19 @@ class Test(Check):
 class State(Check):
     """A run whose state is the processor's."""
 
-    def __init__(self, preset, model, *options, environment=None):
-        name = " ".join([preset, model, *options, *said_of(environment or {})])
+    def __init__(self, preset, model, *options, environment=None, world="2", processes=0):
+        name = " ".join([preset, model, *(["mpirun -n", str(processes)] if processes else ["--world", world]),
+                         *options, *said_of(environment or {})])
         words = ["train", "--preset", preset, "--model", model, "--steps", "4", "--json", "--verify", *options]
-        super().__init__(name, "zerogauge", words, environment)
-        self.expected = None
+        super().__init__(name, "zerogauge", words, environment, processes)
+        self.world, self.expected = world, None
 
     def more(self, folder):
-        return ["--nvme-path", folder, "--device", "cuda"]
+        return ["--nvme-path", folder, "--device", "cuda", *([] if self.processes else ["--world", self.world])]
 
     def prepare(self, folder):
-        command = [os.path.join(FOLDER, self.program), *self.arguments, "--nvme-path", folder]
+        command = [os.path.join(FOLDER, self.program), *self.arguments, "--nvme-path", folder, "--world",
+                   str(self.processes or self.world)]
         status, output = run(command, self.environment, folder)
         self.expected = state_of(output)
         return None if status == 0 else f"the processor's run: {last_line(output)}"
@@ -102,9 +114,10 @@ class Known(Check):
 
 
 class Bench(Check):
-    def __init__(self, name, *options, device=("--device", "cuda"), environment=None):
+    def __init__(self, name, *options, device=("--device", "cuda"), environment=None, processes=0):
         words = ["bench", name, "--quick", *device, *options]
-        super().__init__(" ".join(words), "zerogauge", words, environment)
+        super().__init__(" ".join([f"mpirun -n {processes}"] * bool(processes) + words), "zerogauge", words,
+                         environment, processes)
 
     def more(self, folder):
         return ["--out", os.path.join(folder, "result.jsonl")] + \
@@ -131,6 +144,24 @@ class Says(Check):
 
     def judge(self, status, output, program, folder):
         return None if status == self.status and self.said in output else f"status {status}: {last_line(output)}"
+
+
+class Ends(Check):
+    """Processes of which one fails: every one ends by itself, with status 2 and these words, or was killed."""
+    each = ["--mca", "orte_enable_recovery", "1", "--mca", "orte_abort_on_non_zero_status", "0", "sh", "-c",
+            '"$@"; echo "ended with status $?"', "ranks"]
+
+    def __init__(self, injected, processes, said, statuses):
+        words = "train --preset zero3 --model linear --steps 2 --device cuda"
+        super().__init__(f"ZG_STANDIN_NCCL={injected} mpirun -n {processes} {words}", "zerogauge", words.split(),
+                         {"ZG_STANDIN_NCCL": injected}, processes)
+        self.said, self.statuses = said, statuses
+
+    def judge(self, status, output, program, folder):
+        statuses = sorted(re.findall(r"ended with status (\d+)", output))
+        told = len(re.findall(f"^zerogauge train: .*{self.said}", output, re.MULTILINE))
+        return None if statuses == self.statuses and told == statuses.count("2") and "stand-in" not in output else \
+            f"statuses {statuses}, said {told} times: {last_line(output)}"
 
 
 def last_line(output):

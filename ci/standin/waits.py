@@ -13,8 +13,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 BUILD = os.path.join(ROOT, "build")
 FOLDER = os.path.join(BUILD, "standin")
 
-WAIT = re.compile(r"(?:\b(?:accelerator_wait|cuda_lane_wait|cuda(?:Stream|Event|Device)Synchronize|cudaStreamWaitEvent)"
-                  r"|->wait(?=\(\)))\(")
+WAIT = re.compile(r"(?:\b(?:accelerator_wait|cuda_lane_wait|cuda(?:Stream|Event|Device)Synchronize|cudaStreamWaitEvent|"
+                  r"comm_nccl_(?:wait_until|drain))|->wait(?=\(\)))\(")
 
 
 class Wait:
@@ -40,7 +40,7 @@ def waits_of(path):
     text = open(os.path.join(ROOT, path)).read()
     for match in WAIT.finditer(text):
         line = text[text.rfind("\n", 0, match.start()) + 1:match.start()]
-        if "//" in line or re.match(r"(static )?int \Z", line):
+        if "//" in line or re.match(r"(static )?(int|void) \Z", line):
             continue
         begin = match.start()
         if match.group().startswith("->"):
