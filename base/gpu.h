@@ -55,6 +55,6 @@ json_t *gpu_json(const struct gpu *gpu);
 // Reads such facts, as far as they are there: the others are unknown.
 void gpu_from_json(const json_t *facts, struct gpu *out);
 
-// Writes what keeps a GPU below the figures of its model: a power limit below its default, heat or power that slows it now, a
-// PCIe link with fewer lanes than it has, partitions (MIG); the first of these, "" for none.
+// Writes what keeps a GPU below the figures of its model: a power limit below its default, heat or power that slows it
+// now, a PCIe link with fewer lanes than it has, partitions (MIG); the first of these, "" for none.
 void gpu_reason(const struct gpu *gpu, char out[GPU_REASON_BYTES]);

@@ -264,9 +264,10 @@ int cuda_check(uint64_t seed, const struct device_flip *flip, uint64_t round_num
         multiprocessors += c.multiprocessors;
         memory_bytes += c.memory_bytes;
     }
-    snprintf(text, HEALTH_TEXT_MAX,
-             "%d GPUs: %zu multiprocessors have the processor's bits, alone and all together; %.2f GB of memory keep %d "
-             "patterns; copies arrive unchanged",
-             devices, multiprocessors, (double)memory_bytes * 1e-9, PATTERN_COUNT);
+    snprintf(
+        text, HEALTH_TEXT_MAX,
+        "%d GPUs: %zu multiprocessors have the processor's bits, alone and all together; %.2f GB of memory keep %d "
+        "patterns; copies arrive unchanged",
+        devices, multiprocessors, (double)memory_bytes * 1e-9, PATTERN_COUNT);
     return ERR_NONE;
 }
