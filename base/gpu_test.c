@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a management library says of GPUs reaches `info`, result files and the judges of counters. The library is
-// nvml_stand_in.c, whose GPUs a file describes.
+// ci/standin/nvml.c, whose GPUs a file describes.
 #include "base/gpu.h"
 
 #include "base/command_test.h"

@@ -126,7 +126,7 @@ static double narrow_links(const char *root)
     return found ? narrow : NAN;
 }
 
-static void read_gpus(double *out)
+static void read_gpus(const char *root, double *out)
 {
     static const struct {
         enum health_counter counter;
@@ -138,7 +138,7 @@ static void read_gpus(double *out)
         {COUNTER_GPU_TEMPERATURE_C, GPU_TEMPERATURE_C}, {COUNTER_GPU_POWER_W, GPU_POWER_W},
     };
     struct gpu gpus[GPU_MAX];
-    size_t count = gpus_read(gpus);
+    size_t count = *root ? 0 : gpus_read(gpus);  // a machine of files has none
     for (size_t r = 0; r < sizeof told / sizeof *told; r++) {
         double *total = &out[told[r].counter];
         *total = NAN;
@@ -155,7 +155,7 @@ static void read_gpus(double *out)
 void health_counters_read(const char *root, struct health_counters *out)
 {
     double *v = out->values;
-    read_gpus(v);
+    read_gpus(root, v);
     v[COUNTER_MACHINE_CHECKS] = words(root, "/proc/interrupts", "MCE:");
     v[COUNTER_MEMORY_CORRECTED] = numbers(root, "/sys/devices/system/edac/mc/mc*/ce_count", SUM, 1);
     v[COUNTER_MEMORY_UNCORRECTED] = numbers(root, "/sys/devices/system/edac/mc/mc*/ue_count", SUM, 1);
@@ -229,10 +229,11 @@ int health_counters_from_json(const json_t *object, struct health_counters *out)
 {
     for (int i = 0; i < COUNTER_COUNT; i++) {
         const json_t *pair = json_object_get(object, rows[i].key), *after = json_object_get(pair, "after");
-        if (!json_is_null(pair) && !json_is_number(after))
+        bool is_told = pair && !json_is_null(pair);  // not by a system, or an earlier version, that does not count it
+        if (is_told && !json_is_number(after))
             return err_set(ERR_USAGE, "counters.%s: expected null or {\"before\": ..., \"after\": NUMBER}",
                            rows[i].key);
-        out->values[i] = json_is_null(pair) ? NAN : json_number_value(after);
+        out->values[i] = is_told ? json_number_value(after) : NAN;
     }
     return ERR_NONE;
 }

@@ -258,7 +258,8 @@ Test(health_counters, numbers_of_all_devices_are_combined_and_growth_is_a_reason
     put("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "2000000\n");
     put("/sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq", "3000000\n");
     health_counters_read(root, &before);
-    const double expected[COUNTER_COUNT] = {3, 7, 0, 9, 3, 1, 1, NAN, NAN, NAN, NAN, 61.5, 61.5, 2500};
+    const double expected[COUNTER_COUNT] = {3,    7,    0,    9,   3,   1,   1,   NAN, NAN, NAN, NAN,
+                                            61.5, 61.5, 2500, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
     for (int i = 0; i < COUNTER_COUNT; i++)
         cr_expect(isnan(expected[i]) ? isnan(before.values[i]) : fabs(before.values[i] - expected[i]) < 1e-9, "%d: %g",
                   i, before.values[i]);
@@ -273,6 +274,9 @@ Test(health_counters, numbers_of_all_devices_are_combined_and_growth_is_a_reason
     cr_expect_eq(health_counters_from_json(object, &again), ERR_NONE);
     for (int i = 0; i < COUNTER_COUNT; i++)
         cr_expect(isnan(after.values[i]) ? isnan(again.values[i]) : again.values[i] == after.values[i], "%d", i);
+    cr_expect_eq(json_object_del(object, "gpu_power_w"), 0);
+    cr_expect_eq(health_counters_from_json(object, &again), ERR_NONE, "a counter that an earlier version had not");
+    cr_expect(isnan(again.values[COUNTER_GPU_POWER_W]));
     json_object_set_new(object, "thermal_throttles", json_integer(3));
     cr_expect_eq(health_counters_from_json(object, &again), ERR_USAGE);
     cr_expect(strstr(err_message(), "thermal_throttles"), "%s", err_message());
@@ -313,5 +317,5 @@ Test(health_counters, every_counter_that_grew_has_its_reason)
         cr_expect_not(health_counter_worse((enum health_counter)i, &after, &before, reason, sizeof reason));
         worse += is_error;
     }
-    cr_expect_eq(worse, COUNTER_NVME_WARNINGS + 1);
+    cr_expect_eq(worse, COUNTER_NVME_WARNINGS + 1 + COUNTER_GPU_SLOWED + 1 - COUNTER_GPU_ECC_CORRECTED);
 }
