@@ -39,15 +39,24 @@ static double verify_samples(struct verify *v, size_t line, const json_t *of, co
     return seconds;
 }
 
-// Nothing is faster than a bound, but for noise: a baseline that is exceeded measured something else.
-static void verify_bound(struct verify *v, size_t line, double ratio, const char *baseline)
+// Nothing is faster than a bound, but for noise: a baseline whose best sample is exceeded measured something else.
+static void verify_bound(struct verify *v, size_t line, double work, const json_t *baseline)
 {
     static const char *const bounds[] = {"matrix products of the model's shapes", "busy time of ", "registers",
                                          "CUDA's bandwidth sample"};
-    for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
-        if (ratio > BOUND_MOST && strncmp(baseline, bounds[i], strlen(bounds[i])) == 0)
-            verify_refuse(v, line, "ratio", "is %.9g, expected at most %g to \"%s\", which is a bound", ratio,
-                          BOUND_MOST, baseline);
+    const char *name = verify_text(baseline, "name");
+    double best = 0;
+    size_t i;
+    const json_t *sample;
+    json_array_foreach (json_object_get(baseline, "samples"), i, sample) {
+        double ratio = json_number_value(sample) / work;
+        ratio = unit_is_time(verify_text(baseline, "unit")) ? ratio : 1 / ratio;
+        best = i == 0 || ratio < best ? ratio : best;
+    }
+    for (i = 0; i < sizeof bounds / sizeof *bounds; i++)
+        if (best > BOUND_MOST && strncmp(name, bounds[i], strlen(bounds[i])) == 0)
+            verify_refuse(v, line, "ratio", "is %.9g to the best sample of \"%s\", a bound: expected at most %g", best,
+                          name, BOUND_MOST);
 }
 
 static void verify_ratio(struct verify *v, size_t line, const json_t *record, const json_t *baseline)
@@ -66,7 +75,7 @@ static void verify_ratio(struct verify *v, size_t line, const json_t *record, co
     double expected = unit_is_time(verify_text(record, "unit")) ? limit / work : work / limit;
     if (!verify_same(json_number_value(ratio), expected))
         verify_refuse(v, line, "ratio", "is %.9g, expected %.9g from the medians", json_number_value(ratio), expected);
-    verify_bound(v, line, json_number_value(ratio), verify_text(baseline, "name"));
+    verify_bound(v, line, work, baseline);
 }
 
 void verify_bench(struct verify *v)
