@@ -5,7 +5,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/statistics.h"
-#include "base/unit.h"
+#include "results/record/unit.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -6,7 +6,7 @@
 #include "results/limits/accepted_range.h"
 #include "base/err.h"
 #include "base/statistics.h"
-#include "base/unit.h"
+#include "results/record/unit.h"
 
 #include <math.h>
 #include <stdint.h>

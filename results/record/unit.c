@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/unit.h"
+#include "results/record/unit.h"
 
 #include <stddef.h>
 #include <string.h>
