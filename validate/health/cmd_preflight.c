@@ -96,7 +96,7 @@ static void judge(struct preflight *p)
                  setting->operation_count, (unsigned long long)p->exposure.rounds);
         preflight_add(p, "compute", "ok", text);
     }
-    if (*p->device_text && !lane_failed(p, HEALTH_COMPUTE) && !lane_failed(p, HEALTH_MEMORY))
+    if (*p->device_text)
         preflight_add(p, "gpu", "ok", p->device_text);
     judge_rate(p, HEALTH_MEMORY, p->memory_gbs);
     if (setting->folders)

@@ -41,13 +41,13 @@ static int run_round(struct soak *soak)
     setting->seed = setting->round == 1 ? HEALTH_KNOWN_SEED : random_key((uint64_t)soak->seed, setting->round) >> 1;
     char text[HEALTH_TEXT_MAX];
     int code = health_round(setting, &round);
-    // The first rank of a host has its GPUs.
-    if (code == ERR_NONE && soak->machine.device_count > 0 && (!comm || bench_world_rank_on_host() == 0))
-        code = device_check(setting->seed, &soak->machine.device_flip, setting->round, &round, text);
     if (code == ERR_NONE && comm)
         code = health_vote_ranks(setting, comm, &round);
     if (code == ERR_NONE && comm)
         code = health_exchange_ranks(setting, comm, bench_world_host, &round);
+    // The first rank of a host has its GPUs. They are not voted on.
+    if (code == ERR_NONE && soak->machine.device_count > 0 && (!comm || bench_world_rank_on_host() == 0))
+        code = device_check(setting->seed, &soak->machine.device_flip, setting->round, &round, text);
     if (code == ERR_NONE) {
         health_exposure_add(&soak->exposure, &round, clock_now_s() - begin);
         add_events(soak, &round);

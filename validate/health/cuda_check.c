@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "validate/health/cuda_check.h"
 #include "validate/health/device_check.h"
+#include "validate/health/vote.h"
 
 #include "base/err.h"
 #include "ref/cuda/cuda_lane.h"
@@ -46,20 +47,14 @@ static int add(const struct check *c, const char *operation, const char *format,
     __attribute__((format(printf, 3, 4)));
 static int add(const struct check *c, const char *operation, const char *format, ...)
 {
-    struct health_round *round = c->round;
-    struct health_mismatch *grown = realloc(round->mismatches, (round->mismatch_count + 1) * sizeof *grown);
-    if (!grown)
-        return err_set(ERR_MEMORY, "out of memory for a wrong result");
-    round->mismatches = grown;
-    struct health_mismatch *m = &grown[round->mismatch_count++];
-    *m = (struct health_mismatch){
+    struct health_mismatch m = {
         .core = HEALTH_CORE_NOBODY, .operation = operation_of(operation), .round = c->round_number, .seed = c->seed};
-    int used = snprintf(m->text, sizeof m->text, "GPU %d: ", c->device);
+    int used = snprintf(m.text, sizeof m.text, "GPU %d: ", c->device);
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(m->text + used, sizeof m->text - (size_t)used, format, arguments);
+    vsnprintf(m.text + used, sizeof m.text - (size_t)used, format, arguments);
     va_end(arguments);
-    return ERR_NONE;
+    return health_mismatch_add(c->round, &m);
 }
 
 // One launch. seen: [MULTIPROCESSOR_MAX], whether a block of that one worked; their numbers may have gaps.
@@ -69,22 +64,22 @@ static int check_launch(const struct check *c, int only, const uint64_t expected
     unsigned count = (unsigned)(BLOCKS_EACH * c->multiprocessors);
     int flip = c->flip && is_flipped(c, DEVICE_PRODUCTS, c->flip->at) ? c->flip->at : -1;
     TRY(cuda_check_products(c->seed, only, flip, blocks, count));
-    for (unsigned m = 0; m < MULTIPROCESSOR_MAX; m++) {
-        size_t worked = 0, wrong[2] = {0};
-        for (unsigned i = 0; i < count; i++) {
-            if (!blocks[i].worked || blocks[i].multiprocessor != m)
-                continue;
-            worked++;
-            for (int kind = 0; kind < 2; kind++)
-                wrong[kind] += blocks[i].digests[kind] != expected[kind];
-        }
-        seen[m] |= worked > 0;
+    size_t worked[MULTIPROCESSOR_MAX] = {0}, wrong[MULTIPROCESSOR_MAX][2] = {{0}};
+    for (unsigned i = 0; i < count; i++) {
+        unsigned m = blocks[i].multiprocessor;
+        if (!blocks[i].worked || m >= MULTIPROCESSOR_MAX)
+            continue;
+        worked[m]++;
+        seen[m] = true;
         for (int kind = 0; kind < 2; kind++)
-            if (wrong[kind] > 0)
-                TRY(add(c, DEVICE_PRODUCTS, "multiprocessor %u: %s are not the processor's in %zu of %zu products%s", m,
-                        kind == 0 ? "chains of fused multiply-adds" : "sums of tensor cores", wrong[kind], worked,
-                        only == ALL ? ", while all others work" : ", alone"));
+            wrong[m][kind] += blocks[i].digests[kind] != expected[kind];
     }
+    for (unsigned m = 0; m < MULTIPROCESSOR_MAX; m++)
+        for (int kind = 0; kind < 2; kind++)
+            if (wrong[m][kind] > 0)
+                TRY(add(c, DEVICE_PRODUCTS, "multiprocessor %u: %s are not the processor's in %zu of %zu products%s", m,
+                        kind == 0 ? "chains of fused multiply-adds" : "sums of tensor cores", wrong[m][kind], worked[m],
+                        only == ALL ? ", while all others work" : ", alone"));
     return ERR_NONE;
 }
 
@@ -256,7 +251,7 @@ static int check_device(struct check *c)
 int cuda_check(uint64_t seed, const struct device_flip *flip, uint64_t round_number, struct health_round *round,
                char text[HEALTH_TEXT_MAX])
 {
-    size_t multiprocessors = 0, memory_bytes = 0;
+    size_t multiprocessors = 0, memory_bytes = 0, before = round->mismatch_count;
     int devices = cuda_lane_device_count();
     for (int device = 0; device < devices; device++) {
         struct check c = {.device = device, .seed = seed, .round_number = round_number, .flip = flip, .round = round};
@@ -264,6 +259,9 @@ int cuda_check(uint64_t seed, const struct device_flip *flip, uint64_t round_num
         multiprocessors += c.multiprocessors;
         memory_bytes += c.memory_bytes;
     }
+    *text = '\0';
+    if (round->mismatch_count > before)
+        return ERR_NONE;
     snprintf(
         text, HEALTH_TEXT_MAX,
         "%d GPUs: %zu multiprocessors have the processor's bits, alone and all together; %.2f GB of memory keep %d "
