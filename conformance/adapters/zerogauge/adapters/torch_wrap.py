@@ -11,6 +11,8 @@ from zerogauge.pytorch import DTYPES, TorchAdapter, Unsupported
 def refuse(case, mode, parameters="fp32"):
     if case.loss_scale.get("min_scale", 1) > 1:
         raise Unsupported("GradScaler has no minimum scale")
+    if case.loss_scale["kind"] != "none" and not case.overflow_check:
+        raise Unsupported("GradScaler has no scale without a search for infinities")
     held = case.precision if parameters == "model" else "fp32"
     if case.accumulation > 1 and case.accumulation_dtype != held:
         raise Unsupported(f"micro-steps are accumulated in {held}")
