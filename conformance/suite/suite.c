@@ -45,28 +45,29 @@ static int emit(struct suite_visit *to, struct check_case *c, const char *name, 
     return to->visit(to->context, c);
 }
 
-static void take_mesh(struct check_case *c, struct mesh mesh)
+static void take_mesh(struct check_case *c, struct mesh mesh, int sequence)
 {
     c->mesh = mesh;
+    c->sequence = sequence;
     suite_place_stages(c);
 }
 
 static int emit_halves(struct suite_visit *to, struct check_case *c, const struct suite_item *item, const char *name)
 {
-    int world = c->world;
+    int world = c->world, sequence = c->sequence;
     struct mesh mesh = c->mesh;
     c->phase = PHASE_SAVE;
     TRY(emit(to, c, name, ".save"));
     c->phase = PHASE_RESUME;
     c->world = item->resume_world ? item->resume_world : world;
-    take_mesh(c, item->resume_mesh);
+    take_mesh(c, item->resume_mesh, item->resume_sequence);
     TRY(emit(to, c, name, ".resume"));
     if (c->twin[0] == '\0')
         return ERR_NONE;
     c->phase = PHASE_WHOLE;
     c->checkpoint_step = 0;
     c->world = world;
-    take_mesh(c, mesh);
+    take_mesh(c, mesh, sequence);
     return emit(to, c, name, ".whole");
 }
 

@@ -13,6 +13,7 @@ struct suite_item {
     bool own_data;            // its data differs from that of the row's other variants
     int resume_world;         // ranks of the half that resumes; 0: the same
     struct mesh resume_mesh;  // of a case on a mesh: that of the half that resumes
+    int resume_sequence;      // of that mesh: ranks that share a micro-batch; 0: each has its own
 };
 
 // A grid is a list of "WORLDS:STAGES:PRECISIONS[:VARIANTS]", separated by blanks: "2,3:0123:fb:cpu,nvme". The

@@ -43,6 +43,7 @@ const struct suite_row suite_fp8[] = {
      "2,4:3:f:none,plain", "3,8:3:f:none,plain"},
     {"fp8-micro", "Two forwards with parameters that are gathered in E4M3.", NULL,
      "tensors=29x5,67,1x2,19x9,13 gathers_e4m3 accumulation=2", "2:3:f", "3:3:f"},
+    {"fp8-groups", "Groups that take turns, gathered in E4M3.", make_groups, "gathers_e4m3", "2:3:f", "3:3:f"},
     {0},
 };
 

@@ -71,6 +71,12 @@ static void make_sequence_twin(struct check_case *c, struct suite_item *item)
     snprintf(c->twin, sizeof c->twin, "seq-twin.%s", dtype_name(item->precision));
 }
 
+static void make_sequence_resume(struct check_case *c, struct suite_item *item)
+{
+    suite_model(c);
+    suite_set_mesh(c, item);
+}
+
 // --- dtypes of sums on a mesh ---
 
 // As acc-trap, whichever axis the sum of the micro-steps is added over next. A norm is long enough
@@ -106,6 +112,8 @@ const struct suite_row suite_layout[] = {
      "4:023:f:q2,q4 2:0123:f:q2"},
     {"seq-twin", "One mean, of four micro-batches on four ranks, of two, and of one.", make_sequence_twin, "",
      "4:1:f:none,q2,q4", "4:023:f:none,q2,q4,r2q2 2:1:f:q2 8:3:f:q2,q4"},
+    {"seq-ckpt", "Sequences that ranks divide among them, stopped and continued with other parts.", make_sequence_resume,
+     "", "4:13:f:s4q2-s4q4,s4-s4q2", "4:2:f:s4q2-r2s2q2,s4q4-s4,r2s2q2-r2s2q2 4:1:b:s4q2-s4 4:3:b:s4q4-s4q2"},
     {"seq-mesh", "Sequences that ranks divide among them, where tensor ranks, stages or experts cut the model.",
      suite_mesh_all, "accumulation=3", "4:1:f:s4q2,s2t2q2,s2p2q2,s4e2q2",
      "4:2:f:s2t2q2,s4e2q2 4:1:b:s2t2q2 8:123:f:s4t2q2,s4t2e2q2,s8e2q4 8:1:f:s2t2p2q2,r2s2t2q2 4:0:f:s2t2q2"},

@@ -35,7 +35,7 @@ void suite_set_mesh(struct check_case *c, struct suite_item *item)
     if (*text != '-')
         return;
     text++;
-    item->resume_mesh = read_mesh(&text, &c->sequence);
+    item->resume_mesh = read_mesh(&text, &item->resume_sequence);
     assert(mesh_check_world(&item->resume_mesh, c->world) == 0);
     c->steps = 5;
     c->checkpoint_step = 3;
