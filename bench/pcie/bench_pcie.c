@@ -14,10 +14,11 @@ const struct benchmark bench_pcie = {
     .name = "pcie",
     .run = pcie_main,
     .uses = BENCH_USES_STORAGE,
-    .summary = "copies between host and devices; skipped without CUDA",
+    .summary = "copies between host and devices, and between devices; skipped without CUDA",
     .text =
-        "Copies between host and devices, in blocks of several sizes, in one direction and both, one device at a time "
-        "and all together. Skipped without CUDA.",
+        "Copies between host and devices, in blocks of several sizes, in one direction and both, by the copy engines "
+        "and by kernels, one device at a time and all together; then every pair of devices, and a matrix of what each "
+        "writes to each. Skipped without CUDA.",
     .examples = {"zerogauge bench pcie", "zerogauge bench pcie --nvme-path /mnt/nvme --json"},
 };
 
@@ -41,8 +42,8 @@ static int choose(struct bench_options *options, const char *size, uint64_t *byt
     bench_default_sizes(options, (const size_t[]){32 << 20, 1 << 20, 64 << 10}, options->quick ? 1 : 3);
     bench_default_repeat(options, 9, 5, 1);
     for (size_t i = 0; i < options->size_count; i++)
-        if (options->sizes[i] % sizeof(uint64_t) != 0 || *bytes % options->sizes[i] != 0)
-            return err_set(ERR_USAGE, "--sizes %zu: a copy must be a multiple of 8 bytes and divide --size (%llu)",
+        if (options->sizes[i] % PCIE_COPY_BYTES != 0 || *bytes % options->sizes[i] != 0)
+            return err_set(ERR_USAGE, "--sizes %zu: a copy must be a multiple of 16 bytes and divide --size (%llu)",
                            options->sizes[i], (unsigned long long)*bytes);
     return ERR_NONE;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `bench pcie`: the device functions that it calls, so that tests can run it without a device; copies between host and
-// devices, a thread and a stream for each device and direction, released together; and its cases.
+// devices or between two devices, a thread and a stream for each device and direction, released together; and its
+// cases.
 #pragma once
 
 #include "bench/harness/bench.h"
@@ -10,8 +11,10 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-// Host memory: in huge pages and page-locked afterwards, as the tiers use it; page-locked, from the driver; not locked.
-enum pcie_memory { PCIE_PINNED, PCIE_DRIVERS, PCIE_PAGEABLE };
+// What a device copies to and from. Host memory: in huge pages and page-locked afterwards, as the tiers use it;
+// page-locked, from the driver; not locked; page-locked, and read and written by a kernel in place of the copy engines.
+// Another device's memory: by the copy engines; by a kernel.
+enum pcie_memory { PCIE_PINNED, PCIE_DRIVERS, PCIE_PAGEABLE, PCIE_MAPPED, PCIE_PEER, PCIE_PEER_MAPPED };
 
 // Every function acts on the device that the calling thread has entered, and on the thread's stream there.
 struct pcie_link {
@@ -19,10 +22,13 @@ struct pcie_link {
     int (*enter)(int device);
     int (*device_open)(size_t bytes, void **out);
     void (*device_close)(void *memory);
-    int (*host_open)(enum pcie_memory kind, size_t bytes, void **out);
+    int (*host_open)(enum pcie_memory kind, size_t bytes, void **out);  // of a peer's kinds: as pinned
     void (*host_close)(enum pcie_memory kind, void *memory, size_t bytes);
-    int (*copy)(void *to, const void *from, size_t bytes);  // issues a copy, complete after `end`
-    int (*begin)(void);                                     // starts timing
+    // Lets this device read and write the other's memory; *directly: without the host between them.
+    int (*reach)(int other, bool *directly);
+    int (*copy)(void *to, const void *from, size_t bytes);            // issues a copy, complete after `end`
+    int (*copy_by_kernel)(void *to, const void *from, size_t bytes);  // likewise
+    int (*begin)(void);                                               // starts timing
     int (*end)(double *ms);  // waits for all that was issued; *ms: the time on the stream since `begin`
     const char *name;        // of the kind of device, as results have it
 };
@@ -30,17 +36,22 @@ struct pcie_link {
 // Returns CUDA's functions in *out. ERR_USAGE: there is no device; the message says why. Only in builds with CUDA.
 int pcie_cuda(const struct pcie_link **out);
 
+enum { PCIE_COPY_BYTES = 16 };  // a copy is a multiple of this
+
 enum pcie_direction { PCIE_H2D, PCIE_D2H, PCIE_BOTH, PCIE_DIRECTION_COUNT };
 
-const char *pcie_direction_name(enum pcie_direction direction);
+// "h2d", "d2h"; of a peer's memory "read" and "write".
+const char *pcie_direction_name(enum pcie_memory memory, enum pcie_direction direction);
 const char *pcie_memory_name(enum pcie_memory memory);
+bool pcie_memory_is_peer(enum pcie_memory memory);
 
 struct pcie_setting {
     const struct pcie_link *link;
     int first_device, device_count;
     enum pcie_direction direction;  // both: together, each with memory of its own
     enum pcie_memory memory;
-    size_t bytes;        // per stream and sample, a multiple of block_bytes and of 8
+    int distance;        // from a device to the peer whose memory it copies to and from, around all devices
+    size_t bytes;        // per stream and sample, a multiple of block_bytes
     size_t block_bytes;  // of one copy
 };
 
@@ -54,9 +65,27 @@ void pcie_copies_close(struct pcie_copies *copies);  // null-safe
 // *bytes_per_s: of all streams together, by the slowest stream's time on its device. ERR_CHECK: a byte is wrong.
 int pcie_copies_sample(struct pcie_copies *copies, double *bytes_per_s);
 
-// Measures and prints every case: each device alone, all together if there are several, and device 0 during reads from
-// NVMe. bytes: of a stream's sample, a multiple of every size of the options.
+// Measures each device alone, all together if there are several, each pair of devices, and device 0 during reads from
+// NVMe, and prints every case. bytes: of a stream's sample, a multiple of every size of the options.
 int pcie_cases_run(const struct pcie_link *link, const struct bench_options *options, size_t bytes);
+
+// A case and its baseline: sets of copies that are sampled one after the other, and whose rates add up.
+struct pcie_trial {
+    const struct bench_options *options;
+    struct pcie_setting setting;
+    const char *beside;        // "nothing" or "nvme reads"
+    struct pcie_reads *reads;  // null: nothing else runs
+    const char *baseline_name;
+    const struct pcie_setting *baselines;
+    int baseline_count;
+};
+
+// Measures a case and its baseline in turns, and prints it. *gb_per_s, or null: the median.
+int pcie_trial_run(const struct pcie_trial *trial, double *gb_per_s);
+
+// Each pair of devices one way, the other way, read, both ways, and by kernels; every device with its neighbour at the
+// same time; and a matrix of what each writes to each. With --quick pairs but the first one way and the other alone.
+int pcie_pairs_run(const struct pcie_trial *of);
 
 // Reads from NVMe in a thread of their own, during the copies.
 struct pcie_reads {

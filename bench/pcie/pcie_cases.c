@@ -55,18 +55,7 @@ static int sample_group(const struct group *group, double *gb_per_s)
     return ERR_NONE;
 }
 
-// A case and its baseline.
-struct trial {
-    const struct bench_options *options;
-    struct pcie_setting setting;
-    const char *beside;        // "nothing" or "nvme reads"
-    struct pcie_reads *reads;  // null: nothing else runs
-    const char *baseline_name;
-    const struct pcie_setting *baselines;
-    int baseline_count;
-};
-
-static int sample_beside(const struct trial *trial, const struct group *group, double *gb_per_s)
+static int sample_beside(const struct pcie_trial *trial, const struct group *group, double *gb_per_s)
 {
     if (!trial->reads)
         return sample_group(group, gb_per_s);
@@ -76,7 +65,7 @@ static int sample_beside(const struct trial *trial, const struct group *group, d
     return code != ERR_NONE ? code : ended;
 }
 
-static int take_turns(const struct trial *trial, const struct group *ours, const struct group *theirs,
+static int take_turns(const struct pcie_trial *trial, const struct group *ours, const struct group *theirs,
                       struct bench_samples *rates, struct bench_samples *baseline)
 {
     size_t warmup = trial->options->warmup, repeat = trial->options->repeat;
@@ -84,8 +73,9 @@ static int take_turns(const struct trial *trial, const struct group *ours, const
     for (size_t i = 0; i < warmup + repeat; i++) {
         double rate = 0, other = 0;
         bench_progress("pcie %s, %s, %zu bytes, with %s: sample %zu of %zu",
-                       pcie_direction_name(trial->setting.direction), pcie_memory_name(trial->setting.memory),
-                       trial->setting.block_bytes, trial->beside, i + 1, warmup + repeat);
+                       pcie_direction_name(trial->setting.memory, trial->setting.direction),
+                       pcie_memory_name(trial->setting.memory), trial->setting.block_bytes, trial->beside, i + 1,
+                       warmup + repeat);
         if (i % 2)
             TRY(sample_beside(trial, ours, &rate));
         TRY(sample_group(theirs, &other));
@@ -104,24 +94,28 @@ static double bytes_of(const struct pcie_setting *s)
     return (double)s->bytes * s->device_count * (s->direction == PCIE_BOTH ? 2 : 1);
 }
 
-static int print(const struct trial *trial, const struct bench_samples *rates, const struct bench_samples *baseline,
-                 uint64_t begin_ns)
+static int print(const struct pcie_trial *trial, const struct bench_samples *rates,
+                 const struct bench_samples *baseline, uint64_t begin_ns)
 {
     const struct pcie_setting *s = &trial->setting;
+    bool is_peer = pcie_memory_is_peer(s->memory);
+    int peer = (s->first_device + s->distance) % s->link->device_count;
+    const char *direction = pcie_direction_name(s->memory, s->direction);
     char block[SIZE_TEXT_BYTES], row[200], devices[32];
-    snprintf(devices, sizeof devices, s->device_count > 1 ? "all %d" : "device %d",
-             s->device_count > 1 ? s->device_count : s->first_device);
-    snprintf(row, sizeof row, "%-8s %-4s %-8s %9s %9.3f (%6.3f to %6.3f) %9.3f  with %s", devices,
-             pcie_direction_name(s->direction), pcie_memory_name(s->memory), size_short_text(s->block_bytes, block),
-             bench_median(rates), bench_quantile(rates, 0.1), bench_quantile(rates, 0.9), bench_median(baseline),
-             trial->beside);
+    if (s->device_count > 1)
+        snprintf(devices, sizeof devices, "all %d", s->device_count);
+    else
+        snprintf(devices, sizeof devices, is_peer ? "%d and %d" : "device %d", s->first_device, peer);
+    snprintf(row, sizeof row, "%-9s %-5s %-11s %9s %9.3f (%6.3f to %6.3f) %9.3f  with %s", devices, direction,
+             pcie_memory_name(s->memory), size_short_text(s->block_bytes, block), bench_median(rates),
+             bench_quantile(rates, 0.1), bench_quantile(rates, 0.9), bench_median(baseline), trial->beside);
     struct bench_record record = {
         .name = "pcie",
         .description =
-            json_pack("{s:s, s:s, s:I, s:I, s:s, s:i, s:i, s:s}", "direction", pcie_direction_name(s->direction),
-                      "memory", pcie_memory_name(s->memory), "block_bytes", (json_int_t)s->block_bytes, "bytes",
+            json_pack("{s:s, s:s, s:I, s:I, s:s, s:i, s:i, s:s, s:o*}", "direction", direction, "memory",
+                      pcie_memory_name(s->memory), "block_bytes", (json_int_t)s->block_bytes, "bytes",
                       (json_int_t)s->bytes, "device", s->link->name, "first_device", s->first_device, "devices",
-                      s->device_count, "beside", trial->beside),
+                      s->device_count, "beside", trial->beside, "peer", is_peer ? json_integer(peer) : NULL),
         .detail = trial->reads && trial->reads->seconds > 0
                       ? json_pack("{s:f}", "nvme_GB_per_s", trial->reads->bytes / trial->reads->seconds * 1e-9)
                       : NULL,
@@ -137,7 +131,7 @@ static int print(const struct trial *trial, const struct bench_samples *rates, c
     return bench_print(trial->options, &record);
 }
 
-static int run_trial(const struct trial *trial)
+int pcie_trial_run(const struct pcie_trial *trial, double *gb_per_s)
 {
     struct group ours, theirs;
     struct bench_samples rates, baseline;
@@ -149,14 +143,16 @@ static int run_trial(const struct trial *trial)
         close_group(&theirs);
     }
     close_group(&ours);
+    if (code == ERR_NONE && gb_per_s)
+        *gb_per_s = bench_median(&rates);
     return code == ERR_NONE ? print(trial, &rates, &baseline, begin_ns) : code;
 }
 
 // Measures one device against the method of CUDA's bandwidth samples.
-static int run_alone(const struct trial *of)
+static int run_alone(const struct pcie_trial *of)
 {
     struct pcie_setting theirs = of->setting;
-    struct trial trial = *of;
+    struct pcie_trial trial = *of;
     theirs.memory = PCIE_DRIVERS;
     theirs.block_bytes = SAMPLE_BLOCK_BYTES < of->setting.bytes ? SAMPLE_BLOCK_BYTES : of->setting.bytes;
     theirs.bytes = of->setting.bytes / theirs.block_bytes * theirs.block_bytes;
@@ -164,14 +160,14 @@ static int run_alone(const struct trial *of)
     trial.baseline_name = "CUDA's bandwidth sample";
     trial.baselines = &theirs;
     trial.baseline_count = 1;
-    return run_trial(&trial);
+    return pcie_trial_run(&trial, NULL);
 }
 
-static int run_together(const struct trial *of)
+static int run_together(const struct pcie_trial *of)
 {
     int count = of->setting.link->device_count;
     struct pcie_setting theirs[count];
-    struct trial trial = *of;
+    struct pcie_trial trial = *of;
     for (int i = 0; i < count; i++) {
         theirs[i] = of->setting;
         theirs[i].first_device = i;
@@ -181,12 +177,12 @@ static int run_together(const struct trial *of)
     trial.baseline_name = "each device alone";
     trial.baselines = theirs;
     trial.baseline_count = count;
-    return run_trial(&trial);
+    return pcie_trial_run(&trial, NULL);
 }
 
-static int run_beside_nvme(const struct trial *of, struct nvme_files *files)
+static int run_beside_nvme(const struct pcie_trial *of, struct nvme_files *files)
 {
-    struct trial trial = *of;
+    struct pcie_trial trial = *of;
     struct pcie_reads reads = {.stream = {.files = files,
                                           .engine = NVME_LIBAIO,
                                           .direction = STREAM_READ,
@@ -198,10 +194,10 @@ static int run_beside_nvme(const struct trial *of, struct nvme_files *files)
     trial.baseline_name = "the same with nothing beside";
     trial.baselines = &of->setting;
     trial.baseline_count = 1;
-    return run_trial(&trial);
+    return pcie_trial_run(&trial, NULL);
 }
 
-static int run_nvme_cases(const struct trial *of)
+static int run_nvme_cases(const struct pcie_trial *of)
 {
     const struct bench_storage *storage = &of->options->storage;
     struct nvme_files files;
@@ -209,7 +205,7 @@ static int run_nvme_cases(const struct trial *of)
     TRY(nvme_files_open(storage->paths, storage->path_count, NVME_BYTES, storage->buffered, &files));
     int code = stream_all(&files, STREAM_WRITE);
     for (int direction = 0; code == ERR_NONE && direction < PCIE_DIRECTION_COUNT; direction++) {
-        struct trial trial = *of;
+        struct pcie_trial trial = *of;
         trial.setting.direction = (enum pcie_direction)direction;
         code = run_beside_nvme(&trial, &files);
     }
@@ -220,17 +216,16 @@ static int run_nvme_cases(const struct trial *of)
 }
 
 // Varies one setting at a time from pinned copies of the first size.
-static int run_device_cases(const struct trial *of)
+static int run_device_cases(const struct pcie_trial *of)
 {
+    static const enum pcie_memory kinds[] = {PCIE_PINNED, PCIE_PAGEABLE, PCIE_MAPPED};
     for (int direction = 0; direction < PCIE_DIRECTION_COUNT; direction++)
         for (size_t size = 0; size < of->options->size_count; size++)
-            for (int pageable = 0; pageable < 2; pageable++) {
-                struct trial trial = *of;
+            for (size_t kind = 0; kind < (size == 0 ? sizeof kinds / sizeof *kinds : 1); kind++) {
+                struct pcie_trial trial = *of;
                 trial.setting.direction = (enum pcie_direction)direction;
                 trial.setting.block_bytes = of->options->sizes[size];
-                trial.setting.memory = pageable ? PCIE_PAGEABLE : PCIE_PINNED;
-                if (size > 0 && pageable)
-                    continue;
+                trial.setting.memory = kinds[kind];
                 TRY(run_alone(&trial));
             }
     return ERR_NONE;
@@ -239,12 +234,12 @@ static int run_device_cases(const struct trial *of)
 int pcie_cases_run(const struct pcie_link *link, const struct bench_options *options, size_t bytes)
 {
     assert(link->device_count > 0 && options->size_count > 0);
-    struct trial trial = {
+    struct pcie_trial trial = {
         .options = options,
         .setting = {
             .link = link, .device_count = 1, .memory = PCIE_PINNED, .bytes = bytes, .block_bytes = options->sizes[0]}};
     if (!options->json)
-        printf("ratio    %-8s %-4s %-8s %9s %9s %18s %9s\n", "device", "copy", "memory", "block", "GB/s",
+        printf("ratio    %-9s %-5s %-11s %9s %9s %18s %9s\n", "device", "copy", "memory", "block", "GB/s",
                "(10 % to 90 %)", "baseline");
     for (int device = 0; device < link->device_count; device++) {
         trial.setting.first_device = device;
@@ -255,5 +250,7 @@ int pcie_cases_run(const struct pcie_link *link, const struct bench_options *opt
         trial.setting.direction = (enum pcie_direction)direction;
         TRY(run_together(&trial));
     }
+    trial.setting.direction = PCIE_H2D;
+    TRY(link->device_count > 1 ? pcie_pairs_run(&trial) : ERR_NONE);
     return run_nvme_cases(&trial);
 }

@@ -16,7 +16,9 @@ struct copy_stream {
     int device;
     bool to_device;
     pthread_t thread;
-    void *host, *device_memory;
+    void *device_memory, *host;  // host: where the copies are compared, too
+    void *peer_memory;           // null: the copies go to and from `host`
+    void *from, *to;
     unsigned char *pattern;  // the bytes that are copied
     double ms;
     int code;
@@ -33,16 +35,27 @@ struct pcie_copies {
     struct copy_stream streams[];
 };
 
-const char *pcie_direction_name(enum pcie_direction direction)
+bool pcie_memory_is_peer(enum pcie_memory memory)
 {
-    static const char *const names[] = {"h2d", "d2h", "both"};
-    return names[direction];
+    return memory == PCIE_PEER || memory == PCIE_PEER_MAPPED;
+}
+
+const char *pcie_direction_name(enum pcie_memory memory, enum pcie_direction direction)
+{
+    static const char *const names[][PCIE_DIRECTION_COUNT] = {{"h2d", "d2h", "both"}, {"read", "write", "both"}};
+    return names[pcie_memory_is_peer(memory)][direction];
 }
 
 const char *pcie_memory_name(enum pcie_memory memory)
 {
-    static const char *const names[] = {"pinned", "driver's", "pageable"};
+    static const char *const names[] = {"pinned", "driver's", "pageable", "mapped", "peer", "peer mapped"};
     return names[memory];
+}
+
+static int peer_of(const struct copy_stream *stream)
+{
+    const struct pcie_setting *s = &stream->copies->setting;
+    return (stream->device + s->distance) % s->link->device_count;
 }
 
 // The pattern differs between offsets, directions and devices.
@@ -55,34 +68,38 @@ static void fill_pattern(struct copy_stream *stream)
     }
 }
 
-static int copy_all(const struct copy_stream *stream, void *to, const void *from)
-{
-    const struct pcie_setting *s = &stream->copies->setting;
-    for (size_t at = 0; at < s->bytes; at += s->block_bytes)
-        TRY(s->link->copy((char *)to + at, (const char *)from + at, s->block_bytes));
-    return ERR_NONE;
-}
-
-// Copies all blocks and waits, without timing.
+// Copies everything between the host and a device, and waits.
 static int pass_all(const struct copy_stream *stream, void *to, const void *from)
 {
+    const struct pcie_setting *s = &stream->copies->setting;
     double ms;
-    TRY(stream->copies->setting.link->begin());
-    TRY(copy_all(stream, to, from));
-    return stream->copies->setting.link->end(&ms);
+    TRY(s->link->begin());
+    TRY(s->link->copy(to, from, s->bytes));
+    return s->link->end(&ms);
+}
+
+static int open_peer(struct copy_stream *stream)
+{
+    const struct pcie_setting *s = &stream->copies->setting;
+    TRY(s->link->enter(peer_of(stream)));
+    return s->link->device_open(s->bytes, &stream->peer_memory);
 }
 
 static int open_stream(struct copy_stream *stream)
 {
     const struct pcie_setting *s = &stream->copies->setting;
+    TRY(pcie_memory_is_peer(s->memory) ? open_peer(stream) : ERR_NONE);
     TRY(s->link->enter(stream->device));
     TRY(s->link->device_open(s->bytes, &stream->device_memory));
     TRY(s->link->host_open(s->memory, s->bytes, &stream->host));
     if (!(stream->pattern = malloc(s->bytes)))
         return err_set(ERR_MEMORY, "no memory for a pattern of %zu bytes", s->bytes);
     fill_pattern(stream);
+    void *other = stream->peer_memory ? stream->peer_memory : stream->host;
+    stream->to = stream->to_device ? stream->device_memory : other;
+    stream->from = stream->to_device ? other : stream->device_memory;
     memcpy(stream->host, stream->pattern, s->bytes);
-    return pass_all(stream, stream->device_memory, stream->host);
+    return stream->from == stream->host ? ERR_NONE : pass_all(stream, stream->from, stream->host);
 }
 
 // Overwrites every byte of the target with another value than the pattern's.
@@ -91,25 +108,28 @@ static int prepare(struct copy_stream *stream)
     const struct pcie_setting *s = &stream->copies->setting;
     for (size_t i = 0; i < s->bytes; i++)
         ((unsigned char *)stream->host)[i] = (unsigned char)~stream->pattern[i];
-    if (!stream->to_device)
-        return ERR_NONE;
-    TRY(pass_all(stream, stream->device_memory, stream->host));
-    memcpy(stream->host, stream->pattern, s->bytes);
+    if (stream->to != stream->host)
+        TRY(pass_all(stream, stream->to, stream->host));
+    if (stream->from == stream->host)
+        memcpy(stream->host, stream->pattern, s->bytes);
     return ERR_NONE;
 }
 
 static int compare(struct copy_stream *stream)
 {
     const struct pcie_setting *s = &stream->copies->setting;
-    if (stream->to_device) {
+    if (stream->to != stream->host) {
         memset(stream->host, 0, s->bytes);
-        TRY(pass_all(stream, stream->host, stream->device_memory));
+        TRY(pass_all(stream, stream->host, stream->to));
     }
     if (memcmp(stream->host, stream->pattern, s->bytes) == 0)
         return ERR_NONE;
     size_t at = 0;
     while (((unsigned char *)stream->host)[at] == stream->pattern[at])
         at++;
+    if (stream->peer_memory)
+        return err_set(ERR_CHECK, "pcie: byte %zu of %zu copied %s device %d by device %d is wrong", at, s->bytes,
+                       stream->to_device ? "from" : "to", peer_of(stream), stream->device);
     return err_set(ERR_CHECK, "pcie: byte %zu of %zu copied %s device %d is wrong", at, s->bytes,
                    stream->to_device ? "to" : "from", stream->device);
 }
@@ -117,9 +137,11 @@ static int compare(struct copy_stream *stream)
 static int run_copies(struct copy_stream *stream)
 {
     const struct pcie_setting *s = &stream->copies->setting;
+    bool by_kernel = s->memory == PCIE_MAPPED || s->memory == PCIE_PEER_MAPPED;
+    int (*copy)(void *, const void *, size_t) = by_kernel ? s->link->copy_by_kernel : s->link->copy;
     TRY(s->link->begin());
-    TRY(stream->to_device ? copy_all(stream, stream->device_memory, stream->host)
-                          : copy_all(stream, stream->host, stream->device_memory));
+    for (size_t at = 0; at < s->bytes; at += s->block_bytes)
+        TRY(copy((char *)stream->to + at, (const char *)stream->from + at, s->block_bytes));
     return s->link->end(&stream->ms);
 }
 
@@ -158,6 +180,8 @@ static void *run_stream(void *argument)
     }
     if (stream->device_memory)
         copies->setting.link->device_close(stream->device_memory);
+    if (stream->peer_memory)
+        copies->setting.link->device_close(stream->peer_memory);
     copies->setting.link->host_close(copies->setting.memory, stream->host, copies->setting.bytes);
     free(stream->pattern);
     return NULL;
@@ -173,7 +197,7 @@ static void free_copies(struct pcie_copies *copies)
 int pcie_copies_open(const struct pcie_setting *setting, struct pcie_copies **out)
 {
     assert(setting->device_count > 0 && setting->block_bytes > 0 && setting->bytes % setting->block_bytes == 0 &&
-           setting->bytes % sizeof(uint64_t) == 0);
+           setting->block_bytes % PCIE_COPY_BYTES == 0);
     int each = setting->direction == PCIE_BOTH ? 2 : 1, count = each * setting->device_count;
     struct pcie_copies *copies = calloc(1, sizeof *copies + (size_t)count * sizeof copies->streams[0]);
     *out = NULL;

@@ -4,6 +4,7 @@
 
 #include "bench/harness/bench.h"
 #include "bench/harness/bench_device.h"
+#include "bench/memory/memory_cuda.h"
 #include "ref/cuda/cuda_lane.h"
 #include "base/err.h"
 
@@ -26,7 +27,7 @@ static int host_open(enum pcie_memory kind, size_t bytes, void **out)
     void *memory = bench_alloc(bytes, 1);
     if (!memory)
         return err_set(ERR_MEMORY, "no memory for %zu bytes on the host", bytes);
-    int code = kind == PCIE_PINNED
+    int code = kind != PCIE_PAGEABLE
                    ? cuda_lane_error(cudaHostRegister(memory, bytes, cudaHostRegisterPortable), "locked host memory")
                    : ERR_NONE;
     if (code != ERR_NONE)
@@ -44,7 +45,7 @@ static void host_close(enum pcie_memory kind, void *memory, size_t bytes)
         (void)cudaFreeHost(memory);
         return;
     }
-    if (kind == PCIE_PINNED)
+    if (kind != PCIE_PAGEABLE)
         (void)cudaHostUnregister(memory);
     bench_free(memory, bytes);
 }
@@ -52,6 +53,24 @@ static void host_close(enum pcie_memory kind, void *memory, size_t bytes)
 static int copy(void *to, const void *from, size_t bytes)
 {
     return cuda_lane_error(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cuda_lane_stream()), "a copy");
+}
+
+static int copy_by_kernel(void *to, const void *from, size_t bytes)
+{
+    memory_cuda_copy(to, from, bytes / sizeof(memory_word));
+    return cuda_lane_noted();
+}
+
+static int reach(int other, bool *directly)
+{
+    int can = 0;
+    TRY(cuda_lane_error(cudaDeviceCanAccessPeer(&can, cuda_lane_device(), other), "access to another device"));
+    *directly = can != 0;
+    cudaError_t status = can ? cudaDeviceEnablePeerAccess(other, 0) : cudaSuccess;
+    if (status != cudaErrorPeerAccessAlreadyEnabled)
+        return cuda_lane_error(status, "access to another device");
+    (void)cudaGetLastError();
+    return ERR_NONE;
 }
 
 int pcie_cuda(const struct pcie_link **out)
@@ -62,7 +81,9 @@ int pcie_cuda(const struct pcie_link **out)
         .device_close = device_close,
         .host_open = host_open,
         .host_close = host_close,
+        .reach = reach,
         .copy = copy,
+        .copy_by_kernel = copy_by_kernel,
         .begin = bench_gpu_clock_begin,
         .end = bench_gpu_clock_end,
         .name = "cuda",

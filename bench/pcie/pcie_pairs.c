@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies between devices. A pair that writes slower one way than the other, or slower than another pair of the same
+// machine, has a link of fewer lanes, a lower rate, or the host between the two.
+#include "bench/pcie/pcie.h"
+
+#include "base/err.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+// What device `from` copies to and from the memory of device `to`.
+static struct pcie_setting pair_of(const struct pcie_trial *of, int from, int to, enum pcie_memory memory,
+                                   enum pcie_direction direction)
+{
+    struct pcie_setting s = of->setting;
+    s.first_device = from;
+    s.distance = (to - from + s.link->device_count) % s.link->device_count;
+    s.memory = memory;
+    s.direction = direction;
+    return s;
+}
+
+static int run_beside(const struct pcie_trial *of, struct pcie_setting ours, struct pcie_setting theirs,
+                      const char *baseline_name, double *gb_per_s)
+{
+    struct pcie_trial trial = *of;
+    trial.setting = ours;
+    trial.beside = "nothing";
+    trial.baseline_name = baseline_name;
+    trial.baselines = &theirs;
+    trial.baseline_count = 1;
+    return pcie_trial_run(&trial, gb_per_s);
+}
+
+static int run_pair(const struct pcie_trial *of, int a, int b, double rates[])
+{
+    int count = of->setting.link->device_count;
+    bool directly, back;
+    TRY(of->setting.link->enter(b));
+    TRY(of->setting.link->reach(a, &back));
+    TRY(of->setting.link->enter(a));
+    TRY(of->setting.link->reach(b, &directly));
+    struct pcie_setting write = pair_of(of, a, b, PCIE_PEER, PCIE_D2H), other = pair_of(of, b, a, PCIE_PEER, PCIE_D2H);
+    TRY(run_beside(of, write, other, "the other way", &rates[a * count + b]));
+    TRY(run_beside(of, other, write, "the other way", &rates[b * count + a]));
+    if (of->options->quick && b > 1)
+        return ERR_NONE;
+    TRY(run_beside(of, pair_of(of, a, b, PCIE_PEER, PCIE_H2D), write, "writes", NULL));
+    TRY(run_beside(of, pair_of(of, a, b, PCIE_PEER, PCIE_BOTH), write, "writes", NULL));
+    for (int direction = 0; directly && back && direction < PCIE_DIRECTION_COUNT; direction++) {
+        enum pcie_direction way = (enum pcie_direction)direction;
+        TRY(run_beside(of, pair_of(of, a, b, PCIE_PEER_MAPPED, way), pair_of(of, a, b, PCIE_PEER, way),
+                       "the copy engines", NULL));
+    }
+    return ERR_NONE;
+}
+
+// Every device writes to its neighbour, around all of them, and reads from it at the same time.
+static int run_ring(const struct pcie_trial *of)
+{
+    int count = of->setting.link->device_count;
+    struct pcie_setting alone[count];
+    struct pcie_trial trial = *of;
+    for (int device = 0; device < count; device++)
+        alone[device] = pair_of(of, device, (device + 1) % count, PCIE_PEER, PCIE_BOTH);
+    trial.setting = alone[0];
+    trial.setting.device_count = count;
+    trial.beside = "nothing";
+    trial.baseline_name = "each pair alone";
+    trial.baselines = alone;
+    trial.baseline_count = count;
+    return pcie_trial_run(&trial, NULL);
+}
+
+static void print_matrix(const double rates[], int count)
+{
+    printf("\nWrites of a device (row) to another's memory (column), GB/s\n     ");
+    for (int to = 0; to < count; to++)
+        printf("%8d", to);
+    for (int from = 0; from < count; from++) {
+        printf("\n%5d", from);
+        for (int to = 0; to < count; to++)
+            from == to ? printf("%8s", "-") : printf("%8.2f", rates[from * count + to]);
+    }
+    printf("\n\n");
+}
+
+int pcie_pairs_run(const struct pcie_trial *of)
+{
+    int count = of->setting.link->device_count, code = ERR_NONE;
+    double *rates = calloc((size_t)count * (size_t)count, sizeof *rates);
+    if (!rates)
+        return err_set(ERR_MEMORY, "no memory for the rates of %d devices", count);
+    for (int a = 0; code == ERR_NONE && a < count; a++)
+        for (int b = a + 1; code == ERR_NONE && b < count; b++)
+            code = run_pair(of, a, b, rates);
+    if (code == ERR_NONE)
+        code = run_ring(of);
+    if (code == ERR_NONE && !of->options->json)
+        print_matrix(rates, count);
+    free(rates);
+    return code;
+}
