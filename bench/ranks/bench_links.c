@@ -23,10 +23,12 @@ const struct benchmark bench_links = {
     .uses = BENCH_USES_NOTHING,
     .together = true,
     .summary = "network between hosts, in pairs: finds slow links",
-    .text = "The network between hosts, measured in pairs, all of up to 64 hosts: finds slow links, and which of two "
-            "hosts is to blame by their links to third hosts. The page of a result has a map of all pairs. Runs under "
-            "mpirun or srun; skipped with "
-            "one process. --sizes takes one size here, of the messages that measure bandwidth.",
+    .text =
+        "The network between hosts, measured in pairs, all of up to 256 hosts: finds slow links, and which of two "
+        "hosts is to blame by their links to third hosts, and groups of hosts, as switches make them. The page of a "
+        "result has a map of all pairs. Runs under "
+        "mpirun or srun; skipped with "
+        "one process. --sizes takes one size here, of the messages that measure bandwidth.",
     .examples = {"mpirun -n 4 --host one,two,three,four zerogauge bench links",
                  "srun -N 8 zerogauge bench links --json"},
 };
@@ -85,6 +87,7 @@ static int fill_map(const struct links *links, struct link_map *map)
             if (partner >= 0)
                 link_map_add(map, (size_t)i, (size_t)partner, links_median_ns(links, links->members[i], round));
         }
+    TRY(link_map_group(map));
     link_map_judge(map);
     return ERR_NONE;
 }

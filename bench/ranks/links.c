@@ -108,8 +108,9 @@ static int take_turns(struct links *links, const struct bench_options *options)
 {
     int rank = comm_rank(links->comm);
     for (size_t i = 0; i < options->warmup + options->repeat; i++) {
-        bench_progress("links %s, round %zu of %zu", links->lane->name, i + 1, options->warmup + options->repeat);
         for (int round = 0; round < links->rounds; round++) {
+            bench_progress("links %s, sample %zu of %zu, round %d of %d", links->lane->name, i + 1,
+                           options->warmup + options->repeat, round + 1, links->rounds);
             int position = links->own < 0 ? -1 : links_partner_position(links->count, round, links->own);
             double ns = NAN;
             TRY(comm_barrier(links->comm));

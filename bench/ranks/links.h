@@ -8,7 +8,7 @@
 #include "bench/harness/bench.h"
 #include "ref/comm/comm.h"
 
-enum { LINKS_ALL_PAIRS = 64 };
+enum { LINKS_ALL_PAIRS = 256 };
 
 struct link_lane {
     const char *name, *unit;

@@ -98,13 +98,14 @@ static size_t texts_of(char (*texts)[LINK_TEXT_BYTES])
         snprintf(names[i], sizeof names[i], "node%zu", i);
         hosts[i] = (struct link_host){names[i], (int)(8 * i)};
     }
+    cr_assert_eq(link_map_group(&map), ERR_NONE);
     link_map_judge(&map);
     return link_map_texts(&map, hosts, "ping", texts, 3);
 }
 
-Test(link_pairs, up_to_64_members_meet_each_other_once)
+Test(link_pairs, up_to_256_members_meet_each_other_once)
 {
-    for (int count = 2; count <= 64; count++) {
+    for (int count = 2; count <= 256; count += count < 65 ? 1 : 61) {
         measure(count);
         for (size_t i = 0; i < (size_t)count; i++)
             cr_expect_eq(links_of(i), count - 1, "%zu of %d", i, count);
@@ -112,12 +113,13 @@ Test(link_pairs, up_to_64_members_meet_each_other_once)
     }
     cr_expect_eq(links_rounds(64), 63);
     cr_expect_eq(links_rounds(63), 63);
+    cr_expect_eq(links_rounds(256), 255);
 }
 
 // The first level is between the halves of all, the last between neighbours.
 Test(link_pairs, more_members_are_bisected_level_by_level)
 {
-    for (int count = 65; count <= 1000; count += 55) {
+    for (int count = 257; count <= 1000; count += 55) {
         measure(count);
         int rounds = links_rounds(count);
         cr_expect_eq(rounds, (int)ceil(log2(count)));
@@ -125,17 +127,17 @@ Test(link_pairs, more_members_are_bisected_level_by_level)
             cr_expect_geq(links_of(i), (size_t)rounds - 2, "%zu of %d", i, count);
         link_map_close(&map);
     }
-    cr_expect_eq(links_rounds(128), 7);
-    cr_expect_eq(links_partner_position(128, 0, 5), 69);
-    cr_expect_eq(links_partner_position(128, 1, 70), 102);
-    cr_expect_eq(links_partner_position(128, 6, 70), 71);
-    cr_expect_eq(links_partner_position(65, 0, 32), -1, "the one in the middle rests");
-    cr_expect_eq(links_partner_position(65, 1, 32), 49);
+    cr_expect_eq(links_rounds(512), 9);
+    cr_expect_eq(links_partner_position(512, 0, 5), 261);
+    cr_expect_eq(links_partner_position(512, 1, 261), 389);
+    cr_expect_eq(links_partner_position(512, 8, 70), 71);
+    cr_expect_eq(links_partner_position(257, 0, 128), -1, "the one in the middle rests");
+    cr_expect_eq(links_partner_position(257, 1, 128), 193);
 }
 
 Test(link_pairs, a_slow_host_is_blamed_for_all_of_its_links_and_its_partners_are_not)
 {
-    static const int counts[] = {3, 4, 5, 64, 65, 200};
+    static const int counts[] = {3, 4, 5, 64, 200, 257, 300};
     char texts[3][LINK_TEXT_BYTES], expected[64];
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         measure(counts[i]);
@@ -150,7 +152,7 @@ Test(link_pairs, a_slow_host_is_blamed_for_all_of_its_links_and_its_partners_are
 
 Test(link_pairs, a_slow_link_between_fast_hosts_blames_neither)
 {
-    static const int counts[] = {3, 64, 65};
+    static const int counts[] = {3, 64, 257};
     char texts[3][LINK_TEXT_BYTES], expected[64];
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         measure(counts[i]);
@@ -200,5 +202,60 @@ Test(link_pairs, a_host_with_most_links_slow_is_blamed)
     cr_assert_eq(texts_of(texts), 1);
     cr_expect(strstr(texts[0], "host node2 (rank 16)"), "%s", texts[0]);
     cr_expect(strstr(texts[0], "3 of its 4 links are slow"), "%s", texts[0]);
+    link_map_close(&map);
+}
+
+// Links between groups take `times` as long.
+static void part(size_t group, double times)
+{
+    for (size_t a = 0; a < map.count; a++)
+        for (size_t b = 0; b < a; b++)
+            if (a / group != b / group)
+                link_map_add(&map, a, b, times * link_map_time(&map, a, b));
+}
+
+Test(link_pairs, groups_behind_switches_are_found_and_a_slow_host_and_path_within_them)
+{
+    char texts[3][LINK_TEXT_BYTES];
+    measure(64);
+    part(32, 3);
+    cr_assert_eq(texts_of(texts), 1, "%s", texts[1]);
+    cr_expect(strstr(texts[0], "GROUPS   2 groups of hosts in the lane ping, between which a link takes 3."), "%s",
+              texts[0]);
+    cr_expect(strstr(texts[0], "long: 32 from node0 on, 32 from node32 on"), "%s", texts[0]);
+    link_map_close(&map);
+    measure(48);
+    part(16, 2);
+    link_map_add(&map, 3, 40, 44);  // twice as long as others between groups
+    cr_assert_eq(texts_of(texts), 2, "%s", texts[2]);
+    cr_expect(strstr(texts[0], "3 groups"), "%s", texts[0]);
+    cr_expect(strstr(texts[1], "SLOW     the link between hosts node3 (rank 24) and node40 (rank 320)"), "%s",
+              texts[1]);
+    link_map_close(&map);
+}
+
+// One host apart is a slow host, not a group.
+Test(link_pairs, a_single_host_is_no_group)
+{
+    char texts[3][LINK_TEXT_BYTES];
+    measure(16);
+    slow_host(15, 3);
+    cr_assert_eq(texts_of(texts), 1);
+    cr_expect(strstr(texts[0], "OUTLIER  the link of host node15"), "%s", texts[0]);
+    link_map_close(&map);
+}
+
+Test(link_pairs, more_slow_links_than_hosts_without_one_in_common_are_one_finding)
+{
+    char texts[3][LINK_TEXT_BYTES];
+    measure(32);
+    for (size_t a = 0; a < 32; a++)
+        for (size_t b = 0; b < a; b++)
+            if (random_at(3, a * 32 + b) % 4 == 0)
+                link_map_add(&map, a, b, 15 + (double)(random_at(4, a * 32 + b) % 100));
+    cr_assert_eq(texts_of(texts), 1, "%s", texts[1]);
+    cr_expect(strstr(texts[0], "NOISE    "), "%s", texts[0]);
+    cr_expect(strstr(texts[0], " of 496 links take more than 1.35 times as long as the median in the lane ping"), "%s",
+              texts[0]);
     link_map_close(&map);
 }

@@ -17,7 +17,8 @@ int link_map_open(size_t count, struct link_map *out)
     *out = (struct link_map){.count = count, .centre = NAN, .limit = NAN};
     out->times = malloc(count * count * sizeof *out->times);
     out->blamed = calloc(count, sizeof *out->blamed);
-    if (!out->times || !out->blamed)
+    out->groups = calloc(count, sizeof *out->groups);
+    if (!out->times || !out->blamed || !out->groups)
         return err_set(ERR_MEMORY, "no memory for the links between %zu hosts", count);
     for (size_t i = 0; i < count * count; i++)
         out->times[i] = NAN;
@@ -28,6 +29,7 @@ void link_map_close(struct link_map *map)
 {
     free(map->times);
     free(map->blamed);
+    free(map->groups);
     *map = (struct link_map){0};
 }
 
@@ -131,16 +133,39 @@ static void path_text(const struct link_map *map, const struct link_host *hosts,
         hosts[a].name, hosts[a].rank, hosts[b].name, hosts[b].rank, link_map_time(map, a, b) / map->centre, lane);
 }
 
+static bool is_own_path(const struct link_map *map, size_t a, size_t b)
+{
+    return is_slow(map, a, b) && !map->blamed[a] && !map->blamed[b];
+}
+
+static void busy_text(const struct link_map *map, size_t slow, const char *lane, char text[LINK_TEXT_BYTES])
+{
+    size_t links = 0;
+    for (size_t i = 0; i < map->count * map->count; i++)
+        links += isnan(map->times[i]) ? 0 : 1;
+    snprintf(text, LINK_TEXT_BYTES,
+             "NOISE    %zu of %zu links take more than %.2f times as long as the median in the lane %.32s, and have no "
+             "host in common: hosts or the network were busy; repeat it when they are idle",
+             slow, links / 2, map->limit / map->centre, lane);
+}
+
 size_t link_map_texts(const struct link_map *map, const struct link_host *hosts, const char *lane,
                       char (*texts)[LINK_TEXT_BYTES], size_t most)
 {
-    size_t count = 0;
+    size_t count = 0, paths = 0;
+    if (map->between > 0 && count++ < most)
+        link_groups_text(map, hosts, lane, texts[count - 1]);
     for (size_t host = 0; host < map->count; host++)
         if (map->blamed[host] && count++ < most)
             blame_text(map, hosts, lane, host, texts[count - 1]);
     for (size_t a = 0; a < map->count; a++)
         for (size_t b = a + 1; b < map->count; b++)
-            if (is_slow(map, a, b) && !map->blamed[a] && !map->blamed[b] && count++ < most)
+            paths += is_own_path(map, a, b);
+    if (paths > map->count && count++ < most)
+        busy_text(map, paths, lane, texts[count - 1]);
+    for (size_t a = 0; paths <= map->count && a < map->count; a++)
+        for (size_t b = a + 1; b < map->count; b++)
+            if (is_own_path(map, a, b) && count++ < most)
                 path_text(map, hosts, lane, a, b, texts[count - 1]);
     return count;
 }
