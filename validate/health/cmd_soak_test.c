@@ -176,6 +176,37 @@ Test(preflight, counters_that_grew_since_an_earlier_one_fail)
     folder_remove(root);
 }
 
+Test(preflight, after_a_repair_what_was_found_before_stands_beside)
+{
+    char root[PATH_MAX], command[2 * PATH_MAX];
+    folder_make(root);
+    snprintf(command, sizeof command, PROGRAM "preflight --seconds 0 --inject memory@0 --save %s/before 2>&1", root);
+    cr_expect_eq(command_run(command, output, sizeof output), 1, "%s", output);
+    snprintf(command, sizeof command, PROGRAM "preflight --seconds 0 --after-repair %s/before --history %s/h 2>&1",
+             root, root);
+    cr_expect_eq(command_run(command, output, sizeof output), 0, "%s", output);
+    cr_expect(strstr(output, ": memory: FAIL before the repair: core 0: memory: offset 16777216: "), "%s", output);
+    cr_expect(strstr(output, "\nok ") && !strstr(output, "\nFAIL"), "%s", output);
+    snprintf(command, sizeof command, "cat %s/h", root);
+    cr_expect_eq(command_run(command, output, sizeof output), 0);
+    cr_expect(strstr(output, "\"verdict\": \"ok\", \"failed\": [], \"repaired\": true"), "%s", output);
+    folder_remove(root);
+}
+
+// A rate that nothing reaches fails after it was measured three times.
+Test(preflight, what_is_slow_is_measured_again_before_it_fails)
+{
+    cr_expect_eq(command_run(PROGRAM "preflight --seconds 0 --at-least memory=1e8 --repeat-failed 2 2>&1", output,
+                             sizeof output),
+                 1, "%s", output);
+    cr_expect(strstr(output, "operations, 3 rounds"), "%s", output);
+    cr_expect_eq(command_run(PROGRAM "preflight --seconds 0 --at-least memory=1e-9 --repeat-failed 2 2>&1", output,
+                             sizeof output),
+                 0, "%s", output);
+    cr_expect(strstr(output, "operations, 1 rounds"), "%s", output);
+    cr_expect_eq(command_run(PROGRAM "preflight --repeat-failed 101 2>&1", output, sizeof output), 2);
+}
+
 // The comparison of nodes: which are named for bits that others do not have.
 
 enum { NODE_MAX = 8 };

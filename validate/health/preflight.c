@@ -14,7 +14,7 @@
 // A rank sends LINK_BYTES, or less in a large world, where it receives LINK_RECEIVED_BYTES at most.
 enum { LINK_BYTES = 16 << 20, LINK_RECEIVED_BYTES = 512 << 20, LINK_REPEAT = 8, SINCE_LIMIT_BYTES = 64 << 20 };
 
-static void own_host(char host[256])
+void preflight_host(char host[256])
 {
     memset(host, 0, 256);
     (void)gethostname(host, 255);
@@ -24,7 +24,7 @@ static void own_host(char host[256])
 static json_t *find_own_line(char *text)
 {
     char host[256], *rest;
-    own_host(host);
+    preflight_host(host);
     for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         json_t *node = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
         const char *record = json_string_value(json_object_get(node, "record"));
@@ -36,21 +36,44 @@ static json_t *find_own_line(char *text)
     return NULL;
 }
 
-int preflight_since(struct preflight *p)
+static int read_own_line(const char *option, const char *path, json_t **node)
 {
     char *text, host[256];
     size_t bytes;
-    own_host(host);
-    TRY(file_read_text(p->since, SINCE_LIMIT_BYTES, &text, &bytes));
-    json_t *node = find_own_line(text);
+    preflight_host(host);
+    TRY(file_read_text(path, SINCE_LIMIT_BYTES, &text, &bytes));
+    *node = find_own_line(text);
     free(text);
-    int code =
-        node ? health_counters_from_json(json_object_get(node, "counters"), &p->before)
-             : err_set(ERR_USAGE, "--since %s: no line of `preflight --save` about this host, %s", p->since, host);
-    if (code != ERR_NONE && node)
-        code = err_prefix(ERR_USAGE, "--since %s", p->since);
+    return *node ? ERR_NONE
+                 : err_set(ERR_USAGE, "%s %s: no line of `preflight --save` about this host, %s", option, path, host);
+}
+
+int preflight_since(struct preflight *p)
+{
+    json_t *node;
+    TRY(read_own_line("--since", p->since, &node));
+    int code = health_counters_from_json(json_object_get(node, "counters"), &p->before);
     json_decref(node);
-    return code;
+    return code == ERR_NONE ? code : err_prefix(ERR_USAGE, "--since %s", p->since);
+}
+
+int preflight_before_repair(struct preflight *p)
+{
+    json_t *node, *check;
+    size_t index;
+    TRY(read_own_line("--after-repair", p->after_repair, &node));
+    json_array_foreach (json_object_get(node, "checks"), index, check) {
+        const char *name = json_string_value(json_object_get(check, "check"));
+        const char *state = json_string_value(json_object_get(check, "state"));
+        const char *text = json_string_value(json_object_get(check, "text"));
+        char was[2 * HEALTH_TEXT_MAX];
+        if (!name || !state || !text || strcmp(state, "skip") == 0 || strcmp(state, "was") == 0)
+            continue;
+        snprintf(was, sizeof was, "%s before the repair: %s", state, text);
+        preflight_add(p, name, "was", was);
+    }
+    json_decref(node);
+    return ERR_NONE;
 }
 
 void preflight_add(struct preflight *p, const char *check, const char *state, const char *text)
@@ -95,117 +118,4 @@ int preflight_link(struct preflight *p, struct comm *comm)
              (size_t)world * words, world, gbs, gbs < p->link_gbs ? ", less than asked for by --at-least" : "");
     preflight_add(p, "link", wrong || gbs < p->link_gbs ? "FAIL" : "ok", text);
     return ERR_NONE;
-}
-
-static json_t *node_json(const struct preflight *p)
-{
-    char host[256];
-    own_host(host);
-    json_t *digests = json_object();
-    for (size_t i = 0; i < p->machine.setting.operation_count; i++)
-        json_object_set_new(digests, p->machine.operations[i].name, json_string(p->digests[i]));
-    return json_pack("{s:s, s:i, s:s, s:s, s:f, s:O, s:o, s:o, s:o}", "record", "preflight", "schema", 1, "host", host,
-                     "verdict", p->failed ? "FAIL" : "ok", "seconds", p->exposure.seconds, "checks", p->checks,
-                     "digests", digests, "exposure", health_exposure_json(&p->exposure), "counters",
-                     health_counters_json(&p->before, &p->after));
-}
-
-// The votes for `digest` of an operation. *cast: those for any; a rank that did not run it, which has an empty digest,
-// casts none.
-static size_t votes(json_t *const nodes[], int count, const char *operation, const char *digest, size_t *cast)
-{
-    size_t votes = 0;
-    *cast = 0;
-    for (int i = 0; i < count; i++) {
-        const char *other = json_string_value(json_object_get(json_object_get(nodes[i], "digests"), operation));
-        *cast += other && *other;
-        votes += other && strcmp(other, digest) == 0;
-    }
-    return votes;
-}
-
-void preflight_compare(json_t *nodes[], int count)
-{
-    const char *operation;
-    json_t *value;
-    for (int i = 0; i < count; i++) {
-        json_object_foreach (json_object_get(nodes[i], "digests"), operation, value) {
-            const char *digest = json_string_value(value);
-            size_t cast, own = *digest ? votes(nodes, count, operation, digest, &cast) : 0;
-            if (!*digest || 2 * own > cast)
-                continue;
-            char text[200];
-            snprintf(text, sizeof text, "%s: this node's bits are %s", operation,
-                     2 * own < cast ? "not those of most nodes" : "those of one half of the nodes alone");
-            json_array_append_new(json_object_get(nodes[i], "checks"),
-                                  json_pack("{s:s, s:s, s:s}", "check", "nodes", "state", "FAIL", "text", text));
-            json_object_set_new(nodes[i], "verdict", json_string("FAIL"));
-        }
-    }
-}
-
-static void print_lines(json_t *const nodes[], int count)
-{
-    size_t index;
-    json_t *check;
-    for (int i = 0; i < count; i++)
-        json_array_foreach (json_object_get(nodes[i], "checks"), index, check)
-            printf("%-4s %s: %s: %s\n", json_string_value(json_object_get(check, "state")),
-                   json_string_value(json_object_get(nodes[i], "host")),
-                   json_string_value(json_object_get(check, "check")),
-                   json_string_value(json_object_get(check, "text")));
-}
-
-static void print_json(json_t *const nodes[], int count, FILE *out)
-{
-    for (int i = 0; i < count; i++) {
-        json_dumpf(nodes[i], out, 0);
-        fputc('\n', out);
-    }
-}
-
-static int report(const struct preflight *p, json_t *const nodes[], int count, bool *healthy)
-{
-    struct file_output file;
-    *healthy = true;
-    for (int i = 0; i < count; i++)
-        *healthy &= strcmp(json_string_value(json_object_get(nodes[i], "verdict")), "ok") == 0;
-    if (p->common.json)
-        print_json(nodes, count, stdout);
-    else
-        print_lines(nodes, count);
-    TRY(file_flush(stdout, "the report"));
-    if (!p->save)
-        return ERR_NONE;
-    TRY(file_output_open(p->save, FILE_REPLACED, &file));
-    print_json(nodes, count, file.out);
-    return file_output_close(&file, ERR_NONE);
-}
-
-int preflight_gather(const struct preflight *p, bool *healthy)
-{
-    json_t *own = node_json(p);
-    char **texts = NULL, *text = json_dumps(own, 0);
-    json_t *nodes[1] = {own};
-    int code = text ? ERR_NONE : err_set(ERR_MEMORY, "no memory for the report");
-    if (code == ERR_NONE && !bench_world_comm())
-        code = report(p, nodes, 1, healthy);
-    else if (code == ERR_NONE)
-        code = bench_world_gather(text, &texts);
-    int count = texts ? bench_world_size() : 0;
-    if (texts) {
-        json_t *all[count];
-        for (int i = 0; i < count; i++) {
-            all[i] = json_loads(texts[i], 0, NULL);
-            free(texts[i]);
-        }
-        free(texts);
-        preflight_compare(all, count);
-        code = report(p, all, count, healthy);
-        for (int i = 0; i < count; i++)
-            json_decref(all[i]);
-    }
-    free(text);
-    json_decref(own);
-    return code;
 }
