@@ -168,6 +168,9 @@ static int run(struct preflight *p, bool *healthy)
         TRY(file_check_output(p->save, FILE_REPLACED));
     if (p->history)
         TRY(file_check_output(p->history, FILE_REPLACED));
+    // Before the run, so that a wrong file costs no minutes.
+    if (p->history && (!bench_world_comm() || comm_rank(bench_world_comm()) == 0))
+        TRY(preflight_history(p, NULL, 0));
     if (bench_world_comm())
         bench_world_take_host(bench_world_rank_on_host() == 0);
     TRY(health_machine_find(&p->common, &p->machine));
