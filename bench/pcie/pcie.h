@@ -11,9 +11,9 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-// What a device copies to and from. Host memory: in huge pages and page-locked afterwards, as the tiers use it;
-// page-locked, from the driver; not locked; page-locked, and read and written by a kernel in place of the copy engines.
-// Another device's memory: by the copy engines; by a kernel.
+// The memory that a device copies to and from. The host's: in huge pages and page-locked afterwards, as the tiers use
+// it; page-locked, from the driver; not locked; page-locked, and read and written by a kernel in place of the copy
+// engines. Another device's: by the copy engines; by a kernel.
 enum pcie_memory { PCIE_PINNED, PCIE_DRIVERS, PCIE_PAGEABLE, PCIE_MAPPED, PCIE_PEER, PCIE_PEER_MAPPED };
 
 // Every function acts on the device that the calling thread has entered, and on the thread's stream there.

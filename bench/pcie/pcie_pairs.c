@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// What device `from` copies to and from the memory of device `to`.
+// Copies of device `from` to and from the memory of device `to`.
 static struct pcie_setting pair_of(const struct pcie_trial *of, int from, int to, enum pcie_memory memory,
                                    enum pcie_direction direction)
 {

@@ -13,6 +13,11 @@
 // Times of two kinds of links differ by more than this factor, and links of one kind by less.
 static const double GAP = 1.35;
 
+static double time_of(const struct link_map *map, size_t a, size_t b)
+{
+    return map->times[a * map->count + b];
+}
+
 static int ascending(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -25,8 +30,8 @@ static size_t sorted_times(const struct link_map *map, double *out)
     size_t found = 0;
     for (size_t a = 0; a < map->count; a++)
         for (size_t b = a + 1; b < map->count; b++)
-            if (!isnan(link_map_time(map, a, b)))
-                out[found++] = link_map_time(map, a, b);
+            if (!isnan(time_of(map, a, b)))
+                out[found++] = time_of(map, a, b);
     qsort(out, found, sizeof *out, ascending);
     return found;
 }
@@ -47,7 +52,7 @@ static bool join_below(const struct link_map *map, double most, size_t *groups)
         groups[host] = host;
     for (size_t a = 0; a < map->count; a++)
         for (size_t b = a + 1; b < map->count; b++)
-            if (link_map_time(map, a, b) <= most) {
+            if (time_of(map, a, b) <= most) {
                 size_t x = root_of(groups, a), y = root_of(groups, b);
                 groups[x > y ? x : y] = x > y ? y : x;
             }
@@ -60,7 +65,7 @@ static bool join_below(const struct link_map *map, double most, size_t *groups)
     }
     for (size_t a = 0; a < map->count; a++)
         for (size_t b = a + 1; b < map->count; b++)
-            if (groups[a] == groups[b] && link_map_time(map, a, b) > most)
+            if (groups[a] == groups[b] && time_of(map, a, b) > most)
                 return false;
     return found > 1;
 }

@@ -82,6 +82,13 @@ void preflight_add(struct preflight *p, const char *check, const char *state, co
     p->failed |= strcmp(state, "FAIL") == 0;
 }
 
+void preflight_fail(json_t *node, const char *check, const char *text)
+{
+    json_array_append_new(json_object_get(node, "checks"),
+                          json_pack("{s:s, s:s, s:s}", "check", check, "state", "FAIL", "text", text));
+    json_object_set_new(node, "verdict", json_string("FAIL"));
+}
+
 // Every rank receives the bytes of all others.
 int preflight_link(struct preflight *p, struct comm *comm)
 {

@@ -67,7 +67,7 @@ Test(preflight_history, the_third_failure_within_thirty_days_is_a_reason_also_wh
     cr_expect_str_eq(on_day(10, "F..", false), "---");
     cr_expect_str_eq(on_day(29, "FF.", false), "h--");
     cr_expect_str_eq(on_day(29.5, "...", false), "h--");
-    // The first is no longer within thirty days.
+    // The first is more than thirty days ago.
     cr_expect_str_eq(on_day(31, "...", false), "---");
     cr_expect_str_eq(on_day(31, "F.F", false), "h--");
 }

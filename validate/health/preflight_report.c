@@ -23,13 +23,6 @@ static json_t *node_json(const struct preflight *p)
                      "counters", health_counters_json(&p->before, &p->after));
 }
 
-void preflight_fail(json_t *node, const char *check, const char *text)
-{
-    json_array_append_new(json_object_get(node, "checks"),
-                          json_pack("{s:s, s:s, s:s}", "check", check, "state", "FAIL", "text", text));
-    json_object_set_new(node, "verdict", json_string("FAIL"));
-}
-
 // The votes for `digest` of an operation. *cast: those for any; a rank that did not run it, which has an empty digest,
 // casts none.
 static size_t votes(json_t *const nodes[], int count, const char *operation, const char *digest, size_t *cast)
