@@ -238,6 +238,25 @@ Test(suite, no_case_overflows_at_the_smallest_loss_scale_by_the_rule_that_ends_t
     free(list.cases);
 }
 
+static int count_one(void *context, const struct check_case *c)
+{
+    (void)c;
+    ++*(int *)context;
+    return ERR_NONE;
+}
+
+Test(suite, counts_are_those_of_the_cases)
+{
+    for (int version = 1; version <= ZG_SUITE_VERSION; version++)
+        for (int level = LEVEL_QUICK; level <= LEVEL_FULL; level++) {
+            const struct suite_choice choice = {.level = (enum suite_level)level, .version = version};
+            int count = 0;
+            cr_assert_eq(suite_cases(&choice, count_one, &count), ERR_NONE, "%s", err_message());
+            cr_expect_eq(suite_case_count(choice.level, version), count, "version %d, level %d: %d", version, level,
+                         count);
+        }
+}
+
 static int stop_at_third(void *context, const struct check_case *c)
 {
     (void)c;

@@ -3,7 +3,6 @@
 // them are MUSTs, and the cases of the level.
 #include "results/record/verify_internal.h"
 
-#include "base/err.h"
 #include "conformance/spec/requirement.h"
 #include "conformance/suite/suite.h"
 #include "results/limits/bench_finding.h"
@@ -66,38 +65,18 @@ static void verify_requirements(struct verify *v, size_t conformance)
             verify_refuse(v, conformance, "requirement_counts", "has no `requirement` record of %s", requirement->id);
 }
 
-static int count_case(void *context, const struct check_case *c)
-{
-    (void)c;
-    ++*(json_int_t *)context;
-    return ERR_NONE;
-}
-
-// The cases of a level, which are counted once.
-static json_int_t least_count(bool full, int version)
-{
-    static _Atomic json_int_t counts[2][ZG_SUITE_VERSION + 1];
-    json_int_t count = counts[full][version];
-    if (count == 0) {
-        suite_cases(&(struct suite_choice){.level = full ? LEVEL_FULL : LEVEL_QUICK, .version = version}, count_case,
-                    &count);
-        counts[full][version] = count;
-    }
-    return count;
-}
-
 // The suite also repeats cases, so that a run has more than the level's.
 static void verify_level(struct verify *v, size_t line, const json_t *conformance)
 {
     const char *level = verify_text(conformance, "level"), *of_run = verify_text(v->file->run, "level");
     json_int_t count = json_integer_value(json_object_get(conformance, "case_count"));
     bool full = of_run && strcmp(of_run, "full") == 0;
-    json_int_t least = least_count(full, version_of(v));
+    int least = suite_case_count(full ? LEVEL_FULL : LEVEL_QUICK, version_of(v));
     if (!of_run || strcmp(level, of_run) != 0)
         verify_refuse(v, line, "level", "is %s, expected %s, the level of the run", level, of_run ? of_run : "none");
     if (count < least)
-        verify_refuse(v, line, "case_count", "is %lld, expected at least the %lld cases of the level %s",
-                      (long long)count, (long long)least, full ? "full" : "quick");
+        verify_refuse(v, line, "case_count", "is %lld, expected at least the %d cases of the level %s",
+                      (long long)count, least, full ? "full" : "quick");
 }
 
 static void verify_finding_about(struct verify *v, size_t line, const json_t *conformance)
