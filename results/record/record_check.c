@@ -15,7 +15,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATH_BYTES = 256, SHOWN_BYTES = 80, EXPECTED_BYTES = 512 };
+enum { PATH_BYTES = 256, SHOWN_BYTES = 80, EXPECTED_BYTES = 512, PATTERN_MAX = 16 };
+
+// Where a value is: a member, or without a key an element; the record itself has no `outer`. Messages alone need text.
+struct place {
+    const struct place *outer;
+    const char *key;
+    size_t index;
+};
 
 static json_t *whole, *definitions, *head;  // the schema, its $defs; what every record has
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -47,12 +54,10 @@ static const json_t *resolved(const json_t *schema)
 
 static bool has(const json_t *list, const json_t *value)
 {
-    size_t i;
-    json_t *one;
-    json_array_foreach (list, i, one)
-        if (json_equal(one, value))
-            return true;
-    return false;
+    size_t i = 0;
+    while (i < json_array_size(list) && !json_equal(json_array_get(list, i), value))
+        i++;
+    return i < json_array_size(list);
 }
 
 static bool has_word(const json_t *list, const char *word)
@@ -87,20 +92,24 @@ static size_t character_count(const char *text)
 
 static bool is_like(const char *text, const char *pattern)
 {
-    regex_t expression;
-    if (!pattern)
-        return true;
-    if (regcomp(&expression, pattern, REG_EXTENDED | REG_NOSUB) != 0)
-        return false;
-    bool is = regexec(&expression, text, 0, NULL, 0) == 0;
-    regfree(&expression);
-    return is;
+    static const char *known[PATTERN_MAX];  // each is compiled once
+    static regex_t expressions[PATTERN_MAX];
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    size_t i = 0;
+    pthread_mutex_lock(&lock);
+    while (known[i] && known[i] != pattern && i + 1 < PATTERN_MAX)
+        i++;
+    if (!known[i] && regcomp(&expressions[i], pattern, REG_EXTENDED | REG_NOSUB) == 0)
+        known[i] = pattern;
+    pthread_mutex_unlock(&lock);
+    return known[i] == pattern && regexec(&expressions[i], text, 0, NULL, 0) == 0;
 }
 
 static bool text_fits(const char *text, const json_t *schema)
 {
+    const char *pattern = json_string_value(json_object_get(schema, "pattern"));
     return (double)character_count(text) <= limit(schema, "maxLength", INFINITY) &&
-           is_like(text, json_string_value(json_object_get(schema, "pattern")));
+           (!pattern || is_like(text, pattern));
 }
 
 static bool number_fits(double number, const json_t *schema)
@@ -200,64 +209,67 @@ static void expected_text(const json_t *schema, char out[EXPECTED_BYTES])
         strncat(out, ", or null", EXPECTED_BYTES - strlen(out) - 1);
 }
 
-static int refuse(const char *where, const char *path, const json_t *value, const json_t *schema)
+static size_t path_text(const struct place *place, char out[PATH_BYTES])
 {
-    char expected[EXPECTED_BYTES], shown[TEXT_MESSAGE_BYTES], shown_path[TEXT_MESSAGE_BYTES];
+    size_t used = place->outer ? path_text(place->outer, out) : 0, room = PATH_BYTES - used;
+    int more = place->key ? snprintf(out + used, room, "%s%.100s", used > 0 ? "." : "", place->key)
+                          : snprintf(out + used, room, place->outer ? ".%zu" : "", place->index);
+    return (size_t)more < room ? used + (size_t)more : PATH_BYTES - 1;
+}
+
+// where: null asks only for the code.
+static int refuse(const char *where, const struct place *place, const json_t *value, const json_t *schema)
+{
+    char expected[EXPECTED_BYTES], shown[TEXT_MESSAGE_BYTES], shown_path[TEXT_MESSAGE_BYTES], path[PATH_BYTES];
+    if (!where)
+        return ERR_USAGE;
     char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     expected_text(schema, expected);
     text_message(shown, text ? text : "", SHOWN_BYTES);
-    text_message(shown_path, *path ? path : "the record", PATH_BYTES);
+    text_message(shown_path, path_text(place, path) > 0 ? path : "the record", PATH_BYTES);
     free(text);
     return value ? err_set(ERR_USAGE, "%s: %s: is %s, expected %s", where, shown_path, shown, expected)
                  : err_set(ERR_USAGE, "%s: %s: is missing, expected %s", where, shown_path, expected);
 }
 
-static int check(const char *where, const char *path, const json_t *value, const json_t *schema);
+static int check(const char *where, const struct place *place, const json_t *value, const json_t *schema);
 
-static int check_members(const char *where, const char *path, const json_t *value, const json_t *schema)
+static int check_members(const char *where, const struct place *place, const json_t *value, const json_t *schema)
 {
-    char inner[PATH_BYTES];
     const char *key;
     json_t *of_key;
     const json_t *others = json_object_get(schema, "additionalProperties");
-    json_object_foreach (json_object_get(schema, "properties"), key, of_key) {
-        const json_t *found = json_object_get(value, key);
-        snprintf(inner, sizeof inner, "%s%s%s", path, *path ? "." : "", key);
-        if (found || has_word(json_object_get(schema, "required"), key))
-            TRY(check(where, inner, found, of_key));
-    }
-    json_object_foreach ((json_t *)(uintptr_t)value, key, of_key) {
-        snprintf(inner, sizeof inner, "%.100s.%.100s", path, key);
+    json_object_foreach (json_object_get(schema, "properties"), key, of_key)
+        if (json_object_get(value, key) || has_word(json_object_get(schema, "required"), key))
+            TRY(check(where, &(struct place){.outer = place, .key = key}, json_object_get(value, key), of_key));
+    json_object_foreach ((json_t *)(uintptr_t)value, key, of_key)
         if (others)
-            TRY(check(where, inner, of_key, others));
-    }
+            TRY(check(where, &(struct place){.outer = place, .key = key}, of_key, others));
     return ERR_NONE;
 }
 
-static int check(const char *where, const char *path, const json_t *value, const json_t *schema)
+static int check(const char *where, const struct place *place, const json_t *value, const json_t *schema)
 {
-    char inner[PATH_BYTES];
     json_t *one;
     size_t i;
     schema = resolved(schema);
-    const json_t *choices = json_object_get(schema, "anyOf");
+    const json_t *choices = json_object_get(schema, "anyOf"), *items = json_object_get(schema, "items");
     json_array_foreach (choices, i, one)
-        if (value && check(where, path, value, one) == ERR_NONE)
+        if (value && check(NULL, place, value, one) == ERR_NONE)
             return ERR_NONE;
     if (!value || choices || !fits(value, schema))
-        return refuse(where, path, value, schema);
-    json_array_foreach (value, i, one) {
-        snprintf(inner, sizeof inner, "%.200s.%zu", path, i);
-        TRY(check(where, inner, one, json_object_get(schema, "items")));
-    }
-    return json_is_object(value) ? check_members(where, path, value, schema) : ERR_NONE;
+        return refuse(where, place, value, schema);
+    json_array_foreach (value, i, one)
+        TRY(check(where, &(struct place){.outer = place, .index = i}, one, items));
+    return json_is_object(value) ? check_members(where, place, value, schema) : ERR_NONE;
 }
 
 int record_check(const char *where, const json_t *record)
 {
     pthread_once(&once, load);
-    TRY(check(where, "", record, head));
-    return check(where, "", record, json_object_get(definitions, json_string_value(json_object_get(record, "record"))));
+    TRY(check(where, &(struct place){0}, record, head));
+    return check(where, &(struct place){0}, record,
+                 json_object_get(definitions, json_string_value(json_object_get(record, "record"))));
 }
 
 static void trim(json_t *value, const json_t *schema)
