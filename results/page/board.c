@@ -3,78 +3,15 @@
 
 #include "base/array.h"
 #include "base/err.h"
-#include "base/file.h"
 #include "base/statistics.h"
+#include "results/page/result_folder.h"
 #include "results/record/unit.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-enum { ENTRY_MAX = 1000, DEPTH_MAX = 4 };
-
-static int add_entry(struct board *board, const char *path, const char *name)
-{
-    TRY(array_grow(&board->entries, &board->room, board->entry_count, sizeof *board->entries, "results"));
-    struct board_entry *entry = &board->entries[board->entry_count];
-    *entry = (struct board_entry){0};
-    TRY(result_open_verified(path, &entry->file));
-    board->entry_count++;
-    if (!(entry->name = strdup(name)))
-        return err_set(ERR_MEMORY, "no memory for a leaderboard");
-    return board->entry_count > ENTRY_MAX ? err_set(ERR_USAGE, "%s: is one of more than %d files", path, ENTRY_MAX)
-                                          : ERR_NONE;
-}
-
-static int is_shown(const struct dirent *entry)
-{
-    return entry->d_name[0] != '.';
-}
-
-// Adds the files of a folder; depth: how many folders below it are gone into. within: its path below the first one.
-static int add_folder(struct board *board, const char *folder, const char *within, int depth)
-{
-    struct dirent **names;
-    int count = scandir(folder, &names, is_shown, alphasort), rc = ERR_NONE;
-    if (count < 0)
-        return err_set(ERR_USAGE, "%s: cannot be read: %s", folder, strerror(errno));
-    for (int i = 0; i < count; i++) {
-        char path[PATH_MAX], name[PATH_MAX];
-        const char *end = strrchr(names[i]->d_name, '.');
-        struct stat status;
-        if (rc == ERR_NONE)
-            rc = file_join(folder, names[i]->d_name, path);
-        if (rc == ERR_NONE && *within)
-            rc = file_join(within, names[i]->d_name, name);
-        else
-            strcpy(name, names[i]->d_name);
-        if (rc == ERR_NONE && end && strcmp(end, ".jsonl") == 0)
-            rc = add_entry(board, path, name);
-        else if (rc == ERR_NONE && depth > 0 && lstat(path, &status) == 0 && S_ISDIR(status.st_mode))
-            rc = add_folder(board, path, name, depth - 1);
-        free(names[i]);
-    }
-    free(names);
-    return rc;
-}
-
-bool board_is_ranked(const struct board_entry *entry)
-{
-    return strcmp(entry->view.verdict, "VALID") == 0 && !*entry->view.unranked;
-}
-
-static int compare_entries(const void *left, const void *right)
-{
-    const struct board_entry *a = left, *b = right;
-    if (board_is_ranked(a) != board_is_ranked(b))
-        return board_is_ranked(b) - board_is_ranked(a);
-    int order = strcmp(view_text(json_object_get(a->file.run, "machine"), "processor"),
-                       view_text(json_object_get(b->file.run, "machine"), "processor"));
-    return order ? order : strcmp(a->name, b->name);
-}
+enum { ENTRY_MAX = 1000 };
 
 static struct board_column column_of(const struct bench_view *bench)
 {
@@ -86,21 +23,18 @@ static bool is_same(struct board_column a, struct board_column b)
     return strcmp(a.name, b.name) == 0 && strcmp(a.device, b.device) == 0;
 }
 
-static void add_columns(struct board *board, const struct result_view *view)
+struct board_figure board_figure(const struct board_entry *entry, struct board_column column)
 {
-    for (size_t i = 0; i < view->bench_count; i++) {
-        size_t column = 0;
-        while (column < board->column_count && !is_same(board->columns[column], column_of(&view->benches[i])))
-            column++;
-        if (column == board->column_count && column < BOARD_COLUMN_MAX)
-            board->columns[board->column_count++] = column_of(&view->benches[i]);
-    }
+    for (size_t i = 0; i < entry->figure_count; i++)
+        if (is_same(entry->figures[i].column, column))
+            return entry->figures[i];
+    return (struct board_figure){column, NAN, NAN, NULL};
 }
 
-struct board_figure board_figure(const struct result_view *view, struct board_column column)
+static struct board_figure figure_of(const struct result_view *view, struct board_column column)
 {
     double shares[STATISTICS_COUNT_MAX];
-    struct board_figure figure = {NAN, NAN, NULL};
+    struct board_figure figure = {column, NAN, NAN, NULL};
     size_t count = 0;
     for (size_t i = 0; i < view->bench_count; i++) {
         const struct bench_view *bench = &view->benches[i];
@@ -118,19 +52,100 @@ struct board_figure board_figure(const struct result_view *view, struct board_co
     return figure;
 }
 
-int board_open(const char *folder, bool deep, struct board *out)
+// A text that outlives its file; null: no memory.
+static const char *kept(struct board *board, const char *text)
 {
-    *out = (struct board){0};
-    TRY(add_folder(out, folder, "", deep ? DEPTH_MAX : 0));
+    if (json_object_set_new(board->texts, text, json_null()) != 0)
+        return NULL;
+    return json_object_iter_key(json_object_iter_at(board->texts, text));
+}
+
+static int take_figures(struct board *board, struct board_entry *entry)
+{
+    for (size_t i = 0; i < entry->view.bench_count; i++) {
+        struct board_column column = column_of(&entry->view.benches[i]);
+        if (board_figure(entry, column).unit)
+            continue;
+        TRY(array_grow(&entry->figures, &entry->figure_room, entry->figure_count, sizeof *entry->figures, "figures"));
+        struct board_figure figure = figure_of(&entry->view, column);
+        figure.column = (struct board_column){kept(board, column.name), kept(board, column.device)};
+        figure.unit = kept(board, figure.unit);
+        if (!figure.column.name || !figure.column.device || !figure.unit)
+            return err_set(ERR_MEMORY, "no memory for a leaderboard");
+        entry->figures[entry->figure_count++] = figure;
+    }
+    return ERR_NONE;
+}
+
+// A row needs the machine, the verdict and the figures.
+static void drop_records(struct board_entry *entry)
+{
+    struct result_file *file = &entry->file;
+    for (size_t i = 0; i < entry->view.bench_count; i++)
+        free(entry->view.benches[i].text);
+    free(entry->view.benches);
+    entry->view.benches = NULL;
+    entry->view.bench_count = 0;
+    for (size_t i = 1; i + 1 < file->line_count; i++)
+        json_decref(file->lines[i]);
+    file->lines[1] = file->lines[file->line_count - 1];
+    file->line_count = 2;
+}
+
+static int add_entry(void *context, const char *path, const char *name)
+{
+    struct board *board = context;
+    TRY(array_grow(&board->entries, &board->room, board->entry_count, sizeof *board->entries, "results"));
+    struct board_entry *entry = &board->entries[board->entry_count];
+    *entry = (struct board_entry){0};
+    TRY(result_open_verified(path, &entry->file));
+    board->entry_count++;
+    if (!(entry->name = strdup(name)))
+        return err_set(ERR_MEMORY, "no memory for a leaderboard");
+    TRY(result_view_open(&entry->file, &entry->view));
+    TRY(take_figures(board, entry));
+    if (!board->whole)
+        drop_records(entry);
+    return board->entry_count > ENTRY_MAX ? err_set(ERR_USAGE, "%s: is one of more than %d files", path, ENTRY_MAX)
+                                          : ERR_NONE;
+}
+
+bool board_is_ranked(const struct board_entry *entry)
+{
+    return strcmp(entry->view.verdict, "VALID") == 0 && !*entry->view.unranked;
+}
+
+static int compare_entries(const void *left, const void *right)
+{
+    const struct board_entry *a = left, *b = right;
+    if (board_is_ranked(a) != board_is_ranked(b))
+        return board_is_ranked(b) - board_is_ranked(a);
+    int order = strcmp(view_text(json_object_get(a->file.run, "machine"), "processor"),
+                       view_text(json_object_get(b->file.run, "machine"), "processor"));
+    return order ? order : strcmp(a->name, b->name);
+}
+
+static void add_columns(struct board *board, const struct board_entry *entry)
+{
+    for (size_t i = 0; i < entry->figure_count; i++) {
+        size_t column = 0;
+        while (column < board->column_count && !is_same(board->columns[column], entry->figures[i].column))
+            column++;
+        if (column == board->column_count && column < BOARD_COLUMN_MAX)
+            board->columns[board->column_count++] = entry->figures[i].column;
+    }
+}
+
+int board_open(const char *folder, bool whole, struct board *out)
+{
+    *out = (struct board){.whole = whole, .texts = json_object()};
+    TRY(result_folder_visit(folder, "jsonl", whole ? RESULT_FOLDER_DEPTH : 0, add_entry, out));
     if (out->entry_count == 0)
         return err_set(ERR_USAGE, "%s: has no files named *.jsonl", folder);
-    // The entries stay where they are until the views are sorted.
-    for (size_t i = 0; i < out->entry_count; i++)
-        TRY(result_view_open(&out->entries[i].file, &out->entries[i].view));
     qsort(out->entries, out->entry_count, sizeof *out->entries, compare_entries);
     for (size_t i = 0; i < out->entry_count; i++) {
         out->entries[i].view.file = &out->entries[i].file;
-        add_columns(out, &out->entries[i].view);
+        add_columns(out, &out->entries[i]);
     }
     return ERR_NONE;
 }
@@ -141,7 +156,9 @@ void board_close(struct board *board)
         result_view_close(&board->entries[i].view);
         result_close(&board->entries[i].file);
         free(board->entries[i].name);
+        free(board->entries[i].figures);
     }
     free(board->entries);
+    json_decref(board->texts);
     *board = (struct board){0};
 }

@@ -10,9 +10,9 @@
 #include <math.h>
 #include <string.h>
 
-static void put_column(const struct result_view *view, struct board_column column, FILE *out)
+static void put_column(const struct board_entry *entry, struct board_column column, FILE *out)
 {
-    const struct board_figure figure = board_figure(view, column);
+    const struct board_figure figure = board_figure(entry, column);
     char number[NUMBER_TEXT_BYTES];
     fputs(" | ", out);
     if (!isnan(figure.share))
@@ -33,7 +33,7 @@ static void put_entry(const struct board *board, const struct board_entry *entry
             bytes_text(view_number(machine, "memory_bytes"), number), entry->view.verdict);
     text_markdown(out, view_text(run, "level"));
     for (size_t i = 0; i < board->column_count; i++)
-        put_column(&entry->view, board->columns[i], out);
+        put_column(entry, board->columns[i], out);
     fputs(" | ", out);
     text_markdown(out, view_text(json_object_get(run, "suite"), "version"));
     fprintf(out, " | %.10s | ", view_text(run, "started"));

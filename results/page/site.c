@@ -61,13 +61,13 @@ static bool is_measured(const struct board *board, struct board_column column, b
 {
     bool measured = false;
     for (size_t i = 0; i < board->entry_count; i++)
-        measured |= is_of_program(&board->entries[i], validate) && board_figure(&board->entries[i].view, column).unit;
+        measured |= is_of_program(&board->entries[i], validate) && board_figure(&board->entries[i], column).unit;
     return measured;
 }
 
 static json_t *figure_cell(const struct board_entry *entry, struct board_column column)
 {
-    const struct board_figure figure = board_figure(&entry->view, column);
+    const struct board_figure figure = board_figure(entry, column);
     char best[NUMBER_TEXT_BYTES];
     if (!figure.unit)
         return valued(json_string(""), NAN);
@@ -129,13 +129,13 @@ static void add_place(struct page *page, const struct board *board, const struct
 {
     json_t *rows = json_array();
     for (size_t c = 0; c < board->column_count; c++) {
-        const struct board_figure own = board_figure(&entry->view, board->columns[c]);
+        const struct board_figure own = board_figure(entry, board->columns[c]);
         const struct board_entry *best = entry;
         double most = own.share;
         size_t count = 0, below = 0;
         for (size_t i = 0; i < board->entry_count && !isnan(own.share); i++) {
             const struct board_entry *other = &board->entries[i];
-            double share = is_peer(entry, other) ? board_figure(&other->view, board->columns[c]).share : NAN;
+            double share = is_peer(entry, other) ? board_figure(other, board->columns[c]).share : NAN;
             count += isnan(share) ? 0 : 1;
             below += share < own.share;
             best = share > most ? other : best;
