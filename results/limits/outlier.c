@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double MAD_TO_DEVIATION = 1.4826;
-
 double outlier_limit(const double *times, size_t count, double *centre)
 {
     double deviation = 0;

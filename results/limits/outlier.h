@@ -18,7 +18,7 @@
 #include "results/limits/bench_finding.h"
 
 // 3.5 is Iglewicz and Hoaglin's threshold. With the floor, an outlier takes at least 1.35 times as long as the centre.
-static const double OUTLIER_DEVIATIONS = 3.5, OUTLIER_FLOOR = 0.1;
+static const double OUTLIER_DEVIATIONS = 3.5, OUTLIER_FLOOR = 0.1, MAD_TO_DEVIATION = 1.4826;
 
 // Returns the time beyond which one of `count` times, 2 or more, is an outlier. *centre: what they are compared with.
 double outlier_limit(const double *times, size_t count, double *centre);

@@ -17,7 +17,7 @@
 
 struct options {
     int verify, markdown, compare, summary;
-    char *html, *leaderboard, *output, *trend, *save_ranges, *submission, *site, *parts;
+    char *html, *leaderboard, *output, *trend, *save_ranges, *submission, *site, *parts, *fleet;
 };
 
 static int verify_one(const char *path)
@@ -126,11 +126,11 @@ static int check_usage(const struct options *a, const char **paths)
     while (paths && paths[count])
         count++;
     int modes = a->verify + a->compare + (a->leaderboard != NULL) + (a->trend != NULL) + (a->save_ranges != NULL) +
-                (a->submission != NULL) + (a->site != NULL) + a->markdown + a->summary;
+                (a->submission != NULL) + (a->site != NULL) + (a->fleet != NULL) + a->markdown + a->summary;
     if (modes > 1)
         return err_set(ERR_USAGE,
-                       "--verify, --compare, --leaderboard, --trend, --save-ranges, --submission, --site, --markdown "
-                       "and --summary exclude each other");
+                       "--verify, --compare, --leaderboard, --trend, --save-ranges, --submission, --site, --fleet, "
+                       "--markdown and --summary exclude each other");
     if (a->site && !a->output)
         return err_set(ERR_USAGE, "--site %s: give --output FOLDER, which is made", a->site);
     if ((a->verify || a->save_ranges) && (a->html || a->output))
@@ -140,11 +140,12 @@ static int check_usage(const struct options *a, const char **paths)
         return err_set(ERR_USAGE, "--parts %s: give --output FILE, and nothing else", a->parts);
     if (a->html && (a->compare || a->leaderboard || a->trend || a->submission || a->site))
         return err_set(ERR_USAGE, "--html shows one result file: it goes with no other view");
-    if (a->leaderboard || a->trend || a->submission || a->site)
-        return count == 0 ? ERR_NONE
-                          : err_set(ERR_USAGE,
-                                    "%s: --leaderboard, --trend, --submission and --site take all files of a folder",
-                                    paths[0]);
+    if (a->leaderboard || a->trend || a->submission || a->site || a->fleet)
+        return count == 0
+                   ? ERR_NONE
+                   : err_set(ERR_USAGE,
+                             "%s: --leaderboard, --trend, --submission, --site and --fleet take all files of a folder",
+                             paths[0]);
     if (count == 0 && !a->parts)
         return err_set(ERR_USAGE, "give a result file of `zerogauge validate`");
     if (a->compare && count != 2)
@@ -157,6 +158,7 @@ static int check_usage(const struct options *a, const char **paths)
 static int run(struct options *a, const char **paths, int argc, const char **argv)
 {
     struct file_output file = {.out = stdout};
+    bool in_service = true;
     TRY(check_usage(a, paths));
     if (a->parts)
         return parts_record(a->parts, a->output, argc, argv);
@@ -166,7 +168,7 @@ static int run(struct options *a, const char **paths, int argc, const char **arg
         return save_ranges(a->save_ranges, paths);
     if (a->site)
         return site(a->site, a->output);
-    if (!a->html && !a->summary)
+    if (!a->html && !a->summary && !a->fleet)
         a->markdown = 1;
     if (a->output)
         TRY(file_output_open(a->output, FILE_NEW, &file));
@@ -175,10 +177,13 @@ static int run(struct options *a, const char **paths, int argc, const char **arg
              : a->submission ? submission_check(a->submission, out)
              : a->trend      ? trend(a->trend, out)
              : a->compare    ? compare(paths, out)
+             : a->fleet      ? fleet_report(a->fleet, a->html, out, &in_service)
                              : show_all(a, paths, out);
     if (a->output)
-        return file_output_close(&file, rc);
-    return rc == ERR_NONE ? file_flush(out, "the report") : rc;
+        rc = file_output_close(&file, rc);
+    else if (rc == ERR_NONE)
+        rc = file_flush(out, "the report");
+    return rc == ERR_NONE && !in_service ? ERR_CHECK : rc;
 }
 
 static const char *const examples[] = {
@@ -208,6 +213,10 @@ int report_main(int argc, const char **argv)
         {"compare", '\0', POPT_ARG_NONE, &a.compare, 0, "compare two files: better, worse or within noise", NULL},
         {"leaderboard", '\0', POPT_ARG_STRING, &a.leaderboard, 0, "a table of all result files in a folder", "DIR"},
         {"trend", '\0', POPT_ARG_STRING, &a.trend, 0, "what changed between the runs in a folder and its folders",
+         "DIR"},
+        {"fleet", '\0', POPT_ARG_STRING, &a.fleet, 0,
+         "a verdict for each host of a folder of records of validate, bench, preflight and soak: a line of JSON, and a "
+         "page with --html; status 1 unless all are in service",
          "DIR"},
         {"submission", '\0', POPT_ARG_STRING, &a.submission, 0,
          "check a folder of results and their form.json by the rules (results/RULES.md)", "DIR"},

@@ -5,6 +5,7 @@
 
 #include "results/page/result_view.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 
 // All of a file as Markdown tables, and as one self-contained HTML page with the figures and lanes drawn.
@@ -27,6 +28,12 @@ int result_summary(const struct result_view *view, FILE *out);
 // A Markdown table of the files *.jsonl in the folder. Each is verified first; ERR_CHECK if one does not verify. Rows
 // are machines, ranked ones first, then by name. Columns are benchmarks: the median ratio over their cases.
 int leaderboard(const char *folder, FILE *out);
+
+// Judges each host of a folder of records: of validate, bench, preflight and soak, each verified first, one in memory
+// at a time. Hosts are compared with those of their own kind. Writes a line of JSON for each host
+// (results/record/fleet.schema.json), those with other bits first, then by name; page: a new file, or null. Counts the
+// hosts on standard error. *in_service: every host is. ERR_USAGE: there is no record.
+int fleet_report(const char *folder, const char *page, FILE *out, bool *in_service);
 
 // The subcommand `zerogauge report`: argv[0] is its own name. Returns the exit status; 1: a file does not verify.
 int report_main(int argc, const char **argv);
