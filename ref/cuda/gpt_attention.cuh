@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention as gpt_attention_kernel.h defines it, FlashAttention-2's way (arXiv 2307.08691): a block of threads has
-// TILE_OWN rows, or in the gradients of keys and values as many keys, and goes through the blocks of the others; scores
-// exist in registers and shared memory alone. A block of threads has TILE_COLUMNS columns of the results; wider heads
-// have several, each of which computes the scores anew, from panels of as many columns.
+// some rows, or in the gradients of keys and values as many keys, and goes through the blocks of the others; scores
+// exist in registers and shared memory alone, and on tensor cores in registers, where a product's result is the next
+// one's operand. A block of threads has TILE_COLUMNS columns of the results; wider heads have several, each of which
+// computes the scores anew, from panels of as many columns.
 #pragma once
 
-#include <math.h>
+#include "ref/cuda/attention_softmax.cuh"
 
-#include "ref/cuda/gpt_tile.cuh"
-
-// The arrays of a call, as in gpt_math.h.
+// The arrays of a call, as in gpt_math.h. A position, and the distance of two elements of a tile, has 32 bits.
 template <enum dtype D> struct attention_arrays {
     typedef typename tile_element<D>::type element;
-    size_t length, heads, width, head_width, tiles, panels;
+    unsigned length, heads, width, head_width, tiles, panels;
     const element *qkv, *out_gradient;
-    struct operand out, qkv_gradient;
+    element *out, *qkv_gradient;
     float *stats, *sums;
     float scale;
     bool is_wide;
@@ -22,56 +21,65 @@ template <enum dtype D> struct attention_arrays {
 
 // The rows, or keys, from `first` on, and the columns from `column` on, which a block of threads computes.
 template <enum dtype D> struct attention_task : attention_arrays<D> {
-    size_t first, count, column, columns;
-    size_t row;    // of the sequence's beginning
-    size_t head;   // in the whole batch
-    size_t begin;  // of the head's columns
+    typedef typename tile_element<D>::type element;
+    unsigned first, count, column, columns;
+    size_t row;      // of the sequence's beginning
+    size_t head;     // in the whole batch
+    unsigned begin;  // of the head's columns
 
     // is_last_first: tiles with more rows before them begin earlier.
-    __host__ __device__ attention_task(const attention_arrays<D> &all, size_t index, bool is_last_first)
+    __host__ __device__ attention_task(const attention_arrays<D> &all, size_t index, unsigned rows, bool is_last_first)
         : attention_arrays<D>(all)
     {
-        size_t tile_index = index / this->panels % this->tiles;
+        unsigned tile_index = (unsigned)(index / this->panels % this->tiles);
         head = index / this->panels / this->tiles;
-        first = (is_last_first ? this->tiles - 1 - tile_index : tile_index) * TILE_OWN;
-        count = least(this->length - first, TILE_OWN);
-        column = index % this->panels * TILE_COLUMNS;
+        first = (is_last_first ? this->tiles - 1 - tile_index : tile_index) * rows;
+        count = least(this->length - first, rows);
+        column = (unsigned)(index % this->panels) * TILE_COLUMNS;
         columns = least(this->head_width - column, TILE_COLUMNS);
         row = head / this->heads * this->length;
-        begin = head % this->heads * this->head_width;
+        begin = (unsigned)(head % this->heads) * this->head_width;
     }
 
-    __host__ __device__ static size_t least(size_t a, size_t b)
+    __host__ __device__ static unsigned least(unsigned a, unsigned b)
     {
         return a < b ? a : b;
     }
     // The columns of panel `index`.
-    __host__ __device__ size_t panel_columns(size_t index) const
+    __host__ __device__ unsigned panel_columns(unsigned index) const
     {
         return least(this->head_width - index * TILE_COLUMNS, TILE_COLUMNS);
     }
+    // Of the block of rows or keys from `from` on.
+    __host__ __device__ unsigned block_count(unsigned from) const
+    {
+        return least(this->length - from, ATTENTION_BLOCK);
+    }
     // Part 0, 1, 2 of qkv: q, k, v.
-    __host__ __device__ struct tile_source<D> source(size_t part, size_t position, size_t from_column) const {
-        size_t stride = 3 * this->width;
+    __host__ __device__ struct tile_source<D> source(unsigned part, unsigned position, unsigned from_column) const {
+        unsigned stride = 3 * this->width;
         return {this->qkv + (row + position) * stride + part * this->width + begin + from_column, stride,
                 this->is_wide};
-    } __host__ __device__ struct tile_source<D> gradient_source(size_t position, size_t from_column) const {
+    } __host__ __device__ struct tile_source<D> gradient_source(unsigned position, unsigned from_column) const {
         return {this->out_gradient + (row + position) * this->width + begin + from_column, this->width, this->is_wide};
     }
-    // Of row `position`: its statistics, its sum of gradient x output.
+    // Of row `position`: its statistics.
     __host__ __device__ float *
-    stats_of(size_t position) const
+    stats_of(unsigned position) const
     {
         return this->stats + 2 * (head * this->length + position);
     }
-    __host__ __device__ float sum_of_row(size_t position) const
-    {
-        return this->sums[head * this->length + position];
-    }
-    __host__ __device__ void put_gradient(size_t part, size_t r, size_t c, float x) const
+    __host__ __device__ void put_out(unsigned r, unsigned c, float x) const
     {
         if (r < count && c < columns)
-            this->qkv_gradient.put((row + first + r) * 3 * this->width + part * this->width + begin + column + c, x);
+            store<1>(D, this->out + (row + first) * this->width + begin + column, r * this->width + c, &x);
+    }
+    __host__ __device__ void put_gradient(unsigned part, unsigned r, unsigned c, float x) const
+    {
+        const unsigned stride = 3 * this->width;
+        element *at = this->qkv_gradient + (row + first) * stride + part * this->width + begin + column;
+        if (r < count && c < columns)
+            store<1>(D, at, r * stride + c, &x);
     }
 };
 
@@ -80,74 +88,45 @@ template <enum dtype D> struct attention_task : attention_arrays<D> {
     _Pragma("nv_exec_check_disable") template <typename block_type>                                                    \
     __host__ __device__ void task(const block_type &block, size_t index, memory &shared) const
 
-template <enum dtype D> struct attention_forward_operation {
+template <enum dtype D, typename block_of> struct attention_forward_operation {
+    typedef typename block_of::template sum<D> sum;
     attention_arrays<D> arrays;
 
     struct memory {
-        tile<D, TILE_OWN> q, p;
+        tile<D, sum::ROWS> q;
         tile<D, TILE_OTHER> other;
-        float s[TILE_OWN * TILE_OTHER], stats[2 * TILE_OWN], rescale[TILE_OWN];
+        typename sum::softmax::memory rows;
     };
 
     TASK
     {
-        const attention_task<D> t(arrays, index, true);
-        typename block_type::template sum<D> o, s;
-        block.each(TILE_OWN, [&](unsigned r) {
-            shared.stats[2 * r] = -INFINITY;
-            shared.stats[2 * r + 1] = 0;
-        });
-        for (size_t key = 0; key < t.first + t.count; key += ATTENTION_BLOCK) {
-            size_t key_count = t.least(t.length - key, ATTENTION_BLOCK);
+        const attention_task<D> t(arrays, index, sum::ROWS, true);
+        typename sum::softmax softmax(block, shared.rows);
+        sum o, s;
+        for (unsigned key = 0; key < t.first + t.count; key += ATTENTION_BLOCK) {
+            const unsigned key_count = t.block_count(key);
             s.zero();
-            for (size_t panel = 0; panel < t.panels; panel++) {
-                size_t from = panel * TILE_COLUMNS, columns = t.panel_columns(panel);
+            for (unsigned panel = 0; panel < t.panels; panel++) {
+                const unsigned from = panel * TILE_COLUMNS, columns = t.panel_columns(panel);
                 block.sync();
                 if (key == 0 || t.panels > 1)
                     tile_fill(block, shared.q, t.source(0, t.first, from), t.count, columns);
                 tile_fill(block, shared.other, t.source(1, key, from), key_count, columns);
                 block.sync();
-                s.template add<true>(shared.q, shared.other, (unsigned)columns);
+                s.template add<true>(shared.q, shared.other, columns);
             }
-            s.each([&](unsigned r, unsigned c, float x) { shared.s[r * TILE_OTHER + c] = x * t.scale; });
-            block.sync();
-            tile_fill(block, shared.other, t.source(2, key, t.column), key_count, t.columns);
-            block.rows(TILE_OWN, [&](const auto &team, unsigned r) { softmax_row(team, t, key, r, shared); });
-            block.sync();
-            o.each([&](unsigned r, unsigned, float &x) { x *= shared.rescale[r]; });
-            o.template add<false>(shared.p, shared.other, (unsigned)key_count);
+            tile_replace(block, shared.other, t.source(2, key, t.column), key_count, t.columns);
+            const auto &p = softmax.add(block, s, o, t.scale, t.first, key);
+            o.template add<false>(p, shared.other, key_count);
         }
-        o.each([&](unsigned r, unsigned c, float x) {
-            if (r < t.count && c < t.columns)
-                t.out.put((t.row + t.first + r) * t.width + t.begin + t.column + c,
-                          x * (1.0f / shared.stats[2 * r + 1]));
+        softmax.finish(o);
+        o.each([&](unsigned r, unsigned c, float x) { t.put_out(r, c, x); });
+        softmax.each(block, [&](unsigned r, float top, float inverse) {
+            if (t.column == 0 && r < t.count) {
+                t.stats_of(t.first + r)[0] = top;
+                t.stats_of(t.first + r)[1] = inverse;
+            }
         });
-        if (t.column == 0)
-            block.each((unsigned)t.count, [&](unsigned r) {
-                t.stats_of(t.first + r)[0] = shared.stats[2 * r];
-                t.stats_of(t.first + r)[1] = 1.0f / shared.stats[2 * r + 1];
-            });
-    }
-
-    // Of row r with one block of keys: p, the statistics, and the factor for what there is of out.
-#pragma nv_exec_check_disable
-    template <typename team_type>
-    __host__ __device__ static void softmax_row(const team_type &team, const attention_task<D> &t, size_t key,
-                                                unsigned r, struct memory &shared)
-    {
-        const float *from = shared.s + r * TILE_OTHER;
-        size_t covered = r < t.count ? t.least(t.first + r + 1 - key, ATTENTION_BLOCK) : 0;
-        float before = shared.stats[2 * r], most = covered > 0 ? team.largest(covered, from) : before;
-        float top = most > before ? most : before;
-        float sum = sum_of(team, covered, [&](size_t j) { return exp_within(from[j] - top); });
-        team.each(0, ATTENTION_BLOCK,
-                  [&](size_t j) { shared.p.put(r, (unsigned)j, j < covered ? exp_within(from[j] - top) : 0.0f); });
-        if (team.is_first()) {
-            float rescale = exp_within(before - top);
-            shared.rescale[r] = rescale;
-            shared.stats[2 * r] = top;
-            shared.stats[2 * r + 1] = rescale * shared.stats[2 * r + 1] + sum;
-        }
     }
 };
 
@@ -168,37 +147,55 @@ struct attention_sums_operation {
     }
 };
 
-// The memory of both operations of the backward pass: the task's own vectors, a block of the others, and p or ds.
-template <enum dtype D> struct attention_backward_memory {
-    tile<D, TILE_OWN> first, second, p;
-    tile<D, TILE_OTHER> other;
+// Of each row of a tile: its statistics and its sum of gradient x output; 0 where no row is.
+template <int rows> struct attention_row_stats {
+    float top[rows], inverse[rows], sums[rows];
+
+#pragma nv_exec_check_disable
+    template <typename block_type, enum dtype D>
+    __host__ __device__ void fill(const block_type &block, const attention_task<D> &t, unsigned first)
+    {
+        const float *stats = t.stats_of(first), *of_row = t.sums + t.head * t.length + first;
+        block.each(rows, [&](unsigned r) {
+            const bool is_row = first + r < t.length;
+            top[r] = is_row ? stats[2 * r] : 0;
+            inverse[r] = is_row ? stats[2 * r + 1] : 0;
+            sums[r] = is_row ? of_row[r] : 0;
+        });
+    }
+
+    // p and ds of row r and a key, from their products.
+    __host__ __device__ float2 slope(unsigned r, bool attends, float scaled, float g) const
+    {
+        float p = attends ? exp_within(scaled - top[r]) * inverse[r] : 0;
+        return {p, attends ? p * (g - sums[r]) : 0};
+    }
 };
 
-// p and ds of a row and a key, from their products.
-template <enum dtype D>
-__host__ __device__ static inline float2 attention_slope(const attention_task<D> &t, size_t row, size_t key, float s,
-                                                         float g)
-{
-    if (row >= t.length || key > row)
-        return {0, 0};
-    float p = exp_within(s * t.scale - t.stats_of(row)[0]) * t.stats_of(row)[1];
-    return {p, p * (g - t.sum_of_row(row))};
-}
+// The memory of both operations of the backward pass: the task's own vectors, a block of the others, and p or ds.
+template <enum dtype D, typename sum, int row_count> struct attention_backward_memory {
+    tile<D, sum::ROWS> first, second;
+    tile<D, TILE_OTHER> other;
+    typename sum::operand p;
+    attention_row_stats<row_count> rows;
+};
 
-template <enum dtype D> struct attention_queries_operation {
+template <enum dtype D, typename block_of> struct attention_queries_operation {
+    typedef typename block_of::template sum<D> sum;
+    typedef attention_backward_memory<D, sum, sum::ROWS> memory;
     attention_arrays<D> arrays;
-    typedef attention_backward_memory<D> memory;
 
     TASK
     {
-        const attention_task<D> t(arrays, index, true);
-        typename block_type::template sum<D> dq, s, g;
-        for (size_t key = 0; key < t.first + t.count; key += ATTENTION_BLOCK) {
-            size_t key_count = t.least(t.length - key, ATTENTION_BLOCK);
+        const attention_task<D> t(arrays, index, sum::ROWS, true);
+        sum dq, s, g;
+        shared.rows.fill(block, t, t.first);
+        for (unsigned key = 0; key < t.first + t.count; key += ATTENTION_BLOCK) {
+            const unsigned key_count = t.block_count(key);
             s.zero();
             g.zero();
-            for (size_t panel = 0; panel < t.panels; panel++) {
-                size_t from = panel * TILE_COLUMNS, columns = t.panel_columns(panel);
+            for (unsigned panel = 0; panel < t.panels; panel++) {
+                const unsigned from = panel * TILE_COLUMNS, columns = t.panel_columns(panel);
                 block.sync();
                 if (key == 0 || t.panels > 1) {
                     tile_fill(block, shared.first, t.source(0, t.first, from), t.count, columns);
@@ -206,70 +203,60 @@ template <enum dtype D> struct attention_queries_operation {
                 }
                 tile_fill(block, shared.other, t.source(2, key, from), key_count, columns);
                 block.sync();
-                g.template add<true>(shared.second, shared.other, (unsigned)columns);
-                block.sync();
-                tile_fill(block, shared.other, t.source(1, key, from), key_count, columns);
-                block.sync();
-                s.template add<true>(shared.first, shared.other, (unsigned)columns);
+                g.template add<true>(shared.second, shared.other, columns);
+                tile_replace(block, shared.other, t.source(1, key, from), key_count, columns);
+                s.template add<true>(shared.first, shared.other, columns);
             }
-            block.sync();
-            g.both(s, [&](unsigned r, unsigned c, float dp, float dots) {
-                shared.p.put(r, c, attention_slope(t, t.first + r, key + c, dots, dp).y);
+            g.both(s, [&](unsigned r, unsigned c, float &dp, float dots) {
+                dp = shared.rows.slope(r, key + c <= t.first + r, dots * t.scale, dp).y;
             });
             if (t.panels > 1)
-                tile_fill(block, shared.other, t.source(1, key, t.column), key_count, t.columns);
-            block.sync();
-            dq.template add<false>(shared.p, shared.other, (unsigned)key_count);
+                tile_replace(block, shared.other, t.source(1, key, t.column), key_count, t.columns);
+            dq.template add<false>(g.as_operand(block, shared.p), shared.other, key_count);
         }
         dq.each([&](unsigned r, unsigned c, float x) { t.put_gradient(0, r, c, x * t.scale); });
     }
 };
 
 // The gradients of keys and values; tiles of p and ds have a row for each key.
-template <enum dtype D> struct attention_keys_operation {
+template <enum dtype D, typename block_of> struct attention_keys_operation {
+    typedef typename block_of::template sum<D> sum;
+    typedef attention_backward_memory<D, sum, TILE_OTHER> memory;
     attention_arrays<D> arrays;
-    typedef attention_backward_memory<D> memory;
 
     TASK
     {
-        const attention_task<D> t(arrays, index, false);
-        typename block_type::template sum<D> dk, dv, s, g;
-        const size_t begin = t.first / ATTENTION_BLOCK * ATTENTION_BLOCK;
-        for (size_t row = begin; row < t.length; row += ATTENTION_BLOCK) {
-            size_t row_count = t.least(t.length - row, ATTENTION_BLOCK);
+        const attention_task<D> t(arrays, index, sum::ROWS, false);
+        sum dk, dv, s, g;
+        const unsigned begin = t.first / ATTENTION_BLOCK * ATTENTION_BLOCK;
+        for (unsigned row = begin; row < t.length; row += ATTENTION_BLOCK) {
+            const unsigned row_count = t.block_count(row);
             s.zero();
             g.zero();
-            for (size_t panel = 0; panel < t.panels; panel++) {
-                size_t from = panel * TILE_COLUMNS, columns = t.panel_columns(panel);
+            for (unsigned panel = 0; panel < t.panels; panel++) {
+                const unsigned from = panel * TILE_COLUMNS, columns = t.panel_columns(panel);
                 block.sync();
                 if (row == begin || t.panels > 1) {
                     tile_fill(block, shared.first, t.source(1, t.first, from), t.count, columns);
                     tile_fill(block, shared.second, t.source(2, t.first, from), t.count, columns);
                 }
+                shared.rows.fill(block, t, row);
                 tile_fill(block, shared.other, t.source(0, row, from), row_count, columns);
                 block.sync();
-                s.template add<true>(shared.first, shared.other, (unsigned)columns);
-                block.sync();
-                tile_fill(block, shared.other, t.gradient_source(row, from), row_count, columns);
-                block.sync();
-                g.template add<true>(shared.second, shared.other, (unsigned)columns);
+                s.template add<true>(shared.first, shared.other, columns);
+                tile_replace(block, shared.other, t.gradient_source(row, from), row_count, columns);
+                g.template add<true>(shared.second, shared.other, columns);
             }
             s.both(g, [&](unsigned r, unsigned c, float &dots, float &dp) {
-                float2 both = attention_slope(t, row + c, t.first + r, dots, dp);
+                float2 both = shared.rows.slope(c, t.first + r <= row + c, dots * t.scale, dp);
                 dots = both.x;
                 dp = both.y;
             });
-            block.sync();
-            s.each([&](unsigned r, unsigned c, float p) { shared.p.put(r, c, p); });
             if (t.panels > 1)
-                tile_fill(block, shared.other, t.gradient_source(row, t.column), row_count, t.columns);
-            block.sync();
-            dv.template add<false>(shared.p, shared.other, (unsigned)row_count);
-            block.sync();
-            g.each([&](unsigned r, unsigned c, float ds) { shared.p.put(r, c, ds); });
-            tile_fill(block, shared.other, t.source(0, row, t.column), row_count, t.columns);
-            block.sync();
-            dk.template add<false>(shared.p, shared.other, (unsigned)row_count);
+                tile_replace(block, shared.other, t.gradient_source(row, t.column), row_count, t.columns);
+            dv.template add<false>(s.as_operand(block, shared.p), shared.other, row_count);
+            tile_replace(block, shared.other, t.source(0, row, t.column), row_count, t.columns);
+            dk.template add<false>(g.as_operand(block, shared.p), shared.other, row_count);
         }
         dk.each([&](unsigned r, unsigned c, float x) { t.put_gradient(1, r, c, x * t.scale); });
         dv.each([&](unsigned r, unsigned c, float x) { t.put_gradient(2, r, c, x); });

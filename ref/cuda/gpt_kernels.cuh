@@ -3,7 +3,7 @@
 // `where` runs them:
 //   run(operation, count, wide, what)      for elements or columns
 //   rows(operation, count, what)           for rows
-//   tasks(operation, count, what)          for tasks of whole blocks of threads (gpt_tile.cuh)
+//   tasks(operation, count, what)          for tasks of whole blocks of threads, of type `block` (gpt_tile.cuh)
 //   scratch(bytes) -> void *               returns memory for the next operations, until the next call; null: an error
 //                                          is noted
 //   give(to, from, bytes, what) -> int     copies from the host, whose memory the caller may change immediately
@@ -183,18 +183,19 @@ template <typename where> struct gpt_kernels {
     {
         typedef typename attention_arrays<D>::element element;
         size_t head_width = shape->width / shape->head_count, length = shape->sequence_length;
-        bool wide = head_width % tile<D, TILE_OWN>::WIDE_COLUMNS == 0 &&
+        size_t rows = where::block::template sum<D>::ROWS;
+        bool wide = head_width % tile<D, TILE_OTHER>::WIDE_COLUMNS == 0 &&
                     ((uintptr_t)qkv | (uintptr_t)out_gradient) % sizeof(uint4) == 0;
-        return {length,
-                shape->head_count,
-                shape->width,
-                head_width,
-                length / TILE_OWN + (length % TILE_OWN > 0),
-                head_width / TILE_COLUMNS + (head_width % TILE_COLUMNS > 0),
+        return {(unsigned)length,
+                (unsigned)shape->head_count,
+                (unsigned)shape->width,
+                (unsigned)head_width,
+                (unsigned)(length / rows + (length % rows > 0)),
+                (unsigned)(head_width / TILE_COLUMNS + (head_width % TILE_COLUMNS > 0)),
                 (const element *)qkv,
                 (const element *)out_gradient,
-                {D, NULL},
-                {D, NULL},
+                NULL,
+                NULL,
                 stats,
                 sums,
                 1.0f / sqrtf((float)head_width),
@@ -206,8 +207,8 @@ template <typename where> struct gpt_kernels {
                                  float *scratch)
     {
         attention_arrays<D> arrays = attention_of<D>(shape, qkv, NULL, stats, scratch);
-        arrays.out.data = out;
-        where::tasks(attention_forward_operation<D>{arrays},
+        arrays.out = (typename tile_element<D>::type *)out;
+        where::tasks(attention_forward_operation<D, typename where::block>{arrays},
                      shape->sequence_count * shape->head_count * arrays.tiles * arrays.panels, "attention");
     }
 
@@ -217,9 +218,9 @@ template <typename where> struct gpt_kernels {
     {
         attention_arrays<D> arrays = attention_of<D>(shape, qkv, out_gradient, stats, sums);
         size_t count = shape->sequence_count * shape->head_count * arrays.tiles * arrays.panels;
-        arrays.qkv_gradient.data = qkv_gradient;
-        where::tasks(attention_queries_operation<D>{arrays}, count, "attention's gradients");
-        where::tasks(attention_keys_operation<D>{arrays}, count, "attention's gradients");
+        arrays.qkv_gradient = (typename tile_element<D>::type *)qkv_gradient;
+        where::tasks(attention_queries_operation<D, typename where::block>{arrays}, count, "attention's gradients");
+        where::tasks(attention_keys_operation<D, typename where::block>{arrays}, count, "attention's gradients");
     }
 
     // An operand that is only read.

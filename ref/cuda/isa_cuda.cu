@@ -63,6 +63,8 @@ static size_t group_count(size_t count, bool wide)
 }
 
 struct on_device {
+    typedef device_block block;
+
     template <typename operation> static void run(const operation &o, size_t count, bool wide, const char *what)
     {
         if (count == 0)

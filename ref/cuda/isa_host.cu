@@ -12,6 +12,8 @@ void isa_host_threads(size_t count)
 }
 
 struct on_host {
+    typedef host_block block;
+
     template <typename operation> static void run(const operation &o, size_t count, bool wide, const char *)
     {
         for (size_t thread = 0; thread < threads; thread++)

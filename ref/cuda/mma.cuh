@@ -22,7 +22,27 @@ template <enum dtype D> __device__ static inline void mma_16x8x16(float c[4], co
             : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
+
+// Two elements of a row as a register of an operand.
+template <enum dtype D> __device__ static inline uint32_t mma_pair(float first, float second)
+{
+    uint32_t pair;
+    if constexpr (D == DTYPE_BF16)
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    else
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    return pair;
+}
 #else
+template <enum dtype D> __device__ static inline uint32_t mma_pair(float first, float second)
+{
+    const float values[2] = {first, second};
+    uint16_t bits[2];
+    for (int i = 0; i < 2; i++)
+        store<1>(D, bits, i, values + i);
+    return bits[0] | (uint32_t)bits[1] << 16;
+}
+
 template <enum dtype D> __device__ static inline float mma_half(uint64_t pairs, int half)
 {
     uint16_t bits = (uint16_t)(pairs >> 16 * half);
