@@ -148,7 +148,7 @@ struct attention_sums_operation {
 };
 
 // Of each row of a tile: its statistics and its sum of gradient x output; 0 where no row is.
-template <int rows> struct attention_row_stats {
+template <int rows> struct alignas(16) attention_row_stats {
     float top[rows], inverse[rows], sums[rows];
 
 #pragma nv_exec_check_disable
@@ -167,8 +167,8 @@ template <int rows> struct attention_row_stats {
     // p and ds of row r and a key, from their products.
     __host__ __device__ float2 slope(unsigned r, bool attends, float scaled, float g) const
     {
-        float p = attends ? exp_within(scaled - top[r]) * inverse[r] : 0;
-        return {p, attends ? p * (g - sums[r]) : 0};
+        float p = exp_within(scaled - top[r]) * inverse[r], ds = p * (g - sums[r]);
+        return {attends ? p : 0, attends ? ds : 0};
     }
 };
 

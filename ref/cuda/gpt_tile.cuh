@@ -29,12 +29,11 @@ template <enum dtype D, int height, int width, int step> struct chain_sum {
             x[i] = 0;
     }
 
-    // The sums as a product's left operand, in shared memory of the block.
+    // The sums as a product's left operand, in shared memory of the block that no thread reads any longer.
 #pragma nv_exec_check_disable
     template <typename block_type>
     __host__ __device__ const operand &as_operand(const block_type &block, operand &memory)
     {
-        block.sync();
         each([&](unsigned r, unsigned c, float sum) { memory.put(r, c, sum); });
         block.sync();
         return memory;

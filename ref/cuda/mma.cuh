@@ -4,6 +4,8 @@
 //   c    (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1)
 //   a    (g, 2t ..), (g + 8, 2t ..), (g, 2t + 8 ..), (g + 8, 2t + 8 ..)    two elements of a row each, the first one
 //   low b    (2t .., g), (2t + 8 .., g)                                       two elements of a column each
+// Its operands come from four matrices of 8 x 8 elements in shared memory (ldmatrix): lane l gives the address of row
+// l % 8 of matrix l / 8 and gets (g, 2t ..) of each matrix, or with is_turned (2t .., g).
 #pragma once
 
 #include "ref/cuda/array_element.cuh"
@@ -33,6 +35,21 @@ template <enum dtype D> __device__ static inline uint32_t mma_pair(float first, 
         asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
     return pair;
 }
+
+template <bool is_turned> __device__ static inline void mma_load(uint32_t to[4], const uint16_t *row)
+{
+    const unsigned at = (unsigned)__cvta_generic_to_shared(row);
+    if constexpr (is_turned)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                     : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                     : "r"(at)
+                     : "memory");
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                     : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                     : "r"(at)
+                     : "memory");
+}
 #else
 template <enum dtype D> __device__ static inline uint32_t mma_pair(float first, float second)
 {
@@ -41,6 +58,18 @@ template <enum dtype D> __device__ static inline uint32_t mma_pair(float first, 
     for (int i = 0; i < 2; i++)
         store<1>(D, bits, i, values + i);
     return bits[0] | (uint32_t)bits[1] << 16;
+}
+
+template <bool is_turned> __device__ static inline void mma_load(uint32_t to[4], const uint16_t *row)
+{
+    const unsigned lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    for (unsigned i = 0; i < 4; i++) {
+        const uint16_t *rows[2];
+        for (unsigned j = 0; j < 2; j++)
+            rows[j] = (const uint16_t *)__shfl_sync(0xffffffffu, (uint64_t)row, 8 * i + (is_turned ? 2 * t + j : g));
+        to[i] =
+            is_turned ? rows[0][g] | (uint32_t)rows[1][g] << 16 : rows[0][2 * t] | (uint32_t)rows[0][2 * t + 1] << 16;
+    }
 }
 
 template <enum dtype D> __device__ static inline float mma_half(uint64_t pairs, int half)

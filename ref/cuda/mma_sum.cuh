@@ -67,10 +67,9 @@ template <enum dtype D> struct mma_sum {
     template <bool is_turned>
     __device__ void add(const tile<D, ROWS> &own, const tile<D, TILE_OTHER> &other, unsigned count)
     {
-        multiply<is_turned>(other, count, [&](unsigned k, uint32_t a[4]) {
-            for (unsigned i = 0; i < 4; i++)
-                a[i] = *(const uint32_t *)(own.x + (row + group + i % 2 * 8) * own.STRIDE + k + pair + i / 2 * 8);
-        });
+        const unsigned lane = threadIdx.x % 32;
+        const uint16_t *at = own.x + (row + lane % 16) * own.STRIDE + lane / 16 * 8;
+        multiply<is_turned>(other, count, [&](unsigned k, uint32_t a[4]) { mma_load<false>(a, at + k); });
     }
 
     // Two results side by side are an operand of as many columns as a product's rows.
@@ -87,22 +86,20 @@ template <enum dtype D> struct mma_sum {
     template <bool is_turned, typename function>
     __device__ void multiply(const tile<D, TILE_OTHER> &other, unsigned count, function left)
     {
+        const unsigned lane = threadIdx.x % 32, stride = other.STRIDE, upper = lane / 16 * 8, odd = lane / 8 % 2 * 8;
+        const uint16_t *at = other.x + (is_turned ? (lane % 8 + upper) * stride + odd : lane % 16 * stride + upper);
         UNROLL(4)
         for (unsigned k = 0; k < TILE_OTHER; k += 16) {
-            uint32_t a[4], b[2];
+            uint32_t a[4], b[4];
             if (k >= count)
                 continue;
             left(k, a);
-            UNROLL(8)
-            for (unsigned result = 0; result < RESULTS; result++) {
-                unsigned c = result * 8 + group;
-                for (unsigned i = 0; i < 2; i++) {
-                    unsigned r = k + pair + i * 8;
-                    b[i] = is_turned
-                               ? *(const uint32_t *)(other.x + c * other.STRIDE + r)
-                               : other.x[r * other.STRIDE + c] | (uint32_t)other.x[(r + 1) * other.STRIDE + c] << 16;
-                }
+            UNROLL(4)
+            for (unsigned result = 0; result < RESULTS; result += 2) {
+                const unsigned c = result * 8;
+                mma_load<!is_turned>(b, at + (is_turned ? c * stride + k : k * stride + c));
                 mma_16x8x16<D>(x + 4 * result, a, b);
+                mma_16x8x16<D>(x + 4 * result + 4, a, b + 2);
             }
         }
     }
