@@ -106,7 +106,8 @@ def judged(zerogauge, out, sockets, expected, cases, name, claims, command):
 def asked(zerogauge, out, name, command):
     """Runs a program that judges itself. Returns as judged()."""
     line = [sys.executable, ADAPTERS / command.split()[0], *command.split()[1:], zerogauge, out / name]
-    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    found = {**os.environ, "PYTHONPATH": str(ADAPTERS.parents[1])}
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=found) as process:
         RUNNING.add(process)
         text = process.communicate()[0]
         RUNNING.discard(process)

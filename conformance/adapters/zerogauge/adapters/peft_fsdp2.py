@@ -7,7 +7,7 @@ from zerogauge.adapters.torch_ddp_fsdp import Torch
 
 
 class PeftFSDP2(Torch):
-    options = {"mode": ["fsdp2"], "adam": ["single"]}
+    options = {"mode": ["fsdp2"], "adam": ["single"], "parameters": ["fp32"]}
 
     def model_of(self, case):
         return LoraModel(case, torch.float32)
