@@ -211,10 +211,10 @@ static void expected_text(const json_t *schema, char out[EXPECTED_BYTES])
 
 static size_t path_text(const struct place *place, char out[PATH_BYTES])
 {
-    size_t used = place->outer ? path_text(place->outer, out) : 0, room = PATH_BYTES - used;
-    int more = place->key ? snprintf(out + used, room, "%s%.100s", used > 0 ? "." : "", place->key)
-                          : snprintf(out + used, room, place->outer ? ".%zu" : "", place->index);
-    return (size_t)more < room ? used + (size_t)more : PATH_BYTES - 1;
+    size_t at = place->outer ? path_text(place->outer, out) : 0, room = PATH_BYTES - at;
+    const char *dot = at > 0 ? "." : "", *key = place->key || place->outer ? place->key : "";
+    int more = key ? snprintf(out + at, room, "%s%.100s", dot, key) : snprintf(out + at, room, ".%zu", place->index);
+    return (size_t)more < room ? at + (size_t)more : PATH_BYTES - 1;
 }
 
 // where: null asks only for the code.
