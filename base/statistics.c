@@ -12,12 +12,17 @@ static int compare_doubles(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
+void statistics_sort(double *values, size_t count)
+{
+    qsort(values, count, sizeof *values, compare_doubles);
+}
+
 double statistics_quantile(const double *values, size_t count, double q)
 {
     assert(count > 0 && count <= STATISTICS_COUNT_MAX && q >= 0 && q <= 1);
     double sorted[STATISTICS_COUNT_MAX];
     memcpy(sorted, values, count * sizeof sorted[0]);
-    qsort(sorted, count, sizeof sorted[0], compare_doubles);
+    statistics_sort(sorted, count);
     // Linear interpolation between two neighbouring samples.
     double position = q * (double)(count - 1);
     size_t below = (size_t)position;

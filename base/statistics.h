@@ -8,6 +8,9 @@
 // The largest number of samples that any caller takes.
 enum { STATISTICS_COUNT_MAX = 1000 };
 
+// Sorts any number of values, ascending.
+void statistics_sort(double *values, size_t count);
+
 // The quantile q, from 0 (the least value) to 1 (the largest), by linear interpolation between the sorted values.
 double statistics_quantile(const double *values, size_t count, double q);
 double statistics_median(const double *values, size_t count);

@@ -83,6 +83,10 @@ struct pcie_trial {
 // Measures a case and its baseline in turns, and prints it. *gb_per_s, or null: the median.
 int pcie_trial_run(const struct pcie_trial *trial, double *gb_per_s);
 
+// The same for a setting alone, against others.
+int pcie_trial_against(const struct pcie_trial *of, const struct pcie_setting *ours, const char *baseline_name,
+                       const struct pcie_setting *theirs, int their_count, double *gb_per_s);
+
 // Each pair of devices one way, the other way, read, both ways, and by kernels; every device with its neighbour at the
 // same time; and a matrix of what each writes to each. With --quick pairs but the first one way and the other alone.
 int pcie_pairs_run(const struct pcie_trial *of);

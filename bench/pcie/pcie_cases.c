@@ -17,32 +17,22 @@ enum { SAMPLE_BLOCK_BYTES = 32 << 20, NVME_BYTES = 256 << 20, NVME_BLOCK_BYTES =
 static int run_alone(const struct pcie_trial *of)
 {
     struct pcie_setting theirs = of->setting;
-    struct pcie_trial trial = *of;
     theirs.memory = PCIE_DRIVERS;
     theirs.block_bytes = SAMPLE_BLOCK_BYTES < of->setting.bytes ? SAMPLE_BLOCK_BYTES : of->setting.bytes;
     theirs.bytes = of->setting.bytes / theirs.block_bytes * theirs.block_bytes;
-    trial.beside = "nothing";
-    trial.baseline_name = "CUDA's bandwidth sample";
-    trial.baselines = &theirs;
-    trial.baseline_count = 1;
-    return pcie_trial_run(&trial, NULL);
+    return pcie_trial_against(of, &of->setting, "CUDA's bandwidth sample", &theirs, 1, NULL);
 }
 
 static int run_together(const struct pcie_trial *of)
 {
     int count = of->setting.link->device_count;
-    struct pcie_setting theirs[count];
-    struct pcie_trial trial = *of;
+    struct pcie_setting theirs[count], together = of->setting;
     for (int i = 0; i < count; i++) {
         theirs[i] = of->setting;
         theirs[i].first_device = i;
     }
-    trial.setting.device_count = count;
-    trial.beside = "nothing";
-    trial.baseline_name = "each device alone";
-    trial.baselines = theirs;
-    trial.baseline_count = count;
-    return pcie_trial_run(&trial, NULL);
+    together.device_count = count;
+    return pcie_trial_against(of, &together, "each device alone", theirs, count, NULL);
 }
 
 static int run_beside_nvme(const struct pcie_trial *of, struct nvme_files *files)

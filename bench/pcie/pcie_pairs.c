@@ -20,18 +20,6 @@ static struct pcie_setting pair_of(const struct pcie_trial *of, int from, int to
     return s;
 }
 
-static int run_beside(const struct pcie_trial *of, struct pcie_setting ours, struct pcie_setting theirs,
-                      const char *baseline_name, double *gb_per_s)
-{
-    struct pcie_trial trial = *of;
-    trial.setting = ours;
-    trial.beside = "nothing";
-    trial.baseline_name = baseline_name;
-    trial.baselines = &theirs;
-    trial.baseline_count = 1;
-    return pcie_trial_run(&trial, gb_per_s);
-}
-
 static int run_pair(const struct pcie_trial *of, int a, int b, double rates[])
 {
     int count = of->setting.link->device_count;
@@ -40,17 +28,21 @@ static int run_pair(const struct pcie_trial *of, int a, int b, double rates[])
     TRY(of->setting.link->reach(a, &back));
     TRY(of->setting.link->enter(a));
     TRY(of->setting.link->reach(b, &directly));
+    if (!(directly && back) && !of->options->json)
+        printf("SKIP     kernels cannot copy between devices %d and %d: the host is between them\n", a, b);
     struct pcie_setting write = pair_of(of, a, b, PCIE_PEER, PCIE_D2H), other = pair_of(of, b, a, PCIE_PEER, PCIE_D2H);
-    TRY(run_beside(of, write, other, "the other way", &rates[a * count + b]));
-    TRY(run_beside(of, other, write, "the other way", &rates[b * count + a]));
+    struct pcie_setting read = pair_of(of, a, b, PCIE_PEER, PCIE_H2D), both = pair_of(of, a, b, PCIE_PEER, PCIE_BOTH);
+    TRY(pcie_trial_against(of, &write, "the other way", &other, 1, &rates[a * count + b]));
+    TRY(pcie_trial_against(of, &other, "the other way", &write, 1, &rates[b * count + a]));
     if (of->options->quick && b > 1)
         return ERR_NONE;
-    TRY(run_beside(of, pair_of(of, a, b, PCIE_PEER, PCIE_H2D), write, "writes", NULL));
-    TRY(run_beside(of, pair_of(of, a, b, PCIE_PEER, PCIE_BOTH), write, "writes", NULL));
+    TRY(pcie_trial_against(of, &read, "writes", &write, 1, NULL));
+    TRY(pcie_trial_against(of, &both, "writes", &write, 1, NULL));
     for (int direction = 0; directly && back && direction < PCIE_DIRECTION_COUNT; direction++) {
         enum pcie_direction way = (enum pcie_direction)direction;
-        TRY(run_beside(of, pair_of(of, a, b, PCIE_PEER_MAPPED, way), pair_of(of, a, b, PCIE_PEER, way),
-                       "the copy engines", NULL));
+        struct pcie_setting kernels = pair_of(of, a, b, PCIE_PEER_MAPPED, way);
+        struct pcie_setting engines = pair_of(of, a, b, PCIE_PEER, way);
+        TRY(pcie_trial_against(of, &kernels, "the copy engines", &engines, 1, NULL));
     }
     return ERR_NONE;
 }
@@ -59,17 +51,12 @@ static int run_pair(const struct pcie_trial *of, int a, int b, double rates[])
 static int run_ring(const struct pcie_trial *of)
 {
     int count = of->setting.link->device_count;
-    struct pcie_setting alone[count];
-    struct pcie_trial trial = *of;
+    struct pcie_setting alone[count], ring;
     for (int device = 0; device < count; device++)
         alone[device] = pair_of(of, device, (device + 1) % count, PCIE_PEER, PCIE_BOTH);
-    trial.setting = alone[0];
-    trial.setting.device_count = count;
-    trial.beside = "nothing";
-    trial.baseline_name = "each pair alone";
-    trial.baselines = alone;
-    trial.baseline_count = count;
-    return pcie_trial_run(&trial, NULL);
+    ring = alone[0];
+    ring.device_count = count;
+    return pcie_trial_against(of, &ring, "each pair alone", alone, count, NULL);
 }
 
 static void print_matrix(const double rates[], int count)

@@ -141,3 +141,15 @@ int pcie_trial_run(const struct pcie_trial *trial, double *gb_per_s)
         *gb_per_s = bench_median(&rates);
     return code == ERR_NONE ? print(trial, &rates, &baseline, begin_ns) : code;
 }
+
+int pcie_trial_against(const struct pcie_trial *of, const struct pcie_setting *ours, const char *baseline_name,
+                       const struct pcie_setting *theirs, int their_count, double *gb_per_s)
+{
+    struct pcie_trial trial = *of;
+    trial.setting = *ours;
+    trial.beside = "nothing";
+    trial.baseline_name = baseline_name;
+    trial.baselines = theirs;
+    trial.baseline_count = their_count;
+    return pcie_trial_run(&trial, gb_per_s);
+}

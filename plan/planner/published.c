@@ -2,6 +2,7 @@
 #include "plan/planner/published.h"
 
 #include "base/err.h"
+#include "base/statistics.h"
 #include "base/strict_json.h"
 #include "plan/planner/plan_degrees.h"
 #include "plan/planner/plan_model.h"
@@ -239,18 +240,12 @@ void published_note(struct published_errors *errors, double predicted, double pu
         errors->list[errors->count++] = fabs(predicted / published - 1);
 }
 
-static int compare(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
 void published_print_errors(struct published_errors *errors, const char *name, FILE *out)
 {
     size_t within = 0;
     if (errors->count == 0)
         return;
-    qsort(errors->list, errors->count, sizeof errors->list[0], compare);
+    statistics_sort(errors->list, errors->count);
     while (within < errors->count && errors->list[within] <= 0.25)
         within++;
     fprintf(out, "%s: %zu runs, median error %.1f %%, %.1f %% within 25 %%, largest %.1f %%\n", name, errors->count,

@@ -56,16 +56,18 @@ template <enum dtype D> struct attention_task : attention_arrays<D> {
         return least(this->length - from, ATTENTION_BLOCK);
     }
     // Part 0, 1, 2 of qkv: q, k, v.
-    __host__ __device__ struct tile_source<D> source(unsigned part, unsigned position, unsigned from_column) const {
+    __host__ __device__ tile_source<D> source(unsigned part, unsigned position, unsigned from_column) const
+    {
         unsigned stride = 3 * this->width;
         return {this->qkv + (row + position) * stride + part * this->width + begin + from_column, stride,
                 this->is_wide};
-    } __host__ __device__ struct tile_source<D> gradient_source(unsigned position, unsigned from_column) const {
+    }
+    __host__ __device__ tile_source<D> gradient_source(unsigned position, unsigned from_column) const
+    {
         return {this->out_gradient + (row + position) * this->width + begin + from_column, this->width, this->is_wide};
     }
     // Of row `position`: its statistics.
-    __host__ __device__ float *
-    stats_of(unsigned position) const
+    __host__ __device__ float *stats_of(unsigned position) const
     {
         return this->stats + 2 * (head * this->length + position);
     }

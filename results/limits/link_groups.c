@@ -18,12 +18,6 @@ static double time_of(const struct link_map *map, size_t a, size_t b)
     return map->times[a * map->count + b];
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 // The times of all pairs that were measured, ascending. Returns how many there are.
 static size_t sorted_times(const struct link_map *map, double *out)
 {
@@ -32,7 +26,7 @@ static size_t sorted_times(const struct link_map *map, double *out)
         for (size_t b = a + 1; b < map->count; b++)
             if (!isnan(time_of(map, a, b)))
                 out[found++] = time_of(map, a, b);
-    qsort(out, found, sizeof *out, ascending);
+    statistics_sort(out, found);
     return found;
 }
 
@@ -43,8 +37,8 @@ static size_t root_of(size_t *groups, size_t host)
     return host;
 }
 
-// Numbers the groups that links up to `most` join, each by its first host. Returns whether that are two or more, each
-// of two hosts or more, and all links within them are that fast.
+// Numbers the groups that links up to `most` join, each by its first host. Returns whether there are two or more,
+// each of two hosts or more, and all links within them are that fast.
 static bool join_below(const struct link_map *map, double most, size_t *groups)
 {
     size_t sizes[STATISTICS_COUNT_MAX] = {0}, found = 0;

@@ -48,5 +48,6 @@ struct link_host {
 size_t link_map_texts(const struct link_map *map, const struct link_host *hosts, const char *lane,
                       char (*texts)[LINK_TEXT_BYTES], size_t most);
 
+// The line for the groups: how many hosts each has, and its first host.
 void link_groups_text(const struct link_map *map, const struct link_host *hosts, const char *lane,
                       char text[LINK_TEXT_BYTES]);

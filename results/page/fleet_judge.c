@@ -115,15 +115,30 @@ static int judge_firmware(struct fleet *fleet, json_t *kinds)
     return ERR_NONE;
 }
 
+// The command whose run is missing. A word from a file is none of a command unless it is of letters.
+static void command_of(const char *program, char command[FLEET_COMMAND_BYTES])
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz", bench[] = "bench ";
+    const char *word = strncmp(program, bench, strlen(bench)) == 0 ? program + strlen(bench) : "";
+    if (strcmp(program, "preflight") == 0)
+        snprintf(command, FLEET_COMMAND_BYTES, "zerogauge preflight");
+    else if (strcmp(program, "soak") == 0)
+        snprintf(command, FLEET_COMMAND_BYTES, "zerogauge soak --hours 1");
+    else if (*word && word[strspn(word, letters)] == '\0' && strlen(word) < FLEET_COMMAND_BYTES / 2)
+        snprintf(command, FLEET_COMMAND_BYTES, "zerogauge bench %.40s --out again.jsonl", word);
+    else
+        snprintf(command, FLEET_COMMAND_BYTES, "zerogauge validate --out again");
+}
+
 static int judge_programs(struct fleet *fleet)
 {
     for (uint32_t program = 1; program < fleet->text_count; program++) {
         size_t have = 0;
         for (size_t h = 0; h < fleet->host_count; h++)
             have += fleet_latest(&fleet->hosts[h], program) != NULL;
-        const char *name = fleet->names[program], *command = "zerogauge validate --out again";
-        if (strcmp(name, "preflight") == 0 || strcmp(name, "soak") == 0)
-            command = *name == 'p' ? "zerogauge preflight" : "zerogauge soak --hours 1";
+        const char *name = fleet->names[program];
+        char command[FLEET_COMMAND_BYTES];
+        command_of(name, command);
         for (size_t h = 0; h < fleet->host_count && 2 * have > fleet->host_count; h++) {
             if (fleet_latest(&fleet->hosts[h], program))
                 continue;

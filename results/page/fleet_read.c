@@ -71,6 +71,7 @@ static int read_preflight(struct fleet_source *source, const json_t *line)
     fleet_name_part(source, source->host);
     TRY(fleet_add_runs(source, "preflight"));
     run = source->parts[0].run;
+    snprintf(run->started, sizeof run->started, "%s", view_text(line, "started"));
     run->digests = json_incref(json_object_get(line, "digests"));
     snprintf(text, sizeof text, "preflight: %s: %s", view_text(failed, "check"), view_text(failed, "text"));
     return failed ? fleet_say(run, FLEET_PREFLIGHT, text) : ERR_NONE;

@@ -3,6 +3,7 @@
 #include "results/page/fleet.h"
 
 #include "base/err.h"
+#include "base/statistics.h"
 #include "results/limits/outlier.h"
 #include "results/page/result_view.h"
 
@@ -52,16 +53,10 @@ static char *key_text(const struct fleet *fleet, uint32_t key, char command[FLEE
     return text;
 }
 
-static int compare_doubles(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
 // Sorts the values.
 static double median_of(double *values, size_t count)
 {
-    qsort(values, count, sizeof *values, compare_doubles);
+    statistics_sort(values, count);
     return (values[(count - 1) / 2] + values[count / 2]) / 2;
 }
 

@@ -42,19 +42,6 @@ struct special {
     bool misses, forged, unfinished;  // the third case; its median is edited; without an end
 };
 
-static void scale(json_t *record, double factor)
-{
-    static const char *const keys[] = {"median", "p10", "p90"};
-    json_t *samples = json_object_get(record, "samples"), *sample;
-    size_t i;
-    json_array_foreach (samples, i, sample)
-        json_real_set(sample, factor * json_real_value(sample));
-    for (i = 0; i < 3; i++)
-        json_object_set_new(record, keys[i], json_real(factor * json_number_value(json_object_get(record, keys[i]))));
-    json_object_set_new(record, "ratio", json_real(json_number_value(json_object_get(record, "ratio")) / factor));
-    json_object_set_new(record, "elapsed_s", json_real(json_number_value(json_object_get(record, "elapsed_s")) * 4));
-}
-
 static json_t *run_record(const struct special *special, int day)
 {
     json_t *run = json_deep_copy(published.run), *machine = json_object_get(run, "machine");
@@ -81,7 +68,7 @@ static void write_run(int host, int day, struct special special)
     lines[count++] = json_dumps(run, JSON_COMPACT);
     for (int i = 0; i < CASE_COUNT; i++) {
         json_t *record = json_deep_copy(cases[i]);
-        scale(record, (1 + 0.001 * ((host + 7 * i) % 20)) * (i == 1 && special.factor > 0 ? special.factor : 1));
+        sample_scale(record, (1 + 0.001 * ((host + 7 * i) % 20)) * (i == 1 && special.factor > 0 ? special.factor : 1));
         if (i == 2 && special.forged)
             json_object_set_new(record, "median",
                                 json_real(0.5 * json_number_value(json_object_get(record, "median"))));
@@ -102,14 +89,16 @@ static void write_run(int host, int day, struct special special)
     json_decref(end);
 }
 
-static void write_preflight(int host, const char *digest, const char *verdict, const char *state)
+// Files of later days have the earlier names.
+static void write_preflight(int host, int day, const char *digest, const char *verdict, const char *state)
 {
     char name[64], line[1024];
-    snprintf(name, sizeof name, "node%04d/preflight.json", host);
+    snprintf(name, sizeof name, "node%04d/preflight%d.json", host, 9 - day);
     int bytes = snprintf(line, sizeof line,
-                         "{\"record\":\"preflight\",\"host\":\"node%04d\",\"verdict\":\"%s\",\"checks\":[{\"check\":"
+                         "{\"record\":\"preflight\",\"host\":\"node%04d\",\"started\":\"2026-11-%02dT00:00:00Z\","
+                         "\"verdict\":\"%s\",\"checks\":[{\"check\":"
                          "\"compute\",\"state\":\"%s\",\"text\":\"core 3\"}],\"digests\":{\"Adam\":\"%s\"}}\n",
-                         host, verdict, state, digest);
+                         host, day, verdict, state, digest);
     sample_put(name, line, (size_t)bytes);
 }
 
@@ -177,7 +166,7 @@ Test(fleet, of_a_thousand_hosts_those_that_differ_are_named)
     char page[PATH_MAX], other[PATH_MAX];
     for (int host = 0; host < HOSTS; host++) {
         write_run(host, 1, specials[host]);
-        write_preflight(host, host == 204 ? "ba" : "ab", "ok", "ok");
+        write_preflight(host, 1, host == 204 ? "ba" : "ab", "ok", "ok");
     }
     write_run(903, 2, specials[903]);
     strcpy(page, sample_path("page.html"));
@@ -218,8 +207,8 @@ Test(fleet, a_host_is_compared_with_its_own_kind)
                                                 : host == 11           ? "C"
                                                                        : NULL,
                                    .unfinished = host == 14});
-    write_preflight(12, "ab", "FAIL", "FAIL");
-    write_preflight(13, "ab", "ok", "FAIL");
+    write_preflight(12, 1, "ab", "FAIL", "FAIL");
+    write_preflight(13, 1, "ab", "ok", "FAIL");
     char *text = fleet(1, NULL);
     expect_named(text, 15, expected, sizeof expected / sizeof *expected);
     free(text);
@@ -235,6 +224,38 @@ Test(fleet, a_host_that_was_slow_once_is_not_pulled)
     char *text = fleet(1, NULL);
     expect_named(text, 8, expected, 1);
     cr_expect(strstr(text, "\"times\":1,\"runs\":3"), "%s", text);
+    free(text);
+}
+
+// The latest preflight counts, in whatever order their files are read.
+Test(fleet, preflights_of_a_host_are_taken_by_their_time)
+{
+    static const struct expected expected[] = {{"node0001", "pull", "preflight", "compute: core 3"}};
+    for (int host = 0; host < 3; host++) {
+        write_run(host, 1, (struct special){0});
+        write_preflight(host, 1, "ab", host == 0 ? "FAIL" : "ok", host == 0 ? "FAIL" : "ok");
+        write_preflight(host, 2, "ab", host == 1 ? "FAIL" : "ok", host == 1 ? "FAIL" : "ok");
+    }
+    char *text = fleet(1, NULL);
+    expect_named(text, 3, expected, 1);
+    cr_expect(strstr(text, "\"times\":1,\"runs\":2"), "%s", text);
+    free(text);
+}
+
+Test(fleet, what_is_missing_has_the_command_that_measures_it)
+{
+    static const struct expected expected[] = {
+        {"node0003", "not measured", "missing", "of `bench adam`, as 3 hosts do"}};
+    for (int host = 0; host < 4; host++) {
+        if (host < 3)
+            write_run(host, 1, (struct special){0});
+        else
+            mkdir(sample_path("node0003"), 0700);
+        write_preflight(host, 1, "ab", "ok", "ok");
+    }
+    char *text = fleet(1, NULL);
+    expect_named(text, 4, expected, 1);
+    cr_expect(strstr(text, "\"next\":\"zerogauge bench adam --out again.jsonl\""), "%s", text);
     free(text);
 }
 

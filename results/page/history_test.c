@@ -50,20 +50,6 @@ static void teardown(void)
 
 TestSuite(history, .init = setup, .fini = teardown);
 
-// Scales a result, which has a time as its unit.
-static void scale(json_t *record, double factor)
-{
-    static const char *const keys[] = {"median", "p10", "p90"};
-    json_t *samples = json_object_get(record, "samples"), *sample;
-    size_t i;
-    json_array_foreach (samples, i, sample)
-        json_real_set(sample, factor * json_real_value(sample));
-    for (i = 0; i < 3; i++)
-        json_object_set_new(record, keys[i], json_real(factor * json_number_value(json_object_get(record, keys[i]))));
-    json_object_set_new(record, "ratio", json_real(json_number_value(json_object_get(record, "ratio")) / factor));
-    json_object_set_new(record, "elapsed_s", json_real(json_number_value(json_object_get(record, "elapsed_s")) * 2));
-}
-
 // Writes the published run as that of a day of October, with both figures scaled.
 static const char *write_run(int day, double first, double second)
 {
@@ -78,7 +64,7 @@ static const char *write_run(int day, double first, double second)
             json_object_set_new(record, "started", json_string(started));
         for (int figure = 0; figure < FIGURES; figure++)
             if (i == figures[figure])
-                scale(record, factors[figure]);
+                sample_scale(record, factors[figure]);
         lines[i] = json_dumps(record, JSON_COMPACT | JSON_REAL_PRECISION(9));
         json_decref(record);
     }

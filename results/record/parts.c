@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "results/record/parts.h"
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/safe_text.h"
@@ -71,12 +72,9 @@ static json_t *part_of(const struct line *line, double started)
 
 static json_t *run_of(double started, int argc, const char *const *argv)
 {
-    char text[32];
-    time_t when = (time_t)started;
-    struct tm utc;
+    char text[CLOCK_UTC_BYTES];
     json_t *run = record_run("parts", NULL, argc, argv, NULL);
-    gmtime_r(&when, &utc);
-    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    clock_utc_text((time_t)started, text);
     if (run)
         json_object_set_new(run, "started", json_string(text));
     return run;

@@ -2,6 +2,7 @@
 #include "results/record/record.h"
 
 #include "base/build.h"
+#include "base/clock.h"
 #include "base/digest.h"
 #include "base/err.h"
 #include "base/file.h"
@@ -154,11 +155,8 @@ void record_close(struct record_writer *writer)
 
 json_t *record_run(const char *program, const char *level, int argc, const char *const *argv, const char *const *paths)
 {
-    char started[32];
-    time_t now = time(NULL);
-    struct tm utc;
-    gmtime_r(&now, &utc);
-    strftime(started, sizeof started, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    char started[CLOCK_UTC_BYTES];
+    clock_utc_text(time(NULL), started);
     json_t *command = json_array();
     for (int i = 0; i < argc; i++)
         json_array_append_new(command, text_json(argv[i]));

@@ -97,8 +97,8 @@ static bool is_like(const char *text, const char *pattern)
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     size_t i = 0;
     pthread_mutex_lock(&lock);
-    while (known[i] && known[i] != pattern && i + 1 < PATTERN_MAX)
-        i++;
+    for (; known[i] && known[i] != pattern; i++)
+        assert(i + 1 < PATTERN_MAX);
     if (!known[i] && regcomp(&expressions[i], pattern, REG_EXTENDED | REG_NOSUB) == 0)
         known[i] = pattern;
     pthread_mutex_unlock(&lock);

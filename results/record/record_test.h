@@ -154,3 +154,17 @@ static inline char *sample_refusals(const char *const *lines, size_t *count)
     fclose(out);
     return text;
 }
+
+// Scales a result, which has a time as its unit.
+static inline void sample_scale(json_t *record, double factor)
+{
+    static const char *const keys[] = {"median", "p10", "p90"};
+    json_t *samples = json_object_get(record, "samples"), *sample;
+    size_t i;
+    json_array_foreach (samples, i, sample)
+        json_real_set(sample, factor * json_real_value(sample));
+    for (i = 0; i < 3; i++)
+        json_object_set_new(record, keys[i], json_real(factor * json_number_value(json_object_get(record, keys[i]))));
+    json_object_set_new(record, "ratio", json_real(json_number_value(json_object_get(record, "ratio")) / factor));
+    json_object_set_new(record, "elapsed_s", json_real(json_number_value(json_object_get(record, "elapsed_s")) * 4));
+}

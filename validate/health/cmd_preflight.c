@@ -14,11 +14,13 @@
 #include "validate/health/preflight.h"
 #include "ref/arithmetic/random.h"
 
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { SEED = 20260101, NOT_GIVEN = -1 };
+enum { SEED = 20260101 };
+static const double NOT_GIVEN = -DBL_MAX;
 
 static bool lane_failed(const struct preflight *p, enum health_lane lane)
 {
@@ -63,12 +65,12 @@ static double rate_of(const struct preflight *p, enum health_lane lane)
     return seconds > 0 ? (double)work->moved_bytes[lane] * 1e-9 / seconds : 0;
 }
 
-// Measures a lane that is slower than asked for again, which forgets what it was. Wrong bits are not asked twice.
+// Measures lanes that are slower than asked for again, in place of what they were. After wrong bits nothing is.
 static int run_again(struct preflight *p)
 {
     const enum health_lane lanes[] = {HEALTH_MEMORY, HEALTH_DISK};
     const double least_gbs[] = {p->memory_gbs, p->machine.setting.folders ? p->disk_gbs : 0};
-    for (int i = 0; i < p->repeat_failed; i++) {
+    for (int i = 0; i < p->repeat_failed && !p->failed; i++) {
         bool slow = false;
         for (size_t k = 0; k < 2; k++)
             if (!lane_failed(p, lanes[k]) && rate_of(p, lanes[k]) < least_gbs[k]) {
@@ -76,7 +78,7 @@ static int run_again(struct preflight *p)
                 p->exposure.work.moving_seconds[lanes[k]] = 0;
                 slow = true;
             }
-        if (!slow || p->failed)
+        if (!slow)
             return ERR_NONE;
         TRY(run_rounds(p));
     }

@@ -204,6 +204,12 @@ Test(preflight, what_is_slow_is_measured_again_before_it_fails)
                              sizeof output),
                  0, "%s", output);
     cr_expect(strstr(output, "operations, 1 rounds"), "%s", output);
+    // After wrong bits nothing is measured again.
+    cr_expect_eq(command_run(PROGRAM "preflight --seconds 0 --at-least memory=1e8 --repeat-failed 2 --inject "
+                                     "'Adam, scalar@0' 2>&1",
+                             output, sizeof output),
+                 1, "%s", output);
+    cr_expect(strstr(output, "memory: ") && !strstr(output, "memory: 0.00 GB/s"), "%s", output);
     cr_expect_eq(command_run(PROGRAM "preflight --repeat-failed 101 2>&1", output, sizeof output), 2);
 }
 

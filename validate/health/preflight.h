@@ -48,11 +48,7 @@ int preflight_link(struct preflight *preflight, struct comm *comm);
 // Appends a check to a node's line that fails it.
 void preflight_fail(json_t *node, const char *check, const char *text);
 
-// A time as "2026-11-29T02:00:00Z".
-enum { PREFLIGHT_TIME_BYTES = 32 };
-void preflight_time_text(int64_t seconds, char text[PREFLIGHT_TIME_BYTES]);
-
-// Reads the file `history`, in which each preflight has left a short line for each node, fails the nodes that failed
+// Reads the file `history`, in which each preflight has left a short line for each host, fails those that failed
 // for the third time or more in 30 days, this time included, since they were repaired last, and adds this preflight's
 // lines. Lines of more than 90 days ago go. A file that is not there begins. ERR_USAGE: it has another line; ERR_IO.
 int preflight_history(const struct preflight *preflight, json_t *const nodes[], int count);

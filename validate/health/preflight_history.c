@@ -13,14 +13,6 @@
 
 enum { DAY_S = 24 * 60 * 60, COUNTED_DAYS = 30, KEPT_DAYS = 90, FAILURES_MOST = 2, LIMIT_BYTES = 256 << 20 };
 
-void preflight_time_text(int64_t seconds, char text[PREFLIGHT_TIME_BYTES])
-{
-    time_t when = (time_t)seconds;
-    struct tm utc;
-    gmtime_r(&when, &utc);
-    strftime(text, PREFLIGHT_TIME_BYTES, "%Y-%m-%dT%H:%M:%SZ", &utc);
-}
-
 static const char *text_of(const json_t *line, const char *key)
 {
     const char *text = json_string_value(json_object_get(line, key));
@@ -59,25 +51,32 @@ static int read_lines(const char *path, int64_t now_s, json_t *lines)
     return code;
 }
 
-static json_t *line_of(const json_t *node, bool repaired)
+static bool is_host_of(const json_t *line, const json_t *other)
+{
+    return strcmp(text_of(line, "host"), text_of(other, "host")) == 0;
+}
+
+// One line for a host, of whichever of its ranks failed.
+static json_t *line_of(const json_t *node, json_t *const nodes[], int count, bool repaired)
 {
     size_t index;
     json_t *check, *failed = json_array();
-    json_array_foreach (json_object_get(node, "checks"), index, check)
-        if (strcmp(text_of(check, "state"), "FAIL") == 0)
-            json_array_append(failed, json_object_get(check, "check"));
+    for (int i = 0; i < count; i++)
+        json_array_foreach (json_object_get(nodes[i], "checks"), index, check)
+            if (is_host_of(nodes[i], node) && strcmp(text_of(check, "state"), "FAIL") == 0)
+                json_array_append(failed, json_object_get(check, "check"));
     return json_pack("{s:s, s:i, s:s, s:s, s:s, s:o, s:b}", "record", "preflight-history", "schema", 1, "host",
-                     text_of(node, "host"), "started", text_of(node, "started"), "verdict", text_of(node, "verdict"),
-                     "failed", failed, "repaired", repaired);
+                     text_of(node, "host"), "started", text_of(node, "started"), "verdict",
+                     json_array_size(failed) > 0 ? "FAIL" : "ok", "failed", failed, "repaired", repaired);
 }
 
-static int count_failures(const json_t *lines, const char *host, int64_t now_s)
+static int count_failures(const json_t *lines, const json_t *node, int64_t now_s)
 {
     size_t index;
     json_t *line;
     int count = 0;
     json_array_foreach (lines, index, line) {
-        if (strcmp(text_of(line, "host"), host) != 0 || now_s - time_of(line) > COUNTED_DAYS * DAY_S)
+        if (!is_host_of(line, node) || now_s - time_of(line) > COUNTED_DAYS * DAY_S)
             continue;
         count = json_is_true(json_object_get(line, "repaired")) ? 0 : count;
         count += strcmp(text_of(line, "verdict"), "FAIL") == 0;
@@ -104,8 +103,13 @@ int preflight_history(const struct preflight *p, json_t *const nodes[], int coun
     int code = read_lines(p->history, p->started_s, lines);
     for (int i = 0; i < count && code == ERR_NONE; i++) {
         char text[120];
-        json_array_append_new(lines, line_of(nodes[i], p->after_repair != NULL));
-        int failures = count_failures(lines, text_of(nodes[i], "host"), p->started_s);
+        int first = 0;
+        while (!is_host_of(nodes[first], nodes[i]))
+            first++;
+        if (first < i)
+            continue;
+        json_array_append_new(lines, line_of(nodes[i], nodes, count, p->after_repair != NULL));
+        int failures = count_failures(lines, nodes[i], p->started_s);
         if (failures <= FAILURES_MOST)
             continue;
         snprintf(text, sizeof text, "failed %d times in %d days: take it out of service until it is repaired", failures,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The history of nodes: which fail for how often they failed, what is kept, and what a repair forgets.
+#include "base/clock.h"
 #include "base/command_test.h"
 #include "base/err.h"
 #include "base/folder_test.h"
@@ -25,6 +26,9 @@ static void remove_history(void)
 
 TestSuite(preflight_history, .init = make_history, .fini = remove_history);
 
+// Whose name a rank has, in place of a letter of its own.
+static const char *hosts = "abcd";
+
 // A preflight on a day, of nodes a, b, ...: '.' is ok, 'F' fails. Returns, in the same places, 'h' for those that their
 // history fails.
 static const char *on_day(double day, const char *states, bool repaired)
@@ -34,10 +38,10 @@ static const char *on_day(double day, const char *states, bool repaired)
         .history = path, .after_repair = repaired ? path : NULL, .started_s = begin_s + (int64_t)(day * DAY_S)};
     json_t *nodes[NODE_MAX];
     int count = (int)strlen(states);
-    char started[PREFLIGHT_TIME_BYTES];
-    preflight_time_text(p.started_s, started);
+    char started[CLOCK_UTC_BYTES];
+    clock_utc_text(p.started_s, started);
     for (int i = 0; i < count; i++) {
-        nodes[i] = json_pack("{s:s#, s:s, s:s, s:[{s:s, s:s, s:s}]}", "host", &"abcd"[i], 1, "started", started,
+        nodes[i] = json_pack("{s:s#, s:s, s:s, s:[{s:s, s:s, s:s}]}", "host", &hosts[i], 1, "started", started,
                              "verdict", "ok", "checks", "check", "memory", "state", "ok", "text", "");
         if (states[i] == 'F')
             preflight_fail(nodes[i], "disk", "slow");
@@ -79,6 +83,16 @@ Test(preflight_history, a_repair_begins_anew_with_its_own_result)
     cr_expect_str_eq(on_day(3, ".F", true), "--");
     cr_expect_str_eq(on_day(4, "FF", false), "--");
     cr_expect_str_eq(on_day(5, "FF", false), "-h");
+}
+
+// Several ranks on a host are one failure a preflight, and one line.
+Test(preflight_history, ranks_of_one_host_count_once)
+{
+    hosts = "aaab";
+    cr_expect_str_eq(on_day(0, "FFFF", false), "----");
+    cr_expect_eq(line_count(), 2);
+    cr_expect_str_eq(on_day(1, "..F.", false), "----");
+    cr_expect_str_eq(on_day(2, ".F..", false), "h---");
 }
 
 Test(preflight_history, lines_of_more_than_ninety_days_go)

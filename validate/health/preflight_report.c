@@ -2,6 +2,7 @@
 // What all nodes of a preflight found, as lines of text and of JSON.
 #include "validate/health/preflight.h"
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "bench/harness/bench_world.h"
@@ -11,9 +12,9 @@
 
 static json_t *node_json(const struct preflight *p)
 {
-    char host[256], started[PREFLIGHT_TIME_BYTES];
+    char host[256], started[CLOCK_UTC_BYTES];
     preflight_host(host);
-    preflight_time_text(p->started_s, started);
+    clock_utc_text(p->started_s, started);
     json_t *digests = json_object();
     for (size_t i = 0; i < p->machine.setting.operation_count; i++)
         json_object_set_new(digests, p->machine.operations[i].name, json_string(p->digests[i]));
