@@ -23,8 +23,12 @@ static void move(void *what)
 {
     struct copy *copy = what;
     const char *from = copy->staged ? copy->staged : copy->from;
-    for (size_t row = 0; row < copy->row_count; row++)
+    standin_count("copy");
+    for (size_t row = 0; row < copy->row_count; row++) {
+        standin_touch(from + row * copy->from_stride, copy->row_bytes, false);
+        standin_touch(copy->to + row * copy->to_stride, copy->row_bytes, true);
         memmove(copy->to + row * copy->to_stride, from + row * copy->from_stride, copy->row_bytes);
+    }
     free(copy->staged);
     free(copy);
 }
@@ -94,6 +98,8 @@ struct fill {
 static void set(void *what)
 {
     struct fill *fill = what;
+    standin_count("fill");
+    standin_touch(fill->memory, fill->bytes, true);
     memset(fill->memory, fill->value, fill->bytes);
     free(fill);
 }

@@ -109,6 +109,7 @@ template <typename... parameters> struct standin_launched {
     static void run(void *what)
     {
         standin_launched *launched = (standin_launched *)what;
+        standin_count(__PRETTY_FUNCTION__);  // which names the kernel's operation
         standin_run_kernel(launched->blocks, launched->threads, run_thread, launched);
         delete launched;
     }

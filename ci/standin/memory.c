@@ -90,6 +90,7 @@ static bool make_block(struct block *block, size_t bytes)
         if (range == MAP_FAILED)
             return false;
         state.free = state.range = range;
+        standin_count_memory(range, RANGE_BYTES);
     }
     char *memory = (char *)round_up((uintptr_t)state.free, unit);
     if (bytes > capacity_bytes() - state.held_bytes || all_bytes > (size_t)(state.range + RANGE_BYTES - memory))

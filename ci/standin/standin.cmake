@@ -11,7 +11,8 @@ enable_language(CXX)
 set(ZG_STANDIN ${CMAKE_BINARY_DIR}/standin)
 set(folder ${CMAKE_CURRENT_LIST_DIR})
 
-add_library(standin_cudart SHARED EXCLUDE_FROM_ALL ${folder}/block.c ${folder}/copy.c ${folder}/device.c
+add_library(standin_cudart SHARED EXCLUDE_FROM_ALL ${folder}/block.c ${folder}/copy.c ${folder}/count.c
+            ${folder}/device.c
             ${folder}/memory.c ${folder}/stream.c)
 target_include_directories(standin_cudart PRIVATE ${CMAKE_SOURCE_DIR})
 target_include_directories(standin_cudart SYSTEM PUBLIC ${CUDAToolkit_INCLUDE_DIRS})
@@ -63,6 +64,20 @@ list(FILTER sources EXCLUDE REGEX "^build")
 list(REMOVE_ITEM sources ref/cuda/isa_host.cu)
 zg_standin_kernels(standin_kernels ${sources})
 zg_standin_kernels(standin_isa_host ref/cuda/isa_host.cu)
+
+# The same kernels, which say what they read and write (ci/standin/count.c), and a program of them alone.
+get_target_property(counted standin_kernels SOURCES)
+add_library(standin_counted_kernels OBJECT EXCLUDE_FROM_ALL ${counted})
+get_target_property(flags standin_kernels COMPILE_OPTIONS)
+target_compile_options(standin_counted_kernels PRIVATE ${flags} -fsanitize=thread --param
+                       tsan-instrument-func-entry-exit=0)
+target_include_directories(standin_counted_kernels PRIVATE ${CMAKE_SOURCE_DIR})
+target_link_libraries(standin_counted_kernels PUBLIC standin_cudart)
+add_executable(standin_counted EXCLUDE_FROM_ALL $<TARGET_OBJECTS:zerogauge> $<TARGET_OBJECTS:standin_counted_kernels>)
+target_link_libraries(standin_counted PRIVATE standin_cudart zerogauge_library)
+set_target_properties(standin_counted PROPERTIES OUTPUT_NAME zerogauge_counted RUNTIME_OUTPUT_DIRECTORY ${ZG_STANDIN}
+                      LINKER_LANGUAGE CXX)
+add_dependencies(standin_counted standin_cublas)
 
 # zg_standin(PROGRAM LIBRARY...): the stand-in is linked before CUDA's runtime, and its kernels before those of the
 # rooms, which are then left out.

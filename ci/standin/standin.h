@@ -18,6 +18,10 @@
 //     ZG_STANDIN_BYTES=N        the memory of all together; half of the host's unless set
 //     ZG_STANDIN_REFUSE=NAME    the function of this name fails for lack of memory
 //     ZG_STANDIN_SEED=N         of the order of threads; 0 unless set
+//     ZG_STANDIN_COUNTS=FILE    launches and the bytes of memory that they move are written there, a line for each
+//     kind:
+//                               launches, bytes read, bytes written, name; kernels' bytes where they were compiled so
+//     ZG_STANDIN_CACHE_BYTES=N  of the cache between kernels and memory, for the counts; 0 unless set
 //     ZG_STANDIN_LATE_US=N      every other stream begins its work N microseconds after a wait for it does
 #pragma once
 
@@ -72,6 +76,13 @@ enum standin_place standin_place_of(const void *memory, size_t bytes);
 // Device memory is accessible between these, which nest, in all threads.
 void standin_memory_open(void);
 void standin_memory_close(void);
+
+// For the counts: the range of all device memory; the launch that the calling thread makes from now on; and bytes that
+// it reads or writes.
+void standin_count_memory(const void *range, size_t bytes);
+void standin_count(const char *name);
+void standin_touch(const void *address, size_t bytes, bool writes);
+void standin_count_write(void);  // also when the process ends
 
 // Runs a kernel's blocks: thread(what) for each thread.
 void standin_run_kernel(unsigned blocks, unsigned threads, void (*thread)(void *what), void *what);

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -321,4 +322,49 @@ static void run_without_a_lane(void)
 Test(standin, a_lane_that_does_not_come_ends_the_process)
 {
     expect_death(run_without_a_lane, SIGABRT);
+}
+
+// A file of counts has this line for a launch: how many there were, the bytes they read, the bytes they wrote.
+static void expect_counted(const char *file, const char *name, unsigned launches, unsigned read, unsigned written)
+{
+    char expected[100], line[300], found[300] = "none";
+    snprintf(expected, sizeof expected, "%u\t%u\t%u\t%s\n", launches, read, written, name);
+    FILE *counts = fopen(file, "r");
+    cr_assert(counts);
+    while (fgets(line, sizeof line, counts))
+        if (strstr(line, name))
+            memcpy(found, line, sizeof found);
+    fclose(counts);
+    cr_expect_str_eq(found, expected);
+}
+
+static void begin_counts(void)
+{
+    cr_assert_eq(setenv("ZG_STANDIN_COUNTS", "/dev/null", 1), 0);
+    cr_assert_eq(setenv("ZG_STANDIN_CACHE_BYTES", "256", 1), 0);
+    open_all();
+}
+
+// A fill of 1,024 bytes and a copy of their last 256, which the cache has; then the first 40, which have left it.
+Test(standin_count, bytes_that_a_cache_does_not_have_are_counted, .init = begin_counts)
+{
+    char file[] = "/tmp/standin-count-XXXXXX";
+    int made = mkstemp(file);
+    cr_assert(made >= 0 && close(made) == 0);
+    cr_assert_eq(setenv("ZG_STANDIN_COUNTS", file, 1), 0);
+    cr_assert_eq(cudaMemsetAsync(device, 0, 1024, stream), cudaSuccess);
+    cr_assert_eq(cudaMemcpyAsync(host, device + 192, 256, cudaMemcpyDefault, stream), cudaSuccess);
+    wait_for(stream);
+    standin_count_write();
+    expect_counted(file, "fill", 1, 0, 1024);
+    expect_counted(file, "copy", 1, 0, 0);
+    cr_assert_eq(cudaMemcpyAsync(host, device, 40, cudaMemcpyDefault, stream), cudaSuccess);
+    // Its first two sectors are in the cache again, and what is written there goes to memory once.
+    cr_assert_eq(cudaMemsetAsync(device, 0, 64, stream), cudaSuccess);
+    cr_assert_eq(cudaMemsetAsync(device, 1, 64, stream), cudaSuccess);
+    wait_for(stream);
+    standin_count_write();
+    expect_counted(file, "copy", 2, 64, 0);
+    expect_counted(file, "fill", 3, 0, 1024 + 64);
+    cr_assert_eq(unlink(file), 0);
 }
