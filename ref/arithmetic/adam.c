@@ -5,6 +5,7 @@
 #include "ref/arithmetic/isa.h"
 
 #include <assert.h>
+#include <string.h>
 
 // Chunks begin at multiples of this many elements, so that no two threads write to the same 64-byte line of an aligned
 // array, fp32 or 16-bit.
@@ -40,6 +41,35 @@ static struct adam_kept kept_slice(const struct adam_kept *kept, size_t begin)
                               .exp_avg_sq = (char *)kept->exp_avg_sq + moment_begin,
                               .param_dtype = kept->param_dtype,
                               .moment_dtype = kept->moment_dtype};
+}
+
+static bool is_in_body(const struct adam_step *step)
+{
+    return step->tensor_index + step->count <= recipe_tail_start(step->recipe, step->tensor_count);
+}
+
+// True if two steps are alike but for their tensors, and the second goes on where the first ends.
+static bool follows(const struct adam_step *first, const struct adam_step *next)
+{
+    const struct adam_step end = step_slice(first, first->count, first->count);
+    bool alike = first->recipe == next->recipe && first->grad_dtype == next->grad_dtype &&
+                 first->grad_divisor == next->grad_divisor && first->grad_coefficient == next->grad_coefficient &&
+                 first->model_dtype == next->model_dtype && !first->kept && !next->kept &&
+                 memcmp(&first->scalars, &next->scalars, sizeof first->scalars) == 0;
+    return alike && end.grad == next->grad && end.param == next->param && end.exp_avg == next->exp_avg &&
+           end.exp_avg_sq == next->exp_avg_sq && end.model_params == next->model_params;
+}
+
+// Makes two steps one; false: they stay two.
+static bool join(struct adam_step *step, const struct adam_step *next)
+{
+    const size_t count = step->count + next->count, lanes = step->recipe->lanes ? step->recipe->lanes : 1;
+    if (!follows(step, next) || !is_in_body(step) || !is_in_body(next))
+        return false;
+    step->count = count;
+    step->tensor_index = 0;
+    step->tensor_count = (count + lanes - 1) / lanes * lanes;
+    return true;
 }
 
 // Elements of kept states from `begin` on, by way of fp32.
@@ -94,4 +124,22 @@ void adam_update_parallel(const struct adam_step *step, int threads)
         slice.kept = step->kept ? &kept : NULL;
         adam_update(&slice);
     }
+}
+
+void adam_queue_run(struct adam_queue *queue)
+{
+    if (queue->step.count > 0)
+        adam_update_parallel(&queue->step, queue->threads);
+    queue->step.count = 0;
+}
+
+void adam_queue_add(struct adam_queue *queue, const struct adam_step *step)
+{
+    if (queue->step.count > 0 && join(&queue->step, step))
+        return;
+    adam_queue_run(queue);
+    queue->step = *step;
+    // Its caller may change what it points to.
+    if (step->kept)
+        adam_queue_run(queue);
 }

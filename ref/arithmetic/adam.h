@@ -48,3 +48,13 @@ void adam_update(const struct adam_step *step);
 
 // Updates the arrays on up to `threads` OpenMP threads; the bits do not depend on their number.
 void adam_update_parallel(const struct adam_step *step, int threads);
+
+// Steps that follow each other, on up to `threads` threads. One that is like the last, but for its tensor, and goes on
+// in every array where that ends, is made one with it, and on a GPU one launch, where neither has elements in the tail
+// of its tensor. Begins as zero but for threads; the last steps are made by adam_queue_run.
+struct adam_queue {
+    int threads;
+    struct adam_step step;  // of no elements: none
+};
+void adam_queue_add(struct adam_queue *queue, const struct adam_step *step);
+void adam_queue_run(struct adam_queue *queue);

@@ -299,3 +299,48 @@ Test(adam, instruction_sets_have_names_and_unknown_ones_are_refused)
     isa_set(ISA_SCALAR);
     cr_expect_eq(isa_now(), ISA_SCALAR);
 }
+
+// Steps of a queue, some of which are made one: whole vectors and a tail, of three tensors that are next to each other,
+// and one that is apart; of other scalars, or of none of the model's parameters.
+static void queue_steps(const struct recipe *recipe, const size_t counts[4], struct tensor *x, bool queued)
+{
+    struct adam_queue queue = {.threads = 2};
+    size_t at = 0;
+    for (int i = 0; i < 4; i++) {
+        struct adam_step all = step_of(recipe, scalars_of(recipe, i == 2, 3), x);
+        all.model_params = x->model_params;
+        all.model_dtype = DTYPE_BF16;
+        at += i == 3 ? 5 : 0;
+        struct adam_step step = step_part(&all, at, counts[i]);
+        step.tensor_index = 0;
+        step.tensor_count = counts[i];
+        at += counts[i];
+        if (queued)
+            adam_queue_add(&queue, &step);
+        else
+            adam_update(&step);
+    }
+    adam_queue_run(&queue);
+}
+
+Test(adam, a_queue_has_the_bits_of_its_steps)
+{
+    static const size_t counts[][4] = {{48, 32, 64, 16}, {48, 37, 64, 16}, {47, 33, 0, 8}, {9000, 9000, 16, 3}};
+    for (EACH_RECIPE(recipe)) {
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+            size_t all = counts[i][0] + counts[i][1] + counts[i][2] + counts[i][3] + 5;
+            struct tensor apart = tensor_make(all), queued = tensor_make(all);
+            tensor_fill(&apart, DTYPE_FP32, i);
+            tensor_copy(&queued, &apart);
+            memset(apart.model_params, 0xab, all * sizeof(float));
+            queue_steps(recipe, counts[i], &apart, false);
+            queue_steps(recipe, counts[i], &queued, true);
+            cr_expect_arr_eq(queued.p, apart.p, all * sizeof(float), "%s, %zu", recipe->name, i);
+            cr_expect_arr_eq(queued.m, apart.m, all * sizeof(float), "%s, %zu", recipe->name, i);
+            cr_expect_arr_eq(queued.v, apart.v, all * sizeof(float), "%s, %zu", recipe->name, i);
+            cr_expect_arr_eq(queued.model_params, apart.model_params, all * sizeof(float), "%s, %zu", recipe->name, i);
+            tensor_free(&apart);
+            tensor_free(&queued);
+        }
+    }
+}

@@ -51,6 +51,7 @@ static int run_update(void *arguments)
     if (o->layout->buckets[g->bucket].whole)
         return optimizer_run_whole(g);
     size_t gradient_bytes = dtype_bytes(config->accumulation_dtype), model_bytes = dtype_bytes(config->precision);
+    struct adam_queue queue = {.threads = o->threads};
     struct piece piece;
     for (int next = 0;
          bucket_next_piece(o->layout, o->model, g->bucket, o->placements[g->bucket].shard, &next, &piece);) {
@@ -67,7 +68,6 @@ static int run_update(void *arguments)
             .param_dtype = config->master_dtype,
             .moment_dtype = config->moment_dtype,
         };
-        bool whole = kept.param_dtype == DTYPE_FP32 && kept.moment_dtype == DTYPE_FP32;
         struct adam_step step = {
             .recipe = o->recipe,
             .scalars = scalars[o->model->params[piece.param].group],
@@ -78,15 +78,16 @@ static int run_update(void *arguments)
             .param = kept.param,
             .exp_avg = kept.exp_avg,
             .exp_avg_sq = kept.exp_avg_sq,
-            .kept = whole ? NULL : &kept,
+            .kept = kept.param_dtype == DTYPE_FP32 && kept.moment_dtype == DTYPE_FP32 ? NULL : &kept,
             .model_params = g->model_params ? (char *)g->model_params + at * model_bytes : NULL,
             .model_dtype = config->precision,
             .count = end - begin,
             .tensor_index = piece.param_index + (begin - piece.shard_index),
             .tensor_count = o->model->params[piece.param].count,
         };
-        adam_update_parallel(&step, o->threads);
+        adam_queue_add(&queue, &step);
     }
+    adam_queue_run(&queue);
     return ERR_NONE;
 }
 
@@ -247,8 +248,7 @@ static int update_sub_group(struct optimizer *o, int bucket, size_t from, size_t
         g.model_params = target.address;
     else if (copies)
         g.model_params = shard ? element(shard, from, model_bytes) : buffer_pool_take(buffers(o, here));
-    bool whole = o->layout->buckets[bucket].whole;
-    TRY((whole ? optimizer_issue_whole : optimizer_issue_operation)(o, &g, here));
+    TRY((o->layout->buckets[bucket].whole ? optimizer_issue_whole : optimizer_issue_operation)(o, &g, here));
     TRY(update_digest_issue(o, bucket, from, count, speculative, &brought, g.model_params));
     // The next forward waits for these.
     if (copies)
