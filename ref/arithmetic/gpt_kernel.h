@@ -57,7 +57,17 @@ static size_t at_most(size_t count, size_t most)
     return count < most ? count : most;
 }
 
-static void kernel_rows_sum(size_t row_count, size_t width, enum dtype dtype, const void *operand, float *restrict out)
+// Moves a finished sum to its place.
+static void sum_to_place(size_t width, const float *sum, const struct sum_place *place)
+{
+    if (place && place->data && place->add)
+        kernel_accumulate(place->dtype, place->data, DTYPE_FP32, sum, width);
+    else if (place && place->data)
+        kernel_narrow(place->dtype, sum, place->data, width);
+}
+
+static void kernel_rows_sum(size_t row_count, size_t width, enum dtype dtype, const void *operand, float *restrict out,
+                            const struct sum_place *place)
 {
     const float *restrict in = operand;
     (void)dtype;
@@ -74,9 +84,10 @@ static void kernel_rows_sum(size_t row_count, size_t width, enum dtype dtype, co
                 out[tile + j] += sum[j];
         }
     }
+    sum_to_place(width, out, place);
 }
 
-static void kernel_layernorm_stats(size_t row_count, size_t width, const float *in, float *stats)
+static void layernorm_stats(size_t row_count, size_t width, const float *in, float *stats)
 {
     for (size_t r = 0; r < row_count; r++, in += width, stats += 2) {
         float lane[ROW_LANES] = {0};
@@ -101,6 +112,13 @@ static void kernel_layernorm_apply(size_t row_count, size_t width, const float *
             out[j] = (in[j] - mean) * rstd * weight[j] + bias[j];
         kernel_operand_round(dtype, width, out, out);
     }
+}
+
+static void kernel_layernorm_forward(size_t row_count, size_t width, const float *in, float *stats, enum dtype dtype,
+                                     const void *weight, const void *bias, void *out)
+{
+    layernorm_stats(row_count, width, in, stats);
+    kernel_layernorm_apply(row_count, width, in, stats, dtype, weight, bias, out);
 }
 
 // The gradients of one block of rows, added to the weight's and the bias's.
@@ -128,16 +146,16 @@ static void layernorm_columns(size_t row_count, size_t width, const float *restr
 
 static void kernel_layernorm_backward(size_t row_count, size_t width, const float *restrict in, const float *stats,
                                       enum dtype dtype, const void *operand, const float *restrict out_gradient,
-                                      float *restrict in_gradient, float *restrict weight_gradient,
-                                      float *restrict bias_gradient)
+                                      float *restrict in_gradient, float *restrict sums, const struct sum_place *places)
 {
     const float *restrict weight = operand;
     (void)dtype;
-    memset(weight_gradient, 0, width * sizeof *weight_gradient);
-    memset(bias_gradient, 0, width * sizeof *bias_gradient);
+    memset(sums, 0, 2 * width * sizeof *sums);
     for (size_t r = 0; r < row_count; r += SUM_ROWS)
         layernorm_columns(at_most(row_count - r, SUM_ROWS), width, in + r * width, stats + 2 * r,
-                          out_gradient + r * width, weight_gradient, bias_gradient);
+                          out_gradient + r * width, sums, sums + width);
+    for (int i = 0; i < 2 && places; i++)
+        sum_to_place(width, sums + (size_t)i * width, &places[i]);
     for (size_t r = 0; r < row_count; r++, in += width, out_gradient += width, in_gradient += width) {
         float mean = stats[2 * r], rstd = stats[2 * r + 1];
         float plain[ROW_LANES] = {0}, along[ROW_LANES] = {0};
@@ -164,8 +182,10 @@ static void kernel_gelu_forward(size_t row_count, size_t width, const float *res
 }
 
 static void kernel_gelu_backward(size_t row_count, size_t width, const float *restrict in, const float *gradient,
-                                 enum dtype dtype, const void *bias_operand, void *operand, void *gradient_operand)
+                                 enum dtype dtype, const void *bias_operand, void *operand, void *gradient_operand,
+                                 float *sum, const struct sum_place *place)
 {
+    const size_t all = row_count * width;
     const float *restrict bias = bias_operand;
     float *restrict out = operand, *in_gradient = gradient_operand;
     for (size_t r = 0; r < row_count; r++, in += width, out += width, gradient += width, in_gradient += width) {
@@ -178,6 +198,8 @@ static void kernel_gelu_backward(size_t row_count, size_t width, const float *re
         kernel_operand_round(dtype, width, out, out);
         kernel_operand_round(dtype, width, in_gradient, in_gradient);
     }
+    if (sum)
+        kernel_rows_sum(row_count, width, dtype, in_gradient - all, sum, place);
 }
 
 static float largest_of(size_t count, const float *row)
@@ -228,8 +250,18 @@ static void kernel_position_backward(const struct token_rows *rows, size_t width
     }
 }
 
-static double kernel_crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride,
-                                          const float *logits, float *stats)
+// Replaces a row of logits with its gradient.
+static void row_gradient(size_t width, size_t target, const float *stats, float scale, enum dtype dtype, float *logits)
+{
+    float largest = stats[0], inverse = stats[1], right = exp_within(logits[target] - largest) * inverse;
+    for (size_t j = 0; j < width; j++)
+        logits[j] = exp_within(logits[j] - largest) * inverse * scale;
+    logits[target] = (right - 1.0f) * scale;
+    kernel_operand_round(dtype, width, logits, logits);
+}
+
+static double kernel_crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, float *logits,
+                                          float *stats, float scale, enum dtype dtype)
 {
     double total = 0.0;
     for (size_t r = 0; r < rows->sequence_count * rows->length; r++, logits += stride, stats += 2) {
@@ -239,6 +271,8 @@ static double kernel_crossentropy_forward(const struct token_rows *rows, size_t 
         stats[0] = largest;
         stats[1] = 1.0f / sum;
         total += log(sum) + largest - logits[rows->tokens[token_index(rows, r) + 1]];
+        if (scale != 0.0f)
+            row_gradient(width, rows->tokens[token_index(rows, r) + 1], stats, scale, dtype, logits);
     }
     return total;
 }
@@ -246,12 +280,6 @@ static double kernel_crossentropy_forward(const struct token_rows *rows, size_t 
 static void kernel_crossentropy_backward(const struct token_rows *rows, size_t width, size_t stride, const float *stats,
                                          float scale, enum dtype dtype, float *logits)
 {
-    for (size_t r = 0; r < rows->sequence_count * rows->length; r++, logits += stride, stats += 2) {
-        size_t target = rows->tokens[token_index(rows, r) + 1];
-        float largest = stats[0], inverse = stats[1], right = exp_within(logits[target] - largest) * inverse;
-        for (size_t j = 0; j < width; j++)
-            logits[j] = exp_within(logits[j] - largest) * inverse * scale;
-        logits[target] = (right - 1.0f) * scale;
-        kernel_operand_round(dtype, width, logits, logits);
-    }
+    for (size_t r = 0; r < rows->sequence_count * rows->length; r++)
+        row_gradient(width, rows->tokens[token_index(rows, r) + 1], stats + 2 * r, scale, dtype, logits + r * stride);
 }

@@ -46,15 +46,19 @@ void bias_add(size_t row_count, size_t width, const float *in, enum dtype dtype,
                kernels->bias_add(count, width, in + row * width, dtype, bias, out + row * width));
 }
 
-void rows_sum(size_t row_count, size_t width, enum dtype dtype, const void *in, float *out)
+void rows_sum(size_t row_count, size_t width, enum dtype dtype, const void *in, float *sum,
+              const struct sum_place *place)
 {
-    isa_kernels_at(out)->rows_sum(row_count, width, dtype, in, out);
+    isa_kernels_at(sum)->rows_sum(row_count, width, dtype, in, sum, place);
 }
 
-void layernorm_stats(size_t row_count, size_t width, const float *in, float *stats)
+void layernorm_forward(size_t row_count, size_t width, const float *in, float *stats, enum dtype dtype,
+                       const void *weight, const void *bias, void *out)
 {
-    const struct isa_kernels *kernels = isa_kernels_at(stats);
-    SHARE_ROWS(stats, row_count, width, kernels->layernorm_stats(count, width, in + row * width, stats + 2 * row));
+    const struct isa_kernels *kernels = isa_kernels_at(out);
+    SHARE_ROWS(out, row_count, width,
+               kernels->layernorm_forward(count, width, in + row * width, stats + 2 * row, dtype, weight, bias,
+                                          (float *)out + row * width));
 }
 
 void layernorm_apply(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
@@ -67,12 +71,11 @@ void layernorm_apply(size_t row_count, size_t width, const float *in, const floa
 }
 
 void layernorm_backward(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
-                        const void *weight, const float *out_gradient, float *in_gradient, float *weight_gradient,
-                        float *bias_gradient)
+                        const void *weight, const float *out_gradient, float *in_gradient, float *sums,
+                        const struct sum_place *places)
 {
     isa_kernels_at(in_gradient)
-        ->layernorm_backward(row_count, width, in, stats, dtype, weight, out_gradient, in_gradient, weight_gradient,
-                             bias_gradient);
+        ->layernorm_backward(row_count, width, in, stats, dtype, weight, out_gradient, in_gradient, sums, places);
 }
 
 void gelu_forward(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias, void *out)
@@ -83,12 +86,18 @@ void gelu_forward(size_t row_count, size_t width, const float *in, enum dtype dt
 }
 
 void gelu_backward(size_t row_count, size_t width, const float *in, const float *gradient, enum dtype dtype,
-                   const void *bias, void *out, void *in_gradient)
+                   const void *bias, void *out, void *in_gradient, float *sum, const struct sum_place *place)
 {
     const struct isa_kernels *kernels = isa_kernels_at(out);
+    if (accelerator_of(out)) {
+        kernels->gelu_backward(row_count, width, in, gradient, dtype, bias, out, in_gradient, sum, place);
+        return;
+    }
     SHARE_ROWS(out, row_count, width,
                kernels->gelu_backward(count, width, in + row * width, gradient + row * width, dtype, bias,
-                                      (float *)out + row * width, (float *)in_gradient + row * width));
+                                      (float *)out + row * width, (float *)in_gradient + row * width, NULL, NULL));
+    if (sum)
+        kernels->rows_sum(row_count, width, dtype, in_gradient, sum, place);
 }
 
 void embedding_forward(const struct token_rows *rows, size_t width, enum dtype dtype, const void *token_weight,
@@ -113,12 +122,12 @@ static struct token_rows token_row(const struct token_rows *rows, size_t r)
     return (struct token_rows){rows->tokens + token_index(rows, r), 1, 1};
 }
 
-double crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, const float *logits,
-                            float *stats)
+double crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, float *logits, float *stats,
+                            float scale, enum dtype dtype)
 {
     const struct isa_kernels *kernels = isa_kernels_at(logits);
     if (accelerator_of(logits))
-        return kernels->crossentropy_forward(rows, width, stride, logits, stats);
+        return kernels->crossentropy_forward(rows, width, stride, logits, stats, scale, dtype);
     double total = 0.0;
     for (size_t first = 0, row_count = rows->sequence_count * rows->length; first < row_count; first += LOSS_ROWS) {
         double losses[LOSS_ROWS];
@@ -127,7 +136,7 @@ double crossentropy_forward(const struct token_rows *rows, size_t width, size_t 
         for (size_t i = 0; i < count; i++) {
             const struct token_rows row = token_row(rows, first + i);
             losses[i] = kernels->crossentropy_forward(&row, width, stride, logits + (first + i) * stride,
-                                                      stats + 2 * (first + i));
+                                                      stats + 2 * (first + i), scale, dtype);
         }
         for (size_t i = 0; i < count; i++)
             total += losses[i];

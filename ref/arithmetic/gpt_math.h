@@ -10,6 +10,7 @@
 
 #include "ref/arithmetic/dtype_element.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -38,26 +39,36 @@ void bias_rows(size_t row_count, size_t width, enum dtype dtype, const void *bia
 // out[r][j] = in[r][j] + bias[j].
 void bias_add(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias, float *out);
 
-// out[j] = the sum of in[r][j], an operand, over r: a sum over rows.
-void rows_sum(size_t row_count, size_t width, enum dtype dtype, const void *in, float *out);
+// Where a sum over rows goes: rounded to dtype, or added to what is there. Without a place, or without data, it is left
+// in the caller's floats; else these hold anything afterwards.
+struct sum_place {
+    enum dtype dtype;
+    bool add;
+    void *data;
+};
 
-// stats[2r] = mean of the row, stats[2r + 1] = 1 / sqrt(variance + 1e-5).
-void layernorm_stats(size_t row_count, size_t width, const float *in, float *stats);
-// out = (in - mean) x rstd x weight + bias, an operand.
+// The sum of in[r][j], an operand, over r: a sum over rows. sum: width floats.
+void rows_sum(size_t row_count, size_t width, enum dtype dtype, const void *in, float *sum,
+              const struct sum_place *place);
+
+// Statistics: stats[2r] = mean of the row, stats[2r + 1] = 1 / sqrt(variance + 1e-5).
+// out = (in - mean) x rstd x weight + bias, an operand; layernorm_forward makes the statistics first.
+void layernorm_forward(size_t row_count, size_t width, const float *in, float *stats, enum dtype dtype,
+                       const void *weight, const void *bias, void *out);
 void layernorm_apply(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
                      const void *weight, const void *bias, void *out);
-// Adds the input's gradient to in_gradient; overwrites weight_gradient and bias_gradient (width elements each), which
-// are sums over rows.
+// Adds the input's gradient to in_gradient; the gradients of weight and bias are sums over rows, of which `sums` has
+// 2 x width floats and places, if there are any, two.
 void layernorm_backward(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
-                        const void *weight, const float *out_gradient, float *in_gradient, float *weight_gradient,
-                        float *bias_gradient);
+                        const void *weight, const float *out_gradient, float *in_gradient, float *sums,
+                        const struct sum_place *places);
 
 // GELU in its tanh form, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), of x = in + bias. out is an operand.
 void gelu_forward(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias, void *out);
 // Recomputes out, and writes gradient x the slope at x to in_gradient, an operand, which may be gradient where an
-// operand's elements have 4 bytes.
+// operand's elements have 4 bytes. sum: width floats for the sum of in_gradient over rows; null: it is not made.
 void gelu_backward(size_t row_count, size_t width, const float *in, const float *gradient, enum dtype dtype,
-                   const void *bias, void *out, void *in_gradient);
+                   const void *bias, void *out, void *in_gradient, float *sum, const struct sum_place *place);
 
 // Causal attention, whose scores exist in blocks of ATTENTION_BLOCK rows and keys alone (FlashAttention; the definition
 // of its bits is in gpt_attention_kernel.h). qkv has rows of query, key and value (3 x width), sequence after sequence;
@@ -116,9 +127,10 @@ void token_backward(const struct token_rows *rows, size_t width, const float *in
 void position_backward(const struct token_rows *rows, size_t width, const float *in, float *gradient);
 
 // Of rows of logits, each `stride` floats after the one before: stats[2r] = the largest, stats[2r + 1] = 1 / the sum of
-// the exponentials relative to it. Returns the sum over the rows of -log(softmax[target of r]).
-double crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, const float *logits,
-                            float *stats);
+// the exponentials relative to it. Returns the sum over the rows of -log(softmax[target of r]). With a scale other than
+// 0 the rows are replaced as crossentropy_backward does it, while they are at hand.
+double crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, float *logits, float *stats,
+                            float scale, enum dtype dtype);
 // Replaces each row with scale x (softmax[j] - (j == target of r)), an operand, which begins where the row began.
 void crossentropy_backward(const struct token_rows *rows, size_t width, size_t stride, const float *stats, float scale,
                            enum dtype dtype, float *logits);

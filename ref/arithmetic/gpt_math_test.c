@@ -30,17 +30,16 @@ static float *all_kernels(size_t *count)
         part[i] = all + i * ROWS * WIDTH;
     bias_rows(ROWS, WIDTH, DTYPE_BF16, bias, part[0]);
     bias_add(ROWS, WIDTH, in, DTYPE_BF16, bias, part[1]);
-    layernorm_stats(ROWS, WIDTH, in, stats);
-    layernorm_apply(ROWS, WIDTH, in, stats, DTYPE_BF16, weight, bias, part[2]);
+    layernorm_forward(ROWS, WIDTH, in, stats, DTYPE_BF16, weight, bias, part[2]);
     gelu_forward(ROWS, WIDTH, in, DTYPE_BF16, bias, part[3]);
-    gelu_backward(ROWS, WIDTH, in, gradient, DTYPE_BF16, bias, part[0], part[4]);
+    gelu_backward(ROWS, WIDTH, in, gradient, DTYPE_BF16, bias, part[0], part[4], NULL, NULL);
     uint16_t tokens[ROWS + 1];
     for (size_t i = 0; i <= ROWS; i++)
         tokens[i] = (uint16_t)(random_at(5, i) % WIDTH);
     // Sequences of 73 positions, whose last target is a token that is no row's.
     const struct token_rows rows = {tokens, 10, 73};
     memcpy(part[5], in, 730 * WIDTH * sizeof *in);
-    stats[4 * ROWS] = (float)crossentropy_forward(&rows, WIDTH, WIDTH, part[5], stats + 2 * ROWS);
+    stats[4 * ROWS] = (float)crossentropy_forward(&rows, WIDTH, WIDTH, part[5], stats + 2 * ROWS, 0, DTYPE_BF16);
     crossentropy_backward(&rows, WIDTH, WIDTH, stats + 2 * ROWS, 0.25f, DTYPE_BF16, part[5]);
     free(in);
     free(gradient);

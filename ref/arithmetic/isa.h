@@ -14,6 +14,7 @@ struct matmul_lines;
 struct matmul_panels;
 struct norm_sum;
 struct rotary;
+struct sum_place;
 struct token_rows;
 
 // Of this program's architecture, best last. Every aarch64 processor has NEON.
@@ -64,17 +65,19 @@ struct isa_kernels {
     void (*operand_round)(enum dtype dtype, size_t count, const float *in, void *out);
     void (*bias_rows)(size_t row_count, size_t width, enum dtype dtype, const void *bias, void *out);
     void (*bias_add)(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias, float *out);
-    void (*rows_sum)(size_t row_count, size_t width, enum dtype dtype, const void *in, float *out);
-    void (*layernorm_stats)(size_t row_count, size_t width, const float *in, float *stats);
+    void (*rows_sum)(size_t row_count, size_t width, enum dtype dtype, const void *in, float *sum,
+                     const struct sum_place *place);
+    void (*layernorm_forward)(size_t row_count, size_t width, const float *in, float *stats, enum dtype dtype,
+                              const void *weight, const void *bias, void *out);
     void (*layernorm_apply)(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
                             const void *weight, const void *bias, void *out);
     void (*layernorm_backward)(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
-                               const void *weight, const float *out_gradient, float *in_gradient,
-                               float *weight_gradient, float *bias_gradient);
+                               const void *weight, const float *out_gradient, float *in_gradient, float *sums,
+                               const struct sum_place *places);
     void (*gelu_forward)(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias,
                          void *out);
     void (*gelu_backward)(size_t row_count, size_t width, const float *in, const float *gradient, enum dtype dtype,
-                          const void *bias, void *out, void *in_gradient);
+                          const void *bias, void *out, void *in_gradient, float *sum, const struct sum_place *place);
     void (*attention_forward)(const struct attention_shape *shape, const void *qkv, void *out, float *stats,
                               float *scratch);
     void (*attention_backward)(const struct attention_shape *shape, const void *qkv, const void *out, float *stats,
@@ -83,8 +86,8 @@ struct isa_kernels {
                               const void *position_weight, float *out);
     void (*token_backward)(const struct token_rows *rows, size_t width, const float *in, float *gradient);
     void (*position_backward)(const struct token_rows *rows, size_t width, const float *in, float *gradient);
-    double (*crossentropy_forward)(const struct token_rows *rows, size_t width, size_t stride, const float *logits,
-                                   float *stats);
+    double (*crossentropy_forward)(const struct token_rows *rows, size_t width, size_t stride, float *logits,
+                                   float *stats, float scale, enum dtype dtype);
     void (*crossentropy_backward)(const struct token_rows *rows, size_t width, size_t stride, const float *stats,
                                   float scale, enum dtype dtype, float *logits);
     // llama_math.h; no accelerator has these
@@ -109,7 +112,7 @@ struct isa_kernels {
         .matmul_columns = TILE_COLUMNS, .matmul_pack = kernel_matmul_pack, .matmul_panels = kernel_matmul_panels,      \
         .matmul_registers = kernel_matmul_registers, .operand_round = kernel_operand_round,                            \
         .bias_rows = kernel_bias_rows, .bias_add = kernel_bias_add, .rows_sum = kernel_rows_sum,                       \
-        .layernorm_stats = kernel_layernorm_stats, .layernorm_apply = kernel_layernorm_apply,                          \
+        .layernorm_forward = kernel_layernorm_forward, .layernorm_apply = kernel_layernorm_apply,                      \
         .layernorm_backward = kernel_layernorm_backward, .gelu_forward = kernel_gelu_forward,                          \
         .gelu_backward = kernel_gelu_backward, .attention_forward = kernel_attention_forward,                          \
         .attention_backward = kernel_attention_backward, .embedding_forward = kernel_embedding_forward,                \

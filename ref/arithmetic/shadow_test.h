@@ -277,16 +277,38 @@ static void shadow_bias_add(size_t row_count, size_t width, const float *in, enu
     shadow_close(&from, false);
 }
 
-static void shadow_rows_sum(size_t row_count, size_t width, enum dtype dtype, const void *in, float *out)
+// Places of sums, as the host reaches them.
+struct shadow_places {
+    struct sum_place places[2];
+};
+
+static struct shadow_places shadow_places_of(const struct sum_place *places, int count)
+{
+    struct shadow_places here = {0};
+    for (int i = 0; i < count && places; i++)
+        here.places[i] = (struct sum_place){places[i].dtype, places[i].add, places[i].data ? at(places[i].data) : NULL};
+    return here;
+}
+
+static void shadow_rows_sum(size_t row_count, size_t width, enum dtype dtype, const void *in, float *sum,
+                            const struct sum_place *place)
 {
     struct shadow_operand operand = shadow_open(dtype, in, row_count * width);
-    isa_scalar.rows_sum(row_count, width, dtype, operand.floats, at(out));
+    const struct shadow_places to = shadow_places_of(place, 1);
+    isa_scalar.rows_sum(row_count, width, dtype, operand.floats, at(sum), to.places);
     shadow_close(&operand, false);
 }
 
-static void shadow_layernorm_stats(size_t row_count, size_t width, const float *in, float *stats)
+static void shadow_layernorm_forward(size_t row_count, size_t width, const float *in, float *stats, enum dtype dtype,
+                                     const void *weight, const void *bias, void *out)
 {
-    isa_scalar.layernorm_stats(row_count, width, at(in), at(stats));
+    struct shadow_operand scale = shadow_open(dtype, weight, width), shift = shadow_open(dtype, bias, width);
+    struct shadow_operand operand = shadow_open(dtype, out, row_count * width);
+    isa_scalar.layernorm_forward(row_count, width, at(in), at(stats), dtype, scale.floats, shift.floats,
+                                 operand.floats);
+    shadow_close(&scale, false);
+    shadow_close(&shift, false);
+    shadow_close(&operand, true);
 }
 
 static void shadow_layernorm_apply(size_t row_count, size_t width, const float *in, const float *stats,
@@ -302,11 +324,12 @@ static void shadow_layernorm_apply(size_t row_count, size_t width, const float *
 
 static void shadow_layernorm_backward(size_t row_count, size_t width, const float *in, const float *stats,
                                       enum dtype dtype, const void *weight, const float *out_gradient,
-                                      float *in_gradient, float *weight_gradient, float *bias_gradient)
+                                      float *in_gradient, float *sums, const struct sum_place *places)
 {
     struct shadow_operand scale = shadow_open(dtype, weight, width);
+    const struct shadow_places to = shadow_places_of(places, 2);
     isa_scalar.layernorm_backward(row_count, width, at(in), at(stats), dtype, scale.floats, at(out_gradient),
-                                  at(in_gradient), at(weight_gradient), at(bias_gradient));
+                                  at(in_gradient), at(sums), to.places);
     shadow_close(&scale, false);
 }
 
@@ -320,11 +343,14 @@ static void shadow_gelu_forward(size_t row_count, size_t width, const float *in,
 }
 
 static void shadow_gelu_backward(size_t row_count, size_t width, const float *in, const float *gradient,
-                                 enum dtype dtype, const void *bias, void *out, void *in_gradient)
+                                 enum dtype dtype, const void *bias, void *out, void *in_gradient, float *sum,
+                                 const struct sum_place *place)
 {
+    const struct shadow_places to = shadow_places_of(place, 1);
     struct shadow_operand shift = shadow_open(dtype, bias, width), value = shadow_open(dtype, out, row_count * width);
     struct shadow_operand product = shadow_open(dtype, in_gradient, row_count * width);
-    isa_scalar.gelu_backward(row_count, width, at(in), at(gradient), dtype, shift.floats, value.floats, product.floats);
+    isa_scalar.gelu_backward(row_count, width, at(in), at(gradient), dtype, shift.floats, value.floats, product.floats,
+                             sum ? at(sum) : NULL, to.places);
     shadow_close(&shift, false);
     shadow_close(&value, true);
     shadow_close(&product, true);
@@ -375,22 +401,30 @@ static void shadow_position_backward(const struct token_rows *rows, size_t width
     isa_scalar.position_backward(rows, width, at(in), at(gradient));
 }
 
-static double shadow_crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride,
-                                          const float *logits, float *stats)
+// Operands take the beginning of their rows.
+static void shadow_narrow_rows(const struct token_rows *rows, size_t width, size_t stride, enum dtype dtype, float *row)
 {
-    return isa_scalar.crossentropy_forward(rows, width, stride, at(logits), at(stats));
-}
-
-static void shadow_crossentropy_backward(const struct token_rows *rows, size_t width, size_t stride, const float *stats,
-                                         float scale, enum dtype dtype, float *logits)
-{
-    float *row = at(logits);
-    isa_scalar.crossentropy_backward(rows, width, stride, at(stats), scale, dtype, row);
     for (size_t r = 0; dtype != DTYPE_FP32 && r < rows->sequence_count * rows->length; r++, row += stride) {
         char rounded[width * dtype_bytes(dtype)];
         isa_scalar.narrow(dtype, row, rounded, width);
         memcpy(row, rounded, sizeof rounded);
     }
+}
+
+static double shadow_crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, float *logits,
+                                          float *stats, float scale, enum dtype dtype)
+{
+    double loss = isa_scalar.crossentropy_forward(rows, width, stride, at(logits), at(stats), scale, dtype);
+    if (scale != 0.0f)
+        shadow_narrow_rows(rows, width, stride, dtype, at(logits));
+    return loss;
+}
+
+static void shadow_crossentropy_backward(const struct token_rows *rows, size_t width, size_t stride, const float *stats,
+                                         float scale, enum dtype dtype, float *logits)
+{
+    isa_scalar.crossentropy_backward(rows, width, stride, at(stats), scale, dtype, at(logits));
+    shadow_narrow_rows(rows, width, stride, dtype, at(logits));
 }
 
 static const struct isa_kernels shadow_kernels = {
@@ -406,7 +440,7 @@ static const struct isa_kernels shadow_kernels = {
     .bias_rows = shadow_bias_rows,
     .bias_add = shadow_bias_add,
     .rows_sum = shadow_rows_sum,
-    .layernorm_stats = shadow_layernorm_stats,
+    .layernorm_forward = shadow_layernorm_forward,
     .layernorm_apply = shadow_layernorm_apply,
     .layernorm_backward = shadow_layernorm_backward,
     .gelu_forward = shadow_gelu_forward,

@@ -265,20 +265,3 @@ struct norm_operation {
         }
     }
 };
-
-// A sum in four parts of 32 bits, each in a 64-bit number, so that 2^32 blocks can add theirs without a carry.
-enum { NORM_LIMBS = 4 };
-
-BOTH uint64_t norm_limb(struct norm_sum sum, int limb)
-{
-    uint64_t word = limb < 2 ? sum.low : sum.high;
-    return limb % 2 ? word >> 32 : word & 0xffffffffu;
-}
-
-BOTH struct norm_sum norm_of_limbs(const uint64_t limbs[NORM_LIMBS])
-{
-    struct norm_sum sum = {limbs[0], limbs[2]};
-    norm_add(&sum, norm_sum{limbs[1] << 32, limbs[1] >> 32});
-    norm_add(&sum, norm_sum{0, limbs[3] << 32});
-    return sum;
-}

@@ -149,27 +149,28 @@ static void try_rows(struct bench *b)
         enum dtype dtype = b->dtype = (enum dtype)(s % 3);
         for (int array = 0; array < 3; array++)
             add(b, all);
-        int stats = add(b, 2 * rows), sum = add(b, width), other = add(b, width), out = add_operand(b, all);
+        int stats = add(b, 2 * rows), sums = add(b, 2 * width), out = add_operand(b, all);
         int weight = add(b, width), bias = add(b, width), column = add(b, width);
         operand_there(b, weight);
         operand_there(b, bias);
         IN_BOTH(b, bias_rows(rows, width, dtype, a[bias], a[out]));
-        IN_BOTH(b, rows_sum(rows, width, dtype, a[out], a[column]));
+        IN_BOTH(b, rows_sum(rows, width, dtype, a[out], a[column], NULL));
         IN_BOTH(b, bias_add(rows, width, a[0], dtype, a[bias], a[1]));
-        IN_BOTH(b, layernorm_stats(rows, width, a[1], a[stats]));
-        IN_BOTH(b, layernorm_apply(rows, width, a[1], a[stats], dtype, a[weight], a[bias], a[out]));
-        IN_BOTH(b, layernorm_backward(rows, width, a[1], a[stats], dtype, a[weight], a[2], a[0], a[sum], a[other]));
+        IN_BOTH(b, layernorm_forward(rows, width, a[1], a[stats], dtype, a[weight], a[bias], a[out]));
+        IN_BOTH(b, layernorm_backward(rows, width, a[1], a[stats], dtype, a[weight], a[2], a[0], a[sums], NULL));
+        IN_BOTH(b, layernorm_apply(rows, width, a[2], a[stats], dtype, a[weight], a[bias], a[out]));
         compare(b, "a layer norm", rows, width);
         for (int array = 0; array < 3; array++)
             add(b, all);
         for (int array = 0; array < 3; array++)
             add_operand(b, all);
         int plain = add(b, width);
+        add(b, width);
         bias = add(b, width);
         operand_there(b, bias);
         IN_BOTH(b, gelu_forward(rows, width, a[0], dtype, a[bias], a[3]));
-        IN_BOTH(b, gelu_backward(rows, width, a[0], a[2], dtype, a[bias], a[4], a[5]));
-        IN_BOTH(b, gelu_backward(rows, width, a[0], a[2], DTYPE_FP32, a[plain], a[1], a[2]));
+        IN_BOTH(b, gelu_backward(rows, width, a[0], a[2], dtype, a[bias], a[4], a[5], NULL, NULL));
+        IN_BOTH(b, gelu_backward(rows, width, a[0], a[2], DTYPE_FP32, a[plain], a[1], a[2], a[7], NULL));
         compare(b, "a GELU", rows, width);
         add(b, all);
         add_operand(b, all);
@@ -277,8 +278,10 @@ static void try_logits(struct bench *b, const struct token_rows *list)
     enum { STRIDE = VOCABULARY + 3 };
     size_t rows = list->sequence_count * list->length, bytes = VOCABULARY * dtype_bytes(b->dtype);
     int logits = add(b, rows * STRIDE), stats = add(b, 2 * rows);
-    double here = isa_scalar.crossentropy_forward(list, VOCABULARY, STRIDE, b->here[logits], b->here[stats]);
-    double there = b->kernels->crossentropy_forward(list, VOCABULARY, STRIDE, b->there[logits], b->there[stats]);
+    double here =
+        isa_scalar.crossentropy_forward(list, VOCABULARY, STRIDE, b->here[logits], b->here[stats], 0, b->dtype);
+    double there =
+        b->kernels->crossentropy_forward(list, VOCABULARY, STRIDE, b->there[logits], b->there[stats], 0, b->dtype);
     cr_expect_eq(here, there, "%zu rows: %a and %a", rows, here, there);
     IN_BOTH(b, crossentropy_backward(list, VOCABULARY, STRIDE, a[stats], 0.37f, b->dtype, a[logits]));
     float *found = malloc((rows + 1) * STRIDE * sizeof *found);

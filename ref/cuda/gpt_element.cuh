@@ -8,6 +8,12 @@
 
 #include "ref/cuda/gpt_team.cuh"
 
+// The value that an operand has.
+BOTH float rounded(enum dtype dtype, float x)
+{
+    return dtype == DTYPE_FP32 ? x : dtype == DTYPE_BF16 ? bf16_to_f32(f32_to_bf16(x)) : fp16_to_f32(f32_to_fp16(x));
+}
+
 struct bias_rows_operation {
     size_t width;
     struct operand bias, out;
@@ -59,7 +65,7 @@ struct block_sum_operation {
 struct sum_of_blocks_operation {
     size_t block_count, width;
     const float *sums[2];
-    float *out[2];
+    struct sum_place out[2];
 
     template <int lanes> __host__ __device__ void at(size_t i) const
     {
@@ -73,24 +79,35 @@ struct sum_of_blocks_operation {
             for (int k = 0; k < lanes; k++)
                 sum[k] += x[k];
         }
-        store_floats<lanes>(out[which], j, sum);
+        if (out[which].add) {
+            float before[lanes];
+            load<lanes>(out[which].dtype, out[which].data, j, before);
+            for (int k = 0; k < lanes; k++)
+                sum[k] = before[k] + sum[k];
+        }
+        store<lanes>(out[which].dtype, out[which].data, j, sum);
     }
 };
 
-struct layernorm_stats_operation {
+struct layernorm_forward_operation {
     size_t width;
     const float *in;
     float *stats;
+    struct operand weight, bias, out;
 
     ROW
     {
         const float *from = in + r * width;
         float mean = sum_of(team, width, [&](size_t j) { return from[j]; }) / (float)width;
         float square = sum_of(team, width, [&](size_t j) { return (from[j] - mean) * (from[j] - mean); });
+        float rstd = 1.0f / sqrtf(square / (float)width + 1e-5f);
         if (team.is_first()) {
             stats[2 * r] = mean;
-            stats[2 * r + 1] = 1.0f / sqrtf(square / (float)width + 1e-5f);
+            stats[2 * r + 1] = rstd;
         }
+        team.map(
+            width, [&](size_t j) { return from[j]; },
+            [&](size_t j, float x) { out.put(r * width + j, (x - mean) * rstd * weight.get(j) + bias.get(j)); });
     }
 };
 
@@ -193,5 +210,37 @@ struct gelu_backward_operation {
                 out.put(r * width + j, gelu.value);
                 in_gradient.put(r * width + j, v.y * gelu.slope);
             });
+    }
+};
+
+// The same for one column of a block of rows, and the sum of what it writes to in_gradient, as block_sum_operation.
+struct gelu_block_operation {
+    size_t row_count, width;
+    const float *in, *gradient;
+    struct operand bias, out, in_gradient;
+    float *sums;
+
+    template <int lanes> __host__ __device__ void at(size_t i) const
+    {
+        size_t first = i / width * SUM_ROWS, end = first + SUM_ROWS < row_count ? first + SUM_ROWS : row_count;
+        float sum[lanes] = {0}, shift[lanes];
+        load<lanes>(bias.dtype, bias.data, i % width, shift);
+        UNROLL(4)
+        for (size_t r = first; r < end; r++) {
+            size_t at = r * width + i % width;
+            float x[lanes], g[lanes], value[lanes];
+            load_floats<lanes>(in, at, x);
+            load_floats<lanes>(gradient, at, g);
+            for (int k = 0; k < lanes; k++) {
+                struct gelu gelu = gelu_with_slope(x[k] + shift[k]);
+                value[k] = gelu.value;
+                g[k] = g[k] * gelu.slope;
+            }
+            store<lanes>(out.dtype, out.data, at, value);
+            store<lanes>(in_gradient.dtype, in_gradient.data, at, g);
+            for (int k = 0; k < lanes; k++)
+                sum[k] += rounded(in_gradient.dtype, g[k]);
+        }
+        store_floats<lanes>(sums, i, sum);
     }
 };

@@ -35,20 +35,23 @@ template <typename where> struct gpt_kernels {
         where::rows(bias_add_operation{width, from, in(dtype, bias), out}, row_count, "a bias");
     }
 
-    static void rows_sum(size_t row_count, size_t width, enum dtype dtype, const void *from, float *out)
+    static void rows_sum(size_t row_count, size_t width, enum dtype dtype, const void *from, float *sum,
+                         const struct sum_place *place)
     {
         size_t blocks = block_count(row_count);
-        bool wide = width % WIDE == 0 && is_wide(dtype, from) && is_wide(DTYPE_FP32, out);
+        bool wide = width % WIDE == 0 && is_wide(dtype, from);
         float *sums = (float *)where::scratch(blocks * width * sizeof *sums);
         if (!sums)
             return;
         where::run(block_sum_operation{row_count, width, dtype, from, sums}, blocks * width, wide, "a sum of rows");
-        where::run(sum_of_blocks_operation{blocks, width, {sums, NULL}, {out, NULL}}, width, wide, "a sum of rows");
+        sum_of_blocks(blocks, width, sums, sum, place, 1, "a sum of rows");
     }
 
-    static void layernorm_stats(size_t row_count, size_t width, const float *in, float *stats)
+    static void layernorm_forward(size_t row_count, size_t width, const float *from, float *stats, enum dtype dtype,
+                                  const void *weight, const void *bias, void *out)
     {
-        where::rows(layernorm_stats_operation{width, in, stats}, row_count, "a layer norm");
+        where::rows(layernorm_forward_operation{width, from, stats, in(dtype, weight), in(dtype, bias), {dtype, out}},
+                    row_count, "a layer norm");
     }
 
     static void layernorm_apply(size_t row_count, size_t width, const float *from, const float *stats, enum dtype dtype,
@@ -60,19 +63,18 @@ template <typename where> struct gpt_kernels {
 
     static void layernorm_backward(size_t row_count, size_t width, const float *from, const float *stats,
                                    enum dtype dtype, const void *weight, const float *out_gradient, float *in_gradient,
-                                   float *weight_gradient, float *bias_gradient)
+                                   float *sums, const struct sum_place *places)
     {
         const char what[] = "a layer norm's gradients";
         size_t blocks = block_count(row_count);
-        bool wide = are_wide(width, {from, out_gradient, weight_gradient, bias_gradient});
+        bool wide = are_wide(width, {from, out_gradient});
         float *weight_sums = (float *)where::scratch(2 * blocks * width * sizeof *weight_sums);
-        float *bias_sums = weight_sums + blocks * width;
         if (!weight_sums)
             return;
-        where::run(layernorm_block_operation{row_count, width, from, stats, out_gradient, weight_sums, bias_sums},
+        where::run(layernorm_block_operation{row_count, width, from, stats, out_gradient, weight_sums,
+                                             weight_sums + blocks * width},
                    blocks * width, wide, what);
-        where::run(sum_of_blocks_operation{blocks, width, {weight_sums, bias_sums}, {weight_gradient, bias_gradient}},
-                   2 * width, wide, what);
+        sum_of_blocks(blocks, width, weight_sums, sums, places, 2, what);
         where::rows(layernorm_row_operation{width, from, stats, in(dtype, weight), out_gradient, in_gradient},
                     row_count, what);
     }
@@ -84,10 +86,24 @@ template <typename where> struct gpt_kernels {
     }
 
     static void gelu_backward(size_t row_count, size_t width, const float *from, const float *gradient,
-                              enum dtype dtype, const void *bias, void *out, void *in_gradient)
+                              enum dtype dtype, const void *bias, void *out, void *in_gradient, float *sum,
+                              const struct sum_place *place)
     {
-        where::rows(gelu_backward_operation{width, from, gradient, in(dtype, bias), {dtype, out}, {dtype, in_gradient}},
-                    row_count, "a GELU's gradients");
+        const char what[] = "a GELU's gradients";
+        const struct operand value = {dtype, out}, slope = {dtype, in_gradient};
+        size_t blocks = block_count(row_count);
+        bool wide = are_wide(width, {from, gradient}) && is_wide(dtype, bias) && is_wide(dtype, out) &&
+                    is_wide(dtype, in_gradient);
+        if (!sum) {
+            where::rows(gelu_backward_operation{width, from, gradient, in(dtype, bias), value, slope}, row_count, what);
+            return;
+        }
+        float *sums = (float *)where::scratch(blocks * width * sizeof *sums);
+        if (!sums)
+            return;
+        where::run(gelu_block_operation{row_count, width, from, gradient, in(dtype, bias), value, slope, sums},
+                   blocks * width, wide, what);
+        sum_of_blocks(blocks, width, sums, sum, place, 1, what);
     }
 
     static void attention_forward(const struct attention_shape *shape, const void *qkv, void *out, float *stats,
@@ -117,8 +133,8 @@ template <typename where> struct gpt_kernels {
     }
 
     // The host computes the logarithms and the sum over rows.
-    static double crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, const float *logits,
-                                       float *stats)
+    static double crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, float *logits,
+                                       float *stats, float scale, enum dtype dtype)
     {
         const char what[] = "a cross-entropy";
         size_t count = rows->sequence_count * rows->length;
@@ -127,7 +143,8 @@ template <typename where> struct gpt_kernels {
         struct row_loss *found = (struct row_loss *)malloc((count + 1) * sizeof *found);
         double total = losses && found ? 0 : NAN;
         if (losses && found) {
-            where::rows(crossentropy_forward_operation{width, stride, logits, stats, losses, list}, count, what);
+            where::rows(crossentropy_forward_operation{width, stride, logits, stats, losses, list, scale, dtype}, count,
+                        what);
             if (count > 0 && where::fetch(found, losses, count * sizeof *found, what))
                 total = NAN;
             for (size_t r = 0; r < count; r++)
@@ -233,6 +250,22 @@ template <typename where> struct gpt_kernels {
     static size_t block_count(size_t row_count)
     {
         return row_count / SUM_ROWS + (row_count % SUM_ROWS > 0);
+    }
+
+    // The sums of `count` times the blocks' sums, to their places, or one after another to `sum`.
+    static void sum_of_blocks(size_t blocks, size_t width, const float *sums, float *sum,
+                              const struct sum_place *places, int count, const char *what)
+    {
+        sum_of_blocks_operation o = {blocks, width, {}, {}};
+        bool wide = width % WIDE == 0;
+        for (int i = 0; i < count; i++) {
+            o.sums[i] = sums + i * blocks * width;
+            o.out[i] = {DTYPE_FP32, false, sum + i * width};
+            if (places && places[i].data)
+                o.out[i] = places[i];
+            wide = wide && is_wide(o.out[i].dtype, o.out[i].data);
+        }
+        where::run(o, count * width, wide, what);
     }
 
     // Returns whether arrays, whose rows have `width` elements each, allow loads of WIDE elements.

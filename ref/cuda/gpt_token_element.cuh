@@ -34,23 +34,39 @@ struct row_loss {
     float sum, largest, right;
 };
 
+// Replaces a row of logits, in a team, with its gradient.
+#pragma nv_exec_check_disable
+template <typename team_type>
+BOTH void logits_gradient(const team_type &team, size_t width, float *row, size_t target, float largest, float inverse,
+                          float scale, enum dtype dtype)
+{
+    team.rewrite(width, row, dtype, [&](float x, size_t j) {
+        float p = exp_within(x - largest) * inverse;
+        return (j == target ? p - 1.0f : p) * scale;
+    });
+}
+
 struct crossentropy_forward_operation {
     size_t width, stride;
-    const float *logits;
-    float *stats;
+    float *logits, *stats;
     struct row_loss *losses;
     struct token_list list;
+    float scale;
+    enum dtype dtype;
 
     ROW
     {
-        const float *from = logits + r * stride;
-        float largest = team.largest(width, from);
+        float *from = logits + r * stride;
+        size_t target = list.target_of((uint32_t)r);
+        float largest = team.largest(width, from), right = from[target];
         float sum = sum_of(team, width, [&](size_t j) { return exp_within(from[j] - largest); });
-        if (!team.is_first())
-            return;
-        stats[2 * r] = largest;
-        stats[2 * r + 1] = 1.0f / sum;
-        losses[r] = {sum, largest, from[list.target_of((uint32_t)r)]};
+        if (team.is_first()) {
+            stats[2 * r] = largest;
+            stats[2 * r + 1] = 1.0f / sum;
+            losses[r] = {sum, largest, right};
+        }
+        if (scale != 0.0f)
+            logits_gradient(team, width, from, target, largest, 1.0f / sum, scale, dtype);
     }
 };
 
@@ -64,12 +80,8 @@ struct crossentropy_backward_operation {
 
     ROW
     {
-        size_t target = list.target_of((uint32_t)r);
-        float largest = stats[2 * r], inverse = stats[2 * r + 1];
-        team.rewrite(width, logits + r * stride, dtype, [&](float x, size_t j) {
-            float p = exp_within(x - largest) * inverse;
-            return (j == target ? p - 1.0f : p) * scale;
-        });
+        logits_gradient(team, width, logits + r * stride, list.target_of((uint32_t)r), stats[2 * r], stats[2 * r + 1],
+                        scale, dtype);
     }
 };
 

@@ -12,7 +12,7 @@ __global__ void element_kernel(const __grid_constant__ operation o, size_t count
     each(o, thread_position(), count, wide);
 }
 
-__global__ void norm_max_kernel(norm_max_operation o, size_t count, bool wide, uint32_t *result)
+__global__ void norm_max_kernel(norm_max_operation o, size_t count, bool wide, uint32_t *of_block)
 {
     __shared__ uint32_t max;
     if (threadIdx.x == 0)
@@ -22,10 +22,10 @@ __global__ void norm_max_kernel(norm_max_operation o, size_t count, bool wide, u
     atomicMax(&max, o.max);
     __syncthreads();
     if (threadIdx.x == 0)
-        atomicMax(result, max);
+        of_block[blockIdx.x] = max;
 }
 
-__global__ void norm_kernel(norm_operation o, size_t count, bool wide, unsigned long long *limbs)
+__global__ void norm_kernel(norm_operation o, size_t count, bool wide, struct norm_sum *of_block)
 {
     __shared__ struct norm_sum sums[GRID_THREADS];
     each(o, thread_position(), count, wide);
@@ -36,8 +36,7 @@ __global__ void norm_kernel(norm_operation o, size_t count, bool wide, unsigned 
             norm_add(&sums[threadIdx.x], sums[threadIdx.x + half]);
     }
     if (threadIdx.x == 0)
-        for (int limb = 0; limb < NORM_LIMBS; limb++)
-            atomicAdd(&limbs[limb], norm_limb(sums[0], limb));
+        of_block[blockIdx.x] = sums[0];
 }
 
 // A team of ROW_LANES threads for each row.
@@ -107,31 +106,46 @@ struct on_device {
         return grid_fetch(to, from, bytes, what);
     }
 
+    // Each block's result, which the host adds: `found` has room for them; null: an error is noted.
+    template <typename result> static result *results_of(size_t blocks, result **found)
+    {
+        *found = (result *)malloc(blocks * sizeof **found);
+        if (!*found)
+            cuda_lane_note(cudaErrorMemoryAllocation, "memory of the host for results");
+        return *found ? (result *)grid_scratch(blocks * sizeof **found) : NULL;
+    }
+
     static uint32_t max(const norm_max_operation &o, size_t count, bool wide)
     {
-        uint32_t found = 0;
-        uint32_t *result = (uint32_t *)(count > 0 ? grid_scratch(sizeof *result) : NULL);
+        uint32_t *found, largest = 0;
         if (count == 0)
             return 0;
-        if (!result || cuda_lane_note(cudaMemsetAsync(result, 0, sizeof *result, cuda_lane_stream()), "a maximum"))
-            return UINT32_MAX;
-        norm_max_kernel<<<grid_blocks(group_count(count, wide), 1), GRID_THREADS, 0, cuda_lane_stream()>>>(
-            o, count, wide, result);
-        return grid_fetch(&found, result, sizeof found, "a maximum") ? UINT32_MAX : found;
+        const unsigned blocks = grid_blocks(group_count(count, wide), 1);
+        uint32_t *there = results_of(blocks, &found);
+        if (there)
+            norm_max_kernel<<<blocks, GRID_THREADS, 0, cuda_lane_stream()>>>(o, count, wide, there);
+        if (!there || grid_fetch(found, there, blocks * sizeof *found, "a maximum"))
+            largest = UINT32_MAX;
+        for (unsigned block = 0; block < blocks && largest < UINT32_MAX; block++)
+            largest = found[block] > largest ? found[block] : largest;
+        free(found);
+        return largest;
     }
 
     static struct norm_sum sum(const norm_operation &o, size_t count, bool wide)
     {
-        unsigned long long limbs[NORM_LIMBS] = {0};
-        unsigned long long *result = (unsigned long long *)(count > 0 ? grid_scratch(sizeof limbs) : NULL);
-        if (!result || cuda_lane_note(cudaMemsetAsync(result, 0, sizeof limbs, cuda_lane_stream()), "a norm"))
-            return norm_sum{0, 0};
-        norm_kernel<<<grid_blocks(group_count(count, wide), 1), GRID_THREADS, 0, cuda_lane_stream()>>>(o, count, wide,
-                                                                                                       result);
-        if (grid_fetch(limbs, result, sizeof limbs, "a norm"))
-            return norm_sum{0, 0};
-        uint64_t found[NORM_LIMBS] = {limbs[0], limbs[1], limbs[2], limbs[3]};
-        return norm_of_limbs(found);
+        struct norm_sum *found, sum = {0, 0};
+        if (count == 0)
+            return sum;
+        const unsigned blocks = grid_blocks(group_count(count, wide), 1);
+        struct norm_sum *there = results_of(blocks, &found);
+        if (there)
+            norm_kernel<<<blocks, GRID_THREADS, 0, cuda_lane_stream()>>>(o, count, wide, there);
+        if (there && grid_fetch(found, there, blocks * sizeof *found, "a norm") == 0)
+            for (unsigned block = 0; block < blocks; block++)
+                norm_add(&sum, found[block]);
+        free(found);
+        return sum;
     }
 
     static const void *const *list(const void *const in[], size_t count)

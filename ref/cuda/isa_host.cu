@@ -63,17 +63,15 @@ struct on_host {
         return largest;
     }
 
-    // Adds limbs as the blocks of a launch do, with one thread for each block.
     static struct norm_sum sum(const norm_operation &o, size_t count, bool wide)
     {
-        uint64_t limbs[NORM_LIMBS] = {0};
+        struct norm_sum sum = {0, 0};
         for (size_t thread = 0; thread < threads; thread++) {
             norm_operation part = o;
             each(part, {thread, threads}, count, wide);
-            for (int limb = 0; limb < NORM_LIMBS; limb++)
-                limbs[limb] += norm_limb(part.sum, limb);
+            norm_add(&sum, part.sum);
         }
-        return norm_of_limbs(limbs);
+        return sum;
     }
 
     static const void *const *list(const void *const in[], size_t)

@@ -41,8 +41,7 @@ static void attention_activations(const struct gpt_pass *pass)
     float *attention = kept + at->attention, *middle = kept + at->middle, *normed = memory + at->narrow;
     struct attention_shape shape = attention_of(pass);
 
-    layernorm_stats(rows, width, input, kept + at->stats_1);
-    pass_norm(pass, LN_1_WEIGHT, input, kept + at->stats_1, normed);
+    pass_norm_forward(pass, LN_1_WEIGHT, input, kept + at->stats_1, normed);
     bias_rows(pass->rows, 3 * heads_width, pass->dtype, pass->weights[QKV_BIAS], qkv);
     pass_multiply(pass, QKV_WEIGHT, normed, width,
                   (struct gpt_result){.data = qkv, .width = 3 * heads_width, .add = true, .is_operand = true});
@@ -53,8 +52,7 @@ static void attention_activations(const struct gpt_pass *pass)
     pass_multiply(pass, PROJ_WEIGHT, attention, heads_width,
                   (struct gpt_result){.data = middle, .width = width, .add = true});
     pass_adapt(pass, MODULE_PROJ, attention, heads_width, (struct gpt_result){.data = middle, .width = width});
-    layernorm_stats(rows, width, middle, kept + at->stats_2);
-    pass_norm(pass, LN_2_WEIGHT, middle, kept + at->stats_2, pass->normed);
+    pass_norm_forward(pass, LN_2_WEIGHT, middle, kept + at->stats_2, pass->normed);
 }
 
 static void attention_gradients(const struct gpt_pass *pass)
@@ -111,7 +109,8 @@ static void tile_output(const struct gpt_pass *pass)
 static void tile_gradients(const struct gpt_pass *pass)
 {
     size_t width = pass->width, tile_width = pass->tile_width;
-    int fc_weight = mlp_index(pass, FC_WEIGHT), out_weight = mlp_index(pass, OUT_WEIGHT);
+    int fc_weight = mlp_index(pass, FC_WEIGHT), fc_bias = mlp_index(pass, FC_BIAS),
+        out_weight = mlp_index(pass, OUT_WEIGHT);
     bool first = pass->layer.tile + 1 == pass->shape->tile_count;
     float *memory = pass->memory, *hidden = memory + pass->at.wide_1, *hidden_gradient = memory + pass->at.wide_2;
     const void *stream = pass_stream_gradient(pass);
@@ -122,14 +121,14 @@ static void tile_gradients(const struct gpt_pass *pass)
     pass_multiply_back(pass, out_weight, stream, width,
                        (struct gpt_result){.data = hidden_gradient, .width = tile_width});
     pass_adapt_back(pass, MODULE_OUT, stream, width, (struct gpt_result){.data = hidden_gradient, .width = tile_width});
-    gelu_backward(pass->rows, tile_width, pass->fc, hidden_gradient, pass->dtype,
-                  pass->weights[mlp_index(pass, FC_BIAS)], hidden, gradient);
+    const struct sum_place place = pass_place(pass, fc_bias);
+    gelu_backward(pass->rows, tile_width, pass->fc, hidden_gradient, pass->dtype, pass->weights[fc_bias], hidden,
+                  gradient, pass_wants(pass, fc_bias) ? memory + pass->at.vectors : NULL, &place);
     pass_adapt_gradients(pass, MODULE_OUT, hidden, tile_width, stream, width);
     pass_weight_gradient(pass, out_weight, hidden, tile_width, stream, width);
     if (pass->layer.tile == 0)
         pass_stream_bias_gradient(pass, mlp_index(pass, OUT_BIAS), stream);
     pass_weight_gradient(pass, fc_weight, pass->normed, width, gradient, tile_width);
-    pass_bias_gradient(pass, mlp_index(pass, FC_BIAS), gradient, tile_width);
     pass_multiply_back(pass, fc_weight, gradient, tile_width,
                        (struct gpt_result){.data = memory + pass->at.normed_gradient, .width = width, .add = !first});
     pass_adapt_back(pass, MODULE_FC, gradient, tile_width,

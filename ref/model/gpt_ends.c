@@ -59,15 +59,16 @@ int gpt_embedding_backward(const struct gpt_pass *pass, const struct model_batch
     return pass->run->code;
 }
 
-// The logits and the statistics of their rows, in wide_2, are kept for the head's backward, which is next.
-void gpt_head_forward(const struct gpt_pass *pass, const struct model_batch *batch)
+// The logits and the statistics of their rows, in wide_2, are kept for the head's backward, which is next. With a loss
+// scale other than 0 their gradient takes their place immediately.
+void gpt_head_forward(const struct gpt_pass *pass, const struct model_batch *batch, float loss_scale)
 {
     size_t rows = pass->rows, width = pass->width, vocabulary = pass->shape->vocabulary;
     float *memory = pass->memory, *logits = memory + pass->at.logits, *normed = memory + pass->at.narrow;
     float *input = memory + pass->at.output, *stats = memory + pass->at.output_stats;
     struct token_rows tokens = rows_of(pass, batch);
-    layernorm_stats(pass->stream_rows, width, input, stats);
-    pass_norm(pass, 0, input, stats, normed);
+    pass->run->logits_scale = 0;
+    pass_norm_forward(pass, 0, input, stats, normed);
     if (pass_is_cut(pass)) {
         gpt_cut_head_forward(pass, &tokens, normed);
         return;
@@ -75,9 +76,10 @@ void gpt_head_forward(const struct gpt_pass *pass, const struct model_batch *bat
     pass_product(pass, rows, width, (struct matmul_operand){normed, width, false},
                  (struct matmul_operand){pass->weights[HEAD_TOKEN_WEIGHT], width, true},
                  (struct gpt_result){.data = logits, .width = vocabulary, .stride = pass->at.logits_stride});
-    pass->run->loss =
-        crossentropy_forward(&tokens, vocabulary, pass->at.logits_stride, logits, memory + pass->at.wide_2) /
-        (double)rows;
+    pass->run->loss = crossentropy_forward(&tokens, vocabulary, pass->at.logits_stride, logits,
+                                           memory + pass->at.wide_2, loss_scale / (float)rows, pass->dtype) /
+                      (double)rows;
+    pass->run->logits_scale = loss_scale;
 }
 
 // The gradient of the last layer norm's output takes its place.
@@ -87,8 +89,9 @@ static void logits_backward(const struct gpt_pass *pass, const struct token_rows
     float *memory = pass->memory, *logits = memory + pass->at.logits, *normed = memory + pass->at.narrow;
     // An operand's rows begin where the logits' did.
     size_t stride = pass->at.logits_stride * sizeof *logits / pass->operand_bytes;
-    crossentropy_backward(tokens, vocabulary, pass->at.logits_stride, memory + pass->at.wide_2,
-                          loss_scale / (float)rows, pass->dtype, logits);
+    if (pass->run->logits_scale != loss_scale)
+        crossentropy_backward(tokens, vocabulary, pass->at.logits_stride, memory + pass->at.wide_2,
+                              loss_scale / (float)rows, pass->dtype, logits);
     if (pass_wants(pass, HEAD_TOKEN_WEIGHT)) {
         pass_norm(pass, 0, memory + pass->at.output, memory + pass->at.output_stats, normed);
         pass_weight_product(pass, HEAD_TOKEN_WEIGHT, vocabulary, (struct matmul_operand){logits, stride, true}, normed,
@@ -109,6 +112,9 @@ int gpt_head_backward(const struct gpt_pass *pass, const struct model_batch *bat
         pass_norm(pass, 0, input, stats, normed);
         gpt_cut_head_backward(pass, &tokens, loss_scale / (float)rows, normed, normed);
     } else {
+        // Another scale was expected.
+        if (pass->run->logits_scale != 0 && pass->run->logits_scale != loss_scale)
+            gpt_head_forward(pass, batch, loss_scale);
         logits_backward(pass, &tokens, loss_scale);
     }
     TRY(bytes_zero(memory + pass->at.gradient, pass->stream_rows * width * sizeof *memory));

@@ -224,7 +224,7 @@ static void add_products(const struct expert_rows *rows, int weight, const float
         return;
     pass_weight_gradient_into(pass, index_of(rows, weight), in, in_width, out_gradient, out_width, product);
     add_source(rows, weight, in_width * out_width, product);
-    rows_sum(pass->rows, out_width, pass->dtype, out_gradient, vector);
+    rows_sum(pass->rows, out_width, pass->dtype, out_gradient, vector, NULL);
     add_source(rows, weight + 1, out_width, vector);
 }
 
@@ -238,8 +238,8 @@ static void answer_back(const struct expert_rows *rows, const float *answer_grad
     float *hidden = pass->memory + pass->at.wide_1, *gradient = pass->memory + pass->at.wide_2;
     pass_multiply_back(pass, index_of(rows, OUT_WEIGHT), stream, width,
                        (struct gpt_result){.data = gradient, .width = wide});
-    gelu_backward(pass->rows, wide, fc, gradient, pass->dtype, pass->weights[index_of(rows, FC_BIAS)], hidden,
-                  gradient);
+    gelu_backward(pass->rows, wide, fc, gradient, pass->dtype, pass->weights[index_of(rows, FC_BIAS)], hidden, gradient,
+                  NULL, NULL);
     add_products(rows, OUT_WEIGHT, hidden, wide, stream, width);
     add_products(rows, FC_WEIGHT, in, width, gradient, wide);
     pass_multiply_back(pass, index_of(rows, FC_WEIGHT), gradient, wide,

@@ -78,6 +78,12 @@ bool pass_wants(const struct gpt_pass *pass, int index)
     return wanted(pass, index)->data != NULL;
 }
 
+struct sum_place pass_place(const struct gpt_pass *pass, int index)
+{
+    const struct model_gradient *gradient = wanted(pass, index);
+    return (struct sum_place){pass->run->dtype, gradient->accumulate, gradient->data};
+}
+
 float *pass_gradient(const struct gpt_pass *pass, int index)
 {
     const struct model_gradient *gradient = wanted(pass, index);
@@ -135,11 +141,9 @@ void pass_weight_product(const struct gpt_pass *pass, int index, size_t height, 
 
 void pass_bias_gradient(const struct gpt_pass *pass, int index, const void *out_gradient, size_t width)
 {
-    float *sum = pass->memory + pass->at.vectors;
-    if (!pass_wants(pass, index))
-        return;
-    rows_sum(pass->rows, width, pass->dtype, out_gradient, sum);
-    pass_hand_over(pass, index, sum);
+    const struct sum_place place = pass_place(pass, index);
+    if (pass_wants(pass, index))
+        rows_sum(pass->rows, width, pass->dtype, out_gradient, pass->memory + pass->at.vectors, &place);
 }
 
 // The stream's own rows of pass_stream_gradient's result.
@@ -164,6 +168,14 @@ void pass_stream_bias_gradient(const struct gpt_pass *pass, int index, const voi
         pass_bias_gradient(pass, index, stream, pass->width);
 }
 
+void pass_norm_forward(const struct gpt_pass *pass, int index, const float *in, float *stats, void *out)
+{
+    void *own = pass->sequence_parallel ? pass->memory + pass->at.partials : out;
+    layernorm_forward(pass->stream_rows, pass->width, in, stats, pass->dtype, pass->weights[index],
+                      pass->weights[index + 1], own);
+    pass_all_rows(pass, own, out);
+}
+
 void pass_norm(const struct gpt_pass *pass, int index, const float *in, const float *stats, void *out)
 {
     void *own = pass->sequence_parallel ? pass->memory + pass->at.partials : out;
@@ -175,15 +187,13 @@ void pass_norm(const struct gpt_pass *pass, int index, const float *in, const fl
 void pass_norm_back(const struct gpt_pass *pass, int index, const float *in, const float *stats,
                     const float *out_gradient)
 {
-    float *vectors = pass->memory + pass->at.vectors;
+    const struct sum_place places[] = {pass_place(pass, index), pass_place(pass, index + 1)};
     if (pass->sequence_parallel) {
         pass_norm_back_blocks(pass, index, in, stats, out_gradient);
         return;
     }
     layernorm_backward(pass->rows, pass->width, in, stats, pass->dtype, pass->weights[index], out_gradient,
-                       pass->memory + pass->at.gradient, vectors, vectors + pass->width);
-    pass_hand_over(pass, index, vectors);
-    pass_hand_over(pass, index + 1, vectors + pass->width);
+                       pass->memory + pass->at.gradient, pass->memory + pass->at.vectors, places);
 }
 
 // The memory that a layer's checkpoint copies: the stream, or for tiles the MLP's input.
@@ -208,7 +218,7 @@ int gpt_forward(struct model_run *run, int layer, const struct model_batch *batc
         TRY(gpt_block_forward(&pass));
         break;
     case GPT_HEAD:
-        gpt_head_forward(&pass, batch);
+        gpt_head_forward(&pass, batch, run->checkpointing ? 0 : run->expected_scale);
         break;
     }
     return run->code;
@@ -231,7 +241,7 @@ int gpt_backward(struct model_run *run, int layer, const struct model_batch *bat
         return run->code;
     case GPT_HEAD:
         if (run->checkpointing)
-            gpt_head_forward(&pass, batch);
+            gpt_head_forward(&pass, batch, loss_scale);
         TRY(gpt_head_backward(&pass, batch, loss_scale));
         return run->code;
     }

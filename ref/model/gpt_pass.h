@@ -124,6 +124,9 @@ bool pass_wants(const struct gpt_pass *pass, int index);
 float *pass_gradient(const struct gpt_pass *pass, int index);
 void pass_hand_over(const struct gpt_pass *pass, int index, const float *value);
 
+// Where the gradient of a vector is handed over, as it is made.
+struct sum_place pass_place(const struct gpt_pass *pass, int index);
+
 // The result of a product: its columns, its stride if its rows are apart, whether it is added to what is there, and
 // whether it is an operand.
 struct gpt_result {
@@ -174,8 +177,9 @@ void pass_norm_back_blocks(const struct gpt_pass *pass, int index, const float *
 void pass_bias_gradient_blocks(const struct gpt_pass *pass, int index, const void *stream);
 
 // A layer norm of the stream's rows; its weight is the index-th parameter, its bias the next; out is an operand with
-// all rows. Backward adds the gradient of its input to the stream's, and hands over the gradients of its weight and
-// bias.
+// all rows. Forward makes the statistics that the others read. Backward adds the gradient of its input to the stream's,
+// and hands over the gradients of its weight and bias.
+void pass_norm_forward(const struct gpt_pass *pass, int index, const float *in, float *stats, void *out);
 void pass_norm(const struct gpt_pass *pass, int index, const float *in, const float *stats, void *out);
 void pass_norm_back(const struct gpt_pass *pass, int index, const float *in, const float *stats,
                     const float *out_gradient);
@@ -215,7 +219,7 @@ size_t gpt_stream_rows(const struct model *model, size_t sequence_count);
 
 int gpt_embedding_forward(const struct gpt_pass *pass, const struct model_batch *batch);
 int gpt_embedding_backward(const struct gpt_pass *pass, const struct model_batch *batch);
-void gpt_head_forward(const struct gpt_pass *pass, const struct model_batch *batch);
+void gpt_head_forward(const struct gpt_pass *pass, const struct model_batch *batch, float loss_scale);
 int gpt_head_backward(const struct gpt_pass *pass, const struct model_batch *batch, float loss_scale);
 
 // Of a description (gpt_params.c): the parameters of one block; a matrix of rows x columns, or a vector if rows is 0,

@@ -115,7 +115,7 @@ static void make_norm_gradient(const struct gpt_pass *pass, const struct gpt_blo
     size_t rows = block_rows(pass), first = block * rows, width = pass->width;
     layernorm_backward(rows, width, sum->norm_in + first * width, sum->norm_stats + 2 * first, pass->dtype,
                        pass->weights[s->index], (const float *)s->in + first * width,
-                       pass->memory + pass->at.gradient + first * width, out.data, (float *)out.data + width);
+                       pass->memory + pass->at.gradient + first * width, out.data, NULL);
 }
 
 void pass_norm_back_blocks(const struct gpt_pass *pass, int index, const float *in, const float *stats,
@@ -135,7 +135,7 @@ static void make_bias_gradient(const struct gpt_pass *pass, const struct gpt_blo
                                struct gpt_result out)
 {
     size_t rows = block_rows(pass);
-    rows_sum(rows, pass->width, pass->dtype, (const float *)s->in + block * rows * pass->width, out.data);
+    rows_sum(rows, pass->width, pass->dtype, (const float *)s->in + block * rows * pass->width, out.data, NULL);
 }
 
 void pass_bias_gradient_blocks(const struct gpt_pass *pass, int index, const void *stream)

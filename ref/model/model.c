@@ -166,6 +166,11 @@ struct model_exchange model_exchange(const struct model *model, int layer, size_
     return model->operations->exchange(model, layer, sequence_count, backward, checkpointing);
 }
 
+void model_expect(struct model_run *run, float loss_scale)
+{
+    run->expected_scale = loss_scale;
+}
+
 double model_loss(const struct model_run *run)
 {
     return run->loss;

@@ -140,6 +140,10 @@ int model_forward(struct model_run *run, int layer, const struct model_batch *ba
 int model_backward(struct model_run *run, int layer, const struct model_batch *batch, const void *const params[],
                    const struct model_gradient gradients[], float loss_scale, const void *checkpoint);
 
+// Before the last layer's forward: its backward follows with this scale of the loss, so that gradients can be made
+// while their values are at hand; 0, as at first: nobody knows. No bits depend on it, nor on whether it comes true.
+void model_expect(struct model_run *run, float loss_scale);
+
 // The micro-batch's unscaled mean loss, after the last layer's forward.
 double model_loss(const struct model_run *run);
 
@@ -200,4 +204,6 @@ struct model_run {
     struct comm *tensor_comm;  // of the ranks that cut each layer, set by the caller of model_run_open; null: there are
                                // none. Passes of all these ranks exchange data there.
     int code;                  // of the first exchange that failed
+    float expected_scale;      // of the loss (model_expect)
+    float logits_scale;        // of the gradient that the last forward left in place of the logits; 0: they are there
 };

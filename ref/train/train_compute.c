@@ -43,6 +43,7 @@ static int run_compute(void *arguments)
     struct model_gradient *gradients = (struct model_gradient *)(params + a->param_count);
     if (a->pass == PASS_BACKWARD)
         return model_backward(a->run, a->layer, &a->batch, params, gradients, a->loss_scale, a->checkpoint);
+    model_expect(a->run, a->loss_scale);
     TRY(model_forward(a->run, a->layer, &a->batch, params, a->checkpoint));
     if (a->loss)
         *a->loss += model_loss(a->run);

@@ -106,8 +106,7 @@ static int run_rows(const struct health_operation *operation, const struct healt
     fill(x, rows * width, random_key(seed, 1), 2);
     fill(weight, 2 * width, random_key(seed, 2), 1);
     const struct isa_kernels *kernels = isa_kernels_of((enum isa)operation->variant);
-    kernels->layernorm_stats(rows, width, x, stats);
-    kernels->layernorm_apply(rows, width, x, stats, DTYPE_FP32, weight, weight + width, result);
+    kernels->layernorm_forward(rows, width, x, stats, DTYPE_FP32, weight, weight + width, result);
     kernels->gelu_forward(rows, width, result, DTYPE_FP32, weight, x);
     memcpy(result, x, rows * width * sizeof *x);
     kernels->attention_forward(&attention, x, result, stats, scratch);

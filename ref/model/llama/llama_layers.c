@@ -188,9 +188,9 @@ void llama_head_forward(const struct llama_pass *pass, const struct model_batch 
     rmsnorm_stats(pass->rows, pass->sizes->width, input, stats);
     llama_norm(pass, HEAD_NORM_WEIGHT, input, stats);
     llama_multiply(pass, HEAD_WEIGHT, memory + pass->at.normed, logits, RESULT_FLOATS);
-    pass->run->loss =
-        crossentropy_forward(&rows, pass->sizes->vocabulary, logits.stride, logits.data, memory + pass->at.loss_stats) /
-        (double)pass->rows;
+    pass->run->loss = crossentropy_forward(&rows, pass->sizes->vocabulary, logits.stride, logits.data,
+                                           memory + pass->at.loss_stats, 0, pass->dtype) /
+                      (double)pass->rows;
 }
 
 void llama_head_backward(const struct llama_pass *pass, const struct model_batch *batch, float loss_scale)

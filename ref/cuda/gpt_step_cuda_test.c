@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one launch makes together has the bits of its parts: sums over rows that are rounded or added where they belong,
+// and a loss whose gradient is made with it. nvcc's host compilation anywhere, and a GPU where there is one.
+#include "ref/arithmetic/accelerator.h"
+#include "ref/arithmetic/dtype.h"
+#include "ref/arithmetic/gpt_math.h"
+#include "ref/arithmetic/random.h"
+#include "base/err.h"
+#include "ref/cuda/cuda_lane.h"
+#include "ref/cuda/isa_host.h"
+#include "ref/cuda/tier_cuda.h"
+
+#include <criterion/criterion.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { BYTES = 1 << 20, HERE, THERE };
+
+// Two memories with the same arrays at the same offsets; elements there have their format, and here they are floats.
+struct both {
+    const struct isa_kernels *kernels;
+    char *here, *there, *back;
+    size_t used;
+};
+
+static bool open_both(struct both *b, bool is_gpu)
+{
+    const char *absent = is_gpu ? cuda_lane_absent() : NULL;
+    void *there;
+    if (absent) {
+        printf("TEST SKIPPED: %s\n", absent);
+        return false;
+    }
+    *b = (struct both){.kernels = is_gpu ? &isa_cuda : &isa_host, .here = malloc(BYTES), .back = malloc(BYTES)};
+    if (is_gpu) {
+        cr_assert_eq(cuda_accelerator.enter(0), ERR_NONE, "%s", err_message());
+        cr_assert_eq(cuda_accelerator.allocate(BYTES, &there), ERR_NONE, "%s", err_message());
+        cr_assert_eq(accelerator_claim(&cuda_accelerator, there, BYTES), ERR_NONE);
+    } else {
+        there = malloc(BYTES);
+    }
+    b->there = there;
+    return true;
+}
+
+static void close_both(struct both *b, bool is_gpu)
+{
+    if (is_gpu) {
+        accelerator_disclaim(b->there);
+        cr_assert_eq(cuda_accelerator.release(b->there), ERR_NONE);
+    } else {
+        free(b->there);
+    }
+    free(b->here);
+    free(b->back);
+}
+
+// Values in both memories, rounded to dtype; `wide` says that they are floats here. Returns their offset, which is odd
+// in elements where `shift` is.
+static size_t array(struct both *b, enum dtype dtype, bool wide, size_t count, size_t shift)
+{
+    size_t at = b->used + shift * dtype_bytes(dtype), own = b->used + shift * sizeof(float);
+    float *values = malloc((count + 1) * sizeof *values);
+    b->used = (b->used + (count + shift + 1) * sizeof(float) + 63) / 64 * 64;
+    cr_assert_leq(b->used, BYTES);
+    for (size_t i = 0; i < count; i++)
+        values[i] = random_normal(random_at(own, i));
+    isa_scalar.operand_round(dtype, count, values, values);
+    isa_scalar.narrow(dtype, values, b->back, count);
+    cr_assert_eq(bytes_copy(b->there + at, b->back, count * dtype_bytes(dtype)), ERR_NONE);
+    if (wide)
+        memcpy(b->here + at, values, count * sizeof *values);
+    else
+        memcpy(b->here + at, b->back, count * dtype_bytes(dtype));
+    free(values);
+    return at;
+}
+
+// The same elements in both: an array that has its format here, too, unless it is `wide` here.
+static void expect_same(struct both *b, enum dtype dtype, bool wide, size_t at, size_t count, const char *what)
+{
+    char *found = b->back, *expected = malloc((count + 1) * sizeof(float));
+    cr_assert_eq(accelerator_wait(), ERR_NONE, "%s", err_message());
+    cr_assert_eq(bytes_copy(found, b->there + at, count * dtype_bytes(dtype)), ERR_NONE);
+    memcpy(expected, b->here + at, count * (wide ? sizeof(float) : dtype_bytes(dtype)));
+    if (wide)
+        isa_scalar.narrow(dtype, (float *)(b->here + at), expected, count);
+    for (size_t i = 0; i < count * dtype_bytes(dtype); i++)
+        cr_assert_eq(found[i], expected[i], "%s in %s: byte %zu of %zu elements", what, dtype_name(dtype), i, count);
+    free(expected);
+}
+
+#define FLOATS(memory, at) ((float *)((memory) + (at)))
+
+// Rows that end a block of the sum, begin one, and are one alone; widths above a load, with a rest, and prime.
+static const size_t SHAPES[][2] = {{1, 1}, {64, 8}, {65, 12}, {131, 7}, {200, 33}, {128, 68}};
+
+static void try_places(struct both *b, size_t rows, size_t width, enum dtype dtype, bool adds, size_t shift)
+{
+    b->used = 0;
+    const size_t in = array(b, DTYPE_FP32, true, rows * width, 0),
+                 out_gradient = array(b, DTYPE_FP32, true, rows * width, 0);
+    const size_t stats = array(b, DTYPE_FP32, true, 2 * rows, 0),
+                 in_gradient = array(b, DTYPE_FP32, true, rows * width, 0);
+    const size_t weight = array(b, dtype, true, width, 0), bias = array(b, dtype, true, width, 0);
+    const size_t value = array(b, dtype, true, rows * width, 0), slope = array(b, dtype, true, rows * width, 0);
+    const size_t sums = array(b, DTYPE_FP32, true, 2 * width, 0);
+    size_t places[4];
+    for (int i = 0; i < 4; i++)
+        places[i] = array(b, dtype, false, width, shift);
+    for (int where = HERE; where <= THERE; where++) {
+        const struct isa_kernels *k = where == HERE ? &isa_scalar : b->kernels;
+        char *m = where == HERE ? b->here : b->there;
+        struct sum_place to[4];
+        for (int i = 0; i < 4; i++)
+            to[i] = (struct sum_place){dtype, adds, m + places[i]};
+        k->layernorm_forward(rows, width, FLOATS(m, in), FLOATS(m, stats), dtype, m + weight, m + bias, m + value);
+        k->layernorm_backward(rows, width, FLOATS(m, in), FLOATS(m, stats), dtype, m + weight, FLOATS(m, out_gradient),
+                              FLOATS(m, in_gradient), FLOATS(m, sums), to);
+        k->gelu_backward(rows, width, FLOATS(m, in), FLOATS(m, out_gradient), dtype, m + bias, m + value, m + slope,
+                         FLOATS(m, sums), &to[2]);
+        k->rows_sum(rows, width, dtype, m + value, FLOATS(m, sums), &to[3]);
+    }
+    static const char *const names[] = {"a norm's weight", "a norm's bias", "a GELU's bias", "a sum of rows"};
+    for (int i = 0; i < 4; i++)
+        expect_same(b, dtype, false, places[i], width, names[i]);
+    expect_same(b, DTYPE_FP32, true, in_gradient, rows * width, "a norm's input");
+    expect_same(b, dtype, true, value, rows * width, "a GELU");
+    expect_same(b, dtype, true, slope, rows * width, "a GELU's slope");
+}
+
+// One launch for loss and gradient, and one for each, leave the same rows.
+static void try_loss(struct both *b, size_t rows, size_t width, enum dtype dtype)
+{
+    const size_t stride = width + 3, operand_stride = stride * sizeof(float) / dtype_bytes(dtype);
+    uint16_t tokens[300];
+    for (size_t i = 0; i <= rows; i++)
+        tokens[i] = (uint16_t)(random_at(3, i) % width);
+    const struct token_rows list = {tokens, 1, rows};
+    b->used = 0;
+    const size_t logits = array(b, DTYPE_FP32, true, rows * stride, 0), stats = array(b, DTYPE_FP32, true, 2 * rows, 0);
+    double loss = isa_scalar.crossentropy_forward(&list, width, stride, FLOATS(b->here, logits), FLOATS(b->here, stats),
+                                                  0, dtype);
+    isa_scalar.crossentropy_backward(&list, width, stride, FLOATS(b->here, stats), 0.37f, dtype,
+                                     FLOATS(b->here, logits));
+    double together = b->kernels->crossentropy_forward(&list, width, stride, FLOATS(b->there, logits),
+                                                       FLOATS(b->there, stats), 0.37f, dtype);
+    cr_expect_eq(loss, together, "%zu rows of %zu: %a and %a", rows, width, loss, together);
+    expect_same(b, DTYPE_FP32, true, stats, 2 * rows, "a loss' rows");
+    for (size_t r = 0; r < rows; r++) {
+        // Each row begins where it did, and an operand's elements are next to each other.
+        char *row = b->there + logits + r * operand_stride * dtype_bytes(dtype), *found = b->back;
+        cr_assert_eq(bytes_copy(found, row, width * dtype_bytes(dtype)), ERR_NONE);
+        char expected[width * sizeof(float)];
+        isa_scalar.narrow(dtype, FLOATS(b->here, logits) + r * stride, expected, width);
+        cr_assert_arr_eq(found, expected, width * dtype_bytes(dtype), "row %zu of %zu x %zu in %s", r, rows, width,
+                         dtype_name(dtype));
+    }
+}
+
+static void try_all(bool is_gpu)
+{
+    static const size_t losses[][2] = {{1, 1}, {5, 61}, {67, 40}, {131, 97}};
+    struct both b;
+    if (!open_both(&b, is_gpu))
+        return;
+    for (int dtype = 0; dtype < 3; dtype++) {
+        for (size_t s = 0; s < sizeof SHAPES / sizeof *SHAPES; s++)
+            for (int i = 0; i < 4; i++)
+                try_places(&b, SHAPES[s][0], SHAPES[s][1], (enum dtype)dtype, i % 2, (size_t)i / 2);
+        for (size_t s = 0; s < sizeof losses / sizeof *losses; s++)
+            try_loss(&b, losses[s][0], losses[s][1], (enum dtype)dtype);
+    }
+    close_both(&b, is_gpu);
+}
+
+Test(gpt_step_cuda, parts_of_a_launch_as_nvcc_compiles_them_for_the_host)
+{
+    try_all(false);
+}
+
+Test(gpt_step_cuda, parts_of_a_launch_gpu)
+{
+    try_all(true);
+}
