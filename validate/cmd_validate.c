@@ -170,7 +170,7 @@ static int run_plan(const struct options *a, int argc, const char **argv, struct
 static int run_in_folder(const struct options *a, int argc, const char **argv, struct validate_plan *plan, int *status)
 {
     char folder[PATH_MAX];
-    TRY(check_folder_temporary(folder));
+    TRY(check_folder_temporary(false, folder));
     setenv("TMPDIR", folder, 1);
     int rc = run_plan(a, argc, argv, plan, status);
     check_folder_remove(folder);

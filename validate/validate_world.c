@@ -159,7 +159,7 @@ static int follow_on_host(const struct validate_part *part, const volatile sig_a
     int rc = ERR_NONE;
     if (bench_world_rank_on_host() == 0) {
         struct part_run run = {0};
-        TRY(check_folder_temporary(folder));
+        TRY(check_folder_temporary(false, folder));
         const struct part_setting setting = {.folder = folder, .interrupted = interrupted};
         rc = run_child(part, &setting, &run);
         if (rc == ERR_NONE)

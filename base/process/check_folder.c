@@ -5,13 +5,17 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
-#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
+
+#define IN_MEMORY_BYTES ((uint64_t)4 << 30)
 
 // False also if it cannot be listed.
 static bool is_empty(const char *path)
@@ -38,10 +42,23 @@ int check_folder_new(const char *option, const char *path, char out[PATH_MAX])
     return ERR_NONE;
 }
 
-int check_folder_temporary(char out[PATH_MAX])
+// Whether files in a folder of memory have room, and can be opened as those of a disk.
+static bool takes_files(const char *path)
+{
+    struct statvfs room;
+    int file = open(path, O_TMPFILE | O_RDWR | O_DIRECT | O_CLOEXEC, 0600);
+    if (file < 0)
+        return false;
+    close(file);
+    return statvfs(path, &room) == 0 && (uint64_t)room.f_bavail * room.f_frsize >= IN_MEMORY_BYTES;
+}
+
+int check_folder_temporary(bool in_memory, char out[PATH_MAX])
 {
     const char *base = getenv("TMPDIR");
-    snprintf(out, PATH_MAX, "%s/zerogauge-check-XXXXXX", base && *base ? base : "/tmp");
+    if (!base || !*base)
+        base = in_memory && takes_files("/dev/shm") ? "/dev/shm" : "/tmp";
+    snprintf(out, PATH_MAX, "%s/zerogauge-check-XXXXXX", base);
     return mkdtemp(out) ? ERR_NONE : err_set(ERR_IO, "%s: cannot be created: %s", out, strerror(errno));
 }
 

@@ -5,6 +5,9 @@
 #include "base/err.h"
 #include "base/folder_test.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 
 static char out[PATH_MAX];
@@ -50,4 +53,28 @@ Test(check_folder, removal_does_not_follow_links)
     check_folder_remove(out);
     cr_expect_eq(access("mine", F_OK), -1);
     cr_expect_eq(access("elsewhere/kept", F_OK), 0);
+}
+
+// On a disk, in memory, where files can be opened past the page cache, too, and where TMPDIR says so.
+Test(check_folder, a_temporary_folder_is_where_it_was_asked_for)
+{
+    static const char *const wanted[] = {"/tmp/zerogauge-check-", "/dev/shm/zerogauge-check-", "./zerogauge-check-"};
+    char path[PATH_MAX + 8];
+    for (int i = 0; i < 3; i++) {
+        if (i == 2)
+            setenv("TMPDIR", ".", 1);
+        else
+            unsetenv("TMPDIR");
+        cr_assert_eq(check_folder_temporary(i > 0, out), ERR_NONE, "%s", err_message());
+        bool is_other = i == 1 && strncmp(out, wanted[0], strlen(wanted[0])) == 0;  // there is no room in memory
+        cr_expect(is_other || strncmp(out, wanted[i], strlen(wanted[i])) == 0, "%s, not %s", out, wanted[i]);
+        if (strncmp(out, wanted[1], strlen(wanted[1])) == 0) {
+            snprintf(path, sizeof path, "%s/file", out);
+            int file = open(path, O_CREAT | O_RDWR | O_DIRECT | O_CLOEXEC, 0600);
+            cr_expect_geq(file, 0, "%s: %s", path, strerror(errno));
+            close(file);
+        }
+        check_folder_remove(out);
+        cr_expect_eq(access(out, F_OK), -1);
+    }
 }

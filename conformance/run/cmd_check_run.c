@@ -214,7 +214,7 @@ static int judge_with(const struct check_options *a, struct check_setting *setti
         source = check_own_source(&own);
         setting->source = &source;
     }
-    int rc = temporary ? check_folder_temporary(folder) : check_folder_new("--out", a->out, folder);
+    int rc = temporary ? check_folder_temporary(!a->keep, folder) : check_folder_new("--out", a->out, folder);
     if (rc == ERR_NONE) {
         setting->folder = folder;
         rc = run_and_report(a, setting, temporary, rest, status);

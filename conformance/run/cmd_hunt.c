@@ -168,7 +168,7 @@ int check_hunt_and_report(const struct check_options *a, const struct check_sett
 {
     char folder[PATH_MAX], work[PATH_MAX];
     TRY(check_folder_new("--out", a->out, folder));
-    TRY(check_folder_temporary(work));
+    TRY(check_folder_temporary(true, work));
     struct check_hunt hunt = {.setting = *setting,
                               .minutes = a->hunt_minutes,
                               .find_max = a->find_max,
