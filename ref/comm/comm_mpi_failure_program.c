@@ -67,6 +67,19 @@ static int provoke_sigterm(struct comm *comm)
         pause();
 }
 
+// Rank 1 is stopped, and killed when the others have heard of it.
+static int provoke_stop(struct comm *comm)
+{
+    pid_t own = getpid(), all[RANKS_MAX];
+    TRY(comm_all_gather_equal(comm, &own, all, sizeof own));
+    if (comm_rank(comm) == 1)
+        raise(SIGSTOP);
+    int rc = comm_barrier(comm);
+    if (comm_rank(comm) == 0)
+        kill(all[1], SIGKILL);
+    return rc;
+}
+
 // Rank 1 does what the word says; the others go on with collectives.
 static int provoke(struct comm *comm, const char *word)
 {
@@ -117,6 +130,8 @@ int main(int argc, char **argv)
 {
     struct launcher launcher;
     struct comm *comm;
+    if (argc == 2 && strcmp(argv[1], "stop") == 0)
+        setenv("ZG_HANG_S", "5", 1);
     if (argc != 2 || launcher_find(&launcher) != ERR_NONE || launcher_open(&launcher, &comm) != ERR_NONE) {
         fprintf(stderr, "%s\n", err_message());
         return 2;
@@ -124,6 +139,7 @@ int main(int argc, char **argv)
     const char *word = argv[1];
     int rank = comm_rank(comm);
     int rc = strstr(word, "-inside")                                  ? provoke_inside_parts(comm)
+             : strcmp(word, "stop") == 0                              ? provoke_stop(comm)
              : strcmp(word, "sigterm") == 0                           ? provoke_sigterm(comm)
              : strcmp(word, "ring") == 0 || strcmp(word, "slow") == 0 ? wait_in_pairs(comm, word)
              : strstr(word, "message-")                               ? provoke_message(comm, word)

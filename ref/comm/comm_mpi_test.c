@@ -107,6 +107,22 @@ Test(comm_mpi, a_rank_that_is_killed_is_named)
     cr_expect_eq(times_said(output, ") has died: it was killed, or crashed\n"), 2, "%s", output);
 }
 
+// The system of a stopped process still answers for it.
+Test(comm_mpi, a_rank_that_hangs_is_named)
+{
+    MPI_OR_SKIP();
+    provoke(3, "stop");
+    cr_expect_eq(times_said(output, "ended with status 1\n"), 2, "%s", output);
+    cr_expect_eq(times_said(output, "ended with status 137\n"), 1, "%s", output);
+    for (int rank = 0; rank < 3; rank += 2) {
+        char line[64];
+        snprintf(line, sizeof line, "rank %d: rank 1 (host ", rank);
+        cr_expect_not_null(strstr(output, line), "%s", output);
+    }
+    cr_expect_eq(times_said(output, ") gives no sign of life: its host hangs, or the process is stopped\n"), 2, "%s",
+                 output);
+}
+
 // mpirun sends SIGTERM to the others of a rank that dies: they have time to report, and then it ends them.
 Test(comm_mpi, a_rank_that_is_told_to_end_goes_on_for_a_moment)
 {

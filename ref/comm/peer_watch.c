@@ -9,27 +9,22 @@
 #include <ifaddrs.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { CONNECT_LIMIT_MS = 1000, GOODBYE = 'b' };
+enum { CONNECT_LIMIT_MS = 1000, GOODBYE = 'b', BEAT = 'h' };
 
-// Keepalive: seconds of silence before the first probe, seconds between probes, and unanswered probes until the
-// connection ends.
-enum { PROBE_AFTER_S = 5, PROBE_EVERY_S = 2, PROBE_COUNT = 3 };
+// The system ends a connection whose bytes were not acknowledged for VANISHED_MS, as where a host or its link is gone.
+enum { VANISHED_MS = 11000, SILENT_S = 30 };
 
-int comm_mpi_code(int mpi_result, const char *call)
-{
-    if (mpi_result == MPI_SUCCESS)
-        return ERR_NONE;
-    char text[MPI_MAX_ERROR_STRING] = "";
-    int length;
-    MPI_Error_string(mpi_result, text, &length);
-    return err_set(ERR_IO, "MPI: %s: %s", call, text);
-}
+// Protects the links of this process's worlds: threads that wait poll them while another one sends.
+static pthread_mutex_t links_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct sockaddr_in address_of(uint32_t address, uint16_t port)
 {
@@ -161,15 +156,11 @@ static int accept_before(int listener, uint64_t token)
     return -1;
 }
 
-static void enable_probes(int fd)
+static void limit_unanswered(int fd)
 {
-    const int on = 1, after = PROBE_AFTER_S, every = PROBE_EVERY_S, count = PROBE_COUNT;
-    if (fd < 0)
-        return;
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &after, sizeof after);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every, sizeof every);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+    const unsigned limit_ms = VANISHED_MS;
+    if (fd >= 0)
+        setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit_ms, sizeof limit_ms);
 }
 
 // Each rank connects to the next one, whose system answers before the rank does, and then accepts the connection of the
@@ -197,9 +188,41 @@ static int join(MPI_Comm world, struct peer_watch *watch, int listener, const st
     uint64_t answer = 0;
     if (made && (!receive_token(next->fd, &answer) || answer != ~next->card.token))
         close_fd(&next->fd);
-    enable_probes(next->fd);
-    enable_probes(before->fd);
+    limit_unanswered(next->fd);
+    limit_unanswered(before->fd);
     return ERR_NONE;
+}
+
+// Sends a byte a second to both neighbours. A full buffer, of a neighbour that does not read, takes none.
+static void *beat(void *context)
+{
+    struct peer_watch *watch = context;
+    struct peer_watch_link *both[] = {&watch->next, &watch->before};
+    for (unsigned tenths = 0; !atomic_load(&watch->ends); tenths++) {
+        const char word = BEAT;
+        pthread_mutex_lock(&links_lock);
+        for (int i = 0; i < 2 && tenths % 10 == 0; i++)
+            if (both[i]->fd >= 0) {
+                send(both[i]->fd, &word, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+                both[i]->silent_s++;
+            }
+        pthread_mutex_unlock(&links_lock);
+        nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+    }
+    return NULL;
+}
+
+// Without the thread only deaths are noticed, and this process would seem to hang: a neighbour judges silence only
+// after it has received a byte.
+static void start_beating(struct peer_watch *watch)
+{
+    sigset_t all, kept;
+    const char *limit_s = getenv("ZG_HANG_S");
+    watch->silent_max_s = limit_s ? atoi(limit_s) : SILENT_S;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &kept);
+    watch->beats = pthread_create(&watch->beat, NULL, beat, watch) == 0;
+    pthread_sigmask(SIG_SETMASK, &kept, NULL);
 }
 
 int peer_watch_open(MPI_Comm world, struct peer_watch *out)
@@ -214,37 +237,60 @@ int peer_watch_open(MPI_Comm world, struct peer_watch *out)
     struct peer_watch_card own;
     int listener = start_listening(&own), rc = join(world, out, listener, &own);
     close_fd(&listener);
+    if (rc == ERR_NONE)
+        start_beating(out);
     return rc;
 }
 
-// Returns whether the process at the other end has died.
-static bool has_died(struct peer_watch_link *link)
+// Says what is wrong at the other end; null: nothing.
+static const char *fate_of(struct peer_watch_link *link, int silent_max_s)
 {
-    char word;
+    char words[64];
+    ssize_t got;
+    while (link->fd >= 0 && (got = recv(link->fd, words, sizeof words, MSG_DONTWAIT)) != 0) {
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK)
+            break;
+        bool hangs = got < 0 && link->heard && silent_max_s > 0 && link->silent_s > silent_max_s;
+        if (got < 0 && !hangs)
+            return NULL;
+        if (hangs || words[got - 1] == GOODBYE) {
+            close_fd(&link->fd);
+            return hangs ? "gives no sign of life: its host hangs, or the process is stopped" : NULL;
+        }
+        link->heard = true;
+        link->silent_s = 0;
+    }
     if (link->fd < 0)
-        return false;
-    ssize_t got = recv(link->fd, &word, 1, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
-        return false;
+        return NULL;
     close_fd(&link->fd);
-    return got != 1 || word != GOODBYE;
+    return "has died: it was killed, or crashed";
 }
 
 int peer_watch_poll(struct peer_watch *watch, char *text, size_t text_bytes)
 {
     struct peer_watch_link *both[] = {&watch->next, &watch->before};
-    for (int i = 0; i < 2; i++)
-        if (has_died(both[i])) {
-            snprintf(text, text_bytes, "rank %d (host %s, process %d) has died: it was killed, or crashed",
-                     both[i]->rank, both[i]->card.host, (int)both[i]->card.process);
-            return both[i]->rank;
-        }
-    return -1;
+    int rank = -1;
+    pthread_mutex_lock(&links_lock);
+    for (int i = 0; i < 2 && rank < 0; i++) {
+        const char *fate = fate_of(both[i], watch->silent_max_s);
+        rank = fate ? both[i]->rank : -1;
+        if (fate)
+            snprintf(text, text_bytes, "rank %d (host %s, process %d) %s", rank, both[i]->card.host,
+                     (int)both[i]->card.process, fate);
+    }
+    pthread_mutex_unlock(&links_lock);
+    return rank;
 }
 
 void peer_watch_close(struct peer_watch *watch)
 {
     struct peer_watch_link *both[] = {&watch->next, &watch->before};
+    atomic_store(&watch->ends, true);
+    if (watch->beats)
+        pthread_join(watch->beat, NULL);
+    watch->beats = false;
     for (int i = 0; i < 2; i++) {
         const char word = GOODBYE;
         if (both[i]->fd >= 0)
