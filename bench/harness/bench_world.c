@@ -3,6 +3,7 @@
 
 #include "ref/train/device.h"
 #include "base/err.h"
+#include "base/safe_text.h"
 #include "ref/comm/launcher.h"
 
 #include <assert.h>
@@ -14,6 +15,7 @@
 // Properties of a rank that all others receive as it joins.
 struct member {
     char host[BENCH_HOST_BYTES];
+    uint64_t machine;      // two hosts may have one name
     cpu_set_t processors;  // that the rank may run on
 };
 
@@ -22,14 +24,54 @@ static struct {
     struct comm *comm;       // null: no launcher
     struct member *members;  // by rank
     int host_count, rank_on_host, host_size;
+    bool name_is_shared;
 } world;
 
 static bool together;  // all ranks run the current benchmark
 static bool broken;    // a rank has failed or is stuck, so no collective works
 
-static bool same_host(int a, int b)
+static bool same_name(int a, int b)
 {
     return strcmp(world.members[a].host, world.members[b].host) == 0;
+}
+
+static bool same_host(int a, int b)
+{
+    return same_name(a, b) && world.members[a].machine == world.members[b].machine;
+}
+
+// Gives hosts that share a name the rank of their first rank in addition, as node7#12, and says so on rank 0.
+static int tell_hosts_apart(void)
+{
+    int ranks = comm_world(world.comm);
+    int *firsts = calloc((size_t)ranks, sizeof *firsts);  // by rank: the first of its host + 1, where it shares a name
+    if (!firsts)
+        return err_set(ERR_MEMORY, "no memory for the names of %d ranks", ranks);
+    for (int i = 0; i < ranks; i++) {
+        int named = 0, first = 0;
+        while (!same_name(named, i))
+            named++;
+        while (!same_host(first, i))
+            first++;
+        if (first == named)
+            continue;
+        for (int k = named; k < i; k++)
+            if (same_host(k, named))
+                firsts[k] = named + 1;
+        firsts[i] = first + 1;
+        if (first == i && comm_rank(world.comm) == 0)
+            text_say("ranks %d and %d are on two hosts of one name, %s: here called %s#%d and %s#%d", named, i,
+                     world.members[i].host, world.members[i].host, named, world.members[i].host, i);
+    }
+    for (int i = 0; i < ranks; i++) {
+        char plain[BENCH_HOST_BYTES];
+        memcpy(plain, world.members[i].host, sizeof plain);
+        if (firsts[i] > 0)
+            snprintf(world.members[i].host, BENCH_HOST_BYTES, "%.52s#%d", plain, firsts[i] - 1);
+    }
+    world.name_is_shared = firsts[comm_rank(world.comm)] > 0;
+    free(firsts);
+    return ERR_NONE;
 }
 
 static void count_hosts(void)
@@ -49,13 +91,15 @@ static void count_hosts(void)
 static int exchange_members(void)
 {
     size_t ranks = (size_t)comm_world(world.comm), bytes = sizeof(struct member);
-    struct member own = {0};
+    struct member own = {.machine = launcher_machine()};
     world.members = calloc(ranks, bytes);
     int code = world.members ? ERR_NONE : err_set(ERR_MEMORY, "no memory for the names of %zu ranks", ranks);
     gethostname(own.host, sizeof own.host - 1);
     sched_getaffinity(0, sizeof own.processors, &own.processors);
     if (code == ERR_NONE)
         code = comm_all_gather_equal(world.comm, &own, world.members, bytes);
+    if (code == ERR_NONE)
+        code = tell_hosts_apart();
     if (code == ERR_NONE)
         count_hosts();
     return code;
@@ -160,6 +204,11 @@ const char *bench_world_host(int rank)
 {
     assert(world.members && rank >= 0 && rank < bench_world_size());
     return world.members[rank].host;
+}
+
+bool bench_world_name_is_shared(void)
+{
+    return world.name_is_shared;
 }
 
 int bench_world_host_count(void)

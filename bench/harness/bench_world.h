@@ -35,8 +35,9 @@ struct comm *bench_world_comm(void);
 int bench_world_rank(void);
 int bench_world_size(void);
 
-// Host names, as gethostname reports them.
+// Host names, as gethostname reports them; where two hosts have one, with the first rank of each: node7#12.
 const char *bench_world_host(int rank);
+bool bench_world_name_is_shared(void);  // this host's name is another's, too
 int bench_world_host_count(void);
 int bench_world_rank_on_host(void);  // 0: the first rank of its host
 int bench_world_host_size(void);     // ranks on this host

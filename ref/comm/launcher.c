@@ -4,9 +4,12 @@
 #include "base/err.h"
 #include "base/safe_text.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #ifdef ZG_HAVE_MPI
 #include "ref/comm/comm_mpi.h"
@@ -69,22 +72,43 @@ int launcher_world(struct launcher *launcher, int asked, int otherwise, int *wor
     return ERR_NONE;
 }
 
+uint64_t launcher_machine(void)
+{
+    struct {
+        char boot[64];
+        uint64_t device, network;
+    } facts = {0};
+    struct stat found;
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    if (file && !fgets(facts.boot, sizeof facts.boot, file))
+        facts.boot[0] = '\0';
+    if (file)
+        fclose(file);
+    if (stat("/proc/self/ns/net", &found) == 0) {
+        facts.device = (uint64_t)found.st_dev;
+        facts.network = (uint64_t)found.st_ino;
+    }
+    return XXH3_64bits(&facts, sizeof facts);
+}
+
 int launcher_position(struct comm *comm, int *local_rank, int *local_count)
 {
-    enum { NAME_BYTES = 256 };
+    struct host {
+        char name[256];
+        uint64_t machine;
+    } own = {.machine = launcher_machine()};
     int world = comm_world(comm);
-    char own[NAME_BYTES] = "";
-    char(*names)[NAME_BYTES] = calloc((size_t)world, sizeof *names);
-    (void)gethostname(own, sizeof own - 1);
-    int rc = names ? comm_all_gather_equal(comm, own, names, NAME_BYTES)
+    struct host *hosts = calloc((size_t)world, sizeof *hosts);
+    (void)gethostname(own.name, sizeof own.name - 1);
+    int rc = hosts ? comm_all_gather_equal(comm, &own, hosts, sizeof own)
                    : err_set(ERR_MEMORY, "out of memory for the names of %d hosts", world);
     *local_rank = *local_count = 0;
     for (int rank = 0; rank < world && rc == ERR_NONE; rank++) {
-        bool here = strcmp(names[rank], own) == 0;
+        bool here = strcmp(hosts[rank].name, own.name) == 0 && hosts[rank].machine == own.machine;
         *local_count += here;
         *local_rank += here && rank < comm_rank(comm);
     }
-    free(names);
+    free(hosts);
     return rc;
 }
 

@@ -24,7 +24,11 @@ int launcher_world(struct launcher *launcher, int asked, int otherwise, int *wor
 // launcher's variables.
 int launcher_open(const struct launcher *launcher, struct comm **out);
 
-// Collective: finds this rank's index among the ranks of its host, and their number. Host names identify hosts.
+// A number of this machine that another machine, or another network namespace of it, does not have: two hosts may have
+// one name.
+uint64_t launcher_machine(void);
+
+// Collective: finds this rank's index among the ranks of its host, and their number.
 int launcher_position(struct comm *comm, int *local_rank, int *local_count);
 
 // Removes world and rank from this process's environment, so that its child processes do not join the launcher's world.

@@ -162,9 +162,30 @@ static int read_at_least(struct preflight *p)
     return ERR_NONE;
 }
 
-static int run(struct preflight *p, bool *healthy)
+// Checks this host; of its ranks the first does, on all cores: a launcher binds each rank to a few.
+static int check_host(struct preflight *p)
 {
     char root[PATH_MAX];
+    bool first = !bench_world_comm() || bench_world_rank_on_host() == 0;
+    TRY(health_machine_find(&p->common, &p->machine));
+    health_watch_signals();
+    health_counters_read(resources_path("", root), &p->before);
+    if (p->since)
+        TRY(preflight_since(p));
+    if (p->after_repair)
+        TRY(preflight_before_repair(p));
+    if (first)
+        TRY(run_rounds(p));
+    if (first)
+        TRY(run_again(p));
+    health_counters_read(resources_path("", root), &p->after);
+    if (first)
+        judge(p);
+    return ERR_NONE;
+}
+
+static int run(struct preflight *p, bool *healthy)
+{
     TRY(bench_world_join());
     if (p->save)
         TRY(file_check_output(p->save, FILE_REPLACED));
@@ -175,25 +196,23 @@ static int run(struct preflight *p, bool *healthy)
         TRY(preflight_history(p, NULL, 0));
     if (bench_world_comm())
         bench_world_take_host(bench_world_rank_on_host() == 0);
-    TRY(health_machine_find(&p->common, &p->machine));
-    health_watch_signals();
-    health_counters_read(resources_path("", root), &p->before);
-    if (p->since)
-        TRY(preflight_since(p));
-    if (p->after_repair)
-        TRY(preflight_before_repair(p));
-    // A launcher binds each rank to a few cores; the first of a host checks them all.
-    bool first = !bench_world_comm() || bench_world_rank_on_host() == 0;
-    if (first)
-        TRY(run_rounds(p));
-    if (first)
-        TRY(run_again(p));
-    health_counters_read(resources_path("", root), &p->after);
-    if (first)
-        judge(p);
-    if (bench_world_comm())
-        TRY(preflight_link(p, bench_world_comm()));
-    return preflight_gather(p, healthy);
+    int code = check_host(p);
+    if (*health_interrupted())
+        return code;
+    if (!bench_world_comm()) {
+        TRY(code);
+        return preflight_gather(p, healthy);
+    }
+    code = preflight_without_some(p, bench_world_comm(), code);
+    if (code == ERR_NONE)
+        code = preflight_place(p, bench_world_comm());
+    if (code == ERR_NONE)
+        code = preflight_link(p, bench_world_comm());
+    if (code == ERR_NONE)
+        code = preflight_gather(p, healthy);
+    if (code == ERR_PEER)
+        preflight_report_alone(p);
+    return code;
 }
 
 static int parse_and_run(int argc, const char **argv, struct preflight *p, bool *healthy)

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "validate/health/preflight.h"
 
-#include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
-#include "bench/harness/bench_world.h"
-#include "ref/arithmetic/random.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-// A rank sends LINK_BYTES, or less in a large world, where it receives LINK_RECEIVED_BYTES at most.
-enum { LINK_BYTES = 16 << 20, LINK_RECEIVED_BYTES = 512 << 20, LINK_REPEAT = 8, SINCE_LIMIT_BYTES = 64 << 20 };
+enum { SINCE_LIMIT_BYTES = 64 << 20 };
 
 void preflight_host(char host[256])
 {
@@ -87,42 +83,4 @@ void preflight_fail(json_t *node, const char *check, const char *text)
     json_array_append_new(json_object_get(node, "checks"),
                           json_pack("{s:s, s:s, s:s}", "check", check, "state", "FAIL", "text", text));
     json_object_set_new(node, "verdict", json_string("FAIL"));
-}
-
-// Every rank receives the bytes of all others.
-int preflight_link(struct preflight *p, struct comm *comm)
-{
-    int rank = comm_rank(comm), world = comm_world(comm);
-    size_t most = LINK_RECEIVED_BYTES / (size_t)world;
-    size_t words = (most < LINK_BYTES ? most : LINK_BYTES) / sizeof(uint64_t), bytes = words * sizeof(uint64_t);
-    uint64_t *send = malloc(bytes), *received = malloc((size_t)world * bytes);
-    size_t counts[world], offsets[world];
-    char text[160];
-    if (!send || !received) {
-        free(send);
-        free(received);
-        return err_set(ERR_MEMORY, "out of memory for the links");
-    }
-    for (int r = 0; r < world; r++) {
-        counts[r] = bytes / sizeof(float);
-        offsets[r] = (size_t)r * counts[r];
-    }
-    for (size_t i = 0; i < words; i++)
-        send[i] = random_at((uint64_t)rank, i);
-    int code = comm_barrier(comm);
-    double begin = clock_now_s();
-    for (int i = 0; i < LINK_REPEAT && code == ERR_NONE; i++)
-        code = comm_all_gather(comm, send, received, counts, offsets, DTYPE_FP32);
-    double gbs = (double)LINK_REPEAT * (world - 1) * (double)bytes * 1e-9 / (clock_now_s() - begin);
-    size_t wrong = 0;
-    for (int r = 0; r < world && code == ERR_NONE; r++)
-        for (size_t i = 0; i < words; i++)
-            wrong += received[(size_t)r * words + i] != random_at((uint64_t)r, i);
-    free(send);
-    free(received);
-    TRY(code);
-    snprintf(text, sizeof text, "%zu of %zu words received from %d ranks are wrong, %.2f GB/s%s", wrong,
-             (size_t)world * words, world, gbs, gbs < p->link_gbs ? ", less than asked for by --at-least" : "");
-    preflight_add(p, "link", wrong || gbs < p->link_gbs ? "FAIL" : "ok", text);
-    return ERR_NONE;
 }

@@ -42,6 +42,17 @@ int preflight_since(struct preflight *preflight);
 // ERR_USAGE: as preflight_since.
 int preflight_before_repair(struct preflight *preflight);
 
+// A host that could not be checked, for the reason `code` with its message, fails, and the others go on; where no host
+// could be, returns that. All ranks call it.
+int preflight_without_some(struct preflight *preflight, struct comm *comm, int code);
+
+// Fails a host whose name another one has, too, and one whose clock is not within a minute of more than half of the
+// ranks'. All ranks call it.
+int preflight_place(struct preflight *preflight, struct comm *comm);
+
+// Says what is wrong with the clock of a rank among those of all, in seconds, [count]; "": nothing.
+void preflight_judge_clock(const int64_t clocks_s[], int count, int rank, char text[160]);
+
 // Uses the links between the ranks of a launcher and appends their check. All ranks call it.
 int preflight_link(struct preflight *preflight, struct comm *comm);
 
@@ -61,3 +72,6 @@ void preflight_compare(json_t *nodes[], int count);
 // and how many did not; or one of JSON for each node, which it also writes to the file `save`. *healthy: every node is,
 // and most of them have the same bits; set on rank 0 alone.
 int preflight_gather(const struct preflight *preflight, bool *healthy);
+
+// Where the nodes cannot gather, as one has died: each prints what it found by itself, so that nothing is lost.
+void preflight_report_alone(const struct preflight *preflight);

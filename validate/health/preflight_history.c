@@ -3,6 +3,7 @@
 // not repaired by passing once.
 #include "validate/health/preflight.h"
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
 
@@ -56,18 +57,21 @@ static bool is_host_of(const json_t *line, const json_t *other)
     return strcmp(text_of(line, "host"), text_of(other, "host")) == 0;
 }
 
-// One line for a host, of whichever of its ranks failed.
-static json_t *line_of(const json_t *node, json_t *const nodes[], int count, bool repaired)
+// One line for a host, of whichever of its ranks failed, with the time of the node that keeps the history: a host whose
+// clock has lost the year would lose its failures.
+static json_t *line_of(const struct preflight *p, const json_t *node, json_t *const nodes[], int count)
 {
+    char started[CLOCK_UTC_BYTES];
     size_t index;
     json_t *check, *failed = json_array();
+    clock_utc_text(p->started_s, started);
     for (int i = 0; i < count; i++)
         json_array_foreach (json_object_get(nodes[i], "checks"), index, check)
             if (is_host_of(nodes[i], node) && strcmp(text_of(check, "state"), "FAIL") == 0)
                 json_array_append(failed, json_object_get(check, "check"));
     return json_pack("{s:s, s:i, s:s, s:s, s:s, s:o, s:b}", "record", "preflight-history", "schema", 1, "host",
-                     text_of(node, "host"), "started", text_of(node, "started"), "verdict",
-                     json_array_size(failed) > 0 ? "FAIL" : "ok", "failed", failed, "repaired", repaired);
+                     text_of(node, "host"), "started", started, "verdict", json_array_size(failed) > 0 ? "FAIL" : "ok",
+                     "failed", failed, "repaired", p->after_repair != NULL);
 }
 
 static int count_failures(const json_t *lines, const json_t *node, int64_t now_s)
@@ -108,7 +112,7 @@ int preflight_history(const struct preflight *p, json_t *const nodes[], int coun
             first++;
         if (first < i)
             continue;
-        json_array_append_new(lines, line_of(nodes[i], nodes, count, p->after_repair != NULL));
+        json_array_append_new(lines, line_of(p, nodes[i], nodes, count));
         int failures = count_failures(lines, nodes[i], p->started_s);
         if (failures <= FAILURES_MOST)
             continue;

@@ -29,6 +29,8 @@ TestSuite(preflight_history, .init = make_history, .fini = remove_history);
 // Whose name a rank has, in place of a letter of its own.
 static const char *hosts = "abcd";
 
+static int64_t late_s;  // of the nodes' clocks, but not of the one that keeps the history
+
 // A preflight on a day, of nodes a, b, ...: '.' is ok, 'F' fails. Returns, in the same places, 'h' for those that their
 // history fails.
 static const char *on_day(double day, const char *states, bool repaired)
@@ -39,7 +41,7 @@ static const char *on_day(double day, const char *states, bool repaired)
     json_t *nodes[NODE_MAX];
     int count = (int)strlen(states);
     char started[CLOCK_UTC_BYTES];
-    clock_utc_text(p.started_s, started);
+    clock_utc_text(p.started_s - late_s, started);
     for (int i = 0; i < count; i++) {
         nodes[i] = json_pack("{s:s#, s:s, s:s, s:[{s:s, s:s, s:s}]}", "host", &hosts[i], 1, "started", started,
                              "verdict", "ok", "checks", "check", "memory", "state", "ok", "text", "");
@@ -93,6 +95,37 @@ Test(preflight_history, ranks_of_one_host_count_once)
     cr_expect_eq(line_count(), 2);
     cr_expect_str_eq(on_day(1, "..F.", false), "----");
     cr_expect_str_eq(on_day(2, ".F..", false), "h---");
+}
+
+Test(preflight_history, nodes_whose_clocks_have_lost_the_year_keep_their_failures)
+{
+    late_s = begin_s;
+    cr_expect_str_eq(on_day(0, "F.", false), "--");
+    cr_expect_str_eq(on_day(1, "F.", false), "--");
+    cr_expect_str_eq(on_day(2, "F.", false), "h-");
+    cr_expect_eq(line_count(), 6);
+}
+
+// Of what count clocks say, the texts of those that are named.
+static void expect_named(const int64_t clocks_s[], int count, const char *const expected[])
+{
+    for (int i = 0; i < count; i++) {
+        char text[160];
+        preflight_judge_clock(clocks_s, count, i, text);
+        cr_expect_str_eq(text, expected[i], "clock %d of %d", i, count);
+    }
+}
+
+Test(preflight_clock, a_clock_that_is_not_that_of_most_nodes_is_named)
+{
+    expect_named((const int64_t[]){begin_s, begin_s - 3600, begin_s + 60, begin_s + 30}, 4,
+                 (const char *const[]){"", "this node's clock is 3600 s behind those of most nodes", "", ""});
+    expect_named((const int64_t[]){begin_s + 61, begin_s, begin_s + 1, begin_s, begin_s - 90}, 5,
+                 (const char *const[]){"this node's clock is 61 s ahead of those of most nodes", "", "", "",
+                                       "this node's clock is 90 s behind those of most nodes"});
+    expect_named((const int64_t[]){begin_s, begin_s + 3600}, 2,
+                 (const char *const[]){"this node's clock is 3600 s behind the other node's",
+                                       "this node's clock is 3600 s ahead of the other node's"});
 }
 
 Test(preflight_history, lines_of_more_than_ninety_days_go)

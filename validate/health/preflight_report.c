@@ -156,3 +156,16 @@ int preflight_gather(const struct preflight *p, bool *healthy)
     json_decref(own);
     return code;
 }
+
+void preflight_report_alone(const struct preflight *p)
+{
+    json_t *own = node_json(p);
+    if (p->common.json) {
+        print_json(&own, 1, stdout);
+    } else {
+        size_t failed = print_checks(own, "FAIL", true);
+        printf("%s by itself: %zu checks ok, %zu FAIL\n", text_of(own, "host"), print_checks(own, "ok", false), failed);
+    }
+    fflush(stdout);
+    json_decref(own);
+}
