@@ -7,12 +7,15 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { BUFFER_BYTES = 1 << 20 };
+// Each time this many bytes are written, the system begins to move them to the disk, so that the sync at the end waits
+// for the last of them alone.
+enum { BUFFER_BYTES = 1 << 20, AHEAD_BYTES = 8 << 20 };
 
 struct safetensors_writer {
     char *path;
@@ -20,6 +23,7 @@ struct safetensors_writer {
     bool volatile_file;  // not synced
     XXH3_state_t *hash;
     uint64_t bytes;      // of the file so far
+    uint64_t begun;      // of these, those that are on their way to the disk
     uint64_t data_left;  // bytes of data still to write
     size_t used;         // bytes of the buffer
     char buffer[BUFFER_BYTES];
@@ -32,16 +36,41 @@ static int flush(struct safetensors_writer *writer)
     return file_write(writer->fd, writer->path, writer->buffer, used);
 }
 
-static int put(struct safetensors_writer *writer, const void *data, size_t bytes)
+static void begin_sync(struct safetensors_writer *writer)
+{
+    uint64_t written = writer->bytes - writer->used;
+    if (writer->volatile_file || written - writer->begun < AHEAD_BYTES)
+        return;
+    // Where this fails, the sync at the end does all, and has the error.
+    (void)sync_file_range(writer->fd, (off_t)writer->begun, (off_t)(written - writer->begun), SYNC_FILE_RANGE_WRITE);
+    writer->begun = written;
+}
+
+static int put_piece(struct safetensors_writer *writer, const void *data, size_t bytes)
 {
     XXH3_128bits_update(writer->hash, data, bytes);
-    writer->bytes += bytes;
     if (writer->used + bytes > BUFFER_BYTES)
         TRY(flush(writer));
-    if (bytes >= BUFFER_BYTES)
-        return file_write(writer->fd, writer->path, data, bytes);
-    memcpy(writer->buffer + writer->used, data, bytes);
-    writer->used += bytes;
+    writer->bytes += bytes;
+    if (bytes >= BUFFER_BYTES) {
+        TRY(file_write(writer->fd, writer->path, data, bytes));
+    } else {
+        memcpy(writer->buffer + writer->used, data, bytes);
+        writer->used += bytes;
+    }
+    begin_sync(writer);
+    return ERR_NONE;
+}
+
+// In pieces that are still in the processor's cache when they are written, after their digest.
+static int put(struct safetensors_writer *writer, const void *data, size_t bytes)
+{
+    for (const char *at = data; bytes > 0;) {
+        size_t now = bytes < BUFFER_BYTES ? bytes : BUFFER_BYTES;
+        TRY(put_piece(writer, at, now));
+        at += now;
+        bytes -= now;
+    }
     return ERR_NONE;
 }
 
@@ -120,6 +149,7 @@ static int open_writer(const char *path, uint64_t data_bytes, struct safetensors
     writer->volatile_file = false;
     writer->used = 0;
     writer->bytes = 0;
+    writer->begun = 0;
     writer->data_left = data_bytes;
     writer->hash = XXH3_createState();
     writer->path = strdup(path);
