@@ -42,7 +42,7 @@ int check_folder_new(const char *option, const char *path, char out[PATH_MAX])
     return ERR_NONE;
 }
 
-// Whether files in a folder of memory have room, and can be opened as those of a disk.
+// True if files in a folder of memory have room, and can be opened as those of a disk.
 static bool takes_files(const char *path)
 {
     struct statvfs room;
