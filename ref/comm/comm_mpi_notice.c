@@ -111,7 +111,8 @@ void comm_mpi_take_notices(struct comm_mpi *mpi)
         (notice.kind == NOTICE_LEFT ? note_leaving : note_failing)(mpi, status.MPI_SOURCE, notice.sequence);
         if (notice.dead >= 0 && notice.dead < mpi->comm.world && notice.dead != mpi->comm.rank)
             note_death(mpi, notice.dead);
-        if (notice.kind == NOTICE_FAILED)
+        // The departure of a rank that knows of a death may arrive before the notice of the one that found it.
+        if (notice.kind == NOTICE_FAILED || notice.dead >= 0)
             comm_mpi_keep_failure(mpi, ERR_PEER, notice.text);
     }
 }
