@@ -100,16 +100,6 @@ static int compare(const char **paths, FILE *out)
     return rc;
 }
 
-static int trend(const char *folder, FILE *out)
-{
-    struct history history;
-    int rc = history_open_folder(folder, &history);
-    if (rc == ERR_NONE)
-        rc = history_trend(&history, out);
-    history_close(&history);
-    return rc;
-}
-
 static int save_ranges(const char *path, const char **paths)
 {
     struct history history;
@@ -175,7 +165,7 @@ static int run(struct options *a, const char **paths, int argc, const char **arg
     FILE *out = file.out;
     int rc = a->leaderboard  ? leaderboard(a->leaderboard, out)
              : a->submission ? submission_check(a->submission, out)
-             : a->trend      ? trend(a->trend, out)
+             : a->trend      ? history_trend(a->trend, out)
              : a->compare    ? compare(paths, out)
              : a->fleet      ? fleet_report(a->fleet, a->html, out, &in_service)
                              : show_all(a, paths, out);

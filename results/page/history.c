@@ -15,20 +15,20 @@ const char *history_verdict(const struct result_file *file)
     return json_string_value(json_object_get(file->end, "verdict"));
 }
 
-static int add(struct history *history, const char *path)
+static int open_run(const char *path, struct result_file *out)
 {
-    struct result_file *file = &history->files[history->count];
-    if (history->count == HISTORY_MAX)
-        return err_set(ERR_USAGE, "%s: is one of more than %d files", path, HISTORY_MAX);
-    TRY(result_open_verified(path, file));
-    if (strcmp(view_text(file->run, "program"), "validate") != 0 || !history_verdict(file) ||
-        strcmp(view_text(file->end, "status"), "complete") != 0) {
-        int rc = err_set(ERR_USAGE, "%s: is not of a complete run of `zerogauge validate`", file->path);
-        result_close(file);
-        return rc;
-    }
-    history->count++;
-    return ERR_NONE;
+    TRY(result_open_verified(path, out));
+    if (strcmp(view_text(out->run, "program"), "validate") == 0 && history_verdict(out) &&
+        strcmp(view_text(out->end, "status"), "complete") == 0)
+        return ERR_NONE;
+    int rc = err_set(ERR_USAGE, "%s: is not of a complete run of `zerogauge validate`", out->path);
+    result_close(out);
+    return rc;
+}
+
+static int check_room(size_t count, const char *path)
+{
+    return count < HISTORY_MAX ? ERR_NONE : err_set(ERR_USAGE, "%s: is one of more than %d files", path, HISTORY_MAX);
 }
 
 static int compare_files(const void *left, const void *right)
@@ -38,17 +38,15 @@ static int compare_files(const void *left, const void *right)
     return order ? order : strcmp(a->path, b->path);
 }
 
-static int begin(struct history *out)
-{
-    *out = (struct history){.files = calloc(HISTORY_MAX, sizeof *out->files)};
-    return out->files ? ERR_NONE : err_set(ERR_MEMORY, "no memory for a history");
-}
-
 int history_open(const char *const paths[], struct history *out)
 {
-    TRY(begin(out));
-    for (size_t i = 0; paths[i]; i++)
-        TRY(add(out, paths[i]));
+    *out = (struct history){.files = calloc(HISTORY_MAX, sizeof *out->files)};
+    if (!out->files)
+        return err_set(ERR_MEMORY, "no memory for a history");
+    for (; paths[out->count]; out->count++) {
+        TRY(check_room(out->count, paths[out->count]));
+        TRY(open_run(paths[out->count], &out->files[out->count]));
+    }
     qsort(out->files, out->count, sizeof *out->files, compare_files);
     return ERR_NONE;
 }
@@ -66,7 +64,31 @@ static int escape(const char *folder, char out[PATH_MAX])
     return *folder ? err_set(ERR_USAGE, "--trend: the path is too long") : ERR_NONE;
 }
 
-static int add_pattern(struct history *history, const char *folder, const char *names)
+struct visit {
+    int (*visit)(void *context, const struct result_file *file);
+    void *context;
+    size_t count, left_out_count;
+};
+
+static int visit_file(struct visit *v, const char *path)
+{
+    struct result_file file;
+    int rc = open_run(path, &file);
+    if (rc == ERR_MEMORY)
+        return rc;
+    if (rc != ERR_NONE) {
+        v->left_out_count++;
+        text_error("zerogauge report: left out");
+        return ERR_NONE;
+    }
+    rc = check_room(v->count++, path);
+    if (rc == ERR_NONE)
+        rc = v->visit(v->context, &file);
+    result_close(&file);
+    return rc;
+}
+
+static int visit_pattern(struct visit *v, const char *folder, const char *names)
 {
     char escaped[PATH_MAX], pattern[PATH_MAX];
     glob_t found;
@@ -76,25 +98,22 @@ static int add_pattern(struct history *history, const char *folder, const char *
         return err_set(ERR_USAGE, "--trend: the path is too long");
     if (glob(pattern, 0, NULL, &found) != 0)
         return ERR_NONE;
-    for (size_t i = 0; i < found.gl_pathc && rc != ERR_MEMORY; i++) {
-        rc = add(history, found.gl_pathv[i]);
-        history->left_out_count += rc != ERR_NONE;
-        if (rc != ERR_NONE)
-            text_error("zerogauge report: left out");
-    }
+    for (size_t i = 0; i < found.gl_pathc && rc == ERR_NONE; i++)
+        rc = visit_file(v, found.gl_pathv[i]);
     globfree(&found);
-    return rc == ERR_MEMORY ? rc : ERR_NONE;
+    return rc;
 }
 
-int history_open_folder(const char *folder, struct history *out)
+int history_visit(const char *folder, int (*visit)(void *context, const struct result_file *file), void *context,
+                  size_t *left_out_count)
 {
-    TRY(begin(out));
-    TRY(add_pattern(out, folder, "*.jsonl"));
-    TRY(add_pattern(out, folder, "*/*.jsonl"));
-    if (out->count == 0)
+    struct visit v = {.visit = visit, .context = context};
+    TRY(visit_pattern(&v, folder, "*.jsonl"));
+    TRY(visit_pattern(&v, folder, "*/*.jsonl"));
+    if (v.count == 0)
         return err_set(ERR_USAGE, "%s: has no result file of a complete run, neither itself nor in its folders",
                        folder);
-    qsort(out->files, out->count, sizeof *out->files, compare_files);
+    *left_out_count = v.left_out_count;
     return ERR_NONE;
 }
 

@@ -8,24 +8,38 @@
 #include "base/statistics.h"
 #include "results/page/result_view.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
+struct value {
+    size_t run;
+    double median;
+};
+
 // The medians of one case on one kind of processor; the runs that lack it are missing.
 struct figure {
     char *key;
-    const json_t *record;  // the latest
-    double *values;
-    size_t *runs;  // index in the history of each value
-    size_t count;
+    json_t *record;     // the latest; a reference
+    size_t record_run;  // its run
+    struct value *list;
+    size_t count, room;
+    double *values;  // these two in the order of the runs, after order_all
+    size_t *runs;
 };
 
-struct figures {
+struct run {
+    char *path, *started, *verdict;
+    size_t at;  // as it was visited
+};
+
+struct trend {
+    struct run *runs;
+    size_t run_count, run_room;
     struct figure *list;
     size_t count, room;
+    size_t left_out_count;
 };
 
 static char *key_of(const struct result_file *file, const json_t *record)
@@ -38,54 +52,111 @@ static char *key_of(const struct result_file *file, const json_t *record)
     return bytes >= 0 ? key : NULL;
 }
 
-static int open_figure(struct figures *figures, char *key, size_t run_count)
+static int compare_runs(const void *left, const void *right)
 {
-    TRY(array_grow(&figures->list, &figures->room, figures->count, sizeof *figures->list, "figures"));
-    struct figure *figure = &figures->list[figures->count++];
-    *figure = (struct figure){
-        .key = key, .values = calloc(run_count, sizeof(double)), .runs = calloc(run_count, sizeof(size_t))};
-    return figure->values && figure->runs ? ERR_NONE : err_set(ERR_MEMORY, "no memory for %zu runs", run_count);
+    const struct run *a = left, *b = right;
+    int order = strcmp(a->started, b->started);
+    return order ? order : strcmp(a->path, b->path);
 }
 
 // Takes a case's first result of each run.
-static int take(struct figures *figures, const struct history *history, size_t run, const json_t *record)
+static int take(struct trend *trend, const struct result_file *file, json_t *record)
 {
-    char *key = key_of(&history->files[run], record);
-    size_t i = 0;
+    char *key = key_of(file, record);
+    size_t i = 0, run = trend->run_count - 1;
     if (!key)
         return err_set(ERR_MEMORY, "no memory for a figure");
-    while (i < figures->count && strcmp(figures->list[i].key, key) != 0)
+    while (i < trend->count && strcmp(trend->list[i].key, key) != 0)
         i++;
-    if (i < figures->count)
+    if (i == trend->count) {
+        TRY(array_grow(&trend->list, &trend->room, trend->count, sizeof *trend->list, "figures"));
+        trend->list[trend->count++] = (struct figure){.key = key};
+    } else {
         free(key);
-    else
-        TRY(open_figure(figures, key, history->count));
-    struct figure *figure = &figures->list[i];
-    if (figure->count > 0 && figure->runs[figure->count - 1] == run)
-        return ERR_NONE;
-    figure->record = record;
-    figure->runs[figure->count] = run;
-    figure->values[figure->count++] = view_number(record, "median");
-    return ERR_NONE;
-}
-
-static int take_all(struct figures *figures, const struct history *history)
-{
-    for (size_t run = 0; run < history->count; run++)
-        for (size_t i = 0; i < history->files[run].line_count; i++)
-            if (view_is(history->files[run].lines[i], "bench"))
-                TRY(take(figures, history, run, history->files[run].lines[i]));
-    return ERR_NONE;
-}
-
-static void close_figures(struct figures *figures)
-{
-    for (size_t i = 0; i < figures->count; i++) {
-        free(figures->list[i].key);
-        free(figures->list[i].values);
-        free(figures->list[i].runs);
     }
-    free(figures->list);
+    struct figure *figure = &trend->list[i];
+    if (figure->count > 0 && figure->list[figure->count - 1].run == run)
+        return ERR_NONE;
+    TRY(array_grow(&figure->list, &figure->room, figure->count, sizeof *figure->list, "values"));
+    figure->list[figure->count++] = (struct value){run, view_number(record, "median")};
+    if (!figure->record || compare_runs(&trend->runs[run], &trend->runs[figure->record_run]) > 0) {
+        json_decref(figure->record);
+        figure->record = json_incref(record);
+        figure->record_run = run;
+    }
+    return ERR_NONE;
+}
+
+static int take_run(void *context, const struct result_file *file)
+{
+    struct trend *trend = context;
+    TRY(array_grow(&trend->runs, &trend->run_room, trend->run_count, sizeof *trend->runs, "runs"));
+    struct run *run = &trend->runs[trend->run_count++];
+    *run = (struct run){.path = strdup(file->path),
+                        .started = strdup(view_text(file->run, "started")),
+                        .verdict = strdup(history_verdict(file))};
+    if (!run->path || !run->started || !run->verdict)
+        return err_set(ERR_MEMORY, "no memory for a run");
+    for (size_t i = 0; i < file->line_count; i++)
+        if (view_is(file->lines[i], "bench"))
+            TRY(take(trend, file, file->lines[i]));
+    return ERR_NONE;
+}
+
+static int compare_values(const void *left, const void *right)
+{
+    const struct value *a = left, *b = right;
+    return (a->run > b->run) - (a->run < b->run);
+}
+
+static int order_figure(struct figure *figure, const size_t *places)
+{
+    figure->values = calloc(figure->count, sizeof *figure->values);
+    figure->runs = calloc(figure->count, sizeof *figure->runs);
+    if (!figure->values || !figure->runs)
+        return err_set(ERR_MEMORY, "no memory for %zu values", figure->count);
+    for (size_t i = 0; i < figure->count; i++)
+        figure->list[i].run = places[figure->list[i].run];
+    qsort(figure->list, figure->count, sizeof *figure->list, compare_values);
+    for (size_t i = 0; i < figure->count; i++) {
+        figure->values[i] = figure->list[i].median;
+        figure->runs[i] = figure->list[i].run;
+    }
+    return ERR_NONE;
+}
+
+// Sorts runs, and each figure's values, by the time at which the runs began.
+static int order_all(struct trend *trend)
+{
+    size_t *places = calloc(trend->run_count, sizeof *places);
+    int rc = places ? ERR_NONE : err_set(ERR_MEMORY, "no memory for %zu runs", trend->run_count);
+    for (size_t i = 0; i < trend->run_count; i++)
+        trend->runs[i].at = i;
+    qsort(trend->runs, trend->run_count, sizeof *trend->runs, compare_runs);
+    for (size_t i = 0; rc == ERR_NONE && i < trend->run_count; i++)
+        places[trend->runs[i].at] = i;
+    for (size_t i = 0; rc == ERR_NONE && i < trend->count; i++)
+        rc = order_figure(&trend->list[i], places);
+    free(places);
+    return rc;
+}
+
+static void close_trend(struct trend *trend)
+{
+    for (size_t i = 0; i < trend->run_count; i++) {
+        free(trend->runs[i].path);
+        free(trend->runs[i].started);
+        free(trend->runs[i].verdict);
+    }
+    for (size_t i = 0; i < trend->count; i++) {
+        json_decref(trend->list[i].record);
+        free(trend->list[i].key);
+        free(trend->list[i].list);
+        free(trend->list[i].values);
+        free(trend->list[i].runs);
+    }
+    free(trend->runs);
+    free(trend->list);
 }
 
 static json_t *number_cell(double value, const struct figure *figure)
@@ -104,13 +175,13 @@ static void add_change(struct page *page, json_t *row, double before, double aft
              page_text("%+.1f %%, %s", 100 * (after / before - 1), (after < before) == lower ? "better" : "worse"));
 }
 
-static void add_changes(struct page *page, json_t *rows, const struct history *history, const struct figure *figure)
+static void add_changes(struct page *page, json_t *rows, const struct trend *trend, const struct figure *figure)
 {
     struct change_point points[CHANGE_MAX];
     size_t count = change_points_find(figure->values, figure->count, points);
     for (size_t i = 0; i < count; i++) {
         json_t *row = case_row(figure->record);
-        page_add(page, row, json_string(view_text(history->files[figure->runs[points[i].at]].run, "started")));
+        page_add(page, row, json_string(trend->runs[figure->runs[points[i].at]].started));
         add_change(page, row, points[i].before, points[i].after, figure);
         page_add(page, rows, row);
     }
@@ -118,13 +189,13 @@ static void add_changes(struct page *page, json_t *rows, const struct history *h
 
 // The latest run is an outlier if it is further from the median of the runs since the last change than 3.5 robust
 // standard deviations, and than a twentieth.
-static void add_latest(struct page *page, json_t *rows, const struct history *history, const struct figure *figure)
+static void add_latest(struct page *page, json_t *rows, const struct trend *trend, const struct figure *figure)
 {
     enum { EARLIER_LEAST = 4 };
     struct change_point points[CHANGE_MAX];
     size_t earlier = figure->count - 1, changes = change_points_find(figure->values, earlier, points);
     size_t begin = changes > 0 ? points[changes - 1].at : 0;
-    if (figure->runs[earlier] + 1 != history->count || earlier - begin < EARLIER_LEAST)
+    if (figure->runs[earlier] + 1 != trend->run_count || earlier - begin < EARLIER_LEAST)
         return;
     double median = statistics_median(figure->values + begin, earlier - begin), latest = figure->values[earlier];
     double spread = 3.5 * 1.4826 * statistics_mad(figure->values + begin, earlier - begin);
@@ -147,34 +218,33 @@ static void add_figure(struct page *page, json_t *rows, const struct figure *fig
     page_add(page, rows, row);
 }
 
-static struct page page_of(const struct history *history)
+static struct page page_of(const struct trend *trend)
 {
     static const char *const verdicts[] = {"VALID", "INVALID", "INCOMPLETE"};
     size_t counts[3] = {0};
-    for (size_t i = 0; i < history->count; i++)
+    for (size_t i = 0; i < trend->run_count; i++)
         for (size_t v = 0; v < 3; v++)
-            counts[v] += strcmp(history_verdict(&history->files[i]), verdicts[v]) == 0;
-    return page_open(
-        json_pack("{s:o, s:o}", "verdict",
-                  page_text("%zu runs from %s to %s", history->count, view_text(history->files[0].run, "started"),
-                            view_text(history->files[history->count - 1].run, "started")),
-                  "meaning",
-                  page_text("%zu VALID, %zu INVALID, %zu INCOMPLETE; %zu files left out", counts[0], counts[1],
-                            counts[2], history->left_out_count)));
+            counts[v] += strcmp(trend->runs[i].verdict, verdicts[v]) == 0;
+    return page_open(json_pack("{s:o, s:o}", "verdict",
+                               page_text("%zu runs from %s to %s", trend->run_count, trend->runs[0].started,
+                                         trend->runs[trend->run_count - 1].started),
+                               "meaning",
+                               page_text("%zu VALID, %zu INVALID, %zu INCOMPLETE; %zu files left out", counts[0],
+                                         counts[1], counts[2], trend->left_out_count)));
 }
 
-static int put_figures(const struct history *history, const struct figures *figures, FILE *out)
+static int put_figures(const struct trend *trend, FILE *out)
 {
-    struct page page = page_of(history);
+    struct page page = page_of(trend);
     json_t *changes = json_array(), *latest = json_array(), *all = json_array();
-    for (size_t i = 0; i < figures->count; i++) {
-        add_changes(&page, changes, history, &figures->list[i]);
-        add_latest(&page, latest, history, &figures->list[i]);
-        add_figure(&page, all, &figures->list[i]);
+    for (size_t i = 0; i < trend->count; i++) {
+        add_changes(&page, changes, trend, &trend->list[i]);
+        add_latest(&page, latest, trend, &trend->list[i]);
+        add_figure(&page, all, &trend->list[i]);
     }
     page_fact(&page, "Found",
               page_text("%zu changes in %zu figures; in %zu the latest run is an outlier", json_array_size(changes),
-                        figures->count, json_array_size(latest)));
+                        trend->count, json_array_size(latest)));
     page_fact(&page, "Change",
               page_text("where the medians of runs before and after differ by the Mann-Whitney U test at the level %g, "
                         "corrected for the places tried, and by at least %g %%: it needs some seven runs on each side",
@@ -185,73 +255,14 @@ static int put_figures(const struct history *history, const struct figures *figu
     return page_markdown(&page, out);
 }
 
-int history_trend(const struct history *history, FILE *out)
+int history_trend(const char *folder, FILE *out)
 {
-    struct figures figures = {0};
-    int rc = take_all(&figures, history);
+    struct trend trend = {0};
+    int rc = history_visit(folder, take_run, &trend, &trend.left_out_count);
     if (rc == ERR_NONE)
-        rc = put_figures(history, &figures, out);
-    close_figures(&figures);
+        rc = order_all(&trend);
+    if (rc == ERR_NONE)
+        rc = put_figures(&trend, out);
+    close_trend(&trend);
     return rc;
-}
-
-struct search {
-    const double *values;
-    struct change_point *found;
-    size_t count;
-};
-
-static double median_of(const struct search *search, size_t begin, size_t end)
-{
-    return statistics_median(search->values + begin, end - begin);
-}
-
-// The sum of the distances from the median.
-static double deviation(const struct search *search, size_t begin, size_t end)
-{
-    double median = median_of(search, begin, end), sum = 0;
-    for (size_t i = begin; i < end; i++)
-        sum += fabs(search->values[i] - median);
-    return sum;
-}
-
-// Finds the place that leaves the least deviation on both sides together. False: it may be chance, or the change is too
-// small.
-static bool find_place(const struct search *search, size_t begin, size_t end, struct change_point *out)
-{
-    double least = INFINITY;
-    out->at = begin + CHANGE_SIDE_LEAST;  // stays where every sum overflows
-    for (size_t at = begin + CHANGE_SIDE_LEAST; at + CHANGE_SIDE_LEAST <= end; at++) {
-        double left = deviation(search, begin, at) + deviation(search, at, end);
-        out->at = left < least ? at : out->at;
-        least = fmin(left, least);
-    }
-    double p = statistics_rank_test(search->values + begin, out->at - begin, search->values + out->at, end - out->at);
-    double change = fabs(log(median_of(search, out->at, end) / median_of(search, begin, out->at)));
-    out->p = p * (double)(end - begin - 2 * CHANGE_SIDE_LEAST + 1);
-    return out->p < CHANGE_LEVEL && change >= log1p(CHANGE_LEAST);
-}
-
-static void divide(struct search *search, size_t begin, size_t end)
-{
-    struct change_point point = {0};
-    if (end - begin < 2 * CHANGE_SIDE_LEAST || !find_place(search, begin, end, &point))
-        return;
-    divide(search, begin, point.at);
-    if (search->count < CHANGE_MAX)
-        search->found[search->count++] = point;
-    divide(search, point.at, end);
-}
-
-size_t change_points_find(const double *values, size_t count, struct change_point out[CHANGE_MAX])
-{
-    assert(count <= STATISTICS_COUNT_MAX);
-    struct search search = {.values = values, .found = out};
-    divide(&search, 0, count);
-    for (size_t i = 0; i < search.count; i++) {
-        size_t begin = i > 0 ? out[i - 1].at : 0, end = i + 1 < search.count ? out[i + 1].at : count;
-        out[i].before = median_of(&search, begin, out[i].at);
-        out[i].after = median_of(&search, out[i].at, end);
-    }
-    return search.count;
 }
