@@ -62,6 +62,12 @@ def stacks(leader):
     return "\n".join(texts)
 
 
+def keep_nice(leader):
+    """The kernel weighs sessions against each other; how nice a process is counts within its own alone."""
+    with contextlib.suppress(OSError):
+        pathlib.Path(f"/proc/{leader}/autogroup").write_text(str(os.nice(0)), encoding="ascii")
+
+
 def kill_all(leader):
     for pid in session(leader):
         with contextlib.suppress(ProcessLookupError):
@@ -95,6 +101,7 @@ class Runner:
                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE if err_fd is None else err_fd,
                                  start_new_session=True)
         self.leader = child.pid
+        keep_nice(child.pid)
         if self.stopped:
             kill_all(child.pid)
         ended = Ended(0, "", "", 0)
