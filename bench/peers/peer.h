@@ -50,8 +50,9 @@ int peer_number(const struct peer *peer, const json_t *answer, const char *key, 
 // Has the peer do its work `calls` times. ERR_CHECK: it reports more time than passed here.
 int peer_run(struct peer *peer, size_t calls, double *ns);
 
-// Runs our work and the peer's in turn, with pauses in which idle worker threads fall asleep. Samples are nanoseconds
-// divided by `items`, above 0.
+// Runs our work and the peer's in turn, with pauses in which idle worker threads fall asleep; short work runs twice in
+// a turn, and the first time does not count: caches, pages and threads are not as the other side left them. Samples are
+// nanoseconds divided by `items`, above 0.
 int peer_alternate(const struct bench_work *work, struct peer *peer, const struct bench_options *options, size_t calls,
                    double items, struct bench_samples *ours, struct bench_samples *theirs);
 void peer_pause(void);
