@@ -19,7 +19,7 @@
 // Limits of the wait for an answer, and of the wait for the peer's end.
 enum { SILENCE_S = 600, END_MS = 5000 };
 
-// Where the peer takes less than this, both sides begin each turn with one that does not count.
+// Where the peer's first turn takes less than this, both sides work twice in each later one.
 static const double brief_ns = 2e8;
 
 static void sleep_ms(long ms)
@@ -198,14 +198,14 @@ int peer_run(struct peer *peer, size_t calls, double *ns)
     return code;
 }
 
-// A turn of both; each begins in caches and pages that the other one has not kept.
-static int take_turns(const struct bench_work *work, struct peer *peer, size_t calls, uint64_t *our_ns,
-                      double *their_ns, bool brief)
+// Each side works `times` times, of which the last counts.
+static int take_turns(const struct bench_work *work, struct peer *peer, size_t calls, int times, uint64_t *our_ns,
+                      double *their_ns)
 {
-    for (int counted = !brief; counted < 2; counted++)
+    for (int i = 0; i < times; i++)
         TRY(bench_time(work, our_ns));
     peer_pause();
-    for (int counted = !brief; counted < 2; counted++)
+    for (int i = 0; i < times; i++)
         TRY(peer_run(peer, calls, their_ns));
     peer_pause();
     return ERR_NONE;
@@ -215,15 +215,16 @@ int peer_alternate(const struct bench_work *work, struct peer *peer, const struc
                    double items, struct bench_samples *ours, struct bench_samples *theirs)
 {
     assert(items > 0 && calls > 0 && options->repeat <= BENCH_REPEAT_MAX);
-    bool brief = false;
+    int times = 1;
     ours->count = theirs->count = 0;
     for (size_t i = 0; i < options->warmup + options->repeat; i++) {
         uint64_t our_ns;
         double their_ns;
         bench_progress("%s, compared with %s: turn %zu of %zu", work->name, peer->name, i + 1,
                        options->warmup + options->repeat);
-        TRY(take_turns(work, peer, calls, &our_ns, &their_ns, brief));
-        brief |= i == 0 && their_ns < brief_ns;
+        TRY(take_turns(work, peer, calls, times, &our_ns, &their_ns));
+        if (i == 0 && their_ns < brief_ns)
+            times = 2;
         if (i < options->warmup)
             continue;
         ours->values[ours->count++] = (double)our_ns / items;

@@ -51,8 +51,8 @@ int peer_number(const struct peer *peer, const json_t *answer, const char *key, 
 int peer_run(struct peer *peer, size_t calls, double *ns);
 
 // Runs our work and the peer's in turn, with pauses in which idle worker threads fall asleep; short work runs twice in
-// a turn, and the first time does not count: caches, pages and threads are not as the other side left them. Samples are
-// nanoseconds divided by `items`, above 0.
+// a turn, and only the second time counts, with its own caches, pages and threads warm. Samples are nanoseconds divided
+// by `items`, above 0.
 int peer_alternate(const struct bench_work *work, struct peer *peer, const struct bench_options *options, size_t calls,
                    double items, struct bench_samples *ours, struct bench_samples *theirs);
 void peer_pause(void);

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A turn is longer than a pause of the system.
+// A turn takes at least this long.
 enum { TURN_NS = 50000000 };
 
 enum { STEP = 1000, CHUNK_BYTES = 4 << 20, CALLS_MAX = 256, ROWS_MAX = 32 };

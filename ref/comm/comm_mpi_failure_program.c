@@ -132,6 +132,8 @@ int main(int argc, char **argv)
     struct comm *comm;
     if (argc == 2 && strcmp(argv[1], "stop") == 0)
         setenv("ZG_HANG_S", "5", 1);
+    if (argc == 2 && strcmp(argv[1], "limit") == 0)
+        setenv("ZG_HANG_S", "5s", 1);
     if (argc != 2 || launcher_find(&launcher) != ERR_NONE || launcher_open(&launcher, &comm) != ERR_NONE) {
         fprintf(stderr, "%s\n", err_message());
         return 2;

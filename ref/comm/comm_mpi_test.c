@@ -123,6 +123,14 @@ Test(comm_mpi, a_rank_that_hangs_is_named)
                  output);
 }
 
+Test(comm_mpi, a_limit_of_silence_that_is_no_number_is_refused)
+{
+    MPI_OR_SKIP();
+    provoke(2, "limit");
+    cr_expect_eq(times_said(output, "ZG_HANG_S=5s: expected whole seconds, or 0 for no limit\n"), 2, "%s", output);
+    cr_expect_eq(times_said(output, "ended with status 2\n"), 2, "%s", output);
+}
+
 // mpirun sends SIGTERM to the others of a rank that dies: they have time to report, and then it ends them.
 Test(comm_mpi, a_rank_that_is_told_to_end_goes_on_for_a_moment)
 {

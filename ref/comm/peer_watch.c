@@ -214,15 +214,19 @@ static void *beat(void *context)
 
 // Without the thread only deaths are noticed, and this process would seem to hang: a neighbour judges silence only
 // after it has received a byte.
-static void start_beating(struct peer_watch *watch)
+static int start_beating(struct peer_watch *watch)
 {
     sigset_t all, kept;
+    char rest;
     const char *limit_s = getenv("ZG_HANG_S");
-    watch->silent_max_s = limit_s ? atoi(limit_s) : SILENT_S;
+    watch->silent_max_s = SILENT_S;
+    if (limit_s && (sscanf(limit_s, "%d%c", &watch->silent_max_s, &rest) != 1 || watch->silent_max_s < 0))
+        return err_set(ERR_USAGE, "ZG_HANG_S=%.20s: expected whole seconds, or 0 for no limit", limit_s);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &kept);
     watch->beats = pthread_create(&watch->beat, NULL, beat, watch) == 0;
     pthread_sigmask(SIG_SETMASK, &kept, NULL);
+    return ERR_NONE;
 }
 
 int peer_watch_open(MPI_Comm world, struct peer_watch *out)
@@ -237,35 +241,30 @@ int peer_watch_open(MPI_Comm world, struct peer_watch *out)
     struct peer_watch_card own;
     int listener = start_listening(&own), rc = join(world, out, listener, &own);
     close_fd(&listener);
-    if (rc == ERR_NONE)
-        start_beating(out);
-    return rc;
+    return rc == ERR_NONE ? start_beating(out) : rc;
 }
 
 // Says what is wrong at the other end; null: nothing.
 static const char *fate_of(struct peer_watch_link *link, int silent_max_s)
 {
     char words[64];
-    ssize_t got;
-    while (link->fd >= 0 && (got = recv(link->fd, words, sizeof words, MSG_DONTWAIT)) != 0) {
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK)
-            break;
-        bool hangs = got < 0 && link->heard && silent_max_s > 0 && link->silent_s > silent_max_s;
-        if (got < 0 && !hangs)
-            return NULL;
-        if (hangs || words[got - 1] == GOODBYE) {
-            close_fd(&link->fd);
-            return hangs ? "gives no sign of life: its host hangs, or the process is stopped" : NULL;
+    ssize_t got = -1;
+    while (link->fd >= 0 && ((got = recv(link->fd, words, sizeof words, MSG_DONTWAIT)) > 0 || (got && errno == EINTR)))
+        if (got > 0) {
+            link->heard = true;
+            link->silent_s = 0;
+            if (words[got - 1] == GOODBYE)
+                close_fd(&link->fd);
         }
-        link->heard = true;
-        link->silent_s = 0;
-    }
     if (link->fd < 0)
         return NULL;
+    bool lives = got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+    bool hangs = lives && link->heard && silent_max_s > 0 && link->silent_s > silent_max_s;
+    if (lives && !hangs)
+        return NULL;
     close_fd(&link->fd);
-    return "has died: it was killed, or crashed";
+    return hangs ? "gives no sign of life: its host hangs, or the process is stopped"
+                 : "has died: it was killed, or crashed";
 }
 
 int peer_watch_poll(struct peer_watch *watch, char *text, size_t text_bytes)

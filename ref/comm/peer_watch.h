@@ -54,7 +54,7 @@ struct peer_watch {
 
 // Collective over `world`. A neighbour that is not reachable by IPv4 is not watched, which is no error: the launcher
 // still notices its death. A neighbour may be silent for 30 s, or for the seconds in the environment's ZG_HANG_S; 0, as
-// for debuggers, which stop a process: for ever. ERR_IO: MPI failed.
+// for debuggers, which stop a process: for ever. ERR_USAGE: ZG_HANG_S is no such number. ERR_IO: MPI failed.
 int peer_watch_open(MPI_Comm world, struct peer_watch *out);
 
 // Returns the rank of a neighbour that has died or hangs, once, and a text that names it; -1: none.

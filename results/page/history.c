@@ -73,7 +73,9 @@ struct visit {
 static int visit_file(struct visit *v, const char *path)
 {
     struct result_file file;
-    int rc = open_run(path, &file);
+    int rc = check_room(v->count, path);
+    if (rc == ERR_NONE)
+        rc = open_run(path, &file);
     if (rc == ERR_MEMORY)
         return rc;
     if (rc != ERR_NONE) {
@@ -81,9 +83,8 @@ static int visit_file(struct visit *v, const char *path)
         text_error("zerogauge report: left out");
         return ERR_NONE;
     }
-    rc = check_room(v->count++, path);
-    if (rc == ERR_NONE)
-        rc = v->visit(v->context, &file);
+    v->count++;
+    rc = v->visit(v->context, &file);
     result_close(&file);
     return rc;
 }

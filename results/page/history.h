@@ -22,9 +22,9 @@ void history_close(struct history *history);
 // "VALID", ... of a file; null: it judges nothing.
 const char *history_verdict(const struct result_file *file);
 
-// Calls visit for each file DIR/*.jsonl and DIR/*/*.jsonl that history_open accepts, and closes it afterwards. Those
-// that cannot be used are counted, and named on standard error with the reason. ERR_USAGE: none can be used, or too
-// many can.
+// Calls visit for each file DIR/*.jsonl and DIR/*/*.jsonl that history_open accepts, and closes it afterwards. The
+// others, and those beyond HISTORY_MAX, are counted, and named on standard error with the reason. ERR_USAGE: none can
+// be used.
 int history_visit(const char *folder, int (*visit)(void *context, const struct result_file *file), void *context,
                   size_t *left_out_count);
 

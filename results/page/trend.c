@@ -68,12 +68,13 @@ static int take(struct trend *trend, const struct result_file *file, json_t *rec
         return err_set(ERR_MEMORY, "no memory for a figure");
     while (i < trend->count && strcmp(trend->list[i].key, key) != 0)
         i++;
-    if (i == trend->count) {
-        TRY(array_grow(&trend->list, &trend->room, trend->count, sizeof *trend->list, "figures"));
+    int rc = i < trend->count ? ERR_NONE
+                              : array_grow(&trend->list, &trend->room, trend->count, sizeof *trend->list, "figures");
+    if (rc == ERR_NONE && i == trend->count)
         trend->list[trend->count++] = (struct figure){.key = key};
-    } else {
+    else
         free(key);
-    }
+    TRY(rc);
     struct figure *figure = &trend->list[i];
     if (figure->count > 0 && figure->list[figure->count - 1].run == run)
         return ERR_NONE;
