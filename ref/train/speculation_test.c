@@ -59,11 +59,13 @@ Test(speculation, an_update_everywhere_long)
     everywhere(0, 1);
 }
 
-// An update of the first step begins before its last backward has ended, if it does not wait for the decision.
+// An update of the first step begins before its last backward has ended, if it does not wait for the decision. In
+// serial order an operation runs where it is issued, however loaded the machine is.
 Test(speculation, an_update_begins_during_backward)
 {
-    struct offload_trial t = OFFLOAD_TRIAL(.model = "gpt:layers=4,width=64,heads=2,length=64", .world = 1, .clip = 100,
-                                           .steps = 1, OFFLOAD_ON_HOST, .bucket = 5000);
+    struct offload_trial t =
+        OFFLOAD_TRIAL(.model = "gpt:layers=4,width=64,heads=2,length=64", .world = 1, .clip = 100, .steps = 1,
+                      OFFLOAD_ON_HOST, .bucket = 5000, .schedule = {EXECUTOR_SERIAL, 0});
     for (int speculative = 0; speculative < 2; speculative++) {
         struct trace trace;
         uint64_t first_adam_ns = UINT64_MAX, last_backward_ns = 0;
