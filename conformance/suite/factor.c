@@ -5,6 +5,7 @@
 #include "ref/arithmetic/random.h"
 
 #include <assert.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -119,12 +120,28 @@ static bool has_one_of(const struct factor_vector *vector, enum factor factor, u
     return value != FACTOR_OPEN && (values >> value & 1);
 }
 
+// By factor the conflicts that name it, bit I for conflicts[I]; most have one or none.
+static uint32_t conflicts_of[FACTOR_COUNT];
+static_assert(CONFLICT_COUNT <= 32, "a bit for each conflict");
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void list_conflicts(void)
+{
+    for (int i = 0; i < CONFLICT_COUNT; i++) {
+        conflicts_of[conflicts[i].a] |= UINT32_C(1) << i;
+        conflicts_of[conflicts[i].b] |= UINT32_C(1) << i;
+    }
+}
+
 bool factor_agrees(const struct factor_vector *vector, enum factor factor, int value)
 {
-    for (const struct conflict *x = conflicts; x < conflicts + CONFLICT_COUNT; x++)
+    pthread_once(&once, list_conflicts);
+    for (uint32_t left = conflicts_of[factor]; left; left &= left - 1) {
+        const struct conflict *x = &conflicts[__builtin_ctz(left)];
         if ((x->a == factor && (x->a_values >> value & 1) && has_one_of(vector, x->b, x->b_values)) ||
             (x->b == factor && (x->b_values >> value & 1) && has_one_of(vector, x->a, x->a_values)))
             return false;
+    }
     return true;
 }
 
