@@ -65,6 +65,7 @@ PURPOSES = {
     "conformance/cases": "one case: its files, its numbers",
     "conformance/suite": "the cases of a suite version",
     "conformance/contract": "answers, plug-ins",
+    "conformance/claims": "what an implementation says it can do",
     "conformance/run": "launching and collecting",
     "conformance/unsharded": "unsharded Adam, by every known rule",
     "conformance/judge": "which rule explains every bit",

@@ -2,7 +2,7 @@
 // Any bytes as a file of somebody's answer, or as their claims: refused with a message that names the file, or read,
 // written and read again to the same. The first byte says as which file.
 #include "conformance/contract/answer.h"
-#include "conformance/run/claims.h"
+#include "conformance/claims/claims.h"
 #include "base/err.h"
 #include "base/file.h"
 

@@ -3,7 +3,7 @@
 #include "base/err.h"
 #include "conformance/run/check_select.h"
 #include "conformance/run/check_test.h"
-#include "conformance/run/claims.h"
+#include "conformance/claims/claims.h"
 
 TestSuite(check_cover, .init = check_setup, .fini = check_teardown);
 

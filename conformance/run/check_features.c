@@ -4,7 +4,7 @@
 #include "base/array.h"
 #include "base/err.h"
 #include "conformance/cases/case_mesh.h"
-#include "conformance/run/claims.h"
+#include "conformance/claims/claims.h"
 #include "conformance/suite/suite.h"
 
 #include <stdio.h>

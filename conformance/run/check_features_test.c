@@ -4,7 +4,7 @@
 #include "conformance/run/check_features.h"
 #include "base/err.h"
 #include "conformance/run/check_test.h"
-#include "conformance/run/claims.h"
+#include "conformance/claims/claims.h"
 
 static struct feature_row rows[REQUIREMENT_MAX];
 

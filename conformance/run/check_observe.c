@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/process/check_folder.h"
 #include "base/terminal.h"
-#include "conformance/run/claims.h"
+#include "conformance/claims/claims.h"
 #include "conformance/suite/suite_build.h"
 
 #include <stdio.h>

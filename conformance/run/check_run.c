@@ -4,7 +4,7 @@
 #include "conformance/run/check_select.h"
 
 #include "base/clock.h"
-#include "conformance/run/claims.h"
+#include "conformance/claims/claims.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "ref/arithmetic/random.h"

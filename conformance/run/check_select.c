@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conformance/run/check_select.h"
 
-#include "conformance/run/claims.h"
+#include "conformance/claims/claims.h"
 #include "base/array.h"
 #include "base/err.h"
 #include "ref/arithmetic/random.h"

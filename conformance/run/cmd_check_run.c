@@ -8,7 +8,7 @@
 #include "conformance/run/check_observe.h"
 #include "conformance/run/check_own.h"
 #include "conformance/run/check_ranks.h"
-#include "conformance/run/claims.h"
+#include "conformance/claims/claims.h"
 #include "base/err.h"
 #include "base/safe_text.h"
 #include "base/file.h"

@@ -6,7 +6,7 @@
 #include "base/err.h"
 #include "base/terminal.h"
 #include "conformance/hunt/hunt_mesh.h"
-#include "conformance/run/claims.h"
+#include "conformance/claims/claims.h"
 
 #include <inttypes.h>
 #include <stdio.h>

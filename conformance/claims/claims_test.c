@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Claims: what is claimed is asked and nothing else; a file that says something else is refused with its line.
-#include "conformance/run/claims.h"
+#include "conformance/claims/claims.h"
 
 #include "conformance/contract/answer_test.h"
 #include "base/err.h"

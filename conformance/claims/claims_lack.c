@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The things that a case needs and claims lack.
-#include "conformance/run/claims_internal.h"
+#include "conformance/claims/claims_internal.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "conformance/run/claims_internal.h"
+#include "conformance/claims/claims_internal.h"
 
 #include "base/err.h"
 #include "conformance/cases/case_mesh.h"

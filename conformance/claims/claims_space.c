@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Claims as sets of factors' values.
-#include "conformance/run/claims.h"
+#include "conformance/claims/claims.h"
 
 // Takes the values from `first` to `last` away where a feature is not claimed.
 static void need(const struct claims *claims, struct factor_space *space, enum factor factor, int first, int last,

@@ -2,7 +2,7 @@
 // Words of the claims that the parts of claims.h share.
 #pragma once
 
-#include "conformance/run/claims.h"
+#include "conformance/claims/claims.h"
 
 enum { STAGE_COUNT = 4 };
 
