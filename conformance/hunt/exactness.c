@@ -52,15 +52,12 @@ static int try_step(const struct check_case *c, const struct case_values *values
                     struct gradients *gradients, bool *exact)
 {
     struct rule first = rule_canonical(c);
+    int count = rule_count(c), each = rule_per_gradient(c);
     struct unsharded_choice choice = unsharded_choice_at(c, &first, 0);
     TRY(unsharded_gradient(c, values, &first, &choice, step, scale, gradients->canonical));
-    struct rule before = first;
-    for (int i = 0; i < rule_count(c) && *exact; i++) {
+    for (int i = 0; i < count && *exact; i += each) {
         struct rule rule = rule_at(c, i);
-        if ((i > 0 && rule_same_gradient(&rule, &before)) || rule.tokens == TOKENS_SHARE)
-            continue;
-        before = rule;
-        for (int k = 0; k < unsharded_choice_count(c, &rule) && *exact; k++) {
+        for (int k = 0; rule.tokens != TOKENS_SHARE && k < unsharded_choice_count(c, &rule) && *exact; k++) {
             choice = unsharded_choice_at(c, &rule, k);
             TRY(unsharded_gradient(c, values, &rule, &choice, step, scale, gradients->other));
             *exact = same(c, gradients);

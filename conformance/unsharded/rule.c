@@ -207,15 +207,20 @@ static int clip_count(const struct check_case *c)
     return c->gradient_clipping > 0 ? CLIP_FORM_COUNT : 1;
 }
 
-int rule_count(const struct check_case *c)
+int rule_per_gradient(const struct check_case *c)
 {
     struct update_rule updates[UPDATE_MAX];
+    return updates_of(c, updates) * clip_count(c) * muon_momentum_count(c);
+}
+
+int rule_count(const struct check_case *c)
+{
     int gradients = 0;
     for (int i = 0; i < gradient_numbers(c); i++) {
         struct rule rule = gradient_number(c, i);
         gradients += gradient_is_distinct(c, &rule);
     }
-    return gradients * updates_of(c, updates) * clip_count(c) * muon_momentum_count(c);
+    return gradients * rule_per_gradient(c);
 }
 
 struct rule rule_at(const struct check_case *c, int index)

@@ -133,9 +133,10 @@ struct check_case;
 struct rule rule_canonical(const struct check_case *c);
 
 // The rules that can differ at this case, each once, with states in fp32: [0] is the canonical one. Those with the same
-// gradient are neighbours, and the first of them all have the canonical gradient. In exact cases no rule has another,
-// but for TOKENS_SHARE where a rank's tokens are no power of two.
+// gradient are neighbours, as many for each, and the first of them all have the canonical gradient. In exact cases no
+// rule has another, but for TOKENS_SHARE where a rank's tokens are no power of two.
 int rule_count(const struct check_case *c);
+int rule_per_gradient(const struct check_case *c);
 struct rule rule_at(const struct check_case *c, int index);
 struct rule_states rule_states_of(const struct check_case *c, const struct claimed_states *claimed);
 bool rule_states_are_short(const struct rule_states *states);  // false: both in fp32
