@@ -84,18 +84,34 @@ static int check_all(struct answer *answer)
     return check_files(answer);
 }
 
+struct answer_seen {
+    struct answer_file file;
+    int step, rank;  // step 0: none
+};
+
 int answer_open(const struct check_case *c, const char *folder, struct answer *out)
 {
-    *out = (struct answer){.c = c, .folder = strdup(folder)};
+    *out = (struct answer){.c = c, .folder = strdup(folder), .seen = calloc(1, sizeof *out->seen)};
     memset(out->usage, 0xff, sizeof out->usage);  // UINT64_MAX everywhere
-    int rc = out->folder ? check_all(out) : err_set(ERR_MEMORY, "no memory for the name of %s", folder);
+    int rc = out->folder && out->seen ? check_all(out) : err_set(ERR_MEMORY, "no memory for the answer %s", folder);
     if (rc != ERR_NONE)
         answer_close(out);
     return rc;
 }
 
+static void close_seen(struct answer_seen *seen)
+{
+    if (seen && seen->step > 0)
+        answer_file_close(&seen->file);
+    if (seen)
+        seen->step = 0;
+}
+
 void answer_close(struct answer *answer)
 {
+    close_seen(answer->seen);
+    free(answer->seen);
+    answer->seen = NULL;
     free(answer->folder);
     answer->folder = NULL;
 }
@@ -157,22 +173,30 @@ void answer_step_close(struct answer_step *step)
     *step = (struct answer_step){0};
 }
 
+static int open_seen(const struct answer *answer, int step, int rank)
+{
+    struct answer_seen *seen = answer->seen;
+    if (seen->step == step && seen->rank == rank)
+        return ERR_NONE;
+    close_seen(seen);
+    TRY(answer_file_open(answer, step, rank, &seen->file));
+    seen->step = step;
+    seen->rank = rank;
+    return ERR_NONE;
+}
+
 int answer_read_seen(const struct answer *answer, int step, int rank, int micro, int param, float *out)
 {
     assert(answer->kind == ANSWER_STATES && answer->has_seen);
     assert(micro >= 0 && micro < answer->c->accumulation && param >= 0 && param < answer->c->param_count);
-    struct answer_file file;
-    TRY(answer_file_open(answer, step, rank, &file));
-    int rc = ERR_NONE;
+    TRY(open_seen(answer, step, rank));
+    const struct answer_file *file = &answer->seen->file;
     size_t i = 0;
-    while (i < file.layout.count && (file.layout.entries[i].micro != micro || file.layout.entries[i].param != param))
+    while (i < file->layout.count && (file->layout.entries[i].micro != micro || file->layout.entries[i].param != param))
         i++;
-    if (i == file.layout.count)
-        rc = err_set(ERR_INTERNAL, "%s: no forward uses %s", file.file.path, answer->c->params[param].name);
-    else
-        rc = safetensors_read_fp32(&file.file, file.found[i], 0, file.found[i]->count, out);
-    answer_file_close(&file);
-    return rc;
+    if (i == file->layout.count)
+        return err_set(ERR_INTERNAL, "%s: no forward uses %s", file->file.path, answer->c->params[param].name);
+    return safetensors_read_fp32(&file->file, file->found[i], 0, file->found[i]->count, out);
 }
 
 const char *const answer_usage_kinds[USAGE_KIND_COUNT] = {

@@ -24,6 +24,40 @@ int judge_open(const struct judge_options *options, struct findings *findings, s
     return requirement_check();
 }
 
+static int keep(struct judge *judge, const struct check_case *c, struct kept **out)
+{
+    TRY(array_grow(&judge->kept, &judge->kept_room, judge->kept_count, sizeof *judge->kept, "answers"));
+    *out = &judge->kept[judge->kept_count++];
+    memset(*out, 0, sizeof **out);
+    (*out)->c = c;
+    return ERR_NONE;
+}
+
+int judge_open_part(const struct judge *judge, struct findings *findings, struct judge **out)
+{
+    TRY(judge_open(&judge->options, findings, out));
+    (*out)->empty_steps = judge->empty_steps;
+    return ERR_NONE;
+}
+
+int judge_join(struct judge *judge, struct judge *part)
+{
+    for (size_t i = 0; i < part->findings->count; i++)
+        TRY(findings_add(judge->findings, &part->findings->list[i]));
+    for (size_t i = 0; i < part->kept_count; i++) {
+        struct kept *kept;
+        TRY(keep(judge, part->kept[i].c, &kept));
+        *kept = part->kept[i];
+        part->kept[i].explained = (struct rule_set){0};
+    }
+    return ERR_NONE;
+}
+
+bool judge_learns(const struct judge *judge, const struct check_case *c)
+{
+    return judge->empty_steps == EMPTY_STEPS_UNKNOWN && case_settles_empty_steps(c);
+}
+
 void judge_close(struct judge *judge)
 {
     for (size_t i = 0; judge && i < judge->kept_count; i++)
@@ -44,108 +78,9 @@ unsigned judge_aspects_of(const struct check_case *c)
     return aspects;
 }
 
-static void view(const struct check_case *c, const struct answer_step *step, struct unsharded_state *out)
-{
-    for (int i = 0; i < c->param_count; i++) {
-        size_t bytes = c->params[i].count * sizeof(float);
-        if (out->param[i] && step->param[i])
-            memcpy(out->param[i], step->param[i], bytes);
-        // Moments that an answer may leave out are zeros.
-        if (out->exp_avg[i])
-            step->exp_avg[i] ? (void)memcpy(out->exp_avg[i], step->exp_avg[i], bytes)
-                             : (void)memset(out->exp_avg[i], 0, bytes);
-        if (out->exp_avg_sq[i])
-            step->exp_avg_sq[i] ? (void)memcpy(out->exp_avg_sq[i], step->exp_avg_sq[i], bytes)
-                                : (void)memset(out->exp_avg_sq[i], 0, bytes);
-    }
-    out->t = step->t;
-}
-
 bool value_same(float a, float b)
 {
     return a == b || (isnan(a) && isnan(b));
-}
-
-int trial_step(struct trial *trial, int step)
-{
-    assert(step >= case_first_step(trial->c) && step <= case_last_step(trial->c));
-    const struct check_case *c = trial->c;
-    if (step == case_first_step(c))
-        unsharded_state_copy(c, &trial->start, &trial->before);
-    else
-        unsharded_state_copy(c, &trial->after, &trial->before);
-    answer_step_close(&trial->step);
-    TRY(answer_read_step(trial->answer, step, &trial->step));
-    view(c, &trial->step, &trial->after);
-    return ERR_NONE;
-}
-
-int trial_gradient(struct trial *trial, const struct rule *rule, const struct unsharded_choice *choice, int step)
-{
-    assert(step >= 1 && step <= case_last_step(trial->c));
-    const struct unsharded_choice *now = &trial->gradient_choice;
-    if (trial->gradient_step == step && rule_same_gradient(rule, &trial->gradient_rule) &&
-        now->first_rank == choice->first_rank && now->downwards == choice->downwards)
-        return ERR_NONE;
-    trial->gradient_step = step;
-    trial->gradient_rule = *rule;
-    trial->gradient_choice = *choice;
-    return unsharded_gradient(trial->c, trial->values, rule, choice, step, trial->decisions[step - 1].scale,
-                              trial->gradient);
-}
-
-// The state that the first step begins with.
-static int begin_trial(struct trial *trial)
-{
-    const struct check_case *c = trial->c;
-    unsharded_begin(c, trial->values, &trial->start);
-    if (!trial->saved)
-        return ERR_NONE;
-    struct answer_step last = {0};
-    int rc = answer_read_step(trial->saved, case_last_step(trial->saved->c), &last);
-    if (rc == ERR_NONE)
-        view(c, &last, &trial->start);
-    answer_step_close(&last);
-    for (int i = 0; rc == ERR_NONE && c->weights_only && i < c->param_count; i++) {
-        size_t bytes = c->params[i].count * sizeof(float);
-        if (trial->start.exp_avg[i])
-            memset(trial->start.exp_avg[i], 0, bytes);
-        if (trial->start.exp_avg_sq[i])
-            memset(trial->start.exp_avg_sq[i], 0, bytes);
-    }
-    if (c->weights_only)
-        trial->start.t = 0;
-    return rc;
-}
-
-static int open_trial(struct trial *trial)
-{
-    const struct check_case *c = trial->c;
-    trial->states = rule_states_of(c, &trial->options->states);
-    trial->decisions = calloc((size_t)c->steps, sizeof *trial->decisions);
-    if (!trial->decisions)
-        return err_set(ERR_MEMORY, "no memory to judge %s", c->name);
-    TRY(unsharded_state_open(c, &trial->start));
-    TRY(unsharded_state_open(c, &trial->before));
-    TRY(unsharded_state_open(c, &trial->after));
-    TRY(unsharded_state_open(c, &trial->expected));
-    for (int i = 0; i < c->param_count; i++)
-        if (case_is_trained(c, i) && !(trial->gradient[i] = calloc(c->params[i].count + 1, sizeof(float))))
-            return err_set(ERR_MEMORY, "no memory to judge %s", c->name);
-    TRY(unsharded_decide(c, trial->values, trial->options->scaler, trial->decisions));
-    return begin_trial(trial);
-}
-
-static void close_trial(struct trial *trial)
-{
-    answer_step_close(&trial->step);
-    unsharded_state_close(&trial->start);
-    unsharded_state_close(&trial->before);
-    unsharded_state_close(&trial->after);
-    unsharded_state_close(&trial->expected);
-    for (int i = 0; i < trial->c->param_count; i++)
-        free(trial->gradient[i]);
-    free(trial->decisions);
 }
 
 // Digests the parameters that are trained and used in all steps, as others may be left alone or not; both zeros are
@@ -220,15 +155,6 @@ static int judge_aspects(struct judge *judge, struct trial *trial, unsigned aspe
     return ERR_NONE;
 }
 
-static int keep(struct judge *judge, const struct check_case *c, struct kept **out)
-{
-    TRY(array_grow(&judge->kept, &judge->kept_room, judge->kept_count, sizeof *judge->kept, "answers"));
-    *out = &judge->kept[judge->kept_count++];
-    memset(*out, 0, sizeof **out);
-    (*out)->c = c;
-    return ERR_NONE;
-}
-
 static int judge_refusal(struct judge *judge, const struct check_case *c, const struct answer *answer)
 {
     struct finding finding = {.c = c, .aspect = ASPECT_REFUSAL, .verdict = VERDICT_PASS};
@@ -270,7 +196,7 @@ int judge_answer(struct judge *judge, const struct check_case *c, const struct c
         return err_set(ERR_MEMORY, "no memory to judge %s", c->name);
     case_logical(c, logical);
     struct trial trial = {.c = logical, .values = values, .answer = answer, .saved = saved, .options = &judge->options};
-    int rc = open_trial(&trial);
+    int rc = trial_open(&trial);
     if (rc == ERR_NONE)
         rc = trial_settle_empty_steps(&trial, &judge->empty_steps);
     if (rc == ERR_NONE)
@@ -280,7 +206,7 @@ int judge_answer(struct judge *judge, const struct check_case *c, const struct c
     kept->gathered = judge_gathered(&trial);
     for (size_t i = before; i < judge->findings->count; i++)
         kept->is_convicted |= judge->findings->list[i].verdict >= VERDICT_FAIL;
-    close_trial(&trial);
+    trial_close(&trial);
     free(logical);
     return rc;
 }

@@ -22,6 +22,14 @@ struct judge;
 int judge_open(const struct judge_options *options, struct findings *findings, struct judge **out);
 void judge_close(struct judge *judge);  // null-safe
 
+// A judge of the same options, which knows what this one has learned, for answers that another thread judges; and the
+// end of it, whose findings and answers this one takes over behind its own. The part is closed by the caller.
+int judge_open_part(const struct judge *judge, struct findings *findings, struct judge **out);
+int judge_join(struct judge *judge, struct judge *part);
+
+// True if the judge is to learn from this case's answer how to judge others. A part judges no such case.
+bool judge_learns(const struct judge *judge, const struct check_case *c);
+
 // Judges an answer that answer_open accepted. saved: for a resuming case, the answer of its saving half (which knows
 // its case); otherwise null. The cases must outlive the judge; the answers need not.
 int judge_answer(struct judge *judge, const struct check_case *c, const struct case_values *values,

@@ -22,11 +22,20 @@ struct trial {
     int gradient_step;                     // the step of `gradient`; 0: none
     struct rule gradient_rule;
     struct unsharded_choice gradient_choice;
-    struct answer_step step;           // the answer's data of the current step
+    struct answer_step *steps;         // the answer's data: [K - 1] of step K, once it is read
+    uint64_t read;                     // bit K - 1: it is
+    struct answer_step step;           // those of the current step
     const struct rule_set *explained;  // after the states are judged
 };
 
-// Reads a step, and sets before and after. Called with the steps in order, from the first.
+// The caller sets c, values, answer, saved and options, and closes the trial, also after an error.
+int trial_open(struct trial *trial);
+void trial_close(struct trial *trial);
+
+// The answer's data of a step, which live as long as the trial.
+int trial_read(struct trial *trial, int step, const struct answer_step **out);
+
+// Sets step, before and after. Called with the steps in order, from the first.
 int trial_step(struct trial *trial, int step);
 
 // Computes the mean gradient of a step under a rule into trial->gradient, unless it is there already.
@@ -123,6 +132,7 @@ int judge_loss(struct trial *trial, struct finding *out);
 
 // Learns from the first answer that has a step without tokens what the implementation does in it; decisions of others
 // follow.
+bool case_settles_empty_steps(const struct check_case *c);
 int trial_settle_empty_steps(struct trial *trial, enum empty_steps *known);
 
 // aspect: memory, padding, traffic or calls.

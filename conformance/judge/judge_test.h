@@ -245,6 +245,23 @@ static inline void trial_add(struct judge *judge, const struct check_case *c, co
 
 static const struct judge_options any = {.clip = -1, .unused = -1};
 
+// In a part of the judge of its own, if nothing is to be learned from it.
+static inline void trial_add_part(struct judge *judge, const struct check_case *c, const struct rule *rule,
+                                  const struct wrong *wrong)
+{
+    struct findings findings = {0};
+    struct judge *part;
+    if (judge_learns(judge, c)) {
+        trial_add(judge, c, rule, wrong);
+        return;
+    }
+    cr_assert(judge_open_part(judge, &findings, &part) == ERR_NONE, "%s", err_message());
+    trial_add(part, c, rule, wrong);
+    cr_assert(judge_join(judge, part) == ERR_NONE, "%s", err_message());
+    judge_close(part);
+    findings_free(&findings);
+}
+
 // Judges answers, each with its mistakes. Findings are the caller's to free; they point to the cases.
 static inline struct findings trial_judge_all(const struct check_case cases[], int count,
                                               const struct judge_options *options, const struct rule *rule,
@@ -254,7 +271,7 @@ static inline struct findings trial_judge_all(const struct check_case cases[], i
     struct judge *judge;
     cr_assert(judge_open(options, &findings, &judge) == ERR_NONE, "%s", err_message());
     for (int i = 0; i < count; i++)
-        trial_add(judge, &cases[i], rule, &wrong[i]);
+        trial_add_part(judge, &cases[i], rule, &wrong[i]);
     cr_assert(judge_end(judge) == ERR_NONE, "%s", err_message());
     judge_close(judge);
     return findings;

@@ -12,15 +12,14 @@
 // --- steps without tokens ---
 
 // Reads the t of an answer after a step; of the step before its first one, that of the state which it begins with.
-static int read_t(const struct trial *trial, int step, uint64_t *out)
+static int read_t(struct trial *trial, int step, uint64_t *out)
 {
-    struct answer_step state = {0};
+    const struct answer_step *state;
     *out = trial->start.t;
     if (step < case_first_step(trial->c))
         return ERR_NONE;
-    TRY(answer_read_step(trial->answer, step, &state));
-    *out = state.t;
-    answer_step_close(&state);
+    TRY(trial_read(trial, step, &state));
+    *out = state->t;
     return ERR_NONE;
 }
 
@@ -42,12 +41,26 @@ static void skip_empty(struct trial *trial)
     }
 }
 
+// True if a step's t tells what an empty one does.
+static bool settles(const struct check_case *c, int step)
+{
+    return c->has_tokens && case_all_tokens(c, step) == 0 && c->delayed_update == 0;
+}
+
+bool case_settles_empty_steps(const struct check_case *c)
+{
+    bool any = false;
+    for (int step = case_first_step(c); step <= case_last_step(c); step++)
+        any |= settles(c, step);
+    return any;
+}
+
 int trial_settle_empty_steps(struct trial *trial, enum empty_steps *known)
 {
     const struct check_case *c = trial->c;
-    for (int step = case_first_step(c); c->has_tokens && step <= case_last_step(c); step++) {
+    for (int step = case_first_step(c); step <= case_last_step(c); step++) {
         uint64_t before, after;
-        if (*known != EMPTY_STEPS_UNKNOWN || case_all_tokens(c, step) > 0 || c->delayed_update > 0)
+        if (*known != EMPTY_STEPS_UNKNOWN || !settles(c, step))
             continue;
         TRY(read_t(trial, step - 1, &before));
         TRY(read_t(trial, step, &after));

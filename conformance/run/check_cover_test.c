@@ -5,6 +5,8 @@
 #include "conformance/run/check_test.h"
 #include "conformance/claims/claims.h"
 
+#include <sched.h>
+
 TestSuite(check_cover, .init = check_setup, .fini = check_teardown);
 
 Test(check_cover, a_list_ends_with_the_pairs_that_it_covers)
@@ -133,4 +135,31 @@ Test(check_cover, the_package_needs_of_a_case_what_claims_say_that_it_needs)
     cr_assert_eq(check("--case 'pair-*' --claims none.json --out out"), 77, "%s", output);
     cr_assert_eq(run("python3 compare.py"), 0, "%s", output);
     has(" alike");
+}
+
+// One processor judges alone, and several share a world's cases: the findings are the same, in one order. Some of these
+// cases teach what an empty step does; one has no answer.
+Test(check_cover, any_number_of_processors_makes_the_same_report)
+{
+    cpu_set_t allowed;
+    int one = 0;
+    cr_assert_eq(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+    while (!CPU_ISSET(one, &allowed))
+        one++;
+    write_text("claims.json", "{\"contract\": 1, \"name\": \"mine\", \"version\": \"1\", \"worlds\": [2, 4], "
+                              "\"stages\": [0, 1, 2, 3], \"precisions\": [\"fp32\", \"bf16\"], "
+                              "\"features\": [\"accumulation\", \"clipping\"], \"optional\": [\"token_mean\"]}");
+    for (int i = 0; i < 2; i++) {
+        char taskset[32];
+        snprintf(taskset, sizeof taskset, i == 0 ? "taskset -c %d" : "", one);
+        run("%s \"" ZG_BINARY_DIR "/zerogauge\" check --claims claims.json --case '@(tok|red)-*' --json -- sh -c "
+            "'\"" ZG_BINARY_DIR "/zerogauge\" answer \"$0\" \"$1\" $2 && rm -rf \"$1\"/tok-odd.w2.s0.fp32' "
+            "{cases} {answers} {world} > %d.json",
+            taskset, i);
+    }
+    cr_assert_eq(run("grep -c '\"BROKEN\".*\"tok-odd.w2.s0.fp32\"\\|\"tok-odd.w2.s0.fp32\".*\"BROKEN\"' 0.json"), 0,
+                 "%s", output);
+    cr_assert_eq(
+        run("for i in 0 1; do tail -n +2 $i.json | sed s/check-[A-Za-z0-9]*// > $i.txt; done; cmp 0.txt 1.txt"), 0,
+        "%s", output);
 }

@@ -23,6 +23,17 @@ enum { CHECK_WHY_BYTES = FINDING_TEXT_BYTES };
 int check_launch(const struct check_setting *setting, struct check_run *run, struct check_group *group,
                  char (*why)[CHECK_WHY_BYTES]);
 
+// The digest of each case's files before a launch, and the reason why it has no answer after it: [count] of the group.
+struct check_asked {
+    char (*digest)[FILE_DIGEST_BYTES];
+    char (*why)[CHECK_WHY_BYTES];
+};
+
+// Judges what the launches of a group left, with as many threads as there are processors; the findings are in the
+// order of the cases.
+int check_judge(const struct check_setting *setting, struct check_run *run, const struct check_group *group,
+                const struct check_asked *asked);
+
 // Writes CASES/order.json of the cases in a list.
 int check_write_order(const char *cases_folder, struct check_case *const cases[], size_t count);
 

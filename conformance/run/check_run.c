@@ -48,84 +48,18 @@ static int write_cases(const struct check_setting *setting, const struct check_g
     return check_write_order(group->cases_folder, group->cases, group->count);
 }
 
-// --- judging what a launch left ---
-
-static int open_answer(const struct check_setting *setting, const struct check_case *c, bool resumes,
-                       struct answer *out)
-{
-    char path[PATH_MAX], rest[CASE_NAME_BYTES + 64];
-    snprintf(rest, sizeof rest, "answers/w%d%s/%s", c->world, resumes ? "-resume" : "", c->name);
-    TRY(file_join(setting->folder, rest, path));
-    return answer_open(c, path, out);
-}
-
-static int judge_one(const struct check_setting *setting, struct check_run *run, const struct check_group *group,
-                     const struct check_case *c, const char *why)
-{
-    struct answer answer = {0}, saved = {0};
-    struct case_values *values = NULL;
-    int rc = open_answer(setting, c, group->resumes, &answer);
-    if (rc != ERR_NONE) {
-        char text[FINDING_TEXT_BYTES];
-        snprintf(text, sizeof text, "%s", why[0] ? why : err_message());
-        answer_close(&answer);
-        return judge_without(run->judge, c, VERDICT_BROKEN, text);
-    }
-    const struct check_case *first = group->resumes ? check_other_half(run, c) : NULL;
-    bool has_saved = first && open_answer(setting, first, false, &saved) == ERR_NONE && saved.kind == ANSWER_STATES;
-    if (first && !has_saved && saved.kind == ANSWER_UNSUPPORTED) {
-        rc = judge_absent(run->judge, c, ABSENT_DECLINED, 0, "the saving half of the case was declined");
-    } else {
-        rc = check_values(setting->source, c, &values);
-        if (rc == ERR_NONE)
-            rc = judge_answer(run->judge, c, values, &answer, has_saved ? &saved : NULL);
-    }
-    case_values_close(values);
-    answer_close(&saved);
-    answer_close(&answer);
-    return rc;
-}
-
-// The digest of each case's files before a launch, and the reason why it has no answer after it.
-struct asked {
-    char (*digest)[FILE_DIGEST_BYTES];
-    char (*why)[CHECK_WHY_BYTES];
-};
-
-static int judge_group(const struct check_setting *setting, struct check_run *run, const struct check_group *group,
-                       const struct asked *asked)
-{
-    for (size_t i = 0; i < group->count; i++) {
-        const struct check_case *c = group->cases[i];
-        char digest[FILE_DIGEST_BYTES], text[FINDING_TEXT_BYTES];
-        bool same = check_digest_case(c, group->cases_folder, digest) == ERR_NONE &&
-                    memcmp(digest, asked->digest[i], sizeof digest) == 0;
-        if (same && !group->changed_order) {
-            TRY(judge_one(setting, run, group, c, asked->why[i]));
-            continue;
-        }
-        if (same)
-            snprintf(text, sizeof text, "the command changed {cases}/order.json");
-        else
-            snprintf(text, sizeof text, "the command changed the case %s", c->name);
-        check_note_failure(run, text);
-        TRY(judge_without(run->judge, c, VERDICT_BROKEN, text));
-    }
-    return ERR_NONE;
-}
-
 static int run_group(const struct check_setting *setting, struct check_run *run, struct check_group *group)
 {
     TRY(make_folders(setting, group));
     TRY(write_cases(setting, group));
-    struct asked asked = {calloc(group->count, sizeof *asked.digest), calloc(group->count, sizeof *asked.why)};
+    struct check_asked asked = {calloc(group->count, sizeof *asked.digest), calloc(group->count, sizeof *asked.why)};
     int rc = asked.digest && asked.why ? ERR_NONE : err_set(ERR_MEMORY, "no memory for %zu cases", group->count);
     for (size_t i = 0; i < group->count && rc == ERR_NONE; i++)
         rc = check_digest_case(group->cases[i], group->cases_folder, asked.digest[i]);
     if (rc == ERR_NONE)
         rc = check_launch(setting, run, group, asked.why);
     if (rc == ERR_NONE)
-        rc = judge_group(setting, run, group, &asked);
+        rc = check_judge(setting, run, group, &asked);
     free(asked.digest);
     free(asked.why);
     return rc;

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// The answers of a group are judged in parts, each by a thread and a judge of its own, which are joined in the order of
+// the cases. What one answer teaches about others is learned before they are shared out.
+#include "conformance/run/check_launch.h"
+#include "conformance/run/check_select.h"
+
+#include "base/err.h"
+#include "base/file.h"
+#include "base/resources.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { PART_MAX = 16, PART_CASES_LEAST = 8 };
+
+static int open_answer(const struct check_setting *setting, const struct check_case *c, bool resumes,
+                       struct answer *out)
+{
+    char path[PATH_MAX], rest[CASE_NAME_BYTES + 64];
+    snprintf(rest, sizeof rest, "answers/w%d%s/%s", c->world, resumes ? "-resume" : "", c->name);
+    TRY(file_join(setting->folder, rest, path));
+    return answer_open(c, path, out);
+}
+
+// Cases of a group, and who judges them.
+struct part {
+    const struct check_setting *setting;
+    const struct check_run *run;
+    const struct check_group *group;
+    const struct check_asked *asked;
+    size_t begin, end;
+    struct judge *judge;
+    struct findings findings;  // of the judge
+    pthread_t thread;
+    int rc;
+    char message[ERR_MESSAGE_BYTES];
+};
+
+static int judge_one(const struct part *part, const struct check_case *c, const char *why)
+{
+    const struct check_setting *setting = part->setting;
+    struct answer answer = {0}, saved = {0};
+    struct case_values *values = NULL;
+    bool resumes = part->group->resumes;
+    int rc = open_answer(setting, c, resumes, &answer);
+    if (rc != ERR_NONE) {
+        char text[FINDING_TEXT_BYTES];
+        snprintf(text, sizeof text, "%s", why[0] ? why : err_message());
+        answer_close(&answer);
+        return judge_without(part->judge, c, VERDICT_BROKEN, text);
+    }
+    const struct check_case *first = resumes ? check_other_half(part->run, c) : NULL;
+    bool has_saved = first && open_answer(setting, first, false, &saved) == ERR_NONE && saved.kind == ANSWER_STATES;
+    if (first && !has_saved && saved.kind == ANSWER_UNSUPPORTED) {
+        rc = judge_absent(part->judge, c, ABSENT_DECLINED, 0, "the saving half of the case was declined");
+    } else {
+        rc = check_values(setting->source, c, &values);
+        if (rc == ERR_NONE)
+            rc = judge_answer(part->judge, c, values, &answer, has_saved ? &saved : NULL);
+    }
+    case_values_close(values);
+    answer_close(&saved);
+    answer_close(&answer);
+    return rc;
+}
+
+// "" if the command left a case as it was; otherwise what it changed.
+static void find_change(const struct part *part, size_t i, char out[FINDING_TEXT_BYTES])
+{
+    const struct check_group *group = part->group;
+    char digest[FILE_DIGEST_BYTES];
+    out[0] = '\0';
+    if (check_digest_case(group->cases[i], group->cases_folder, digest) != ERR_NONE ||
+        memcmp(digest, part->asked->digest[i], sizeof digest) != 0)
+        snprintf(out, FINDING_TEXT_BYTES, "the command changed the case %s", group->cases[i]->name);
+    else if (group->changed_order)
+        snprintf(out, FINDING_TEXT_BYTES, "the command changed {cases}/order.json");
+}
+
+static int judge_cases(const struct part *part)
+{
+    for (size_t i = part->begin; i < part->end; i++) {
+        char change[FINDING_TEXT_BYTES];
+        find_change(part, i, change);
+        TRY(change[0] ? judge_without(part->judge, part->group->cases[i], VERDICT_BROKEN, change)
+                      : judge_one(part, part->group->cases[i], part->asked->why[i]));
+    }
+    return ERR_NONE;
+}
+
+static void *judge_part(void *context)
+{
+    struct part *part = context;
+    part->rc = judge_cases(part);
+    snprintf(part->message, sizeof part->message, "%s", err_message());
+    return NULL;
+}
+
+// Judges cases of which none teaches about another.
+static int judge_shared(const struct part *whole)
+{
+    struct part parts[PART_MAX];
+    size_t cases = whole->end - whole->begin, most = cases / PART_CASES_LEAST;
+    int processors = resources_processor_count(), count = processors < PART_MAX ? processors : PART_MAX, made = 0;
+    int rc = ERR_NONE;
+    count = (size_t)count > most ? (int)most : count;
+    if (count < 2)
+        return judge_cases(whole);
+    for (; made < count && rc == ERR_NONE; made++) {
+        struct part *part = &parts[made];
+        *part = *whole;
+        part->findings = (struct findings){0};
+        part->begin = whole->begin + cases * (size_t)made / (size_t)count;
+        part->end = whole->begin + cases * (size_t)(made + 1) / (size_t)count;
+        rc = judge_open_part(whole->judge, &part->findings, &part->judge);
+        if (rc == ERR_NONE && pthread_create(&part->thread, NULL, judge_part, part) != 0) {
+            judge_close(part->judge);
+            rc = err_set(ERR_MEMORY, "no thread to judge answers");
+        }
+        if (rc != ERR_NONE)
+            break;
+    }
+    for (int i = 0; i < made; i++) {
+        struct part *part = &parts[i];
+        pthread_join(part->thread, NULL);
+        if (rc == ERR_NONE && part->rc != ERR_NONE)
+            rc = err_set(part->rc, "%s", part->message);
+        if (rc == ERR_NONE)
+            rc = judge_join(whole->judge, part->judge);
+        judge_close(part->judge);
+        findings_free(&part->findings);
+    }
+    return rc;
+}
+
+int check_judge(const struct check_setting *setting, struct check_run *run, const struct check_group *group,
+                const struct check_asked *asked)
+{
+    struct part part = {.setting = setting, .run = run, .group = group, .asked = asked, .judge = run->judge};
+    char change[FINDING_TEXT_BYTES];
+    for (size_t i = 0; i < group->count; i++) {
+        find_change(&part, i, change);
+        if (change[0])
+            check_note_failure(run, change);
+    }
+    while (part.end < group->count) {
+        part.begin = part.end;
+        if (judge_learns(run->judge, group->cases[part.end])) {
+            part.end++;
+            TRY(judge_cases(&part));
+            continue;
+        }
+        while (part.end < group->count && !judge_learns(run->judge, group->cases[part.end]))
+            part.end++;
+        TRY(judge_shared(&part));
+    }
+    return ERR_NONE;
+}
