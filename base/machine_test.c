@@ -271,3 +271,26 @@ Test(resources, cgroup_v1_limits_count_as_well)
     pretended_file(root, "sys/fs/cgroup/cpu,cpuacct/docker/1/cpu.cfs_quota_us", "150000\n");
     cr_expect_eq(resources_processor_count(), 2);
 }
+
+// virtio1 is no balloon, and virtio2's first features are without free page reporting.
+Test(resources, a_balloon_that_reports_free_pages_is_found)
+{
+    static const struct {
+        const char *device, *features;
+        bool gives;
+    } rows[] = {{"0x0005", "0110010100", true},
+                {"0x0005", "1111101111", false},
+                {"0x0005", "11111", false},
+                {"0x0002", "0110010100", false}};
+    pretended_machine(root, "pack:1 core:2 pu:1", 1000);
+    pretended_file(root, "sys/bus/virtio/devices/virtio1/device", "0x0001\n");
+    pretended_file(root, "sys/bus/virtio/devices/virtio1/features", "1111111111\n");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        pretended_file(root, "sys/bus/virtio/devices/virtio2/device", rows[i].device);
+        pretended_file(root, "sys/bus/virtio/devices/virtio2/features", rows[i].features);
+        json_t *machine = machine_facts(NULL);
+        cr_assert_not_null(machine);
+        cr_expect_eq(json_is_true(json_object_get(machine, "gives_free_memory_back")), rows[i].gives, "row %zu", i);
+        json_decref(machine);
+    }
+}

@@ -211,7 +211,10 @@ static void info_print(const json_t *info)
         printf(", node %zu ", index);
         print_bytes((long long)json_integer_value(item));
     }
-    printf(", transparent huge pages: %s\n", text_of(machine, "transparent_huge_pages"));
+    printf(", transparent huge pages: %s%s\n", text_of(machine, "transparent_huge_pages"),
+           json_is_true(json_object_get(machine, "gives_free_memory_back"))
+               ? "; the host takes free pages back: memory is slow when it is first touched"
+               : "");
     print_machine(machine);
     info_cuda_print(json_object_get(info, "cuda"));
     printf("vectors     ");

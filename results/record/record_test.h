@@ -30,6 +30,7 @@
     "\"gpus\":[" SAMPLE_GPU "],\"disks\":[{\"folder\":\"data\",\"file_system\":\"ext4\",\"device\":\"sda\","           \
     "\"model\":\"A disk\",\"rotational\":false,\"bytes\":4096,\"available_bytes\":1024}],\"kernel\":\"6.1\","          \
     "\"clock_source\":\"tsc\",\"governor\":\"performance\",\"hypervisor\":\"KVM\",\"container\":\"docker\","           \
+    "\"gives_free_memory_back\":true,"                                                                                 \
     "\"allowed_threads\":2,\"processor_quota\":1.5,\"memory_limit_bytes\":512,\"locked_memory_limit_bytes\":65536}"
 #define SAMPLE_RUN                                                                                                     \
     "{\"record\":\"run\",\"schema\":1,\"program\":\"trial\",\"level\":\"quick\","                                      \
