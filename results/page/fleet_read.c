@@ -37,11 +37,11 @@ static int verify(struct fleet_source *source, const struct result_file *file)
     return rc;
 }
 
-static int read_result(struct fleet_source *source)
+static int read_result(struct fleet_source *source, const char *lines, size_t bytes)
 {
     struct result_file file;
     char text[FLEET_TEXT_BYTES];
-    int rc = result_open(source->path, &file);
+    int rc = result_parse(source->path, lines, bytes, &file);
     if (rc == ERR_MEMORY)
         return rc;
     if (rc != ERR_NONE)
@@ -133,7 +133,7 @@ static int read_file(void *context, const char *path, const char *name)
     json_t *first = json_loadb(text, bytes, JSON_DISABLE_EOF_CHECK, &error);
     bool is_lines = strcmp(strrchr(name, '.'), ".jsonl") == 0;
     if (view_is(first, "run") || (!first && is_lines))
-        rc = read_result(&source);
+        rc = read_result(&source, text, bytes);
     else if (view_is(first, "preflight") || view_is(first, "soak"))
         rc = read_health(&source, text, bytes);
     else

@@ -32,4 +32,8 @@ struct result_file {
 // Reads the whole file. ERR_USAGE names file and line of what is too large or not as RECORDS.md and schema.json
 // require. A file without an end record is read, with end == NULL. Drops unknown keys. Close with result_close.
 int result_open(const char *path, struct result_file *out);
+
+// The same for a file's text of at most RECORD_FILE_BYTES_MAX bytes, which is not kept.
+int result_parse(const char *path, const char *text, size_t bytes, struct result_file *out);
+
 void result_close(struct result_file *file);

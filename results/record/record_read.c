@@ -75,14 +75,17 @@ int result_open(const char *path, struct result_file *out)
 {
     char *text;
     size_t bytes;
+    *out = (struct result_file){0};
+    TRY(file_read_text(path, RECORD_FILE_BYTES_MAX, &text, &bytes));
+    int rc = result_parse(path, text, bytes, out);
+    free(text);
+    return rc;
+}
+
+int result_parse(const char *path, const char *text, size_t bytes, struct result_file *out)
+{
     *out = (struct result_file){.path = strdup(path)};
-    if (!out->path)
-        return err_set(ERR_MEMORY, "no memory to read %s", path);
-    int rc = file_read_text(path, RECORD_FILE_BYTES_MAX, &text, &bytes);
-    if (rc == ERR_NONE) {
-        rc = take_lines(out, text, bytes);
-        free(text);
-    }
+    int rc = out->path ? take_lines(out, text, bytes) : err_set(ERR_MEMORY, "no memory to read %s", path);
     if (rc == ERR_NONE)
         out->run = out->lines[0];
     else
