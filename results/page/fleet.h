@@ -59,7 +59,7 @@ struct fleet_host {
     uint32_t hardware, firmware;  // of its latest run that says so; 0: none
     size_t kind_count;            // hosts of its kind, with itself
     struct fleet_reason reasons[FLEET_WHAT_COUNT];
-    char command[FLEET_COMMAND_BYTES];  // that measures what is slow or missing
+    char command[FLEET_COMMAND_BYTES];  // that measures what is slow, not whole or missing
     enum fleet_verdict verdict;
 };
 
@@ -78,6 +78,9 @@ struct fleet {
 // fleet in every case.
 int fleet_read(const char *folder, struct fleet *out);
 void fleet_close(struct fleet *fleet);
+
+// The command that runs a program. A word from a file is none of a command unless it is of letters.
+void fleet_command_of(const char *program, char command[FLEET_COMMAND_BYTES]);
 
 // Returns the latest run of a host's program, null if it has none.
 const struct fleet_run *fleet_latest(const struct fleet_host *host, uint32_t program);

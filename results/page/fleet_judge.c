@@ -25,7 +25,21 @@ static int compare_hosts(const void *left, const void *right)
 
 // --- a host alone ---
 
-static int judge_own(struct fleet_host *host)
+void fleet_command_of(const char *program, char command[FLEET_COMMAND_BYTES])
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz", bench[] = "bench ";
+    const char *word = strncmp(program, bench, strlen(bench)) == 0 ? program + strlen(bench) : "";
+    if (strcmp(program, "preflight") == 0)
+        snprintf(command, FLEET_COMMAND_BYTES, "zerogauge preflight");
+    else if (strcmp(program, "soak") == 0)
+        snprintf(command, FLEET_COMMAND_BYTES, "zerogauge soak --hours 1");
+    else if (*word && word[strspn(word, letters)] == '\0' && strlen(word) < FLEET_COMMAND_BYTES / 2)
+        snprintf(command, FLEET_COMMAND_BYTES, "zerogauge bench %.40s --out again.jsonl", word);
+    else
+        snprintf(command, FLEET_COMMAND_BYTES, "zerogauge validate --out again");
+}
+
+static int judge_own(const struct fleet *fleet, struct fleet_host *host)
 {
     const char *newest = "";
     for (size_t i = 0; i < host->run_count; i++) {
@@ -42,6 +56,8 @@ static int judge_own(struct fleet_host *host)
             runs += host->runs[k].program == run->program;
             times += host->runs[k].program == run->program && host->runs[k].what <= run->what;
         }
+        if (run->what == FLEET_INCOMPLETE && !host->reasons[FLEET_INCOMPLETE].text)
+            fleet_command_of(fleet->names[run->program], host->command);
         TRY(fleet_blame(host, run->what, NAN, times, runs, "%s", run->text));
     }
     return ERR_NONE;
@@ -115,36 +131,20 @@ static int judge_firmware(struct fleet *fleet, json_t *kinds)
     return ERR_NONE;
 }
 
-// The command whose run is missing. A word from a file is none of a command unless it is of letters.
-static void command_of(const char *program, char command[FLEET_COMMAND_BYTES])
-{
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyz", bench[] = "bench ";
-    const char *word = strncmp(program, bench, strlen(bench)) == 0 ? program + strlen(bench) : "";
-    if (strcmp(program, "preflight") == 0)
-        snprintf(command, FLEET_COMMAND_BYTES, "zerogauge preflight");
-    else if (strcmp(program, "soak") == 0)
-        snprintf(command, FLEET_COMMAND_BYTES, "zerogauge soak --hours 1");
-    else if (*word && word[strspn(word, letters)] == '\0' && strlen(word) < FLEET_COMMAND_BYTES / 2)
-        snprintf(command, FLEET_COMMAND_BYTES, "zerogauge bench %.40s --out again.jsonl", word);
-    else
-        snprintf(command, FLEET_COMMAND_BYTES, "zerogauge validate --out again");
-}
-
 static int judge_programs(struct fleet *fleet)
 {
     for (uint32_t program = 1; program < fleet->text_count; program++) {
         size_t have = 0;
         for (size_t h = 0; h < fleet->host_count; h++)
             have += fleet_latest(&fleet->hosts[h], program) != NULL;
-        const char *name = fleet->names[program];
-        char command[FLEET_COMMAND_BYTES];
-        command_of(name, command);
         for (size_t h = 0; h < fleet->host_count && 2 * have > fleet->host_count; h++) {
             if (fleet_latest(&fleet->hosts[h], program))
                 continue;
-            snprintf(fleet->hosts[h].command, FLEET_COMMAND_BYTES, "%s", command);
-            TRY(fleet_blame(&fleet->hosts[h], FLEET_MISSING, NAN, 0, 0,
-                            "it has no verified run of `%s`, as %zu hosts do", fleet->names[program], have));
+            struct fleet_host *host = &fleet->hosts[h];
+            if (!host->reasons[FLEET_INCOMPLETE].text && !host->reasons[FLEET_MISSING].text)
+                fleet_command_of(fleet->names[program], host->command);
+            TRY(fleet_blame(host, FLEET_MISSING, NAN, 0, 0, "it has no verified run of `%s`, as %zu hosts do",
+                            fleet->names[program], have));
         }
     }
     return ERR_NONE;
@@ -172,7 +172,7 @@ int fleet_judge(struct fleet *fleet)
         struct fleet_host *host = &fleet->hosts[h];
         if (host->run_count > 0)
             qsort(host->runs, host->run_count, sizeof *host->runs, compare_runs);
-        TRY(judge_own(host));
+        TRY(judge_own(fleet, host));
     }
     json_t *counts[2] = {json_object(), json_object()};
     int rc = counts[0] && counts[1] ? judge_digests(fleet, counts[0]) : err_set(ERR_MEMORY, "no memory for a fleet");

@@ -33,7 +33,7 @@ int fleet_host_of(struct fleet *fleet, const char *name, struct fleet_host **out
     size_t index = known ? (size_t)json_integer_value(known) : fleet->host_count;
     if (!known) {
         TRY(array_grow(&fleet->hosts, &fleet->host_room, index, sizeof *fleet->hosts, "hosts"));
-        fleet->hosts[index] = (struct fleet_host){.name = strdup(name)};
+        fleet->hosts[index] = (struct fleet_host){.name = strdup(name), .command = "zerogauge validate --out again"};
         fleet->host_count++;
         if (!fleet->hosts[index].name || json_object_set_new(fleet->indices, name, json_integer((json_int_t)index)))
             return no_memory();

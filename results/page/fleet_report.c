@@ -24,7 +24,7 @@ static const struct {
     [FLEET_SLOW] = {"slow", NULL},
     [FLEET_INVALID] = {"invalid", "zerogauge validate --out again"},
     [FLEET_FIRMWARE] = {"firmware", "zerogauge info --json"},
-    [FLEET_INCOMPLETE] = {"incomplete", "zerogauge validate --out again"},
+    [FLEET_INCOMPLETE] = {"incomplete", NULL},
     [FLEET_MISSING] = {"missing", NULL},
 };
 

@@ -124,7 +124,7 @@ static int judge_key(const struct fleet *fleet, struct group *group, uint32_t ke
         if (figure_of(group->runs[i], key) || 2 * found <= group->count || group->hosts[i]->reasons[FLEET_MISSING].text)
             continue;
         char command[FLEET_COMMAND_BYTES], *text = key_text(fleet, key, command);
-        if (!group->hosts[i]->reasons[FLEET_SLOW].text)
+        if (!group->hosts[i]->reasons[FLEET_SLOW].text && !group->hosts[i]->reasons[FLEET_INCOMPLETE].text)
             strcpy(group->hosts[i]->command, command);
         int rc = fleet_blame(group->hosts[i], FLEET_MISSING, NAN, 0, 0,
                              "%s: not measured, as %zu hosts of its kind did", text ? text : "", found);

@@ -40,6 +40,7 @@ struct special {
     double factor;                    // of the times of the second case
     const char *processor, *vbios;    // other ones
     bool misses, forged, unfinished;  // the third case; its median is edited; without an end
+    bool interrupted;
 };
 
 static json_t *run_record(const struct special *special, int day)
@@ -77,6 +78,10 @@ static void write_run(int host, int day, struct special special)
         json_decref(record);
     }
     json_object_set_new(end, "verdict", json_null());
+    if (special.interrupted) {
+        json_object_set_new(end, "status", json_string("interrupted"));
+        json_object_set_new(end, "verdict", json_string("INCOMPLETE"));
+    }
     if (!special.unfinished)
         lines[count++] = json_dumps(end, JSON_COMPACT);
     snprintf(name, sizeof name, "node%04d", host);
@@ -147,6 +152,15 @@ static void expect_named(const char *text, size_t host_count, const struct expec
     cr_expect_eq(named, count, "%zu named", named);
     cr_expect_eq(hosts, host_count);
     json_decref(schema);
+}
+
+static void expect_next(const char *text, const char *host, const char *command)
+{
+    char quoted[128];
+    snprintf(quoted, sizeof quoted, "\"host\":\"%s\"", host);
+    const char *line = strstr(text, quoted), *next = line ? strstr(line, "\"next\":") : NULL;
+    snprintf(quoted, sizeof quoted, "\"next\":\"%s\"", command);
+    cr_expect(next && strncmp(next, quoted, strlen(quoted)) == 0, "%s: %.80s", host, next ? next : "");
 }
 
 Test(fleet, of_a_thousand_hosts_those_that_differ_are_named)
@@ -242,20 +256,28 @@ Test(fleet, preflights_of_a_host_are_taken_by_their_time)
     free(text);
 }
 
-Test(fleet, what_is_missing_has_the_command_that_measures_it)
+// The last host lacks two programs, of which the first is said; the one before has a run that was interrupted.
+Test(fleet, what_is_missing_or_not_whole_has_the_command_that_measures_it)
 {
     static const struct expected expected[] = {
-        {"node0003", "not measured", "missing", "of `bench adam`, as 3 hosts do"}};
-    for (int host = 0; host < 4; host++) {
-        if (host < 3)
-            write_run(host, 1, (struct special){0});
+        {"node0004", "not measured", "incomplete missing", "the run was interrupted"},
+        {"node0005", "not measured", "missing", "of `bench adam`, as 5 hosts do"}};
+    for (int host = 0; host < 6; host++) {
+        char name[32], soak[96];
+        int bytes = snprintf(soak, sizeof soak, "{\"record\":\"soak\",\"host\":\"node%04d\",\"events\":[]}\n", host);
+        snprintf(name, sizeof name, "soak%d.json", host);
+        if (host < 5)
+            write_run(host, 1, (struct special){.interrupted = host == 4});
         else
-            mkdir(sample_path("node0003"), 0700);
+            mkdir(sample_path("node0005"), 0700);
         write_preflight(host, 1, "ab", "ok", "ok");
+        if (host < 4)
+            sample_put(name, soak, (size_t)bytes);
     }
     char *text = fleet(1, NULL);
-    expect_named(text, 4, expected, 1);
-    cr_expect(strstr(text, "\"next\":\"zerogauge bench adam --out again.jsonl\""), "%s", text);
+    expect_named(text, 6, expected, 2);
+    expect_next(text, "node0004", "zerogauge bench adam --out again.jsonl");
+    expect_next(text, "node0005", "zerogauge bench adam --out again.jsonl");
     free(text);
 }
 
