@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as a result file: refused with a message that names it, or read, verified and shown in every form, as XML
-// that no text has left. What does not hold is shown here, too: no report may trust its numbers.
+// that no text has left. What does not hold is shown here, too: no report may trust its numbers. And any bytes as all
+// that a fleet has, next to the output of another program: judged and shown.
 #include "results/limits/accepted_range.h"
 #include "base/err.h"
 #include "conformance/spec/requirement.h"
@@ -62,12 +63,55 @@ static void show(const struct result_view *view, int (*form)(const struct result
     free(text);
 }
 
+static char folder[] = "/dev/shm/zerogauge-fuzz-XXXXXX";
+
+static void put(const char *name, const void *data, size_t size)
+{
+    char file[96];
+    snprintf(file, sizeof file, "%s/%s", folder, name);
+    FILE *out = fopen(file, "w");
+    if (!out || fwrite(data, 1, size, out) != size || fclose(out) != 0)
+        abort();
+}
+
+static void remove_folder(void)
+{
+    char command[64];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    if (system(command) != 0)
+        fprintf(stderr, "%s: stays\n", folder);
+}
+
+static void judge_fleet(const unsigned char *data, size_t size)
+{
+    static bool made;
+    static const char other[] = "{\"DCGM Diagnostic\":{\"runtime_error\":\"x\"}}";
+    bool in_service;
+    char *text;
+    size_t bytes;
+    if (!made && (!mkdtemp(folder) || atexit(remove_folder) != 0))
+        abort();
+    made = true;
+    put("a.json", data, size);
+    put("b.json", other, sizeof other - 1);
+    FILE *out = open_memstream(&text, &bytes);
+    if (!out)
+        abort();
+    must(fleet_report(folder, NULL, out, &in_service));
+    fclose(out);
+    for (size_t i = 0; i < bytes; i++)
+        if ((unsigned char)text[i] < 0x20 && text[i] != '\n')
+            abort();
+    free(text);
+}
+
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 {
     struct result_file file;
     struct result_view view;
     size_t refusal_count;
+    judge_fleet(data, size);
     int fd = memfd_create("result", MFD_CLOEXEC);
     if (fd < 0 || write(fd, data, size) != (ssize_t)size)
         abort();

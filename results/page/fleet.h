@@ -14,9 +14,11 @@ enum fleet_what {
     FLEET_DIGEST,      // its arithmetic has other bits than most hosts'
     FLEET_ARITHMETIC,  // its own checks found wrong bits
     FLEET_PREFLIGHT,   // failed
+    FLEET_DIAGNOSTIC,  // a test of DCGM failed
     FLEET_UNVERIFIED,  // a record that contradicts itself or the format
     FLEET_SLOW,        // beyond the limit among its kind
     FLEET_INVALID,     // by its own baselines or counters
+    FLEET_WARNED,      // a test of DCGM warned
     FLEET_FIRMWARE,    // not that of its hardware's other hosts
     FLEET_INCOMPLETE,  // a run did not measure what it should have
     FLEET_MISSING,     // a measurement that most hosts have
@@ -37,7 +39,8 @@ struct fleet_figure {
 struct fleet_run {
     size_t order;                  // in which the runs were read
     char started[24];              // "": the record does not say when
-    uint32_t program;              // "validate full", "bench links", "preflight"
+    bool lasts;                    // its findings count in addition to the latest run's
+    uint32_t program;              // "validate full", "bench links", "preflight", "dcgmi diag"
     uint32_t hardware, firmware;   // 0: the record does not say
     enum fleet_what what;          // the gravest of what it says against its host, and FLEET_WHAT_COUNT for nothing
     char *text;                    // of that; owned
@@ -79,7 +82,7 @@ struct fleet {
 int fleet_read(const char *folder, struct fleet *out);
 void fleet_close(struct fleet *fleet);
 
-// The command that runs a program. A word from a file is none of a command unless it is of letters.
+// The command that runs a program. A word from a file is none of a command unless it is of letters and underscores.
 void fleet_command_of(const char *program, char command[FLEET_COMMAND_BYTES]);
 
 // Returns the latest run of a host's program, null if it has none.

@@ -25,20 +25,6 @@ static int compare_hosts(const void *left, const void *right)
 
 // --- a host alone ---
 
-void fleet_command_of(const char *program, char command[FLEET_COMMAND_BYTES])
-{
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyz", bench[] = "bench ";
-    const char *word = strncmp(program, bench, strlen(bench)) == 0 ? program + strlen(bench) : "";
-    if (strcmp(program, "preflight") == 0)
-        snprintf(command, FLEET_COMMAND_BYTES, "zerogauge preflight");
-    else if (strcmp(program, "soak") == 0)
-        snprintf(command, FLEET_COMMAND_BYTES, "zerogauge soak --hours 1");
-    else if (*word && word[strspn(word, letters)] == '\0' && strlen(word) < FLEET_COMMAND_BYTES / 2)
-        snprintf(command, FLEET_COMMAND_BYTES, "zerogauge bench %.40s --out again.jsonl", word);
-    else
-        snprintf(command, FLEET_COMMAND_BYTES, "zerogauge validate --out again");
-}
-
 static int judge_own(const struct fleet *fleet, struct fleet_host *host)
 {
     const char *newest = "";
@@ -50,7 +36,8 @@ static int judge_own(const struct fleet *fleet, struct fleet_host *host)
             host->hardware = run->hardware;
             host->firmware = run->firmware;
         }
-        if (run != fleet_latest(host, run->program) || run->what == FLEET_WHAT_COUNT)
+        bool counts = run == fleet_latest(host, run->program) || (run->lasts && run->what < FLEET_INCOMPLETE);
+        if (!counts || run->what == FLEET_WHAT_COUNT)
             continue;
         for (size_t k = 0; k < host->run_count; k++) {
             runs += host->runs[k].program == run->program;
@@ -153,9 +140,9 @@ static int judge_programs(struct fleet *fleet)
 static void conclude(struct fleet_host *host)
 {
     static const enum fleet_verdict verdicts[FLEET_WHAT_COUNT] = {
-        [FLEET_UNVERIFIED] = FLEET_LOOK_AT,      [FLEET_SLOW] = FLEET_LOOK_AT,
-        [FLEET_INVALID] = FLEET_LOOK_AT,         [FLEET_FIRMWARE] = FLEET_LOOK_AT,
-        [FLEET_INCOMPLETE] = FLEET_NOT_MEASURED, [FLEET_MISSING] = FLEET_NOT_MEASURED};
+        [FLEET_UNVERIFIED] = FLEET_LOOK_AT,  [FLEET_SLOW] = FLEET_LOOK_AT,     [FLEET_INVALID] = FLEET_LOOK_AT,
+        [FLEET_WARNED] = FLEET_LOOK_AT,      [FLEET_FIRMWARE] = FLEET_LOOK_AT, [FLEET_INCOMPLETE] = FLEET_NOT_MEASURED,
+        [FLEET_MISSING] = FLEET_NOT_MEASURED};
     const struct fleet_reason *slow = &host->reasons[FLEET_SLOW];
     host->verdict = FLEET_IN_SERVICE;
     for (size_t what = FLEET_WHAT_COUNT; what-- > 0;)

@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "base/err.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +28,8 @@ int fleet_number(struct fleet *fleet, const char *text, uint32_t *out)
     return ERR_NONE;
 }
 
-int fleet_host_of(struct fleet *fleet, const char *name, struct fleet_host **out)
+// The host of that name, which is added if there is none; stays where it is until another is added.
+static int host_of(struct fleet *fleet, const char *name, struct fleet_host **out)
 {
     json_t *known = json_object_get(fleet->indices, name);
     size_t index = known ? (size_t)json_integer_value(known) : fleet->host_count;
@@ -71,7 +73,7 @@ int fleet_add_runs(struct fleet_source *source, const char *program)
 {
     for (size_t i = 0; i < source->part_count; i++) {
         struct fleet_host *host = NULL;
-        TRY(fleet_host_of(source->fleet, source->parts[i].host, &host));
+        TRY(host_of(source->fleet, source->parts[i].host, &host));
         TRY(array_grow(&host->runs, &host->run_room, host->run_count, sizeof *host->runs, "runs"));
         struct fleet_run *run = source->parts[i].run = &host->runs[host->run_count++];
         *run = (struct fleet_run){.order = source->fleet->run_count++, .what = FLEET_WHAT_COUNT};
@@ -104,4 +106,41 @@ int fleet_blame(struct fleet_host *host, enum fleet_what what, double deviations
     reason->times = times;
     reason->runs = runs;
     return reason->text ? ERR_NONE : err_set(ERR_MEMORY, "no memory for a fleet");
+}
+
+int fleet_say_of_record(const struct fleet_source *source, enum fleet_what what, const char *text)
+{
+    struct fleet_host *host = NULL;
+    size_t folder = strlen(source->fleet->folder);
+    bool within = strncmp(text, source->fleet->folder, folder) == 0 && text[folder] == '/';
+    TRY(host_of(source->fleet, source->host, &host));
+    text += within ? folder + 1 : 0;
+    return fleet_blame(host, what, NAN, 0, 0, "%.*s", (int)strcspn(text, "\n"), text);
+}
+
+int fleet_say_of_file(const struct fleet_source *source, enum fleet_what what, const char *words)
+{
+    char text[FLEET_TEXT_BYTES];
+    snprintf(text, sizeof text, "%s: %s", source->name, words);
+    return fleet_say_of_record(source, what, text);
+}
+
+void fleet_command_of(const char *program, char command[FLEET_COMMAND_BYTES])
+{
+    static const char letters[] = "_abcdefghijklmnopqrstuvwxyz", bench[] = "bench ", nccl[] = "nccl-tests ";
+    const char *word = strncmp(program, bench, strlen(bench)) == 0 ? program + strlen(bench) : "";
+    const char *test = strncmp(program, nccl, strlen(nccl)) == 0 ? program + strlen(nccl) : "";
+    size_t test_bytes = strspn(test, letters);
+    if (strcmp(program, "preflight") == 0)
+        snprintf(command, FLEET_COMMAND_BYTES, "zerogauge preflight");
+    else if (strcmp(program, "soak") == 0)
+        snprintf(command, FLEET_COMMAND_BYTES, "zerogauge soak --hours 1");
+    else if (strcmp(program, "dcgmi diag") == 0)
+        snprintf(command, FLEET_COMMAND_BYTES, "dcgmi diag --run 3 --json");
+    else if (test_bytes > 0 && test_bytes < FLEET_COMMAND_BYTES / 2 && memchr(test, '_', test_bytes))
+        snprintf(command, FLEET_COMMAND_BYTES, "%.*s -J again.json", (int)test_bytes, test);
+    else if (*word && word[strspn(word, letters)] == '\0' && strlen(word) < FLEET_COMMAND_BYTES / 2)
+        snprintf(command, FLEET_COMMAND_BYTES, "zerogauge bench %.40s --out again.jsonl", word);
+    else
+        snprintf(command, FLEET_COMMAND_BYTES, "zerogauge validate --out again");
 }

@@ -34,8 +34,22 @@ int fleet_add_runs(struct fleet_source *source, const char *program);
 // Says something against a run's host; the gravest is kept, and of several the first. ERR_MEMORY.
 int fleet_say(struct fleet_run *run, enum fleet_what what, const char *text);
 
-// The host of that name, which is added if there is none; stays where it is until another is added. ERR_MEMORY.
-int fleet_host_of(struct fleet *fleet, const char *name, struct fleet_host **out);
+// Says something against the source's host, of a record that nothing else is taken from: the first line of a text that
+// names the file, or words about it. ERR_MEMORY.
+int fleet_say_of_record(const struct fleet_source *source, enum fleet_what what, const char *text);
+int fleet_say_of_file(const struct fleet_source *source, enum fleet_what what, const char *words);
 
 // Takes a verified result file. ERR_MEMORY.
 int fleet_take_result(struct fleet_source *source, const struct result_file *file);
+
+// Adds a figure, by name, unit, case, median, p10, p90 and lower_is_better of a record. Sort a run's figures when all
+// are taken; of one case the slowest is kept. ERR_MEMORY.
+int fleet_take_bench(struct fleet *fleet, const json_t *record, struct fleet_run *run);
+void fleet_sort_figures(struct fleet_run *run);
+
+// True if a value is the output of `dcgmi diag --json`, or of nccl-tests by `-J FILE`. Takes such a value, for a source
+// without parts. Nothing of a value is trusted. ERR_MEMORY.
+bool fleet_is_dcgm(const json_t *value);
+int fleet_take_dcgm(struct fleet_source *source, const json_t *value);
+bool fleet_is_nccl(const json_t *value);
+int fleet_take_nccl(struct fleet_source *source, const json_t *value);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the records of a fleet. A result file of one host is named by the first folder below the fleet's, or by itself;
-// under a launcher, and in the lines of preflight and soak, records name their host.
+// Reads the records of a fleet. A result file of one host, or the output of DCGM, is named by the first folder below
+// the fleet's, or by itself; under a launcher, in the lines of preflight and soak, and in the output of nccl-tests,
+// hosts are named.
 #include "results/page/fleet_part.h"
 
 #include "base/err.h"
@@ -8,20 +9,8 @@
 #include "results/page/result_view.h"
 #include "results/record/record_verify.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-// Of a record that nothing else is taken from. text: its first line, which names the file.
-static int say_of_record(const struct fleet_source *source, enum fleet_what what, const char *text)
-{
-    struct fleet_host *host = NULL;
-    size_t folder = strlen(source->fleet->folder);
-    bool within = strncmp(text, source->fleet->folder, folder) == 0 && text[folder] == '/';
-    TRY(fleet_host_of(source->fleet, source->host, &host));
-    text += within ? folder + 1 : 0;
-    return fleet_blame(host, what, NAN, 0, 0, "%.*s", (int)strcspn(text, "\n"), text);
-}
 
 static int verify(struct fleet_source *source, const struct result_file *file)
 {
@@ -32,7 +21,7 @@ static int verify(struct fleet_source *source, const struct result_file *file)
     if (out)
         fclose(out);
     if (rc == ERR_NONE)
-        rc = count > 0 ? say_of_record(source, FLEET_UNVERIFIED, refusals) : fleet_take_result(source, file);
+        rc = count > 0 ? fleet_say_of_record(source, FLEET_UNVERIFIED, refusals) : fleet_take_result(source, file);
     free(refusals);
     return rc;
 }
@@ -40,14 +29,12 @@ static int verify(struct fleet_source *source, const struct result_file *file)
 static int read_result(struct fleet_source *source, const char *lines, size_t bytes)
 {
     struct result_file file;
-    char text[FLEET_TEXT_BYTES];
     int rc = result_parse(source->path, lines, bytes, &file);
     if (rc == ERR_MEMORY)
         return rc;
     if (rc != ERR_NONE)
-        return say_of_record(source, FLEET_UNVERIFIED, err_message());
-    snprintf(text, sizeof text, "%s: has no end: the run failed", source->name);
-    rc = file.end ? verify(source, &file) : say_of_record(source, FLEET_INCOMPLETE, text);
+        return fleet_say_of_record(source, FLEET_UNVERIFIED, err_message());
+    rc = file.end ? verify(source, &file) : fleet_say_of_file(source, FLEET_INCOMPLETE, "has no end: the run failed");
     result_close(&file);
     return rc;
 }
@@ -64,10 +51,8 @@ static int read_preflight(struct fleet_source *source, const json_t *line)
         if (!failed && strcmp(view_text(check, "state"), "FAIL") == 0)
             failed = check;
     bool says_ok = strcmp(view_text(line, "verdict"), "ok") == 0;
-    if (json_array_size(checks) == 0 || says_ok == (failed != NULL)) {
-        snprintf(text, sizeof text, "%s: a preflight's verdict is not that of its checks", source->name);
-        return say_of_record(source, FLEET_UNVERIFIED, text);
-    }
+    if (json_array_size(checks) == 0 || says_ok == (failed != NULL))
+        return fleet_say_of_file(source, FLEET_UNVERIFIED, "a preflight's verdict is not that of its checks");
     fleet_name_part(source, source->host);
     TRY(fleet_add_runs(source, "preflight"));
     run = source->parts[0].run;
@@ -97,23 +82,36 @@ static int read_soak(struct fleet_source *source, const json_t *line)
     return ERR_NONE;
 }
 
-// Values one after the other: lines, or a state of several lines. The first that is neither ends them.
-static int read_health(struct fleet_source *source, const char *text, size_t bytes)
+// --- all that is no result file ---
+
+typedef int value_reader(struct fleet_source *source, const json_t *value);
+
+// Null: the value is none of these.
+static value_reader *reader_of(const json_t *value)
+{
+    return view_is(value, "preflight") ? read_preflight
+           : view_is(value, "soak")    ? read_soak
+           : fleet_is_dcgm(value)      ? fleet_take_dcgm
+           : fleet_is_nccl(value)      ? fleet_take_nccl
+                                       : NULL;
+}
+
+// Values one after the other: lines, or a value of several lines.
+static int read_values(struct fleet_source *source, const char *text, size_t bytes)
 {
     json_error_t error = {0};
-    for (size_t at = 0; at < bytes; at += (size_t)error.position) {
-        json_t *line = json_loadb(text + at, bytes - at, JSON_DISABLE_EOF_CHECK, &error);
-        const char *host = view_text(line, "host");
-        int rc = ERR_NONE;
-        bool known = view_is(line, "preflight") || view_is(line, "soak");
+    for (size_t at = 0; at + strspn(text + at, " \t\r\n") < bytes; at += (size_t)error.position) {
+        json_t *value = json_loadb(text + at, bytes - at, JSON_DISABLE_EOF_CHECK, &error);
+        value_reader *reader = reader_of(value);
+        const char *host = view_text(value, "host");
         if (*host)
             snprintf(source->host, sizeof source->host, "%s", host);
         source->part_count = 0;
-        if (known)
-            rc = view_is(line, "soak") ? read_soak(source, line) : read_preflight(source, line);
-        json_decref(line);
+        int rc = reader ? reader(source, value)
+                        : fleet_say_of_file(source, FLEET_UNVERIFIED, "is followed by something else");
+        json_decref(value);
         TRY(rc);
-        if (!known)
+        if (!reader)
             break;
     }
     return ERR_NONE;
@@ -128,14 +126,14 @@ static int read_file(void *context, const char *path, const char *name)
     snprintf(source.host, sizeof source.host, "%.*s", (int)((slash ? slash : strrchr(name, '.')) - name), name);
     int rc = file_read_text(path, RECORD_FILE_BYTES_MAX, &text, &bytes);
     if (rc != ERR_NONE)
-        return rc == ERR_MEMORY ? rc : say_of_record(&source, FLEET_UNVERIFIED, err_message());
+        return rc == ERR_MEMORY ? rc : fleet_say_of_record(&source, FLEET_UNVERIFIED, err_message());
     json_error_t error;
     json_t *first = json_loadb(text, bytes, JSON_DISABLE_EOF_CHECK, &error);
     bool is_lines = strcmp(strrchr(name, '.'), ".jsonl") == 0;
     if (view_is(first, "run") || (!first && is_lines))
         rc = read_result(&source, text, bytes);
-    else if (view_is(first, "preflight") || view_is(first, "soak"))
-        rc = read_health(&source, text, bytes);
+    else if (reader_of(first))
+        rc = read_values(&source, text, bytes);
     else
         source.fleet->left_out_count++;
     json_decref(first);

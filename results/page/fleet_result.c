@@ -102,7 +102,7 @@ static char *key_of(const json_t *record)
     return key;
 }
 
-static int take_bench(struct fleet *fleet, const json_t *record, struct fleet_run *run)
+int fleet_take_bench(struct fleet *fleet, const json_t *record, struct fleet_run *run)
 {
     bool is_time = json_is_true(json_object_get(record, "lower_is_better"));
     double median = view_number(record, "median"), p10 = view_number(record, "p10"), p90 = view_number(record, "p90");
@@ -125,7 +125,7 @@ static int compare_figures(const void *left, const void *right)
     return a->key != b->key ? (a->key > b->key) - (a->key < b->key) : (a->time < b->time) - (a->time > b->time);
 }
 
-static void sort_figures(struct fleet_run *run)
+void fleet_sort_figures(struct fleet_run *run)
 {
     size_t kept = 0;
     if (run->figure_count == 0)
@@ -161,7 +161,7 @@ static int take_line(struct fleet_source *source, const struct result_file *file
     struct fleet_part *part = source->part_count == 1 ? &source->parts[0] : fleet_part_of(source, host_on(record));
     if (view_is(record, "finding"))
         return take_finding(source, file, record);
-    return view_is(record, "bench") && part ? take_bench(source->fleet, record, part->run) : ERR_NONE;
+    return view_is(record, "bench") && part ? fleet_take_bench(source->fleet, record, part->run) : ERR_NONE;
 }
 
 int fleet_take_result(struct fleet_source *source, const struct result_file *file)
@@ -182,7 +182,7 @@ int fleet_take_result(struct fleet_source *source, const struct result_file *fil
     for (size_t i = 0; i < file->line_count; i++)
         TRY(take_line(source, file, file->lines[i]));
     for (size_t i = 0; i < source->part_count; i++) {
-        sort_figures(source->parts[i].run);
+        fleet_sort_figures(source->parts[i].run);
         if (strcmp(view_text(file->end, "status"), "complete") != 0)
             TRY(fleet_say(source->parts[i].run, FLEET_INCOMPLETE, "the run was interrupted"));
     }

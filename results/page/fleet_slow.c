@@ -46,6 +46,8 @@ static char *key_text(const struct fleet *fleet, uint32_t key, char command[FLEE
     bool is_word = letters > 0 && (name[letters] == '\0' || name[letters] == '_');
     snprintf(command, FLEET_COMMAND_BYTES, "zerogauge bench %.*s%s --out again.jsonl", is_word ? (int)letters : 0,
              is_word ? name : "", strcmp(view_text(of_case, "device"), "cuda") == 0 ? " --device cuda" : "");
+    if (name && strncmp(name, "nccl-tests", strlen("nccl-tests")) == 0)
+        fleet_command_of(name, command);
     if (!settings || asprintf(&text, "%s %s (%s)", name, settings, unit) < 0)
         text = NULL;
     free(settings);
