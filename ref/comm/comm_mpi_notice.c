@@ -6,7 +6,9 @@
 #include "base/err.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 int comm_mpi_keep_failure(struct comm_mpi *mpi, int code, const char *message)
 {
@@ -40,6 +42,13 @@ const char *comm_mpi_failure(const struct comm_mpi *mpi)
     return failed ? failed->message : NULL;
 }
 
+// Of the text, most often empty, only what there is: each rank of a world sends this to each other one when it leaves.
+static int send_to(const struct comm_mpi *mpi, int rank, const struct comm_mpi_notice *notice, MPI_Request *out)
+{
+    size_t bytes = offsetof(struct comm_mpi_notice, text) + strlen(notice->text) + 1;
+    return MPI_Isend(notice, (int)bytes, MPI_BYTE, rank, 0, mpi->control, out);
+}
+
 void comm_mpi_send_notice(struct comm_mpi *mpi, enum comm_mpi_notice_kind kind)
 {
     struct comm_mpi_notice *notice = &mpi->sent[kind];
@@ -48,7 +57,7 @@ void comm_mpi_send_notice(struct comm_mpi *mpi, enum comm_mpi_notice_kind kind)
     snprintf(notice->text, sizeof notice->text, "%s", mpi->message);
     for (int rank = 0; rank < mpi->comm.world; rank++)
         if (rank != mpi->comm.rank && rank != notice->dead)
-            MPI_Isend(notice, sizeof *notice, MPI_BYTE, rank, 0, mpi->control, &mpi->notices[mpi->notice_count++]);
+            send_to(mpi, rank, notice, &mpi->notices[mpi->notice_count++]);
     pthread_mutex_unlock(&mpi->lock);
 }
 
@@ -59,7 +68,7 @@ void comm_mpi_send_waits(struct comm_mpi *mpi, int peer)
         return;
     mpi->waits = (struct comm_mpi_notice){
         .sequence = mpi->comm.sequence, .received = mpi->outboxes[peer].received, .kind = NOTICE_WAITS, .dead = -1};
-    MPI_Isend(&mpi->waits, sizeof mpi->waits, MPI_BYTE, peer, 0, mpi->control, &mpi->waits_request);
+    send_to(mpi, peer, &mpi->waits, &mpi->waits_request);
 }
 
 void comm_mpi_fail_everywhere(struct comm_mpi *mpi, int code, const char *message)
