@@ -101,7 +101,7 @@ static int read_values(struct fleet_source *source, const char *text, size_t byt
 {
     json_error_t error = {0};
     for (size_t at = 0; at + strspn(text + at, " \t\r\n") < bytes; at += (size_t)error.position) {
-        json_t *value = json_loadb(text + at, bytes - at, JSON_DISABLE_EOF_CHECK, &error);
+        json_t *value = json_loadb(text + at, bytes - at, JSON_DISABLE_EOF_CHECK | JSON_REJECT_DUPLICATES, &error);
         value_reader *reader = reader_of(value);
         const char *host = view_text(value, "host");
         if (*host)
@@ -128,7 +128,7 @@ static int read_file(void *context, const char *path, const char *name)
     if (rc != ERR_NONE)
         return rc == ERR_MEMORY ? rc : fleet_say_of_record(&source, FLEET_UNVERIFIED, err_message());
     json_error_t error;
-    json_t *first = json_loadb(text, bytes, JSON_DISABLE_EOF_CHECK, &error);
+    json_t *first = json_loadb(text, bytes, JSON_DISABLE_EOF_CHECK | JSON_REJECT_DUPLICATES, &error);
     bool is_lines = strcmp(strrchr(name, '.'), ".jsonl") == 0;
     if (view_is(first, "run") || (!first && is_lines))
         rc = read_result(&source, text, bytes);

@@ -361,6 +361,7 @@ Test(fleet, a_diagnostic_of_dcgm_is_a_reason)
         {"b1.x", "pull", "diagnostic", "DCGM memory: GPU 1: Fail: \\x1b[31m"},
         {"b2", "look at", "warned", "DCGM memory: GPU 1: Warn: of the summary"},
         {"b3", "pull", "diagnostic", "DCGM PCIe: GPU 1: Fail: no library"},
+        {"b4", "look at", "unverified", "b4.json: is followed by something else"},
     };
     write_text("a0.json", "%s", PASS_4);
     mkdir(sample_path("a1"), 0700);
@@ -380,11 +381,12 @@ Test(fleet, a_diagnostic_of_dcgm_is_a_reason)
     write_text("b3.json", "%s",
                DCGM_GPU("{'gpu_id':1,'status':'Fail','warnings':[{'error_severity':1,'warning':'mild'},{'warnings':'no "
                         "library'}]}"));
+    write_text("b4.json", "%s%s", PASS_4, "{'DCGM Diagnostic':{'runtime_error':'first','runtime_error':'second'}}");
     char deep[4096];
     memset(deep, '[', sizeof deep);
     sample_put("deep.json", deep, sizeof deep);
     char *text = fleet(1, NULL);
-    expect_named(text, 13, expected, sizeof expected / sizeof *expected);
+    expect_named(text, 14, expected, sizeof expected / sizeof *expected);
     expect_next(text, "a5", "dcgmi diag --run 3 --json");
     expect_next(text, "a1", "dcgmi diag --run 3 --json");
     cr_expect(strstr(strstr(text, "\"a8\""), "\"times\":1,\"runs\":3"), "%s", text);
