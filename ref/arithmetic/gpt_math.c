@@ -52,6 +52,13 @@ void rows_sum(size_t row_count, size_t width, enum dtype dtype, const void *in, 
     isa_kernels_at(sum)->rows_sum(row_count, width, dtype, in, sum, place);
 }
 
+void sums_finish(const void *memory)
+{
+    const struct isa_kernels *kernels = isa_kernels_at(memory);
+    if (kernels->sums_finish)
+        kernels->sums_finish();
+}
+
 void layernorm_forward(size_t row_count, size_t width, const float *in, float *stats, enum dtype dtype,
                        const void *weight, const void *bias, void *out)
 {

@@ -39,13 +39,16 @@ void bias_rows(size_t row_count, size_t width, enum dtype dtype, const void *bia
 // out[r][j] = in[r][j] + bias[j].
 void bias_add(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias, float *out);
 
-// Where a sum over rows goes: rounded to dtype, or added to what is there. Without a place, or without data, it is left
-// in the caller's floats; else these hold anything afterwards.
+// Where a sum over rows goes: rounded to dtype, or added to what is there, at the latest when sums_finish is called for
+// the same memory, on the same thread. Without a place, or without data, it is left in the caller's floats; else these
+// hold anything afterwards.
 struct sum_place {
     enum dtype dtype;
     bool add;
     void *data;
 };
+
+void sums_finish(const void *memory);
 
 // The sum of in[r][j], an operand, over r: a sum over rows. sum: width floats.
 void rows_sum(size_t row_count, size_t width, enum dtype dtype, const void *in, float *sum,

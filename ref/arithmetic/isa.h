@@ -67,6 +67,7 @@ struct isa_kernels {
     void (*bias_add)(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias, float *out);
     void (*rows_sum)(size_t row_count, size_t width, enum dtype dtype, const void *in, float *sum,
                      const struct sum_place *place);
+    void (*sums_finish)(void);  // null: sums do not wait
     void (*layernorm_forward)(size_t row_count, size_t width, const float *in, float *stats, enum dtype dtype,
                               const void *weight, const void *bias, void *out);
     void (*layernorm_apply)(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,

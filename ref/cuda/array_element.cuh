@@ -17,6 +17,9 @@ extern "C" {
 
 enum { WIDE = 4, FOLD_INPUTS = 64 };
 
+// What a thread has memory for between operations: results, and sums that wait (block_sums.cuh).
+enum scratch { SCRATCH_RESULTS, SCRATCH_SUMS, SCRATCH_COUNT };
+
 // The index of a thread among the threads that share a loop, and their number.
 struct grid_position {
     size_t index, count;

@@ -12,24 +12,25 @@ unsigned grid_blocks(size_t work, unsigned rounds)
     return (unsigned)(needed < most ? needed : most);
 }
 
-// The calling thread's memory for results, freed when the thread ends.
-struct scratch {
+// The calling thread's memory, freed when the thread ends.
+struct scratch_memory {
     void *memory;
     size_t bytes;
     int device;
 
-    ~scratch()
+    ~scratch_memory()
     {
         // A thread that ends cannot report an error.
         (void)cudaFree(memory);
     }
 };
 
-static thread_local struct scratch scratch;
+static thread_local struct scratch_memory of_thread[SCRATCH_COUNT];
 
-void *grid_scratch(size_t bytes)
+void *grid_scratch(size_t bytes, enum scratch which)
 {
     const size_t least = 4096;
+    struct scratch_memory &scratch = of_thread[which];
     if (scratch.memory && scratch.bytes >= bytes && scratch.device == cuda_lane_device())
         return scratch.memory;
     // The stream, which makes the thread's device current, may still use what is freed.

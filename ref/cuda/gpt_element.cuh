@@ -61,34 +61,6 @@ struct block_sum_operation {
     }
 };
 
-// One column of a sum over blocks, or of two: the second one's columns follow the first one's.
-struct sum_of_blocks_operation {
-    size_t block_count, width;
-    const float *sums[2];
-    struct sum_place out[2];
-
-    template <int lanes> __host__ __device__ void at(size_t i) const
-    {
-        int which = i >= width;
-        size_t j = i - which * width;
-        float sum[lanes] = {0};
-        UNROLL(16)
-        for (size_t block = 0; block < block_count; block++) {
-            float x[lanes];
-            load_floats<lanes>(sums[which], block * width + j, x);
-            for (int k = 0; k < lanes; k++)
-                sum[k] += x[k];
-        }
-        if (out[which].add) {
-            float before[lanes];
-            load<lanes>(out[which].dtype, out[which].data, j, before);
-            for (int k = 0; k < lanes; k++)
-                sum[k] = before[k] + sum[k];
-        }
-        store<lanes>(out[which].dtype, out[which].data, j, sum);
-    }
-};
-
 struct layernorm_forward_operation {
     size_t width;
     const float *in;

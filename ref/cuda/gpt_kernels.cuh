@@ -4,13 +4,15 @@
 //   run(operation, count, wide, what)      for elements or columns
 //   rows(operation, count, what)           for rows
 //   tasks(operation, count, what)          for tasks of whole blocks of threads, of type `block` (gpt_tile.cuh)
-//   scratch(bytes) -> void *               returns memory for the next operations, until the next call; null: an error
-//                                          is noted
+//   with_rows(operation, count, wide, rows' operation, row_count, what)   for both, neither of which needs the other
+//   scratch(bytes, which) -> void *        returns memory for the next operations, until the next call for the same one
+//                                          of enum scratch; null: an error is noted
 //   give(to, from, bytes, what) -> int     copies from the host, whose memory the caller may change immediately
 //   fetch(to, from, bytes, what) -> int    copies to the host
 #pragma once
 
 #include "ref/cuda/array_kernels.cuh"
+#include "ref/cuda/block_sums.cuh"
 #include "ref/cuda/gpt_attention.cuh"
 #include "ref/cuda/gpt_element.cuh"
 #include "ref/cuda/gpt_token_element.cuh"
@@ -40,11 +42,16 @@ template <typename where> struct gpt_kernels {
     {
         size_t blocks = block_count(row_count);
         bool wide = width % WIDE == 0 && is_wide(dtype, from);
-        float *sums = (float *)where::scratch(blocks * width * sizeof *sums);
+        float *sums = block_sums<where>::room(1, blocks, width);
         if (!sums)
             return;
         where::run(block_sum_operation{row_count, width, dtype, from, sums}, blocks * width, wide, "a sum of rows");
-        sum_of_blocks(blocks, width, sums, sum, place, 1, "a sum of rows");
+        block_sums<where>::add(1, blocks, width, sum, place);
+    }
+
+    static void sums_finish()
+    {
+        block_sums<where>::finish();
     }
 
     static void layernorm_forward(size_t row_count, size_t width, const float *from, float *stats, enum dtype dtype,
@@ -65,18 +72,18 @@ template <typename where> struct gpt_kernels {
                                    enum dtype dtype, const void *weight, const float *out_gradient, float *in_gradient,
                                    float *sums, const struct sum_place *places)
     {
-        const char what[] = "a layer norm's gradients";
         size_t blocks = block_count(row_count);
         bool wide = are_wide(width, {from, out_gradient});
-        float *weight_sums = (float *)where::scratch(2 * blocks * width * sizeof *weight_sums);
+        float *weight_sums = block_sums<where>::room(2, blocks, width);
         if (!weight_sums)
             return;
-        where::run(layernorm_block_operation{row_count, width, from, stats, out_gradient, weight_sums,
-                                             weight_sums + blocks * width},
-                   blocks * width, wide, what);
-        sum_of_blocks(blocks, width, weight_sums, sums, places, 2, what);
-        where::rows(layernorm_row_operation{width, from, stats, in(dtype, weight), out_gradient, in_gradient},
-                    row_count, what);
+        where::with_rows(
+            layernorm_block_operation{row_count, width, from, stats, out_gradient, weight_sums,
+                                      weight_sums + blocks * width},
+            blocks * width, wide,
+            layernorm_row_operation{width, from, stats, in(dtype, weight), out_gradient, in_gradient}, row_count,
+            "a layer norm's gradients");
+        block_sums<where>::add(2, blocks, width, sums, places);
     }
 
     static void gelu_forward(size_t row_count, size_t width, const float *from, enum dtype dtype, const void *bias,
@@ -98,12 +105,12 @@ template <typename where> struct gpt_kernels {
             where::rows(gelu_backward_operation{width, from, gradient, in(dtype, bias), value, slope}, row_count, what);
             return;
         }
-        float *sums = (float *)where::scratch(blocks * width * sizeof *sums);
+        float *sums = block_sums<where>::room(1, blocks, width);
         if (!sums)
             return;
         where::run(gelu_block_operation{row_count, width, from, gradient, in(dtype, bias), value, slope, sums},
                    blocks * width, wide, what);
-        sum_of_blocks(blocks, width, sums, sum, place, 1, what);
+        block_sums<where>::add(1, blocks, width, sum, place);
     }
 
     static void attention_forward(const struct attention_shape *shape, const void *qkv, void *out, float *stats,
@@ -252,22 +259,6 @@ template <typename where> struct gpt_kernels {
         return row_count / SUM_ROWS + (row_count % SUM_ROWS > 0);
     }
 
-    // The sums of `count` times the blocks' sums, to their places, or one after another to `sum`.
-    static void sum_of_blocks(size_t blocks, size_t width, const float *sums, float *sum,
-                              const struct sum_place *places, int count, const char *what)
-    {
-        sum_of_blocks_operation o = {blocks, width, {}, {}};
-        bool wide = width % WIDE == 0;
-        for (int i = 0; i < count; i++) {
-            o.sums[i] = sums + i * blocks * width;
-            o.out[i] = {DTYPE_FP32, false, sum + i * width};
-            if (places && places[i].data)
-                o.out[i] = places[i];
-            wide = wide && is_wide(o.out[i].dtype, o.out[i].data);
-        }
-        where::run(o, count * width, wide, what);
-    }
-
     // Returns whether arrays, whose rows have `width` elements each, allow loads of WIDE elements.
     static bool are_wide(size_t width, std::initializer_list<const float *> arrays)
     {
@@ -281,7 +272,7 @@ template <typename where> struct gpt_kernels {
     static void *with_tokens(const struct token_rows *rows, size_t bytes, struct token_list *list)
     {
         size_t token_bytes = rows->sequence_count * (rows->length + 1) * sizeof *rows->tokens;
-        char *memory = (char *)where::scratch(bytes + token_bytes);
+        char *memory = (char *)where::scratch(bytes + token_bytes, SCRATCH_RESULTS);
         if (!memory || (token_bytes > 0 && where::give(memory + bytes, rows->tokens, token_bytes, "tokens")))
             return NULL;
         *list = {(const uint16_t *)(memory + bytes), (uint32_t)rows->sequence_count, (uint32_t)rows->length};

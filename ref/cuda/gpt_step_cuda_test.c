@@ -121,6 +121,8 @@ static void try_places(struct both *b, size_t rows, size_t width, enum dtype dty
         k->gelu_backward(rows, width, FLOATS(m, in), FLOATS(m, out_gradient), dtype, m + bias, m + value, m + slope,
                          FLOATS(m, sums), &to[2]);
         k->rows_sum(rows, width, dtype, m + value, FLOATS(m, sums), &to[3]);
+        if (where == THERE)
+            k->sums_finish();
     }
     static const char *const names[] = {"a norm's weight", "a norm's bias", "a GELU's bias", "a sum of rows"};
     for (int i = 0; i < 4; i++)

@@ -40,12 +40,30 @@ __global__ void norm_kernel(norm_operation o, size_t count, bool wide, struct no
 }
 
 // A team of ROW_LANES threads for each row.
-template <typename operation> __global__ void row_kernel(const __grid_constant__ operation o, size_t count)
+template <typename operation>
+__device__ static inline void each_row(const operation &o, struct grid_position position, size_t count)
 {
-    struct grid_position position = thread_position();
     const device_team team;
     for (size_t row = position.index / ROW_LANES; row < count; row += position.count / ROW_LANES)
         o.row(team, row);
+}
+
+template <typename operation> __global__ void row_kernel(const __grid_constant__ operation o, size_t count)
+{
+    each_row(o, thread_position(), count);
+}
+
+// The first `blocks` blocks have the one operation, the others the other one.
+template <typename operation, typename row_operation>
+__global__ void with_rows_kernel(const __grid_constant__ operation o, size_t count, bool wide, unsigned blocks,
+                                 const __grid_constant__ row_operation rows, size_t row_count)
+{
+    const struct grid_position position = thread_position();
+    const size_t first = blocks * (size_t)blockDim.x;
+    if (position.index < first)
+        each(o, {position.index, first}, count, wide);
+    else
+        each_row(rows, {position.index - first, position.count - first}, row_count);
 }
 
 // A block of threads for each task.
@@ -91,9 +109,22 @@ struct on_device {
         cuda_lane_launched(what);
     }
 
-    static void *scratch(size_t bytes)
+    template <typename operation, typename row_operation>
+    static void with_rows(const operation &o, size_t count, bool wide, const row_operation &rows, size_t row_count,
+                          const char *what)
     {
-        return grid_scratch(bytes);
+        if (count == 0 || row_count == 0)
+            return;
+        const unsigned blocks = grid_blocks(group_count(count, wide), GRID_ROUNDS);
+        const unsigned of_rows = grid_blocks(row_count * ROW_LANES, GRID_ROUNDS);
+        with_rows_kernel<operation, row_operation><<<blocks + of_rows, GRID_THREADS, 0, cuda_lane_stream()>>>(
+            o, count, wide, blocks, rows, row_count);
+        cuda_lane_launched(what);
+    }
+
+    static void *scratch(size_t bytes, enum scratch which)
+    {
+        return grid_scratch(bytes, which);
     }
 
     static int give(void *to, const void *from, size_t bytes, const char *what)

@@ -34,10 +34,18 @@ struct on_host {
             o.task(host_block(), index, shared);
     }
 
-    static void *scratch(size_t bytes)
+    template <typename operation, typename row_operation>
+    static void with_rows(const operation &o, size_t count, bool wide, const row_operation &of_rows, size_t row_count,
+                          const char *what)
     {
-        static void *memory;
-        return memory = realloc(memory, bytes + 1);
+        run(o, count, wide, what);
+        rows(of_rows, row_count, what);
+    }
+
+    static void *scratch(size_t bytes, enum scratch which)
+    {
+        static void *memory[SCRATCH_COUNT];
+        return memory[which] = realloc(memory[which], bytes + 1);
     }
 
     static int give(void *to, const void *from, size_t bytes, const char *)

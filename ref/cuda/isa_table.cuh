@@ -28,6 +28,7 @@ template <typename place> constexpr struct isa_kernels isa_table()
         .bias_rows = gpt::bias_rows,
         .bias_add = gpt::bias_add,
         .rows_sum = gpt::rows_sum,
+        .sums_finish = gpt::sums_finish,
         .layernorm_forward = gpt::layernorm_forward,
         .layernorm_apply = gpt::layernorm_apply,
         .layernorm_backward = gpt::layernorm_backward,

@@ -224,6 +224,24 @@ int gpt_forward(struct model_run *run, int layer, const struct model_batch *batc
     return run->code;
 }
 
+static int layer_backward(const struct gpt_pass *pass, const struct model_batch *batch)
+{
+    bool recomputes = pass->run->checkpointing;
+    switch (pass->layer.kind) {
+    case GPT_EMBEDDING:
+        return gpt_embedding_backward(pass, batch);
+    case GPT_BLOCK:
+        if (recomputes)
+            TRY(gpt_block_activations(pass));
+        return gpt_block_backward(pass);
+    case GPT_HEAD:
+        if (recomputes)
+            gpt_head_forward(pass, batch, pass->loss_scale);
+        return gpt_head_backward(pass, batch, pass->loss_scale);
+    }
+    return ERR_NONE;
+}
+
 int gpt_backward(struct model_run *run, int layer, const struct model_batch *batch, const void *const params[],
                  const struct model_gradient gradients[], float loss_scale, const void *checkpoint)
 {
@@ -231,21 +249,9 @@ int gpt_backward(struct model_run *run, int layer, const struct model_batch *bat
     pass.loss_scale = loss_scale;
     if (checkpoint)
         TRY(bytes_copy(checkpoint_source(&pass), checkpoint, pass.stream_rows * pass.width * sizeof(float)));
-    switch (pass.layer.kind) {
-    case GPT_EMBEDDING:
-        return gpt_embedding_backward(&pass, batch);
-    case GPT_BLOCK:
-        if (run->checkpointing)
-            TRY(gpt_block_activations(&pass));
-        TRY(gpt_block_backward(&pass));
-        return run->code;
-    case GPT_HEAD:
-        if (run->checkpointing)
-            gpt_head_forward(&pass, batch, loss_scale);
-        TRY(gpt_head_backward(&pass, batch, loss_scale));
-        return run->code;
-    }
-    return ERR_NONE;
+    int code = layer_backward(&pass, batch);
+    sums_finish(run->memory);
+    return code != ERR_NONE ? code : run->code;
 }
 
 size_t gpt_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing)
