@@ -12,6 +12,7 @@ struct adam_step;
 struct attention_shape;
 struct matmul_lines;
 struct matmul_panels;
+struct norm_range;
 struct norm_sum;
 struct rotary;
 struct sum_place;
@@ -51,9 +52,9 @@ struct isa_kernels {
     void (*sum_to_all)(const float *const in[], int world, float *const out[], int out_count, size_t count,
                        bool around_cache);
     void (*adam)(const struct adam_step *step);
-    uint32_t (*norm_max)(enum dtype dtype, const void *values, size_t count);
-    void (*norm_accumulate)(struct norm_sum *sum, enum dtype dtype, const void *values, size_t count,
-                            uint32_t max_bits);
+    void (*norm_max)(enum dtype dtype, const struct norm_range *ranges, size_t range_count, uint32_t *results);
+    void (*norm_accumulate)(struct norm_sum *sums, enum dtype dtype, const struct norm_range *ranges,
+                            size_t range_count, uint32_t max_bits);
     // In host memory only: the largest tile of c, and what is done with packed operands (matmul_panel.h).
     size_t matmul_rows, matmul_columns;
     void (*matmul_pack)(const struct matmul_lines *from, size_t count, size_t width, size_t k, float *panel);

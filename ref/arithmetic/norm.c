@@ -15,14 +15,27 @@ int norm_exponent(uint32_t max_bits)
 
 uint32_t norm_max(enum dtype dtype, const void *values, size_t count)
 {
-    assert(dtype < DTYPE_BYTE && (values || count == 0));
-    return isa_kernels_at(values)->norm_max(dtype, values, count);
+    uint32_t max = 0;
+    norm_max_of(dtype, &(struct norm_range){values, count, 0}, 1, &max);
+    return max;
+}
+
+void norm_max_of(enum dtype dtype, const struct norm_range ranges[], size_t range_count, uint32_t results[])
+{
+    assert(dtype < DTYPE_BYTE && range_count > 0);
+    isa_kernels_at(ranges[0].values)->norm_max(dtype, ranges, range_count, results);
 }
 
 void norm_accumulate(struct norm_sum *sum, enum dtype dtype, const void *values, size_t count, uint32_t max_bits)
 {
-    assert(sum && dtype < DTYPE_BYTE && (values || count == 0));
-    isa_kernels_at(values)->norm_accumulate(sum, dtype, values, count, max_bits);
+    norm_accumulate_of(sum, dtype, &(struct norm_range){values, count, 0}, 1, max_bits);
+}
+
+void norm_accumulate_of(struct norm_sum sums[], enum dtype dtype, const struct norm_range ranges[], size_t range_count,
+                        uint32_t max_bits)
+{
+    assert(sums && dtype < DTYPE_BYTE && range_count > 0);
+    isa_kernels_at(ranges[0].values)->norm_accumulate(sums, dtype, ranges, range_count, max_bits);
 }
 
 double norm_finish(struct norm_sum sum, uint32_t max_bits)

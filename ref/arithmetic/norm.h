@@ -16,6 +16,14 @@
 // NaN. The larger of two results, compared as unsigned numbers, is the result for both arrays together.
 uint32_t norm_max(enum dtype dtype, const void *values, size_t count);
 
+// The same for several arrays, all in one processor's memory, which an accelerator reads in one launch: each raises the
+// result that it names.
+struct norm_range {
+    const void *values;
+    size_t count, into;
+};
+void norm_max_of(enum dtype dtype, const struct norm_range ranges[], size_t range_count, uint32_t results[]);
+
 // A 128-bit fixed-point sum of squares, relative to the exponent of max_bits. norm_add adds the sums of disjoint parts,
 // in any order.
 struct norm_sum {
@@ -24,6 +32,8 @@ struct norm_sum {
 
 // Adds the squares of values. max_bits, from norm_max, is a bound on all of them. Adds nothing if it is inf or NaN.
 void norm_accumulate(struct norm_sum *sum, enum dtype dtype, const void *values, size_t count, uint32_t max_bits);
+void norm_accumulate_of(struct norm_sum sums[], enum dtype dtype, const struct norm_range ranges[], size_t range_count,
+                        uint32_t max_bits);
 
 DTYPE_INLINE void norm_add(struct norm_sum *sum, struct norm_sum other)
 {

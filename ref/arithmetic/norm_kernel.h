@@ -9,7 +9,7 @@
 // Squares that are summed in 64 bits before the 128-bit addition. Each is at most 2^52, so up to 4095 fit.
 enum { NORM_BLOCK = 2048 };
 
-static uint32_t kernel_norm_max(enum dtype dtype, const void *values, size_t count)
+static uint32_t range_max(enum dtype dtype, const void *values, size_t count)
 {
     if (dtype == DTYPE_FP32) {
         const float *x = values;
@@ -29,6 +29,14 @@ static uint32_t kernel_norm_max(enum dtype dtype, const void *values, size_t cou
     struct bf16 brain = {(uint16_t)max};
     struct fp16 half = {(uint16_t)max};
     return f32_bits(dtype == DTYPE_BF16 ? bf16_to_f32(brain) : fp16_to_f32(half));
+}
+
+static void kernel_norm_max(enum dtype dtype, const struct norm_range *ranges, size_t range_count, uint32_t *results)
+{
+    for (const struct norm_range *r = ranges; r < ranges + range_count; r++) {
+        uint32_t max = range_max(dtype, r->values, r->count);
+        results[r->into] = max > results[r->into] ? max : results[r->into];
+    }
 }
 
 static uint64_t f64_bits(double value)
@@ -82,15 +90,16 @@ static uint64_t norm_block(enum dtype dtype, const void *values, size_t count, d
     return norm_block_fp32(kernel_as_f32(dtype, values, wide, count), count, two_k);
 }
 
-static void kernel_norm_accumulate(struct norm_sum *sum, enum dtype dtype, const void *values, size_t count,
-                                   uint32_t max_bits)
+static void kernel_norm_accumulate(struct norm_sum *sums, enum dtype dtype, const struct norm_range *ranges,
+                                   size_t range_count, uint32_t max_bits)
 {
     if (max_bits == 0 || max_bits >= 0x7f800000u)
         return;
     double two_k = ldexp(1, norm_exponent(max_bits));
-    for (size_t start = 0; start < count; start += NORM_BLOCK) {
-        size_t block = count - start < NORM_BLOCK ? count - start : NORM_BLOCK;
-        const char *from = (const char *)values + start * dtype_bytes(dtype);
-        norm_add(sum, (struct norm_sum){.low = norm_block(dtype, from, block, two_k)});
-    }
+    for (const struct norm_range *r = ranges; r < ranges + range_count; r++)
+        for (size_t start = 0; start < r->count; start += NORM_BLOCK) {
+            size_t block = r->count - start < NORM_BLOCK ? r->count - start : NORM_BLOCK;
+            const char *from = (const char *)r->values + start * dtype_bytes(dtype);
+            norm_add(&sums[r->into], (struct norm_sum){.low = norm_block(dtype, from, block, two_k)});
+        }
 }

@@ -184,15 +184,17 @@ static void shadow_adam(const struct adam_step *step)
     isa_scalar.adam(&there);
 }
 
-static uint32_t shadow_norm_max(enum dtype dtype, const void *numbers, size_t count)
+static void shadow_norm_max(enum dtype dtype, const struct norm_range *ranges, size_t range_count, uint32_t *results)
 {
-    return isa_scalar.norm_max(dtype, at(numbers), count);
+    for (const struct norm_range *r = ranges; r < ranges + range_count; r++)
+        isa_scalar.norm_max(dtype, &(struct norm_range){at(r->values), r->count, r->into}, 1, results);
 }
 
-static void shadow_norm_accumulate(struct norm_sum *sum, enum dtype dtype, const void *numbers, size_t count,
-                                   uint32_t max_bits)
+static void shadow_norm_accumulate(struct norm_sum *sums, enum dtype dtype, const struct norm_range *ranges,
+                                   size_t range_count, uint32_t max_bits)
 {
-    isa_scalar.norm_accumulate(sum, dtype, at(numbers), count, max_bits);
+    for (const struct norm_range *r = ranges; r < ranges + range_count; r++)
+        isa_scalar.norm_accumulate(sums, dtype, &(struct norm_range){at(r->values), r->count, r->into}, 1, max_bits);
 }
 
 // A GPT's kernels and matrix products. Their operands have the format itself; those of isa_scalar.c, which does the

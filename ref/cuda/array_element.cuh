@@ -17,7 +17,7 @@ extern "C" {
 
 enum { WIDE = 4, FOLD_INPUTS = 64 };
 
-// What a thread has memory for between operations: results, and sums that wait (block_sums.cuh).
+// A thread has memory between operations for results, and for sums that wait (block_sums.cuh).
 enum scratch { SCRATCH_RESULTS, SCRATCH_SUMS, SCRATCH_COUNT };
 
 // The index of a thread among the threads that share a loop, and their number.
@@ -207,6 +207,15 @@ struct mix_operation {
         if (step.model_params)
             store<lanes>(step.model_dtype, step.model_params, i, p);
     }
+};
+
+// Arrays that one launch reads (norm_max_of); those of a GPU have the blocks before the end of theirs, and behind that
+// of the array before.
+enum { NORM_RANGES = 64 };
+struct norm_ranges {
+    struct norm_range at[NORM_RANGES];
+    unsigned end[NORM_RANGES];
+    int count;
 };
 
 // The encoding of the largest magnitude, in the values' format, in which encodings order as magnitudes do.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The entries of struct isa_kernels for arrays. The template parameter `where` runs the threads of a loop:
 //   run(operation, count, wide, what)                     calls operation.at(i) for every element
-//   max(norm_max_operation, count, wide) -> uint32_t      returns the largest of the threads' maxima
-//   sum(norm_operation, count, wide) -> norm_sum          returns the sum of the threads' sums
+//   max(norm_max_operation, ranges, uint32_t found[])     finds the largest of the threads' maxima, of each range
+//   sum(norm_operation, ranges, norm_sum found[])         finds the sum of the threads' sums
 //   list(inputs, count) -> const void *const *            copies the pointers to memory that the threads can read;
 //   null:
 //                                                         an error is noted
@@ -141,18 +141,42 @@ template <typename where> struct array_kernels {
         adam_range(step, step->recipe->tail, body, step->count);
     }
 
-    static uint32_t norm_max(enum dtype dtype, const void *values, size_t count)
+    static void norm_max(enum dtype dtype, const struct norm_range *ranges, size_t range_count, uint32_t *results)
     {
-        norm_max_operation o = {dtype, values, 0};
-        return norm_max_as_fp32(dtype, where::max(o, count, is_wide(dtype, values)));
+        struct norm_ranges some;
+        uint32_t found[NORM_RANGES];
+        for (size_t first = 0; first < range_count; first += (size_t)some.count) {
+            some = some_of(ranges + first, range_count - first);
+            where::max({dtype, NULL, 0}, some, found);
+            for (int i = 0; i < some.count; i++) {
+                uint32_t &result = results[some.at[i].into], max = norm_max_as_fp32(dtype, found[i]);
+                result = max > result ? max : result;
+            }
+        }
     }
 
-    static void norm_accumulate(struct norm_sum *sum, enum dtype dtype, const void *values, size_t count,
-                                uint32_t max_bits)
+    static void norm_accumulate(struct norm_sum *sums, enum dtype dtype, const struct norm_range *ranges,
+                                size_t range_count, uint32_t max_bits)
     {
+        struct norm_ranges some;
+        struct norm_sum found[NORM_RANGES];
         if (max_bits == 0 || max_bits >= 0x7f800000u)
             return;
-        norm_operation o = {dtype, values, ldexp(1, norm_exponent(max_bits)), {0, 0}};
-        norm_add(sum, where::sum(o, count, is_wide(dtype, values)));
+        const norm_operation o = {dtype, NULL, ldexp(1, norm_exponent(max_bits)), {0, 0}};
+        for (size_t first = 0; first < range_count; first += (size_t)some.count) {
+            some = some_of(ranges + first, range_count - first);
+            where::sum(o, some, found);
+            for (int i = 0; i < some.count; i++)
+                norm_add(&sums[some.at[i].into], found[i]);
+        }
+    }
+
+  private:
+    static struct norm_ranges some_of(const struct norm_range *ranges, size_t count)
+    {
+        struct norm_ranges some = {};
+        some.count = count < NORM_RANGES ? (int)count : NORM_RANGES;
+        memcpy(some.at, ranges, (size_t)some.count * sizeof *ranges);
+        return some;
     }
 };

@@ -63,8 +63,7 @@ template <typename where> struct block_sums {
         bool waits = true;
         for (int i = 0; i < count; i++) {
             const bool has_place = places && places[i].data;
-            const struct sum_place out =
-                has_place ? places[i] : sum_place{DTYPE_FP32, false, sum + (size_t)i * width};
+            const struct sum_place out = has_place ? places[i] : sum_place{DTYPE_FP32, false, sum + (size_t)i * width};
             w.o.sums[w.o.count++] = {w.memory + w.used, block_count, width, w.columns, out};
             w.wide = w.wide && width % WIDE == 0 && is_wide(out.dtype, out.data);
             w.used += block_count * width;

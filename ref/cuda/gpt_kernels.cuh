@@ -77,12 +77,11 @@ template <typename where> struct gpt_kernels {
         float *weight_sums = block_sums<where>::room(2, blocks, width);
         if (!weight_sums)
             return;
-        where::with_rows(
-            layernorm_block_operation{row_count, width, from, stats, out_gradient, weight_sums,
-                                      weight_sums + blocks * width},
-            blocks * width, wide,
-            layernorm_row_operation{width, from, stats, in(dtype, weight), out_gradient, in_gradient}, row_count,
-            "a layer norm's gradients");
+        where::with_rows(layernorm_block_operation{row_count, width, from, stats, out_gradient, weight_sums,
+                                                   weight_sums + blocks * width},
+                         blocks * width, wide,
+                         layernorm_row_operation{width, from, stats, in(dtype, weight), out_gradient, in_gradient},
+                         row_count, "a layer norm's gradients");
         block_sums<where>::add(2, blocks, width, sums, places);
     }
 

@@ -17,6 +17,9 @@
 
 enum { BYTES = 1 << 20, HERE, THERE };
 
+// Sums over rows in one step: more than one launch adds.
+enum { PLACES = 23 };
+
 // Two memories with the same arrays at the same offsets; elements there have their format, and here they are floats.
 struct both {
     const struct isa_kernels *kernels;
@@ -106,27 +109,28 @@ static void try_places(struct both *b, size_t rows, size_t width, enum dtype dty
     const size_t weight = array(b, dtype, true, width, 0), bias = array(b, dtype, true, width, 0);
     const size_t value = array(b, dtype, true, rows * width, 0), slope = array(b, dtype, true, rows * width, 0);
     const size_t sums = array(b, DTYPE_FP32, true, 2 * width, 0);
-    size_t places[4];
-    for (int i = 0; i < 4; i++)
+    size_t places[PLACES];
+    for (int i = 0; i < PLACES; i++)
         places[i] = array(b, dtype, false, width, shift);
     for (int where = HERE; where <= THERE; where++) {
         const struct isa_kernels *k = where == HERE ? &isa_scalar : b->kernels;
         char *m = where == HERE ? b->here : b->there;
-        struct sum_place to[4];
-        for (int i = 0; i < 4; i++)
+        struct sum_place to[PLACES];
+        for (int i = 0; i < PLACES; i++)
             to[i] = (struct sum_place){dtype, adds, m + places[i]};
         k->layernorm_forward(rows, width, FLOATS(m, in), FLOATS(m, stats), dtype, m + weight, m + bias, m + value);
         k->layernorm_backward(rows, width, FLOATS(m, in), FLOATS(m, stats), dtype, m + weight, FLOATS(m, out_gradient),
                               FLOATS(m, in_gradient), FLOATS(m, sums), to);
         k->gelu_backward(rows, width, FLOATS(m, in), FLOATS(m, out_gradient), dtype, m + bias, m + value, m + slope,
                          FLOATS(m, sums), &to[2]);
-        k->rows_sum(rows, width, dtype, m + value, FLOATS(m, sums), &to[3]);
+        for (size_t i = 3; i < PLACES; i++)
+            k->rows_sum(1 + (rows - 1) * i / PLACES, width, dtype, m + value, FLOATS(m, sums), &to[i]);
         if (where == THERE)
             k->sums_finish();
     }
     static const char *const names[] = {"a norm's weight", "a norm's bias", "a GELU's bias", "a sum of rows"};
-    for (int i = 0; i < 4; i++)
-        expect_same(b, dtype, false, places[i], width, names[i]);
+    for (int i = 0; i < PLACES; i++)
+        expect_same(b, dtype, false, places[i], width, names[i < 3 ? i : 3]);
     expect_same(b, DTYPE_FP32, true, in_gradient, rows * width, "a norm's input");
     expect_same(b, dtype, true, value, rows * width, "a GELU");
     expect_same(b, dtype, true, slope, rows * width, "a GELU's slope");

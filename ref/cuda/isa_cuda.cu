@@ -12,23 +12,38 @@ __global__ void element_kernel(const __grid_constant__ operation o, size_t count
     each(o, thread_position(), count, wide);
 }
 
-__global__ void norm_max_kernel(norm_max_operation o, size_t count, bool wide, uint32_t *of_block)
+// The block's part of the range that has it.
+template <typename operation>
+__device__ static inline void each_of_range(operation &o, const struct norm_ranges &ranges)
+{
+    int which = 0;
+    while (blockIdx.x >= ranges.end[which])
+        which++;
+    const unsigned first = which > 0 ? ranges.end[which - 1] : 0;
+    o.values = ranges.at[which].values;
+    each(o, {(blockIdx.x - first) * (size_t)blockDim.x + threadIdx.x, (ranges.end[which] - first) * (size_t)blockDim.x},
+         ranges.at[which].count, is_wide(o.dtype, o.values));
+}
+
+__global__ void norm_max_kernel(norm_max_operation o, const __grid_constant__ struct norm_ranges ranges,
+                                uint32_t *of_block)
 {
     __shared__ uint32_t max;
     if (threadIdx.x == 0)
         max = 0;
     __syncthreads();
-    each(o, thread_position(), count, wide);
+    each_of_range(o, ranges);
     atomicMax(&max, o.max);
     __syncthreads();
     if (threadIdx.x == 0)
         of_block[blockIdx.x] = max;
 }
 
-__global__ void norm_kernel(norm_operation o, size_t count, bool wide, struct norm_sum *of_block)
+__global__ void norm_kernel(norm_operation o, const __grid_constant__ struct norm_ranges ranges,
+                            struct norm_sum *of_block)
 {
     __shared__ struct norm_sum sums[GRID_THREADS];
-    each(o, thread_position(), count, wide);
+    each_of_range(o, ranges);
     sums[threadIdx.x] = o.sum;
     for (unsigned half = GRID_THREADS / 2; half > 0; half /= 2) {
         __syncthreads();
@@ -117,8 +132,8 @@ struct on_device {
             return;
         const unsigned blocks = grid_blocks(group_count(count, wide), GRID_ROUNDS);
         const unsigned of_rows = grid_blocks(row_count * ROW_LANES, GRID_ROUNDS);
-        with_rows_kernel<operation, row_operation><<<blocks + of_rows, GRID_THREADS, 0, cuda_lane_stream()>>>(
-            o, count, wide, blocks, rows, row_count);
+        with_rows_kernel<operation, row_operation>
+            <<<blocks + of_rows, GRID_THREADS, 0, cuda_lane_stream()>>>(o, count, wide, blocks, rows, row_count);
         cuda_lane_launched(what);
     }
 
@@ -137,46 +152,63 @@ struct on_device {
         return grid_fetch(to, from, bytes, what);
     }
 
-    // Each block's result, which the host adds: `found` has room for them; null: an error is noted.
-    template <typename result> static result *results_of(size_t blocks, result **found)
+    // Deals a launch's blocks to the ranges, by their work.
+    static unsigned deal(enum dtype dtype, struct norm_ranges &ranges)
     {
-        *found = (result *)malloc(blocks * sizeof **found);
-        if (!*found)
+        size_t work[NORM_RANGES], all = 0;
+        for (int i = 0; i < ranges.count; i++)
+            all += work[i] = group_count(ranges.at[i].count, is_wide(dtype, ranges.at[i].values));
+        const unsigned blocks = grid_blocks(all, 1);
+        for (int i = 0; i < ranges.count; i++)
+            ranges.end[i] =
+                (i > 0 ? ranges.end[i - 1] : 0) + (unsigned)(work[i] > 0 ? (work[i] * blocks + all - 1) / all : 0);
+        return ranges.end[ranges.count - 1];
+    }
+
+    // Calls launch(blocks, ranges, results) and add(range, result) for each block's result; false: an error is noted.
+    template <typename result, typename launcher, typename adder>
+    static bool of_blocks(enum dtype dtype, struct norm_ranges ranges, const char *what, launcher launch, adder add)
+    {
+        const unsigned blocks = deal(dtype, ranges);
+        if (blocks == 0)
+            return true;
+        result *found = (result *)malloc(blocks * sizeof *found), *there = NULL;
+        if (!found)
             cuda_lane_note(cudaErrorMemoryAllocation, "memory of the host for results");
-        return *found ? (result *)grid_scratch(blocks * sizeof **found) : NULL;
+        else
+            there = (result *)grid_scratch(blocks * sizeof *found);
+        if (there)
+            launch(blocks, ranges, there);
+        const bool is_done = there && grid_fetch(found, there, blocks * sizeof *found, what) == 0;
+        for (int i = 0; is_done && i < ranges.count; i++)
+            for (unsigned block = i > 0 ? ranges.end[i - 1] : 0; block < ranges.end[i]; block++)
+                add(i, found[block]);
+        free(found);
+        return is_done;
     }
 
-    static uint32_t max(const norm_max_operation &o, size_t count, bool wide)
+    static void max(const norm_max_operation &o, const struct norm_ranges &ranges, uint32_t *found)
     {
-        uint32_t *found, largest = 0;
-        if (count == 0)
-            return 0;
-        const unsigned blocks = grid_blocks(group_count(count, wide), 1);
-        uint32_t *there = results_of(blocks, &found);
-        if (there)
-            norm_max_kernel<<<blocks, GRID_THREADS, 0, cuda_lane_stream()>>>(o, count, wide, there);
-        if (!there || grid_fetch(found, there, blocks * sizeof *found, "a maximum"))
-            largest = UINT32_MAX;
-        for (unsigned block = 0; block < blocks && largest < UINT32_MAX; block++)
-            largest = found[block] > largest ? found[block] : largest;
-        free(found);
-        return largest;
+        memset(found, 0, (size_t)ranges.count * sizeof *found);
+        const bool is_done = of_blocks<uint32_t>(
+            o.dtype, ranges, "a maximum",
+            [&](unsigned blocks, const struct norm_ranges &dealt, uint32_t *there) {
+                norm_max_kernel<<<blocks, GRID_THREADS, 0, cuda_lane_stream()>>>(o, dealt, there);
+            },
+            [&](int i, uint32_t max) { found[i] = max > found[i] ? max : found[i]; });
+        for (int i = 0; !is_done && i < ranges.count; i++)
+            found[i] = UINT32_MAX;
     }
 
-    static struct norm_sum sum(const norm_operation &o, size_t count, bool wide)
+    static void sum(const norm_operation &o, const struct norm_ranges &ranges, struct norm_sum *found)
     {
-        struct norm_sum *found, sum = {0, 0};
-        if (count == 0)
-            return sum;
-        const unsigned blocks = grid_blocks(group_count(count, wide), 1);
-        struct norm_sum *there = results_of(blocks, &found);
-        if (there)
-            norm_kernel<<<blocks, GRID_THREADS, 0, cuda_lane_stream()>>>(o, count, wide, there);
-        if (there && grid_fetch(found, there, blocks * sizeof *found, "a norm") == 0)
-            for (unsigned block = 0; block < blocks; block++)
-                norm_add(&sum, found[block]);
-        free(found);
-        return sum;
+        memset(found, 0, (size_t)ranges.count * sizeof *found);
+        of_blocks<struct norm_sum>(
+            o.dtype, ranges, "a norm",
+            [&](unsigned blocks, const struct norm_ranges &dealt, struct norm_sum *there) {
+                norm_kernel<<<blocks, GRID_THREADS, 0, cuda_lane_stream()>>>(o, dealt, there);
+            },
+            [&](int i, struct norm_sum sum) { norm_add(&found[i], sum); });
     }
 
     static const void *const *list(const void *const in[], size_t count)

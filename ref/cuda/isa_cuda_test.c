@@ -320,18 +320,40 @@ static void check_adam(const struct target *target)
                               random_key(random_key((uint64_t)(r * DECAYS + decay), COUNTS[c]), trial));
 }
 
+enum { NORM_PARTS = 70 };  // more than a launch takes
+
 static void norm_once(const struct target *target, enum dtype dtype, size_t count, size_t shift, uint64_t key)
 {
     arena_clear();
     size_t values = arena_array(dtype, count, shift);
     fill(values, dtype, count, key);
     arena_begin(target);
-    uint32_t max = isa_scalar.norm_max(dtype, expected + values, count);
-    cr_assert_eq(target->kernels->norm_max(dtype, target->memory + values, count), max);
-    struct norm_sum here = {.low = UINT64_MAX - 5, .high = 1}, there = here;
-    isa_scalar.norm_accumulate(&here, dtype, expected + values, count, max);
-    target->kernels->norm_accumulate(&there, dtype, target->memory + values, count, max);
-    cr_assert(here.low == there.low && here.high == there.high, "%s, %zu values", dtype_name(dtype), count);
+    const struct norm_range whole = {expected + values, count, 0};
+    struct norm_range parts[NORM_PARTS];
+    for (size_t i = 0, at = 0; i < NORM_PARTS; i++) {
+        size_t part = i + 1 < NORM_PARTS ? (count - at) * (i % 3) / 7 : count - at;  // some are empty
+        parts[i] = (struct norm_range){target->memory + values + at * dtype_bytes(dtype), part, i % 2};
+        at += part;
+    }
+    uint32_t max = 0, maxima[2][2] = {{0}};
+    struct norm_sum here[3] = {{.low = UINT64_MAX - 5, .high = 1}}, there[2] = {here[0]};
+    isa_scalar.norm_max(dtype, &whole, 1, &max);
+    isa_scalar.norm_accumulate(here, dtype, &whole, 1, max);
+    for (size_t i = 0; i < NORM_PARTS; i++) {
+        struct norm_range part = parts[i];
+        part.values = expected + values + ((const char *)part.values - (target->memory + values));
+        isa_scalar.norm_max(dtype, &part, 1, maxima[0]);
+        part.into++;
+        isa_scalar.norm_accumulate(here, dtype, &part, 1, max);
+    }
+    target->kernels->norm_max(dtype, parts, NORM_PARTS, maxima[1]);
+    target->kernels->norm_accumulate(there, dtype, parts, NORM_PARTS, max);
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(maxima[1][i], maxima[0][i], "%s, %zu values: part %d", dtype_name(dtype), count, i);
+    cr_assert_eq(there[1].low, here[2].low);
+    cr_assert_eq(there[1].high, here[2].high);
+    norm_add(&there[0], there[1]);
+    cr_assert(here[0].low == there[0].low && here[0].high == there[0].high, "%s, %zu values", dtype_name(dtype), count);
     arena_compare(target, "norm", count, shift);
 }
 
@@ -353,8 +375,11 @@ static void check_norms(const struct target *target)
             fill(values, FORMATS[format], 1025, 1);
             isa_scalar.narrow(FORMATS[format], &special, start + values + 1024 * dtype_bytes(FORMATS[format]), 1);
             arena_begin(target);
-            cr_expect_eq(target->kernels->norm_max(FORMATS[format], target->memory + values, 1025),
-                         isa_scalar.norm_max(FORMATS[format], expected + values, 1025));
+            const struct norm_range here = {expected + values, 1025, 0}, there = {target->memory + values, 1025, 1};
+            uint32_t maxima[2] = {0};
+            isa_scalar.norm_max(FORMATS[format], &here, 1, maxima);
+            target->kernels->norm_max(FORMATS[format], &there, 1, maxima);
+            cr_expect_eq(maxima[0], maxima[1]);
         }
 }
 

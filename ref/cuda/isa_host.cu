@@ -60,26 +60,31 @@ struct on_host {
         return 0;
     }
 
-    static uint32_t max(const norm_max_operation &o, size_t count, bool wide)
+    static void max(const norm_max_operation &o, const struct norm_ranges &ranges, uint32_t *found)
     {
-        uint32_t largest = 0;
-        for (size_t thread = 0; thread < threads; thread++) {
-            norm_max_operation part = o;
-            each(part, {thread, threads}, count, wide);
-            largest = part.max > largest ? part.max : largest;
+        for (int i = 0; i < ranges.count; i++) {
+            found[i] = 0;
+            for (size_t thread = 0; thread < threads; thread++) {
+                norm_max_operation part = of_range(o, ranges.at[i], thread);
+                found[i] = part.max > found[i] ? part.max : found[i];
+            }
         }
-        return largest;
     }
 
-    static struct norm_sum sum(const norm_operation &o, size_t count, bool wide)
+    static void sum(const norm_operation &o, const struct norm_ranges &ranges, struct norm_sum *found)
     {
-        struct norm_sum sum = {0, 0};
-        for (size_t thread = 0; thread < threads; thread++) {
-            norm_operation part = o;
-            each(part, {thread, threads}, count, wide);
-            norm_add(&sum, part.sum);
+        for (int i = 0; i < ranges.count; i++) {
+            found[i] = {0, 0};
+            for (size_t thread = 0; thread < threads; thread++)
+                norm_add(&found[i], of_range(o, ranges.at[i], thread).sum);
         }
-        return sum;
+    }
+
+    template <typename operation> static operation of_range(operation o, const struct norm_range &range, size_t thread)
+    {
+        o.values = range.values;
+        each(o, {thread, threads}, range.count, is_wide(o.dtype, range.values));
+        return o;
     }
 
     static const void *const *list(const void *const in[], size_t)

@@ -59,8 +59,8 @@ int gpt_embedding_backward(const struct gpt_pass *pass, const struct model_batch
     return pass->run->code;
 }
 
-// The logits and the statistics of their rows, in wide_2, are kept for the head's backward, which is next. With a loss
-// scale other than 0 their gradient takes their place immediately.
+// The norm's output, the logits and the statistics of their rows, in wide_2, are kept for the head's backward, which is
+// next. With a loss scale other than 0 the logits' gradient takes their place immediately.
 void gpt_head_forward(const struct gpt_pass *pass, const struct model_batch *batch, float loss_scale)
 {
     size_t rows = pass->rows, width = pass->width, vocabulary = pass->shape->vocabulary;
@@ -92,11 +92,8 @@ static void logits_backward(const struct gpt_pass *pass, const struct token_rows
     if (pass->run->logits_scale != loss_scale)
         crossentropy_backward(tokens, vocabulary, pass->at.logits_stride, memory + pass->at.wide_2,
                               loss_scale / (float)rows, pass->dtype, logits);
-    if (pass_wants(pass, HEAD_TOKEN_WEIGHT)) {
-        pass_norm(pass, 0, memory + pass->at.output, memory + pass->at.output_stats, normed);
-        pass_weight_product(pass, HEAD_TOKEN_WEIGHT, vocabulary, (struct matmul_operand){logits, stride, true}, normed,
-                            width);
-    }
+    pass_weight_product(pass, HEAD_TOKEN_WEIGHT, vocabulary, (struct matmul_operand){logits, stride, true}, normed,
+                        width);
     pass_product(pass, rows, vocabulary, (struct matmul_operand){logits, stride, false},
                  (struct matmul_operand){pass->weights[HEAD_TOKEN_WEIGHT], width, false},
                  (struct gpt_result){.data = normed, .width = width});

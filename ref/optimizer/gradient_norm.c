@@ -16,44 +16,62 @@
 #include <math.h>
 #include <string.h>
 
+// Issues one scan of ranges, which lie in one memory. None: nothing is issued.
 static int issue_scan(struct optimizer *o, const char *name, int (*run)(void *), enum ledger_tier tier,
-                      const struct gradient_scan *a)
+                      struct gradient_scan a, const struct norm_range ranges[], size_t count)
 {
-    const struct executor_span spans[] = {
-        {a->gradient, a->count * dtype_bytes(a->dtype), EXECUTOR_READ},
-        {a->max_out, a->max_out ? sizeof *a->max_out : 0, EXECUTOR_WRITE},
-        {a->max_in, a->max_in ? sizeof *a->max_in : 0, EXECUTOR_READ},
-        {a->sum_out, (size_t)a->sum_count * sizeof *a->sum_out, EXECUTOR_READ_WRITE},
-    };
+    enum { RESULTS = 3 };
+    char arguments[sizeof a + count * sizeof *ranges];
+    struct executor_span spans[RESULTS + count];
+    size_t work_bytes = 0;
+    if (count == 0)
+        return ERR_NONE;
+    a.range_count = count;
+    memcpy(arguments, &a, sizeof a);
+    memcpy(arguments + sizeof a, ranges, count * sizeof *ranges);
+    spans[0] = (struct executor_span){a.max_out, a.max_out ? (size_t)a.result_count * sizeof *a.max_out : 0,
+                                      EXECUTOR_READ_WRITE};
+    spans[1] = (struct executor_span){a.max_in, a.max_in ? sizeof *a.max_in : 0, EXECUTOR_READ};
+    spans[2] = (struct executor_span){a.sum_out, a.sum_out ? (size_t)a.result_count * sizeof *a.sum_out : 0,
+                                      EXECUTOR_READ_WRITE};
+    for (size_t i = 0; i < count; i++) {
+        spans[RESULTS + i] =
+            (struct executor_span){ranges[i].values, ranges[i].count * dtype_bytes(a.dtype), EXECUTOR_READ};
+        work_bytes += spans[RESULTS + i].bytes;
+    }
     return executor_issue(o->move.executor,
                           &(struct executor_operation){.name = name,
                                                        .lane = tier == TIER_DEVICE ? LANE_COMPUTE : LANE_CPU,
                                                        .run = run,
-                                                       .arguments = a,
-                                                       .arguments_bytes = sizeof *a,
+                                                       .arguments = arguments,
+                                                       .arguments_bytes = sizeof arguments,
                                                        .spans = spans,
-                                                       .span_count = sizeof spans / sizeof spans[0],
-                                                       .work_bytes = spans[0].bytes});
+                                                       .span_count = RESULTS + count,
+                                                       .work_bytes = work_bytes});
 }
 
-// The scan of `count` elements of a range, from its element `at` on.
-static int issue_range(struct optimizer *o, enum ledger_tier tier, struct gradient_scan *a, const char *range,
-                       size_t at, size_t count)
+// This rank's shard of a bucket's gradient.
+static struct norm_range shard_of(const struct optimizer *o, int bucket)
 {
-    a->gradient = range + at * dtype_bytes(a->dtype);
-    a->count = count;
+    const struct placement *p = &o->placements[bucket];
+    return (struct norm_range){p->gradient_shard, bucket_shard_real(&o->layout->buckets[bucket], p->shard), 0};
+}
+
+// Adds a part of a range, unless it is empty. Returns how many were added.
+static size_t add_part(const struct optimizer *o, struct norm_range of, size_t at, size_t count, struct norm_range *out)
+{
     if (count > 0)
-        TRY(issue_scan(o, "sum of squares", a->max_in ? gradient_scan_guesses : gradient_scan_squares, tier, a));
-    a->first &= count == 0;
-    return ERR_NONE;
+        *out = (struct norm_range){(const char *)of.values + at * dtype_bytes(o->config->accumulation_dtype), count,
+                                   of.into};
+    return count > 0;
 }
 
-// Issues the scan of a range of a bucket's shard that begins at element `from` and that `a` describes, without the
-// elements that another part of the model counts. Afterwards a->first is false if any scan was issued.
-static int issue_squares(struct optimizer *o, int bucket, enum ledger_tier tier, struct gradient_scan *a, size_t from)
+// A range of a bucket's shard, which begins at its element `from`, without the elements that another part of the model
+// counts: the ranges that are left. Returns how many there are, at most one more than the bucket has parameters.
+static size_t counted_parts(const struct optimizer *o, int bucket, struct norm_range of, size_t from,
+                            struct norm_range out[])
 {
-    const char *gradient = a->gradient;
-    size_t end = from + a->count, begin = from, counted_end = from;
+    size_t end = from + of.count, begin = from, counted_end = from, parts = 0;
     struct piece piece;
     for (int next = 0; bucket_next_piece(o->layout, o->model, bucket, o->placements[bucket].shard, &next, &piece);) {
         size_t piece_begin = piece.shard_index > from ? piece.shard_index : from;
@@ -61,16 +79,17 @@ static int issue_squares(struct optimizer *o, int bucket, enum ledger_tier tier,
         if (piece_begin >= piece_end || o->model->params[piece.param].duplicate)
             continue;
         if (piece_begin > counted_end) {
-            TRY(issue_range(o, tier, a, gradient, begin - from, counted_end - begin));
+            parts += add_part(o, of, begin - from, counted_end - begin, &out[parts]);
             begin = piece_begin;
         }
         counted_end = piece_end;
     }
-    return issue_range(o, tier, a, gradient, begin - from, counted_end - begin);
+    return parts + add_part(o, of, begin - from, counted_end - begin, &out[parts]);
 }
 
 // The sums of a gradient that goes to NVMe, at the exponents that are guessed.
-static int issue_guesses(struct optimizer *o, int bucket, enum ledger_tier tier, struct gradient_scan a)
+static int issue_guesses(struct optimizer *o, int bucket, enum ledger_tier tier, struct gradient_scan a,
+                         struct norm_range gradient)
 {
     if (!o->guesses_exponent || o->placements[bucket].gradient_tier != TIER_NVME)
         return ERR_NONE;
@@ -78,23 +97,21 @@ static int issue_guesses(struct optimizer *o, int bucket, enum ledger_tier tier,
     a.max_in = &o->max_bits[bucket];
     a.last_exponent = o->exponent;
     a.sum_out = &o->guesses[bucket * OPTIMIZER_GUESSES];
-    a.sum_count = OPTIMIZER_GUESSES;
+    a.result_count = OPTIMIZER_GUESSES;
     a.first = true;
-    return issue_squares(o, bucket, tier, &a, 0);
+    return issue_scan(o, "sum of squares", gradient_scan_guesses, tier, a, o->ranges,
+                      counted_parts(o, bucket, gradient, 0, o->ranges));
 }
 
 int optimizer_scan(struct optimizer *o, int bucket, enum ledger_tier tier, const void *gradient)
 {
     assert(bucket >= 0 && bucket < o->layout->trainable_count && tier != TIER_NVME);
-    struct gradient_scan a = {
-        .gradient = gradient,
-        .count = bucket_shard_real(&o->layout->buckets[bucket], o->placements[bucket].shard),
-        .dtype = o->config->accumulation_dtype,
-        .max_out = &o->max_bits[bucket],
-    };
+    const struct gradient_scan a = {
+        .dtype = o->config->accumulation_dtype, .max_out = &o->max_bits[bucket], .result_count = 1};
+    const struct norm_range range = {gradient, shard_of(o, bucket).count, 0};
     o->scanned[bucket] = true;
-    TRY(issue_scan(o, "largest gradient", gradient_scan_maximum, tier, &a));
-    return issue_guesses(o, bucket, tier, a);
+    TRY(issue_scan(o, "largest gradient", gradient_scan_maximum, tier, a, &range, 1));
+    return issue_guesses(o, bucket, tier, a, range);
 }
 
 // The guess of a bucket that is at the exponent of max_bits, any if all its gradients are 0; -1: there is none.
@@ -118,34 +135,44 @@ static bool is_guessed(const struct optimizer *o, uint32_t max_bits)
 }
 
 // The squares of one bucket's shard: in memory in place; on NVMe piece by piece as it is read.
-static int scan_squares(struct optimizer *o, int bucket, uint32_t max_bits)
+static int scan_squares(struct optimizer *o, int bucket, struct gradient_scan a)
 {
-    const struct placement *placement = &o->placements[bucket];
-    size_t count = bucket_shard_real(&o->layout->buckets[bucket], placement->shard);
-    size_t element_bytes = dtype_bytes(o->config->accumulation_dtype);
-    bool on_nvme = placement->gradient_tier == TIER_NVME;
-    size_t length = on_nvme ? optimizer_sub_group_count(o, bucket) : count;
+    const struct norm_range shard = shard_of(o, bucket);
+    bool on_nvme = o->placements[bucket].gradient_tier == TIER_NVME;
+    size_t length = on_nvme ? optimizer_sub_group_count(o, bucket) : shard.count;
     o->reads_for_norm |= on_nvme;
-    bool first = true;
-    for (size_t from = 0; from < count; from += length) {
-        struct gradient_scan a = {.gradient = (char *)placement->gradient_shard + from * element_bytes,
-                                  .count = count - from < length ? count - from : length,
-                                  .dtype = o->config->accumulation_dtype,
-                                  .max_bits = max_bits,
-                                  .sum_out = &o->sums[bucket],
-                                  .sum_count = 1,
-                                  .first = first};
+    a.sum_out = &o->sums[bucket];
+    a.result_count = 1;
+    for (size_t from = 0; from < shard.count; from += length) {
+        struct norm_range range;
+        (void)add_part(o, shard, from, shard.count - from < length ? shard.count - from : length, &range);
         if (on_nvme) {
             optimizer_drop_ahead(o);
-            struct location there = {TIER_NVME, (void *)(uintptr_t)a.gradient};
+            struct location there = {TIER_NVME, (void *)(uintptr_t)range.values};
             struct location here = {TIER_HOST, buffer_pool_take(&o->host_buffers)};
-            TRY(move_copy(&o->move, "read gradient", here, there, a.count * element_bytes, NULL));
-            a.gradient = here.address;
+            TRY(move_copy(&o->move, "read gradient", here, there, range.count * dtype_bytes(a.dtype), NULL));
+            range.values = here.address;
         }
-        TRY(issue_squares(o, bucket, on_nvme ? TIER_HOST : placement->gradient_tier, &a, from));
-        first = a.first;
+        size_t parts = counted_parts(o, bucket, range, from, o->ranges);
+        TRY(issue_scan(o, "sum of squares", gradient_scan_squares, TIER_HOST, a, o->ranges, parts));
+        a.first &= parts == 0;
     }
     return ERR_NONE;
+}
+
+// Issues one scan of all gradients on the device.
+static int scan_on_device(struct optimizer *o, const char *name, int (*run)(void *), struct gradient_scan a)
+{
+    size_t count = 0;
+    a.result_count = o->layout->trainable_count;
+    for (int i = 0; i < a.result_count; i++) {
+        struct norm_range shard = shard_of(o, i);
+        shard.into = (size_t)i;
+        if (o->placements[i].gradient_tier == TIER_DEVICE)
+            count += a.max_out ? add_part(o, shard, 0, shard.count, &o->ranges[count])
+                               : counted_parts(o, i, shard, 0, &o->ranges[count]);
+    }
+    return issue_scan(o, name, run, TIER_DEVICE, a, o->ranges, count);
 }
 
 static int ranks_of(const struct comm *comm)
@@ -207,9 +234,11 @@ static int wait_for_results(struct optimizer *o, const void *results, size_t byt
 
 int optimizer_global_maximum(struct optimizer *o, uint32_t *out)
 {
+    const struct gradient_scan scan = {.dtype = o->config->accumulation_dtype, .max_out = o->max_bits};
     executor_set_bucket(o->move.executor, -1);
+    TRY(scan_on_device(o, "largest gradient", gradient_scan_maximum, scan));
     for (int i = 0; i < o->layout->trainable_count; i++)
-        if (!o->scanned[i])
+        if (!o->scanned[i] && o->placements[i].gradient_tier != TIER_DEVICE)
             TRY(optimizer_scan(o, i, o->placements[i].gradient_tier, o->placements[i].gradient_shard));
     TRY(wait_for_results(o, o->max_bits, sizeof *o->max_bits));
     memset(o->scanned, 0, (size_t)o->layout->trainable_count * sizeof *o->scanned);
@@ -237,9 +266,12 @@ int optimizer_global_sum(struct optimizer *o, uint32_t max_bits, struct norm_sum
     bool guessed = is_guessed(o, max_bits);
     o->reads_for_norm = false;
     TRY(wait_for_results(o, o->guesses, OPTIMIZER_GUESSES * sizeof *o->guesses));
+    const struct gradient_scan scan = {
+        .dtype = o->config->accumulation_dtype, .max_bits = max_bits, .sum_out = o->sums, .first = true};
+    TRY(scan_on_device(o, "sum of squares", gradient_scan_squares, scan));
     for (int i = 0; i < o->layout->trainable_count; i++)
-        if (o->placements[i].gradient_tier != TIER_NVME || !guessed)
-            TRY(scan_squares(o, i, max_bits));
+        if (o->placements[i].gradient_tier == TIER_HOST || (o->placements[i].gradient_tier == TIER_NVME && !guessed))
+            TRY(scan_squares(o, i, scan));
     TRY(wait_for_results(o, o->sums, sizeof *o->sums));
     o->rescanned += o->reads_for_norm;
     struct norm_sum mine = {0};

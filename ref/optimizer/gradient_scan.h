@@ -12,20 +12,19 @@
 enum { OPTIMIZER_GUESSES = 9 };
 
 struct gradient_scan {
-    const void *gradient;
-    size_t count;
+    size_t range_count;  // of the ranges of gradients that follow, as struct norm_range
     enum dtype dtype;
     uint32_t max_bits;
-    uint32_t *max_out;
+    uint32_t *max_out;       // [result_count], and so is sum_out; of guesses the sums' exponents differ
     const uint32_t *max_in;  // the bucket's own, for guesses,
     int last_exponent;       // and that of the step before
     struct norm_sum *sum_out;
-    int sum_count;
-    bool first;  // begins the sums at 0; others add to them
+    int result_count;
+    bool first;  // begins its ranges' sums at 0; others add to them
 };
 
-// Operations on a struct gradient_scan: its largest magnitude; its sum of squares, relative to the largest of all; and
-// its sums relative to the exponents that are guessed.
+// Operations on a struct gradient_scan: the largest magnitude; the sum of squares, relative to the largest of all; and
+// sums relative to the exponents that are guessed.
 int gradient_scan_maximum(void *arguments);
 int gradient_scan_squares(void *arguments);
 int gradient_scan_guesses(void *arguments);

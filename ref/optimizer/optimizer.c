@@ -47,9 +47,10 @@ int optimizer_open(struct optimizer *o)
     o->states_before = calloc(groups, sizeof *o->states_before);
     o->scalars = calloc(groups, sizeof *o->scalars);
     o->scanned = calloc(buckets, sizeof *o->scanned);
+    o->ranges = calloc(buckets + (size_t)o->model->param_count, sizeof *o->ranges);
     o->updated = calloc(buckets, sizeof *o->updated);
     o->speculated = calloc(buckets, sizeof *o->speculated);
-    if (!o->states || !o->states_before || !o->scalars || !o->scanned || !o->updated || !o->speculated)
+    if (!o->states || !o->states_before || !o->scalars || !o->scanned || !o->ranges || !o->updated || !o->speculated)
         return err_set(ERR_MEMORY, "no memory for the optimizer's tables");
     scaler_open(&o->scaler, &o->config->loss_scale);
     TRY(tier_share(o->tier, "largest gradients", buckets * sizeof *o->max_bits, (void **)&o->max_bits));
@@ -61,8 +62,8 @@ int optimizer_open(struct optimizer *o)
 
 void optimizer_close(struct optimizer *o)
 {
-    void **tables[] = {(void **)&o->states,  (void **)&o->states_before, (void **)&o->scalars,
-                       (void **)&o->scanned, (void **)&o->updated,       (void **)&o->speculated};
+    void **tables[] = {(void **)&o->states, (void **)&o->states_before, (void **)&o->scalars,   (void **)&o->scanned,
+                       (void **)&o->ranges, (void **)&o->updated,       (void **)&o->speculated};
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
         free(*tables[i]);
         *tables[i] = NULL;
