@@ -150,8 +150,9 @@ Test(check_cover, any_number_of_processors_makes_the_same_report)
                               "\"stages\": [0, 1, 2, 3], \"precisions\": [\"fp32\", \"bf16\"], "
                               "\"features\": [\"accumulation\", \"clipping\"], \"optional\": [\"token_mean\"]}");
     for (int i = 0; i < 2; i++) {
-        char taskset[32];
-        snprintf(taskset, sizeof taskset, i == 0 ? "taskset -c %d" : "", one);
+        char taskset[32] = "";
+        if (i == 0)
+            snprintf(taskset, sizeof taskset, "taskset -c %d", one);
         run("%s \"" ZG_BINARY_DIR "/zerogauge\" check --claims claims.json --case '@(tok|red)-*' --json -- sh -c "
             "'\"" ZG_BINARY_DIR "/zerogauge\" answer \"$0\" \"$1\" $2 && rm -rf \"$1\"/tok-odd.w2.s0.fp32' "
             "{cases} {answers} {world} > %d.json",

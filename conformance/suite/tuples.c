@@ -129,7 +129,7 @@ struct tuples *tuples_open(const struct factor_space *space, bool pairs, bool tr
 size_t tuples_gain(const struct tuples *tuples, const struct factor_vector *v, enum factor factor, int value)
 {
     struct point_set points = {0};
-    int p = point(factor, value);
+    int p = point((int)factor, value);
     size_t twice = 0;
     for (int i = 0; i < FACTOR_COUNT; i++)
         if (v->values[i] != FACTOR_OPEN)
