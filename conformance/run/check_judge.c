@@ -33,6 +33,7 @@ struct part {
     struct judge *judge;
     struct findings findings;  // of the judge
     pthread_t thread;
+    char change[FINDING_TEXT_BYTES];  // the first that the command made in the cases; "": none
     int rc;
     char message[ERR_MESSAGE_BYTES];
 };
@@ -78,11 +79,13 @@ static void find_change(const struct part *part, size_t i, char out[FINDING_TEXT
         snprintf(out, FINDING_TEXT_BYTES, "the command changed {cases}/order.json");
 }
 
-static int judge_cases(const struct part *part)
+static int judge_cases(struct part *part)
 {
     for (size_t i = part->begin; i < part->end; i++) {
         char change[FINDING_TEXT_BYTES];
         find_change(part, i, change);
+        if (!part->change[0])
+            memcpy(part->change, change, sizeof change);
         TRY(change[0] ? judge_without(part->judge, part->group->cases[i], VERDICT_BROKEN, change)
                       : judge_one(part, part->group->cases[i], part->asked->why[i]));
     }
@@ -98,7 +101,7 @@ static void *judge_part(void *context)
 }
 
 // Judges cases of which none teaches about another.
-static int judge_shared(const struct part *whole)
+static int judge_shared(struct part *whole)
 {
     struct part parts[PART_MAX];
     size_t cases = whole->end - whole->begin, most = cases / PART_CASES_LEAST;
@@ -107,7 +110,7 @@ static int judge_shared(const struct part *whole)
     count = (size_t)count > most ? (int)most : count;
     if (count < 2)
         return judge_cases(whole);
-    for (; made < count && rc == ERR_NONE; made++) {
+    for (; made < count; made++) {
         struct part *part = &parts[made];
         *part = *whole;
         part->findings = (struct findings){0};
@@ -128,6 +131,8 @@ static int judge_shared(const struct part *whole)
             rc = err_set(part->rc, "%s", part->message);
         if (rc == ERR_NONE)
             rc = judge_join(whole->judge, part->judge);
+        if (!whole->change[0])
+            memcpy(whole->change, part->change, sizeof part->change);
         judge_close(part->judge);
         findings_free(&part->findings);
     }
@@ -138,12 +143,6 @@ int check_judge(const struct check_setting *setting, struct check_run *run, cons
                 const struct check_asked *asked)
 {
     struct part part = {.setting = setting, .run = run, .group = group, .asked = asked, .judge = run->judge};
-    char change[FINDING_TEXT_BYTES];
-    for (size_t i = 0; i < group->count; i++) {
-        find_change(&part, i, change);
-        if (change[0])
-            check_note_failure(run, change);
-    }
     while (part.end < group->count) {
         part.begin = part.end;
         if (judge_learns(run->judge, group->cases[part.end])) {
@@ -155,5 +154,7 @@ int check_judge(const struct check_setting *setting, struct check_run *run, cons
             part.end++;
         TRY(judge_shared(&part));
     }
+    if (part.change[0])
+        check_note_failure(run, part.change);
     return ERR_NONE;
 }

@@ -16,37 +16,35 @@
 #include <math.h>
 #include <string.h>
 
-// Issues one scan of ranges, which lie in one memory. None: nothing is issued.
+// Issues one scan of the first `count` of o->scan's ranges, which lie in one memory. None: nothing is issued.
 static int issue_scan(struct optimizer *o, const char *name, int (*run)(void *), enum ledger_tier tier,
-                      struct gradient_scan a, const struct norm_range ranges[], size_t count)
+                      struct gradient_scan a, size_t count)
 {
-    enum { RESULTS = 3 };
-    char arguments[sizeof a + count * sizeof *ranges];
-    struct executor_span spans[RESULTS + count];
-    size_t work_bytes = 0;
+    const struct norm_range *ranges = o->scan->ranges;
+    struct executor_span *spans = o->scan_spans;
+    size_t work_bytes = 0, results = (size_t)a.result_count;
     if (count == 0)
         return ERR_NONE;
     a.range_count = count;
-    memcpy(arguments, &a, sizeof a);
-    memcpy(arguments + sizeof a, ranges, count * sizeof *ranges);
-    spans[0] = (struct executor_span){a.max_out, a.max_out ? (size_t)a.result_count * sizeof *a.max_out : 0,
-                                      EXECUTOR_READ_WRITE};
-    spans[1] = (struct executor_span){a.max_in, a.max_in ? sizeof *a.max_in : 0, EXECUTOR_READ};
-    spans[2] = (struct executor_span){a.sum_out, a.sum_out ? (size_t)a.result_count * sizeof *a.sum_out : 0,
-                                      EXECUTOR_READ_WRITE};
+    *o->scan = a;
     for (size_t i = 0; i < count; i++) {
-        spans[RESULTS + i] =
-            (struct executor_span){ranges[i].values, ranges[i].count * dtype_bytes(a.dtype), EXECUTOR_READ};
-        work_bytes += spans[RESULTS + i].bytes;
+        spans[i] = (struct executor_span){ranges[i].values, ranges[i].count * dtype_bytes(a.dtype), EXECUTOR_READ};
+        work_bytes += spans[i].bytes;
     }
+    const struct executor_span others[OPTIMIZER_SCAN_RESULTS] = {
+        {a.max_out, a.max_out ? results * sizeof *a.max_out : 0, EXECUTOR_READ_WRITE},
+        {a.max_in, a.max_in ? sizeof *a.max_in : 0, EXECUTOR_READ},
+        {a.sum_out, a.sum_out ? results * sizeof *a.sum_out : 0, EXECUTOR_READ_WRITE},
+    };
+    memcpy(spans + count, others, sizeof others);
     return executor_issue(o->move.executor,
                           &(struct executor_operation){.name = name,
                                                        .lane = tier == TIER_DEVICE ? LANE_COMPUTE : LANE_CPU,
                                                        .run = run,
-                                                       .arguments = arguments,
-                                                       .arguments_bytes = sizeof arguments,
+                                                       .arguments = o->scan,
+                                                       .arguments_bytes = sizeof a + count * sizeof *ranges,
                                                        .spans = spans,
-                                                       .span_count = RESULTS + count,
+                                                       .span_count = count + OPTIMIZER_SCAN_RESULTS,
                                                        .work_bytes = work_bytes});
 }
 
@@ -99,8 +97,8 @@ static int issue_guesses(struct optimizer *o, int bucket, enum ledger_tier tier,
     a.sum_out = &o->guesses[bucket * OPTIMIZER_GUESSES];
     a.result_count = OPTIMIZER_GUESSES;
     a.first = true;
-    return issue_scan(o, "sum of squares", gradient_scan_guesses, tier, a, o->ranges,
-                      counted_parts(o, bucket, gradient, 0, o->ranges));
+    return issue_scan(o, "sum of squares", gradient_scan_guesses, tier, a,
+                      counted_parts(o, bucket, gradient, 0, o->scan->ranges));
 }
 
 int optimizer_scan(struct optimizer *o, int bucket, enum ledger_tier tier, const void *gradient)
@@ -110,7 +108,8 @@ int optimizer_scan(struct optimizer *o, int bucket, enum ledger_tier tier, const
         .dtype = o->config->accumulation_dtype, .max_out = &o->max_bits[bucket], .result_count = 1};
     const struct norm_range range = {gradient, shard_of(o, bucket).count, 0};
     o->scanned[bucket] = true;
-    TRY(issue_scan(o, "largest gradient", gradient_scan_maximum, tier, a, &range, 1));
+    o->scan->ranges[0] = range;
+    TRY(issue_scan(o, "largest gradient", gradient_scan_maximum, tier, a, 1));
     return issue_guesses(o, bucket, tier, a, range);
 }
 
@@ -153,8 +152,8 @@ static int scan_squares(struct optimizer *o, int bucket, struct gradient_scan a)
             TRY(move_copy(&o->move, "read gradient", here, there, range.count * dtype_bytes(a.dtype), NULL));
             range.values = here.address;
         }
-        size_t parts = counted_parts(o, bucket, range, from, o->ranges);
-        TRY(issue_scan(o, "sum of squares", gradient_scan_squares, TIER_HOST, a, o->ranges, parts));
+        size_t parts = counted_parts(o, bucket, range, from, o->scan->ranges);
+        TRY(issue_scan(o, "sum of squares", gradient_scan_squares, TIER_HOST, a, parts));
         a.first &= parts == 0;
     }
     return ERR_NONE;
@@ -169,10 +168,10 @@ static int scan_on_device(struct optimizer *o, const char *name, int (*run)(void
         struct norm_range shard = shard_of(o, i);
         shard.into = (size_t)i;
         if (o->placements[i].gradient_tier == TIER_DEVICE)
-            count += a.max_out ? add_part(o, shard, 0, shard.count, &o->ranges[count])
-                               : counted_parts(o, i, shard, 0, &o->ranges[count]);
+            count += a.max_out ? add_part(o, shard, 0, shard.count, &o->scan->ranges[count])
+                               : counted_parts(o, i, shard, 0, &o->scan->ranges[count]);
     }
-    return issue_scan(o, name, run, TIER_DEVICE, a, o->ranges, count);
+    return issue_scan(o, name, run, TIER_DEVICE, a, count);
 }
 
 static int ranks_of(const struct comm *comm)

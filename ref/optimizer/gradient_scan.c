@@ -18,17 +18,12 @@ static uint32_t magnitude_of(int k)
     return f32_bits(k % 2 != 0 ? ldexpf(1.0f, (k - 1) / 2) : ldexpf(1.5f, k / 2 - 1));
 }
 
-static const struct norm_range *ranges_of(const struct gradient_scan *a)
-{
-    return (const struct norm_range *)(a + 1);
-}
-
 int gradient_scan_maximum(void *arguments)
 {
     struct gradient_scan *a = arguments;
     for (size_t i = 0; i < a->range_count; i++)
-        a->max_out[ranges_of(a)[i].into] = 0;
-    norm_max_of(a->dtype, ranges_of(a), a->range_count, a->max_out);
+        a->max_out[a->ranges[i].into] = 0;
+    norm_max_of(a->dtype, a->ranges, a->range_count, a->max_out);
     return ERR_NONE;
 }
 
@@ -36,8 +31,8 @@ int gradient_scan_squares(void *arguments)
 {
     struct gradient_scan *a = arguments;
     for (size_t i = 0; a->first && i < a->range_count; i++)
-        a->sum_out[ranges_of(a)[i].into] = (struct norm_sum){0};
-    norm_accumulate_of(a->sum_out, a->dtype, ranges_of(a), a->range_count, a->max_bits);
+        a->sum_out[a->ranges[i].into] = (struct norm_sum){0};
+    norm_accumulate_of(a->sum_out, a->dtype, a->ranges, a->range_count, a->max_bits);
     return ERR_NONE;
 }
 
@@ -56,7 +51,7 @@ int gradient_scan_guesses(void *arguments)
     int lowest = gradient_lowest_guess(*a->max_in, a->last_exponent);
     if (a->first)
         memset(a->sum_out, 0, (size_t)a->result_count * sizeof *a->sum_out);
-    for (const struct norm_range *r = ranges_of(a); r < ranges_of(a) + a->range_count; r++)
+    for (const struct norm_range *r = a->ranges; r < a->ranges + a->range_count; r++)
         for (size_t begin = 0; begin < r->count; begin += BLOCK) {
             size_t count = r->count - begin < BLOCK ? r->count - begin : BLOCK;
             const char *from = (const char *)r->values + begin * dtype_bytes(a->dtype);

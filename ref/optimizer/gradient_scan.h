@@ -11,8 +11,10 @@
 // The exponents at which squares are summed before the largest of all is known.
 enum { OPTIMIZER_GUESSES = 9 };
 
+// The spans of a scan behind those of its ranges: what it finds, and what it begins from.
+enum { OPTIMIZER_SCAN_RESULTS = 3 };
+
 struct gradient_scan {
-    size_t range_count;  // of the ranges of gradients that follow, as struct norm_range
     enum dtype dtype;
     uint32_t max_bits;
     uint32_t *max_out;       // [result_count], and so is sum_out; of guesses the sums' exponents differ
@@ -21,6 +23,8 @@ struct gradient_scan {
     struct norm_sum *sum_out;
     int result_count;
     bool first;  // begins its ranges' sums at 0; others add to them
+    size_t range_count;
+    struct norm_range ranges[];  // of gradients
 };
 
 // Operations on a struct gradient_scan: the largest magnitude; the sum of squares, relative to the largest of all; and

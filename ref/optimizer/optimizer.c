@@ -43,14 +43,17 @@ int optimizer_open(struct optimizer *o)
     if (!o->recipe)
         return err_set(ERR_USAGE, "unknown recipe \"%s\"", o->config->recipe);
     size_t groups = (size_t)o->model->group_count, buckets = (size_t)o->layout->bucket_count + 1;
+    size_t ranges = buckets + (size_t)o->model->param_count;  // a bucket has at most one more than parameters
     o->states = calloc(groups, sizeof *o->states);
     o->states_before = calloc(groups, sizeof *o->states_before);
     o->scalars = calloc(groups, sizeof *o->scalars);
     o->scanned = calloc(buckets, sizeof *o->scanned);
-    o->ranges = calloc(buckets + (size_t)o->model->param_count, sizeof *o->ranges);
+    o->scan = calloc(1, sizeof *o->scan + ranges * sizeof *o->scan->ranges);
+    o->scan_spans = calloc(ranges + OPTIMIZER_SCAN_RESULTS, sizeof *o->scan_spans);
     o->updated = calloc(buckets, sizeof *o->updated);
     o->speculated = calloc(buckets, sizeof *o->speculated);
-    if (!o->states || !o->states_before || !o->scalars || !o->scanned || !o->ranges || !o->updated || !o->speculated)
+    if (!o->states || !o->states_before || !o->scalars || !o->scanned || !o->scan || !o->scan_spans || !o->updated ||
+        !o->speculated)
         return err_set(ERR_MEMORY, "no memory for the optimizer's tables");
     scaler_open(&o->scaler, &o->config->loss_scale);
     TRY(tier_share(o->tier, "largest gradients", buckets * sizeof *o->max_bits, (void **)&o->max_bits));
@@ -62,8 +65,8 @@ int optimizer_open(struct optimizer *o)
 
 void optimizer_close(struct optimizer *o)
 {
-    void **tables[] = {(void **)&o->states, (void **)&o->states_before, (void **)&o->scalars,   (void **)&o->scanned,
-                       (void **)&o->ranges, (void **)&o->updated,       (void **)&o->speculated};
+    void **tables[] = {(void **)&o->states, (void **)&o->states_before, (void **)&o->scalars, (void **)&o->scanned,
+                       (void **)&o->scan,   (void **)&o->scan_spans,    (void **)&o->updated, (void **)&o->speculated};
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
         free(*tables[i]);
         *tables[i] = NULL;

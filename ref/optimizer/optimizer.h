@@ -40,7 +40,8 @@ struct optimizer {
     bool *scanned;                       // by bucket: this step's scan for max_bits is issued
     bool *updated;                       // by bucket: this step's update is issued
     bool *speculated;                    // by bucket: this step's speculative update is issued, and not yet decided
-    struct norm_range *ranges;           // of a scan while it is issued
+    struct gradient_scan *scan;          // while it is issued, with room for the ranges of all gradients
+    struct executor_span *scan_spans;    // of these, and of a scan's results
     struct tier *tier;         // has the numbers that operations make, and the optimizer reads after it waited:
     uint32_t *max_bits;        // by bucket
     struct norm_sum *sums;     // by bucket
