@@ -110,9 +110,8 @@ static json_t *hypervisor_json(void)
     return json_string("yes");
 }
 
-// True if the host of a virtual machine takes back what is freed, so that memory which is touched first is slow each
-// time: the balloon (virtio device 5) with free page reporting, bit 5 of its features, the first of which is written
-// first.
+// True if a virtual machine's host takes free pages back, so that memory is slow when it is first touched: its balloon
+// (virtio device 5) reports free pages (bit 5 of the features, which are written from bit 0 on).
 static bool gives_free_memory_back(void)
 {
     char name[64], path[PATH_MAX];

@@ -117,12 +117,12 @@ static int judge_shared(struct part *whole)
         part->begin = whole->begin + cases * (size_t)made / (size_t)count;
         part->end = whole->begin + cases * (size_t)(made + 1) / (size_t)count;
         rc = judge_open_part(whole->judge, &part->findings, &part->judge);
-        if (rc == ERR_NONE && pthread_create(&part->thread, NULL, judge_part, part) != 0) {
+        if (rc == ERR_NONE && pthread_create(&part->thread, NULL, judge_part, part) != 0)
+            rc = err_set(ERR_MEMORY, "no thread to judge answers: raise the limit of processes (ulimit -u)");
+        if (rc != ERR_NONE) {
             judge_close(part->judge);
-            rc = err_set(ERR_MEMORY, "no thread to judge answers");
-        }
-        if (rc != ERR_NONE)
             break;
+        }
     }
     for (int i = 0; i < made; i++) {
         struct part *part = &parts[i];

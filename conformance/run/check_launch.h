@@ -29,7 +29,7 @@ struct check_asked {
     char (*why)[CHECK_WHY_BYTES];
 };
 
-// Judges what the launches of a group left, with as many threads as there are processors; the findings are in the
+// Judges what the launches of a group left, on all processors where there are cases enough; the findings are in the
 // order of the cases.
 int check_judge(const struct check_setting *setting, struct check_run *run, const struct check_group *group,
                 const struct check_asked *asked);

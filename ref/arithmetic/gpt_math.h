@@ -48,6 +48,7 @@ struct sum_place {
     void *data;
 };
 
+// Writes the sums of this thread that wait for their places.
 void sums_finish(const void *memory);
 
 // The sum of in[r][j], an operand, over r: a sum over rows. sum: width floats.

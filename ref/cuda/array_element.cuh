@@ -209,8 +209,7 @@ struct mix_operation {
     }
 };
 
-// Arrays that one launch reads (norm_max_of); those of a GPU have the blocks before the end of theirs, and behind that
-// of the array before.
+// Arrays that one launch reads (norm_max_of). On a GPU the blocks from end[i - 1] to before end[i] read array i.
 enum { NORM_RANGES = 64 };
 struct norm_ranges {
     struct norm_range at[NORM_RANGES];
