@@ -67,7 +67,7 @@ static int tell_hosts_apart(void)
         char plain[BENCH_HOST_BYTES];
         memcpy(plain, world.members[i].host, sizeof plain);
         if (firsts[i] > 0)
-            snprintf(world.members[i].host, BENCH_HOST_BYTES, "%.52s#%d", plain, firsts[i] - 1);
+            snprintf(world.members[i].host, BENCH_HOST_BYTES, "%.51s#%d", plain, firsts[i] - 1);
     }
     world.name_is_shared = firsts[comm_rank(world.comm)] > 0;
     free(firsts);
