@@ -139,22 +139,22 @@ static int judge_shared(struct part *whole)
     return rc;
 }
 
-int check_judge(const struct check_setting *setting, struct check_run *run, const struct check_group *group,
-                const struct check_asked *asked)
+int check_judge(const struct check_setting *setting, const struct check_run *run, const struct check_group *group,
+                const struct check_asked *asked, char change[FINDING_TEXT_BYTES])
 {
     struct part part = {.setting = setting, .run = run, .group = group, .asked = asked, .judge = run->judge};
-    while (part.end < group->count) {
+    int rc = ERR_NONE;
+    while (rc == ERR_NONE && part.end < group->count) {
         part.begin = part.end;
         if (judge_learns(run->judge, group->cases[part.end])) {
             part.end++;
-            TRY(judge_cases(&part));
+            rc = judge_cases(&part);
             continue;
         }
         while (part.end < group->count && !judge_learns(run->judge, group->cases[part.end]))
             part.end++;
-        TRY(judge_shared(&part));
+        rc = judge_shared(&part);
     }
-    if (part.change[0])
-        check_note_failure(run, part.change);
-    return ERR_NONE;
+    memcpy(change, part.change, sizeof part.change);
+    return rc;
 }

@@ -30,9 +30,10 @@ struct check_asked {
 };
 
 // Judges what the launches of a group left, on all processors where there are cases enough; the findings are in the
-// order of the cases.
-int check_judge(const struct check_setting *setting, struct check_run *run, const struct check_group *group,
-                const struct check_asked *asked);
+// order of the cases. Of the run it uses its cases and its judge, so that other groups may be launched meanwhile.
+// change: the first that the command made in the cases; "": none.
+int check_judge(const struct check_setting *setting, const struct check_run *run, const struct check_group *group,
+                const struct check_asked *asked, char change[FINDING_TEXT_BYTES]);
 
 // Writes CASES/order.json of the cases in a list.
 int check_write_order(const char *cases_folder, struct check_case *const cases[], size_t count);

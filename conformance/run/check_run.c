@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The launches of a run: writes each launch's cases, runs the command, and judges its answers.
+// The launches of a run: writes each launch's cases, runs the command, and judges its answers while the next one runs.
 #include "conformance/run/check_launch.h"
 #include "conformance/run/check_select.h"
 
@@ -11,6 +11,7 @@
 
 #include <assert.h>
 #include <jansson.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,21 +49,82 @@ static int write_cases(const struct check_setting *setting, const struct check_g
     return check_write_order(group->cases_folder, group->cases, group->count);
 }
 
-static int run_group(const struct check_setting *setting, struct check_run *run, struct check_group *group)
+// A group on its way: it is launched by the run's thread, and then judged by one of its own.
+struct turn {
+    const struct check_setting *setting;
+    struct check_run *run;
+    struct check_group group;
+    struct check_asked asked;
+    char change[FINDING_TEXT_BYTES];  // of check_judge
+    bool judged, beside;              // it is judged, or being judged, beside the next launch
+    pthread_t thread;
+    int rc;
+    char message[ERR_MESSAGE_BYTES];
+};
+
+static int launch_turn(struct turn *turn)
 {
+    const struct check_setting *setting = turn->setting;
+    struct check_group *group = &turn->group;
     TRY(make_folders(setting, group));
     TRY(write_cases(setting, group));
-    struct check_asked asked = {calloc(group->count, sizeof *asked.digest), calloc(group->count, sizeof *asked.why)};
-    int rc = asked.digest && asked.why ? ERR_NONE : err_set(ERR_MEMORY, "no memory for %zu cases", group->count);
-    for (size_t i = 0; i < group->count && rc == ERR_NONE; i++)
-        rc = check_digest_case(group->cases[i], group->cases_folder, asked.digest[i]);
-    if (rc == ERR_NONE)
-        rc = check_launch(setting, run, group, asked.why);
-    if (rc == ERR_NONE)
-        rc = check_judge(setting, run, group, &asked);
-    free(asked.digest);
-    free(asked.why);
+    turn->asked =
+        (struct check_asked){calloc(group->count, sizeof *turn->asked.digest), calloc(group->count, CHECK_WHY_BYTES)};
+    if (!turn->asked.digest || !turn->asked.why)
+        return err_set(ERR_MEMORY, "no memory for %zu cases", group->count);
+    for (size_t i = 0; i < group->count; i++)
+        TRY(check_digest_case(group->cases[i], group->cases_folder, turn->asked.digest[i]));
+    return check_launch(setting, turn->run, group, turn->asked.why);
+}
+
+static void *judge_turn(void *context)
+{
+    struct turn *turn = context;
+    turn->rc = check_judge(turn->setting, turn->run, &turn->group, &turn->asked, turn->change);
+    snprintf(turn->message, sizeof turn->message, "%s", err_message());
+    return NULL;
+}
+
+static void free_turn(struct turn *turn)
+{
+    free(turn->asked.digest);
+    free(turn->asked.why);
+    free(turn->group.cases);
+    *turn = (struct turn){0};
+}
+
+// Waits until a group is judged; nothing is left of it. rc: of what came before; an error there stays the first.
+static int end_turn(struct turn *turn, int rc)
+{
+    if (turn->judged) {
+        if (turn->beside)
+            pthread_join(turn->thread, NULL);
+        if (turn->change[0])
+            check_note_failure(turn->run, turn->change);
+        if (rc == ERR_NONE && turn->rc != ERR_NONE)
+            rc = err_set(turn->rc, "%s", turn->message);
+    }
+    free_turn(turn);
     return rc;
+}
+
+// Launches a group while the one before it is judged, and begins to judge it when that one is.
+static int take_turn(struct turn *turn, struct turn *before)
+{
+    struct check_progress *progress = &turn->run->progress;
+    progress->done_count = turn->group.earlier_count;
+    progress->world = turn->group.world;
+    if (turn->setting->progress)
+        check_progress_tick(progress, 0);
+    TRY(launch_turn(turn));
+    TRY(end_turn(before, ERR_NONE));
+    *before = *turn;
+    *turn = (struct turn){0};
+    before->judged = true;
+    before->beside = pthread_create(&before->thread, NULL, judge_turn, before) == 0;
+    if (!before->beside)
+        judge_turn(before);
+    return ERR_NONE;
 }
 
 // The cases of one world and half, in an order that the seed decides.
@@ -91,20 +153,22 @@ static int run_groups(const struct check_setting *setting, struct check_run *run
     run->progress.begin_s = run->progress.shown_s = clock_now_s();
     for (size_t i = 0; i < run->case_count; i++)
         run->progress.all_count += run->asked[i];
+    struct turn turn = {0}, before = {0};
     int rc = ERR_NONE;
     for (int resumes = 0; resumes < 2 && rc == ERR_NONE; resumes++)
         for (int world = 1; world <= CASE_WORLD_MAX && rc == ERR_NONE; world++) {
-            struct check_group group = {.world = world, .resumes = resumes, .earlier_count = done};
-            rc = fill_group(setting, run, &group);
-            run->progress.done_count = done;
-            run->progress.world = world;
-            if (rc == ERR_NONE && group.count > 0 && setting->progress)
-                check_progress_tick(&run->progress, 0);
-            if (rc == ERR_NONE && group.count > 0)
-                rc = run_group(setting, run, &group);
-            done += group.count;
-            free(group.cases);
+            turn = (struct turn){
+                .setting = setting,
+                .run = run,
+                .group = {.world = world, .resumes = resumes, .earlier_count = done},
+            };
+            rc = fill_group(setting, run, &turn.group);
+            done += turn.group.count;
+            if (rc == ERR_NONE && turn.group.count > 0)
+                rc = take_turn(&turn, &before);
+            free_turn(&turn);
         }
+    rc = end_turn(&before, rc);
     if (setting->progress)
         check_progress_end();
     return rc;

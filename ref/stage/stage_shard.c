@@ -44,7 +44,8 @@ static int pass_bytes(struct stage *stage, struct location location, void *memor
         return bytes_copy(write ? location.address : memory, write ? memory : location.address, bytes);
     enum { BUFFER_BYTES = 4 << 20 };
     void *buffer;
-    if (posix_memalign(&buffer, TIER_NVME_ALIGNMENT, BUFFER_BYTES) != 0)
+    size_t buffer_bytes = move_bytes(TIER_NVME, TIER_HOST, bytes < BUFFER_BYTES ? bytes : BUFFER_BYTES);
+    if (posix_memalign(&buffer, TIER_NVME_ALIGNMENT, buffer_bytes) != 0)
         return err_set(ERR_MEMORY, "no memory to reach a state on NVMe");
     int code = ERR_NONE;
     for (size_t at = 0; code == ERR_NONE && at < bytes; at += BUFFER_BYTES) {
