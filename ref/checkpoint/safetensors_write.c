@@ -94,38 +94,63 @@ static int lay_out(const char *path, struct safetensors_tensor *tensors, size_t 
     return ERR_NONE;
 }
 
-static json_t *tensor_json(const struct safetensors_tensor *tensor)
+// A text in quotes.
+static void print_text(FILE *out, const char *text)
 {
-    json_t *shape = json_array();
-    for (int k = 0; k < tensor->shape_rank; k++)
-        json_array_append_new(shape, json_integer((json_int_t)tensor->shape[k]));
-    uint64_t end = tensor->begin + tensor->count * safetensors_type_bytes(tensor->type);
-    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", safetensors_type_name(tensor->type), "shape", shape,
-                     "data_offsets", (json_int_t)tensor->begin, (json_int_t)end);
+    json_t *value = json_string(text);
+    json_dumpf(value, out, JSON_ENCODE_ANY);
+    json_decref(value);
 }
 
-static int make_header(const char *path, const struct safetensors_tensor *tensors, size_t tensor_count,
-                       const char *const *metadata, char **out)
+static void print_tensor(FILE *out, const struct safetensors_tensor *tensor)
 {
-    json_t *header = json_object();
-    int rc = ERR_NONE;
+    uint64_t end = tensor->begin + tensor->count * safetensors_type_bytes(tensor->type);
+    print_text(out, tensor->name);
+    fprintf(out, ":{\"dtype\":\"%s\",\"shape\":[", safetensors_type_name(tensor->type));
+    for (int k = 0; k < tensor->shape_rank; k++)
+        fprintf(out, k > 0 ? ",%" PRIu64 : "%" PRIu64, tensor->shape[k]);
+    fprintf(out, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", tensor->begin, end);
+}
+
+static int print_header(FILE *out, const char *path, const struct safetensors_tensor *tensors, size_t tensor_count,
+                        const char *const *metadata, json_t *names)
+{
+    const char *comma = "";
+    fputc('{', out);
     if (metadata && metadata[0]) {
         json_t *pairs = json_object();
         for (size_t i = 0; metadata[i]; i += 2)
             json_object_set_new(pairs, metadata[i], json_string(metadata[i + 1]));
-        json_object_set_new(header, "__metadata__", pairs);
+        fputs("\"__metadata__\":", out);
+        json_dumpf(pairs, out, JSON_COMPACT);
+        json_decref(pairs);
+        comma = ",";
     }
-    for (size_t i = 0; i < tensor_count && rc == ERR_NONE; i++) {
+    for (size_t i = 0; i < tensor_count; i++) {
         const char *name = tensors[i].name;
-        if (json_object_get(header, name) || strcmp(name, "__metadata__") == 0)
-            rc = err_set(ERR_USAGE, "%s: two tensors are called \"%s\"", path, name);
-        else if (json_object_set_new(header, name, tensor_json(&tensors[i])) != 0)
-            rc = err_set(ERR_USAGE, "%s: a tensor cannot be called \"%s\"", path, name);
+        if (json_object_get(names, name) || strcmp(name, "__metadata__") == 0)
+            return err_set(ERR_USAGE, "%s: two tensors are called \"%s\"", path, name);
+        if (json_object_set_new(names, name, json_null()) != 0)
+            return err_set(ERR_USAGE, "%s: a tensor cannot be called \"%s\"", path, name);
+        fputs(comma, out);
+        print_tensor(out, &tensors[i]);
+        comma = ",";
     }
-    if (rc == ERR_NONE && !(*out = json_dumps(header, JSON_COMPACT)))
-        rc = err_set(ERR_MEMORY, "no memory for the header of %s", path);
-    json_decref(header);
-    return rc;
+    fputc('}', out);
+    return ERR_NONE;
+}
+
+static int make_header(const char *path, const struct safetensors_tensor *tensors, size_t tensor_count,
+                       const char *const *metadata, char **header)
+{
+    size_t bytes;
+    json_t *names = json_object();
+    FILE *out = open_memstream(header, &bytes);
+    int rc = names && out ? print_header(out, path, tensors, tensor_count, metadata, names) : ERR_NONE;
+    bool is_whole = names && out && !ferror(out);
+    is_whole &= out && fclose(out) == 0;
+    json_decref(names);
+    return rc != ERR_NONE || is_whole ? rc : err_set(ERR_MEMORY, "no memory for the header of %s", path);
 }
 
 static int put_header(struct safetensors_writer *writer, const char *header)
@@ -166,8 +191,9 @@ int safetensors_create(const char *path, struct safetensors_tensor *tensors, siz
     char *header = NULL;
     *out = NULL;
     TRY(lay_out(path, tensors, tensor_count, &data_bytes));
-    TRY(make_header(path, tensors, tensor_count, metadata, &header));
-    int rc = open_writer(path, data_bytes, out);
+    int rc = make_header(path, tensors, tensor_count, metadata, &header);
+    if (rc == ERR_NONE)
+        rc = open_writer(path, data_bytes, out);
     if (rc == ERR_NONE)
         rc = put_header(*out, header);
     free(header);
