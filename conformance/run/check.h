@@ -90,6 +90,8 @@ struct check_run {
     bool command_failed;          // a launch ended other than with status 0, or the cases were changed
     char command_text[FINDING_TEXT_BYTES];
     char start_failure[256];  // the reason of the last launch that began no case
+    atomic_bool launching;    // a launch is under way
+    int policy;               // by which the system schedules this process (sched.h)
     double seconds;
 };
 

@@ -83,6 +83,9 @@ static int judge_cases(struct part *part)
 {
     for (size_t i = part->begin; i < part->end; i++) {
         char change[FINDING_TEXT_BYTES];
+        if (part->setting->interrupted && *part->setting->interrupted)
+            return err_set(ERR_USAGE, "interrupted");
+        check_give_way(part->run);
         find_change(part, i, change);
         if (!part->change[0])
             memcpy(part->change, change, sizeof change);

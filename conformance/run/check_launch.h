@@ -35,6 +35,10 @@ struct check_asked {
 int check_judge(const struct check_setting *setting, const struct check_run *run, const struct check_group *group,
                 const struct check_asked *asked, char change[FINDING_TEXT_BYTES]);
 
+// For a thread that works for other launches: while one is under way, it runs where a processor has nothing else to do,
+// so that a check does not slow what it checks. To be called before each case.
+void check_give_way(const struct check_run *run);
+
 // Writes CASES/order.json of the cases in a list.
 int check_write_order(const char *cases_folder, struct check_case *const cases[], size_t count);
 

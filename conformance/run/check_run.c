@@ -12,6 +12,7 @@
 #include <assert.h>
 #include <jansson.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,97 +35,134 @@ static int make_folders(const struct check_setting *setting, struct check_group 
     return file_make_folder(group->state_folder);
 }
 
-// Writes the cases, and makes the folders in which both halves of a pair find one another's checkpoint.
-static int write_cases(const struct check_setting *setting, const struct check_group *group)
-{
-    char name[CASE_NAME_BYTES], state[PATH_MAX];
-    for (size_t i = 0; i < group->count; i++) {
-        if (group->cases[i]->phase != PHASE_WHOLE) {
-            check_whole_name(group->cases[i], name);
-            TRY(file_join(group->state_folder, name, state));
-            TRY(file_make_folder(state));
-        }
-        TRY(check_ask_case(setting->source, group->cases[i], group->cases_folder));
-    }
-    return check_write_order(group->cases_folder, group->cases, group->count);
-}
-
-// A group on its way: it is launched by the run's thread, and then judged by one of its own.
+// A group on its way. It is written while the one before it is launched, is launched by the run's thread, and is judged
+// after the one before it, while others are launched.
 struct turn {
     const struct check_setting *setting;
     struct check_run *run;
     struct check_group group;
     struct check_asked asked;
     char change[FINDING_TEXT_BYTES];  // of check_judge
-    bool judged, beside;              // it is judged, or being judged, beside the next launch
-    pthread_t thread;
+    struct turn *before;              // null: the first
+    pthread_t writer, judge;
+    bool is_written, is_judged;  // or being: there is a thread to join
     int rc;
     char message[ERR_MESSAGE_BYTES];
 };
 
-static int launch_turn(struct turn *turn)
+void check_give_way(const struct check_run *run)
 {
-    const struct check_setting *setting = turn->setting;
+    if (run->policy == SCHED_OTHER)
+        sched_setscheduler(0, run->launching ? SCHED_IDLE : SCHED_OTHER, &(struct sched_param){0});
+}
+
+// Writes the cases, and makes the folders in which both halves of a pair find one another's checkpoint.
+static int write_cases(struct turn *turn)
+{
+    char name[CASE_NAME_BYTES], state[PATH_MAX];
     struct check_group *group = &turn->group;
-    TRY(make_folders(setting, group));
-    TRY(write_cases(setting, group));
+    TRY(make_folders(turn->setting, group));
     turn->asked =
         (struct check_asked){calloc(group->count, sizeof *turn->asked.digest), calloc(group->count, CHECK_WHY_BYTES)};
     if (!turn->asked.digest || !turn->asked.why)
         return err_set(ERR_MEMORY, "no memory for %zu cases", group->count);
-    for (size_t i = 0; i < group->count; i++)
+    for (size_t i = 0; i < group->count; i++) {
+        check_give_way(turn->run);
+        if (group->cases[i]->phase != PHASE_WHOLE) {
+            check_whole_name(group->cases[i], name);
+            TRY(file_join(group->state_folder, name, state));
+            TRY(file_make_folder(state));
+        }
+        TRY(check_ask_case(turn->setting->source, group->cases[i], group->cases_folder));
         TRY(check_digest_case(group->cases[i], group->cases_folder, turn->asked.digest[i]));
-    return check_launch(setting, turn->run, group, turn->asked.why);
+    }
+    return check_write_order(group->cases_folder, group->cases, group->count);
+}
+
+static void *write_turn(void *context)
+{
+    struct turn *turn = context;
+    turn->rc = write_cases(turn);
+    snprintf(turn->message, sizeof turn->message, "%s", err_message());
+    return NULL;
 }
 
 static void *judge_turn(void *context)
 {
     struct turn *turn = context;
+    if (turn->before)
+        pthread_join(turn->before->judge, NULL);
     turn->rc = check_judge(turn->setting, turn->run, &turn->group, &turn->asked, turn->change);
     snprintf(turn->message, sizeof turn->message, "%s", err_message());
     return NULL;
 }
 
-static void free_turn(struct turn *turn)
+static int begin(struct turn *turn, void *work(void *turn), pthread_t *thread, bool *begun)
 {
-    free(turn->asked.digest);
-    free(turn->asked.why);
-    free(turn->group.cases);
-    *turn = (struct turn){0};
+    *begun = pthread_create(thread, NULL, work, turn) == 0;
+    return *begun ? ERR_NONE
+                  : err_set(ERR_MEMORY, "no thread for a launch's cases: raise the limit of processes "
+                                        "(ulimit -u)");
 }
 
-// Waits until a group is judged; nothing is left of it. rc: of what came before; an error there stays the first.
-static int end_turn(struct turn *turn, int rc)
+static int await_written(struct turn *turn)
 {
-    if (turn->judged) {
-        if (turn->beside)
-            pthread_join(turn->thread, NULL);
+    if (turn->is_written)
+        pthread_join(turn->writer, NULL);
+    turn->is_written = false;
+    return turn->rc == ERR_NONE ? ERR_NONE : err_set(turn->rc, "%s", turn->message);
+}
+
+static int launch_turn(struct turn *turn)
+{
+    struct check_run *run = turn->run;
+    run->progress.done_count = turn->group.earlier_count;
+    run->progress.world = turn->group.world;
+    if (turn->setting->progress)
+        check_progress_tick(&run->progress, 0);
+    run->launching = true;
+    int rc = check_launch(turn->setting, run, &turn->group, turn->asked.why);
+    run->launching = false;
+    return rc;
+}
+
+static int take_turns(struct turn turns[], int count)
+{
+    TRY(begin(&turns[0], write_turn, &turns[0].writer, &turns[0].is_written));
+    for (int i = 0; i < count; i++) {
+        struct turn *turn = &turns[i], *next = i + 1 < count ? turn + 1 : NULL;
+        TRY(await_written(turn));
+        if (next)
+            TRY(begin(next, write_turn, &next->writer, &next->is_written));
+        TRY(launch_turn(turn));
+        TRY(begin(turn, judge_turn, &turn->judge, &turn->is_judged));
+    }
+    return ERR_NONE;
+}
+
+// Waits for what is still written and judged. rc: of the launches; the first error stays.
+static int end_turns(struct turn turns[], int count, int rc)
+{
+    struct turn *last = NULL;
+    for (int i = 0; i < count; i++) {
+        if (turns[i].is_written)
+            pthread_join(turns[i].writer, NULL);
+        if (turns[i].is_judged)
+            last = &turns[i];
+    }
+    if (last)
+        pthread_join(last->judge, NULL);
+    for (int i = 0; i < count; i++) {
+        struct turn *turn = &turns[i];
         if (turn->change[0])
             check_note_failure(turn->run, turn->change);
         if (rc == ERR_NONE && turn->rc != ERR_NONE)
             rc = err_set(turn->rc, "%s", turn->message);
+        free(turn->asked.digest);
+        free(turn->asked.why);
+        free(turn->group.cases);
     }
-    free_turn(turn);
     return rc;
-}
-
-// Launches a group while the one before it is judged, and begins to judge it when that one is.
-static int take_turn(struct turn *turn, struct turn *before)
-{
-    struct check_progress *progress = &turn->run->progress;
-    progress->done_count = turn->group.earlier_count;
-    progress->world = turn->group.world;
-    if (turn->setting->progress)
-        check_progress_tick(progress, 0);
-    TRY(launch_turn(turn));
-    TRY(end_turn(before, ERR_NONE));
-    *before = *turn;
-    *turn = (struct turn){0};
-    before->judged = true;
-    before->beside = pthread_create(&before->thread, NULL, judge_turn, before) == 0;
-    if (!before->beside)
-        judge_turn(before);
-    return ERR_NONE;
 }
 
 // The cases of one world and half, in an order that the seed decides.
@@ -149,26 +187,36 @@ static int fill_group(const struct check_setting *setting, const struct check_ru
 
 static int run_groups(const struct check_setting *setting, struct check_run *run)
 {
+    enum { TURN_MAX = 2 * CASE_WORLD_MAX };
+    struct turn *turns = calloc(TURN_MAX, sizeof *turns);
+    if (!turns)
+        return err_set(ERR_MEMORY, "no memory for %d launches", TURN_MAX);
     size_t done = 0;
+    int count = 0, rc = ERR_NONE;
     run->progress.begin_s = run->progress.shown_s = clock_now_s();
     for (size_t i = 0; i < run->case_count; i++)
         run->progress.all_count += run->asked[i];
-    struct turn turn = {0}, before = {0};
-    int rc = ERR_NONE;
-    for (int resumes = 0; resumes < 2 && rc == ERR_NONE; resumes++)
+    run->policy = sched_getscheduler(0);
+    for (int resumes = 0; resumes < 2; resumes++)
         for (int world = 1; world <= CASE_WORLD_MAX && rc == ERR_NONE; world++) {
-            turn = (struct turn){
+            struct turn *turn = &turns[count];
+            *turn = (struct turn){
                 .setting = setting,
                 .run = run,
                 .group = {.world = world, .resumes = resumes, .earlier_count = done},
+                .before = count > 0 ? turn - 1 : NULL,
             };
-            rc = fill_group(setting, run, &turn.group);
-            done += turn.group.count;
-            if (rc == ERR_NONE && turn.group.count > 0)
-                rc = take_turn(&turn, &before);
-            free_turn(&turn);
+            rc = fill_group(setting, run, &turn->group);
+            done += turn->group.count;
+            if (turn->group.count > 0)
+                count++;
+            else
+                free(turn->group.cases);
         }
-    rc = end_turn(&before, rc);
+    if (rc == ERR_NONE && count > 0)
+        rc = take_turns(turns, count);
+    rc = end_turns(turns, count, rc);
+    free(turns);
     if (setting->progress)
         check_progress_end();
     return rc;
