@@ -71,13 +71,18 @@ template <typename type> static inline type __shfl_xor_sync(unsigned mask, type 
     return standin_shuffle(mask, value, other / (unsigned)width == lane / (unsigned)width ? other : lane);
 }
 
-static inline unsigned __reduce_add_sync(unsigned mask, unsigned value)
+static inline unsigned __ballot_sync(unsigned mask, int is_one)
 {
-    const uint64_t *values = standin_meet_warp(mask, value);
-    unsigned sum = 0;
+    const uint64_t *values = standin_meet_warp(mask, is_one != 0);
+    unsigned ones = 0;
     for (unsigned lane = 0; lane < 32; lane++)
-        sum += mask >> lane & 1 ? (unsigned)values[lane] : 0;
-    return sum;
+        ones |= mask >> lane & 1 ? (unsigned)values[lane] << lane : 0;
+    return ones;
+}
+
+static inline int __ffs(int bits)
+{
+    return __builtin_ffs(bits);
 }
 
 template <typename type> static inline type atomicAdd(type *at, std::common_type_t<type> value)

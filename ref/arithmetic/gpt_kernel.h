@@ -231,22 +231,24 @@ static void kernel_embedding_forward(const struct token_rows *rows, size_t width
     }
 }
 
-static void kernel_token_backward(const struct token_rows *rows, size_t width, const float *restrict in,
-                                  float *restrict gradient)
+static void kernel_embedding_backward(const struct token_rows *rows, size_t width, size_t first_token,
+                                      size_t token_count, const float *restrict in, float *sums,
+                                      const struct sum_place *places)
 {
-    for (size_t r = 0; r < rows->sequence_count * rows->length; r++) {
-        float *to = gradient + rows->tokens[token_index(rows, r)] * width;
-        for (size_t j = 0; j < width; j++)
-            to[j] += in[r * width + j];
-    }
-}
-
-static void kernel_position_backward(const struct token_rows *rows, size_t width, const float *restrict in,
-                                     float *restrict gradient)
-{
-    for (size_t s = 0; s < rows->sequence_count; s++, in += rows->length * width) {
-        for (size_t i = 0; i < rows->length * width; i++)
-            gradient[i] += in[i];
+    const size_t counts[] = {token_count, rows->length};
+    for (int table = 0; table < 2; table++) {
+        const struct sum_place *place = &places[table];
+        float *restrict sum = place->dtype == DTYPE_FP32 && !place->add ? place->data : sums;
+        if (!place->data)
+            continue;
+        memset(sum, 0, counts[table] * width * sizeof *sum);
+        for (size_t r = 0; r < rows->sequence_count * rows->length; r++) {
+            size_t to = table == 0 ? rows->tokens[token_index(rows, r)] - first_token : r % rows->length;
+            for (size_t j = 0; to < counts[table] && j < width; j++)
+                sum[to * width + j] += in[r * width + j];
+        }
+        if (sum == sums)
+            sum_to_place(counts[table] * width, sum, place);
     }
 }
 

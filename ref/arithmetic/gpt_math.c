@@ -113,14 +113,10 @@ void embedding_forward(const struct token_rows *rows, size_t width, enum dtype d
     isa_kernels_at(out)->embedding_forward(rows, width, dtype, token_weight, position_weight, out);
 }
 
-void token_backward(const struct token_rows *rows, size_t width, const float *in, float *gradient)
+void embedding_backward(const struct token_rows *rows, size_t width, size_t first_token, size_t token_count,
+                        const float *in, float *sums, const struct sum_place *places)
 {
-    isa_kernels_at(gradient)->token_backward(rows, width, in, gradient);
-}
-
-void position_backward(const struct token_rows *rows, size_t width, const float *in, float *gradient)
-{
-    isa_kernels_at(gradient)->position_backward(rows, width, in, gradient);
+    isa_kernels_at(in)->embedding_backward(rows, width, first_token, token_count, in, sums, places);
 }
 
 // One row by itself: a sequence of one token.

@@ -125,10 +125,11 @@ DTYPE_INLINE size_t token_index(const struct token_rows *rows, size_t r)
 // dtype in either memory).
 void embedding_forward(const struct token_rows *rows, size_t width, enum dtype dtype, const void *token_weight,
                        const void *position_weight, float *out);
-// gradient[token of r] += in[r]; rows ascending.
-void token_backward(const struct token_rows *rows, size_t width, const float *in, float *gradient);
-// gradient[position of r] += in[r]; rows ascending.
-void position_backward(const struct token_rows *rows, size_t width, const float *in, float *gradient);
+// The sums of in[r] over the rows of each of `token_count` tokens from first_token on, and of each position, rows
+// ascending, go to places[0] and places[1]; without data there, they are not made. sums: floats for either table, which
+// hold anything afterwards; null where both places are fp32 and do not add.
+void embedding_backward(const struct token_rows *rows, size_t width, size_t first_token, size_t token_count,
+                        const float *in, float *sums, const struct sum_place *places);
 
 // Of rows of logits, each `stride` floats after the one before: stats[2r] = the largest, stats[2r + 1] = 1 / the sum of
 // the exponentials relative to it. Returns the sum over the rows of -log(softmax[target of r]). With a scale other than

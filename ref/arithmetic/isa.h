@@ -86,8 +86,8 @@ struct isa_kernels {
                                const void *out_gradient, void *qkv_gradient, float *scratch);
     void (*embedding_forward)(const struct token_rows *rows, size_t width, enum dtype dtype, const void *token_weight,
                               const void *position_weight, float *out);
-    void (*token_backward)(const struct token_rows *rows, size_t width, const float *in, float *gradient);
-    void (*position_backward)(const struct token_rows *rows, size_t width, const float *in, float *gradient);
+    void (*embedding_backward)(const struct token_rows *rows, size_t width, size_t first_token, size_t token_count,
+                               const float *in, float *sums, const struct sum_place *places);
     double (*crossentropy_forward)(const struct token_rows *rows, size_t width, size_t stride, float *logits,
                                    float *stats, float scale, enum dtype dtype);
     void (*crossentropy_backward)(const struct token_rows *rows, size_t width, size_t stride, const float *stats,
@@ -118,12 +118,11 @@ struct isa_kernels {
         .layernorm_backward = kernel_layernorm_backward, .gelu_forward = kernel_gelu_forward,                          \
         .gelu_backward = kernel_gelu_backward, .attention_forward = kernel_attention_forward,                          \
         .attention_backward = kernel_attention_backward, .embedding_forward = kernel_embedding_forward,                \
-        .token_backward = kernel_token_backward, .position_backward = kernel_position_backward,                        \
-        .crossentropy_forward = kernel_crossentropy_forward, .crossentropy_backward = kernel_crossentropy_backward,    \
-        .rmsnorm_stats = kernel_rmsnorm_stats, .rmsnorm_apply = kernel_rmsnorm_apply,                                  \
-        .rmsnorm_backward = kernel_rmsnorm_backward, .rmsnorm_columns = kernel_rmsnorm_columns,                        \
-        .rotary_turn = kernel_rotary_turn, .swiglu_forward = kernel_swiglu_forward,                                    \
-        .swiglu_backward = kernel_swiglu_backward                                                                      \
+        .embedding_backward = kernel_embedding_backward, .crossentropy_forward = kernel_crossentropy_forward,          \
+        .crossentropy_backward = kernel_crossentropy_backward, .rmsnorm_stats = kernel_rmsnorm_stats,                  \
+        .rmsnorm_apply = kernel_rmsnorm_apply, .rmsnorm_backward = kernel_rmsnorm_backward,                            \
+        .rmsnorm_columns = kernel_rmsnorm_columns, .rotary_turn = kernel_rotary_turn,                                  \
+        .swiglu_forward = kernel_swiglu_forward, .swiglu_backward = kernel_swiglu_backward                             \
     }
 
 // Returns the kernels of isa_now().

@@ -393,14 +393,11 @@ static void shadow_embedding_forward(const struct token_rows *rows, size_t width
     isa_scalar.embedding_forward(rows, width, dtype, at(token_weight), at(position_weight), at(out));
 }
 
-static void shadow_token_backward(const struct token_rows *rows, size_t width, const float *in, float *gradient)
+static void shadow_embedding_backward(const struct token_rows *rows, size_t width, size_t first_token,
+                                      size_t token_count, const float *in, float *sums, const struct sum_place *places)
 {
-    isa_scalar.token_backward(rows, width, at(in), at(gradient));
-}
-
-static void shadow_position_backward(const struct token_rows *rows, size_t width, const float *in, float *gradient)
-{
-    isa_scalar.position_backward(rows, width, at(in), at(gradient));
+    const struct shadow_places to = shadow_places_of(places, 2);
+    isa_scalar.embedding_backward(rows, width, first_token, token_count, at(in), at(sums), to.places);
 }
 
 // Operands take the beginning of their rows.
@@ -450,8 +447,7 @@ static const struct isa_kernels shadow_kernels = {
     .attention_forward = shadow_attention_forward,
     .attention_backward = shadow_attention_backward,
     .embedding_forward = shadow_embedding_forward,
-    .token_backward = shadow_token_backward,
-    .position_backward = shadow_position_backward,
+    .embedding_backward = shadow_embedding_backward,
     .crossentropy_forward = shadow_crossentropy_forward,
     .crossentropy_backward = shadow_crossentropy_backward,
 };

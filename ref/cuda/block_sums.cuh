@@ -30,13 +30,7 @@ struct block_sums_operation {
             for (int k = 0; k < lanes; k++)
                 sum[k] += x[k];
         }
-        if (of.out.add) {
-            float before[lanes];
-            load<lanes>(of.out.dtype, of.out.data, j, before);
-            for (int k = 0; k < lanes; k++)
-                sum[k] = before[k] + sum[k];
-        }
-        store<lanes>(of.out.dtype, of.out.data, j, sum);
+        put_sums<lanes>(of.out, j, sum);
     }
 };
 

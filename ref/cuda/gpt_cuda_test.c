@@ -320,9 +320,6 @@ static void try_tokens(struct bench *b)
         int token = add_table(b, VOCABULARY * width), position = add_table(b, list.length * width);
         int out = add(b, rows * width);
         IN_BOTH(b, embedding_forward(&list, width, b->dtype, a[token], a[position], a[out]));
-        int token_sum = add(b, VOCABULARY * width), position_sum = add(b, list.length * width);
-        IN_BOTH(b, token_backward(&list, width, a[out], a[token_sum]));
-        IN_BOTH(b, position_backward(&list, width, a[out], a[position_sum]));
         compare(b, "an embedding", rows, width);
     }
 }

@@ -179,24 +179,18 @@ template <typename where> struct gpt_kernels {
                 list.row_count(), "an embedding");
     }
 
-    static void token_backward(const struct token_rows *rows, size_t width, const float *in, float *gradient)
+    static void embedding_backward(const struct token_rows *rows, size_t width, size_t first_token, size_t token_count,
+                                   const float *in, float *, const struct sum_place *places)
     {
-        const char what[] = "an embedding's gradients";
         struct token_list list;
-        size_t count = rows->sequence_count * rows->length;
-        struct sorted_row *sorted = (struct sorted_row *)with_tokens(rows, count * sizeof *sorted, &list);
-        if (!sorted)
+        const size_t elements = rows->length * width;
+        if (!with_tokens(rows, 0, &list))
             return;
-        where::rows(sort_rows_operation{list, sorted}, count, what);
-        where::run(token_backward_operation{width, in, gradient, list, sorted}, count * width,
-                   are_wide(width, {in, gradient}), what);
-    }
-
-    static void position_backward(const struct token_rows *rows, size_t width, const float *in, float *gradient)
-    {
-        size_t elements = rows->length * width;
-        where::run(position_backward_operation{rows->sequence_count, elements, in, gradient}, elements,
-                   are_wide(elements, {in, gradient}), "an embedding's gradients");
+        where::with_rows(position_sums_operation{rows->sequence_count, elements, in, places[1]},
+                         places[1].data ? elements : 0,
+                         are_wide(elements, {in}) && is_wide(places[1].dtype, places[1].data),
+                         token_sums_operation{width, first_token, in, list, places[0]},
+                         places[0].data ? token_count : 0, "an embedding's gradients");
     }
 
   private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one launch makes together has the bits of its parts: sums over rows that are rounded or added where they belong,
-// and a loss whose gradient is made with it. nvcc's host compilation anywhere, and a GPU where there is one.
+// the gradients of both tables of an embedding, and a loss whose gradient is made with it. nvcc's host compilation
+// anywhere, and a GPU where there is one.
 #include "ref/arithmetic/accelerator.h"
 #include "ref/arithmetic/dtype.h"
 #include "ref/arithmetic/gpt_math.h"
@@ -165,8 +166,38 @@ static void try_loss(struct both *b, size_t rows, size_t width, enum dtype dtype
     }
 }
 
+// Tokens below and above those of the table, one that no row has, more rows than a team has threads, and more columns
+// than these sum together.
+static void try_embedding(struct both *b, size_t sequences, size_t length, size_t width, enum dtype dtype, bool adds)
+{
+    enum { FIRST = 2, COUNT = 6, ABSENT = 4 };
+    uint16_t tokens[300];
+    for (size_t i = 0; i < sequences * (length + 1); i++)
+        tokens[i] = (uint16_t)(random_at(5, i) % 10);
+    for (size_t i = 0; i < sequences * (length + 1); i++)
+        tokens[i] = tokens[i] == ABSENT ? FIRST : tokens[i];
+    const struct token_rows list = {tokens, sequences, length};
+    const size_t counts[] = {COUNT * width, length * width};
+    b->used = 0;
+    const size_t in = array(b, DTYPE_FP32, true, sequences * length * width, 0),
+                 sums = array(b, DTYPE_FP32, true, counts[length > COUNT], 0),
+                 tables[] = {array(b, dtype, false, counts[0], 0), array(b, dtype, false, counts[1], adds)};
+    for (int where = HERE; where <= THERE; where++) {
+        char *m = where == HERE ? b->here : b->there;
+        const struct sum_place places[] = {{dtype, adds, m + tables[0]}, {dtype, adds, m + tables[1]}},
+                               tokens_alone[] = {places[0], {0}}, positions_alone[] = {{0}, places[1]};
+        const struct sum_place *const each[] = {places, tokens_alone, positions_alone};
+        for (size_t i = 0; i < (adds ? 3 : 1); i++)
+            (where == HERE ? &isa_scalar : b->kernels)
+                ->embedding_backward(&list, width, FIRST, COUNT, FLOATS(m, in), FLOATS(m, sums), each[i]);
+    }
+    expect_same(b, dtype, false, tables[0], counts[0], "a table of tokens");
+    expect_same(b, dtype, false, tables[1], counts[1], "a table of positions");
+}
+
 static void try_all(bool is_gpu)
 {
+    static const size_t embeddings[][3] = {{0, 3, 5}, {1, 1, 1}, {3, 70, 12}, {2, 33, 799}};
     static const size_t losses[][2] = {{1, 1}, {5, 61}, {67, 40}, {131, 97}};
     struct both b;
     if (!open_both(&b, is_gpu))
@@ -177,6 +208,9 @@ static void try_all(bool is_gpu)
                 try_places(&b, SHAPES[s][0], SHAPES[s][1], (enum dtype)dtype, i % 2, (size_t)i / 2);
         for (size_t s = 0; s < sizeof losses / sizeof *losses; s++)
             try_loss(&b, losses[s][0], losses[s][1], (enum dtype)dtype);
+        for (size_t s = 0; s < 2 * sizeof embeddings / sizeof *embeddings; s++)
+            try_embedding(&b, embeddings[s / 2][0], embeddings[s / 2][1], embeddings[s / 2][2], (enum dtype)dtype,
+                          s % 2);
     }
     close_both(&b, is_gpu);
 }

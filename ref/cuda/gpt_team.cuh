@@ -38,10 +38,22 @@ struct operand {
     }
 };
 
+// Moves finished sums to their place.
+template <int lanes> BOTH void put_sums(const struct sum_place &out, size_t i, float sum[lanes])
+{
+    if (out.add) {
+        float before[lanes];
+        load<lanes>(out.dtype, out.data, i, before);
+        for (int k = 0; k < lanes; k++)
+            sum[k] = before[k] + sum[k];
+    }
+    store<lanes>(out.dtype, out.data, i, sum);
+}
+
 // The operations of a team: `each` calls f(j) for begin <= j < end, and `map` put(j, get(j)) for j < count; what a put
-// writes, no get of another j reads, so that gets may be first. `sums`, `count_of` and `largest` return their result
-// to all threads, which have then completed their reads. `rewrite` puts f(row[j], j) into an operand that begins where
-// the row does.
+// writes, no get of another j reads, so that gets may be first. `sums` and `largest` return their result to all
+// threads, which have then completed their reads. `sums_of_chosen` calls put(j, the sum of get(i, j) over the chosen
+// i < count, ascending) for j < width. `rewrite` puts f(row[j], j) into an operand that begins where the row does.
 struct host_team {
     template <typename function> __host__ void each(size_t begin, size_t end, function f) const
     {
@@ -69,12 +81,16 @@ struct host_team {
         return {lane[0][0], lane[1][0]};
     }
 
-    template <typename function> __host__ uint32_t count_of(size_t count, function is_one) const
+    template <typename chooser, typename loader, typename storer>
+    __host__ void sums_of_chosen(size_t count, size_t width, chooser is_chosen, loader get, storer put) const
     {
-        uint32_t ones = 0;
-        for (size_t j = 0; j < count; j++)
-            ones += is_one(j);
-        return ones;
+        for (size_t j = 0; j < width; j++) {
+            float sum = 0;
+            for (size_t i = 0; i < count; i++)
+                if (is_chosen(i))
+                    sum += get(i, j);
+            put(j, sum);
+        }
     }
 
     __host__ float largest(size_t count, const float *row) const
@@ -149,13 +165,23 @@ struct device_team {
         return {__shfl_sync(all, mine.x, 0), __shfl_sync(all, mine.y, 0)};
     }
 
-    template <typename function> __device__ uint32_t count_of(size_t count, function is_one) const
+    template <typename chooser, typename loader, typename storer>
+    __device__ void sums_of_chosen(size_t count, size_t width, chooser is_chosen, loader get, storer put) const
     {
-        uint32_t mine = 0;
-        UNROLL(8)
-        for (size_t j = lane; j < count; j += ROW_LANES)
-            mine += is_one(j);
-        return __reduce_add_sync(all, mine);
+        enum { COLUMNS = 24 };  // of a thread at a time
+        for (size_t first = lane; first < width + lane; first += COLUMNS * ROW_LANES) {
+            float sum[COLUMNS] = {0};
+            for (size_t i = 0; i < count; i += ROW_LANES) {
+                unsigned chosen = __ballot_sync(all, i + lane < count && is_chosen(i + lane));
+                for (; chosen != 0; chosen &= chosen - 1)
+                    for (int k = 0; k < COLUMNS; k++)
+                        if (first + k * ROW_LANES < width)
+                            sum[k] += get(i + (size_t)__ffs((int)chosen) - 1, first + k * ROW_LANES);
+            }
+            for (int k = 0; k < COLUMNS; k++)
+                if (first + k * ROW_LANES < width)
+                    put(first + k * ROW_LANES, sum[k]);
+        }
     }
 
     // Every thread begins with row[0], so a NaN there is the result and a NaN elsewhere is not, as on the host.

@@ -99,70 +99,40 @@ struct embedding_forward_operation {
     }
 };
 
-// The rows in the order of their tokens, and rows of one token ascending. `end`: one after the last row of the token if
-// this is its first row, else 0.
-struct sorted_row {
-    uint32_t row, end;
-};
-
-// Counts the rows before row r in that order.
-struct sort_rows_operation {
+// One token's row of the table.
+struct token_sums_operation {
+    size_t width, first_token;
+    const float *in;
     struct token_list list;
-    struct sorted_row *sorted;
+    struct sum_place out;
 
     ROW
     {
-        uint32_t row = (uint32_t)r, all = list.row_count();
-        uint16_t token = list.of(row);
-        uint32_t less = team.count_of(all, [&](size_t j) { return list.of((uint32_t)j) < token; });
-        uint32_t before = team.count_of(row, [&](size_t j) { return list.of((uint32_t)j) == token; });
-        uint32_t same = before > 0 ? 0 : team.count_of(all, [&](size_t j) { return list.of((uint32_t)j) == token; });
-        if (team.is_first())
-            sorted[less + before] = {row, before > 0 ? 0 : less + same};
-    }
-};
-
-// One column of all rows of a token, in ascending order; element i is column i mod width of the sorted row i / width.
-struct token_backward_operation {
-    size_t width;
-    const float *in;
-    float *gradient;
-    struct token_list list;
-    const struct sorted_row *sorted;
-
-    template <int lanes> __host__ __device__ void at(size_t i) const
-    {
-        size_t first = i / width, j = i % width, end = sorted[first].end;
-        if (end == 0)
-            return;
-        float *to = gradient + list.of(sorted[first].row) * width, sum[lanes];
-        load_floats<lanes>(to, j, sum);
-        UNROLL(8)
-        for (size_t at = first; at < end; at++) {
-            float x[lanes];
-            load_floats<lanes>(in, sorted[at].row * width + j, x);
-            for (int k = 0; k < lanes; k++)
-                sum[k] += x[k];
-        }
-        store_floats<lanes>(to, j, sum);
+        const uint32_t stride = list.length + 1;
+        team.sums_of_chosen(
+            list.sequence_count * (size_t)stride, width,
+            [&](size_t i) { return list.tokens[i] == first_token + r && (uint32_t)i % stride < list.length; },
+            [&](size_t i, size_t j) {
+                return in[((uint32_t)i / stride * list.length + (uint32_t)i % stride) * width + j];
+            },
+            [&](size_t j, float sum) { put_sums<1>(out, r * width + j, &sum); });
     }
 };
 
 // One element of a position, sequences ascending.
-struct position_backward_operation {
+struct position_sums_operation {
     size_t sequence_count, sequence_elements;
     const float *in;
-    float *gradient;
+    struct sum_place out;
 
     template <int lanes> __host__ __device__ void at(size_t i) const
     {
-        float sum[lanes], x[lanes];
-        load_floats<lanes>(gradient, i, sum);
+        float sum[lanes] = {0}, x[lanes];
         for (size_t s = 0; s < sequence_count; s++) {
             load_floats<lanes>(in, s * sequence_elements + i, x);
             for (int k = 0; k < lanes; k++)
                 sum[k] += x[k];
         }
-        store_floats<lanes>(gradient, i, sum);
+        put_sums<lanes>(out, i, sum);
     }
 };

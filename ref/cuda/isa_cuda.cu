@@ -128,7 +128,7 @@ struct on_device {
     static void with_rows(const operation &o, size_t count, bool wide, const row_operation &rows, size_t row_count,
                           const char *what)
     {
-        if (count == 0 || row_count == 0)
+        if (count == 0 && row_count == 0)
             return;
         const unsigned blocks = grid_blocks(group_count(count, wide), GRID_ROUNDS);
         const unsigned of_rows = grid_blocks(row_count * ROW_LANES, GRID_ROUNDS);

@@ -37,8 +37,7 @@ template <typename place> constexpr struct isa_kernels isa_table()
         .attention_forward = gpt::attention_forward,
         .attention_backward = gpt::attention_backward,
         .embedding_forward = gpt::embedding_forward,
-        .token_backward = gpt::token_backward,
-        .position_backward = gpt::position_backward,
+        .embedding_backward = gpt::embedding_backward,
         .crossentropy_forward = gpt::crossentropy_forward,
         .crossentropy_backward = gpt::crossentropy_backward,
         // A Llama computes in host memory alone.

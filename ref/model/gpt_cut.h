@@ -61,8 +61,6 @@ struct matmul_operand pass_operand(const struct gpt_pass *pass, const void *data
                                    bool transposed);
 
 void gpt_cut_embedding_forward(const struct gpt_pass *pass, const struct token_rows *rows);
-void gpt_cut_token_backward(const struct gpt_pass *pass, const struct token_rows *rows, const float *in,
-                            float *gradient);
 // The products of the head and its loss; the layer norm around them is every GPT's.
 void gpt_cut_head_forward(const struct gpt_pass *pass, const struct token_rows *rows, const void *normed);
 void gpt_cut_head_backward(const struct gpt_pass *pass, const struct token_rows *rows, float scale, const void *normed,

@@ -52,16 +52,6 @@ void gpt_cut_embedding_forward(const struct gpt_pass *pass, const struct token_r
     }
 }
 
-void gpt_cut_token_backward(const struct gpt_pass *pass, const struct token_rows *rows, const float *in,
-                            float *gradient)
-{
-    for (size_t r = 0; r < pass->rows; r++) {
-        size_t token = own_token(pass, token_of(rows, r));
-        for (size_t i = 0; token < pass->vocabulary && i < pass->width; i++)
-            gradient[token * pass->width + i] += in[r * pass->width + i];
-    }
-}
-
 // NaN wins, so that the order of parts does not matter.
 static float larger(float a, float b)
 {

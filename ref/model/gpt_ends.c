@@ -37,25 +37,14 @@ int gpt_embedding_forward(const struct gpt_pass *pass, const struct model_batch 
     return ERR_NONE;
 }
 
-// Adds the rows in token order to a gradient that begins as zero; a tied head's part is added to the finished sum,
-// element by element.
+// A tied head's part is in the tokens' gradient, and the finished sum is added to it.
 int gpt_embedding_backward(const struct gpt_pass *pass, const struct model_batch *batch)
 {
     const float *in = pass_all_rows(pass, pass->memory + pass->at.gradient, pass->memory + pass->at.all_rows);
-    struct token_rows rows = rows_of(pass, batch);
-    for (int index = TOKEN_WEIGHT; index <= POSITION_WEIGHT; index++) {
-        if (!pass_wants(pass, index))
-            continue;
-        float *target = pass_gradient(pass, index);
-        TRY(bytes_zero(target, pass->run->model->params[pass->list->params[index]].count * sizeof *target));
-        if (index == TOKEN_WEIGHT && pass_is_cut(pass))
-            gpt_cut_token_backward(pass, &rows, in, target);
-        else if (index == TOKEN_WEIGHT)
-            token_backward(&rows, pass->width, in, target);
-        else
-            position_backward(&rows, pass->width, in, target);
-        pass_hand_over(pass, index, target);
-    }
+    const struct token_rows rows = rows_of(pass, batch);
+    const struct sum_place places[] = {pass_place(pass, TOKEN_WEIGHT), pass_place(pass, POSITION_WEIGHT)};
+    embedding_backward(&rows, pass->width, pass->part * pass->vocabulary, pass->vocabulary, in,
+                       pass->memory + pass->at.weight_gradient, places);
     return pass->run->code;
 }
 

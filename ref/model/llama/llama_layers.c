@@ -174,8 +174,9 @@ void llama_embedding_backward(const struct llama_pass *pass, const struct model_
     float *target = llama_gradient(pass, 0);
     if (!target)
         return;
-    memset(target, 0, llama_param(pass, 0)->count * sizeof *target);
-    token_backward(&rows, pass->sizes->width, pass->memory + pass->at.gradient, target);
+    const struct sum_place places[] = {{DTYPE_FP32, false, target}, {0}};
+    embedding_backward(&rows, pass->sizes->width, 0, pass->sizes->vocabulary, pass->memory + pass->at.gradient, NULL,
+                       places);
     llama_hand_over(pass, 0, target);
 }
 

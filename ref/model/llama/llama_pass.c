@@ -108,7 +108,7 @@ static struct llama_pass pass_make(struct model_run *run, int layer, const void 
     return pass;
 }
 
-const struct model_param *llama_param(const struct llama_pass *pass, int index)
+static const struct model_param *llama_param(const struct llama_pass *pass, int index)
 {
     return &pass->run->model->params[pass->list->params[index]];
 }

@@ -68,9 +68,8 @@ struct llama_pass {
     enum dtype dtype;
 };
 
-// The layer's index-th parameter; the memory in which its gradient is computed, its own if that is fp32, or null if it
+// Where the gradient of the layer's index-th parameter is computed: its own memory if that is fp32, or null if it
 // is not wanted; and the end of that computation, which rounds a gradient to its own memory unless it is there already.
-const struct model_param *llama_param(const struct llama_pass *pass, int index);
 float *llama_gradient(const struct llama_pass *pass, int index);
 void llama_hand_over(const struct llama_pass *pass, int index, const float *value);
 
