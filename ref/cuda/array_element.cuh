@@ -17,8 +17,8 @@ extern "C" {
 
 enum { WIDE = 4, FOLD_INPUTS = 64 };
 
-// A thread has memory between operations for results, and for sums that wait (block_sums.cuh).
-enum scratch { SCRATCH_RESULTS, SCRATCH_SUMS, SCRATCH_COUNT };
+// A thread has memory between operations for results, for sums that wait (block_sums.cuh), and for tokens.
+enum scratch { SCRATCH_RESULTS, SCRATCH_SUMS, SCRATCH_TOKENS, SCRATCH_COUNT };
 
 // The index of a thread among the threads that share a loop, and their number.
 struct grid_position {

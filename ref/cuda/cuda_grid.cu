@@ -33,14 +33,15 @@ void *grid_scratch(size_t bytes, enum scratch which)
     struct scratch_memory &scratch = of_thread[which];
     if (scratch.memory && scratch.bytes >= bytes && scratch.device == cuda_lane_device())
         return scratch.memory;
-    // The stream, which makes the thread's device current, may still use what is freed.
+    // The stream, which makes the thread's device current, may still use what is freed. That is freed last, so that
+    // other memory has another address.
+    void *before = scratch.memory;
     cuda_lane_note(cudaStreamSynchronize(cuda_lane_stream()), "the memory of results");
-    cuda_lane_note(cudaFree(scratch.memory), "the memory of results");
-    scratch.memory = NULL;
     scratch.bytes = bytes > least ? bytes : least;
     scratch.device = cuda_lane_device();
     if (cuda_lane_note(cudaMalloc(&scratch.memory, scratch.bytes), "memory for results"))
         scratch.memory = NULL;
+    cuda_lane_note(cudaFree(before), "the memory of results");
     return scratch.memory;
 }
 

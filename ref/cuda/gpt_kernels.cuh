@@ -17,8 +17,10 @@
 #include "ref/cuda/gpt_element.cuh"
 #include "ref/cuda/gpt_token_element.cuh"
 
+#include <algorithm>
 #include <initializer_list>
 #include <stdlib.h>
+#include <vector>
 
 template <typename where> struct gpt_kernels {
     static void operand_round(enum dtype dtype, size_t count, const float *in, void *out)
@@ -145,10 +147,11 @@ template <typename where> struct gpt_kernels {
         const char what[] = "a cross-entropy";
         size_t count = rows->sequence_count * rows->length;
         struct token_list list;
-        struct row_loss *losses = (struct row_loss *)with_tokens(rows, count * sizeof *losses, &list);
+        struct row_loss *losses = (struct row_loss *)where::scratch(count * sizeof *losses, SCRATCH_RESULTS);
         struct row_loss *found = (struct row_loss *)malloc((count + 1) * sizeof *found);
-        double total = losses && found ? 0 : NAN;
-        if (losses && found) {
+        double total = NAN;
+        if (losses && found && give_tokens(rows, &list)) {
+            total = 0;
             where::rows(crossentropy_forward_operation{width, stride, logits, stats, losses, list, scale, dtype}, count,
                         what);
             if (count > 0 && where::fetch(found, losses, count * sizeof *found, what))
@@ -164,7 +167,7 @@ template <typename where> struct gpt_kernels {
                                       float scale, enum dtype dtype, float *logits)
     {
         struct token_list list;
-        if (with_tokens(rows, 0, &list))
+        if (give_tokens(rows, &list))
             where::rows(crossentropy_backward_operation{width, stride, stats, scale, dtype, logits, list},
                         list.row_count(), "a cross-entropy's gradients");
     }
@@ -173,7 +176,7 @@ template <typename where> struct gpt_kernels {
                                   const void *token_weight, const void *position_weight, float *out)
     {
         struct token_list list;
-        if (with_tokens(rows, 0, &list))
+        if (give_tokens(rows, &list))
             where::rows(
                 embedding_forward_operation{width, in(dtype, token_weight), in(dtype, position_weight), out, list},
                 list.row_count(), "an embedding");
@@ -184,7 +187,7 @@ template <typename where> struct gpt_kernels {
     {
         struct token_list list;
         const size_t elements = rows->length * width;
-        if (!with_tokens(rows, 0, &list))
+        if (!give_tokens(rows, &list))
             return;
         where::with_rows(position_sums_operation{rows->sequence_count, elements, in, places[1]},
                          places[1].data ? elements : 0,
@@ -261,14 +264,20 @@ template <typename where> struct gpt_kernels {
         return wide;
     }
 
-    // Copies the tokens to scratch memory, after `bytes` that it returns; null: an error is noted.
-    static void *with_tokens(const struct token_rows *rows, size_t bytes, struct token_list *list)
+    // The tokens in the threads' memory, where those of the last call may be already; false: an error is noted.
+    static bool give_tokens(const struct token_rows *rows, struct token_list *list)
     {
-        size_t token_bytes = rows->sequence_count * (rows->length + 1) * sizeof *rows->tokens;
-        char *memory = (char *)where::scratch(bytes + token_bytes, SCRATCH_RESULTS);
-        if (!memory || (token_bytes > 0 && where::give(memory + bytes, rows->tokens, token_bytes, "tokens")))
-            return NULL;
-        *list = {(const uint16_t *)(memory + bytes), (uint32_t)rows->sequence_count, (uint32_t)rows->length};
-        return memory;
+        static thread_local std::vector<uint16_t> given;
+        static thread_local void *before;
+        const size_t count = rows->sequence_count * (rows->length + 1), bytes = count * sizeof *rows->tokens;
+        void *there = where::scratch(bytes, SCRATCH_TOKENS);
+        *list = {(const uint16_t *)there, (uint32_t)rows->sequence_count, (uint32_t)rows->length};
+        const bool is_there =
+            there == before && std::equal(given.begin(), given.end(), rows->tokens, rows->tokens + count);
+        before = there;
+        if (!there || is_there)
+            return there;
+        given.assign(rows->tokens, rows->tokens + count);
+        return where::give(there, rows->tokens, bytes, "tokens") == 0;
     }
 };

@@ -166,8 +166,8 @@ static void try_loss(struct both *b, size_t rows, size_t width, enum dtype dtype
     }
 }
 
-// Tokens below and above those of the table, one that no row has, more rows than a team has threads, and more columns
-// than these sum together.
+// Tokens below and above those of the table, one that no row has, others at the same address, more rows than a team has
+// threads, and more columns than these sum together.
 static void try_embedding(struct both *b, size_t sequences, size_t length, size_t width, enum dtype dtype, bool adds)
 {
     enum { FIRST = 2, COUNT = 6, ABSENT = 4 };
@@ -187,9 +187,11 @@ static void try_embedding(struct both *b, size_t sequences, size_t length, size_
         const struct sum_place places[] = {{dtype, adds, m + tables[0]}, {dtype, adds, m + tables[1]}},
                                tokens_alone[] = {places[0], {0}}, positions_alone[] = {{0}, places[1]};
         const struct sum_place *const each[] = {places, tokens_alone, positions_alone};
-        for (size_t i = 0; i < (adds ? 3 : 1); i++)
+        for (size_t i = 0; i < (adds ? 3 : 1); i++) {
+            tokens[0] = (uint16_t)(FIRST + i);
             (where == HERE ? &isa_scalar : b->kernels)
                 ->embedding_backward(&list, width, FIRST, COUNT, FLOATS(m, in), FLOATS(m, sums), each[i]);
+        }
     }
     expect_same(b, dtype, false, tables[0], counts[0], "a table of tokens");
     expect_same(b, dtype, false, tables[1], counts[1], "a table of positions");
