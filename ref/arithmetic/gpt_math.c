@@ -85,6 +85,22 @@ void layernorm_backward(size_t row_count, size_t width, const float *in, const f
         ->layernorm_backward(row_count, width, in, stats, dtype, weight, out_gradient, in_gradient, sums, places);
 }
 
+void stream_backward(size_t row_count, size_t width, enum dtype dtype, const float *gradient, void *rounded, float *sum,
+                     const struct sum_place *place, const struct norm_rows *norm)
+{
+    const struct isa_kernels *kernels = isa_kernels_at(rounded);
+    if (kernels->stream_backward && place->data) {
+        kernels->stream_backward(row_count, width, dtype, gradient, rounded, sum, place, norm);
+        return;
+    }
+    if (rounded != gradient)
+        operand_round(dtype, row_count * width, gradient, rounded);
+    if (place->data)
+        rows_sum(row_count, width, dtype, rounded, sum, place);
+    if (norm)
+        layernorm_apply(row_count, width, norm->in, norm->stats, dtype, norm->weight, norm->bias, norm->out);
+}
+
 void gelu_forward(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias, void *out)
 {
     const struct isa_kernels *kernels = isa_kernels_at(out);

@@ -61,6 +61,16 @@ void layernorm_forward(size_t row_count, size_t width, const float *in, float *s
                        const void *weight, const void *bias, void *out);
 void layernorm_apply(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
                      const void *weight, const void *bias, void *out);
+// The arrays of layernorm_apply.
+struct norm_rows {
+    const float *in, *stats;
+    const void *weight, *bias;
+    void *out;
+};
+// rounded = gradient as an operand, which may be gradient itself in fp32; its sum over rows as rows_sum, if there is a
+// place for it; and layernorm_apply of norm, unless that is null: one launch of a GPU.
+void stream_backward(size_t row_count, size_t width, enum dtype dtype, const float *gradient, void *rounded, float *sum,
+                     const struct sum_place *place, const struct norm_rows *norm);
 // Adds the input's gradient to in_gradient; the gradients of weight and bias are sums over rows, of which `sums` has
 // 2 x width floats and places, if there are any, two.
 void layernorm_backward(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,

@@ -13,6 +13,7 @@ struct attention_shape;
 struct matmul_lines;
 struct matmul_panels;
 struct norm_range;
+struct norm_rows;
 struct norm_sum;
 struct rotary;
 struct sum_place;
@@ -76,6 +77,9 @@ struct isa_kernels {
     void (*layernorm_backward)(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
                                const void *weight, const float *out_gradient, float *in_gradient, float *sums,
                                const struct sum_place *places);
+    void (*stream_backward)(size_t row_count, size_t width, enum dtype dtype, const float *gradient, void *rounded,
+                            float *sum, const struct sum_place *place,
+                            const struct norm_rows *norm);  // null: in steps
     void (*gelu_forward)(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias,
                          void *out);
     void (*gelu_backward)(size_t row_count, size_t width, const float *in, const float *gradient, enum dtype dtype,

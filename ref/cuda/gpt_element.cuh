@@ -39,11 +39,12 @@ struct bias_add_operation {
     }
 };
 
-// One column of the sum over a block of rows; element i is column i mod width of block i / width.
+// One column of the sum over a block of rows, which are rounded first if `from` is not null; element i is column i mod
+// width of block i / width.
 struct block_sum_operation {
     size_t row_count, width;
-    enum dtype dtype;
-    const void *in;
+    const float *from;
+    struct operand in;
     float *sums;
 
     template <int lanes> __host__ __device__ void at(size_t i) const
@@ -53,9 +54,14 @@ struct block_sum_operation {
         UNROLL(8)
         for (size_t r = first; r < end; r++) {
             float x[lanes];
-            load<lanes>(dtype, in, r * width + i % width, x);
+            if (from) {
+                load_floats<lanes>(from, r * width + i % width, x);
+                store<lanes>(in.dtype, in.data, r * width + i % width, x);
+            } else {
+                load<lanes>(in.dtype, in.data, r * width + i % width, x);
+            }
             for (int k = 0; k < lanes; k++)
-                sum[k] += x[k];
+                sum[k] += rounded(in.dtype, x[k]);
         }
         store_floats<lanes>(sums, i, sum);
     }

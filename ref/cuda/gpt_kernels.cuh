@@ -42,12 +42,23 @@ template <typename where> struct gpt_kernels {
     static void rows_sum(size_t row_count, size_t width, enum dtype dtype, const void *from, float *sum,
                          const struct sum_place *place)
     {
+        stream_backward(row_count, width, dtype, (const float *)from, (void *)from, sum, place, NULL);
+    }
+
+    static void stream_backward(size_t row_count, size_t width, enum dtype dtype, const float *gradient, void *rounded,
+                                float *sum, const struct sum_place *place, const struct norm_rows *norm)
+    {
+        const float *from = gradient != rounded ? gradient : NULL;
+        const struct norm_rows n = norm ? *norm : norm_rows{};
         size_t blocks = block_count(row_count);
-        bool wide = width % WIDE == 0 && is_wide(dtype, from);
         float *sums = block_sums<where>::room(1, blocks, width);
         if (!sums)
             return;
-        where::run(block_sum_operation{row_count, width, dtype, from, sums}, blocks * width, wide, "a sum of rows");
+        where::with_rows(
+            block_sum_operation{row_count, width, from, {dtype, rounded}, sums}, blocks * width,
+            are_wide(width, {from}) && is_wide(dtype, rounded),
+            layernorm_apply_operation{width, n.in, n.stats, in(dtype, n.weight), in(dtype, n.bias), {dtype, n.out}},
+            norm ? row_count : 0, "a sum of rows");
         block_sums<where>::add(1, blocks, width, sum, place);
     }
 

@@ -109,6 +109,7 @@ static void try_places(struct both *b, size_t rows, size_t width, enum dtype dty
                  in_gradient = array(b, DTYPE_FP32, true, rows * width, 0);
     const size_t weight = array(b, dtype, true, width, 0), bias = array(b, dtype, true, width, 0);
     const size_t value = array(b, dtype, true, rows * width, 0), slope = array(b, dtype, true, rows * width, 0);
+    const size_t rounded = array(b, dtype, true, rows * width, 0), normed = array(b, dtype, true, rows * width, 0);
     const size_t sums = array(b, DTYPE_FP32, true, 2 * width, 0);
     size_t places[PLACES];
     for (int i = 0; i < PLACES; i++)
@@ -124,7 +125,17 @@ static void try_places(struct both *b, size_t rows, size_t width, enum dtype dty
                               FLOATS(m, in_gradient), FLOATS(m, sums), to);
         k->gelu_backward(rows, width, FLOATS(m, in), FLOATS(m, out_gradient), dtype, m + bias, m + value, m + slope,
                          FLOATS(m, sums), &to[2]);
-        for (size_t i = 3; i < PLACES; i++)
+        const struct norm_rows norm = {FLOATS(m, in_gradient), FLOATS(m, stats), m + weight, m + bias, m + normed};
+        if (where == THERE) {
+            k->stream_backward(rows, width, dtype, FLOATS(m, in), m + rounded, FLOATS(m, sums), &to[3], &norm);
+            k->stream_backward(rows, width, dtype, FLOATS(m, in), m + rounded, FLOATS(m, sums), &to[4], NULL);
+        } else {
+            k->operand_round(dtype, rows * width, FLOATS(m, in), m + rounded);
+            k->rows_sum(rows, width, dtype, m + rounded, FLOATS(m, sums), &to[3]);
+            k->layernorm_apply(rows, width, norm.in, norm.stats, dtype, norm.weight, norm.bias, norm.out);
+            k->rows_sum(rows, width, dtype, m + rounded, FLOATS(m, sums), &to[4]);
+        }
+        for (size_t i = 5; i < PLACES; i++)
             k->rows_sum(1 + (rows - 1) * i / PLACES, width, dtype, m + value, FLOATS(m, sums), &to[i]);
         if (where == THERE)
             k->sums_finish();
@@ -134,6 +145,8 @@ static void try_places(struct both *b, size_t rows, size_t width, enum dtype dty
         expect_same(b, dtype, false, places[i], width, names[i < 3 ? i : 3]);
     expect_same(b, DTYPE_FP32, true, in_gradient, rows * width, "a norm's input");
     expect_same(b, dtype, true, value, rows * width, "a GELU");
+    expect_same(b, dtype, true, rounded, rows * width, "a rounded sum");
+    expect_same(b, dtype, true, normed, rows * width, "a norm made meanwhile");
     expect_same(b, dtype, true, slope, rows * width, "a GELU's slope");
 }
 

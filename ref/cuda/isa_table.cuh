@@ -32,6 +32,7 @@ template <typename place> constexpr struct isa_kernels isa_table()
         .layernorm_forward = gpt::layernorm_forward,
         .layernorm_apply = gpt::layernorm_apply,
         .layernorm_backward = gpt::layernorm_backward,
+        .stream_backward = gpt::stream_backward,
         .gelu_forward = gpt::gelu_forward,
         .gelu_backward = gpt::gelu_backward,
         .attention_forward = gpt::attention_forward,

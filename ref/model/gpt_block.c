@@ -64,9 +64,9 @@ static void attention_gradients(const struct gpt_pass *pass)
     struct attention_shape shape = attention_of(pass);
 
     pass_norm_back(pass, LN_2_WEIGHT, kept + at->middle, kept + at->stats_2, memory + at->normed_gradient);
-    const void *stream = pass_stream_gradient(pass);
+    const struct norm_rows norm = pass_norm_of(pass, LN_1_WEIGHT, input, kept + at->stats_1, normed);
+    const void *stream = pass_stream_gradient(pass, PROJ_BIAS, &norm);
     pass_weight_gradient(pass, PROJ_WEIGHT, kept + at->attention, heads_width, stream, width);
-    pass_stream_bias_gradient(pass, PROJ_BIAS, stream);
     pass_multiply_back(pass, PROJ_WEIGHT, stream, width,
                        (struct gpt_result){.data = wide_1, .width = heads_width, .is_operand = true});
     pass_adapt_back(pass, MODULE_PROJ, stream, width,
@@ -74,7 +74,6 @@ static void attention_gradients(const struct gpt_pass *pass)
     pass_adapt_gradients(pass, MODULE_PROJ, kept + at->attention, heads_width, stream, width);
     attention_backward(&shape, kept + at->qkv, kept + at->attention, kept + at->attention_stats, wide_1, wide_2,
                        memory + at->attention_scratch);
-    pass_norm(pass, LN_1_WEIGHT, input, kept + at->stats_1, normed);
     pass_weight_gradient(pass, QKV_WEIGHT, normed, width, wide_2, 3 * heads_width);
     pass_bias_gradient(pass, QKV_BIAS, wide_2, 3 * heads_width);
     pass_multiply_back(pass, QKV_WEIGHT, wide_2, 3 * heads_width, (struct gpt_result){.data = wide_1, .width = width});
@@ -105,15 +104,15 @@ static void tile_output(const struct gpt_pass *pass)
 }
 
 // The hidden channels' gradient takes the place of the floats that it is made of, or, in smaller elements, the second
-// half of the hidden channels' memory.
-static void tile_gradients(const struct gpt_pass *pass)
+// half of the hidden channels' memory. norm: of the MLP's input; null: it is there.
+static void tile_gradients(const struct gpt_pass *pass, const struct norm_rows *norm)
 {
     size_t width = pass->width, tile_width = pass->tile_width;
     int fc_weight = mlp_index(pass, FC_WEIGHT), fc_bias = mlp_index(pass, FC_BIAS),
         out_weight = mlp_index(pass, OUT_WEIGHT);
     bool first = pass->layer.tile + 1 == pass->shape->tile_count;
     float *memory = pass->memory, *hidden = memory + pass->at.wide_1, *hidden_gradient = memory + pass->at.wide_2;
-    const void *stream = pass_stream_gradient(pass);
+    const void *stream = pass_stream_gradient(pass, pass->layer.tile == 0 ? mlp_index(pass, OUT_BIAS) : -1, norm);
     void *gradient = hidden_gradient;
     if (pass->operand_bytes < sizeof(float))
         gradient = (char *)hidden + pass->rows * tile_width * pass->operand_bytes;
@@ -126,8 +125,6 @@ static void tile_gradients(const struct gpt_pass *pass)
                   gradient, pass_wants(pass, fc_bias) ? memory + pass->at.vectors : NULL, &place);
     pass_adapt_gradients(pass, MODULE_OUT, hidden, tile_width, stream, width);
     pass_weight_gradient(pass, out_weight, hidden, tile_width, stream, width);
-    if (pass->layer.tile == 0)
-        pass_stream_bias_gradient(pass, mlp_index(pass, OUT_BIAS), stream);
     pass_weight_gradient(pass, fc_weight, pass->normed, width, gradient, tile_width);
     pass_multiply_back(pass, fc_weight, gradient, tile_width,
                        (struct gpt_result){.data = memory + pass->at.normed_gradient, .width = width, .add = !first});
@@ -159,14 +156,17 @@ int gpt_block_forward(const struct gpt_pass *pass)
 
 int gpt_block_backward(const struct gpt_pass *pass)
 {
-    const struct gpt_layout *at = &pass->at;
+    const float *kept = pass->kept;
+    const struct norm_rows norm =
+        pass_norm_of(pass, LN_2_WEIGHT, kept + pass->at.middle, kept + pass->at.stats_2, pass->normed);
     // Recomputation has left it there.
-    if (pass->layer.attention && pass->layer.mlp && !pass->run->checkpointing)
-        pass_norm(pass, LN_2_WEIGHT, pass->kept + at->middle, pass->kept + at->stats_2, pass->normed);
+    bool is_made = pass->layer.attention && pass->layer.mlp && !pass->run->checkpointing;
+    if (is_made && pass->shape->experts.count > 0)
+        pass_norm(pass, &norm);
     if (pass->shape->experts.count > 0)
         TRY(gpt_experts_gradients(pass));
     else if (pass->layer.mlp)
-        tile_gradients(pass);
+        tile_gradients(pass, is_made ? &norm : NULL);
     if (pass->layer.attention)
         attention_gradients(pass);
     return ERR_NONE;

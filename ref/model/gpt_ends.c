@@ -95,7 +95,8 @@ int gpt_head_backward(const struct gpt_pass *pass, const struct model_batch *bat
     float *input = memory + pass->at.output, *stats = memory + pass->at.output_stats;
     struct token_rows tokens = rows_of(pass, batch);
     if (pass_is_cut(pass)) {
-        pass_norm(pass, 0, input, stats, normed);
+        const struct norm_rows norm = pass_norm_of(pass, 0, input, stats, normed);
+        pass_norm(pass, &norm);
         gpt_cut_head_backward(pass, &tokens, loss_scale / (float)rows, normed, normed);
     } else {
         // Another scale was expected.

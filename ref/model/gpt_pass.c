@@ -146,26 +146,19 @@ void pass_bias_gradient(const struct gpt_pass *pass, int index, const void *out_
         rows_sum(pass->rows, width, pass->dtype, out_gradient, pass->memory + pass->at.vectors, &place);
 }
 
-// The stream's own rows of pass_stream_gradient's result.
-static const void *stream_operand(const struct gpt_pass *pass)
+const void *pass_stream_gradient(const struct gpt_pass *pass, int bias, const struct norm_rows *norm)
 {
-    return pass->memory + (pass->dtype == DTYPE_FP32 ? pass->at.gradient : pass->at.rounded);
-}
-
-const void *pass_stream_gradient(const struct gpt_pass *pass)
-{
-    if (pass->dtype != DTYPE_FP32)
-        operand_round(pass->dtype, pass->stream_rows * pass->width, pass->memory + pass->at.gradient,
-                      pass->memory + pass->at.rounded);
-    return pass_all_rows(pass, stream_operand(pass), pass->memory + pass->at.all_rows);
-}
-
-void pass_stream_bias_gradient(const struct gpt_pass *pass, int index, const void *stream)
-{
-    if (pass->sequence_parallel)
-        pass_bias_gradient_blocks(pass, index, stream_operand(pass));
-    else
-        pass_bias_gradient(pass, index, stream, pass->width);
+    float *gradient = pass->memory + pass->at.gradient;
+    float *own = pass->dtype == DTYPE_FP32 ? gradient : pass->memory + pass->at.rounded;
+    const struct sum_place none = {0}, place = bias >= 0 ? pass_place(pass, bias) : none;
+    stream_backward(pass->stream_rows, pass->width, pass->dtype, gradient, own, pass->memory + pass->at.vectors,
+                    pass->sequence_parallel ? &none : &place, pass->sequence_parallel ? NULL : norm);
+    if (pass->sequence_parallel && norm)
+        pass_norm(pass, norm);
+    const void *stream = pass_all_rows(pass, own, pass->memory + pass->at.all_rows);
+    if (pass->sequence_parallel && place.data)
+        pass_bias_gradient_blocks(pass, bias, own);
+    return stream;
 }
 
 void pass_norm_forward(const struct gpt_pass *pass, int index, const float *in, float *stats, void *out)
@@ -176,12 +169,16 @@ void pass_norm_forward(const struct gpt_pass *pass, int index, const float *in, 
     pass_all_rows(pass, own, out);
 }
 
-void pass_norm(const struct gpt_pass *pass, int index, const float *in, const float *stats, void *out)
+struct norm_rows pass_norm_of(const struct gpt_pass *pass, int index, const float *in, const float *stats, void *out)
 {
-    void *own = pass->sequence_parallel ? pass->memory + pass->at.partials : out;
-    layernorm_apply(pass->stream_rows, pass->width, in, stats, pass->dtype, pass->weights[index],
-                    pass->weights[index + 1], own);
-    pass_all_rows(pass, own, out);
+    return (struct norm_rows){in, stats, pass->weights[index], pass->weights[index + 1], out};
+}
+
+void pass_norm(const struct gpt_pass *pass, const struct norm_rows *norm)
+{
+    void *own = pass->sequence_parallel ? pass->memory + pass->at.partials : norm->out;
+    layernorm_apply(pass->stream_rows, pass->width, norm->in, norm->stats, pass->dtype, norm->weight, norm->bias, own);
+    pass_all_rows(pass, own, norm->out);
 }
 
 void pass_norm_back(const struct gpt_pass *pass, int index, const float *in, const float *stats,

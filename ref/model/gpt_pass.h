@@ -148,9 +148,6 @@ void pass_weight_gradient(const struct gpt_pass *pass, int index, const void *in
                           const void *out_gradient, size_t out_width);
 void pass_bias_gradient(const struct gpt_pass *pass, int index, const void *out_gradient, size_t width);
 
-// As pass_bias_gradient, for a bias added to the stream. stream: what pass_stream_gradient, the last call, returned.
-void pass_stream_bias_gradient(const struct gpt_pass *pass, int index, const void *stream);
-
 // The same product as pass_weight_gradient's, in fp32, which is not handed over.
 void pass_weight_gradient_into(const struct gpt_pass *pass, int index, const void *in, size_t in_width,
                                const void *out_gradient, size_t out_width, float *target);
@@ -164,23 +161,25 @@ void pass_weight_product(const struct gpt_pass *pass, int index, size_t height, 
                          const void *out_gradient, size_t out_width);
 
 // The gradient of the block's output as an operand, all rows: itself in fp32, else a rounded copy, valid until the next
-// call.
-const void *pass_stream_gradient(const struct gpt_pass *pass);
+// call. bias: a parameter that was added to the stream, whose gradient is made as pass_bias_gradient does; -1: none.
+// norm: made as by pass_norm; null: none.
+const void *pass_stream_gradient(const struct gpt_pass *pass, int bias, const struct norm_rows *norm);
 
 // All rows of what `own` has of the stream's rows (gpt_sequence.c): gathered to `all`, or `own` itself where the stream
 // has all rows in the order of tokens.
 const void *pass_all_rows(const struct gpt_pass *pass, const void *own, float *all);
 
-// With sequence parallelism, from the stream's own rows: pass_norm_back, and pass_stream_bias_gradient.
+// With sequence parallelism, from the stream's own rows: pass_norm_back, and a bias of pass_stream_gradient.
 void pass_norm_back_blocks(const struct gpt_pass *pass, int index, const float *in, const float *stats,
                            const float *out_gradient);
 void pass_bias_gradient_blocks(const struct gpt_pass *pass, int index, const void *stream);
 
 // A layer norm of the stream's rows; its weight is the index-th parameter, its bias the next; out is an operand with
-// all rows. Forward makes the statistics that the others read. Backward adds the gradient of its input to the stream's,
-// and hands over the gradients of its weight and bias.
+// all rows. Forward makes the statistics that the others read; pass_norm makes the output again. Backward adds the
+// gradient of its input to the stream's, and hands over the gradients of its weight and bias.
 void pass_norm_forward(const struct gpt_pass *pass, int index, const float *in, float *stats, void *out);
-void pass_norm(const struct gpt_pass *pass, int index, const float *in, const float *stats, void *out);
+struct norm_rows pass_norm_of(const struct gpt_pass *pass, int index, const float *in, const float *stats, void *out);
+void pass_norm(const struct gpt_pass *pass, const struct norm_rows *norm);
 void pass_norm_back(const struct gpt_pass *pass, int index, const float *in, const float *stats,
                     const float *out_gradient);
 
