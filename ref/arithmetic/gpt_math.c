@@ -68,6 +68,21 @@ void layernorm_forward(size_t row_count, size_t width, const float *in, float *s
                                           (float *)out + row * width));
 }
 
+void layernorm_biases(size_t row_count, size_t width, const float *in, float *stats, enum dtype dtype,
+                      const void *weight, const void *bias, void *out, const struct norm_biases *b)
+{
+    const struct isa_kernels *kernels = isa_kernels_at(out);
+    if (kernels->layernorm_biases) {
+        kernels->layernorm_biases(row_count, width, in, stats, dtype, weight, bias, out, b);
+        return;
+    }
+    layernorm_forward(row_count, width, in, stats, dtype, weight, bias, out);
+    if (b->rows)
+        bias_rows(b->row_count, b->width, dtype, b->bias_of_rows, b->rows);
+    if (b->sum)
+        bias_add(row_count, width, in, dtype, b->bias_of_in, b->sum);
+}
+
 void layernorm_apply(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
                      const void *weight, const void *bias, void *out)
 {

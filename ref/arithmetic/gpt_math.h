@@ -61,6 +61,16 @@ void layernorm_forward(size_t row_count, size_t width, const float *in, float *s
                        const void *weight, const void *bias, void *out);
 void layernorm_apply(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
                      const void *weight, const void *bias, void *out);
+// layernorm_forward, and what products are added to: bias_rows and bias_add of `in`, each unless its out is null. One
+// launch of a GPU, where all have row_count rows.
+struct norm_biases {
+    size_t row_count, width;  // of bias_rows
+    const void *bias_of_rows, *bias_of_in;
+    void *rows;
+    float *sum;
+};
+void layernorm_biases(size_t row_count, size_t width, const float *in, float *stats, enum dtype dtype,
+                      const void *weight, const void *bias, void *out, const struct norm_biases *biases);
 // The arrays of layernorm_apply.
 struct norm_rows {
     const float *in, *stats;

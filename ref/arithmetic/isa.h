@@ -12,6 +12,7 @@ struct adam_step;
 struct attention_shape;
 struct matmul_lines;
 struct matmul_panels;
+struct norm_biases;
 struct norm_range;
 struct norm_rows;
 struct norm_sum;
@@ -63,7 +64,7 @@ struct isa_kernels {
     // The largest tile's fused multiply-adds of registers alone, k at a time: as fast as this processor makes them.
     // Returns k, what each chain adds to its first number; k <= 2^23.
     float (*matmul_registers)(size_t k);
-    // gpt_math.h
+    // gpt_math.h; layernorm_biases and stream_backward may be null, which are made in steps then
     void (*operand_round)(enum dtype dtype, size_t count, const float *in, void *out);
     void (*bias_rows)(size_t row_count, size_t width, enum dtype dtype, const void *bias, void *out);
     void (*bias_add)(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias, float *out);
@@ -72,14 +73,15 @@ struct isa_kernels {
     void (*sums_finish)(void);  // null: sums do not wait
     void (*layernorm_forward)(size_t row_count, size_t width, const float *in, float *stats, enum dtype dtype,
                               const void *weight, const void *bias, void *out);
+    void (*layernorm_biases)(size_t row_count, size_t width, const float *in, float *stats, enum dtype dtype,
+                             const void *weight, const void *bias, void *out, const struct norm_biases *biases);
     void (*layernorm_apply)(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
                             const void *weight, const void *bias, void *out);
     void (*layernorm_backward)(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
                                const void *weight, const float *out_gradient, float *in_gradient, float *sums,
                                const struct sum_place *places);
     void (*stream_backward)(size_t row_count, size_t width, enum dtype dtype, const float *gradient, void *rounded,
-                            float *sum, const struct sum_place *place,
-                            const struct norm_rows *norm);  // null: in steps
+                            float *sum, const struct sum_place *place, const struct norm_rows *norm);
     void (*gelu_forward)(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias,
                          void *out);
     void (*gelu_backward)(size_t row_count, size_t width, const float *in, const float *gradient, enum dtype dtype,

@@ -14,16 +14,6 @@ BOTH float rounded(enum dtype dtype, float x)
     return dtype == DTYPE_FP32 ? x : dtype == DTYPE_BF16 ? bf16_to_f32(f32_to_bf16(x)) : fp16_to_f32(f32_to_fp16(x));
 }
 
-struct bias_rows_operation {
-    size_t width;
-    struct operand bias, out;
-
-    ROW
-    {
-        team.each(0, width, [&](size_t j) { out.put(r * width + j, bias.get(j)); });
-    }
-};
-
 struct bias_add_operation {
     size_t width;
     const float *in;
@@ -72,6 +62,10 @@ struct layernorm_forward_operation {
     const float *in;
     float *stats;
     struct operand weight, bias, out;
+    // bias_rows, and bias_add unless its sum is null
+    size_t rows_width;
+    struct operand bias_of_rows, rows, bias_of_in;
+    float *sum;
 
     ROW
     {
@@ -85,7 +79,12 @@ struct layernorm_forward_operation {
         }
         team.map(
             width, [&](size_t j) { return from[j]; },
-            [&](size_t j, float x) { out.put(r * width + j, (x - mean) * rstd * weight.get(j) + bias.get(j)); });
+            [&](size_t j, float x) {
+                out.put(r * width + j, (x - mean) * rstd * weight.get(j) + bias.get(j));
+                if (sum)
+                    sum[r * width + j] = x + bias_of_in.get(j);
+            });
+        team.each(0, rows_width, [&](size_t j) { rows.put(r * rows_width + j, bias_of_rows.get(j)); });
     }
 };
 

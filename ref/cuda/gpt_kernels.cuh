@@ -28,11 +28,6 @@ template <typename where> struct gpt_kernels {
         array_kernels<where>::narrow(dtype, in, out, count);
     }
 
-    static void bias_rows(size_t row_count, size_t width, enum dtype dtype, const void *bias, void *out)
-    {
-        where::rows(bias_rows_operation{width, in(dtype, bias), {dtype, out}}, row_count, "a bias");
-    }
-
     static void bias_add(size_t row_count, size_t width, const float *from, enum dtype dtype, const void *bias,
                          float *out)
     {
@@ -67,10 +62,14 @@ template <typename where> struct gpt_kernels {
         block_sums<where>::finish();
     }
 
-    static void layernorm_forward(size_t row_count, size_t width, const float *from, float *stats, enum dtype dtype,
-                                  const void *weight, const void *bias, void *out)
+    static void layernorm_biases(size_t row_count, size_t width, const float *from, float *stats, enum dtype dtype,
+                                 const void *weight, const void *bias, void *out, const struct norm_biases *b)
     {
-        where::rows(layernorm_forward_operation{width, from, stats, in(dtype, weight), in(dtype, bias), {dtype, out}},
+        assert(!b->rows || b->row_count == row_count);
+        const struct operand rows = {dtype, b->rows}, normed = {dtype, out};
+        where::rows(layernorm_forward_operation{width, from, stats, in(dtype, weight), in(dtype, bias), normed,
+                                                b->rows ? b->width : 0, in(dtype, b->bias_of_rows), rows,
+                                                in(dtype, b->bias_of_in), b->sum},
                     row_count, "a layer norm");
     }
 

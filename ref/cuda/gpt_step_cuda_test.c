@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one launch makes together has the bits of its parts: sums over rows that are rounded or added where they belong,
-// the gradients of both tables of an embedding, and a loss whose gradient is made with it. nvcc's host compilation
-// anywhere, and a GPU where there is one.
+// What one launch makes together has the bits of its parts: norms, biases and sums over rows, which are rounded or
+// added where they belong, both tables' gradients of an embedding, and a loss with its gradient. nvcc's host
+// compilation anywhere, and a GPU where there is one.
 #include "ref/arithmetic/accelerator.h"
 #include "ref/arithmetic/dtype.h"
 #include "ref/arithmetic/gpt_math.h"
@@ -16,10 +16,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { BYTES = 1 << 20, HERE, THERE };
-
-// Sums over rows in one step: more than one launch adds.
-enum { PLACES = 23 };
+// PLACES: of sums over rows in one step, more than one launch adds.
+enum { BYTES = 1 << 20, HERE, THERE, PLACES = 23 };
 
 // Two memories with the same arrays at the same offsets; elements there have their format, and here they are floats.
 struct both {
@@ -103,14 +101,14 @@ static const size_t SHAPES[][2] = {{1, 1}, {64, 8}, {65, 12}, {131, 7}, {200, 33
 static void try_places(struct both *b, size_t rows, size_t width, enum dtype dtype, bool adds, size_t shift)
 {
     b->used = 0;
-    const size_t in = array(b, DTYPE_FP32, true, rows * width, 0),
-                 out_gradient = array(b, DTYPE_FP32, true, rows * width, 0);
-    const size_t stats = array(b, DTYPE_FP32, true, 2 * rows, 0),
-                 in_gradient = array(b, DTYPE_FP32, true, rows * width, 0);
+    const size_t all = rows * width, in = array(b, DTYPE_FP32, true, all, 0);
+    const size_t out_gradient = array(b, DTYPE_FP32, true, all, 0), in_gradient = array(b, DTYPE_FP32, true, all, 0);
+    const size_t stats = array(b, DTYPE_FP32, true, 2 * rows, 0);
     const size_t weight = array(b, dtype, true, width, 0), bias = array(b, dtype, true, width, 0);
-    const size_t value = array(b, dtype, true, rows * width, 0), slope = array(b, dtype, true, rows * width, 0);
-    const size_t rounded = array(b, dtype, true, rows * width, 0), normed = array(b, dtype, true, rows * width, 0);
-    const size_t sums = array(b, DTYPE_FP32, true, 2 * width, 0);
+    const size_t value = array(b, dtype, true, all, 0), slope = array(b, dtype, true, all, 0);
+    const size_t rounded = array(b, dtype, true, all, 0), normed = array(b, dtype, true, all, 0);
+    const size_t others = array(b, dtype, true, width + 1, 0), began = array(b, dtype, true, rows * (width + 1), 0);
+    const size_t sums = array(b, DTYPE_FP32, true, 2 * width, 0), sum = array(b, DTYPE_FP32, true, all, 0);
     size_t places[PLACES];
     for (int i = 0; i < PLACES; i++)
         places[i] = array(b, dtype, false, width, shift);
@@ -120,7 +118,15 @@ static void try_places(struct both *b, size_t rows, size_t width, enum dtype dty
         struct sum_place to[PLACES];
         for (int i = 0; i < PLACES; i++)
             to[i] = (struct sum_place){dtype, adds, m + places[i]};
-        k->layernorm_forward(rows, width, FLOATS(m, in), FLOATS(m, stats), dtype, m + weight, m + bias, m + value);
+        const struct norm_biases biases = {rows, width + 1, m + others, m + weight, m + began, FLOATS(m, sum)};
+        if (where == THERE) {
+            k->layernorm_biases(rows, width, FLOATS(m, in), FLOATS(m, stats), dtype, m + weight, m + bias, m + value,
+                                &biases);
+        } else {
+            k->layernorm_forward(rows, width, FLOATS(m, in), FLOATS(m, stats), dtype, m + weight, m + bias, m + value);
+            k->bias_rows(rows, width + 1, dtype, m + others, m + began);
+            k->bias_add(rows, width, FLOATS(m, in), dtype, m + weight, FLOATS(m, sum));
+        }
         k->layernorm_backward(rows, width, FLOATS(m, in), FLOATS(m, stats), dtype, m + weight, FLOATS(m, out_gradient),
                               FLOATS(m, in_gradient), FLOATS(m, sums), to);
         k->gelu_backward(rows, width, FLOATS(m, in), FLOATS(m, out_gradient), dtype, m + bias, m + value, m + slope,
@@ -128,14 +134,12 @@ static void try_places(struct both *b, size_t rows, size_t width, enum dtype dty
         const struct norm_rows norm = {FLOATS(m, in_gradient), FLOATS(m, stats), m + weight, m + bias, m + normed};
         if (where == THERE) {
             k->stream_backward(rows, width, dtype, FLOATS(m, in), m + rounded, FLOATS(m, sums), &to[3], &norm);
-            k->stream_backward(rows, width, dtype, FLOATS(m, in), m + rounded, FLOATS(m, sums), &to[4], NULL);
         } else {
-            k->operand_round(dtype, rows * width, FLOATS(m, in), m + rounded);
+            k->operand_round(dtype, all, FLOATS(m, in), m + rounded);
             k->rows_sum(rows, width, dtype, m + rounded, FLOATS(m, sums), &to[3]);
             k->layernorm_apply(rows, width, norm.in, norm.stats, dtype, norm.weight, norm.bias, norm.out);
-            k->rows_sum(rows, width, dtype, m + rounded, FLOATS(m, sums), &to[4]);
         }
-        for (size_t i = 5; i < PLACES; i++)
+        for (size_t i = 4; i < PLACES; i++)
             k->rows_sum(1 + (rows - 1) * i / PLACES, width, dtype, m + value, FLOATS(m, sums), &to[i]);
         if (where == THERE)
             k->sums_finish();
@@ -143,11 +147,13 @@ static void try_places(struct both *b, size_t rows, size_t width, enum dtype dty
     static const char *const names[] = {"a norm's weight", "a norm's bias", "a GELU's bias", "a sum of rows"};
     for (int i = 0; i < PLACES; i++)
         expect_same(b, dtype, false, places[i], width, names[i < 3 ? i : 3]);
-    expect_same(b, DTYPE_FP32, true, in_gradient, rows * width, "a norm's input");
-    expect_same(b, dtype, true, value, rows * width, "a GELU");
-    expect_same(b, dtype, true, rounded, rows * width, "a rounded sum");
-    expect_same(b, dtype, true, normed, rows * width, "a norm made meanwhile");
-    expect_same(b, dtype, true, slope, rows * width, "a GELU's slope");
+    expect_same(b, DTYPE_FP32, true, in_gradient, all, "a norm's input");
+    expect_same(b, dtype, true, value, all, "a GELU");
+    expect_same(b, dtype, true, began, rows * (width + 1), "rows of a bias");
+    expect_same(b, DTYPE_FP32, true, sum, all, "a bias added");
+    expect_same(b, dtype, true, rounded, all, "a rounded sum");
+    expect_same(b, dtype, true, normed, all, "a norm made meanwhile");
+    expect_same(b, dtype, true, slope, all, "a GELU's slope");
 }
 
 // One launch for loss and gradient, and one for each, leave the same rows.
@@ -186,9 +192,7 @@ static void try_embedding(struct both *b, size_t sequences, size_t length, size_
     enum { FIRST = 2, COUNT = 6, ABSENT = 4 };
     uint16_t tokens[300];
     for (size_t i = 0; i < sequences * (length + 1); i++)
-        tokens[i] = (uint16_t)(random_at(5, i) % 10);
-    for (size_t i = 0; i < sequences * (length + 1); i++)
-        tokens[i] = tokens[i] == ABSENT ? FIRST : tokens[i];
+        tokens[i] = (uint16_t)(random_at(5, i) % 9 + (random_at(5, i) % 9 >= ABSENT));
     const struct token_rows list = {tokens, sequences, length};
     const size_t counts[] = {COUNT * width, length * width};
     b->used = 0;

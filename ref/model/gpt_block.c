@@ -35,24 +35,28 @@ static float *block_output(const struct gpt_pass *pass)
 
 static void attention_activations(const struct gpt_pass *pass)
 {
-    size_t rows = pass->stream_rows, width = pass->width, heads_width = pass->heads_width;
+    size_t width = pass->width, heads_width = pass->heads_width;
     const struct gpt_layout *at = &pass->at;
     float *memory = pass->memory, *kept = pass->kept, *input = kept + at->input, *qkv = kept + at->qkv;
     float *attention = kept + at->attention, *middle = kept + at->middle, *normed = memory + at->narrow;
     struct attention_shape shape = attention_of(pass);
 
-    pass_norm_forward(pass, LN_1_WEIGHT, input, kept + at->stats_1, normed);
-    bias_rows(pass->rows, 3 * heads_width, pass->dtype, pass->weights[QKV_BIAS], qkv);
+    const struct norm_biases before = {pass->rows, 3 * heads_width, pass->weights[QKV_BIAS], pass->weights[PROJ_BIAS],
+                                       qkv,        middle};
+    pass_norm_forward(pass, LN_1_WEIGHT, input, kept + at->stats_1, normed, &before);
     pass_multiply(pass, QKV_WEIGHT, normed, width,
                   (struct gpt_result){.data = qkv, .width = 3 * heads_width, .add = true, .is_operand = true});
     pass_adapt(pass, MODULE_QKV, normed, width,
                (struct gpt_result){.data = qkv, .width = 3 * heads_width, .is_operand = true});
     attention_forward(&shape, qkv, attention, kept + at->attention_stats, memory + at->attention_scratch);
-    bias_add(rows, width, input, pass->dtype, pass->weights[PROJ_BIAS], middle);
     pass_multiply(pass, PROJ_WEIGHT, attention, heads_width,
                   (struct gpt_result){.data = middle, .width = width, .add = true});
     pass_adapt(pass, MODULE_PROJ, attention, heads_width, (struct gpt_result){.data = middle, .width = width});
-    pass_norm_forward(pass, LN_2_WEIGHT, middle, kept + at->stats_2, pass->normed);
+    // The MLP's product is added to the stream that forward leaves.
+    const bool begins_output = pass->layer.mlp && !pass->gradients && pass->shape->experts.count == 0;
+    const struct norm_biases behind = {.bias_of_in = pass->weights[OUT_BIAS],
+                                       .sum = begins_output ? block_output(pass) : NULL};
+    pass_norm_forward(pass, LN_2_WEIGHT, middle, kept + at->stats_2, pass->normed, &behind);
 }
 
 static void attention_gradients(const struct gpt_pass *pass)
@@ -95,7 +99,7 @@ static void tile_output(const struct gpt_pass *pass)
 {
     float *hidden = pass->memory + pass->at.wide_1, *out = block_output(pass);
     gelu_forward(pass->rows, pass->tile_width, pass->fc, pass->dtype, pass->weights[mlp_index(pass, FC_BIAS)], hidden);
-    if (pass->layer.tile == 0)
+    if (pass->layer.tile == 0 && !pass->layer.attention)
         bias_add(pass->stream_rows, pass->width, pass->kept + pass->at.middle, pass->dtype,
                  pass->weights[mlp_index(pass, OUT_BIAS)], out);
     pass_multiply(pass, mlp_index(pass, OUT_WEIGHT), hidden, pass->tile_width,

@@ -57,7 +57,7 @@ void gpt_head_forward(const struct gpt_pass *pass, const struct model_batch *bat
     float *input = memory + pass->at.output, *stats = memory + pass->at.output_stats;
     struct token_rows tokens = rows_of(pass, batch);
     pass->run->logits_scale = 0;
-    pass_norm_forward(pass, 0, input, stats, normed);
+    pass_norm_forward(pass, 0, input, stats, normed, &(struct norm_biases){0});
     if (pass_is_cut(pass)) {
         gpt_cut_head_forward(pass, &tokens, normed);
         return;

@@ -161,11 +161,12 @@ const void *pass_stream_gradient(const struct gpt_pass *pass, int bias, const st
     return stream;
 }
 
-void pass_norm_forward(const struct gpt_pass *pass, int index, const float *in, float *stats, void *out)
+void pass_norm_forward(const struct gpt_pass *pass, int index, const float *in, float *stats, void *out,
+                       const struct norm_biases *biases)
 {
     void *own = pass->sequence_parallel ? pass->memory + pass->at.partials : out;
-    layernorm_forward(pass->stream_rows, pass->width, in, stats, pass->dtype, pass->weights[index],
-                      pass->weights[index + 1], own);
+    layernorm_biases(pass->stream_rows, pass->width, in, stats, pass->dtype, pass->weights[index],
+                     pass->weights[index + 1], own, biases);
     pass_all_rows(pass, own, out);
 }
 

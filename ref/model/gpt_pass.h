@@ -177,7 +177,8 @@ void pass_bias_gradient_blocks(const struct gpt_pass *pass, int index, const voi
 // A layer norm of the stream's rows; its weight is the index-th parameter, its bias the next; out is an operand with
 // all rows. Forward makes the statistics that the others read; pass_norm makes the output again. Backward adds the
 // gradient of its input to the stream's, and hands over the gradients of its weight and bias.
-void pass_norm_forward(const struct gpt_pass *pass, int index, const float *in, float *stats, void *out);
+void pass_norm_forward(const struct gpt_pass *pass, int index, const float *in, float *stats, void *out,
+                       const struct norm_biases *biases);
 struct norm_rows pass_norm_of(const struct gpt_pass *pass, int index, const float *in, const float *stats, void *out);
 void pass_norm(const struct gpt_pass *pass, const struct norm_rows *norm);
 void pass_norm_back(const struct gpt_pass *pass, int index, const float *in, const float *stats,
