@@ -9,10 +9,17 @@
 #include "base/resources.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { PART_MAX = 16, PART_CASES_LEAST = 8 };
+
+void check_give_way(const struct check_run *run)
+{
+    if (run->policy == SCHED_OTHER)
+        sched_setscheduler(0, run->launching ? SCHED_IDLE : SCHED_OTHER, &(struct sched_param){0});
+}
 
 static int open_answer(const struct check_setting *setting, const struct check_case *c, bool resumes,
                        struct answer *out)

@@ -50,12 +50,6 @@ struct turn {
     char message[ERR_MESSAGE_BYTES];
 };
 
-void check_give_way(const struct check_run *run)
-{
-    if (run->policy == SCHED_OTHER)
-        sched_setscheduler(0, run->launching ? SCHED_IDLE : SCHED_OTHER, &(struct sched_param){0});
-}
-
 // Writes the cases, and makes the folders in which both halves of a pair find one another's checkpoint.
 static int write_cases(struct turn *turn)
 {
