@@ -67,6 +67,10 @@ static size_t next_piece(const char *text, char piece[PIECE_BYTES])
 {
     uint32_t code;
     bool valid;
+    if (*text >= ' ' && *text <= '~') {
+        memcpy(piece, (const char[]){*text, '\0'}, 2);
+        return 1;
+    }
     size_t taken = decode(text, &code, &valid);
     if (!valid || (code < 0x80 && code != '\n' && code != '\t' && !is_plain(code)))
         snprintf(piece, PIECE_BYTES, "\\x%02x", (unsigned)code);
@@ -143,7 +147,7 @@ json_t *text_json(const char *text)
         return NULL;
     size_t used = 0;
     for (size_t taken; text && (taken = next_piece(text, piece)); text += taken)
-        used += (size_t)sprintf(safe + used, "%s", piece);
+        used = (size_t)(stpcpy(safe + used, piece) - safe);
     json_t *string = json_stringn(safe, used);
     free(safe);
     return string;
@@ -186,7 +190,7 @@ const char *text_message(char out[TEXT_MESSAGE_BYTES], const char *text, size_t 
             used += (size_t)sprintf(out + used, "...");
             break;
         }
-        used += (size_t)sprintf(out + used, "%s", piece);
+        used = (size_t)(stpcpy(out + used, piece) - out);
     }
     out[used] = '\0';
     return out;

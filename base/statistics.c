@@ -19,10 +19,16 @@ void statistics_sort(double *values, size_t count)
 
 double statistics_quantile(const double *values, size_t count, double q)
 {
-    assert(count > 0 && count <= STATISTICS_COUNT_MAX && q >= 0 && q <= 1);
+    assert(count <= STATISTICS_COUNT_MAX);
     double sorted[STATISTICS_COUNT_MAX];
     memcpy(sorted, values, count * sizeof sorted[0]);
     statistics_sort(sorted, count);
+    return statistics_sorted_quantile(sorted, count, q);
+}
+
+double statistics_sorted_quantile(const double *sorted, size_t count, double q)
+{
+    assert(count > 0 && q >= 0 && q <= 1);
     // Linear interpolation between two neighbouring samples.
     double position = q * (double)(count - 1);
     size_t below = (size_t)position;

@@ -11,8 +11,10 @@ enum { STATISTICS_COUNT_MAX = 1000 };
 // Sorts any number of values, ascending.
 void statistics_sort(double *values, size_t count);
 
-// The quantile q, from 0 (the least value) to 1 (the largest), by linear interpolation between the sorted values.
+// The quantile q, from 0 (the least value) to 1 (the largest), by linear interpolation between the sorted values; of
+// values that are sorted already, the second.
 double statistics_quantile(const double *values, size_t count, double q);
+double statistics_sorted_quantile(const double *sorted, size_t count, double q);
 double statistics_median(const double *values, size_t count);
 
 // The median absolute deviation from the median; 0 for one value.

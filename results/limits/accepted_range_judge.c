@@ -103,15 +103,14 @@ const char *bench_label(const json_t *bench_record, char out[BENCH_LABEL_BYTES])
     return strcpy(out, shown);
 }
 
-static void describe(const struct accepted_range *range, const json_t *record, double value, struct bench_finding *out)
+static void describe(const struct accepted_range *range, const json_t *record, const char *label, double value,
+                     struct bench_finding *out)
 {
-    char label[BENCH_LABEL_BYTES];
     const char *baseline = json_string_value(json_object_get(json_object_get(record, "yardstick"), "name"));
     bool low = value<range->at_least, high = value> range->at_most;
     double limit = low || (!high && !isnan(range->at_least)) ? range->at_least : range->at_most;
     const char *bound = limit == range->at_least ? "at least" : "at most";
     const char *why = range->of_ratio && high ? ": faster than possible" : "";
-    bench_label(record, label);
     if (range->of_ratio)
         snprintf(out->text, sizeof out->text, "%s: %s reaches %.1f %% of %s, expected %s %.4g %%%s", range->id, label,
                  100 * value, baseline ? baseline : "its baseline", bound, 100 * limit, why);
@@ -142,7 +141,7 @@ void accepted_range_judge(const struct accepted_range *range, const json_t *benc
     double value = json_number_value(number);
     out->value = value;
     out->verdict = value < range->at_least || value > range->at_most ? FINDING_INVALID : FINDING_VALID;
-    describe(range, bench_record, value, out);
+    describe(range, bench_record, label, value, out);
 }
 
 const char *finding_verdict_name(enum finding_verdict verdict)

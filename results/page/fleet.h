@@ -77,8 +77,8 @@ struct fleet {
     size_t run_count, left_out_count;  // left out: files that are no records
 };
 
-// Reads the files *.jsonl and *.json of a folder, one at a time. ERR_USAGE: it has no record. ERR_MEMORY. Close the
-// fleet in every case.
+// Reads the files *.jsonl and *.json of a folder, one for each processor at a time. ERR_USAGE: it has no record.
+// ERR_MEMORY. Close the fleet in every case.
 int fleet_read(const char *folder, struct fleet *out);
 void fleet_close(struct fleet *fleet);
 

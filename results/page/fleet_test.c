@@ -256,10 +256,13 @@ Test(fleet, preflights_of_a_host_are_taken_by_their_time)
     free(text);
 }
 
-// The last host lacks two programs, of which the first is said; the one before has a run that was interrupted.
+// The last host lacks two programs, of which the first is said; the one before has a run that was interrupted. Of a
+// host's files that are no records the first one is said, although the second is opened beside it and is small.
 Test(fleet, what_is_missing_or_not_whole_has_the_command_that_measures_it)
 {
+    static char large[8 << 20];
     static const struct expected expected[] = {
+        {"h", "look at", "unverified missing", "h/a.jsonl:1: "},
         {"node0004", "not measured", "incomplete missing", "the run was interrupted"},
         {"node0005", "not measured", "missing", "of `bench adam`, as 5 hosts do"}};
     for (int host = 0; host < 6; host++) {
@@ -274,8 +277,11 @@ Test(fleet, what_is_missing_or_not_whole_has_the_command_that_measures_it)
         if (host < 4)
             sample_put(name, soak, (size_t)bytes);
     }
+    mkdir(sample_path("h"), 0700);
+    sample_put("h/a.jsonl", large, sizeof large);
+    sample_put("h/b.jsonl", "x", 1);
     char *text = fleet(1, NULL);
-    expect_named(text, 6, expected, 2);
+    expect_named(text, 7, expected, 3);
     expect_next(text, "node0004", "zerogauge bench adam --out again.jsonl");
     expect_next(text, "node0005", "zerogauge bench adam --out again.jsonl");
     free(text);

@@ -11,9 +11,6 @@
 // Limits of a result file.
 enum { RECORD_LINE_BYTES_MAX = 1 << 20, RECORD_FILE_BYTES_MAX = 16 << 20, RECORD_LINE_COUNT_MAX = 100000 };
 
-// schema.json and whole_run.json, which are compiled in.
-extern const char record_schema_text[], record_whole_run_text[];
-
 // ERR_USAGE: "WHERE: KEY.PATH: is VALUE, expected WHAT". Ignores unknown keys.
 int record_check(const char *where, const json_t *record);
 

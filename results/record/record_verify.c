@@ -193,10 +193,10 @@ static void index_findings(struct verify *v)
     }
 }
 
-// Builds five lists in one allocation, which the caller frees. Null: no memory.
+// Builds six lists in one allocation, which the caller frees. Null: no memory.
 static size_t *index_lines(struct verify *v)
 {
-    size_t room = v->file->line_count + 1, *lists = calloc(5 * room, sizeof *lists);
+    size_t room = v->file->line_count + 1, *lists = calloc(6 * room, sizeof *lists);
     if (!lists)
         return NULL;
     v->ranges = lists;
@@ -204,6 +204,7 @@ static size_t *index_lines(struct verify *v)
     v->findings = lists + 2 * room;
     v->first_finding = lists + 3 * room;
     v->next_finding = lists + 4 * room;
+    v->found = lists + 5 * room;
     for (size_t line = 1; line < room; line++) {
         const json_t *record = verify_record(v, line);
         if (verify_is(record, "band"))

@@ -29,8 +29,9 @@ static double verify_samples(struct verify *v, size_t line, const json_t *of, co
         values[i] = json_number_value(json_array_get(samples, i));
         seconds += unit_duration_s(verify_text(of, "unit"), values[i], verify_number(of, "items"));
     }
+    statistics_sort(values, count);
     for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++) {
-        double expected = statistics_quantile(values, count, figures[i].q);
+        double expected = statistics_sorted_quantile(values, count, figures[i].q);
         snprintf(key, sizeof key, "%s%s", prefix, figures[i].key);
         if (!verify_same(verify_number(of, figures[i].key), expected))
             verify_refuse(v, line, key, "is %.9g, expected %.9g from the samples", verify_number(of, figures[i].key),

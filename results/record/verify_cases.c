@@ -4,6 +4,7 @@
 #include "results/record/verify_internal.h"
 
 #include "results/limits/accepted_range.h"
+#include "results/record/record_rule.h"
 #include "results/record/record_verify.h"
 
 #include <pthread.h>
@@ -39,23 +40,33 @@ static bool is_skipped_by(const json_t *skip, const json_t *asked)
     return true;
 }
 
+// v->found are the lines of the `bench` records of a name and a device, until the next search.
 struct search {
     struct verify *v;
     const json_t *row;
-    const char *name, *device;
+    const char *name;
+    size_t count;
 };
 
-static bool is_of(const struct search *s, const json_t *record)
+static struct search search_for(struct verify *v, const json_t *row, const char *name, const char *device)
 {
-    const char *name = verify_text(record, "name"), *device = verify_text(json_object_get(record, "case"), "device");
-    return name && strcmp(name, s->name) == 0 && strcmp(device ? device : "cpu", s->device) == 0;
+    struct search s = {v, row, name, 0};
+    for (size_t i = 0; i < v->bench_count; i++) {
+        const json_t *record = verify_record(v, v->benches[i]);
+        if (strcmp(verify_text(record, "name"), name) != 0)
+            continue;
+        const char *on = verify_text(json_object_get(record, "case"), "device");
+        if (strcmp(on ? on : "cpu", device) == 0)
+            v->found[s.count++] = v->benches[i];
+    }
+    return s;
 }
 
 static bool has_record(const struct search *s, const json_t *asked)
 {
     const struct verify *v = s->v;
-    for (size_t i = 0; i < v->bench_count; i++)
-        if (is_of(s, verify_record(v, v->benches[i])) && has_case(verify_record(v, v->benches[i]), asked))
+    for (size_t i = 0; i < s->count; i++)
+        if (has_case(verify_record(v, v->found[i]), asked))
             return true;
     for (size_t line = 1; line <= v->file->line_count; line++)
         if (verify_is(verify_record(v, line), "skip") &&
@@ -69,10 +80,10 @@ static bool has_record(const struct search *s, const json_t *asked)
 static json_int_t most_of(const struct search *s, const char *key)
 {
     json_int_t most = 0;
-    for (size_t i = 0; i < s->v->bench_count; i++) {
-        const json_t *record = verify_record(s->v, s->v->benches[i]);
+    for (size_t i = 0; i < s->count; i++) {
+        const json_t *record = verify_record(s->v, s->v->found[i]);
         json_int_t value = json_integer_value(json_object_get(json_object_get(record, "case"), key));
-        most = is_of(s, record) && value > most ? value : most;
+        most = value > most ? value : most;
     }
     return most;
 }
@@ -119,9 +130,8 @@ static void verify_choices(const struct search *s, void *key, json_t *asked)
 
 static bool is_measured(const struct search *s)
 {
-    for (size_t i = 0; i < s->v->bench_count; i++)
-        if (is_of(s, verify_record(s->v, s->v->benches[i])) &&
-            has_case(verify_record(s->v, s->v->benches[i]), json_object_get(s->row, "where")))
+    for (size_t i = 0; i < s->count; i++)
+        if (has_case(verify_record(s->v, s->v->found[i]), json_object_get(s->row, "where")))
             return true;
     return false;
 }
@@ -160,9 +170,11 @@ static void verify_rows(struct verify *v, const char *of, const char *device)
         json_t *of_case = json_object_get(row, "case");
         const char *name = verify_text(row, "name");
         const char *of_row = json_string_value(json_array_get(json_object_get(of_case, "device"), 0));
-        struct search s = {v, row, name ? name : verify_text(row, "of"), device};
         if (strcmp(verify_text(row, "of"), of) != 0 || strcmp(of_row ? of_row : "cpu", device) != 0 ||
-            !is_of_run(v->file->run, row) || (json_object_get(row, "where") && !is_measured(&s)))
+            !is_of_run(v->file->run, row))
+            continue;
+        const struct search s = search_for(v, row, name ? name : of, device);
+        if (json_object_get(row, "where") && !is_measured(&s))
             continue;
         json_t *asked = json_object();
         verify_choices(&s, json_object_iter(of_case), asked);
@@ -177,11 +189,14 @@ static void verify_step_pairs(struct verify *v)
     for (size_t i = 0; i < v->bench_count; i++) {
         const json_t *record = verify_record(v, v->benches[i]), *of_case = json_object_get(record, "case");
         const char *device = verify_text(of_case, "device");
-        for (int k = 0; k < 2; k++)
-            if (strcmp(verify_text(record, "name"), names[k]) == 0 &&
-                !has_record(&(struct search){v, NULL, names[1 - k], device ? device : "cpu"}, of_case))
+        for (int k = 0; k < 2; k++) {
+            if (strcmp(verify_text(record, "name"), names[k]) != 0)
+                continue;
+            const struct search s = search_for(v, NULL, names[1 - k], device ? device : "cpu");
+            if (!has_record(&s, of_case))
                 verify_refuse(v, v->benches[i], "name", "is %s, without the `bench` record of %s of that case",
                               names[k], names[1 - k]);
+        }
     }
 }
 

@@ -17,6 +17,7 @@ struct verify {
     // Lines by kind, so that verification time grows linearly with the file.
     size_t *ranges, range_count, *benches, bench_count, *findings, finding_count;
     size_t *first_finding, *next_finding;  // chain of finding lines: first by judged line, then by finding line; 0 ends
+    size_t *found;                         // room for the lines that a search finds
 };
 
 // Files with more accepted ranges, or more results of ranks and hosts, are refused.
