@@ -18,6 +18,9 @@ enum { MESSAGE_BYTES = 256 << 20 };
 // A rank that closes waits this long for the others to close after a failure.
 static const uint64_t close_limit_ns = 5000000000u;
 
+// A rank that waits this long for the others to close, and longer in a large world, tells them that it has left.
+static const uint64_t close_patience_ns = 1000000000u, close_patience_of_rank_ns = 20000000u;
+
 // Every rank compares the same signatures and so reaches the same conclusion.
 static int name_disagreement(struct comm_mpi *mpi, const struct comm_signature *mine)
 {
@@ -128,26 +131,68 @@ static void free_handle(struct comm_mpi *mpi)
     free(mpi);
 }
 
+// Waits for a collective of ranks that close. False: a rank has failed. Whoever waits here for long tells the others
+// that it has left, for they may be in a collective.
+static bool wait_to_close(struct comm_mpi *mpi, MPI_Request *request, bool *told)
+{
+    uint64_t patience_ns = close_patience_ns + (uint64_t)mpi->comm.world * close_patience_of_rank_ns;
+    int done = 0;
+    for (uint64_t begin_ns = clock_now_ns(); !comm_mpi_failure(mpi); comm_mpi_pause(begin_ns)) {
+        if (MPI_Test(request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done)
+            return done;
+        comm_mpi_take_notices(mpi);
+        comm_mpi_find_deaths(mpi);
+        if (!*told && clock_now_ns() - begin_ns > patience_ns) {
+            comm_mpi_send_notice(mpi, NOTICE_LEFT);
+            *told = true;
+        }
+    }
+    return false;
+}
+
+// Returns how many ranks have sent, or will send, a notice that they leave: without a failure those that waited for
+// long for the others, and most often none, so that a world ends with two collectives and not with a message from each
+// rank to each.
+static int count_notices(struct comm_mpi *mpi, bool *told)
+{
+    MPI_Request request;
+    uint64_t *count = mpi->digests, *all = count + 2;
+    if (comm_mpi_failure(mpi) || MPI_Ibarrier(mpi->control, &request) != MPI_SUCCESS ||
+        !wait_to_close(mpi, &request, told))
+        return mpi->comm.world;
+    bool known = true;
+    *count = *told;
+    if (MPI_Iallreduce(count, all, 1, MPI_UINT64_T, MPI_SUM, mpi->control, &request) != MPI_SUCCESS ||
+        !wait_to_close(mpi, &request, &known))
+        return mpi->comm.world;
+    return (int)*all;
+}
+
 static void mpi_close(struct comm *comm)
 {
     struct comm_mpi *mpi = (struct comm_mpi *)comm;
+    bool told = false;
     // The ranks of a part hear why this one leaves, even before the notice of the failed rank arrives.
     if (comm_mpi_failure(mpi))
         comm_mpi_fail_everywhere(mpi, ERR_PEER, comm_mpi_failure(mpi));
-    comm_mpi_send_notice(mpi, NOTICE_LEFT);
-    // Waits for the notices of all ranks, so that none stays in flight, and so that a launcher that ends all ranks once
-    // one has ended cuts off no message.
-    uint64_t limit = clock_now_ns() + close_limit_ns;
+    int notices = count_notices(mpi, &told);
+    if (notices == comm->world && !told) {
+        comm_mpi_send_notice(mpi, NOTICE_LEFT);
+        told = true;
+    }
+    // Waits for all notices, so that none stays in flight, and so that a launcher that ends all ranks once one has
+    // ended cuts off no message.
+    uint64_t begin_ns = clock_now_ns(), limit = begin_ns + close_limit_ns;
     int sent = 0;
-    for (unsigned tests = 0; clock_now_ns() < limit; tests++) {
+    while (clock_now_ns() < limit) {
         MPI_Testall(mpi->notice_count, mpi->notices, &sent, MPI_STATUSES_IGNORE);
         comm_mpi_take_notices(mpi);
         comm_mpi_find_deaths(mpi);
         // After a failure elsewhere the world waits, and not each of its parts.
         bool failed = comm_mpi_failure(mpi) != NULL;
-        if ((sent && mpi->gone_count == comm->world - 1) || (failed && mpi->parent))
+        if ((sent && mpi->gone_count >= notices - told) || (failed && mpi->parent))
             break;
-        comm_mpi_pause(tests);
+        comm_mpi_pause(begin_ns);
         if (!failed)
             limit = clock_now_ns() + close_limit_ns;
     }

@@ -83,8 +83,9 @@ void comm_mpi_cancel(MPI_Request requests[], int count);
 // and writes only memory of the handle.
 int comm_mpi_wait_collective(struct comm_mpi *mpi, MPI_Request *request);
 
-// Pauses between two polls of MPI, of which there were `tests` so far.
-void comm_mpi_pause(unsigned tests);
+// Pauses between two polls of MPI, of a wait that began at begin_ns (clock_now_ns): the longer, the longer that is ago,
+// for the awaited ranks may need this processor, or one of them may be measuring alone. Returns whether it slept.
+bool comm_mpi_pause(uint64_t begin_ns);
 
 // Records a failure of this world unless there already is one. Returns the earlier one's code, or ERR_NONE.
 int comm_mpi_keep_failure(struct comm_mpi *mpi, int code, const char *message);

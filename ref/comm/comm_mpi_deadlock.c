@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks that wait for each other in collectives of different communicators. A thread that has waited for a while tells
-// all ranks of the world where it waits, and how far it is in the communicators that it used last. Each rank
+// all ranks of the world, once, where it waits, and how far it is in the communicators that it used last. Each rank
 // looks for a circle in what it has heard: a rank waits for one that has not arrived, whose thread waits for another,
 // and so on back to itself.
 //
@@ -11,6 +11,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <xxhash.h>
 
 // Notices have tag 0.
@@ -35,6 +36,7 @@ struct comm_mpi_circle {
     pthread_mutex_t lock;
     struct comm_mpi *handles;  // of this rank, in all communicators of the world
     struct waits sent;
+    bool told[THREAD_MAX];  // all ranks: what this rank has heard of itself
     MPI_Request *requests;
     struct waits (*heard)[THREAD_MAX];
 };
@@ -112,17 +114,18 @@ static void say(const struct comm_mpi *mpi, const struct comm_mpi_circle *circle
         snprintf(out->text + used, TEXT_BYTES - (size_t)used, " (%s)", ledger_group_name(mpi->comm.counted_group));
 }
 
-// Sends what this rank says to all others, unless it is still sending what it said before.
-static void tell(const struct comm_mpi *root, struct comm_mpi_circle *circle, const struct waits *own)
+// Sends what this rank says to all others, unless it is still sending what it said before: false then.
+static bool tell(const struct comm_mpi *root, struct comm_mpi_circle *circle, const struct waits *own)
 {
     int world = root->comm.world, done = 0, count = 0;
     if (MPI_Testall(world, circle->requests, &done, MPI_STATUSES_IGNORE) != MPI_SUCCESS || !done)
-        return;
+        return false;
     circle->sent = *own;
     for (int rank = 0; rank < world; rank++)
         if (rank != root->comm.rank)
             MPI_Isend(&circle->sent, sizeof circle->sent, MPI_BYTE, rank, WAITS_TAG, root->control,
                       &circle->requests[count++]);
+    return true;
 }
 
 void comm_mpi_hear(struct comm_mpi *root)
@@ -152,10 +155,20 @@ void comm_mpi_overdue(struct comm_mpi *mpi)
     struct comm_mpi_circle *circle = root->circle;
     comm_mpi_hear(root);
     pthread_mutex_lock(&circle->lock);
+    // In a single communicator each wait is for an earlier collective than the one before it in a circle.
+    if (!circle->handles->next) {
+        pthread_mutex_unlock(&circle->lock);
+        return;
+    }
     int slot = (int)(atomic_load(&mpi->thread) % THREAD_MAX);
-    struct waits *own = &circle->heard[root->comm.rank][slot];
-    say(mpi, circle, own);
-    tell(root, circle, own);
+    struct waits *own = &circle->heard[root->comm.rank][slot], said;
+    say(mpi, circle, &said);
+    if (memcmp(own, &said, sizeof said) != 0) {
+        *own = said;
+        circle->told[slot] = false;
+    }
+    if (!circle->told[slot])
+        circle->told[slot] = tell(root, circle, own);
     struct search s = {.circle = circle,
                        .world = root->comm.world,
                        .path = {root->comm.rank * THREAD_MAX + slot},

@@ -92,6 +92,11 @@ static int provoke(struct comm *comm, const char *word)
     }
     if (odd && strcmp(word, "leave") == 0)
         return ERR_NONE;
+    // The others have said that they leave before rank 1 does.
+    if (odd && strcmp(word, "late") == 0)
+        nanosleep(&(struct timespec){.tv_sec = 2}, NULL);
+    if (strcmp(word, "late") == 0)
+        return ERR_NONE;
     if (odd && strcmp(word, "die") == 0)
         raise(SIGKILL);
     for (int i = 0; i < 3; i++)
@@ -150,6 +155,6 @@ int main(int argc, char **argv)
                                         : provoke(comm, word);
     printf("rank %d: %s\n", rank, rc == ERR_NONE ? "good" : err_message());
     fflush(stdout);
-    launcher_close(comm, rc != ERR_NONE || strcmp(word, "slow") != 0);
+    launcher_close(comm, rc != ERR_NONE || (strcmp(word, "slow") != 0 && strcmp(word, "late") != 0));
     _exit(rc == ERR_NONE ? 0 : 1);
 }

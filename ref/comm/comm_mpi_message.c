@@ -15,7 +15,7 @@
 enum { MESSAGE_TAG = 1 };
 
 // A rank that waits this long for a message tells its peer, which may be waiting for this rank.
-enum { PATIENCE_TESTS = 2000 };
+static const uint64_t patience_ns = 50000000u;
 
 // A message that a rank sent before it left may arrive this long after the notice.
 static const uint64_t left_limit_ns = 500000000u;
@@ -24,25 +24,28 @@ static const uint64_t left_limit_ns = 500000000u;
 static int wait_for_peer(struct comm_mpi *mpi, MPI_Request requests[], int count, int peer, bool receives)
 {
     const char *what = receives ? "receive" : "send";
-    uint64_t limit_ns = 0;
+    uint64_t begin_ns = clock_now_ns(), limit_ns = 0;
+    bool slept = false, told = !receives;
     for (unsigned tests = 0;; tests++) {
         int done = 0;
-        if (tests == PATIENCE_TESTS && receives)
+        if (!told && slept && clock_now_ns() - begin_ns > patience_ns) {
             comm_mpi_send_waits(mpi, peer);
+            told = true;
+        }
         TRY(comm_mpi_code(MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE), "a message"));
         if (done)
             return ERR_NONE;
-        if (tests % 16 == 15) {
+        if (slept || tests % 16 == 15) {
             comm_mpi_take_notices(mpi);
             if (mpi->left[peer] != 0 && limit_ns == 0)
                 limit_ns = clock_now_ns() + left_limit_ns;
         }
-        if (tests % 256 == 255)
+        if (slept)
             comm_mpi_find_deaths(mpi);
         TRY(comm_mpi_check(mpi));
         if (limit_ns != 0 && clock_now_ns() > limit_ns)
             return err_set(ERR_PEER, "rank %d left while rank %d was in %s", peer, mpi->comm.rank, what);
-        comm_mpi_pause(tests);
+        slept = comm_mpi_pause(begin_ns);
     }
 }
 

@@ -123,6 +123,13 @@ Test(comm_mpi, a_rank_that_hangs_is_named)
                  output);
 }
 
+Test(comm_mpi, ranks_that_wait_at_the_end_end_well)
+{
+    MPI_OR_SKIP();
+    cr_expect_eq(mpirun(3, "comm_mpi_failure_program", "late", output, sizeof output), 0, "%s", output);
+    cr_expect_eq(times_said(output, ": good\n"), 3, "%s", output);
+}
+
 Test(comm_mpi, a_limit_of_silence_that_is_no_number_is_refused)
 {
     MPI_OR_SKIP();

@@ -12,17 +12,26 @@
 // A rank that waits this long looks for ranks that wait for it, and so does it again.
 static const uint64_t patience_ns = 1000000000u;
 
+// Between two looks for notices and deaths where a wait sleeps: each asks MPI to go through all its connections.
+static const uint64_t look_ns = 10000000u;
+
+// A wait yields for so long, and then sleeps for this part of its time so far, within limits. Where many ranks share a
+// processor, the first yields take all of that time, and waits of seconds leave the processor to those that work.
+enum { YIELD_NS = 1000000, SLEEP_PART = 64, SLEEP_LEAST_NS = 50000, SLEEP_MOST_NS = 10000000 };
+
 // The death of a rank may become known this long after a failed transfer.
 static const uint64_t explain_limit_ns = 500000000u;
 
-// Pauses briefly at first, and longer the longer the wait: the awaited ranks may need this processor, or one of them
-// may be measuring alone.
-void comm_mpi_pause(unsigned tests)
+bool comm_mpi_pause(uint64_t begin_ns)
 {
-    if (tests < 1000)
+    uint64_t waited_ns = clock_now_ns() - begin_ns, sleep_ns = waited_ns / SLEEP_PART;
+    if (waited_ns < YIELD_NS) {
         sched_yield();
-    else
-        nanosleep(&(struct timespec){.tv_nsec = tests < 20000 ? 50000 : 1000000}, NULL);
+        return false;
+    }
+    sleep_ns = sleep_ns < SLEEP_LEAST_NS ? SLEEP_LEAST_NS : sleep_ns > SLEEP_MOST_NS ? SLEEP_MOST_NS : sleep_ns;
+    nanosleep(&(struct timespec){.tv_nsec = (long)sleep_ns}, NULL);
+    return true;
 }
 
 void comm_mpi_cancel(MPI_Request requests[], int count)
@@ -52,7 +61,8 @@ static int explain_transfer(struct comm_mpi *mpi)
 // Waits for the requests while watching for failures. After a failure they may still be in flight.
 static int wait_for(struct comm_mpi *mpi, MPI_Request requests[], int count)
 {
-    uint64_t limit_ns = 0;
+    uint64_t begin_ns = clock_now_ns(), limit_ns = begin_ns + patience_ns, next_look_ns = begin_ns + look_ns;
+    bool slept = false;
     for (unsigned tests = 0;; tests++) {
         int done = 0;
         int rc = comm_mpi_code(MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE), "a transfer");
@@ -60,20 +70,23 @@ static int wait_for(struct comm_mpi *mpi, MPI_Request requests[], int count)
             return explain_transfer(mpi);
         if (done)
             return ERR_NONE;
-        if (tests % 16 == 15) {
+        uint64_t now_ns = slept ? clock_now_ns() : begin_ns;
+        bool looks = now_ns > next_look_ns;
+        if (looks || (!slept && tests % 16 == 15)) {
             comm_mpi_take_notices(mpi);
             comm_mpi_find_leavers(mpi);
             comm_mpi_find_waiters(mpi);
         }
-        if (tests % 256 == 255) {
-            uint64_t now_ns = clock_now_ns();
+        if (looks) {
             comm_mpi_find_deaths(mpi);
-            if (limit_ns != 0 && now_ns > limit_ns)
-                comm_mpi_overdue(mpi);
-            limit_ns = limit_ns == 0 || now_ns > limit_ns ? now_ns + patience_ns : limit_ns;
+            next_look_ns = now_ns + look_ns;
+        }
+        if (now_ns > limit_ns) {
+            comm_mpi_overdue(mpi);
+            limit_ns = now_ns + patience_ns;
         }
         TRY(comm_mpi_check(mpi));
-        comm_mpi_pause(tests);
+        slept = comm_mpi_pause(begin_ns);
     }
 }
 
