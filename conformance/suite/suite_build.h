@@ -31,6 +31,7 @@ extern const struct suite_row suite_adam[], suite_partition[], suite_reduce[], s
 extern const struct suite_row suite_edge[], suite_mesh[], suite_lora[];                   // from version 2 on
 extern const struct suite_row suite_partner[], suite_partner_tier[], suite_ends[];        // from version 3 on
 extern const struct suite_row suite_tokens[], suite_muon[], suite_layout[], suite_fp8[];  // from version 3 on
+extern const struct suite_row suite_lora_buckets[];                                       // from version 3 on
 
 // A case with the settings that all have in common, unless they say otherwise: four steps of AdamW, and in fp16 a
 // static loss scale. Its numbers are drawn by the seed.

@@ -69,3 +69,11 @@ const struct suite_row suite_lora[] = {
     {"lora-varying", "Adapters that some steps use and others do not.", make_varying, "", "2:0123:f", "4:0123:fb"},
     {0},
 };
+
+// A mistake about buckets shows in stage 3 alone, where adapters have several.
+const struct suite_row suite_lora_buckets[] = {
+    {"lora-clip", "A norm above the threshold, of adapters alone.", make_lora, "gradient_clipping=0.5", "", "3,8:3:f"},
+    {"lora-overflow", "inf in an adapter of the last rank.", make_lora, "dynamic=256,1000,1,1 poke=2,0,-1,2,3,inf", "",
+     "3,8:3:h"},
+    {0},
+};
