@@ -9,6 +9,7 @@
 #include "conformance/run/check_progress.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 
 struct claims;
 
@@ -90,8 +91,8 @@ struct check_run {
     bool command_failed;          // a launch ended other than with status 0, or the cases were changed
     char command_text[FINDING_TEXT_BYTES];
     char start_failure[256];  // the reason of the last launch that began no case
+    bool gives_way;           // check_can_give_way
     atomic_bool launching;    // a launch is under way
-    int policy;               // by which the system schedules this process (sched.h)
     double seconds;
 };
 

@@ -6,19 +6,57 @@
 
 #include "base/err.h"
 #include "base/file.h"
+#include "base/processor.h"
 #include "base/resources.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { PART_MAX = 16, PART_CASES_LEAST = 8 };
 
+static bool set_policy(pid_t thread, int policy)
+{
+    return sched_setscheduler(thread, policy, &(struct sched_param){0}) == 0;
+}
+
+static void *try_idle(void *could)
+{
+    *(bool *)could = set_policy(0, SCHED_IDLE) && set_policy(0, SCHED_OTHER);
+    return NULL;
+}
+
+bool check_can_give_way(void)
+{
+    pthread_t thread;
+    bool could = false;
+    if (sched_getscheduler(0) == SCHED_OTHER && pthread_create(&thread, NULL, try_idle, &could) == 0)
+        pthread_join(thread, NULL);
+    return could;
+}
+
 void check_give_way(const struct check_run *run)
 {
-    if (run->policy == SCHED_OTHER)
-        sched_setscheduler(0, run->launching ? SCHED_IDLE : SCHED_OTHER, &(struct sched_param){0});
+    bool launching;
+    do {
+        launching = run->launching;
+        if (run->gives_way)
+            set_policy(0, launching ? SCHED_IDLE : SCHED_OTHER);
+    } while (launching != run->launching);
+}
+
+void check_end_launching(struct check_run *run)
+{
+    DIR *threads = run->gives_way ? opendir("/proc/self/task") : NULL;
+    run->launching = false;
+    for (struct dirent *entry; threads && (entry = readdir(threads));)
+        if (sched_getscheduler(atoi(entry->d_name)) == SCHED_IDLE)
+            set_policy(atoi(entry->d_name), SCHED_OTHER);
+    if (threads)
+        closedir(threads);
 }
 
 static int open_answer(const struct check_setting *setting, const struct check_case *c, bool resumes,
@@ -105,6 +143,7 @@ static int judge_cases(struct part *part)
 static void *judge_part(void *context)
 {
     struct part *part = context;
+    processor_short_slices();
     part->rc = judge_cases(part);
     snprintf(part->message, sizeof part->message, "%s", err_message());
     return NULL;

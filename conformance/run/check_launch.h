@@ -35,9 +35,12 @@ struct check_asked {
 int check_judge(const struct check_setting *setting, const struct check_run *run, const struct check_group *group,
                 const struct check_asked *asked, char change[FINDING_TEXT_BYTES]);
 
-// For a thread that works for other launches: while one is under way, it runs where a processor has nothing else to do,
-// so that a check does not slow what it checks. To be called before each case.
-void check_give_way(const struct check_run *run);
+// A check does not slow what it checks. The ranks of a launch yield to each other, and would wait for the slice of a
+// thread that writes or judges each time; so these take short slices, and are SCHED_IDLE while a launch is under way if
+// the system lets threads leave that again (RLIMIT_NICE, CAP_SYS_NICE).
+bool check_can_give_way(void);
+void check_give_way(const struct check_run *run);  // for such a thread, before each case
+void check_end_launching(struct check_run *run);   // `launching` is over: none waits for a processor any more
 
 // Writes CASES/order.json of the cases in a list.
 int check_write_order(const char *cases_folder, struct check_case *const cases[], size_t count);

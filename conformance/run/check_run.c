@@ -7,12 +7,12 @@
 #include "conformance/claims/claims.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/processor.h"
 #include "ref/arithmetic/random.h"
 
 #include <assert.h>
 #include <jansson.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,6 +76,7 @@ static int write_cases(struct turn *turn)
 static void *write_turn(void *context)
 {
     struct turn *turn = context;
+    processor_short_slices();
     turn->rc = write_cases(turn);
     snprintf(turn->message, sizeof turn->message, "%s", err_message());
     return NULL;
@@ -84,6 +85,7 @@ static void *write_turn(void *context)
 static void *judge_turn(void *context)
 {
     struct turn *turn = context;
+    processor_short_slices();
     if (turn->before)
         pthread_join(turn->before->judge, NULL);
     turn->rc = check_judge(turn->setting, turn->run, &turn->group, &turn->asked, turn->change);
@@ -116,7 +118,7 @@ static int launch_turn(struct turn *turn)
         check_progress_tick(&run->progress, 0);
     run->launching = true;
     int rc = check_launch(turn->setting, run, &turn->group, turn->asked.why);
-    run->launching = false;
+    check_end_launching(run);
     return rc;
 }
 
@@ -190,7 +192,7 @@ static int run_groups(const struct check_setting *setting, struct check_run *run
     run->progress.begin_s = run->progress.shown_s = clock_now_s();
     for (size_t i = 0; i < run->case_count; i++)
         run->progress.all_count += run->asked[i];
-    run->policy = sched_getscheduler(0);
+    run->gives_way = check_can_give_way();
     for (int resumes = 0; resumes < 2; resumes++)
         for (int world = 1; world <= CASE_WORLD_MAX && rc == ERR_NONE; world++) {
             struct turn *turn = &turns[count];

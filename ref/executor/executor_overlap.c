@@ -5,16 +5,13 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/processor.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
-
-enum { SHORT_SLICE_NS = 100000 };  // the least that Linux grants
 
 struct overlap_lane {
     struct executor *executor;
@@ -58,34 +55,15 @@ static void wake_ready(struct executor *executor)
             pthread_cond_signal(&overlap->lanes[lane].ready);
 }
 
-// Of Linux's interface; the C library has none.
-struct sched_attributes {
-    uint32_t size, policy;
-    uint64_t flags;
-    int32_t nice;
-    uint32_t priority;
-    uint64_t runtime_ns, deadline_ns, period_ns;
-};
-
-// Where lanes are more than processors, one that moves data wakes up often and runs shortly, but would wait for the
-// end of a computing thread's slice, milliseconds, each time, and with it the other ranks of a collective. A thread
-// that asks for shorter slices runs sooner, without more of the processor's time (Linux 6.12; earlier ones ignore it).
-static void ask_for_short_slices(void)
-{
-    struct sched_attributes attributes = {0};
-    if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) != 0 || attributes.policy != SCHED_OTHER)
-        return;
-    attributes.runtime_ns = SHORT_SLICE_NS;
-    syscall(SYS_sched_setattr, 0, &attributes, 0);
-}
-
 static void *run_lane(void *argument)
 {
     struct overlap_lane *self = argument;
     struct executor *executor = self->executor;
     struct overlap *overlap = executor->state;
+    // Where lanes are more than processors, one that moves data wakes up often and runs shortly, but would wait for the
+    // end of a computing thread's slice each time, and with it the other ranks of a collective.
     if (self->lane != LANE_COMPUTE)
-        ask_for_short_slices();
+        processor_short_slices();
     prctl(PR_SET_TIMERSLACK, 1000);  // ns; lets an emulated lane sleep precisely
     int entered = tier_enter(executor->tier);
     if (entered != ERR_NONE)
