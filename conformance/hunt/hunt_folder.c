@@ -106,6 +106,9 @@ static int read_listed(const char *folder, const json_t *names, struct hunt_case
         const char *text = json_string_value(name);
         if (strchr(text, '~') || ends_with(text, ".resume"))
             continue;
+        for (int i = 0; i < out->count; i++)
+            if (strcmp(out->list[i].parts[0]->name, text) == 0)
+                return err_set(ERR_USAGE, "%s/order.json: names %s twice", folder, text);
         TRY(file_join(folder, text, path));
         TRY(read_case(path, text, &out->list[out->count++]));
     }

@@ -171,6 +171,18 @@ Test(hunt_folder, exact_and_requirements_are_not_believed)
     hunt_cases_close(&read);
 }
 
+Test(hunt_folder, a_case_that_is_listed_twice_is_refused)
+{
+    char path[PATH_MAX], twice[2 * CASE_NAME_BYTES + 16];
+    draw(false);
+    write_one();
+    const char *name = h.parts[0]->name;
+    int length = snprintf(twice, sizeof twice, "[\"%s\", \"%s\"]", name, name);
+    cr_assert_eq(file_join(folder, "order.json", path), ERR_NONE);
+    folder_write(path, twice, (size_t)length);
+    is_refused(folder, "twice");
+}
+
 Test(hunt_folder, what_is_missing_or_torn_is_named)
 {
     char path[PATH_MAX];
