@@ -131,8 +131,8 @@ static void free_handle(struct comm_mpi *mpi)
     free(mpi);
 }
 
-// Waits for a collective of ranks that close. False: a rank has failed. Whoever waits here for long tells the others
-// that it has left, for they may be in a collective.
+// Waits for a collective of ranks that close. False: a rank has failed. A rank that waits here for long tells the
+// others that it has left, as they may wait for it in a collective; *told: it has.
 static bool wait_to_close(struct comm_mpi *mpi, MPI_Request *request, bool *told)
 {
     uint64_t patience_ns = close_patience_ns + (uint64_t)mpi->comm.world * close_patience_of_rank_ns;

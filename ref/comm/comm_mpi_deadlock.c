@@ -36,7 +36,7 @@ struct comm_mpi_circle {
     pthread_mutex_t lock;
     struct comm_mpi *handles;  // of this rank, in all communicators of the world
     struct waits sent;
-    bool told[THREAD_MAX];  // all ranks: what this rank has heard of itself
+    bool told[THREAD_MAX];  // by thread: all ranks have been sent where it waits
     MPI_Request *requests;
     struct waits (*heard)[THREAD_MAX];
 };
@@ -155,7 +155,7 @@ void comm_mpi_overdue(struct comm_mpi *mpi)
     struct comm_mpi_circle *circle = root->circle;
     comm_mpi_hear(root);
     pthread_mutex_lock(&circle->lock);
-    // In a single communicator each wait is for an earlier collective than the one before it in a circle.
+    // No circle goes through a single communicator: whoever is waited for there is in an earlier collective.
     if (!circle->handles->next) {
         pthread_mutex_unlock(&circle->lock);
         return;

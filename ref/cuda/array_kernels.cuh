@@ -3,8 +3,7 @@
 //   run(operation, count, wide, what)                     calls operation.at(i) for every element
 //   max(norm_max_operation, ranges, uint32_t found[])     finds the largest of the threads' maxima, of each range
 //   sum(norm_operation, ranges, norm_sum found[])         finds the sum of the threads' sums
-//   list(inputs, count) -> const void *const *            copies pointers to memory that the threads can read; null:
-//                                                         an error is noted
+//   list(inputs, count) -> const void *const *            copies pointers for the threads; null: an error is noted
 //   unlist(list)                                          releases it; called after the loop that reads it has begun
 #pragma once
 
