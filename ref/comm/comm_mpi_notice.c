@@ -132,7 +132,13 @@ void comm_mpi_find_deaths(struct comm_mpi *mpi)
     if (mpi->parent)
         comm_mpi_find_deaths(mpi->parent);
     int rank = peer_watch_poll(&mpi->watch, text, sizeof text);
-    if (rank < 0 || mpi->gone[rank])
+    if (rank < 0)
+        return;
+    // Another rank may have named it before it died, and wants to be heard first. MPI looks for a message before it
+    // makes progress, so that the second look finds what the first one let in.
+    for (int look = 0; look < 2; look++)
+        comm_mpi_take_notices(mpi);
+    if (mpi->gone[rank])
         return;
     note_death(mpi, rank);
     comm_mpi_fail_everywhere(mpi, ERR_PEER, text);
