@@ -36,13 +36,13 @@ class Ended:
 
 
 def session(leader):
-    """The processes of a session, its leader first."""
+    """The processes of a session, its leader first. A zombie counts while a thread of it lives and keeps its files."""
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             with contextlib.suppress(OSError, ValueError, IndexError):
                 fields = pathlib.Path(f"/proc/{entry}/stat").read_text(encoding="latin-1").rpartition(")")[2].split()
-                if int(fields[3]) == leader and fields[0] not in "ZX":
+                if int(fields[3]) == leader and (fields[0] not in "ZX" or int(fields[17]) > 1):
                     found.append(int(entry))
     return sorted(found, key=lambda pid: (pid != leader, pid))
 
