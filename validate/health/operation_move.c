@@ -48,7 +48,7 @@ int health_memory(const struct health_operation *operation, const struct health_
                   void *result)
 {
     // Moves up by half of the bytes, the upper half first, so that neither half overlaps what it is copied from, and
-    // three halves are enough: on a machine that plays many nodes, all of them hold this at once.
+    // three halves are enough: all processors hold them together.
     const size_t half = HEALTH_MEMORY_BYTES / 2;
     char *words = aligned_alloc(ALIGNMENT, 3 * half);
     if (!words)
@@ -59,9 +59,8 @@ int health_memory(const struct health_operation *operation, const struct health_
     memcpy(words + 2 * half, words + half, half);
     memcpy(words + half, words, half);
     *place->moving_s = clock_now_s() - begin;
-    uint64_t *copy = (uint64_t *)(words + half);
-    health_spoil(operation, place, copy, HEALTH_MEMORY_BYTES);
-    int code = read_back(copy, HEALTH_MEMORY_BYTES, seed, result);
+    health_spoil(operation, place, words + half, HEALTH_MEMORY_BYTES);
+    int code = read_back((uint64_t *)(words + half), HEALTH_MEMORY_BYTES, seed, result);
     free(words);
     return code;
 }
