@@ -27,7 +27,8 @@ const struct benchmark bench_step = {
     .text = "A training step of every stage and tier against one process that does all the work; its operations "
             "against matrix products, each lane against the lane alone, and its efficiency against the one that "
             "ZeRO-Infinity's model predicts. --sizes are sequences of each rank's micro-batch.",
-    .examples = {"zerogauge bench step --model gpt-10m", "zerogauge bench step --quick --schedule serial --json",
+    .examples = {"zerogauge bench step --model gpt-10m --preset zero3 --where",
+                 "zerogauge bench step --quick --schedule serial --json",
                  "zerogauge bench step --device cuda --world 1 --model gpt2-124m --sizes 8 --dtype bf16",
                  "zerogauge bench step --mesh pipeline=2,shard=2 --model gpt-3m"},
 };
@@ -104,7 +105,7 @@ static int measure(struct step_bench *bench)
 static void close_cases(struct step_bench *bench)
 {
     for (int i = 0; i < bench->case_count; i++)
-        json_decref(bench->cases[i].timeline);
+        step_case_release(&bench->cases[i]);
     step_peak_close(bench->peak);
     step_links_close(&bench->links);
     bench->peak = NULL;
@@ -189,6 +190,7 @@ static int prepare_and_run(struct step_bench *bench, const struct step_texts *te
 static int step_main(const struct bench_device *device, int argc, const char **argv, struct step_bench *bench)
 {
     struct step_texts texts = {0};
+    int where = 0;
     const struct poptOption own[] = {
         {"preset", '\0', POPT_ARG_STRING, &texts.presets, 0, "presets to measure (default: all)", "PRESET,..."},
         {"model", '\0', POPT_ARG_STRING, &texts.model, 0, "a GPT (default: gpt-3m; another with --quick or on a GPU)",
@@ -205,11 +207,13 @@ static int step_main(const struct bench_device *device, int argc, const char **a
          "schedule of operations (default: overlap; on a GPU serial)", "serial|overlap"},
         {"emulate", '\0', POPT_ARG_STRING, &texts.emulate, 0, "throttle lanes to rates in GB/s, as in train",
          "LANE=GB/S,..."},
+        {"where", '\0', POPT_ARG_NONE, &where, 0, "where the time of a step goes, by lane and kind of operation", NULL},
         {"text", '\0', POPT_ARG_STRING, &texts.text_path, 0, "train on this file instead of the King James Bible",
          "FILE"},
         POPT_TABLEEND,
     };
     int rc = bench_parse(argc, argv, &bench_step, own, &bench->options);
+    bench->setting.where = where;
     if (rc == ERR_NONE && !bench->options.help)
         rc = prepare_and_run(bench, &texts, device);
     text_close(bench->setting.text);

@@ -6,6 +6,7 @@
 #include "bench/harness/printed_test.h"
 #include "results/record/record_check.h"
 #include "bench/step/step_bench.h"
+#include "bench/step/lane_kinds.h"
 #include "ref/model/names/model_find.h"
 #include "ref/tier/storage_test.h"
 #include "bench/step/efficiency.h"
@@ -224,6 +225,77 @@ Test(bench_step, the_products_have_the_operations_of_the_model)
     cr_assert_eq(step_peak_of_square(peak, &gflops), ERR_NONE, "%s", err_message());
     cr_expect_gt(gflops, 0);
     step_peak_close(peak);
+}
+
+Test(bench_step, where_a_steps_time_goes_is_a_mean_over_ranks_and_steps)
+{
+    enum { MS = 1000000 };
+    // Two steps of 10 ms on two ranks; the second step's forward on rank 1 takes 6 ms, and its gather begins before it.
+    struct executor_interval passes[] = {{"forward", 2 * MS, 6 * MS, 0, 0, 8e6},
+                                         {"forward", 12 * MS, 16 * MS, 0, 0, 8e6}};
+    struct executor_interval late[] = {{"forward", 2 * MS, 6 * MS, 0, 0, 8e6},
+                                       {"forward", 14 * MS, 20 * MS, 0, 0, 8e6}};
+    struct executor_interval gathers[] = {{"gather", 0, 2 * MS, 4000, 0, 0}, {"sum", 5 * MS, 8 * MS, 6000, 0, 0}},
+                             early[] = {{"gather", 11 * MS, 15 * MS, 4000, 0, 0}};
+    struct trace_step steps[] = {{1, 0, 10 * MS}, {2, 10 * MS, 20 * MS}};
+    struct trace_rank ranks[] = {{.intervals = {[LANE_COMPUTE] = passes, [LANE_COLLECTIVE] = gathers},
+                                  .interval_count = {[LANE_COMPUTE] = 2, [LANE_COLLECTIVE] = 2},
+                                  .steps = steps,
+                                  .step_count = 2},
+                                 {.intervals = {[LANE_COMPUTE] = late, [LANE_COLLECTIVE] = early},
+                                  .interval_count = {[LANE_COMPUTE] = 2, [LANE_COLLECTIVE] = 1},
+                                  .steps = steps,
+                                  .step_count = 2}};
+    const struct trace trace = {2, ranks};
+    static const struct {
+        const char *key;
+        double calls, ms, waiting_ms, rate;  // of four steps
+    } expected[] = {{"compute: forward", 1, 4.5, 0, 32e6 / 18e6},
+                    {"collective: gather", 0.5, 1.5, 1.25, 8000 / 6e6},
+                    {"collective: sum", 0.25, 0.75, 0.5, 6000 / 3e6},
+                    {"compute: nothing", 0, 5.5, 5.5, 0}};
+    json_t *rows, *row;
+    const char *key;
+    size_t i = 0;
+    cr_assert_eq(lane_kinds_where(&trace, 0, &rows), ERR_NONE);
+    cr_assert_eq(json_object_size(rows), 4);
+    json_object_foreach (rows, key, row) {
+        cr_expect_str_eq(key, expected[i].key);
+        cr_expect_float_eq(number(row, "calls"), expected[i].calls, 1e-9, "%s", key);
+        cr_expect_float_eq(number(row, "ms"), expected[i].ms, 1e-9, "%s", key);
+        cr_expect_float_eq(number(row, "waiting_ms"), expected[i].waiting_ms, 1e-9, "%s", key);
+        cr_expect_float_eq(number(row, "rate"), expected[i].rate, 1e-9, "%s", key);
+        i++;
+    }
+    json_decref(rows);
+    cr_assert_eq(lane_kinds_where(&trace, 1, &rows), ERR_NONE);
+    cr_expect_eq(json_object_size(rows), 3, "nothing was summed in the second step");
+    json_decref(rows);
+}
+
+Test(bench_step, where_is_in_the_records_and_in_the_text_on_request)
+{
+    char *text;
+    cr_assert_eq(run("--json --preset zero3 --where", &text), 0);
+    json_t *records = records_of(text), *record;
+    size_t i, tables = 0;
+    json_array_foreach (records, i, record) {
+        const json_t *where = json_object_get(json_object_get(record, "detail"), "where");
+        if (!where)
+            continue;
+        tables++;
+        cr_expect_gt(number(json_object_get(where, "compute: backward"), "ms"), 0);
+        cr_expect_not_null(json_object_get(where, "compute: nothing"));
+    }
+    cr_expect_eq(tables, 2, "of the ranks alone and of ZeRO-3");
+    json_decref(records);
+    free(text);
+    cr_assert_eq(run("--preset zero3 --where", &text), 0);
+    cr_expect(strstr(text, "compute: backward ") && strstr(text, "compute: nothing "), "%s", text);
+    free(text);
+    cr_assert_eq(run("--preset zero3", &text), 0);
+    cr_expect_null(strstr(text, ": nothing "), "%s", text);
+    free(text);
 }
 
 Test(bench_step, links_without_bytes_are_not_measured)

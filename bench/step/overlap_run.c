@@ -2,6 +2,7 @@
 #include "bench/step/overlap_run.h"
 
 #include "base/err.h"
+#include "bench/step/lane_kinds.h"
 #include "bench/step/step_case.h"
 #include "plan/planner/plan.h"
 
@@ -106,64 +107,11 @@ int overlap_compare(const struct overlap_bench *bench, const struct overlap_run 
     return code;
 }
 
-// The operations of one name on one lane: their time, and their work in every unit that an operation may declare.
-struct kind {
-    const char *name;
-    int lane;
-    double seconds, flops, bytes, work_bytes, count;
-};
-
-struct kinds {
-    struct kind kinds[PLAN_PART_MAX];
-    int count;
-};
-
-// Returns the index of a kind; that of the next one if it is new.
-static int find(const struct kinds *kinds, int lane, const char *name)
-{
-    int i = 0;
-    while (i < kinds->count && (kinds->kinds[i].lane != lane || strcmp(kinds->kinds[i].name, name) != 0))
-        i++;
-    return i;
-}
-
-static int add(struct kinds *kinds, int lane, const struct executor_interval *interval)
-{
-    int index = find(kinds, lane, interval->name);
-    if (index == PLAN_PART_MAX)
-        return err_set(ERR_INTERNAL, "a run has more than %d kinds of operations", PLAN_PART_MAX);
-    struct kind *kind = &kinds->kinds[index];
-    if (index == kinds->count) {
-        *kind = (struct kind){.name = interval->name, .lane = lane};
-        kinds->count++;
-    }
-    kind->seconds += (double)(interval->end_ns - interval->begin_ns) * 1e-9;
-    kind->flops += interval->flops;
-    kind->bytes += (double)interval->bytes;
-    kind->work_bytes += (double)interval->work_bytes;
-    kind->count++;
-    return ERR_NONE;
-}
-
-// The operations of rank 0 in the steps after the first `skipped`.
-static int measure(const struct trace *trace, size_t skipped, struct kinds *out)
-{
-    const struct trace_rank *rank = &trace->ranks[0];
-    *out = (struct kinds){0};
-    for (int lane = 0; lane < LANE_COUNT; lane++)
-        for (size_t i = 0; i < rank->interval_count[lane]; i++)
-            if (rank->intervals[lane][i].begin_ns >= rank->steps[skipped].begin_ns)
-                TRY(add(out, lane, &rank->intervals[lane][i]));
-    return ERR_NONE;
-}
-
 // An operation's share of the time of its kind is its share of the work.
 static double seconds_of(const void *context, const struct executor_operation *operation)
 {
-    const struct kinds *kinds = context;
-    int index = find(kinds, (int)operation->lane, operation->name);
-    const struct kind *kind = &kinds->kinds[index];
-    if (index == kinds->count)
+    const struct lane_kind *kind = lane_kinds_find(context, operation->lane, operation->name);
+    if (!kind)
         return 0;
     if (kind->flops > 0)
         return kind->seconds * operation->flops / kind->flops;
@@ -177,10 +125,11 @@ static double seconds_of(const void *context, const struct executor_operation *o
 int overlap_plan_of(const struct overlap_bench *bench, const struct overlap_run *run, struct overlap_plan *out)
 {
     struct config config;
-    struct kinds kinds;
+    struct lane_kinds kinds = {.count = 0};
     struct plan plan;
     TRY(overlap_config(bench, run->infinity, &config));
-    TRY(measure(&run->trace, bench->options->shared.warmup, &kinds));
+    const struct trace_rank *rank = &run->trace.ranks[0];
+    TRY(lane_kinds_add(rank, rank->steps[bench->options->shared.warmup].begin_ns, UINT64_MAX, &kinds));
     const struct plan_setting setting = {.config = &config,
                                          .model = bench->model,
                                          .world = bench->options->world,

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "bench/step/lane_table.h"
+#include "bench/step/lane_kinds.h"
 #include "ref/train/train.h"
 
 #include <assert.h>
@@ -17,7 +18,7 @@ struct step_run {
     char digest[33];
     struct lane_table table;
     struct bench_samples passes_ms;
-    json_t *timeline;
+    json_t *timeline, *where;
 };
 
 size_t step_largest_layer(const struct model *model)
@@ -148,8 +149,16 @@ static int train(const struct step_setting *setting, const struct step_case *c, 
             memcpy(noted->lane_bytes, out->table.bytes, sizeof noted->lane_bytes);
         }
     }
+    if (rc == ERR_NONE && setting->where)
+        rc = lane_kinds_where(&trace, SKIPPED_STEPS, &out->where);
     trace_close(&trace);
     return rc;
+}
+
+static void release(struct step_run *run)
+{
+    json_decref(run->timeline);
+    json_decref(run->where);
 }
 
 // One of several ranks that train at the same time without communication.
@@ -185,7 +194,8 @@ static int join(struct alone ranks[], int started, const struct step_case *c, st
             slowest = &ranks[i];
     }
     *out = slowest->run;
-    out->timeline = json_incref(slowest->run.timeline);
+    json_incref(out->timeline);
+    json_incref(out->where);
     return ERR_NONE;
 }
 
@@ -204,7 +214,7 @@ static int train_ranks_alone(const struct step_setting *setting, const struct st
     }
     int rc = join(ranks, started, c, out);
     for (int i = 0; i < started; i++)
-        json_decref(ranks[i].run.timeline);
+        release(&ranks[i].run);
     free(ranks);
     return rc;
 }
@@ -213,7 +223,7 @@ int step_case_verify(const struct step_setting *setting, struct step_case *c)
 {
     struct step_run run = {0};
     TRY(train(setting, c, c, 0, &run));
-    json_decref(run.timeline);
+    release(&run);
     memcpy(c->digest, run.digest, sizeof c->digest);
     return ERR_NONE;
 }
@@ -223,8 +233,9 @@ int step_case_measure(const struct step_setting *setting, struct step_case *c, b
     assert(c->digest[0] != '\0');
     struct step_run run = {0};
     TRY(c->ranks_alone ? train_ranks_alone(setting, c, &run) : train(setting, c, NULL, 0, &run));
-    json_decref(c->timeline);
+    step_case_release(c);
     c->timeline = run.timeline;
+    c->where = run.where;
     if (strcmp(run.digest, c->digest) != 0)
         return err_set(ERR_CHECK, "%s: the timed run ended with digest %s, the verified one with %s", c->what,
                        run.digest, c->digest);
@@ -235,4 +246,11 @@ int step_case_measure(const struct step_setting *setting, struct step_case *c, b
     for (int lane = 0; lane < LANE_COUNT; lane++)
         c->busy_ms[lane].values[c->busy_ms[lane].count++] = bench_median(&run.table.busy_ms[lane]);
     return ERR_NONE;
+}
+
+void step_case_release(struct step_case *c)
+{
+    json_decref(c->timeline);
+    json_decref(c->where);
+    c->timeline = c->where = NULL;
 }

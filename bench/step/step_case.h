@@ -37,6 +37,7 @@ struct step_setting {
     size_t sequences;            // of a rank's micro-batch
     size_t bucket;               // elements that a collective reduces or gathers
     size_t prefetched;           // elements that stage 3 gathers ahead
+    bool where;                  // keeps where each run's time went
     uint64_t steps;              // per run, including the unmeasured first ones
 };
 
@@ -59,7 +60,9 @@ struct step_case {
     struct bench_samples step_ms;              // over shares
     struct bench_samples busy_ms[LANE_COUNT];  // per step, on the busiest rank
     struct bench_samples passes_ms;            // forward and backward, on rank 0
-    json_t *timeline;                          // of the last run's last step; null before. The caller releases it
+    // Of the last run, null before; step_case_release drops them.
+    json_t *timeline;  // of its last step
+    json_t *where;     // of all its steps, as lane_kinds_where has it; null unless the setting wants it
 };
 
 // The elements of the model's largest layer.
@@ -71,3 +74,5 @@ int step_case_verify(const struct step_setting *setting, struct step_case *c);
 
 // Makes a timed run after step_case_verify; not counted, it warms up. ERR_CHECK: it ended with another digest.
 int step_case_measure(const struct step_setting *setting, struct step_case *c, bool counted);
+
+void step_case_release(struct step_case *c);

@@ -5,6 +5,7 @@
 
 #include "bench/step/efficiency.h"
 #include "bench/step/lane_table.h"
+#include "bench/step/lane_kinds.h"
 #include "base/err.h"
 
 #include <stdio.h>
@@ -109,6 +110,8 @@ static int print_step(struct step_bench *bench, struct step_case *c)
                                                      : "half of one process doing both micro-batches",
         .baseline = c == &bench->cases[STEP_BASELINE] ? NULL : &bench->cases[STEP_BASELINE].step_ms,
     };
+    if (c->where)
+        json_object_set(record.detail, "where", c->where);
     TRY(bench_print(&bench->options, &record));
     if (bench->options.json)
         return ERR_NONE;
@@ -119,6 +122,8 @@ static int print_step(struct step_bench *bench, struct step_case *c)
     double busy_ms = bench_median(&lanes.busy_ms[busiest]);
     printf("         busiest lane: %s, %.4g ms, %.1f %% of the step\n", ledger_lane_name(busiest), busy_ms,
            100 * busy_ms / step_ms);
+    if (c->where)
+        lane_kinds_print_where(c->where, stdout);
     return ERR_NONE;
 }
 
