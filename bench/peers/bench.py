@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures the peers of peers.txt: python bench.py ZEROGAUGE OUT [--markdown] [--quick] [--table FILE] [NAME...].
-OUT/bench/NAME.jsonl is the result file of a line, OUT/bench/NAME.txt its other output. Prints a table, with
+"""Measures the peers of peers.txt: python bench.py ZEROGAUGE OUT [--markdown] [--quick] [--self] [--table FILE]
+[NAME...]. OUT/bench/NAME.jsonl is the result file of a line, OUT/bench/NAME.txt its other output. Prints a table, with
 --markdown a second one of training steps and a third one of the lines with several sizes, and last
-`N passed, N failed, N skipped`. Needs only Python; peers need more."""
+`N passed, N failed, N skipped`. A ratio more than 1.5 times away from that of docs/performance.md is said. --self
+measures each line with and without --quick, and fails where their ratios differ by more than a tenth. Needs only Python;
+peers need more."""
 import argparse
 import json
+import re
 import shlex
 import shutil
 import signal
@@ -19,6 +22,8 @@ TEXT = "{:25} {:>15} {:>15} {:>16}  {}"
 MARKDOWN = "| {} | {} | {} | {} | {} |"
 STEPS = ["training step", "compared with", "tokens/s here, there", "of matrix products here, there",
          "peak memory here, there"]
+PUBLISHED = HERE.parent.parent / "docs/performance.md"
+FAR, SAME = 1.5, 0.1
 UNITS = {"ns": ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1, "ns")), "ms_per_step": ((1e3, "s"), (1, "ms")),
          "ns_per_param": ((1, "ns/param"),)}
 
@@ -78,6 +83,41 @@ def ratio_text(record):
     low, high = spread(record)
     bold = "**" if record["ratio"] < 1 else ""
     return f"{bold}{record['ratio']:.2f}{bold} ({low:.2f} to {high:.2f})"
+
+
+def row_key(what, peer):
+    """A row of whichever version of the peer."""
+    return what, re.sub(r" v?\d[\d.]*", "", peer)
+
+
+def published():
+    """The ratios of docs/performance.md. Of two machines' rows the first counts."""
+    found = {}
+    for line in PUBLISHED.read_text(encoding="utf-8").splitlines():
+        row = re.fullmatch(r"\| (.+) \| (.+) \| .+ \| .+ \| \**([\d.]+)\**( \(.*)? \|", line)
+        if row:
+            found.setdefault(row_key(row[1], row[2]), float(row[3]))
+    return found
+
+
+def far_text(record, ratios):
+    """What to say where the ratio is far from the published one."""
+    there = ratios.get(row_key(describe(record["case"]), record["yardstick"]["name"]))
+    if not there or 1 / FAR <= record["ratio"] / there <= FAR:
+        return ""
+    return f"  FAR from the {there:.2f} of docs/{PUBLISHED.name}"
+
+
+def compare_quick(name, whole, quick):
+    """Prints a line for each pair; True if the ratios agree."""
+    same = len(whole) == len(quick)
+    for ours, short in zip(whole, quick):
+        part = short["ratio"] / ours["ratio"] - 1
+        same = same and abs(part) <= SAME
+        size = f" {size_text(ours['case']['asked_bytes'])}" if "asked_bytes" in ours["case"] else ""
+        print(f"{name + size:40} {ours['ratio']:8.2f} {short['ratio']:8.2f} {part:+8.1%}"
+              f"{'' if abs(part) <= SAME else '  DIFFERS'}", flush=True)
+    return same
 
 
 def line_of(form, name, record):
@@ -143,8 +183,11 @@ def main():
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--markdown", action="store_true", help="print the table of docs/performance.md")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter turns")
+    parser.add_argument("--self", action="store_true", help="compare each line with its quick one")
     parser.add_argument("--table", type=Path, default=HERE / "peers.txt")
     options = parser.parse_intermixed_args()
+    if options.self and (options.quick or options.markdown):
+        parser.error("--self compares by itself, and prints no Markdown")
     rows = read_table(options.table)
     unknown = set(options.names) - {name for name, *_ in rows}
     if unknown:
@@ -154,9 +197,12 @@ def main():
     out = options.out.resolve()
     (out / "bench").mkdir(parents=True, exist_ok=True)
     form, passed, failed, skipped, begin = MARKDOWN if options.markdown else TEXT, 0, 0, 0, time.monotonic()
-    steps, of_sizes = [], []
-    print(form.format(*(["what", "compared with"] if options.markdown else ["line"]), "here", "there",
-                      "times its speed", *([] if options.markdown else [""])))
+    steps, of_sizes, ratios = [], [], published()
+    if options.self:
+        print(f"{'line':40} {'full':>8} {'quick':>8}")
+    else:
+        print(form.format(*(["what", "compared with"] if options.markdown else ["line"]), "here", "there",
+                          "times its speed", *([] if options.markdown else [""])))
     if options.markdown:
         print("| --- | --- | --- | --- | --- |")
     for name, of_bench, command in rows:
@@ -167,6 +213,13 @@ def main():
             skipped += 1
             continue
         records, reason = measure(options.zerogauge, out, options.quick, name, of_bench, command)
+        if options.self and records:
+            quick, reason = measure(options.zerogauge, out, True, name, of_bench, command)
+            if quick:
+                same = compare_quick(name, records, quick)
+                passed, failed = passed + same, failed + (not same)
+                continue
+            records = None
         if passed + failed == 0:  # what makes this host's figures too low, once
             printed = (out / "bench" / f"{name}.txt").read_text().splitlines()
             print("".join(f"{text}\n" for text in printed if text.startswith("SLOW")), end="", flush=True)
@@ -177,6 +230,8 @@ def main():
             of_sizes.append(records)
         else:
             print("\n".join(line_of(form, name, record) for record in records), flush=True)
+        for text in filter(None, (far_text(record, ratios) for record in records or [])):
+            print(f"{name}:{text}", file=sys.stderr)
         steps += [line_of_step(record) for record in records or [] if record["case"]["part"] == "step"]
     if steps and options.markdown:
         print("", MARKDOWN.format(*STEPS), "| --- | --- | ---: | ---: | ---: |", *steps, "", sep="\n")

@@ -226,6 +226,25 @@ Test(bench_peer, the_driver_prints_a_line_for_each_peer_and_counts_them)
     cr_expect_not_null(strstr(output, "no such line: three"), "%s", output);
 }
 
+Test(bench_peer, the_driver_says_what_is_far_from_the_published_and_what_differs_quickly)
+{
+    static const char program[] =
+        "import sys; sys.path.insert(0, \"" ZG_SOURCE_DIR "/bench/peers\"); sys.dont_write_bytecode = True\n"
+        "import bench\n"
+        "record = dict(ratio=1.2, case=dict(part=\"comm\", operation=\"all-gather\", world=2, asked_bytes=1 << 20),\n"
+        "              yardstick=dict(name=\"a peer v4.1\"))\n"
+        "there = {bench.row_key(\"all-gather, 2 ranks, 1 MiB\", \"a peer 2.15.0\"): 1.85}\n"
+        "assert bench.far_text(record, there) and not bench.far_text(dict(record, ratio=1.25), there)\n"
+        "assert bench.far_text(dict(record, ratio=2.8), there) and not bench.far_text(record, {})\n"
+        "quick = [dict(record, ratio=1.31)], [dict(record, ratio=1.33)], [dict(record, ratio=1.07)], []\n"
+        "assert [bench.compare_quick(\"a\", [record], of) for of in quick] == [True, False, False, False]\n"
+        "assert bench.published()[\"AdamW update, 64 M parameters, 2 threads\", \"DeepSpeed CPUAdam\"] > 0.5\n";
+    char command[4096], output[8192];
+    snprintf(command, sizeof command, "python3 -c '%s' 2>&1", program);
+    cr_expect_eq(command_run(command, output, sizeof output), 0, "%s", output);
+    cr_expect_eq(drive("one | --part adam | true\n", "--self", output, sizeof output), 2, "%s", output);
+}
+
 // Starts a shell that answers its setting and then runs `answer` for each request.
 static struct peer open_shell(const char *answer)
 {
