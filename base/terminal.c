@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/terminal.h"
 
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -25,23 +26,18 @@ bool terminal_shows_progress(void)
     return is_terminal(STDERR_FILENO);
 }
 
-void terminal_progress_list(const char *format, va_list arguments)
+void terminal_progress(const char *format, ...)
 {
     char text[WIDTH_MAX];
     struct winsize size = {0};
+    va_list arguments;
     if (!terminal_shows_progress())
         return;
     ioctl(STDERR_FILENO, TIOCGWINSZ, &size);
+    va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
     // Keeps one column free: a full line would scroll.
     fprintf(stderr, "\r\033[K%.*s", (size.ws_col > 0 ? size.ws_col : WIDTH_DEFAULT) - 1, text);
     fflush(stderr);
-}
-
-void terminal_progress(const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    terminal_progress_list(format, arguments);
-    va_end(arguments);
 }

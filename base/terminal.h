@@ -2,7 +2,6 @@
 // Colours, and progress on a terminal's last line. A file, a pipe or a dumb terminal gets neither.
 #pragma once
 
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -15,4 +14,3 @@ bool terminal_shows_progress(void);
 // Overwrites the last line of standard error if it shows progress. An empty text removes the line; until then nothing
 // else may be written there. Truncates the text to a line. The text is ASCII.
 void terminal_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
-void terminal_progress_list(const char *format, va_list arguments);

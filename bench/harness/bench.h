@@ -94,7 +94,8 @@ void bench_touch(void *memory, size_t bytes, int threads);
 // Returns how many bytes of the mappings that hold this memory are in huge pages, at most `bytes`.
 size_t bench_huge_bytes(const void *memory, size_t bytes);
 
-// Shows on standard error, if that is a terminal, what runs now. The next line replaces it, any result removes it.
+// Shows on standard error what runs now. On a terminal the next line replaces it, and any result removes it; elsewhere
+// there is a line each ten seconds.
 void bench_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 // Reports on standard error what cannot be measured here, and why: "SKIP: ...". Returns ERR_NONE.
@@ -115,11 +116,23 @@ int bench_exit(const char *name, int code);
 // together, nothing is limited.
 enum { BENCH_REPEAT_LEAST = 3 };
 
+// Two minutes for a benchmark that would take longer: unless the user chose the time or the repetitions, and not where
+// results are JSON, which are for others and whole. Before bench_default_repeat.
+void bench_default_budget(struct bench_options *options);
+void bench_say_budget(const struct bench_options *options);
+
 // Starts the clock, for bench_parse; 0: no limit.
 void bench_budget_begin(double seconds);
 
 // Gives the next case its share of the time left. cases_left: counting this one.
 void bench_budget_case(size_t cases_left);
+
+// Returns whether another case as long as the last one would end by late_s after the time; true before the first.
+bool bench_budget_fits(double late_s);
+
+// bench_budget_case, or false where the case would end more than a tenth of the budget late; *cases_left is then 0, and
+// a skip says how many it was. Quick runs leave none out.
+bool bench_budget_next(const struct bench_options *options, const char *name, size_t *cases_left);
 
 // Returns the seconds left, negative after the end; infinite without a limit.
 double bench_budget_left_s(void);

@@ -93,13 +93,14 @@ void bench_rate(struct bench_samples *samples, double bytes)
 // The time that the running benchmark may take; a process runs one at a time.
 static struct {
     bool given;
-    double end_s, case_end_s;  // by clock_now_s
+    double end_s, case_begin_s, case_end_s;  // by clock_now_s; case_begin_s: 0 before the first
 } budget;
 
 void bench_budget_begin(double seconds)
 {
     budget.given = seconds > 0;
     budget.end_s = budget.case_end_s = clock_now_s() + seconds;
+    budget.case_begin_s = 0;
 }
 
 // Ranks that measure together must all repeat equally often, and their clocks differ.
@@ -117,7 +118,14 @@ void bench_budget_case(size_t cases_left)
 {
     assert(cases_left > 0);
     double now_s = clock_now_s();
+    budget.case_begin_s = now_s;
     budget.case_end_s = now_s + fmax(budget.end_s - now_s, 0) / (double)cases_left;
+}
+
+bool bench_budget_fits(double late_s)
+{
+    double now_s = clock_now_s();
+    return !is_limited() || budget.case_begin_s == 0 || 2 * now_s - budget.case_begin_s <= budget.end_s + late_s;
 }
 
 static bool is_over(void)

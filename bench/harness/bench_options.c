@@ -77,7 +77,7 @@ static int parse_threads(const char *text, struct bench_options *options)
     return ERR_NONE;
 }
 
-enum { BUDGET_MAX_S = 1000000 };
+enum { BUDGET_MAX_S = 1000000, DEFAULT_BUDGET_S = 120 };
 
 // The shared options as popt stores them; popt allocates the strings.
 struct raw_options {
@@ -229,6 +229,33 @@ void bench_default_sizes(struct bench_options *options, const size_t *sizes, siz
         return;
     memcpy(options->sizes, sizes, count * sizeof *sizes);
     options->size_count = count;
+}
+
+void bench_default_budget(struct bench_options *options)
+{
+    if (options->budget_s > 0 || options->repeat > 0 || options->json || options->quick)
+        return;
+    options->budget_s = DEFAULT_BUDGET_S;
+    bench_budget_begin(DEFAULT_BUDGET_S);
+}
+
+void bench_say_budget(const struct bench_options *options)
+{
+    if (options->budget_s > 0 && !options->json && bench_world_rank() == 0)
+        printf("for at most %g s (--budget)\n", options->budget_s);
+}
+
+bool bench_budget_next(const struct bench_options *options, const char *name, size_t *cases_left)
+{
+    bool fits = options->quick || bench_budget_fits(options->budget_s / 10);
+    if (!fits && *cases_left > 0)
+        bench_skip("%s: %zu cases would end after the %g s of --budget", name, *cases_left, options->budget_s);
+    if (!fits)
+        *cases_left = 0;
+    if (*cases_left == 0)
+        return false;
+    bench_budget_case((*cases_left)--);
+    return true;
 }
 
 void bench_default_repeat(struct bench_options *options, size_t repeat, size_t quick_repeat, size_t warmup)

@@ -3,6 +3,7 @@
 #include "bench/harness/bench_file.h"
 #include "bench/harness/bench_world.h"
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/safe_text.h"
 #include "base/size.h"
@@ -11,7 +12,10 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
+
+enum { PROGRESS_S = 10 };
 
 // Counts of the running benchmark; a process runs one at a time.
 static size_t printed_count, skipped_count;
@@ -153,12 +157,21 @@ int bench_print(const struct bench_options *options, struct bench_record *record
 
 void bench_progress(const char *format, ...)
 {
+    static double said_s;
+    char text[256];
     va_list arguments;
     if (bench_world_rank() > 0)
         return;
     va_start(arguments, format);
-    terminal_progress_list(format, arguments);
+    vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    terminal_progress("%s", text);
+    if (said_s == 0)
+        said_s = clock_now_s();
+    if (terminal_shows_progress() || !*text || clock_now_s() < said_s + PROGRESS_S)
+        return;
+    said_s = clock_now_s();
+    fprintf(stderr, "%s\n", text);
 }
 
 int bench_skip(const char *format, ...)

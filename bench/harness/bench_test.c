@@ -143,6 +143,52 @@ Test(bench, the_time_left_is_divided_among_the_cases_left)
     cr_expect(isinf(bench_budget_left_s()));
 }
 
+Test(bench, cases_that_would_end_after_the_time_are_left_out)
+{
+    struct bench_options options = {.budget_s = 0.01};
+    size_t left = 4;
+    bench_budget_begin(options.budget_s);
+    usleep(12000);
+    cr_expect(bench_budget_next(&options, "b", &left), "the first one is measured");
+    cr_expect_eq(left, 3);
+    cr_expect_not(bench_budget_next(&options, "b", &left));
+    cr_expect_eq(left, 0, "nor are those after it");
+    cr_expect_not(bench_budget_next(&options, "b", &left));
+    options.quick = true;
+    left = 1;
+    cr_expect(bench_budget_next(&options, "b", &left));
+    left = 2;
+    // A case of 20 ms twice into 1000 s, and not into what is left of 30 ms.
+    options = (struct bench_options){.budget_s = 1000};
+    bench_budget_begin(options.budget_s);
+    cr_expect(bench_budget_next(&options, "b", &left));
+    usleep(20000);
+    cr_expect(bench_budget_next(&options, "b", &left));
+    bench_budget_begin(options.budget_s = 0.03);
+    left = 2;
+    cr_expect(bench_budget_next(&options, "b", &left));
+    usleep(20000);
+    cr_expect_not(bench_budget_next(&options, "b", &left));
+    bench_budget_begin(0);
+    left = 1;
+    cr_expect(bench_budget_next(&options, "b", &left) && left == 0, "no budget");
+}
+
+Test(bench, two_minutes_are_the_default_where_nothing_was_chosen)
+{
+    struct bench_options none = {0}, chosen[] = {{.json = true}, {.quick = true}, {.repeat = 3}, {.budget_s = 500}};
+    for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++) {
+        double before_s = chosen[i].budget_s;
+        bench_default_budget(&chosen[i]);
+        cr_expect_eq(chosen[i].budget_s, before_s, "%zu", i);
+    }
+    cr_expect(isinf(bench_budget_left_s()));
+    bench_default_budget(&none);
+    cr_expect_eq(none.budget_s, 120);
+    cr_expect(bench_budget_left_s() > 100 && bench_budget_left_s() <= 120);
+    bench_budget_begin(0);
+}
+
 static struct bench_record record_of(const struct bench_samples *samples, const struct bench_samples *baseline)
 {
     return (struct bench_record){

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "ref/model/names/model_find.h"
 
+#include <math.h>
 #include <popt.h>
 #include <string.h>
 
@@ -34,7 +35,7 @@ static const double V100_FLOPS = 70e12;
 
 // The first step records the order of layers and prefetches nothing, so there always is a warm-up. The last step is
 // not measured, as the lane table says.
-enum { SERIAL_STEPS = 2, LAST_STEP = 1 };
+enum { SERIAL_STEPS = 2, LAST_STEP = 1, TRIED_STEPS = 3 };
 
 // A model, a rank's micro-batch, and the sub-groups in which a layer is updated. Emulated lanes are slow, so their
 // model is small: a step takes seconds. A GPU needs large matrices, so its model is wide, with a micro-batch whose
@@ -139,9 +140,26 @@ static int measure_runs(const struct overlap_bench *bench, struct overlap_run *r
     return bench->options->trace_path ? write_trace(bench, run) : ERR_NONE;
 }
 
+// The seconds of a case. A step computes, while emulated storage reads and writes 18 bytes of a parameter: master,
+// exp_avg, exp_avg_sq and gradient in fp32 and the parameter in bf16. Serially it takes twice as long, and each run is
+// made again in memory.
+static double expected_s(const struct overlap_bench *bench, const struct emulation *emulation, double flops,
+                         size_t repeat)
+{
+    enum { UPDATED_BYTES = 18 };
+    const struct bench_options *options = &bench->options->shared;
+    double compute_s = model_flops(bench->model, bench->sequences) / flops, step_s = compute_s;
+    double bytes = UPDATED_BYTES * (double)model_param_elements(bench->model, true) / bench->options->world;
+    for (int lane = LANE_NVME_READ; lane <= LANE_NVME_WRITE; lane++)
+        if (emulation->bytes_per_s[lane] > 0)
+            step_s = fmax(step_s, bytes / emulation->bytes_per_s[lane]);
+    return (double)(options->warmup + repeat + LAST_STEP) * (step_s + compute_s) +
+           (double)(options->warmup + SERIAL_STEPS + LAST_STEP) * (2 * step_s + compute_s);
+}
+
 // Measures with lanes at these rates; scaled: slowed down by as much as this machine computes more slowly than a V100.
 static int measure(struct overlap_bench *bench, const struct workload *workload, const struct emulation *emulation,
-                   bool scaled)
+                   bool scaled, size_t cases_left)
 {
     const struct overlap_options *given = bench->options;
     TRY(model_find(given->model ? given->model : workload->model, &bench->model));
@@ -153,13 +171,21 @@ static int measure(struct overlap_bench *bench, const struct workload *workload,
         .emulation = *emulation,
         .machine = scaled ? "dgx-2" : NULL,
         .begin_ns = clock_now_ns(),
-        .steps = given->shared.warmup + given->shared.repeat + LAST_STEP,
+        .steps = given->shared.warmup + TRIED_STEPS,
     };
     double flops;
     bench_progress("overlap: measuring how fast a rank computes");
     TRY(overlap_compare(bench, &run, &flops));
     for (int lane = 0; lane < LANE_COUNT && scaled; lane++)
         run.emulation.bytes_per_s[lane] *= flops / V100_FLOPS;
+    double left_s = bench_budget_left_s(), most_s = left_s + given->shared.budget_s / 10;
+    size_t repeat = given->shared.repeat;
+    while (repeat > BENCH_REPEAT_LEAST &&
+           expected_s(bench, &run.emulation, flops, repeat) > left_s / (double)cases_left)
+        repeat--;
+    if (scaled && !given->emulate && expected_s(bench, &run.emulation, flops, repeat) > most_s)
+        return bench_skip("overlap: a DGX-2's lanes would end after the %g s of --budget", given->shared.budget_s);
+    run.steps = given->shared.warmup + repeat + LAST_STEP;
     struct overlap_run serial = {.infinity = true,
                                  .mode = EXECUTOR_SERIAL,
                                  .emulation = run.emulation,
@@ -193,13 +219,14 @@ static int run_all(struct overlap_bench *bench, const struct overlap_options *gi
     const struct emulation none = {0};
     const bool apart = bench->device.accelerator != NULL;
     const struct workload *slow = apart ? &WIDE : &SMALL, *fast = apart ? &WIDE : &LARGE;
-    if (emulation_any(chosen))
-        return measure(bench, slow, chosen, false);
-    if (!given->emulate || strcmp(given->emulate, "none") == 0)
-        TRY(measure(bench, fast, &none, false));
     // A step with a DGX-2's lanes takes seconds, so quick runs leave it out.
+    bool as_is = !given->emulate || strcmp(given->emulate, "none") == 0;
     bool dgx2 = given->emulate ? strcmp(given->emulate, "dgx-2") == 0 : !given->shared.quick && !apart;
-    return dgx2 ? measure(bench, slow, &DGX2, true) : ERR_NONE;
+    if (emulation_any(chosen))
+        return measure(bench, slow, chosen, false, 1);
+    if (as_is)
+        TRY(measure(bench, fast, &none, false, 1 + dgx2));
+    return dgx2 ? measure(bench, slow, &DGX2, true, 1) : ERR_NONE;
 }
 
 // device: null is the one that --device names.
@@ -208,6 +235,7 @@ static int prepare_and_run(const struct bench_device *device, struct overlap_opt
     struct overlap_bench bench = {.options = given};
     struct emulation chosen;
     bool absent = false;
+    bench_default_budget(&given->shared);
     bench_default_repeat(&given->shared, 7, 3, 1);
     TRY(check_options(&bench, given, &chosen));
     // Each case writes its timeline in place of the one before.
@@ -220,6 +248,7 @@ static int prepare_and_run(const struct bench_device *device, struct overlap_opt
     if (absent)
         return bench_skip("overlap: %s", err_message());
     TRY(text_open(given->text_path, &bench.text));
+    bench_say_budget(&given->shared);
     int code = run_all(&bench, given, &chosen);
     text_close(bench.text);
     return code;

@@ -8,8 +8,8 @@
 #include "base/safe_text.h"
 #include "base/size.h"
 
+#include <math.h>
 #include <popt.h>
-
 #include <stdio.h>
 #include <string.h>
 
@@ -23,6 +23,8 @@ const struct benchmark bench_nvme = {
     .examples = {"zerogauge bench nvme --nvme-path /mnt/nvme --size 4G",
                  "zerogauge bench nvme --quick --direction read"},
 };
+
+static const double LEAST_S = 0.4, FIO_START_S = 0.5;  // of a run
 
 // The user's choices, as popt stores them; null and 0: not given.
 struct given {
@@ -72,13 +74,14 @@ static int choose_numbers(struct nvme_bench *bench, const struct given *given)
         return err_set(ERR_USAGE, "--threads: one thread keeps the requests in flight, here as in fio");
     if (!(given->seconds >= 0 && given->seconds <= 3600))
         return err_set(ERR_USAGE, "--seconds %g: expected 0 to 3600", given->seconds);
-    bench->seconds = given->seconds > 0 ? given->seconds : options->quick ? 0.4 : 3;
+    bench->seconds = given->seconds > 0 ? given->seconds : options->quick ? LEAST_S : 3;
     bench->bytes = options->quick ? 256 << 20 : 1 << 30;
     if (given->size)
         TRY(size_parse(given->size, &bench->bytes));
     if (bench->bytes < 1 << 20 || bench->bytes % (1 << 20) != 0 || bench->bytes > UINT64_C(1) << 46)
         return err_set(ERR_USAGE, "--size %s: expected a multiple of 1 MiB", given->size);
     bench_default_sizes(options, (const size_t[]){1 << 20, 128 << 10}, options->quick ? 1 : 2);
+    bench_default_budget(options);
     bench_default_repeat(options, 5, 3, 0);
     for (size_t i = 0; i < options->size_count; i++)
         if (options->sizes[i] % IO_ALIGNMENT != 0 || bench->bytes % options->sizes[i] != 0)
@@ -151,9 +154,15 @@ static int nvme_bench_run(struct nvme_bench *bench, const struct given *given)
 {
     TRY(choose(bench, given));
     bench->cases_left = count_cases(bench);
+    // Within a budget runs are shorter rather than cases left out: each makes BENCH_REPEAT_LEAST, in turn with fio's.
+    double fits_s = bench->options.budget_s / (double)(2 * BENCH_REPEAT_LEAST * bench->cases_left) - FIO_START_S;
+    if (given->seconds == 0 && bench->options.budget_s > 0)
+        bench->seconds = fmax(LEAST_S, fmin(bench->seconds, fits_s));
     int code = files_open(bench);
     if (code == ERR_NONE && !bench->options.json)
         print_header(bench);
+    if (code == ERR_NONE)
+        bench_say_budget(&bench->options);
     if (code == ERR_NONE)
         code = nvme_rates_run(bench);
     if (code == ERR_NONE)

@@ -74,26 +74,33 @@ static int make_sweep(const struct swap_options *given, struct sweep *out)
     return check_buffers(&out->buffers);
 }
 
-// Combines all values that the user listed; other settings vary one at a time from their first value.
-static int run_sweep(const struct swap_bench *bench, const struct swap_options *given, const struct sweep *sweep,
-                     size_t count, int threads)
+// The index-th of all combinations: false where it is not wanted. All values that the user listed are combined; other
+// settings vary one at a time from their first value.
+static bool combination(const struct swap_options *given, const struct sweep *sweep, size_t index,
+                        struct swap_case *out)
 {
-    for (size_t b = 0; b < sweep->buffers.count; b++)
-        for (size_t g = 0; g < sweep->sub_groups.count; g++)
-            for (size_t e = 0; e < sweep->engines.count; e++)
-                for (size_t c = 0; c < sweep->checksums.count; c++) {
-                    if ((b > 0 && !given->buffers) + (g > 0 && !given->sub_groups) + (e > 0) + (c > 0) > 1)
-                        continue;
-                    const struct swap_case of = {
-                        .count = count,
-                        .sub_group_count = sweep->sub_groups.values[g],
-                        .buffer_count = (int)sweep->buffers.values[b],
-                        .threads = threads,
-                        .engine = (enum nvme_engine)sweep->engines.values[e],
-                        .checksum = sweep->checksums.values[c] == 0,
-                    };
-                    TRY(swap_case_run(bench, &of));
-                }
+    size_t c = index % sweep->checksums.count, rest = index / sweep->checksums.count;
+    size_t e = rest % sweep->engines.count;
+    rest /= sweep->engines.count;
+    size_t g = rest % sweep->sub_groups.count, b = rest / sweep->sub_groups.count;
+    out->sub_group_count = sweep->sub_groups.values[g];
+    out->buffer_count = (int)sweep->buffers.values[b];
+    out->engine = (enum nvme_engine)sweep->engines.values[e];
+    out->checksum = sweep->checksums.values[c] == 0;
+    return (b > 0 && !given->buffers) + (g > 0 && !given->sub_groups) + (e > 0) + (c > 0) <= 1;
+}
+
+static int run_sweep(const struct swap_bench *bench, const struct swap_options *given, const struct sweep *sweep,
+                     struct swap_case *of)
+{
+    size_t all = sweep->buffers.count * sweep->sub_groups.count * sweep->engines.count * sweep->checksums.count;
+    size_t left = 0;
+    for (size_t i = 0; i < all; i++)
+        left += combination(given, sweep, i, of);
+    for (size_t i = 0; i < all; i++) {
+        if (combination(given, sweep, i, of) && bench_budget_next(bench->options, "swap", &left))
+            TRY(swap_case_run(bench, of));
+    }
     return ERR_NONE;
 }
 
@@ -124,12 +131,16 @@ static int run_all(struct swap_bench *bench, struct swap_options *given)
         TRY(inject_parse(shared->storage.inject, &bench->inject));
     TRY(inject_check(&bench->inject, 0, 0, true));
     bench_default_sizes(shared, (const size_t[]){default_params(shared->quick)}, 1);
+    bench_default_budget(shared);
     bench_default_repeat(shared, 7, 5, 1);
     if (shared->thread_count == 0)
         shared->threads[shared->thread_count++] = bench_thread_count();
+    bench_say_budget(shared);
     for (size_t t = 0; t < shared->thread_count; t++)
-        for (size_t s = 0; s < shared->size_count; s++)
-            TRY(run_sweep(bench, given, &sweep, shared->sizes[s], shared->threads[t]));
+        for (size_t s = 0; s < shared->size_count; s++) {
+            struct swap_case of = {.count = shared->sizes[s], .threads = shared->threads[t]};
+            TRY(run_sweep(bench, given, &sweep, &of));
+        }
     return ERR_NONE;
 }
 

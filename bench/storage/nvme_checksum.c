@@ -109,10 +109,10 @@ static int measure(struct nvme_bench *bench, enum nvme_engine engine, struct sid
     struct bench_work without = {"without", side_run, side_prepare, &sides[1]};
     size_t repeat = 2 * bench->options.repeat + 1;
     for (int write = 0; write < 2; write++) {
-        if (!bench->directions[write ? STREAM_WRITE : STREAM_READ])
+        if (!bench->directions[write ? STREAM_WRITE : STREAM_READ] ||
+            !bench_budget_next(&bench->options, "nvme", &bench->cases_left))
             continue;
         uint64_t begin_ns = clock_now_ns();
-        bench_budget_case(bench->cases_left--);
         bench_progress("nvme checksums, %s", write ? "write" : "read");
         sides[0].write = sides[1].write = write;
         struct bench_samples samples, baseline;

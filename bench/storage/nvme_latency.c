@@ -131,7 +131,6 @@ static int case_run(struct nvme_bench *bench, const struct stream *stream)
     if (!all)
         return err_set(ERR_MEMORY, "no memory for latencies");
     uint64_t begin_ns = clock_now_ns();
-    bench_budget_case(bench->cases_left--);
     int code = measure(bench, stream, all);
     if (code == ERR_NONE)
         code = print(bench, stream, all, begin_ns);
@@ -155,7 +154,8 @@ int nvme_latencies_run(struct nvme_bench *bench)
         for (int engine = 0; engine < NVME_ENGINE_COUNT; engine++) {
             stream.direction = (enum stream_direction)direction;
             stream.engine = (enum nvme_engine)engine;
-            if (bench->directions[direction] && bench->engines[engine])
+            if (bench->directions[direction] && bench->engines[engine] &&
+                bench_budget_next(&bench->options, "nvme", &bench->cases_left))
                 TRY(case_run(bench, &stream));
         }
     return ERR_NONE;

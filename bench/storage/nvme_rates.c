@@ -97,7 +97,6 @@ static int case_run(struct nvme_bench *bench, const struct stream *stream)
 {
     struct bench_samples ours, fios;
     uint64_t least_bytes, begin_ns = clock_now_ns();
-    bench_budget_case(bench->cases_left--);
     TRY(measure(bench, stream, &ours, &fios, &least_bytes));
     char row[160];
     struct bench_record record = {.name = "nvme",
@@ -131,7 +130,8 @@ int nvme_rates_run(struct nvme_bench *bench)
                     stream.block_bytes = bench->options.sizes[size];
                     stream.depth = (int)bench->depths[depth];
                     stream.engine = (enum nvme_engine)engine;
-                    TRY(case_run(bench, &stream));
+                    if (bench_budget_next(&bench->options, "nvme", &bench->cases_left))
+                        TRY(case_run(bench, &stream));
                 }
     return ERR_NONE;
 }
