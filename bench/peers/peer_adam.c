@@ -241,7 +241,7 @@ int peer_adam(const struct peer_options *options, struct peer *peer)
         return err_set(ERR_USAGE, "--step %s: expected update or whole", step);
     // Beyond every cache, in quick runs as well: there the two sides compare otherwise than in memory.
     bench_default_sizes(&shared, (const size_t[]){shared.quick ? 16u << 20 : 64u << 20}, 1);
-    bench_default_repeat(&shared, 11, 3, 2);
+    bench_default_repeat(&shared, 11, 11, 2);  // a quick turn takes milliseconds
     if (shared.size_count != 1 || shared.thread_count > 1)
         return err_set(ERR_USAGE, "--sizes and --threads: give one of each, because the peer has one state");
     struct peer_options complete = *options;

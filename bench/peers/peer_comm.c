@@ -106,7 +106,7 @@ int peer_comm(const struct peer_options *options, struct peer *peer)
     struct comm_setting setting = {.world = options->world};
     TRY(find_operation(options->operation, &setting.operation));
     bench_default_sizes(shared, (const size_t[]){1 << 20}, 1);
-    bench_default_repeat(shared, 11, 3, 2);
+    bench_default_repeat(shared, 11, 7, 2);
     if (options->world > WORLD_MAX)
         return err_set(ERR_USAGE, "--world %d: at most %d", options->world, WORLD_MAX);
     TRY(peer_send_line(
