@@ -34,7 +34,7 @@ int meet_open(struct meet *meet, int world, size_t place_bytes)
     assert(world > 0 && place_bytes > 0 && place_bytes % MEET_LINE_BYTES == 0);
     size_t bytes = (size_t)world * sizeof *meet->marks;
     meet->marks = aligned_alloc(MEET_LINE_BYTES, bytes);
-    meet->crowded = world > resources_processor_count();
+    meet->crowded = world > 1 && world > resources_processor_count();  // which reads files of control groups
     meet->ring = !meet->crowded ? MEET_RING : world <= MEET_RANKS_OF_LONG_RINGS ? MEET_LONG_RING : MEET_SHORT_RING;
     // calloc does not touch memory that no message needs.
     meet->memory = calloc(1, (size_t)world * meet->ring * place_bytes + MEET_LINE_BYTES);
