@@ -58,6 +58,7 @@ static int save_once(struct checkpoint_bench *bench, struct checkpoint_ranks *ra
     uint64_t begin_ns = clock_now_ns();
     TRY(checkpoint_ranks_save(ranks, &bench->store, ++bench->step));
     double ns = (double)(clock_now_ns() - begin_ns), bytes_per_ns = 0;
+    TRY(store_settle(&bench->store));  // removes what is older while a run goes on; fio has the disk alone
     int code = checkpoint_files_open(bench->store_path, &files);
     if (code == ERR_NONE && bench->fio[0])
         code = checkpoint_files_fio_write(&files, bench->folder, &bytes_per_ns);

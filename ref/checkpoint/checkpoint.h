@@ -8,9 +8,9 @@
 //   DIR/step-00000012/manifest.json            everything else, and the digests (manifest.h)
 //
 // Saving writes all files to DIR/step-00000012.partial and makes them durable, the manifest last; then it renames the
-// folder, makes the rename durable, and only then removes checkpoints older than the last two. From the first save on a
-// complete checkpoint therefore exists at every moment. DIR/.lock excludes a second run; the run that holds it removes
-// folders called .partial or .replaced, which a dead run left.
+// folder, makes the rename durable, and only then removes checkpoints older than the last two, while the run goes on.
+// From the first save on a complete checkpoint therefore exists at every moment. DIR/.lock excludes a second run; the
+// run that holds it removes folders called .partial or .replaced, which a dead run left.
 //
 // Of a model with adapters a checkpoint holds these alone; the base is what the run began with, so that a run can only
 // continue with the same initial weights.
@@ -25,10 +25,12 @@
 // (oracle.h). Otherwise they have the bits of a run that changed at this step, and the notes say so.
 #pragma once
 
+#include "base/err.h"
 #include "ref/checkpoint/manifest.h"
 #include "ref/stage/stage_shard.h"
 #include "ref/model/text.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -120,6 +122,14 @@ struct store {
     char *path;
     int lock;         // -1: not open
     uint64_t newest;  // step of its newest complete checkpoint; 0: none
+    struct removal {  // of old checkpoints, after a save; its thread refers to it
+        pthread_t thread;
+        bool is_running;
+        const char *store;
+        uint64_t newest;
+        int rc;
+        char message[ERR_MESSAGE_BYTES];
+    } removal;
 };
 
 // Creates the folder if it is missing, takes the lock, and removes the leftovers of dead runs. ERR_USAGE if another run
@@ -129,7 +139,10 @@ int store_open(const char *path, struct store *out);
 // The store of a run whose rank 0 is another process: this process creates, locks and removes nothing.
 int store_follow(const char *path, struct store *out);
 
-// Removes the leftovers of a failed save and releases the lock. Null-safe.
+// Waits for the removal of old checkpoints. ERR_USAGE, ERR_IO: the last one failed, which is reported once.
+int store_settle(struct store *store);
+
+// Waits as store_settle, removes the leftovers of a failed save and releases the lock. Null-safe.
 void store_close(struct store *store);
 
 // A step's entries of the manifest that the stage does not hold.
@@ -141,9 +154,10 @@ struct save_moment {
     const struct facts *facts;
 };
 
-// Collective, of the same ranks as checkpoint_load. When it returns, the checkpoint is durable. Only rank 0 changes the
-// store. ERR_IO names the file; earlier
-// checkpoints stay unchanged.
+// Collective, of the same ranks as checkpoint_load. When it returns, the checkpoint is durable, and a thread of rank 0
+// removes checkpoints older than the last two, for which the next save, store_settle and store_close wait. Only rank 0
+// changes the store, which is not moved. ERR_IO names the file; earlier checkpoints stay unchanged. The error of an
+// earlier removal is returned after this save.
 int checkpoint_save(struct store *store, struct comm *comm, struct stage *stage, const struct save_moment *moment);
 
 // --- shared by the files of this folder ---
@@ -189,8 +203,10 @@ int store_newest(const char *store, struct checkpoint **out, size_t *incomplete,
 // nothing is removed then.
 int store_retire(const char *store, uint64_t step);
 
-// Removes complete checkpoints of steps up to `newest` except the last two. Links and what cannot be read stay.
-int store_remove_old(const char *store, uint64_t newest);
+// Begins a thread that removes complete checkpoints older than the store's last two. Links and what cannot be read
+// stay.
+void store_begin_removal(struct store *store);
+void store_await_removal(struct store *store);
 
 // The step in a checkpoint's name; 0 for any other name.
 uint64_t checkpoint_step_of(const char *name);

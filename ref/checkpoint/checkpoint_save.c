@@ -258,6 +258,8 @@ static int save(struct store *store, struct comm *comm, struct stage *stage, con
 int checkpoint_save(struct store *store, struct comm *comm, struct stage *stage, const struct save_moment *moment)
 {
     struct ledger *ledger = comm_ledger(comm);
+    if (comm_rank(comm) == 0)
+        store_await_removal(store);  // so that a store never holds more than one to remove
     comm_count_in(comm, NULL);
     int rc = save(store, comm, stage, moment);
     comm_count_in(comm, ledger);
@@ -266,8 +268,9 @@ int checkpoint_save(struct store *store, struct comm *comm, struct stage *stage,
         return rc == ERR_PEER
                    ? rc
                    : err_prefix(rc, "the checkpoint of step %llu was not saved; those before it are unchanged", step);
-    rc = comm_rank(comm) == 0 ? store_remove_old(store->path, step) : ERR_NONE;
-    return rc == ERR_NONE
-               ? rc
-               : err_prefix(rc, "the checkpoint of step %llu was saved, but an older one cannot be removed", step);
+    if (comm_rank(comm) == 0) {
+        TRY(store_settle(store));
+        store_begin_removal(store);
+    }
+    return ERR_NONE;
 }

@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,7 +127,8 @@ static bool is_link(const char *store, uint64_t step)
            S_ISLNK(status.st_mode);
 }
 
-int store_remove_old(const char *store, uint64_t newest)
+// Removes complete checkpoints of steps up to `newest` except the last two. Links and what cannot be read stay.
+static int remove_all_old(const char *store, uint64_t newest)
 {
     uint64_t *steps;
     size_t count, kept = 0;
@@ -141,6 +143,42 @@ int store_remove_old(const char *store, uint64_t newest)
     }
     free(steps);
     return rc;
+}
+
+static void *remove_old(void *argument)
+{
+    struct removal *removal = argument;
+    removal->rc = remove_all_old(removal->store, removal->newest);
+    err_keep(removal->message);
+    return NULL;
+}
+
+void store_begin_removal(struct store *store)
+{
+    struct removal *removal = &store->removal;
+    *removal = (struct removal){.store = store->path, .newest = store->newest};
+    removal->is_running = pthread_create(&removal->thread, NULL, remove_old, removal) == 0;
+    if (!removal->is_running)
+        remove_old(removal);
+}
+
+void store_await_removal(struct store *store)
+{
+    if (store->removal.is_running)
+        pthread_join(store->removal.thread, NULL);
+    store->removal.is_running = false;
+}
+
+int store_settle(struct store *store)
+{
+    store_await_removal(store);
+    int rc = store->removal.rc;
+    unsigned long long step = store->removal.newest;
+    store->removal.rc = ERR_NONE;
+    if (rc == ERR_NONE)
+        return rc;
+    err_restore(store->removal.message);
+    return err_prefix(rc, "the checkpoint of step %llu was saved, but an older one cannot be removed", step);
 }
 
 static int make_folder(const char *path)
@@ -212,6 +250,7 @@ void store_close(struct store *store)
 {
     if (!store)
         return;
+    store_await_removal(store);
     if (store->lock >= 0) {
         char cause[ERR_MESSAGE_BYTES];
         err_keep(cause);

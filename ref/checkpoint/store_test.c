@@ -111,6 +111,12 @@ Test(store, a_folder_of_others_in_an_old_checkpoint_stays_with_its_checkpoint)
     expect_refused(&trial, "store/step-00000001/evaluation", "was saved, but an older one cannot be removed");
     expect_checkpoint("store/step-00000001", 1);
     expect_checkpoint("store/step-00000003", 3);
+    // The removal goes on while the run does, which ends with the next save.
+    trial.steps = 9;
+    expect_refused(&trial, "store/step-00000001/evaluation", "the checkpoint of step 4 was saved, but an older one");
+    expect_checkpoint("store/step-00000001", 1);
+    expect_checkpoint("store/step-00000005", 5);
+    cr_expect(!exists("store/step-00000006"));
 }
 
 Test(store, the_lock_is_not_taken_through_a_link)

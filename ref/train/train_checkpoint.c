@@ -150,5 +150,5 @@ int train_save(struct train_rank *rank, uint64_t step, bool applied, double loss
     TRY(checkpoint_save(&checkpoints->store, rank->comm, &rank->stage, &moment));
     if (rank->rank == 0)
         rank->result->saved_step = step;
-    return ERR_NONE;
+    return last && rank->rank == 0 ? store_settle(&checkpoints->store) : ERR_NONE;
 }
