@@ -130,6 +130,83 @@ Test(bench_checkpoint, the_rank_files_are_counted_dropped_and_read_by_fio)
     checkpoint_files_close(&files);
 }
 
+static void open_large(int world, struct checkpoint_ranks *out)
+{
+    struct checkpoint_ranks_setting setting = {.world = world, .storage = &storage};
+    cr_assert_eq(model_find("gpt:layers=1,width=512,heads=8", &setting.model), ERR_NONE, "%s", err_message());
+    cr_assert_eq(checkpoint_ranks_open(&setting, out), ERR_NONE, "%s", err_message());
+}
+
+// Saves by two ranks.
+static void save_large(struct checkpoint_files *files)
+{
+    struct checkpoint_ranks ranks;
+    open_large(2, &ranks);
+    cr_assert_eq(store_open(store_path, &store), ERR_NONE, "%s", err_message());
+    cr_assert_eq(checkpoint_ranks_fill(&ranks), ERR_NONE, "%s", err_message());
+    cr_assert_eq(checkpoint_ranks_save(&ranks, &store, 1), ERR_NONE, "%s", err_message());
+    store_close(&store);
+    checkpoint_ranks_close(&ranks);
+    cr_assert_eq(checkpoint_files_open(store_path, files), ERR_NONE, "%s", err_message());
+}
+
+// Bytes that this process has read so far.
+static double read_bytes(void)
+{
+    unsigned long long bytes = 0;
+    FILE *file = fopen("/proc/self/io", "r");
+    cr_assert(file && fscanf(file, "rchar: %llu", &bytes) == 1);
+    fclose(file);
+    return (double)bytes;
+}
+
+// Blocks at the borders of the ranks' elements are read by two.
+Test(bench_checkpoint, a_load_by_any_world_reads_a_byte_once)
+{
+    static const double most[] = {0, 1.01, 1.01, 1.3};
+    struct checkpoint_files files;
+    struct checkpoint_ranks ranks;
+    save_large(&files);
+    for (int world = 1; world <= 3; world++) {
+        open_large(world, &ranks);
+        double before = read_bytes();
+        cr_assert_eq(checkpoint_ranks_load(&ranks, store_path), ERR_NONE, "%s", err_message());
+        double times = (read_bytes() - before) / (double)files.total_bytes;
+        cr_expect(times >= 1 && times < most[world], "%d ranks: %.3f times", world, times);
+        cr_expect_eq(checkpoint_ranks_compare(&ranks), ERR_NONE, "%d ranks: %s", world, err_message());
+        checkpoint_ranks_close(&ranks);
+    }
+    checkpoint_files_close(&files);
+}
+
+Test(bench_checkpoint, a_byte_changed_amid_a_large_tensor_is_found)
+{
+    struct checkpoint_files files;
+    struct checkpoint_ranks ranks;
+    save_large(&files);
+    FILE *file = fopen(files.files[1].path, "r+");
+    cr_assert_not_null(file);
+    for (long block = 30; block < 38; block++)
+        for (int change = 0; change < 2; change++) {  // and back
+            cr_assert_eq(fseek(file, block << 18, SEEK_SET), 0);
+            int byte = fgetc(file);
+            cr_assert_eq(fseek(file, -1, SEEK_CUR), 0);
+            fputc(byte ^ 1, file);
+            cr_assert_eq(fflush(file), 0);
+            if (change == 1)
+                continue;
+            open_large(1, &ranks);
+            cr_expect_eq(checkpoint_ranks_load(&ranks, store_path), ERR_USAGE, "block %ld", block);
+            cr_expect(strstr(err_message(), "rank-1.safetensors: is damaged in its bytes "), "%s", err_message());
+            checkpoint_ranks_close(&ranks);
+        }
+    open_large(1, &ranks);
+    cr_expect_eq(checkpoint_ranks_load(&ranks, store_path), ERR_NONE, "%s", err_message());
+    checkpoint_ranks_close(&ranks);
+    fclose(file);
+    checkpoint_files_close(&files);
+}
+
 static size_t entry_count(const char *path)
 {
     size_t count = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading checkpoints: the headers of the files give an index from every tensor's elements to their place.
+#include "ref/checkpoint/blocks.h"
 #include "ref/checkpoint/checkpoint.h"
 
 #include "base/err.h"
@@ -32,7 +33,7 @@ struct checkpoint {
     size_t *params_by_name;
     struct stored *stored;  // by parameter, state and begin; they hold every element once
     size_t stored_count;
-    size_t *first;  // index into stored, by parameter x MANIFEST_STATE_COUNT + state
+    size_t *first;  // index into stored, by parameter x MANIFEST_STATE_COUNT + state; then stored_count
 };
 
 // Finds the parameter with this name of name_bytes bytes.
@@ -170,6 +171,7 @@ static int check_coverage(struct checkpoint *c)
                 return err_set(ERR_USAGE, "%s: no file holds elements from %" PRIu64 " on of %s/%s", c->path, covered,
                                manifest_state_name(state), text_message(shown, m->params[i].name, 100));
         }
+    c->first[m->param_count * MANIFEST_STATE_COUNT] = at;
     return ERR_NONE;
 }
 
@@ -182,9 +184,16 @@ static int make_index(struct checkpoint *c)
     c->first = calloc(c->manifest.param_count * MANIFEST_STATE_COUNT + 1, sizeof *c->first);
     if (!c->stored || !c->first)
         return err_set(ERR_MEMORY, "no memory for the %zu tensors of %s", tensors, c->path);
-    for (size_t i = 0; i < c->opened; i++)
-        for (size_t k = 0; k < c->files[i].tensor_count; k++)
-            TRY(parse_stored(c, &c->files[i], &c->files[i].tensors[k], &c->stored[c->stored_count++]));
+    for (size_t i = 0; i < c->opened; i++) {
+        const struct safetensors *file = &c->files[i];
+        size_t count = file->tensor_count;
+        if (manifest_has_blocks(&c->manifest)) {
+            TRY(blocks_check(file));
+            count--;
+        }
+        for (size_t k = 0; k < count; k++)
+            TRY(parse_stored(c, file, &file->tensors[k], &c->stored[c->stored_count++]));
+    }
     qsort(c->stored, c->stored_count, sizeof *c->stored, compare_stored);
     return check_coverage(c);
 }
@@ -249,42 +258,27 @@ const struct manifest *checkpoint_manifest(const struct checkpoint *checkpoint)
     return &checkpoint->manifest;
 }
 
-int checkpoint_check_digest(const struct checkpoint *c, size_t file)
+const struct safetensors *checkpoint_file(const struct checkpoint *c, size_t file)
 {
     assert(file < c->opened);
-    char digest[FILE_DIGEST_BYTES];
-    TRY(file_digest(c->files[file].fd, c->files[file].path, digest));
-    if (strcmp(digest, c->manifest.files[file].digest) != 0)
-        return err_set(ERR_USAGE,
-                       "%s: is damaged: its digest is %s, the manifest has %s; remove the folder of this checkpoint to "
-                       "continue from the one before",
-                       c->files[file].path, digest, c->manifest.files[file].digest);
-    return ERR_NONE;
+    return &c->files[file];
 }
 
-int checkpoint_check_digests(const struct checkpoint *c)
+struct checkpoint_place checkpoint_find_place(const struct checkpoint *c, int state, size_t param, uint64_t first)
 {
-    for (size_t i = 0; i < c->manifest.file_count; i++)
-        TRY(checkpoint_check_digest(c, i));
-    return ERR_NONE;
-}
-
-int checkpoint_read(const struct checkpoint *c, int state, size_t param, uint64_t first, size_t count, float *out)
-{
-    assert(state >= 0 && param < c->manifest.param_count);
-    assert(state < manifest_state_count(c->manifest.params[param].frozen, c->manifest.waiting));
-    assert(first <= c->manifest.params[param].count && count <= c->manifest.params[param].count - first);
-    size_t at = c->first[param * MANIFEST_STATE_COUNT + (size_t)state];
-    while (count > 0) {
-        const struct stored *stored = &c->stored[at++];
-        if (stored->end <= first)
-            continue;
-        uint64_t left = stored->end - first;
-        size_t now = left < count ? (size_t)left : count;
-        TRY(safetensors_read_fp32(stored->file, stored->tensor, first - stored->begin, now, out));
-        first += now;
-        count -= now;
-        out += now;
+    assert(param < c->manifest.param_count && first < c->manifest.params[param].count);
+    assert(state >= 0 && state < manifest_state_count(c->manifest.params[param].frozen, c->manifest.waiting));
+    const size_t *range = &c->first[param * MANIFEST_STATE_COUNT + (size_t)state];
+    size_t low = range[0], high = range[1];
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (c->stored[middle].begin <= first)
+            low = middle;
+        else
+            high = middle;
     }
-    return ERR_NONE;
+    const struct stored *stored = &c->stored[low];
+    return (struct checkpoint_place){.file = (size_t)(stored->file - c->files),
+                                     .begin = stored->tensor->begin + (first - stored->begin) * sizeof(float),
+                                     .count = stored->end - first};
 }

@@ -2,9 +2,9 @@
 // Checkpoints. A store is a folder; each checkpoint in it is a folder of its own:
 //
 //   DIR/step-00000012/rank-0.safetensors ...   the elements that each rank owns: tensors STATE/NAME[BEGIN:END],
-//   elements
-//                                              BEGIN to END of the flattened tensor, fp32. A rank of tensor
-//                                              parallelism has many of them of a tensor that is cut by columns
+//                                              elements BEGIN to END of the flattened tensor, fp32. A rank of tensor
+//                                              parallelism has many of them of a tensor that is cut by columns. Then
+//                                              the digests of the file's blocks (blocks.h)
 //   DIR/step-00000012/manifest.json            everything else, and the digests (manifest.h)
 //
 // Saving writes all files to DIR/step-00000012.partial and makes them durable, the manifest last; then it renames the
@@ -20,9 +20,13 @@
 //
 // Loading does not depend on how the tensors were partitioned: every rank reads the elements that it owns in this run
 // from the files that hold them. World, stage, buckets, tiers and schedule may differ, and the states keep every bit.
-// The next steps have the bits of an uninterrupted run as long as every gradient is the same sum, term by term: in any
-// stage at the same world and micro-batch, except stages 0 and 1 against 2 and 3 with accumulation over micro-steps
-// (oracle.h). Otherwise they have the bits of a run that changed at this step, and the notes say so.
+// A byte of a file is read once, by the rank whose elements it holds, and its block's digest compared on the way; a
+// block at the border of two ranks' elements is read by both. All ranks' shards together have every element, so that
+// only the files' headers are left: rank i modulo the world checks that of rank-i.safetensors, before any state
+// changes. Files of version 1 of the manifest have no such digests: one rank checks each as a whole first, and all then
+// read it again. The next steps have the bits of an uninterrupted run as long as every gradient is the same sum, term
+// by term: in any stage at the same world and micro-batch, except stages 0 and 1 against 2 and 3 with accumulation over
+// micro-steps (oracle.h). Otherwise they have the bits of a run that changed at this step, and the notes say so.
 #pragma once
 
 #include "base/err.h"
@@ -101,19 +105,17 @@ const struct manifest *checkpoint_manifest(const struct checkpoint *checkpoint);
 // Finds a parameter's index in the manifest by name; false if there is none.
 bool checkpoint_find(const struct checkpoint *checkpoint, const char *name, size_t *param);
 
-// Reads the whole file of one rank. ERR_USAGE: its digest is not the manifest's.
-int checkpoint_check_digest(const struct checkpoint *checkpoint, size_t file);
-
-// The same for every rank's.
+// Reads the whole file of every rank. ERR_USAGE: a digest is not the manifest's.
 int checkpoint_check_digests(const struct checkpoint *checkpoint);
 
-// Reads elements [first, first + count) of a state (manifest.h) of the manifest's parameter. Thread-safe.
+// Reads elements [first, first + count) of a state (manifest.h) of the manifest's parameter, and compares no digest.
+// Thread-safe.
 int checkpoint_read(const struct checkpoint *checkpoint, int state, size_t param, uint64_t first, size_t count,
                     float *out);
 
-// Collective. Checks the digests, each on one rank; then loads this rank's shards, its model parameters, and the
-// optimizer's counters, loss scale and recipe states. comm: of the ranks of all parts of the model, which of a whole
-// one is the stage's. ERR_USAGE if the stage has another model.
+// Collective. Loads this rank's shards, its model parameters, and the optimizer's counters, loss scale and recipe
+// states. comm: of the ranks of all parts of the model, which of a whole one is the stage's. ERR_USAGE if the stage has
+// another model, or names the file and the bytes that are damaged; after an error the stage's states are undefined.
 int checkpoint_load(const struct checkpoint *checkpoint, struct comm *comm, struct stage *stage);
 
 // --- writing ---
@@ -161,6 +163,40 @@ struct save_moment {
 int checkpoint_save(struct store *store, struct comm *comm, struct stage *stage, const struct save_moment *moment);
 
 // --- shared by the files of this folder ---
+
+// Where elements lie: count of them, from byte `begin` on of the data of a file.
+struct checkpoint_place {
+    size_t file;
+    uint64_t begin, count;
+};
+
+// The place of a parameter's element `first`, which exists, and of those that follow it there.
+struct checkpoint_place checkpoint_find_place(const struct checkpoint *checkpoint, int state, size_t param,
+                                              uint64_t first);
+const struct safetensors *checkpoint_file(const struct checkpoint *checkpoint, size_t file);
+
+// Reads with digests, on one thread. A block that is read in part is kept, until another one of a file with the same
+// index modulo READER_BLOCKS is.
+enum { READER_BLOCKS = 16 };
+struct checkpoint_reader {
+    const struct checkpoint *checkpoint;
+    unsigned char **tables;  // by file: the tensor "blocks"; null: not read yet
+    struct reader_block {
+        size_t file;
+        uint64_t block;
+        char *bytes;  // null: none
+    } kept[READER_BLOCKS];
+};
+
+int checkpoint_reader_open(const struct checkpoint *checkpoint, struct checkpoint_reader *out);
+void checkpoint_reader_close(struct checkpoint_reader *reader);
+
+// Checks what no tensor's elements are: the file's header; or the whole file, where it has no digests of its blocks.
+int checkpoint_reader_begin(struct checkpoint_reader *reader, size_t file);
+
+// As checkpoint_read. ERR_USAGE names the bytes that are damaged; *out is then undefined.
+int checkpoint_reader_read(struct checkpoint_reader *reader, int state, size_t param, uint64_t first, size_t count,
+                           float *out);
 
 // Consecutive elements of a parameter of the whole model that lie in this rank's shard of a bucket.
 struct checkpoint_run {

@@ -45,7 +45,9 @@ Test(checkpoint_forged, a_forged_manifest_is_refused_with_its_error)
     } cases[] = {
         {"{}", NULL},
         {"{'format': 'tar'}", "is not a checkpoint's manifest"},
-        {"{'version': 2}", "version: is 2; this program reads version 1"},
+        {"{'version': 0}", "version: is 0; this program reads versions 1 to 2"},
+        {"{'version': 3}", "version: is 3; this program reads versions 1 to 2"},
+        {"{'version': 1}", "its name does not have the form"},
         {"{'more': 1}", "more: unknown key"},
         {"{'step': 0}", "add up"},
         {"{'step': 4}", "add up"},
@@ -73,6 +75,11 @@ Test(checkpoint_forged, a_forged_manifest_is_refused_with_its_error)
          "files.0.name: is \"../rank-0.safetensors\", expected \"rank-0.safetensors\""},
         {"{'files': [{'name': 'rank-0.safetensors', 'bytes': -1, 'xxh3_128': ''}]}", "bytes"},
         {"{'files': [{'name': 'rank-0.safetensors', 'bytes': 1, 'xxh3_128': '00'}]}", "digest"},
+        {"{'files': [{'name': 'rank-0.safetensors', 'bytes': 1, 'xxh3_128': '0123456789abcdef0123456789abcdef'}]}",
+         "blocks_xxh3_128"},
+        {"{'files': [{'name': 'rank-0.safetensors', 'bytes': 1, 'xxh3_128': '0123456789abcdef0123456789abcdef', "
+         "'blocks_xxh3_128': '0123456789abcdef0123456789abcdeg'}]}",
+         "files.0.blocks_xxh3_128: is not a digest"},
         {"{'parameters': []}", "no such parameter"},
         {"{'parameters': [{'name': 'a.weight', 'shape': [-1], 'frozen': false, 'states': []}]}", "shape"},
         {"{'parameters': [{'name': 'a.weight', 'shape': [4294967296, 4294967296], 'frozen': true, 'states': []}]}",
@@ -145,26 +152,70 @@ Test(checkpoint_forged, forged_tensors_are_refused_unless_they_hold_every_elemen
     char path[PATH_MAX + 64];
     snprintf(path, sizeof path, "%s/rank-1.safetensors", forged.path);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct safetensors_tensor tensors[8] = {{0}};
+        struct safetensors_tensor tensors[9] = {{0}};
         size_t count = 0;
         for (; cases[i].names[count]; count++)
             tensors[count] = (struct safetensors_tensor){
                 .name = cases[i].names[count], .type = cases[i].type, .shape_rank = 1, .shape = {cases[i].count}};
         struct safetensors_writer *writer;
         uint64_t bytes;
-        char digest[FILE_DIGEST_BYTES];
+        char digest[FILE_DIGEST_BYTES], of_blocks[FILE_DIGEST_BYTES];
         unlink(path);
-        cr_assert_eq(safetensors_create(path, tensors, count, NULL, &writer), ERR_NONE);
+        cr_assert_eq(safetensors_create_in_blocks(path, tensors, count, &writer), ERR_NONE);
         cr_assert_eq(safetensors_write(writer, "0123456789abcdef", count * cases[i].count * 4), ERR_NONE);
+        cr_assert_eq(safetensors_write_blocks(writer, of_blocks), ERR_NONE);
         cr_assert_eq(safetensors_finish(writer, &bytes, digest), ERR_NONE);
         json_t *manifest = json_deep_copy(forged.manifest);
         json_t *file = json_array_get(json_object_get(manifest, "files"), 1);
         json_object_set_new(file, "bytes", json_integer((json_int_t)bytes));
         json_object_set_new(file, "xxh3_128", json_string(digest));
+        json_object_set_new(file, "blocks_xxh3_128", json_string(of_blocks));
         int rc = forged_try(&forged, manifest);
         cr_assert_eq(rc, cases[i].message ? ERR_USAGE : ERR_NONE, "%s: %s", cases[i].names[0], err_message());
         if (cases[i].message)
             cr_assert_not_null(strstr(err_message(), cases[i].message), "%s: %s", cases[i].names[0], err_message());
+        json_decref(manifest);
+    }
+    json_decref(forged.manifest);
+}
+
+Test(checkpoint_forged, a_last_tensor_that_is_no_table_of_blocks_is_refused)
+{
+    static const struct {
+        const char *name;
+        enum safetensors_type type;
+        uint64_t count;
+    } cases[] = {
+        {"blocks", TENSOR_U8, 2 * 16}, {"block", TENSOR_U8, 2 * 16},  {"blocks", TENSOR_I8, 2 * 16},
+        {"blocks", TENSOR_U8, 16},     {"blocks", TENSOR_U8, 3 * 16}, {"blocks", TENSOR_U8, 0},
+    };
+    static const char zeros[64];
+    struct forged forged = forged_open();
+    char path[PATH_MAX + 64];
+    snprintf(path, sizeof path, "%s/rank-1.safetensors", forged.path);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct safetensors_tensor tensors[4] = {{0}};
+        for (int state = 0; state < 3; state++) {
+            static const char *const names[] = {"param/a.weight[0:1]", "exp_avg/a.weight[0:1]",
+                                                "exp_avg_sq/a.weight[0:1]"};
+            tensors[state] =
+                (struct safetensors_tensor){.name = names[state], .type = TENSOR_FP32, .shape_rank = 1, .shape = {1}};
+        }
+        tensors[3] = (struct safetensors_tensor){
+            .name = cases[i].name, .type = cases[i].type, .shape_rank = 1, .shape = {cases[i].count}};
+        struct safetensors_writer *writer;
+        uint64_t bytes;
+        unlink(path);
+        cr_assert_eq(safetensors_create(path, tensors, 4, NULL, &writer), ERR_NONE);
+        cr_assert_eq(safetensors_write(writer, zeros, 12 + cases[i].count), ERR_NONE);
+        cr_assert_eq(safetensors_finish(writer, &bytes, NULL), ERR_NONE);
+        json_t *manifest = json_deep_copy(forged.manifest);
+        json_object_set_new(json_array_get(json_object_get(manifest, "files"), 1), "bytes",
+                            json_integer((json_int_t)bytes));
+        cr_expect_eq(forged_try(&forged, manifest), i == 0 ? ERR_NONE : ERR_USAGE, "case %zu: %s", i, err_message());
+        if (i > 0)
+            cr_expect_not_null(strstr(err_message(), "rank-1.safetensors: its last tensor is not \"blocks\""), "%s",
+                               err_message());
         json_decref(manifest);
     }
     json_decref(forged.manifest);

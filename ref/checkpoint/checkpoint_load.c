@@ -84,21 +84,27 @@ static int write_seen(struct stage *stage, int bucket, const float *shard)
     return rc;
 }
 
-static int load_state(const struct checkpoint *c, struct stage *stage, int bucket, int state, float *shard)
+// Reads straight into the state's memory where that holds fp32, else into `shard`.
+static int load_state(struct checkpoint_reader *reader, struct stage *stage, int bucket, int state, float *shard)
 {
+    const struct checkpoint *c = reader->checkpoint;
+    float *there = state == MANIFEST_STATE_SEEN ? NULL : stage_shard_memory(stage, bucket, (enum state)state);
+    if (there)
+        shard = there;
     struct checkpoint_run run;
     for (struct checkpoint_walk walk = {0}; checkpoint_next_run(stage, bucket, &walk, &run);) {
         size_t param;
         if (!checkpoint_find(c, run.param->name, &param))
             return err_set(ERR_INTERNAL, "%s: has no parameter %s", checkpoint_path(c), run.param->name);
-        TRY(checkpoint_read(c, state, param, run.first, run.count, shard + run.shard_index));
+        TRY(checkpoint_reader_read(reader, state, param, run.first, run.count, shard + run.shard_index));
     }
     return state == MANIFEST_STATE_SEEN ? write_seen(stage, bucket, shard)
                                         : stage_write_shard(stage, bucket, (enum state)state, shard);
 }
 
-static int load_shards(const struct checkpoint *c, struct stage *stage)
+static int load_shards(struct checkpoint_reader *reader, struct stage *stage)
 {
+    const struct checkpoint *c = reader->checkpoint;
     size_t largest = 1;
     for (int i = 0; i < stage->layout.bucket_count; i++)
         if (stage->layout.buckets[i].shard_elements > largest)
@@ -113,21 +119,34 @@ static int load_shards(const struct checkpoint *c, struct stage *stage)
             continue;
         int states = manifest_state_count(frozen, checkpoint_manifest(c)->waiting);
         for (int state = 0; state < states && rc == ERR_NONE; state++)
-            rc = load_state(c, stage, i, state, shard);
+            rc = load_state(reader, stage, i, state, shard);
     }
     free(shard);
     return rc;
 }
 
+// Reads every byte of all files. The ranks' shards have every element of every parameter; what no shard has, the
+// files' headers, or a file without digests of its blocks, is checked by one rank.
+static int read_all(struct checkpoint_reader *reader, struct comm *comm, struct stage *stage)
+{
+    size_t count = checkpoint_manifest(reader->checkpoint)->file_count;
+    for (size_t i = (size_t)comm_rank(comm); i < count; i += (size_t)comm_world(comm))
+        TRY(checkpoint_reader_begin(reader, i));
+    TRY(comm_barrier(comm));
+    TRY(load_shards(reader, stage));
+    // No rank goes on before every digest has been checked.
+    return comm_barrier(comm);
+}
+
 static int load(const struct checkpoint *c, struct comm *comm, struct stage *stage)
 {
     const struct manifest *m = checkpoint_manifest(c);
+    struct checkpoint_reader reader;
     TRY(checkpoint_check_model(c, checkpoint_model(stage)));
-    for (size_t i = (size_t)comm_rank(comm); i < m->file_count; i += (size_t)comm_world(comm))
-        TRY(checkpoint_check_digest(c, i));
-    // No rank changes its state before every digest has been checked.
-    TRY(comm_barrier(comm));
-    TRY(load_shards(c, stage));
+    TRY(checkpoint_reader_open(c, &reader));
+    int rc = read_all(&reader, comm, stage);
+    checkpoint_reader_close(&reader);
+    TRY(rc);
     TRY(stage_regather(stage));
     struct optimizer *optimizer = &stage->optimizer;
     optimizer->step = m->applied;

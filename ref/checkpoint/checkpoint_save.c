@@ -79,7 +79,7 @@ static size_t count_tensors(const struct stage *stage)
 static int open_shard_file(struct stage *stage, struct shard_file *f)
 {
     const struct layout *layout = &stage->layout;
-    size_t room = count_tensors(stage) + 1, largest = 1;
+    size_t room = count_tensors(stage) + 1, largest = 1;  // one for the digests of blocks
     *f = (struct shard_file){.stage = stage};
     for (int i = 0; i < layout->bucket_count; i++)
         if (layout->buckets[i].shard_elements > largest)
@@ -132,15 +132,16 @@ static int write_bucket(struct shard_file *f, int bucket, struct safetensors_wri
 static int write_shard(struct shard_file *f, const char *path, struct manifest_file *out)
 {
     struct safetensors_writer *writer;
-    TRY(safetensors_create(path, f->tensors, f->count, NULL, &writer));
-    for (int i = 0; i < f->stage->layout.bucket_count; i++) {
-        int rc = writes(f->stage, i) ? write_bucket(f, i, writer) : ERR_NONE;
-        if (rc != ERR_NONE) {
-            safetensors_abandon(writer);
-            return rc;
-        }
-    }
-    return safetensors_finish(writer, &out->bytes, out->digest);
+    TRY(safetensors_create_in_blocks(path, f->tensors, f->count, &writer));
+    int rc = ERR_NONE;
+    for (int i = 0; i < f->stage->layout.bucket_count && rc == ERR_NONE; i++)
+        rc = writes(f->stage, i) ? write_bucket(f, i, writer) : ERR_NONE;
+    if (rc == ERR_NONE)
+        rc = safetensors_write_blocks(writer, out->blocks_digest);
+    if (rc == ERR_NONE)
+        return safetensors_finish(writer, &out->bytes, out->digest);
+    safetensors_abandon(writer);
+    return rc;
 }
 
 static int write_rank(struct comm *comm, struct stage *stage, const char *folder, struct manifest_file *out)
@@ -194,6 +195,7 @@ static int make_manifest(const struct stage *stage, const struct save_moment *mo
         held++;
     }
     const struct manifest manifest = {
+        .version = MANIFEST_VERSION,
         .model = model->name,
         .step = moment->step,
         .applied = optimizer->step,

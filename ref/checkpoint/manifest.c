@@ -31,6 +31,11 @@ int manifest_state_count(bool frozen, bool waiting)
     return waiting ? MANIFEST_STATE_COUNT : MANIFEST_STATE_SEEN;
 }
 
+bool manifest_has_blocks(const struct manifest *manifest)
+{
+    return manifest->version > 1;
+}
+
 const char *manifest_made_with(const struct manifest *manifest, const char *key)
 {
     for (size_t i = 0; i < manifest->fact_count; i++)
@@ -102,8 +107,10 @@ static json_t *files_json(const struct manifest *manifest)
     for (size_t i = 0; i < manifest->file_count; i++) {
         char name[RANK_NAME_BYTES];
         json_array_append_new(files,
-                              json_pack("{s:s, s:I, s:s}", "name", checkpoint_rank_name(i, name), "bytes",
-                                        (json_int_t)manifest->files[i].bytes, "xxh3_128", manifest->files[i].digest));
+                              json_pack("{s:s, s:I, s:s, s:s*}", "name", checkpoint_rank_name(i, name), "bytes",
+                                        (json_int_t)manifest->files[i].bytes, "xxh3_128", manifest->files[i].digest,
+                                        "blocks_xxh3_128",
+                                        manifest_has_blocks(manifest) ? manifest->files[i].blocks_digest : NULL));
     }
     return files;
 }
@@ -134,9 +141,9 @@ int manifest_text(const struct manifest *manifest, char **out)
     assert(manifest->step > 0 && manifest->applied + manifest->skipped == manifest->step);
     const struct scaler *scaler = &manifest->scaler;
     json_t *root = json_pack(
-        "{s:s, s:i, s:s, s:s, s:o, s:I, s:I, s:I, s:{s:b, s:o}, s:o, s:b, s:{s:o, s:I, s:I, s:I}, s:o, s:o}", "format",
-        MANIFEST_FORMAT, "version", MANIFEST_VERSION, "written_by", "zerogauge " ZG_VERSION, "model", manifest->model,
-        "parameters", params_json(manifest), "step", (json_int_t)manifest->step, "applied",
+        "{s:s, s:I, s:s, s:s, s:o, s:I, s:I, s:I, s:{s:b, s:o}, s:o, s:b, s:{s:o, s:I, s:I, s:I}, s:o, s:o}", "format",
+        MANIFEST_FORMAT, "version", (json_int_t)manifest->version, "written_by", "zerogauge " ZG_VERSION, "model",
+        manifest->model, "parameters", params_json(manifest), "step", (json_int_t)manifest->step, "applied",
         (json_int_t)manifest->applied, "skipped", (json_int_t)manifest->skipped, "last_step", "applied",
         manifest->last_applied, "loss", real_json(manifest->loss), "made_with", facts_json(manifest), "repeatable",
         manifest->repeatable, "loss_scaler", "scale", real_json(scaler->scale), "iteration",

@@ -2,8 +2,8 @@
 // The manifest of a checkpoint: the run's facts and progress, and the files with the tensors. It is written last, so
 // that a folder with a manifest is complete; it has a digest of itself and of every file.
 //
-// manifest.json, version 1, has exactly these keys:
-//   format, version, written_by   "zerogauge checkpoint", 1, the program
+// manifest.json, version 2, has exactly these keys:
+//   format, version, written_by   "zerogauge checkpoint", 2, the program
 //   model, parameters             its name; per parameter that is stored (of a model with adapters, the trained ones):
 //                                 name, shape, frozen, and its stored states: param, exp_avg and exp_avg_sq of a
 //                                 trained one, param of a frozen one; while a delayed update waits,
@@ -12,8 +12,10 @@
 //   last_step                     whether that step was applied, and its loss
 //   made_with, repeatable         the facts that determine bits (checkpoint.h); whether they hold for all steps
 //   loss_scaler, recipe_states    scaler.h; recipe.h, by optimizer group
-//   files                         by rank: bytes and XXH3-128 of rank-R.safetensors
+//   files                         by rank: bytes and XXH3-128 of rank-R.safetensors, and XXH3-128 of its tensor
+//                                 "blocks", which has the digests of its blocks (blocks.h)
 //   digest                        XXH3-128 of all other keys, as JSON without blanks and with sorted keys
+// Version 1, which is read as well, has no blocks: a file is checked as a whole.
 // Numbers that are not integers are strings in C's hexadecimal notation, which keeps every bit.
 #pragma once
 
@@ -29,7 +31,7 @@
 #include <stdint.h>
 
 #define MANIFEST_FORMAT "zerogauge checkpoint"
-enum { MANIFEST_VERSION = 1, MANIFEST_BYTES_MAX = 1 << 26 };
+enum { MANIFEST_VERSION = 2, MANIFEST_BYTES_MAX = 1 << 26 };
 
 struct manifest_param {
     const char *name;
@@ -46,9 +48,11 @@ struct manifest_fact {
 struct manifest_file {
     uint64_t bytes;
     char digest[FILE_DIGEST_BYTES];
+    char blocks_digest[FILE_DIGEST_BYTES];  // of its tensor "blocks"; "": of version 1
 };
 
 struct manifest {
+    uint64_t version;
     const char *model;
     uint64_t step, applied, skipped;
     bool last_applied;
@@ -77,6 +81,9 @@ const char *checkpoint_rank_name(size_t rank, char out[RANK_NAME_BYTES]);
 
 // The number of states, from the first on, that are stored of such a parameter.
 int manifest_state_count(bool frozen, bool waiting);
+
+// Returns whether every file has digests of its blocks.
+bool manifest_has_blocks(const struct manifest *manifest);
 
 // Returns the value of a fact that the steps were made with, null if the manifest has no such fact.
 const char *manifest_made_with(const struct manifest *manifest, const char *key);

@@ -89,20 +89,27 @@ static int read_recipe_state(const struct strict_object *object, struct recipe_s
     return read_count(object, "step", &state->step);
 }
 
-static int read_file(const struct strict_object *object, size_t index, struct manifest_file *file)
+static int read_digest(const struct strict_object *object, const char *key, char out[FILE_DIGEST_BYTES])
 {
-    const char *name, *digest;
+    const char *digest;
+    TRY(strict_text(object, key, &digest));
+    if (strlen(digest) != FILE_DIGEST_BYTES - 1 || strspn(digest, "0123456789abcdef") != FILE_DIGEST_BYTES - 1)
+        return strict_fail(object, key, "is not a digest");
+    memcpy(out, digest, FILE_DIGEST_BYTES);
+    return ERR_NONE;
+}
+
+static int read_file(const struct strict_object *object, size_t index, bool has_blocks, struct manifest_file *file)
+{
+    const char *name;
     char expected[RANK_NAME_BYTES], shown[TEXT_MESSAGE_BYTES];
     checkpoint_rank_name(index, expected);
     TRY(strict_text(object, "name", &name));
     if (strcmp(name, expected) != 0)
         return strict_fail(object, "name", "is \"%s\", expected \"%s\"", text_message(shown, name, 60), expected);
     TRY(read_count(object, "bytes", &file->bytes));
-    TRY(strict_text(object, "xxh3_128", &digest));
-    if (strlen(digest) != FILE_DIGEST_BYTES - 1 || strspn(digest, "0123456789abcdef") != FILE_DIGEST_BYTES - 1)
-        return strict_fail(object, "xxh3_128", "is not a digest");
-    memcpy(file->digest, digest, FILE_DIGEST_BYTES);
-    return ERR_NONE;
+    TRY(read_digest(object, "xxh3_128", file->digest));
+    return has_blocks ? read_digest(object, "blocks_xxh3_128", file->blocks_digest) : ERR_NONE;
 }
 
 // The scaler counts at most every step.
@@ -159,22 +166,22 @@ static int read_lists(const struct strict_object *root, struct manifest *m)
     }
     for (size_t i = 0; i < m->file_count; i++) {
         TRY(strict_element(root, "files", files, i, &element));
-        TRY(read_file(&element, i, &m->files[i]));
+        TRY(read_file(&element, i, manifest_has_blocks(m), &m->files[i]));
     }
     return read_facts(root, m);
 }
 
 // Checks the format, the version and the digest before any other key.
-static int read_seal(const struct strict_object *root)
+static int read_seal(const struct strict_object *root, uint64_t *version)
 {
     const char *format = json_string_value(json_object_get(root->value, "format")), *digest;
     char expected[FILE_DIGEST_BYTES], shown[TEXT_MESSAGE_BYTES];
-    uint64_t version = 0;
     if (!format || strcmp(format, MANIFEST_FORMAT) != 0)
         return err_set(ERR_USAGE, "%s: is not a checkpoint's manifest", root->file);
-    TRY(read_count(root, "version", &version));
-    if (version != MANIFEST_VERSION)
-        return strict_fail(root, "version", "is %" PRIu64 "; this program reads version %d", version, MANIFEST_VERSION);
+    TRY(read_count(root, "version", version));
+    if (*version < 1 || *version > MANIFEST_VERSION)
+        return strict_fail(root, "version", "is %" PRIu64 "; this program reads versions 1 to %d", *version,
+                           MANIFEST_VERSION);
     TRY(strict_text(root, "digest", &digest));
     TRY(manifest_digest(root->value, expected));
     if (strcmp(digest, expected) != 0)
@@ -187,7 +194,7 @@ static int read_seal(const struct strict_object *root)
 static int read_root(const struct strict_object *root, struct manifest *m)
 {
     struct strict_object last;
-    TRY(read_seal(root));
+    TRY(read_seal(root, &m->version));
     TRY(strict_text(root, "model", &m->model));
     TRY(read_count(root, "step", &m->step));
     TRY(read_count(root, "applied", &m->applied));

@@ -99,8 +99,16 @@ struct safetensors_writer;
 int safetensors_create(const char *path, struct safetensors_tensor *tensors, size_t tensor_count,
                        const char *const *metadata, struct safetensors_writer **out);
 
+// The same for a file that ends with digests of its blocks (blocks.h). tensors has room for one more, which this fills
+// in.
+int safetensors_create_in_blocks(const char *path, struct safetensors_tensor *tensors, size_t tensor_count,
+                                 struct safetensors_writer **out);
+
 // Writes the next bytes of the data; calls need not end at a tensor's border.
 int safetensors_write(struct safetensors_writer *writer, const void *data, size_t bytes);
+
+// Call after all other data of such a file: writes the digests of its blocks, and returns the digest of them all.
+int safetensors_write_blocks(struct safetensors_writer *writer, char digest[FILE_DIGEST_BYTES]);
 
 // Makes safetensors_finish skip the sync, for a file that need not survive a loss of power.
 void safetensors_leave_volatile(struct safetensors_writer *writer);

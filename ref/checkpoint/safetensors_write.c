@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writing safetensors: the header, then data in the order of calls.
-#include "ref/checkpoint/safetensors.h"
+#include "ref/checkpoint/blocks.h"
 
 #include "base/digest.h"
 #include "base/err.h"
@@ -22,10 +22,11 @@ struct safetensors_writer {
     int fd;
     bool volatile_file;  // not synced
     XXH3_state_t *hash;
-    uint64_t bytes;      // of the file so far
-    uint64_t begun;      // of these, those that are on their way to the disk
-    uint64_t data_left;  // bytes of data still to write
-    size_t used;         // bytes of the buffer
+    struct blocks blocks;  // no table: a file without them
+    uint64_t bytes;        // of the file so far
+    uint64_t begun;        // of these, those that are on their way to the disk
+    uint64_t data_left;    // bytes of data still to write
+    size_t used;           // bytes of the buffer
     char buffer[BUFFER_BYTES];
 };
 
@@ -49,6 +50,8 @@ static void begin_sync(struct safetensors_writer *writer)
 static int put_piece(struct safetensors_writer *writer, const void *data, size_t bytes)
 {
     XXH3_128bits_update(writer->hash, data, bytes);
+    if (writer->blocks.table)
+        blocks_add(&writer->blocks, data, bytes);
     if (writer->used + bytes > BUFFER_BYTES)
         TRY(flush(writer));
     writer->bytes += bytes;
@@ -172,6 +175,7 @@ static int open_writer(const char *path, uint64_t data_bytes, struct safetensors
         return err_set(ERR_MEMORY, "no memory to write %s", path);
     writer->fd = -1;
     writer->volatile_file = false;
+    writer->blocks = (struct blocks){0};
     writer->used = 0;
     writer->bytes = 0;
     writer->begun = 0;
@@ -201,6 +205,33 @@ int safetensors_create(const char *path, struct safetensors_tensor *tensors, siz
         safetensors_abandon(*out);
         *out = NULL;
     }
+    return rc;
+}
+
+int safetensors_create_in_blocks(const char *path, struct safetensors_tensor *tensors, size_t tensor_count,
+                                 struct safetensors_writer **out)
+{
+    uint64_t data_bytes;
+    TRY(lay_out(path, tensors, tensor_count, &data_bytes));
+    tensors[tensor_count] = blocks_tensor(data_bytes);
+    TRY(safetensors_create(path, tensors, tensor_count + 1, NULL, out));
+    int rc = blocks_open(data_bytes, XXH3_128bits_digest((*out)->hash), &(*out)->blocks);
+    if (rc != ERR_NONE) {
+        safetensors_abandon(*out);
+        *out = NULL;
+    }
+    return rc;
+}
+
+int safetensors_write_blocks(struct safetensors_writer *writer, char digest[FILE_DIGEST_BYTES])
+{
+    struct blocks blocks = writer->blocks;
+    assert(blocks.table);
+    writer->blocks = (struct blocks){0};
+    blocks_finish(&blocks);
+    digest_text(XXH3_128bits(blocks.table, blocks.table_bytes), digest);
+    int rc = safetensors_write(writer, blocks.table, blocks.table_bytes);
+    blocks_close(&blocks);
     return rc;
 }
 
@@ -255,6 +286,7 @@ void safetensors_abandon(struct safetensors_writer *writer)
         unlink(writer->path);
     }
     XXH3_freeState(writer->hash);
+    blocks_close(&writer->blocks);
     free(writer->path);
     free(writer);
 }

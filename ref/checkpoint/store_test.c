@@ -162,9 +162,9 @@ Test(store, a_checkpoint_that_cannot_be_read_is_no_incomplete_one)
     struct trial trial = saves_each_step(4);
     const char *manifest = "store/step-00000004/manifest.json", *shard = "store/step-00000004/rank-1.safetensors";
     trial_pass(&trial);
-    edit(manifest, "\"version\": 1", "\"version\": 2");
-    expect_stops(manifest, "this program reads version 1");
-    edit(manifest, "\"version\": 2", "\"version\": 1");
+    edit(manifest, "\"version\": 2", "\"version\": 3");
+    expect_stops(manifest, "this program reads versions 1 to 2");
+    edit(manifest, "\"version\": 3", "\"version\": 2");
     cr_assert_eq(rename(shard, "aside"), 0);
     expect_stops(shard, "cannot be opened: No such file or directory");
     cr_assert_eq(symlink("../../aside", shard), 0);

@@ -40,6 +40,8 @@ static int pass_bytes(struct stage *stage, struct location location, void *memor
 {
     const struct executor_span span = {location.address, bytes, write ? EXECUTOR_WRITE : EXECUTOR_READ};
     TRY(executor_wait_for(stage->setting.executor, &span, 1));
+    if (memory == location.address)
+        return ERR_NONE;
     if (location.tier != TIER_NVME)
         return bytes_copy(write ? location.address : memory, write ? memory : location.address, bytes);
     enum { BUFFER_BYTES = 4 << 20 };
@@ -151,6 +153,15 @@ int stage_write_shard(struct stage *stage, int bucket, enum state state, const f
         return ERR_NONE;
     const struct location pending = {placement_pending_tier(placement), placement->pending};
     return pass_values(stage, pending, config->precision, values, count, true);
+}
+
+float *stage_shard_memory(struct stage *stage, int bucket, enum state state)
+{
+    const struct location location = location_of(&stage->placements[bucket], state);
+    if (stage->layout.buckets[bucket].frozen || is_absent(stage, bucket, state) || location.tier == TIER_NVME ||
+        dtype_of(stage->setting.config, state) != DTYPE_FP32 || accelerator_of(location.address))
+        return NULL;
+    return location.address;
 }
 
 // full = every rank's shard of a bucket, which `read` reads.

@@ -22,6 +22,10 @@ int stage_read_shard(struct stage *stage, int bucket, enum state state, float *o
 int stage_write_shard(struct stage *stage, int bucket, enum state state, const float *in);
 int stage_regather(struct stage *stage);
 
+// The host's memory in which a trainable bucket's state lives in fp32, in the form of stage_write_shard's `in`; null if
+// it lives elsewhere or in another form. Who changes it then calls stage_write_shard with it.
+float *stage_shard_memory(struct stage *stage, int bucket, enum state state);
+
 // The same for the parameters that forward sees, in the model's dtype: with the delayed update they are one step late.
 int stage_read_model_params(struct stage *stage, int bucket, void *out);
 int stage_write_model_params(struct stage *stage, int bucket, const void *in);

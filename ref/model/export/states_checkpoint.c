@@ -56,12 +56,12 @@ static json_t *manifest_json(const json_t *state, json_t *params, const struct m
     char scale[40], name[RANK_NAME_BYTES];
     snprintf(scale, sizeof scale, "%a", json_number_value(json_object_get(scaler, "scale")));
     json_t *root = json_pack(
-        "{s:s, s:i, s:s, s:O, s:I, s:I, s:I, s:{s:s, s:O, s:O, s:O}, s:[{s:s, s:I, s:s}]}", "format", MANIFEST_FORMAT,
-        "version", MANIFEST_VERSION, "written_by", "zerogauge " ZG_VERSION, "parameters", params, "step", step,
-        "skipped", skipped, "applied", step - skipped, "loss_scaler", "scale", scale, "iteration",
+        "{s:s, s:i, s:s, s:O, s:I, s:I, s:I, s:{s:s, s:O, s:O, s:O}, s:[{s:s, s:I, s:s, s:s}]}", "format",
+        MANIFEST_FORMAT, "version", MANIFEST_VERSION, "written_by", "zerogauge " ZG_VERSION, "parameters", params,
+        "step", step, "skipped", skipped, "applied", step - skipped, "loss_scaler", "scale", scale, "iteration",
         json_object_get(scaler, "iteration"), "last_overflow", json_object_get(scaler, "last_overflow"), "hysteresis",
         json_object_get(scaler, "hysteresis"), "files", "name", checkpoint_rank_name(0, name), "bytes",
-        (json_int_t)file->bytes, "xxh3_128", file->digest);
+        (json_int_t)file->bytes, "xxh3_128", file->digest, "blocks_xxh3_128", file->blocks_digest);
     if (root && json_object_update(root, (json_t *)(uintptr_t)origin) != 0) {
         json_decref(root);
         root = NULL;
@@ -104,7 +104,7 @@ static int copy_values(const struct safetensors *file, struct safetensors_writer
 // Each STATE/NAME as STATE/NAME[0:COUNT]; a checkpoint lists none without elements.
 static int write_tensors(const struct safetensors *file, const char *path, struct manifest_file *out)
 {
-    struct safetensors_tensor *tensors = calloc(file->tensor_count + 1, sizeof *tensors);
+    struct safetensors_tensor *tensors = calloc(file->tensor_count + 1, sizeof *tensors);  // one for digests
     char **names = calloc(file->tensor_count + 1, sizeof *names);
     struct safetensors_writer *writer = NULL;
     size_t count = 0;
@@ -121,9 +121,11 @@ static int write_tensors(const struct safetensors *file, const char *path, struc
         count++;
     }
     if (rc == ERR_NONE)
-        rc = safetensors_create(path, tensors, count, NULL, &writer);
+        rc = safetensors_create_in_blocks(path, tensors, count, &writer);
     if (rc == ERR_NONE)
         rc = copy_values(file, writer);
+    if (rc == ERR_NONE)
+        rc = safetensors_write_blocks(writer, out->blocks_digest);
     if (rc == ERR_NONE)
         rc = safetensors_finish(writer, &out->bytes, out->digest);
     else
