@@ -20,7 +20,8 @@ void dtype_accumulate(enum dtype sum_dtype, void *sum, enum dtype in_dtype, cons
 // out[i] = round_out(((f32(in[0][i]) + f32(in[1][i])) + ...) + f32(in[world-1][i])): the canonical order of every sum
 // over ranks, a left fold in fp32 with ranks ascending and one rounding at the end. With `add`,
 // out[i] = round_out(f32(out[i]) + that sum rounded to fp32), which accumulates micro-steps. out may be identical to
-// one of in[] if both formats have the same size; otherwise it overlaps none of them. world > 0.
+// one of in[] if both formats have the same size; otherwise it overlaps none of them. One input that is out, in the
+// same format, stays as it is without `add`. world > 0.
 void dtype_fold(enum dtype in_dtype, const void *const in[], int world, enum dtype out_dtype, void *out, size_t count,
                 int add);
 
