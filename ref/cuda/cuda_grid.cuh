@@ -17,9 +17,9 @@ __device__ static inline struct grid_position thread_position()
 // Returns the number of blocks for `work` threads, at most `rounds` times the blocks that the device holds.
 unsigned grid_blocks(size_t work, unsigned rounds);
 
-// Returns memory of the calling thread's device, valid until the thread's next call for the same one; null: an error is
-// noted.
+// Returns memory of the calling thread's device, for results page-locked memory of the host that the device writes,
+// valid until the thread's next call for the same one; null: an error is noted.
 void *grid_scratch(size_t bytes, enum scratch which = SCRATCH_RESULTS);
 
-// Notes the launch's error, waits for the launch, and copies its result from the device. Returns 0, or a noted error.
+// Notes the launch's error, waits for the launch, and copies its results. Returns 0, or a noted error.
 int grid_fetch(void *to, const void *from, size_t bytes, const char *what);
