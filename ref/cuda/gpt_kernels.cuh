@@ -4,6 +4,7 @@
 //   run(operation, count, wide, what)      for elements or columns
 //   rows(operation, count, what)           for rows
 //   tasks(operation, count, what)          for tasks of whole blocks of threads, of type `block` (gpt_tile.cuh)
+//   long_rows(operation, count, what)      for rows that many threads share
 //   with_rows(operation, count, wide, rows' operation, row_count, what)   for both, neither of which needs the other
 //   scratch(bytes, which) -> void *        returns memory for the next operations, until the next call for the same one
 //                                          of enum scratch; null: an error is noted
@@ -162,8 +163,8 @@ template <typename where> struct gpt_kernels {
         double total = NAN;
         if (losses && found && give_tokens(rows, &list)) {
             total = 0;
-            where::rows(crossentropy_forward_operation{width, stride, logits, stats, losses, list, scale, dtype}, count,
-                        what);
+            rows_of_logits(width, count,
+                           crossentropy_forward_operation{width, stride, logits, stats, losses, list, scale, dtype});
             if (count > 0 && where::fetch(found, losses, count * sizeof *found, what))
                 total = NAN;
             for (size_t r = 0; r < count; r++)
@@ -178,8 +179,8 @@ template <typename where> struct gpt_kernels {
     {
         struct token_list list;
         if (give_tokens(rows, &list))
-            where::rows(crossentropy_backward_operation{width, stride, stats, scale, dtype, logits, list},
-                        list.row_count(), "a cross-entropy's gradients");
+            rows_of_logits(width, list.row_count(),
+                           crossentropy_backward_operation{width, stride, stats, scale, dtype, logits, list});
     }
 
     static void embedding_forward(const struct token_rows *rows, size_t width, enum dtype dtype,
@@ -207,6 +208,14 @@ template <typename where> struct gpt_kernels {
     }
 
   private:
+    template <typename operation> static void rows_of_logits(size_t width, size_t row_count, const operation &o)
+    {
+        if (width < LONG_ROW)
+            where::rows(o, row_count, "a cross-entropy");
+        else
+            where::long_rows(o, row_count, "a cross-entropy");
+    }
+
     template <enum dtype D>
     static attention_arrays<D> attention_of(const struct attention_shape *shape, const void *qkv,
                                             const void *out_gradient, float *stats, float *sums)

@@ -13,6 +13,9 @@ extern "C" {
 #include "ref/arithmetic/gpt_math.h"
 }
 
+// Threads of the largest blocks.
+enum { BLOCK_THREADS = 1024 };
+
 // On a GPU, begins the loads of `count` iterations of the next loop before it waits for the first.
 #ifdef __CUDA_ARCH__
 #define PRAGMA(text) _Pragma(#text)

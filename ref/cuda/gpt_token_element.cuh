@@ -46,6 +46,82 @@ BOTH void logits_gradient(const team_type &team, size_t width, float *row, size_
     });
 }
 
+// Rows of at least this many logits have a block of threads each.
+enum { LONG_ROW = 4 * BLOCK_THREADS };
+
+#ifdef __CUDACC__
+// The threads of a whole block, for a row so long that those of more rows would not fit into the cache together: what
+// the first pass over it has read, the next ones find there. The partial sums are the first warp's.
+struct device_row_block {
+    static const size_t PART = 4 * BLOCK_THREADS;
+    struct memory {
+        float part[PART];
+    } & shared;
+
+    __device__ float largest(size_t count, const float *row) const
+    {
+        float top = row[0];
+        UNROLL(8)
+        for (size_t j = threadIdx.x; j < count; j += BLOCK_THREADS)
+            top = row[j] > top ? row[j] : top;
+        shared.part[threadIdx.x] = top;
+        __syncthreads();
+        top = device_team().largest(BLOCK_THREADS, shared.part);
+        __syncthreads();
+        return top;
+    }
+
+    template <typename function> __device__ float sum(size_t count, function term) const
+    {
+        float sum = 0;
+        for (size_t first = 0; first < count; first += PART) {
+            const size_t part = count - first < PART ? count - first : PART;
+            UNROLL(4)
+            for (size_t j = threadIdx.x; j < part; j += BLOCK_THREADS)
+                shared.part[j] = term(first + j);
+            __syncthreads();
+            UNROLL(8)
+            for (size_t j = threadIdx.x; j < part && threadIdx.x < ROW_LANES; j += ROW_LANES)
+                sum += shared.part[j];
+            __syncthreads();
+        }
+        if (threadIdx.x < ROW_LANES)
+            shared.part[threadIdx.x] = sum;
+        __syncthreads();
+        return device_team()
+            .sums(
+                ROW_LANES, [&](size_t j) { return shared.part[j]; }, [](size_t) { return 0.0f; })
+            .x;
+    }
+
+    template <typename function> __device__ void rewrite(size_t count, float *row, enum dtype dtype, function f) const
+    {
+        const size_t AHEAD = PART / BLOCK_THREADS;
+        const struct operand out = {dtype, row};
+        for (size_t first = threadIdx.x; first < count + threadIdx.x; first += PART) {
+            float x[AHEAD];
+            for (size_t k = 0; k < AHEAD; k++)
+                x[k] = first + k * BLOCK_THREADS < count ? row[first + k * BLOCK_THREADS] : 0;
+            __syncthreads();
+            for (size_t k = 0; k < AHEAD; k++)
+                if (first + k * BLOCK_THREADS < count)
+                    out.put(first + k * BLOCK_THREADS, f(x[k], first + k * BLOCK_THREADS));
+        }
+    }
+
+    __device__ bool is_first() const
+    {
+        return threadIdx.x == 0;
+    }
+};
+
+template <typename function>
+__device__ static inline float sum_of(const device_row_block &block, size_t count, function term)
+{
+    return block.sum(count, term);
+}
+#endif
+
 struct crossentropy_forward_operation {
     size_t width, stride;
     float *logits, *stats;

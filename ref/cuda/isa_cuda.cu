@@ -68,6 +68,14 @@ template <typename operation> __global__ void row_kernel(const __grid_constant__
     each_row(o, thread_position(), count);
 }
 
+// A block of threads for each row.
+template <typename operation>
+__global__ void __launch_bounds__(BLOCK_THREADS) long_row_kernel(const __grid_constant__ operation o)
+{
+    __shared__ device_row_block::memory shared;
+    o.row(device_row_block{shared}, blockIdx.x);
+}
+
 // The first `blocks` blocks have the one operation, the others the other one.
 template <typename operation, typename row_operation>
 __global__ void with_rows_kernel(const __grid_constant__ operation o, size_t count, bool wide, unsigned blocks,
@@ -121,6 +129,14 @@ struct on_device {
         if (count == 0)
             return;
         task_kernel<operation><<<(unsigned)count, TILE_THREADS, 0, cuda_lane_stream()>>>(o);
+        cuda_lane_launched(what);
+    }
+
+    template <typename operation> static void long_rows(const operation &o, size_t count, const char *what)
+    {
+        if (count == 0)
+            return;
+        long_row_kernel<operation><<<(unsigned)count, BLOCK_THREADS, 0, cuda_lane_stream()>>>(o);
         cuda_lane_launched(what);
     }
 

@@ -34,6 +34,11 @@ struct on_host {
             o.task(host_block(), index, shared);
     }
 
+    template <typename operation> static void long_rows(const operation &o, size_t count, const char *what)
+    {
+        rows(o, count, what);
+    }
+
     template <typename operation, typename row_operation>
     static void with_rows(const operation &o, size_t count, bool wide, const row_operation &of_rows, size_t row_count,
                           const char *what)
