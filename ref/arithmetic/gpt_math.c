@@ -100,20 +100,29 @@ void layernorm_backward(size_t row_count, size_t width, const float *in, const f
         ->layernorm_backward(row_count, width, in, stats, dtype, weight, out_gradient, in_gradient, sums, places);
 }
 
-void stream_backward(size_t row_count, size_t width, enum dtype dtype, const float *gradient, void *rounded, float *sum,
-                     const struct sum_place *place, const struct norm_rows *norm)
+void stream_backward(size_t row_count, size_t width, enum dtype dtype, float *gradient, float *sums,
+                     const struct stream_parts *p)
 {
-    const struct isa_kernels *kernels = isa_kernels_at(rounded);
-    if (kernels->stream_backward && place->data) {
-        kernels->stream_backward(row_count, width, dtype, gradient, rounded, sum, place, norm);
+    const struct isa_kernels *kernels = isa_kernels_at(gradient);
+    const struct norm_back *norm = &p->norm;
+    if (kernels->stream_backward) {
+        kernels->stream_backward(row_count, width, dtype, gradient, sums, p);
         return;
     }
-    if (rounded != gradient)
-        operand_round(dtype, row_count * width, gradient, rounded);
-    if (place->data)
-        rows_sum(row_count, width, dtype, rounded, sum, place);
-    if (norm)
-        layernorm_apply(row_count, width, norm->in, norm->stats, dtype, norm->weight, norm->bias, norm->out);
+    if (norm->in && norm->is_first)
+        (void)bytes_zero(gradient, row_count * width * sizeof *gradient);
+    if (norm->in)
+        layernorm_backward(row_count, width, norm->in, norm->stats, dtype, norm->weight, norm->out_gradient, gradient,
+                           sums, norm->places);
+    if (p->rounded && p->rounded != gradient)
+        operand_round(dtype, row_count * width, gradient, p->rounded);
+    if (p->rounded && p->place.data)
+        rows_sum(row_count, width, dtype, p->rounded, sums, &p->place);
+    if (p->again.in)
+        layernorm_apply(row_count, width, p->again.in, p->again.stats, dtype, p->again.weight, p->again.bias,
+                        p->again.out);
+    if (p->other)
+        rows_sum(row_count, p->other_width, dtype, p->other, sums, &p->other_place);
 }
 
 void gelu_forward(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias, void *out)

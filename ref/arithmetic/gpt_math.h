@@ -77,15 +77,33 @@ struct norm_rows {
     const void *weight, *bias;
     void *out;
 };
-// rounded = gradient as an operand, which may be gradient itself in fp32; its sum over rows as rows_sum, if there is a
-// place for it; and layernorm_apply of norm, unless that is null: one launch of a GPU.
-void stream_backward(size_t row_count, size_t width, enum dtype dtype, const float *gradient, void *rounded, float *sum,
-                     const struct sum_place *place, const struct norm_rows *norm);
 // Adds the input's gradient to in_gradient; the gradients of weight and bias are sums over rows, of which `sums` has
 // 2 x width floats and places, if there are any, two.
 void layernorm_backward(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
                         const void *weight, const float *out_gradient, float *in_gradient, float *sums,
                         const struct sum_place *places);
+// The arrays of layernorm_backward. is_first: there is no gradient of the input yet, as if it were 0.
+struct norm_back {
+    const float *in, *stats;
+    const void *weight;
+    const float *out_gradient;
+    bool is_first;
+    struct sum_place places[2];
+};
+// stream_backward makes these of a residual stream's gradient and with it, in this order, each unless its first pointer
+// is null.
+struct stream_parts {
+    struct norm_back norm;   // adds to the gradient
+    void *rounded;           // the gradient as an operand, which may be the gradient itself in fp32,
+    struct sum_place place;  // and its sum over rows, if there is a place
+    struct norm_rows again;  // layernorm_apply
+    const void *other;       // rows_sum of another operand with as many rows
+    size_t other_width;
+    struct sum_place other_place;
+};
+// One launch of a GPU. sums: floats of the widest sum over rows, of which a norm's has 2 x width.
+void stream_backward(size_t row_count, size_t width, enum dtype dtype, float *gradient, float *sums,
+                     const struct stream_parts *parts);
 
 // GELU in its tanh form, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), of x = in + bias. out is an operand.
 void gelu_forward(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias, void *out);

@@ -14,9 +14,9 @@ struct matmul_lines;
 struct matmul_panels;
 struct norm_biases;
 struct norm_range;
-struct norm_rows;
 struct norm_sum;
 struct rotary;
+struct stream_parts;
 struct sum_place;
 struct token_rows;
 
@@ -80,8 +80,8 @@ struct isa_kernels {
     void (*layernorm_backward)(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
                                const void *weight, const float *out_gradient, float *in_gradient, float *sums,
                                const struct sum_place *places);
-    void (*stream_backward)(size_t row_count, size_t width, enum dtype dtype, const float *gradient, void *rounded,
-                            float *sum, const struct sum_place *place, const struct norm_rows *norm);
+    void (*stream_backward)(size_t row_count, size_t width, enum dtype dtype, float *gradient, float *sums,
+                            const struct stream_parts *parts);
     void (*gelu_forward)(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias,
                          void *out);
     void (*gelu_backward)(size_t row_count, size_t width, const float *in, const float *gradient, enum dtype dtype,

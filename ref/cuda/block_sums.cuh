@@ -6,6 +6,11 @@
 
 enum { WAITING_SUMS = 16 };
 
+static inline size_t sum_block_count(size_t row_count)
+{
+    return row_count / SUM_ROWS + (row_count % SUM_ROWS > 0);
+}
+
 // One column of one of the sums, whose columns follow each other.
 struct block_sums_operation {
     struct {
@@ -36,11 +41,13 @@ struct block_sums_operation {
 
 // The calling thread's; `where` as in gpt_kernels.cuh.
 template <typename where> struct block_sums {
-    // Memory for the blocks of `count` sums, which are added next; null: an error is noted.
+    // Memory for the blocks of `count` sums, which are added next; their widths together are `width`. Null: an error is
+    // noted. It begins where WIDE floats can be stored.
     static float *room(int count, size_t block_count, size_t width)
     {
         struct waiting &w = of_thread();
-        const size_t floats = (size_t)count * block_count * width;
+        const size_t floats = block_count * width;
+        w.used = (w.used + WIDE - 1) / WIDE * WIDE;
         if (w.used + floats > w.room || w.o.count + count > WAITING_SUMS) {
             w.room = w.room > w.used + floats ? w.room : w.used + floats;
             finish();
@@ -50,22 +57,16 @@ template <typename where> struct block_sums {
         return w.memory ? w.memory + w.used : NULL;
     }
 
-    // Sums of the blocks that room() has, to their places, or one after another to `sum`, which does not wait.
-    static void add(int count, size_t block_count, size_t width, float *sum, const struct sum_place *places)
+    // The next sum of the blocks that room() has, to its place, or to `sum`: false, and finish() is to follow.
+    static bool add(size_t block_count, size_t width, float *sum, const struct sum_place &place)
     {
         struct waiting &w = of_thread();
-        bool waits = true;
-        for (int i = 0; i < count; i++) {
-            const bool has_place = places && places[i].data;
-            const struct sum_place out = has_place ? places[i] : sum_place{DTYPE_FP32, false, sum + (size_t)i * width};
-            w.o.sums[w.o.count++] = {w.memory + w.used, block_count, width, w.columns, out};
-            w.wide = w.wide && width % WIDE == 0 && is_wide(out.dtype, out.data);
-            w.used += block_count * width;
-            w.columns += width;
-            waits = waits && has_place;
-        }
-        if (!waits)
-            finish();
+        const struct sum_place out = place.data ? place : sum_place{DTYPE_FP32, false, sum};
+        w.o.sums[w.o.count++] = {w.memory + w.used, block_count, width, w.columns, out};
+        w.wide = w.wide && width % WIDE == 0 && is_wide(out.dtype, out.data);
+        w.used += block_count * width;
+        w.columns += width;
+        return place.data;
     }
 
     static void finish()

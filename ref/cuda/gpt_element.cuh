@@ -29,34 +29,6 @@ struct bias_add_operation {
     }
 };
 
-// One column of the sum over a block of rows, which are rounded first if `from` is not null; element i is column i mod
-// width of block i / width.
-struct block_sum_operation {
-    size_t row_count, width;
-    const float *from;
-    struct operand in;
-    float *sums;
-
-    template <int lanes> __host__ __device__ void at(size_t i) const
-    {
-        size_t first = i / width * SUM_ROWS, end = first + SUM_ROWS < row_count ? first + SUM_ROWS : row_count;
-        float sum[lanes] = {0};
-        UNROLL(8)
-        for (size_t r = first; r < end; r++) {
-            float x[lanes];
-            if (from) {
-                load_floats<lanes>(from, r * width + i % width, x);
-                store<lanes>(in.dtype, in.data, r * width + i % width, x);
-            } else {
-                load<lanes>(in.dtype, in.data, r * width + i % width, x);
-            }
-            for (int k = 0; k < lanes; k++)
-                sum[k] += rounded(in.dtype, x[k]);
-        }
-        store_floats<lanes>(sums, i, sum);
-    }
-};
-
 struct layernorm_forward_operation {
     size_t width;
     const float *in;
@@ -103,37 +75,15 @@ struct layernorm_apply_operation {
     }
 };
 
-// One column of the gradients of weight and bias over a block of rows, as block_sum_operation.
-struct layernorm_block_operation {
-    size_t row_count, width;
-    const float *in, *stats, *out_gradient;
-    float *weight_sums, *bias_sums;
-
-    template <int lanes> __host__ __device__ void at(size_t i) const
-    {
-        size_t first = i / width * SUM_ROWS, end = first + SUM_ROWS < row_count ? first + SUM_ROWS : row_count;
-        float weight_sum[lanes] = {0}, bias_sum[lanes] = {0};
-        UNROLL(8)
-        for (size_t r = first; r < end; r++) {
-            float x[lanes], g[lanes], mean = stats[2 * r], rstd = stats[2 * r + 1];
-            load_floats<lanes>(in, r * width + i % width, x);
-            load_floats<lanes>(out_gradient, r * width + i % width, g);
-            for (int k = 0; k < lanes; k++) {
-                weight_sum[k] += g[k] * ((x[k] - mean) * rstd);
-                bias_sum[k] += g[k];
-            }
-        }
-        store_floats<lanes>(weight_sums, i, weight_sum);
-        store_floats<lanes>(bias_sums, i, bias_sum);
-    }
-};
-
+// Also the gradient as an operand, unless that has no data.
 struct layernorm_row_operation {
     size_t width;
     const float *in, *stats;
     struct operand weight;
     const float *out_gradient;
     float *in_gradient;
+    bool is_first;  // in_gradient has no values yet
+    struct operand rounded;
 
     ROW
     {
@@ -146,11 +96,13 @@ struct layernorm_row_operation {
         team.map(
             width,
             [&](size_t j) {
-                return float3{x[j], g[j], to[j]};
+                return float3{x[j], g[j], is_first ? 0.0f : to[j]};
             },
             [&](size_t j, float3 v) {
-                float normal = (v.x - mean) * rstd;
-                to[j] = v.z + rstd * (v.y * weight.get(j) - plain - normal * along);
+                float normal = (v.x - mean) * rstd, sum = v.z + rstd * (v.y * weight.get(j) - plain - normal * along);
+                to[j] = sum;
+                if (rounded.data)
+                    rounded.put(r * width + j, sum);
             });
     }
 };
@@ -190,7 +142,8 @@ struct gelu_backward_operation {
     }
 };
 
-// The same for one column of a block of rows, and the sum of what it writes to in_gradient, as block_sum_operation.
+// The same for one column of a block of SUM_ROWS rows, and the sum of what it writes to in_gradient; element i is
+// column i mod width of block i / width.
 struct gelu_block_operation {
     size_t row_count, width;
     const float *in, *gradient;

@@ -4,18 +4,20 @@
 //   run(operation, count, wide, what)      for elements or columns
 //   rows(operation, count, what)           for rows
 //   tasks(operation, count, what)          for tasks of whole blocks of threads, of type `block` (gpt_tile.cuh)
+//   stream(stream_operation, block_count, what)   for blocks of SUM_ROWS rows, and then for their columns
 //   long_rows(operation, count, what)      for rows that many threads share
 //   with_rows(operation, count, wide, rows' operation, row_count, what)   for both, neither of which needs the other
 //   scratch(bytes, which) -> void *        returns memory for the next operations, until the next call for the same one
 //                                          of enum scratch; null: an error is noted
 //   give(to, from, bytes, what) -> int     copies from the host, whose memory the caller may change immediately
-//   fetch(to, from, bytes, what) -> int    copies to the host
+//   fetch(to, from, bytes, what) -> int    waits, and copies results
 #pragma once
 
 #include "ref/cuda/array_kernels.cuh"
 #include "ref/cuda/block_sums.cuh"
 #include "ref/cuda/gpt_attention.cuh"
 #include "ref/cuda/gpt_element.cuh"
+#include "ref/cuda/gpt_stream.cuh"
 #include "ref/cuda/gpt_token_element.cuh"
 
 #include <algorithm>
@@ -33,29 +35,6 @@ template <typename where> struct gpt_kernels {
                          float *out)
     {
         where::rows(bias_add_operation{width, from, in(dtype, bias), out}, row_count, "a bias");
-    }
-
-    static void rows_sum(size_t row_count, size_t width, enum dtype dtype, const void *from, float *sum,
-                         const struct sum_place *place)
-    {
-        stream_backward(row_count, width, dtype, (const float *)from, (void *)from, sum, place, NULL);
-    }
-
-    static void stream_backward(size_t row_count, size_t width, enum dtype dtype, const float *gradient, void *rounded,
-                                float *sum, const struct sum_place *place, const struct norm_rows *norm)
-    {
-        const float *from = gradient != rounded ? gradient : NULL;
-        const struct norm_rows n = norm ? *norm : norm_rows{};
-        size_t blocks = block_count(row_count);
-        float *sums = block_sums<where>::room(1, blocks, width);
-        if (!sums)
-            return;
-        where::with_rows(
-            block_sum_operation{row_count, width, from, {dtype, rounded}, sums}, blocks * width,
-            are_wide(width, {from}) && is_wide(dtype, rounded),
-            layernorm_apply_operation{width, n.in, n.stats, in(dtype, n.weight), in(dtype, n.bias), {dtype, n.out}},
-            norm ? row_count : 0, "a sum of rows");
-        block_sums<where>::add(1, blocks, width, sum, place);
     }
 
     static void sums_finish()
@@ -81,23 +60,6 @@ template <typename where> struct gpt_kernels {
                     row_count, "a layer norm");
     }
 
-    static void layernorm_backward(size_t row_count, size_t width, const float *from, const float *stats,
-                                   enum dtype dtype, const void *weight, const float *out_gradient, float *in_gradient,
-                                   float *sums, const struct sum_place *places)
-    {
-        size_t blocks = block_count(row_count);
-        bool wide = are_wide(width, {from, out_gradient});
-        float *weight_sums = block_sums<where>::room(2, blocks, width);
-        if (!weight_sums)
-            return;
-        where::with_rows(layernorm_block_operation{row_count, width, from, stats, out_gradient, weight_sums,
-                                                   weight_sums + blocks * width},
-                         blocks * width, wide,
-                         layernorm_row_operation{width, from, stats, in(dtype, weight), out_gradient, in_gradient},
-                         row_count, "a layer norm's gradients");
-        block_sums<where>::add(2, blocks, width, sums, places);
-    }
-
     static void gelu_forward(size_t row_count, size_t width, const float *from, enum dtype dtype, const void *bias,
                              void *out)
     {
@@ -110,7 +72,7 @@ template <typename where> struct gpt_kernels {
     {
         const char what[] = "a GELU's gradients";
         const struct operand value = {dtype, out}, slope = {dtype, in_gradient};
-        size_t blocks = block_count(row_count);
+        size_t blocks = sum_block_count(row_count);
         bool wide = are_wide(width, {from, gradient}) && is_wide(dtype, bias) && is_wide(dtype, out) &&
                     is_wide(dtype, in_gradient);
         if (!sum) {
@@ -122,7 +84,8 @@ template <typename where> struct gpt_kernels {
             return;
         where::run(gelu_block_operation{row_count, width, from, gradient, in(dtype, bias), value, slope, sums},
                    blocks * width, wide, what);
-        block_sums<where>::add(1, blocks, width, sum, place);
+        if (!block_sums<where>::add(blocks, width, sum, place ? *place : sum_place{}))
+            block_sums<where>::finish();
     }
 
     static void attention_forward(const struct attention_shape *shape, const void *qkv, void *out, float *stats,
@@ -266,12 +229,6 @@ template <typename where> struct gpt_kernels {
     static struct operand in(enum dtype dtype, const void *data)
     {
         return {dtype, (void *)data};
-    }
-
-    // The blocks of a sum over rows.
-    static size_t block_count(size_t row_count)
-    {
-        return row_count / SUM_ROWS + (row_count % SUM_ROWS > 0);
     }
 
     // Returns whether arrays, whose rows have `width` elements each, allow loads of WIDE elements.

@@ -98,6 +98,29 @@ static void expect_same(struct both *b, enum dtype dtype, bool wide, size_t at, 
 // Rows that end a block of the sum, begin one, and are one alone; widths above a load, with a rest, and prime.
 static const size_t SHAPES[][2] = {{1, 1}, {64, 8}, {65, 12}, {131, 7}, {200, 33}, {128, 68}};
 
+// All together, or where the table has no entry for that, one after the other.
+static void try_stream(const struct isa_kernels *k, size_t rows, size_t width, enum dtype dtype, float *gradient,
+                       float *sums, const struct stream_parts *p)
+{
+    if (k->stream_backward) {
+        k->stream_backward(rows, width, dtype, gradient, sums, p);
+        return;
+    }
+    if (p->norm.is_first)
+        memset(gradient, 0, rows * width * sizeof *gradient);
+    if (p->norm.in)
+        k->layernorm_backward(rows, width, p->norm.in, p->norm.stats, dtype, p->norm.weight, p->norm.out_gradient,
+                              gradient, sums, p->norm.places);
+    if (p->rounded != gradient)
+        k->operand_round(dtype, rows * width, gradient, p->rounded);
+    k->rows_sum(rows, width, dtype, p->rounded, sums, &p->place);
+    if (p->again.in)
+        k->layernorm_apply(rows, width, p->again.in, p->again.stats, dtype, p->again.weight, p->again.bias,
+                           p->again.out);
+    if (p->other)
+        k->rows_sum(rows, p->other_width, dtype, p->other, sums, &p->other_place);
+}
+
 static void try_places(struct both *b, size_t rows, size_t width, enum dtype dtype, bool adds, size_t shift)
 {
     b->used = 0;
@@ -108,7 +131,9 @@ static void try_places(struct both *b, size_t rows, size_t width, enum dtype dty
     const size_t value = array(b, dtype, true, all, 0), slope = array(b, dtype, true, all, 0);
     const size_t rounded = array(b, dtype, true, all, 0), normed = array(b, dtype, true, all, 0);
     const size_t others = array(b, dtype, true, width + 1, 0), began = array(b, dtype, true, rows * (width + 1), 0);
-    const size_t sums = array(b, DTYPE_FP32, true, 2 * width, 0), sum = array(b, DTYPE_FP32, true, all, 0);
+    const size_t sums = array(b, DTYPE_FP32, true, 2 * width + 1, 0), sum = array(b, DTYPE_FP32, true, all, 0);
+    const size_t again = array(b, dtype, true, all, 0), wider = array(b, dtype, false, width + 1, shift);
+    const bool in_place = dtype == DTYPE_FP32 && adds, is_first = shift;
     size_t places[PLACES];
     for (int i = 0; i < PLACES; i++)
         places[i] = array(b, dtype, false, width, shift);
@@ -127,19 +152,25 @@ static void try_places(struct both *b, size_t rows, size_t width, enum dtype dty
             k->bias_rows(rows, width + 1, dtype, m + others, m + began);
             k->bias_add(rows, width, FLOATS(m, in), dtype, m + weight, FLOATS(m, sum));
         }
-        k->layernorm_backward(rows, width, FLOATS(m, in), FLOATS(m, stats), dtype, m + weight, FLOATS(m, out_gradient),
-                              FLOATS(m, in_gradient), FLOATS(m, sums), to);
+        const struct stream_parts parts = {
+            {FLOATS(m, in), FLOATS(m, stats), m + weight, FLOATS(m, out_gradient), is_first, {to[0], to[1]}},
+            m + (in_place ? in_gradient : rounded),
+            to[3],
+            {FLOATS(m, out_gradient), FLOATS(m, stats), m + weight, m + bias, m + again},
+            m + began,
+            width + 1,
+            {dtype, adds, m + wider}};
+        try_stream(k, rows, width, dtype, FLOATS(m, in_gradient), FLOATS(m, sums), &parts);
         k->gelu_backward(rows, width, FLOATS(m, in), FLOATS(m, out_gradient), dtype, m + bias, m + value, m + slope,
                          FLOATS(m, sums), &to[2]);
-        const struct norm_rows norm = {FLOATS(m, in_gradient), FLOATS(m, stats), m + weight, m + bias, m + normed};
-        if (where == THERE) {
-            k->stream_backward(rows, width, dtype, FLOATS(m, in), m + rounded, FLOATS(m, sums), &to[3], &norm);
-        } else {
-            k->operand_round(dtype, all, FLOATS(m, in), m + rounded);
-            k->rows_sum(rows, width, dtype, m + rounded, FLOATS(m, sums), &to[3]);
-            k->layernorm_apply(rows, width, norm.in, norm.stats, dtype, norm.weight, norm.bias, norm.out);
-        }
-        for (size_t i = 4; i < PLACES; i++)
+        const struct stream_parts plain = {.rounded = m + normed,
+                                           .place = to[4],
+                                           .again = {.in = NULL},
+                                           .other = in_place ? m + began : NULL,
+                                           .other_width = width,
+                                           .other_place = to[5]};
+        try_stream(k, rows, width, dtype, FLOATS(m, in), FLOATS(m, sums), &plain);
+        for (size_t i = 6; i < PLACES; i++)
             k->rows_sum(1 + (rows - 1) * i / PLACES, width, dtype, m + value, FLOATS(m, sums), &to[i]);
         if (where == THERE)
             k->sums_finish();
@@ -151,8 +182,10 @@ static void try_places(struct both *b, size_t rows, size_t width, enum dtype dty
     expect_same(b, dtype, true, value, all, "a GELU");
     expect_same(b, dtype, true, began, rows * (width + 1), "rows of a bias");
     expect_same(b, DTYPE_FP32, true, sum, all, "a bias added");
+    expect_same(b, dtype, false, wider, width + 1, "another sum of rows");
     expect_same(b, dtype, true, rounded, all, "a rounded sum");
-    expect_same(b, dtype, true, normed, all, "a norm made meanwhile");
+    expect_same(b, dtype, true, normed, all, "a rounded stream");
+    expect_same(b, dtype, true, again, all, "a norm made again");
     expect_same(b, dtype, true, slope, all, "a GELU's slope");
 }
 

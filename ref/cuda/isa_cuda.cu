@@ -140,6 +140,14 @@ struct on_device {
         cuda_lane_launched(what);
     }
 
+    static void stream(const stream_operation &o, size_t block_count, const char *what)
+    {
+        if (block_count == 0)
+            return;
+        stream_kernel<stream_operation><<<(unsigned)block_count, BLOCK_THREADS, 0, cuda_lane_stream()>>>(o);
+        cuda_lane_launched(what);
+    }
+
     template <typename operation, typename row_operation>
     static void with_rows(const operation &o, size_t count, bool wide, const row_operation &rows, size_t row_count,
                           const char *what)

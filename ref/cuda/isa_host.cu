@@ -39,6 +39,17 @@ struct on_host {
         rows(o, count, what);
     }
 
+    static void stream(const stream_operation &o, size_t block_count, const char *)
+    {
+        for (size_t first = 0; first < block_count * SUM_ROWS; first += SUM_ROWS / 2) {
+            const size_t end = o.row_count < first + SUM_ROWS / 2 ? o.row_count : first + SUM_ROWS / 2;
+            for (size_t r = first; r < end; r++)
+                o.row(host_team(), r);
+            for (size_t j = 0; first < end && j < o.columns(); j++)
+                o.column(j, first, end);
+        }
+    }
+
     template <typename operation, typename row_operation>
     static void with_rows(const operation &o, size_t count, bool wide, const row_operation &of_rows, size_t row_count,
                           const char *what)

@@ -9,6 +9,7 @@ template <typename place> constexpr struct isa_kernels isa_table()
 {
     typedef array_kernels<place> arrays;
     typedef gpt_kernels<place> gpt;
+    typedef stream_kernels<place> stream;
     return {
         .widen = arrays::widen,
         .narrow = arrays::narrow,
@@ -27,13 +28,13 @@ template <typename place> constexpr struct isa_kernels isa_table()
         .operand_round = gpt::operand_round,
         .bias_rows = nullptr,  // by layernorm_biases
         .bias_add = gpt::bias_add,
-        .rows_sum = gpt::rows_sum,
+        .rows_sum = stream::rows_sum,
         .sums_finish = gpt::sums_finish,
         .layernorm_forward = nullptr,
         .layernorm_biases = gpt::layernorm_biases,
         .layernorm_apply = gpt::layernorm_apply,
-        .layernorm_backward = gpt::layernorm_backward,
-        .stream_backward = gpt::stream_backward,
+        .layernorm_backward = stream::layernorm_backward,
+        .stream_backward = stream::stream_backward,
         .gelu_forward = gpt::gelu_forward,
         .gelu_backward = gpt::gelu_backward,
         .attention_forward = gpt::attention_forward,

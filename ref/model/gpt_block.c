@@ -67,9 +67,10 @@ static void attention_gradients(const struct gpt_pass *pass)
     float *normed = memory + at->narrow, *wide_1 = memory + at->wide_1, *wide_2 = memory + at->wide_2;
     struct attention_shape shape = attention_of(pass);
 
-    pass_norm_back(pass, LN_2_WEIGHT, kept + at->middle, kept + at->stats_2, memory + at->normed_gradient);
+    const struct gpt_norm_back norm_2 = {LN_2_WEIGHT, kept + at->middle, kept + at->stats_2,
+                                         memory + at->normed_gradient, false};
     const struct norm_rows norm = pass_norm_of(pass, LN_1_WEIGHT, input, kept + at->stats_1, normed);
-    const void *stream = pass_stream_gradient(pass, PROJ_BIAS, &norm);
+    const void *stream = pass_stream_gradient(pass, &norm_2, PROJ_BIAS, &norm);
     pass_weight_gradient(pass, PROJ_WEIGHT, kept + at->attention, heads_width, stream, width);
     pass_multiply_back(pass, PROJ_WEIGHT, stream, width,
                        (struct gpt_result){.data = wide_1, .width = heads_width, .is_operand = true});
@@ -79,11 +80,11 @@ static void attention_gradients(const struct gpt_pass *pass)
     attention_backward(&shape, kept + at->qkv, kept + at->attention, kept + at->attention_stats, wide_1, wide_2,
                        memory + at->attention_scratch);
     pass_weight_gradient(pass, QKV_WEIGHT, normed, width, wide_2, 3 * heads_width);
-    pass_bias_gradient(pass, QKV_BIAS, wide_2, 3 * heads_width);
     pass_multiply_back(pass, QKV_WEIGHT, wide_2, 3 * heads_width, (struct gpt_result){.data = wide_1, .width = width});
     pass_adapt_back(pass, MODULE_QKV, wide_2, 3 * heads_width, (struct gpt_result){.data = wide_1, .width = width});
     pass_adapt_gradients(pass, MODULE_QKV, normed, width, wide_2, 3 * heads_width);
-    pass_norm_back(pass, LN_1_WEIGHT, input, kept + at->stats_1, wide_1);
+    const struct gpt_norm_back norm_1 = {LN_1_WEIGHT, input, kept + at->stats_1, wide_1, false};
+    pass_norm_back(pass, &norm_1, QKV_BIAS, wide_2, 3 * heads_width);
 }
 
 // fc is the product alone; GELU adds the bias.
@@ -116,7 +117,7 @@ static void tile_gradients(const struct gpt_pass *pass, const struct norm_rows *
         out_weight = mlp_index(pass, OUT_WEIGHT);
     bool first = pass->layer.tile + 1 == pass->shape->tile_count;
     float *memory = pass->memory, *hidden = memory + pass->at.wide_1, *hidden_gradient = memory + pass->at.wide_2;
-    const void *stream = pass_stream_gradient(pass, pass->layer.tile == 0 ? mlp_index(pass, OUT_BIAS) : -1, norm);
+    const void *stream = pass_stream_gradient(pass, NULL, pass->layer.tile == 0 ? mlp_index(pass, OUT_BIAS) : -1, norm);
     void *gradient = hidden_gradient;
     if (pass->operand_bytes < sizeof(float))
         gradient = (char *)hidden + pass->rows * tile_width * pass->operand_bytes;

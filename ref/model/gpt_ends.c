@@ -90,7 +90,7 @@ static void logits_backward(const struct gpt_pass *pass, const struct token_rows
 
 int gpt_head_backward(const struct gpt_pass *pass, const struct model_batch *batch, float loss_scale)
 {
-    size_t rows = pass->rows, width = pass->width;
+    size_t rows = pass->rows;
     float *memory = pass->memory, *normed = memory + pass->at.narrow;
     float *input = memory + pass->at.output, *stats = memory + pass->at.output_stats;
     struct token_rows tokens = rows_of(pass, batch);
@@ -104,7 +104,6 @@ int gpt_head_backward(const struct gpt_pass *pass, const struct model_batch *bat
             gpt_head_forward(pass, batch, loss_scale);
         logits_backward(pass, &tokens, loss_scale);
     }
-    TRY(bytes_zero(memory + pass->at.gradient, pass->stream_rows * width * sizeof *memory));
-    pass_norm_back(pass, 0, input, stats, normed);
+    pass_norm_back(pass, &(struct gpt_norm_back){0, input, stats, normed, true}, -1, NULL, 0);
     return ERR_NONE;
 }

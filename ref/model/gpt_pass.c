@@ -139,24 +139,36 @@ void pass_weight_product(const struct gpt_pass *pass, int index, size_t height, 
     pass_hand_over(pass, index, target);
 }
 
-void pass_bias_gradient(const struct gpt_pass *pass, int index, const void *out_gradient, size_t width)
+// With sequence parallelism a norm's gradients are sums over blocks, made before the other parts.
+static void stream_back(const struct gpt_pass *pass, const struct gpt_norm_back *back, struct stream_parts *parts)
 {
-    const struct sum_place place = pass_place(pass, index);
-    if (pass_wants(pass, index))
-        rows_sum(pass->rows, width, pass->dtype, out_gradient, pass->memory + pass->at.vectors, &place);
+    float *gradient = pass->memory + pass->at.gradient;
+    if (back && !pass->sequence_parallel)
+        parts->norm = (struct norm_back){
+            back->in,           back->stats,    pass->weights[back->index],
+            back->out_gradient, back->is_first, {pass_place(pass, back->index), pass_place(pass, back->index + 1)}};
+    if (back && pass->sequence_parallel && back->is_first)
+        (void)bytes_zero(gradient, pass->stream_rows * pass->width * sizeof *gradient);
+    if (back && pass->sequence_parallel)
+        pass_norm_back_blocks(pass, back->index, back->in, back->stats, back->out_gradient);
+    stream_backward(pass->stream_rows, pass->width, pass->dtype, gradient, pass->memory + pass->at.vectors, parts);
 }
 
-const void *pass_stream_gradient(const struct gpt_pass *pass, int bias, const struct norm_rows *norm)
+const void *pass_stream_gradient(const struct gpt_pass *pass, const struct gpt_norm_back *back, int bias,
+                                 const struct norm_rows *norm)
 {
     float *gradient = pass->memory + pass->at.gradient;
     float *own = pass->dtype == DTYPE_FP32 ? gradient : pass->memory + pass->at.rounded;
-    const struct sum_place none = {0}, place = bias >= 0 ? pass_place(pass, bias) : none;
-    stream_backward(pass->stream_rows, pass->width, pass->dtype, gradient, own, pass->memory + pass->at.vectors,
-                    pass->sequence_parallel ? &none : &place, pass->sequence_parallel ? NULL : norm);
+    struct stream_parts parts = {.rounded = own};
+    if (bias >= 0 && !pass->sequence_parallel)
+        parts.place = pass_place(pass, bias);
+    if (norm && !pass->sequence_parallel)
+        parts.again = *norm;
+    stream_back(pass, back, &parts);
     if (pass->sequence_parallel && norm)
         pass_norm(pass, norm);
     const void *stream = pass_all_rows(pass, own, pass->memory + pass->at.all_rows);
-    if (pass->sequence_parallel && place.data)
+    if (pass->sequence_parallel && bias >= 0)
         pass_bias_gradient_blocks(pass, bias, own);
     return stream;
 }
@@ -182,16 +194,20 @@ void pass_norm(const struct gpt_pass *pass, const struct norm_rows *norm)
     pass_all_rows(pass, own, norm->out);
 }
 
-void pass_norm_back(const struct gpt_pass *pass, int index, const float *in, const float *stats,
-                    const float *out_gradient)
+void pass_norm_back(const struct gpt_pass *pass, const struct gpt_norm_back *back, int bias, const void *out_gradient,
+                    size_t width)
 {
-    const struct sum_place places[] = {pass_place(pass, index), pass_place(pass, index + 1)};
-    if (pass->sequence_parallel) {
-        pass_norm_back_blocks(pass, index, in, stats, out_gradient);
-        return;
+    struct stream_parts parts = {0};
+    const bool wants = bias >= 0 && pass_wants(pass, bias);
+    const struct sum_place place = wants ? pass_place(pass, bias) : parts.other_place;
+    if (wants && pass->sequence_parallel) {
+        rows_sum(pass->rows, width, pass->dtype, out_gradient, pass->memory + pass->at.vectors, &place);
+    } else if (wants) {
+        parts.other = out_gradient;
+        parts.other_width = width;
+        parts.other_place = place;
     }
-    layernorm_backward(pass->rows, pass->width, in, stats, pass->dtype, pass->weights[index], out_gradient,
-                       pass->memory + pass->at.gradient, pass->memory + pass->at.vectors, places);
+    stream_back(pass, back, &parts);
 }
 
 // The memory that a layer's checkpoint copies: the stream, or for tiles the MLP's input.

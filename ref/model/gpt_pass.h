@@ -139,14 +139,12 @@ struct gpt_result {
 void pass_product(const struct gpt_pass *pass, size_t m, size_t k, struct matmul_operand a, struct matmul_operand b,
                   struct gpt_result c);
 
-// With a layer's matrix (gpt_cut.c): out = in W, for operands in; din = dout W^T; dW = in^T dout; db = the sum of
-// dout's rows.
+// With a layer's matrix (gpt_cut.c): out = in W, for operands in; din = dout W^T; dW = in^T dout.
 void pass_multiply(const struct gpt_pass *pass, int index, const void *in, size_t in_width, struct gpt_result out);
 void pass_multiply_back(const struct gpt_pass *pass, int index, const void *out_gradient, size_t out_width,
                         struct gpt_result in_gradient);
 void pass_weight_gradient(const struct gpt_pass *pass, int index, const void *in, size_t in_width,
                           const void *out_gradient, size_t out_width);
-void pass_bias_gradient(const struct gpt_pass *pass, int index, const void *out_gradient, size_t width);
 
 // The same product as pass_weight_gradient's, in fp32, which is not handed over.
 void pass_weight_gradient_into(const struct gpt_pass *pass, int index, const void *in, size_t in_width,
@@ -160,10 +158,20 @@ void pass_scaled_product(const struct gpt_pass *pass, float alpha, size_t m, siz
 void pass_weight_product(const struct gpt_pass *pass, int index, size_t height, struct matmul_operand in_transposed,
                          const void *out_gradient, size_t out_width);
 
+// A layer norm of the stream's rows, whose weight is the index-th parameter, and the gradient of its output. is_first:
+// the stream has no gradient yet.
+struct gpt_norm_back {
+    int index;
+    const float *in, *stats, *out_gradient;
+    bool is_first;
+};
+
 // The gradient of the block's output as an operand, all rows: itself in fp32, else a rounded copy, valid until the next
-// call. bias: a parameter that was added to the stream, whose gradient is made as pass_bias_gradient does; -1: none.
-// norm: made as by pass_norm; null: none.
-const void *pass_stream_gradient(const struct gpt_pass *pass, int bias, const struct norm_rows *norm);
+// call. back: the stream first receives the gradient of this norm's input, as pass_norm_back adds it; null: none. bias:
+// a parameter that was added to the stream, whose gradient is the sum of its rows; -1: none. norm: made as by
+// pass_norm; null: none.
+const void *pass_stream_gradient(const struct gpt_pass *pass, const struct gpt_norm_back *back, int bias,
+                                 const struct norm_rows *norm);
 
 // All rows of what `own` has of the stream's rows (gpt_sequence.c): gathered to `all`, or `own` itself where the stream
 // has all rows in the order of tokens.
@@ -176,13 +184,14 @@ void pass_bias_gradient_blocks(const struct gpt_pass *pass, int index, const voi
 
 // A layer norm of the stream's rows; its weight is the index-th parameter, its bias the next; out is an operand with
 // all rows. Forward makes the statistics that the others read; pass_norm makes the output again. Backward adds the
-// gradient of its input to the stream's, and hands over the gradients of its weight and bias.
+// gradient of its input to the stream's, and hands over the gradients of its weight and bias, and of the parameter
+// `bias`, the sum of out_gradient's rows; -1: none.
 void pass_norm_forward(const struct gpt_pass *pass, int index, const float *in, float *stats, void *out,
                        const struct norm_biases *biases);
 struct norm_rows pass_norm_of(const struct gpt_pass *pass, int index, const float *in, const float *stats, void *out);
 void pass_norm(const struct gpt_pass *pass, const struct norm_rows *norm);
-void pass_norm_back(const struct gpt_pass *pass, int index, const float *in, const float *stats,
-                    const float *out_gradient);
+void pass_norm_back(const struct gpt_pass *pass, const struct gpt_norm_back *back, int bias, const void *out_gradient,
+                    size_t width);
 
 // A module's adapters, if it has any. pass_adapt adds their output to out, the module's; pass_adapt_back adds their
 // part to the gradient of the module's input, and pass_adapt_gradients, the next call, hands over the gradients of A
