@@ -127,8 +127,9 @@ Test(comm_device, one_wrong_bit_of_a_fold_on_the_device_is_found)
     kernels.fold = wrong_fold;
     accelerator.kernels = &kernels;
     device.accelerator = &accelerator;
+    // One rank in its own place has nothing to fold.
     for (int form = 0; form < FORMS; form++)
-        for (int world = 1; world <= 4; world++) {
+        for (int world = form & 2 ? 2 : 1; world <= 4; world++) {
             // Each rank folds once per call, so this is the last fold of the first repetition, which has one call.
             struct comm_setting setting = setting_of(REDUCE_SCATTER, world, form);
             folds_until_wrong = world;
