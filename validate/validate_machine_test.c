@@ -276,7 +276,7 @@ Test(validate_machine, an_interrupted_run_leaves_no_temporary_file)
 }
 
 // --bands and --save-bands are earlier names of --ranges and --save-ranges.
-// Refused before the first part, whose two minutes could not make the run VALID.
+// Refused before the first part, whose minutes could not make the run VALID.
 Test(validate_machine, a_folder_without_room_or_files_is_bad_input)
 {
     char command[4 * PATH_MAX], output[4096];
