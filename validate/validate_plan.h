@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-// A quick run takes two and a half minutes. Its parts have this much; the rest is for their fewest samples, and a report.
+// A quick run takes two and a half minutes. Its parts have this much; the rest is for their fewest samples.
 enum { VALIDATE_QUICK_S = 150, VALIDATE_QUICK_PARTS_S = 108 };
 
 enum { VALIDATE_PART_MAX = 20, VALIDATE_ARGUMENT_MAX = 48, VALIDATE_NAME_BYTES = 32, VALIDATE_NUMBER_BYTES = 16 };
