@@ -117,8 +117,10 @@ int bench_exit(const char *name, int code);
 enum { BENCH_REPEAT_LEAST = 3 };
 
 // Two minutes for a benchmark that would take longer: unless the user chose the time or the repetitions, and not where
-// results are JSON, which are for others and whole. Before bench_default_repeat.
+// results are JSON or a file, which are for others and whole. Before bench_default_repeat.
 void bench_default_budget(struct bench_options *options);
+
+// Prints the budget, if there is one, where results are text.
 void bench_say_budget(const struct bench_options *options);
 
 // Starts the clock, for bench_parse; 0: no limit.

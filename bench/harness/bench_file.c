@@ -55,6 +55,11 @@ int bench_file_open(const char *path, int argc, const char **argv, const struct 
     return record_append(file.writer, run_json(argc, argv, options));
 }
 
+bool bench_file_is_open(void)
+{
+    return file.writer != NULL;
+}
+
 int bench_file_append(json_t *record)
 {
     if (file.writer)

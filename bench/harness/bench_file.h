@@ -8,6 +8,8 @@
 // Creates the file for `zerogauge bench ARGV`. ERR_USAGE: it exists already.
 int bench_file_open(const char *path, int argc, const char **argv, const struct bench_options *options);
 
+bool bench_file_is_open(void);
+
 // Appends a record and takes ownership of it.
 int bench_file_append(json_t *record);
 

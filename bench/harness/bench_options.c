@@ -233,7 +233,7 @@ void bench_default_sizes(struct bench_options *options, const size_t *sizes, siz
 
 void bench_default_budget(struct bench_options *options)
 {
-    if (options->budget_s > 0 || options->repeat > 0 || options->json || options->quick)
+    if (options->budget_s > 0 || options->repeat > 0 || options->json || options->quick || bench_file_is_open())
         return;
     options->budget_s = DEFAULT_BUDGET_S;
     bench_budget_begin(DEFAULT_BUDGET_S);

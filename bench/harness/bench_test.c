@@ -2,6 +2,7 @@
 // Tests of the harness: it times and counts the right repetitions, refuses bad options, and prints results.
 #include "bench/table/benchmarks.h"
 #include "bench/harness/bench.h"
+#include "bench/harness/bench_file.h"
 #include "base/err.h"
 #include "bench/harness/printed_test.h"
 
@@ -183,6 +184,16 @@ Test(bench, two_minutes_are_the_default_where_nothing_was_chosen)
         cr_expect_eq(chosen[i].budget_s, before_s, "%zu", i);
     }
     cr_expect(isinf(bench_budget_left_s()));
+    char path[] = "/tmp/zg-bench-budget-XXXXXX";
+    close(mkstemp(path));
+    unlink(path);
+    static const char *const here[] = {"."};
+    const struct bench_options of_file = {.storage = {.paths = here, .path_count = 1}};
+    cr_assert_eq(bench_file_open(path, 1, (const char *[]){"b"}, &of_file), ERR_NONE, "%s", err_message());
+    bench_default_budget(&none);
+    cr_expect_eq(none.budget_s, 0, "a file is whole");
+    cr_expect_eq(bench_file_close("b", ERR_NONE), ERR_NONE, "%s", err_message());
+    unlink(path);
     bench_default_budget(&none);
     cr_expect_eq(none.budget_s, 120);
     cr_expect(bench_budget_left_s() > 100 && bench_budget_left_s() <= 120);

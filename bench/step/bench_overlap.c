@@ -34,7 +34,7 @@ static const struct emulation DGX2 = {{[LANE_COLLECTIVE] = 70e9,
 static const double V100_FLOPS = 70e12;
 
 // The first step records the order of layers and prefetches nothing, so there always is a warm-up. The last step is
-// not measured, as the lane table says.
+// not measured, as the lane table says. TRIED_STEPS, after the warm-up, show how fast a rank computes.
 enum { SERIAL_STEPS = 2, LAST_STEP = 1, TRIED_STEPS = 3 };
 
 // A model, a rank's micro-batch, and the sub-groups in which a layer is updated. Emulated lanes are slow, so their

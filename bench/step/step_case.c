@@ -2,8 +2,8 @@
 #include "bench/step/step_case.h"
 
 #include "base/err.h"
-#include "bench/step/lane_table.h"
 #include "bench/step/lane_kinds.h"
+#include "bench/step/lane_table.h"
 #include "ref/train/train.h"
 
 #include <assert.h>
@@ -139,6 +139,8 @@ static int train(const struct step_setting *setting, const struct step_case *c, 
     free(result.step_ns);
     if (rc == ERR_NONE && (result.difference.found || !result.accounting_equal))
         rc = err_set(ERR_CHECK, "%s differs from unsharded Adam or from the formulas of bytes", c->what);
+    if (rc == ERR_NONE && setting->where && !noted)
+        rc = lane_kinds_where(&trace, SKIPPED_STEPS, &out->where);
     if (rc == ERR_NONE) {
         lane_table_of(&trace, SKIPPED_STEPS, &out->table);
         take_passes(&trace, &out->passes_ms);
@@ -149,8 +151,6 @@ static int train(const struct step_setting *setting, const struct step_case *c, 
             memcpy(noted->lane_bytes, out->table.bytes, sizeof noted->lane_bytes);
         }
     }
-    if (rc == ERR_NONE && setting->where)
-        rc = lane_kinds_where(&trace, SKIPPED_STEPS, &out->where);
     trace_close(&trace);
     return rc;
 }

@@ -24,7 +24,8 @@ const struct benchmark bench_nvme = {
                  "zerogauge bench nvme --quick --direction read"},
 };
 
-static const double LEAST_S = 0.4, FIO_START_S = 0.5;  // of a run
+// Of a run, and what fio takes to start and end.
+static const double LEAST_S = 0.4, FIO_START_S = 0.5;
 
 // The user's choices, as popt stores them; null and 0: not given.
 struct given {
