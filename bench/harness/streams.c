@@ -38,19 +38,28 @@ static BENCH_INLINE void move(const struct streams *s, size_t begin, size_t end,
 // Bytes that prefetching is ahead of the loop.
 enum { AHEAD_BYTES = 512 };
 
+static BENCH_INLINE void prefetch_line(const char *at, bool to_write)
+{
+    if (to_write)
+        __builtin_prefetch(at, 1);
+    else
+        __builtin_prefetch(at);
+}
+
 // Fetches the lines of elements [begin, begin + LINE) of every stream that is read, AHEAD_BYTES ahead.
 static BENCH_INLINE void prefetch(const struct streams *s, size_t begin, bool half)
 {
+    bool to_write = s->way == STREAMS_PREFETCH_TO_WRITE;
     const void *const written[] = {s->param, s->exp_avg, s->exp_avg_sq};
     for (int i = 0; i < 3; i++) {
         const char *at = (const char *)written[i] + begin * sizeof(word_bits) + AHEAD_BYTES;
-        __builtin_prefetch(at, 1);
-        __builtin_prefetch(at + COPY_LINE_BYTES, 1);
+        prefetch_line(at, to_write);
+        prefetch_line(at + COPY_LINE_BYTES, to_write);
     }
     const char *grad = (const char *)s->grad + begin * (half ? sizeof(half_bits) : sizeof(word_bits)) + AHEAD_BYTES;
-    __builtin_prefetch(grad);
+    prefetch_line(grad, false);
     if (!half)
-        __builtin_prefetch(grad + COPY_LINE_BYTES);
+        prefetch_line(grad + COPY_LINE_BYTES, false);
 }
 
 static BENCH_INLINE void move_ahead(const struct streams *s, size_t begin, size_t end, bool half, half_bits *copies,
@@ -70,7 +79,7 @@ static BENCH_INLINE void move_past_cache(const struct streams *s, size_t begin, 
     size_t i = begin;
     for (; i + LINE <= end; i += LINE) {
         _Alignas(COPY_LINE_BYTES) half_bits line[LINE];
-        if (s->way == STREAMS_PREFETCH)
+        if (s->way != STREAMS_LOOP)
             prefetch(s, i, half);
         move(s, i, i + LINE, half, line, mask);
         copy_line_around_cache(model_params + i, line);
@@ -81,7 +90,7 @@ static BENCH_INLINE void move_past_cache(const struct streams *s, size_t begin, 
 
 const char *streams_way_name(enum streams_way way)
 {
-    static const char *const names[STREAMS_WAY_COUNT] = {"loop", "prefetching loop"};
+    static const char *const names[STREAMS_WAY_COUNT] = {"loop", "prefetching loop", "loop prefetching to write"};
     return names[way];
 }
 
@@ -93,9 +102,9 @@ static BENCH_INLINE void move_range(const struct streams *s, size_t begin, size_
         move_past_cache(s, begin, end, true, mask);
     else if (model_params && s->past_cache)
         move_past_cache(s, begin, end, false, mask);
-    else if (s->way == STREAMS_PREFETCH && half)
+    else if (s->way != STREAMS_LOOP && half)
         move_ahead(s, begin, end, true, model_params ? model_params + begin : NULL, mask);
-    else if (s->way == STREAMS_PREFETCH)
+    else if (s->way != STREAMS_LOOP)
         move_ahead(s, begin, end, false, model_params ? model_params + begin : NULL, mask);
     else if (model_params && half)
         move(s, begin, end, true, model_params + begin, mask);

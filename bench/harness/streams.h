@@ -10,8 +10,8 @@
 #include <stdint.h>
 
 // A plain loop, or one that prefetches each stream some lines ahead, for processors whose hardware prefetcher cannot
-// follow that many streams.
-enum streams_way { STREAMS_LOOP, STREAMS_PREFETCH, STREAMS_WAY_COUNT };
+// follow that many streams: as lines to read, or those that are written as such.
+enum streams_way { STREAMS_LOOP, STREAMS_PREFETCH, STREAMS_PREFETCH_TO_WRITE, STREAMS_WAY_COUNT };
 
 const char *streams_way_name(enum streams_way way);
 
