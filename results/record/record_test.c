@@ -258,6 +258,21 @@ Test(record_read, details_are_scalars_or_objects_two_deep)
     }
 }
 
+// As the links of 256 hosts are, of which each has 255 partners.
+Test(record_read, a_detail_may_have_256_members)
+{
+    json_t *record = json_loads(SAMPLE_BENCH, 0, NULL), *links = json_object();
+    json_object_set_new(record, "detail", json_pack("{s:o}", "us_with", links));
+    for (int i = 0; i < 257; i++) {
+        char partner[16];
+        cr_expect_eq(record_check("a line", record), ERR_NONE, "%d: %s", i, err_message());
+        snprintf(partner, sizeof partner, "%d", i);
+        json_object_set_new(links, partner, json_real(0.5));
+    }
+    cr_expect_eq(record_check("a line", record), ERR_USAGE);
+    json_decref(record);
+}
+
 Test(record_read, a_case_may_have_a_thousand_samples)
 {
     json_t *record = json_loads(SAMPLE_BENCH, 0, NULL), *samples = json_object_get(record, "samples");
