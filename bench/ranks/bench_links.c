@@ -4,7 +4,7 @@
 // pairs of a round run together, each both ways. A rank's result is that with its fastest partner: its own slow
 // link shows with every partner, a partner's slow link with one. So a rank beyond results/limits/outlier.h has a slow
 // link. The times of all pairs say which host is slow with most partners, and which link with neither host to blame
-// (results/limits/link_map.h).
+// (results/limits/link_map.h). Pairs across a cut of the network, alone and together (`cut`), say what they share.
 #include "bench/ranks/links.h"
 
 #include "bench/harness/bench_world.h"
@@ -25,10 +25,11 @@ const struct benchmark bench_links = {
     .summary = "network between hosts, in pairs: finds slow links",
     .text =
         "The network between hosts, measured in pairs, all of up to 256 hosts: finds slow links, and which of two "
-        "hosts is to blame by their links to third hosts, and groups of hosts, as switches make them. The page of a "
-        "result has a map of all pairs. Runs under "
-        "mpirun or srun; skipped with "
-        "one process. --sizes takes one size here, of the messages that measure bandwidth.",
+        "hosts is to blame by their links to third hosts, and groups of hosts, as switches make them. Of four hosts or "
+        "more, pairs across a cut exchange together, and each alone: between groups, else between the two halves of "
+        "the "
+        "hosts. The page of a result has a map of all pairs. Runs under mpirun or srun; skipped with one process. "
+        "--sizes takes one size here, of the messages that measure bandwidth.",
     .examples = {"mpirun -n 4 --host one,two,three,four zerogauge bench links",
                  "srun -N 8 zerogauge bench links --json"},
 };
@@ -83,7 +84,7 @@ static int fill_map(const struct links *links, struct link_map *map)
     TRY(link_map_open((size_t)links->count, map));
     for (int i = 0; i < links->count; i++)
         for (int round = 0; round < links->rounds; round++) {
-            int partner = links_partner_position(links->count, round, i);
+            int partner = links->partners[round * links->count + i];
             if (partner >= 0)
                 link_map_add(map, (size_t)i, (size_t)partner, links_median_ns(links, links->members[i], round));
         }
@@ -92,30 +93,26 @@ static int fill_map(const struct links *links, struct link_map *map)
     return ERR_NONE;
 }
 
-// Names the hosts that are slow with most partners, and the slow links that neither host explains.
-static int print_slow(const struct links *links)
+// Names the hosts that are slow with most partners, and the slow links that neither host explains. Sets groups, unless
+// there is one.
+static int judge(const struct links *links, bool quiet, size_t *groups)
 {
-    enum { SHOWN = 20 };
     struct link_map map = {0};
     struct link_host hosts[STATISTICS_COUNT_MAX];
-    char texts[SHOWN][LINK_TEXT_BYTES];
-    size_t found = 0;
+    char texts[LINKS_SHOWN][LINK_TEXT_BYTES];
     if (links->count > STATISTICS_COUNT_MAX)
         return ERR_NONE;
-    for (int i = 0; i < links->count; i++)
-        hosts[i] = (struct link_host){bench_world_host(links->members[i]), links->members[i]};
+    links_hosts(links, hosts);
     int rc = fill_map(links, &map);
-    if (rc == ERR_NONE)
-        found = link_map_texts(&map, hosts, links->lane->name, texts, SHOWN);
-    for (size_t i = 0; i < found && i < SHOWN; i++)
-        printf("%s\n", texts[i]);
-    if (found > SHOWN)
-        printf("         and %zu more in the lane %s\n", found - SHOWN, links->lane->name);
+    if (rc == ERR_NONE && !quiet)
+        links_show(texts, link_map_texts(&map, hosts, links->lane->name, texts, LINKS_SHOWN), links->lane->name);
+    for (size_t i = 0; rc == ERR_NONE && map.between > 0 && i < map.count; i++)
+        groups[i] = map.groups[i];
     link_map_close(&map);
     return rc;
 }
 
-static int print_all(const struct links *links, uint64_t begin_ns, const struct bench_options *options)
+static int print_all(const struct links *links, uint64_t begin_ns, const struct bench_options *options, size_t *groups)
 {
     int rc = ERR_NONE;
     for (int i = 0; i < links->count && rc == ERR_NONE; i++) {
@@ -123,14 +120,26 @@ static int print_all(const struct links *links, uint64_t begin_ns, const struct 
         links_samples(links, links->members[i], &samples);
         rc = print(links, i, &samples, begin_ns, options);
     }
-    return rc == ERR_NONE && !options->json ? print_slow(links) : rc;
+    return rc == ERR_NONE ? judge(links, options->json, groups) : rc;
 }
 
-static int run_lane(struct links *links, const struct link_lane *lane, const struct bench_options *options)
+static int run_lane(struct links *links, const struct link_lane *lane, const struct bench_options *options,
+                    size_t *groups)
 {
     uint64_t begin_ns = clock_now_ns();
     TRY(links_measure(links, lane, options));
-    return comm_rank(links->comm) == 0 ? print_all(links, begin_ns, options) : ERR_NONE;
+    return comm_rank(links->comm) == 0 ? print_all(links, begin_ns, options, groups) : ERR_NONE;
+}
+
+static int run_lanes(struct links *links, const struct bench_options *options)
+{
+    const struct link_lane lanes[] = {{"ping", "ns", true, PING_BYTES, PING_EXCHANGES},
+                                      {"bandwidth", "GB/s", false, options->sizes[0], BANDWIDTH_EXCHANGES}};
+    size_t groups[STATISTICS_COUNT_MAX] = {0};
+    for (size_t i = 0; i < 2; i++)
+        TRY(run_lane(links, &lanes[i], options, groups));
+    bool are_hosts = bench_world_host_count() >= 4 && links->count <= STATISTICS_COUNT_MAX;
+    return are_hosts ? links_cut(links, groups, &lanes[1], options) : ERR_NONE;
 }
 
 static int links_bench(struct bench_options *options)
@@ -144,17 +153,10 @@ static int links_bench(struct bench_options *options)
     bench_default_sizes(options, options->quick ? &quick : &large, 1);
     bench_default_repeat(options, 25, 9, 2);
     links.repeat = options->repeat;
-    links.members = calloc((size_t)comm_world(links.comm), sizeof *links.members);
-    if (links.members)
-        links_choose_members(&links);
-    links.times = calloc((size_t)comm_world(links.comm) * (size_t)links.rounds * links.repeat + 1, sizeof(double));
-    const struct link_lane lanes[] = {{"ping", "ns", true, PING_BYTES, PING_EXCHANGES},
-                                      {"bandwidth", "GB/s", false, options->sizes[0], BANDWIDTH_EXCHANGES}};
-    int rc = links.members && links.times ? ERR_NONE : err_set(ERR_MEMORY, "no memory for links");
-    for (size_t i = 0; i < 2 && rc == ERR_NONE; i++)
-        rc = run_lane(&links, &lanes[i], options);
-    free(links.times);
-    free(links.members);
+    int rc = links_open(&links);
+    if (rc == ERR_NONE)
+        rc = run_lanes(&links, options);
+    links_close(&links);
     return rc;
 }
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void links_choose_members(struct links *links)
+static void choose_members(struct links *links)
 {
     int rank = comm_rank(links->comm);
     links->own = -1;
@@ -24,7 +24,39 @@ void links_choose_members(struct links *links)
         links->own = i == rank ? links->count : links->own;
         links->members[links->count++] = i;
     }
-    links->rounds = links_rounds(links->count);
+}
+
+int links_open_rounds(struct links *links, int rounds)
+{
+    size_t places = (size_t)rounds * (size_t)links->count;
+    links->rounds = rounds;
+    links->partners = malloc((places + 1) * sizeof *links->partners);
+    links->times = calloc((size_t)comm_world(links->comm) * (size_t)rounds * links->repeat + 1, sizeof *links->times);
+    if (!links->partners || !links->times)
+        return err_set(ERR_MEMORY, "no memory for the links of %d ranks", links->count);
+    for (size_t i = 0; i < places; i++)
+        links->partners[i] = -1;
+    return ERR_NONE;
+}
+
+int links_open(struct links *links)
+{
+    links->members = calloc((size_t)comm_world(links->comm), sizeof *links->members);
+    if (!links->members)
+        return err_set(ERR_MEMORY, "no memory for %d ranks", comm_world(links->comm));
+    choose_members(links);
+    TRY(links_open_rounds(links, links_rounds(links->count)));
+    for (int round = 0; round < links->rounds; round++)
+        for (int i = 0; i < links->count; i++)
+            links->partners[round * links->count + i] = links_partner_position(links->count, round, i);
+    return ERR_NONE;
+}
+
+void links_close(struct links *links)
+{
+    free(links->members);
+    free(links->partners);
+    free(links->times);
 }
 
 int links_rounds(int count)
@@ -99,7 +131,7 @@ static int sample(struct links *links, int peer, size_t repetition, double *ns)
     return ERR_NONE;
 }
 
-static double *time_at(const struct links *links, int rank, int round, size_t repetition)
+double *links_time_at(const struct links *links, int rank, int round, size_t repetition)
 {
     return &links->times[((size_t)rank * (size_t)links->rounds + (size_t)round) * links->repeat + repetition];
 }
@@ -111,13 +143,13 @@ static int take_turns(struct links *links, const struct bench_options *options)
         for (int round = 0; round < links->rounds; round++) {
             bench_progress("links %s, sample %zu of %zu, round %d of %d", links->lane->name, i + 1,
                            options->warmup + options->repeat, round + 1, links->rounds);
-            int position = links->own < 0 ? -1 : links_partner_position(links->count, round, links->own);
+            int partner = links->own < 0 ? -1 : links_partner(links, round, links->own);
             double ns = NAN;
             TRY(comm_barrier(links->comm));
-            if (position >= 0)
-                TRY(sample(links, links->members[position], i, &ns));
+            if (partner >= 0)
+                TRY(sample(links, partner, i, &ns));
             if (i >= options->warmup)
-                *time_at(links, rank, round, i - options->warmup) = ns;
+                *links_time_at(links, rank, round, i - options->warmup) = ns;
         }
     }
     return ERR_NONE;
@@ -144,7 +176,7 @@ static int share_times(struct links *links)
 
 double links_median_ns(const struct links *links, int rank, int round)
 {
-    const double *times = time_at(links, rank, round, 0);
+    const double *times = links_time_at(links, rank, round, 0);
     return isnan(times[0]) ? NAN : statistics_median(times, links->repeat);
 }
 
@@ -154,21 +186,21 @@ void links_samples(const struct links *links, int rank, struct bench_samples *ou
     for (size_t i = 0; i < links->repeat; i++) {
         double least = NAN;
         for (int round = 0; round < links->rounds; round++)
-            least = fmin(least, *time_at(links, rank, round, i));
+            least = fmin(least, *links_time_at(links, rank, round, i));
         out->values[i] = links->lane->is_time ? least : (double)links->lane->bytes / least;
     }
 }
 
 int links_partner(const struct links *links, int round, int position)
 {
-    int partner = links_partner_position(links->count, round, position);
+    int partner = links->partners[round * links->count + position];
     return partner < 0 ? -1 : links->members[partner];
 }
 
 int links_measure(struct links *links, const struct link_lane *lane, const struct bench_options *options)
 {
     size_t bytes = words_of(lane) * sizeof(uint64_t);
-    assert(links->comm && links->times && links->repeat == options->repeat);
+    assert(links->comm && links->repeat == options->repeat);
     links->lane = lane;
     links->send = bench_alloc(bytes, 1);
     links->recv = bench_alloc(bytes, 1);
@@ -180,4 +212,18 @@ int links_measure(struct links *links, const struct link_lane *lane, const struc
     bench_free(links->send, bytes);
     bench_free(links->recv, bytes);
     return code;
+}
+
+void links_hosts(const struct links *links, struct link_host *out)
+{
+    for (int i = 0; i < links->count; i++)
+        out[i] = (struct link_host){bench_world_host(links->members[i]), links->members[i]};
+}
+
+void links_show(char (*texts)[LINK_TEXT_BYTES], size_t count, const char *lane)
+{
+    for (size_t i = 0; i < count && i < LINKS_SHOWN; i++)
+        printf("%s\n", texts[i]);
+    if (count > LINKS_SHOWN)
+        printf("         and %zu more in the lane %s\n", count - LINKS_SHOWN, lane);
 }

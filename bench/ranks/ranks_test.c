@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `bench ranks`: its turns within a time, and its records. `bench links`: who meets whom, and who is to blame, in
-// tables of pretended times.
+// `bench ranks`: its turns within a time, and its records. `bench links`: who meets whom, who is to blame, and what
+// pairs share, in tables of pretended times.
 #include "bench/ranks/ranks.h"
 
 #include "bench/table/benchmarks.h"
@@ -9,7 +9,7 @@
 #include "bench/ranks/links.h"
 #include "base/err.h"
 #include "ref/arithmetic/random.h"
-#include "results/limits/link_map.h"
+#include "results/limits/link_cut.h"
 
 #include <criterion/criterion.h>
 
@@ -258,4 +258,86 @@ Test(link_pairs, more_slow_links_than_hosts_without_one_in_common_are_one_findin
     cr_expect(strstr(texts[0], " of 496 links take more than 1.35 times as long as the median in the lane ping"), "%s",
               texts[0]);
     link_map_close(&map);
+}
+
+static struct link_cut cut;
+
+// Sides of groups: each host has the first one of its group.
+static void choose(size_t count, const size_t *groups)
+{
+    bool met[STATISTICS_COUNT_MAX] = {false};
+    link_cut_choose(groups, count, &cut);
+    for (size_t i = 0; i < cut.count; i++) {
+        cr_assert(cut.a[i] < count && cut.b[i] < count);
+        cr_expect(!met[cut.a[i]] && !met[cut.b[i]] && cut.a[i] != cut.b[i], "%zu with %zu", cut.a[i], cut.b[i]);
+        met[cut.a[i]] = met[cut.b[i]] = true;
+    }
+}
+
+Test(link_cut, hosts_of_one_group_are_halved)
+{
+    static const size_t groups[STATISTICS_COUNT_MAX] = {0}, counts[] = {1, 2, 4, 7, 256, 257, 1000};
+    static const size_t pairs[] = {0, 1, 2, 3, 128, 128, 128};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        choose(counts[i], groups);
+        cr_expect_eq(cut.count, pairs[i], "%zu of %zu hosts", cut.count, counts[i]);
+        for (size_t pair = 0; pair < cut.count; pair++)
+            cr_expect(cut.a[pair] < counts[i] / 2 && cut.b[pair] >= counts[i] / 2);
+    }
+    cr_expect(cut.a[127] == 496 && cut.b[127] == 996, "of all parts: %zu, %zu", cut.a[127], cut.b[127]);
+}
+
+Test(link_cut, groups_stay_whole_and_sides_are_as_equal_as_they_can_be)
+{
+    static const size_t interleaved[] = {0, 1, 0, 1, 0, 1}, unequal[] = {0, 0, 2, 2, 4, 4, 4, 4, 4},
+                        one_large[] = {0, 1, 1, 1, 1, 1};
+    choose(6, interleaved);
+    cr_assert_eq(cut.count, 3);
+    cr_expect(cut.a[0] == 0 && cut.b[0] == 1 && cut.a[2] == 4 && cut.b[2] == 5);
+    choose(9, unequal);
+    cr_assert_eq(cut.count, 4);
+    cr_expect(cut.a[0] == 4 && cut.b[0] == 0 && cut.b[3] == 3, "the largest group against both others");
+    choose(6, one_large);
+    cr_expect(cut.count == 1 && cut.b[0] == 0);
+}
+
+// Pairs that take 10 alone, up to 2 more, and `times` as long together.
+static size_t cut_texts(size_t pairs, double times, size_t slow, double of_slow, char (*texts)[LINK_TEXT_BYTES])
+{
+    static const size_t groups[STATISTICS_COUNT_MAX] = {0};
+    static struct link_host hosts[16];
+    static char names[16][16];
+    choose(2 * pairs, groups);
+    for (size_t i = 0; i < pairs; i++) {
+        cut.alone[i] = 10 + (double)(random_at(5, i) % 21) / 10;
+        cut.together[i] = cut.alone[i] * (i == slow ? of_slow : times);
+    }
+    for (size_t i = 0; i < 2 * pairs; i++) {
+        snprintf(names[i], sizeof names[i], "node%zu", i);
+        hosts[i] = (struct link_host){names[i], (int)(8 * i)};
+    }
+    return link_cut_texts(&cut, hosts, texts, 3);
+}
+
+Test(link_cut, pairs_that_share_one_link_are_named_and_those_that_share_none_are_not)
+{
+    char texts[3][LINK_TEXT_BYTES];
+    cr_expect_eq(cut_texts(8, 1.2, 0, 1.3, texts), 0);
+    cr_assert_eq(cut_texts(8, 8, 0, 8, texts), 1, "%s", texts[1]);
+    cr_expect(strstr(texts[0], "SHARED   8 pairs of hosts together, node0 with node8 and so on, have "), "%s",
+              texts[0]);
+    cr_expect_float_eq(link_cut_rate(&cut), 1, 1e-9);
+    cr_expect(strstr(texts[0], " times the rate of one alone, and each 12 % of its own"), "%s", texts[0]);
+    cr_assert_eq(cut_texts(2, 2, 0, 2, texts), 1);
+}
+
+Test(link_cut, a_pair_that_another_one_slows_is_named)
+{
+    char texts[3][LINK_TEXT_BYTES];
+    cr_assert_eq(cut_texts(8, 1.02, 5, 2, texts), 1, "%s", texts[1]);
+    cr_expect(strstr(texts[0], "COLLIDES the link between hosts node5 (rank 40) and node13 (rank 104) has 50 % of its "
+                               "own rate while 8 pairs exchange together, most have 98 %"),
+              "%s", texts[0]);
+    cr_assert_eq(cut_texts(8, 2, 5, 6, texts), 2, "on a link that all share, too");
+    cr_expect(strstr(texts[1], "COLLIDES the link between hosts node5 "), "%s", texts[1]);
 }

@@ -153,6 +153,31 @@ Test(hosts, a_slow_link_between_two_hosts_is_slow_for_both_and_for_no_other)
     }
 }
 
+// Three pairs on one uplink of 20 Mbit/s, where 64 KiB take 26 ms each way: other programs hardly count.
+Test(hosts, pairs_across_an_uplink_share_it)
+{
+    MPI_OR_SKIP();
+    if (!bench_links("6 --uplink 20", 6, "64K --json"))
+        return;
+    char *of_all = strstr(output, "\"pairs\":3");
+    cr_assert_not_null(of_all, "%s", output);
+    while (of_all > output && of_all[-1] != '\n')
+        of_all--;
+    json_t *record = json_loads(of_all, JSON_DISABLE_EOF_CHECK, NULL), *share;
+    json_t *shares = json_object_get(json_object_get(record, "detail"), "share_of_alone");
+    const char *pair;
+    double sum = 0;
+    json_object_foreach (shares, pair, share)
+        sum += json_number_value(share);
+    cr_expect(json_object_size(shares) == 3 && sum > 0.5 && sum < 2, "%g of 3 pairs: %s", sum, of_all);
+    for (int rank = 0; rank < 3; rank++) {
+        char name[16];
+        snprintf(name, sizeof name, "%d %d", rank, rank + 3);
+        cr_expect(json_object_get(shares, name), "%s: %s", name, of_all);
+    }
+    json_decref(record);
+}
+
 Test(hosts, the_host_with_a_delayed_link_is_named)
 {
     MPI_OR_SKIP();

@@ -19,6 +19,8 @@ static const struct table tables[] = {
     {"finding", "verdict", "INCOMPLETE", "Findings: INCOMPLETE", "Verdict|About|Finding", "verdict|kind|text"},
     {"finding", "verdict", "VALID", "Findings: VALID", "Verdict|About|Finding", "verdict|kind|text"},
     {"bench", "detail.us_with", NULL, "Links between hosts", "Host|us with each rank", "case|detail.us_with"},
+    {"bench", "detail.share_of_alone", NULL, "Pairs of hosts together, across a cut of the network",
+     "Case|Share of the rate that a pair has alone, by its ranks", "case|detail.share_of_alone"},
     {"bench", "detail.share_of_device_copy", NULL, "Memory of the device",
      "Benchmark|Case|GB/s|Device copy, GB/s|Share of it",
      "name|case|detail.GB_per_s|detail.device_copy_GB_per_s|detail.share_of_device_copy"},
