@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the output of `dcgmi diag --json` says about a host: of DCGM 2 and 3 ("DCGM GPU Diagnostic", gpu_id), of DCGM 4
 // ("DCGM Diagnostic", entity_id, test_summary), and of several iterations. It names no host and no time, so that a test
-// that failed counts whichever output is the later one.
+// that failed counts whichever output is the later one. That of `dcgmi mndiag --json`, of DCGM 4.3 and later, has no
+// time either, but `hosts` by host_id.
 #include "results/page/fleet_part.h"
 
 #include "base/err.h"
@@ -24,9 +25,14 @@ static const json_t *diagnostic_of(const json_t *value)
     return of_gpus ? of_gpus : json_object_get(value, "DCGM Diagnostic");
 }
 
+static bool is_of_nodes(const json_t *value)
+{
+    return strcmp(view_text(value, "DCGM Diagnostic"), "DCGM Multi-Node Diagnostic") == 0;
+}
+
 bool fleet_is_dcgm(const json_t *value)
 {
-    return json_is_object(diagnostic_of(value)) ||
+    return is_of_nodes(value) || json_is_object(diagnostic_of(value)) ||
            json_is_object(diagnostic_of(json_array_get(json_object_get(value, "iterations"), 0)));
 }
 
@@ -104,6 +110,71 @@ static int take_tests(struct diag *diag, const json_t *value)
     return *error ? fleet_say(diag->run, FLEET_INCOMPLETE, text) : ERR_NONE;
 }
 
+// --- of several hosts ---
+
+static struct fleet_part *part_of(struct fleet_source *source, const json_t *value, const json_t *of_host)
+{
+    const json_t *hosts = json_object_get(value, "hosts"), *id = json_object_get(of_host, "host_id"), *host;
+    size_t i;
+    json_array_foreach (hosts, i, host)
+        if (json_is_integer(id) && json_equal(json_object_get(host, "host_id"), id))
+            return fleet_part_of(source, view_text(host, "hostname"));
+    return NULL;
+}
+
+// A failure that is no host's alone: the test did not run.
+static int say_of_all(struct fleet_source *source, const char *words)
+{
+    char text[FLEET_TEXT_BYTES];
+    snprintf(text, sizeof text, "DCGM: %.1000s", words);
+    for (size_t i = 0; i < source->part_count; i++)
+        TRY(fleet_say(source->parts[i].run, FLEET_INCOMPLETE, text));
+    return ERR_NONE;
+}
+
+static int take_test_of_nodes(struct fleet_source *source, const json_t *value, const json_t *test, bool *ran)
+{
+    const json_t *results = json_object_get(test, "results"), *result;
+    const char *error = view_text(json_object_get(test, "mpi_error"), "warning");
+    size_t i;
+    json_array_foreach (results, i, result) {
+        struct fleet_part *part = part_of(source, value, result);
+        struct diag diag = {.run = part ? part->run : NULL};
+        if (part)
+            TRY(take_result(&diag, test, result));
+        ran[part ? part - source->parts : FLEET_PART_MAX] |= diag.ran;
+    }
+    return *error ? say_of_all(source, error) : ERR_NONE;
+}
+
+static int take_nodes(struct fleet_source *source, const json_t *value)
+{
+    const json_t *hosts = json_object_get(value, "hosts"), *categories = json_object_get(value, "test_categories"),
+                 *one;
+    const char *error = view_text(value, "runtime_error");
+    bool ran[FLEET_PART_MAX + 1] = {false};
+    size_t i, t;
+    json_array_foreach (hosts, i, one)
+        if (*view_text(one, "hostname"))
+            fleet_name_part(source, view_text(one, "hostname"));
+    if (source->part_count == FLEET_PART_MAX)
+        return fleet_say_of_file(source, FLEET_UNVERIFIED, "names more hosts than are read of one file");
+    if (source->part_count == 0)
+        return fleet_say_of_file(source, FLEET_INCOMPLETE, *error ? error : "names no host");
+    TRY(fleet_add_runs(source, "dcgmi mndiag"));
+    for (i = 0; i < source->part_count; i++)
+        source->parts[i].run->lasts = true;
+    for (i = 0; i < json_array_size(categories); i++) {
+        const json_t *tests = json_object_get(json_array_get(categories, i), "tests");
+        json_array_foreach (tests, t, one)
+            TRY(take_test_of_nodes(source, value, one, ran));
+    }
+    for (i = 0; i < source->part_count; i++)
+        if (!ran[i])
+            TRY(fleet_say(source->parts[i].run, FLEET_INCOMPLETE, "DCGM: no test ran"));
+    return ERR_NONE;
+}
+
 int fleet_take_dcgm(struct fleet_source *source, const json_t *value)
 {
     static const char ending[] = ".dcgm";
@@ -111,6 +182,8 @@ int fleet_take_dcgm(struct fleet_source *source, const json_t *value)
     size_t length = strlen(source->host), tail = sizeof ending - 1, count = json_array_size(iterations);
     struct diag diag = {0};
     char text[FLEET_TEXT_BYTES];
+    if (is_of_nodes(value))
+        return take_nodes(source, value);
     if (length > tail && strcmp(source->host + length - tail, ending) == 0)
         source->host[length - tail] = '\0';
     fleet_name_part(source, source->host);

@@ -135,7 +135,7 @@ void fleet_command_of(const char *program, char command[FLEET_COMMAND_BYTES])
         snprintf(command, FLEET_COMMAND_BYTES, "zerogauge preflight");
     else if (strcmp(program, "soak") == 0)
         snprintf(command, FLEET_COMMAND_BYTES, "zerogauge soak --hours 1");
-    else if (strcmp(program, "dcgmi diag") == 0)
+    else if (strncmp(program, "dcgmi ", 6) == 0)
         snprintf(command, FLEET_COMMAND_BYTES, "dcgmi diag --run 3 --json");
     else if (test_bytes > 0 && test_bytes < FLEET_COMMAND_BYTES / 2 && memchr(test, '_', test_bytes))
         snprintf(command, FLEET_COMMAND_BYTES, "%.*s -J again.json", (int)test_bytes, test);

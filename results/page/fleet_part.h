@@ -47,8 +47,8 @@ int fleet_take_result(struct fleet_source *source, const struct result_file *fil
 int fleet_take_bench(struct fleet *fleet, const json_t *record, struct fleet_run *run);
 void fleet_sort_figures(struct fleet_run *run);
 
-// True if a value is the output of `dcgmi diag --json`, or of nccl-tests by `-J FILE`. Takes such a value, for a source
-// without parts. Nothing of a value is trusted. ERR_MEMORY.
+// True if a value is the output of `dcgmi diag` or `dcgmi mndiag` with `--json`, or of nccl-tests by `-J FILE`. Takes
+// such a value, for a source without parts. Nothing of a value is trusted. ERR_MEMORY.
 bool fleet_is_dcgm(const json_t *value);
 int fleet_take_dcgm(struct fleet_source *source, const json_t *value);
 bool fleet_is_nccl(const json_t *value);

@@ -86,6 +86,47 @@ Test(fleet_tools, a_diagnostic_of_dcgm_is_a_reason)
     free(text);
 }
 
+// Of two hosts with two GPUs each, of which the last is as it is said; host_id is no index.
+#define NODES(second, more)                                                                                            \
+    "{'DCGM Diagnostic':'DCGM Multi-Node Diagnostic','metadata':{'num_hosts':2,'num_entities':4},'hosts':["            \
+    "{'host_id':1,'hostname':'%s','dcgm_version':'4.3.0','driver_version':'570.32.17','num_entities':2},"              \
+    "{'host_id':0,'hostname':'%s','dcgm_version':'4.3.0','driver_version':'570.32.17','num_entities':2}],"             \
+    "'test_categories':[{'category':'Multi-Node Tests','tests':[{'name':'MNUBERGEMM','status':'Fail',"                 \
+    "'test_summary':{'status':'Fail'}," more "'results':["                                                             \
+    "{'host_id':0,'entity_group':'GPU','entity_group_id':1,'entity_id':0,'status':'Pass'},"                            \
+    "{'host_id':0,'entity_group':'GPU','entity_group_id':1,'entity_id':1,'status':'Pass'},"                            \
+    "{'host_id':1,'entity_group':'GPU','entity_group_id':1,'entity_id':0,'status':'Pass'},"                            \
+    "{'host_id':1,'entity_group':'GPU','entity_group_id':1,'entity_id':1," second "},"                                 \
+    "{'host_id':7,'entity_group':'GPU','entity_id':1,'status':'Fail'},{'status':'Fail'}]}]}]}\n"
+
+// A later output, where it passes, is no proof; a failure that is no GPU's is held against none.
+Test(fleet_tools, a_diagnostic_of_several_hosts_is_held_against_those_that_failed)
+{
+    static const struct expected expected[] = {
+        {"c1", "pull", "diagnostic", "DCGM MNUBERGEMM: GPU 1: Fail: a sum differs"},
+        {"c3", "look at", "warned", "DCGM MNUBERGEMM: GPU 1: Fail: mild"},
+        {"c4", "not measured", "incomplete", "DCGM: Error: mpirun was not found"},
+        {"c5", "not measured", "incomplete", "DCGM: Error: mpirun was not found"},
+        {"c6", "not measured", "incomplete", "DCGM: no test ran"},
+        {"failed", "not measured", "incomplete missing", "failed.json: Unable to complete"},
+    };
+    write_text("a.json", NODES("'status':'Fail'," WARNING("2", "a sum differs"), ""), "c1", "c0");
+    write_text("b.json", NODES("'status':'Pass'", ""), "c1", "c0");
+    write_text("c.json", NODES("'status':'Fail'," WARNING("1", "mild"), ""), "c3", "c2");
+    write_text("d.json", NODES("'status':'Pass'", "'mpi_error':{'warning':'Error: mpirun was not found'},"), "c5",
+               "c4");
+    write_text("e.json", "{'DCGM Diagnostic':'DCGM Multi-Node Diagnostic','hosts':[{'host_id':0,'hostname':'c6'}]}\n");
+    write_text(
+        "failed.json",
+        "{'DCGM Diagnostic':'DCGM Multi-Node Diagnostic','runtime_error':'Unable to complete it','metadata':{}}\n");
+    char *text = fleet(1, NULL);
+    expect_named(text, 8, expected, sizeof expected / sizeof *expected);
+    expect_next(text, "c1", "dcgmi diag --run 3 --json");
+    expect_next(text, "c4", "dcgmi diag --run 3 --json");
+    cr_expect(strstr(strstr(text, "\"c1\""), "\"times\":1,\"runs\":2"), "%s", text);
+    free(text);
+}
+
 struct nccl {
     const char *hosts[2];  // of two processes
     double bandwidth;      // of the largest size, in place
