@@ -99,7 +99,7 @@ static const struct {
 } message_failures[] = {
     {"message-tag", "rank 0 expects message 7 of 8 bytes from rank 1, which sends message 6 of 8 bytes", ERR_INTERNAL},
     {"message-size", "rank 0 expects message 6 of 8 bytes from rank 1, which sends message 6 of 9 bytes", ERR_INTERNAL},
-    {"message-abort", "rank 1 failed: the disk is full", ERR_PEER},
+    {"message-abort", " failed: the disk is full", ERR_PEER},
     {"message-collective",
      "the ranks disagree about collective 2: rank 1 calls barrier, while rank 0 is in receive and waits for it",
      ERR_INTERNAL},

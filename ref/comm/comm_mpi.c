@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 // Memory for the two pieces of a reduction that are in flight together.
@@ -111,8 +112,9 @@ static int mpi_check(struct comm *comm)
 static void mpi_abort(struct comm *comm, const char *message)
 {
     struct comm_mpi *mpi = (struct comm_mpi *)comm;
-    char text[COMM_MPI_TEXT_BYTES];
-    snprintf(text, sizeof text, "rank %d failed: %.*s", comm->rank, COMM_MPI_TEXT_BYTES - 64, message);
+    char text[COMM_MPI_TEXT_BYTES], host[64] = "";
+    gethostname(host, sizeof host - 1);
+    snprintf(text, sizeof text, "rank %d (host %s) failed: %.*s", comm->rank, host, COMM_MPI_TEXT_BYTES - 128, message);
     comm_mpi_fail_everywhere(mpi, ERR_PEER, text);
 }
 
