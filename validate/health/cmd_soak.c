@@ -25,9 +25,10 @@ static void add_events(struct soak *soak, const struct health_round *round)
         health_mismatch_text(&round->mismatches[i], text, sizeof text);
         if (bench_world_comm())
             snprintf(placed, sizeof placed, "host %s, rank %d: %s", soak->host, bench_world_rank(), text);
+        if (!soak_add_event(soak, &round->mismatches[i], bench_world_comm() ? placed : text))
+            continue;
         terminal_progress("%s", "");
         text_say("zerogauge soak: WRONG: %s", bench_world_comm() ? placed : text);
-        soak_add_event(soak, &round->mismatches[i], bench_world_comm() ? placed : text);
     }
 }
 

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/command_test.h"
 #include "base/pretended_test.h"
+#include "ref/comm/mpirun_test.h"
 #include "validate/health/preflight.h"
 
 #include <criterion/criterion.h>
@@ -48,6 +49,28 @@ Test(soak, a_wrong_result_ends_with_1_and_is_kept_in_the_state)
     cr_assert_not_null(state, "%s", output);
     cr_expect_eq(json_array_size(json_object_get(state, "events")), 1);
     json_decref(state);
+    folder_remove(folder);
+}
+
+// The wrong result of every round of one operation is one line, also over several runs; that of another one has its
+// own.
+Test(soak, wrong_results_of_one_kind_are_one_line)
+{
+    char folder[PATH_MAX], command[PATH_MAX + 256];
+    static const char *const flips[] = {"memory", "training", "memory", "memory"};
+    folder_make(folder);
+    for (size_t i = 0; i < 4; i++) {
+        snprintf(command, sizeof command, PROGRAM "soak --hours 1e-9 --state %s/s --inject %s@0 2>%s/said", folder,
+                 flips[i], folder);
+        cr_expect_eq(command_run(command, output, sizeof output), 1, "%s", output);
+    }
+    cr_expect_eq(times_said(output, "WRONG  "), 2, "%s", output);
+    cr_expect_eq(times_said(output, "WRONG  core 0: memory: offset 16777216: "), 1, "%s", output);
+    cr_expect_eq(times_said(output, " was read; and 2 times more\nWRONG  "), 1, "%s", output);
+    cr_expect(strstr(output, "\n4 wrong results\n"), "%s", output);
+    snprintf(command, sizeof command, "cat %s/said", folder);
+    cr_expect_eq(command_run(command, output, sizeof output), 0);
+    cr_expect_null(strstr(output, "WRONG"), "it was said before: %s", output);
     folder_remove(folder);
 }
 

@@ -6,33 +6,39 @@
 #include "base/json.h"
 #include "bench/harness/bench_world.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-// The sum over all ranks, on rank 0 or without a launcher.
-struct soak_total {
-    struct health_exposure exposure;
-    size_t core_count;
-    json_t *events;  // array of objects, owned
-    json_t *hosts;   // array, one object for each rank: "host", "rank", "cores", "counters", "worse"; owned
-};
-
 enum { STATE_LIMIT_BYTES = 16 << 20, EVENT_MAX = 100, SAMPLE_MAX = 1000 };
 
-void soak_add_event(struct soak *soak, const struct health_mismatch *m, const char *text)
+const char *soak_kind(const json_t *event, char out[SOAK_KIND_BYTES])
 {
-    if (json_array_size(soak->events) >= EVENT_MAX)
-        return;
-    json_array_append_new(soak->events,
-                          json_pack("{s:s, s:i, s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:i, s:i, s:s}", "host", soak->host,
-                                    "rank", bench_world_rank(), "core", m->core, "operation", m->operation->name,
-                                    "lane", health_lane_name(m->operation->lane), "round", (json_int_t)m->round, "seed",
-                                    (json_int_t)m->seed, "element", (json_int_t)m->element, "wrong_bytes",
-                                    (json_int_t)m->wrong_bytes, "wrong_again", m->again_wrong, "again", m->again,
-                                    "text", text));
+    snprintf(out, SOAK_KIND_BYTES, "%.64s %lld %.64s", json_string_value(json_object_get(event, "host")),
+             (long long)json_integer_value(json_object_get(event, "core")),
+             json_string_value(json_object_get(event, "operation")));
+    return out;
+}
+
+bool soak_add_event(struct soak *soak, const struct health_mismatch *m, const char *text)
+{
+    char kind[SOAK_KIND_BYTES], other[SOAK_KIND_BYTES];
+    bool first = true;
+    json_t *one,
+        *event = json_pack("{s:s, s:i, s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:i, s:i, s:s}", "host", soak->host, "rank",
+                           bench_world_rank(), "core", m->core, "operation", m->operation->name, "lane",
+                           health_lane_name(m->operation->lane), "round", (json_int_t)m->round, "seed",
+                           (json_int_t)m->seed, "element", (json_int_t)m->element, "wrong_bytes",
+                           (json_int_t)m->wrong_bytes, "wrong_again", m->again_wrong, "again", m->again, "text", text);
+    size_t i;
+    soak_kind(event, kind);
+    json_array_foreach (soak->events, i, one)
+        first &= strcmp(soak_kind(one, other), kind) != 0;
+    if (json_array_size(soak->events) < EVENT_MAX)
+        json_array_append(soak->events, event);
+    json_decref(event);
+    return first;
 }
 
 void soak_add_sample(struct soak *soak, double seconds)
@@ -84,8 +90,7 @@ static int add_rank(const json_t *of_rank, struct soak_total *total)
     return ERR_NONE;
 }
 
-// All ranks call it; elsewhere than on rank 0 *out stays empty. Free in every case.
-static int soak_gather(const struct soak *soak, struct soak_total *out)
+int soak_gather(const struct soak *soak, struct soak_total *out)
 {
     *out = (struct soak_total){.events = json_array(), .hosts = json_array()};
     json_t *own = own_json(soak);
@@ -108,14 +113,14 @@ static int soak_gather(const struct soak *soak, struct soak_total *out)
     return code;
 }
 
-static void soak_total_free(struct soak_total *total)
+void soak_total_free(struct soak_total *total)
 {
     json_decref(total->events);
     json_decref(total->hosts);
     *total = (struct soak_total){0};
 }
 
-static json_t *soak_state_json(const struct soak *soak, const struct soak_total *total)
+json_t *soak_state_json(const struct soak *soak, const struct soak_total *total)
 {
     return json_pack("{s:s, s:i, s:s, s:i, s:I, s:I, s:o, s:O, s:O}", "record", "soak", "schema", 1, "host", soak->host,
                      "ranks", bench_world_size(), "seed", (json_int_t)soak->seed, "cores",
@@ -195,79 +200,5 @@ int soak_load(struct soak *soak)
     soak->seed = common.seed;
     soak->exposure.rounds = common.rounds;
     soak->earlier_seconds = common.seconds;
-    return code;
-}
-
-// The report of a soak.
-
-static void print_lanes(const struct health_exposure *e)
-{
-    printf("%-12s %12s %12s %14s %16s %6s  %s\n", "lane", "core hours", "runs", "GB moved", "Gbit compared", "wrong",
-           "95 % sure: at most, per 1000 core hours");
-    for (int lane = 0; lane < HEALTH_LANE_COUNT; lane++) {
-        double hours = e->work.core_seconds[lane] / 3600;
-        printf("%-12s %12.3f %12" PRIu64 " %14.3f %16.3f %6" PRIu64, health_lane_name((enum health_lane)lane), hours,
-               e->work.runs[lane], (double)e->work.moved_bytes[lane] * 1e-9, (double)e->work.compared_bits[lane] * 1e-9,
-               e->events[lane]);
-        if (hours > 0)
-            printf("  %.3g", 1000 * health_poisson_upper(e->events[lane], 0.95) / hours);
-        putchar('\n');
-    }
-}
-
-static void print_text(const struct soak *soak, const struct soak_total *total, uint64_t wrong)
-{
-    const struct health_exposure *e = &total->exposure;
-    struct health_counters after;
-    int ranks = bench_world_size();
-    if (ranks > 1)
-        printf("%d ranks on %d host%s, ", ranks, bench_world_host_count(), bench_world_host_count() == 1 ? "" : "s");
-    printf("%zu cores, %zu operations, %" PRIu64 " rounds in %.2f hours, seed %lld\n", total->core_count,
-           soak->machine.setting.operation_count, e->rounds, e->seconds / 3600, soak->seed);
-    print_lanes(e);
-    health_counters_read("", &after);
-    health_counters_print(&soak->before, &after, stdout);
-    size_t index;
-    json_t *entry;
-    json_array_foreach (total->hosts, index, entry)
-        if (ranks > 1 && json_is_string(json_object_get(entry, "worse")))
-            printf("counters of host %s: %s\n", json_string_value(json_object_get(entry, "host")),
-                   json_string_value(json_object_get(entry, "worse")));
-    json_array_foreach (total->events, index, entry)
-        printf("WRONG  %s\n", json_string_value(json_object_get(entry, "text")));
-    if (wrong == 0)
-        printf("every result was the same on every core%s\n", ranks > 1 ? " of every rank" : "");
-    else
-        printf("%" PRIu64 " wrong results\n", wrong);
-}
-
-static void print_json(const struct soak *soak, const struct soak_total *total)
-{
-    json_t *state = soak_state_json(soak, total);
-    struct health_counters after;
-    health_counters_read("", &after);
-    json_object_set_new(state, "counters", health_counters_json(&soak->before, &after));
-    if (bench_world_size() > 1)
-        json_object_set(state, "hosts", total->hosts);
-    json_dumpf(state, stdout, 0);
-    putchar('\n');
-    json_decref(state);
-}
-
-int soak_report(const struct soak *soak, uint64_t *wrong)
-{
-    struct soak_total total;
-    int code = soak_gather(soak, &total);
-    if (code == ERR_NONE && bench_world_rank() == 0) {
-        *wrong = 0;
-        for (int lane = 0; lane < HEALTH_LANE_COUNT; lane++)
-            *wrong += total.exposure.events[lane];
-        if (soak->common.json)
-            print_json(soak, &total);
-        else
-            print_text(soak, &total, *wrong);
-        code = file_flush(stdout, "the report");
-    }
-    soak_total_free(&total);
     return code;
 }

@@ -22,8 +22,12 @@ struct soak {
     char host[64];
 };
 
-// Adds a wrong result to this process's events.
-void soak_add_event(struct soak *soak, const struct health_mismatch *mismatch, const char *text);
+// Wrong results of one operation on one core of a host are of one kind.
+enum { SOAK_KIND_BYTES = 256 };
+const char *soak_kind(const json_t *event, char out[SOAK_KIND_BYTES]);
+
+// Adds a wrong result to this process's events. Returns whether it is the first of its kind.
+bool soak_add_event(struct soak *soak, const struct health_mismatch *mismatch, const char *text);
 
 // Adds what sensors say now to the series, which keeps every second entry when it is full.
 void soak_add_sample(struct soak *soak, double seconds);
@@ -32,6 +36,19 @@ void soak_add_sample(struct soak *soak, double seconds);
 // all ranks. ERR_USAGE: it is not a state.
 int soak_save(const struct soak *soak);
 int soak_load(struct soak *soak);
+
+// The sum over all ranks, on rank 0 or without a launcher.
+struct soak_total {
+    struct health_exposure exposure;
+    size_t core_count;
+    json_t *events;  // array of objects, owned
+    json_t *hosts;   // array, one object for each rank: "host", "rank", "cores", "counters", "worse"; owned
+};
+
+// All ranks call it; elsewhere than on rank 0 *out stays empty. Free in every case.
+int soak_gather(const struct soak *soak, struct soak_total *out);
+void soak_total_free(struct soak_total *total);
+json_t *soak_state_json(const struct soak *soak, const struct soak_total *total);
 
 // Prints what all ranks have seen, on rank 0. *wrong: the wrong results, set there.
 int soak_report(const struct soak *soak, uint64_t *wrong);

@@ -270,6 +270,7 @@ Test(rank_vote, a_flip_on_one_of_two_ranks_is_found_and_placed)
         cr_expect_eq(soak(2, flipped[i], ""), 1, "%s: %s", flipped[i], output);
         cr_expect(strstr(output, expected), "%s: %s", flipped[i], output);
         cr_expect_eq(times_said(output, "WRONG: "), 1, "%s", output);
+        cr_expect(strstr(output, "\n1 wrong results, on 1 of 1 hosts\n"), "%s", output);
         cr_expect_null(strstr(output, "rank 0: "), "%s", output);
     }
 }
