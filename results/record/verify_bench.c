@@ -21,13 +21,14 @@ static double verify_samples(struct verify *v, size_t line, const json_t *of, co
         const char *key;
         double q;
     } figures[] = {{"median", 0.5}, {"p10", 0.1}, {"p90", 0.9}};
-    double values[STATISTICS_COUNT_MAX], seconds = 0;
+    double values[STATISTICS_COUNT_MAX], seconds = 0, items = verify_number(of, "items");
     const json_t *samples = json_object_get(of, "samples");
+    const char *unit = verify_text(of, "unit");
     size_t count = json_array_size(samples);
     char key[64];
     for (size_t i = 0; i < count; i++) {
         values[i] = json_number_value(json_array_get(samples, i));
-        seconds += unit_duration_s(verify_text(of, "unit"), values[i], verify_number(of, "items"));
+        seconds += unit_duration_s(unit, values[i], items);
     }
     statistics_sort(values, count);
     for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++) {
@@ -46,12 +47,13 @@ static void verify_bound(struct verify *v, size_t line, double work, const json_
     static const char *const bounds[] = {"matrix products of the model's shapes", "busy time of ", "registers",
                                          "CUDA's bandwidth sample"};
     const char *name = verify_text(baseline, "name");
+    bool is_time = unit_is_time(verify_text(baseline, "unit"));
     double best = 0;
     size_t i;
     const json_t *sample;
     json_array_foreach (json_object_get(baseline, "samples"), i, sample) {
         double ratio = json_number_value(sample) / work;
-        ratio = unit_is_time(verify_text(baseline, "unit")) ? ratio : 1 / ratio;
+        ratio = is_time ? ratio : 1 / ratio;
         best = i == 0 || ratio < best ? ratio : best;
     }
     for (i = 0; i < sizeof bounds / sizeof *bounds; i++)
@@ -105,10 +107,10 @@ void verify_bench(struct verify *v)
 
 static bool range_holds_for(const json_t *range, const json_t *bench)
 {
-    const char *key;
+    const char *key, *name = verify_text(bench, "name");
     json_t *value, *asked = json_object_get(range, "case"), *of_case = json_object_get(bench, "case");
-    if ((!verify_is(bench, "bench") && !verify_is(bench, "skip")) ||
-        strcmp(verify_text(range, "bench"), verify_text(bench, "name")) != 0)
+    if (!name || strcmp(verify_text(range, "bench"), name) != 0 ||
+        (!verify_is(bench, "bench") && !verify_is(bench, "skip")))
         return false;
     if (json_object_get(of_case, "device") && !json_object_get(asked, "device"))
         return false;

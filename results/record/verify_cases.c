@@ -45,12 +45,12 @@ struct search {
     struct verify *v;
     const json_t *row;
     const char *name;
-    size_t count;
+    size_t count, next;  // next: the one that is looked at first, as a run has the cases in the order of the rows
 };
 
 static struct search search_for(struct verify *v, const json_t *row, const char *name, const char *device)
 {
-    struct search s = {v, row, name, 0};
+    struct search s = {v, row, name, 0, 0};
     for (size_t i = 0; i < v->bench_count; i++) {
         const json_t *record = verify_record(v, v->benches[i]);
         if (strcmp(verify_text(record, "name"), name) != 0)
@@ -62,11 +62,11 @@ static struct search search_for(struct verify *v, const json_t *row, const char 
     return s;
 }
 
-static bool has_record(const struct search *s, const json_t *asked)
+static bool has_record(struct search *s, const json_t *asked)
 {
     const struct verify *v = s->v;
-    for (size_t i = 0; i < s->count; i++)
-        if (has_case(verify_record(v, v->found[i]), asked))
+    for (size_t i = 0; i < s->count; i++, s->next++)
+        if (has_case(verify_record(v, v->found[s->next % s->count]), asked))
             return true;
     for (size_t line = 1; line <= v->file->line_count; line++)
         if (verify_is(verify_record(v, line), "skip") &&
@@ -108,7 +108,7 @@ static json_t *values_of(const struct search *s, const char *key, json_t *values
 }
 
 // Goes through the choices of a row's values, one key after the other.
-static void verify_choices(const struct search *s, void *key, json_t *asked)
+static void verify_choices(struct search *s, void *key, json_t *asked)
 {
     json_t *of_case = json_object_get(s->row, "case"), *value;
     size_t i;
@@ -173,7 +173,7 @@ static void verify_rows(struct verify *v, const char *of, const char *device)
         if (strcmp(verify_text(row, "of"), of) != 0 || strcmp(of_row ? of_row : "cpu", device) != 0 ||
             !is_of_run(v->file->run, row))
             continue;
-        const struct search s = search_for(v, row, name ? name : of, device);
+        struct search s = search_for(v, row, name ? name : of, device);
         if (json_object_get(row, "where") && !is_measured(&s))
             continue;
         json_t *asked = json_object();
@@ -192,7 +192,7 @@ static void verify_step_pairs(struct verify *v)
         for (int k = 0; k < 2; k++) {
             if (strcmp(verify_text(record, "name"), names[k]) != 0)
                 continue;
-            const struct search s = search_for(v, NULL, names[1 - k], device ? device : "cpu");
+            struct search s = search_for(v, NULL, names[1 - k], device ? device : "cpu");
             if (!has_record(&s, of_case))
                 verify_refuse(v, v->benches[i], "name", "is %s, without the `bench` record of %s of that case",
                               names[k], names[1 - k]);
