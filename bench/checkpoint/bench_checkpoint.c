@@ -7,7 +7,6 @@
 #include "base/err.h"
 #include "base/safe_text.h"
 #include "base/process/check_folder.h"
-#include "base/process/interrupt.h"
 #include "ref/model/names/model_find.h"
 
 #include <inttypes.h>
@@ -110,12 +109,7 @@ static int begin(struct checkpoint_bench *bench, struct given *given)
         bench->fio[0] = '\0';
         text_error("zerogauge bench checkpoint: no baseline");
     }
-    if (snprintf(bench->folder, sizeof bench->folder, "%s/zerogauge-checkpoint-XXXXXX", shared->storage.paths[0]) >=
-        (int)sizeof bench->folder)
-        return err_set(ERR_USAGE, "--nvme-path: is too long");
-    if (!mkdtemp(bench->folder))
-        return err_set(ERR_IO, "%s: no folder can be created in it", shared->storage.paths[0]);
-    interrupt_watch(checkpoint_case_interrupt);
+    TRY(checkpoint_folder_make(&shared->storage, bench->folder));
     int code = run_all(bench, given);
     check_folder_remove(bench->folder);
     return code;

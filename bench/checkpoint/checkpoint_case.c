@@ -3,15 +3,6 @@
 
 #include "base/err.h"
 
-#include <signal.h>
-
-static volatile sig_atomic_t interrupted;
-
-void checkpoint_case_interrupt(int signal_number)
-{
-    interrupted = signal_number;
-}
-
 static void take(struct bench_samples *samples, double value)
 {
     samples->values[samples->count++] = value;
@@ -45,11 +36,6 @@ static bool repeats(struct checkpoint_bench *bench, size_t round)
     if (round == 0)
         bench->samples.count = bench->of_fio.count = 0;
     return bench_repeats(bench->options->warmup, bench->options->repeat, round);
-}
-
-static int check_interrupt(void)
-{
-    return interrupted ? err_set(ERR_IO, "interrupted by signal %d", (int)interrupted) : ERR_NONE;
 }
 
 static int save_once(struct checkpoint_bench *bench, struct checkpoint_ranks *ranks, bool counted)
@@ -93,7 +79,7 @@ int checkpoint_case_save(struct checkpoint_bench *bench, struct checkpoint_ranks
     uint64_t begin_ns = clock_now_ns(), total_bytes;
     for (size_t round = 0; repeats(bench, round); round++) {
         bench_progress("checkpoint: %d ranks save, round %zu", ranks->setting.world, round + 1);
-        TRY(check_interrupt());
+        TRY(checkpoint_check_interrupt());
         TRY(save_once(bench, ranks, round >= bench->options->warmup));
     }
     TRY(verify(bench, ranks));
@@ -141,7 +127,7 @@ static int measure_load(struct checkpoint_bench *bench, struct checkpoint_ranks 
         bool cold;
         bench_progress("checkpoint: %d ranks load what %d saved, round %zu", ranks->setting.world, bench->saved_by,
                        round + 1);
-        TRY(check_interrupt());
+        TRY(checkpoint_check_interrupt());
         TRY(load_once(bench, ranks, files, round >= bench->options->warmup, &cold));
         if (!cold)
             return bench_skip("checkpoint: load: %s keeps its files in memory, so that no load is cold",

@@ -88,5 +88,9 @@ int checkpoint_case_save(struct checkpoint_bench *bench, struct checkpoint_ranks
 // the case where files stay in memory.
 int checkpoint_case_load(struct checkpoint_bench *bench, struct checkpoint_ranks *ranks);
 
-// A handler of signals, after which the cases fail at their next round.
-void checkpoint_case_interrupt(int signal_number);
+// Makes an empty folder in the first one for storage, which the caller removes, and has signals that ask this program
+// to end noted.
+int checkpoint_folder_make(const struct bench_storage *storage, char out[PATH_MAX]);
+
+// ERR_IO after such a signal.
+int checkpoint_check_interrupt(void);

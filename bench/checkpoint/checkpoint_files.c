@@ -2,11 +2,13 @@
 #include "bench/checkpoint/checkpoint_case.h"
 
 #include "base/err.h"
+#include "base/process/interrupt.h"
 #include "bench/harness/fio.h"
 #include "ref/checkpoint/checkpoint.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +28,28 @@ static int list(const struct checkpoint *checkpoint, struct checkpoint_files *ou
         out->total_bytes += manifest->files[i].bytes;
         out->count++;
     }
+    return ERR_NONE;
+}
+
+static volatile sig_atomic_t interrupted;
+
+static void interrupt(int signal_number)
+{
+    interrupted = signal_number;
+}
+
+int checkpoint_check_interrupt(void)
+{
+    return interrupted ? err_set(ERR_IO, "interrupted by signal %d", (int)interrupted) : ERR_NONE;
+}
+
+int checkpoint_folder_make(const struct bench_storage *storage, char out[PATH_MAX])
+{
+    if (snprintf(out, PATH_MAX, "%s/zerogauge-checkpoint-XXXXXX", storage->paths[0]) >= PATH_MAX)
+        return err_set(ERR_USAGE, "--nvme-path: is too long");
+    if (!mkdtemp(out))
+        return err_set(ERR_IO, "%s: no folder can be created in it", storage->paths[0]);
+    interrupt_watch(interrupt);
     return ERR_NONE;
 }
 

@@ -70,6 +70,8 @@ def describe(case):
         return f"AdamW {case['step']}, {case['params'] / 2**20:.0f} M parameters, {case['threads']} threads"
     if case["part"] == "nvme":
         return f"NVMe {case['direction']}, {case['block_bytes'] >> 10} KiB, depth {case['depth']}"
+    if case["part"] == "checkpoint":
+        return f"checkpoint {case['operation']}, {case['params'] / 1e6:.0f} M parameters, {case['world']} ranks"
     if case["part"] == "comm":
         return f"{case['operation']}, {case['world']} ranks, {size_text(case['asked_bytes'])}"
     threads = f" of {case['threads_a_rank']} threads" if case["threads_a_rank"] > 1 else ""

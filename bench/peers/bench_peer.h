@@ -12,7 +12,7 @@ struct peer_options {
     struct bench_options shared;
     char *part, *beside, *label;
     char *recipe, *step;     // adam
-    char *operation;         // comm
+    char *operation;         // comm, checkpoint
     char *direction, *size;  // nvme
     int depth;
     double seconds;
@@ -32,6 +32,9 @@ int peer_comm(const struct peer_options *options, struct peer *peer);
 
 // Reads or writes a file, in turn with fio, too. Each side verifies its own data.
 int peer_nvme(const struct peer_options *options, struct peer *peer);
+
+// Saves the states of training, or loads what was saved. Each side compares its own.
+int peer_checkpoint(const struct peer_options *options, struct peer *peer);
 
 // Trains a GPT in fp32 or bf16 from the same weights on the same text. Every loss is compared.
 int peer_step(const struct peer_options *options, struct peer *peer);

@@ -15,7 +15,9 @@
 
 #include <criterion/criterion.h>
 
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define STAND_IN ZG_BINARY_DIR "/peer_stand_in "
 
@@ -120,6 +122,32 @@ Test(bench_peer, collectives_and_storage_leave_records_that_verify)
     json_t *record = expect_record(path, "stand-in");
     cr_expect_str_eq(json_string_value(json_object_get(record, "unit")), "GB/s");
     json_decref(record);
+}
+
+Test(bench_peer, checkpoints_leave_records_that_verify_and_nothing_else)
+{
+    static const char *const operations[] = {"save", "load"};
+    char on_disk[PATH_MAX], words[PATH_MAX + 128];
+    snprintf(on_disk, sizeof on_disk, "%s/checkpoint-XXXXXX", storage_folder);
+    for (int i = 0; i < 2; i++) {
+        cr_assert_not_null(i == 0 ? mkdtemp(on_disk) : on_disk);
+        snprintf(words, sizeof words, "--part=checkpoint --operation=%s --world=%d --model=gpt-nano --nvme-path %s",
+                 operations[i], 3 - i, on_disk);
+        int status = run(path, "times", words);
+        if (status == 77) {
+            rmdir(on_disk);
+            cr_skip("%s keeps its files in memory", storage_folder);
+        }
+        cr_assert_eq(status, 0, "%s", err_message());
+        json_t *record = expect_record(path, "stand-in"), *of_case = json_object_get(record, "case");
+        cr_expect_str_eq(text_of(of_case, "operation"), operations[i]);
+        cr_expect_eq(json_integer_value(json_object_get(of_case, "world")), 3 - i);
+        cr_expect_str_eq(text_of(record, "unit"), "GB/s");
+        json_decref(record);
+    }
+    cr_expect_eq(rmdir(on_disk), 0, "there is more in it");
+    cr_expect_eq(run(path, "times", "--part=checkpoint --operation=copy --model=gpt-nano"), 2);
+    cr_expect_eq(run(path, "times", "--part=checkpoint --world=65 --model=gpt-nano"), 2);
 }
 
 static double figure(const json_t *figures, const char *side, const char *key)

@@ -3,7 +3,7 @@
 // purpose:
 //
 //     peer_stand_in adam RECIPE [param|exp_avg|copy]     flips a bit of that array's last element
-//     peer_stand_in times                                sleeps for a millisecond, for comm and nvme
+//     peer_stand_in times                                sleeps for a millisecond, for checkpoint, comm and nvme
 //     peer_stand_in step [loss]                          reports a wrong loss
 #include "bench/adam/adam_arrays.h"
 #include "ref/arithmetic/adam.h"
