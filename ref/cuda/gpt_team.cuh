@@ -121,6 +121,24 @@ struct host_team {
 };
 
 #ifdef __CUDACC__
+// `rewrite` of `threads` threads, each of which has `ahead` elements at a time. Elements that are smaller than floats
+// lie before those that are still to be read, so that all threads have read, which `sync` waits for, before one writes.
+template <unsigned threads, unsigned ahead, typename function, typename barrier>
+__device__ static inline void rewrite_row(unsigned thread, size_t count, float *row, enum dtype dtype, function f,
+                                          barrier sync)
+{
+    const struct operand out = {dtype, row};
+    for (size_t first = thread; first < count + thread; first += ahead * threads) {
+        float x[ahead];
+        for (unsigned k = 0; k < ahead; k++)
+            x[k] = first + k * threads < count ? row[first + k * threads] : 0;
+        sync();
+        for (unsigned k = 0; k < ahead; k++)
+            if (first + k * threads < count)
+                out.put(first + k * threads, f(x[k], first + k * threads));
+    }
+}
+
 struct device_team {
     static_assert(ROW_LANES == 32, "a team is a warp");
     static const unsigned all = 0xffffffffu;
@@ -201,20 +219,9 @@ struct device_team {
         return top;
     }
 
-    // Elements that are smaller than floats lie before those that are still to be read.
     template <typename function> __device__ void rewrite(size_t count, float *row, enum dtype dtype, function f) const
     {
-        enum { AHEAD = 8 };
-        const struct operand out = {dtype, row};
-        for (size_t first = lane; first < count + lane; first += AHEAD * ROW_LANES) {
-            float x[AHEAD];
-            for (int k = 0; k < AHEAD; k++)
-                x[k] = first + k * ROW_LANES < count ? row[first + k * ROW_LANES] : 0;
-            __syncwarp();
-            for (int k = 0; k < AHEAD; k++)
-                if (first + k * ROW_LANES < count)
-                    out.put(first + k * ROW_LANES, f(x[k], first + k * ROW_LANES));
-        }
+        rewrite_row<ROW_LANES, 8>(lane, count, row, dtype, f, [] { __syncwarp(); });
     }
 
     __device__ bool is_first() const

@@ -96,17 +96,7 @@ struct device_row_block {
 
     template <typename function> __device__ void rewrite(size_t count, float *row, enum dtype dtype, function f) const
     {
-        const size_t AHEAD = PART / BLOCK_THREADS;
-        const struct operand out = {dtype, row};
-        for (size_t first = threadIdx.x; first < count + threadIdx.x; first += PART) {
-            float x[AHEAD];
-            for (size_t k = 0; k < AHEAD; k++)
-                x[k] = first + k * BLOCK_THREADS < count ? row[first + k * BLOCK_THREADS] : 0;
-            __syncthreads();
-            for (size_t k = 0; k < AHEAD; k++)
-                if (first + k * BLOCK_THREADS < count)
-                    out.put(first + k * BLOCK_THREADS, f(x[k], first + k * BLOCK_THREADS));
-        }
+        rewrite_row<BLOCK_THREADS, PART / BLOCK_THREADS>(threadIdx.x, count, row, dtype, f, [] { __syncthreads(); });
     }
 
     __device__ bool is_first() const
