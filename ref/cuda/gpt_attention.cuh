@@ -71,6 +71,22 @@ template <enum dtype D> struct attention_task : attention_arrays<D> {
     {
         return this->stats + 2 * (head * this->length + position);
     }
+    // Of row `position`: D_i, the sum of dout_i out_i over the head's columns, which the gradients of queries make.
+    __host__ __device__ float *sum_of(unsigned position) const
+    {
+        return this->sums + head * this->length + position;
+    }
+    // The term of column j in the sum of the task's row r; 0 where no row is.
+    __host__ __device__ float term_of(unsigned r, unsigned j) const
+    {
+        const size_t at = (row + first) * this->width + begin;
+        float value[1] = {0}, gradient[1] = {0};
+        if (r < count) {
+            load<1>(D, this->out + at, r * this->width + j, value);
+            load<1>(D, this->out_gradient + at, r * this->width + j, gradient);
+        }
+        return gradient[0] * value[0];
+    }
     __host__ __device__ void put_out(unsigned r, unsigned c, float x) const
     {
         if (r < count && c < columns)
@@ -132,38 +148,46 @@ template <enum dtype D, typename block_of> struct attention_forward_operation {
     }
 };
 
-// D_i = the sum of dout_i out_i of each head's row i.
-struct attention_sums_operation {
-    size_t length, heads, width, head_width;
-    struct operand out, out_gradient;
-    float *sums;
-
-    ROW
-    {
-        size_t s = r / length / heads, head = r / length % heads;
-        size_t first = (s * length + r % length) * width + head * head_width;
-        float sum =
-            sum_of(team, head_width, [&](size_t j) { return out_gradient.get(first + j) * out.get(first + j); });
-        if (team.is_first())
-            sums[r] = sum;
-    }
-};
-
 // Of each row of a tile: its statistics and its sum of gradient x output; 0 where no row is.
 template <int rows> struct alignas(16) attention_row_stats {
+    enum { TOGETHER = 8 };
     float top[rows], inverse[rows], sums[rows];
 
+    // Of rows from `first` on; sum_of(r) is called where there is one.
 #pragma nv_exec_check_disable
-    template <typename block_type, enum dtype D>
-    __host__ __device__ void fill(const block_type &block, const attention_task<D> &t, unsigned first)
+    template <typename block_type, enum dtype D, typename function>
+    __host__ __device__ void fill(const block_type &block, const attention_task<D> &t, unsigned first, function sum_of)
     {
-        const float *stats = t.stats_of(first), *of_row = t.sums + t.head * t.length + first;
         block.each(rows, [&](unsigned r) {
             const bool is_row = first + r < t.length;
-            top[r] = is_row ? stats[2 * r] : 0;
-            inverse[r] = is_row ? stats[2 * r + 1] : 0;
-            sums[r] = is_row ? of_row[r] : 0;
+            top[r] = is_row ? t.stats_of(first + r)[0] : 0;
+            inverse[r] = is_row ? t.stats_of(first + r)[1] : 0;
+            sums[r] = is_row ? sum_of(r) : 0;
         });
+    }
+
+    // Of the task's own rows, whose sums are made, some rows at a time, and left for the gradients of keys.
+#pragma nv_exec_check_disable
+    template <typename block_type, enum dtype D>
+    __host__ __device__ void make(const block_type &block, const attention_task<D> &t)
+    {
+        block.rows(rows / TOGETHER, [&](const auto &team, unsigned part) { make_some(team, t, part * TOGETHER); });
+        block.sync();
+        fill(block, t, t.first, [&](unsigned r) {
+            if (t.column == 0)
+                *t.sum_of(t.first + r) = sums[r];
+            return sums[r];
+        });
+    }
+
+#pragma nv_exec_check_disable
+    template <typename team_type, enum dtype D>
+    __host__ __device__ void make_some(const team_type &team, const attention_task<D> &t, unsigned r)
+    {
+        float made[TOGETHER];
+        team.sums_of(t.head_width, made, [&](unsigned k, size_t j) { return t.term_of(r + k, (unsigned)j); });
+        for (unsigned k = 0; team.is_first() && k < TOGETHER; k++)
+            sums[r + k] = made[k];
     }
 
     // p and ds of row r and a key, from their products.
@@ -191,7 +215,7 @@ template <enum dtype D, typename block_of> struct attention_queries_operation {
     {
         const attention_task<D> t(arrays, index, sum::ROWS, true);
         sum dq, s, g;
-        shared.rows.fill(block, t, t.first);
+        shared.rows.make(block, t);
         for (unsigned key = 0; key < t.first + t.count; key += ATTENTION_BLOCK) {
             const unsigned key_count = t.block_count(key);
             s.zero();
@@ -242,7 +266,7 @@ template <enum dtype D, typename block_of> struct attention_keys_operation {
                     tile_fill(block, shared.first, t.source(1, t.first, from), t.count, columns);
                     tile_fill(block, shared.second, t.source(2, t.first, from), t.count, columns);
                 }
-                shared.rows.fill(block, t, row);
+                shared.rows.fill(block, t, row, [&](unsigned r) { return *t.sum_of(row + r); });
                 tile_fill(block, shared.other, t.source(0, row, from), row_count, columns);
                 block.sync();
                 s.template add<true>(shared.first, shared.other, columns);

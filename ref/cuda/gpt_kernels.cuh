@@ -102,16 +102,12 @@ template <typename where> struct gpt_kernels {
     static void attention_backward(const struct attention_shape *shape, const void *qkv, const void *out, float *stats,
                                    const void *out_gradient, void *qkv_gradient, float *scratch)
     {
-        where::rows(attention_sums_operation{shape->sequence_length, shape->head_count, shape->width,
-                                             shape->width / shape->head_count, in(shape->dtype, out),
-                                             in(shape->dtype, out_gradient), scratch},
-                    shape->sequence_count * shape->head_count * shape->sequence_length, "attention's gradients");
         if (shape->dtype == DTYPE_FP32)
-            attention_gradients<DTYPE_FP32>(shape, qkv, stats, out_gradient, qkv_gradient, scratch);
+            attention_gradients<DTYPE_FP32>(shape, qkv, out, stats, out_gradient, qkv_gradient, scratch);
         else if (shape->dtype == DTYPE_BF16)
-            attention_gradients<DTYPE_BF16>(shape, qkv, stats, out_gradient, qkv_gradient, scratch);
+            attention_gradients<DTYPE_BF16>(shape, qkv, out, stats, out_gradient, qkv_gradient, scratch);
         else
-            attention_gradients<DTYPE_FP16>(shape, qkv, stats, out_gradient, qkv_gradient, scratch);
+            attention_gradients<DTYPE_FP16>(shape, qkv, out, stats, out_gradient, qkv_gradient, scratch);
     }
 
     // The host computes the logarithms and the sum over rows.
@@ -215,11 +211,12 @@ template <typename where> struct gpt_kernels {
     }
 
     template <enum dtype D>
-    static void attention_gradients(const struct attention_shape *shape, const void *qkv, float *stats,
+    static void attention_gradients(const struct attention_shape *shape, const void *qkv, const void *out, float *stats,
                                     const void *out_gradient, void *qkv_gradient, float *sums)
     {
         attention_arrays<D> arrays = attention_of<D>(shape, qkv, out_gradient, stats, sums);
         size_t count = shape->sequence_count * shape->head_count * arrays.tiles * arrays.panels;
+        arrays.out = (typename tile_element<D>::type *)(uintptr_t)out;
         arrays.qkv_gradient = (typename tile_element<D>::type *)qkv_gradient;
         where::tasks(attention_queries_operation<D, typename where::block>{arrays}, count, "attention's gradients");
         where::tasks(attention_keys_operation<D, typename where::block>{arrays}, count, "attention's gradients");

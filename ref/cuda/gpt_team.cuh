@@ -54,9 +54,10 @@ template <int lanes> BOTH void put_sums(const struct sum_place &out, size_t i, f
 }
 
 // The operations of a team: `each` calls f(j) for begin <= j < end, and `map` put(j, get(j)) for j < count; what a put
-// writes, no get of another j reads, so that gets may be first. `sums` and `largest` return their result to all
-// threads, which have then completed their reads. `sums_of_chosen` calls put(j, the sum of get(i, j) over the chosen
-// i < count, ascending) for j < width. `rewrite` puts f(row[j], j) into an operand that begins where the row does.
+// writes, no get of another j reads, so that gets may be first. `sums`, of two terms, and `largest` return their result
+// to all threads, which have then completed their reads; `sums_of` gives the sum of term(k, j) over j < count, for each
+// k, to the first thread alone. `sums_of_chosen` calls put(j, the sum of get(i, j) over the chosen i < count,
+// ascending) for j < width. `rewrite` puts f(row[j], j) into an operand that begins where the row does.
 struct host_team {
     template <typename function> __host__ void each(size_t begin, size_t end, function f) const
     {
@@ -70,18 +71,25 @@ struct host_team {
             put(j, get(j));
     }
 
-    // Returns the sums of two terms.
+    template <unsigned terms, typename function>
+    __host__ void sums_of(size_t count, float (&sums)[terms], function term) const
+    {
+        for (unsigned k = 0; k < terms; k++) {
+            float lane[ROW_LANES] = {0};
+            for (size_t j = 0; j < count; j++)
+                lane[j % ROW_LANES] += term(k, j);
+            for (int half = ROW_LANES / 2; half > 0; half /= 2)
+                for (int l = 0; l < half; l++)
+                    lane[l] += lane[l + half];
+            sums[k] = lane[0];
+        }
+    }
+
     template <typename first, typename second> __host__ float2 sums(size_t count, first a, second b) const
     {
-        float lane[2][ROW_LANES] = {{0}, {0}};
-        for (size_t j = 0; j < count; j++) {
-            lane[0][j % ROW_LANES] += a(j);
-            lane[1][j % ROW_LANES] += b(j);
-        }
-        for (int half = ROW_LANES / 2; half > 0; half /= 2)
-            for (int l = 0; l < 2 * half; l++)
-                lane[l / half][l % half] += lane[l / half][l % half + half];
-        return {lane[0][0], lane[1][0]};
+        float both[2];
+        sums_of(count, both, [&](unsigned k, size_t j) { return k == 0 ? a(j) : b(j); });
+        return {both[0], both[1]};
     }
 
     template <typename chooser, typename loader, typename storer>
@@ -171,19 +179,25 @@ struct device_team {
             put(j, get(j));
     }
 
+    template <unsigned terms, typename function>
+    __device__ void sums_of(size_t count, float (&sums)[terms], function term) const
+    {
+        for (unsigned k = 0; k < terms; k++)
+            sums[k] = 0;
+        UNROLL(16 / terms)
+        for (size_t j = lane; j < count; j += ROW_LANES)
+            for (unsigned k = 0; k < terms; k++)
+                sums[k] += term(k, j);
+        for (int half = ROW_LANES / 2; half > 0; half /= 2)
+            for (unsigned k = 0; k < terms; k++)
+                sums[k] += __shfl_down_sync(all, sums[k], (unsigned)half);
+    }
+
     template <typename first, typename second> __device__ float2 sums(size_t count, first a, second b) const
     {
-        float2 mine = {0, 0};
-        UNROLL(8)
-        for (size_t j = lane; j < count; j += ROW_LANES) {
-            mine.x += a(j);
-            mine.y += b(j);
-        }
-        for (int half = ROW_LANES / 2; half > 0; half /= 2) {
-            mine.x += __shfl_down_sync(all, mine.x, (unsigned)half);
-            mine.y += __shfl_down_sync(all, mine.y, (unsigned)half);
-        }
-        return {__shfl_sync(all, mine.x, 0), __shfl_sync(all, mine.y, 0)};
+        float both[2];
+        sums_of(count, both, [&](unsigned k, size_t j) { return k == 0 ? a(j) : b(j); });
+        return {__shfl_sync(all, both[0], 0), __shfl_sync(all, both[1], 0)};
     }
 
     template <typename chooser, typename loader, typename storer>
