@@ -17,8 +17,9 @@ const struct benchmark bench_pcie = {
     .summary = "copies between host and devices, and between devices; skipped without CUDA",
     .text =
         "Copies between host and devices, in blocks of several sizes, in one direction and both, by the copy engines "
-        "and by kernels, one device at a time and all together; then every pair of devices, and a matrix of what each "
-        "writes to each. Skipped without CUDA.",
+        "and by kernels, one device at a time and all together, and as a share of what the link can carry; the time of "
+        "one copy of few bytes each way; then every pair of devices, and a matrix of what each writes to each. Skipped "
+        "without CUDA.",
     .examples = {"zerogauge bench pcie", "zerogauge bench pcie --nvme-path /mnt/nvme --json"},
 };
 

@@ -28,15 +28,22 @@ struct pcie_link {
     int (*reach)(int other, bool *directly);
     int (*copy)(void *to, const void *from, size_t bytes);            // issues a copy, complete after `end`
     int (*copy_by_kernel)(void *to, const void *from, size_t bytes);  // likewise
+    int (*wait)(void);                                                // for all that was issued
     int (*begin)(void);                                               // starts timing
     int (*end)(double *ms);  // waits for all that was issued; *ms: the time on the stream since `begin`
-    const char *name;        // of the kind of device, as results have it
+    double (*gb_per_s)(int device, char name[]);  // of the device's link, as of pcie_lanes_gb_per_s
+    const char *name;                             // of the kind of device, as results have it
 };
 
 // Returns CUDA's functions in *out. ERR_USAGE: there is no device; the message says why. Only in builds with CUDA.
 int pcie_cuda(const struct pcie_link **out);
 
-enum { PCIE_COPY_BYTES = 16 };  // a copy is a multiple of this
+enum { PCIE_COPY_BYTES = 16 };  // a copy is a multiple of this, unless the copy engines make it
+enum { PCIE_NAME_BYTES = 32 };
+
+// Returns the bytes that a link of this PCIe generation and number of lanes carries each way, in GB/s, headers of
+// packets included, and writes "PCIe 5 x16"; 0 and "": unknown.
+double pcie_lanes_gb_per_s(double generation, double lanes, char name[PCIE_NAME_BYTES]);
 
 enum pcie_direction { PCIE_H2D, PCIE_D2H, PCIE_BOTH, PCIE_DIRECTION_COUNT };
 
@@ -54,6 +61,12 @@ struct pcie_setting {
     size_t bytes;        // per stream and sample, a multiple of block_bytes
     size_t block_bytes;  // of one copy
 };
+
+// "device 0", "0 and 1", "all 8". Returns out.
+const char *pcie_devices_text(const struct pcie_setting *setting, char out[PCIE_NAME_BYTES]);
+
+// The case of a record. beside: what else runs. New.
+json_t *pcie_case_json(const struct pcie_setting *setting, const char *beside);
 
 struct pcie_copies;
 
@@ -78,6 +91,8 @@ struct pcie_trial {
     const char *baseline_name;
     const struct pcie_setting *baselines;
     int baseline_count;
+    bool of_link;    // prints its rate as a share of the link's, too
+    json_t *matrix;  // of rates between devices, for the record's detail, not owned; null: none
 };
 
 // Measures a case and its baseline in turns, and prints it. *gb_per_s, or null: the median.
@@ -87,8 +102,16 @@ int pcie_trial_run(const struct pcie_trial *trial, double *gb_per_s);
 int pcie_trial_against(const struct pcie_trial *of, const struct pcie_setting *ours, const char *baseline_name,
                        const struct pcie_setting *theirs, int their_count, double *gb_per_s);
 
-// Each pair of devices one way, the other way, read, both ways, and by kernels; every device with its neighbour at the
-// same time; and a matrix of what each writes to each. With --quick pairs but the first one way and the other alone.
+// Measures copies of block_bytes each way, one at a time, in turn with those of another setting, and prints both ways.
+int pcie_latency_against(const struct bench_options *options, const struct pcie_setting *ours,
+                         const char *baseline_name, const struct pcie_setting *theirs);
+
+// Those of a device and the host, of several sizes, by the copy engines and by kernels.
+int pcie_latency_run(const struct bench_options *options, const struct pcie_setting *of);
+
+// Each pair of devices one way, the other way, read, both ways, by kernels, and their latency; every device with its
+// neighbour at the same time; and a matrix of what each writes to each. With --quick pairs but the first one way and
+// the other alone.
 int pcie_pairs_run(const struct pcie_trial *of);
 
 // Reads from NVMe in a thread of their own, during the copies.

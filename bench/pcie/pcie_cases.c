@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs each case in turn with its baseline. For one device the baseline is the method of CUDA's bandwidth samples:
 // copies of 32 MiB, one after the other, between the device and page-locked memory allocated by the driver, in the same
-// directions. For all devices together it is each device alone; during NVMe reads, the same copies without
-// them.
+// directions, and the rate of the first size also has the link's as a baseline. For all devices together it is each
+// device alone; during NVMe reads, the same copies without them.
 #include "bench/pcie/pcie.h"
 
 #include "base/err.h"
@@ -81,6 +81,7 @@ static int run_device_cases(const struct pcie_trial *of)
                 trial.setting.direction = (enum pcie_direction)direction;
                 trial.setting.block_bytes = of->options->sizes[size];
                 trial.setting.memory = kinds[kind];
+                trial.of_link = size == 0 && kinds[kind] == PCIE_PINNED;
                 TRY(run_alone(&trial));
             }
     return ERR_NONE;
@@ -99,6 +100,7 @@ int pcie_cases_run(const struct pcie_link *link, const struct bench_options *opt
     for (int device = 0; device < link->device_count; device++) {
         trial.setting.first_device = device;
         TRY(run_device_cases(&trial));
+        TRY(pcie_latency_run(options, &trial.setting));
     }
     trial.setting.first_device = 0;
     for (int direction = 0; link->device_count > 1 && direction < PCIE_DIRECTION_COUNT; direction++) {

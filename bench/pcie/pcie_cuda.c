@@ -7,8 +7,12 @@
 #include "bench/memory/memory_cuda.h"
 #include "ref/cuda/cuda_lane.h"
 #include "base/err.h"
+#include "base/gpu.h"
 
 #include <cuda_runtime_api.h>
+
+#include <stdio.h>
+#include <string.h>
 
 static int device_open(size_t bytes, void **out)
 {
@@ -73,6 +77,23 @@ static int reach(int other, bool *directly)
     return ERR_NONE;
 }
 
+// NVML's devices are found by their place on the bus. The most that the link can be: an idle one may be slower.
+static double gb_per_s(int device, char name[])
+{
+    struct gpu gpus[GPU_MAX];
+    struct cudaDeviceProp of;
+    char place[GPU_TEXT_BYTES] = "";
+    size_t count = gpus_read(gpus), i = 0;
+    if (cudaGetDeviceProperties(&of, device) == cudaSuccess)
+        snprintf(place, sizeof place, "%04x:%02x:%02x", (unsigned)of.pciDomainID, (unsigned)of.pciBusID,
+                 (unsigned)of.pciDeviceID);
+    while (i < count && strcmp(gpus[i].pci, place) != 0)
+        i++;
+    return i < count ? pcie_lanes_gb_per_s(gpus[i].values[GPU_PCIE_GENERATION_MOST],
+                                           gpus[i].values[GPU_PCIE_LANES_MOST], name)
+                     : pcie_lanes_gb_per_s(0, 0, name);
+}
+
 int pcie_cuda(const struct pcie_link **out)
 {
     static struct pcie_link link = {
@@ -84,8 +105,10 @@ int pcie_cuda(const struct pcie_link **out)
         .reach = reach,
         .copy = copy,
         .copy_by_kernel = copy_by_kernel,
+        .wait = cuda_lane_wait,
         .begin = bench_gpu_clock_begin,
         .end = bench_gpu_clock_end,
+        .gb_per_s = gb_per_s,
         .name = "cuda",
     };
     const char *absent = cuda_lane_absent();

@@ -88,38 +88,88 @@ static double bytes_of(const struct pcie_setting *s)
     return (double)s->bytes * s->device_count * (s->direction == PCIE_BOTH ? 2 : 1);
 }
 
+const char *pcie_devices_text(const struct pcie_setting *s, char out[PCIE_NAME_BYTES])
+{
+    if (s->device_count > 1)
+        snprintf(out, PCIE_NAME_BYTES, "all %d", s->device_count);
+    else if (pcie_memory_is_peer(s->memory))
+        snprintf(out, PCIE_NAME_BYTES, "%d and %d", s->first_device,
+                 (s->first_device + s->distance) % s->link->device_count);
+    else
+        snprintf(out, PCIE_NAME_BYTES, "device %d", s->first_device);
+    return out;
+}
+
+json_t *pcie_case_json(const struct pcie_setting *s, const char *beside)
+{
+    bool is_peer = pcie_memory_is_peer(s->memory);
+    int peer = (s->first_device + s->distance) % s->link->device_count;
+    return json_pack("{s:s, s:s, s:I, s:I, s:s, s:i, s:i, s:s, s:o*}", "direction",
+                     pcie_direction_name(s->memory, s->direction), "memory", pcie_memory_name(s->memory), "block_bytes",
+                     (json_int_t)s->block_bytes, "bytes", (json_int_t)s->bytes, "device", s->link->name, "first_device",
+                     s->first_device, "devices", s->device_count, "beside", beside, "peer",
+                     is_peer ? json_integer(peer) : NULL);
+}
+
+static void row_of(const struct pcie_trial *trial, const struct bench_samples *rates, double baseline, const char *note,
+                   char out[200])
+{
+    const struct pcie_setting *s = &trial->setting;
+    char block[SIZE_TEXT_BYTES], devices[PCIE_NAME_BYTES];
+    snprintf(out, 200, "%-9s %-5s %-11s %9s %9.3f (%6.3f to %6.3f) %9.3f  %s", pcie_devices_text(s, devices),
+             pcie_direction_name(s->memory, s->direction), pcie_memory_name(s->memory),
+             size_short_text(s->block_bytes, block), bench_median(rates), bench_quantile(rates, 0.1),
+             bench_quantile(rates, 0.9), baseline, note);
+}
+
+static json_t *detail_of(const struct pcie_trial *trial)
+{
+    if (trial->reads && trial->reads->seconds > 0)
+        return json_pack("{s:f}", "nvme_GB_per_s", trial->reads->bytes / trial->reads->seconds * 1e-9);
+    return trial->matrix ? json_pack("{s:O}", "GB_per_s_from", trial->matrix) : NULL;
+}
+
 static int print(const struct pcie_trial *trial, const struct bench_samples *rates,
                  const struct bench_samples *baseline, uint64_t begin_ns)
 {
-    const struct pcie_setting *s = &trial->setting;
-    bool is_peer = pcie_memory_is_peer(s->memory);
-    int peer = (s->first_device + s->distance) % s->link->device_count;
-    const char *direction = pcie_direction_name(s->memory, s->direction);
-    char block[SIZE_TEXT_BYTES], row[200], devices[32];
-    if (s->device_count > 1)
-        snprintf(devices, sizeof devices, "all %d", s->device_count);
-    else
-        snprintf(devices, sizeof devices, is_peer ? "%d and %d" : "device %d", s->first_device, peer);
-    snprintf(row, sizeof row, "%-9s %-5s %-11s %9s %9.3f (%6.3f to %6.3f) %9.3f  with %s", devices, direction,
-             pcie_memory_name(s->memory), size_short_text(s->block_bytes, block), bench_median(rates),
-             bench_quantile(rates, 0.1), bench_quantile(rates, 0.9), bench_median(baseline), trial->beside);
+    char row[200], note[PCIE_NAME_BYTES];
+    snprintf(note, sizeof note, "with %s", trial->beside);
+    row_of(trial, rates, bench_median(baseline), note, row);
     struct bench_record record = {
         .name = "pcie",
-        .description =
-            json_pack("{s:s, s:s, s:I, s:I, s:s, s:i, s:i, s:s, s:o*}", "direction", direction, "memory",
-                      pcie_memory_name(s->memory), "block_bytes", (json_int_t)s->block_bytes, "bytes",
-                      (json_int_t)s->bytes, "device", s->link->name, "first_device", s->first_device, "devices",
-                      s->device_count, "beside", trial->beside, "peer", is_peer ? json_integer(peer) : NULL),
-        .detail = trial->reads && trial->reads->seconds > 0
-                      ? json_pack("{s:f}", "nvme_GB_per_s", trial->reads->bytes / trial->reads->seconds * 1e-9)
-                      : NULL,
+        .description = pcie_case_json(&trial->setting, trial->beside),
+        .detail = detail_of(trial),
         .unit = "GB/s",
-        .items = bytes_of(s),
+        .items = bytes_of(&trial->setting),
         .baseline_items = bytes_of(&trial->baselines[0]),
         .begin_ns = begin_ns,
         .samples = rates,
         .baseline_name = trial->baseline_name,
         .baseline = baseline,
+        .row = row,
+    };
+    return bench_print(trial->options, &record);
+}
+
+// The same samples against what the lanes of the link carry, which is no measurement but a bound.
+static int print_link(const struct pcie_trial *trial, const struct bench_samples *rates, uint64_t begin_ns)
+{
+    const struct pcie_setting *s = &trial->setting;
+    char row[200], name[PCIE_NAME_BYTES];
+    double limit = s->link->gb_per_s(s->first_device, name) * (s->direction == PCIE_BOTH ? 2 : 1);
+    struct bench_samples baseline = {.count = rates->count};
+    for (size_t i = 0; i < rates->count; i++)
+        baseline.values[i] = limit;
+    row_of(trial, rates, limit, limit > 0 ? name : "the link is unknown: NVML does not tell it", row);
+    struct bench_record record = {
+        .name = "pcie_link",
+        .description = pcie_case_json(s, trial->beside),
+        .unit = "GB/s",
+        .items = bytes_of(s),
+        .begin_ns = begin_ns,
+        .samples = rates,
+        .baseline_name = name,
+        .baseline = limit > 0 ? &baseline : NULL,
         .row = row,
     };
     return bench_print(trial->options, &record);
@@ -139,7 +189,9 @@ int pcie_trial_run(const struct pcie_trial *trial, double *gb_per_s)
     close_group(&ours);
     if (code == ERR_NONE && gb_per_s)
         *gb_per_s = bench_median(&rates);
-    return code == ERR_NONE ? print(trial, &rates, &baseline, begin_ns) : code;
+    TRY(code);
+    TRY(print(trial, &rates, &baseline, begin_ns));
+    return trial->of_link ? print_link(trial, &rates, begin_ns) : ERR_NONE;
 }
 
 int pcie_trial_against(const struct pcie_trial *of, const struct pcie_setting *ours, const char *baseline_name,

@@ -99,7 +99,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int device)
     out->multiProcessorCount = MULTIPROCESSORS;
     out->asyncEngineCount = 1;
     out->l2CacheSize = L2_BYTES;
-    out->pciDeviceID = device;
+    out->pciBusID = 0x3b + device;  // as NVML's part has it (nvml.c)
     return cudaMemGetInfo(&free_bytes, &out->totalGlobalMem);
 }
 

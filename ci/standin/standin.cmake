@@ -89,7 +89,8 @@ function(zg_standin name)
   add_dependencies(standin standin_${name})
 endfunction()
 
-add_custom_target(standin DEPENDS standin_cublas $<TARGET_NAME_IF_EXISTS:standin_nccl>)
+add_custom_target(standin DEPENDS standin_cublas $<TARGET_NAME_IF_EXISTS:standin_nccl>
+                  $<TARGET_NAME_IF_EXISTS:nvml_stand_in>)
 zg_standin(zerogauge)
 if(ZG_TESTS)
   foreach(name IN ITEMS standin nccl)

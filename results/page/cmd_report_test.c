@@ -232,6 +232,8 @@ Test(report_file, a_page_has_the_verdict_on_top_and_every_case)
     cr_expect_eq(count_of(page, "<td>2910</td><td>3000</td><td>0.97</td>"), 1);
     cr_expect_eq(count_of(page, "<td>adam</td><td>1</td><td>21.5</td><td>14.5</td>"), 1);
     cr_expect_eq(count_of(page, "<td>engine=torch</td><td>0=10.5, 4=80</td>"), 1);
+    cr_expect_eq(count_of(page, "<td>0</td><td>\u2013</td><td>21.5</td>"), 1);
+    cr_expect_eq(count_of(page, "<td>1</td><td>19.25</td><td>\u2013</td>"), 1);
     cr_expect_eq(count_of(page, "<script"), 0);
     cr_expect_eq(count_of(page, "http"), 1);  // http-equiv
     free(page);

@@ -6,6 +6,8 @@
 #include "results/page/result_view.h"
 
 #include <math.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,6 +99,27 @@ static void add_table(struct page *page, const struct result_view *view, const s
     page_table(page, table->title, table->heads, rows);
 }
 
+// A table for each matrix of what each device writes to each.
+static void add_matrices(struct page *page, const struct result_view *view)
+{
+    for (size_t line = 1; line <= view->file->line_count; line++) {
+        json_t *matrix = (json_t *)(uintptr_t)member(view_record(view, line), "detail.GB_per_s_from"), *of, *unused;
+        const char *from, *to;
+        char heads[1024];
+        size_t used = (size_t)snprintf(heads, sizeof heads, "From, to:");
+        json_t *rows = json_array();
+        json_object_foreach (matrix, from, of) {
+            json_t *row = json_pack("[s]", from);
+            if (used < sizeof heads)
+                used += (size_t)snprintf(heads + used, sizeof heads - used, "|%s", from);
+            json_object_foreach (matrix, to, unused)
+                page_add(page, row, cell(of, to));
+            page_add(page, rows, row);
+        }
+        page_table(page, "Writes from each GPU's memory to each, GB/s", heads, rows);
+    }
+}
+
 static void add_machine(struct page *page, const struct result_view *view)
 {
     static const char *const objects[] = {"machine", "suite"};
@@ -162,6 +185,7 @@ struct page result_page(const struct result_view *view)
     page_figures(&page, view);
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
         add_table(&page, view, &tables[i]);
+    add_matrices(&page, view);
     add_machine(&page, view);
     return page;
 }

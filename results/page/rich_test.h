@@ -153,7 +153,9 @@ static inline void rich_write(const char *path, const struct rich_texts *texts, 
                                   "share_of_device_copy", 0.97));
     rich_append(&rich, memory);
     json_t *latency = rich_bench("latency", json_pack("{s:s}", "engine", setting), "us", 81, 0, 9);
-    json_object_set_new(latency, "detail", json_pack("{s:{s:f, s:f}}", "us_with", "0", 10.5, "4", 80.0));
+    json_object_set_new(latency, "detail",
+                        json_pack("{s:{s:f, s:f}, s:{s:{s:f}, s:{s:f}}}", "us_with", "0", 10.5, "4", 80.0,
+                                  "GB_per_s_from", "0", "1", 21.5, "1", "0", 19.25));
     rich_append(&rich, latency);
     rich_rest(&rich);
     cr_assert_eq(record_end(rich.writer, conclusion_end(rich.findings, false, 160, 0.031)), ERR_NONE, "%s",
