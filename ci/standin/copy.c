@@ -33,6 +33,18 @@ static void move(void *what)
     free(copy);
 }
 
+static void *same(const void *of, size_t bytes)
+{
+    void *made = malloc(bytes);
+    return made ? memcpy(made, of, bytes) : NULL;
+}
+
+// In a graph the source is read at each launch.
+static void *move_again(void *what)
+{
+    return same(what, sizeof(struct copy));
+}
+
 // Returns whether the kind names the places; cudaMemcpyDefault names any.
 static bool is_of_kind(enum cudaMemcpyKind kind, enum standin_place to, enum standin_place from)
 {
@@ -64,13 +76,13 @@ static cudaError_t enqueue(const struct copy *wanted, enum cudaMemcpyKind kind, 
     if (!copy)
         return standin_status(cudaErrorMemoryAllocation);
     *copy = *wanted;
-    if (from == STANDIN_PAGEABLE) {
+    if (from == STANDIN_PAGEABLE && !*standin_capture_of(stream)) {
         copy->staged = malloc(from_bytes);
         if (!copy->staged)
             standin_die("no memory to stage a copy of %zu bytes", from_bytes);
         memcpy(copy->staged, wanted->from, from_bytes);
     }
-    cudaError_t status = standin_enqueue(stream, (struct standin_work){move, copy});
+    cudaError_t status = standin_enqueue(stream, (struct standin_work){move, copy, move_again});
     bool within_host = to != STANDIN_ON_DEVICE && from != STANDIN_ON_DEVICE;
     return status == cudaSuccess && within_host ? cudaStreamSynchronize(stream) : status;
 }
@@ -104,6 +116,11 @@ static void set(void *what)
     free(fill);
 }
 
+static void *set_again(void *what)
+{
+    return same(what, sizeof(struct fill));
+}
+
 cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t stream)
 {
     if (standin_place_of(memory, bytes) != STANDIN_ON_DEVICE)
@@ -112,5 +129,5 @@ cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t 
     if (!fill)
         return standin_status(cudaErrorMemoryAllocation);
     *fill = (struct fill){memory, value, bytes};
-    return standin_enqueue(stream, (struct standin_work){set, fill});
+    return standin_enqueue(stream, (struct standin_work){set, fill, set_again});
 }

@@ -149,19 +149,25 @@ cudaError_t cudaGetLastError(void)
     return last;
 }
 
-#define ERRORS(row)                                                                                                    \
-    row(cudaSuccess, "no error") row(cudaErrorInvalidValue, "invalid argument")                                        \
-        row(cudaErrorMemoryAllocation, "out of memory")                                                                \
-            row(cudaErrorInvalidConfiguration, "invalid configuration argument")                                       \
-                row(cudaErrorInvalidPitchValue, "invalid pitch argument")                                              \
-                    row(cudaErrorNoDevice, "no CUDA-capable device is detected")                                       \
-                        row(cudaErrorInvalidDevice, "invalid device ordinal")                                          \
-                            row(cudaErrorNotReady, "device not ready")                                                 \
-                                row(cudaErrorInvalidResourceHandle, "invalid resource handle")                         \
-                                    row(cudaErrorHostMemoryAlreadyRegistered,                                          \
-                                        "part or all of the requested memory range is already mapped")                 \
-                                        row(cudaErrorHostMemoryNotRegistered,                                          \
-                                            "pointer does not correspond to a registered memory region")
+// clang-format off
+#define ERRORS(row) \
+    row(cudaSuccess, "no error") \
+    row(cudaErrorInvalidValue, "invalid argument") \
+    row(cudaErrorMemoryAllocation, "out of memory") \
+    row(cudaErrorInvalidConfiguration, "invalid configuration argument") \
+    row(cudaErrorInvalidPitchValue, "invalid pitch argument") \
+    row(cudaErrorNoDevice, "no CUDA-capable device is detected") \
+    row(cudaErrorInvalidDevice, "invalid device ordinal") \
+    row(cudaErrorNotReady, "device not ready") \
+    row(cudaErrorInvalidResourceHandle, "invalid resource handle") \
+    row(cudaErrorHostMemoryAlreadyRegistered, "part or all of the requested memory range is already mapped") \
+    row(cudaErrorHostMemoryNotRegistered, "pointer does not correspond to a registered memory region") \
+    row(cudaErrorIllegalState, "the operation cannot be performed in the present state") \
+    row(cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing") \
+    row(cudaErrorStreamCaptureInvalidated, "operation failed due to a previous error during capture") \
+    row(cudaErrorStreamCaptureImplicit, "operation would make the legacy stream depend on a captured one") \
+    row(cudaErrorStreamCaptureWrongThread, "attempt to terminate a thread-local capture sequence from another thread")
+// clang-format on
 #define NAME(error, text)                                                                                              \
     case error:                                                                                                        \
         return #error;

@@ -118,6 +118,11 @@ template <typename... parameters> struct standin_launched {
         standin_run_kernel(launched->blocks, launched->threads, run_thread, launched);
         delete launched;
     }
+
+    static void *again(void *what)
+    {
+        return new standin_launched(*(standin_launched *)what);
+    }
 };
 
 template <typename... parameters> struct standin_launcher {
@@ -132,7 +137,8 @@ template <typename... parameters> struct standin_launcher {
             return;
         }
         typedef standin_launched<parameters...> launched;
-        (void)standin_enqueue(stream, {launched::run, new launched{kernel, blocks, threads, {given...}}});
+        (void)standin_enqueue(stream,
+                              {launched::run, new launched{kernel, blocks, threads, {given...}}, launched::again});
     }
 };
 

@@ -111,8 +111,10 @@ static bool make_block(struct block *block, size_t bytes)
 
 cudaError_t cudaMalloc(void **out, size_t bytes)
 {
-    struct block *block = standin_refuses(__func__) ? NULL : malloc(sizeof *block);
     *out = NULL;
+    if (standin_capture_forbids(cudaErrorStreamCaptureUnsupported))
+        return cudaErrorStreamCaptureUnsupported;
+    struct block *block = standin_refuses(__func__) ? NULL : malloc(sizeof *block);
     if (bytes == 0) {
         free(block);
         return cudaSuccess;
@@ -149,6 +151,8 @@ static void release(void *memory)
 // Does not wait: work that is still to use the memory finds that it is gone.
 cudaError_t cudaFree(void *memory)
 {
+    if (memory && standin_capture_forbids(cudaErrorStreamCaptureUnsupported))
+        return cudaErrorStreamCaptureUnsupported;
     if (memory)
         release(memory);
     return cudaSuccess;
@@ -162,7 +166,7 @@ cudaError_t cudaMallocAsync(void **out, size_t bytes, cudaStream_t stream)
 
 cudaError_t cudaFreeAsync(void *memory, cudaStream_t stream)
 {
-    return memory ? standin_enqueue(stream, (struct standin_work){release, memory}) : cudaSuccess;
+    return memory ? standin_enqueue(stream, (struct standin_work){release, memory, NULL}) : cudaSuccess;
 }
 
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
@@ -251,6 +255,9 @@ cudaError_t cudaHostUnregister(void *memory)
 cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags)
 {
     (void)flags;
+    *out = NULL;
+    if (standin_capture_forbids(cudaErrorStreamCaptureUnsupported))
+        return cudaErrorStreamCaptureUnsupported;
     *out = standin_refuses(__func__) ? NULL : aligned_alloc(PAGE_BYTES, (bytes / PAGE_BYTES + 1) * PAGE_BYTES);
     return standin_status(*out ? pin(*out, bytes, true) : cudaErrorMemoryAllocation);
 }

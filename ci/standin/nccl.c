@@ -166,6 +166,8 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
     nccl_expect_state(comm, "ncclCommFinalize", 1u << READY);
     if (atomic_load(&comm->group_count) > 0)
         standin_die("NCCL: nobody waited for the last operations of a communicator when it was finalized");
+    if (comm->is_captured && standin_graph_count() > 0)
+        standin_die("NCCL: a communicator is finalized before the graphs of its operations are destroyed");
     comm->state = FINALIZING;
     if (nccl_count_call(comm, &comm->hangs) == ncclSuccess && !comm->hangs)
         atomic_store(&comm->board->seats[comm->rank].has_finalized, true);

@@ -74,6 +74,7 @@ struct ncclComm {
     off_t given_bytes;
     ncclResult_t error;
     bool hangs, stalls;      // the state, work on streams
+    bool is_captured;        // operations are in a graph
     atomic_bool is_aborted;  // work on streams ends without an effect
     atomic_int group_count;  // on streams
     unsigned call_count, poll_count;

@@ -109,6 +109,43 @@ static void wait_for_arrivals(int count)
         usleep(100);
 }
 
+static cudaGraphExec_t capture_gather(struct rank *rank)
+{
+    cudaGraph_t graph;
+    cudaGraphExec_t made;
+    settle(rank);
+    cudaStreamBeginCapture(rank->stream, cudaStreamCaptureModeThreadLocal);
+    gather(rank);
+    settle(rank);
+    cudaStreamEndCapture(rank->stream, &graph);
+    return cudaGraphInstantiate(&made, graph, 0) + cudaGraphDestroy(graph) == cudaSuccess ? made : NULL;
+}
+
+static void launch_or_call(struct rank *rank)
+{
+    cudaGraphExec_t graph = capture_gather(rank);
+    for (int round = 0; round < 3; round++) {
+        float value = (float)(100 * round + rank->index), *last = rank->recv + (rank->world - 1) * COUNT;
+        cudaMemcpyAsync(rank->send, &value, sizeof value, cudaMemcpyDefault, rank->stream);
+        if (rank->index == 0 || round == 1)
+            cudaGraphLaunch(graph, rank->stream);
+        else
+            gather(rank);
+        settle(rank);
+        cr_expect_eq(first_of(rank->recv, rank->stream), (float)(100 * round));
+        cr_expect_eq(first_of(last, rank->stream), (float)(100 * round + rank->world - 1));
+    }
+    cudaGraphExecDestroy(graph);
+    atomic_fetch_add(&arrived, 1);
+    wait_for_arrivals(rank->world);
+    end(rank);
+}
+
+Test(nccl, each_launch_of_a_graph_is_an_operation_in_its_place)
+{
+    run_ranks(WORLD, launch_or_call);
+}
+
 // The second question enqueues a group. Another stream shows whether it has run.
 static void see_order(struct rank *rank)
 {
@@ -136,7 +173,7 @@ Test(nccl, work_runs_when_all_have_enqueued_it_and_somebody_waits)
     run_ranks(WORLD, see_order);
 }
 
-static float sums[2][COUNT];
+static float sums[2][WORLD][COUNT];
 
 static void add_up(struct rank *rank)
 {
@@ -146,11 +183,8 @@ static void add_up(struct rank *rank)
         ncclAllReduce(rank->send, rank->recv, COUNT, ncclFloat32, ncclSum, rank->comm, rank->stream);
         ncclGroupEnd();
         cr_expect_eq(settle(rank), ncclSuccess);
-        float own[COUNT];
-        cudaMemcpyAsync(own, rank->recv, BYTES, cudaMemcpyDefault, rank->stream);
+        cudaMemcpyAsync(sums[i][rank->index], rank->recv, BYTES, cudaMemcpyDefault, rank->stream);
         cudaStreamSynchronize(rank->stream);
-        if (rank->index == 0)
-            memcpy(sums[i], own, BYTES);
     }
     end(rank);
 }
@@ -161,8 +195,8 @@ Test(nccl, sums_have_no_order_to_rely_on)
     int other_bits = 0;
     for (int i = 0; i < COUNT; i++) {
         double expected = (3000.0 + 3 * i) / 7;
-        cr_expect_float_eq(sums[0][i], expected, 1e-6 * expected + 1e-6);
-        other_bits += memcmp(&sums[0][i], &sums[1][i], sizeof sums[0][i]) != 0;
+        cr_expect_float_eq(sums[0][0][i], expected, 1e-6 * expected + 1e-6);
+        other_bits += memcmp(&sums[0][0][i], &sums[1][0][i], sizeof sums[0][0][i]) != 0;
     }
     cr_expect_gt(other_bits, 0);
 }
@@ -176,8 +210,6 @@ static void expect_words(int world, void (*wrong)(struct rank *rank), const char
     pid_t child = fork();
     if (child == 0) {
         dup2(pipes[1], STDERR_FILENO);
-        close(pipes[0]);
-        close(pipes[1]);
         run_ranks(world, wrong);
         exit(0);
     }
@@ -188,7 +220,6 @@ static void expect_words(int world, void (*wrong)(struct rank *rank), const char
             break;
         length += (size_t)more;
     }
-    close(pipes[0]);
     cr_assert_eq(waitpid(child, &status, 0), child);
     cr_expect(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "%s: status %x", words, status);
     cr_expect(strstr(said, words), "expected %s: %s", words, said);
@@ -196,12 +227,12 @@ static void expect_words(int world, void (*wrong)(struct rank *rank), const char
 
 static void send_self(struct rank *rank, const void *from, size_t bytes, cudaStream_t stream)
 {
+    ncclGroupStart();
     ncclSend(from, bytes, ncclInt8, rank->index, rank->comm, stream);
 }
 
 static void call_before_it_is_ready(struct rank *rank)
 {
-    ncclGroupStart();
     send_self(rank, rank->send, 1, rank->stream);
 }
 
@@ -209,7 +240,6 @@ static void call_before_it_is_enqueued(struct rank *rank)
 {
     settle(rank);
     gather(rank);
-    ncclGroupStart();
     send_self(rank, rank->send, 1, rank->stream);
 }
 
@@ -217,7 +247,6 @@ static void call_after_finalizing(struct rank *rank)
 {
     settle(rank);
     ncclCommFinalize(rank->comm);
-    ncclGroupStart();
     send_self(rank, rank->send, 1, rank->stream);
 }
 
@@ -258,21 +287,19 @@ static void abort_twice(struct rank *rank)
 static void call_outside_a_group(struct rank *rank)
 {
     settle(rank);
-    send_self(rank, rank->send, 1, rank->stream);
+    ncclSend(rank->send, 1, ncclInt8, rank->index, rank->comm, rank->stream);
 }
 
 static void send_host_memory(struct rank *rank)
 {
     char byte = 0;
     settle(rank);
-    ncclGroupStart();
     send_self(rank, &byte, 1, rank->stream);
 }
 
 static void send_too_much(struct rank *rank)
 {
     settle(rank);
-    ncclGroupStart();
     send_self(rank, rank->send + 1, WORLD * BYTES, rank->stream);
 }
 
@@ -280,7 +307,6 @@ static void use_destroyed_stream(struct rank *rank)
 {
     settle(rank);
     cudaStreamDestroy(rank->stream);
-    ncclGroupStart();
     send_self(rank, rank->send, 1, rank->stream);
 }
 
@@ -291,14 +317,12 @@ static void use_stream_of_another_device(struct rank *rank)
     cudaSetDevice(1);
     cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking);
     cudaSetDevice(0);
-    ncclGroupStart();
     send_self(rank, rank->send, 1, other);
 }
 
 static void write_what_is_sent(struct rank *rank)
 {
     settle(rank);
-    ncclGroupStart();
     send_self(rank, rank->send, 8, rank->stream);
     ncclRecv(rank->send + 1, 8, ncclInt8, 0, rank->comm, rank->stream);
     ncclGroupEnd();
@@ -321,12 +345,19 @@ static void leave_work(struct rank *rank)
     cudaStreamDestroy(rank->stream);
 }
 
+static void keep_a_graph(struct rank *rank)
+{
+    capture_gather(rank);
+    ncclCommFinalize(rank->comm);
+}
+
 Test(nccl, what_is_undefined_ends_the_process_and_is_named)
 {
     static const struct {
         void (*wrong)(struct rank *rank);
         const char *words;
     } cases[] = {
+        {keep_a_graph, "is finalized before the graphs of its operations are destroyed"},
         {call_before_it_is_ready, "ncclSend of a communicator that is being initialized"},
         {call_before_it_is_enqueued, "ncclSend of a communicator that is enqueuing a group"},
         {call_after_finalizing, "ncclSend of a communicator that is being finalized"},

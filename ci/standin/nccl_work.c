@@ -230,7 +230,8 @@ static void run(void *what)
     free(group);
 }
 
-void nccl_work_enqueue(struct group *group)
+// Posts the operations for the other ranks, in the order of the communicator.
+static void post(struct group *group)
 {
     struct ncclComm *comm = group->comm;
     for (int i = 0; i < group->count; i++) {
@@ -249,6 +250,26 @@ void nccl_work_enqueue(struct group *group)
     }
     atomic_fetch_add(&comm->group_count, 1);
     nccl_board_change(comm->board);
-    if (standin_enqueue_when(group->stream, (struct standin_work){run, group}, is_ready) != cudaSuccess)
-        standin_die("NCCL: no memory for a group");
+}
+
+// A launch of a graph makes the operations at its place in the order.
+static void *again(void *what)
+{
+    struct group *group = malloc(sizeof *group);
+    if (!group)
+        return NULL;
+    *group = *(const struct group *)what;
+    nccl_expect_state(group->comm, "cudaGraphLaunch", 1u << READY);
+    post(group);
+    return group;
+}
+
+void nccl_work_enqueue(struct group *group)
+{
+    bool is_captured = *standin_capture_of(group->stream);
+    group->comm->is_captured |= is_captured;
+    if (!is_captured)
+        post(group);
+    if (standin_enqueue_when(group->stream, (struct standin_work){run, group, again}, is_ready) != cudaSuccess)
+        standin_die("NCCL: a group cannot be enqueued");
 }

@@ -13,7 +13,7 @@ set(folder ${CMAKE_CURRENT_LIST_DIR})
 
 add_library(standin_cudart SHARED EXCLUDE_FROM_ALL ${folder}/block.c ${folder}/copy.c ${folder}/count.c
             ${folder}/device.c
-            ${folder}/memory.c ${folder}/stream.c)
+            ${folder}/graph.c ${folder}/memory.c ${folder}/stream.c)
 target_include_directories(standin_cudart PRIVATE ${CMAKE_SOURCE_DIR})
 target_include_directories(standin_cudart SYSTEM PUBLIC ${CUDAToolkit_INCLUDE_DIRS})
 target_link_libraries(standin_cudart PRIVATE zg_flags Threads::Threads)

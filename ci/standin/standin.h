@@ -6,6 +6,8 @@
 //     and the target of a copy are read and written then
 //     a copy from pageable memory has read its source on return; one within the host is complete then
 //     work that nobody waited for before its stream was destroyed, or the process ended, ends the process
+//     a captured stream's work does nothing until its graph is launched; waiting for the stream, and allocating and
+//     freeing memory in its thread, fail meanwhile and make the capture invalid
 //     fresh device memory is filled with NaN; freed addresses are never used again
 //     device memory is accessible only while the queues run: the host that touches it, and work on memory that was
 //     freed, get SIGSEGV
@@ -38,10 +40,12 @@ extern "C" {
 // Its name as a device.
 #define STANDIN_NAME "CUDA stand-in (host)"
 
-// Work: run is called once with what it works on, which it frees.
+// Work: run is called once with what it works on, which it frees. again: returns another of the same, for each launch
+// of a graph; null: it cannot be captured.
 struct standin_work {
     void (*run)(void *what);
     void *what;
+    void *(*again)(void *what);
 };
 
 // Adds work to the stream's queue; null: the default stream of the current device.
@@ -55,6 +59,20 @@ cudaError_t standin_enqueue_when(cudaStream_t stream, struct standin_work work,
 bool standin_stream_is_open(cudaStream_t stream);
 
 int standin_stream_device(cudaStream_t stream);
+
+// Where a stream has what is captured of it, null where nothing is. A captured stream adds its work there, and refuses
+// waits; which does so, returns the error.
+cudaGraph_t *standin_capture_of(cudaStream_t stream);
+cudaError_t standin_capture_add(cudaGraph_t graph, struct standin_work work, bool (*is_ready)(void *what, bool waits));
+cudaError_t standin_capture_refuse(cudaGraph_t graph);
+
+// Returns whether a capture of the calling thread forbids what may wait for the device, such as allocations, and work
+// on the default stream, even where the captured one would not wait for it; the capture is then invalid, and the status
+// set.
+bool standin_capture_forbids(cudaError_t status);
+
+// Graphs, and what was made of them to be launched, that were not destroyed.
+int standin_graph_count(void);
 
 // Ends the process: the program uses CUDA in a way whose result is undefined.
 void standin_die(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));

@@ -223,6 +223,123 @@ Test(standin, what_is_undefined_ends_the_process)
     expect_death(leave_work_at_the_end, SIGABRT);
 }
 
+static cudaGraphExec_t graph_of(cudaStream_t captured)
+{
+    cudaGraph_t graph;
+    cudaGraphExec_t made;
+    cr_assert_eq(cudaStreamEndCapture(captured, &graph), cudaSuccess);
+    cr_assert_eq(cudaGraphInstantiate(&made, graph, 0), cudaSuccess);
+    cr_assert_eq(cudaGraphDestroy(graph), cudaSuccess);
+    return made;
+}
+
+Test(standin, what_is_captured_runs_at_each_launch_of_its_graph_and_not_before)
+{
+    cr_assert_eq(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    copy(device, host, stream);
+    copy(pinned, device, stream);
+    cudaGraphExec_t graph = graph_of(stream);
+    pinned[7] = -1;
+    wait_for(stream);
+    expect_first(pinned, -1);
+    for (int launch = 0; launch < 3; launch++) {
+        cudaStream_t on = launch == 2 ? other : stream;
+        host[7] = (float)(100 + launch);
+        cr_expect_eq(cudaGraphLaunch(graph, on), cudaSuccess);
+        pinned[7] = -1;
+        wait_for(on);
+        expect_first(pinned, (float)(100 + launch));
+    }
+    cr_expect_eq(cudaGraphExecDestroy(graph), cudaSuccess);
+    cr_expect_eq(standin_graph_count(), 0);
+}
+
+static cudaError_t wait_for_captured(void)
+{
+    return cudaStreamSynchronize(stream);
+}
+
+static cudaError_t ask_captured(void)
+{
+    return cudaStreamQuery(stream);
+}
+
+static cudaError_t allocate(void)
+{
+    void *memory;
+    return cudaMalloc(&memory, 8);
+}
+
+static cudaError_t allocate_on_host(void)
+{
+    void *memory;
+    return cudaHostAlloc(&memory, 8, 0);
+}
+
+static cudaError_t give_back(void)
+{
+    return cudaFree(device);
+}
+
+static cudaError_t fill_on_default_stream(void)
+{
+    return cudaMemsetAsync(device, 0, 8, NULL);
+}
+
+Test(standin, what_a_capture_forbids_fails_and_spoils_it)
+{
+    static const struct {
+        cudaError_t (*wrong)(void);
+        cudaError_t status;
+    } cases[] = {
+        {wait_for_captured, cudaErrorStreamCaptureUnsupported},     {ask_captured, cudaErrorStreamCaptureUnsupported},
+        {cudaDeviceSynchronize, cudaErrorStreamCaptureUnsupported}, {allocate, cudaErrorStreamCaptureUnsupported},
+        {allocate_on_host, cudaErrorStreamCaptureUnsupported},      {give_back, cudaErrorStreamCaptureUnsupported},
+        {fill_on_default_stream, cudaErrorStreamCaptureImplicit}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cudaGraph_t graph;
+        cr_assert_eq(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+        copy(device, pinned, stream);
+        cr_expect_eq(cases[i].wrong(), cases[i].status, "%zu", i);
+        cr_expect_eq(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated, "%zu", i);
+        cr_expect_null(graph);
+        copy(device, pinned, stream);
+        wait_for(stream);
+    }
+    cudaGraph_t graph;
+    cr_expect_eq(cudaStreamEndCapture(stream, &graph), cudaErrorIllegalState);
+    cr_expect_eq(cudaStreamBeginCapture(NULL, cudaStreamCaptureModeThreadLocal), cudaErrorStreamCaptureUnsupported);
+}
+
+static void launch_what_was_destroyed(void)
+{
+    cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+    cudaGraphExec_t graph = graph_of(stream);
+    cudaGraphExecDestroy(graph);
+    cudaGraphLaunch(graph, stream);
+}
+
+static void leave_a_launch(void)
+{
+    cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+    copy(device, pinned, stream);
+    cudaGraphLaunch(graph_of(stream), stream);
+    cudaStreamDestroy(stream);
+}
+
+static void destroy_what_is_captured(void)
+{
+    cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+    cudaStreamDestroy(stream);
+}
+
+Test(standin, wrong_uses_of_graphs_end_the_process)
+{
+    expect_death(launch_what_was_destroyed, SIGABRT);
+    expect_death(leave_a_launch, SIGABRT);
+    expect_death(destroy_what_is_captured, SIGABRT);
+}
+
 // The neighbour of a block that was freed is still the device's alone.
 Test(standin, blocks_between_freed_ones_stay_closed)
 {

@@ -20,6 +20,7 @@ struct CUstream_st {
     uint64_t added_count, done_count;
     int device;
     bool is_open, is_late;
+    cudaGraph_t capture;
     struct CUstream_st *next;
 };
 
@@ -92,10 +93,19 @@ static cudaStream_t stream_of(cudaStream_t handle)
     return stream;
 }
 
+cudaGraph_t *standin_capture_of(cudaStream_t handle)
+{
+    return &stream_of(handle)->capture;
+}
+
 cudaError_t standin_enqueue_when(cudaStream_t handle, struct standin_work work,
                                  bool (*is_ready)(void *what, bool waits))
 {
     cudaStream_t stream = stream_of(handle);
+    if (stream->capture)
+        return standin_capture_add(stream->capture, work, is_ready);
+    if (!handle && standin_capture_forbids(cudaErrorStreamCaptureImplicit))
+        return cudaErrorStreamCaptureImplicit;
     struct entry *entry = malloc(sizeof *entry);
     if (!entry)
         return standin_status(cudaErrorMemoryAllocation);
@@ -113,24 +123,18 @@ cudaError_t standin_enqueue(cudaStream_t stream, struct standin_work work)
     return standin_enqueue_when(stream, work, NULL);
 }
 
-static void be_late(void)
-{
-    const char *late_us = getenv("ZG_STANDIN_LATE_US");
-    if (late_us)
-        usleep((useconds_t)atoi(late_us));
-}
-
 // Runs the stream's work up to a place in its queue; without a wait only what is ready.
 static void run_to(cudaStream_t stream, uint64_t place, bool waits)
 {
     pthread_mutex_lock(&stream->lock);
+    const char *late_us = stream->is_late ? getenv("ZG_STANDIN_LATE_US") : NULL;
     bool works = false;
     while (stream->first && stream->done_count < place) {
         struct entry *entry = stream->first;
         if (entry->is_ready && !entry->is_ready(entry->work.what, waits))
             break;
-        if (!works && stream->is_late)
-            be_late();
+        if (!works && late_us)
+            usleep((useconds_t)atoi(late_us));
         if (!works)
             standin_memory_open();
         works = true;
@@ -148,6 +152,8 @@ static void run_to(cudaStream_t stream, uint64_t place, bool waits)
 
 cudaError_t cudaDeviceSynchronize(void)
 {
+    if (standin_capture_forbids(cudaErrorStreamCaptureUnsupported))
+        return cudaErrorStreamCaptureUnsupported;
     pthread_mutex_lock(&list_lock);
     cudaStream_t stream = streams;
     pthread_mutex_unlock(&list_lock);
@@ -177,6 +183,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle)
 {
     cudaStream_t stream = stream_of(handle);
     expect_no_work(stream, "it was destroyed");
+    if (stream->capture)
+        standin_die("a stream is destroyed that is captured");
     pthread_mutex_lock(&list_lock);
     stream->is_open = false;
     pthread_mutex_unlock(&list_lock);
@@ -189,9 +197,12 @@ __attribute__((destructor)) static void end(void)
         expect_no_work(stream, "the process ended");
 }
 
-cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+cudaError_t cudaStreamSynchronize(cudaStream_t handle)
 {
-    run_to(stream_of(stream), UINT64_MAX, true);
+    cudaStream_t stream = stream_of(handle);
+    if (stream->capture)
+        return standin_capture_refuse(stream->capture);
+    run_to(stream, UINT64_MAX, true);
     return cudaSuccess;
 }
 
@@ -199,6 +210,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 cudaError_t cudaStreamQuery(cudaStream_t handle)
 {
     cudaStream_t stream = stream_of(handle);
+    if (stream->capture)
+        return standin_capture_refuse(stream->capture);
     pthread_mutex_lock(&stream->lock);
     bool works = stream->first != NULL;
     run_to(stream, UINT64_MAX, false);
@@ -221,8 +234,10 @@ static void reach(void *what)
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle)
 {
     cudaStream_t stream = stream_of(handle);
+    if (stream->capture)
+        standin_die("an event of a captured stream is not modelled");
     pthread_mutex_lock(&stream->lock);
-    cudaError_t status = standin_enqueue(stream, (struct standin_work){reach, event});
+    cudaError_t status = standin_enqueue(stream, (struct standin_work){reach, event, NULL});
     event->stream = stream;
     event->place = stream->added_count;
     pthread_mutex_unlock(&stream->lock);
@@ -267,7 +282,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     if (!wait)
         return standin_status(cudaErrorMemoryAllocation);
     *wait = (struct event_wait){event->stream, event->place};
-    return standin_enqueue(stream, (struct standin_work){wait_for_event, wait});
+    return standin_enqueue(stream, (struct standin_work){wait_for_event, wait, NULL});
 }
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end)
