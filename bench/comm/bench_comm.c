@@ -30,8 +30,13 @@ const struct benchmark bench_comm = {
                  "zerogauge bench comm --operation all-reduce --json"},
 };
 
-// Smaller buffers are measured out of place and in equal shards only.
-enum { VARIED_MIN_BYTES = 1 << 20 };
+// Smaller and larger buffers are measured out of place and in equal shards only.
+enum { VARIED_MIN_BYTES = 1 << 20, VARIED_MAX_BYTES = 256 << 20 };
+
+static bool is_varied(size_t bytes)
+{
+    return bytes >= VARIED_MIN_BYTES && bytes <= VARIED_MAX_BYTES;
+}
 
 struct selection {
     struct bench_options options;
@@ -45,12 +50,12 @@ struct selection {
 // Returns whether an operation at a size is also measured in uneven shards, or in place.
 static bool has_uneven(enum operation operation, size_t bytes)
 {
-    return bytes >= VARIED_MIN_BYTES && comm_ranks_has_shards(operation);
+    return is_varied(bytes) && comm_ranks_has_shards(operation);
 }
 
 static bool has_in_place(enum operation operation, size_t bytes)
 {
-    return bytes >= VARIED_MIN_BYTES && comm_ranks_has_in_place(operation);
+    return is_varied(bytes) && comm_ranks_has_in_place(operation);
 }
 
 static int case_run(struct selection *selection, const struct comm_setting *setting)
@@ -112,9 +117,10 @@ static void selection_complete(struct selection *selection)
 {
     struct bench_options *options = &selection->options;
     bool apart = selection->device.accelerator;
-    static const size_t sizes[] = {8, 256, 4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20, 256 << 20};
+    static const size_t sizes[] = {8,       256,      4 << 10,   64 << 10, 1 << 20,
+                                   4 << 20, 16 << 20, 256 << 20, 1 << 30,  (size_t)8 << 30};
     static const size_t quick_sizes[] = {8, 64 << 10, 4 << 20};
-    bench_default_sizes(options, options->quick ? quick_sizes : sizes, options->quick ? 3 : apart ? 8 : 7);
+    bench_default_sizes(options, options->quick ? quick_sizes : sizes, options->quick ? 3 : apart ? 10 : 7);
     bench_default_repeat(options, 15, 7, 1);
 }
 

@@ -1,127 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures one case of `bench comm`: chooses its baseline and the calls per repetition, verifies every result, and
-// prints it.
+// Measures one case of `bench comm`: chooses its baseline and the calls per repetition, and verifies every result.
 #include "bench/comm/comm_case.h"
 
 #include "base/err.h"
 #include "bench/comm/native_collective.h"
-#include "bench/harness/bench_world.h"
 
-#include <inttypes.h>
-#include <stdio.h>
+#include <stdlib.h>
 
-// The measurements of a case.
-struct comm_found {
-    struct bench_samples samples, baselines;
-    const char *baseline_name;
-    uint64_t begin_ns;
-    uint64_t other_bits;  // elements whose bits differ between both orders, if has_other_bits
-    double bus_bytes;
-    bool has_other_bits;
-};
-
-static void print_columns(const char *baseline_us, const char *last)
-{
-    printf("ratio    %-15s %-9s %11s %10s %21s %10s %9s %9s %6s  %s\n", "operation", "variant", "bytes", "us",
-           "(10 % to 90 %)", baseline_us, "alg GB/s", "bus GB/s", "wrong", last);
-}
-
-void comm_print_header(int world, const struct bench_device *device)
-{
-    bool nccl = device->accelerator;
-    if (bench_world_comm()) {
-        printf("%d ranks on %d host%s%s; medians, and the time of %s own order in percent of the canonical order's\n",
-               world, bench_world_host_count(), bench_world_host_count() == 1 ? "" : "s",
-               nccl ? ", each with a GPU" : "", nccl ? "NCCL's" : "MPI's");
-        print_columns(nccl ? "NCCL's us" : "MPI's us", "library, elements whose bits differ");
-        return;
-    }
-    printf("%d ranks", world);
-    if (device->accelerator)
-        printf(" on %d device%s (%s)", device->count, device->count == 1 ? "" : "s", bench_device_name(device));
-    printf("; medians, and the time of concurrent copies of the same bytes in percent of the collective's\n");
-    print_columns("copies us", "baseline");
-}
-
-// The column of wrong elements is always 0: a case with any is an error and has no row.
-static void row_of(const struct comm_found *found, const struct comm_ranks *ranks, char *out, size_t bytes)
-{
-    const struct comm_setting *setting = &ranks->setting;
-    double buffer_bytes = (double)(setting->count * sizeof(float)), median = bench_median(&found->samples);
-    int used = snprintf(out, bytes, "%-15s %-9s %11.0f %10.2f %10.2f %10.2f %10.2f %9.2f %9.2f %6d  %s",
-                        comm_ranks_operation_name(setting->operation),
-                        setting->in_place ? "in place"
-                        : setting->uneven ? "uneven"
-                                          : "",
-                        buffer_bytes, median / 1e3, bench_quantile(&found->samples, 0.1) / 1e3,
-                        bench_quantile(&found->samples, 0.9) / 1e3, bench_median(&found->baselines) / 1e3,
-                        buffer_bytes / median, found->bus_bytes / median, 0, found->baseline_name);
-    if (found->has_other_bits)
-        snprintf(out + used, bytes - (size_t)used, ", %" PRIu64, found->other_bits);
-}
-
-static json_t *description_of(const struct comm_setting *setting, const char *order)
-{
-    const char *processes = setting->device ? "nccl" : "mpi";
-    json_t *of_case = json_pack(
-        "{s:s, s:s, s:i, s:s, s:I, s:I, s:s, s:b, s:s}", "transport", setting->comm ? processes : "local", "operation",
-        comm_ranks_operation_name(setting->operation), "world", setting->world, "dtype", "fp32", "asked_bytes",
-        (json_int_t)setting->asked_bytes, "buffer_bytes", (json_int_t)(setting->count * sizeof(float)), "shares",
-        setting->uneven ? "uneven" : "equal", "in_place", setting->in_place, "order", order);
-    if (setting->device && of_case) {
-        struct bench_device device = *setting->device;
-        device.count = setting->comm ? setting->world : device.count;  // each process has its own
-        bench_device_describe(&device, of_case);
-    }
-    return of_case;
-}
-
-static json_t *detail_of(const struct comm_ranks *ranks, const struct comm_found *found,
-                         const struct bench_samples *samples)
-{
-    double median = bench_median(samples);
-    return json_pack("{s:f, s:f, s:f, s:i}", "bus_bytes", found->bus_bytes, "algorithm_gb_per_s",
-                     (double)(ranks->setting.count * sizeof(float)) / median, "bus_gb_per_s", found->bus_bytes / median,
-                     "wrong", 0);
-}
-
-static int print_canonical(const struct bench_options *options, const struct comm_ranks *ranks,
-                           const struct comm_found *found)
-{
-    char row[256];
-    struct bench_record record = {.name = "comm",
-                                  .description = description_of(&ranks->setting, "canonical"),
-                                  .detail = detail_of(ranks, found, &found->samples),
-                                  .unit = "ns",
-                                  .lower_is_better = true,
-                                  .items = (double)ranks->calls,
-                                  .begin_ns = found->begin_ns,
-                                  .samples = &found->samples,
-                                  .baseline_name = found->baseline_name,
-                                  .baseline = &found->baselines,
-                                  .row = row};
-    row_of(found, ranks, row, sizeof row);
-    return bench_print(options, &record);
-}
-
-static int print_native(const struct bench_options *options, const struct comm_ranks *ranks,
-                        const struct comm_found *found)
-{
-    struct bench_record record = {.name = "comm_native",
-                                  .description = description_of(&ranks->setting, "native"),
-                                  .detail = detail_of(ranks, found, &found->baselines),
-                                  .unit = "ns",
-                                  .lower_is_better = true,
-                                  .items = (double)ranks->calls,
-                                  .begin_ns = found->begin_ns,
-                                  .samples = &found->baselines,
-                                  .tabled = true};
-    if (record.detail)
-        json_object_set_new(record.detail, "library", json_string(found->baseline_name));
-    if (record.detail && found->has_other_bits)
-        json_object_set_new(record.detail, "other_bits", json_integer((json_int_t)found->other_bits));
-    return bench_print(options, &record);
-}
+// The largest result of which the elements with other bits are counted: both are copied to the host.
+enum { ORDER_MAX_BYTES = 256 << 20 };
 
 enum {
     CALLS_MAX = 4096,  // per repetition
@@ -191,6 +78,20 @@ static int measure_processes(struct comm_ranks *ranks, const struct bench_option
     return poisoned_repetition(ranks);
 }
 
+// Measures the library's own collective in a CUDA graph, in turn with the same calls one by one. A result of the graph
+// in poisoned memory is verified, too.
+static int measure_graph(struct comm_ranks *ranks, const struct bench_options *options, struct comm_found *found)
+{
+    struct work graph = {ranks, TASK_GRAPH}, native = {ranks, TASK_NATIVE};
+    struct bench_work work = work_of(&graph, "a graph"), native_work = work_of(&native, "the library's own");
+    TRY(comm_ranks_open_graph(ranks));
+    found->graph_calls = ranks->ranks[0].graph_calls;
+    TRY(bench_alternate(&work, &native_work, options->warmup, options->repeat, (double)ranks->calls, &found->in_graph,
+                        &found->called));
+    TRY(comm_ranks_prepare(ranks, TASK_GRAPH, true));
+    return comm_ranks_repeat(ranks);
+}
+
 // Measures against copies on the device. For small buffers each copy follows a barrier, which on a device waits for the
 // copies before it.
 static int measure_on_device(struct comm_ranks *ranks, const struct bench_options *options,
@@ -245,14 +146,33 @@ static int measure(struct comm_ranks *ranks, const struct bench_options *options
 static int case_measure(struct comm_ranks *ranks, const struct bench_options *options, struct comm_found *found)
 {
     enum operation operation = ranks->setting.operation;
+    size_t result_bytes = comm_rank_result_count(&ranks->ranks[0]) * sizeof(float);
     TRY(measure(ranks, options, found));
-    found->has_other_bits =
-        ranks->setting.comm && !ranks->setting.in_place && (operation == REDUCE_SCATTER || operation == ALL_REDUCE);
+    bool is_plain = !ranks->setting.in_place && !ranks->setting.uneven;
+    if (ranks->setting.comm && is_plain && nccl_graph_is_possible(ranks->setting.comm))
+        TRY(measure_graph(ranks, options, found));
+    found->has_other_bits = ranks->setting.comm && !ranks->setting.in_place && result_bytes <= ORDER_MAX_BYTES &&
+                            (operation == REDUCE_SCATTER || operation == ALL_REDUCE);
     if (!found->has_other_bits)
         return ERR_NONE;
     // Verify the last repetition before its result is overwritten.
     TRY(comm_ranks_prepare(ranks, TASK_COLLECTIVE, false));
     return comm_ranks_count_other_bits(ranks, &found->other_bits);
+}
+
+// Finds the least memory that is free on a device of the ranks; SIZE_MAX: in host memory, which is not asked.
+static int find_free_bytes(const struct comm_setting *setting, uint64_t *least)
+{
+    *least = setting->device ? bench_device_free_bytes(setting->device) : SIZE_MAX;
+    if (!setting->comm)
+        return ERR_NONE;
+    uint64_t *all = calloc((size_t)setting->world, sizeof *all);
+    int code = all ? comm_all_gather_equal(setting->comm, least, all, sizeof *least)
+                   : err_set(ERR_MEMORY, "no memory for %d numbers", setting->world);
+    for (int rank = 0; rank < setting->world && code == ERR_NONE; rank++)
+        *least = all[rank] < *least ? all[rank] : *least;
+    free(all);
+    return code;
 }
 
 int comm_case_run(const struct bench_options *options, const struct comm_setting *setting)
@@ -261,7 +181,11 @@ int comm_case_run(const struct bench_options *options, const struct comm_setting
     bench_progress("comm %s, %zu bytes, %d ranks", name, setting->count * sizeof(float), setting->world);
     struct comm_ranks ranks;
     struct comm_found found = {.begin_ns = clock_now_ns()};
-    size_t wrong_count;
+    size_t wrong_count, needs_bytes = comm_ranks_device_bytes(setting);
+    uint64_t free_bytes;
+    TRY(find_free_bytes(setting, &free_bytes));
+    if (needs_bytes > free_bytes)
+        return bench_skip_memory(options, "comm", comm_case_json(setting, "canonical"), needs_bytes, free_bytes);
     TRY(comm_ranks_open(setting, &ranks));
     int measured = case_measure(&ranks, options, &found);
     found.bus_bytes = comm_ranks_bus_bytes(&ranks);
@@ -271,6 +195,5 @@ int comm_case_run(const struct bench_options *options, const struct comm_setting
     if (wrong_count > 0)
         return err_set(ERR_CHECK, "%s of %zu bytes among %d ranks left %zu wrong elements", name,
                        ranks.setting.count * sizeof(float), setting->world, wrong_count);
-    TRY(print_canonical(options, &ranks, &found));
-    return setting->comm ? print_native(options, &ranks, &found) : ERR_NONE;
+    return comm_print(options, &ranks, &found);
 }

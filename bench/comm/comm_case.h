@@ -8,7 +8,26 @@
 // Prints the table's column headings.
 void comm_print_header(int world, const struct bench_device *device);
 
-// Measures, verifies and prints a case, in both orders if ranks are processes. ERR_CHECK: an element is wrong.
+// The measurements of a case.
+struct comm_found {
+    struct bench_samples samples, baselines;
+    const char *baseline_name;
+    uint64_t begin_ns;
+    uint64_t other_bits;  // elements whose bits differ between both orders, if has_other_bits
+    double bus_bytes;
+    bool has_other_bits;
+    struct bench_samples in_graph, called;  // the library's own, in a graph and called; empty: not measured
+    size_t graph_calls;                     // in the graph
+};
+
+// The case of a record, in "canonical" order or the library's own, "native". New.
+json_t *comm_case_json(const struct comm_setting *setting, const char *order);
+
+// Prints the records of a case.
+int comm_print(const struct bench_options *options, const struct comm_ranks *ranks, const struct comm_found *found);
+
+// Measures, verifies and prints a case, in both orders if ranks are processes, and the library's own in a CUDA graph if
+// it is NCCL. A case that the devices have no memory for is skipped. ERR_CHECK: an element is wrong.
 int comm_case_run(const struct bench_options *options, const struct comm_setting *setting);
 
 // Runs `bench comm` with ranks that are threads on the given device, ignoring --device; null: as --device says. Returns

@@ -106,6 +106,56 @@ Test(comm_device, a_result_of_several_stages_is_verified_to_its_last_element)
     }
 }
 
+// A wrong element in the last of three pieces, after results that were not poisoned and after one that was.
+Test(comm_device, of_a_result_that_is_too_large_other_pieces_are_verified_each_time)
+{
+    struct comm_setting setting = setting_of(ALL_REDUCE, 2, 0);
+    struct comm_ranks ranks;
+    setting.count = 3 * COMM_STAGE_COUNT;
+    open_ranks(&setting, &ranks);
+    ranks.whole_bytes = setting.count * sizeof(float) - 1;
+    for (int i = 0; i <= COMM_SAMPLED_PIECES; i++) {
+        repeat(&ranks, TASK_COLLECTIVE, i == COMM_SAMPLED_PIECES);
+        float *last = comm_rank_result(&ranks.ranks[1]) + setting.count - 1, value = -1;
+        cr_assert_eq(bytes_copy(last, &value, sizeof value), ERR_NONE);
+    }
+    cr_expect_eq(close_ranks(&ranks), 2);
+}
+
+static atomic_size_t allocated_bytes;
+
+static int counted_allocate(size_t bytes, void **out)
+{
+    atomic_fetch_add(&allocated_bytes, bytes);
+    return shadow_allocate(bytes, out);
+}
+
+Test(comm_device, the_memory_of_a_case_on_a_device_is_known_before_it)
+{
+    struct accelerator accelerator = shadow_accelerator;
+    accelerator.allocate = counted_allocate;
+    for (enum operation operation = 0; operation < OPERATION_KINDS; operation++)
+        for (int form = 0; form < FORMS; form++)
+            for (int world = 1; world <= 5 && exists(operation, form); world++) {
+                struct comm_ranks ranks;
+                device = (struct bench_device){&accelerator, 1};
+                allocated_bytes = 0;
+                struct comm_setting setting = setting_of(operation, world, form);
+                open_ranks(&setting, &ranks);
+                size_t needs_bytes = comm_ranks_device_bytes(&setting), few = 2 * (size_t)world * sizeof(float);
+                // Remainders of shards, and an element that gives an empty shard an address.
+                cr_expect_leq(allocated_bytes, needs_bytes + few, "%d of %d, form %d", operation, world, form);
+                cr_expect_geq(allocated_bytes + allocated_bytes / 2 + 2 * few, needs_bytes);
+                close_ranks(&ranks);
+                device.count = 2;
+                cr_expect_eq(comm_ranks_device_bytes(&setting) * (size_t)world,
+                             needs_bytes * (size_t)((world + 1) / 2));
+            }
+    on_host = true;
+    struct comm_setting setting = setting_of(ALL_GATHER, 2, 0);
+    cr_expect_eq(comm_ranks_device_bytes(&setting), 0);
+}
+
 static atomic_int folds_until_wrong;
 
 // In one of all folds, flips a bit of the last element, as if a thread of the device had missed it.

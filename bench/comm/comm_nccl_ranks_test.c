@@ -28,6 +28,11 @@ static int measure(struct comm_ranks *ranks, bool spoils)
         TRY(comm_ranks_prepare(ranks, tasks[i], i < 2));
         TRY(comm_ranks_repeat(ranks));
     }
+    if (!ranks->setting.in_place && nccl_graph_is_possible(ranks->setting.comm)) {
+        TRY(comm_ranks_open_graph(ranks));
+        TRY(comm_ranks_prepare(ranks, TASK_GRAPH, true));
+        TRY(comm_ranks_repeat(ranks));
+    }
     const struct comm_rank *self = &ranks->ranks[0];
     float *last = comm_rank_result(self) + comm_rank_result_count(self) - 1, value;
     if (spoils) {

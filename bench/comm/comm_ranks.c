@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/comm/comm_ranks.h"
 
+#include "bench/comm/native_collective.h"
 #include "bench/harness/bench.h"
 #include "base/err.h"
 
 #include <assert.h>
 #include <stdlib.h>
+
+// The host compares about a GiB a second.
+enum { WHOLE_BYTES = 256 << 20 };
 
 const char *comm_ranks_operation_name(enum operation operation)
 {
@@ -37,6 +41,18 @@ double comm_ranks_bus_bytes(const struct comm_ranks *ranks)
     if (ranks->setting.operation == BROADCAST)
         return (double)(whole * sizeof(float));
     return (double)(most * sizeof(float)) * (ranks->setting.operation == ALL_REDUCE ? 2 : 1);
+}
+
+size_t comm_ranks_device_bytes(const struct comm_setting *setting)
+{
+    if (!setting->device)
+        return 0;
+    size_t world = (size_t)setting->world, devices = (size_t)setting->device->count;
+    size_t ranks = setting->comm ? 1 : (world + devices - 1) / devices;
+    size_t area = setting->operation == REDUCE_SCATTER && !setting->comm ? setting->count / world : 0;
+    // The last of uneven shards is at most twice an equal one.
+    size_t recv = setting->operation == ALL_TO_ALL && setting->uneven ? 2 * setting->count : setting->count;
+    return ranks * (setting->count + recv + area) * sizeof(float);
 }
 
 static int rank_prepare(struct comm_rank *rank)
@@ -107,6 +123,7 @@ static int rank_open(struct comm_rank *rank)
 static void rank_free(struct comm_rank *rank)
 {
     const struct bench_device *device = device_of(rank->of);
+    nccl_graph_close(rank->graph);
     bench_device_free(device, rank->send, rank->of->setting.count * sizeof(float));
     bench_device_free(device, rank->recv, comm_rank_recv_count(rank) * sizeof(float));
     bench_device_free(device, rank->area, (rank->of->counts[rank->index] + 1) * sizeof(float));
@@ -225,7 +242,7 @@ int comm_ranks_open(const struct comm_setting *setting, struct comm_ranks *ranks
     assert(!setting->uneven || comm_ranks_has_shards(setting->operation));
     assert(!setting->in_place || comm_ranks_has_in_place(setting->operation));
     size_t world = (size_t)setting->world, shard_elements = setting->count / world > 0 ? setting->count / world : 1;
-    *ranks = (struct comm_ranks){.setting = *setting, .calls = 1};
+    *ranks = (struct comm_ranks){.setting = *setting, .calls = 1, .whole_bytes = WHOLE_BYTES};
     ranks->setting.count = shard_elements * world;
     int code = ranks_init(ranks);
     if (code != ERR_NONE) {
@@ -245,7 +262,7 @@ int comm_ranks_open(const struct comm_setting *setting, struct comm_ranks *ranks
 int comm_ranks_prepare(struct comm_ranks *ranks, enum task task, bool poisons)
 {
     assert(!ranks->setting.in_place || ranks->calls == 1);
-    assert(ranks->setting.comm || task != TASK_NATIVE);
+    assert(ranks->setting.comm || (task != TASK_NATIVE && task != TASK_GRAPH));
     struct comm_rank *self = &ranks->ranks[0];
     ranks->task = task;
     ranks->poisons = poisons;

@@ -27,12 +27,15 @@
 
 enum { WORLD_MAX = 64 };              // ranks that are threads
 enum { COMM_STAGE_COUNT = 1 << 18 };  // elements that are copied from a device at a time, to be verified
+enum { COMM_SAMPLED_PIECES = 64 };    // of so many pieces one is verified where a result is too large for all
+enum { COMM_GRAPH_CALLS = 128 };      // in one graph, at most
 
 enum operation { REDUCE_SCATTER, ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, OPERATION_KINDS };
 
-// The work of a repetition. The baseline copies by memcpy, by non-temporal stores, or after a barrier: every
-// collective synchronises at least once, which takes most of the time of a small one.
-enum task { TASK_COLLECTIVE, TASK_COPY, TASK_COPY_AROUND_CACHE, TASK_MEET_AND_COPY, TASK_NATIVE, TASK_END };
+// The work of a repetition. GRAPH: the library's own, by launches of a graph. The baseline copies by memcpy, by
+// non-temporal stores, or after a barrier: every collective synchronises at least once, which takes most of the time of
+// a small one.
+enum task { TASK_COLLECTIVE, TASK_COPY, TASK_COPY_AROUND_CACHE, TASK_MEET_AND_COPY, TASK_NATIVE, TASK_GRAPH, TASK_END };
 
 struct comm_setting {
     struct comm *comm;                  // of this process if ranks are processes, not owned; null: ranks are threads
@@ -79,6 +82,10 @@ struct comm_rank {
     size_t *recv_counts, *recv_offsets;  // by rank, of an all-to-all
     bool has_result;                     // a collective's result is present and not verified
     bool has_native_result;              // it is the library's, which is always out of place, in recv
+    bool was_poisoned;                   // recv was, before the result
+    size_t sample;                       // which pieces of a large result are verified next
+    struct CUgraphExec_st *graph;        // of comm_ranks_open_graph; null: none
+    size_t graph_calls;                  // in the graph
     size_t wrong_count;                  // elements, of all repetitions
     pthread_t thread;
 };
@@ -90,6 +97,7 @@ struct comm_ranks {
     size_t calls;                       // per repetition; may change between repetitions; stays 1 in place
     enum task task;                     // of the current repetition
     bool poisons;                       // recv is poisoned before it
+    size_t whole_bytes;                 // of larger results on a device only the poisoned are verified whole
     int started;                        // threads
     int own_count;                      // ranks of this process: all, or one
     size_t *counts, *offsets;           // by rank: of the shards in the full buffer
@@ -107,6 +115,9 @@ int comm_ranks_open(const struct comm_setting *setting, struct comm_ranks *ranks
 
 // Returns the least bytes that the busiest rank must send or receive, whatever the algorithm.
 double comm_ranks_bus_bytes(const struct comm_ranks *ranks);
+
+// Returns the bytes that the ranks need on a device that holds most of them; 0: host memory.
+size_t comm_ranks_device_bytes(const struct comm_setting *setting);
 
 // Returns the number of elements that recv has room for.
 size_t comm_rank_recv_count(const struct comm_rank *rank);
@@ -132,10 +143,15 @@ int comm_rank_run_task(struct comm_rank *rank);
 // line that each writes and all read, on a device by a barrier, which waits for its copies.
 int comm_rank_meet(const struct comm_rank *rank);
 
-// Prepares a repetition: every rank verifies the last collective's result and, if `poisons`, poisons recv, so that
+// Prepares a repetition: every rank verifies the last collective's result, of one above whole_bytes other pieces each
+// time unless recv was poisoned before it, and, if `poisons`, poisons recv, so that
 // elements that the collective does not write show. Poisoning leaves recv in the caches, so it is for untimed
 // repetitions.
 int comm_ranks_prepare(struct comm_ranks *ranks, enum task task, bool poisons);
+
+// Captures the library's own collective for TASK_GRAPH, `calls` times or as often as a graph may have it. Ranks must be
+// processes with a device, where graphs are possible (bench/comm/native_collective.h).
+int comm_ranks_open_graph(struct comm_ranks *ranks);
 
 // Runs one repetition, between two barriers.
 int comm_ranks_repeat(struct comm_ranks *ranks);

@@ -8,6 +8,7 @@
 #include "base/processor.h"
 #include "ref/comm/comm_copy.h"
 
+#include <assert.h>
 #include <sched.h>
 #include <string.h>
 
@@ -135,13 +136,13 @@ static int collective(const struct comm_rank *rank)
     }
 }
 
-// Runs MPI's own collective, or for buffers on a device NCCL's, always out of place.
-static int native(const struct comm_rank *rank)
+// MPI's own collective, or for buffers on a device NCCL's, always out of place.
+static struct comm_call native_call(const struct comm_rank *rank)
 {
     static const enum comm_operation operations[OPERATION_KINDS] = {COMM_REDUCE_SCATTER, COMM_ALL_GATHER,
                                                                     COMM_ALL_REDUCE, COMM_ALL_TO_ALL, COMM_BROADCAST};
     const struct comm_ranks *of = rank->of;
-    const struct comm_call call = {
+    return (struct comm_call){
         .operation = operations[of->setting.operation],
         .send_dtype = DTYPE_FP32,
         .recv_dtype = DTYPE_FP32,
@@ -153,13 +154,36 @@ static int native(const struct comm_rank *rank)
         .recv_counts = rank->recv_counts,
         .recv_offsets = rank->recv_offsets,
     };
+}
+
+static int native(const struct comm_rank *rank)
+{
+    const struct comm_call call = native_call(rank);
     return rank->stage ? nccl_collective_run(rank->comm, &call) : mpi_collective_run(rank->comm, &call);
+}
+
+int comm_ranks_open_graph(struct comm_ranks *ranks)
+{
+    struct comm_rank *rank = &ranks->ranks[0];
+    const struct comm_call call = native_call(rank);
+    assert(ranks->setting.comm && !rank->graph && nccl_graph_is_possible(rank->comm));
+    rank->graph_calls = ranks->calls < COMM_GRAPH_CALLS ? ranks->calls : COMM_GRAPH_CALLS;
+    return nccl_graph_open(rank->comm, &call, rank->graph_calls, &rank->graph);
+}
+
+static int launch_graph(const struct comm_rank *rank)
+{
+    for (size_t done = 0; done < rank->of->calls; done += rank->graph_calls)
+        TRY(nccl_graph_run(rank->comm, rank->graph));
+    return ERR_NONE;
 }
 
 int comm_rank_run_task(struct comm_rank *rank)
 {
     const struct comm_ranks *of = rank->of;
-    for (size_t call = 0; call < of->calls; call++) {
+    if (of->task == TASK_GRAPH)
+        TRY(launch_graph(rank));
+    for (size_t call = 0; call < of->calls && of->task != TASK_GRAPH; call++) {
         if (of->task == TASK_COLLECTIVE)
             TRY(collective(rank));
         else if (of->task == TASK_NATIVE)
@@ -170,8 +194,9 @@ int comm_rank_run_task(struct comm_rank *rank)
             copy_same_bytes(rank);
     }
     copies_end(rank);
-    rank->has_native_result = of->task == TASK_NATIVE;
-    rank->has_result = of->task == TASK_COLLECTIVE || of->task == TASK_NATIVE;
+    rank->has_native_result = of->task == TASK_NATIVE || of->task == TASK_GRAPH;
+    rank->has_result = of->task == TASK_COLLECTIVE || rank->has_native_result;
+    rank->was_poisoned = of->poisons;
     return ERR_NONE;
 }
 

@@ -112,9 +112,10 @@ static int name_collective(struct comm_nccl *nccl, const struct comm_call *call)
     return ERR_NONE;
 }
 
-// Runs the calls as one group. The group is ended after an error too; otherwise NCCL would add all later calls to it.
-static int run_group(struct comm_nccl *nccl, const struct comm_call *call)
+// The calls are one group. The group is ended after an error too; otherwise NCCL would add all later calls to it.
+int nccl_collective_enqueue(struct comm *comm, const struct comm_call *call)
 {
+    struct comm_nccl *nccl = (struct comm_nccl *)comm;
     TRY(comm_nccl_begin(nccl));
     int rc = name_collective(nccl, call);
     int ended = comm_nccl_end(nccl);
@@ -131,7 +132,7 @@ int nccl_collective_run(struct comm *comm, const struct comm_call *call)
     if (!is_nccl(comm))
         return err_set(ERR_USAGE, "NCCL's own collectives need ranks over NCCL, not over %s", comm->ops->name);
     struct comm_nccl *nccl = (struct comm_nccl *)comm;
-    int rc = nccl->nccl ? run_group(nccl, call) : err_set(ERR_PEER, "NCCL has failed already");
+    int rc = nccl->nccl ? nccl_collective_enqueue(comm, call) : err_set(ERR_PEER, "NCCL has failed already");
     return comm_nccl_finish(nccl, rc);
 }
 

@@ -54,7 +54,20 @@ int bench_gpu_find(struct bench_gpu *out)
     return ERR_NONE;
 }
 
+size_t bench_device_free_bytes(const struct bench_device *device)
+{
+    size_t free_bytes, all_bytes;
+    bool is_known = device->accelerator == &cuda_accelerator && cudaMemGetInfo(&free_bytes, &all_bytes) == cudaSuccess;
+    return is_known ? free_bytes : SIZE_MAX;
+}
+
 #else
+size_t bench_device_free_bytes(const struct bench_device *device)
+{
+    (void)device;
+    return SIZE_MAX;
+}
+
 int bench_gpu_find(struct bench_gpu *out)
 {
     (void)out;

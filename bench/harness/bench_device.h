@@ -31,6 +31,9 @@ int bench_device_enter(const struct bench_device *device, int rank);
 int bench_device_alloc(const struct bench_device *device, size_t bytes, void **out);
 void bench_device_free(const struct bench_device *device, void *memory, size_t bytes);
 
+// Returns the memory that is free on the calling thread's current device; SIZE_MAX: it does not tell, as the CPU.
+size_t bench_device_free_bytes(const struct bench_device *device);
+
 // Fills memory of the device with `word`; up to three bytes at the end that hold no full word stay as they are. On an
 // accelerator it returns once the fill is started, as kernels do.
 int bench_device_fill(const struct bench_device *device, void *memory, uint32_t word, size_t bytes);

@@ -138,8 +138,9 @@ class Bench(Check):
 class Says(Check):
     """A run that ends with this status and says these words."""
 
-    def __init__(self, status, said, words, environment):
-        super().__init__(" ".join([*said_of(environment), words]), "zerogauge", words.split(), environment)
+    def __init__(self, status, said, words, environment, processes=0):
+        name = [*said_of(environment), *(["mpirun -n", str(processes)] if processes else []), words]
+        super().__init__(" ".join(name), "zerogauge", words.split(), environment, processes)
         self.status, self.said = status, said
 
     def judge(self, status, output, program, folder):
