@@ -104,7 +104,7 @@ if(ZG_TESTS)
     endif()
   endforeach()
   if(ZG_NCCL)
-    set(nccl_tests comm_nccl_ranks_test)
+    set(nccl_tests comm_nccl_ranks_test comm_nccl_test)
   endif()
   foreach(name IN ITEMS comm_cuda_test cuda_lane_test gpt_cuda_test gpt_step_cuda_test isa_cuda_test tier_cuda_test
                      train_cuda_test ${nccl_tests})
