@@ -214,8 +214,8 @@ static void verify_part_rows(struct verify *v, const json_t *part)
 
 bool record_chooses_cases(const struct result_file *file)
 {
-    static const char *const others[] = {"--json",   "--quick", "-q",    "--device", "--out",   "--nvme-path",
-                                         "--engine", "--text",  "--pin", "--repeat", "--warmup"};
+    static const char *const others[] = {"--json",   "--quick", "-q",    "--device", "--out",    "--nvme-path",
+                                         "--engine", "--text",  "--pin", "--repeat", "--warmup", "--where"};
     const json_t *command = json_object_get(file->run, "command"), *word;
     size_t i, k;
     bool chooses = false;
