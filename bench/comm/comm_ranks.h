@@ -27,7 +27,7 @@
 
 enum { WORLD_MAX = 64 };              // ranks that are threads
 enum { COMM_STAGE_COUNT = 1 << 18 };  // elements that are copied from a device at a time, to be verified
-enum { COMM_SAMPLED_PIECES = 64 };    // of so many pieces one is verified where a result is too large for all
+enum { COMM_SAMPLED_PIECES = 64 };    // one of as many pieces is verified of a large result
 enum { COMM_GRAPH_CALLS = 128 };      // in one graph, at most
 
 enum operation { REDUCE_SCATTER, ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, OPERATION_KINDS };

@@ -65,7 +65,7 @@ struct pcie_setting {
 // "device 0", "0 and 1", "all 8". Returns out.
 const char *pcie_devices_text(const struct pcie_setting *setting, char out[PCIE_NAME_BYTES]);
 
-// The case of a record. beside: what else runs. New.
+// The case of a record. The second argument is what else runs. New.
 json_t *pcie_case_json(const struct pcie_setting *setting, const char *beside);
 
 struct pcie_copies;

@@ -21,7 +21,7 @@ static const size_t sizes[] = {8, 64, 512, 4 << 10, 64 << 10};
 struct trips {
     struct pcie_setting setting;     // block_bytes: of a copy
     void *device, *source, *target;  // source, target: on the host, or on the peer
-    unsigned char *sent, *received;  // what they hold, on the host: they themselves, or stages of the peer's
+    unsigned char *sent, *received;  // the same on the host, or stages of a peer
 };
 
 static int peer_of(const struct pcie_setting *s)

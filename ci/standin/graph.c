@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 struct node {
-    struct standin_work work;  // what it works on is a model: it never runs itself
+    struct standin_work work;  // a model of the work: it never runs itself
     bool (*is_ready)(void *what, bool waits);
     struct node *next;
 };
@@ -25,7 +25,7 @@ struct CUgraphExec_st {
 
 static atomic_int open_count;
 
-// What the calling thread captures, unless in relaxed mode.
+// The capture of the calling thread, unless in relaxed mode.
 static _Thread_local cudaGraph_t own;
 
 int standin_graph_count(void)
@@ -136,7 +136,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph)
     return destroy(&graph->is_open);
 }
 
-// What was launched before still runs.
+// Earlier launches still run.
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable)
 {
     return destroy(&executable->is_open);
