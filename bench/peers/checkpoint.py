@@ -2,7 +2,7 @@
 """Checkpoints of PyTorch (torch.distributed.checkpoint, tensors sharded over the ranks as FSDP2's are) or of DeepSpeed
 (ZeRO-2, whose checkpoints have the gathered parameters as well):
 
-    python checkpoint.py --with torch|deepspeed|deepspeed-fast
+    python checkpoint.py --with torch|deepspeed
 
 A save ends when its files and folders are durable; a load begins when none of their pages is in memory."""
 import argparse
@@ -48,24 +48,35 @@ class Torch:
 
 
 class DeepSpeed:
-    def __init__(self, rank, setting, fast):
+    def __init__(self, rank, setting):
         import deepspeed
         import torch
         deepspeed.init_distributed(dist_backend="gloo")
-        self.name = f"DeepSpeed {deepspeed.__version__} ZeRO-2{', fast writer' if fast else ''}"
-        model = torch.nn.Module()
-        model.params = torch.nn.ParameterList(torch.zeros(count) for count in setting["params"])
+        self.name = f"DeepSpeed {deepspeed.__version__} ZeRO-2"
+
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.params = torch.nn.ParameterList(torch.zeros(count) for count in setting["params"])
+
+            def forward(self, factor):
+                return sum(param.sum() for param in self.params) * factor
+
         config = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2},
                   "optimizer": {"type": "AdamW", "params": {"lr": 1e-3, "torch_adam": True}}}
-        if fast:
-            config["checkpoint"] = {"writer": {"type": "fast", "decoupled": False, "data_parallel": "replica"}}
-        self.engine = deepspeed.initialize(model=model, config=config)[0]
+        self.engine = deepspeed.initialize(model=Model(), config=config)[0]
+        self.first_shard, self.world = rank, setting["world"]
+        self.engine.backward(self.engine(torch.ones(())))  # moments are made by the first step
+        self.engine.step()
+
+    @property
+    def tensors(self):
+        """A load may bring others."""
         optimizer = self.engine.optimizer
-        self.tensors = []
         for group, param in enumerate(optimizer.single_partition_of_fp32_groups):
             kept = optimizer.optimizer.state[param]
             for state, tensor in enumerate((param.data, kept["exp_avg"], kept["exp_avg_sq"])):
-                self.tensors.append((tensor, state, setting["world"] * group + rank))
+                yield tensor, state, self.world * group + self.first_shard
 
     def save(self, folder):
         self.engine.save_checkpoint(folder, tag="states")
@@ -89,8 +100,7 @@ def durable(folder, forget=False):
 def serve(rank, peer, options):
     import torch.distributed as dist
     setting, step = peer.setting, 0
-    trainer = Torch(rank, setting) if options.library == "torch" else DeepSpeed(
-        rank, setting, options.library == "deepspeed-fast")
+    trainer = (Torch if options.library == "torch" else DeepSpeed)(rank, setting)
 
     def at(number):
         return os.path.join(setting["folder"], f"step-{number}")
@@ -138,7 +148,7 @@ def serve(rank, peer, options):
 
 def body(peer):
     parser = argparse.ArgumentParser()
-    parser.add_argument("--with", dest="library", required=True, choices=["torch", "deepspeed", "deepspeed-fast"])
+    parser.add_argument("--with", dest="library", required=True, choices=["torch", "deepspeed"])
     options = parser.parse_args()
     os.makedirs(peer.setting["folder"])
     ranks(peer, peer.setting["world"], lambda rank, of: serve(rank, of, options))
