@@ -52,8 +52,7 @@ static void verify_bound(struct verify *v, size_t line, double work, const json_
     size_t i;
     const json_t *sample;
     json_array_foreach (json_object_get(baseline, "samples"), i, sample) {
-        double ratio = json_number_value(sample) / work;
-        ratio = is_time ? ratio : 1 / ratio;
+        double ratio = is_time ? json_number_value(sample) / work : work / json_number_value(sample);
         best = i == 0 || ratio < best ? ratio : best;
     }
     for (i = 0; i < sizeof bounds / sizeof *bounds; i++)
