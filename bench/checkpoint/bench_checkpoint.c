@@ -7,7 +7,6 @@
 #include "base/err.h"
 #include "base/safe_text.h"
 #include "base/process/check_folder.h"
-#include "ref/model/names/model_find.h"
 
 #include <inttypes.h>
 #include <popt.h>
@@ -98,12 +97,11 @@ static int run_all(struct checkpoint_bench *bench, const struct given *given)
 static int begin(struct checkpoint_bench *bench, struct given *given)
 {
     struct bench_options *shared = &given->shared;
-    const char *model = shared->quick ? "gpt:layers=4,width=256,heads=4" : "gpt:layers=20,width=512,heads=8";
     if (shared->size_count > 0 || shared->thread_count > 0)
         return err_set(ERR_USAGE, "--sizes and --threads have no effect here; use --model and --world");
     if (given->world < 0 || given->world > CHECKPOINT_WORLD_MAX)
         return err_set(ERR_USAGE, "--world %d: expected 1 to %d", given->world, CHECKPOINT_WORLD_MAX);
-    TRY(model_find(given->model ? given->model : model, &bench->model));
+    TRY(checkpoint_model_find(given->model, shared->quick, &bench->model));
     bench_default_repeat(shared, 5, 3, 1);
     if (fio_version(bench->fio) != ERR_NONE) {
         bench->fio[0] = '\0';

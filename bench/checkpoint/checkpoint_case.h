@@ -92,5 +92,8 @@ int checkpoint_case_load(struct checkpoint_bench *bench, struct checkpoint_ranks
 // to end noted.
 int checkpoint_folder_make(const struct bench_storage *storage, char out[PATH_MAX]);
 
+// The model of a name; null: a GPT of 63 million parameters, or quick a small one. ERR_USAGE: there is none.
+int checkpoint_model_find(const char *name, bool quick, const struct model **out);
+
 // ERR_IO after such a signal.
 int checkpoint_check_interrupt(void);

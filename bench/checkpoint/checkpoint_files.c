@@ -5,6 +5,7 @@
 #include "base/process/interrupt.h"
 #include "bench/harness/fio.h"
 #include "ref/checkpoint/checkpoint.h"
+#include "ref/model/names/model_find.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -41,6 +42,12 @@ static void interrupt(int signal_number)
 int checkpoint_check_interrupt(void)
 {
     return interrupted ? err_set(ERR_IO, "interrupted by signal %d", (int)interrupted) : ERR_NONE;
+}
+
+int checkpoint_model_find(const char *name, bool quick, const struct model **out)
+{
+    const char *usual = quick ? "gpt:layers=4,width=256,heads=4" : "gpt:layers=20,width=512,heads=8";
+    return model_find(name ? name : usual, out);
 }
 
 int checkpoint_folder_make(const struct bench_storage *storage, char out[PATH_MAX])

@@ -143,10 +143,9 @@ int comm_rank_run_task(struct comm_rank *rank);
 // line that each writes and all read, on a device by a barrier, which waits for its copies.
 int comm_rank_meet(const struct comm_rank *rank);
 
-// Prepares a repetition: every rank verifies the last collective's result, of one above whole_bytes other pieces each
-// time unless recv was poisoned before it, and, if `poisons`, poisons recv, so that
-// elements that the collective does not write show. Poisoning leaves recv in the caches, so it is for untimed
-// repetitions.
+// Prepares a repetition: every rank verifies the last collective's result and, if `poisons`, poisons recv, so that
+// elements that the collective does not write show. Of a result above whole_bytes other pieces are verified each time,
+// and all if recv was poisoned before it. Poisoning leaves recv in the caches, so it is for untimed repetitions.
 int comm_ranks_prepare(struct comm_ranks *ranks, enum task task, bool poisons);
 
 // Captures the library's own collective for TASK_GRAPH, `calls` times or as often as a graph may have it. Ranks must be

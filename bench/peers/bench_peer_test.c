@@ -150,6 +150,21 @@ Test(bench_peer, checkpoints_leave_records_that_verify_and_nothing_else)
     cr_expect_eq(run(path, "times", "--part=checkpoint --world=65 --model=gpt-nano"), 2);
 }
 
+// Nothing of a load that is not cold is printed, and what a save wrote is verified all the same.
+Test(bench_peer, loads_of_files_that_stay_in_memory_are_skipped)
+{
+    char words[PATH_MAX + 128], memory[] = "/dev/shm/zg-peer-XXXXXX";
+    if (!mkdtemp(memory))
+        cr_skip("there is no /dev/shm");
+    for (int saves = 0; saves < 2; saves++) {
+        snprintf(words, sizeof words, "--part=checkpoint --operation=%s --model=gpt-nano --nvme-path %s",
+                 saves ? "save" : "load", memory);
+        cr_expect_eq(run(path, "times", words), saves ? 0 : 77);
+        unlink(path);
+    }
+    cr_expect_eq(rmdir(memory), 0, "there is more in it");
+}
+
 static double figure(const json_t *figures, const char *side, const char *key)
 {
     return json_number_value(json_object_get(json_object_get(figures, side), key));

@@ -27,8 +27,7 @@ const struct benchmark bench_links = {
         "The network between hosts, measured in pairs, all of up to 256 hosts: finds slow links, and which of two "
         "hosts is to blame by their links to third hosts, and groups of hosts, as switches make them. Of four hosts or "
         "more, pairs across a cut exchange together, and each alone: between groups, else between the two halves of "
-        "the "
-        "hosts. The page of a result has a map of all pairs. Runs under mpirun or srun; skipped with one process. "
+        "the hosts. The page of a result has a map of all pairs. Runs under mpirun or srun; skipped with one process. "
         "--sizes takes one size here, of the messages that measure bandwidth.",
     .examples = {"mpirun -n 4 --host one,two,three,four zerogauge bench links",
                  "srun -N 8 zerogauge bench links --json"},

@@ -179,6 +179,7 @@ Test(comm_mpi, a_failure_reaches_a_part_before_the_departure_of_its_ranks)
     for (int i = 0; i < 6; i++) {
         provoke(4, "abort-inside");
         cr_expect_eq(times_said(output, "ended with status 1\n"), 4, "%s", output);
+        cr_expect_eq(times_said(output, ": rank 2 (host "), 3, "%s", output);
         cr_expect_eq(times_said(output, ") failed: the disk is full\n"), 3, "%s", output);
     }
 }

@@ -87,10 +87,12 @@ Test(launcher, an_error_of_one_rank_ends_all_and_is_reported_by_all)
                 sizeof output);
     cr_expect_eq(times_said(output, "ended with status 2\n"), 3, "%s", output);
     cr_expect_eq(times_said(output, "zerogauge train: rank 1: ended in step 3"), 1, "%s", output);
+    cr_expect_eq(times_said(output, "zerogauge train: rank 1 (host "), 2, "%s", output);
     cr_expect_eq(times_said(output, ") failed: ended in step 3"), 2, "%s", output);
     mpirun_each(2, "zerogauge", "train --preset zero2 --model linear --steps 2 --save /nonexistent/x", output,
                 sizeof output);
     cr_expect_eq(times_said(output, "ended with status 2\n"), 2, "%s", output);
+    cr_expect_not_null(strstr(output, "rank 0 (host "), "%s", output);
     cr_expect_not_null(strstr(output, ") failed: /nonexistent/x: cannot be created"), "%s", output);
 }
 
