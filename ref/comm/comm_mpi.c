@@ -16,8 +16,9 @@ enum { STAGE_BYTES = 8 << 20, STAGE_PIECE_BYTES = 4096 };
 
 enum { MESSAGE_BYTES = 256 << 20 };
 
-// A rank that closes waits this long for the others to close after a failure.
-static const uint64_t close_limit_ns = 5000000000u;
+// A rank that closes waits this long for the others to close after a failure, and longer in a large world, where each
+// sends to each other: MPI ends a process that still sends to one that has ended.
+static const uint64_t close_limit_ns = 5000000000u, close_limit_of_rank_ns = 40000000u;
 
 // A rank that waits this long for the others to close, and longer in a large world, tells them that it has left.
 static const uint64_t close_patience_ns = 1000000000u, close_patience_of_rank_ns = 20000000u;
@@ -184,7 +185,8 @@ static void mpi_close(struct comm *comm)
     }
     // Waits for all notices, so that none stays in flight, and so that a launcher that ends all ranks once one has
     // ended cuts off no message.
-    uint64_t begin_ns = clock_now_ns(), limit = begin_ns + close_limit_ns;
+    const uint64_t patience_ns = close_limit_ns + (uint64_t)comm->world * close_limit_of_rank_ns;
+    uint64_t begin_ns = clock_now_ns(), limit = begin_ns + patience_ns;
     int sent = 0;
     while (clock_now_ns() < limit) {
         MPI_Testall(mpi->notice_count, mpi->notices, &sent, MPI_STATUSES_IGNORE);
@@ -196,7 +198,7 @@ static void mpi_close(struct comm *comm)
             break;
         comm_mpi_pause(begin_ns);
         if (!failed)
-            limit = clock_now_ns() + close_limit_ns;
+            limit = clock_now_ns() + patience_ns;
     }
     peer_watch_close(&mpi->watch);
     // After a failure MPI may still use this memory; the process is about to end.

@@ -163,6 +163,7 @@ int launcher_open(const struct launcher *launcher, struct comm **out)
                        "that library's mpirun, or with srun --mpi=pmix)",
                        launcher->name, launcher->world, world);
     delay_sigterm();
+    signal(SIGPIPE, SIG_IGN);  // MPI may write to a rank that has ended
     return comm_mpi_open(MPI_COMM_WORLD, out);
 }
 
