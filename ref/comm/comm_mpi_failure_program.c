@@ -51,7 +51,8 @@ static int provoke_inside_parts(struct comm *comm)
     return rank == 2 ? err_set(ERR_IO, "the disk is full") : err_set(rc, "%s", message);
 }
 
-// A rank that gets SIGTERM goes on, until a timer ends it, whose signal waits here for the line.
+// A rank that gets SIGPIPE, as MPI lets it get from a rank that has ended, goes on; one that gets SIGTERM does, until a
+// timer ends it, whose signal waits here for the line.
 static int provoke_sigterm(struct comm *comm)
 {
     sigset_t alarm;
@@ -59,6 +60,7 @@ static int provoke_sigterm(struct comm *comm)
     sigaddset(&alarm, SIGALRM);
     sigprocmask(SIG_BLOCK, &alarm, NULL);
     TRY(comm_barrier(comm));
+    raise(SIGPIPE);
     raise(SIGTERM);
     printf("rank %d: goes on\n", comm_rank(comm));
     fflush(stdout);

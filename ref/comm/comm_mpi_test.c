@@ -148,7 +148,7 @@ Test(comm_mpi, a_limit_of_silence_that_is_no_number_is_refused)
 }
 
 // mpirun sends SIGTERM to the others of a rank that dies: they have time to report, and then it ends them.
-Test(comm_mpi, a_rank_that_is_told_to_end_goes_on_for_a_moment)
+Test(comm_mpi, a_rank_goes_on_after_a_peer_has_ended_and_for_a_moment_when_told_to_end)
 {
     MPI_OR_SKIP();
     provoke(2, "sigterm");
