@@ -183,8 +183,11 @@ static int measure(struct overlap_bench *bench, const struct workload *workload,
     while (repeat > BENCH_REPEAT_LEAST &&
            expected_s(bench, &run.emulation, flops, repeat) > left_s / (double)cases_left)
         repeat--;
-    if (scaled && !given->emulate && expected_s(bench, &run.emulation, flops, repeat) > most_s)
+    double whole_s = expected_s(bench, &run.emulation, flops, repeat);
+    if (whole_s > most_s && scaled && !given->emulate)
         return bench_skip("overlap: a DGX-2's lanes would end after the %g s of --budget", given->shared.budget_s);
+    if (whole_s > most_s)
+        fprintf(stderr, "overlap: %zu steps with these lanes take some %.0f s, more than --budget\n", repeat, whole_s);
     run.steps = given->shared.warmup + repeat + LAST_STEP;
     struct overlap_run serial = {.infinity = true,
                                  .mode = EXECUTOR_SERIAL,
