@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of the target `standin` in which a barrier of the kernels is left out, or the mask of a warp's operation is
-its thread's own lane alone.
+"""Programs of the target `standin` in which a barrier of the kernels, or a thread's wait for its copies, is left out, or
+the mask of a warp's operation is its thread's own lane alone.
 
 The kernels are compiled once with all of these, of which ZG_STANDIN_MUTANT chooses one when a program runs."""
 import os
@@ -8,7 +8,7 @@ import re
 
 from waits import ROOT, Mutant, named, source_paths
 
-BARRIER = re.compile(r"\b(?:block\.sync|__syncthreads|__syncwarp)\(\)")
+BARRIER = re.compile(r"\b(?:block\.sync|block\.wait_for_copies|__syncthreads|__syncwarp)\(\)")
 MASK = re.compile(r"(?<=_sync\()\w+(?=,)")  # of __shfl_sync and the like
 CHOICE = """#include <cstdlib>
 static const char *const chosen_mutant = std::getenv("ZG_STANDIN_MUTANT");

@@ -12,6 +12,14 @@
 #include <ucontext.h>
 
 enum { THREADS_MAX = 1024, WARP = 32, WARPS_MAX = THREADS_MAX / WARP, STACK_BYTES = 64 << 10 };
+enum { COPIES_MAX = 16, COPY_BYTES = 16 };
+
+// A copy that a thread has begun.
+struct copy {
+    void *to;
+    const void *from;
+    size_t bytes;
+};
 
 struct fiber {
     jmp_buf at;
@@ -19,6 +27,8 @@ struct fiber {
     struct standin_thread thread;
     uint32_t mask;                // of the lanes that it waits for
     uint64_t given, taken[WARP];  // its value, and those of the lanes
+    struct copy copies[COPIES_MAX];
+    unsigned copy_count;
 };
 
 // Of the thread of the host that runs kernels.
@@ -192,6 +202,33 @@ const uint64_t *standin_meet_warp(uint32_t mask, uint64_t value)
     return fiber->taken;
 }
 
+static void copy_now(const struct copy *copy)
+{
+    memcpy(copy->to, copy->from, copy->bytes);
+    standin_touch(copy->from, copy->bytes, false);
+}
+
+void standin_copy_begin(void *to, const void *from, size_t bytes)
+{
+    struct fiber *fiber = own->now;
+    const struct copy copy = {to, from, bytes};
+    if (bytes > COPY_BYTES || (uintptr_t)to % bytes != 0 || (uintptr_t)from % bytes != 0)
+        standin_die("a copy to shared memory is not aligned to its %zu bytes", bytes);
+    if (draw(own, 2))
+        copy_now(&copy);
+    else if (fiber->copy_count < COPIES_MAX)
+        fiber->copies[fiber->copy_count++] = copy;
+    else
+        standin_die("a thread of a kernel begins more than %d copies", COPIES_MAX);
+}
+
+void standin_copies_wait(void)
+{
+    struct fiber *fiber = own->now;
+    for (; fiber->copy_count > 0; fiber->copy_count--)
+        copy_now(&fiber->copies[fiber->copy_count - 1]);
+}
+
 static void run_fiber(void)
 {
     for (;;) {
@@ -199,6 +236,8 @@ static void run_fiber(void)
         struct fiber *fiber = grid->now;
         for (;;) {
             grid->run(grid->what);
+            if (fiber->copy_count > 0)
+                standin_die("a thread of a kernel ends before its copies");
             grid->of_thread[fiber->thread.index] = NULL;
             grid->ended++;
             // A thread that has not begun needs no other fiber.

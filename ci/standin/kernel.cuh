@@ -17,7 +17,7 @@
 // in one thread of the host.
 #undef __shared__
 #define __shared__ static thread_local
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define __CUDACC__
 
 #define threadIdx (uint3{standin_thread()->index, 0, 0})
@@ -83,6 +83,22 @@ static inline unsigned __ballot_sync(unsigned mask, int is_one)
 static inline int __ffs(int bits)
 {
     return __builtin_ffs(bits);
+}
+
+// <cuda_pipeline_primitives.h>, of which all copies so far are waited for together.
+#define _CUDA_PIPELINE_PRIMITIVES_H_
+static inline void __pipeline_memcpy_async(void *to, const void *from, size_t bytes)
+{
+    standin_copy_begin(to, from, bytes);
+}
+
+static inline void __pipeline_commit()
+{
+}
+
+static inline void __pipeline_wait_prior(size_t)
+{
+    standin_copies_wait();
 }
 
 template <typename type> static inline type atomicAdd(type *at, std::common_type_t<type> value)

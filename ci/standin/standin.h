@@ -118,6 +118,10 @@ void standin_meet_block(void);
 // it. Returns their values by lane, valid until the thread's next call.
 const uint64_t *standin_meet_warp(uint32_t mask, uint64_t value);
 
+// A copy to shared memory, of which a part is there when it begins and the rest when the thread waits for its copies.
+void standin_copy_begin(void *to, const void *from, size_t bytes);
+void standin_copies_wait(void);
+
 #ifdef __cplusplus
 }
 #endif
