@@ -7,112 +7,22 @@
 #pragma once
 
 #include "ref/cuda/attention_softmax.cuh"
+#include "ref/cuda/attention_task.cuh"
 
-// The arrays of a call, as in gpt_math.h. A position, and the distance of two elements of a tile, has 32 bits.
-template <enum dtype D> struct attention_arrays {
-    typedef typename tile_element<D>::type element;
-    unsigned length, heads, width, head_width, tiles, panels;
-    const element *qkv, *out_gradient;
-    element *out, *qkv_gradient;
-    float *stats, *sums;
-    float scale;
-    bool is_wide;
-};
-
-// The rows, or keys, from `first` on, and the columns from `column` on, which a block of threads computes.
-template <enum dtype D> struct attention_task : attention_arrays<D> {
-    typedef typename tile_element<D>::type element;
-    unsigned first, count, column, columns;
-    size_t row;      // of the sequence's beginning
-    size_t head;     // in the whole batch
-    unsigned begin;  // of the head's columns
-
-    // is_last_first: tiles with more rows before them begin earlier.
-    __host__ __device__ attention_task(const attention_arrays<D> &all, size_t index, unsigned rows, bool is_last_first)
-        : attention_arrays<D>(all)
-    {
-        unsigned tile_index = (unsigned)(index / this->panels % this->tiles);
-        head = index / this->panels / this->tiles;
-        first = (is_last_first ? this->tiles - 1 - tile_index : tile_index) * rows;
-        count = least(this->length - first, rows);
-        column = (unsigned)(index % this->panels) * TILE_COLUMNS;
-        columns = least(this->head_width - column, TILE_COLUMNS);
-        row = head / this->heads * this->length;
-        begin = (unsigned)(head % this->heads) * this->head_width;
-    }
-
-    __host__ __device__ static unsigned least(unsigned a, unsigned b)
-    {
-        return a < b ? a : b;
-    }
-    // The columns of panel `index`.
-    __host__ __device__ unsigned panel_columns(unsigned index) const
-    {
-        return least(this->head_width - index * TILE_COLUMNS, TILE_COLUMNS);
-    }
-    // Of the block of rows or keys from `from` on.
-    __host__ __device__ unsigned block_count(unsigned from) const
-    {
-        return least(this->length - from, ATTENTION_BLOCK);
-    }
-    // Part 0, 1, 2 of qkv: q, k, v.
-    __host__ __device__ tile_source<D> source(unsigned part, unsigned position, unsigned from_column) const
-    {
-        unsigned stride = 3 * this->width;
-        return {this->qkv + (row + position) * stride + part * this->width + begin + from_column, stride,
-                this->is_wide};
-    }
-    __host__ __device__ tile_source<D> gradient_source(unsigned position, unsigned from_column) const
-    {
-        return {this->out_gradient + (row + position) * this->width + begin + from_column, this->width, this->is_wide};
-    }
-    // Of row `position`: its statistics.
-    __host__ __device__ float *stats_of(unsigned position) const
-    {
-        return this->stats + 2 * (head * this->length + position);
-    }
-    // Of row `position`: D_i, the sum of dout_i out_i over the head's columns, which the gradients of queries make.
-    __host__ __device__ float *sum_of(unsigned position) const
-    {
-        return this->sums + head * this->length + position;
-    }
-    // The term of column j in the sum of the task's row r; 0 where no row is.
-    __host__ __device__ float term_of(unsigned r, unsigned j) const
-    {
-        const size_t at = (row + first) * this->width + begin;
-        float value[1] = {0}, gradient[1] = {0};
-        if (r < count) {
-            load<1>(D, this->out + at, r * this->width + j, value);
-            load<1>(D, this->out_gradient + at, r * this->width + j, gradient);
-        }
-        return gradient[0] * value[0];
-    }
-    __host__ __device__ void put_out(unsigned r, unsigned c, float x) const
-    {
-        if (r < count && c < columns)
-            store<1>(D, this->out + (row + first) * this->width + begin + column, r * this->width + c, &x);
-    }
-    __host__ __device__ void put_gradient(unsigned part, unsigned r, unsigned c, float x) const
-    {
-        const unsigned stride = 3 * this->width;
-        element *at = this->qkv_gradient + (row + first) * stride + part * this->width + begin + column;
-        if (r < count && c < columns)
-            store<1>(D, at, r * stride + c, &x);
-    }
-};
-
-// An operation of a block of threads on task `index`; `shared` is the block's.
+// An operation of a block of threads on task `index`; `shared` is the block's. A multiprocessor has registers for
+// BLOCKS of them.
 #define TASK                                                                                                           \
     _Pragma("nv_exec_check_disable") template <typename block_type>                                                    \
     __host__ __device__ void task(const block_type &block, size_t index, memory &shared) const
 
 template <enum dtype D, typename block_of> struct attention_forward_operation {
+    enum { BLOCKS = 5 };
     typedef typename block_of::template sum<D> sum;
     attention_arrays<D> arrays;
 
     struct memory {
         tile<D, sum::ROWS> q;
-        tile<D, TILE_OTHER> other;
+        typename tile_stream<D>::memory others;
         typename sum::softmax::memory rows;
     };
 
@@ -120,22 +30,28 @@ template <enum dtype D, typename block_of> struct attention_forward_operation {
     {
         const attention_task<D> t(arrays, index, sum::ROWS, true);
         typename sum::softmax softmax(block, shared.rows);
+        tile_stream<D> others(shared.others);
         sum o, s;
+        t.next(block, others, KEYS, 0, 0);
         for (unsigned key = 0; key < t.first + t.count; key += ATTENTION_BLOCK) {
-            const unsigned key_count = t.block_count(key);
             s.zero();
             for (unsigned panel = 0; panel < t.panels; panel++) {
-                const unsigned from = panel * TILE_COLUMNS, columns = t.panel_columns(panel);
-                block.sync();
-                if (key == 0 || t.panels > 1)
-                    tile_fill(block, shared.q, t.source(0, t.first, from), t.count, columns);
-                tile_fill(block, shared.other, t.source(1, key, from), key_count, columns);
-                block.sync();
-                s.template add<true>(shared.q, shared.other, columns);
+                if (key == 0 || t.panels > 1) {
+                    block.sync();
+                    t.fill(block, shared.q, QUERIES, panel);
+                }
+                const auto &k = others.take(block);
+                if (panel + 1 < t.panels)
+                    t.next(block, others, KEYS, key, panel + 1);
+                else
+                    t.next(block, others, VALUES, key, t.panel);
+                s.template add<true>(shared.q, k, t.panel_columns(panel));
             }
-            tile_replace(block, shared.other, t.source(2, key, t.column), key_count, t.columns);
             const auto &p = softmax.add(block, s, o, t.scale, t.first, key);
-            o.template add<false>(p, shared.other, key_count);
+            const auto &v = others.take(block);
+            if (key + ATTENTION_BLOCK < t.first + t.count)
+                t.next(block, others, KEYS, key + ATTENTION_BLOCK, 0);
+            o.template add<false>(p, v, t.block_count(key));
         }
         softmax.finish(o);
         o.each([&](unsigned r, unsigned c, float x) { t.put_out(r, c, x); });
@@ -201,12 +117,13 @@ template <int rows> struct alignas(16) attention_row_stats {
 // The memory of both operations of the backward pass: the task's own vectors, a block of the others, and p or ds.
 template <enum dtype D, typename sum, int row_count> struct attention_backward_memory {
     tile<D, sum::ROWS> first, second;
-    tile<D, TILE_OTHER> other;
+    typename tile_stream<D>::memory others;
     typename sum::operand p;
     attention_row_stats<row_count> rows;
 };
 
 template <enum dtype D, typename block_of> struct attention_queries_operation {
+    enum { BLOCKS = 3 };
     typedef typename block_of::template sum<D> sum;
     typedef attention_backward_memory<D, sum, sum::ROWS> memory;
     attention_arrays<D> arrays;
@@ -214,31 +131,42 @@ template <enum dtype D, typename block_of> struct attention_queries_operation {
     TASK
     {
         const attention_task<D> t(arrays, index, sum::ROWS, true);
+        tile_stream<D> others(shared.others);
         sum dq, s, g;
+        t.next(block, others, VALUES, 0, 0);
         shared.rows.make(block, t);
         for (unsigned key = 0; key < t.first + t.count; key += ATTENTION_BLOCK) {
-            const unsigned key_count = t.block_count(key);
+            const bool is_last = key + ATTENTION_BLOCK >= t.first + t.count;
+            const typename tile_stream<D>::one *k = NULL;
             s.zero();
             g.zero();
             for (unsigned panel = 0; panel < t.panels; panel++) {
-                const unsigned from = panel * TILE_COLUMNS, columns = t.panel_columns(panel);
-                block.sync();
                 if (key == 0 || t.panels > 1) {
-                    tile_fill(block, shared.first, t.source(0, t.first, from), t.count, columns);
-                    tile_fill(block, shared.second, t.gradient_source(t.first, from), t.count, columns);
+                    block.sync();
+                    t.fill(block, shared.first, QUERIES, panel);
+                    t.fill(block, shared.second, OUT_GRADIENTS, panel);
                 }
-                tile_fill(block, shared.other, t.source(2, key, from), key_count, columns);
-                block.sync();
-                g.template add<true>(shared.second, shared.other, columns);
-                tile_replace(block, shared.other, t.source(1, key, from), key_count, columns);
-                s.template add<true>(shared.first, shared.other, columns);
+                const auto &v = others.take(block);
+                t.next(block, others, KEYS, key, panel);
+                g.template add<true>(shared.second, v, t.panel_columns(panel));
+                k = &others.take(block);
+                if (panel + 1 < t.panels)
+                    t.next(block, others, VALUES, key, panel + 1);
+                else if (t.panels > 1)
+                    t.next(block, others, KEYS, key, t.panel);
+                else if (!is_last)
+                    t.next(block, others, VALUES, key + ATTENTION_BLOCK, 0);
+                s.template add<true>(shared.first, *k, t.panel_columns(panel));
             }
             g.both(s, [&](unsigned r, unsigned c, float &dp, float dots) {
                 dp = shared.rows.slope(r, key + c <= t.first + r, dots * t.scale, dp).y;
             });
-            if (t.panels > 1)
-                tile_replace(block, shared.other, t.source(1, key, t.column), key_count, t.columns);
-            dq.template add<false>(g.as_operand(block, shared.p), shared.other, key_count);
+            if (t.panels > 1) {
+                k = &others.take(block);
+                if (!is_last)
+                    t.next(block, others, VALUES, key + ATTENTION_BLOCK, 0);
+            }
+            dq.template add<false>(g.as_operand(block, shared.p), *k, t.block_count(key));
         }
         dq.each([&](unsigned r, unsigned c, float x) { t.put_gradient(0, r, c, x * t.scale); });
     }
@@ -246,6 +174,7 @@ template <enum dtype D, typename block_of> struct attention_queries_operation {
 
 // The gradients of keys and values; tiles of p and ds have a row for each key.
 template <enum dtype D, typename block_of> struct attention_keys_operation {
+    enum { BLOCKS = 3 };
     typedef typename block_of::template sum<D> sum;
     typedef attention_backward_memory<D, sum, TILE_OTHER> memory;
     attention_arrays<D> arrays;
@@ -253,36 +182,46 @@ template <enum dtype D, typename block_of> struct attention_keys_operation {
     TASK
     {
         const attention_task<D> t(arrays, index, sum::ROWS, false);
+        tile_stream<D> others(shared.others);
         sum dk, dv, s, g;
         const unsigned begin = t.first / ATTENTION_BLOCK * ATTENTION_BLOCK;
+        t.next(block, others, QUERIES, begin, 0);
         for (unsigned row = begin; row < t.length; row += ATTENTION_BLOCK) {
-            const unsigned row_count = t.block_count(row);
+            const typename tile_stream<D>::one *dout = NULL;
             s.zero();
             g.zero();
             for (unsigned panel = 0; panel < t.panels; panel++) {
-                const unsigned from = panel * TILE_COLUMNS, columns = t.panel_columns(panel);
-                block.sync();
                 if (row == begin || t.panels > 1) {
-                    tile_fill(block, shared.first, t.source(1, t.first, from), t.count, columns);
-                    tile_fill(block, shared.second, t.source(2, t.first, from), t.count, columns);
+                    block.sync();
+                    t.fill(block, shared.first, KEYS, panel);
+                    t.fill(block, shared.second, VALUES, panel);
                 }
-                shared.rows.fill(block, t, row, [&](unsigned r) { return *t.sum_of(row + r); });
-                tile_fill(block, shared.other, t.source(0, row, from), row_count, columns);
-                block.sync();
-                s.template add<true>(shared.first, shared.other, columns);
-                tile_replace(block, shared.other, t.gradient_source(row, from), row_count, columns);
-                g.template add<true>(shared.second, shared.other, columns);
+                const auto &q = others.take(block);
+                t.next(block, others, OUT_GRADIENTS, row, panel);
+                if (panel == 0)
+                    shared.rows.fill(block, t, row, [&](unsigned r) { return *t.sum_of(row + r); });
+                s.template add<true>(shared.first, q, t.panel_columns(panel));
+                dout = &others.take(block);
+                if (panel + 1 < t.panels)
+                    t.next(block, others, QUERIES, row, panel + 1);
+                else
+                    t.next(block, others, t.panels > 1 ? OUT_GRADIENTS : QUERIES, row, t.panel);
+                g.template add<true>(shared.second, *dout, t.panel_columns(panel));
             }
             s.both(g, [&](unsigned r, unsigned c, float &dots, float &dp) {
                 float2 both = shared.rows.slope(c, t.first + r <= row + c, dots * t.scale, dp);
                 dots = both.x;
                 dp = both.y;
             });
-            if (t.panels > 1)
-                tile_replace(block, shared.other, t.gradient_source(row, t.column), row_count, t.columns);
-            dv.template add<false>(s.as_operand(block, shared.p), shared.other, row_count);
-            tile_replace(block, shared.other, t.source(0, row, t.column), row_count, t.columns);
-            dk.template add<false>(g.as_operand(block, shared.p), shared.other, row_count);
+            if (t.panels > 1) {
+                dout = &others.take(block);
+                t.next(block, others, QUERIES, row, t.panel);
+            }
+            dv.template add<false>(s.as_operand(block, shared.p), *dout, t.block_count(row));
+            const auto &q = others.take(block);
+            if (row + ATTENTION_BLOCK < t.length)
+                t.next(block, others, QUERIES, row + ATTENTION_BLOCK, 0);
+            dk.template add<false>(g.as_operand(block, shared.p), q, t.block_count(row));
         }
         dk.each([&](unsigned r, unsigned c, float x) { t.put_gradient(1, r, c, x * t.scale); });
         dv.each([&](unsigned r, unsigned c, float x) { t.put_gradient(2, r, c, x); });

@@ -7,6 +7,10 @@
 
 #include "ref/cuda/mma_sum.cuh"
 
+#ifdef __CUDACC__
+#include <cuda_pipeline_primitives.h>
+#endif
+
 template <typename sum> struct chain_softmax;  // attention_softmax.cuh
 
 // The sums of ROWS x TILE_COLUMNS elements, of which a thread has `height` rows from `row` on and `width` columns from
@@ -73,7 +77,8 @@ template <enum dtype D, int height, int width, int step> struct chain_sum {
 };
 
 // The threads of a block: `each` calls f(i) for i < count, each by one thread; `rows` calls f(team, r), each by a team
-// (gpt_team.cuh); `sync` waits for all threads' accesses to shared memory.
+// (gpt_team.cuh); `sync` waits for all threads' accesses to shared memory. `copy` begins a copy of 16 bytes to shared
+// memory, and `wait_for_copies` waits for the calling thread's.
 struct host_block {
     template <enum dtype D> struct sum : chain_sum<D, 32, TILE_COLUMNS, 1> {
         __host__ sum() : chain_sum<D, 32, TILE_COLUMNS, 1>(0, 0)
@@ -91,6 +96,15 @@ struct host_block {
     {
         for (unsigned r = 0; r < count; r++)
             f(host_team(), r);
+    }
+
+    __host__ __device__ void copy(uint4 *to, const uint4 *from) const
+    {
+        *to = *from;
+    }
+
+    __host__ void wait_for_copies() const
+    {
     }
 
     __host__ void sync() const
@@ -121,6 +135,17 @@ struct device_block {
     {
         for (unsigned r = threadIdx.x / ROW_LANES; r < count; r += TILE_THREADS / ROW_LANES)
             f(device_team(), r);
+    }
+
+    __device__ void copy(uint4 *to, const uint4 *from) const
+    {
+        __pipeline_memcpy_async(to, from, sizeof *to);
+    }
+
+    __device__ void wait_for_copies() const
+    {
+        __pipeline_commit();
+        __pipeline_wait_prior(0);
     }
 
     __device__ void sync() const

@@ -91,7 +91,7 @@ __global__ void with_rows_kernel(const __grid_constant__ operation o, size_t cou
 
 // A block of threads for each task.
 template <typename operation>
-__global__ void __launch_bounds__(TILE_THREADS) task_kernel(const __grid_constant__ operation o)
+__global__ void __launch_bounds__(TILE_THREADS, operation::BLOCKS) task_kernel(const __grid_constant__ operation o)
 {
     __shared__ typename operation::memory shared;
     o.task(device_block(), blockIdx.x, shared);

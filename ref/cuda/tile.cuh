@@ -63,14 +63,60 @@ __host__ __device__ static inline void tile_fill(const block_type &block, tile<D
     });
 }
 
-// Replaces a tile that threads may still read by one that they can read on return.
+// Tiles of a block of threads, one after the other: `begin` lets the next one come, and `take` returns it when it is
+// there, for all threads, until the next `take`. After a `take` no thread reads an earlier tile. In 16 bits one comes
+// while the one before is multiplied; in fp32 there is shared memory for one.
+template <enum dtype D> struct tile_stream {
+    typedef tile<D, TILE_OTHER> one;
+    enum { TILES = D == DTYPE_FP32 ? 1 : 2 };
+    struct memory {
+        one tiles[TILES];
+    } & shared;
+    unsigned at = 0, rows = 0, columns = 0;  // of the one that comes
+    tile_source<D> source = {};
+
+    __host__ __device__ explicit tile_stream(memory &of_block) : shared(of_block)
+    {
+    }
+
 #pragma nv_exec_check_disable
-template <typename block_type, enum dtype D, int rows>
-__host__ __device__ static inline void tile_replace(const block_type &block, tile<D, rows> &to,
-                                                    struct tile_source<D> from, unsigned row_count,
-                                                    unsigned column_count)
-{
-    block.sync();
-    tile_fill(block, to, from, row_count, column_count);
-    block.sync();
-}
+    template <typename block_type>
+    __host__ __device__ void begin(const block_type &block, struct tile_source<D> from, unsigned row_count,
+                                   unsigned column_count)
+    {
+        source = from;
+        rows = row_count;
+        columns = column_count;
+        at = (at + 1) % TILES;
+        if (TILES > 1 && from.is_wide)
+            copy(block, shared.tiles[at]);
+        else if (TILES > 1)
+            tile_fill(block, shared.tiles[at], from, row_count, column_count);
+    }
+
+#pragma nv_exec_check_disable
+    template <typename block_type> __host__ __device__ const one &take(const block_type &block)
+    {
+        if (TILES == 1) {
+            block.sync();
+            tile_fill(block, shared.tiles[0], source, rows, columns);
+        } else
+            block.wait_for_copies();
+        block.sync();
+        return shared.tiles[at];
+    }
+
+#pragma nv_exec_check_disable
+    template <typename block_type> __host__ __device__ void copy(const block_type &block, one &to)
+    {
+        const unsigned wide = one::WIDE_COLUMNS, pieces = TILE_COLUMNS / wide;
+        block.each(TILE_OTHER * pieces, [&](unsigned i) {
+            unsigned r = i / pieces, c = i % pieces * wide;
+            uint4 *piece = (uint4 *)(to.x + r * one::STRIDE + c);
+            if (r < rows && c < columns)
+                block.copy(piece, (const uint4 *)(source.data + r * source.stride + c));
+            else
+                *piece = {0, 0, 0, 0};
+        });
+    }
+};
