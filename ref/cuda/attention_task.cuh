@@ -16,7 +16,7 @@ template <enum dtype D> struct attention_arrays {
     bool is_wide;
 };
 
-// What a position has vectors of.
+// The vectors of a position.
 enum attention_part { QUERIES, KEYS, VALUES, OUT_GRADIENTS };
 
 // The rows, or keys, from `first` on, and the columns from `column` on, of panel `panel`, that a block of threads has.
