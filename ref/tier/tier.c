@@ -158,7 +158,7 @@ static struct allocation *free_entry(struct tier *tier)
 {
     for (struct allocation *entry = tier->allocations; entry; entry = entry->next)
         if (entry->begin == 0) {
-            entry->apart = entry->shared = entry->locked = false;
+            entry->apart = entry->shared = entry->locked = entry->excepted = false;
             entry->page_count = 0;
             return entry;
         }

@@ -61,6 +61,10 @@ struct tier_range {
 int tier_protect(struct tier *tier, const struct tier_range ranges[], size_t range_count);
 int tier_unprotect(struct tier *tier);
 
+// Excepts an allocation of host memory from both, which then stays accessible: threads that the executor does not know
+// use it.
+void tier_except(struct tier *tier, const void *address);
+
 // For a handler of faults: the part of the address's page that lies in an allocation, and how it is about to be
 // accessed; 0 bytes if tier_protect closed no such page. A page opens for reading first, so a fault on a page that is
 // open for reading is a write. tier_open_page opens it for that access. Async-signal-safe, on the thread that protects.

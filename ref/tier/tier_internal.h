@@ -29,6 +29,7 @@ struct allocation {
     bool apart;                            // in an accelerator's memory
     bool shared;                           // by tier_share: not counted
     bool locked;                           // in host memory, pinned by the accelerator
+    bool excepted;                         // by tier_except: access is CLOSED, as if nothing could be done about it
     size_t page_count;
     uint8_t *pages;   // protection of each page as the kernel has it
     uint8_t *wanted;  // protection that apply_protection gives it

@@ -75,13 +75,22 @@ int tier_protect(struct tier *tier, const struct tier_range ranges[], size_t ran
 int tier_unprotect(struct tier *tier)
 {
     for (struct allocation *entry = tier->allocations; entry; entry = entry->next) {
-        if (entry->begin == 0 || entry->access == OPEN || entry->apart)
+        if (entry->begin == 0 || entry->access == OPEN || entry->apart || entry->excepted)
             continue;
         memset(entry->wanted, READ_WRITE, entry->page_count);
         TRY(apply_protection(tier, entry));
         entry->access = OPEN;
     }
     return ERR_NONE;
+}
+
+void tier_except(struct tier *tier, const void *address)
+{
+    for (struct allocation *entry = tier->allocations; entry; entry = entry->next)
+        if (entry->begin != 0 && entry->address == address) {
+            entry->excepted = true;
+            entry->access = CLOSED;
+        }
 }
 
 struct tier_range tier_page_of(const struct tier *tier, const void *address)

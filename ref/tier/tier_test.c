@@ -271,6 +271,30 @@ Test(tier, protection_leaves_exactly_the_pages_of_the_ranges_open)
     tier_close(tier);
 }
 
+Test(tier, an_excepted_allocation_stays_accessible)
+{
+    struct tier *tier = open_tier(NULL, 0);
+    uint8_t *before = allocate(tier, KIND_STAGING, "before", 100, 0), *excepted, *after;
+    excepted = allocate(tier, KIND_STAGING, "excepted", 3 * PAGE, 0);
+    after = allocate(tier, KIND_STAGING, "after", 100, 0);
+    tier_except(tier, excepted);
+    for (int round = 0; round < 2; round++) {
+        cr_assert_eq(tier_protect(tier, NULL, 0), ERR_NONE);
+        cr_expect(access_of(before) == 0 && access_of(after) == 0);
+        cr_expect(access_of(excepted) == 3 && access_of(excepted + 2 * PAGE) == 3);
+        cr_assert_eq(tier_unprotect(tier), ERR_NONE);
+        cr_expect(access_of(before) == 3 && access_of(excepted) == 3 && access_of(after) == 3);
+    }
+    // Its entry may become another allocation's, which is protected.
+    tier_free(tier, excepted);
+    excepted = allocate(tier, KIND_STAGING, "again", 3 * PAGE, 0);
+    cr_assert_eq(tier_protect(tier, NULL, 0), ERR_NONE);
+    cr_expect_eq(access_of(excepted), 0);
+    cr_assert_eq(tier_unprotect(tier), ERR_NONE);
+    cr_expect_eq(access_of(excepted), 3);
+    tier_close(tier);
+}
+
 Test(tier, range_beyond_its_allocation_is_an_error)
 {
     struct tier *tier = open_tier(NULL, 0);
