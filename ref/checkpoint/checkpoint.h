@@ -15,8 +15,11 @@
 // Of a model with adapters a checkpoint holds these alone; the base is what the run began with, so that a run can only
 // continue with the same initial weights.
 //
-// No tier accounts for the memory of a save or load, a shard of one state at a time; no ledger counts its collectives
-// or its traffic with NVMe.
+// An asynchronous save has the bytes of one that is waited for: each rank copies all that its file holds, and a thread
+// of its own writes the file from the copy while steps go on. Nothing is published before all files are durable.
+//
+// No tier accounts for the memory of a save or load, a shard of one state at a time, but for the copy of an
+// asynchronous save; no ledger counts its collectives or its traffic with NVMe.
 //
 // Loading does not depend on how the tensors were partitioned: every rank reads the elements that it owns in this run
 // from the files that hold them. World, stage, buckets, tiers and schedule may differ, and the states keep every bit.
@@ -161,6 +164,25 @@ struct save_moment {
 // changes the store, which is not moved. ERR_IO names the file; earlier checkpoints stay unchanged. The error of an
 // earlier removal is returned after this save.
 int checkpoint_save(struct store *store, struct comm *comm, struct stage *stage, const struct save_moment *moment);
+
+// The same in two collective calls, between which the stage may change: the first one returns when this rank's states
+// are copied, the second one when the checkpoint is durable. copy has room for checkpoint_copy_bytes and stays the
+// save's until the second call; null: the first call writes the file. A store has one save at a time. The moment's
+// facts outlive the save. After an error of the first call *out is null, and the second call frees the save.
+struct ongoing_save;
+int checkpoint_begin_save(struct store *store, struct comm *comm, struct stage *stage, const struct save_moment *moment,
+                          float *copy, struct ongoing_save **out);
+int checkpoint_end_save(struct ongoing_save *saving);
+
+// Returns whether this rank's file is being written; false also if that has failed, which the second call returns.
+bool checkpoint_save_writes(const struct ongoing_save *saving);
+
+// In place of the second call when another rank has failed: waits for this rank's file, and publishes nothing.
+// Null-safe.
+void checkpoint_abandon_save(struct ongoing_save *saving);
+
+// The most that a copy of this rank takes in a run with the stage's configuration. The stage may be planned.
+uint64_t checkpoint_copy_bytes(const struct stage *stage);
 
 // --- shared by the files of this folder ---
 
