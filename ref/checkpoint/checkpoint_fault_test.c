@@ -51,8 +51,8 @@ static void await_step(const volatile uint64_t *reported, uint64_t step, pid_t c
 }
 
 // A run saves after every step and is killed, 200 times or until 20 kills fell into a saving, each time continuing from
-// the last checkpoint. When it reports a step, the previous step is saved.
-Test(checkpoint_fault, kills_at_200_moments_lose_no_checkpoint)
+// the last checkpoint. When it reports a step, the previous step is saved, or with asynchronous saves the one before.
+static void kill_at_200_moments(bool async)
 {
     volatile uint64_t *reported =
         mmap(NULL, sizeof *reported, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -63,6 +63,7 @@ Test(checkpoint_fault, kills_at_200_moments_lose_no_checkpoint)
                           .steps = 1000000,
                           .every = 1,
                           .checkpoint = folder,
+                          .async = async,
                           .progress = report_step,
                           .progress_context = (void *)(uintptr_t)reported};
     unsigned random = 1;
@@ -84,9 +85,10 @@ Test(checkpoint_fault, kills_at_200_moments_lose_no_checkpoint)
         waitpid(child, NULL, 0);
         uint64_t step = newest_sound();
         cr_assert_geq(step, last, "kill %d", i);
-        cr_assert(step + 1 == *reported || step == *reported, "kill %d: reported step %d, found %d", i, (int)*reported,
-                  (int)step);
-        amid += step + 1 == *reported;
+        uint64_t known = step + async;
+        cr_assert(known + 1 == *reported || known == *reported, "kill %d: reported step %d, found %d", i,
+                  (int)*reported, (int)step);
+        amid += known + 1 == *reported;
         last = step;
     }
     cr_assert_geq(amid, 20, "only %d kills fell into a saving", amid);
@@ -97,6 +99,16 @@ Test(checkpoint_fault, kills_at_200_moments_lose_no_checkpoint)
     trial.progress = NULL;
     struct train_result whole = trial_pass(&trial);
     cr_assert_str_eq(result.digest, whole.digest, "after %d steps", (int)trial.steps);
+}
+
+Test(checkpoint_fault, kills_at_200_moments_lose_no_checkpoint)
+{
+    kill_at_200_moments(false);
+}
+
+Test(checkpoint_fault, kills_at_200_moments_of_asynchronous_saves_lose_no_checkpoint)
+{
+    kill_at_200_moments(true);
 }
 
 static int entries(const char *path)
@@ -110,10 +122,19 @@ static int entries(const char *path)
     return count;
 }
 
-// A limit on the size of files simulates a full disk: with room for no rank's file, for some, for all but one.
-Test(checkpoint_fault, a_full_disk_leaves_the_last_checkpoint)
+// A limit on the size of files simulates a full disk: with room for no rank's file, for some, for all but one. An
+// asynchronous save of step 4 ends the run when the next one is due at the latest.
+static void fill_the_disk(bool async)
 {
-    struct trial trial = {.stage = 2, .world = 3, .steps = 2, .checkpoint = folder};
+    uint64_t reported = 0;
+    struct trial trial = {.stage = 2,
+                          .world = 3,
+                          .steps = 2,
+                          .every = async ? 2 : 0,
+                          .async = async,
+                          .checkpoint = folder,
+                          .progress = report_step,
+                          .progress_context = &reported};
     trial_pass(&trial);
     rlim_t least = RLIM_INFINITY, most = 0;
     for (int rank = 0; rank < 3; rank++) {
@@ -127,7 +148,7 @@ Test(checkpoint_fault, a_full_disk_leaves_the_last_checkpoint)
     cr_assert_lt(least, most);
     const rlim_t rooms[] = {0, 100, least, most - 1};
     signal(SIGXFSZ, SIG_IGN);
-    trial.steps = 4;
+    trial.steps = async ? 9 : 4;
     for (size_t i = 0; i < sizeof rooms / sizeof rooms[0]; i++) {
         struct rlimit limit;
         getrlimit(RLIMIT_FSIZE, &limit);
@@ -140,11 +161,22 @@ Test(checkpoint_fault, a_full_disk_leaves_the_last_checkpoint)
         cr_assert_not_null(strstr(err_message(), "those before it are unchanged"), "%s", err_message());
         cr_assert_eq(newest_sound(), 2);
         cr_assert_eq(entries(folder), 1, "what was not finished is gone");
+        cr_assert(async ? reported >= 4 && reported <= 6 : reported == 4, "ended after step %d", (int)reported);
     }
     struct train_result resumed = trial_pass(&trial);
     trial.checkpoint = NULL;
     struct train_result whole = trial_pass(&trial);
     cr_assert_str_eq(resumed.digest, whole.digest);
+}
+
+Test(checkpoint_fault, a_full_disk_leaves_the_last_checkpoint)
+{
+    fill_the_disk(false);
+}
+
+Test(checkpoint_fault, a_full_disk_ends_a_run_with_asynchronous_saves)
+{
+    fill_the_disk(true);
 }
 
 Test(checkpoint_fault, only_the_leftovers_of_dead_runs_are_removed)

@@ -27,6 +27,7 @@ struct trial {
     size_t bucket;        // 0: 997
     uint64_t steps, every;
     const char *save, *resume, *checkpoint;
+    bool async;  // the saves
     struct executor_schedule schedule;
     bool verify;
     void (*change)(struct config *config);
@@ -48,6 +49,7 @@ static inline struct config trial_config(const struct trial *t)
     config.param_persistence_threshold = bucket % 3 == 0 ? 100 : 0;
     if (t->recipe)
         snprintf(config.recipe, sizeof config.recipe, "%s", t->recipe);
+    config.async_save = t->async;
     if (t->change)
         t->change(&config);
     return config;

@@ -3,6 +3,7 @@
 #include "base/command_test.h"
 #include "base/process/handler_test.h"
 #include "ref/checkpoint/checkpoint_test.h"
+#include "ref/comm/mpirun_test.h"
 
 #include <jansson.h>
 #include <signal.h>
@@ -67,8 +68,9 @@ Test(cmd_checkpoint, a_continued_run_ends_like_an_uninterrupted_one)
     free(whole), free(continued);
 }
 
-// Starts a run without an end with that option, and interrupts it; it prints to FOLDER/said.
-static void interrupt(const char *option)
+// Starts a run without an end with that option, and if `async` with asynchronous saves, and interrupts it; it prints to
+// FOLDER/said.
+static void interrupt(const char *option, bool async)
 {
     char said[PATH_MAX + 16], path[PATH_MAX + 16];
     int status;
@@ -78,7 +80,7 @@ static void interrupt(const char *option)
     if (child == 0) {
         cr_assert(freopen("/dev/null", "w", stderr) && freopen(said, "w", stdout));
         execl(ZG_BINARY_DIR "/zerogauge", "zerogauge", "train", "--preset", "zero2", "--model", "linear", "--steps",
-              "100000000", "--json", option, path, (char *)NULL);
+              "100000000", "--json", option, path, async ? "--async-save" : NULL, "--every", "1", (char *)NULL);
         _exit(99);
     }
     await_handler(child, SIGINT);
@@ -89,12 +91,87 @@ static void interrupt(const char *option)
 
 Test(cmd_checkpoint, an_interrupted_run_saves_first)
 {
-    interrupt("--save");
+    interrupt("--save", false);
     says(0, "", "ls saved | grep -c step-");
     cr_assert_str_eq(output, "1\n");
-    interrupt("--resume");
+    interrupt("--resume", false);
     says(0, "\"interrupted\":true", "cat said");
     cr_assert_not_null(strstr(output, "\"resumed_step\":"), "%s", output);
+}
+
+Test(cmd_checkpoint, an_interrupted_run_ends_the_save_that_is_under_way)
+{
+    interrupt("--save", true);
+    says(0, "\"interrupted\":true", "cat said");
+    json_t *value = record();
+    json_int_t steps = json_integer_value(json_object_get(value, "steps"));
+    cr_assert_eq(json_integer_value(json_object_get(value, "saved_step")), steps);
+    json_decref(value);
+    says(0, "",
+         "! ls saved | grep partial && zerogauge train --preset zero3 --model linear --json --resume saved "
+         "--steps %d",
+         (int)steps + 1);
+}
+
+// Saves that steps wait for, and saves during which steps go on, have the same files.
+Test(cmd_checkpoint, asynchronous_saves_leave_the_files_of_others)
+{
+    static const char *const runs[] = {
+        "--preset zero1 --world 2 --model gpt-nano",
+        "--preset zero3_offload --world 2 --model linear --schedule chaos:3",
+        "--preset zero1 --mesh tensor=2,pipeline=2 --model gpt-nano:blocks=2",
+        "--preset zero2 --world 2 --model gpt-nano --set optimizer.type=Muon --set optimizer.params.muon_lr=0.02",
+    };
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+        const char *line = "zerogauge train %s --steps 7 --every 2 --json --verify --save %s%zu %s";
+        says(0, "", line, runs[i], "waited", i, "");
+        char *waited = digest();
+        says(0, "", line, runs[i], "async", i, "--async-save");
+        char *async = digest();
+        cr_expect_str_eq(async, waited);
+        says(0, "", "diff -r waited%zu async%zu && ls async%zu", i, i, i);
+        cr_expect_str_eq(output, "step-00000006\nstep-00000007\n");
+        free(waited), free(async);
+    }
+    says(0, "in rank 0's host memory", "zerogauge train %s --steps 3 --every 2 --save told --async-save", runs[0]);
+}
+
+Test(cmd_checkpoint, processes_save_asynchronously_as_threads_do)
+{
+    MPI_OR_SKIP();
+    const char *words = "train --preset zero2 --model gpt-nano --steps 7 --every 2 --json --verify";
+    char arguments[2 * PATH_MAX];
+    says(0, "", "zerogauge %s --world 2 --save threads", words);
+    snprintf(arguments, sizeof arguments, "%s --async-save --save %s/processes", words, folder);
+    cr_assert_eq(mpirun(2, "zerogauge", arguments, output, sizeof output), 0, "%s", output);
+    says(0, "", "diff -r threads processes");
+    snprintf(arguments, sizeof arguments, "%s --async-save --inject rank:1:kill@6 --save %s/killed", words, folder);
+    cr_assert_neq(mpirun(2, "zerogauge", arguments, output, sizeof output), 0, "%s", output);
+    // The save of step 4 was published only if both ranks had written it before step 5 was decided.
+    says(0, "continues from killed/step-0000000", "zerogauge %s --world 2 --checkpoint killed", words);
+    says(0, "", "diff -r threads/step-00000007 killed/step-00000007");
+}
+
+// The steps go on, but the save of step 4 is not over when a rank ends in step 5.
+Test(cmd_checkpoint, a_rank_that_ends_leaves_no_checkpoint_half_saved)
+{
+    const char *line = "zerogauge train --preset zero2 --model linear --steps 9 --every 2 --async-save";
+    says(2, "ended in step 5 by --inject", "%s --save saved --inject rank:1:die@5", line);
+    says(0, "", "ls saved");
+    cr_assert_str_eq(output, "step-00000002\n");
+    says(0, "continues from saved/step-00000002", "%s --checkpoint saved --verify", line);
+}
+
+Test(cmd_checkpoint, the_copy_of_an_asynchronous_save_is_planned_and_limited)
+{
+    const char *save = "--preset zero2 --model linear --every 2 --save saved --async-save";
+    says(2, "host memory: ", "zerogauge train %s --host-memory 1KiB", save);
+    cr_assert_not_null(strstr(output, "for \"copy for asynchronous saves\" does not fit: 1 KiB budget"), "%s", output);
+    says(0, "", "! test -e saved/step-00000002");
+    says(0, "\"async_save\": true", "zerogauge train %s --print-config", save);
+    // 12 bytes of each of a rank's parameters, which are half of all.
+    says(0, "", "zerogauge plan --preset zero2 --model gpt-tiny --world 2 --json --set zerogauge.async_save=true");
+    cr_assert_not_null(strstr(output, "\"staging\":1323264"), "%s", output);
 }
 
 Test(cmd_checkpoint, a_converted_run_ends_like_an_uninterrupted_one)
@@ -252,6 +329,8 @@ Test(cmd_checkpoint, bad_input_is_named_and_exits_2)
         {"train --preset zero1 --checkpoint a --resume b", "--checkpoint"},
         {"train --preset zero1 --every 5", "--every needs --save DIR"},
         {"train --preset zero1 --save a --every -1", "--every -1"},
+        {"train --preset zero1 --save a --async-save", "--async-save needs --every N"},
+        {"train --preset zero_infinity --save a --every 1 --async-save", "states are on NVMe"},
         {"train --preset zero1 --model linear --resume nowhere", "nowhere"},
         {"train --preset zero1 --model linear --save nowhere/there", "nowhere/there"},
         {"export", "expected a checkpoint"},

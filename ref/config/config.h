@@ -117,6 +117,7 @@ struct config {
     // "zerogauge"
     uint64_t delayed_update_start_step;  // first step with a delayed update; 0: never
     bool speculative_update;             // offloaded states are updated before the step is decided
+    bool async_save;                     // checkpoints of a run are written while its steps go on, from a copy
     enum config_partitioning partitioning;
     size_t reduction_group;                // ranks in a group of hierarchical sums; 0: sums in canonical order
     size_t tiling_factor;                  // parts that each large linear layer is cut into; 1: not cut

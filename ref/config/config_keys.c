@@ -221,6 +221,7 @@ static const struct config_key KEYS[] = {
     USED("zerogauge.delayed_update", OBJECT, ACCEPTS(KEY_NULL)),
     USED("zerogauge.delayed_update.start_step", INTEGER, ACCEPTS(0), RANGE(1, ELEMENTS_MAX)),
     USED("zerogauge.speculative_update", BOOL, ACCEPTS(KEY_NULL)),
+    USED("zerogauge.async_save", BOOL, ACCEPTS(KEY_NULL)),
     USED("zerogauge.offload_gradient", OBJECT, ACCEPTS(KEY_NULL)),
     USED("zerogauge.offload_gradient.device", STRING, ACCEPTS(0), CHOICES(TIERS)),
     USED("zerogauge.activation_checkpointing", OBJECT, ACCEPTS(KEY_NULL)),

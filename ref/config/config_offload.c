@@ -175,6 +175,20 @@ static int resolve_speculation(struct config_doc *doc, struct config *out)
     return ERR_NONE;
 }
 
+// States are on NVMe because the host has no room for them, nor for a copy.
+static int resolve_async_save(const struct config_doc *doc, struct config *out)
+{
+    static const char KEY[] = "zerogauge.async_save";
+    out->async_save = config_doc_flag(doc, KEY, false);
+    if (!out->async_save || (out->offload_optimizer.tier != TIER_NVME && out->offload_param.tier != TIER_NVME))
+        return ERR_NONE;
+    return config_doc_fail(
+        doc, KEY,
+        "is true and states are on NVMe, expected %sdevice and %sdevice \"cpu\" or \"none\": the host "
+        "memory that they do not fit in would have to hold a copy of them",
+        OPTIMIZER, PARAM);
+}
+
 // Each state of a sub-group that passes through the host needs a buffer there; with too few, even with its default,
 // DeepSpeed fails an assertion in the middle of a step. Updated parameters need no buffer of their own if they are the
 // master on the tier of its moments, or if they live on the host.
@@ -230,6 +244,7 @@ int config_resolve_offload(struct config_doc *doc, struct config *out)
     TRY(resolve_gradient(doc, out));
     TRY(resolve_delay(doc, out));
     TRY(resolve_speculation(doc, out));
+    TRY(resolve_async_save(doc, out));
     TRY(resolve_buffers(doc, out));
     return resolve_activations(doc, out);
 }

@@ -179,6 +179,8 @@ static json_t *own_json(const struct config *config)
                             json_pack("{s:I}", "start_step", (json_int_t)config->delayed_update_start_step));
     if (config->speculative_update)
         json_object_set_new(json, "speculative_update", json_true());
+    if (config->async_save)
+        json_object_set_new(json, "async_save", json_true());
     if (config_uses_nvme(config))
         json_object_set_new(json, "aio_engine", json_string(config->aio.engine == NVME_LIBAIO ? "libaio" : "io_uring"));
     return json;

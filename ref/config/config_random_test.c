@@ -105,6 +105,8 @@ static void add_own(struct random_text *r, uint32_t stage, uint32_t optimizer)
         add(r, ", 'speculative_update': true");
     else if (optimizer > 0 && below(r, 2))
         add(r, ", 'offload_gradient': {'device': '%s'}", DEVICES[below(r, stage == 3 ? 3 : 2)]);
+    if (optimizer < 2 && !strstr(r->text, "'offload_param': {'device': 'nvme'"))
+        maybe_flag(r, "async_save");
     if (below(r, 2))
         add(r, ", 'activation_checkpointing': {'enabled': true, 'device': '%s'}", DEVICES[below(r, 3)]);
     if (below(r, 2))

@@ -131,13 +131,13 @@ static inline void expect_same(const struct config *a, const struct config *b)
               a->aio.single_submit == b->aio.single_submit && a->aio.overlap_events == b->aio.overlap_events &&
               a->aio.intra_op_parallelism == b->aio.intra_op_parallelism && a->aio.engine == b->aio.engine);
     cr_expect(a->delayed_update_start_step == b->delayed_update_start_step &&
-              a->speculative_update == b->speculative_update && a->partitioning == b->partitioning &&
-              a->tiling_factor == b->tiling_factor && a->sequence_parallel == b->sequence_parallel &&
-              a->reduction_group == b->reduction_group && strcmp(a->lora, b->lora) == 0 &&
-              a->secondary_ranks == b->secondary_ranks && a->quantized_weights == b->quantized_weights &&
-              a->e4m3_weights == b->e4m3_weights && a->quantized_gradients == b->quantized_gradients &&
-              a->node_ranks == b->node_ranks && a->quantization_block == b->quantization_block &&
-              memcmp(&a->mesh, &b->mesh, sizeof a->mesh) == 0);
+              a->speculative_update == b->speculative_update && a->async_save == b->async_save &&
+              a->partitioning == b->partitioning && a->tiling_factor == b->tiling_factor &&
+              a->sequence_parallel == b->sequence_parallel && a->reduction_group == b->reduction_group &&
+              strcmp(a->lora, b->lora) == 0 && a->secondary_ranks == b->secondary_ranks &&
+              a->quantized_weights == b->quantized_weights && a->e4m3_weights == b->e4m3_weights &&
+              a->quantized_gradients == b->quantized_gradients && a->node_ranks == b->node_ranks &&
+              a->quantization_block == b->quantization_block && memcmp(&a->mesh, &b->mesh, sizeof a->mesh) == 0);
 }
 
 // The printed configuration loads to the same, without notes.

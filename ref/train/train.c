@@ -15,7 +15,8 @@ int train_agree_begin(struct train_rank *rank)
     const struct executor_span loss = {rank->loss, sizeof *rank->loss, EXECUTOR_READ};
     TRY(executor_wait_for(rank->executor, &loss, 1));
     bool differs = rank->rank == 0 && rank->difference.found;
-    *rank->report = (struct train_report_of_rank){*rank->loss, differs || (interrupted && *interrupted)};
+    *rank->report = (struct train_report_of_rank){
+        .loss = *rank->loss, .stop = differs || (interrupted && *interrupted), .saves = train_save_writes(rank)};
     return exchange_numbers(rank->executor, rank->comm, rank->report, rank->reports, sizeof *rank->report);
 }
 
@@ -27,11 +28,13 @@ int train_agree_end(struct train_rank *rank, struct train_outcome *out)
     const struct executor_span span = {all, (size_t)world * sizeof *all, EXECUTOR_READ};
     TRY(executor_wait_for(rank->executor, &span, 1));
     out->loss = 0.0;
-    out->stop = false;
+    out->stop = out->saves = false;
     if (executor_is_dry(rank->executor))
         return ERR_NONE;
-    for (int i = 0; i < world; i++)
+    for (int i = 0; i < world; i++) {
         out->stop |= all[i].stop != 0;
+        out->saves |= all[i].saves != 0;
+    }
     // Of the ranks with the same micro-batches the last stage's first rank reports their loss.
     int count = mesh_group_size(mesh, MESH_DATA), reporting = mesh_group_count(mesh, MESH_DATA) - mesh->tensor;
     double sum = 0.0;
@@ -119,7 +122,7 @@ static int run_steps(struct train_rank *rank)
         if (rank->setting->verify == TRAIN_VERIFY)
             TRY(verify_note(rank, &made));
         TRY(observe(rank, step, now));
-        TRY(train_save(rank, step, now.applied, now.loss, last));
+        TRY(train_save(rank, step, &now, last));
     }
     TRY(train_settle(rank));
     if (rank->setting->verify == TRAIN_VERIFY)

@@ -119,7 +119,8 @@ struct train_difference {
 // Sent by each rank to all others after each step.
 struct train_report_of_rank {
     double loss;
-    uint64_t stop;
+    uint32_t stop;
+    uint32_t saves;  // its file of the checkpoint that is being saved is not written yet
 };
 
 struct train_result {
@@ -129,6 +130,7 @@ struct train_result {
     uint64_t rescanned_steps;       // of this run: the norm read gradients on NVMe in a second pass
     uint64_t resumed_step;          // of the checkpoint that the run continues; 0: none
     uint64_t saved_step;            // of the last checkpoint saved; 0: none
+    uint64_t save_copy_bytes;       // of rank 0's states, for asynchronous saves; 0: steps wait for saves
     bool interrupted;
     struct train_difference difference;
     double first_loss, loss;                // of this run's first and last step

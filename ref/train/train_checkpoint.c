@@ -127,13 +127,52 @@ static int agree_to_save(struct train_rank *rank, bool *save)
     return rc;
 }
 
-int train_save(struct train_rank *rank, uint64_t step, bool applied, double loss, bool last)
+int train_save_open(struct train_rank *rank)
+{
+    const struct train_checkpoints *c = rank->setting->checkpoints;
+    bool is_dry = executor_is_dry(rank->executor);
+    if (!rank->setting->config->async_save || !(is_dry || (c && c->saves && c->every)))
+        return ERR_NONE;
+    void *copy;
+    uint64_t bytes = checkpoint_copy_bytes(&rank->stage);
+    rank->formula.held_bytes[TIER_HOST][KIND_STAGING] += bytes;
+    TRY(tier_allocate(rank->tier, TIER_HOST, KIND_STAGING, "copy for asynchronous saves", bytes, 0, &copy));
+    tier_except(rank->tier, copy);
+    rank->save_copy = copy;
+    if (rank->rank == 0)
+        rank->result->save_copy_bytes = bytes;
+    return ERR_NONE;
+}
+
+bool train_save_writes(const struct train_rank *rank)
+{
+    return rank->saving && checkpoint_save_writes(rank->saving);
+}
+
+static int end_save(struct train_rank *rank)
+{
+    struct ongoing_save *saving = rank->saving;
+    rank->saving = NULL;
+    TRY(checkpoint_end_save(saving));
+    if (rank->rank == 0)
+        rank->result->saved_step = rank->saving_step;
+    return ERR_NONE;
+}
+
+int train_save(struct train_rank *rank, uint64_t step, const struct train_outcome *made, bool last)
 {
     struct train_checkpoints *checkpoints = rank->setting->checkpoints;
-    if (!checkpoints || !checkpoints->saves || !(last || (checkpoints->every && step % checkpoints->every == 0)))
+    if (!checkpoints || !checkpoints->saves)
         return ERR_NONE;
-    bool save = true;
+    bool due = last || (checkpoints->every && step % checkpoints->every == 0), save = true;
+    bool ends = rank->saving && (due || !made->saves);
+    if (!due && !ends)
+        return ERR_NONE;
     TRY(train_settle(rank));
+    if (ends)
+        TRY(end_save(rank));
+    if (!due)
+        return ERR_NONE;
     if (rank->setting->verify == TRAIN_VERIFY)
         TRY(verify_catch_up(rank));
     if (rank->setting->verify)
@@ -142,13 +181,15 @@ int train_save(struct train_rank *rank, uint64_t step, bool applied, double loss
         return ERR_NONE;
     const struct save_moment moment = {
         .step = step,
-        .last_applied = applied,
-        .loss = loss,
+        .last_applied = made->applied,
+        .loss = made->loss,
         .repeatable = checkpoints->repeatable,
         .facts = &checkpoints->facts,
     };
-    TRY(checkpoint_save(&checkpoints->store, rank->comm, &rank->stage, &moment));
-    if (rank->rank == 0)
-        rank->result->saved_step = step;
+    float *copy = last ? NULL : rank->save_copy;
+    TRY(checkpoint_begin_save(&checkpoints->store, rank->comm, &rank->stage, &moment, copy, &rank->saving));
+    rank->saving_step = step;
+    if (!copy)
+        TRY(end_save(rank));
     return last && rank->rank == 0 ? store_settle(&checkpoints->store) : ERR_NONE;
 }

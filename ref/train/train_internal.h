@@ -74,6 +74,9 @@ struct train_rank {
     float *full;  // room for the largest padded bucket of any part, full_elements
     size_t full_elements;
     void *expected;
+    float *save_copy;             // host memory for asynchronous saves; null: steps wait for saves
+    struct ongoing_save *saving;  // the save that is under way, of the step saving_step; null: none is
+    uint64_t saving_step;
     struct formula formula;
     struct train_totals totals;  // this rank's, and after train_collect all ranks'
 };
@@ -130,6 +133,7 @@ struct train_outcome {
     bool applied;
     double loss;  // the mean over ranks
     bool stop;    // some rank wants to stop
+    bool saves;   // some rank's file of the save under way was not written yet
 };
 
 // Collective, in each step: issues the exchange of this rank's loss and wish to stop, and waits for those of all ranks.
@@ -151,9 +155,17 @@ void train_keep_totals(const struct train_totals *totals, struct train_result *o
 // all steps of the checkpoint first and must arrive at the same bits.
 int train_resume(struct train_rank *rank);
 
-// Collective: saves after a step, if a checkpoint is due. `last`: no step follows. A state that differs from the
-// oracle's is not saved.
-int train_save(struct train_rank *rank, uint64_t step, bool applied, double loss, bool last);
+// Allocates what an asynchronous save needs, and adds it to the formula. The rank may be planned: then it saves so if
+// the configuration says so.
+int train_save_open(struct train_rank *rank);
+
+// Returns whether a thread of this rank is writing its file.
+bool train_save_writes(const struct train_rank *rank);
+
+// Collective: saves after a step, if a checkpoint is due, or begins to. `last`: no step follows. A state that differs
+// from the oracle's is not saved. An asynchronous save ends after the step in which no rank was writing, or when the
+// next one is due.
+int train_save(struct train_rank *rank, uint64_t step, const struct train_outcome *made, bool last);
 
 // Forward, backward and update of one step. When it returns the step is decided; an update outside the device may still
 // run (stage_overlaps_updates).

@@ -95,6 +95,8 @@ static int parse(int argc, const char **argv, struct train_options *a)
     struct poptOption checkpoints[] = {
         {"save", '\0', TEXT, &a->save, 0, "save a checkpoint in this folder at the end and on interruption", "DIR"},
         {"every", '\0', POPT_ARG_LONGLONG, &a->every, 0, "also save after every N steps", "N"},
+        {"async-save", '\0', FLAG, &a->async_save, 0,
+         "write these while steps go on, from a copy in host memory; the save at the end is waited for", NULL},
         {"resume", '\0', TEXT, &a->resume, 0, "continue from this checkpoint, or from the newest one in this folder",
          "DIR"},
         {"checkpoint", '\0', TEXT, &a->checkpoint, 0, "--save DIR, and --resume DIR if it has a checkpoint", "DIR"},
@@ -156,6 +158,8 @@ static int check(const struct train_options *a)
         return err_set(ERR_USAGE, "--every %lld: expected 1 or more", a->every);
     if (a->every && !a->save && !a->checkpoint)
         return err_set(ERR_USAGE, "--every needs --save DIR or --checkpoint DIR");
+    if (a->async_save && !a->every)
+        return err_set(ERR_USAGE, "--async-save needs --every N: the save at the end is waited for");
     return ERR_NONE;
 }
 
@@ -197,7 +201,7 @@ static size_t width_of(const struct train_options *a)
 int train_options_config(const struct train_options *a, struct config *config, struct config_notes *notes)
 {
     size_t set_count = list_length(a->set);
-    const char *set[set_count + 2];
+    const char *set[set_count + 3];
     char mesh[sizeof "zerogauge.mesh=" + (a->mesh ? strlen(a->mesh) : 0)];
     for (size_t i = 0; i < set_count; i++)
         set[i] = a->set[i];
@@ -207,6 +211,8 @@ int train_options_config(const struct train_options *a, struct config *config, s
     }
     if (a->sequence_parallel)
         set[set_count++] = "zerogauge.sequence_parallel=true";
+    if (a->async_save)
+        set[set_count++] = "zerogauge.async_save=true";
     const struct config_options options = {
         .world = a->world,
         .steps = (uint64_t)a->steps,

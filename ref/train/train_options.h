@@ -18,7 +18,7 @@ struct train_options {
     long long steps, seed, every;
     char *verify;  // null: without a word
     int verifies, json, print_config;
-    int buffered, no_swap_checksum, sequence_parallel;
+    int buffered, no_swap_checksum, sequence_parallel, async_save;
 };
 
 // --help prints and ends the program. ERR_USAGE. Close the options after an error, too.

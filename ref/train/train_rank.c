@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "base/resources.h"
+#include "ref/checkpoint/checkpoint.h"
 #include "ref/executor/executor_log.h"
 #include "ref/optimizer/muon.h"
 
@@ -167,6 +168,7 @@ int train_rank_open(struct train_rank *rank)
     activations_formula(&rank->activations, &rank->formula);
     train_pipeline_formula(rank, &rank->formula);
     train_exchange_formula(rank, &rank->formula);
+    TRY(train_save_open(rank));
     if (!is_dry(rank))
         TRY(verify_open(rank));
     comm_count_in(rank->comm, &rank->ledger);
@@ -184,6 +186,7 @@ void train_rank_close_runs(struct train_rank *rank)
 void train_rank_close(struct train_rank *rank)
 {
     executor_close(rank->executor);
+    checkpoint_abandon_save(rank->saving);
     verify_close(rank);
     train_rank_close_runs(rank);
     activations_close(&rank->activations);

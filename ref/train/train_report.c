@@ -199,6 +199,9 @@ void train_print_table(const struct train_setting *setting, const struct train_r
         fprintf(out, "  continued from the checkpoint of step %" PRIu64 "\n", result->resumed_step);
     if (result->saved_step)
         fprintf(out, "  last checkpoint: %s, step %" PRIu64 "\n", setting->checkpoints->store.path, result->saved_step);
+    if (result->save_copy_bytes)
+        fprintf(out, "  saves while steps go on, from a copy of %s bytes in rank 0's host memory\n",
+                size_text(result->save_copy_bytes, number));
     if (result->difference.found)
         print_difference(&result->difference, out);
     else if (setting->verify)
