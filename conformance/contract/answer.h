@@ -34,12 +34,12 @@ struct answer {
     const struct check_case *c;
     char *folder;
     bool has_seen, has_usage;
-    struct answer_seen *seen;                   // owned: the file of answer_read_seen that is open
+    struct answer_files *files;                 // owned: those that are open or in memory
     struct answer_usage usage[CASE_WORLD_MAX];  // by rank
 };
 
-// Checks the whole folder. ERR_USAGE: malformed, with the file and the reason; ERR_IO. The case must outlive the
-// answer.
+// Checks the whole folder, and keeps small files in memory. ERR_USAGE: malformed, with the file and the reason; ERR_IO.
+// The case must outlive the answer.
 int answer_open(const struct check_case *c, const char *folder, struct answer *out);
 void answer_close(struct answer *answer);
 
@@ -48,8 +48,7 @@ int answer_read_step(const struct answer *answer, int step, struct answer_step *
 void answer_step_close(struct answer_step *step);
 
 // The parameter as the forward of (step, micro) used it on a rank that holds it, widened to fp32: [case_part_count].
-// Tied uses are read under their own name. Only if has_seen. The file stays open until another one is read, so that one
-// thread at a time reads an answer.
+// Tied uses are read under their own name. Only if has_seen. One thread at a time reads an answer.
 int answer_read_seen(const struct answer *answer, int step, int rank, int micro, int param, float *out);
 
 // Writing an answer, for the reference and for plug-ins. Each call makes one file; the folder must exist.

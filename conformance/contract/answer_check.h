@@ -21,11 +21,17 @@ struct answer_file {
     struct answer_layout layout;
     const struct safetensors_tensor **found;  // by entry of the layout; null: not there
     struct answer_step scalars;               // of a step's file: t, skipped, ... ; no arrays
+    char *bytes;                              // of the whole file, which is closed; null: it is open
 };
 
-// rank-R/step-K.safetensors, or step-K.safetensors for ANSWER_NO_RANK.
-int answer_file_open(const struct answer *answer, int step, int rank, struct answer_file *out);
+// rank-R/step-K.safetensors, or step-K.safetensors for ANSWER_NO_RANK. Files whose data is no more than held_bytes_max
+// are read as a whole. like: such a file whose header is likely the same, and is then not parsed again; may be null.
+int answer_file_open(const struct answer *answer, int step, int rank, const struct answer_file *like,
+                     size_t held_bytes_max, struct answer_file *out);
 void answer_file_close(struct answer_file *file);
+
+// Reads a tensor of floats, widened to fp32: [tensor->count].
+int answer_file_tensor(const struct answer_file *file, const struct safetensors_tensor *tensor, float *out);
 
 // Parses usage.json; messages call it `name`. usage: [world]; numbers that the text leaves out are UINT64_MAX.
 int answer_usage_parse(const char *name, const char *text, size_t bytes, int world, struct answer_usage usage[]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading an answer that has been checked; every file is checked again when it is opened again.
+// Reading an answer that has been checked; a file is checked again when it is opened again.
 #include "conformance/contract/answer.h"
 
 #include "base/safe_text.h"
@@ -52,14 +52,62 @@ static int read_text(struct answer *answer)
     return used > 0 ? ERR_NONE : err_set(ERR_USAGE, "%s/%s: is empty; expected why, in a line", answer->folder, name);
 }
 
-static int check_files(const struct answer *answer)
+// Most answers are small, so that each file is read once. Of the others' files one at a time is open.
+enum { HELD_BYTES_MAX = 16 << 20 };
+
+struct answer_files {
+    size_t count, held_bytes;
+    struct answer_file *open;   // the one that is not held; null: none
+    struct answer_file list[];  // by step the answer's own, then each rank's; without `found`: neither open nor held
+};
+
+static int open_files(struct answer *answer)
 {
+    size_t steps = (size_t)(case_last_step(answer->c) - case_first_step(answer->c) + 1);
+    size_t count = steps * (size_t)(answer->c->world + 1);
+    answer->files = calloc(1, sizeof *answer->files + count * sizeof answer->files->list[0]);
+    if (!answer->files)
+        return err_set(ERR_MEMORY, "no memory for the answer %s", answer->folder);
+    answer->files->count = count;
+    return ERR_NONE;
+}
+
+static void close_files(struct answer_files *files)
+{
+    for (size_t i = 0; files && i < files->count; i++)
+        if (files->list[i].found)
+            answer_file_close(&files->list[i]);
+    free(files);
+}
+
+// A file that has been checked. The first of its kind is likely to have the same header.
+static int file_of(const struct answer *answer, int step, int rank, const struct answer_file **out)
+{
+    struct answer_files *files = answer->files;
+    size_t first = (size_t)(step - case_first_step(answer->c)) * (size_t)(answer->c->world + 1);
+    struct answer_file *file = &files->list[first + (size_t)(rank - ANSWER_NO_RANK)];
+    *out = file;
+    if (file->found)
+        return ERR_NONE;
+    if (files->open)
+        answer_file_close(files->open);
+    files->open = NULL;
+    TRY(answer_file_open(answer, step, rank, &files->list[rank != ANSWER_NO_RANK], HELD_BYTES_MAX - files->held_bytes,
+                         file));
+    if (file->bytes)
+        files->held_bytes += file->file.data_bytes;
+    else
+        files->open = file;
+    return ERR_NONE;
+}
+
+static int check_files(struct answer *answer)
+{
+    const struct answer_file *file;
+    TRY(open_files(answer));
     for (int step = case_first_step(answer->c); step <= case_last_step(answer->c); step++)
-        for (int rank = ANSWER_NO_RANK; rank < (answer->has_seen ? answer->c->world : 0); rank++) {
-            struct answer_file file;
-            TRY(answer_file_open(answer, step, rank, &file));
-            answer_file_close(&file);
-        }
+        for (int rank = ANSWER_NO_RANK; rank < (answer->has_seen ? answer->c->world : 0); rank++)
+            TRY(file_of(answer, step, rank, &file));
     return ERR_NONE;
 }
 
@@ -84,34 +132,20 @@ static int check_all(struct answer *answer)
     return check_files(answer);
 }
 
-struct answer_seen {
-    struct answer_file file;
-    int step, rank;  // step 0: none
-};
-
 int answer_open(const struct check_case *c, const char *folder, struct answer *out)
 {
-    *out = (struct answer){.c = c, .folder = strdup(folder), .seen = calloc(1, sizeof *out->seen)};
+    *out = (struct answer){.c = c, .folder = strdup(folder)};
     memset(out->usage, 0xff, sizeof out->usage);  // UINT64_MAX everywhere
-    int rc = out->folder && out->seen ? check_all(out) : err_set(ERR_MEMORY, "no memory for the answer %s", folder);
+    int rc = out->folder ? check_all(out) : err_set(ERR_MEMORY, "no memory for the answer %s", folder);
     if (rc != ERR_NONE)
         answer_close(out);
     return rc;
 }
 
-static void close_seen(struct answer_seen *seen)
-{
-    if (seen && seen->step > 0)
-        answer_file_close(&seen->file);
-    if (seen)
-        seen->step = 0;
-}
-
 void answer_close(struct answer *answer)
 {
-    close_seen(answer->seen);
-    free(answer->seen);
-    answer->seen = NULL;
+    close_files(answer->files);
+    answer->files = NULL;
     free(answer->folder);
     answer->folder = NULL;
 }
@@ -143,7 +177,7 @@ static int read_arrays(const struct answer_file *file, struct answer_step *out)
         // One more: an empty tensor is there, too.
         if (!(*array = malloc((tensor->count + 1) * sizeof **array)))
             return err_set(ERR_MEMORY, "no memory for tensor \"%s\" of %s", tensor->name, file->file.path);
-        TRY(safetensors_read_fp32(&file->file, tensor, 0, tensor->count, *array));
+        TRY(answer_file_tensor(file, tensor, *array));
     }
     return ERR_NONE;
 }
@@ -151,12 +185,11 @@ static int read_arrays(const struct answer_file *file, struct answer_step *out)
 int answer_read_step(const struct answer *answer, int step, struct answer_step *out)
 {
     assert(answer->folder && answer->kind == ANSWER_STATES);
-    struct answer_file file;
+    const struct answer_file *file;
     *out = (struct answer_step){0};
-    TRY(answer_file_open(answer, step, ANSWER_NO_RANK, &file));
-    *out = file.scalars;
-    int rc = read_arrays(&file, out);
-    answer_file_close(&file);
+    TRY(file_of(answer, step, ANSWER_NO_RANK, &file));
+    *out = file->scalars;
+    int rc = read_arrays(file, out);
     if (rc != ERR_NONE)
         answer_step_close(out);
     return rc;
@@ -173,30 +206,18 @@ void answer_step_close(struct answer_step *step)
     *step = (struct answer_step){0};
 }
 
-static int open_seen(const struct answer *answer, int step, int rank)
-{
-    struct answer_seen *seen = answer->seen;
-    if (seen->step == step && seen->rank == rank)
-        return ERR_NONE;
-    close_seen(seen);
-    TRY(answer_file_open(answer, step, rank, &seen->file));
-    seen->step = step;
-    seen->rank = rank;
-    return ERR_NONE;
-}
-
 int answer_read_seen(const struct answer *answer, int step, int rank, int micro, int param, float *out)
 {
     assert(answer->kind == ANSWER_STATES && answer->has_seen);
     assert(micro >= 0 && micro < answer->c->accumulation && param >= 0 && param < answer->c->param_count);
-    TRY(open_seen(answer, step, rank));
-    const struct answer_file *file = &answer->seen->file;
+    const struct answer_file *file;
+    TRY(file_of(answer, step, rank, &file));
     size_t i = 0;
     while (i < file->layout.count && (file->layout.entries[i].micro != micro || file->layout.entries[i].param != param))
         i++;
     if (i == file->layout.count)
         return err_set(ERR_INTERNAL, "%s: no forward uses %s", file->file.path, answer->c->params[param].name);
-    return safetensors_read_fp32(&file->file, file->found[i], 0, file->found[i]->count, out);
+    return answer_file_tensor(file, file->found[i], out);
 }
 
 const char *const answer_usage_kinds[USAGE_KIND_COUNT] = {

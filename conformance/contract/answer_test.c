@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <unistd.h>
 
 static char folder[PATH_MAX];
 static struct check_case c;
@@ -106,8 +107,27 @@ Test(answer, what_a_micro_step_does_not_use_is_not_in_it)
     cr_expect_eq(answer_read_seen(&answer, 2, 1, 1, FIXTURE_MATRIX, values), ERR_INTERNAL);
     cr_expect_eq(answer_read_seen(&answer, 2, 1, 0, FIXTURE_MATRIX, values), ERR_NONE, "%s", err_message());
     cr_expect_eq(answer_read_seen(&answer, 1, 1, 1, FIXTURE_MATRIX, values), ERR_NONE, "%s", err_message());
+    answer_close(&answer);
     c.params[FIXTURE_MATRIX].unused_in[1] = 0;
-    cr_expect_eq(answer_read_seen(&answer, 2, 1, 0, FIXTURE_MATRIX, values), ERR_USAGE, "a tensor is missing");
+    cr_expect_eq(answer_open(&c, folder, &answer), ERR_USAGE, "a tensor is missing");
+}
+
+Test(answer, what_has_been_checked_does_not_change_with_its_files)
+{
+    char path[PATH_MAX + 32];
+    float seen[FIXTURE_COUNT_MAX];
+    struct answer_step state;
+    fixture_answer(&c, folder);
+    open_answer();
+    snprintf(path, sizeof path, "%s/step-3.safetensors", folder);
+    cr_assert_eq(truncate(path, 0), 0);
+    snprintf(path, sizeof path, "%s/rank-1/step-3.safetensors", folder);
+    cr_assert_eq(unlink(path), 0);
+    cr_assert_eq(answer_read_step(&answer, 3, &state), ERR_NONE, "%s", err_message());
+    expect_array(state.exp_avg[FIXTURE_MATRIX], 3, 1, FIXTURE_MATRIX);
+    cr_expect_eq(answer_read_seen(&answer, 3, 1, 1, FIXTURE_SCALAR, seen), ERR_NONE, "%s", err_message());
+    cr_expect_eq(seen[0], 300 + 50 + 25 + FIXTURE_SCALAR);
+    answer_step_close(&state);
 }
 
 Test(answer, usage_is_read_by_rank_and_may_be_silent)
