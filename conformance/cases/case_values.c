@@ -75,8 +75,8 @@ static void fill_gradients(struct case_values *values)
                     float *gradient = values->gradients[gradient_at(c, step, micro, rank, i)];
                     bool some =
                         case_is_used_in(c, i, step, micro) && (!c->has_tokens || case_tokens(c, step, micro, rank));
-                    for (size_t e = 0; some && e < c->params[i].count; e++)
-                        gradient[e] = generator_gradient(c, step, micro, rank, i, e);
+                    if (some)
+                        generator_gradients(c, step, micro, rank, i, gradient);
                 }
 }
 

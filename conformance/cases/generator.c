@@ -18,14 +18,13 @@ enum stream {
     STREAM_PLACE
 };
 
-// The bits of an element: coordinates that a stream does not know are left at 0.
-static uint64_t draw(const struct check_case *c, enum stream stream, int step, int slot, int param, size_t element)
+// The key of a tensor's draws: coordinates that a stream does not know are left at 0.
+static uint64_t key_of(const struct check_case *c, enum stream stream, int step, int slot, int param)
 {
     uint64_t key = random_key(c->data.seed, stream);
     key = random_key(key, (uint64_t)(c->data.steps_alike ? 1 : step));
     key = random_key(key, (uint64_t)slot);
-    key = random_key(key, (uint64_t)param);
-    return random_at(key, element);
+    return random_key(key, (uint64_t)param);
 }
 
 // Micro-steps and ranks in one row.
@@ -51,42 +50,35 @@ static float value_of(const struct check_case *c, uint64_t bits, int exponent)
 
 float generator_initial(const struct check_case *c, int param, size_t element)
 {
-    uint64_t bits = draw(c, STREAM_INITIAL, 1, 0, param, element);
+    uint64_t bits = random_at(key_of(c, STREAM_INITIAL, 1, 0, param), element);
     return value_of(c, bits, c->data.init_exponent - 1 - (int)(bits % 3));
+}
+
+static uint64_t exponent_key(const struct check_case *c, int step, int param)
+{
+    return key_of(c, STREAM_EXPONENT, step, 0, c->data.square_norm ? 0 : case_owner(c, param));
+}
+
+// With square_norm there is one for the whole step.
+static int exponent_at(const struct check_case *c, uint64_t key, size_t element)
+{
+    uint64_t count = (uint64_t)(c->data.exponent_high - c->data.exponent_low + 1);
+    return c->data.exponent_low + (int)random_below(random_at(key, c->data.square_norm ? 0 : element), count);
 }
 
 int generator_exponent(const struct check_case *c, int step, int param, size_t element)
 {
-    bool one = c->data.square_norm;  // for the whole step
-    uint64_t bits = draw(c, STREAM_EXPONENT, step, 0, one ? 0 : case_owner(c, param), one ? 0 : element);
-    uint64_t count = (uint64_t)(c->data.exponent_high - c->data.exponent_low + 1);
-    return c->data.exponent_low + (int)random_below(bits, count);
+    return exponent_at(c, exponent_key(c, step, param), element);
 }
 
-// Evenly from -reach .. reach, but zero where the lowest four bits are: in one of sixteen, and then some.
-static int64_t integer_of(uint64_t bits, int reach)
-{
-    if (bits % 16 == 0)
-        return 0;
-    return (int64_t)random_below(bits, 2 * (uint64_t)reach + 1) - reach;
-}
-
-static int64_t square_mean(const struct check_case *c, int step, int owner, size_t element)
-{
-    static const int magnitudes[4] = {1, 1, 3, 5};
-    uint64_t turn = draw(c, STREAM_MEAN, step, 1, owner, element / 4);
-    uint64_t sign = draw(c, STREAM_MEAN, step, 0, owner, element);
-    int magnitude = magnitudes[(element + turn) % 4];
-    return sign >> 63 ? -magnitude : magnitude;
-}
-
-// The integer of the mean of a whole parameter: of all its uses together.
-static int64_t mean_of(const struct check_case *c, int step, int owner, size_t element)
-{
-    if (c->data.square_norm)
-        return square_mean(c, step, owner, element);
-    return integer_of(draw(c, STREAM_MEAN, step, 0, owner, element), c->data.reach);
-}
+// A use's gradient of a micro-step and rank, and what its elements have in common: the keys of the draws that its
+// family makes.
+struct use {
+    const struct check_case *c;
+    int step, micro, rank, param;
+    int64_t share;  // same_mean: of the mean of a whole parameter
+    uint64_t exponent, integer, mean, turn, here, next, place, value;
+};
 
 // How many parameters are tied to this one.
 static int tied_count(const struct check_case *c, int owner)
@@ -97,12 +89,57 @@ static int tied_count(const struct check_case *c, int owner)
     return count;
 }
 
-static int64_t deviation_of(const struct check_case *c, int step, int slot, int param, size_t element)
+static struct use use_of(const struct check_case *c, int step, int micro, int rank, int param)
 {
-    int slots = c->world * c->accumulation;
-    uint64_t here = draw(c, STREAM_DEVIATION, step, slot, param, element);
-    uint64_t next = draw(c, STREAM_DEVIATION, step, (slot + 1) % slots, param, element);
-    return integer_of(here, c->data.spread) - integer_of(next, c->data.spread);
+    int slot = slot_of(c, micro, rank), slots = c->world * c->accumulation, owner = case_owner(c, param);
+    struct use use = {.c = c, .step = step, .micro = micro, .rank = rank, .param = param};
+    use.exponent = exponent_key(c, step, param);
+    if (c->data.family != FAMILY_EXACT) {
+        use.place = key_of(c, STREAM_PLACE, step, 0, owner);
+        use.value = key_of(c, STREAM_VALUE, step, c->data.family == FAMILY_LONE ? 0 : slot, param);
+    } else if (c->data.paired) {
+        use.place = key_of(c, STREAM_PLACE, step, micro, param);
+    } else if (c->data.same_mean) {
+        // Every tied use takes the mean away once, and the owner has it once more for each of them.
+        use.share = param == owner ? 1 + tied_count(c, owner) : -1;
+        use.mean = key_of(c, STREAM_MEAN, step, 0, owner);
+        use.turn = key_of(c, STREAM_MEAN, step, 1, owner);
+        use.here = key_of(c, STREAM_DEVIATION, step, slot, param);
+        use.next = key_of(c, STREAM_DEVIATION, step, (slot + 1) % slots, param);
+    } else {
+        use.integer = key_of(c, STREAM_INTEGER, step, slot, param);
+    }
+    return use;
+}
+
+// Evenly from -reach .. reach, but zero where the lowest four bits are: in one of sixteen, and then some.
+static int64_t integer_of(uint64_t bits, int reach)
+{
+    if (bits % 16 == 0)
+        return 0;
+    return (int64_t)random_below(bits, 2 * (uint64_t)reach + 1) - reach;
+}
+
+static int64_t square_mean(const struct use *use, size_t element)
+{
+    static const int magnitudes[4] = {1, 1, 3, 5};
+    uint64_t turn = random_at(use->turn, element / 4), sign = random_at(use->mean, element);
+    int magnitude = magnitudes[(element + turn) % 4];
+    return sign >> 63 ? -magnitude : magnitude;
+}
+
+// The integer of the mean of a whole parameter: of all its uses together.
+static int64_t mean_of(const struct use *use, size_t element)
+{
+    if (use->c->data.square_norm)
+        return square_mean(use, element);
+    return integer_of(random_at(use->mean, element), use->c->data.reach);
+}
+
+static int64_t deviation_of(const struct use *use, size_t element)
+{
+    int spread = use->c->data.spread;
+    return integer_of(random_at(use->here, element), spread) - integer_of(random_at(use->next, element), spread);
 }
 
 static int64_t power_of(uint64_t bits, int reach)
@@ -114,62 +151,69 @@ static int64_t power_of(uint64_t bits, int reach)
 }
 
 // One place has a power of two of its own; behind it each two places have one and its negative.
-static int64_t paired_integer(const struct check_case *c, int step, int micro, int rank, int param, size_t element)
+static int64_t paired_integer(const struct use *use, size_t element)
 {
-    uint64_t turn = draw(c, STREAM_PLACE, step, micro, param, element);
-    int position = (rank + (int)random_below(turn, (uint64_t)c->world)) % c->world;
+    const struct check_case *c = use->c;
+    uint64_t turn = random_at(use->place, element);
+    int position = (use->rank + (int)random_below(turn, (uint64_t)c->world)) % c->world;
     if (position % 2 == 1 && position == c->world - 1)
         return 0;
-    uint64_t bits = draw(c, STREAM_INTEGER, step, slot_of(c, micro, (position + 1) / 2), param, element);
+    int slot = slot_of(c, use->micro, (position + 1) / 2);
+    uint64_t bits = random_at(key_of(c, STREAM_INTEGER, use->step, slot, use->param), element);
     int64_t power = power_of(bits, c->data.reach);
     bool negative = position == 0 ? bits >> 4 & 1 : position % 2 == 0;
     return negative ? -power : power;
 }
 
 // An element of the exact family before the unit and the exponent are applied.
-static int64_t exact_integer(const struct check_case *c, int step, int micro, int rank, int param, size_t element)
+static int64_t exact_integer(const struct use *use, size_t element)
 {
-    int slot = slot_of(c, micro, rank), owner = case_owner(c, param);
+    const struct check_case *c = use->c;
     if (c->data.paired)
-        return paired_integer(c, step, micro, rank, param, element);
-    if (!c->data.same_mean) {
-        int64_t integer = integer_of(draw(c, STREAM_INTEGER, step, slot, param, element), c->data.reach);
-        return micro == 0 ? integer * ((int64_t)1 << c->data.lead) : integer;
-    }
-    // Every tied use takes the mean away once, and the owner has it once more for each of them.
-    int64_t share = param == owner ? 1 + tied_count(c, owner) : -1;
-    return share * mean_of(c, step, owner, element) + deviation_of(c, step, slot, param, element);
+        return paired_integer(use, element);
+    if (c->data.same_mean)
+        return use->share * mean_of(use, element) + deviation_of(use, element);
+    int64_t integer = integer_of(random_at(use->integer, element), c->data.reach);
+    return use->micro == 0 ? integer * ((int64_t)1 << c->data.lead) : integer;
 }
 
-static float lone_value(const struct check_case *c, int step, int slot, int param, size_t element)
+static float lone_value(const struct use *use, size_t element)
 {
-    uint64_t position = draw(c, STREAM_PLACE, step, 0, case_owner(c, param), element);
-    if ((int)random_below(position, (uint64_t)(c->world * c->accumulation)) != slot)
+    const struct check_case *c = use->c;
+    uint64_t position = random_at(use->place, element), slots = (uint64_t)(c->world * c->accumulation);
+    if ((int)random_below(position, slots) != slot_of(c, use->micro, use->rank))
         return 0.0f;
-    return value_of(c, draw(c, STREAM_VALUE, step, 0, param, element), generator_exponent(c, step, param, element));
+    return value_of(c, random_at(use->value, element), exponent_at(c, use->exponent, element));
 }
 
-static float rounding_value(const struct check_case *c, int step, int slot, int param, size_t element)
+static float rounding_value(const struct use *use, size_t element)
 {
+    const struct check_case *c = use->c;
     uint64_t count = (uint64_t)(c->data.exponent_high - c->data.exponent_low + 1);
-    uint64_t bits = draw(c, STREAM_VALUE, step, slot, param, element);
-    int exponent = c->data.exponent_low + (int)random_below(random_mix(bits), count);
-    return value_of(c, bits, exponent);
+    uint64_t bits = random_at(use->value, element);
+    return value_of(c, bits, c->data.exponent_low + (int)random_below(random_mix(bits), count));
+}
+
+static float value_at(const struct use *use, size_t element)
+{
+    const struct check_case *c = use->c;
+    if (c->data.zero_steps >> (use->step - 1) & 1)
+        return 0.0f;
+    if (c->data.family != FAMILY_EXACT)
+        return (c->data.family == FAMILY_LONE ? lone_value : rounding_value)(use, element);
+    int64_t integer = exact_integer(use, element) * c->data.unit;
+    return (float)ldexp((double)integer, exponent_at(c, use->exponent, element));
 }
 
 float generator_gradient(const struct check_case *c, int step, int micro, int rank, int param, size_t element)
 {
-    if (c->data.zero_steps >> (step - 1) & 1)
-        return 0.0f;
-    int slot = slot_of(c, micro, rank);
-    switch (c->data.family) {
-    case FAMILY_LONE:
-        return lone_value(c, step, slot, param, element);
-    case FAMILY_ROUNDING:
-        return rounding_value(c, step, slot, param, element);
-    case FAMILY_EXACT:
-        break;
-    }
-    int64_t integer = exact_integer(c, step, micro, rank, param, element) * c->data.unit;
-    return (float)ldexp((double)integer, generator_exponent(c, step, param, element));
+    struct use use = use_of(c, step, micro, rank, param);
+    return value_at(&use, element);
+}
+
+void generator_gradients(const struct check_case *c, int step, int micro, int rank, int param, float out[])
+{
+    struct use use = use_of(c, step, micro, rank, param);
+    for (size_t element = 0; element < c->params[param].count; element++)
+        out[element] = value_at(&use, element);
 }

@@ -11,5 +11,8 @@ float generator_initial(const struct check_case *c, int param, size_t element);
 // An element of a use's gradient, pokes left out. Step from 1, micro and rank from 0; the use has a gradient.
 float generator_gradient(const struct check_case *c, int step, int micro, int rank, int param, size_t element);
 
+// All elements of it.
+void generator_gradients(const struct check_case *c, int step, int micro, int rank, int param, float out[]);
+
 // The exponent of an element's grid, in the exact family.
 int generator_exponent(const struct check_case *c, int step, int param, size_t element);
