@@ -36,8 +36,10 @@ const struct check_case *check_other_half(const struct check_run *run, const str
     char mine[CASE_NAME_BYTES], other[CASE_NAME_BYTES];
     check_whole_name(c, mine);
     for (size_t i = 0; i < run->case_count && c->phase != PHASE_WHOLE; i++) {
+        if (run->cases[i] == c || run->cases[i]->phase == PHASE_WHOLE)
+            continue;
         check_whole_name(run->cases[i], other);
-        if (run->cases[i] != c && run->cases[i]->phase != PHASE_WHOLE && strcmp(mine, other) == 0)
+        if (strcmp(mine, other) == 0)
             return run->cases[i];
     }
     return NULL;
@@ -174,9 +176,7 @@ int check_cover(const struct check_setting *setting, struct check_run *run)
     for (size_t row = asked; rc == ERR_NONE && row < rows.count; row++)
         rc = add_row(setting, run, &rows, row, row - asked + 1);
     if (rc == ERR_NONE)
-        rc = covering_count(&rows, &space, &run->coverage);
-    if (part->choice.level == LEVEL_QUICK)
-        run->coverage.triples = 0;
+        rc = covering_count(&rows, &space, strength_of(part), &run->coverage);
     covering_free(&rows);
     return rc;
 }
@@ -187,9 +187,7 @@ int check_cover_level(const struct check_part *part, struct coverage *out)
     struct factor_space whole = factor_space_of(suite_version(&part->choice));
     int rc = suite_pairs_open(&part->choice, &pairs);
     if (rc == ERR_NONE)
-        rc = covering_count(&pairs.array, &whole, out);
-    if (part->choice.level == LEVEL_QUICK)
-        out->triples = 0;
+        rc = covering_count(&pairs.array, &whole, strength_of(part), out);
     suite_pairs_close(&pairs);
     return rc;
 }

@@ -130,9 +130,12 @@ static int count_one(const struct covering *covering, const struct factor_space 
     return ERR_NONE;
 }
 
-int covering_count(const struct covering *covering, const struct factor_space *space, struct coverage *out)
+int covering_count(const struct covering *covering, const struct factor_space *space, enum covering_strength strength,
+                   struct coverage *out)
 {
     *out = (struct coverage){0};
     TRY(count_one(covering, space, false, &out->pairs, &out->pairs_covered, out->missing));
+    if (strength == COVERING_PAIRS)
+        return ERR_NONE;
     return count_one(covering, space, true, &out->triples, &out->triples_covered, out->missing);
 }

@@ -21,8 +21,10 @@ int covering_append(struct covering *covering, const struct factor_vector *row);
 void covering_free(struct covering *covering);
 
 // The tuples that can occur within a space, and how many of them do in some row. Counted anew from the rows alone.
+// Triples are counted for their strength alone, else 0.
 struct coverage {
     size_t pairs, pairs_covered, triples, triples_covered;
     char missing[128];  // one that does not occur: "stage 3 and tied yes"; "": there is none
 };
-int covering_count(const struct covering *covering, const struct factor_space *space, struct coverage *out);
+int covering_count(const struct covering *covering, const struct factor_space *space, enum covering_strength strength,
+                   struct coverage *out);

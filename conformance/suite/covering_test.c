@@ -40,13 +40,13 @@ Test(covering, a_row_less_is_counted_and_named)
     struct factor_space whole = factor_space_whole();
     struct coverage coverage;
     cr_assert_eq(covering_extend(&covering, &whole, COVERING_TRIPLES, 1), ERR_NONE, "%s", err_message());
-    cr_assert_eq(covering_count(&covering, &whole, &coverage), ERR_NONE);
+    cr_assert_eq(covering_count(&covering, &whole, COVERING_TRIPLES, &coverage), ERR_NONE);
     cr_assert_eq(coverage.pairs_covered, coverage.pairs);
     cr_assert_eq(coverage.triples_covered, coverage.triples);
     cr_assert_str_eq(coverage.missing, "");
     // The last row was added for what no other has.
     covering.count--;
-    cr_assert_eq(covering_count(&covering, &whole, &coverage), ERR_NONE);
+    cr_assert_eq(covering_count(&covering, &whole, COVERING_TRIPLES, &coverage), ERR_NONE);
     cr_assert_lt(coverage.pairs_covered + coverage.triples_covered, coverage.pairs + coverage.triples);
     cr_assert_not_null(strstr(coverage.missing, " and "), "%s", coverage.missing);
     covering_free(&covering);
@@ -67,7 +67,7 @@ Test(covering, a_space_without_a_value_has_no_row_with_it_and_all_else)
         cr_assert_eq(covering.rows[i].values[FACTOR_DELAYED], 0);
         cr_assert_eq(covering.rows[i].values[FACTOR_PARAM_TIER], 0, "stage 2 does not partition parameters");
     }
-    cr_assert_eq(covering_count(&covering, &space, &coverage), ERR_NONE);
+    cr_assert_eq(covering_count(&covering, &space, COVERING_TRIPLES, &coverage), ERR_NONE);
     cr_assert_eq(coverage.pairs_covered, coverage.pairs);
     cr_assert_gt(coverage.pairs, 500);
     covering_free(&covering);
@@ -80,14 +80,14 @@ Test(covering, a_factor_that_is_left_out_is_plain_and_comes_in_further_rows)
     struct coverage coverage;
     without.values[FACTOR_VARYING] = 0;
     cr_assert_eq(covering_extend(&covering, &without, COVERING_PAIRS, 1), ERR_NONE, "%s", err_message());
-    cr_assert_eq(covering_count(&covering, &without, &coverage), ERR_NONE);
+    cr_assert_eq(covering_count(&covering, &without, COVERING_TRIPLES, &coverage), ERR_NONE);
     cr_assert_eq(coverage.pairs_covered, coverage.pairs);
     size_t first = covering.count, pairs = coverage.pairs;
     cr_assert_eq(covering_extend(&covering, &whole, COVERING_PAIRS, 1), ERR_NONE, "%s", err_message());
     for (size_t i = 0; i < covering.count; i++)
         cr_assert_eq(covering.rows[i].values[FACTOR_VARYING] != 0, i >= first, "row %zu", i);
     cr_assert_gt(covering.count, first);
-    cr_assert_eq(covering_count(&covering, &whole, &coverage), ERR_NONE);
+    cr_assert_eq(covering_count(&covering, &whole, COVERING_TRIPLES, &coverage), ERR_NONE);
     cr_assert_eq(coverage.pairs_covered, coverage.pairs, "%s", coverage.missing);
     cr_assert_gt(coverage.pairs, pairs);
     covering_free(&covering);

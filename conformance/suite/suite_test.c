@@ -3,6 +3,7 @@
 // twins are twins.
 #include "conformance/cases/case_mesh.h"
 #include "conformance/suite/suite.h"
+#include "conformance/suite/suite_pairs.h"
 #include "base/err.h"
 #include "conformance/spec/requirement.h"
 #include "conformance/unsharded/unsharded.h"
@@ -280,4 +281,26 @@ Test(suite, full_has_all_of_quick_in_its_order_and_more)
     cr_assert_gt(full.count, 2 * quick.count);
     free(quick.cases);
     free(full.cases);
+}
+
+Test(suite, an_array_is_its_choices_whatever_was_made_before)
+{
+    const struct suite_choice plain = {.level = LEVEL_QUICK}, drawn = {.level = LEVEL_QUICK, .seed = 3},
+                              second = {.level = LEVEL_QUICK, .version = 2};
+    struct suite_pairs first, other, short_one, again;
+    cr_assert_eq(suite_pairs_open(&plain, &first), ERR_NONE, "%s", err_message());
+    cr_assert_eq(suite_pairs_open(&drawn, &other), ERR_NONE, "%s", err_message());
+    cr_assert_eq(suite_pairs_open(&second, &short_one), ERR_NONE, "%s", err_message());
+    cr_assert_eq(suite_pairs_open(&plain, &again), ERR_NONE, "%s", err_message());
+    size_t row_bytes = sizeof *first.array.rows;
+    cr_assert_eq(first.array.count, again.array.count);
+    cr_assert_eq(first.pair_count, again.pair_count);
+    cr_assert_eq(memcmp(first.array.rows, again.array.rows, first.array.count * row_bytes), 0);
+    cr_assert_neq(memcmp(first.array.rows, other.array.rows, row_bytes), 0);
+    cr_assert_eq(short_one.array.count, first.pair_count);
+    cr_assert_eq(memcmp(first.array.rows, short_one.array.rows, first.pair_count * row_bytes), 0);
+    suite_pairs_close(&first);
+    suite_pairs_close(&other);
+    suite_pairs_close(&short_one);
+    suite_pairs_close(&again);
 }
