@@ -59,7 +59,9 @@ bool requirement_covers(const struct requirement *requirement, const char *case_
     memcpy(name, case_name, length);
     name[length] = '\0';
     for (int i = 0; i < requirement->pattern_count; i++) {
-        if (fnmatch(requirement->patterns[i], name, 0) == 0)
+        const char *pattern = requirement->patterns[i];
+        size_t plain = strcspn(pattern, "*?[\\");  // most names differ in it
+        if (strncmp(pattern, name, plain) == 0 && fnmatch(pattern + plain, name + plain, 0) == 0)
             return true;
     }
     return false;
