@@ -26,8 +26,8 @@ struct safetensors_writer {
     uint64_t bytes;        // of the file so far
     uint64_t begun;        // of these, those that are on their way to the disk
     uint64_t data_left;    // bytes of data still to write
-    size_t used;           // bytes of the buffer
-    char buffer[BUFFER_BYTES];
+    size_t used, room;     // bytes of the buffer; as much as a small file needs
+    char buffer[];
 };
 
 static int flush(struct safetensors_writer *writer)
@@ -52,10 +52,10 @@ static int put_piece(struct safetensors_writer *writer, const void *data, size_t
     XXH3_128bits_update(writer->hash, data, bytes);
     if (writer->blocks.table)
         blocks_add(&writer->blocks, data, bytes);
-    if (writer->used + bytes > BUFFER_BYTES)
+    if (writer->used + bytes > writer->room)
         TRY(flush(writer));
     writer->bytes += bytes;
-    if (bytes >= BUFFER_BYTES) {
+    if (bytes >= writer->room) {
         TRY(file_write(writer->fd, writer->path, data, bytes));
     } else {
         memcpy(writer->buffer + writer->used, data, bytes);
@@ -168,20 +168,14 @@ static int put_header(struct safetensors_writer *writer, const char *header)
     return put(writer, blanks, padded - length);
 }
 
-static int open_writer(const char *path, uint64_t data_bytes, struct safetensors_writer **out)
+static int open_writer(const char *path, size_t header_bytes, uint64_t data_bytes, struct safetensors_writer **out)
 {
-    struct safetensors_writer *writer = *out = malloc(sizeof *writer);
+    size_t room = data_bytes < BUFFER_BYTES ? header_bytes + data_bytes + 2 * sizeof(uint64_t) : BUFFER_BYTES;
+    struct safetensors_writer *writer = *out = malloc(sizeof *writer + room);
     if (!writer)
         return err_set(ERR_MEMORY, "no memory to write %s", path);
-    writer->fd = -1;
-    writer->volatile_file = false;
-    writer->blocks = (struct blocks){0};
-    writer->used = 0;
-    writer->bytes = 0;
-    writer->begun = 0;
-    writer->data_left = data_bytes;
-    writer->hash = XXH3_createState();
-    writer->path = strdup(path);
+    *writer = (struct safetensors_writer){
+        .path = strdup(path), .fd = -1, .hash = XXH3_createState(), .data_left = data_bytes, .room = room};
     if (!writer->hash || !writer->path)
         return err_set(ERR_MEMORY, "no memory to write %s", path);
     XXH3_128bits_reset(writer->hash);
@@ -197,7 +191,7 @@ int safetensors_create(const char *path, struct safetensors_tensor *tensors, siz
     TRY(lay_out(path, tensors, tensor_count, &data_bytes));
     int rc = make_header(path, tensors, tensor_count, metadata, &header);
     if (rc == ERR_NONE)
-        rc = open_writer(path, data_bytes, out);
+        rc = open_writer(path, strlen(header), data_bytes, out);
     if (rc == ERR_NONE)
         rc = put_header(*out, header);
     free(header);
