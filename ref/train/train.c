@@ -243,6 +243,8 @@ int train_run_once(const struct train_setting *setting, struct train_result *out
         rc = run_ranks(ranks, count, comms, setting, out);
     *difference_step = rc == ERR_NONE && ranks[0].difference.found ? ranks[0].difference.step : 0;
     free(ranks);
-    return_freed_memory();
+    // Of a small model they are less than it costs to return them and have them again.
+    if (model_param_elements(setting->model, false) >= 1 << 18)
+        return_freed_memory();
     return rc;
 }
