@@ -189,7 +189,7 @@ int judge_answer(struct judge *judge, const struct check_case *c, const struct c
         return judge_refusal(judge, c, answer);
     struct kept *kept = NULL;
     TRY(keep(judge, c, &kept));
-    unsigned aspects = judge_aspects_of(c);
+    unsigned aspects = kept->aspects = judge_aspects_of(c);
     size_t before = judge->findings->count;
     struct check_case *logical = malloc(sizeof *logical);
     if (!logical)

@@ -199,7 +199,7 @@ Test(judge_between, a_gather_of_16_bits_that_is_kept_for_backward_is_none_of_8)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct answer answers[2] = {{.has_usage = true}, {.has_usage = true}};
         struct findings findings = {0};
-        struct kept kept[2] = {{.c = &c}, {.c = &plain}};
+        struct kept kept[2] = {{.c = &c, .aspects = 1u << ASPECT_TRAFFIC}, {.c = &plain}};
         struct judge judge = {.findings = &findings, .kept = kept, .kept_count = 2};
         says_gathered(rows[i].bytes, &answers[0]);
         says_gathered(rows[i].of_plain, &answers[1]);

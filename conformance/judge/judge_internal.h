@@ -81,6 +81,9 @@ void rule_set_free(struct rule_set *set);
 // A judged answer: digests of its states, to compare it with its twins, and the rules that explain it.
 struct kept {
     const struct check_case *c;
+    unsigned aspects;                    // that some requirement checks in the case
+    uint64_t twin_digest;                // of the twin's name, for judge_twins; 0: none
+    int placement;                       // for judge_rules
     uint64_t digests[CASE_STEP_MAX][2];  // by step, [step - 1]
     struct rule_set explained;
     bool follows_no_rule;  // BOUNDED; a FAIL is no evidence about the rule

@@ -10,16 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-// True if Adam runs on the same tier, in the same precision: there an implementation has one recipe.
-static bool same_placement(const struct check_case *a, const struct check_case *b)
+// A number for where Adam runs, in which precision and how: with equal ones an implementation has one recipe.
+static int placement_of(const struct check_case *c)
 {
-    bool device_a = a->offload_optimizer == TIER_DEVICE, device_b = b->offload_optimizer == TIER_DEVICE;
-    bool corrects_a = true, corrects_b = true;
-    for (int i = 0; i < a->group_count; i++)
-        corrects_a &= a->groups[i].bias_correction;
-    for (int i = 0; i < b->group_count; i++)
-        corrects_b &= b->groups[i].bias_correction;
-    return device_a == device_b && a->precision == b->precision && corrects_a == corrects_b;
+    bool corrects = true;
+    for (int i = 0; i < c->group_count; i++)
+        corrects &= c->groups[i].bias_correction;
+    return (int)c->precision * 4 + corrects * 2 + (c->offload_optimizer == TIER_DEVICE);
 }
 
 static bool same_group(const struct case_group *a, const struct case_group *b)
@@ -107,13 +104,13 @@ static bool tells_recipe(const struct check_case *c)
     return c->exact && c->accumulation == 1 && c->gradient_clipping <= 0;
 }
 
-static struct share share_of(const struct judge *judge, const struct check_case *placement, int recipe,
-                             const struct check_case *like, bool telling)
+static struct share share_of(const struct judge *judge, int placement, int recipe, const struct check_case *like,
+                             bool telling)
 {
     struct share share = {0};
     for (size_t i = 0; i < judge->kept_count; i++) {
         const struct kept *kept = &judge->kept[i];
-        if (!same_placement(kept->c, placement) || (like && !same_rounding(kept->c, like)) ||
+        if (kept->placement != placement || (like && !same_rounding(kept->c, like)) ||
             (telling && !tells_recipe(kept->c)))
             continue;
         share.explained += has_recipe(&kept->explained, recipe);
@@ -130,7 +127,7 @@ static bool is_rule(struct share share)
 }
 
 // The recipe that explains most answers of a placement; -1: none explains any.
-static int common_recipe(const struct judge *judge, const struct check_case *placement)
+static int common_recipe(const struct judge *judge, int placement)
 {
     int best = -1;
     size_t most = 0;
@@ -145,7 +142,7 @@ static int common_recipe(const struct judge *judge, const struct check_case *pla
 }
 
 // The answers that tell the recipe of a placement; where there is none, all do.
-static struct share evidence_of(const struct judge *judge, const struct check_case *placement, int recipe)
+static struct share evidence_of(const struct judge *judge, int placement, int recipe)
 {
     struct share exact = share_of(judge, placement, recipe, NULL, true);
     return exact.all > 0 ? exact : share_of(judge, placement, recipe, NULL, false);
@@ -154,8 +151,9 @@ static struct share evidence_of(const struct judge *judge, const struct check_ca
 // The first answer of the same layout with other tails; null: none.
 static const struct kept *other_tails(const struct judge *judge, const struct kept *kept, int recipe)
 {
-    for (const struct kept *other = judge->kept; other < kept; other++)
-        if (same_placement(other->c, kept->c) && same_layout(other->c, kept->c) &&
+    bool has_tail = adam_recipe_has_tail(adam_recipe_at(recipe));
+    for (const struct kept *other = judge->kept; has_tail && other < kept; other++)
+        if (other->placement == kept->placement && same_layout(other->c, kept->c) &&
             has_recipe(&other->explained, recipe) && !tails_agree(other, kept, recipe))
             return other;
     return NULL;
@@ -166,7 +164,9 @@ static void judge_kept(const struct judge *judge, const struct kept *kept, int r
 {
     const char *name = adam_recipe_name(adam_recipe_at(recipe));
     bool follows = has_recipe(&kept->explained, recipe);
-    struct share share = share_of(judge, kept->c, recipe, kept->c, false);
+    struct share share = {0};
+    if (!follows)
+        share = share_of(judge, kept->placement, recipe, kept->c, false);
     const struct kept *other = follows ? other_tails(judge, kept, recipe) : NULL;
     if (other) {
         out->verdict = VERDICT_FAIL;
@@ -189,10 +189,12 @@ static void judge_kept(const struct judge *judge, const struct kept *kept, int r
     }
 }
 
-static int judge_rule_of(struct judge *judge, const struct check_case *placement)
+// first: of the placement.
+static int judge_rule_of(struct judge *judge, const struct kept *first)
 {
-    int recipe = common_recipe(judge, placement);
-    if (recipe >= 0 && !is_rule(evidence_of(judge, placement, recipe)))
+    const struct check_case *placement = first->c;
+    int recipe = common_recipe(judge, first->placement);
+    if (recipe >= 0 && !is_rule(evidence_of(judge, first->placement, recipe)))
         recipe = -1;
     snprintf(judge->rules[judge->rule_count++], sizeof judge->rules[0], "%s, Adam on the %s%s: %s",
              dtype_name(placement->precision), placement->offload_optimizer == TIER_DEVICE ? "device" : "host",
@@ -201,7 +203,7 @@ static int judge_rule_of(struct judge *judge, const struct check_case *placement
     for (size_t i = 0; i < judge->kept_count; i++) {
         struct kept *kept = &judge->kept[i];
         bool says = kept->explained.count > 0 || kept->follows_no_rule;
-        if (!same_placement(kept->c, placement) || !says)
+        if (kept->placement != first->placement || !says)
             continue;
         struct finding finding = {.c = kept->c, .aspect = ASPECT_RULE, .verdict = VERDICT_PASS};
         if (recipe >= 0) {
@@ -220,12 +222,14 @@ int judge_rules(struct judge *judge)
     judge->rules = calloc(judge->kept_count + 1, sizeof *judge->rules);
     if (!judge->rules)
         return err_set(ERR_MEMORY, "no memory for the rules of %zu answers", judge->kept_count);
+    for (size_t i = 0; i < judge->kept_count; i++)
+        judge->kept[i].placement = placement_of(judge->kept[i].c);
     for (size_t i = 0; i < judge->kept_count; i++) {
         bool first = true;
-        for (size_t j = 0; j < i; j++)
-            first &= !same_placement(judge->kept[j].c, judge->kept[i].c);
+        for (size_t j = 0; j < i && first; j++)
+            first = judge->kept[j].placement != judge->kept[i].placement;
         if (first)
-            TRY(judge_rule_of(judge, judge->kept[i].c));
+            TRY(judge_rule_of(judge, &judge->kept[i]));
     }
     return ERR_NONE;
 }

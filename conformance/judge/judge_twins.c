@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <xxhash.h>
 
 static bool is_repetition(const struct check_case *a, const struct check_case *b)
 {
@@ -98,7 +99,7 @@ static const struct kept *twin_of(const struct judge *judge, const struct kept *
 {
     const struct kept *first = NULL;
     for (const struct kept *other = judge->kept; other < judge->kept + judge->kept_count; other++) {
-        if (!are_twins(kept->c, other->c, aspect))
+        if (other->twin_digest != kept->twin_digest || !are_twins(kept->c, other->c, aspect))
             continue;
         if (!other->is_convicted)
             return other;
@@ -117,7 +118,8 @@ static bool is_compared(const struct judge *judge, const struct kept *kept, cons
 
 static int compare_twin(struct judge *judge, const struct kept *kept, enum aspect aspect)
 {
-    const struct kept *twin = judge_aspects_of(kept->c) >> aspect & 1 ? twin_of(judge, kept, aspect) : NULL;
+    bool asks = kept->aspects >> aspect & 1 && kept->c->twin[0];
+    const struct kept *twin = asks ? twin_of(judge, kept, aspect) : NULL;
     return twin && is_compared(judge, kept, twin, aspect) ? compare(judge, kept, twin, aspect) : ERR_NONE;
 }
 
@@ -125,7 +127,7 @@ static int compare_twin(struct judge *judge, const struct kept *kept, enum aspec
 static int compare_gathers(struct judge *judge, const struct kept *kept)
 {
     const struct check_case *c = kept->c;
-    if (!c->gathers_e4m3 || !(judge_aspects_of(c) >> ASPECT_TRAFFIC & 1) || kept->gathered == UINT64_MAX)
+    if (!c->gathers_e4m3 || !(kept->aspects >> ASPECT_TRAFFIC & 1) || kept->gathered == UINT64_MAX)
         return ERR_NONE;
     for (const struct kept *other = judge->kept; other < judge->kept + judge->kept_count; other++) {
         bool is_plain = !other->c->gathers_e4m3 && c->twin[0] && strcmp(c->twin, other->c->twin) == 0;
@@ -141,8 +143,12 @@ static int compare_gathers(struct judge *judge, const struct kept *kept)
 int judge_twins(struct judge *judge)
 {
     for (size_t i = 0; i < judge->kept_count; i++) {
+        const char *twin = judge->kept[i].c->twin;
+        judge->kept[i].twin_digest = twin[0] ? XXH3_64bits(twin, strlen(twin)) : 0;
+    }
+    for (size_t i = 0; i < judge->kept_count; i++) {
         const struct kept *kept = &judge->kept[i];
-        for (size_t j = 0; j < judge->kept_count; j++)
+        for (size_t j = 0; strchr(kept->c->name, '~') && j < judge->kept_count; j++)
             if (is_repetition(judge->kept[j].c, kept->c))
                 TRY(compare(judge, kept, &judge->kept[j], ASPECT_REPEAT));
         TRY(compare_twin(judge, kept, ASPECT_SAME));
