@@ -12,6 +12,8 @@
 
 struct gradients {
     float *canonical[CASE_PARAM_MAX], *other[CASE_PARAM_MAX];
+    struct rule *rules;  // all of the case
+    int rule_count;
 };
 
 static int open_gradients(const struct check_case *c, struct gradients *out)
@@ -25,7 +27,7 @@ static int open_gradients(const struct check_case *c, struct gradients *out)
         if (!out->canonical[i] || !out->other[i])
             return err_set(ERR_MEMORY, "no memory for the gradients of case %s", c->name);
     }
-    return ERR_NONE;
+    return rule_list(c, &out->rules, &out->rule_count);
 }
 
 static void close_gradients(struct gradients *gradients)
@@ -34,6 +36,7 @@ static void close_gradients(struct gradients *gradients)
         free(gradients->canonical[i]);
         free(gradients->other[i]);
     }
+    free(gradients->rules);
 }
 
 static bool same(const struct check_case *c, const struct gradients *gradients)
@@ -52,11 +55,11 @@ static int try_step(const struct check_case *c, const struct case_values *values
                     struct gradients *gradients, bool *exact)
 {
     struct rule first = rule_canonical(c);
-    int count = rule_count(c), each = rule_per_gradient(c);
+    int each = rule_per_gradient(c);
     struct unsharded_choice choice = unsharded_choice_at(c, &first, 0);
     TRY(unsharded_gradient(c, values, &first, &choice, step, scale, gradients->canonical));
-    for (int i = 0; i < count && *exact; i += each) {
-        struct rule rule = rule_at(c, i);
+    for (int i = 0; i < gradients->rule_count && *exact; i += each) {
+        struct rule rule = gradients->rules[i];
         for (int k = 0; rule.tokens != TOKENS_SHARE && k < unsharded_choice_count(c, &rule) && *exact; k++) {
             choice = unsharded_choice_at(c, &rule, k);
             TRY(unsharded_gradient(c, values, &rule, &choice, step, scale, gradients->other));

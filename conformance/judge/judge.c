@@ -7,7 +7,6 @@
 #include "conformance/cases/case_mesh.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,11 +75,6 @@ unsigned judge_aspects_of(const struct check_case *c)
         if (requirement_covers(requirement_at(i), c->name))
             aspects |= requirement_at(i)->aspects;
     return aspects;
-}
-
-bool value_same(float a, float b)
-{
-    return a == b || (isnan(a) && isnan(b));
 }
 
 // Digests the parameters that are trained and used in all steps, as others may be left alone or not; both zeros are

@@ -2,6 +2,7 @@
 // Answers compared with each other: which are compared, which one is blamed, and what honest programs may differ in.
 #include "conformance/judge/judge_internal.h"
 #include "conformance/judge/judge_test.h"
+#include "conformance/unsharded/rule_test.h"
 
 #include <math.h>
 

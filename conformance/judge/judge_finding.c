@@ -26,6 +26,26 @@ struct difference difference_at(int step, const char *what, int param, size_t el
     };
 }
 
+bool trial_frozen_changed(const struct trial *trial, int step, struct difference *out)
+{
+    const struct check_case *c = trial->c;
+    for (int param = 0; param < c->param_count; param++) {
+        if (!c->params[param].frozen || case_owner(c, param) != param)
+            continue;
+        for (size_t i = 0; i < c->params[param].count; i++) {
+            float expected = trial->before.param[param][i], actual = trial->step.param[param][i];
+            if (value_same(expected, actual))
+                continue;
+            *out = difference_at(step, "param", param, i, expected, actual);
+            out->roundings = NAN;
+            out->differing_count = 1;
+            out->compared_count = c->params[param].count;
+            return true;
+        }
+    }
+    return false;
+}
+
 void finding_differ(struct finding *out, int step, const char *what, double expected, double actual, enum hint hint)
 {
     out->verdict = VERDICT_FAIL;

@@ -4,7 +4,16 @@
 
 #include "conformance/judge/judge.h"
 
+#include <math.h>
+
 struct rule_set;
+
+// The mean gradient of a step under a rule and one choice of the order of its sums.
+struct trial_gradient {
+    bool is_made;
+    float *of[CASE_PARAM_MAX];  // [count]; null: no memory yet, or not trained
+    double norm;
+};
 
 // One answer, and the state of judging it.
 struct trial {
@@ -18,10 +27,11 @@ struct trial {
     struct unsharded_state start;          // before the answer's first step
     struct unsharded_state before, after;  // the answer's own states around the current step
     struct unsharded_state expected;       // scratch
-    float *gradient[CASE_PARAM_MAX];       // [count]: the result of trial_gradient
-    int gradient_step;                     // the step of `gradient`; 0: none
+    float **gradient;                      // by parameter, [count]: the result of trial_gradient
+    double gradient_norm;                  // of it
+    struct trial_gradient *gradients;      // by the choice of order: of gradient_step under gradient_rule
+    int gradient_step;                     // 0: none
     struct rule gradient_rule;
-    struct unsharded_choice gradient_choice;
     struct answer_step *steps;         // the answer's data: [K - 1] of step K, once it is read
     uint64_t read;                     // bit K - 1: it is
     struct answer_step step;           // those of the current step
@@ -38,17 +48,23 @@ int trial_read(struct trial *trial, int step, const struct answer_step **out);
 // Sets step, before and after. Called with the steps in order, from the first.
 int trial_step(struct trial *trial, int step);
 
-// Computes the mean gradient of a step under a rule into trial->gradient, unless it is there already.
+// Points trial->gradient to the mean gradient of a step under a rule, which is made if it is not the last rule's.
 int trial_gradient(struct trial *trial, const struct rule *rule, const struct unsharded_choice *choice, int step);
 
 // A difference in an element of a parameter, or of its moments or gradient, that no rank or micro-step has to itself.
 struct difference difference_at(int step, const char *what, int param, size_t element, float expected, float actual);
 
+// Finds the first element of a frozen parameter that changed in the current step.
+bool trial_frozen_changed(const struct trial *trial, int step, struct difference *out);
+
 // Fails a finding by a number that the answer reports of a whole step.
 void finding_differ(struct finding *out, int step, const char *what, double expected, double actual, enum hint hint);
 
 // True if two numbers are equal or both NaN; zeros of either sign are equal.
-bool value_same(float a, float b);
+static inline bool value_same(float a, float b)
+{
+    return a == b || (isnan(a) && isnan(b));
+}
 
 // True if a parameter's state is compared with Adam's: it is trained, used or not.
 static inline bool trial_compares(const struct trial *trial, int param)

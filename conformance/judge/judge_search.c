@@ -49,22 +49,28 @@ static int all_rules(const struct search *search, struct rule_set *out)
     const struct trial *trial = search->trial;
     const struct check_case *c = trial->c;
     static const enum unused_form forms[] = {UNUSED_LEFT_ALONE, UNUSED_OWN_T, UNUSED_ZERO_GRADIENT};
-    int count = rule_count(c);
-    for (int i = 0; i < count; i++) {
-        struct rule rule = rule_at(c, i);
-        if (adam_recipe_keeps_fp32(adam_recipe_at(rule.recipe)) == search->short_moments)
+    struct rule *rules;
+    int count, rc = ERR_NONE;
+    bool may_treat[3];
+    for (int k = 0; k < 3; k++)
+        may_treat[k] = may_treat_unused(trial, forms[k]);
+    TRY(rule_list(c, &rules, &count));
+    for (int i = 0; i < count && rc == ERR_NONE; i++) {
+        const struct rule *rule = &rules[i];
+        if (adam_recipe_keeps_fp32(adam_recipe_at(rule->recipe)) == search->short_moments)
             continue;
         if (c->gradient_clipping > 0 && trial->options->clip >= 0 && !search->any_clip &&
-            rule_clip_is_deepspeed(rule.clip) != trial->options->clip)
+            rule_clip_is_deepspeed(rule->clip) != trial->options->clip)
             continue;
-        for (int k = 0; k < 3; k++)
-            if (may_treat_unused(trial, forms[k]))
-                TRY(add_rule(search, rule, forms[k], out));
+        for (int k = 0; k < 3 && rc == ERR_NONE; k++)
+            if (may_treat[k])
+                rc = add_rule(search, *rule, forms[k], out);
     }
-    return ERR_NONE;
+    free(rules);
+    return rc;
 }
 
-// Finds the first of m, v and parameter of one element that differs from the expected state.
+// Finds the first of m, v and parameter of one element that differs from the expected state. out: may be null.
 static bool first_difference(const struct trial *trial, int param, size_t i, struct difference *out)
 {
     const struct {
@@ -79,28 +85,31 @@ static bool first_difference(const struct trial *trial, int param, size_t i, str
     for (int k = 0; k < 3; k++) {
         if (!states[k].actual || value_same(states[k].expected[i], states[k].actual[i]))
             continue;
-        *out = difference_at(0, states[k].what, param, i, states[k].expected[i], states[k].actual[i]);
+        if (out)
+            *out = difference_at(0, states[k].what, param, i, states[k].expected[i], states[k].actual[i]);
         return true;
     }
     return false;
 }
 
-// Marks the elements that equal the expected state, which was made with this sequence, unless `sequences` (or null)
-// shows that they follow the other one. Returns how many elements are marked by now.
-static size_t mark(struct search *search, unsigned char sequence, const unsigned char *sequences)
+// Marks the elements of the case (or its head) that equal the expected state, which was made with this sequence, unless
+// `sequences` (or null) shows that they follow the other one. Returns how many elements are marked by now.
+static size_t mark(struct search *search, const struct check_case *c, unsigned char sequence,
+                   const unsigned char *sequences)
 {
     const struct trial *trial = search->trial;
-    size_t at = 0, marked = 0;
-    struct difference ignored;
-    for (int param = 0; param < trial->c->param_count; param++) {
+    size_t begin = 0, marked = 0;
+    for (int param = 0; param < c->param_count; param++) {
         if (!trial_compares(trial, param))
             continue;
-        for (size_t i = 0; i < trial->c->params[param].count; i++, at++) {
+        for (size_t i = 0; i < c->params[param].count; i++) {
+            size_t at = begin + i;
             bool may = !(search->explained[at] & sequence) && (!sequences || !(sequences[at] & ~sequence));
-            if (may && !first_difference(trial, param, i, &ignored))
+            if (may && !first_difference(trial, param, i, NULL))
                 search->explained[at] |= sequence;
             marked += search->explained[at] != 0;
         }
+        begin += trial->c->params[param].count;
     }
     return marked;
 }
@@ -137,17 +146,16 @@ static bool norm_is_near(double norm, double reported)
     return fabs(reported - norm) <= 16 * 0x1p-24 * norm;
 }
 
-// Computes the expected state after the step under a rule and one of its choices.
-static int expect(const struct search *search, const struct rule *rule, enum unused_form unused,
-                  const struct unsharded_choice *choice)
+// Computes the expected state after the step under a rule and one of its choices, of the case or of its head.
+static int expect(const struct search *search, const struct check_case *c, const struct rule *rule,
+                  enum unused_form unused, const struct unsharded_choice *choice)
 {
     uint64_t missed[CASE_PARAM_MAX];
     struct trial *trial = search->trial;
-    const struct check_case *c = trial->c;
     const struct unsharded_decision *decision = &trial->decisions[search->step - 1];
     TRY(trial_gradient(trial, rule, choice, decision->applies));
     const float *const *gradients = (const float *const *)trial->gradient;
-    double norm = unsharded_norm(c, gradients);
+    double norm = trial->gradient_norm;
     bool tells = search->own_norm && trial->step.has_norm && decision->applies == search->step;
     if (tells && norm_is_near(norm, trial->step.norm))
         norm = trial->step.norm;
@@ -176,7 +184,7 @@ int search_nearest(struct search *search)
     assert(search->failed);
     if (trial->decisions[search->step - 1].applies > 0) {
         struct unsharded_choice choice = unsharded_choice_at(trial->c, &search->best, 0);
-        TRY(expect(search, &search->best, search->best_unused, &choice));
+        TRY(expect(search, trial->c, &search->best, search->best_unused, &choice));
     }
     size_t at = 0;
     bool found = false;
@@ -200,28 +208,41 @@ static bool unchanged(struct search *search)
     struct trial *trial = search->trial;
     unsharded_state_copy(trial->c, &trial->before, &trial->expected);
     memset(search->explained, 0, search->element_count);
-    search->best_count = mark(search, IN_BODY, NULL);
+    search->best_count = mark(search, trial->c, IN_BODY, NULL);
     return search->best_count == search->element_count;
 }
 
-// Counts the elements that a rule explains.
-static int try_rule(struct search *search, const struct rule *rule, enum unused_form unused,
-                    const unsigned char *sequences, size_t *marked)
+// Counts the elements of the case, or of its head with that many, that an alive rule explains.
+static int try_rule(struct search *search, const struct check_case *c, size_t element_count, size_t index,
+                    size_t *marked)
 {
-    struct trial *trial = search->trial;
+    const struct rule *rule = &search->alive.rules[index];
     bool has_tail = adam_recipe_has_tail(adam_recipe_at(rule->recipe));
-    int choices = unsharded_choice_count(trial->c, rule);
+    int choices = unsharded_choice_count(c, rule);
     memset(search->explained, 0, search->element_count);
     *marked = 0;
-    for (int k = 0; k < choices && (k == 0 || has_tail || *marked < search->element_count); k++) {
-        struct unsharded_choice choice = unsharded_choice_at(trial->c, rule, k);
-        TRY(expect(search, rule, unused, &choice));
-        *marked = mark(search, choice.tail ? IN_TAIL : IN_BODY, sequences);
+    for (int k = 0; k < choices && (k == 0 || has_tail || *marked < element_count); k++) {
+        struct unsharded_choice choice = unsharded_choice_at(c, rule, k);
+        TRY(expect(search, c, rule, (enum unused_form)search->alive.unused[index], &choice));
+        *marked = mark(search, c, choice.tail ? IN_TAIL : IN_BODY, search->alive.sequences[index]);
     }
     return ERR_NONE;
 }
 
-static int search_step(struct search *search)
+// The same, but of a rule that does not explain the head, those of the head, if `looks`. What is kept in blocks depends
+// on all of a tensor's elements.
+static int look_and_try(struct search *search, bool looks, size_t index, size_t *marked)
+{
+    if (looks && !search->short_moments && search->head_count < search->element_count) {
+        TRY(try_rule(search, search->head, search->head_count, index, marked));
+        if (*marked < search->head_count)
+            return ERR_NONE;
+    }
+    return try_rule(search, search->trial->c, search->element_count, index, marked);
+}
+
+// Finds the alive rules that explain the step or, if it does not look at heads first, the one that explains most of it.
+static int search_step(struct search *search, bool looks)
 {
     search->best_count = 0;
     bool any = false;
@@ -230,7 +251,7 @@ static int search_step(struct search *search)
         enum unused_form unused = (enum unused_form)search->alive.unused[i];
         unsigned char *sequences = search->alive.sequences[i];
         size_t marked;
-        TRY(try_rule(search, rule, unused, sequences, &marked));
+        TRY(look_and_try(search, looks, i, &marked));
         if (!any || marked > search->best_count) {
             any = true;
             search->best_count = marked;
@@ -247,27 +268,6 @@ static int search_step(struct search *search)
     return ERR_NONE;
 }
 
-// Finds the first element of a frozen parameter that changed.
-static bool frozen_changed(const struct trial *trial, int step, struct difference *out)
-{
-    const struct check_case *c = trial->c;
-    for (int param = 0; param < c->param_count; param++) {
-        if (!c->params[param].frozen || case_owner(c, param) != param)
-            continue;
-        for (size_t i = 0; i < c->params[param].count; i++) {
-            float expected = trial->before.param[param][i], actual = trial->step.param[param][i];
-            if (value_same(expected, actual))
-                continue;
-            *out = difference_at(step, "param", param, i, expected, actual);
-            out->roundings = NAN;
-            out->differing_count = 1;
-            out->compared_count = c->params[param].count;
-            return true;
-        }
-    }
-    return false;
-}
-
 int search_steps(struct search *search, struct finding *out)
 {
     assert(search->explained && (!search->own_norm || search->trial->c->gradient_clipping > 0));
@@ -279,14 +279,16 @@ int search_steps(struct search *search, struct finding *out)
     for (int step = case_first_step(trial->c); step <= last && !search->failed; step++) {
         search->step = step;
         TRY(trial_step(trial, step));
-        if ((search->frozen_changed = frozen_changed(trial, step, &out->difference)))
+        if ((search->frozen_changed = trial_frozen_changed(trial, step, &out->difference)))
             return ERR_NONE;
         if (trial->decisions[step - 1].applies == 0) {
             search->failed = !unchanged(search);
             continue;
         }
         search->updated = true;
-        TRY(search_step(search));
+        TRY(search_step(search, true));
+        if (search->next.count == 0)
+            TRY(search_step(search, false));
         search->failed = search->next.count == 0;
         struct rule_set spare = search->alive;
         search->alive = search->next;

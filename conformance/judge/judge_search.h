@@ -11,6 +11,8 @@ struct search {
     struct rule_set next;      // those of alive that explain the current step
     unsigned char *explained;  // by element of all compared parameters: IN_BODY, IN_TAIL, both, or 0
     size_t element_count;
+    const struct check_case *head;  // the trial's case with the first elements of each parameter alone
+    size_t head_count;              // elements of all its compared parameters
     int step;
     bool own_norm;       // clips by the norm that the answer reports, where that is right
     bool any_clip;       // tries both forms of clipping, whatever is claimed
@@ -28,8 +30,8 @@ struct search {
 };
 
 // Searches all steps, and stops at the first that no rule explains or in which a frozen parameter changes; that
-// parameter's difference goes to out. The caller sets trial, explained, element_count, states, best, best_unused and
-// own_norm; a search may be run again.
+// parameter's difference goes to out. The caller sets trial, explained, element_count, head, head_count, states, best,
+// best_unused and own_norm; a search may be run again.
 int search_steps(struct search *search, struct finding *out);
 
 // After a search that failed: computes the state that the best rule expects, and fills in search->difference.

@@ -225,15 +225,32 @@ static int describe(struct search *search, struct finding *out)
     return ERR_NONE;
 }
 
+// Few elements tell nearly every rule from another: those that differ in none of them are compared in all.
+static void take_head(struct search *search, struct check_case *head)
+{
+    enum { HEAD_ELEMENTS = 4 };
+    *head = *search->trial->c;
+    for (int i = 0; i < head->param_count; i++) {
+        head->params[i].count = head->params[i].count < HEAD_ELEMENTS ? head->params[i].count : HEAD_ELEMENTS;
+        search->head_count += trial_compares(search->trial, i) ? head->params[i].count : 0;
+    }
+    search->head = head;
+}
+
 int judge_state(struct trial *trial, struct finding *out, struct rule_set *explained)
 {
     const struct check_case *c = trial->c;
     struct search search = {
         .trial = trial, .states = trial->states, .best = rule_canonical(c), .best_unused = UNUSED_LEFT_ALONE};
+    struct check_case *head = malloc(sizeof *head);
     for (int i = 0; i < c->param_count; i++)
         search.element_count += trial_compares(trial, i) ? c->params[i].count : 0;
     search.explained = malloc(search.element_count + 1);
-    int rc = search.explained ? search_steps(&search, out) : err_set(ERR_MEMORY, "no memory to judge %s", c->name);
+    int rc = search.explained && head ? ERR_NONE : err_set(ERR_MEMORY, "no memory to judge %s", c->name);
+    if (rc == ERR_NONE) {
+        take_head(&search, head);
+        rc = search_steps(&search, out);
+    }
     // The order of a norm's squares belongs to no rule: search again with the norm that the answer reports.
     if (rc == ERR_NONE && search.failed && c->gradient_clipping > 0) {
         search.own_norm = true;
@@ -255,6 +272,7 @@ int judge_state(struct trial *trial, struct finding *out, struct rule_set *expla
     rule_set_free(&search.alive);
     rule_set_free(&search.next);
     free(search.explained);
+    free(head);
     return rc;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The judge on answers that are right by some rule, and on answers with one thing wrong.
 #include "conformance/judge/judge_test.h"
+#include "conformance/unsharded/rule_test.h"
 
 #include <math.h>
 

@@ -3,6 +3,7 @@
 #include "conformance/judge/links.h"
 
 #include "conformance/unsharded/oracle_test.h"
+#include "conformance/unsharded/rule_test.h"
 
 #include <math.h>
 

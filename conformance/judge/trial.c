@@ -52,18 +52,43 @@ int trial_step(struct trial *trial, int step)
     return ERR_NONE;
 }
 
+static int order_count(const struct check_case *c)
+{
+    return 2 * c->world;
+}
+
+static int order_of(const struct check_case *c, const struct unsharded_choice *choice)
+{
+    return choice->first_rank + (choice->downwards ? c->world : 0);
+}
+
+static int open_gradient(const struct check_case *c, struct trial_gradient *out)
+{
+    for (int i = 0; i < c->param_count; i++)
+        if (case_is_trained(c, i) && !out->of[i] && !(out->of[i] = calloc(c->params[i].count + 1, sizeof(float))))
+            return err_set(ERR_MEMORY, "no memory to judge %s", c->name);
+    return ERR_NONE;
+}
+
 int trial_gradient(struct trial *trial, const struct rule *rule, const struct unsharded_choice *choice, int step)
 {
     assert(step >= 1 && step <= case_last_step(trial->c));
-    const struct unsharded_choice *now = &trial->gradient_choice;
-    if (trial->gradient_step == step && rule_same_gradient(rule, &trial->gradient_rule) &&
-        now->first_rank == choice->first_rank && now->downwards == choice->downwards)
-        return ERR_NONE;
+    const struct check_case *c = trial->c;
+    struct trial_gradient *gradient = &trial->gradients[order_of(c, choice)];
+    if (trial->gradient_step != step || !rule_same_gradient(rule, &trial->gradient_rule))
+        for (int i = 0; i < order_count(c); i++)
+            trial->gradients[i].is_made = false;
     trial->gradient_step = step;
     trial->gradient_rule = *rule;
-    trial->gradient_choice = *choice;
-    return unsharded_gradient(trial->c, trial->values, rule, choice, step, trial->decisions[step - 1].scale,
-                              trial->gradient);
+    if (!gradient->is_made) {
+        TRY(open_gradient(c, gradient));
+        TRY(unsharded_gradient(c, trial->values, rule, choice, step, trial->decisions[step - 1].scale, gradient->of));
+        gradient->norm = unsharded_norm(c, (const float *const *)gradient->of);
+        gradient->is_made = true;
+    }
+    trial->gradient = gradient->of;
+    trial->gradient_norm = gradient->norm;
+    return ERR_NONE;
 }
 
 // The state that the first step begins with.
@@ -96,15 +121,15 @@ int trial_open(struct trial *trial)
     trial->states = rule_states_of(c, &trial->options->states);
     trial->decisions = calloc((size_t)c->steps, sizeof *trial->decisions);
     trial->steps = calloc((size_t)c->steps, sizeof *trial->steps);
-    if (!trial->decisions || !trial->steps)
+    trial->gradients = calloc((size_t)order_count(c), sizeof *trial->gradients);
+    if (!trial->decisions || !trial->steps || !trial->gradients)
         return err_set(ERR_MEMORY, "no memory to judge %s", c->name);
     TRY(unsharded_state_open(c, &trial->start));
     TRY(unsharded_state_open(c, &trial->before));
     TRY(unsharded_state_open(c, &trial->after));
     TRY(unsharded_state_open(c, &trial->expected));
-    for (int i = 0; i < c->param_count; i++)
-        if (case_is_trained(c, i) && !(trial->gradient[i] = calloc(c->params[i].count + 1, sizeof(float))))
-            return err_set(ERR_MEMORY, "no memory to judge %s", c->name);
+    TRY(open_gradient(c, &trial->gradients[0]));
+    trial->gradient = trial->gradients[0].of;
     TRY(unsharded_decide(c, trial->values, trial->options->scaler, trial->decisions));
     return begin_trial(trial);
 }
@@ -118,7 +143,9 @@ void trial_close(struct trial *trial)
     unsharded_state_close(&trial->before);
     unsharded_state_close(&trial->after);
     unsharded_state_close(&trial->expected);
-    for (int i = 0; i < trial->c->param_count; i++)
-        free(trial->gradient[i]);
+    for (int k = 0; trial->gradients && k < order_count(trial->c); k++)
+        for (int i = 0; i < trial->c->param_count; i++)
+            free(trial->gradients[k].of[i]);
+    free(trial->gradients);
     free(trial->decisions);
 }

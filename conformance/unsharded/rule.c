@@ -2,9 +2,11 @@
 // Enumerates the rules that a case can tell apart, the likely ones first.
 #include "conformance/unsharded/rule.h"
 
+#include "base/err.h"
 #include "conformance/cases/case_tokens.h"
 
 #include <assert.h>
+#include <stdlib.h>
 
 struct rule rule_canonical(const struct check_case *c)
 {
@@ -195,8 +197,9 @@ struct update_rule {
 static int updates_of(const struct check_case *c, struct update_rule list[])
 {
     int count = 0;
+    bool has_l2 = case_has_l2(c);
     for (int i = 0; adam_recipe_at(i); i++)
-        for (int powers = 0; powers < POWERS_COUNT && adam_recipe_does(adam_recipe_at(i), !case_has_l2(c)); powers++)
+        for (int powers = 0; powers < POWERS_COUNT && adam_recipe_does(adam_recipe_at(i), !has_l2); powers++)
             if (powers_are_distinct(c, i, (enum rule_powers)powers))
                 list[count++] = (struct update_rule){i, (enum rule_powers)powers};
     return count;
@@ -223,23 +226,38 @@ int rule_count(const struct check_case *c)
     return gradients * rule_per_gradient(c);
 }
 
-struct rule rule_at(const struct check_case *c, int index)
+// Adds all rules with a gradient.
+static int add_rules(const struct check_case *c, const struct update_rule updates[], int update_count, struct rule rule,
+                     struct rule list[])
 {
-    assert(index >= 0);
+    int count = 0;
+    for (int momentum = 0; momentum < muon_momentum_count(c); momentum++)
+        for (int clip = 0; clip < clip_count(c); clip++)
+            for (int i = 0; i < update_count; i++) {
+                rule.recipe = updates[i].recipe;
+                rule.powers = updates[i].powers;
+                rule.clip = (enum rule_clip)clip;
+                rule.momentum = (enum muon_momentum)momentum;
+                list[count++] = rule;
+            }
+    return count;
+}
+
+int rule_list(const struct check_case *c, struct rule **out, int *count)
+{
     struct update_rule updates[UPDATE_MAX];
-    int update_count = updates_of(c, updates), clips = clip_count(c), momenta = muon_momentum_count(c);
-    int gradient = index / (update_count * clips * momenta);
-    struct rule rule = rule_canonical(c);
+    int update_count = updates_of(c, updates), all = rule_count(c);
+    *out = malloc(((size_t)all + 1) * sizeof **out);
+    if (!*out)
+        return err_set(ERR_MEMORY, "no memory for %d rules", all);
+    *count = 0;
     for (int i = 0; i < gradient_numbers(c); i++) {
-        rule = gradient_number(c, i);
-        if (gradient_is_distinct(c, &rule) && gradient-- == 0)
-            break;
+        struct rule rule = gradient_number(c, i);
+        if (gradient_is_distinct(c, &rule))
+            *count += add_rules(c, updates, update_count, rule, *out + *count);
     }
-    rule.recipe = updates[index % update_count].recipe;
-    rule.powers = updates[index % update_count].powers;
-    rule.clip = (enum rule_clip)(index / update_count % clips);
-    rule.momentum = (enum muon_momentum)(index / (update_count * clips) % momenta);
-    return rule;
+    assert(*count == all);
+    return ERR_NONE;
 }
 
 bool rule_same_gradient(const struct rule *a, const struct rule *b)

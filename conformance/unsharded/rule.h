@@ -137,7 +137,7 @@ struct rule rule_canonical(const struct check_case *c);
 // rule has another, but for TOKENS_SHARE where a rank's tokens are no power of two.
 int rule_count(const struct check_case *c);
 int rule_per_gradient(const struct check_case *c);
-struct rule rule_at(const struct check_case *c, int index);
+int rule_list(const struct check_case *c, struct rule **out, int *count);  // all of them; the caller frees *out
 struct rule_states rule_states_of(const struct check_case *c, const struct claimed_states *claimed);
 bool rule_states_are_short(const struct rule_states *states);  // false: both in fp32
 bool rule_same_gradient(const struct rule *a, const struct rule *b);

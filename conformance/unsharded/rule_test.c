@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "conformance/unsharded/rule.h"
+#include "conformance/unsharded/rule_test.h"
 
 #include "conformance/cases/case.h"
 

@@ -116,6 +116,9 @@ int unsharded_adam(const struct check_case *c, const struct rule *rule, const st
     if (!recipe || update->t == 0 || update->lr_step < 1 || update->lr_step > CASE_STEP_MAX)
         return err_set(ERR_INTERNAL, "case %s: no such recipe or step", c->name);
     enum recipe_fuse fuse = update->tail ? recipe->tail : recipe->body;
+    struct recipe_scalars scalars = {0};  // of the group and the missed updates below
+    int scalars_group = -1;
+    uint64_t scalars_missed = 0;
     for (int i = 0; i < c->param_count; i++) {
         const struct case_group *group = &c->groups[c->params[i].group];
         copy_param(c, i, from, to);
@@ -140,8 +143,10 @@ int unsharded_adam(const struct check_case *c, const struct rule *rule, const st
             .t = update->t - missed,
             .resumed_t = update->resumed_t > missed ? update->resumed_t - missed : 0,
         };
-        struct recipe_scalars scalars;
-        recipe->begin(&step, &scalars);
+        if (scalars_group != c->params[i].group || scalars_missed != missed)
+            recipe->begin(&step, &scalars);
+        scalars_group = c->params[i].group;
+        scalars_missed = missed;
         scalars.storage = rule->states.moments;
         for (size_t k = 0; k < c->params[i].count; k++) {
             float g = zero_gradient ? 0.0f : gradient_of(&rule->states, gradients[i][k], update->coefficient);

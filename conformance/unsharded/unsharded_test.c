@@ -4,6 +4,7 @@
 
 #include "ref/optimizer/clip.h"
 #include "conformance/unsharded/oracle_test.h"
+#include "conformance/unsharded/rule_test.h"
 #include "ref/arithmetic/random.h"
 #include "ref/recipe/e4m3.h"
 #include "ref/recipe/recipe.h"
