@@ -118,15 +118,14 @@ static int print(const struct overlap_bench *bench, const struct overlap_run *ru
 }
 
 // Trains and verifies against the same steps in memory. The caller closes the trace.
-static int run_verified(const struct overlap_bench *bench, struct overlap_run *run)
+static int run_verified(struct overlap_bench *bench, struct overlap_run *run)
 {
     double flops;
     TRY(overlap_train(bench, run));
     return overlap_compare(bench, run, &flops);
 }
 
-static int measure_runs(const struct overlap_bench *bench, struct overlap_run *run, struct overlap_run *serial,
-                        double flops)
+static int measure_runs(struct overlap_bench *bench, struct overlap_run *run, struct overlap_run *serial, double flops)
 {
     const char *lanes = emulation_any(&run->emulation) ? "EMULATED lanes" : "lanes as they are";
     bench_progress("overlap: %s, %s", lanes, bench->model->name);
@@ -164,6 +163,7 @@ static int measure(struct overlap_bench *bench, const struct workload *workload,
     const struct overlap_options *given = bench->options;
     TRY(model_find(given->model ? given->model : workload->model, &bench->model));
     bench->sub_groups = workload->sub_groups;
+    bench->plain_steps = 0;
     bench->sequences = given->sequences > 0 ? (size_t)given->sequences : workload->sequences;
     struct overlap_run run = {
         .infinity = true,

@@ -21,6 +21,8 @@ struct overlap_bench {
     struct bench_device device;
     size_t sequences, sub_groups;
     struct inject_plan inject;
+    uint64_t plain_steps;   // of the model's first run in memory; 0: there was none
+    char plain_digest[33];  // with which it ended
 };
 
 // One run of one configuration.
@@ -39,9 +41,10 @@ struct overlap_run {
 // Trains. The caller closes run->trace, after an error too.
 int overlap_train(const struct overlap_bench *bench, struct overlap_run *run);
 
-// Runs the same steps serially with all states in memory and verifies that `run`, if it has a digest, ended with the
-// same. ERR_CHECK: it did not. *flops: operations per second of one rank in memory.
-int overlap_compare(const struct overlap_bench *bench, const struct overlap_run *run, double *flops);
+// Runs the same steps serially with all states in memory, unless the model's first such run had as many, and verifies
+// that `run`, if it has a digest, ended with the same. ERR_CHECK: it did not. *flops: operations per second of one rank
+// in memory, set by the first run.
+int overlap_compare(struct overlap_bench *bench, const struct overlap_run *run, double *flops);
 
 // Runs `bench overlap` on the given device, ignoring --device; null: as --device says. Returns the exit status.
 int bench_overlap_on(const struct bench_device *device, int argc, const char **argv);
