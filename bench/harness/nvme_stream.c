@@ -242,7 +242,8 @@ int stream_run(const struct stream *stream, struct stream_result *out)
         code = err_set(ERR_MEMORY, "no memory for %d requests of %zu bytes", stream->depth, stream->block_bytes);
     for (int i = 0; code == ERR_NONE && i < stream->depth; i++)
         activity.vacant[i] = memory + (size_t)i * stream->block_bytes;
-    for (size_t at = 0; code == ERR_NONE && at < memory_bytes; at += BLOCK_BYTES)
+    bool writes = stream->direction != STREAM_READ;
+    for (size_t at = 0; code == ERR_NONE && writes && at < memory_bytes; at += BLOCK_BYTES)
         block_fill((uint64_t *)(memory + at));
     if (code == ERR_NONE)
         code = activity_run(&activity);

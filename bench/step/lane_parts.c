@@ -11,12 +11,14 @@
 
 enum { START_NS = 1000000 };  // time for the threads to wake up
 
-// Every part is warm before the first one works, and all begin at the same time.
+// Every part is warm before the first one works, and all begin at the same time. All have ended before the first is
+// checked, and if none has failed they are checked at the same time, too.
 struct lane_start {
     enum lane_way way;
     double seconds;
-    sem_t warm, go;
+    sem_t warm, go, ended, check;
     uint64_t begin_ns;  // set before `go`
+    bool checks;        // set before `check`
 };
 
 static void wait_for(sem_t *semaphore)
@@ -36,6 +38,10 @@ static void *part_run(void *context)
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &begin, NULL);
     if (part->code == ERR_NONE)
         part->code = lane_load_run(part->load, start->way, start->seconds, &part->done);
+    sem_post(&start->ended);
+    wait_for(&start->check);
+    if (start->checks)
+        part->code = lane_load_check(part->load);
     snprintf(part->message, sizeof part->message, "%s", err_message());
     return NULL;
 }
@@ -54,6 +60,13 @@ static int start_all(struct lane_part parts[], int count, struct lane_start *sta
     for (int i = 0; i < started; i++)
         sem_post(&start->go);
     for (int i = 0; i < started; i++)
+        wait_for(&start->ended);
+    start->checks = true;
+    for (int i = 0; i < started; i++)
+        start->checks &= parts[i].code == ERR_NONE;
+    for (int i = 0; i < started; i++)
+        sem_post(&start->check);
+    for (int i = 0; i < started; i++)
         pthread_join(parts[i].thread, NULL);
     return started == count ? ERR_NONE : err_set(ERR_MEMORY, "cannot start a thread for a lane");
 }
@@ -62,16 +75,15 @@ int lane_parts_run(struct lane_part parts[], int count, enum lane_way way, doubl
 {
     assert(count > 0);
     struct lane_start start = {.way = way, .seconds = seconds};
-    sem_init(&start.warm, 0, 0);
-    sem_init(&start.go, 0, 0);
+    sem_t *const all[] = {&start.warm, &start.go, &start.ended, &start.check};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        sem_init(all[i], 0, 0);
     int code = start_all(parts, count, &start);
-    sem_destroy(&start.warm);
-    sem_destroy(&start.go);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        sem_destroy(all[i]);
     TRY(code);
     for (int i = 0; i < count && code == ERR_NONE; i++)
         if (parts[i].code != ERR_NONE)
             code = err_set(parts[i].code, "%s: %s", parts[i].name, parts[i].message);
-    for (int i = 0; i < count && code == ERR_NONE; i++)
-        code = lane_load_check(parts[i].load);
     return code;
 }
