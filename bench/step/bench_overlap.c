@@ -34,8 +34,10 @@ static const struct emulation DGX2 = {{[LANE_COLLECTIVE] = 70e9,
 static const double V100_FLOPS = 70e12;
 
 // The first step records the order of layers and prefetches nothing, so there always is a warm-up. The last step is
-// not measured, as the lane table says. TRIED_STEPS, after the warm-up, show how fast a rank computes.
-enum { SERIAL_STEPS = 2, LAST_STEP = 1, TRIED_STEPS = 3 };
+// not measured, as the lane table says. TRIED_STEPS, after the warm-up, show how fast a rank computes: as many as the
+// serial schedule has, and the fewest of the other, so that they are in memory what these are compared with.
+enum { SERIAL_STEPS = 3, LAST_STEP = 1, TRIED_STEPS = SERIAL_STEPS + LAST_STEP };
+_Static_assert((int)SERIAL_STEPS == (int)BENCH_REPEAT_LEAST, "a quick run trains once in memory");
 
 // A model, a rank's micro-batch, and the sub-groups in which a layer is updated. Emulated lanes are slow, so their
 // model is small: a step takes seconds. A GPU needs large matrices, so its model is wide, with a micro-batch whose
@@ -140,8 +142,8 @@ static int measure_runs(struct overlap_bench *bench, struct overlap_run *run, st
 }
 
 // The seconds of a case. A step computes, while emulated storage reads and writes 18 bytes of a parameter: master,
-// exp_avg, exp_avg_sq and gradient in fp32 and the parameter in bf16. Serially it takes twice as long, and each run is
-// made again in memory.
+// exp_avg, exp_avg_sq and gradient in fp32 and the parameter in bf16. Serially it takes twice as long, and a run of
+// more steps than were tried is made again in memory.
 static double expected_s(const struct overlap_bench *bench, const struct emulation *emulation, double flops,
                          size_t repeat)
 {
@@ -152,8 +154,9 @@ static double expected_s(const struct overlap_bench *bench, const struct emulati
     for (int lane = LANE_NVME_READ; lane <= LANE_NVME_WRITE; lane++)
         if (emulation->bytes_per_s[lane] > 0)
             step_s = fmax(step_s, bytes / emulation->bytes_per_s[lane]);
-    return (double)(options->warmup + repeat + LAST_STEP) * (step_s + compute_s) +
-           (double)(options->warmup + SERIAL_STEPS + LAST_STEP) * (2 * step_s + compute_s);
+    double again_s = repeat == SERIAL_STEPS ? 0 : compute_s;
+    return (double)(options->warmup + repeat + LAST_STEP) * (step_s + again_s) +
+           (double)(options->warmup + TRIED_STEPS) * 2 * step_s;
 }
 
 // Measures with lanes at these rates; scaled: slowed down by as much as this machine computes more slowly than a V100.
@@ -192,7 +195,7 @@ static int measure(struct overlap_bench *bench, const struct workload *workload,
     struct overlap_run serial = {.infinity = true,
                                  .mode = EXECUTOR_SERIAL,
                                  .emulation = run.emulation,
-                                 .steps = given->shared.warmup + SERIAL_STEPS + LAST_STEP};
+                                 .steps = given->shared.warmup + TRIED_STEPS};
     int code = measure_runs(bench, &run, &serial, flops);
     trace_close(&run.trace);
     trace_close(&serial.trace);
