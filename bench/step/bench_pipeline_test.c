@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "bench/step/lane_load.h"
 #include "bench/harness/printed_test.h"
+#include "ref/arithmetic/shadow_test.h"
 #include "ref/tier/storage_test.h"
 
 #include <criterion/criterion.h>
@@ -52,6 +53,35 @@ Test(bench_pipeline, a_lane_is_warm_before_it_works)
         cr_assert_eq(lane_load_check(load), ERR_NONE, "%s: %s", name, err_message());
         lane_load_close(load);
     }
+}
+
+static bool spoils;
+
+// The last byte that arrives in host memory is another one.
+static int copy_and_spoil(void *to, const void *from, size_t bytes)
+{
+    TRY(shadow_copy(to, from, bytes));
+    if (spoils && !shadow_find(to))
+        ((unsigned char *)to)[bytes - 1] ^= 1;
+    return ERR_NONE;
+}
+
+Test(bench_pipeline, one_wrong_result_is_found_where_lanes_work_together)
+{
+    struct accelerator accelerator = shadow_accelerator;
+    const struct bench_device device = {&accelerator, 1};
+    const struct lane_load_setting apart = {.storage = &storage, .device = &device, .copy_bytes = 65536};
+    struct lane_part parts[] = {{.name = "compute"}, {.name = "d2h"}, {.name = "cpu"}};
+    accelerator.copy = copy_and_spoil;
+    cr_assert_eq(lane_load_open(LANE_COMPUTE, &plain, &parts[0].load), ERR_NONE, "%s", err_message());
+    cr_assert_eq(lane_load_open(LANE_D2H, &apart, &parts[1].load), ERR_NONE, "%s", err_message());
+    cr_assert_eq(lane_load_open(LANE_CPU, &plain, &parts[2].load), ERR_NONE, "%s", err_message());
+    cr_expect_eq(lane_parts_run(parts, 3, LANE_DIRECT, 0.001), ERR_NONE, "%s", err_message());
+    spoils = true;
+    cr_expect_eq(lane_parts_run(parts, 3, LANE_DIRECT, 0.001), ERR_CHECK);
+    cr_expect_str_eq(err_message(), "d2h: copied data is wrong");
+    for (int i = 0; i < 3; i++)
+        lane_load_close(parts[i].load);
 }
 
 static const char *const first_words[] = {"pipeline", "--nvme-path", storage_folder, NULL};
