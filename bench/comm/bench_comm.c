@@ -41,6 +41,8 @@ static bool is_varied(size_t bytes)
 struct selection {
     struct bench_options options;
     int world;
+    enum dtype dtype;
+    char *dtype_name;   // popt's allocation; null: fp32
     char *operation;    // popt's allocation; null: all
     char *device_name;  // popt's allocation; null: not given
     struct bench_device device;
@@ -70,9 +72,10 @@ static int cases_run(struct selection *selection, enum operation operation, size
     struct comm_setting setting = {.comm = bench_world_comm(),
                                    .device = selection->device.accelerator ? &selection->device : NULL,
                                    .operation = operation,
+                                   .dtype = selection->dtype,
                                    .world = selection->world,
                                    .asked_bytes = bytes,
-                                   .count = bytes / sizeof(float)};
+                                   .count = bytes / dtype_bytes(selection->dtype)};
     TRY(case_run(selection, &setting));
     struct comm_setting uneven = setting, in_place = setting;
     uneven.uneven = true;
@@ -96,12 +99,17 @@ static void count_cases(struct selection *selection)
         }
 }
 
-// Resolves --world and refuses unknown operations.
+// Resolves --world and --dtype and refuses unknown operations.
 static int selection_check(struct selection *selection)
 {
     TRY(bench_world_choose(&selection->world, 2, WORLD_MAX));
     if (selection->options.thread_count > 0)
         return err_set(ERR_USAGE, "--threads: each rank is one thread here; --world sets their number");
+    while (selection->dtype_name && selection->dtype <= DTYPE_FP16 &&
+           strcmp(selection->dtype_name, dtype_name(selection->dtype)) != 0)
+        selection->dtype++;
+    if (selection->dtype > DTYPE_FP16)
+        return err_set(ERR_USAGE, "--dtype \"%s\": expected fp32, bf16 or fp16", selection->dtype_name);
     bool known = !selection->operation;
     for (enum operation operation = 0; operation < OPERATION_KINDS && !known; operation++)
         known = strcmp(selection->operation, comm_ranks_operation_name(operation)) == 0;
@@ -140,7 +148,7 @@ static int all_cases_run(struct selection *selection)
 {
     const struct bench_options *options = &selection->options;
     if (!options->json)
-        comm_print_header(selection->world, &selection->device);
+        comm_print_header(selection->world, selection->dtype, &selection->device);
     count_cases(selection);
     for (enum operation operation = 0; operation < OPERATION_KINDS; operation++)
         for (size_t i = 0; i < options->size_count && wants(selection, operation); i++)
@@ -172,6 +180,7 @@ int bench_comm_on(const struct bench_device *device, int argc, const char **argv
         {"device", '\0', POPT_ARG_STRING, &selection.device_name, 0,
          "where the buffers are (default: cpu); under mpirun, cuda needs a GPU for each rank and compares with NCCL",
          "cpu|cuda"},
+        {"dtype", '\0', POPT_ARG_STRING, &selection.dtype_name, 0, "of the elements (fp32)", "fp32|bf16|fp16"},
         {"operation", '\0', POPT_ARG_STRING, &selection.operation, 0,
          "measure only reduce-scatter, all-gather, all-reduce, all-to-all or broadcast", "NAME"},
         POPT_TABLEEND,

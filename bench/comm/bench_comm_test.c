@@ -137,6 +137,42 @@ Test(bench_comm, a_json_line_names_the_case_and_its_baseline)
     free(text);
 }
 
+Test(bench_comm, cases_in_16_bits_say_so_and_their_bytes_are_half)
+{
+    static const char *const names[] = {"bf16", "fp16"};
+    for (int i = 0; i < 2; i++) {
+        char words[128], *text;
+        const char *dtype;
+        json_int_t buffer_bytes;
+        double bus_bytes;
+        int verified;
+        snprintf(words, sizeof words, "--world 3 --operation all-reduce --sizes 1000 --repeat 2 --dtype %s --json",
+                 names[i]);
+        cr_assert_eq(run(words, &text), 0);
+        json_t *line = json_loads(text, 0, NULL);
+        cr_assert_eq(json_unpack(line, "{s:{s:s, s:I}, s:{s:f}, s:b}", "case", "dtype", &dtype, "buffer_bytes",
+                                 &buffer_bytes, "detail", "bus_bytes", &bus_bytes, "verified", &verified),
+                     0, "%s", text);
+        cr_expect_str_eq(dtype, names[i]);
+        cr_expect_eq(buffer_bytes, 2 * 3 * 166);
+        cr_expect_eq(bus_bytes, 2 * 2 * 2 * 166);
+        cr_expect(verified);
+        json_decref(line);
+        free(text);
+    }
+}
+
+Test(bench_comm, a_table_names_the_type_of_16_bits)
+{
+    char *text;
+    cr_assert_eq(run("--sizes 4K --repeat 1 --operation broadcast --dtype fp16", &text), 0);
+    cr_expect(strstr(text, "2 ranks, in fp16; medians"), "%s", text);
+    free(text);
+    cr_assert_eq(run("--sizes 4K --repeat 1 --operation broadcast --dtype fp32", &text), 0);
+    cr_expect(strstr(text, "2 ranks; medians"), "%s", text);
+    free(text);
+}
+
 static const struct bench_device shadows = {&shadow_accelerator, 2};
 
 static void expect_on_shadows(const char *words, const char *baseline)
@@ -178,7 +214,7 @@ Test(bench_comm, on_a_device_the_table_names_the_number_of_devices)
     free(text);
 }
 
-static atomic_int folds_until_wrong = 7;
+static atomic_int folds_until_wrong;
 
 static void wrong_fold(enum dtype in_dtype, const void *const in[], int world, enum dtype out_dtype, void *out,
                        size_t count, int add)
@@ -188,17 +224,22 @@ static void wrong_fold(enum dtype in_dtype, const void *const in[], int world, e
         *(uint32_t *)at(out) ^= 1;
 }
 
-Test(bench_comm, one_wrong_bit_on_a_device_is_an_error_and_leaves_no_record)
+static void expect_wrong_bit_is_found(enum dtype dtype)
 {
     struct isa_kernels kernels = shadow_kernels;
     struct accelerator wrong = shadow_accelerator;
     kernels.fold = wrong_fold;
     wrong.kernels = &kernels;
     const struct bench_device device = {&wrong, 1};
+    folds_until_wrong = 7;
     // Large enough for one call per repetition, in which each rank folds once.
     const struct bench_options options = {.repeat = 5, .warmup = 1, .json = true};
-    const struct comm_setting setting = {
-        .device = &device, .operation = REDUCE_SCATTER, .world = 2, .count = 1 << 20, .in_place = true};
+    const struct comm_setting setting = {.device = &device,
+                                         .operation = REDUCE_SCATTER,
+                                         .dtype = dtype,
+                                         .world = 2,
+                                         .count = (4 << 20) / dtype_bytes(dtype),
+                                         .in_place = true};
     struct printed printed = printed_begin();
     int code = comm_case_run(&options, &setting);
     char *text = printed_end(printed);
@@ -208,6 +249,13 @@ Test(bench_comm, one_wrong_bit_on_a_device_is_an_error_and_leaves_no_record)
     cr_expect_str_eq(text, "");
     cr_expect_eq(shadow.block_count, 0);
     free(text);
+}
+
+Test(bench_comm, one_wrong_bit_on_a_device_is_an_error_and_leaves_no_record)
+{
+    expect_wrong_bit_is_found(DTYPE_FP32);
+    expect_wrong_bit_is_found(DTYPE_BF16);
+    expect_wrong_bit_is_found(DTYPE_FP16);
 }
 
 Test(bench_comm, an_absent_device_is_a_skip)
@@ -245,7 +293,7 @@ Test(bench_comm, large_buffers_are_measured_uneven_and_in_place_too)
 
 Test(bench_comm, an_unknown_device_operation_world_or_thread_count_is_refused)
 {
-    static const char *const bad[] = {"--device gpu", "--world 0", "--world 65", "--operation gather",
-                                      "--threads 2",  "--sizes x", NULL};
+    static const char *const bad[] = {"--device gpu", "--world 0", "--world 65",   "--operation gather",
+                                      "--threads 2",  "--sizes x", "--dtype int8", NULL};
     printed_expect_refused(bench_comm.run, first_words, bad);
 }

@@ -97,7 +97,7 @@ static int measure_graph(struct comm_ranks *ranks, const struct bench_options *o
 static int measure_on_device(struct comm_ranks *ranks, const struct bench_options *options,
                              struct bench_samples *samples, struct bench_samples *baselines, const char **baseline_name)
 {
-    bool small = ranks->setting.count * sizeof(float) < DEVICE_SMALL_BYTES;
+    bool small = ranks->setting.count * dtype_bytes(ranks->setting.dtype) < DEVICE_SMALL_BYTES;
     struct work collective = {ranks, TASK_COLLECTIVE}, copies = {ranks, small ? TASK_MEET_AND_COPY : TASK_COPY};
     struct bench_work work = work_of(&collective, "collective");
     struct bench_work baseline =
@@ -123,7 +123,7 @@ static int measure_on_host(struct comm_ranks *ranks, const struct bench_options 
     TRY(choose_calls(ranks, &work));
     double calls = (double)ranks->calls;
     TRY(bench_alternate(&memcpy_work, &around_work, 1, TRIALS, calls, samples, baselines));
-    bool small = ranks->setting.count * sizeof(float) < SMALL_BYTES;
+    bool small = ranks->setting.count * dtype_bytes(ranks->setting.dtype) < SMALL_BYTES;
     bool around_is_faster = bench_quantile(baselines, 0) < bench_quantile(samples, 0);
     const struct bench_work *baseline = small ? &meet_work : around_is_faster ? &around_work : &memcpy_work;
     *baseline_name = baseline->name;
@@ -146,7 +146,7 @@ static int measure(struct comm_ranks *ranks, const struct bench_options *options
 static int case_measure(struct comm_ranks *ranks, const struct bench_options *options, struct comm_found *found)
 {
     enum operation operation = ranks->setting.operation;
-    size_t result_bytes = comm_rank_result_count(&ranks->ranks[0]) * sizeof(float);
+    size_t result_bytes = comm_rank_result_count(&ranks->ranks[0]) * dtype_bytes(ranks->setting.dtype);
     TRY(measure(ranks, options, found));
     bool is_plain = !ranks->setting.in_place && !ranks->setting.uneven;
     if (ranks->setting.comm && is_plain && nccl_graph_is_possible(ranks->setting.comm))
@@ -178,7 +178,7 @@ static int find_free_bytes(const struct comm_setting *setting, uint64_t *least)
 int comm_case_run(const struct bench_options *options, const struct comm_setting *setting)
 {
     const char *name = comm_ranks_operation_name(setting->operation);
-    bench_progress("comm %s, %zu bytes, %d ranks", name, setting->count * sizeof(float), setting->world);
+    bench_progress("comm %s, %zu bytes, %d ranks", name, setting->count * dtype_bytes(setting->dtype), setting->world);
     struct comm_ranks ranks;
     struct comm_found found = {.begin_ns = clock_now_ns()};
     size_t wrong_count, needs_bytes = comm_ranks_device_bytes(setting);
@@ -194,6 +194,6 @@ int comm_case_run(const struct bench_options *options, const struct comm_setting
         return measured != ERR_NONE ? measured : closed;
     if (wrong_count > 0)
         return err_set(ERR_CHECK, "%s of %zu bytes among %d ranks left %zu wrong elements", name,
-                       ranks.setting.count * sizeof(float), setting->world, wrong_count);
+                       ranks.setting.count * dtype_bytes(setting->dtype), setting->world, wrong_count);
     return comm_print(options, &ranks, &found);
 }

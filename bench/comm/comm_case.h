@@ -6,7 +6,7 @@
 #include "bench/comm/comm_ranks.h"
 
 // Prints the table's column headings.
-void comm_print_header(int world, const struct bench_device *device);
+void comm_print_header(int world, enum dtype dtype, const struct bench_device *device);
 
 // The measurements of a case.
 struct comm_found {

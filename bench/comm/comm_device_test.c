@@ -14,13 +14,15 @@ enum { FORMS = 4, DEVICES = 2 };
 
 static struct bench_device device = {&shadow_accelerator, 1};
 static bool on_host;  // instead of the device
+static enum dtype dtype;
 
 static struct comm_setting setting_of(enum operation operation, int world, int form)
 {
     return (struct comm_setting){.device = on_host ? NULL : &device,
                                  .operation = operation,
+                                 .dtype = dtype,
                                  .world = world,
-                                 .count = 1009,
+                                 .count = 1013,  // odd when rounded to 3 ranks, too
                                  .uneven = form & 1,
                                  .in_place = form & 2};
 }
@@ -50,7 +52,15 @@ static size_t close_ranks(struct comm_ranks *ranks)
     return wrong_count;
 }
 
-// Returns the wrong elements found after changing the first or the last element of a rank; spoiled_rank -1: of none.
+static void flip(char *element)
+{
+    uint32_t bits = 0;
+    cr_assert_eq(bytes_copy(&bits, element, dtype_bytes(dtype)), ERR_NONE);
+    bits ^= 1;
+    cr_assert_eq(bytes_copy(element, &bits, dtype_bytes(dtype)), ERR_NONE);
+}
+
+// Returns the wrong elements found after changing a bit of a rank's first or last element; spoiled_rank -1: of none.
 static size_t wrong_after_spoiling(const struct comm_setting *setting, int spoiled_rank, bool last)
 {
     struct comm_ranks ranks;
@@ -61,11 +71,8 @@ static size_t wrong_after_spoiling(const struct comm_setting *setting, int spoil
     }
     if (spoiled_rank >= 0) {
         const struct comm_rank *rank = &ranks.ranks[spoiled_rank];
-        float *spoiled = comm_rank_result(rank) + (last ? comm_rank_result_count(rank) - 1 : 0), value;
         cr_assert_eq(accelerator_of(rank->send), on_host ? NULL : device.accelerator);
-        cr_assert_eq(bytes_copy(&value, spoiled, sizeof value), ERR_NONE);
-        value += 1;
-        cr_assert_eq(bytes_copy(spoiled, &value, sizeof value), ERR_NONE);
+        flip(comm_rank_result(rank) + (last ? (comm_rank_result_count(rank) - 1) * dtype_bytes(setting->dtype) : 0));
     }
     repeat(&ranks, TASK_COPY, false);
     return close_ranks(&ranks);
@@ -78,22 +85,39 @@ static void expect_every_element_verified(void)
             for (int world = 1; world <= 4 && exists(operation, form); world++) {
                 const char *name = comm_ranks_operation_name(operation);
                 struct comm_setting setting = setting_of(operation, world, form);
-                cr_expect_eq(wrong_after_spoiling(&setting, -1, false), 0, "%s among %d, form %d", name, world, form);
-                cr_expect_eq(wrong_after_spoiling(&setting, world - 1, false), 1, "%s among %d, form %d", name, world,
-                             form);
-                cr_expect_eq(wrong_after_spoiling(&setting, 0, true), 1, "%s among %d, form %d", name, world, form);
+                cr_expect_eq(wrong_after_spoiling(&setting, -1, false), 0, "%s of %s among %d, form %d", name,
+                             dtype_name(dtype), world, form);
+                cr_expect_eq(wrong_after_spoiling(&setting, world - 1, false), 1, "%s of %s among %d, form %d", name,
+                             dtype_name(dtype), world, form);
+                cr_expect_eq(wrong_after_spoiling(&setting, 0, true), 1, "%s of %s among %d, form %d", name,
+                             dtype_name(dtype), world, form);
             }
 }
 
 Test(comm_device, concurrent_every_element_in_host_memory_is_verified)
 {
     on_host = true;
-    expect_every_element_verified();
+    for (dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++)
+        expect_every_element_verified();
 }
 
 Test(comm_device, concurrent_every_element_on_the_device_is_verified_and_all_memory_is_freed)
 {
-    expect_every_element_verified();
+    for (dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++)
+        expect_every_element_verified();
+}
+
+// Among 64 ranks the bits that tell ranks apart are all used.
+Test(comm_device, concurrent_the_values_of_many_ranks_have_exact_sums)
+{
+    on_host = true;
+    for (dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++)
+        for (int world = 61; world <= WORLD_MAX; world += 3) {
+            struct comm_setting setting = setting_of(ALL_REDUCE, world, 0);
+            cr_expect_eq(wrong_after_spoiling(&setting, -1, false), 0, "%s, %d", dtype_name(dtype), world);
+            setting.count = 1;
+            cr_expect_eq(wrong_after_spoiling(&setting, -1, false), 0, "%s, %d", dtype_name(dtype), world);
+        }
 }
 
 Test(comm_device, a_result_of_several_stages_is_verified_to_its_last_element)
@@ -116,8 +140,7 @@ Test(comm_device, of_a_result_that_is_too_large_other_pieces_are_verified_each_t
     ranks.whole_bytes = setting.count * sizeof(float) - 1;
     for (int i = 0; i <= COMM_SAMPLED_PIECES; i++) {
         repeat(&ranks, TASK_COLLECTIVE, i == COMM_SAMPLED_PIECES);
-        float *last = comm_rank_result(&ranks.ranks[1]) + setting.count - 1, value = -1;
-        cr_assert_eq(bytes_copy(last, &value, sizeof value), ERR_NONE);
+        flip(comm_rank_result(&ranks.ranks[1]) + (setting.count - 1) * dtype_bytes(setting.dtype));
     }
     cr_expect_eq(close_ranks(&ranks), 2);
 }
@@ -197,6 +220,7 @@ Test(comm_device, one_wrong_bit_of_a_fold_on_the_device_is_found)
 static void expect_same_extent(enum task task)
 {
     static const uint32_t poison = 0xffffffff;
+    size_t bytes = dtype_bytes(dtype);
     for (enum operation operation = 0; operation < OPERATION_KINDS; operation++)
         for (int form = 0; form < 2; form++)
             for (int world = 1; world <= 4 && exists(operation, form); world++) {
@@ -206,11 +230,11 @@ static void expect_same_extent(enum task task)
                 repeat(&ranks, task, true);
                 for (int i = 0; i < world; i++) {
                     const struct comm_rank *rank = &ranks.ranks[i];
-                    const uint32_t *recv = on_host ? (const uint32_t *)rank->recv : at(rank->recv);
+                    const char *recv = on_host ? rank->recv : at(rank->recv);
                     for (size_t k = 0; k < comm_rank_recv_count(rank); k++)
-                        cr_assert_eq(recv[k] != poison, k < comm_rank_result_count(rank),
-                                     "%s among %d, rank %d, element %zu", comm_ranks_operation_name(operation), world,
-                                     i, k);
+                        cr_assert_eq(memcmp(recv + k * bytes, &poison, bytes) != 0, k < comm_rank_result_count(rank),
+                                     "%s of %s among %d, rank %d, element %zu", comm_ranks_operation_name(operation),
+                                     dtype_name(dtype), world, i, k);
                 }
                 close_ranks(&ranks);
             }
@@ -219,11 +243,14 @@ static void expect_same_extent(enum task task)
 Test(comm_device, concurrent_the_baseline_writes_what_the_collective_writes)
 {
     static const enum task tasks[] = {TASK_COLLECTIVE, TASK_COPY, TASK_MEET_AND_COPY, TASK_COPY_AROUND_CACHE};
-    for (int i = 0; i < 3; i++)
-        expect_same_extent(tasks[i]);
-    on_host = true;
-    for (int i = 0; i < 4; i++)
-        expect_same_extent(tasks[i]);
+    for (dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++) {
+        on_host = false;
+        for (int i = 0; i < 3; i++)
+            expect_same_extent(tasks[i]);
+        on_host = true;
+        for (int i = 0; i < 4; i++)
+            expect_same_extent(tasks[i]);
+    }
 }
 
 static atomic_size_t copied_bytes;

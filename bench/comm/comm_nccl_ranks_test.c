@@ -34,7 +34,8 @@ static int measure(struct comm_ranks *ranks, bool spoils)
         TRY(comm_ranks_repeat(ranks));
     }
     const struct comm_rank *self = &ranks->ranks[0];
-    float *last = comm_rank_result(self) + comm_rank_result_count(self) - 1, value;
+    char *last = comm_rank_result(self) + (comm_rank_result_count(self) - 1) * dtype_bytes(ranks->setting.dtype);
+    float value;
     if (spoils) {
         TRY(bytes_copy(&value, last, sizeof value));
         value += 1;

@@ -20,7 +20,7 @@ static int call_task(struct comm_ranks *ranks, enum task task)
 }
 
 // Copies both results, of numbers whose sum depends on the order, to host memory.
-static int sum_both_ways(struct comm_ranks *ranks, float *canonical, float *native, size_t bytes)
+static int sum_both_ways(struct comm_ranks *ranks, char *canonical, char *native, size_t bytes)
 {
     struct comm_rank *rank = &ranks->ranks[0];
     TRY(comm_rank_fill_roughly(rank));
@@ -34,15 +34,16 @@ int comm_ranks_count_other_bits(struct comm_ranks *ranks, uint64_t *count)
 {
     assert(ranks->setting.comm && !ranks->setting.in_place);
     struct comm_rank *rank = &ranks->ranks[0];
-    size_t result_count = comm_rank_result_count(rank), bytes = result_count * sizeof(float), calls = ranks->calls;
+    size_t element_bytes = dtype_bytes(ranks->setting.dtype), bytes = comm_rank_result_count(rank) * element_bytes;
+    size_t calls = ranks->calls;
     uint64_t differing = 0;
-    float *results = bench_alloc(2 * bytes, 1);
+    char *results = bench_alloc(2 * bytes, 1);
     if (!results)
         return err_set(ERR_MEMORY, "no memory for two results of %zu bytes", bytes);
     ranks->calls = 1;
-    int code = sum_both_ways(ranks, results, results + result_count, bytes);
-    for (size_t i = 0; i < result_count && code == ERR_NONE; i++)
-        differing += memcmp(&results[i], &results[result_count + i], sizeof(float)) != 0;
+    int code = sum_both_ways(ranks, results, results + bytes, bytes);
+    for (size_t i = 0; i < bytes && code == ERR_NONE; i += element_bytes)
+        differing += memcmp(results + i, results + bytes + i, element_bytes) != 0;
     bench_free(results, 2 * bytes);
     rank->has_native_result = false;
     ranks->calls = calls;

@@ -14,20 +14,23 @@ static void print_columns(const char *baseline_us, const char *last)
            "(10 % to 90 %)", baseline_us, "alg GB/s", "bus GB/s", "wrong", last);
 }
 
-void comm_print_header(int world, const struct bench_device *device)
+void comm_print_header(int world, enum dtype dtype, const struct bench_device *device)
 {
     bool nccl = device->accelerator;
+    const char *in = dtype == DTYPE_FP32 ? "" : ", in ", *name = dtype == DTYPE_FP32 ? "" : dtype_name(dtype);
     if (bench_world_comm()) {
-        printf("%d ranks on %d host%s%s; medians, and the time of %s own order in percent of the canonical order's\n",
-               world, bench_world_host_count(), bench_world_host_count() == 1 ? "" : "s",
-               nccl ? ", each with a GPU" : "", nccl ? "NCCL's" : "MPI's");
+        printf(
+            "%d ranks on %d host%s%s%s%s; medians, and the time of %s own order in percent of the canonical order's\n",
+            world, bench_world_host_count(), bench_world_host_count() == 1 ? "" : "s", nccl ? ", each with a GPU" : "",
+            in, name, nccl ? "NCCL's" : "MPI's");
         print_columns(nccl ? "NCCL's us" : "MPI's us", "library, elements whose bits differ");
         return;
     }
     printf("%d ranks", world);
     if (device->accelerator)
         printf(" on %d device%s (%s)", device->count, device->count == 1 ? "" : "s", bench_device_name(device));
-    printf("; medians, and the time of concurrent copies of the same bytes in percent of the collective's\n");
+    printf("%s%s; medians, and the time of concurrent copies of the same bytes in percent of the collective's\n", in,
+           name);
     print_columns("copies us", "baseline");
 }
 
@@ -41,7 +44,7 @@ static int row_of(const struct comm_found *found, const struct comm_ranks *ranks
                   const struct bench_samples *samples, const struct bench_samples *baselines, char *out, size_t bytes)
 {
     const struct comm_setting *setting = &ranks->setting;
-    double buffer_bytes = (double)(setting->count * sizeof(float)), median = bench_median(samples);
+    double buffer_bytes = (double)(setting->count * dtype_bytes(setting->dtype)), median = bench_median(samples);
     return snprintf(out, bytes, "%-15s %-9s %11.0f %10.2f %10.2f %10.2f %10.2f %9.2f %9.2f %6d  %s",
                     comm_ranks_operation_name(setting->operation), variant, buffer_bytes, median / 1e3,
                     bench_quantile(samples, 0.1) / 1e3, bench_quantile(samples, 0.9) / 1e3,
@@ -52,11 +55,12 @@ static int row_of(const struct comm_found *found, const struct comm_ranks *ranks
 json_t *comm_case_json(const struct comm_setting *setting, const char *order)
 {
     const char *processes = setting->device ? "nccl" : "mpi";
-    json_t *of_case = json_pack(
-        "{s:s, s:s, s:i, s:s, s:I, s:I, s:s, s:b, s:s}", "transport", setting->comm ? processes : "local", "operation",
-        comm_ranks_operation_name(setting->operation), "world", setting->world, "dtype", "fp32", "asked_bytes",
-        (json_int_t)setting->asked_bytes, "buffer_bytes", (json_int_t)(setting->count * sizeof(float)), "shares",
-        setting->uneven ? "uneven" : "equal", "in_place", setting->in_place, "order", order);
+    json_t *of_case =
+        json_pack("{s:s, s:s, s:i, s:s, s:I, s:I, s:s, s:b, s:s}", "transport", setting->comm ? processes : "local",
+                  "operation", comm_ranks_operation_name(setting->operation), "world", setting->world, "dtype",
+                  dtype_name(setting->dtype), "asked_bytes", (json_int_t)setting->asked_bytes, "buffer_bytes",
+                  (json_int_t)(setting->count * dtype_bytes(setting->dtype)), "shares",
+                  setting->uneven ? "uneven" : "equal", "in_place", setting->in_place, "order", order);
     if (setting->device && of_case) {
         struct bench_device device = *setting->device;
         device.count = setting->comm ? setting->world : device.count;  // each process has its own
@@ -70,8 +74,8 @@ static json_t *detail_of(const struct comm_ranks *ranks, const struct comm_found
 {
     double median = bench_median(samples);
     return json_pack("{s:f, s:f, s:f, s:i}", "bus_bytes", found->bus_bytes, "algorithm_gb_per_s",
-                     (double)(ranks->setting.count * sizeof(float)) / median, "bus_gb_per_s", found->bus_bytes / median,
-                     "wrong", 0);
+                     (double)(ranks->setting.count * dtype_bytes(ranks->setting.dtype)) / median, "bus_gb_per_s",
+                     found->bus_bytes / median, "wrong", 0);
 }
 
 static int print_canonical(const struct bench_options *options, const struct comm_ranks *ranks,

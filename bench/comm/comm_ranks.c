@@ -39,8 +39,8 @@ double comm_ranks_bus_bytes(const struct comm_ranks *ranks)
         most = bytes > most ? bytes : most;
     }
     if (ranks->setting.operation == BROADCAST)
-        return (double)(whole * sizeof(float));
-    return (double)(most * sizeof(float)) * (ranks->setting.operation == ALL_REDUCE ? 2 : 1);
+        return (double)(whole * dtype_bytes(ranks->setting.dtype));
+    return (double)(most * dtype_bytes(ranks->setting.dtype)) * (ranks->setting.operation == ALL_REDUCE ? 2 : 1);
 }
 
 size_t comm_ranks_device_bytes(const struct comm_setting *setting)
@@ -52,7 +52,7 @@ size_t comm_ranks_device_bytes(const struct comm_setting *setting)
     size_t area = setting->operation == REDUCE_SCATTER && !setting->comm ? setting->count / world : 0;
     // The last of uneven shards is at most twice an equal one.
     size_t recv = setting->operation == ALL_TO_ALL && setting->uneven ? 2 * setting->count : setting->count;
-    return ranks * (setting->count + recv + area) * sizeof(float);
+    return ranks * (setting->count + recv + area) * dtype_bytes(setting->dtype);
 }
 
 static int rank_prepare(struct comm_rank *rank)
@@ -80,10 +80,10 @@ static const struct bench_device *device_of(const struct comm_ranks *ranks)
     return ranks->setting.device ? ranks->setting.device : &processor;
 }
 
-static int floats_open(const struct comm_rank *rank, size_t count, float **out)
+static int buffer_open(const struct comm_rank *rank, size_t count, char **out)
 {
     void *memory;
-    TRY(bench_device_alloc(device_of(rank->of), count * sizeof **out, &memory));
+    TRY(bench_device_alloc(device_of(rank->of), count * dtype_bytes(rank->of->setting.dtype), &memory));
     *out = memory;
     return ERR_NONE;
 }
@@ -95,10 +95,10 @@ static int stage_open(struct comm_rank *rank)
     void *stage;
     if (!device_of(rank->of)->accelerator)
         return ERR_NONE;
-    TRY(bench_device_alloc_host(device_of(rank->of), COMM_STAGE_COUNT * sizeof(float), &stage));
+    TRY(bench_device_alloc_host(device_of(rank->of), COMM_STAGE_COUNT * dtype_bytes(rank->of->setting.dtype), &stage));
     rank->stage = stage;
     return rank->of->setting.operation == REDUCE_SCATTER && !rank->of->setting.comm
-               ? floats_open(rank, rank->of->counts[rank->index] + 1, &rank->area)
+               ? buffer_open(rank, rank->of->counts[rank->index] + 1, &rank->area)
                : ERR_NONE;
 }
 
@@ -109,9 +109,9 @@ static int rank_open(struct comm_rank *rank)
     comm_cores_bind(&rank->of->cores, rank->index);
     if (!rank->of->setting.comm)
         TRY(bench_device_enter(device_of(rank->of), rank->index));
-    int code = floats_open(rank, rank->of->setting.count, &rank->send);
+    int code = buffer_open(rank, rank->of->setting.count, &rank->send);
     if (code == ERR_NONE)
-        code = floats_open(rank, comm_rank_recv_count(rank), &rank->recv);
+        code = buffer_open(rank, comm_rank_recv_count(rank), &rank->recv);
     if (code == ERR_NONE)
         code = stage_open(rank);
     if (code != ERR_NONE)
@@ -123,11 +123,12 @@ static int rank_open(struct comm_rank *rank)
 static void rank_free(struct comm_rank *rank)
 {
     const struct bench_device *device = device_of(rank->of);
+    const struct comm_setting *setting = &rank->of->setting;
     nccl_graph_close(rank->graph);
-    bench_device_free(device, rank->send, rank->of->setting.count * sizeof(float));
-    bench_device_free(device, rank->recv, comm_rank_recv_count(rank) * sizeof(float));
-    bench_device_free(device, rank->area, (rank->of->counts[rank->index] + 1) * sizeof(float));
-    bench_device_free_host(device, rank->stage, COMM_STAGE_COUNT * sizeof(float));
+    bench_device_free(device, rank->send, setting->count * dtype_bytes(setting->dtype));
+    bench_device_free(device, rank->recv, comm_rank_recv_count(rank) * dtype_bytes(setting->dtype));
+    bench_device_free(device, rank->area, (rank->of->counts[rank->index] + 1) * dtype_bytes(setting->dtype));
+    bench_device_free_host(device, rank->stage, COMM_STAGE_COUNT * dtype_bytes(setting->dtype));
 }
 
 static int rank_follow(struct comm_rank *rank)

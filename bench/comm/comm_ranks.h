@@ -42,6 +42,7 @@ struct comm_setting {
     const struct bench_device *device;  // where the buffers are, not owned; null: host memory. Threads enter its
                                         // devices round-robin; a process has entered its own
     enum operation operation;
+    enum dtype dtype;  // fp32, bf16 or fp16
     int world;
     size_t asked_bytes;  // the size that `count` was derived from, for the record
     size_t count;        // elements of the full buffer; opening rounds it to a multiple of the ranks, at least one each
@@ -76,9 +77,9 @@ struct comm_rank {
     struct comm_ranks *of;
     struct comm *comm;
     int index;
-    float *send, *recv;  // on the device
-    float *stage;        // [COMM_STAGE_COUNT] in host memory, to verify what is on the device; null: no device
-    float *area;  // on the device: target of a reduce-scatter's baseline for shards it only reads; null: not needed
+    char *send, *recv;  // on the device
+    char *stage;        // of COMM_STAGE_COUNT elements in host memory, to verify what is on the device; null: no device
+    char *area;  // on the device: target of a reduce-scatter's baseline for shards it only reads; null: not needed
     size_t *recv_counts, *recv_offsets;  // by rank, of an all-to-all
     bool has_result;                     // a collective's result is present and not verified
     bool has_native_result;              // it is the library's, which is always out of place, in recv
@@ -122,15 +123,15 @@ size_t comm_ranks_device_bytes(const struct comm_setting *setting);
 // Returns the number of elements that recv has room for.
 size_t comm_rank_recv_count(const struct comm_rank *rank);
 
-// Set a rank's buffers (comm_data.c). fill: send, and recv as far as the collective reads it; every sum is exact.
-// fill_roughly: send, with numbers whose sum depends on the order. poison: all of recv, with a value that no collective
-// writes.
+// Set a rank's buffers (comm_data.c). fill: send, and recv as far as the collective reads it; every sum is exact,
+// and in bf16 each of its parts among at most 256 ranks. fill_roughly: send, with numbers whose sum depends on the
+// order. poison: all of recv, with a value that no collective writes.
 int comm_rank_fill(struct comm_rank *rank);
 int comm_rank_fill_roughly(struct comm_rank *rank);
 int comm_rank_poison(struct comm_rank *rank);
 
 // Return the collective's result, on the device, and its number of elements.
-float *comm_rank_result(const struct comm_rank *rank);
+char *comm_rank_result(const struct comm_rank *rank);
 size_t comm_rank_result_count(const struct comm_rank *rank);
 
 // Adds the number of wrong elements of the result to the rank's wrong_count.

@@ -20,9 +20,9 @@ static bool is_on_device(const struct comm_rank *rank)
     return rank->stage;
 }
 
-static void copy(const struct comm_rank *rank, float *to, const float *from, size_t count)
+static void copy(const struct comm_rank *rank, char *to, const char *from, size_t count)
 {
-    size_t bytes = count * sizeof *to;
+    size_t bytes = count * dtype_bytes(rank->of->setting.dtype);
     if (is_on_device(rank))
         bytes_copy(to, from, bytes);  // the barrier that follows returns its error
     else if (rank->of->task == TASK_COPY_AROUND_CACHE)
@@ -72,9 +72,9 @@ static void read_only(const struct comm_rank *rank, const struct comm_rank *peer
 {
     const struct comm_ranks *of = rank->of;
     size_t count = of->counts[rank->index];
-    const float *from = peer->send + of->offsets[rank->index];
+    const char *from = peer->send + of->offsets[rank->index] * dtype_bytes(of->setting.dtype);
     if (!is_on_device(rank)) {
-        read_here(from, count * sizeof *from);
+        read_here(from, count * dtype_bytes(of->setting.dtype));
         return;
     }
     int devices = of->setting.device->count;
@@ -87,7 +87,7 @@ static void read_only(const struct comm_rank *rank, const struct comm_rank *peer
 static void copy_same_bytes(const struct comm_rank *rank)
 {
     const struct comm_ranks *of = rank->of;
-    size_t own = of->offsets[rank->index], own_count = of->counts[rank->index];
+    size_t own = of->offsets[rank->index] * dtype_bytes(of->setting.dtype), own_count = of->counts[rank->index];
     if (of->setting.operation == BROADCAST) {
         if (rank->index != 0)
             copy(rank, rank->recv, of->ranks[0].recv, of->setting.count);
@@ -96,9 +96,11 @@ static void copy_same_bytes(const struct comm_rank *rank)
     for (int step = 1; step <= of->setting.world; step++) {
         const struct comm_rank *peer = &of->ranks[(rank->index + step) % of->setting.world];
         if (of->setting.operation == ALL_GATHER)
-            copy(rank, rank->recv + of->offsets[peer->index], peer->send, of->counts[peer->index]);
+            copy(rank, rank->recv + of->offsets[peer->index] * dtype_bytes(of->setting.dtype), peer->send,
+                 of->counts[peer->index]);
         else if (of->setting.operation == ALL_TO_ALL)
-            copy(rank, rank->recv + rank->recv_offsets[peer->index], peer->send + own, own_count);
+            copy(rank, rank->recv + rank->recv_offsets[peer->index] * dtype_bytes(of->setting.dtype), peer->send + own,
+                 own_count);
         else if (of->setting.operation == ALL_REDUCE)
             copy(rank, peer->recv + own, peer->send + own, own_count);
         else if (peer == rank)
@@ -119,20 +121,20 @@ static int collective(const struct comm_rank *rank)
 {
     const struct comm_ranks *of = rank->of;
     bool in_place = of->setting.in_place;
-    float *result = comm_rank_result(rank);
+    enum dtype dtype = of->setting.dtype;
+    char *result = comm_rank_result(rank), *own = result + of->offsets[rank->index] * dtype_bytes(of->setting.dtype);
     switch (of->setting.operation) {
     case REDUCE_SCATTER:
-        return comm_reduce_scatter(rank->comm, rank->send, DTYPE_FP32, result, DTYPE_FP32, of->counts, false);
+        return comm_reduce_scatter(rank->comm, rank->send, dtype, result, dtype, of->counts, false);
     case ALL_GATHER:
-        return comm_all_gather(rank->comm, in_place ? result + of->offsets[rank->index] : rank->send, result,
-                               of->counts, of->offsets, DTYPE_FP32);
+        return comm_all_gather(rank->comm, in_place ? own : rank->send, result, of->counts, of->offsets, dtype);
     case ALL_REDUCE:
-        return comm_all_reduce(rank->comm, rank->send, result, of->setting.count, DTYPE_FP32, COMM_SUM);
+        return comm_all_reduce(rank->comm, rank->send, result, of->setting.count, dtype, COMM_SUM);
     case ALL_TO_ALL:
         return comm_all_to_all(rank->comm, rank->send, of->counts, of->offsets, result, rank->recv_counts,
-                               rank->recv_offsets, DTYPE_FP32);
+                               rank->recv_offsets, dtype);
     default:
-        return comm_broadcast(rank->comm, result, of->setting.count * sizeof(float), 0);
+        return comm_broadcast(rank->comm, result, of->setting.count * dtype_bytes(of->setting.dtype), 0);
     }
 }
 
@@ -144,8 +146,8 @@ static struct comm_call native_call(const struct comm_rank *rank)
     const struct comm_ranks *of = rank->of;
     return (struct comm_call){
         .operation = operations[of->setting.operation],
-        .send_dtype = DTYPE_FP32,
-        .recv_dtype = DTYPE_FP32,
+        .send_dtype = of->setting.dtype,
+        .recv_dtype = of->setting.dtype,
         .send = rank->send,
         .recv = rank->recv,
         .count = of->setting.count,

@@ -5,9 +5,10 @@
 
 #include "ref/comm/comm_internal.h"
 
-// Runs the call by MPI; all ranks, which must be processes, call it together. Reductions are sums of fp32, out of
-// place. The ledger does not count it, ranks do not compare their calls, and a failed rank is not detected. ERR_USAGE:
-// more elements than an int can count, or ranks that are threads. ERR_IO: an error of MPI.
+// Runs the call by MPI; all ranks, which must be processes, call it together. Reductions are sums, out of place; of
+// bf16 and fp16, of which MPI knows none, each addition of two ranks is rounded. The ledger does not count it, ranks do
+// not compare their calls, and a failed rank is not detected. ERR_USAGE: more elements than an int can count, or ranks
+// that are threads. ERR_IO: an error of MPI.
 int mpi_collective_run(struct comm *comm, const struct comm_call *call);
 
 // Returns the name and version of the MPI library, such as "Open MPI v4.1.4"; null: built without MPI.
@@ -15,8 +16,9 @@ const char *mpi_collective_library(void);
 
 // Runs the call by NCCL on device memory; all ranks call it together, and it is complete on return. NCCL's collectives
 // need equal shards: uneven ones run as a group of ncclReduce or ncclBroadcast, and an all-to-all as a group of
-// ncclSend and ncclRecv, as in nccl-tests. Reductions are sums of fp32, out of place. The ledger does not count it, and
-// ranks do not compare their calls. A failed rank is reported as in comm.h. ERR_USAGE: the comm is not over NCCL.
+// ncclSend and ncclRecv, as in nccl-tests. Reductions are sums of fp32, bf16 or fp16, out of place. The ledger does not
+// count it, and ranks do not compare their calls. A failed rank is reported as in comm.h. ERR_USAGE: the comm is not
+// over NCCL.
 int nccl_collective_run(struct comm *comm, const struct comm_call *call);
 
 // The same without waiting for its end. After an error NCCL is as it was left.

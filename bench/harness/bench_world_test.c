@@ -110,6 +110,22 @@ Test(bench_world, among_4_processes_the_sums_of_mpi_differ_in_some_bits)
     cr_expect_leq(other_bits("all-reduce"), 4 * (48 << 10) / 4);
 }
 
+Test(bench_world, in_16_bits_the_sums_of_mpi_are_verified_and_round_more_often)
+{
+    static const char *const dtypes[] = {"bf16", "fp16"};
+    MPI_OR_SKIP();
+    for (int i = 0; i < 2; i++) {
+        char words[128];
+        snprintf(words, sizeof words, "comm --sizes 48K --repeat 2 --dtype %s", dtypes[i]);
+        bench(3, words);
+        for (size_t at = 0; at < line_count; at++)
+            cr_expect_str_eq(text_of(json_object_get(lines[at], "case"), "dtype"), dtypes[i]);
+        expect_both_orders(3, "all-reduce", 48 << 10);
+        expect_both_orders(3, "all-to-all", 48 << 10);
+        cr_expect_gt(other_bits("reduce-scatter"), 0, "%s", output);
+    }
+}
+
 Test(bench_world, large_buffers_of_processes_are_measured_uneven_and_in_place_too)
 {
     MPI_OR_SKIP();

@@ -103,7 +103,7 @@ static int collective_enter(struct lane_load *load)
 {
     const struct comm_rank *rank = &load->ranks->ranks[0];
     TRY(bench_device_enter(&load->device, rank->index));
-    return rank->stage ? bytes_copy(rank->stage, rank->recv, sizeof *rank->recv) : ERR_NONE;
+    return rank->stage ? bytes_copy(rank->stage, rank->recv, sizeof(float)) : ERR_NONE;
 }
 
 static int collective_run(struct lane_load *load)
