@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of the target `standin` in which a barrier of the kernels, or a thread's wait for its copies, is left out, or
+"""Programs of the target `standin` in which a barrier of the kernels or a thread's wait for its copies is left out, or
 the mask of a warp's operation is its thread's own lane alone.
 
 The kernels are compiled once with all of these, of which ZG_STANDIN_MUTANT chooses one when a program runs."""

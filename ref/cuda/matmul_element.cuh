@@ -47,7 +47,7 @@ struct chain_operand {
 };
 
 struct chain_operation {
-    enum { BLOCKS = 1 };  // as of gpt_attention.cuh
+    enum { BLOCKS = 1 };     // as of gpt_attention.cuh
     size_t m, n, k, across;  // across: tiles side by side
     float alpha;
     bool add;
