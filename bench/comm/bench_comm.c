@@ -63,6 +63,9 @@ static bool has_in_place(enum operation operation, size_t bytes)
 static int case_run(struct selection *selection, const struct comm_setting *setting)
 {
     bench_budget_case(selection->cases_left--);
+    if (!comm_ranks_sums_exactly(setting))
+        return bench_skip("comm: %s in %s is not exact with %d ranks, and so cannot be verified; use --dtype fp32",
+                          comm_ranks_operation_name(setting->operation), dtype_name(setting->dtype), setting->world);
     return comm_case_run(&selection->options, setting);
 }
 
@@ -180,7 +183,8 @@ int bench_comm_on(const struct bench_device *device, int argc, const char **argv
         {"device", '\0', POPT_ARG_STRING, &selection.device_name, 0,
          "where the buffers are (default: cpu); under mpirun, cuda needs a GPU for each rank and compares with NCCL",
          "cpu|cuda"},
-        {"dtype", '\0', POPT_ARG_STRING, &selection.dtype_name, 0, "of the elements (fp32)", "fp32|bf16|fp16"},
+        {"dtype", '\0', POPT_ARG_STRING, &selection.dtype_name, 0, "type of the elements (default: fp32)",
+         "fp32|bf16|fp16"},
         {"operation", '\0', POPT_ARG_STRING, &selection.operation, 0,
          "measure only reduce-scatter, all-gather, all-reduce, all-to-all or broadcast", "NAME"},
         POPT_TABLEEND,

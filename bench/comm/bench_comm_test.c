@@ -162,6 +162,24 @@ Test(bench_comm, cases_in_16_bits_say_so_and_their_bytes_are_half)
     }
 }
 
+Test(bench_comm, sums_of_more_ranks_than_16_bits_count_are_not_verified)
+{
+    static const struct {
+        enum operation operation;
+        enum dtype dtype;
+        int world;
+        bool exact;
+    } rows[] = {{ALL_REDUCE, DTYPE_BF16, 256, true},      {ALL_REDUCE, DTYPE_BF16, 257, false},
+                {REDUCE_SCATTER, DTYPE_BF16, 257, false}, {ALL_GATHER, DTYPE_BF16, 257, true},
+                {ALL_REDUCE, DTYPE_FP16, 2048, true},     {ALL_REDUCE, DTYPE_FP16, 2049, false},
+                {ALL_REDUCE, DTYPE_FP32, 4096, true}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const struct comm_setting setting = {
+            .operation = rows[i].operation, .dtype = rows[i].dtype, .world = rows[i].world};
+        cr_expect_eq(comm_ranks_sums_exactly(&setting), rows[i].exact, "row %zu", i);
+    }
+}
+
 Test(bench_comm, a_table_names_the_type_of_16_bits)
 {
     char *text;

@@ -21,6 +21,11 @@ static bool is_sum(const struct comm_setting *setting)
     return setting->operation == REDUCE_SCATTER || setting->operation == ALL_REDUCE;
 }
 
+bool comm_ranks_sums_exactly(const struct comm_setting *setting)
+{
+    return setting->dtype == DTYPE_FP32 || !is_sum(setting) || (uint32_t)setting->world <= largest_of(setting);
+}
+
 // The part of a term in 16 bits that all ranks have: with a bit for each rank, which tells them apart, terms are so
 // small that their sum is at most largest_of.
 static uint64_t term_at(const struct comm_setting *setting, uint64_t bits)
