@@ -65,8 +65,6 @@ static int show(const struct options *a, const struct result_file *file, bool is
     int rc = result_view_open(file, &view);
     if (rc == ERR_NONE && a->html)
         rc = show_html(&view, a->html);
-    if (rc == ERR_NONE && a->summary)
-        rc = result_summary(&view, out);
     if (rc == ERR_NONE && !is_first && a->markdown)
         fputc('\n', out);
     if (rc == ERR_NONE && a->markdown)
@@ -85,6 +83,29 @@ static int show_all(const struct options *a, const char **paths, FILE *out)
         TRY(rc);
     }
     return ERR_NONE;
+}
+
+static int summarise(const char **paths, size_t count, FILE *out)
+{
+    struct result_file *files = calloc(count, sizeof *files);
+    struct result_view *views = calloc(count, sizeof *views);
+    size_t opened = 0;
+    int rc = files && views ? ERR_NONE : err_set(ERR_MEMORY, "no memory for %zu files", count);
+    for (; rc == ERR_NONE && opened < count; opened++) {
+        rc = result_open_verified(paths[opened], &files[opened]);
+        if (rc != ERR_NONE)
+            break;
+        rc = result_view_open(&files[opened], &views[opened]);
+    }
+    if (rc == ERR_NONE)
+        rc = count == 1 ? result_summary(views, out) : result_summaries(views, count, out);
+    while (opened-- > 0) {
+        result_view_close(&views[opened]);
+        result_close(&files[opened]);
+    }
+    free(files);
+    free(views);
+    return rc;
 }
 
 static int compare(const char **paths, FILE *out)
@@ -110,11 +131,17 @@ static int save_ranges(const char *path, const char **paths)
     return rc;
 }
 
-static int check_usage(const struct options *a, const char **paths)
+static size_t count_of(const char **paths)
 {
     size_t count = 0;
     while (paths && paths[count])
         count++;
+    return count;
+}
+
+static int check_usage(const struct options *a, const char **paths)
+{
+    size_t count = count_of(paths);
     int modes = a->verify + a->compare + (a->leaderboard != NULL) + (a->trend != NULL) + (a->save_ranges != NULL) +
                 (a->submission != NULL) + (a->site != NULL) + (a->fleet != NULL) + a->markdown + a->summary;
     if (modes > 1)
@@ -140,8 +167,8 @@ static int check_usage(const struct options *a, const char **paths)
         return err_set(ERR_USAGE, "give a result file of `zerogauge validate`");
     if (a->compare && count != 2)
         return err_set(ERR_USAGE, "--compare takes two result files, not %zu", count);
-    if ((a->html || a->summary) && count != 1)
-        return err_set(ERR_USAGE, "--html and --summary take one result file, not %zu", count);
+    if (a->html && count != 1)
+        return err_set(ERR_USAGE, "--html takes one result file, not %zu", count);
     return ERR_NONE;
 }
 
@@ -168,6 +195,7 @@ static int run(struct options *a, const char **paths, int argc, const char **arg
              : a->trend      ? history_trend(a->trend, out)
              : a->compare    ? compare(paths, out)
              : a->fleet      ? fleet_report(a->fleet, a->html, out, &in_service)
+             : a->summary    ? summarise(paths, count_of(paths), out)
                              : show_all(a, paths, out);
     if (a->output)
         rc = file_output_close(&file, rc);
@@ -198,7 +226,9 @@ int report_main(int argc, const char **argv)
         {"verify", '\0', POPT_ARG_NONE, &a.verify, 0, "only recompute everything that follows from the samples", NULL},
         {"markdown", '\0', POPT_ARG_NONE, &a.markdown, 0, "tables in Markdown (the default)", NULL},
         {"summary", '\0', POPT_ARG_NONE, &a.summary, 0,
-         "a short Markdown table for a README: the typical case of each accepted range", NULL},
+         "a short Markdown table for a README: the typical case of each accepted range; of several files a column for "
+         "each, and the least",
+         NULL},
         {"html", '\0', POPT_ARG_STRING, &a.html, 0, "one self-contained page", "FILE"},
         {"compare", '\0', POPT_ARG_NONE, &a.compare, 0, "compare two files: better, worse or within noise", NULL},
         {"leaderboard", '\0', POPT_ARG_STRING, &a.leaderboard, 0, "a table of all result files in a folder", "DIR"},

@@ -145,8 +145,38 @@ Test(cmd_report, a_summary_has_a_row_for_each_accepted_range)
     cr_expect_eq(rows, 1, "%s", text);
     cr_expect(strstr(text, " of 8 | from "), "%s", text);
     free(text);
-    free(report(2, "--summary", path, path, NULL));
     free(report(2, "--summary", "--markdown", path, NULL));
+}
+
+// The ratio and the least ratio in the only row of a run's summary.
+static void summary_of(const char *path, char ratio[16], double *least)
+{
+    char *text = report(0, "--summary", path, NULL, NULL), *row = strstr(text, "\n| `");
+    cr_assert(row && sscanf(row, " | `asked` | %*[^|]| %*[^|]| %*[^|]| %15[^|]| %lf %% to ", ratio, least) == 2, "%s",
+              text);
+    free(text);
+}
+
+// The first machine's run has another accepted range, whose cell in the second's column is empty.
+Test(cmd_report, a_summary_of_several_machines_has_a_column_for_each_and_the_least_ratio)
+{
+    char other[PATH_MAX], a[PATH_MAX], row[512], ratio[16];
+    double least;
+    strcpy(other, sample_write("other.jsonl", sample_file));
+    rich_write(strcpy(a, sample_path("a.jsonl")), NULL, 1);
+    summary_of(a, ratio, &least);
+    char *text = report(0, "--summary", other, a, a);
+    cr_expect(strstr(text, "\n3. INVALID, quick, on "), "%s", text);
+    cr_expect(strstr(text, " | least | accepted |\n| --- | ---: | ---: | ---: | ---: | --- |\n"), "%s", text);
+    snprintf(row, sizeof row, "--- |\n| `asked` | | %s| %s| %.1f %% | from 80 %% |\n", ratio, ratio, least);
+    cr_expect(strstr(text, row), "%s\nexpected %s", text, row);
+    free(text);
+    text = report(0, "--summary", a, other, NULL);
+    cr_expect(strstr(text, "--- |\n| `adam-update` | | 50.0 % | 50.0 % | from 40 %"), "%s", text);
+    free(text);
+    free(report(2, "--summary", a, sample_path("not there"), NULL));
+    edit(a, "\"samples\":\\[0", "\"samples\":[1");
+    free(report(1, "--summary", other, a, NULL));
 }
 
 static const struct rich_texts hostile_on_page = {.setting = "\"; system(\"touch evil\") #`touch evil`",

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Summarises a run for a README: one row for each accepted range that was applied, in order, with its typical case.
+// Summarises a run for a README, or runs of several machines: one row for each accepted range that was applied, in
+// order, with its typical case.
 #include "results/page/result_report.h"
 
 #include "base/err.h"
@@ -37,14 +38,19 @@ static void put_share_limits(const json_t *range, FILE *out)
 }
 
 // The typical case has the lower median ratio.
+static const struct bench_view *sort_group(const struct group *group)
+{
+    qsort(group->cases, group->count, sizeof *group->cases, compare_ratios);
+    return group->cases[(group->count - 1) / 2];
+}
+
 static int put_group(const json_t *range, const struct group *group, FILE *out)
 {
     char median[NUMBER_TEXT_BYTES], limit[NUMBER_TEXT_BYTES];
     if (group->count == 0)
         return ERR_NONE;
-    qsort(group->cases, group->count, sizeof *group->cases, compare_ratios);
+    const struct bench_view *typical = sort_group(group);
     const struct bench_view *least = group->cases[0], *most = group->cases[group->count - 1];
-    const struct bench_view *typical = group->cases[(group->count - 1) / 2];
     char *settings =
         settings_text_of(json_object_get(typical->record, "case"), json_object_get(range, "case"), SHOWN_SETTINGS);
     if (!settings)
@@ -78,40 +84,127 @@ static bool has_finding(const struct result_view *view, const char *id, size_t l
     return false;
 }
 
+static int group_make(const struct result_view *views, size_t count, struct group *out)
+{
+    size_t most = 1;
+    for (size_t i = 0; i < count; i++)
+        most = views[i].bench_count > most ? views[i].bench_count : most;
+    *out = (struct group){.cases = calloc(most, sizeof *out->cases)};
+    return out->cases ? ERR_NONE : err_set(ERR_MEMORY, "no memory for a summary");
+}
+
 // Collects the cases whose ratio the accepted range judges.
-static int put_range(const struct result_view *view, const json_t *range, struct group *group, FILE *out)
+static void group_collect(const struct result_view *view, const char *id, struct group *group)
 {
     group->count = 0;
     for (size_t i = 0; i < view->bench_count; i++)
-        if (!isnan(view->benches[i].ratio) && has_finding(view, view_text(range, "id"), view->benches[i].line))
+        if (!isnan(view->benches[i].ratio) && has_finding(view, id, view->benches[i].line))
             group->cases[group->count++] = &view->benches[i];
-    return put_group(range, group, out);
 }
 
-int result_summary(const struct result_view *view, FILE *out)
+// Returns whether the record on a line is an accepted range of a ratio.
+static bool is_range(const struct result_view *view, size_t line)
+{
+    const json_t *range = view_record(view, line);
+    return view_is(range, "band") && strcmp(view_text(range, "metric"), "ratio") == 0;
+}
+
+static void put_run(const struct result_view *view, FILE *out)
 {
     const json_t *machine = json_object_get(view->file->run, "machine");
     char memory[NUMBER_TEXT_BYTES];
-    struct group group = {.cases = calloc(view->bench_count + 1, sizeof *group.cases)};
-    if (!group.cases)
-        return err_set(ERR_MEMORY, "no memory for a summary");
     fprintf(out, "%s, ", view->verdict);
     text_markdown(out, view_text(view->file->run, "level"));
     fputs(", on ", out);
     text_markdown(out, view_text(machine, "processor"));
-    fprintf(out,
-            ", %.0f threads, %s, %.10s; %.1f %% of CPU time went to other processes. Each row is an accepted range: "
-            "its typical case, the ratios to the baseline over all its cases, and the bounds.\n\n",
+    fprintf(out, ", %.0f threads, %s, %.10s; %.1f %% of CPU time went to other processes",
             view_number(machine, "threads"), bytes_text(view_number(machine, "memory_bytes"), memory),
             view_text(view->file->run, "started"), 100 * view_number(view->file->end, "other_load"));
-    fputs("| range | typical case | median | baseline | ratio | all cases | accepted |\n"
+}
+
+int result_summary(const struct result_view *view, FILE *out)
+{
+    struct group group;
+    TRY(group_make(view, 1, &group));
+    put_run(view, out);
+    fputs(". Each row is an accepted range: its typical case, the ratios to the baseline over all its cases, and the "
+          "bounds.\n\n"
+          "| range | typical case | median | baseline | ratio | all cases | accepted |\n"
           "| --- | --- | --- | --- | ---: | --- | --- |\n",
           out);
     int status = ERR_NONE;
-    for (size_t line = 1; status == ERR_NONE && line <= view->file->line_count; line++)
-        if (view_is(view_record(view, line), "band") &&
-            strcmp(view_text(view_record(view, line), "metric"), "ratio") == 0)
-            status = put_range(view, view_record(view, line), &group, out);
+    for (size_t line = 1; status == ERR_NONE && line <= view->file->line_count; line++) {
+        if (!is_range(view, line))
+            continue;
+        group_collect(view, view_text(view_record(view, line), "id"), &group);
+        status = put_group(view_record(view, line), &group, out);
+    }
     free(group.cases);
     return status == ERR_NONE ? file_flush(out, "the summary") : status;
+}
+
+// The widest instruction set that Adam was measured with.
+static const char *isa_of(const struct result_view *view)
+{
+    for (size_t i = 0; i < view->bench_count; i++) {
+        const json_t *setting = json_object_get(view->benches[i].record, "case");
+        if (strcmp(view->benches[i].name, "adam") == 0 && json_is_true(json_object_get(setting, "best_isa")))
+            return view_text(setting, "isa");
+    }
+    return "";
+}
+
+// The typical case's ratio on each machine, and the least of all cases on all of them.
+static void put_range_of_all(const struct result_view *views, size_t count, const json_t *range, struct group *group,
+                             FILE *out)
+{
+    double least = NAN;
+    fputs("| `", out);
+    text_markdown(out, view_text(range, "id"));
+    fputs("` |", out);
+    for (size_t i = 0; i < count; i++) {
+        group_collect(&views[i], view_text(range, "id"), group);
+        if (group->count > 0) {
+            fprintf(out, " %.1f %%", 100 * sort_group(group)->ratio);
+            least = fmin(least, group->cases[0]->ratio);
+        }
+        fputs(" |", out);
+    }
+    fprintf(out, " %.1f %% | ", 100 * least);
+    put_share_limits(range, out);
+    fputs(" |\n", out);
+}
+
+int result_summaries(const struct result_view *views, size_t count, FILE *out)
+{
+    struct group group;
+    TRY(group_make(views, count, &group));
+    for (size_t i = 0; i < count; i++) {
+        fprintf(out, "%zu. ", i + 1);
+        put_run(&views[i], out);
+        fputs(".\n", out);
+    }
+    fputs("\nEach row is an accepted range of the last run: the typical case's ratio to its baseline on each machine, "
+          "the least of all cases on all machines, and the bounds.\n\n| range |",
+          out);
+    for (size_t i = 0; i < count; i++) {
+        fprintf(out, " %zu. ", i + 1);
+        text_markdown(out, view_text(json_object_get(views[i].file->run, "machine"), "processor"));
+        fputs(*isa_of(&views[i]) ? ", " : "", out);
+        text_markdown(out, isa_of(&views[i]));
+        fputs(" |", out);
+    }
+    fputs(" least | accepted |\n| --- |", out);
+    for (size_t i = 0; i < count; i++)
+        fputs(" ---: |", out);
+    fputs(" ---: | --- |\n", out);
+    const struct result_view *last = &views[count - 1];
+    for (size_t line = 1; line <= last->file->line_count; line++) {
+        if (is_range(last, line))
+            group_collect(last, view_text(view_record(last, line), "id"), &group);
+        if (is_range(last, line) && group.count > 0)
+            put_range_of_all(views, count, view_record(last, line), &group, out);
+    }
+    free(group.cases);
+    return file_flush(out, "the summary");
 }
