@@ -10,7 +10,7 @@ static void take(struct bench_samples *samples, double value)
 
 // Prints a case, whose data has been verified.
 static int print(struct checkpoint_bench *bench, const struct checkpoint_ranks *ranks, const char *operation,
-                 uint64_t total_bytes, uint64_t begin_ns)
+                 uint64_t total_bytes, uint64_t begin_ns, const char *baseline)
 {
     const struct checkpoint_ranks_setting *setting = &ranks->setting;
     const struct bench_storage *storage = setting->storage;
@@ -25,8 +25,8 @@ static int print(struct checkpoint_bench *bench, const struct checkpoint_ranks *
                                   .items = (double)total_bytes,
                                   .begin_ns = begin_ns,
                                   .samples = &bench->samples,
-                                  .baseline_name = bench->fio,
-                                  .baseline = bench->fio[0] ? &bench->of_fio : NULL};
+                                  .baseline_name = baseline,
+                                  .baseline = *baseline ? &bench->baseline : NULL};
     return bench_print(bench->options, &record);
 }
 
@@ -34,7 +34,7 @@ static int print(struct checkpoint_bench *bench, const struct checkpoint_ranks *
 static bool repeats(struct checkpoint_bench *bench, size_t round)
 {
     if (round == 0)
-        bench->samples.count = bench->of_fio.count = 0;
+        bench->samples.count = bench->baseline.count = 0;
     return bench_repeats(bench->options->warmup, bench->options->repeat, round);
 }
 
@@ -50,7 +50,7 @@ static int save_once(struct checkpoint_bench *bench, struct checkpoint_ranks *ra
         code = checkpoint_files_fio_write(&files, bench->folder, &bytes_per_ns);
     if (code == ERR_NONE && counted) {
         take(&bench->samples, (double)files.total_bytes / ns);
-        take(&bench->of_fio, bytes_per_ns);
+        take(&bench->baseline, bytes_per_ns);
     }
     checkpoint_files_close(&files);
     return code;
@@ -84,7 +84,36 @@ int checkpoint_case_save(struct checkpoint_bench *bench, struct checkpoint_ranks
     }
     TRY(verify(bench, ranks));
     TRY(count_bytes(bench, &total_bytes));
-    return print(bench, ranks, "save", total_bytes, begin_ns);
+    return print(bench, ranks, "save", total_bytes, begin_ns, bench->fio);
+}
+
+static int begin_once(struct checkpoint_bench *bench, struct checkpoint_ranks *ranks, uint64_t bytes, bool counted)
+{
+    uint64_t begin_ns = clock_now_ns();
+    TRY(checkpoint_ranks_begin_save(ranks, &bench->store, ++bench->step));
+    double ns = (double)(clock_now_ns() - begin_ns);
+    TRY(checkpoint_ranks_end_save(ranks));
+    TRY(store_settle(&bench->store));
+    begin_ns = clock_now_ns();
+    TRY(checkpoint_ranks_copy(ranks));
+    if (counted) {
+        take(&bench->baseline, (double)bytes / (double)(clock_now_ns() - begin_ns));
+        take(&bench->samples, (double)bytes / ns);
+    }
+    return ERR_NONE;
+}
+
+int checkpoint_case_begin(struct checkpoint_bench *bench, struct checkpoint_ranks *ranks)
+{
+    uint64_t begin_ns = clock_now_ns(), bytes;
+    TRY(checkpoint_ranks_prepare_save(ranks, &bytes));
+    for (size_t round = 0; repeats(bench, round); round++) {
+        bench_progress("checkpoint: %d ranks save asynchronously, round %zu", ranks->setting.world, round + 1);
+        TRY(checkpoint_check_interrupt());
+        TRY(begin_once(bench, ranks, bytes, round >= bench->options->warmup));
+    }
+    TRY(verify(bench, ranks));
+    return print(bench, ranks, "begin save", bytes, begin_ns, "memcpy");
 }
 
 // *cold: whether all but a hundredth of the files has left the page cache.
@@ -114,7 +143,7 @@ static int load_once(struct checkpoint_bench *bench, struct checkpoint_ranks *ra
     *cold &= again;
     if (counted) {
         take(&bench->samples, (double)files->total_bytes / ns);
-        take(&bench->of_fio, bytes_per_ns);
+        take(&bench->baseline, bytes_per_ns);
     }
     return ERR_NONE;
 }
@@ -133,7 +162,7 @@ static int measure_load(struct checkpoint_bench *bench, struct checkpoint_ranks 
             return bench_skip("checkpoint: load: %s keeps its files in memory, so that no load is cold",
                               bench->options->storage.paths[0]);
     }
-    return print(bench, ranks, "load", files->total_bytes, begin_ns);
+    return print(bench, ranks, "load", files->total_bytes, begin_ns, bench->fio);
 }
 
 int checkpoint_case_load(struct checkpoint_bench *bench, struct checkpoint_ranks *ranks)

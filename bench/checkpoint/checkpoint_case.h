@@ -47,6 +47,13 @@ int checkpoint_ranks_compare(struct checkpoint_ranks *ranks);
 int checkpoint_ranks_save(struct checkpoint_ranks *ranks, struct store *store, uint64_t step);
 int checkpoint_ranks_load(struct checkpoint_ranks *ranks, const char *store);
 
+// An asynchronous save in its parts: each rank's memory for the copy, *total_bytes of all ranks; checkpoint_begin_save,
+// which copies; checkpoint_end_save. And memcpy of as many bytes in that memory.
+int checkpoint_ranks_prepare_save(struct checkpoint_ranks *ranks, uint64_t *total_bytes);
+int checkpoint_ranks_begin_save(struct checkpoint_ranks *ranks, struct store *store, uint64_t step);
+int checkpoint_ranks_end_save(struct checkpoint_ranks *ranks);
+int checkpoint_ranks_copy(struct checkpoint_ranks *ranks);
+
 struct checkpoint_files {
     int count;
     uint64_t total_bytes;
@@ -72,17 +79,20 @@ int checkpoint_files_fio_write(const struct checkpoint_files *files, const char 
 struct checkpoint_bench {
     const struct bench_options *options;
     const struct model *model;
-    char fio[FIO_VERSION_BYTES];           // empty: not installed
-    char folder[PATH_MAX];                 // of this run, in the first folder for storage
-    char store_path[PATH_MAX];             // in it
-    struct store store;                    // open while `saved_by` is not 0
-    int saved_by;                          // ranks that saved the store's checkpoints
-    uint64_t step;                         // of the store's newest checkpoint
-    struct bench_samples samples, of_fio;  // GB/s
+    char fio[FIO_VERSION_BYTES];             // empty: not installed
+    char folder[PATH_MAX];                   // of this run, in the first folder for storage
+    char store_path[PATH_MAX];               // in it
+    struct store store;                      // open while `saved_by` is not 0
+    int saved_by;                            // ranks that saved the store's checkpoints
+    uint64_t step;                           // of the store's newest checkpoint
+    struct bench_samples samples, baseline;  // GB/s
 };
 
 // Saves a checkpoint in each round; afterwards the ranks load the last one and compare every element.
 int checkpoint_case_save(struct checkpoint_bench *bench, struct checkpoint_ranks *ranks);
+
+// The same, asynchronously: what steps wait for, which is the copy, in turn with memcpy.
+int checkpoint_case_begin(struct checkpoint_bench *bench, struct checkpoint_ranks *ranks);
 
 // Loads the newest checkpoint in each round, with nothing of it in the page cache, and compares every element. Skips
 // the case where files stay in memory.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/checkpoint/checkpoint_case.h"
+#include "bench/checkpoint/checkpoint_rank.h"
 
 #include "base/err.h"
 #include "ref/arithmetic/random.h"
@@ -10,26 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SEED = 1, MESSAGE_BYTES = 512 };
+enum { SEED = 1 };
 
 static const char *const state_names[STATE_COUNT] = {"parameter", "exp_avg", "exp_avg_sq"};
-
-struct checkpoint_rank {
-    const struct checkpoint_ranks *all;
-    int number;
-    struct comm *comm;
-    struct ledger ledger;
-    struct tier *tier;
-    struct tier_nvme *nvme;
-    struct executor *executor;
-    struct stage stage;
-    float *shard;  // room for the largest shard of a bucket
-    int (*run)(struct checkpoint_rank *rank, void *context);
-    void *context;
-    pthread_t thread;
-    int code;
-    char message[MESSAGE_BYTES];
-};
 
 static void *rank_main(void *argument)
 {
@@ -43,9 +26,8 @@ static void *rank_main(void *argument)
     return NULL;
 }
 
-// Runs a function on a thread for each rank. Returns the error of the rank that failed first.
-static int on_all(struct checkpoint_ranks *ranks, int (*run)(struct checkpoint_rank *rank, void *context),
-                  void *context)
+int checkpoint_on_all(struct checkpoint_ranks *ranks, int (*run)(struct checkpoint_rank *rank, void *context),
+                      void *context)
 {
     int started = 0, code = ERR_NONE;
     for (; started < ranks->setting.world; started++) {
@@ -134,7 +116,7 @@ static int open_all(struct checkpoint_ranks *ranks)
         ranks->ranks[i].number = i;
         ranks->ranks[i].comm = comms[i];
     }
-    return on_all(ranks, open_rank, NULL);
+    return checkpoint_on_all(ranks, open_rank, NULL);
 }
 
 int checkpoint_ranks_open(const struct checkpoint_ranks_setting *setting, struct checkpoint_ranks *out)
@@ -151,6 +133,8 @@ void checkpoint_ranks_close(struct checkpoint_ranks *ranks)
 {
     for (int i = 0; ranks->ranks && i < ranks->setting.world; i++) {
         struct checkpoint_rank *rank = &ranks->ranks[i];
+        checkpoint_abandon_save(rank->saving);
+        free(rank->copy);
         executor_close(rank->executor);
         if (rank->stage.operations)
             stage_close(&rank->stage);
@@ -240,52 +224,15 @@ static int compare_rank(struct checkpoint_rank *rank, void *context)
 
 int checkpoint_ranks_fill(struct checkpoint_ranks *ranks)
 {
-    return on_all(ranks, fill_rank, NULL);
+    return checkpoint_on_all(ranks, fill_rank, NULL);
 }
 
 int checkpoint_ranks_clear(struct checkpoint_ranks *ranks)
 {
-    return on_all(ranks, clear_rank, NULL);
+    return checkpoint_on_all(ranks, clear_rank, NULL);
 }
 
 int checkpoint_ranks_compare(struct checkpoint_ranks *ranks)
 {
-    return on_all(ranks, compare_rank, NULL);
-}
-
-struct saving {
-    struct store *store;
-    uint64_t step;
-};
-
-static int save_rank(struct checkpoint_rank *rank, void *context)
-{
-    const struct saving *saving = context;
-    const struct save_moment moment = {
-        .step = saving->step, .last_applied = true, .loss = 1, .repeatable = true, .facts = &rank->all->facts};
-    rank->stage.optimizer.step = saving->step;
-    return checkpoint_save(saving->store, rank->comm, &rank->stage, &moment);
-}
-
-int checkpoint_ranks_save(struct checkpoint_ranks *ranks, struct store *store, uint64_t step)
-{
-    struct saving saving = {store, step};
-    return on_all(ranks, save_rank, &saving);
-}
-
-static int load_rank(struct checkpoint_rank *rank, void *context)
-{
-    return checkpoint_load(context, rank->comm, &rank->stage);
-}
-
-int checkpoint_ranks_load(struct checkpoint_ranks *ranks, const char *store)
-{
-    char notes[NOTES_BYTES];
-    struct checkpoint *checkpoint;
-    TRY(checkpoint_open(store, &checkpoint, notes));
-    if (!checkpoint)
-        return err_set(ERR_USAGE, "%s: has no checkpoint", store);
-    int code = on_all(ranks, load_rank, checkpoint);
-    checkpoint_close(checkpoint);
-    return code;
+    return checkpoint_on_all(ranks, compare_rank, NULL);
 }
