@@ -83,6 +83,8 @@ Test(bench_peer, adam_of_the_same_recipe_has_the_same_bits)
         cr_expect_eq(detail_number(record, "params_different"), 0);
         cr_expect_geq(detail_number(record, "steps_compared"), 4);
         cr_expect_str_eq(text_of(json_object_get(record, "detail"), "peer_recipe"), "deepspeed-cpu-gcc-avx512");
+        const json_t *copy = json_object_get(json_object_get(record, "detail"), "copy_ns_per_param");
+        cr_expect(i % 2 ? json_is_null(copy) : json_number_value(copy) > 0, "of updates alone");
         json_decref(record);
     }
 }
@@ -274,13 +276,27 @@ Test(bench_peer, the_driver_says_what_is_far_from_the_published_and_what_differs
     static const char program[] =
         "import sys; sys.path.insert(0, \"" ZG_SOURCE_DIR "/bench/peers\"); sys.dont_write_bytecode = True\n"
         "import bench\n"
-        "record = dict(ratio=1.2, case=dict(part=\"comm\", operation=\"all-gather\", world=2, asked_bytes=1 << 20),\n"
-        "              yardstick=dict(name=\"a peer v4.1\"))\n"
+        "def of(*turns):\n"
+        "    return dict(case=dict(part=\"comm\", operation=\"all-gather\", world=2, asked_bytes=1 << 20),\n"
+        "                yardstick=dict(name=\"a peer v4.1\", samples=turns), samples=[1] * len(turns),\n"
+        "                lower_is_better=True)\n"
+        "record = of(1.1, 1.2, 1.3)\n"
+        "assert bench.ratio_of(of(1, 9, 2)) == 2 and bench.ratio_of(dict(of(4, 1, 1), lower_is_better=False)) == 1\n"
         "there = {bench.row_key(\"all-gather, 2 ranks, 1 MiB\", \"a peer 2.15.0\"): 1.85}\n"
-        "assert bench.far_text(record, there) and not bench.far_text(dict(record, ratio=1.25), there)\n"
-        "assert bench.far_text(dict(record, ratio=2.8), there) and not bench.far_text(record, {})\n"
-        "quick = [dict(record, ratio=1.31)], [dict(record, ratio=1.33)], [dict(record, ratio=1.07)], []\n"
-        "assert [bench.compare_quick(\"a\", [record], of) for of in quick] == [True, False, False, False]\n"
+        "assert bench.far_text(record, there) and not bench.far_text(of(1.25), there)\n"
+        "assert bench.far_text(of(2.8), there) and not bench.far_text(record, {})\n"
+        "quick = [of(1.31)], [of(1.33)], [of(1, 1.4, 2)], [of(1.07)], [of(1, 1.07, 3)], []\n"
+        "same = [bench.differing(\"a\", [record], each) == set() for each in quick]\n"
+        "assert same == [True, False, False, False, False, False], same\n"
+        "assert not bench.differing(\"a\", [of(1, 1.2, 2)], [of(1.1, 1.5, 3)])\n"
+        "def trials(*quick):\n"
+        "    left = iter(quick)\n"
+        "    bench.measure = lambda _, __, short, *___: (next(left) if short else [record, record], None)\n"
+        "    return bench.compare_quick((0, 0), \"a\", [record, record], (0, 0)), len(list(left))\n"
+        "near, apart = of(1.21), of(1.4)\n"
+        "assert trials([near, near], 0) == ((True, None), 1)\n"
+        "assert trials([near, apart], [apart, near], 0) == ((True, None), 1)\n"
+        "assert trials([near, apart], [apart, apart], [near, apart], 0) == ((False, None), 1)\n"
         "assert bench.published()[\"AdamW update, 64 M parameters, 2 threads\", \"DeepSpeed CPUAdam\"] > 0.5\n";
     char command[4096], output[8192];
     snprintf(command, sizeof command, "python3 -c '%s' 2>&1", program);

@@ -138,7 +138,7 @@ int peer_checkpoint(const struct peer_options *options, struct peer *peer)
     if (options->world > CHECKPOINT_WORLD_MAX)
         return err_set(ERR_USAGE, "--world %d: expected 1 to %d", options->world, CHECKPOINT_WORLD_MAX);
     bench_default_repeat(&complete.shared, 5, 3, 1);
-    TRY(checkpoint_model_find(options->model, options->shared.quick, &model));
+    TRY(checkpoint_model_find(options->model, false, &model));  // quick runs, too: small files compare otherwise
     TRY(checkpoint_folder_make(&options->shared.storage, turns.folder));
     int code = open_and_run(&complete, model, &turns, peer);
     check_folder_remove(turns.folder);

@@ -136,7 +136,7 @@ static int choose(const struct peer_options *options, struct bench_options *shar
                                   .block_bytes = shared->sizes[0],
                                   .depth = options->depth > 0 ? options->depth : 32,
                                   .seconds = options->seconds > 0 ? options->seconds
-                                             : shared->quick      ? 0.2
+                                             : shared->quick      ? 0.5
                                                                   : 1};
     if (strcmp(direction, stream_direction_name(run->stream.direction)) != 0)
         return err_set(ERR_USAGE, "--direction %s: expected read or write", direction);
