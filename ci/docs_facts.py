@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What several documents, the program and the packages say of one thing, for ci/docs: the same."""
+import collections
 import fnmatch
 import functools
 import json
@@ -99,6 +100,37 @@ def measured_on_gpus(verify):
     """docs/gpu.md shows what the published files hold."""
     for row in [*rows_of_gpus(), *rows_of_gpu_steps()]:
         verify(f"\n{row}\n" in text_of("docs/gpu.md"), "docs/gpu.md", f"lacks the row {row}")
+
+
+def rows_of_peers():
+    """By work and peer, of whichever version: what docs/performance.md says of it on each machine, the time and rate
+    here, and the ratio."""
+    found, sizes = collections.defaultdict(list), []
+    for line in text_of("docs/performance.md").splitlines():
+        what, peer, *cells = [*line.strip("| ").split(" | "), "", ""]
+        peer = re.sub(r" v?\d[\d.]*", "", peer)
+        sizes = cells if what == "collective" else sizes
+        row = re.fullmatch(r"\| .+ \| .+ \| (.+) \| .+ \| \**([\d.]+)\** \(.*\) \|", line)
+        if row:
+            found[what, peer].append((row[1], row[2]))
+        for size, cell in zip(sizes, cells):
+            each = re.fullmatch(r"\**([\d.]+)\** \([^|]*\), (.+)", cell)
+            if each:
+                found[f"{what}, {size}", peer].append((each[2], each[1]))
+    return found
+
+
+def compared(verify):
+    """Each row of README's comparison is one of docs/performance.md, and ends with the least ratio of its machines."""
+    rows = rows_of_peers()
+    for line in re.search(r"## Compared with.*?\n\n\| .*?\n\n", text_of("README.md"), re.S)[0].splitlines():
+        cells = line.strip("| ").split(" | ")
+        if len(cells) != 6 or cells[0] in ("work", "---"):
+            continue
+        same = [of for of in rows.values() if (cells[2], cells[4]) in of]
+        least = min((ratio for of in same for _, ratio in of), key=float, default="")
+        verify(len(same) == 1 and cells[5] == least, "README.md",
+               f"docs/performance.md has {len(same)} works like {line}, the least ratio is {least}")
 
 
 def folders(verify):
@@ -203,5 +235,6 @@ def page_facts(page, verify):
 
 
 def facts(verify):
-    for each in minutes, claimed, suite_version, gpu, measured_on_gpus, folders, recipes, help_of_scripts, peers:
+    for each in (minutes, claimed, suite_version, gpu, measured_on_gpus, compared, folders, recipes, help_of_scripts,
+                 peers):
         each(verify)
