@@ -128,9 +128,13 @@ static int put_bucket(struct shard_file *f, int bucket)
     if (bucket_shard_real(&stage->layout.buckets[bucket], own) == 0)
         return ERR_NONE;
     for (int state = 0; state < state_count(stage, bucket); state++) {
-        TRY(read_state(f, bucket, state));
+        const float *values =
+            state == MANIFEST_STATE_SEEN ? NULL : stage_shard_memory(stage, bucket, (enum state)state);
+        if (!values)
+            TRY(read_state(f, bucket, state));
+        values = values ? values : f->shard;
         for (struct checkpoint_walk walk = {0}; next_run(stage, bucket, &walk, &run);)
-            TRY(put(f, f->shard + run.shard_index, run.count));
+            TRY(put(f, values + run.shard_index, run.count));
     }
     return ERR_NONE;
 }
