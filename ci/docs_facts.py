@@ -11,6 +11,7 @@ import subprocess
 from docs_help import help_of_scripts
 from docs_page import FILES, NAMES, ROOT, TOP
 from docs_recipes import recipes
+from gpu_files import measured_on_gpus
 
 ZEROGAUGE = ROOT / "build/zerogauge"
 # Commands whose output depends on no machine, and follows them in a document; a page on which all of them are such.
@@ -63,43 +64,6 @@ def gpu(verify):
             text = re.sub(r"\s+(?://)?\s*", " ", text_of(file))
             found = re.search(r"(?i)\b(?:not|never) yet (?:been )?run on a GPU", text)
             verify(not found, file, "says what ran on a GPU, as docs/gpu.md alone does")
-
-
-def rows_of_gpus():
-    """The rows of docs/gpu.md's table: what the files of results/published/gpu hold of it."""
-    wanted = [("adam", "Adam, fp32, 64 Mi parameters", {"step": "update", "recipe": "torch-cuda-fused",
-                                                        "params": 64 << 20})]
-    wanted += [("memory", f"GPU memory: {o}, 4 GiB", {"operation": o, "array_bytes": 4 << 30})
-               for o in ("copy", "read", "write")]
-    wanted += [("pcie", f"pinned copies of 32 MiB, {d}", {"direction": d, "memory": "pinned", "block_bytes": 32 << 20})
-               for d in ("h2d", "d2h")]
-    wanted += [("overlap", "ZeRO-3, every state on NVMe: a step", {})]
-    for name, what, case in wanted:
-        file = next((ROOT / "results/published/gpu").glob(f"*-{name}.jsonl"))
-        run, *records = map(json.loads, file.read_text(encoding="utf-8").splitlines())
-        found = next(r for r in records if r["record"] == "bench" and case.items() <= r["case"].items())
-        unit = found["unit"].replace("_per_", "/")
-        yield (f"| {what} | {found['median']:,.4g} ({found['p10']:,.4g} to {found['p90']:,.4g}) {unit} "
-               f"| {100 * found['ratio']:.1f} % of {found['yardstick']['name']} | "
-               f"{len(found['samples'])} | {run['machine']['gpus'][0]['model']} | {run['started'][:10]}, "
-               f"{run['suite']['commit'][:8]} |")
-
-
-def rows_of_gpu_steps():
-    """The rows about what passed on a GPU: a row for each published file of ci/gpu_run's steps."""
-    for file in sorted((ROOT / "results/published/gpu").glob("*-tests.jsonl")):
-        run, *records = map(json.loads, file.read_text(encoding="utf-8").splitlines())
-        parts = [r for r in records if r["record"] == "part"]
-        said = [sum(p["status"] in wanted for p in parts) for wanted in ((0,), (77,))]
-        yield (f"| steps of `ci/gpu` | {said[0]} passed, {len(parts) - sum(said)} failed, {said[1]} skipped | | "
-               f"{len(parts)} | {run['machine']['gpus'][0]['model']} | {run['started'][:10]}, "
-               f"{run['suite']['commit'][:8]} |")
-
-
-def measured_on_gpus(verify):
-    """docs/gpu.md shows what the published files hold."""
-    for row in [*rows_of_gpus(), *rows_of_gpu_steps()]:
-        verify(f"\n{row}\n" in text_of("docs/gpu.md"), "docs/gpu.md", f"lacks the row {row}")
 
 
 def rows_of_peers():

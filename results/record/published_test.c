@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The files in results/published verify, and the pages made from them agree with this version of the program.
+#include "base/file.h"
 #include "results/record/record_test.h"
 #include "results/record/record_verify.h"
 #include "results/page/result_report.h"
@@ -15,31 +16,13 @@ static int is_result(const struct dirent *entry)
     return end && strcmp(end, ".jsonl") == 0;
 }
 
-// Lists the names of the results, which the caller frees one by one. Returns 0 if there are none; the test is skipped.
-static int results(struct dirent ***names)
-{
-    int count = scandir(FOLDER, names, is_result, alphasort);
-    cr_assert_geq(count, 0, FOLDER);
-    if (count == 0)
-        printf("TEST SKIPPED: nothing is published yet; ci/publish does it\n");
-    return count;
-}
-
-// Reads a whole file; the caller frees the text. Null: no such file.
+// Reads a whole file; the caller frees the text.
 static char *text_of(const char *path)
 {
     char *text;
     size_t bytes;
-    int c;
-    FILE *file = fopen(path, "r"), *out = open_memstream(&text, &bytes);
-    for (; file && (c = fgetc(file)) != EOF; fputc(c, out))
-        continue;
-    fclose(out);
-    if (file)
-        fclose(file);
-    else
-        free(text);
-    return file ? text : NULL;
+    cr_assert_eq(file_read_text(path, 1 << 20, &text, &bytes), ERR_NONE, "%s", err_message());
+    return text;
 }
 
 static void open_result(const char *path, struct result_file *file)
@@ -76,45 +59,51 @@ static char *summary_of(const char *names)
     return text;
 }
 
-Test(published, every_file_verifies_and_is_a_full_run_of_a_clean_commit_with_its_commands_in_a_page)
+static void expect_full_run(struct result_file *file, char *path)
+{
+    cr_expect_str_eq(json_string_value(json_object_get(file->run, "program")), "validate", "%s", path);
+    cr_expect_str_eq(json_string_value(json_object_get(file->run, "level")), "full", "%s", path);
+    strcpy(strrchr(path, '.'), ".md");
+    char *said = text_of(path);
+    cr_expect(strstr(said, "zerogauge validate"), "%s", path);
+    free(said);
+}
+
+static void verify_all(const char *folder, void (*expect)(struct result_file *file, char *path))
 {
     struct dirent **names;
-    int count = results(&names);
-    for (int i = 0; i < count; i++) {
+    int count = scandir(folder, &names, is_result, alphasort);
+    cr_assert_gt(count, 0, "%s", folder);
+    for (int i = 0; i < count; free(names[i++])) {
         char path[PATH_MAX];
         struct result_file file;
-        snprintf(path, sizeof path, "%s/%s", FOLDER, names[i]->d_name);
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]->d_name);
         open_result(path, &file);
-        const json_t *suite = json_object_get(file.run, "suite");
-        cr_expect_str_eq(json_string_value(json_object_get(file.run, "program")), "validate", "%s", path);
-        cr_expect_str_eq(json_string_value(json_object_get(file.run, "level")), "full", "%s", path);
-        cr_expect(json_is_false(json_object_get(suite, "dirty")), "%s", path);
+        cr_expect(json_is_false(json_object_get(json_object_get(file.run, "suite"), "dirty")), "%s", path);
+        if (expect)
+            expect(&file, path);
         result_close(&file);
-        strcpy(strrchr(path, '.'), ".md");
-        char *said = text_of(path);
-        cr_assert_not_null(said, "%s says how it was made", path);
-        cr_expect(strstr(said, "zerogauge validate"), "%s", path);
-        free(said);
-        free(names[i]);
     }
     free(names);
 }
 
+Test(published, every_file_verifies_and_is_a_full_run_of_a_clean_commit_with_its_commands_in_a_page)
+{
+    verify_all(FOLDER, expect_full_run);
+}
+
+Test(published, every_file_of_a_gpu_verifies_and_is_of_a_clean_commit)
+{
+    verify_all(FOLDER "/gpu", NULL);
+}
+
 Test(published, the_leaderboard_agrees_with_the_folder)
 {
-    struct dirent **names;
-    int count = results(&names);
-    for (int i = 0; i < count; i++)
-        free(names[i]);
-    free(names);
-    if (count == 0)
-        return;
     char *expected, *said = text_of(FOLDER "/LEADERBOARD.md");
     size_t bytes;
     FILE *out = open_memstream(&expected, &bytes);
     cr_assert_eq(leaderboard(FOLDER, out), ERR_NONE, "%s", err_message());
     fclose(out);
-    cr_assert_not_null(said, "zerogauge report --leaderboard results/published writes it");
     cr_expect_str_eq(said, expected);
     free(said);
     free(expected);
@@ -123,8 +112,12 @@ Test(published, the_leaderboard_agrees_with_the_folder)
 // <!-- speed: results/published/FILE... --> ... <!-- /speed -->
 Test(published, the_table_of_performance_md_is_a_summary_of_published_files)
 {
+<<<<<<< HEAD
     char *page = text_of(ZG_SOURCE_DIR "/docs/performance.md"), *summary;
     cr_assert_not_null(page);
+=======
+    char *page = text_of(ZG_SOURCE_DIR "/docs/performance.md"), name[256], path[PATH_MAX];
+>>>>>>> 98cc6c1d (GPUs: each sentence follows from a file, a run keeps its minutes)
     char *begin = strstr(page, "<!-- speed:"), *end = begin ? strstr(begin, "<!-- /speed -->") : NULL;
     cr_assert(end, "docs/performance.md has a place for the table");
     *end = '\0';
