@@ -52,7 +52,7 @@ static struct {
     int (*lanes)(device, unsigned *);
     int (*lanes_most)(device, unsigned *);
     int (*replays)(device, unsigned *);
-    int (*slowed)(device, unsigned long long *);
+    int (*throttle_reasons)(device, unsigned long long *);
     int (*ecc_errors)(device, int, int, unsigned long long *);
     int (*rows)(device, unsigned *, unsigned *, unsigned *, unsigned *);
     int (*nvlink)(device, unsigned, int, unsigned long long *);
@@ -84,7 +84,7 @@ static const struct {
     {"nvmlDeviceGetCurrPcieLinkWidth", &nvml.lanes},
     {"nvmlDeviceGetMaxPcieLinkWidth", &nvml.lanes_most},
     {"nvmlDeviceGetPcieReplayCounter", &nvml.replays},
-    {"nvmlDeviceGetCurrentClocksThrottleReasons", &nvml.slowed},
+    {"nvmlDeviceGetCurrentClocksThrottleReasons", &nvml.throttle_reasons},
     {"nvmlDeviceGetTotalEccErrors", &nvml.ecc_errors},
     {"nvmlDeviceGetRemappedRows", &nvml.rows},
     {"nvmlDeviceGetNvLinkErrorCounter", &nvml.nvlink},
@@ -160,12 +160,18 @@ static void read_settings(device d, double *values)
         values[GPU_MIG] = found;
 }
 
+static double slowed_by(double reasons)
+{
+    return reasons >= 0 && reasons < 0x1p63 ? ((unsigned long long)reasons & SLOWED_MASK) != 0 : (double)NAN;
+}
+
 static void read_errors(device d, double *values)
 {
     unsigned long long found;
     unsigned corrected, uncorrected, pending, failed;
-    if (TOLD(slowed, d, &found))
-        values[GPU_SLOWED] = (found & SLOWED_MASK) != 0;
+    if (TOLD(throttle_reasons, d, &found))
+        values[GPU_THROTTLE_REASONS] = (double)found;
+    values[GPU_SLOWED] = slowed_by(values[GPU_THROTTLE_REASONS]);
     if (TOLD(ecc_errors, d, CORRECTED, VOLATILE, &found))
         values[GPU_ECC_CORRECTED] = (double)found;
     if (TOLD(ecc_errors, d, UNCORRECTED, VOLATILE, &found))
@@ -233,6 +239,7 @@ static const char *const keys[GPU_SETTING_COUNT] = {
     [GPU_PCIE_GENERATION_MOST] = "pcie_generation_most",
     [GPU_PCIE_LANES] = "pcie_lanes",
     [GPU_PCIE_LANES_MOST] = "pcie_lanes_most",
+    [GPU_THROTTLE_REASONS] = "throttle_reasons",
 };
 
 static json_t *text_or_null(const char *text)
@@ -262,6 +269,7 @@ void gpu_from_json(const json_t *facts, struct gpu *out)
         const json_t *value = i < GPU_SETTING_COUNT ? json_object_get(facts, keys[i]) : NULL;
         out->values[i] = json_is_number(value) ? json_number_value(value) : NAN;
     }
+    out->values[GPU_SLOWED] = slowed_by(out->values[GPU_THROTTLE_REASONS]);
 }
 
 void gpu_reason(const struct gpu *gpu, char out[GPU_REASON_BYTES])

@@ -23,6 +23,7 @@ enum gpu_value {
     GPU_PCIE_GENERATION_MOST,
     GPU_PCIE_LANES,
     GPU_PCIE_LANES_MOST,
+    GPU_THROTTLE_REASONS,            // of now, as the library adds them up: 1 idle, 4 the power limit, ...
     GPU_SETTING_COUNT,               // those above are facts of a result file
     GPU_SLOWED = GPU_SETTING_COUNT,  // 1: by heat or the power supply, now
     GPU_ECC_CORRECTED,               // since the driver was loaded, as all counts
@@ -52,7 +53,7 @@ void gpus_each_holder(void (*each)(void *context, pid_t pid, uint64_t bytes), vo
 // null for what is unknown. id is a digest of the UUID, which tells GPUs of one model apart and names none. New.
 json_t *gpu_json(const struct gpu *gpu);
 
-// Reads such facts, as far as they are there: the others are unknown.
+// Reads such facts, as far as they are there: the others are unknown. GPU_SLOWED is of when the facts were read.
 void gpu_from_json(const json_t *facts, struct gpu *out);
 
 // Writes what keeps a GPU below the figures of its model: a power limit below its default, heat or power that slows it

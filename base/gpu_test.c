@@ -62,10 +62,12 @@ Test(gpu, info_says_what_each_gpu_is_and_names_no_uuid)
     cr_expect_eq(json_number_value(json_object_get(first, "power_limit_w")), 700);
     cr_expect_eq(json_number_value(json_object_get(first, "pcie_generation")), 3);
     cr_expect_eq(json_number_value(json_object_get(first, "memory_clock_most_mhz")), 2619);
+    cr_expect_eq(json_number_value(json_object_get(first, "throttle_reasons")), 1, "idle");
     cr_expect(json_is_null(json_object_get(first, "memory_clock_mhz")), "no line says it");
     struct gpu gpu;
     gpu_from_json(second, &gpu);
     cr_expect_eq(gpu.values[GPU_CLOCK_MOST_MHZ], 1980);
+    cr_expect_eq(gpu.values[GPU_SLOWED], 0);
     cr_expect(isnan(gpu.values[GPU_MEMORY_CLOCK_MHZ]));
     json_decref(info);
 }
@@ -108,4 +110,24 @@ Test(gpu, counts_that_grow_during_a_preflight_fail_it)
         cr_expect_eq(run_with(gpus, "preflight --seconds 0.1"), 1, "%s", output);
         expect(cases[i][1]);
     }
+}
+
+Test(gpu, a_soak_keeps_heat_power_and_clocks_and_says_what_the_gpus_counted)
+{
+    static const struct {
+        const char *key;
+        double value;
+    } sensors[] = {{"gpu_temperature_c", 55}, {"gpu_power_w", 143}, {"gpu_clock_mhz", 300}};
+    cr_expect_eq(run_with(TWO "1.clock 300\n1.temperature 55\n", "soak --hours 1e-9 --json"), 0, "%s", output);
+    json_t *report = json_loads(output, 0, NULL), *series = json_object_get(report, "series");
+    cr_expect_eq(json_array_size(series), 1, "%s", output);
+    for (size_t i = 0; i < sizeof sensors / sizeof *sensors; i++)
+        cr_expect_eq(json_number_value(json_object_get(json_array_get(series, 0), sensors[i].key)), sensors[i].value,
+                     "%s: %s", sensors[i].key, output);
+    json_decref(report);
+    cr_expect_eq(run_with(TWO "0.ecc_uncorrected 0 2\n1.nvlink 3 4\n", "soak --hours 1e-9"), 0, "%s", output);
+    expect("counters of host ");
+    const char *said = strstr(output, "counters of host ");
+    cr_expect(said && strstr(said, "; NVLink errors: "), "%s", output);
+    cr_expect(said && !strstr(said, " corrected memory errors of GPUs: "), "%s", output);
 }

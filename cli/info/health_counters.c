@@ -37,6 +37,7 @@ static const struct {
     [COUNTER_GPU_SLOWED] = {"gpus_slowed", "GPUs slowed by heat or power", true},
     [COUNTER_GPU_TEMPERATURE_C] = {"gpu_temperature_c", "hottest GPU, degrees C", false},
     [COUNTER_GPU_POWER_W] = {"gpu_power_w", "power of all GPUs, W", false},
+    [COUNTER_GPU_CLOCK_MHZ] = {"gpu_clock_mhz", "lowest clock of a GPU, MHz", false},
 };
 
 enum combine { SUM, MEAN, LARGEST };
@@ -136,6 +137,7 @@ static void read_gpus(const char *root, double *out)
         {COUNTER_GPU_ROWS_REMAPPED, GPU_ROWS_REMAPPED}, {COUNTER_GPU_PCIE_REPLAYS, GPU_PCIE_REPLAYS},
         {COUNTER_GPU_NVLINK_ERRORS, GPU_NVLINK_ERRORS}, {COUNTER_GPU_SLOWED, GPU_SLOWED},
         {COUNTER_GPU_TEMPERATURE_C, GPU_TEMPERATURE_C}, {COUNTER_GPU_POWER_W, GPU_POWER_W},
+        {COUNTER_GPU_CLOCK_MHZ, GPU_CLOCK_MHZ},
     };
     struct gpu gpus[GPU_MAX];
     size_t count = *root ? 0 : gpus_read(gpus);  // a machine of files has none
@@ -146,6 +148,8 @@ static void read_gpus(const char *root, double *out)
             double value = gpus[i].values[told[r].value];
             if (told[r].counter == COUNTER_GPU_TEMPERATURE_C)
                 *total = fmax(*total, value);
+            else if (told[r].counter == COUNTER_GPU_CLOCK_MHZ)
+                *total = fmin(*total, value);
             else if (!isnan(value))
                 *total = isnan(*total) ? value : *total + value;
         }
@@ -196,10 +200,12 @@ bool health_counter_worse(enum health_counter counter, const struct health_count
 bool health_counters_worse(const struct health_counters *before, const struct health_counters *after, char *reason,
                            size_t bytes)
 {
-    bool worse = false;
-    for (int i = 0; i < COUNTER_COUNT && !worse; i++)
-        worse = health_counter_worse((enum health_counter)i, before, after, reason, bytes);
-    return worse;
+    char one[160];
+    size_t used = 0;
+    for (int i = 0; i < COUNTER_COUNT && used < bytes; i++)
+        if (health_counter_worse((enum health_counter)i, before, after, one, sizeof one))
+            used += (size_t)snprintf(reason + used, bytes - used, "%s%s", used ? "; " : "", one);
+    return used > 0;
 }
 
 void health_counters_print(const struct health_counters *before, const struct health_counters *after, FILE *out)

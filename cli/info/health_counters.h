@@ -32,6 +32,7 @@ enum health_counter {
     COUNTER_GPU_SLOWED,         // GPUs that heat or power slows now
     COUNTER_GPU_TEMPERATURE_C,  // of the hottest, now
     COUNTER_GPU_POWER_W,        // of all together, now
+    COUNTER_GPU_CLOCK_MHZ,      // of the slowest GPU's multiprocessors, now
     COUNTER_COUNT,
 };
 
@@ -47,7 +48,7 @@ void health_counters_read(const char *root, struct health_counters *out);
 bool health_counter_worse(enum health_counter counter, const struct health_counters *before,
                           const struct health_counters *after, char *reason, size_t bytes);
 
-// The same for the first counter that got worse.
+// The same for all counters that got worse, with "; " between them, as far as there is room.
 bool health_counters_worse(const struct health_counters *before, const struct health_counters *after, char *reason,
                            size_t bytes);
 

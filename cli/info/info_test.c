@@ -221,7 +221,6 @@ static void put(const char *path, const char *text)
     folder_write(file, text, strlen(text));
 }
 
-// Writes the first reason, if there is one.
 Test(health_counters, a_system_that_says_nothing_has_no_numbers)
 {
     struct health_counters counters;
@@ -258,8 +257,8 @@ Test(health_counters, numbers_of_all_devices_are_combined_and_growth_is_a_reason
     put("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "2000000\n");
     put("/sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq", "3000000\n");
     health_counters_read(root, &before);
-    const double expected[COUNTER_COUNT] = {3,    7,    0,    9,   3,   1,   1,   NAN, NAN, NAN, NAN,
-                                            61.5, 61.5, 2500, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
+    const double expected[COUNTER_COUNT] = {3,    7,    0,   9,   3,   1,   1,   NAN, NAN, NAN, NAN, 61.5,
+                                            61.5, 2500, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
     for (int i = 0; i < COUNTER_COUNT; i++)
         cr_expect(isnan(expected[i]) ? isnan(before.values[i]) : fabs(before.values[i] - expected[i]) < 1e-9, "%d: %g",
                   i, before.values[i]);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "results/page/history.h"
 
+#include "base/gpu.h"
 #include "base/page.h"
 #include "base/statistics.h"
 #include "results/page/result_view.h"
@@ -115,13 +116,20 @@ static const json_t *gpus_of(const struct result_file *file)
     return json_object_get(json_object_get(file->run, "machine"), "gpus");
 }
 
-// How GPUs are set decides their figures: what both files say of one, and not alike.
+// How GPUs are set decides their figures, and heat: what both files say of one, and not alike.
 static void add_gpus(struct page *page, const struct result_file *a, const struct result_file *b)
 {
     static const char *const settings[] = {"model",     "driver",        "vbios",          "ecc",
                                            "mig",       "power_limit_w", "clock_most_mhz", "memory_clock_most_mhz",
                                            "pcie_lanes"};
-    for (size_t i = 0; i < json_array_size(gpus_of(a)) && i < json_array_size(gpus_of(b)); i++)
+    for (size_t i = 0; i < json_array_size(gpus_of(a)) && i < json_array_size(gpus_of(b)); i++) {
+        struct gpu in_a, in_b;
+        gpu_from_json(json_array_get(gpus_of(a), i), &in_a);
+        gpu_from_json(json_array_get(gpus_of(b), i), &in_b);
+        if (in_a.values[GPU_SLOWED] + in_b.values[GPU_SLOWED] == 1)
+            page_fact(page, "Not comparable where a GPU decides",
+                      page_text("GPU %zu was slowed by heat or its power supply in %s alone", i,
+                                in_a.values[GPU_SLOWED] > 0 ? "A" : "B"));
         for (size_t k = 0; k < sizeof settings / sizeof *settings; k++) {
             json_t *of_a = json_object_get(json_array_get(gpus_of(a), i), settings[k]);
             json_t *of_b = json_object_get(json_array_get(gpus_of(b), i), settings[k]);
@@ -133,6 +141,7 @@ static void add_gpus(struct page *page, const struct result_file *a, const struc
             free(text_a);
             free(text_b);
         }
+    }
 }
 
 int result_compare(const struct result_file *a, const struct result_file *b, FILE *out)

@@ -298,13 +298,17 @@ Test(compare, a_gpu_that_is_set_differently_is_named)
 {
     char path[PATH_MAX];
     rich_write(strcpy(path, sample_path("a")), NULL, 1);
-    char *text = comparison_with(path, path, json_pack("{s:f, s:s}", "clock_mhz", 1200.0, "id", "another GPU"));
+    char *text = comparison_with(
+        path, path, json_pack("{s:f, s:i, s:s}", "clock_mhz", 1200.0, "throttle_reasons", 4, "id", "another GPU"));
     cr_expect_not(strstr(text, "Not comparable"), "%s", text);
     free(text);
     text = comparison_with(path, path, json_pack("{s:i, s:s, s:n}", "power_limit_w", 400, "driver", "570.1", "mig"));
     cr_expect(strstr(text, "GPU 0's power_limit_w is 700 in A and 400 in B"), "%s", text);
     cr_expect(strstr(text, "GPU 0's driver is \"580.95.05\" in A and \"570.1\" in B"), "%s", text);
     cr_expect(strstr(text, "GPU 0's mig is 0 in A and null in B"), "%s", text);
+    free(text);
+    text = comparison_with(path, path, json_pack("{s:i}", "throttle_reasons", 64 + 4));
+    cr_expect(strstr(text, "GPU 0 was slowed by heat or its power supply in B alone"), "%s", text);
     free(text);
 }
 

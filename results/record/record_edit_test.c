@@ -226,6 +226,11 @@ Test(record_edit, an_unedited_result_is_accepted_and_ranked)
     cr_expect_eq(refusals, 0, "%s", text);
     cr_expect_str_eq(text, "\n");
     free(text);
+    // A GPU that was slowed before the run is no reason to refuse its file.
+    edit_apply(&edited, "run machine.gpus=[{\"model\":\"H100\",\"throttle_reasons\":64}]");
+    text = said_about(edit_write(&edited, "b"), &refusals);
+    cr_expect_not(strstr(text, "machine.gpus"), "%s", text);
+    free(text);
     edit_close(&edited);
 }
 

@@ -22,7 +22,7 @@
     "{\"model\":\"A GPU\",\"id\":\"0123456789abcdef0123456789abcdef\",\"driver\":\"580.95.05\",\"vbios\":\"96.00\","   \
     "\"ecc\":1,\"mig\":0,\"power_limit_w\":700,\"power_default_w\":700,\"clock_mhz\":345,\"clock_most_mhz\":1980,"     \
     "\"memory_clock_mhz\":2619,\"memory_clock_most_mhz\":2619,\"pcie_generation\":3,\"pcie_generation_most\":5,"       \
-    "\"pcie_lanes\":16,\"pcie_lanes_most\":16}"
+    "\"pcie_lanes\":16,\"pcie_lanes_most\":16,\"throttle_reasons\":1}"
 #define SAMPLE_MACHINE                                                                                                 \
     "{\"processor\":\"A processor\",\"architecture\":\"x86_64\",\"sockets\":1,\"cores\":2,\"threads\":2,"              \
     "\"numa_nodes\":1,\"numa_node_bytes\":[1024],\"caches\":[{\"name\":\"L2\",\"bytes\":1024,\"count\":2}],"           \

@@ -49,7 +49,8 @@ void soak_add_sample(struct soak *soak, double seconds)
     } sensors[] = {{"temperature_c", COUNTER_TEMPERATURE_C},
                    {"frequency_mhz", COUNTER_FREQUENCY_MHZ},
                    {"gpu_temperature_c", COUNTER_GPU_TEMPERATURE_C},
-                   {"gpu_power_w", COUNTER_GPU_POWER_W}};
+                   {"gpu_power_w", COUNTER_GPU_POWER_W},
+                   {"gpu_clock_mhz", COUNTER_GPU_CLOCK_MHZ}};
     struct health_counters now;
     health_counters_read("", &now);
     json_t *sample = json_pack("{s:f}", "seconds", seconds);
@@ -66,7 +67,7 @@ void soak_add_sample(struct soak *soak, double seconds)
 static json_t *own_json(const struct soak *soak)
 {
     struct health_counters after;
-    char worse[256] = "";
+    char worse[1024] = "";
     health_counters_read("", &after);
     health_counters_worse(&soak->before, &after, worse, sizeof worse);
     return json_pack("{s:o, s:O, s:{s:s, s:i, s:I, s:o, s:o}}", "exposure", health_exposure_json(&soak->exposure),

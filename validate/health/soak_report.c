@@ -63,7 +63,7 @@ static void print_text(const struct soak *soak, const struct soak_total *total, 
     size_t index;
     json_t *entry;
     json_array_foreach (total->hosts, index, entry)
-        if (ranks > 1 && json_is_string(json_object_get(entry, "worse")))
+        if (json_is_string(json_object_get(entry, "worse")))
             printf("counters of host %s: %s\n", json_string_value(json_object_get(entry, "host")),
                    json_string_value(json_object_get(entry, "worse")));
     size_t host_count = print_events(total->events);
