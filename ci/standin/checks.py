@@ -136,15 +136,17 @@ class Bench(Check):
 
 
 class Says(Check):
-    """A run that ends with this status and says these words."""
+    """A run that ends with this status and says these words: a text, or several, each of them."""
 
     def __init__(self, status, said, words, environment, processes=0):
         name = [*said_of(environment), *(["mpirun -n", str(processes)] if processes else []), words]
         super().__init__(" ".join(name), "zerogauge", words.split(), environment, processes)
-        self.status, self.said = status, said
+        self.status, self.said = status, (said,) if isinstance(said, str) else said
 
     def judge(self, status, output, program, folder):
-        return None if status == self.status and self.said in output else f"status {status}: {last_line(output)}"
+        lacks = [text for text in self.said if text not in output]
+        return None if status == self.status and not lacks else \
+            f"status {status}{''.join(f', without {text!r}' for text in lacks[:1])}: {last_line(output)}"
 
 
 class Ends(Check):

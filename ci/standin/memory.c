@@ -40,6 +40,14 @@ static size_t capacity_bytes(void)
     return text ? strtoull(text, NULL, 10) : half;
 }
 
+// Bytes that can still be allocated.
+static size_t left_bytes(void)
+{
+    const char *text = getenv("ZG_STANDIN_GIVEN_BYTES");
+    size_t given = text ? strtoull(text, NULL, 10) : capacity_bytes();
+    return given > state.held_bytes ? given - state.held_bytes : 0;
+}
+
 static void protect(char *begin, char *end, bool is_open)
 {
     if (end > begin && mprotect(begin, (size_t)(end - begin), is_open ? PROT_READ | PROT_WRITE : PROT_NONE) != 0)
@@ -93,7 +101,7 @@ static bool make_block(struct block *block, size_t bytes)
         standin_count_memory(range, RANGE_BYTES);
     }
     char *memory = (char *)round_up((uintptr_t)state.free, unit);
-    if (bytes > capacity_bytes() - state.held_bytes || all_bytes > (size_t)(state.range + RANGE_BYTES - memory))
+    if (bytes > left_bytes() || all_bytes > (size_t)(state.range + RANGE_BYTES - memory))
         return false;
     *block = (struct block){.memory = memory, .bytes = bytes, .all_bytes = all_bytes};
     protect(block->memory, block->memory + all_bytes, true);

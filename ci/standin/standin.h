@@ -18,6 +18,7 @@
 //     ZG_STANDIN_DEVICES=N      the number of devices; 1 unless set
 //     ZG_STANDIN_CAPABILITY=XY  their compute capability, X.Y; 9.0 unless set
 //     ZG_STANDIN_BYTES=N        the memory of all together; half of the host's unless set
+//     ZG_STANDIN_GIVEN_BYTES=N  of these, what can be allocated; all unless set
 //     ZG_STANDIN_REFUSE=NAME    the function of this name fails for lack of memory
 //     ZG_STANDIN_SEED=N         of the order of threads; 0 unless set
 //     ZG_STANDIN_COUNTS=FILE    launches and the bytes of memory that they move are written there, a line for each

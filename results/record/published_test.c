@@ -112,12 +112,7 @@ Test(published, the_leaderboard_agrees_with_the_folder)
 // <!-- speed: results/published/FILE... --> ... <!-- /speed -->
 Test(published, the_table_of_performance_md_is_a_summary_of_published_files)
 {
-<<<<<<< HEAD
     char *page = text_of(ZG_SOURCE_DIR "/docs/performance.md"), *summary;
-    cr_assert_not_null(page);
-=======
-    char *page = text_of(ZG_SOURCE_DIR "/docs/performance.md"), name[256], path[PATH_MAX];
->>>>>>> 98cc6c1d (GPUs: each sentence follows from a file, a run keeps its minutes)
     char *begin = strstr(page, "<!-- speed:"), *end = begin ? strstr(begin, "<!-- /speed -->") : NULL;
     cr_assert(end, "docs/performance.md has a place for the table");
     *end = '\0';

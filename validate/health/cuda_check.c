@@ -22,7 +22,7 @@ struct check {
     uint64_t seed, round_number;
     const struct device_flip *flip;
     struct health_round *round;
-    size_t multiprocessors, memory_bytes;
+    size_t multiprocessors, memory_bytes, wanted_bytes;
 };
 
 static bool is_flipped(const struct check *c, const char *operation, int at)
@@ -112,17 +112,15 @@ struct chunk {
     size_t count, first;
 };
 
-// Nine tenths of the free memory, in pieces.
+// Takes nine tenths of the free memory, in pieces, or as much of that as the device gives.
 static size_t take_memory(struct chunk *chunks, struct check *c)
 {
-    size_t free_bytes, total_bytes, count = 0, bytes = CHUNK_BYTES, first = 0;
+    size_t free_bytes = 0, total_bytes, count = 0, bytes = CHUNK_BYTES, first = 0;
     if (cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess)
         return 0;
-    size_t wanted = free_bytes / 10 * 9;
-    while (count < CHUNK_MAX && c->memory_bytes < wanted && bytes >= CHUNK_LEAST_BYTES) {
-        size_t asked = wanted - c->memory_bytes < bytes ? (wanted - c->memory_bytes) / 8 * 8 : bytes;
-        if (asked == 0)
-            break;
+    c->wanted_bytes = free_bytes / 80 * 9 * sizeof(uint64_t);
+    while (count < CHUNK_MAX && c->memory_bytes < c->wanted_bytes && bytes >= CHUNK_LEAST_BYTES) {
+        size_t asked = c->wanted_bytes - c->memory_bytes < bytes ? c->wanted_bytes - c->memory_bytes : bytes;
         if (cudaMalloc((void **)&chunks[count].words, asked) != cudaSuccess) {
             (void)cudaGetLastError();
             bytes /= 2;
@@ -147,35 +145,43 @@ static const char *pattern_name(int pattern)
 static int check_pattern(const struct check *c, const struct chunk *chunks, size_t count, int pattern,
                          struct cuda_check_wrong *found)
 {
-    struct cuda_check_wrong wrong = {0};
-    bool flips = is_flipped(c, DEVICE_MEMORY, c->device) && pattern == PATTERN_WALKING_ONE;
-    uint64_t flip = flips ? chunks[count - 1].first + chunks[count - 1].count / 2 : UINT64_MAX;
-    TRY(cuda_lane_note(cudaMemsetAsync(found, 0, sizeof *found, cuda_lane_stream()), "counts"));
+    struct cuda_check_wrong wrong[2] = {{0}};
+    const uint64_t middle = chunks[count - 1].first + chunks[count - 1].count / 2;
+    const uint64_t flip = is_flipped(c, DEVICE_MEMORY, c->device) ? middle : UINT64_MAX;
+    TRY(cuda_lane_note(cudaMemsetAsync(found, 0, sizeof wrong, cuda_lane_stream()), "counts"));
     for (size_t i = 0; i < count; i++)
         cuda_check_write(chunks[i].words, chunks[i].count, chunks[i].first, (enum cuda_check_pattern)pattern, c->seed);
     for (int complement = 0; complement < 2; complement++)
         for (size_t i = 0; i < count; i++)
             cuda_check_read(chunks[i].words, chunks[i].count, chunks[i].first, (enum cuda_check_pattern)pattern,
-                            c->seed, complement, complement ? flip : UINT64_MAX, found);
-    TRY(cuda_lane_note(cudaMemcpyAsync(&wrong, found, sizeof wrong, cudaMemcpyDeviceToHost, cuda_lane_stream()),
+                            c->seed, complement, flip, &found[complement]);
+    TRY(cuda_lane_note(cudaMemcpyAsync(wrong, found, sizeof wrong, cudaMemcpyDeviceToHost, cuda_lane_stream()),
                        "counts of wrong words"));
     TRY(cuda_lane_wait());
-    return wrong.count == 0 ? ERR_NONE
-                            : add(c, DEVICE_MEMORY, "%llu words did not keep %s, first at byte %llu of what was tested",
-                                  wrong.count, pattern_name(pattern), 8 * ~wrong.last_inverse);
+    for (int complement = 0; complement < 2; complement++)
+        if (wrong[complement].count > 0)
+            TRY(add(c, DEVICE_MEMORY, "%llu words did not keep %s%s, first at byte %llu of what was tested",
+                    wrong[complement].count, complement ? "the complement of " : "", pattern_name(pattern),
+                    8 * ~wrong[complement].last_inverse));
+    return ERR_NONE;
 }
 
 static int check_memory(struct check *c)
 {
     struct chunk *chunks = calloc(CHUNK_MAX, sizeof *chunks);
     struct cuda_check_wrong *found = NULL;
-    int code = chunks ? cuda_lane_error(cudaMalloc((void **)&found, sizeof *found), "memory for counts")
+    int code = chunks ? cuda_lane_error(cudaMalloc((void **)&found, 2 * sizeof *found), "memory for counts")
                       : err_set(ERR_MEMORY, "out of memory for addresses");
     size_t count = code == ERR_NONE ? take_memory(chunks, c) : 0;
-    if (code == ERR_NONE && count == 0)
+    if (code == ERR_NONE && c->wanted_bytes == 0)
         code = err_set(ERR_MEMORY, "GPU %d has no memory left to test", c->device);
-    for (int pattern = 0; pattern < PATTERN_COUNT && code == ERR_NONE; pattern++)
+    for (int pattern = 0; count > 0 && pattern < PATTERN_COUNT && code == ERR_NONE; pattern++)
         code = check_pattern(c, chunks, count, pattern, found);
+    if (code == ERR_NONE && c->memory_bytes < c->wanted_bytes)
+        code = add(c, DEVICE_MEMORY,
+                   "%.3f GB of memory were tested, and not %.3f, nine tenths of what is free: the device gave no more, "
+                   "in %zu pieces",
+                   (double)c->memory_bytes * 1e-9, (double)c->wanted_bytes * 1e-9, count);
     for (size_t i = 0; i < count; i++)
         (void)cudaFree(chunks[i].words);
     (void)cudaFree(found);
@@ -193,13 +199,14 @@ static int copy_both_ways(const struct check *c, uint64_t *host, uint64_t *devic
     TRY(cuda_lane_note(cudaMemsetAsync(found, 0, sizeof *found, cuda_lane_stream()), "counts"));
     TRY(cuda_lane_note(cudaMemcpyAsync(device, host, COPY_BYTES, cudaMemcpyHostToDevice, cuda_lane_stream()),
                        "a copy to the device"));
-    cuda_check_read(device, count, 0, PATTERN_RANDOM, c->seed, 0, UINT64_MAX, found);
+    const bool flips = is_flipped(c, DEVICE_COPIES, c->device);
+    cuda_check_read(device, count, 0, PATTERN_RANDOM, c->seed, 0, flips ? count / 2 : UINT64_MAX, found);
     TRY(cuda_lane_note(cudaMemcpyAsync(&wrong, found, sizeof wrong, cudaMemcpyDeviceToHost, cuda_lane_stream()),
                        "counts of wrong words"));
     TRY(cuda_lane_note(cudaMemcpyAsync(host, device, COPY_BYTES, cudaMemcpyDeviceToHost, cuda_lane_stream()),
                        "a copy to the host"));
     TRY(cuda_lane_wait());
-    if (is_flipped(c, DEVICE_COPIES, c->device))
+    if (flips)
         host[count / 2] ^= 0x10;
     if (wrong.count > 0)
         TRY(add(c, DEVICE_COPIES, "%llu of %zu words arrived otherwise from the host, first number %llu", wrong.count,

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The GPUs of this host, for `preflight --device cuda` and `soak --device cuda`: every multiprocessor computes the
-// processor's bits, alone and while all others work; at least nine tenths of what is free of the memory keep each
-// pattern; copies arrive unchanged both ways. A GPU without ECC, or with a broken multiprocessor, corrupts silently
-// what it trains.
+// processor's bits, alone and while all others work; nine tenths of what is free of the memory keep each pattern and
+// its complement, and where the device gives less, that is a wrong result; copies arrive unchanged both ways. A GPU
+// without ECC, or with a broken multiprocessor, corrupts silently what it trains.
 #pragma once
 
 #include "validate/health/health_round.h"
 
-// The names by which --inject flips a bit: products at a multiprocessor, the others at a device.
+// The names by which --inject flips a bit, each time that one is tested: products at a multiprocessor, the others at a
+// device.
 #define DEVICE_PRODUCTS "gpu-products"
 #define DEVICE_MEMORY "gpu-memory"
 #define DEVICE_COPIES "gpu-copies"
