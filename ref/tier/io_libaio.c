@@ -7,8 +7,11 @@
 #include <libaio.h>
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct libaio_queue {
     struct io_queue queue;
@@ -17,15 +20,53 @@ struct libaio_queue {
     struct iocb **pointers;  // argument of io_submit
     struct io_event *events;
     int depth;
+    int in_flight;  // requests
 };
+
+// Contexts that the kernel is destroying. It waits for all processors to pass a quiet moment, some 30 ms.
+static atomic_int ending_count;
+
+static void *end_context(void *context)
+{
+    io_destroy(context);
+    atomic_fetch_sub(&ending_count, 1);
+    return NULL;
+}
+
+// A context without requests ends in a thread of its own, for which nobody waits.
+static void begin_end(io_context_t context)
+{
+    pthread_t thread;
+    atomic_fetch_add(&ending_count, 1);
+    if (pthread_create(&thread, NULL, end_context, context) == 0)
+        pthread_detach(thread);
+    else
+        end_context(context);
+}
+
+// Those that are ending still count for the kernel's limit.
+static int set_up(int depth, io_context_t *context)
+{
+    static const struct timespec pause = {.tv_nsec = 1000000};
+    for (;;) {
+        bool waits = atomic_load(&ending_count) > 0;
+        *context = NULL;
+        int code = io_setup(depth, context);
+        if (code != -EAGAIN || !waits)
+            return code;
+        nanosleep(&pause, NULL);
+    }
+}
 
 static void libaio_close(struct io_queue *queue)
 {
     struct libaio_queue *own = (struct libaio_queue *)queue;
     if (!own)
         return;
-    if (own->context)
+    if (own->context && own->in_flight > 0)
         io_destroy(own->context);
+    else if (own->context)
+        begin_end(own->context);
     free(own->blocks);
     free(own->pointers);
     free(own->events);
@@ -46,7 +87,7 @@ static int libaio_open(int depth, struct io_queue **out)
         libaio_close(&own->queue);
         return err_set(ERR_MEMORY, "out of memory for an I/O queue of depth %d", depth);
     }
-    int code = io_setup(depth, &own->context);
+    int code = set_up(depth, &own->context);
     if (code < 0) {
         own->context = NULL;
         libaio_close(&own->queue);
@@ -74,7 +115,9 @@ static int libaio_submit(struct io_queue *queue, struct io_request *const reques
         block->data = request;
         own->pointers[i] = block;
     }
-    return io_submit(own->context, count, own->pointers);
+    int taken = io_submit(own->context, count, own->pointers);
+    own->in_flight += taken > 0 ? taken : 0;
+    return taken;
 }
 
 static int libaio_reap(struct io_queue *queue, int least, struct io_request *done[], int most)
@@ -85,6 +128,7 @@ static int libaio_reap(struct io_queue *queue, int least, struct io_request *don
         done[i] = own->events[i].data;
         done[i]->result = (int64_t)own->events[i].res;
     }
+    own->in_flight -= count > 0 ? count : 0;
     return count;
 }
 

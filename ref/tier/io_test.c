@@ -134,6 +134,16 @@ Test(io, concurrent_io_uring_moves_every_byte_whatever_the_shape)
     every_shape(NVME_IO_URING);
 }
 
+// The kernel's limit of contexts still counts those that it is destroying.
+Test(io, a_closed_queue_of_libaio_makes_room_for_the_next)
+{
+    struct io_queue *queue;
+    for (int i = 0; i < 100; i++) {
+        cr_assert_eq(io_queue_open(&io_engine_libaio, IO_DEPTH_MAX, &queue), ERR_NONE, "%d: %s", i, err_message());
+        io_queue_close(queue);
+    }
+}
+
 // An engine on an array, which counts requests and can simulate difficulties. One thread at a time uses it.
 struct difficulties {
     int refusals;          // submits that are answered with EAGAIN first

@@ -104,26 +104,17 @@ static int map_pages(struct tier *tier, struct allocation *allocation, enum ledg
 {
     size_t page = tier->page_bytes, data_bytes = round_up(bytes, page);
     size_t alignment = bytes >= HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : page;
-    size_t reserved_bytes = data_bytes + alignment + page;
-    char *reserved = bytes > SIZE_MAX / 2
-                         ? MAP_FAILED
-                         : mmap(NULL, reserved_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (reserved == MAP_FAILED)
+    char *begin =
+        bytes > SIZE_MAX / 2 ? NULL : tier_take_addresses(tier, data_bytes, alignment, &allocation->in_stretch);
+    if (!begin)
         return err_set(ERR_MEMORY, "%s memory: the machine has no %zu bytes for \"%s\"", ledger_tier_name(where), bytes,
                        name);
-
-    char *data = (char *)round_up((uintptr_t)reserved + page, alignment);
-    char *begin = data - page, *end = data + data_bytes + page;
-    if (begin > reserved)
-        munmap(reserved, (size_t)(begin - reserved));
-    if (end < reserved + reserved_bytes)
-        munmap(end, (size_t)(reserved + reserved_bytes - end));
-
+    char *data = begin + page, *end = data + data_bytes + page;
     size_t page_count = data_bytes / page;
     uint8_t *pages = malloc(2 * page_count + 1);
     if (!pages || (page_count > 0 && mprotect(data, data_bytes, READ_WRITE))) {
         free(pages);
-        munmap(begin, (size_t)(end - begin));
+        tier_give_addresses(begin, end, allocation->in_stretch);
         return err_set(ERR_MEMORY, "%s memory: the machine has no %zu bytes for \"%s\"", ledger_tier_name(where), bytes,
                        name);
     }
@@ -217,7 +208,8 @@ static __attribute__((unused)) bool slack_is_untouched(const struct tier *tier, 
     return tier_is_poison(end, allocation->page_count * tier->page_bytes - allocation->bytes, (uintptr_t)end);
 }
 
-static void release(struct tier *tier, struct allocation *allocation)
+// closes: with its tier, which ends its stretches.
+static void release(struct tier *tier, struct allocation *allocation, bool closes)
 {
     assert(allocation->access != OPEN || slack_is_untouched(tier, allocation));
     uintptr_t begin = allocation->begin, end = allocation->end;
@@ -229,7 +221,8 @@ static void release(struct tier *tier, struct allocation *allocation)
     } else if (allocation->pages) {
         if (allocation->locked)
             (void)tier->accelerator->unlock(allocation->address);
-        munmap((void *)begin, end - begin);
+        if (!closes || !allocation->in_stretch)
+            tier_give_addresses((char *)begin, (char *)end, allocation->in_stretch);
         free(allocation->pages);
         allocation->pages = NULL;
     }
@@ -252,7 +245,7 @@ void tier_free(struct tier *tier, void *address)
     while (entry && (entry->begin == 0 || entry->address != address))
         entry = entry->next;
     assert(entry);
-    release(tier, entry);
+    release(tier, entry, false);
 }
 
 void tier_close(struct tier *tier)
@@ -262,9 +255,10 @@ void tier_close(struct tier *tier)
     for (struct allocation *entry = tier->allocations, *next; entry; entry = next) {
         next = entry->next;
         if (entry->begin != 0)
-            release(tier, entry);
+            release(tier, entry, true);
         free(entry);
     }
+    tier_end_stretches(tier);
     free(tier);
 }
 

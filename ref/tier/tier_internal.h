@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tier and its allocations, shared by tier.c (allocation and budgets), tier_protect.c (page protection) and
-// tier_apart.c (memory of accelerators).
+// A tier and its allocations, shared by tier.c (allocation and budgets), tier_addresses.c (where they lie),
+// tier_protect.c (page protection) and tier_apart.c (memory of accelerators).
 #pragma once
 
 #include "ref/tier/tier.h"
@@ -30,6 +30,7 @@ struct allocation {
     bool shared;                           // by tier_share: not counted
     bool locked;                           // in host memory, pinned by the accelerator
     bool excepted;                         // by tier_except: access is CLOSED, as if nothing could be done about it
+    bool in_stretch;                       // of the tier: these addresses end with it
     size_t page_count;
     uint8_t *pages;   // protection of each page as the kernel has it
     uint8_t *wanted;  // protection that apply_protection gives it
@@ -46,7 +47,17 @@ struct tier {
     uint64_t unlocked_bytes;
     size_t page_bytes;
     struct allocation *_Atomic allocations;
+    struct stretch *stretches;
 };
+
+// Reserves pages without access for data and a guard page on each side of it, so that the data is aligned. Returns the
+// first guard page; null: the machine has no more addresses. A small one lies in a stretch, which aligns to pages.
+char *tier_take_addresses(struct tier *tier, size_t data_bytes, size_t alignment, bool *in_stretch);
+
+// The memory is returned, and the pages are without access, if they are there at all.
+void tier_give_addresses(char *begin, char *end, bool in_stretch);
+
+void tier_end_stretches(struct tier *tier);
 
 // A tier's allocations in an accelerator's memory. Each lies between two borders that hold the NaN pattern
 // (tier_poison.h) until a write out of bounds changes it.

@@ -170,6 +170,27 @@ Test(tier, guard_pages_surround_every_allocation)
     tier_close(tier);
 }
 
+Test(tier, small_allocations_of_any_number_are_apart_and_inaccessible_when_freed)
+{
+    enum { COUNT = 300 };
+    struct tier *tier = open_tier(NULL, 0);
+    uint8_t *memory[COUNT];
+    for (size_t i = 0; i < COUNT; i++) {
+        memory[i] = allocate(tier, KIND_STAGING, "memory", 1 + i % 20 * PAGE, 0);
+        memset(memory[i], (int)(i % 251), 1 + i % 20 * PAGE);
+    }
+    for (size_t i = 0; i < COUNT; i += 2)
+        tier_free(tier, memory[i]);
+    for (size_t i = 0; i < COUNT; i++) {
+        cr_assert_eq(access_of(memory[i] - 1), 0, "%zu", i);
+        cr_assert_eq(access_of(memory[i]), i % 2 ? 3 : 0, "%zu", i);
+        cr_assert(i % 2 == 0 || memory[i][i % 20 * PAGE] == i % 251, "%zu", i);
+    }
+    tier_close(tier);
+    for (size_t i = 0; i < COUNT; i++)
+        cr_assert_eq(access_of(memory[i]), 0, "%zu", i);
+}
+
 Test(tier, zero_bytes_have_an_address_of_their_own_that_is_not_accessible)
 {
     struct ledger ledger = {0};
