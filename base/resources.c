@@ -235,7 +235,9 @@ static int pretended_count(void)
 int resources_processor_count(void)
 {
     int count = is_pretended() ? pretended_count() : affinity_count();
-    double quota = resources_processor_quota();
+    static _Atomic double known = -1;  // read once: ranks that are threads ask for each world
+    double quota = is_pretended() || known < 0 ? resources_processor_quota() : known;
+    known = is_pretended() ? -1 : quota;
     if (quota > 0 && ceil(quota) < count)
         count = (int)ceil(quota);
     return count > 0 ? count : 1;

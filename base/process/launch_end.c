@@ -87,9 +87,12 @@ static int wait_for_none(struct ending *ending, int signal_number, unsigned limi
 
 static int end_all(struct ending *ending)
 {
-    size_t left;
-    TRY(ask(ending));
-    TRY(wait_for_none(ending, 0, GRACE_MS, &left));
+    size_t left, reaped;
+    TRY(sweep(ending, 0, &left, &reaped));  // most commands have left nothing
+    if (left > 0) {
+        TRY(ask(ending));
+        TRY(wait_for_none(ending, 0, GRACE_MS, &left));
+    }
     if (left > 0) {
         kill(-ending->leader, SIGKILL);
         TRY(wait_for_none(ending, SIGKILL, GIVE_UP_MS, &left));

@@ -35,6 +35,7 @@ struct answer {
     char *folder;
     bool has_seen, has_usage;
     struct answer_files *files;                 // owned: those that are open or in memory
+    int *folder_fds;                            // its own and the ranks', while all files are opened; or null
     struct answer_usage usage[CASE_WORLD_MAX];  // by rank
 };
 

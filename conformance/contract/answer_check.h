@@ -12,8 +12,9 @@ enum { ANSWER_NO_RANK = -1 };
 int answer_check_entries(struct answer *answer);
 
 // Opens the folder of the answer (ANSWER_NO_RANK), or of a rank in it. path has room for PATH_MAX bytes and gets its
-// name.
+// name. answer_close_folder closes it, unless the answer keeps it.
 int answer_open_folder(const struct answer *answer, int rank, char *path, int *fd);
+void answer_close_folder(const struct answer *answer, int fd);
 
 // A file of the answer with its header checked against the case.
 struct answer_file {

@@ -32,26 +32,44 @@ static int refuse(const char *folder, const char *name, const char *format, ...)
 
 static int open_folder(int parent_fd, const char *name, const char *path, int *fd)
 {
-    if (faccessat(parent_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT)
+    int rc = file_open_folder(parent_fd, name, path, fd);
+    if (rc != ERR_NONE && faccessat(parent_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT)
         return err_set(ERR_USAGE, "%s: there is no answer", path);
-    return file_open_folder(parent_fd, name, path, fd);
+    return rc;
+}
+
+static int open_rank(const struct answer *answer, const char *name, const char *path, int *fd)
+{
+    char own[PATH_MAX];
+    int answer_fd;
+    TRY(answer_open_folder(answer, ANSWER_NO_RANK, own, &answer_fd));
+    int rc = open_folder(answer_fd, name, path, fd);
+    answer_close_folder(answer, answer_fd);
+    return rc;
 }
 
 int answer_open_folder(const struct answer *answer, int rank, char *path, int *fd)
 {
+    int *kept = answer->folder_fds ? &answer->folder_fds[rank - ANSWER_NO_RANK] : NULL;
     char name[24];
-    int answer_fd;
-    TRY(open_folder(AT_FDCWD, answer->folder, answer->folder, &answer_fd));
     snprintf(path, PATH_MAX, "%s", answer->folder);
-    *fd = answer_fd;
-    if (rank == ANSWER_NO_RANK)
-        return ERR_NONE;
     snprintf(name, sizeof name, "rank-%d", rank);
-    int rc = file_join(answer->folder, name, path);
-    if (rc == ERR_NONE)
-        rc = open_folder(answer_fd, name, path, fd);
-    close(answer_fd);
-    return rc;
+    if (rank != ANSWER_NO_RANK)
+        TRY(file_join(answer->folder, name, path));
+    if (kept && *kept >= 0) {
+        *fd = *kept;
+        return ERR_NONE;
+    }
+    TRY(rank == ANSWER_NO_RANK ? open_folder(AT_FDCWD, path, path, fd) : open_rank(answer, name, path, fd));
+    if (kept)
+        *kept = *fd;
+    return ERR_NONE;
+}
+
+void answer_close_folder(const struct answer *answer, int fd)
+{
+    if (!answer->folder_fds)
+        close(fd);
 }
 
 static const char *type_text(mode_t mode)

@@ -189,7 +189,7 @@ int answer_file_open(const struct answer *answer, int step, int rank, const stru
     int rc = answer_open_folder(answer, rank, folder, &fd);
     if (rc == ERR_NONE) {
         rc = open_in(fd, folder, step, like, held_bytes_max, out);
-        close(fd);
+        answer_close_folder(answer, fd);
     }
     if (rc == ERR_NONE)
         rc = check_file(out, is_state);

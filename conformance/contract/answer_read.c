@@ -101,14 +101,27 @@ static int file_of(const struct answer *answer, int step, int rank, const struct
     return ERR_NONE;
 }
 
-static int check_files(struct answer *answer)
+static int open_all_files(struct answer *answer)
 {
     const struct answer_file *file;
-    TRY(open_files(answer));
     for (int step = case_first_step(answer->c); step <= case_last_step(answer->c); step++)
         for (int rank = ANSWER_NO_RANK; rank < (answer->has_seen ? answer->c->world : 0); rank++)
             TRY(file_of(answer, step, rank, &file));
     return ERR_NONE;
+}
+
+static int check_files(struct answer *answer)
+{
+    int fds[CASE_WORLD_MAX + 1];
+    TRY(open_files(answer));
+    memset(fds, -1, sizeof fds);
+    answer->folder_fds = fds;
+    int rc = open_all_files(answer);
+    answer->folder_fds = NULL;
+    for (int i = 0; i <= answer->c->world; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    return rc;
 }
 
 static int read_usage(struct answer *answer)

@@ -42,6 +42,17 @@ static void expect_array(const float *actual, int step, int kind, int param)
                      step, kind, param, i);
 }
 
+Test(answer, small_files_leave_no_descriptor_open)
+{
+    fixture_answer(&c, folder);
+    int before = dup(0);
+    close(before);
+    open_answer();
+    int after = dup(0);
+    close(after);
+    cr_expect_eq(after, before);
+}
+
 Test(answer, every_step_is_read_as_it_was_written)
 {
     fixture_answer(&c, folder);

@@ -32,6 +32,32 @@ Test(check_cover, the_first_version_has_no_case_of_the_second)
     has("--suite-version 4: expected 1 to 3");
 }
 
+struct selection {
+    const struct requirement *requirement;
+    uint64_t names;  // a digest of them in their order
+};
+
+static int take(void *context, const struct check_case *c)
+{
+    struct selection *selection = context;
+    bool covers = requirement_covers(selection->requirement, c->name);
+    for (const char *at = c->name; covers && *at; at++)
+        selection->names = selection->names * 31 + (unsigned char)*at;
+    return ERR_NONE;
+}
+
+Test(check_cover, a_requirement_selects_what_it_covers_of_the_whole_suite)
+{
+    for (int i = 0; requirement_at(i); i++) {
+        const char *const ids[] = {requirement_at(i)->id, NULL};
+        struct selection whole = {.requirement = requirement_at(i)}, part = whole;
+        const struct check_part asked = {.requirements = ids, .options = CASE_OPTIONS_ALL};
+        cr_assert_eq(suite_cases(&asked.choice, take, &whole), ERR_NONE, "%s", err_message());
+        cr_assert_eq(check_cases(&asked, take, &part), ERR_NONE, "%s: %s", ids[0], err_message());
+        cr_expect_eq(part.names, whole.names, "%s", ids[0]);
+    }
+}
+
 Test(check_cover, a_missing_pair_is_an_error_that_names_it)
 {
     struct coverage coverage = {.pairs = 10, .pairs_covered = 9};

@@ -206,7 +206,8 @@ int suite_cases(const struct suite_choice *choice, int (*visit)(void *context, c
     TRY(make_table(&to, suite_edge));
     TRY(make_table(&to, suite_mesh));
     TRY(make_table(&to, suite_lora));
-    TRY(suite_pairs_visit(choice, visit, context));
+    if (!choice->leaves_meetings)
+        TRY(suite_pairs_visit(choice, visit, context));
     if (suite_version(choice) < 3)
         return ERR_NONE;
     TRY(make_table(&to, suite_partner));
