@@ -104,8 +104,7 @@ static int map_pages(struct tier *tier, struct allocation *allocation, enum ledg
 {
     size_t page = tier->page_bytes, data_bytes = round_up(bytes, page);
     size_t alignment = bytes >= HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : page;
-    char *begin =
-        bytes > SIZE_MAX / 2 ? NULL : tier_take_addresses(tier, data_bytes, alignment, &allocation->in_stretch);
+    char *begin = bytes > SIZE_MAX / 2 ? NULL : tier_take_addresses(tier, data_bytes, alignment, &allocation->stretch);
     if (!begin)
         return err_set(ERR_MEMORY, "%s memory: the machine has no %zu bytes for \"%s\"", ledger_tier_name(where), bytes,
                        name);
@@ -114,7 +113,7 @@ static int map_pages(struct tier *tier, struct allocation *allocation, enum ledg
     uint8_t *pages = malloc(2 * page_count + 1);
     if (!pages || (page_count > 0 && mprotect(data, data_bytes, READ_WRITE))) {
         free(pages);
-        tier_give_addresses(begin, end, allocation->in_stretch);
+        tier_give_addresses(tier, begin, end, allocation->stretch);
         return err_set(ERR_MEMORY, "%s memory: the machine has no %zu bytes for \"%s\"", ledger_tier_name(where), bytes,
                        name);
     }
@@ -221,8 +220,8 @@ static void release(struct tier *tier, struct allocation *allocation, bool close
     } else if (allocation->pages) {
         if (allocation->locked)
             (void)tier->accelerator->unlock(allocation->address);
-        if (!closes || !allocation->in_stretch)
-            tier_give_addresses((char *)begin, (char *)end, allocation->in_stretch);
+        if (!closes || !allocation->stretch)
+            tier_give_addresses(tier, (char *)begin, (char *)end, allocation->stretch);
         free(allocation->pages);
         allocation->pages = NULL;
     }

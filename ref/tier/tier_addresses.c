@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a tier's allocations lie. Most are small and last until the tier closes: these follow each other in stretches,
-// each with one system call for its addresses and one for its end, whatever it holds. Where many ranks share a process,
-// such calls wait for each other.
+// Where a tier's allocations lie. Most are small: these follow each other in stretches, each with one system call for
+// its addresses and one for its end, when all that it held is freed. Where many ranks share a process, such calls wait
+// for each other.
 #include "ref/tier/tier_internal.h"
 
 #include "base/err.h"
@@ -13,7 +13,7 @@ enum { STRETCH_PAGES = 128, SMALL_PAGES = 16 };
 struct stretch {
     struct stretch *next;
     char *begin;
-    size_t used_pages;
+    size_t used_pages, allocation_count;
 };
 
 static char *reserve(char *at, size_t bytes)
@@ -36,16 +36,27 @@ static struct stretch *add_stretch(struct tier *tier)
     return stretch;
 }
 
-static char *take_from_stretch(struct tier *tier, size_t pages)
+static char *take_from_stretch(struct tier *tier, size_t pages, struct stretch **out)
 {
     struct stretch *stretch = tier->stretches;
     if (!stretch || stretch->used_pages + pages > STRETCH_PAGES)
         stretch = add_stretch(tier);
+    *out = stretch;
     if (!stretch)
         return NULL;
     char *begin = stretch->begin + stretch->used_pages * tier->page_bytes;
     stretch->used_pages += pages;
+    stretch->allocation_count++;
     return begin;
+}
+
+// Ends a stretch; `link` is what points to it.
+static void end_stretch(const struct tier *tier, struct stretch **link)
+{
+    struct stretch *stretch = *link;
+    *link = stretch->next;
+    munmap(stretch->begin, STRETCH_PAGES * tier->page_bytes);
+    free(stretch);
 }
 
 static char *take_alone(const struct tier *tier, size_t data_bytes, size_t alignment)
@@ -63,28 +74,32 @@ static char *take_alone(const struct tier *tier, size_t data_bytes, size_t align
     return begin;
 }
 
-char *tier_take_addresses(struct tier *tier, size_t data_bytes, size_t alignment, bool *in_stretch)
+char *tier_take_addresses(struct tier *tier, size_t data_bytes, size_t alignment, struct stretch **stretch)
 {
-    *in_stretch = data_bytes <= SMALL_PAGES * tier->page_bytes;
-    return *in_stretch ? take_from_stretch(tier, data_bytes / tier->page_bytes + 2)
-                       : take_alone(tier, data_bytes, alignment);
+    *stretch = NULL;
+    if (data_bytes <= SMALL_PAGES * tier->page_bytes)
+        return take_from_stretch(tier, data_bytes / tier->page_bytes + 2, stretch);
+    return take_alone(tier, data_bytes, alignment);
 }
 
-void tier_give_addresses(char *begin, char *end, bool in_stretch)
+void tier_give_addresses(struct tier *tier, char *begin, char *end, struct stretch *stretch)
 {
-    // Of a stretch the addresses stay, without memory.
-    if (in_stretch)
-        (void)reserve(begin, (size_t)(end - begin));
-    else
+    if (!stretch) {
         munmap(begin, (size_t)(end - begin));
+        return;
+    }
+    struct stretch **link = &tier->stretches;
+    if (--stretch->allocation_count > 0) {
+        (void)reserve(begin, (size_t)(end - begin));
+        return;
+    }
+    while (*link != stretch)
+        link = &(*link)->next;
+    end_stretch(tier, link);
 }
 
 void tier_end_stretches(struct tier *tier)
 {
-    for (struct stretch *stretch = tier->stretches, *next; stretch; stretch = next) {
-        next = stretch->next;
-        munmap(stretch->begin, STRETCH_PAGES * tier->page_bytes);
-        free(stretch);
-    }
-    tier->stretches = NULL;
+    while (tier->stretches)
+        end_stretch(tier, &tier->stretches);
 }

@@ -30,7 +30,7 @@ struct allocation {
     bool shared;                           // by tier_share: not counted
     bool locked;                           // in host memory, pinned by the accelerator
     bool excepted;                         // by tier_except: access is CLOSED, as if nothing could be done about it
-    bool in_stretch;                       // of the tier: these addresses end with it
+    struct stretch *stretch;               // of the tier, in which it lies; null: none
     size_t page_count;
     uint8_t *pages;   // protection of each page as the kernel has it
     uint8_t *wanted;  // protection that apply_protection gives it
@@ -52,11 +52,12 @@ struct tier {
 
 // Reserves pages without access for data and a guard page on each side of it, so that the data is aligned. Returns the
 // first guard page; null: the machine has no more addresses. A small one lies in a stretch, which aligns to pages.
-char *tier_take_addresses(struct tier *tier, size_t data_bytes, size_t alignment, bool *in_stretch);
+char *tier_take_addresses(struct tier *tier, size_t data_bytes, size_t alignment, struct stretch **stretch);
 
 // The memory is returned, and the pages are without access, if they are there at all.
-void tier_give_addresses(char *begin, char *end, bool in_stretch);
+void tier_give_addresses(struct tier *tier, char *begin, char *end, struct stretch *stretch);
 
+// Ends all stretches, whatever they hold.
 void tier_end_stretches(struct tier *tier);
 
 // A tier's allocations in an accelerator's memory. Each lies between two borders that hold the NaN pattern

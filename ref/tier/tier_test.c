@@ -191,6 +191,31 @@ Test(tier, small_allocations_of_any_number_are_apart_and_inaccessible_when_freed
         cr_assert_eq(access_of(memory[i]), 0, "%zu", i);
 }
 
+static long address_pages(void)
+{
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    cr_assert(file && fscanf(file, "%ld", &pages) == 1);
+    fclose(file);
+    return pages;
+}
+
+Test(tier, addresses_of_small_allocations_are_given_back)
+{
+    struct tier *tier = open_tier(NULL, 0);
+    uint8_t *kept = allocate(tier, KIND_STAGING, "kept", PAGE, 0);
+    long before = address_pages();
+    for (int i = 0; i < 2000; i++) {
+        uint8_t *first = allocate(tier, KIND_STAGING, "first", 9 * PAGE, 0);
+        uint8_t *second = allocate(tier, KIND_STAGING, "second", 5 * PAGE, 0);
+        tier_free(tier, i % 2 ? first : second);
+        tier_free(tier, i % 2 ? second : first);
+    }
+    cr_expect_lt(address_pages() - before, 4096, "%ld pages", address_pages() - before);
+    cr_expect_eq(access_of(kept), 3);
+    tier_close(tier);
+}
+
 Test(tier, zero_bytes_have_an_address_of_their_own_that_is_not_accessible)
 {
     struct ledger ledger = {0};
