@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures the peers of peers.txt: python bench.py ZEROGAUGE OUT [--markdown] [--quick] [--self] [--table FILE]
-[NAME...]. OUT/bench/NAME.jsonl is the result file of a line, OUT/bench/NAME.txt its other output, NAME-quick.* those of
-quick runs. Prints a table, with --markdown a second one of training steps and a third one of the lines with several
-sizes, and last `N passed, N failed, N skipped`. A ratio more than 1.5 times away from that of docs/performance.md is said. --self
-measures each line with and without --quick, up to three times, and fails where their ratios always differ by more than
-a tenth and by more than their turns do. Needs only Python;
-peers need more."""
+[NAME...]. OUT/bench/NAME.jsonl is the result file of a line, OUT/bench/NAME.txt its other output, NAME-quick.* those
+of quick runs. Prints a table, with --markdown a second one of training steps and a third one of the lines with several
+sizes, and last `N passed, N failed, N skipped`. A ratio more than 1.5 times away from that of docs/performance.md is
+said. --self measures each line with and without --quick, up to three times, and fails where their ratios always differ
+in one direction by more than a tenth and by more than their turns do. Needs only Python; peers need more."""
 import argparse
 import json
 import re
@@ -138,13 +137,13 @@ def inside(record, other):
 
 
 def differing(name, whole, quick):
-    """Prints a line for each pair; which of them do not agree: within a tenth, or each within the spread of the other,
-    as of a peer whose own turns vary more."""
-    found = set() if len(whole) == len(quick) else {-1}
+    """Prints a line for each pair; which of them do not agree, and whether the quick one is higher: within a tenth, or
+    each within the spread of the other, as of a peer whose own turns vary more."""
+    found = set() if len(whole) == len(quick) else {(-1, False)}
     for number, (ours, short) in enumerate(zip(whole, quick)):
         part = ratio_of(short) / ratio_of(ours) - 1
         agrees = abs(part) <= SAME or inside(ours, short) and inside(short, ours)
-        found |= set() if agrees else {number}
+        found |= set() if agrees else {(number, part > 0)}
         size = f" {size_text(ours['case']['asked_bytes'])}" if "asked_bytes" in ours["case"] else ""
         print(f"{name + size:40} {ratio_of(ours):8.2f} {ratio_of(short):8.2f} {part:+8.1%}"
               f"{'' if abs(part) <= SAME else '  within the spread of both' if agrees else '  DIFFERS'}", flush=True)
@@ -153,7 +152,8 @@ def differing(name, whole, quick):
 
 def compare_quick(of, name, whole, command):
     """Whether a line and its quick one agree. What differs is measured again: a host that places processors otherwise
-    changes a ratio now and then, a quick run that measures something else changes it always. Or None and a reason."""
+    changes a ratio now and then, a quick run that measures something else always, in one direction. Or None and a
+    reason."""
     left = None
     for trial in range(TRIALS):
         whole, reason = (whole, None) if trial == 0 else measure(*of, False, name, *command)

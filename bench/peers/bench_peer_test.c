@@ -293,10 +293,11 @@ Test(bench_peer, the_driver_says_what_is_far_from_the_published_and_what_differs
         "    left = iter(quick)\n"
         "    bench.measure = lambda _, __, short, *___: (next(left) if short else [record, record], None)\n"
         "    return bench.compare_quick((0, 0), \"a\", [record, record], (0, 0)), len(list(left))\n"
-        "near, apart = of(1.21), of(1.4)\n"
+        "near, apart, below = of(1.21), of(1.4), of(0.9)\n"
         "assert trials([near, near], 0) == ((True, None), 1)\n"
         "assert trials([near, apart], [apart, near], 0) == ((True, None), 1)\n"
         "assert trials([near, apart], [apart, apart], [near, apart], 0) == ((False, None), 1)\n"
+        "assert trials([near, apart], [near, below], 0) == ((True, None), 1)\n"
         "assert bench.published()[\"AdamW update, 64 M parameters, 2 threads\", \"DeepSpeed CPUAdam\"] > 0.5\n";
     char command[4096], output[8192];
     snprintf(command, sizeof command, "python3 -c '%s' 2>&1", program);
