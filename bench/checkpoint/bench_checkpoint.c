@@ -21,12 +21,10 @@ const struct benchmark bench_checkpoint = {
     .run = checkpoint_main,
     .uses = BENCH_USES_STORAGE,
     .summary = "saving and loading checkpoints, against fio",
-    .text =
-        "A save ends when all files are durable, before older checkpoints are removed; a load begins with none of "
-        "them in memory, and compares the digest of every block. Each is repeated in turn with fio, which writes "
-        "and syncs, or "
-        "reads, the same bytes in a file for each rank. Of an asynchronous save only the copy is counted, for which "
-        "steps wait. With several folders, states are also striped over them.",
+    .text = "A save ends when all files are durable, before older checkpoints are removed; a load begins with none of "
+            "them in memory, and compares the digest of every block. Each is repeated in turn with fio, which writes "
+            "and syncs, or reads, the same bytes in a file for each rank. Of an asynchronous save only the copy is "
+            "counted, for which steps wait. With several folders, states are also striped over them.",
     .examples = {"zerogauge bench checkpoint --nvme-path /mnt/nvme --world 8",
                  "zerogauge bench checkpoint --model gpt2-124m --world 4"},
 };

@@ -98,7 +98,7 @@ static int summarise(const char **paths, size_t count, FILE *out)
         rc = result_view_open(&files[opened], &views[opened]);
     }
     if (rc == ERR_NONE)
-        rc = count == 1 ? result_summary(views, out) : result_summaries(views, count, out);
+        rc = result_summaries(views, count, out);
     while (opened-- > 0) {
         result_view_close(&views[opened]);
         result_close(&files[opened]);

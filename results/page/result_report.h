@@ -23,8 +23,7 @@ struct page result_page(const struct result_view *view);
 int site(const char *folder, const char *to);
 
 // A short Markdown table for a README: a row for each accepted range, with its typical case. Of several files, the runs
-// of different machines: a column for each, and the least ratio of all.
-int result_summary(const struct result_view *view, FILE *out);
+// of different machines: a column for each, and the least ratio of all. There is at least one.
 int result_summaries(const struct result_view *views, size_t count, FILE *out);
 
 // A Markdown table of the files *.jsonl in the folder. Each is verified first; ERR_CHECK if one does not verify. Rows

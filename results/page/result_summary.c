@@ -122,7 +122,7 @@ static void put_run(const struct result_view *view, FILE *out)
             view_text(view->file->run, "started"), 100 * view_number(view->file->end, "other_load"));
 }
 
-int result_summary(const struct result_view *view, FILE *out)
+static int result_summary(const struct result_view *view, FILE *out)
 {
     struct group group;
     TRY(group_make(view, 1, &group));
@@ -178,6 +178,8 @@ static void put_range_of_all(const struct result_view *views, size_t count, cons
 int result_summaries(const struct result_view *views, size_t count, FILE *out)
 {
     struct group group;
+    if (count == 1)
+        return result_summary(views, out);
     TRY(group_make(views, count, &group));
     for (size_t i = 0; i < count; i++) {
         fprintf(out, "%zu. ", i + 1);
