@@ -63,6 +63,11 @@ static void show(const struct result_view *view, int (*form)(const struct result
     free(text);
 }
 
+static int summary(const struct result_view *view, FILE *out)
+{
+    return result_summaries(view, 1, out);
+}
+
 static char folder[] = "/dev/shm/zerogauge-fuzz-XXXXXX";
 
 static void put(const char *name, const void *data, size_t size)
@@ -127,7 +132,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
     if (file.end) {
         must(result_view_open(&file, &view));
         show(&view, result_markdown);
-        show(&view, result_summary);
+        show(&view, summary);
         show(&view, result_html);
         result_view_close(&view);
     }
