@@ -170,15 +170,38 @@ static void teardown(void)
 
 TestSuite(resources, .init = setup, .fini = teardown);
 
-Test(resources, the_machine_of_the_process_has_what_the_system_reports)
+static void grouped_machine(const char *groups)
+{
+    pretended_machine(root, "core:16 pu:1", 64 << 10);
+    pretended_file(root, "proc/self/cgroup", groups);
+}
+
+static void expect_own_count(void)
 {
     cpu_set_t allowed;
     cr_assert_eq(sched_getaffinity(0, sizeof allowed, &allowed), 0);
     double quota = resources_processor_quota();
     int least = quota > 0 && quota < CPU_COUNT(&allowed) ? (int)ceil(quota) : CPU_COUNT(&allowed);
     cr_expect_eq(resources_processor_count(), least);
+}
+
+Test(resources, the_machine_of_the_process_has_what_the_system_reports)
+{
+    expect_own_count();
     cr_expect_gt(resources_memory_available(), 0);
     cr_expect_leq(resources_memory_available(), (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE));
+}
+
+// Only the process's own group is remembered.
+Test(resources, a_pretended_machine_leaves_the_own_one_as_it_is)
+{
+    for (int i = 0; i < 2; i++) {
+        grouped_machine("0::/\n");
+        pretended_file(root, "sys/fs/cgroup/cpu.max", i == 0 ? "50000 100000\n" : "300000 100000\n");
+        cr_expect_eq(resources_processor_count(), i == 0 ? 1 : 3);
+        unsetenv("ZG_MACHINE_ROOT");
+        expect_own_count();
+    }
 }
 
 Test(resources, the_affinity_limits_processors)
@@ -217,12 +240,6 @@ Test(resources, a_missing_topology_is_named)
     cr_expect_null(topology);
     cr_expect_eq(resources_cache_bytes(), 0);
     cr_expect_eq(resources_processor_count(), 1);
-}
-
-static void grouped_machine(const char *groups)
-{
-    pretended_machine(root, "core:16 pu:1", 64 << 10);
-    pretended_file(root, "proc/self/cgroup", groups);
 }
 
 Test(resources, cgroup_v2_limits_of_any_level_count)

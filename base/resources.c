@@ -234,10 +234,13 @@ static int pretended_count(void)
 
 int resources_processor_count(void)
 {
-    int count = is_pretended() ? pretended_count() : affinity_count();
-    static _Atomic double known = -1;  // read once: ranks that are threads ask for each world
-    double quota = is_pretended() || known < 0 ? resources_processor_quota() : known;
-    known = is_pretended() ? -1 : quota;
+    // The process's own, for its whole life: reading it takes a tenth of a millisecond, and ranks ask for each world.
+    static _Atomic double own_quota = -1;
+    const bool pretended = is_pretended();
+    const double quota = pretended || own_quota < 0 ? resources_processor_quota() : own_quota;
+    if (!pretended)
+        own_quota = quota;
+    int count = pretended ? pretended_count() : affinity_count();
     if (quota > 0 && ceil(quota) < count)
         count = (int)ceil(quota);
     return count > 0 ? count : 1;

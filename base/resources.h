@@ -27,7 +27,7 @@ int resources_topology(hwloc_topology_t *out);
 hwloc_obj_t resources_core(hwloc_topology_t topology, hwloc_const_bitmap_t allowed, int index);
 
 // Returns the number of processors that this process can keep busy: those of its affinity, but no more than its control
-// group has processor time for, rounded up. At least 1.
+// group has processor time for, rounded up. At least 1. The group's limit is what it was at the process's first call.
 int resources_processor_count(void);
 
 // Returns the processor time that the control group permits, in processors; 0: no limit.

@@ -108,10 +108,7 @@ static int selection_check(struct selection *selection)
     TRY(bench_world_choose(&selection->world, 2, WORLD_MAX));
     if (selection->options.thread_count > 0)
         return err_set(ERR_USAGE, "--threads: each rank is one thread here; --world sets their number");
-    while (selection->dtype_name && selection->dtype <= DTYPE_FP16 &&
-           strcmp(selection->dtype_name, dtype_name(selection->dtype)) != 0)
-        selection->dtype++;
-    if (selection->dtype > DTYPE_FP16)
+    if (selection->dtype_name && !dtype_of_name(selection->dtype_name, &selection->dtype))
         return err_set(ERR_USAGE, "--dtype \"%s\": expected fp32, bf16 or fp16", selection->dtype_name);
     bool known = !selection->operation;
     for (enum operation operation = 0; operation < OPERATION_KINDS && !known; operation++)

@@ -3,10 +3,12 @@
 [NAME...]. OUT/bench/NAME.jsonl is the result file of a line, OUT/bench/NAME.txt its other output, NAME-quick.* those
 of quick runs. Prints a table, with --markdown a second one of training steps and a third one of the lines with several
 sizes, and last `N passed, N failed, N skipped`. A ratio more than 1.5 times away from that of docs/performance.md is
-said. --self measures each line with and without --quick, up to three times, and fails where their ratios always differ
-in one direction by more than a tenth and by more than their turns do. Needs only Python; peers need more."""
+said. --self measures each line with and without --quick, up to three times until their ratios agree within a tenth, and
+fails where they always differ in one direction by more; turns that vary too much for either are counted last, `N not
+decided`. Needs only Python; peers need more."""
 import argparse
 import json
+import math
 import re
 import shlex
 import shutil
@@ -131,40 +133,41 @@ def copy_text(record):
             (", which is faster than the copy" if theirs > 1 else ""))
 
 
-def inside(record, other):
-    low, high = spread(other)
-    return low <= ratio_of(record) <= high
+def uncertainty(record):
+    """How far the median of endless turns may be from this one, as a part of it, with 95 %: of normal noise that is the
+    distance of the outer tenths over the root of the number of turns. Infinite for a single turn."""
+    turns, (low, high) = len(record["samples"]), spread(record)
+    return (high - low) / ratio_of(record) / turns ** 0.5 if turns > 1 else math.inf
 
 
 def differing(name, whole, quick):
-    """Prints a line for each pair; which of them do not agree, and whether the quick one is higher: within a tenth, or
-    each within the spread of the other, as of a peer whose own turns vary more."""
-    found = set() if len(whole) == len(quick) else {(-1, False)}
-    for number, (ours, short) in enumerate(zip(whole, quick)):
-        part = ratio_of(short) / ratio_of(ours) - 1
-        agrees = abs(part) <= SAME or inside(ours, short) and inside(short, ours)
-        found |= set() if agrees else {(number, part > 0)}
+    """Prints a line for each pair and returns for each 0: the ratios agree within a tenth; 1 or -1: the quick one is
+    higher or lower by more than a tenth, and than chance; None: the turns vary too much to say either."""
+    found = []
+    for ours, short in zip(whole, quick):
+        part, error = ratio_of(short) / ratio_of(ours) - 1, math.hypot(uncertainty(ours), uncertainty(short))
+        found.append(None if error >= max(abs(part), SAME) else int(math.copysign(abs(part) > SAME, part)))
         size = f" {size_text(ours['case']['asked_bytes'])}" if "asked_bytes" in ours["case"] else ""
-        print(f"{name + size:40} {ratio_of(ours):8.2f} {ratio_of(short):8.2f} {part:+8.1%}"
-              f"{'' if abs(part) <= SAME else '  within the spread of both' if agrees else '  DIFFERS'}", flush=True)
+        print(f"{name + size:40} {ratio_of(ours):8.2f} {ratio_of(short):8.2f} {part:+8.1%} {error:7.1%}"
+              f"{'  not decided' if found[-1] is None else '  DIFFERS' if found[-1] else ''}", flush=True)
     return found
 
 
 def compare_quick(of, name, whole, command):
-    """Whether a line and its quick one agree. What differs is measured again: a host that places processors otherwise
-    changes a ratio now and then, a quick run that measures something else always, in one direction. Or None and a
-    reason."""
-    left = None
-    for trial in range(TRIALS):
-        whole, reason = (whole, None) if trial == 0 else measure(*of, False, name, *command)
+    """Returns "passed", "failed" or "not decided". What does not agree is measured again: a host that places processors
+    otherwise changes a ratio now and then, a quick run that measures something else always, in one direction."""
+    trials = []
+    while len(trials) < TRIALS:
+        whole, reason = measure(*of, False, name, *command) if trials else (whole, None)
         quick, reason = measure(*of, True, name, *command) if whole else (None, reason)
-        if not quick:
-            return None, reason
-        found = differing(name, whole, quick)
-        left = found if left is None else left & found
-        if not left:
-            return True, None
-    return False, None
+        if not quick or len(quick) != len(whole):
+            print(f"FAILED: {name}: {reason or f'{len(quick)} of {len(whole)} cases are quick ones'}", flush=True)
+            return "failed"
+        trials.append(differing(name, whole, quick))
+        pairs = list(zip(*trials))
+        if all(0 in pair for pair in pairs):
+            return "passed"
+    return "failed" if any(pair in ((1,) * TRIALS, (-1,) * TRIALS) for pair in pairs) else "not decided"
 
 
 def line_of(form, name, record):
@@ -247,10 +250,11 @@ def main():
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     out = options.out.resolve()
     (out / "bench").mkdir(parents=True, exist_ok=True)
-    form, passed, failed, skipped, begin = MARKDOWN if options.markdown else TEXT, 0, 0, 0, time.monotonic()
+    form, begin = MARKDOWN if options.markdown else TEXT, time.monotonic()
+    counts = dict.fromkeys(["passed", "failed", "skipped"] + ["not decided"] * options.self, 0)
     steps, of_sizes, ratios = [], [], published()
     if options.self:
-        print(f"{'line':40} {'full':>8} {'quick':>8}")
+        print(f"{'line':40} {'full':>8} {'quick':>8} {'differ':>8} {'chance':>7}")
     else:
         print(form.format(*(["what", "compared with"] if options.markdown else ["line"]), "here", "there",
                           "times its speed", *([] if options.markdown else [""])))
@@ -261,19 +265,16 @@ def main():
             continue
         if not shutil.which(shlex.split(filled(command, out))[0]):
             print(f"SKIP: {name}: {command.split()[0]} is not installed", file=sys.stderr)
-            skipped += 1
+            counts["skipped"] += 1
             continue
         records, reason = measure(options.zerogauge, out, options.quick, name, of_bench, command)
         if options.self and records:
-            same, reason = compare_quick((options.zerogauge, out), name, records, (of_bench, command))
-            if same is not None:
-                passed, failed = passed + same, failed + (not same)
-                continue
-            records = None
-        if passed + failed == 0:  # what makes this host's figures too low, once
+            counts[compare_quick((options.zerogauge, out), name, records, (of_bench, command))] += 1
+            continue
+        if counts["passed"] + counts["failed"] == 0:  # what makes this host's figures too low, once
             printed = kept(out, name, options.quick, "txt").read_text().splitlines()
             print("".join(f"{text}\n" for text in printed if text.startswith("SLOW")), end="", flush=True)
-        passed, failed = passed + bool(records), failed + (not records)
+        counts["passed" if records else "failed"] += 1
         if not records:
             print(f"FAILED: {name}: {reason}", flush=True)
         elif options.markdown and len(records) > 1:
@@ -288,8 +289,8 @@ def main():
         print("", MARKDOWN.format(*STEPS), "| --- | --- | ---: | ---: | ---: |", *steps, "", sep="\n")
     print_sizes(of_sizes)
     print(f"{time.monotonic() - begin:.0f} s", file=sys.stderr)
-    print(f"{passed} passed, {failed} failed, {skipped} skipped")
-    return 1 if failed else 0 if passed else 77
+    print(", ".join(f"{count} {word}" for word, count in counts.items()))
+    return 1 if counts["failed"] else 0 if counts["passed"] else 77
 
 
 if __name__ == "__main__":

@@ -285,23 +285,37 @@ Test(bench_peer, the_driver_says_what_is_far_from_the_published_and_what_differs
         "there = {bench.row_key(\"all-gather, 2 ranks, 1 MiB\", \"a peer 2.15.0\"): 1.85}\n"
         "assert bench.far_text(record, there) and not bench.far_text(of(1.25), there)\n"
         "assert bench.far_text(of(2.8), there) and not bench.far_text(record, {})\n"
-        "quick = [of(1.31)], [of(1.33)], [of(1, 1.4, 2)], [of(1.07)], [of(1, 1.07, 3)], []\n"
-        "same = [bench.differing(\"a\", [record], each) == set() for each in quick]\n"
-        "assert same == [True, False, False, False, False, False], same\n"
-        "assert not bench.differing(\"a\", [of(1, 1.2, 2)], [of(1.1, 1.5, 3)])\n"
+        "steady = of(1.19, 1.2, 1.21)\n"
+        "quick = of(1.3, 1.31, 1.32), of(1.32, 1.33, 1.34), of(1, 1.07, 1.08), of(1, 1.2, 2), of(1, 1.4, 2), of(1.2)\n"
+        "found = bench.differing(\"a\", [steady] * 6, quick)\n"
+        "assert found == [0, 1, -1, None, None, None], found\n"
+        "assert bench.differing(\"a\", [of(1, 1.2, 2)] * 3, [of(4, 4.1), of(1.1, 1.5, 3), steady]) == [1, None, None]\n"
+        "assert abs(bench.uncertainty(of(*range(95, 106))) - 0.08 / 11 ** 0.5) < 1e-9\n"
         "def trials(*quick):\n"
         "    left = iter(quick)\n"
-        "    bench.measure = lambda _, __, short, *___: (next(left) if short else [record, record], None)\n"
-        "    return bench.compare_quick((0, 0), \"a\", [record, record], (0, 0)), len(list(left))\n"
-        "near, apart, below = of(1.21), of(1.4), of(0.9)\n"
-        "assert trials([near, near], 0) == ((True, None), 1)\n"
-        "assert trials([near, apart], [apart, near], 0) == ((True, None), 1)\n"
-        "assert trials([near, apart], [apart, apart], [near, apart], 0) == ((False, None), 1)\n"
-        "assert trials([near, apart], [near, below], 0) == ((True, None), 1)\n"
+        "    bench.measure = lambda _, __, short, *___: (next(left) if short else [steady, steady], None)\n"
+        "    return bench.compare_quick((0, 0), \"a\", [steady, steady], (0, 0)), len(list(left))\n"
+        "near, apart, below, wide = (of(0.99 * at, at, 1.01 * at, *far) for at, far in (\n"
+        "    (1.21, []), (1.4, []), (0.9, []), (1.4, [9, 0.1])))\n"
+        "assert trials([near, near], 0) == (\"passed\", 1)\n"
+        "assert trials([near, apart], [apart, near], 0) == (\"passed\", 1)\n"
+        "assert trials([near, apart], [apart, apart], [near, apart], 0) == (\"failed\", 1)\n"
+        "assert trials([near, wide], [apart, apart], [near, apart], 0) == (\"not decided\", 1)\n"
+        "assert trials([near, wide], [near, near], 0) == (\"passed\", 1)\n"
+        "assert trials([near, apart], [near, below], [near, apart], 0) == (\"not decided\", 1)\n"
+        "assert trials([near], 0) == (\"failed\", 1)\n"
+        "def status(*outcomes):\n"
+        "    bench.read_table = lambda _: [[outcome, \"\", \"true\"] for outcome in outcomes]\n"
+        "    bench.compare_quick = lambda _, name, *__: name\n"
+        "    bench.measure = lambda *_: ([record], None)\n"
+        "    return bench.main()\n"
+        "assert status(\"not decided\", \"passed\", \"not decided\") == 0 and status(\"not decided\") == 77\n"
+        "assert status(\"passed\", \"failed\", \"not decided\") == 1\n"
         "assert bench.published()[\"AdamW update, 64 M parameters, 2 threads\", \"DeepSpeed CPUAdam\"] > 0.5\n";
-    char command[4096], output[8192];
-    snprintf(command, sizeof command, "python3 -c '%s' 2>&1", program);
+    char command[8192], output[8192];
+    snprintf(command, sizeof command, "python3 -c '%s' bench %s --self 2>&1", program, folder);
     cr_expect_eq(command_run(command, output, sizeof output), 0, "%s", output);
+    cr_expect(strstr(output, "\n1 passed, 0 failed, 0 skipped, 2 not decided\n"), "%s", output);
     cr_expect_eq(drive("one | --part adam | true\n", "--self", output, sizeof output), 2, "%s", output);
 }
 

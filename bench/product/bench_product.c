@@ -83,10 +83,7 @@ static int selection_complete(struct selection *s)
 {
     struct bench_options *options = &s->options;
     bench_default_repeat(options, 10, 5, 1);
-    s->dtype = DTYPE_FP32;
-    while (s->dtype_name && s->dtype <= DTYPE_FP16 && strcmp(s->dtype_name, dtype_name(s->dtype)) != 0)
-        s->dtype++;
-    if (s->dtype > DTYPE_FP16)
+    if (s->dtype_name && !dtype_of_name(s->dtype_name, &s->dtype))
         return err_set(ERR_USAGE, "--dtype \"%s\": expected fp32, bf16 or fp16", s->dtype_name);
     s->of_instructions = s->products && strcmp(s->products, "bf16") == 0;
     if (s->products && !s->of_instructions)

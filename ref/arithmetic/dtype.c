@@ -4,12 +4,23 @@
 #include "ref/arithmetic/isa.h"
 
 #include <assert.h>
+#include <string.h>
 
 const char *dtype_name(enum dtype dtype)
 {
     static const char *const names[] = {"fp32", "bf16", "fp16", "byte"};
     assert((size_t)dtype < sizeof names / sizeof names[0]);
     return names[dtype];
+}
+
+bool dtype_of_name(const char *name, enum dtype *out)
+{
+    for (enum dtype dtype = DTYPE_FP32; dtype < DTYPE_BYTE; dtype++)
+        if (strcmp(name, dtype_name(dtype)) == 0) {
+            *out = dtype;
+            return true;
+        }
+    return false;
 }
 
 // A number format, and an array to go with it unless count is 0.

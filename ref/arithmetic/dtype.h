@@ -8,6 +8,9 @@
 // Returns "fp32", "bf16", "fp16" or "byte".
 const char *dtype_name(enum dtype dtype);
 
+// Finds the number format of a name; false, with *out as it was: none has it.
+bool dtype_of_name(const char *name, enum dtype *out);
+
 // out[i] = f32(in[i]); exact. in and out do not overlap, except that in == out is allowed for fp32.
 void dtype_widen(enum dtype dtype, const void *in, float *out, size_t count);
 

@@ -60,6 +60,14 @@ static uint32_t define_widen(uint32_t bits, int exponent_bits, int fraction_bits
     return sign | 0x7f800000u | (fraction ? 0x00400000u | fraction << (23 - fraction_bits) : 0);
 }
 
+Test(dtype, a_number_format_is_found_by_its_name_alone)
+{
+    enum dtype found = DTYPE_BYTE;
+    cr_expect(!dtype_of_name("byte", &found) && !dtype_of_name("fp320", &found) && found == DTYPE_BYTE);
+    for (enum dtype dtype = DTYPE_FP32; dtype < DTYPE_BYTE; dtype++)
+        cr_expect(dtype_of_name(dtype_name(dtype), &found) && found == dtype, "%s", dtype_name(dtype));
+}
+
 Test(dtype, every_16_bit_value_widens_to_the_value_it_means)
 {
     static float brain[CHUNK], half[CHUNK];

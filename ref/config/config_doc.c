@@ -87,9 +87,8 @@ const char *config_doc_string(const struct config_doc *doc, const char *path, co
 enum dtype config_doc_dtype(const struct config_doc *doc, const char *path, enum dtype fallback)
 {
     const char *name = config_doc_string(doc, path, NULL);
-    if (!name)
-        return fallback;
-    return strcmp(name, "fp32") == 0 ? DTYPE_FP32 : strcmp(name, "fp16") == 0 ? DTYPE_FP16 : DTYPE_BF16;
+    enum dtype dtype = fallback;
+    return name && dtype_of_name(name, &dtype) ? dtype : fallback;
 }
 
 // True if an override sets the value at path or an object around it.

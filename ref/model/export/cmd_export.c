@@ -90,7 +90,7 @@ static int run(int argc, const char **argv, struct export_options *a)
     enum dtype dtype = DTYPE_FP32;
     if (rc == ERR_NONE && (!from || !to || extra))
         rc = err_set(ERR_USAGE, "expected a checkpoint, or a folder of checkpoints, and the file to write");
-    if (rc == ERR_NONE && a->dtype && !export_dtype(a->dtype, &dtype))
+    if (rc == ERR_NONE && a->dtype && !dtype_of_name(a->dtype, &dtype))
         rc = err_set(ERR_USAGE, "--dtype %s: expected fp32, bf16 or fp16", a->dtype);
     if (rc == ERR_NONE)
         rc = export(from, to, a, dtype);

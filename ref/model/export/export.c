@@ -86,17 +86,6 @@ int export_tensors(const char *path, const struct export_tensor tensors[], size_
     return file_sync_folder(file_folder(path, folder));
 }
 
-bool export_dtype(const char *name, enum dtype *out)
-{
-    static const enum dtype dtypes[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
-    for (int i = 0; i < 3; i++)
-        if (strcmp(name, dtype_name(dtypes[i])) == 0) {
-            *out = dtypes[i];
-            return true;
-        }
-    return false;
-}
-
 static int read_param(void *context, size_t tensor, uint64_t first, size_t count, float *out)
 {
     return checkpoint_read(context, STATE_PARAMETER, tensor, first, count, out);

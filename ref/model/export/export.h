@@ -18,9 +18,6 @@ int export_adapters(const struct checkpoint *checkpoint, const char *folder, enu
 // of weights that the run began with, NULL if it began by a seed. ERR_USAGE: the run began with other weights.
 int export_merged(const struct checkpoint *checkpoint, const char *base_path, const char *path, enum dtype dtype);
 
-// Finds the format of this name: fp32, bf16 or fp16. False if there is none.
-bool export_dtype(const char *name, enum dtype *out);
-
 // --- shared by the files of this folder ---
 
 // A tensor of an export: its name in the file, its shape, and its values, which `read` writes to out, [count] in fp32.

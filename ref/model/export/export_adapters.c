@@ -188,7 +188,7 @@ static int read_facts(struct adapters *a)
 {
     const struct manifest *m = checkpoint_manifest(a->checkpoint);
     const char *seed = manifest_made_with(m, "seed"), *precision = manifest_made_with(m, "precision");
-    if (!seed || !precision || !export_dtype(precision, &a->precision))
+    if (!seed || !precision || !dtype_of_name(precision, &a->precision))
         return err_set(ERR_USAGE, "%s: its manifest does not say with which seed and precision it was made",
                        checkpoint_path(a->checkpoint));
     a->seed = strtoull(seed, NULL, 10);
