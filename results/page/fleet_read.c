@@ -101,20 +101,23 @@ static int read_preflight(struct fleet_source *source, const json_t *line)
 // All ranks' hosts, those without an event, too; the state of one rank names it alone.
 static int read_soak(struct fleet_source *source, const json_t *line)
 {
-    const json_t *hosts = json_object_get(line, "hosts"), *events = json_object_get(line, "events"), *one;
-    size_t i;
+    static const struct {
+        const char *key, *before;  // no text before: nothing is said of the host
+        enum fleet_what what;
+    } lists[] = {{.key = "hosts"}, {"events", "", FLEET_ARITHMETIC}, {"worse", "counters: ", FLEET_INVALID}};
+    const json_t *one;
     fleet_name_part(source, view_text(line, "host"));
-    json_array_foreach (hosts, i, one)
-        fleet_name_part(source, view_text(one, "host"));
-    json_array_foreach (events, i, one)
-        fleet_name_part(source, view_text(one, "host"));
+    for (size_t k = 0, i; k < sizeof lists / sizeof *lists; k++)
+        json_array_foreach (json_object_get(line, lists[k].key), i, one)
+            fleet_name_part(source, view_text(one, "host"));
     TRY(fleet_add_runs(source, "soak"));
-    json_array_foreach (events, i, one) {
-        char text[FLEET_TEXT_BYTES];
-        struct fleet_part *part = fleet_part_of(source, view_text(one, "host"));
-        snprintf(text, sizeof text, "soak: %s", view_text(one, "text"));
-        TRY(part ? fleet_say(part->run, FLEET_ARITHMETIC, text) : ERR_NONE);
-    }
+    for (size_t k = 1, i; k < sizeof lists / sizeof *lists; k++)
+        json_array_foreach (json_object_get(line, lists[k].key), i, one) {
+            char text[FLEET_TEXT_BYTES];
+            struct fleet_part *part = fleet_part_of(source, view_text(one, "host"));
+            snprintf(text, sizeof text, "soak: %s%s", lists[k].before, view_text(one, "text"));
+            TRY(part ? fleet_say(part->run, lists[k].what, text) : ERR_NONE);
+        }
     return ERR_NONE;
 }
 

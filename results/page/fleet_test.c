@@ -227,6 +227,22 @@ Test(fleet, what_is_missing_or_not_whole_has_the_command_that_measures_it)
     free(text);
 }
 
+// The second host had a wrong result, the third's counts of errors grew.
+Test(fleet, a_soak_names_the_hosts_of_its_findings)
+{
+    static const struct expected expected[] = {{"node0001", "pull", "arithmetic", "soak: GPU 1: 3 words"},
+                                               {"node0002", "look at", "invalid", "soak: counters: NVLink errors: 4"}};
+    static const char soak[] =
+        "{\"record\":\"soak\",\"host\":\"node0000\",\"events\":[{\"host\":\"node0001\",\"text\":\"GPU 1: "
+        "3 words\"}],\"worse\":[{\"host\":\"node0002\",\"text\":\"NVLink errors: 4\"}]}\n";
+    for (int host = 0; host < 3; host++)
+        write_run(host, 1, (struct special){0});
+    sample_put("soak.json", soak, sizeof soak - 1);
+    char *text = fleet(1, NULL);
+    expect_named(text, 3, expected, 2);
+    free(text);
+}
+
 // Nanoseconds of an exchange with the others, of each of five hosts; the fourth is slow.
 Test(fleet, hosts_of_a_launcher_are_named_by_their_record)
 {

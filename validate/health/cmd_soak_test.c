@@ -5,6 +5,7 @@
 #include "base/pretended_test.h"
 #include "ref/comm/mpirun_test.h"
 #include "validate/health/preflight.h"
+#include "validate/health/soak.h"
 
 #include <criterion/criterion.h>
 #include <jansson.h>
@@ -72,6 +73,19 @@ Test(soak, wrong_results_of_one_kind_are_one_line)
     cr_expect_eq(command_run(command, output, sizeof output), 0);
     cr_expect_null(strstr(output, "WRONG"), "it was said before: %s", output);
     folder_remove(folder);
+}
+
+// Which GPU to pull: two that fail in one operation are two kinds, each with its line.
+Test(soak, wrong_results_of_two_gpus_are_told_apart)
+{
+    static const struct health_operation memory = {.name = DEVICE_MEMORY, .lane = HEALTH_MEMORY};
+    struct soak soak = {.events = json_array(), .host = "h"};
+    // The first wrong result of a GPU is kept, however many there are of another.
+    for (int i = 0; i < 300; i++) {
+        struct health_mismatch wrong = {.core = HEALTH_CORE_GPU, .gpu = i / 150, .operation = &memory};
+        cr_expect_eq(soak_add_event(&soak, &wrong, "text"), i % 150 == 0, "wrong result %d", i);
+    }
+    json_decref(soak.events);
 }
 
 Test(soak, bad_input_is_refused_and_the_state_unchanged)

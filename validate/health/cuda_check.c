@@ -47,8 +47,11 @@ static int add(const struct check *c, const char *operation, const char *format,
     __attribute__((format(printf, 3, 4)));
 static int add(const struct check *c, const char *operation, const char *format, ...)
 {
-    struct health_mismatch m = {
-        .core = HEALTH_CORE_NOBODY, .operation = operation_of(operation), .round = c->round_number, .seed = c->seed};
+    struct health_mismatch m = {.core = HEALTH_CORE_GPU,
+                                .gpu = c->device,
+                                .operation = operation_of(operation),
+                                .round = c->round_number,
+                                .seed = c->seed};
     int used = snprintf(m.text, sizeof m.text, "GPU %d: ", c->device);
     va_list arguments;
     va_start(arguments, format);

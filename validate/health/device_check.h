@@ -23,7 +23,7 @@ struct device_flip {
 // CUDA, or no device is usable.
 int device_check_find(const char *name, int *devices, int *multiprocessors);
 
-// Checks all devices once. Wrong results are appended to the round's mismatches, with HEALTH_CORE_NOBODY; `text`
+// Checks all devices once. Wrong results are appended to the round's mismatches, with HEALTH_CORE_GPU; `text`
 // receives a line about what was right, "" where anything is wrong. ERR_MEMORY, ERR_IO: a device failed.
 int device_check(uint64_t seed, const struct device_flip *flip, uint64_t round_number, struct health_round *round,
                  char text[HEALTH_TEXT_MAX]);

@@ -22,12 +22,14 @@ struct health_round_setting {
     const volatile sig_atomic_t *interrupted;  // may be null: checked between operations
 };
 
-// In place of a core: none can be named, and `text` says why; all cores of this process have the same wrong result.
-enum { HEALTH_CORE_NOBODY = -1, HEALTH_CORE_ALL = -2 };
+// In place of a core: none can be named, and `text` says why; all cores of this process have the same wrong result; it
+// is a GPU's, and `text` begins with its number.
+enum { HEALTH_CORE_NOBODY = -1, HEALTH_CORE_ALL = -2, HEALTH_CORE_GPU = -3 };
 
 // A wrong result.
 struct health_mismatch {
-    int core;  // or HEALTH_CORE_NOBODY, HEALTH_CORE_ALL
+    int core;  // or HEALTH_CORE_NOBODY, HEALTH_CORE_ALL, HEALTH_CORE_GPU
+    int gpu;   // of this host, with HEALTH_CORE_GPU
     const struct health_operation *operation;
     uint64_t round, seed;
     size_t element;              // the first that is wrong

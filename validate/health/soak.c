@@ -15,8 +15,9 @@ enum { STATE_LIMIT_BYTES = 16 << 20, EVENT_MAX = 100, SAMPLE_MAX = 1000 };
 
 const char *soak_kind(const json_t *event, char out[SOAK_KIND_BYTES])
 {
-    snprintf(out, SOAK_KIND_BYTES, "%.64s %lld %.64s", json_string_value(json_object_get(event, "host")),
+    snprintf(out, SOAK_KIND_BYTES, "%.64s %lld %lld %.64s", json_string_value(json_object_get(event, "host")),
              (long long)json_integer_value(json_object_get(event, "core")),
+             (long long)json_integer_value(json_object_get(event, "gpu")),
              json_string_value(json_object_get(event, "operation")));
     return out;
 }
@@ -32,10 +33,12 @@ bool soak_add_event(struct soak *soak, const struct health_mismatch *m, const ch
                            (json_int_t)m->seed, "element", (json_int_t)m->element, "wrong_bytes",
                            (json_int_t)m->wrong_bytes, "wrong_again", m->again_wrong, "again", m->again, "text", text);
     size_t i;
+    if (m->core == HEALTH_CORE_GPU)
+        json_object_set_new(event, "gpu", json_integer(m->gpu));
     soak_kind(event, kind);
     json_array_foreach (soak->events, i, one)
         first &= strcmp(soak_kind(one, other), kind) != 0;
-    if (json_array_size(soak->events) < EVENT_MAX)
+    if (first || json_array_size(soak->events) < EVENT_MAX)
         json_array_append(soak->events, event);
     json_decref(event);
     return first;
@@ -64,12 +67,14 @@ void soak_add_sample(struct soak *soak, double seconds)
     json_array_append_new(soak->series, sample);
 }
 
+// The counters are a host's: its first rank judges them.
 static json_t *own_json(const struct soak *soak)
 {
     struct health_counters after;
     char worse[1024] = "";
     health_counters_read("", &after);
-    health_counters_worse(&soak->before, &after, worse, sizeof worse);
+    if (!bench_world_comm() || bench_world_rank_on_host() == 0)
+        health_counters_worse(&soak->before, &after, worse, sizeof worse);
     return json_pack("{s:o, s:O, s:{s:s, s:i, s:I, s:o, s:o}}", "exposure", health_exposure_json(&soak->exposure),
                      "events", soak->events, "host", "host", soak->host, "rank", bench_world_rank(), "cores",
                      (json_int_t)soak->machine.setting.core_count, "counters",
@@ -79,7 +84,7 @@ static json_t *own_json(const struct soak *soak)
 static int add_rank(const json_t *of_rank, struct soak_total *total)
 {
     struct health_exposure exposure;
-    const json_t *host = json_object_get(of_rank, "host");
+    json_t *host = json_object_get(of_rank, "host");
     TRY(health_exposure_read(json_object_get(of_rank, "exposure"), &exposure));
     if (json_array_size(total->hosts) == 0)
         total->exposure = exposure;
@@ -87,13 +92,17 @@ static int add_rank(const json_t *of_rank, struct soak_total *total)
         health_exposure_join(&total->exposure, &exposure);
     total->core_count += (size_t)json_integer_value(json_object_get(host, "cores"));
     json_array_extend(total->events, json_object_get(of_rank, "events"));
-    json_array_append(total->hosts, json_object_get(of_rank, "host"));
+    json_array_append(total->hosts, host);
+    total->counters = json_object_get(json_array_get(total->hosts, 0), "counters");
+    if (json_is_string(json_object_get(host, "worse")))
+        json_array_append_new(total->worse, json_pack("{s:O, s:O}", "host", json_object_get(host, "host"), "text",
+                                                      json_object_get(host, "worse")));
     return ERR_NONE;
 }
 
 int soak_gather(const struct soak *soak, struct soak_total *out)
 {
-    *out = (struct soak_total){.events = json_array(), .hosts = json_array()};
+    *out = (struct soak_total){.events = json_array(), .hosts = json_array(), .worse = json_copy(soak->worse)};
     json_t *own = own_json(soak);
     char **texts = NULL, *text = own && bench_world_comm() ? json_dumps(own, 0) : NULL;
     int code = own ? ERR_NONE : err_set(ERR_MEMORY, "no memory for what this soak has seen");
@@ -118,15 +127,16 @@ void soak_total_free(struct soak_total *total)
 {
     json_decref(total->events);
     json_decref(total->hosts);
+    json_decref(total->worse);
     *total = (struct soak_total){0};
 }
 
 json_t *soak_state_json(const struct soak *soak, const struct soak_total *total)
 {
-    return json_pack("{s:s, s:i, s:s, s:i, s:I, s:I, s:o, s:O, s:O}", "record", "soak", "schema", 1, "host", soak->host,
-                     "ranks", bench_world_size(), "seed", (json_int_t)soak->seed, "cores",
+    return json_pack("{s:s, s:i, s:s, s:i, s:I, s:I, s:o, s:O, s:O, s:O}", "record", "soak", "schema", 1, "host",
+                     soak->host, "ranks", bench_world_size(), "seed", (json_int_t)soak->seed, "cores",
                      (json_int_t)total->core_count, "exposure", health_exposure_json(&total->exposure), "events",
-                     total->events, "series", soak->series);
+                     total->events, "series", soak->series, "worse", total->worse);
 }
 
 // The state replaces the earlier one only when it is complete.
@@ -180,6 +190,7 @@ static int read_state(struct soak *soak)
         soak->seed = seed;
         soak->earlier_seconds = soak->exposure.seconds;
         json_array_extend(soak->events, events);
+        json_array_extend(soak->worse, json_object_get(state, "worse"));
         if (json_is_array(series) && json_array_size(series) <= SAMPLE_MAX)
             json_array_extend(soak->series, series);
     }

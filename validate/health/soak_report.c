@@ -58,17 +58,17 @@ static void print_text(const struct soak *soak, const struct soak_total *total, 
     printf("%zu cores, %zu operations, %" PRIu64 " rounds in %.2f hours, seed %lld\n", total->core_count,
            soak->machine.setting.operation_count, e->rounds, e->seconds / 3600, soak->seed);
     print_lanes(e);
-    health_counters_read("", &after);
-    health_counters_print(&soak->before, &after, stdout);
+    if (health_counters_from_json(total->counters, &after) == ERR_NONE)
+        health_counters_print(&soak->before, &after, stdout);
     size_t index;
     json_t *entry;
-    json_array_foreach (total->hosts, index, entry)
-        if (json_is_string(json_object_get(entry, "worse")))
-            printf("counters of host %s: %s\n", json_string_value(json_object_get(entry, "host")),
-                   json_string_value(json_object_get(entry, "worse")));
+    json_array_foreach (total->worse, index, entry)
+        printf("FAIL   counters of host %s: %s\n", json_string_value(json_object_get(entry, "host")),
+               json_string_value(json_object_get(entry, "text")));
     size_t host_count = print_events(total->events);
     if (wrong == 0)
-        printf("every result was the same on every core%s\n", ranks > 1 ? " of every rank" : "");
+        printf("every result was the same on every core%s%s\n", ranks > 1 ? " of every rank" : "",
+               json_array_size(total->worse) > 0 ? ", but the hardware counted errors" : "");
     else if (ranks > 1)
         printf("%" PRIu64 " wrong results, on %zu of %d hosts\n", wrong, host_count, bench_world_host_count());
     else
@@ -78,9 +78,7 @@ static void print_text(const struct soak *soak, const struct soak_total *total, 
 static void print_json(const struct soak *soak, const struct soak_total *total)
 {
     json_t *state = soak_state_json(soak, total);
-    struct health_counters after;
-    health_counters_read("", &after);
-    json_object_set_new(state, "counters", health_counters_json(&soak->before, &after));
+    json_object_set(state, "counters", total->counters);
     if (bench_world_size() > 1)
         json_object_set(state, "hosts", total->hosts);
     json_dumpf(state, stdout, 0);
@@ -88,18 +86,19 @@ static void print_json(const struct soak *soak, const struct soak_total *total)
     json_decref(state);
 }
 
-int soak_report(const struct soak *soak, uint64_t *wrong)
+int soak_report(const struct soak *soak, bool *sound)
 {
     struct soak_total total;
+    uint64_t wrong = 0;
     int code = soak_gather(soak, &total);
     if (code == ERR_NONE && bench_world_rank() == 0) {
-        *wrong = 0;
         for (int lane = 0; lane < HEALTH_LANE_COUNT; lane++)
-            *wrong += total.exposure.events[lane];
+            wrong += total.exposure.events[lane];
         if (soak->common.json)
             print_json(soak, &total);
         else
-            print_text(soak, &total, *wrong);
+            print_text(soak, &total, wrong);
+        *sound = wrong == 0 && json_array_size(total.worse) == 0;
         code = file_flush(stdout, "the report");
     }
     soak_total_free(&total);

@@ -237,9 +237,9 @@ int health_vote(struct core_run *runs, size_t operation, struct health_round *ou
 void health_mismatch_text(const struct health_mismatch *m, char *out, size_t bytes)
 {
     const char *name = m->operation->name;
-    int at = m->core == HEALTH_CORE_NOBODY ? snprintf(out, bytes, "%s", name)
-             : m->core == HEALTH_CORE_ALL  ? snprintf(out, bytes, "all cores: %s", name)
-                                           : snprintf(out, bytes, "core %d: %s", m->core, name);
+    int at = m->core >= 0                 ? snprintf(out, bytes, "core %d: %s", m->core, name)
+             : m->core == HEALTH_CORE_ALL ? snprintf(out, bytes, "all cores: %s", name)
+                                          : snprintf(out, bytes, "%s", name);
     size_t used = at < 0 ? 0 : (size_t)at < bytes ? (size_t)at : bytes - 1;
     if (*m->text)
         snprintf(out + used, bytes - used, ": %s", m->text);
