@@ -235,9 +235,9 @@ Test(bench_comm, on_a_device_the_table_names_the_number_of_devices)
 static atomic_int folds_until_wrong;
 
 static void wrong_fold(enum dtype in_dtype, const void *const in[], int world, enum dtype out_dtype, void *out,
-                       size_t count, int add)
+                       size_t count)
 {
-    shadow_fold(in_dtype, in, world, out_dtype, out, count, add);
+    shadow_fold(in_dtype, in, world, out_dtype, out, count);
     if (atomic_fetch_sub(&folds_until_wrong, 1) == 1)
         *(uint32_t *)at(out) ^= 1;
 }

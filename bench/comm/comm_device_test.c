@@ -183,9 +183,9 @@ static atomic_int folds_until_wrong;
 
 // In one of all folds, flips a bit of the last element, as if a thread of the device had missed it.
 static void wrong_fold(enum dtype in_dtype, const void *const in[], int world, enum dtype out_dtype, void *out,
-                       size_t count, int add)
+                       size_t count)
 {
-    shadow_fold(in_dtype, in, world, out_dtype, out, count, add);
+    shadow_fold(in_dtype, in, world, out_dtype, out, count);
     uint32_t *last = (uint32_t *)at(out) + count - 1;
     if (atomic_fetch_sub(&folds_until_wrong, 1) == 1)
         *last ^= 1;

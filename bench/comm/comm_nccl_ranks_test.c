@@ -231,7 +231,7 @@ static void fail_in_nccl(struct rank *rank)
         return;
     }
     rank->comm = comm;
-    const struct comm_call call = {.operation = COMM_BROADCAST, .send_dtype = DTYPE_FP32, .recv_dtype = DTYPE_FP32};
+    const struct comm_call call = {.operation = COMM_BROADCAST, .dtype = DTYPE_FP32};
     rank_keep(rank, clock_now_s(), nccl_collective_run(comm, &call));
     comm_close(comm);
     rank->closed = true;

@@ -125,7 +125,7 @@ static int collective(const struct comm_rank *rank)
     char *result = comm_rank_result(rank), *own = result + of->offsets[rank->index] * dtype_bytes(of->setting.dtype);
     switch (of->setting.operation) {
     case REDUCE_SCATTER:
-        return comm_reduce_scatter(rank->comm, rank->send, dtype, result, dtype, of->counts, false);
+        return comm_reduce_scatter(rank->comm, rank->send, result, of->counts, of->offsets, dtype);
     case ALL_GATHER:
         return comm_all_gather(rank->comm, in_place ? own : rank->send, result, of->counts, of->offsets, dtype);
     case ALL_REDUCE:
@@ -146,8 +146,7 @@ static struct comm_call native_call(const struct comm_rank *rank)
     const struct comm_ranks *of = rank->of;
     return (struct comm_call){
         .operation = operations[of->setting.operation],
-        .send_dtype = of->setting.dtype,
-        .recv_dtype = of->setting.dtype,
+        .dtype = of->setting.dtype,
         .send = rank->send,
         .recv = rank->recv,
         .count = of->setting.count,

@@ -54,10 +54,10 @@ static int run(const struct comm_mpi *mpi, const struct comm_call *call, const i
 {
     const int *offsets = counts + mpi->comm.world, *recv_counts = offsets + mpi->comm.world;
     const int *recv_offsets = recv_counts + mpi->comm.world, count = (int)call->count;
-    MPI_Datatype type = call->send_dtype == DTYPE_FP32 ? MPI_FLOAT : MPI_UINT16_T;
+    MPI_Datatype type = call->dtype == DTYPE_FP32 ? MPI_FLOAT : MPI_UINT16_T;
     MPI_Comm world = mpi->data;
     MPI_Op sum;
-    TRY(sum_of(call->send_dtype, &sum));
+    TRY(sum_of(call->dtype, &sum));
     int code = MPI_SUCCESS;
     switch (call->operation) {
     case COMM_ALL_TO_ALL:

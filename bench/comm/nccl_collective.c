@@ -26,7 +26,7 @@ static bool has_equal_shards(const struct comm_call *call, int world)
 static int name_sums(struct comm_nccl *nccl, const struct comm_call *call)
 {
     const struct comm_nccl_calls *calls = nccl->options.calls;
-    ncclDataType_t type = type_of(call->send_dtype);
+    ncclDataType_t type = type_of(call->dtype);
     cudaStream_t stream = calls->stream();
     if (call->operation == COMM_ALL_REDUCE)
         return comm_nccl_code(nccl,
@@ -37,7 +37,7 @@ static int name_sums(struct comm_nccl *nccl, const struct comm_call *call)
             nccl, calls->reduce_scatter(call->send, call->recv, call->counts[0], type, ncclSum, nccl->nccl, stream),
             "ncclReduceScatter");
     for (int rank = 0; rank < nccl->comm.world; rank++) {
-        const char *shard = (const char *)call->send + call->offsets[rank] * dtype_bytes(call->send_dtype);
+        const char *shard = (const char *)call->send + call->offsets[rank] * dtype_bytes(call->dtype);
         if (call->counts[rank] > 0)
             TRY(comm_nccl_code(
                 nccl, calls->reduce(shard, call->recv, call->counts[rank], type, ncclSum, rank, nccl->nccl, stream),
@@ -50,7 +50,7 @@ static int name_sums(struct comm_nccl *nccl, const struct comm_call *call)
 static int name_gather(struct comm_nccl *nccl, const struct comm_call *call)
 {
     const struct comm_nccl_calls *calls = nccl->options.calls;
-    size_t element_bytes = dtype_bytes(call->send_dtype);
+    size_t element_bytes = dtype_bytes(call->dtype);
     cudaStream_t stream = calls->stream();
     if (has_equal_shards(call, nccl->comm.world))
         return comm_nccl_code(
@@ -73,7 +73,7 @@ static int name_gather(struct comm_nccl *nccl, const struct comm_call *call)
 static int name_pairs(struct comm_nccl *nccl, const struct comm_call *call)
 {
     const struct comm_nccl_calls *calls = nccl->options.calls;
-    size_t element_bytes = dtype_bytes(call->send_dtype);
+    size_t element_bytes = dtype_bytes(call->dtype);
     cudaStream_t stream = calls->stream();
     for (int peer = 0; peer < nccl->comm.world; peer++) {
         const char *from = (const char *)call->send + call->offsets[peer] * element_bytes;
@@ -100,8 +100,8 @@ static int name_collective(struct comm_nccl *nccl, const struct comm_call *call)
         return name_gather(nccl, call);
     case COMM_BROADCAST:
         return comm_nccl_code(nccl,
-                              calls->broadcast(call->recv, call->recv, call->count * dtype_bytes(call->send_dtype),
-                                               ncclInt8, call->root, nccl->nccl, calls->stream()),
+                              calls->broadcast(call->recv, call->recv, call->count * dtype_bytes(call->dtype), ncclInt8,
+                                               call->root, nccl->nccl, calls->stream()),
                               "ncclBroadcast");
     case COMM_REDUCE_SCATTER:
     case COMM_ALL_REDUCE:

@@ -292,9 +292,9 @@ static atomic_int folds;
 static int spoilt_fold;
 
 static void wrong_fold(enum dtype in_dtype, const void *const in[], int world, enum dtype out_dtype, void *out,
-                       size_t count, int add)
+                       size_t count)
 {
-    shadow_fold(in_dtype, in, world, out_dtype, out, count, add);
+    shadow_fold(in_dtype, in, world, out_dtype, out, count);
     if (++folds == spoilt_fold)
         ((float *)at(out))[count - 1] += 1;
 }

@@ -104,7 +104,7 @@ static float reference_sum(const struct check_case *c, const struct case_values 
             sent[rank] = reference_round(c->communication_dtype, own);
         }
         float sum;
-        dtype_fold(DTYPE_FP32, terms, ranks, DTYPE_FP32, &sum, 1, 0);
+        dtype_fold(DTYPE_FP32, terms, ranks, DTYPE_FP32, &sum, 1);
         sum = reference_round(c->communication_dtype, sum);
         total = reference_round(c->accumulation_dtype, first == 0 ? sum : total + sum);
     }

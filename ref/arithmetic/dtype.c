@@ -47,21 +47,20 @@ void dtype_accumulate(enum dtype sum_dtype, void *sum, enum dtype in_dtype, cons
     isa_kernels_at(sum)->accumulate(sum_dtype, sum, in_dtype, in, count);
 }
 
-void dtype_fold(enum dtype in_dtype, const void *const in[], int world, enum dtype out_dtype, void *out, size_t count,
-                int add)
+void dtype_fold(enum dtype in_dtype, const void *const in[], int world, enum dtype out_dtype, void *out, size_t count)
 {
     assert(world > 0 && is_array(in_dtype, in[0], count) && is_array(out_dtype, out, count));
-    if (world == 1 && in[0] == out && in_dtype == out_dtype && !add)
+    if (world == 1 && in[0] == out && in_dtype == out_dtype)
         return;
-    isa_kernels_at(out)->fold(in_dtype, in, world, out_dtype, out, count, add);
+    isa_kernels_at(out)->fold(in_dtype, in, world, out_dtype, out, count);
 }
 
 void dtype_fold_groups(enum dtype in_dtype, const void *const in[], int world, int group, enum dtype out_dtype,
-                       void *out, size_t count, int add)
+                       void *out, size_t count)
 {
     assert(world > 0 && is_array(in_dtype, in[0], count) && is_array(out_dtype, out, count));
     assert(group > 0 && world % group == 0);
-    isa_kernels_at(out)->fold_groups(in_dtype, in, world, group, out_dtype, out, count, add);
+    isa_kernels_at(out)->fold_groups(in_dtype, in, world, group, out_dtype, out, count);
 }
 
 void dtype_sum_to_all(const float *const in[], int world, float *const out[], int out_count, size_t count,

@@ -21,17 +21,15 @@ void dtype_narrow(enum dtype dtype, const float *in, void *out, size_t count);
 void dtype_accumulate(enum dtype sum_dtype, void *sum, enum dtype in_dtype, const void *in, size_t count);
 
 // out[i] = round_out(((f32(in[0][i]) + f32(in[1][i])) + ...) + f32(in[world-1][i])): the canonical order of every sum
-// over ranks, a left fold in fp32 with ranks ascending and one rounding at the end. With `add`,
-// out[i] = round_out(f32(out[i]) + that sum rounded to fp32), which accumulates micro-steps. out may be identical to
+// over ranks, a left fold in fp32 with ranks ascending and one rounding at the end. out may be identical to
 // one of in[] if both formats have the same size; otherwise it overlaps none of them. One input that is out, in the
-// same format, stays as it is without `add`. world > 0.
-void dtype_fold(enum dtype in_dtype, const void *const in[], int world, enum dtype out_dtype, void *out, size_t count,
-                int add);
+// same format, stays as it is. world > 0.
+void dtype_fold(enum dtype in_dtype, const void *const in[], int world, enum dtype out_dtype, void *out, size_t count);
 
 // As dtype_fold, in hierarchical order: folds each `group` consecutive inputs in fp32, then folds these sums in fp32,
 // the first group first, with one rounding at the end. group divides world.
 void dtype_fold_groups(enum dtype in_dtype, const void *const in[], int world, int group, enum dtype out_dtype,
-                       void *out, size_t count, int add);
+                       void *out, size_t count);
 
 // out[k][i] = the canonical sum of fp32 numbers, ((in[0][i] + in[1][i]) + ...) + in[world-1][i], for all k. Each of
 // out[] may be identical to one of in[]; otherwise it overlaps none of them. around_cache: by streaming stores, which

@@ -148,7 +148,7 @@ static void kernel_accumulate(enum dtype sum_dtype, void *sum, enum dtype in_dty
 
 // Reads all inputs of a block before it writes the block's outputs, so out may be one of the inputs.
 static void kernel_fold(enum dtype in_dtype, const void *const in[], int world, enum dtype out_dtype, void *out,
-                        size_t count, int add)
+                        size_t count)
 {
     for (size_t start = 0; start < count; start += KERNEL_BLOCK) {
         size_t block = kernel_block(start, count);
@@ -157,14 +157,10 @@ static void kernel_fold(enum dtype in_dtype, const void *const in[], int world, 
         float left[KERNEL_BLOCK], right[KERNEL_BLOCK];
         const float *sum = kernel_as_f32(in_dtype, (const char *)in[0] + in_bytes, left, block);
         for (int rank = 1; rank < world; rank++) {
-            bool last = rank == world - 1 && out_dtype == DTYPE_FP32 && !add;
+            bool last = rank == world - 1 && out_dtype == DTYPE_FP32;
             float *target = last ? (float *)(void *)to : left;
             kernel_add(sum, kernel_as_f32(in_dtype, (const char *)in[rank] + in_bytes, right, block), target, block);
             sum = target;
-        }
-        if (add) {
-            kernel_add(kernel_as_f32(out_dtype, to, right, block), sum, left, block);
-            sum = left;
         }
         kernel_narrow(out_dtype, sum, to, block);
     }
@@ -220,7 +216,7 @@ static void kernel_sum_to_all(const float *const in[], int world, float *const o
 
 // out may be one of the inputs, as above.
 static void kernel_fold_groups(enum dtype in_dtype, const void *const in[], int world, int group, enum dtype out_dtype,
-                               void *out, size_t count, int add)
+                               void *out, size_t count)
 {
     for (size_t start = 0; start < count; start += KERNEL_BLOCK) {
         size_t block = kernel_block(start, count);
@@ -231,11 +227,11 @@ static void kernel_fold_groups(enum dtype in_dtype, const void *const in[], int 
             do
                 members[i] = (const char *)in[first + i] + start * dtype_bytes(in_dtype);
             while (++i < group);
-            kernel_fold(in_dtype, members, group, DTYPE_FP32, first == 0 ? sum : of_group, block, false);
+            kernel_fold(in_dtype, members, group, DTYPE_FP32, first == 0 ? sum : of_group, block);
             if (first > 0)
                 kernel_add(sum, of_group, sum, block);
         }
         const void *sums[] = {sum};
-        kernel_fold(DTYPE_FP32, sums, 1, out_dtype, (char *)out + start * dtype_bytes(out_dtype), block, add);
+        kernel_fold(DTYPE_FP32, sums, 1, out_dtype, (char *)out + start * dtype_bytes(out_dtype), block);
     }
 }

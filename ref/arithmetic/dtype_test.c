@@ -303,7 +303,7 @@ static void fill(enum dtype dtype, void *values, size_t count, uint64_t key)
 
 struct fold_case {
     enum dtype in, out;
-    int world, group, add, alias;  // group: as world, or less; alias: the rank whose input is the output, too; -1: none
+    int world, group, alias;  // group: as world, or less; alias: the rank whose input is the output, too; -1: none
     size_t count;
 };
 
@@ -334,19 +334,17 @@ static void fold_is_a_left_fold(struct fold_case c)
     }
     if (c.alias < 0)
         fill(c.out, output, c.count, random_key(99, c.count));
-    for (size_t i = 0; i < c.count; i++) {
-        float sum = sum_plainly(&c, inputs, i);
-        expected[i] = rounded(c.out, c.add ? load(c.out, output, i) + sum : sum);
-    }
+    for (size_t i = 0; i < c.count; i++)
+        expected[i] = rounded(c.out, sum_plainly(&c, inputs, i));
     uint32_t beyond = stored(c.out, output, c.count);
     if (c.group == c.world)
-        dtype_fold(c.in, inputs, c.world, c.out, output, c.count, c.add);
+        dtype_fold(c.in, inputs, c.world, c.out, output, c.count);
     else
-        dtype_fold_groups(c.in, inputs, c.world, c.group, c.out, output, c.count, c.add);
+        dtype_fold_groups(c.in, inputs, c.world, c.group, c.out, output, c.count);
     for (size_t i = 0; i < c.count; i++)
         cr_assert_eq(stored(c.out, output, i), expected[i],
-                     "%s -> %s, world %d, groups of %d, add %d, alias %d, element %zu of %zu", dtype_name(c.in),
-                     dtype_name(c.out), c.world, c.group, c.add, c.alias, i, c.count);
+                     "%s -> %s, world %d, groups of %d, alias %d, element %zu of %zu", dtype_name(c.in),
+                     dtype_name(c.out), c.world, c.group, c.alias, i, c.count);
     cr_assert_eq(stored(c.out, output, c.count), beyond, "one element too many");
 }
 
@@ -357,14 +355,13 @@ Test(dtype, a_fold_is_a_left_fold_of_groups_in_fp32_with_one_rounding)
     for (EACH_ISA(isa))
         for (int formats = 0; formats < 9; formats++)
             for (size_t shape = 0; shape < sizeof shapes / sizeof *shapes; shape++)
-                for (int add = 0; add < 2; add++)
-                    for (int alias = -1; alias < shapes[shape][0]; alias++)
-                        for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
-                            enum dtype in = FORMATS[formats / 3], out = FORMATS[formats % 3];
-                            if (alias < 0 || dtype_bytes(in) == dtype_bytes(out))
-                                fold_is_a_left_fold((struct fold_case){in, out, shapes[shape][0], shapes[shape][1], add,
-                                                                       alias, counts[k]});
-                        }
+                for (int alias = -1; alias < shapes[shape][0]; alias++)
+                    for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
+                        enum dtype in = FORMATS[formats / 3], out = FORMATS[formats % 3];
+                        if (alias < 0 || dtype_bytes(in) == dtype_bytes(out))
+                            fold_is_a_left_fold(
+                                (struct fold_case){in, out, shapes[shape][0], shapes[shape][1], alias, counts[k]});
+                    }
 }
 
 // One output after the other is the input of a rank, or none is; nothing beyond the counts changes.
@@ -373,7 +370,7 @@ static void sum_goes_to_all(int world, size_t count, size_t shift, bool in_place
     static float in[SUM_WORLD][SUM_COUNT + 1], apart[SUM_WORLD][SUM_COUNT + 1];
     const float *inputs[SUM_WORLD];
     float *outputs[SUM_WORLD], expected[SUM_COUNT], beyond[SUM_WORLD];
-    struct fold_case c = {DTYPE_FP32, DTYPE_FP32, world, world, 0, -1, count};
+    struct fold_case c = {DTYPE_FP32, DTYPE_FP32, world, world, -1, count};
     for (int rank = 0; rank < world; rank++) {
         size_t from = (shift + (size_t)rank) % 5;
         fill(DTYPE_FP32, in[rank] + from, count, random_key((uint64_t)rank, count));
@@ -405,9 +402,9 @@ Test(dtype, the_order_of_ranks_changes_a_fold)
 {
     const float a = 0x1p24f, b = 1, c = -0x1p24f;
     float out;
-    dtype_fold(DTYPE_FP32, (const void *const[]){&a, &c, &b}, 3, DTYPE_FP32, &out, 1, 0);
+    dtype_fold(DTYPE_FP32, (const void *const[]){&a, &c, &b}, 3, DTYPE_FP32, &out, 1);
     cr_expect_eq(out, 1);
-    dtype_fold(DTYPE_FP32, (const void *const[]){&a, &b, &c}, 3, DTYPE_FP32, &out, 1, 0);
+    dtype_fold(DTYPE_FP32, (const void *const[]){&a, &b, &c}, 3, DTYPE_FP32, &out, 1);
     cr_expect_eq(out, 0);
 }
 

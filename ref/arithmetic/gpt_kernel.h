@@ -227,7 +227,7 @@ static void kernel_embedding_forward(const struct token_rows *rows, size_t width
         size_t token = rows->tokens[token_index(rows, r)], position = r % rows->length, bytes = dtype_bytes(dtype);
         const void *const both[] = {(const char *)token_weight + token * width * bytes,
                                     (const char *)position_weight + position * width * bytes};
-        kernel_fold(dtype, both, 2, DTYPE_FP32, out + r * width, width, false);
+        kernel_fold(dtype, both, 2, DTYPE_FP32, out + r * width, width);
     }
 }
 

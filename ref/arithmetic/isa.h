@@ -46,10 +46,9 @@ struct isa_kernels {
     void (*widen)(enum dtype dtype, const void *in, float *out, size_t count);
     void (*narrow)(enum dtype dtype, const float *in, void *out, size_t count);
     void (*accumulate)(enum dtype sum_dtype, void *sum, enum dtype in_dtype, const void *in, size_t count);
-    void (*fold)(enum dtype in_dtype, const void *const in[], int world, enum dtype out_dtype, void *out, size_t count,
-                 int add);
+    void (*fold)(enum dtype in_dtype, const void *const in[], int world, enum dtype out_dtype, void *out, size_t count);
     void (*fold_groups)(enum dtype in_dtype, const void *const in[], int world, int group, enum dtype out_dtype,
-                        void *out, size_t count, int add);
+                        void *out, size_t count);
     // In host memory only.
     void (*sum_to_all)(const float *const in[], int world, float *const out[], int out_count, size_t count,
                        bool around_cache);

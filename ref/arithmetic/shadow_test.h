@@ -156,21 +156,21 @@ static void shadow_accumulate(enum dtype sum_dtype, void *sum, enum dtype in_dty
 }
 
 static void shadow_fold(enum dtype in_dtype, const void *const in[], int world, enum dtype out_dtype, void *out,
-                        size_t count, int add)
+                        size_t count)
 {
     const void *there[world];
     for (int rank = 0; rank < world; rank++)
         there[rank] = at(in[rank]);
-    isa_scalar.fold(in_dtype, there, world, out_dtype, at(out), count, add);
+    isa_scalar.fold(in_dtype, there, world, out_dtype, at(out), count);
 }
 
 static void shadow_fold_groups(enum dtype in_dtype, const void *const in[], int world, int group, enum dtype out_dtype,
-                               void *out, size_t count, int add)
+                               void *out, size_t count)
 {
     const void *there[world];
     for (int rank = 0; rank < world; rank++)
         there[rank] = at(in[rank]);
-    isa_scalar.fold_groups(in_dtype, there, world, group, out_dtype, at(out), count, add);
+    isa_scalar.fold_groups(in_dtype, there, world, group, out_dtype, at(out), count);
 }
 
 static void shadow_adam(const struct adam_step *step)

@@ -118,8 +118,7 @@ int comm_all_to_all(struct comm *comm, const void *send, const size_t send_count
     }
     size_t count = sum(send_counts, comm->world);
     TRY(run(comm, &(struct comm_call){.operation = COMM_ALL_TO_ALL,
-                                      .send_dtype = dtype,
-                                      .recv_dtype = dtype,
+                                      .dtype = dtype,
                                       .send = send,
                                       .recv = recv,
                                       .count = count,
@@ -131,47 +130,25 @@ int comm_all_to_all(struct comm *comm, const void *send, const size_t send_count
     return ERR_NONE;
 }
 
-static int reduce_scatter(struct comm *comm, const void *send, enum dtype send_dtype, const size_t offsets[],
-                          void *recv, enum dtype recv_dtype, const size_t counts[], bool add)
+int comm_reduce_scatter(struct comm *comm, const void *send, void *recv, const size_t counts[], const size_t offsets[],
+                        enum dtype dtype)
 {
     size_t own = counts[comm->rank], count = sum(counts, comm->world);
-    uintptr_t shard = (uintptr_t)send + offsets[comm->rank] * dtype_bytes(send_dtype);
-    bool in_place = own > 0 && (uintptr_t)recv == shard;
-    if (send_dtype == DTYPE_BYTE || recv_dtype == DTYPE_BYTE)
+    bool in_place = own > 0 && (uintptr_t)recv == (uintptr_t)send + offsets[comm->rank] * dtype_bytes(dtype);
+    if (dtype == DTYPE_BYTE)
         return refuse(comm, COMM_REDUCE_SCATTER, "bytes have no sum");
-    if (in_place && (add || send_dtype != recv_dtype))
-        return refuse(comm, COMM_REDUCE_SCATTER, "in place needs equal formats and no addition to recv");
     if (!in_place &&
-        overlaps_shards((uintptr_t)recv, own * dtype_bytes(recv_dtype), send, counts, offsets, send_dtype, comm->world))
+        overlaps_shards((uintptr_t)recv, own * dtype_bytes(dtype), send, counts, offsets, dtype, comm->world))
         return refuse(comm, COMM_REDUCE_SCATTER, "recv overlaps send, but is not this rank's shard of it");
     TRY(run(comm, &(struct comm_call){.operation = COMM_REDUCE_SCATTER,
-                                      .send_dtype = send_dtype,
-                                      .recv_dtype = recv_dtype,
-                                      .add = add,
+                                      .dtype = dtype,
                                       .send = send,
                                       .recv = recv,
                                       .count = count,
                                       .counts = counts,
                                       .offsets = offsets}));
-    count_sent(comm, OPERATION_REDUCE_SCATTER, count - own, send_dtype);
+    count_sent(comm, OPERATION_REDUCE_SCATTER, count - own, dtype);
     return ERR_NONE;
-}
-
-int comm_reduce_scatter(struct comm *comm, const void *send, enum dtype send_dtype, void *recv, enum dtype recv_dtype,
-                        const size_t counts[], bool add)
-{
-    size_t offsets[comm->world], end = 0;
-    for (int rank = 0; rank < comm->world; rank++) {
-        offsets[rank] = end;
-        end += counts[rank];
-    }
-    return reduce_scatter(comm, send, send_dtype, offsets, recv, recv_dtype, counts, add);
-}
-
-int comm_reduce_scatter_at(struct comm *comm, const void *send, const size_t offsets[], void *recv,
-                           const size_t counts[], enum dtype dtype)
-{
-    return reduce_scatter(comm, send, dtype, offsets, recv, dtype, counts, false);
 }
 
 int comm_all_gather(struct comm *comm, const void *send, void *recv, const size_t counts[], const size_t offsets[],
@@ -183,8 +160,7 @@ int comm_all_gather(struct comm *comm, const void *send, void *recv, const size_
         overlaps_shards((uintptr_t)send, own * dtype_bytes(dtype), recv, counts, offsets, dtype, comm->world))
         return refuse(comm, COMM_ALL_GATHER, "send overlaps recv, but is not this rank's shard of it");
     TRY(run(comm, &(struct comm_call){.operation = COMM_ALL_GATHER,
-                                      .send_dtype = dtype,
-                                      .recv_dtype = dtype,
+                                      .dtype = dtype,
                                       .send = send,
                                       .recv = recv,
                                       .count = sum(counts, comm->world),
@@ -215,8 +191,7 @@ int comm_all_reduce(struct comm *comm, const void *send, void *recv, size_t coun
         overlaps((uintptr_t)send, count * dtype_bytes(dtype), (uintptr_t)recv, count * dtype_bytes(dtype)))
         return refuse(comm, COMM_ALL_REDUCE, "send and recv overlap, but are not the same");
     TRY(run(comm, &(struct comm_call){.operation = COMM_ALL_REDUCE,
-                                      .send_dtype = dtype,
-                                      .recv_dtype = dtype,
+                                      .dtype = dtype,
                                       .reduction = reduction,
                                       .send = send,
                                       .recv = recv,
@@ -231,8 +206,7 @@ int comm_broadcast(struct comm *comm, void *buffer, size_t bytes, int root)
     if (root < 0 || root >= comm->world)
         return refuse(comm, COMM_BROADCAST, "the root is not a rank of this world");
     TRY(run(comm, &(struct comm_call){.operation = COMM_BROADCAST,
-                                      .send_dtype = DTYPE_BYTE,
-                                      .recv_dtype = DTYPE_BYTE,
+                                      .dtype = DTYPE_BYTE,
                                       .root = root,
                                       .send = buffer,
                                       .recv = buffer,

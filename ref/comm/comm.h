@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives among the ranks of data parallelism. Sums are in canonical order: ranks ascending, left fold in fp32, one
-// rounding to the receiver's format (dtype_fold). Their bits depend only on the values, not on the transport, the
+// rounding to their own format (dtype_fold). Their bits depend only on the values, not on the transport, the
 // number of buckets, or the cut of a buffer into shards. Callers scale results themselves, once, afterwards. Sums in
 // hierarchical order (comm_set_group) depend only on the values and the size of a group.
 //
@@ -70,16 +70,10 @@ int comm_split(struct comm *comm, const int members[], int count, struct comm **
 int comm_all_to_all(struct comm *comm, const void *send, const size_t send_counts[], const size_t send_offsets[],
                     void *recv, const size_t recv_counts[], const size_t recv_offsets[], enum dtype dtype);
 
-// Every rank passes send[sum of counts]; rank r receives in recv[counts[r]] the sum over ranks of its shard, which
-// starts at the sum of the counts before it. With `add`, the sum is added to the contents of recv (accumulation over
-// micro-steps). In place: recv == this rank's shard of send, with equal formats and without add; the other shards of
-// send stay unchanged. Formats: fp32, bf16, fp16.
-int comm_reduce_scatter(struct comm *comm, const void *send, enum dtype send_dtype, void *recv, enum dtype recv_dtype,
-                        const size_t counts[], bool add);
-
-// As comm_reduce_scatter, with equal formats, for shards anywhere in send: rank r's shard begins at offsets[r].
-int comm_reduce_scatter_at(struct comm *comm, const void *send, const size_t offsets[], void *recv,
-                           const size_t counts[], enum dtype dtype);
+// Rank r receives in recv[counts[r]] the sum over ranks of its shard, send + offsets[r]. In place: recv == this rank's
+// shard of send; the other shards of send stay unchanged. Formats: fp32, bf16, fp16.
+int comm_reduce_scatter(struct comm *comm, const void *send, void *recv, const size_t counts[], const size_t offsets[],
+                        enum dtype dtype);
 
 // recv + offsets[p] receives counts[p] elements from rank p's send. In place: send == recv + offsets[rank].
 int comm_all_gather(struct comm *comm, const void *send, void *recv, const size_t counts[], const size_t offsets[],

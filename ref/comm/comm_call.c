@@ -27,10 +27,8 @@ void comm_call_sign(struct comm_call *call, uint64_t sequence, int world)
         .count = call->operation == COMM_ALL_TO_ALL ? 0 : call->count,
         .shards_digest = shared ? XXH3_64bits(call->counts, (size_t)world * sizeof call->counts[0]) : 0,
         .operation = call->operation,
-        .send_dtype = call->send_dtype,
-        .recv_dtype = call->recv_dtype,
+        .dtype = call->dtype,
         .reduction = call->reduction,
-        .add = call->add,
         .root = (uint32_t)call->root,
         .group = (uint64_t)call->group,
     };
@@ -45,15 +43,12 @@ static void add_group(const struct comm_signature *s, char *text, size_t text_by
 
 void comm_signature_text(const struct comm_signature *s, char *text, size_t text_bytes)
 {
-    const char *name = comm_operation_name(s->operation), *dtype = dtype_name(s->send_dtype);
+    const char *name = comm_operation_name(s->operation), *dtype = dtype_name(s->dtype);
     switch ((enum comm_operation)s->operation) {
     case COMM_ALL_TO_ALL:
         snprintf(text, text_bytes, "%s of %s", name, dtype);
         break;
     case COMM_REDUCE_SCATTER:
-        snprintf(text, text_bytes, "%s of %" PRIu64 " %s to %s%s in shards with digest %08" PRIx64, name, s->count,
-                 dtype, dtype_name(s->recv_dtype), s->add ? ", adding," : "", s->shards_digest >> 32);
-        break;
     case COMM_ALL_GATHER:
         snprintf(text, text_bytes, "%s of %" PRIu64 " %s in shards with digest %08" PRIx64, name, s->count, dtype,
                  s->shards_digest >> 32);
@@ -91,7 +86,7 @@ size_t comm_shard(size_t count, int world, int rank, size_t *offset)
 
 struct comm_transfer comm_transfer_of(const struct comm_call *call, int rank, int to, int from)
 {
-    size_t bytes = dtype_bytes(call->send_dtype);
+    size_t bytes = dtype_bytes(call->dtype);
     const char *send = call->send;
     char *recv = call->recv;
     if (call->operation == COMM_ALL_TO_ALL)
@@ -128,7 +123,7 @@ struct comm_call comm_gather_after(const struct comm_call *call, int world, int 
     for (int owner = 0; owner < world; owner++)
         counts[owner] = comm_shard(call->count, world, owner, &offsets[owner]);
     gather.operation = COMM_ALL_GATHER;
-    gather.send = (char *)call->recv + offsets[rank] * dtype_bytes(call->recv_dtype);
+    gather.send = (char *)call->recv + offsets[rank] * dtype_bytes(call->dtype);
     gather.counts = counts;
     gather.offsets = offsets;
     return gather;
@@ -177,11 +172,11 @@ static void fold_max(enum dtype dtype, const void *const in[], int world, void *
 
 void comm_fold(const struct comm_call *call, const void *const in[], int world, void *out, size_t count)
 {
-    assert(world > 0 && (call->reduction == COMM_SUM || call->send_dtype == call->recv_dtype));
+    assert(world > 0);
     if (call->reduction == COMM_MAX)
-        fold_max(call->send_dtype, in, world, out, count);
+        fold_max(call->dtype, in, world, out, count);
     else if (call->group > 0)
-        dtype_fold_groups(call->send_dtype, in, world, call->group, call->recv_dtype, out, count, call->add);
+        dtype_fold_groups(call->dtype, in, world, call->group, call->dtype, out, count);
     else
-        dtype_fold(call->send_dtype, in, world, call->recv_dtype, out, count, call->add);
+        dtype_fold(call->dtype, in, world, call->dtype, out, count);
 }

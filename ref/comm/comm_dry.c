@@ -7,7 +7,7 @@
 
 static int dry_run(struct comm *comm, const struct comm_call *call)
 {
-    size_t element_bytes = dtype_bytes(call->send_dtype);
+    size_t element_bytes = dtype_bytes(call->dtype);
     if (call->operation != COMM_ALL_GATHER && call->operation != COMM_BARRIER)
         return err_set(ERR_INTERNAL, "%s: a plan supports only all-gathers and barriers",
                        comm_operation_name(call->operation));

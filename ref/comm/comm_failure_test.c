@@ -164,7 +164,7 @@ static const char *const bad_calls[] = {
     "all-reduce: send and recv overlap",
     "all-reduce: a maximum needs buffers in host memory",
     "reduce-scatter: recv overlaps send",
-    "reduce-scatter: in place",
+    "reduce-scatter: bytes have no sum",
     "all-gather: send overlaps recv",
     "all-to-all: send and recv overlap",
     "broadcast: the root is not a rank of this world",
@@ -186,9 +186,9 @@ static int bad_call(struct comm *comm, int which)
         accelerator_disclaim(buffer + 16);
         return rc;
     case 3:
-        return comm_reduce_scatter(comm, buffer, DTYPE_FP32, buffer, DTYPE_FP32, fours, false);
+        return comm_reduce_scatter(comm, buffer, buffer, fours, offsets, DTYPE_FP32);
     case 4:
-        return comm_reduce_scatter(comm, buffer, DTYPE_FP32, buffer + 8, DTYPE_FP32, fours, true);
+        return comm_reduce_scatter(comm, buffer, buffer + 16, fours, offsets, DTYPE_BYTE);
     case 5:
         return comm_all_gather(comm, buffer + 9, buffer, fours, offsets, DTYPE_FP32);
     case 6:

@@ -13,8 +13,6 @@ enum mistake {
     OTHER_COUNT,
     OTHER_SHARDS,
     OTHER_DTYPE,
-    OTHER_ADD,
-    OTHER_RECV_DTYPE,
     OTHER_REDUCTION,
     OTHER_ROOT,
     OTHER_PAIR,
@@ -24,11 +22,9 @@ enum mistake {
 static const char *const mistake_messages[MISTAKE_COUNT] = {
     [OTHER_COLLECTIVE] = "collective 2: rank 0 calls all-reduce (sum) of 8 fp32, rank 3 barrier",
     [OTHER_COUNT] = "collective 2: rank 0 calls all-reduce (sum) of 8 fp32, rank 3 all-reduce (sum) of 9 fp32",
-    [OTHER_SHARDS] = "rank 0 calls reduce-scatter of 8 fp32 to fp32 in shards with digest 9b5361d2, "
-                     "rank 3 reduce-scatter of 8 fp32 to fp32 in shards with digest 65f9719e",
+    [OTHER_SHARDS] = "rank 0 calls reduce-scatter of 8 fp32 in shards with digest 9b5361d2, "
+                     "rank 3 reduce-scatter of 8 fp32 in shards with digest 65f9719e",
     [OTHER_DTYPE] = "rank 0 calls all-reduce (sum) of 8 fp32, rank 3 all-reduce (sum) of 8 bf16",
-    [OTHER_ADD] = "rank 3 reduce-scatter of 8 fp32 to fp32, adding, in shards",
-    [OTHER_RECV_DTYPE] = "rank 3 reduce-scatter of 8 fp32 to bf16 in shards",
     [OTHER_REDUCTION] = "rank 0 calls all-reduce (sum) of 8 fp32, rank 3 all-reduce (maximum) of 8 fp32",
     [OTHER_ROOT] = "calls broadcast of 8 bytes from rank 0, rank 3 broadcast of 8 bytes from rank 1",
     [OTHER_PAIR] = "rank 3 sends 3 elements to rank 1, which expects 2",
@@ -45,13 +41,9 @@ static inline int mistaken_call(struct comm *comm, enum mistake mistake, bool wr
     case OTHER_COUNT:
         return comm_all_reduce(comm, send, recv, wrong ? 9 : 8, DTYPE_FP32, COMM_SUM);
     case OTHER_SHARDS:
-        return comm_reduce_scatter(comm, send, DTYPE_FP32, recv, DTYPE_FP32, wrong ? uneven : even, false);
+        return comm_reduce_scatter(comm, send, recv, wrong ? uneven : even, wide_offsets, DTYPE_FP32);
     case OTHER_DTYPE:
         return comm_all_reduce(comm, send, recv, 8, wrong ? DTYPE_BF16 : DTYPE_FP32, COMM_SUM);
-    case OTHER_ADD:
-        return comm_reduce_scatter(comm, send, DTYPE_FP32, recv, DTYPE_FP32, even, wrong);
-    case OTHER_RECV_DTYPE:
-        return comm_reduce_scatter(comm, send, DTYPE_FP32, recv, wrong ? DTYPE_BF16 : DTYPE_FP32, even, false);
     case OTHER_REDUCTION:
         return comm_all_reduce(comm, send, recv, 8, DTYPE_FP32, wrong ? COMM_MAX : COMM_SUM);
     case OTHER_ROOT:

@@ -19,18 +19,17 @@ struct comm_signature {
     uint64_t sequence;       // collectives this rank has begun, including this one
     uint64_t count;          // elements of the full buffer; 0 for all-to-all, whose counts are compared in pairs
     uint64_t shards_digest;  // of the counts by rank, for operations that have them
-    uint32_t operation, send_dtype, recv_dtype, reduction, add, root;
+    uint32_t operation, dtype, reduction, root;
     uint64_t group;  // ranks in a group of a hierarchical sum; 0: the canonical order
 };
-_Static_assert(sizeof(struct comm_signature) == 4 * 8 + 6 * 4, "no padding");
+_Static_assert(sizeof(struct comm_signature) == 4 * 8 + 4 * 4, "no padding");
 
 // One call of a collective by one rank. The arrays belong to the caller and have one entry for each rank.
 struct comm_call {
     struct comm_signature signature;
     enum comm_operation operation;
-    enum dtype send_dtype, recv_dtype;  // differ only in a reduce-scatter
+    enum dtype dtype;
     enum comm_reduction reduction;
-    bool add;
     int root;
     int group;  // ranks in a group of a hierarchical sum; 0: the canonical order
     const void *send;
@@ -90,7 +89,7 @@ const char *comm_operation_name(enum comm_operation operation);
 // Fills call->signature from the rest of the call.
 void comm_call_sign(struct comm_call *call, uint64_t sequence, int world);
 
-// Writes a text such as "reduce-scatter of 12 fp32 to bf16, adding, in shards with digest 1a2b3c4d".
+// Writes a text such as "reduce-scatter of 12 bf16 in shards with digest 1a2b3c4d".
 void comm_signature_text(const struct comm_signature *signature, char *text, size_t text_bytes);
 
 // "rank 1 expects message 7 of 64 bytes from rank 0, which sends message 8 of 64 bytes".
@@ -126,6 +125,6 @@ const char *comm_piece_in_send(const struct comm_pieces *p, int rank, size_t k);
 struct comm_call comm_gather_after(const struct comm_call *call, int world, int rank, size_t counts[],
                                    size_t offsets[]);
 
-// out[i] = the call's reduction of in[0][i] .. in[world-1][i], in canonical or hierarchical order, added to out[i] if
-// call->add. Among equal maxima, and among NaNs, the lowest rank's bits win. Aliasing is as in dtype_fold.
+// out[i] = the call's reduction of in[0][i] .. in[world-1][i], in canonical or hierarchical order. Among equal
+// maxima, and among NaNs, the lowest rank's bits win. Aliasing is as in dtype_fold.
 void comm_fold(const struct comm_call *call, const void *const in[], int world, void *out, size_t count);

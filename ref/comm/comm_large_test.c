@@ -61,7 +61,7 @@ static void large_body(struct rank *rank)
     int rc;
     if (c->call == REDUCE_SCATTER) {
         char *to = c->in_place ? own_send : recv.data;
-        rc = comm_reduce_scatter(rank->comm, send.data, c->dtype, to, c->dtype, counts, false);
+        rc = comm_reduce_scatter(rank->comm, send.data, to, counts, offsets, c->dtype);
         check(rank, c, to, offset, own);
         for (size_t i = 0; i < count && c->in_place; i += 97)
             if ((i < offset || i >= offset + own) && load(c->dtype, send.data, i) != value_at(c->dtype, rank->index, i))

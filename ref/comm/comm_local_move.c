@@ -14,7 +14,7 @@ enum { LARGE_BYTES = 32 * 1024 * 1024 };
 static const char *source_of(const struct comm_local *local, const struct comm_call *call, int peer, size_t offset)
 {
     struct slot *slot = slot_of(local, peer);
-    size_t element_bytes = dtype_bytes(call->send_dtype);
+    size_t element_bytes = dtype_bytes(call->dtype);
     if (peer == local->comm.rank && has_shards_in_send(call))
         return (const char *)call->send + call->offsets[peer] * element_bytes;
     if (slot->direct)
@@ -42,7 +42,7 @@ static int peer_of(const struct comm *comm, int step)
 
 static void all_to_all(struct comm_local *local, const struct comm_call *call, bool large)
 {
-    size_t element_bytes = dtype_bytes(call->send_dtype);
+    size_t element_bytes = dtype_bytes(call->dtype);
     for (int step = 0; step < local->comm.world; step++) {
         int peer = peer_of(&local->comm, step);
         if (call->recv_counts[peer] > 0)
@@ -53,7 +53,7 @@ static void all_to_all(struct comm_local *local, const struct comm_call *call, b
 
 static void all_gather(struct comm_local *local, const struct comm_call *call, bool large)
 {
-    size_t element_bytes = dtype_bytes(call->send_dtype);
+    size_t element_bytes = dtype_bytes(call->dtype);
     for (int step = 0; step < local->comm.world; step++) {
         int peer = peer_of(&local->comm, step);
         char *to = (char *)call->recv + call->offsets[peer] * element_bytes;
@@ -99,26 +99,24 @@ static void reduce(struct comm_local *local, const struct comm_call *call, const
         if (count > 0)
             comm_fold(call, (const void *const *)sources, world, out[0], count);
         for (int k = 1; k < out_count; k++)
-            copy(out[k], out[0], count * dtype_bytes(call->recv_dtype), large);
+            copy(out[k], out[0], count * dtype_bytes(call->dtype), large);
         return;
     }
-    bool plain = call->send_dtype == DTYPE_FP32 && call->recv_dtype == DTYPE_FP32 && call->reduction == COMM_SUM &&
-                 call->group == 0;
+    bool plain = call->dtype == DTYPE_FP32 && call->reduction == COMM_SUM && call->group == 0;
     if (plain && (large || out_count > 1)) {
         dtype_sum_to_all((const float *const *)sources, world, (float *const *)(void *)out, out_count, count, large);
         return;
     }
-    size_t send_bytes = dtype_bytes(call->send_dtype), recv_bytes = dtype_bytes(call->recv_dtype);
-    size_t limit = PIECE_BYTES / recv_bytes;
+    size_t element_bytes = dtype_bytes(call->dtype), limit = PIECE_BYTES / element_bytes;
     for (size_t from = 0; from < count; from += limit) {
         size_t length = count - from < limit ? count - from : limit;
         const void *in[world];
         for (int peer = 0; peer < world; peer++)
-            in[peer] = sources[peer] + from * send_bytes;
-        char *piece = large ? local->piece : out[0] + from * recv_bytes;
+            in[peer] = sources[peer] + from * element_bytes;
+        char *piece = large ? local->piece : out[0] + from * element_bytes;
         comm_fold(call, in, world, piece, length);
         for (int k = large ? 0 : 1; k < out_count; k++)
-            copy(out[k] + from * recv_bytes, piece, length * recv_bytes, large);
+            copy(out[k] + from * element_bytes, piece, length * element_bytes, large);
     }
 }
 
@@ -129,8 +127,7 @@ static void reduce_scatter(struct comm_local *local, const struct comm_call *cal
     for (int rank = 0; rank < local->comm.rank; rank++)
         offset += call->counts[rank];
     find_sources(local, call, offset, sources);
-    // With `add`, recv is read anyway, and streaming stores would gain nothing.
-    if (large && !call->add && !accelerator_of(call->recv))
+    if (large && !accelerator_of(call->recv))
         reduce(local, call, sources, count, (char *[]){call->recv}, 1, true);
     else if (count > 0)
         comm_fold(call, (const void *const *)sources, local->comm.world, call->recv, count);
@@ -152,13 +149,13 @@ static void all_reduce(struct comm_local *local, const struct comm_call *call, b
     find_sources(local, call, offset, sources);
     char *out[world];
     for (int step = 0; step < world; step++)
-        out[step] = slot_of(local, peer_of(&local->comm, step))->recv + offset * dtype_bytes(call->recv_dtype);
+        out[step] = slot_of(local, peer_of(&local->comm, step))->recv + offset * dtype_bytes(call->dtype);
     reduce(local, call, sources, count, out, world, large);
 }
 
 void comm_local_move(struct comm_local *local, const struct comm_call *call)
 {
-    bool large = call->count * dtype_bytes(call->send_dtype) * (size_t)local->comm.world >= LARGE_BYTES;
+    bool large = call->count * dtype_bytes(call->dtype) * (size_t)local->comm.world >= LARGE_BYTES;
     switch (call->operation) {
     case COMM_ALL_TO_ALL:
         all_to_all(local, call, large);

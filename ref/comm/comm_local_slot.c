@@ -59,7 +59,7 @@ static uint64_t publish_pairs(struct slot *slot, const struct comm_call *call, i
 // itself.
 static void copy_shards(struct slot *slot, const struct comm_call *call, int self, int world)
 {
-    size_t element_bytes = dtype_bytes(call->send_dtype), end = 0;
+    size_t element_bytes = dtype_bytes(call->dtype), end = 0;
     for (int rank = 0; rank < world; rank++) {
         size_t bytes = call->counts[rank] * element_bytes;
         if (bytes > 0 && rank != self)
@@ -73,7 +73,7 @@ void comm_local_publish(struct comm_local *local, const struct comm_call *call)
 {
     const struct comm *comm = &local->comm;
     struct slot *slot = slot_of(local, comm->rank);
-    size_t bytes = published_count(comm, call) * dtype_bytes(call->send_dtype);
+    size_t bytes = published_count(comm, call) * dtype_bytes(call->dtype);
     bool direct = bytes > (local->group->meet.crowded ? SMALL_BYTES : SMALLER_BYTES) || accelerator_of(call->send);
     local->digest = XXH3_64bits_withSeed(&call->signature, sizeof call->signature, local->digest);
     slot->previous = local->previous;

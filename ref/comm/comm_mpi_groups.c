@@ -78,8 +78,8 @@ static void fold_group(const struct sums *s, size_t k)
             in[member] = member == s->own_member ? comm_piece_in_send(&s->pieces, owner, k)
                                                  : column_at(s, s->received, member) + used;
         if (length > 0)
-            dtype_fold(s->pieces.call->send_dtype, in, s->size, DTYPE_FP32,
-                       s->partial + (size_t)group * s->pieces.piece_count, length, false);
+            dtype_fold(s->pieces.call->dtype, in, s->size, DTYPE_FP32,
+                       s->partial + (size_t)group * s->pieces.piece_count, length);
         used += length * s->pieces.element_bytes;
     }
 }
@@ -109,9 +109,8 @@ static void fold_groups(const struct sums *s, int own, size_t k, char *out)
     for (int group = 0; group < s->groups; group++)
         in[group] = (group == s->own_group ? s->partial : s->arrived) + (size_t)group * s->pieces.piece_count;
     if (length > 0)
-        dtype_fold(DTYPE_FP32, in, s->groups, s->pieces.call->recv_dtype,
-                   out + k * s->pieces.piece_count * dtype_bytes(s->pieces.call->recv_dtype), length,
-                   s->pieces.call->add);
+        dtype_fold(DTYPE_FP32, in, s->groups, s->pieces.call->dtype,
+                   out + k * s->pieces.piece_count * s->pieces.element_bytes, length);
 }
 
 int comm_mpi_reduce_groups(struct comm_mpi *mpi, const struct comm_call *call, const size_t counts[],
@@ -120,8 +119,7 @@ int comm_mpi_reduce_groups(struct comm_mpi *mpi, const struct comm_call *call, c
     assert(call->group > 1 && mpi->comm.world % call->group == 0);
     size_t world = (size_t)mpi->comm.world, largest = comm_largest_shard(counts, mpi->comm.world);
     int size = call->group, groups = mpi->comm.world / size;
-    struct sums s = {
-        .pieces = {call, counts, offsets, dtype_bytes(call->send_dtype), 0}, .size = size, .groups = groups};
+    struct sums s = {.pieces = {call, counts, offsets, dtype_bytes(call->dtype), 0}, .size = size, .groups = groups};
     s.own_group = mpi->comm.rank / size;
     s.own_member = mpi->comm.rank % size;
     // Sizes pieces as fp32 for every format, so that all parts are aligned for fp32.

@@ -45,7 +45,7 @@ static size_t message_bytes(const struct comm_mpi *mpi, size_t bytes, size_t at)
 // Reductions: the full buffer of every rank, because they are too small to be cut into shards.
 static struct comm_transfer transfer_of(const struct comm_mpi *mpi, const struct comm_call *call, int to, int from)
 {
-    size_t bytes = call->count * dtype_bytes(call->send_dtype);
+    size_t bytes = call->count * dtype_bytes(call->dtype);
     if (call->operation != COMM_ALL_REDUCE)
         return comm_transfer_of(call, mpi->comm.rank, to, from);
     return (struct comm_transfer){call->send, (char *)mpi->stage + (size_t)from * bytes, bytes, bytes};
@@ -126,7 +126,7 @@ static void fold_piece(const struct comm_mpi *mpi, const struct comm_pieces *p, 
     const void *in[world];
     for (int peer = 0; peer < world; peer++)
         in[peer] = peer == rank ? (const void *)comm_piece_in_send(p, rank, k) : piece_in_stage(mpi, p, peer, k);
-    comm_fold(p->call, in, world, out + k * p->piece_count * dtype_bytes(p->call->recv_dtype), count);
+    comm_fold(p->call, in, world, out + k * p->piece_count * p->element_bytes, count);
 }
 
 static int reduce_shards(struct comm_mpi *mpi, const struct comm_call *call, const size_t counts[],
@@ -135,7 +135,7 @@ static int reduce_shards(struct comm_mpi *mpi, const struct comm_call *call, con
     if (call->group > 0)
         return comm_mpi_reduce_groups(mpi, call, counts, offsets, out);
     int world = mpi->comm.world, in_flight[2] = {0, 0};
-    size_t largest = comm_largest_shard(counts, world), element_bytes = dtype_bytes(call->send_dtype);
+    size_t largest = comm_largest_shard(counts, world), element_bytes = dtype_bytes(call->dtype);
     const struct comm_pieces p = {call, counts, offsets, element_bytes,
                                   mpi->stage_bytes / (2 * (size_t)world * element_bytes)};
     size_t pieces = (largest + p.piece_count - 1) / p.piece_count;
@@ -154,7 +154,7 @@ static int reduce_shards(struct comm_mpi *mpi, const struct comm_call *call, con
 static int all_reduce(struct comm_mpi *mpi, const struct comm_call *call)
 {
     int world = mpi->comm.world;
-    size_t bytes = call->count * dtype_bytes(call->send_dtype);
+    size_t bytes = call->count * dtype_bytes(call->dtype);
     if (bytes == 0)
         return ERR_NONE;
     if (bytes * (size_t)world <= SMALL_BYTES) {
@@ -170,7 +170,7 @@ static int all_reduce(struct comm_mpi *mpi, const struct comm_call *call)
     // Safe in place: reduce_shards writes only this rank's shard, which no other rank reads, and the all-gather
     // overwrites the other shards after they have been sent.
     TRY(reduce_shards(mpi, call, counts, offsets,
-                      (char *)call->recv + offsets[mpi->comm.rank] * dtype_bytes(call->recv_dtype)));
+                      (char *)call->recv + offsets[mpi->comm.rank] * dtype_bytes(call->dtype)));
     return exchange_all(mpi, &gather);
 }
 

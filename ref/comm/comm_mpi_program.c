@@ -79,7 +79,7 @@ static int large(struct comm *comm)
         wrong += other[i] != large_element(i, 1);
     for (size_t i = 0; i < count && rank == 0; i++)
         buffer[i] = large_element(i, 0);
-    TRY(comm_reduce_scatter(comm, buffer, DTYPE_BF16, rank == 0 ? buffer : other + count, DTYPE_BF16, to_zero, false));
+    TRY(comm_reduce_scatter(comm, buffer, rank == 0 ? buffer : other + count, to_zero, none, DTYPE_BF16));
     for (size_t i = 0; i < count && rank == 0; i++) {
         float sum = bf16_to_f32((struct bf16){large_element(i, 0)}) + bf16_to_f32((struct bf16){large_element(i, 1)});
         wrong += buffer[i] != f32_to_bf16(sum).bits;

@@ -66,14 +66,14 @@ static void fold_piece(const struct comm_nccl *nccl, const struct comm_pieces *p
     const void *in[world];
     for (int peer = 0; peer < world; peer++)
         in[peer] = peer == rank ? (const void *)comm_piece_in_send(p, rank, k) : piece_in_stage(nccl, p, peer);
-    comm_fold(p->call, in, world, out + k * p->piece_count * dtype_bytes(p->call->recv_dtype), count);
+    comm_fold(p->call, in, world, out + k * p->piece_count * p->element_bytes, count);
 }
 
 // All ranks cut shards into the same number of pieces, so they run the same number of groups.
 static int reduce_shards(struct comm_nccl *nccl, const struct comm_call *call, const size_t counts[],
                          const size_t offsets[], char *out)
 {
-    size_t world = (size_t)nccl->comm.world, element_bytes = dtype_bytes(call->send_dtype);
+    size_t world = (size_t)nccl->comm.world, element_bytes = dtype_bytes(call->dtype);
     const struct comm_pieces p = {call, counts, offsets, element_bytes,
                                   nccl->options.stage_bytes / (world * element_bytes) / PIECE_ALIGNMENT *
                                       PIECE_ALIGNMENT};
@@ -107,7 +107,7 @@ static int all_reduce(struct comm_nccl *nccl, const struct comm_call *call)
     size_t counts[world], offsets[world];
     struct comm_call shards = comm_gather_after(call, world, nccl->comm.rank, counts, offsets);
     TRY(reduce_shards(nccl, call, counts, offsets,
-                      (char *)call->recv + offsets[nccl->comm.rank] * dtype_bytes(call->recv_dtype)));
+                      (char *)call->recv + offsets[nccl->comm.rank] * dtype_bytes(call->dtype)));
     return gather(nccl, &shards);
 }
 

@@ -52,7 +52,7 @@ static void cut_body(struct rank *rank)
         offsets[peer] = peer == 0 ? 0 : offsets[peer - 1] + counts[peer - 1];
     }
     struct bf16 *own = shards + offsets[rank->index];
-    rc |= comm_reduce_scatter(rank->comm, send, dtype, own, dtype, counts, false);
+    rc |= comm_reduce_scatter(rank->comm, send, own, counts, offsets, dtype);
     rc |= comm_all_gather(rank->comm, own, shards, counts, offsets, dtype);
     if (rc != ERR_NONE)
         rank_wrong(rank, "%s", err_message());
@@ -88,7 +88,7 @@ static void rewrite_body(struct rank *rank)
             sleep_seconds(50e-6);
         int rc = comm_all_gather(rank->comm, own, all, counts, offsets, DTYPE_FP32);
         if (rc == ERR_NONE)
-            rc = comm_reduce_scatter(rank->comm, sums, DTYPE_FP32, own_sum, DTYPE_FP32, counts, false);
+            rc = comm_reduce_scatter(rank->comm, sums, own_sum, counts, offsets, DTYPE_FP32);
         if (rc == ERR_NONE)
             rc = comm_all_reduce(rank->comm, own, own, shard, DTYPE_FP32, COMM_SUM);
         if (rc != ERR_NONE) {
@@ -149,8 +149,8 @@ static void ledger_body(struct rank *rank)
         rank_wrong(rank, "comm_ledger returns another ledger");
     rc |= comm_barrier(rank->comm);
     rc |= comm_all_to_all(rank->comm, send, to_all[me], send_offsets, recv, from_all, recv_offsets, DTYPE_FP32);
-    rc |= comm_reduce_scatter(rank->comm, send, DTYPE_BF16, recv, DTYPE_FP32, counts, false);
-    rc |= comm_reduce_scatter(rank->comm, send, DTYPE_FP32, recv, DTYPE_FP32, counts, false);
+    rc |= comm_reduce_scatter(rank->comm, send, recv, counts, offsets, DTYPE_BF16);
+    rc |= comm_reduce_scatter(rank->comm, send, recv, counts, offsets, DTYPE_FP32);
     rc |= comm_all_gather(rank->comm, send, recv, counts, offsets, DTYPE_FP16);
     rc |= comm_all_reduce(rank->comm, send, recv, 42, DTYPE_FP32, COMM_SUM);
     rc |= comm_all_reduce(rank->comm, send, recv, 42, DTYPE_BYTE, COMM_MAX);

@@ -34,8 +34,8 @@ template <typename where> struct array_kernels {
             where::unlist(o.many);
     }
 
-    static void fold_groups(enum dtype in_dtype, const void *const in[], int world, int group, enum dtype out_dtype,
-                            void *out, size_t count, int add)
+    static void fold_from_any(enum dtype in_dtype, const void *const in[], int world, int group, enum dtype out_dtype,
+                              void *out, size_t count, bool add)
     {
         assert(in_dtype != DTYPE_BYTE && out_dtype != DTYPE_BYTE && world % group == 0);
         if (in_dtype == DTYPE_FP32)
@@ -46,28 +46,34 @@ template <typename where> struct array_kernels {
             fold_from<DTYPE_FP16>(in, world, group, out_dtype, out, count, add);
     }
 
-    static void fold(enum dtype in_dtype, const void *const in[], int world, enum dtype out_dtype, void *out,
-                     size_t count, int add)
+    static void fold_groups(enum dtype in_dtype, const void *const in[], int world, int group, enum dtype out_dtype,
+                            void *out, size_t count)
     {
-        fold_groups(in_dtype, in, world, world, out_dtype, out, count, add);
+        fold_from_any(in_dtype, in, world, group, out_dtype, out, count, false);
+    }
+
+    static void fold(enum dtype in_dtype, const void *const in[], int world, enum dtype out_dtype, void *out,
+                     size_t count)
+    {
+        fold_groups(in_dtype, in, world, world, out_dtype, out, count);
     }
 
     static void widen(enum dtype dtype, const void *in, float *out, size_t count)
     {
         if (in != out)
-            fold(dtype, &in, 1, DTYPE_FP32, out, count, false);
+            fold(dtype, &in, 1, DTYPE_FP32, out, count);
     }
 
     static void narrow(enum dtype dtype, const float *in, void *out, size_t count)
     {
         const void *inputs[] = {in};
         if (in != out)
-            fold(DTYPE_FP32, inputs, 1, dtype, out, count, false);
+            fold(DTYPE_FP32, inputs, 1, dtype, out, count);
     }
 
     static void accumulate(enum dtype sum_dtype, void *sum, enum dtype in_dtype, const void *in, size_t count)
     {
-        fold(in_dtype, &in, 1, sum_dtype, sum, count, true);
+        fold_from_any(in_dtype, &in, 1, 1, sum_dtype, sum, count, true);
     }
 
     template <enum recipe_family family, enum recipe_fusion fusion> static void adam_run(const struct adam_step *step)

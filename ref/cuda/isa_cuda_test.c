@@ -117,7 +117,7 @@ static void fill(size_t offset, enum dtype dtype, size_t count, uint64_t key)
 
 // group: of a hierarchical sum; 0: none.
 static void fold_once(const struct target *target, enum dtype in_dtype, enum dtype out_dtype, int world, int group,
-                      bool add, size_t count, size_t shift)
+                      size_t count, size_t shift)
 {
     const void *here[world], *there[world];
     arena_clear();
@@ -131,11 +131,11 @@ static void fold_once(const struct target *target, enum dtype in_dtype, enum dty
     }
     arena_begin(target);
     if (group > 0) {
-        isa_scalar.fold_groups(in_dtype, here, world, group, out_dtype, expected + out, count, add);
-        target->kernels->fold_groups(in_dtype, there, world, group, out_dtype, target->memory + out, count, add);
+        isa_scalar.fold_groups(in_dtype, here, world, group, out_dtype, expected + out, count);
+        target->kernels->fold_groups(in_dtype, there, world, group, out_dtype, target->memory + out, count);
     } else {
-        isa_scalar.fold(in_dtype, here, world, out_dtype, expected + out, count, add);
-        target->kernels->fold(in_dtype, there, world, out_dtype, target->memory + out, count, add);
+        isa_scalar.fold(in_dtype, here, world, out_dtype, expected + out, count);
+        target->kernels->fold(in_dtype, there, world, out_dtype, target->memory + out, count);
     }
     arena_compare(target, "fold", count, shift);
 }
@@ -149,10 +149,9 @@ static void check_folds(const struct target *target)
                 for (int c = 0; c < COUNT_COUNT; c++) {
                     uint64_t bits = random_key(random_key((uint64_t)(in + 3 * out), (uint64_t)w), (uint64_t)c);
                     if (worlds[w] <= 8 || COUNTS[c] <= 1025)
-                        fold_once(target, FORMATS[in], FORMATS[out], worlds[w], 0, bits % 2, COUNTS[c], bits / 2 % 5);
+                        fold_once(target, FORMATS[in], FORMATS[out], worlds[w], 0, COUNTS[c], bits % 5);
                     if (worlds[w] == 8)
-                        fold_once(target, FORMATS[in], FORMATS[out], 8, c % 2 ? 2 : 4, bits % 2, COUNTS[c],
-                                  bits / 2 % 5);
+                        fold_once(target, FORMATS[in], FORMATS[out], 8, c % 2 ? 2 : 4, COUNTS[c], bits % 5);
                 }
 }
 
@@ -172,8 +171,8 @@ static void check_folds_in_place(const struct target *target)
                 there[k] = target->memory + in[k];
             }
             arena_begin(target);
-            isa_scalar.fold(dtype, here, 3, dtype, expected + in[rank], 1025, false);
-            target->kernels->fold(dtype, there, 3, dtype, target->memory + in[rank], 1025, false);
+            isa_scalar.fold(dtype, here, 3, dtype, expected + in[rank], 1025);
+            target->kernels->fold(dtype, there, 3, dtype, target->memory + in[rank], 1025);
             arena_compare(target, "fold in place", 1025, 0);
         }
 }
@@ -183,20 +182,20 @@ static void check_conversions(const struct target *target)
     for (int format = 0; format < FORMAT_COUNT; format++)
         for (int c = 0; c < COUNT_COUNT; c++)
             for (size_t shift = 0; shift < 5; shift++) {
-                enum dtype dtype = FORMATS[format];
+                enum dtype dtype = FORMATS[format], sum_dtype = FORMATS[((size_t)format + shift) % FORMAT_COUNT];
                 size_t count = COUNTS[c];
                 arena_clear();
                 size_t wide = arena_array(DTYPE_FP32, count, shift), narrow = arena_array(dtype, count, shift);
-                size_t widened = arena_array(DTYPE_FP32, count, shift), sum = arena_array(dtype, count, shift);
+                size_t widened = arena_array(DTYPE_FP32, count, shift), sum = arena_array(sum_dtype, count, shift);
                 fill(wide, DTYPE_FP32, count, 1);
-                fill(sum, dtype, count, 2);
+                fill(sum, sum_dtype, count, 2);
                 arena_begin(target);
                 const struct isa_kernels *kernels[] = {&isa_scalar, target->kernels};
                 char *const memories[] = {expected, target->memory};
                 for (int k = 0; k < 2; k++) {
                     kernels[k]->narrow(dtype, (float *)(void *)(memories[k] + wide), memories[k] + narrow, count);
                     kernels[k]->widen(dtype, memories[k] + narrow, (float *)(void *)(memories[k] + widened), count);
-                    kernels[k]->accumulate(dtype, memories[k] + sum, dtype, memories[k] + narrow, count);
+                    kernels[k]->accumulate(sum_dtype, memories[k] + sum, dtype, memories[k] + narrow, count);
                 }
                 arena_compare(target, dtype_name(dtype), count, shift);
             }

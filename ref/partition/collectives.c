@@ -85,7 +85,7 @@ static int run_reduce_scatter(void *arguments)
     piece_lengths(a, counts, offsets);
     char *shard = a->shard + a->from * dtype_bytes(a->dtype);
     comm_count_as(a->comm, PURPOSE_REDUCE);
-    int rc = comm_reduce_scatter_at(a->comm, a->full, offsets, shard, counts, a->dtype);
+    int rc = comm_reduce_scatter(a->comm, a->full, shard, counts, offsets, a->dtype);
     comm_count_as(a->comm, PURPOSE_OTHER);
     return rc;
 }

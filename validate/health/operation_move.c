@@ -137,7 +137,7 @@ static int reduce_and_gather(struct half *half, int rank)
     for (size_t i = 0; i < 2 * (size_t)HEALTH_SHARD_COUNT; i++)
         send[i] = sent(half->seed, rank, i);
     double begin = clock_now_s();
-    int code = comm_reduce_scatter(half->comm, send, DTYPE_FP32, shard, DTYPE_FP32, counts, false);
+    int code = comm_reduce_scatter(half->comm, send, shard, counts, offsets, DTYPE_FP32);
     if (code == ERR_NONE && rank == 0)
         health_spoil(half->operation, half->place, shard, HEALTH_SHARD_COUNT * sizeof *shard);
     if (code == ERR_NONE)
