@@ -1,77 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPT's kernels as nvcc compiles them, against the scalar build, bit by bit: for the host anywhere, and the GPU's own
-// where there is one; and products of 16 bits on tensor cores, within the rounding of theirs.
-#include "ref/arithmetic/accelerator.h"
-#include "ref/arithmetic/dtype.h"
-#include "ref/arithmetic/gpt_math.h"
-#include "ref/cuda/cuda_lane.h"
+// A GPT's kernels but attention as nvcc compiles them, against the scalar build, bit by bit: for the host anywhere, and
+// the GPU's own where there is one; and products of 16 bits on tensor cores, within the rounding of theirs.
+#include "ref/cuda/gpt_cuda_test.h"
+
 #include "ref/cuda/cuda_matmul.h"
-#include "base/err.h"
-#include "ref/cuda/attention_bound_test.h"
-#include "ref/cuda/cuda_info.h"
-#include "ref/cuda/isa_host.h"
-#include "ref/arithmetic/random.h"
-#include "ref/cuda/tier_cuda.h"
-
-#include <criterion/criterion.h>
-
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-enum { ARRAYS = 10, TOKENS = 2200, VOCABULARY = 61 };
-
-// A table of kernels with arrays where it can reach them; and the scalar build's table with its own.
-struct bench {
-    const struct isa_kernels *kernels;
-    bool is_gpu;
-    enum dtype dtype;  // of operands
-    float *here[ARRAYS], *there[ARRAYS], *back;
-    size_t counts[ARRAYS];
-    bool is_operand[ARRAYS];  // floats here, the format itself there
-    size_t shifts[ARRAYS];    // bytes before those there
-    int array_count;
-    bool is_odd;  // operands there begin at an odd element
-    uint16_t tokens[TOKENS];
-};
-
-static bool open_bench(struct bench *b, bool is_gpu)
-{
-    const char *absent = is_gpu ? cuda_lane_absent() : NULL;
-    if (absent) {
-        printf("TEST SKIPPED: %s\n", absent);
-        return false;
-    }
-    *b = (struct bench){.kernels = is_gpu ? &isa_cuda : &isa_host, .is_gpu = is_gpu};
-    if (is_gpu)
-        cr_assert_eq(cuda_accelerator.enter(0), ERR_NONE, "%s", err_message());
-    for (int i = 0; i < TOKENS; i++)
-        b->tokens[i] = (uint16_t)(random_at(99, (uint64_t)i) % VOCABULARY);
-    return true;
-}
-
-// Normal values of some octaves, in both places. Returns the array's number.
-static int add(struct bench *b, size_t count)
-{
-    int i = b->array_count++;
-    cr_assert_lt(i, ARRAYS);
-    b->counts[i] = count;
-    b->is_operand[i] = false;
-    b->here[i] = malloc((count + 1) * sizeof(float));
-    for (size_t j = 0; j < count; j++)
-        b->here[i][j] = ldexpf(random_normal(random_at((uint64_t)i, j)), (int)(random_at(7, j) % 5) - 3);
-    void *there = NULL;
-    if (b->is_gpu) {
-        cr_assert_eq(cuda_accelerator.allocate((count + 1) * sizeof(float), &there), ERR_NONE, "%s", err_message());
-        cr_assert_eq(accelerator_claim(&cuda_accelerator, there, (count + 1) * sizeof(float)), ERR_NONE);
-    } else {
-        there = malloc((count + 1) * sizeof(float));
-    }
-    b->there[i] = there;
-    cr_assert_eq(bytes_copy(there, b->here[i], count * sizeof(float)), ERR_NONE, "%s", err_message());
-    b->shifts[i] = 0;
-    return i;
-}
 
 static int add_operand(struct bench *b, size_t count)
 {
@@ -80,67 +12,8 @@ static int add_operand(struct bench *b, size_t count)
     return i;
 }
 
-// An operand there, of the values here, which are rounded.
-static const void *operand_there(struct bench *b, int array)
-{
-    isa_scalar.operand_round(b->dtype, b->counts[array], b->here[array], b->here[array]);
-    b->is_operand[array] = true;
-    b->shifts[array] = b->is_odd ? dtype_bytes(b->dtype) : 0;
-    b->there[array] = (float *)((char *)b->there[array] + b->shifts[array]);
-    char *narrow = malloc((b->counts[array] + 1) * sizeof(float));
-    isa_scalar.narrow(b->dtype, b->here[array], narrow, b->counts[array]);
-    cr_assert_eq(bytes_copy(b->there[array], narrow, b->counts[array] * dtype_bytes(b->dtype)), ERR_NONE);
-    free(narrow);
-    return b->there[array];
-}
-
-static void compare_bytes(const struct bench *b, int i, const void *found, const char *what, size_t rows, size_t width)
-{
-    enum dtype dtype = b->is_operand[i] ? b->dtype : DTYPE_FP32;
-    size_t bytes = dtype_bytes(dtype);
-    char *expected = malloc((b->counts[i] + 1) * sizeof(float));
-    isa_scalar.narrow(dtype, b->here[i], expected, b->counts[i]);
-    for (size_t j = 0; j < b->counts[i]; j++)
-        cr_assert(memcmp((const char *)found + j * bytes, expected + j * bytes, bytes) == 0,
-                  "%s of %zu x %zu in %s: array %d, element %zu: not %a, as by the scalar build", what, rows, width,
-                  dtype_name(b->dtype), i, j, b->here[i][j]);
-    free(expected);
-}
-
-// Every array is the same in both places; then they are given back.
-static void compare(struct bench *b, const char *what, size_t rows, size_t width)
-{
-    cr_assert_eq(accelerator_wait(), ERR_NONE, "%s", err_message());
-    for (int i = 0; i < b->array_count; i++) {
-        float *back = malloc((b->counts[i] + 1) * sizeof(float));
-        cr_assert_eq(bytes_copy(back, b->there[i], b->counts[i] * sizeof(float)), ERR_NONE, "%s", err_message());
-        compare_bytes(b, i, back, what, rows, width);
-        free(back);
-        free(b->here[i]);
-        void *there = (char *)b->there[i] - b->shifts[i];
-        if (b->is_gpu) {
-            accelerator_disclaim(there);
-            cr_assert_eq(cuda_accelerator.release(there), ERR_NONE);
-        } else {
-            free(there);
-        }
-    }
-    b->array_count = 0;
-}
-
 static const size_t SHAPES[][2] = {{1, 1}, {1, 15}, {2, 16}, {3, 17}, {7, 31}, {16, 64}, {5, 257}, {64, 33}, {131, 36}};
 enum { SHAPE_COUNT = sizeof SHAPES / sizeof *SHAPES };
-
-// Runs a kernel of both tables on the arrays, `a` being those of the place.
-#define IN_BOTH(b, call)                                                                                               \
-    do {                                                                                                               \
-        float *const *a = (b)->here;                                                                                   \
-        const struct isa_kernels *k = &isa_scalar;                                                                     \
-        k->call;                                                                                                       \
-        a = (b)->there;                                                                                                \
-        k = (b)->kernels;                                                                                              \
-        k->call;                                                                                                       \
-    } while (0)
 
 static void try_rows(struct bench *b)
 {
@@ -178,99 +51,6 @@ static void try_rows(struct bench *b)
         IN_BOTH(b, operand_round(dtype, all, a[0], a[1]));
         compare(b, "an operand", rows, width);
     }
-}
-
-enum { QKV, OUT_GRADIENT, OUT, QKV_GRADIENT, STATS, SCRATCH };
-
-static struct attention_bounds bounds_of(const struct bench *b, const struct attention_shape *shape)
-{
-    float *const *a = b->here;
-    return attention_bounds(shape, &(struct attention_vectors){a[QKV], a[OUT_GRADIENT], a[OUT], a[STATS]});
-}
-
-static void fetch(const struct bench *b, int array, void *to)
-{
-    cr_assert_eq(accelerator_wait(), ERR_NONE, "%s", err_message());
-    cr_assert_eq(bytes_copy(to, b->there[array], b->counts[array] * sizeof(float)), ERR_NONE, "%s", err_message());
-}
-
-// Then the array here is as it is there.
-static void expect_within(struct bench *b, int array, const struct attention_bounds *bounds, const double *bound)
-{
-    const size_t count = b->counts[array];
-    float *found = malloc((count + 1) * sizeof *found), *back = malloc((count + 1) * sizeof *back);
-    const double ulp = b->is_operand[array] ? 2 * bounds->unit : 0;
-    fetch(b, array, back);
-    isa_scalar.widen(b->is_operand[array] ? b->dtype : DTYPE_FP32, back, found, count);
-    for (size_t i = 0; i < count; i++) {
-        double expected = (double)b->here[array][i], within = bound[i] + ulp * fabs(expected) + bounds->least;
-        cr_assert_float_eq((double)found[i], expected, within,
-                           "array %d of %zu x %zu in %s, element %zu: %g, not %g, within %g", array, bounds->length,
-                           bounds->head_width, dtype_name(b->dtype), i, (double)found[i], expected, within);
-    }
-    memcpy(b->here[array], found, count * sizeof *found);
-    free(found);
-    free(back);
-}
-
-static void free_bounds(struct attention_bounds *bounds)
-{
-    free(bounds->out);
-    free(bounds->gradient);
-    free(bounds->stats);
-}
-
-#define ATTENTION_FORWARD attention_forward(shape, a[QKV], a[OUT], a[STATS], a[SCRATCH])
-#define ATTENTION_BACKWARD                                                                                             \
-    attention_backward(shape, a[QKV], a[OUT], a[STATS], a[OUT_GRADIENT], a[QKV_GRADIENT], a[SCRATCH])
-
-// Once more on a GPU, and the bits are the same.
-static void try_attention_of(struct bench *b, const struct attention_shape *shape)
-{
-    const size_t count = shape->sequence_count * shape->sequence_length * shape->width;
-    const size_t counts[] = {
-        3 * count, count, count, 3 * count, attention_stats_count(shape), attention_scratch_count(shape)};
-    const bool is_near = b->is_gpu && b->dtype != DTYPE_FP32;
-    for (int array = QKV; array <= SCRATCH; array++) {
-        add(b, counts[array]);
-        if (array < STATS)
-            operand_there(b, array);
-    }
-    IN_BOTH(b, ATTENTION_FORWARD);
-    if (is_near) {
-        struct attention_bounds bounds = bounds_of(b, shape);
-        expect_within(b, OUT, &bounds, bounds.out);
-        expect_within(b, STATS, &bounds, bounds.stats);
-        free_bounds(&bounds);
-    }
-    IN_BOTH(b, ATTENTION_BACKWARD);
-    if (is_near) {
-        struct attention_bounds bounds = bounds_of(b, shape);
-        expect_within(b, QKV_GRADIENT, &bounds, bounds.gradient);
-        free_bounds(&bounds);
-    }
-    float *const *a = b->there;
-    if (b->is_gpu) {
-        b->kernels->ATTENTION_FORWARD;
-        b->kernels->ATTENTION_BACKWARD;
-    }
-    fetch(b, SCRATCH, b->here[SCRATCH]);
-    compare(b, "attention", shape->sequence_length, shape->width);
-}
-
-// At lengths and head widths within a tile, of one and of several, with some heads; on a GPU, 16 bits go to the tensor
-// cores, and loads are wide where 8 divides the head width and operands begin at 16 bytes.
-static void try_attention(struct bench *b)
-{
-    const size_t shapes[][4] = {{1, 64, 2, 0}, {31, 40, 2, 1}, {64, 24, 1, 0},  {67, 80, 1, 0}, {33, 80, 1, 1},
-                                {67, 3, 2, 0}, {97, 64, 1, 1}, {65, 128, 1, 0}, {161, 17, 1, 0}};
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes * 3; i++) {
-        const size_t *of = shapes[i / 3];
-        b->dtype = (enum dtype)(i % 3);
-        b->is_odd = of[3] == 1;
-        try_attention_of(b, &(struct attention_shape){3, of[0], of[1] * of[2], of[2], b->dtype, 0});
-    }
-    b->is_odd = false;
 }
 
 // Rows of logits that are not next to each other; an operand takes the beginning of each.
@@ -325,13 +105,6 @@ static void try_tokens(struct bench *b)
     }
 }
 
-static void try_on(bool is_gpu, void (*trial)(struct bench *b))
-{
-    struct bench b;
-    if (open_bench(&b, is_gpu))
-        trial(&b);
-}
-
 Test(gpt_cuda, rows_and_tokens_have_the_scalar_builds_bits)
 {
     try_on(false, try_rows);
@@ -342,35 +115,6 @@ Test(gpt_cuda, rows_and_tokens_on_the_device_have_the_scalar_builds_bits_gpu)
 {
     try_on(true, try_rows);
     try_on(true, try_tokens);
-}
-
-Test(gpt_cuda, attention_has_the_scalar_builds_bits)
-{
-    try_on(false, try_attention);
-}
-
-Test(gpt_cuda, attention_on_the_device_has_the_scalar_builds_bits_or_values_and_repeats_gpu)
-{
-    try_on(true, try_attention);
-}
-
-// In fp16 at odd addresses. On the stand-in two heads, where it is asked for (ci/standin/run).
-Test(gpt_cuda, attention_of_a_models_size_on_the_device_has_the_scalar_builds_values_and_repeats_gpu)
-{
-    struct bench b;
-    json_t *models = cuda_info_models();
-    const char *name = json_string_value(json_object_get(json_array_get(models, 0), "model"));
-    const bool stands_in = name && strstr(name, "stand-in");
-    const size_t heads = stands_in ? 2 : 12;
-    if (stands_in && !getenv("ZG_STANDIN_WHOLE"))
-        printf("TEST SKIPPED: attention of 1024 x 64 takes minutes on the stand-in\n");
-    else if (open_bench(&b, true))
-        for (b.dtype = stands_in ? DTYPE_BF16 : DTYPE_FP32; b.dtype <= DTYPE_FP16; b.dtype++) {
-            b.is_odd = b.dtype == DTYPE_FP16;
-            try_attention_of(&b, &(struct attention_shape){b.dtype == DTYPE_BF16 && !stands_in ? 3 : 1, 1024,
-                                                           heads * 64, heads, b.dtype, 0});
-        }
-    json_decref(models);
 }
 
 Test(gpt_cuda, cublas_is_found_with_all_that_is_asked_of_it)

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/err.h"
-#include "base/folder_test.h"
-#include "ref/tier/buffer_pool.h"
-#include "ref/tier/folder_room.h"
 #include "ref/tier/tier.h"
-#include "ref/tier/tier_nvme.h"
 #include "ref/tier/tier_poison.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 // Pages have 4 KiB on x86-64, and 4, 16 or 64 KiB on aarch64.
@@ -379,108 +375,4 @@ Test(tier, names_are_concurrent_with_allocation)
     pthread_join(thread, &name);
     cr_assert_null(name);
     tier_close(tier);
-}
-
-static struct ledger ledger;
-static struct tier *tier;
-
-static void open_small_tier(void)
-{
-    cr_assert_eq(tier_open(&ledger, &(struct tier_setting){.host_bytes = 1 << 20}, &tier), ERR_NONE);
-}
-
-static void close_tier(void)
-{
-    tier_close(tier);
-}
-
-TestSuite(buffer_pool, .init = open_small_tier, .fini = close_tier);
-
-Test(buffer_pool, buffers_take_turns_and_share_no_byte)
-{
-    for (int count = 1; count <= 5; count++) {
-        struct buffer_pool pool;
-        char *buffers[5];
-        cr_assert_eq(buffer_pool_open(tier, TIER_HOST, "buffers", 5000, count, &pool), ERR_NONE);
-        for (int i = 0; i < count; i++) {
-            buffers[i] = buffer_pool_take(&pool);
-            memset(buffers[i], i + 1, 5000);
-        }
-        for (int i = 0; i < count; i++) {
-            cr_expect_eq(buffers[i][0], i + 1);
-            cr_expect_eq(buffers[i][4999], i + 1);
-        }
-        for (int round = 0; round < 3; round++)
-            for (int i = 0; i < count; i++)
-                cr_expect_eq(buffer_pool_take(&pool), buffers[i]);
-    }
-}
-
-Test(buffer_pool, every_buffer_is_whole_blocks_of_nvme_and_begins_on_one)
-{
-    static const size_t sizes[][2] = {{1, 4096}, {4095, 4096}, {4096, 4096}, {4097, 8192}, {12289, 16384}};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        struct buffer_pool pool;
-        uint64_t held = ledger.held_bytes[TIER_HOST][KIND_STAGING];
-        cr_assert_eq(buffer_pool_open(tier, TIER_HOST, "buffers", sizes[i][0], 3, &pool), ERR_NONE);
-        cr_expect_eq(pool.buffer_bytes, sizes[i][1]);
-        cr_expect_eq(ledger.held_bytes[TIER_HOST][KIND_STAGING] - held, 3 * sizes[i][1]);
-        for (int take = 0; take < 4; take++)
-            cr_expect_eq((uintptr_t)buffer_pool_take(&pool) % TIER_NVME_ALIGNMENT, 0);
-    }
-}
-
-Test(buffer_pool, none_are_none_and_too_many_are_refused)
-{
-    struct buffer_pool pool;
-    cr_assert_eq(buffer_pool_open(tier, TIER_HOST, "no buffers", 5000, 0, &pool), ERR_NONE);
-    cr_expect_eq(ledger.tier_bytes[TIER_HOST], 0);
-    cr_assert_eq(buffer_pool_open(tier, TIER_HOST, "empty buffers", 0, 3, &pool), ERR_NONE);
-    cr_expect_eq(ledger.tier_bytes[TIER_HOST], 0);
-    cr_assert_eq(buffer_pool_open(tier, TIER_HOST, "large buffers", 4096, 257, &pool), ERR_BUDGET);
-    cr_expect(strstr(err_message(), "large buffers"), "%s", err_message());
-    cr_assert_eq(buffer_pool_open(tier, TIER_DEVICE, "on the device", 4096, 257, &pool), ERR_NONE);
-    cr_expect_eq(ledger.tier_bytes[TIER_DEVICE], 257 * 4096);
-}
-
-Test(folder_room, a_folder_with_room_passes_and_stays_empty)
-{
-    char folder[PATH_MAX];
-    folder_make(folder);
-    cr_expect_eq(folder_check_writable("--nvme-path", folder), ERR_NONE);
-    cr_expect_eq(folder_check_room("--nvme-path", folder, 1 << 20), ERR_NONE);
-    cr_expect_eq(folder_check_room("--nvme-path", folder, 0), ERR_NONE);
-    cr_expect_eq(rmdir(folder), 0, "a file was left");
-}
-
-Test(folder_room, a_folder_that_takes_no_files_is_named_with_the_reason)
-{
-    cr_expect_eq(folder_check_writable("--nvme-path", "/proc"), ERR_USAGE);
-    cr_expect_eq(strncmp(err_message(), "--nvme-path /proc: cannot create a file there: ", 47), 0, "%s", err_message());
-    cr_expect(strstr(err_message(), "; give a folder that is writable"), "%s", err_message());
-    cr_expect_eq(folder_check_room("--nvme-path", "/proc", 1), ERR_NONE, "that is for folder_check_writable");
-}
-
-Test(folder_room, more_than_the_disk_has_is_refused_with_what_is_free)
-{
-    char folder[PATH_MAX];
-    folder_make(folder);
-    cr_expect_eq(folder_check_room("--nvme-path", folder, UINT64_C(1) << 42), ERR_USAGE);
-    cr_expect(strstr(err_message(), folder), "%s", err_message());
-    cr_expect(strstr(err_message(), "no space for files of 4 TiB (") || strstr(err_message(), "exceed a limit"), "%s",
-              err_message());
-    folder_remove(folder);
-}
-
-Test(folder_room, a_limit_of_file_sizes_is_said_to_be_one)
-{
-    char folder[PATH_MAX];
-    const struct rlimit limit = {1 << 16, 1 << 16};
-    folder_make(folder);
-    signal(SIGXFSZ, SIG_IGN);
-    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    cr_expect_eq(folder_check_room("--nvme-path", folder, 1 << 16), ERR_NONE);
-    cr_expect_eq(folder_check_room("--nvme-path", folder, (1 << 16) + 1), ERR_USAGE);
-    cr_expect(strstr(err_message(), "would exceed a limit there (ulimit -f"), "%s", err_message());
-    folder_remove(folder);
 }
