@@ -4,9 +4,9 @@
 #include "conformance/hunt/hunt_folder.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/process/check_folder.h"
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,20 +29,9 @@ static void must(int rc)
     abort();
 }
 
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *place)
-{
-    (void)status, (void)type, (void)place;
-    return remove(path);
-}
-
-static void empty(const char *path)
-{
-    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
-
 static void forget_all(void)
 {
-    empty(root);
+    check_folder_remove(root);
 }
 
 // A matrix, an empty tensor, a frozen, an unused and a tied one.
@@ -160,7 +149,7 @@ static void read_cases(void)
         same_cases(&cases.list[i], &again.list[i]);
     hunt_cases_close(&again);
     hunt_cases_close(&cases);
-    empty(second);
+    check_folder_remove(second);
 }
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);

@@ -4,6 +4,7 @@
 // that a fleet has, next to the output of another program: judged and shown.
 #include "results/limits/accepted_range.h"
 #include "base/err.h"
+#include "base/process/check_folder.h"
 #include "conformance/spec/requirement.h"
 #include "conformance/suite/suite.h"
 #include "ref/config/config_presets.h"
@@ -81,10 +82,7 @@ static void put(const char *name, const void *data, size_t size)
 
 static void remove_folder(void)
 {
-    char command[64];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    if (system(command) != 0)
-        fprintf(stderr, "%s: stays\n", folder);
+    check_folder_remove(folder);
 }
 
 static void judge_fleet(const unsigned char *data, size_t size)

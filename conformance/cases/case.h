@@ -210,6 +210,10 @@ int case_write(const struct check_case *c, const struct case_values *values, con
 // As case_write, but case.json leaves out what would tell the right answer: `requirements`, `exact` and `expect`.
 int case_write_untold(const struct check_case *c, const struct case_values *values, const char *folder);
 
+// Writes the shortest digits that read back to the same double. Returns out.
+enum { CASE_REAL_BYTES = 40 };
+const char *case_real(double value, char out[CASE_REAL_BYTES]);
+
 // Returns the text of the case's case.json, which the caller frees. case_text_of: without `tells` as case_write_untold
 // writes it.
 int case_text(const struct check_case *c, char **text, size_t *bytes);

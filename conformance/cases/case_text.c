@@ -17,15 +17,21 @@ static const char *yes(bool value)
     return value ? "true" : "false";
 }
 
-// The shortest digits that read back to the same double. "-0" would be read as the integer 0.
-static void put_real(FILE *out, double value)
+const char *case_real(double value, char out[CASE_REAL_BYTES])
 {
-    char text[40];
     for (int digits = 1; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, value);
-        if (strtod(text, NULL) == value)
+        snprintf(out, CASE_REAL_BYTES, "%.*g", digits, value);
+        if (strtod(out, NULL) == value)
             break;
     }
+    return out;
+}
+
+// "-0" would be read as the integer 0.
+static void put_real(FILE *out, double value)
+{
+    char text[CASE_REAL_BYTES];
+    case_real(value, text);
     fputs(value == 0 && signbit(value) ? "-0.0" : text, out);
 }
 

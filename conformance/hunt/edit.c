@@ -169,11 +169,11 @@ static bool cut_elements(struct draft *draft, int at, enum edit_piece piece)
 
 // --- groups ---
 
-static void remove_group(struct check_case *c, int at, int heir)
+static void remove_group(struct check_case *c, int at)
 {
     for (int i = 0; i < c->param_count; i++) {
         struct case_param *param = &c->params[i];
-        param->group = param->group == at ? heir : param->group;
+        param->group = param->group == at ? 0 : param->group;  // the first takes them
         param->group -= param->group > at;
     }
     memmove(&c->groups[at], &c->groups[at + 1], (size_t)(c->group_count - at - 1) * sizeof *c->groups);
@@ -187,7 +187,7 @@ static void remove_empty_groups(struct check_case *c)
         for (int i = 0; i < c->param_count; i++)
             empty &= c->params[i].group != group;
         if (empty)
-            remove_group(c, group, 0);
+            remove_group(c, group);
     }
 }
 
@@ -211,7 +211,7 @@ static bool change(struct draft *draft, struct edit edit)
         if (edit.a >= c->group_count)
             return false;
         for (int i = 0; i < draft->part_count; i++)
-            remove_group(&draft->parts[i], edit.a, 0);
+            remove_group(&draft->parts[i], edit.a);
         return true;
     case EDIT_GROUP_FIELD:
         for (int i = 0; i < draft->part_count && edit.a < c->group_count; i++)

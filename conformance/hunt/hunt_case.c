@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "conformance/cases/case_mesh.h"
 #include "conformance/cases/case_tokens.h"
+#include "conformance/hunt/hunt_mesh.h"
 #include "conformance/unsharded/unsharded.h"
 #include "conformance/suite/factor.h"
 
@@ -233,14 +234,11 @@ void hunt_part_name(struct check_case *c, const char *topic, int world)
                                         : "");
 }
 
-void hunt_case_name(struct hunt_case *h, const char *topic, int number)
+void hunt_case_name(struct hunt_case *h, int number)
 {
     int world = h->parts[0]->world;
     char numbered[56];
-    if (number >= 0)
-        snprintf(numbered, sizeof numbered, "%.40s.%d", topic, number);
-    else
-        snprintf(numbered, sizeof numbered, "%.40s", topic);
+    snprintf(numbered, sizeof numbered, number >= 0 ? HUNT_TOPIC ".%d" : HUNT_TOPIC, number);
     for (int i = 0; i < h->part_count; i++) {
         hunt_part_name(h->parts[i], numbered, world);
         h->parts[i]->twin[0] = '\0';

@@ -50,9 +50,9 @@ int hunt_case_find_exact(struct hunt_case *h);
 // of the first half.
 void hunt_part_name(struct check_case *c, const char *topic, int world);
 
-// Names the case, or its halves: TOPIC.w2.s1.fp32, as the suite does; with .NUMBER behind the topic unless it is below
-// 0. The topic is of at most 40 characters.
-void hunt_case_name(struct hunt_case *h, const char *topic, int number);
+// Names the case, or its halves, HUNT_TOPIC.w2.s1.fp32, as the suite does; with .NUMBER behind the topic unless it is
+// below 0.
+void hunt_case_name(struct hunt_case *h, int number);
 
 // The steps, elements and so on of a case, for people: "2 steps, 2 ranks, 1 tensor, 3 elements, on tensor=2"; out of
 // `bytes` bytes.

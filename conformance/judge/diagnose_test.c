@@ -46,18 +46,6 @@ static float has_one_poisoned_element(const struct place *at, float g)
     return at->param == 0 && at->k == 100 ? NAN : g;
 }
 
-// The halves of two tensors change places.
-static void has_pieces_in_another_order(const struct check_case *c, const struct case_values *values, int step,
-                                        float *const g[])
-{
-    (void)c, (void)values, (void)step;
-    for (int k = 0; k < 20; k++) {
-        float kept = g[0][k];
-        g[0][k] = g[2][k + 20];
-        g[2][k + 20] = kept;
-    }
-}
-
 // The second tensor takes no space, so that those after it move up and the end is what nothing has written.
 static void moves_up(const struct check_case *c, const struct case_values *values, int step, float *const g[])
 {
@@ -352,7 +340,7 @@ static const struct {
     {"mostly no numbers", {.element = is_poison_in_parts}, .hint = HINT_UNSET, .exact = true},
     // A norm that is no number makes the coefficient of all elements none.
     {"no norm", {.element = has_one_poisoned_element, .says = says_its_norm}, .hint = HINT_UNSET, .change = clips},
-    {"values of other elements", {.gradient = has_pieces_in_another_order}, .hint = HINT_SHIFTED},
+    {"values of other elements", {.gradient = pieces_in_another_order}, .hint = HINT_SHIFTED},
     {"an end that is no number", {.gradient = moves_up}, .hint = HINT_SHIFTED},
     {"a tied gradient without a use", {.element = lacks_a_use}, .hint = HINT_ONE_USE, .change = ties},
     {"in a micro-step", {.element = lacks_a_use}, .hint = HINT_ONE_USE, .change = ties, .accumulation = 3},

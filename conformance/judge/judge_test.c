@@ -124,18 +124,6 @@ Test(judge, one_bit_of_one_element_is_no_recipe_but_within_the_limits)
     cr_assert_eq(finding.difference.actual_bits, finding.difference.expected_bits + 1);
 }
 
-// The halves of two tensors change places.
-static void pieces_in_another_order(const struct check_case *c, const struct case_values *values, int step,
-                                    float *const g[])
-{
-    (void)c, (void)values, (void)step;
-    for (int k = 0; k < 20; k++) {
-        float kept = g[0][k];
-        g[0][k] = g[2][k + 20];
-        g[2][k + 20] = kept;
-    }
-}
-
 // Among eight ranks with few different numbers some have the gradient of almost any element.
 Test(judge, what_single_ranks_explain_by_chance_is_no_gradient_of_one_rank)
 {

@@ -53,7 +53,7 @@ static int run_once(struct check_batch *batch, struct hunt_cases cases, const st
                     struct check_failure failures[], bool *broke_down)
 {
     for (int i = 0; i < cases.count; i++) {
-        hunt_case_name(&cases.list[i], HUNT_TOPIC, i);
+        hunt_case_name(&cases.list[i], i);
         for (int part = 0; part < cases.list[i].part_count; part++)
             requirement_list(cases.list[i].parts[part]);
         failures[i] = (struct check_failure){0};

@@ -134,7 +134,7 @@ static int keep_alone(struct hunting *h, int at, struct hunt_find *find)
     if (rc != ERR_NONE && !hunt_is_interrupted(h))
         return rc;
     hunt_case_text(best, find->left, sizeof find->left);
-    hunt_case_name(best, HUNT_TOPIC, -1);
+    hunt_case_name(best, -1);
     complete_note(find, best, h->hunt->setting.seed);
     return hunt_find_write(h->hunt, find, (struct hunt_cases){.list = best, .count = 1});
 }
@@ -142,7 +142,7 @@ static int keep_alone(struct hunting *h, int at, struct hunt_find *find)
 static int keep_beside_others(struct hunting *h, int at, struct hunt_find *find)
 {
     for (int i = 0; i < h->count; i++)
-        hunt_case_name(&h->cases[i], HUNT_TOPIC, i);
+        hunt_case_name(&h->cases[i], i);
     snprintf(find->left, sizeof find->left, "%d cases, of which %s fails", h->count, h->cases[at].parts[0]->name);
     return hunt_find_write(h->hunt, find, (struct hunt_cases){.list = h->cases, .count = h->count});
 }

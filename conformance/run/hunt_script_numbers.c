@@ -6,12 +6,8 @@
 
 void script_real(FILE *out, double value)
 {
-    char text[40];
-    for (int digits = 1; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, value);
-        if (strtod(text, NULL) == value)
-            break;
-    }
+    char text[CASE_REAL_BYTES];
+    case_real(value, text);
     fprintf(out, "%s%s", text, strpbrk(text, ".en") ? "" : ".0");
 }
 

@@ -126,7 +126,6 @@ struct requirement_verdict verdict_of(const struct findings *findings, const str
         if (!finding_serves(finding, requirement))
             continue;
         out.counts[finding->verdict]++;
-        out.absent_count += finding->absence != ABSENT_NOT;
         if (finding->absence != ABSENT_NOT && (!absent || says_more(finding, absent)))
             absent = finding;
         if (!out.worst || is_shown_before(finding, out.worst, of_bucket))

@@ -139,7 +139,6 @@ struct requirement_verdict {
     const struct requirement *requirement;
     enum verdict verdict;
     size_t counts[VERDICT_COUNT];  // of findings
-    size_t absent_count;           // findings of cases that were not claimed or declined
     // In findings->list: of the worst verdict the one whose hint tells most, the first of several; of FAIL and BROKEN
     // one that is FAIL; of PARTLY the first absent one; of UNSUPPORTED, if there is one, that of a case that was
     // claimed, or even answered. Of cases that are not claimed the one that lacks least. Null: no finding.

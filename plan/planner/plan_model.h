@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 // By name: a compiled-in model of datasets/models.json ("llama-70b"), a model of model_find ("gpt2-124m",
-// "gpt:layers=4,..."), or the path of a file. tiling_factor as in model_find_tiled. The model lives as long as the
+// "gpt:layers=4,..."), or the path of a file. tiling_factor as in model_find_changed. The model lives as long as the
 // process. ERR_USAGE lists the names, or names FILE:LINE: KEY.
 int plan_model_find(const char *name, size_t tiling_factor, const struct model **out);
 

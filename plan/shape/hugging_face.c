@@ -139,8 +139,8 @@ static int note_work(struct hugging_face_reader *r)
             hugging_face_note(r, "%s is above 0: dropout's masks are not counted", *key);
     if (hugging_face_has(r, "quantization_config"))
         hugging_face_note(r, "quantization_config is of the file's weights: a plan has the configuration's formats");
-    TRY(hugging_face_count(r, "num_nextn_predict_layers", DECODER_BLOCKS_MAX, 0, &predicted));
-    TRY(hugging_face_count(r, "mtp_num_hidden_layers", DECODER_BLOCKS_MAX, 0, &more));
+    TRY(hugging_face_count(r, "num_nextn_predict_layers", DECODER_BLOCKS_MAX, &predicted));
+    TRY(hugging_face_count(r, "mtp_num_hidden_layers", DECODER_BLOCKS_MAX, &more));
     if (predicted + more > 0)
         hugging_face_note(r, "blocks for multi-token prediction are left out: %zu", predicted + more);
     return ERR_NONE;

@@ -52,8 +52,8 @@ bool hugging_face_has(struct hugging_face_reader *reader, const char *key);
 // or, 0, an error.
 int hugging_face_size(struct hugging_face_reader *reader, const char *keys, int64_t high, size_t without, size_t *out);
 
-// The same for one key, from 0.
-int hugging_face_count(struct hugging_face_reader *reader, const char *key, int64_t high, size_t without, size_t *out);
+// Reads one key: from 0 to high; 0 without it.
+int hugging_face_count(struct hugging_face_reader *reader, const char *key, int64_t high, size_t *out);
 
 // Leaves *out as it is without the key.
 int hugging_face_flag(struct hugging_face_reader *reader, const char *key, bool *out);

@@ -82,7 +82,7 @@ int hugging_face_layers(struct hugging_face_reader *r, struct decoder_shape *out
         hugging_face_has(r, "window_size"))
         TRY(hugging_face_size(r, "sliding_window attention_chunk_size window_size", DECODER_SIZE_MAX, 0, &window));
     TRY(hugging_face_flag(r, "use_sliding_window", &used));
-    TRY(hugging_face_count(r, "max_window_layers", INT64_MAX, 0, &from));
+    TRY(hugging_face_count(r, "max_window_layers", INT64_MAX, &from));
     hugging_face_has(r, "attention_layers");
     hugging_face_has(r, "attention_types");
     hugging_face_has(r, "no_rope_layers");
@@ -120,17 +120,17 @@ static int read_choice(struct hugging_face_reader *r, size_t blocks, struct choi
     const int64_t high = DECODER_BLOCKS_MAX;
     const json_t *frequency = json_object_get(r->object.value, "moe_layer_freq"),
                  *end = json_object_get(r->object.value, "moe_layer_end_index");
-    TRY(hugging_face_count(r, "first_k_dense_replace", (int64_t)blocks, 0, &c->first));
-    TRY(hugging_face_count(r, "num_dense_layers", (int64_t)blocks, 0, &c->other_first));
+    TRY(hugging_face_count(r, "first_k_dense_replace", (int64_t)blocks, &c->first));
+    TRY(hugging_face_count(r, "num_dense_layers", (int64_t)blocks, &c->other_first));
     TRY(hugging_face_size(r, "decoder_sparse_step interleave_moe_layer_step", high, 1, &c->step));
     TRY(hugging_face_size(r, "moe_layer_interval", high, 1, &c->every));
-    TRY(hugging_face_count(r, "moe_layer_start_index", high, 0, &c->start));
+    TRY(hugging_face_count(r, "moe_layer_start_index", high, &c->start));
     c->end = blocks - 1;
     // -1 is the last block.
     if (hugging_face_has(r, "moe_layer_end_index") && json_integer_value(end) >= 0)
         c->end = (size_t)json_integer_value(end);
     TRY(hugging_face_size(r, "expert_layer_period", high, 1, &c->period));
-    TRY(hugging_face_count(r, "expert_layer_offset", high, 0, &c->offset));
+    TRY(hugging_face_count(r, "expert_layer_offset", high, &c->offset));
     TRY(read_list(r, "mlp_layer_types", blocks, &c->words));
     c->frequency = 1;
     if (json_is_array(frequency))
@@ -167,17 +167,17 @@ int hugging_face_experts(struct hugging_face_reader *r, struct decoder_shape *ou
     struct choice choice = {0};
     size_t shared = 0, direct = 0;
     for (size_t i = 0; i < 4 && out->experts == 0; i++)
-        TRY(hugging_face_count(r, expert_keys[i], DECODER_EXPERTS_MAX, 0, &out->experts));
+        TRY(hugging_face_count(r, expert_keys[i], DECODER_EXPERTS_MAX, &out->experts));
     for (size_t i = 0; i < 4 && shared == 0; i++)
         if (hugging_face_has(r, shared_keys[i]) && json_is_array(json_object_get(r->object.value, shared_keys[i])))
             TRY(hugging_face_size(r, shared_keys[i], DECODER_EXPERTS_MAX, 0, &shared));
         else
-            TRY(hugging_face_count(r, shared_keys[i], DECODER_EXPERTS_MAX, 0, &shared));
-    TRY(hugging_face_count(r, "shared_expert_intermediate_size", DECODER_SIZE_MAX, 0, &direct));
+            TRY(hugging_face_count(r, shared_keys[i], DECODER_EXPERTS_MAX, &shared));
+    TRY(hugging_face_count(r, "shared_expert_intermediate_size", DECODER_SIZE_MAX, &direct));
     if (direct == 0)
-        TRY(hugging_face_count(r, "shared_intermediate_size", DECODER_SIZE_MAX, 0, &direct));
+        TRY(hugging_face_count(r, "shared_intermediate_size", DECODER_SIZE_MAX, &direct));
     if (direct == 0)
-        TRY(hugging_face_count(r, "moe_shared_expert_intermediate_size", DECODER_SIZE_MAX, 0, &direct));
+        TRY(hugging_face_count(r, "moe_shared_expert_intermediate_size", DECODER_SIZE_MAX, &direct));
     TRY(read_choice(r, out->blocks, &choice));
     // Such a dense model's MLP is the shared one.
     if (out->experts <= 1 && hugging_face_has(r, "shared_intermediate_size"))

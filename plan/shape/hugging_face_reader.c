@@ -84,9 +84,9 @@ int hugging_face_size(struct hugging_face_reader *reader, const char *keys, int6
     return found || without > 0 ? ERR_NONE : shape_read_size(&reader->object, text, high, out);
 }
 
-int hugging_face_count(struct hugging_face_reader *reader, const char *key, int64_t high, size_t without, size_t *out)
+int hugging_face_count(struct hugging_face_reader *reader, const char *key, int64_t high, size_t *out)
 {
-    *out = without;
+    *out = 0;
     return hugging_face_has(reader, key) ? strict_size(&reader->object, key, high, out) : ERR_NONE;
 }
 

@@ -74,7 +74,7 @@ int hugging_face_mamba(struct hugging_face_reader *r, struct decoder_shape *out)
     if (!is_jamba || is_hybrid_list(r))
         return ERR_NONE;
     TRY(hugging_face_size(r, "attn_layer_period", DECODER_BLOCKS_MAX, 0, &period));
-    TRY(hugging_face_count(r, "attn_layer_offset", DECODER_BLOCKS_MAX, 0, &offset));
+    TRY(hugging_face_count(r, "attn_layer_offset", DECODER_BLOCKS_MAX, &offset));
     set_period(out, period, offset);
     return ERR_NONE;
 }

@@ -128,9 +128,9 @@ static int serial_issue(struct executor *executor, struct operation *operation)
     return code;
 }
 
-static void serial_wait(struct executor *executor, const struct executor_span spans[], size_t span_count)
+static void serial_wait(struct executor *executor, const struct executor_span *span)
 {
-    (void)executor, (void)spans, (void)span_count;
+    (void)executor, (void)span;
 }
 
 static const struct executor_mode_operations executor_mode_serial = {.issue = serial_issue, .wait = serial_wait};
@@ -192,16 +192,16 @@ int executor_issue(struct executor *executor, const struct executor_operation *o
 
 int executor_wait(struct executor *executor)
 {
-    executor->mode->wait(executor, NULL, 0);
+    executor->mode->wait(executor, NULL);
     assert(executor->pending_count == 0);
     executor_arena_reset(executor);
     return first_error(executor);
 }
 
-int executor_wait_for(struct executor *executor, const struct executor_span spans[], size_t span_count)
+int executor_wait_for(struct executor *executor, const struct executor_span *span)
 {
-    assert(spans);
-    executor->mode->wait(executor, spans, span_count);
+    assert(span);
+    executor->mode->wait(executor, span);
     return first_error(executor);
 }
 
@@ -209,7 +209,7 @@ void executor_close(struct executor *executor)
 {
     if (!executor)
         return;
-    executor->mode->wait(executor, NULL, 0);
+    executor->mode->wait(executor, NULL);
     if (executor->mode->close)
         executor->mode->close(executor);
     executor_arena_reset(executor);

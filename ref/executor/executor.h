@@ -109,9 +109,9 @@ int executor_issue(struct executor *executor, const struct executor_operation *o
 // Returns when all issued operations are complete; returns the error of the first that failed.
 int executor_wait(struct executor *executor);
 
-// The same for the operations that an operation with these spans, issued now, would run after: when it returns, the
-// caller may access them. All others go on.
-int executor_wait_for(struct executor *executor, const struct executor_span spans[], size_t span_count);
+// The same for the operations that an operation with this span, issued now, would run after: when it returns, the
+// caller may access it. All others go on.
+int executor_wait_for(struct executor *executor, const struct executor_span *span);
 
 // Waits, then frees. Null-safe.
 void executor_close(struct executor *executor);

@@ -12,15 +12,14 @@
 #include <time.h>
 
 // Issuing this many operations without a wait runs them, so that memory stays bounded.
-enum { PENDING_MAX = 4096, AWAITED_MAX = 8 };
+enum { PENDING_MAX = 4096 };
 
 struct chaos {
     struct executor_guard *guard;  // null where there is no tier to guard
     struct executor_versions *versions;
     uint64_t random_state;
     enum lane favoured;
-    struct executor_span awaited[AWAITED_MAX];  // by the last wait
-    size_t awaited_count;
+    struct executor_span awaited;  // by the last wait
 };
 
 // splitmix64
@@ -37,34 +36,17 @@ static uint64_t draw_below(struct chaos *chaos, uint64_t limit)
     return draw(chaos) % limit;
 }
 
-static bool was_awaited(const struct chaos *chaos, const uint8_t *address)
-{
-    for (size_t i = 0; i < chaos->awaited_count; i++) {
-        const uint8_t *begin = chaos->awaited[i].address;
-        if (address >= begin && address < begin + chaos->awaited[i].bytes)
-            return true;
-    }
-    return false;
-}
-
-// The issuing thread may touch the spans that it waited for, until an operation owns them again, and of others whole
-// pages that no operation owns any byte of.
+// The issuing thread may touch the span that it waited for, until an operation owns it again, and of others whole pages
+// that no operation owns any byte of.
 static const struct operation *find_owner(void *context, const void *address, const struct tier_range *page)
 {
     const struct executor *executor = context;
+    const struct executor_span *awaited = &((const struct chaos *)executor->state)->awaited;
     enum executor_access access = page->writable ? EXECUTOR_WRITE : EXECUTOR_READ;
     struct executor_span span = {page->address, page->bytes, access};
-    if (was_awaited(executor->state, address))
+    if ((uintptr_t)address - (uintptr_t)awaited->address < awaited->bytes)
         span = (struct executor_span){address, 1, access};
     return executor_find_conflict(executor, &span);
-}
-
-// Keeps the spans of the last wait; more than there is room for are judged by whole pages.
-static void keep_awaited(struct chaos *chaos, const struct executor_span spans[], size_t span_count)
-{
-    chaos->awaited_count = 0;
-    for (size_t i = 0; spans && i < span_count && i < AWAITED_MAX; i++)
-        chaos->awaited[chaos->awaited_count++] = spans[i];
 }
 
 static int chaos_open(struct executor *executor, uint64_t seed)
@@ -123,12 +105,12 @@ static int watch_issuer(struct executor *executor)
     return executor->pending_count > 0 ? executor_guard_watch(guard) : executor_guard_lift(guard);
 }
 
-static void chaos_wait(struct executor *executor, const struct executor_span spans[], size_t span_count)
+static void chaos_wait(struct executor *executor, const struct executor_span *span)
 {
     struct chaos *chaos = executor->state;
     uint64_t after[LANE_COUNT];
-    executor_find_after(executor, spans, span_count, after);
-    keep_awaited(chaos, spans, span_count);
+    executor_find_after(executor, span, 1, after);
+    chaos->awaited = span ? *span : (struct executor_span){0};
     while (!executor_reached(executor, after)) {
         enum lane lane = choose(executor, chaos);
         if (executor->code == ERR_NONE) {

@@ -119,14 +119,14 @@ static int dry_issue(struct executor *executor, struct operation *operation)
     return ERR_NONE;
 }
 
-static void dry_wait(struct executor *executor, const struct executor_span spans[], size_t span_count)
+static void dry_wait(struct executor *executor, const struct executor_span *span)
 {
     struct dry *dry = executor->state;
-    struct reach_range *first[span_count + 1];
-    int code = find_after(dry, spans, span_count, first, &dry->last);
+    struct reach_range *first;
+    int code = find_after(dry, span, span ? 1 : 0, &first, &dry->last);
     if (code != ERR_NONE)
         executor_fail(executor, code);
-    for (int lane = 0; !spans && lane < LANE_COUNT; lane++)
+    for (int lane = 0; !span && lane < LANE_COUNT; lane++)
         dry->last = later(dry, dry->last, dry->newest[lane]);
 }
 

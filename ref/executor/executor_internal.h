@@ -64,12 +64,12 @@ struct executor_lane {
 };
 
 // The functions of a mode. issue takes an operation in the arena; wait returns when no operation is pending that an
-// operation with these spans would run after, or with null spans when none is pending; close, after such a wait, frees
+// operation with this span would run after, or without a span when none is pending; close, after such a wait, frees
 // what open allocated.
 struct executor_mode_operations {
     int (*open)(struct executor *executor, uint64_t seed);
     int (*issue)(struct executor *executor, struct operation *operation);
-    void (*wait)(struct executor *executor, const struct executor_span spans[], size_t span_count);
+    void (*wait)(struct executor *executor, const struct executor_span *span);
     void (*close)(struct executor *executor);
 };
 

@@ -50,7 +50,7 @@ static void scan(const struct scene *s, const volatile uint8_t *address, size_t 
 static void wait_for(const struct scene *s, const volatile uint8_t *address, size_t bytes, enum executor_access access)
 {
     const struct executor_span span = {(const void *)address, bytes, access};
-    cr_assert_eq(executor_wait_for(s->executor, &span, 1), ERR_NONE);
+    cr_assert_eq(executor_wait_for(s->executor, &span), ERR_NONE);
 }
 
 // The issuing thread does it in a child process, which must end with the message, or with none.

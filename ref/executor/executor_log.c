@@ -94,15 +94,15 @@ static int log_issue(struct executor *executor, struct operation *operation)
     return code != ERR_NONE ? code : watched;
 }
 
-static void log_wait(struct executor *executor, const struct executor_span spans[], size_t span_count)
+static void log_wait(struct executor *executor, const struct executor_span *span)
 {
     struct executor_guard *guard = ((struct logger *)executor->state)->guard;
     int code = append(executor, &(struct executor_entry){.kind = ENTRY_WAIT,
-                                                         .spans = (struct executor_span *)(uintptr_t)spans,
-                                                         .span_count = spans ? span_count : 0});
+                                                         .spans = (struct executor_span *)(uintptr_t)span,
+                                                         .span_count = span ? 1 : 0});
     // After a wait for all the thread, and those of other ranks, may touch everything.
     if (code == ERR_NONE && guard)
-        code = spans ? executor_guard_watch(guard) : executor_guard_lift(guard);
+        code = span ? executor_guard_watch(guard) : executor_guard_lift(guard);
     if (code != ERR_NONE)
         executor_fail(executor, code);
 }

@@ -114,12 +114,12 @@ static int overlap_issue(struct executor *executor, struct operation *operation)
     return ERR_NONE;
 }
 
-static void overlap_wait(struct executor *executor, const struct executor_span spans[], size_t span_count)
+static void overlap_wait(struct executor *executor, const struct executor_span *span)
 {
     struct overlap *overlap = executor->state;
     uint64_t after[LANE_COUNT];
     pthread_mutex_lock(&overlap->lock);
-    executor_find_after(executor, spans, span_count, after);
+    executor_find_after(executor, span, 1, after);
     overlap->awaited = after;
     while (!executor_reached(executor, after))
         pthread_cond_wait(&overlap->reached, &overlap->lock);

@@ -79,7 +79,7 @@ static void take_turn(const struct machine *machine, struct executor *executor, 
     size_t count = 1 + (size_t)rand_r(seed) % (REGION_WORDS[region] - from);
     uint32_t *words = machine->regions[region] + from;
     const struct executor_span span = {words, count * sizeof *words, EXECUTOR_READ_WRITE};
-    cr_assert_eq(executor_wait_for(executor, &span, 1), ERR_NONE, "%s", err_message());
+    cr_assert_eq(executor_wait_for(executor, &span), ERR_NONE, "%s", err_message());
     for (size_t i = 0; i < count; i++)
         words[i] = words[i] * 16777619u + (uint32_t)i;
 }
@@ -152,8 +152,8 @@ Test(executor, a_wait_for_spans_leaves_other_operations_running, .timeout = 500)
                      ERR_NONE);
     }
     const struct executor_span read = {&mine, 1, EXECUTOR_READ}, write = {&mine, 1, EXECUTOR_WRITE};
-    cr_assert_eq(executor_wait_for(executor, &read, 1), ERR_NONE);
-    cr_assert_eq(executor_wait_for(executor, &write, 1), ERR_NONE);
+    cr_assert_eq(executor_wait_for(executor, &read), ERR_NONE);
+    cr_assert_eq(executor_wait_for(executor, &write), ERR_NONE);
     cr_expect_eq(told[0], 2);
     told[1] = 1;
     cr_assert_eq(executor_wait(executor), ERR_NONE);

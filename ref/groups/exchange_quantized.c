@@ -5,6 +5,8 @@
 #include "ref/partition/collectives.h"
 #include "ref/recipe/quantize.h"
 
+#include <assert.h>
+
 // values[count], which begin a block, and the same packed.
 struct pack_arguments {
     void *values;
@@ -59,6 +61,17 @@ static int issue_pack(struct executor *executor, const struct pack_arguments *a,
                                                                  .spans = spans,
                                                                  .span_count = 2,
                                                                  .work_bytes = executor_span_bytes(spans, 2)});
+}
+
+// The bucket, whose shards are whole blocks, as packed: its elements are bytes.
+static struct bucket bucket_packed(const struct bucket *bucket, size_t block, int bits)
+{
+    struct bucket packed = *bucket;
+    assert(bucket->owner < 0 && bucket->shard_elements % block == 0);
+    packed.count = quantize_bytes(bucket->count, block, bits);
+    packed.shard_elements = quantize_bytes(bucket->shard_elements, block, bits);
+    packed.padded_count = quantize_bytes(bucket->padded_count, block, bits);
+    return packed;
 }
 
 int exchange_all_gather_quantized(const struct exchange *exchange, const struct bucket *bucket, const void *shard,

@@ -59,6 +59,9 @@ void groups_complete_rule(const struct groups *groups, struct layout_rule *rule)
 // The layout is cut: chooses every bucket's exchange.
 int groups_choose(struct groups *groups);
 
+// The bucket as `ranks` ranks cut it that hold a second copy of it together. They divide the number of shards.
+struct bucket bucket_secondary(const struct bucket *bucket, int ranks);
+
 // Memory on the device: of second copies of parameters; and of buffers in which gradients and parameters travel.
 int groups_allocate_copies(struct groups *groups);
 int groups_allocate_buffers(struct groups *groups);

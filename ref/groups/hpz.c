@@ -7,7 +7,16 @@
 
 #include "base/err.h"
 
+#include <assert.h>
 #include <stdlib.h>
+
+struct bucket bucket_secondary(const struct bucket *bucket, int ranks)
+{
+    struct bucket secondary = *bucket;
+    assert(bucket->owner < 0 && bucket->padded_count % (size_t)ranks == 0);
+    secondary.shard_elements = bucket->padded_count / (size_t)ranks;
+    return secondary;
+}
 
 // Fills this rank's part of the second copy from the gathered bucket.
 static int keep(const struct exchange *e, int bucket, const void *full, enum dtype dtype)

@@ -31,11 +31,11 @@ Test(gpt_find, equal_names_find_the_same_model)
     cr_assert_eq(find("gpt:layers=2"), find("gpt:layers=2"));
     cr_assert_neq(find("gpt:layers=2"), find("gpt:layers=3"));
     const struct model *tiled;
-    cr_assert_eq(model_find_tiled("gpt:layers=2", 4, &tiled), ERR_NONE);
+    cr_assert_eq(model_find_changed("gpt:layers=2", &(struct model_changes){.tiling_factor = 4}, &tiled), ERR_NONE);
     cr_assert_eq(tiled, find("gpt:layers=2,tiles=4"));
-    cr_assert_eq(model_find_tiled("gpt-tiny", 2, &tiled), ERR_NONE);
+    cr_assert_eq(model_find_changed("gpt-tiny", &(struct model_changes){.tiling_factor = 2}, &tiled), ERR_NONE);
     cr_assert_eq(tiled, find("gpt-tiny:tiles=2"));
-    cr_assert_eq(model_find_tiled("linear", 1, &tiled), ERR_NONE);
+    cr_assert_eq(model_find_changed("linear", &(struct model_changes){.tiling_factor = 1}, &tiled), ERR_NONE);
     cr_assert_str_eq(tiled->name, "linear");
 }
 
@@ -116,11 +116,11 @@ Test(gpt_find, a_bad_name_is_refused_with_its_error)
     cr_name_is_refused("gp:layers=2", "unknown model");
     cr_name_is_refused("linear:layers=2", "unknown key 'layers'");
     const struct model *model;
-    cr_assert_eq(model_find_tiled("linear", 2, &model), ERR_USAGE);
+    cr_assert_eq(model_find_changed("linear", &(struct model_changes){.tiling_factor = 2}, &model), ERR_USAGE);
     cr_assert(strstr(err_message(), "linear has no large layers"), "%s", err_message());
-    cr_assert_eq(model_find_tiled("lineal", 2, &model), ERR_USAGE);
+    cr_assert_eq(model_find_changed("lineal", &(struct model_changes){.tiling_factor = 2}, &model), ERR_USAGE);
     cr_assert(strstr(err_message(), "unknown model \"lineal\""), "%s", err_message());
-    cr_assert_eq(model_find_tiled("gpt:tiles=2", 4, &model), ERR_USAGE);
+    cr_assert_eq(model_find_changed("gpt:tiles=2", &(struct model_changes){.tiling_factor = 4}, &model), ERR_USAGE);
     cr_assert(strstr(err_message(), "tiles is given twice"), "%s", err_message());
     char name[GPT_NAME_BYTES + 1] = "gpt:layers=";
     memset(name + strlen(name), '0', sizeof name - 1 - strlen(name));

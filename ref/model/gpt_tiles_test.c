@@ -117,7 +117,8 @@ Test(gpt_tiles, a_layer_of_the_mlp_shrinks_with_the_number_of_tiles)
     for (size_t tiles = 2; tiles <= 64; tiles *= 2) {
         const struct model *model;
         size_t count = 0;
-        cr_assert(model_find_tiled("gpt-tiny", tiles, &model) == ERR_NONE, "%s", err_message());
+        cr_assert(model_find_changed("gpt-tiny", &(struct model_changes){.tiling_factor = tiles}, &model) == ERR_NONE,
+                  "%s", err_message());
         for (int i = 0; i < model->layers[2].param_count; i++)
             count += model->params[model->layers[2].params[i]].count;
         cr_assert_eq(count, (8 * 64 * 64 + 4 * 64) / tiles + 64, "%zu tiles", tiles);  // and c_proj's bias
@@ -165,7 +166,8 @@ Test(gpt_tiles, a_run_with_checkpoints_has_memory_for_one_tile)
 {
     const struct model *whole, *tiled;
     const size_t rows = 2 * 16;
-    cr_assert(model_find("gpt-nano", &whole) == ERR_NONE && model_find_tiled("gpt-nano", 4, &tiled) == ERR_NONE);
+    cr_assert(model_find("gpt-nano", &whole) == ERR_NONE &&
+              model_find_changed("gpt-nano", &(struct model_changes){.tiling_factor = 4}, &tiled) == ERR_NONE);
     cr_assert_eq(model_run_bytes(whole, 2, DTYPE_FP32, true) - model_run_bytes(tiled, 2, DTYPE_FP32, true),
                  (rows * ((64 - 16) - 16 + (64 - 48) + (64 - 16) - 16) + 64 - 48) * sizeof(float));
     size_t checkpoints = 0;

@@ -196,7 +196,7 @@ static int gather_numbers(struct optimizer *o, struct comm *comm, const void *ow
     TRY(exchange_numbers(o->move.executor, comm, mine, others, bytes));
     *all = is_dry ? mine : others;
     *count = is_dry ? 1 : comm_world(comm);
-    return executor_wait_for(o->move.executor, &result, 1);
+    return executor_wait_for(o->move.executor, &result);
 }
 
 // Replaces each rank's value by that of all of them together.
@@ -228,7 +228,7 @@ static int agree_on_sum(struct optimizer *o, struct comm *comm, struct norm_sum 
 static int wait_for_results(struct optimizer *o, const void *results, size_t bytes)
 {
     const struct executor_span span = {results, (size_t)o->layout->trainable_count * bytes, EXECUTOR_READ};
-    return executor_wait_for(o->move.executor, &span, 1);
+    return executor_wait_for(o->move.executor, &span);
 }
 
 int optimizer_global_maximum(struct optimizer *o, uint32_t *out)

@@ -2,7 +2,6 @@
 #include "ref/partition/layout.h"
 
 #include "base/err.h"
-#include "ref/recipe/quantize.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -10,24 +9,6 @@
 bool bucket_is_replicated(const struct bucket *bucket)
 {
     return bucket->owner < 0 && bucket->shard_elements == bucket->padded_count;
-}
-
-struct bucket bucket_secondary(const struct bucket *bucket, int ranks)
-{
-    struct bucket secondary = *bucket;
-    assert(bucket->owner < 0 && bucket->padded_count % (size_t)ranks == 0);
-    secondary.shard_elements = bucket->padded_count / (size_t)ranks;
-    return secondary;
-}
-
-struct bucket bucket_packed(const struct bucket *bucket, size_t block, int bits)
-{
-    struct bucket packed = *bucket;
-    assert(bucket->owner < 0 && bucket->shard_elements % block == 0);
-    packed.count = quantize_bytes(bucket->count, block, bits);
-    packed.shard_elements = quantize_bytes(bucket->shard_elements, block, bits);
-    packed.padded_count = quantize_bytes(bucket->padded_count, block, bits);
-    return packed;
 }
 
 size_t bucket_shard_room(const struct bucket *bucket, int rank)
@@ -213,7 +194,6 @@ static void cut(struct layout *layout, const struct layout_rule *rule)
         bucket->shard_elements = (bucket->count + shards * block - 1) / (shards * block) * block;
         bucket->padded_count = bucket->shard_elements * shards;
         bucket->offset = layout->padded_count;
-        bucket->shard_offset = layout->shard_elements;
         assert(bucket->padded_count >= bucket->count && bucket->low_layer <= bucket->high_layer);
         layout->padded_count += bucket->padded_count;
         layout->shard_elements += bucket->shard_elements;

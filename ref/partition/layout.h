@@ -23,7 +23,6 @@ struct bucket {
     size_t padded_count;        // a multiple of the number of shards
     size_t shard_elements;      // padded_count / shards
     size_t offset;              // of its first element among all padded buckets
-    size_t shard_offset;        // of a rank's shard among all its shards
     int low_layer, high_layer;  // the first and the last layer that use it
     int owner;                  // the rank whose shard is the full bucket, unpadded; -1: every rank has a shard
     bool frozen, tied, persistent;
@@ -67,12 +66,6 @@ size_t bucket_shard_real(const struct bucket *bucket, int rank);
 // The same with padding, and the shard's first element in the full bucket.
 size_t bucket_shard_room(const struct bucket *bucket, int rank);
 size_t bucket_shard_begin(const struct bucket *bucket, int rank);
-
-// The bucket as `ranks` ranks cut it that hold a second copy of it together. They divide the number of shards.
-struct bucket bucket_secondary(const struct bucket *bucket, int ranks);
-
-// The bucket, whose shards are whole blocks, as packed by ref/recipe/quantize.h: its elements are bytes.
-struct bucket bucket_packed(const struct bucket *bucket, size_t block, int bits);
 
 // True if the bucket has one shard, which every rank holds.
 bool bucket_is_replicated(const struct bucket *bucket);

@@ -60,7 +60,6 @@ Test(layout, every_element_has_one_owner)
                     for (int i = 0; i < layout.bucket_count; i++) {
                         const struct bucket *bucket = &layout.buckets[i];
                         cr_assert_eq(bucket->offset, padded);
-                        cr_assert_eq(bucket->shard_offset, shards);
                         cr_assert_eq(bucket->frozen, i >= layout.trainable_count);
                         cr_assert_lt(bucket->padded_count - bucket->count, (size_t)worlds[w]);
                         real += bucket->count;

@@ -39,7 +39,7 @@ int stage_shard(const struct stage *stage, int bucket)
 static int pass_bytes(struct stage *stage, struct location location, void *memory, size_t bytes, bool write)
 {
     const struct executor_span span = {location.address, bytes, write ? EXECUTOR_WRITE : EXECUTOR_READ};
-    TRY(executor_wait_for(stage->setting.executor, &span, 1));
+    TRY(executor_wait_for(stage->setting.executor, &span));
     if (memory == location.address)
         return ERR_NONE;
     if (location.tier != TIER_NVME)

@@ -197,7 +197,7 @@ static inline int offload_run_with(const struct offload_trial *t, struct train_s
     setting.seed = 7;
     setting.schedule = t->schedule;
     setting.threads = 1;
-    TRY(model_find_tiled(t->model, (size_t)t->tiles, &setting.model));
+    TRY(model_find_changed(t->model, &(struct model_changes){.tiling_factor = (size_t)t->tiles}, &setting.model));
     struct model_whole *whole = NULL;
     if (t->muon)
         TRY(model_whole_open(setting.model, &whole));

@@ -13,7 +13,7 @@ int train_agree_begin(struct train_rank *rank)
 {
     const volatile sig_atomic_t *interrupted = rank->setting->interrupted;
     const struct executor_span loss = {rank->loss, sizeof *rank->loss, EXECUTOR_READ};
-    TRY(executor_wait_for(rank->executor, &loss, 1));
+    TRY(executor_wait_for(rank->executor, &loss));
     bool differs = rank->rank == 0 && rank->difference.found;
     *rank->report = (struct train_report_of_rank){
         .loss = *rank->loss, .stop = differs || (interrupted && *interrupted), .saves = train_save_writes(rank)};
@@ -26,7 +26,7 @@ int train_agree_end(struct train_rank *rank, struct train_outcome *out)
     const struct mesh *mesh = &rank->mesh;
     const struct train_report_of_rank *all = rank->reports;
     const struct executor_span span = {all, (size_t)world * sizeof *all, EXECUTOR_READ};
-    TRY(executor_wait_for(rank->executor, &span, 1));
+    TRY(executor_wait_for(rank->executor, &span));
     out->loss = 0.0;
     out->stop = out->saves = false;
     if (executor_is_dry(rank->executor))

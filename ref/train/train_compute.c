@@ -157,7 +157,7 @@ int train_take_batch(struct train_rank *rank, uint64_t step, int micro)
 {
     struct model_batch *batch = &rank->batches[micro];
     const struct executor_span tokens = tokens_span(rank, micro, EXECUTOR_WRITE);
-    TRY(executor_wait_for(rank->executor, &tokens, 1));
+    TRY(executor_wait_for(rank->executor, &tokens));
     return train_batch(rank->setting, step, micro, rank->data_rank, (uint16_t *)(uintptr_t)batch->tokens, batch);
 }
 

@@ -198,7 +198,7 @@ static int copy_both_ways(const struct check *c, uint64_t *host, uint64_t *devic
     const size_t count = COPY_BYTES / sizeof *host;
     struct cuda_check_wrong wrong = {0};
     for (size_t i = 0; i < count; i++)
-        host[i] = cuda_check_word(PATTERN_RANDOM, c->seed, i);
+        host[i] = cuda_check_word(c->seed, i);
     TRY(cuda_lane_note(cudaMemsetAsync(found, 0, sizeof *found, cuda_lane_stream()), "counts"));
     TRY(cuda_lane_note(cudaMemcpyAsync(device, host, COPY_BYTES, cudaMemcpyHostToDevice, cuda_lane_stream()),
                        "a copy to the device"));
@@ -215,10 +215,10 @@ static int copy_both_ways(const struct check *c, uint64_t *host, uint64_t *devic
         TRY(add(c, DEVICE_COPIES, "%llu of %zu words arrived otherwise from the host, first number %llu", wrong.count,
                 count, ~wrong.last_inverse));
     for (size_t i = 0; i < count; i++)
-        if (host[i] != ~cuda_check_word(PATTERN_RANDOM, c->seed, i))
+        if (host[i] != ~cuda_check_word(c->seed, i))
             return add(c, DEVICE_COPIES,
                        "word %zu of %zu arrived otherwise from the device: %016" PRIx64 ", not %016" PRIx64, i, count,
-                       host[i], ~cuda_check_word(PATTERN_RANDOM, c->seed, i));
+                       host[i], ~cuda_check_word(c->seed, i));
     return ERR_NONE;
 }
 

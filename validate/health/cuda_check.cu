@@ -147,9 +147,9 @@ __host__ __device__ static inline uint64_t word_of(int pattern, uint64_t seed, u
                                             : mix(seed ^ number);
 }
 
-uint64_t cuda_check_word(enum cuda_check_pattern pattern, uint64_t seed, uint64_t number)
+uint64_t cuda_check_word(uint64_t seed, uint64_t number)
 {
-    return word_of(pattern, seed, number);
+    return word_of(PATTERN_RANDOM, seed, number);
 }
 
 __global__ static void write_kernel(uint64_t *words, size_t count, size_t first, int pattern, uint64_t seed)

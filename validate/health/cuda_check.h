@@ -23,9 +23,9 @@ int cuda_check_products(uint64_t seed, int multiprocessor, int flip, struct cuda
 // Computes the same on the processor.
 void cuda_check_expected(uint64_t seed, uint64_t out[2]);
 
-// Words of a pattern, which depend on their number from `first` on.
+// Words of a pattern, which depend on their number from `first` on; a word of the random one.
 enum cuda_check_pattern { PATTERN_ADDRESS, PATTERN_CHECKER, PATTERN_WALKING_ONE, PATTERN_RANDOM, PATTERN_COUNT };
-uint64_t cuda_check_word(enum cuda_check_pattern pattern, uint64_t seed, uint64_t number);
+uint64_t cuda_check_word(uint64_t seed, uint64_t number);
 
 struct cuda_check_wrong {
     unsigned long long count, last_inverse;  // of words; ~ of the first one's number

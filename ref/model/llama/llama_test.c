@@ -211,7 +211,7 @@ Test(llama, what_it_has_not_is_refused_by_name)
     cr_name_is_refused("llama:vocabulary=70000", "vocabulary of at most 65536");
     cr_name_is_refused("llama:hidden=300000", "hidden is 300000");
     const struct model *model;
-    cr_expect_eq(model_find_tiled("llama-tiny", 2, &model), ERR_USAGE);
+    cr_expect_eq(model_find_changed("llama-tiny", &(struct model_changes){.tiling_factor = 2}, &model), ERR_USAGE);
     cr_expect(strstr(err_message(), "no large layers to cut into 2 tiles"), "%s", err_message());
     cr_expect_eq(model_find_changed("llama-tiny", &(struct model_changes){.lora = "rank=8"}, &model), ERR_USAGE);
     cr_expect(strstr(err_message(), "has no 'rank'"), "%s", err_message());

@@ -57,11 +57,6 @@ int model_find(const char *name, const struct model **out)
                    text_message(shown, name, 100), names);
 }
 
-int model_find_tiled(const char *name, size_t tiling_factor, const struct model **out)
-{
-    return model_find_changed(name, &(struct model_changes){.tiling_factor = tiling_factor}, out);
-}
-
 // Appends keys to a name of at most `size` bytes, if there are any. Returns the length, which is `size` or more if they
 // have no room.
 static size_t append(char *name, size_t size, size_t length, const char *keys)

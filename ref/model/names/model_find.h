@@ -12,13 +12,10 @@ int model_find(const char *name, const struct model **out);
 // The names that model_find's refusal lists, by index; NULL past the last.
 const char *model_name(int index);
 
-// The same model with its large layers cut into tiling_factor tiles (NAME:tiles=N); 0 and 1 leave them whole.
-// model_find_changed also makes it sequence-parallel (NAME:sequence_parallel=1, gpt.h) and adds adapters
-// (NAME:rank=8,..., lora.h), and takes no other key; null or "" adds none.
+// The same model, changed by these keys alone.
 struct model_changes {
-    size_t tiling_factor;
-    bool sequence_parallel;
-    const char *lora;
+    size_t tiling_factor;    // cuts its large layers into this many tiles (NAME:tiles=N); 0 and 1 leave them whole
+    bool sequence_parallel;  // NAME:sequence_parallel=1 (gpt.h)
+    const char *lora;        // adds adapters (NAME:rank=8,..., lora.h); null or "": none
 };
-int model_find_tiled(const char *name, size_t tiling_factor, const struct model **out);
 int model_find_changed(const char *name, const struct model_changes *changes, const struct model **out);
