@@ -54,7 +54,7 @@ enum finding_verdict validate_verdict(const struct validate_result *result);
 // Prints the summary: a row for each judged result, the models that fit, the verdict and its reasons.
 void validate_table(const struct validate_setting *setting, const struct validate_result *result);
 
-// Verifies the folder's result.jsonl, then writes report.html, report.md and machine.json next to it.
+// Verifies the folder's result.jsonl, writes report.html, report.md and machine.json next to it, and says so.
 // ERR_CHECK: the file does not verify.
 int validate_report(const char *folder);
 

@@ -55,10 +55,13 @@ int validate_report(const char *folder)
     char path[PATH_MAX];
     struct result_file file;
     TRY(file_join(folder, "result.jsonl", path));
+    fflush(stdout);  // refusals go to stderr
     TRY(result_open_verified(path, &file));
     int rc = write_all(&file, folder);
     if (rc == ERR_NONE)
         rc = write_machine(&file, folder);
+    if (rc == ERR_NONE)
+        printf("result.jsonl, report.html and report.md are in %s\n", folder);
     result_close(&file);
     return rc;
 }
@@ -176,5 +179,5 @@ void validate_table(const struct validate_setting *setting, const struct validat
         printf(" of %d s", VALIDATE_QUICK_S);
     if (isfinite(result->other_load))
         printf("; %.0f %% of CPU time went to other processes", 100 * result->other_load);
-    printf("\nresult.jsonl, report.html and report.md are in %s\n", setting->folder);
+    puts("");
 }

@@ -233,6 +233,7 @@ Test(validate, the_summary_prints_judged_results_the_verdict_and_its_reasons)
     cr_expect(strstr(text, "  87.5 %  VALID       adam "), "%s", text);
     cr_expect(strstr(text, "and 1 more without an accepted range"), "%s", text);
     cr_expect_null(strstr(text, "swap"), "%s", text);
+    cr_expect_null(strstr(text, "report.html"), "not written yet: %s", text);
     cr_expect(strstr(text, "\nINVALID\n              nvme-read: nvme read block=4 KiB reaches 25.0 % of fio"), "%s",
               text);
     free(text);

@@ -3,6 +3,7 @@
 #include "base/command_test.h"
 
 #include <criterion/criterion.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,6 +24,24 @@ Test(bench_product, a_shape_with_transposed_operands_is_measured_and_described)
         "--shape 7x5x3,ab --threads 2 --dtype bf16 --json", 0,
         (const char *const[]){"\"m\":7,\"n\":5,\"k\":3,\"transposed\":\"both\",\"dtype\":\"bf16\",\"by\":\"chains\"",
                               "\"threads\":2", "\"verified\":true", "\"name\":\"registers\"", NULL});
+}
+
+// Registers work for a time, and not for as many operations as the product has.
+Test(bench_product, the_items_of_a_sample_are_what_it_worked_for)
+{
+    static char output[1 << 15];
+    cr_assert_eq(command_run("'" ZG_BINARY_DIR
+                             "/zerogauge' bench product --repeat 1 --shape 64x64x64 --threads 1 --json"
+                             " 2>/dev/null",
+                             output, sizeof output),
+                 0, "%s", output);
+    json_t *record = json_loads(output, JSON_DISABLE_EOF_CHECK, NULL), *samples = NULL;
+    double items = 0, rate;
+    cr_assert_eq(json_unpack(record, "{s:{s:F, s:o}}", "yardstick", "items", &items, "samples", &samples), 0, "%s",
+                 output);
+    rate = json_number_value(json_array_get(samples, 0));
+    cr_expect_float_eq(items / rate, 1e7, 1e2, "%g operations at %g GFLOP/s", items, rate);
+    json_decref(record);
 }
 
 Test(bench_product, a_models_products_are_those_of_its_layers_forward_and_backward)

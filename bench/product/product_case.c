@@ -240,5 +240,6 @@ int product_case_run(const struct product_case *of, const struct bench_options *
     if (code != ERR_NONE)
         return err_prefix(code, "product %zu x %zu x %zu, %d threads", of->m, of->n, of->k, of->threads);
     record.items *= (double)m.rounds;
+    record.baseline_items = REGISTERS_SECONDS * 1e9 * bench_quantile(&found.registers, 0);
     return print(of, options, &found, &record);
 }

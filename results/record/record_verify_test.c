@@ -278,7 +278,14 @@ Test(record_verify, lines_digest_and_end_belong_to_this_file)
     cr_assert_eq(record_verify(&file, NULL, &count), ERR_NONE);
     cr_expect_eq(count, 1);
     json_object_set_new((json_t *)file.end, "lines", json_integer(7));
-    cr_assert_eq(record_verify(&file, NULL, &count), ERR_NONE);
+    // The cause precedes what follows from it.
+    char *said = NULL, *first;
+    FILE *out = open_memstream(&said, &bytes);
+    cr_assert_eq(record_verify(&file, out, &count), ERR_NONE);
+    fclose(out);
+    first = strstr(said, "digest: is ");
+    cr_expect(first && first < strstr(said, "lines: is 7"), "%s", said);
+    free(said);
     cr_expect_eq(count, 2);
     result_close(&file);
 }

@@ -275,6 +275,36 @@ Test(verify_step, the_share_of_a_square_is_recomputed)
     free(text);
 }
 
+// Of a run whose other programs took so much of the processors.
+static char *refusals_above_a_bound(const char *other_load)
+{
+    static const char run
+        [] = SAMPLE_RUN,
+     above[] =
+         "{\"record\":\"bench\",\"name\":\"product\",\"case\":{},\"samples\":[50],\"median\":50,\"p10\":50,\"p90\":50,"
+         "\"unit\":\"GFLOP/s\",\"lower_is_better\":false,\"items\":1,\"elapsed_s\":4,\"verified\":true,"
+         "\"yardstick\":{\"name\":\"registers\",\"samples\":[25],\"median\":25,\"p10\":25,\"p90\":25,"
+         "\"unit\":\"GFLOP/s\",\"items\":1},\"ratio\":2}";
+    char measured[sizeof run], end[sizeof END + 8];
+    const char *program = strstr(run, "\"trial\""), *load = strstr(END, "0.02");
+    size_t count;
+    snprintf(measured, sizeof measured, "%.*s\"bench\"%s", (int)(program - run), run, program + strlen("\"trial\""));
+    snprintf(end, sizeof end, "%.*s%s%s", (int)(load - END), END, other_load, load + strlen("0.02"));
+    return sample_refusals((const char *const[]){measured, above, end, NULL}, &count);
+}
+
+Test(verify_bound, a_busy_machine_may_seem_faster_than_its_registers)
+{
+    sample_folder_make();
+    char *text = refusals_above_a_bound("0.05");
+    cr_expect(strstr(text, "ratio: is 2 to the best sample of \"registers\", a bound"), "%s", text);
+    free(text);
+    text = refusals_above_a_bound("0.06");
+    cr_expect_str_empty(text);
+    free(text);
+    sample_folder_remove();
+}
+
 Test(verify_step, an_unedited_step_verifies)
 {
     char *text = refusals_of("zero3", "zero1");

@@ -14,6 +14,7 @@ struct verify {
     FILE *out;  // may be null
     size_t refusal_count;
     double elapsed_s;  // of the run; infinite where it has no end
+    bool is_busy;      // other programs took more of the processors than a ranked run may lose
     // Lines by kind, so that verification time grows linearly with the file.
     size_t *ranges, range_count, *benches, bench_count, *findings, finding_count;
     size_t *first_finding, *next_finding;  // chain of finding lines: first by judged line, then by finding line; 0 ends
