@@ -96,8 +96,41 @@ void help_release(const struct poptOption *options)
     }
 }
 
+enum { REFUSED = 0 };  // no code of popt's
+
+// *context: the option's val; REFUSED if its number is not above 0.
+static void look_at_number(void *context, const char *group, const struct poptOption *option)
+{
+    int *val = context;
+    unsigned type = option->argInfo & POPT_ARG_MASK;
+    (void)group;
+    if (*val == REFUSED || option->val != *val)
+        return;
+    double number = type == POPT_ARG_INT        ? (double)*(int *)option->arg
+                    : type == POPT_ARG_LONGLONG ? (double)*(long long *)option->arg
+                                                : *(double *)option->arg;
+    if (!(number > 0)) {
+        err_set(ERR_USAGE, "--%s %.15g: expected a number above 0", option->longName, number);
+        *val = REFUSED;
+    }
+}
+
+int help_next(poptContext context, const struct poptOption *options)
+{
+    for (;;) {
+        int code = poptGetNextOpt(context), val = code;
+        if (code < 1 << 16)
+            return code;
+        help_visit_options(options, look_at_number, &val);
+        if (val == REFUSED)
+            return REFUSED;
+    }
+}
+
 int help_options_end(poptContext context, int code)
 {
+    if (code == REFUSED)
+        return ERR_USAGE;
     return code < -1 ? err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(code))
                      : ERR_NONE;
 }

@@ -25,8 +25,15 @@ void help_show(poptContext context, const struct poptOption *options, const stru
 void help_print(poptContext context, enum poptCallbackReason reason, const struct poptOption *option,
                 const char *argument, const void *row);
 
-// After the last poptGetNextOpt, which returned `code`: ERR_USAGE for an option that is wrong, help_no_arguments also
-// for an argument of a command that takes none.
+// The `val` of an option that takes a number above 0, where the 0 that it holds at first says that it was not given.
+#define HELP_ABOVE_ZERO (1 << 16 | __LINE__)
+
+// As poptGetNextOpt, of a context of `options`; refuses another number for such an option, by a code that
+// help_options_end takes.
+int help_next(poptContext context, const struct poptOption *options);
+
+// After the last poptGetNextOpt or help_next, which returned `code`: ERR_USAGE for an option that is wrong,
+// help_no_arguments also for an argument of a command that takes none.
 int help_options_end(poptContext context, int code);
 int help_no_arguments(poptContext context, int code);
 

@@ -137,6 +137,16 @@ def shown(page, verify):
         verify(printed and said == printed, page.where(number), f"`{command}` prints other lines")
 
 
+def planned(page, verify):
+    """The time of a step below an example of `plan` is the plan's."""
+    example = re.compile(r"^    \$ (build/zerogauge plan --preset (?:.*\\\n)*.*)\n((?:    [^$\n].*\n|\n)*)", re.M)
+    for command, below in example.findall(text_of(page.name)):
+        steps = re.findall(r"^    (step .*)", below, re.M)
+        done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True) if steps else None
+        for step in steps:
+            verify(step in done.stdout.splitlines(), page.name, f"`{command[:70]}...` does not print \"{step}\"")
+
+
 @functools.cache
 def quick_cases():
     done = subprocess.run([ZEROGAUGE, "check", "--list"], cwd=ROOT, capture_output=True, text=True)
@@ -195,6 +205,7 @@ def page_facts(page, verify):
     formatted(page, verify)
     if ZEROGAUGE.exists():
         shown(page, verify)
+        planned(page, verify)
         asked(page, verify)
 
 

@@ -60,7 +60,9 @@ static void models_print(FILE *out)
 
 static int refuse(const char *name)
 {
-    text_say("zerogauge: unknown command \"%s\"", name);
+    const char *where =
+        strcmp(name, "adapters") == 0 ? "; the Python package has it: python -m zerogauge adapters" : "";
+    text_say("zerogauge: unknown command \"%s\"%s", name, where);
     commands_print(stderr);
     return 2;
 }

@@ -57,6 +57,19 @@ Test(zerogauge, a_closed_standard_output_is_no_place_for_files)
     cr_expect_eq(zerogauge("", "export saved out.safetensors"), 0, "%s", output);
 }
 
+Test(zerogauge, a_command_of_the_python_package_is_said_to_be_one)
+{
+    cr_expect_eq(zerogauge("", "adapters list"), 2, "%s", output);
+    cr_expect_not_null(strstr(output, "the Python package has it: python -m zerogauge adapters\n"), "%s", output);
+    // Which ends as silently as this program where its reader is gone.
+    cr_assert_eq(command_run("{ sleep 0.3; PYTHONDONTWRITEBYTECODE=1 PYTHONPATH='" ZG_SOURCE_DIR
+                             "/conformance/adapters' "
+                             "python3 -m zerogauge adapters list; } 2>errors | true; cat errors",
+                             output, sizeof output),
+                 0);
+    cr_expect_str_empty(output);
+}
+
 // Without a writer, opening a pipe to read waits for ever.
 Test(zerogauge, a_pipe_is_refused_wherever_a_file_is_expected)
 {

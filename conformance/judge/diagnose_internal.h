@@ -114,6 +114,9 @@ bool diagnose_setting(struct row *row, uint64_t t, enum setting first, enum sett
 // True if decoupled decay scales the updated parameter, and not the one before.
 bool diagnose_decay_order(struct row *row, uint64_t t);
 
+// True if it takes the rate from the parameters that are rounded to the model's dtype, and not from the masters.
+bool diagnose_decay_of_copy(struct row *row);
+
 // The first kind of setting that it was made with; NONE: none alone.
 enum hint diagnose_settings(struct row *row, uint64_t t);
 

@@ -224,6 +224,26 @@ enum hint diagnose_settings(struct row *row, uint64_t t)
     return diagnose_setting(row, t, SETTING_EPS, SETTING_EPS) ? HINT_EPS : HINT_NONE;
 }
 
+bool diagnose_decay_of_copy(struct row *row)
+{
+    const struct trial *trial = row->trial;
+    bool found = trial->c->precision != DTYPE_FP32;
+    for (int param = 0; param < trial->c->param_count; param++) {
+        const struct case_group *group = &trial->c->groups[trial->c->params[param].group];
+        double rate = group->decoupled ? group->lr[row->step - 1] * group->weight_decay : 0;
+        for (size_t i = 0; found && trial_compares(trial, param) && i < trial->c->params[param].count; i++) {
+            float before = trial->before.param[param][i], copy = unsharded_round(trial->c->precision, before);
+            double p = (double)trial->expected.param[param][i] + rate * ((double)before - (double)copy);
+            if (row->wrong[row->begin[param] + i])
+                found = diagnose_is_parameter_alone(trial, param, i) &&
+                        fabs(p - (double)trial->after.param[param][i]) <= fabs((double)before) * 0x1p-21;
+        }
+    }
+    if (found)
+        snprintf(row->detail, sizeof row->detail, "the decay is of the rounded parameters; ");
+    return found;
+}
+
 bool diagnose_decay_order(struct row *row, uint64_t t)
 {
     const struct trial *trial = row->trial;

@@ -154,3 +154,26 @@ Test(diagnose_settings, the_order_of_decay_and_update_is_named)
     struct finding finding = state_finding(&c, NULL, &wrong);
     cr_expect_eq(finding.hint, HINT_DECAY_ORDER, "%s: %s", hint_name(finding.hint), finding.text);
 }
+
+// The decay is of the parameters as the model has them.
+static void decays_the_copy(const struct check_case *c, int step, const struct unsharded_state *before,
+                            struct unsharded_state *after)
+{
+    double rate = c->groups[0].lr[step - 1] * c->groups[0].weight_decay;
+    for (int i = 0; i < c->param_count; i += 2)
+        for (size_t k = 0; k < c->params[i].count; k++) {
+            float p = before->param[i][k];
+            after->param[i][k] += (float)(rate * ((double)p - (double)unsharded_round(c->precision, p)));
+        }
+}
+
+Test(diagnose_settings, decay_of_the_rounded_parameters_is_named)
+{
+    const struct wrong wrong = {.state = decays_the_copy};
+    struct check_case c = trial_case(2, 1, DTYPE_BF16, false);
+    learns_fast(&c);
+    c.groups[0].weight_decay = 1;
+    struct finding finding = state_finding(&c, NULL, &wrong);
+    assert_fails(finding, HINT_MASTER);
+    cr_expect(strstr(finding.text, "the decay is of the rounded parameters; near"), "%s", finding.text);
+}

@@ -268,6 +268,8 @@ static enum hint hint_of_update(struct suspicion *s, struct row *row, uint64_t t
         return HINT_UPDATED_TWICE;
     if (diagnose_decay_order(row, t))
         return HINT_DECAY_ORDER;
+    if (diagnose_decay_of_copy(row))
+        return HINT_MASTER;
     return diagnose_settings(row, t);
 }
 

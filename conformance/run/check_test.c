@@ -303,6 +303,12 @@ Test(check, reports_lie_in_the_folder_that_is_given)
         cr_assert_eq(run("test -r new/%s", names[i]), 0, "%s", names[i]);
 }
 
+Test(check, reports_do_not_need_a_reader_of_the_table)
+{
+    cr_assert_eq(check("--case 'adam-eps.w2.s2.fp32' --out new 2>&1 >/dev/full"), 2, "%s", output);
+    cr_assert_eq(run("tail -n 1 new/report.jsonl | grep -q '\"record\":\"end\"' && test -s new/report.html"), 0);
+}
+
 Test(check, a_part_is_reported_alone_and_said_to_be_one)
 {
     cr_assert_eq(check("--requirement R-OPT-05"), 0, "%s", output);

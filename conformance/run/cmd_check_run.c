@@ -83,6 +83,7 @@ static int report(const struct check_options *a, const struct check_setting *set
     } files[] = {{"report.jsonl", report_json}, {"junit.xml", report_junit}, {"report.html", report_html}};
     struct requirement_verdict verdicts[REQUIREMENT_MAX];
     const char *rules[RULE_MAX + 1] = {0};
+    char missing[ERR_MESSAGE_BYTES];
     int count = asked_verdicts(&setting->part, setting->source != NULL, run, verdicts);
     for (int i = 0; i < RULE_MAX && judge_rule(run->judge, i); i++)
         rules[i] = judge_rule(run->judge, i);
@@ -90,19 +91,18 @@ static int report(const struct check_options *a, const struct check_setting *set
     facts->requirement_count = count;
     enum run_verdict verdict = run_verdict_of(verdicts, count, run->command_failed);
     *status = run_verdict_exit_status(verdict, facts->strict);
+    int code = ERR_NONE;
+    // Before anything is printed: a reader that has enough ends the program.
+    for (int i = 0; !temporary && code == ERR_NONE && i < 3; i++)
+        code = write_report(setting->folder, files[i].name, files[i].form, facts, run, verdicts, count);
     if (!a->json)
         report_first(facts, verdicts, count, stdout);
-    // Before the table, whose last line is the verdict.
-    int covers = run->covers && !a->json ? check_cover_print(&run->coverage) : ERR_NONE;
-    char missing[ERR_MESSAGE_BYTES];
+    if (code == ERR_NONE && run->covers && !a->json)  // the table's last line is the verdict
+        code = check_cover_print(&run->coverage);
     err_keep(missing);
     TRY((a->json ? report_json : report_table)(facts, &run->findings, verdicts, count, stdout));
-    for (int i = 0; !temporary && i < 3; i++)
-        TRY(write_report(setting->folder, files[i].name, files[i].form, facts, run, verdicts, count));
-    if (covers != ERR_NONE) {
-        err_restore(missing);
-        return covers;
-    }
+    if (code != ERR_NONE)
+        return err_restore(missing), code;
     if (!temporary && !a->json)
         printf("Cases, answers and reports: %s\n", a->out);
     if (a->expect)

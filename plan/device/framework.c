@@ -133,9 +133,11 @@ const struct framework *framework_of(const struct framework_choice *choice, cons
         return choice->framework;
     if (cuts)
         return &frameworks[MEGATRON];
-    return &frameworks[config->stage == 0 || config->is_fsdp                  ? HF
-                       : config->stage == 1 || config->stage == 2 || offloads ? DEEPSPEED
-                                                                              : FSDP2];
+    if (config->stage == 0 || config->is_fsdp)
+        return &frameworks[HF];
+    // Of files, those of other engines in stage 3 name theirs; torchao's gathers in FP8 are FSDP's.
+    bool is_deepspeed = config->stage < 3 || offloads || (config->is_of_file && !config->e4m3_weights);
+    return &frameworks[is_deepspeed ? DEEPSPEED : FSDP2];
 }
 
 const struct logits_kind *framework_logits(const struct framework_choice *choice, const struct framework *framework)

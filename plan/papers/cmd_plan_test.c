@@ -333,12 +333,35 @@ Test(cmd_plan, a_file_without_steps_is_refused)
     unlink(path);
 }
 
+// Stage 3 of a file of DeepSpeed's is DeepSpeed's, whose update makes copies that FSDP's does not.
+Test(cmd_plan, a_file_of_deepspeed_is_planned_as_deepspeed)
+{
+    char path[] = "/tmp/zg-config-XXXXXX.json", line[128];
+    FILE *file = fdopen(mkstemps(path, 5), "w");
+    fputs(
+        "{\"train_micro_batch_size_per_gpu\": 1, \"bf16\": {\"enabled\": true}, \"optimizer\": {\"type\": \"AdamW\"}, "
+        "\"zero_optimization\": {\"stage\": 3}}",
+        file);
+    fclose(file);
+    snprintf(line, sizeof line, "--config %s --model gpt2", path);
+    cr_expect_eq(plan(line), 0, "%s", output);
+    cr_expect(strstr(output, "of a GPU implementation: DeepSpeed's"), "%s", output);
+    cr_expect_eq(plan("--preset zero3 --model gpt2"), 0, "%s", output);
+    cr_expect(strstr(output, "of a GPU implementation: PyTorch's fully_shard"), "%s", output);
+    unlink(path);
+}
+
 Test(cmd_plan, errors_name_what_is_wrong)
 {
     static const struct {
         const char *arguments, *expected;
     } cases[] = {
         {"", "give one of --preset NAME and --config FILE"},
+        {"--preset zero3 --world 0", "--world 0: expected a number above 0"},
+        {"--preset zero3 --sequences -3", "--sequences -3: expected a number above 0"},
+        {"--preset zero3 --checkpointed 0", "--checkpointed 0: expected a number above 0"},
+        {"--preset zero3 --checkpointed 1.5", "--checkpointed 1.5: expected a share"},
+        {"--preset zero3 --device-memory nan", "--device-memory nan: expected a number above 0"},
         {"--preset zero3 --world 100001", "--world 100001: expected 1 to 100000"},
         {"--preset zero3 --model llama-7", "unknown model \"llama-7\""},
         {"--preset zero3 --machine dgx-9", "unknown machine \"dgx-9\""},

@@ -39,12 +39,13 @@ static int parse(int argc, const char **argv, struct plan_options *a)
          "PATH.TO.KEY=VALUE"},
         {"model", 'm', TEXT, &a->model, 0, "the model (default: llama-8b); an unknown name lists all",
          "MODEL|SHAPE|FILE"},
-        {"sequences", '\0', POPT_ARG_LONGLONG, &a->sequences, 0, "sequences of a rank in each micro-step", "N"},
-        {"sequence-length", '\0', POPT_ARG_LONGLONG, &a->sequence_length, 0,
+        {"sequences", '\0', POPT_ARG_LONGLONG, &a->sequences, HELP_ABOVE_ZERO, "sequences of a rank in each micro-step",
+         "N"},
+        {"sequence-length", '\0', POPT_ARG_LONGLONG, &a->sequence_length, HELP_ABOVE_ZERO,
          "tokens of a sequence (default: the model's)", "TOKENS"},
-        {"lora", '\0', POPT_ARG_LONGLONG, &a->lora_rank, 0,
+        {"lora", '\0', POPT_ARG_LONGLONG, &a->lora_rank, HELP_ABOVE_ZERO,
          "train adapters of this rank at every matrix of the blocks, with all other weights frozen", "RANK"},
-        {"checkpointed", '\0', POPT_ARG_DOUBLE, &a->checkpointed, 0,
+        {"checkpointed", '\0', POPT_ARG_DOUBLE, &a->checkpointed, HELP_ABOVE_ZERO,
          "the part of the blocks that have activation checkpoints, above 0 and up to 1 (default: all or none, as the "
          "configuration says)",
          "SHARE"},
@@ -61,29 +62,29 @@ static int parse(int argc, const char **argv, struct plan_options *a)
         POPT_TABLEEND,
     };
     struct poptOption where[] = {
-        {"world", 'w', POPT_ARG_INT, &a->world, 0, "ranks, one per device (default: one node)", "N"},
+        {"world", 'w', POPT_ARG_INT, &a->world, HELP_ABOVE_ZERO, "ranks, one per device (default: one node)", "N"},
         {"mesh", '\0', TEXT, &a->mesh, 0,
          "ranks on a mesh, as in train, context=C, which divides each sequence, and expert_tensor=1 (whole experts); "
          "their number, unless --world is "
          "given",
          "DEGREE=N,..."},
-        {"interleave", '\0', POPT_ARG_INT, &a->choice.interleave, 0,
+        {"interleave", '\0', POPT_ARG_INT, &a->choice.interleave, HELP_ABOVE_ZERO,
          "parts of each stage of a pipeline, which take turns (Megatron-LM's virtual pipeline; default: 1)", "PARTS"},
         {"worlds", '\0', TEXT, &a->world_list, 0, "worlds to search, with the same sequences in a step", "N,N,..."},
         {"machine", '\0', TEXT, &a->machine, 0,
          "the machine (default: dgx-h100); an unknown name lists all; a search takes several, each with its price: "
          "l40s=1.2,dgx-h100=2.8",
          "MACHINE|FILE"},
-        {"device-memory", '\0', POPT_ARG_DOUBLE, &a->device_memory_gib, 0,
+        {"device-memory", '\0', POPT_ARG_DOUBLE, &a->device_memory_gib, HELP_ABOVE_ZERO,
          "memory of a device, in place of the machine's", "GIB"},
-        {"host-memory", '\0', POPT_ARG_DOUBLE, &a->host_memory_gib, 0, "memory of a node, in place of the machine's",
-         "GIB"},
-        {"price", '\0', POPT_ARG_DOUBLE, &a->price, 0, "of a device and hour: print what a million tokens cost",
-         "PRICE"},
+        {"host-memory", '\0', POPT_ARG_DOUBLE, &a->host_memory_gib, HELP_ABOVE_ZERO,
+         "memory of a node, in place of the machine's", "GIB"},
+        {"price", '\0', POPT_ARG_DOUBLE, &a->price, HELP_ABOVE_ZERO,
+         "of a device and hour: print what a million tokens cost", "PRICE"},
         {"tokens", '\0', TEXT, &a->token_text, 0, "to train on (15B, 1T): print the days, and with --price the cost",
          "N"},
-        {"days", '\0', POPT_ARG_DOUBLE, &a->days, 0, "the most that they may take; a search leaves out what is slower",
-         "DAYS"},
+        {"days", '\0', POPT_ARG_DOUBLE, &a->days, HELP_ABOVE_ZERO,
+         "the most that they may take; a search leaves out what is slower", "DAYS"},
         POPT_TABLEEND,
     };
     struct poptOption out[] = {
@@ -119,7 +120,7 @@ static int parse(int argc, const char **argv, struct plan_options *a)
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
     int code, rc = ERR_NONE;
-    while ((code = poptGetNextOpt(context)) > 0) {
+    while ((code = help_next(context, options)) > 0) {
         a->papers |= code == 'P';
         a->throughputs |= code == 'T';
         a->memories |= code == 'M';
@@ -163,7 +164,7 @@ static int read_tokens(struct plan_options *a)
         a->tokens *= 1000;
     if (end == a->token_text || (*end && (!unit || end[1])) || !(a->tokens >= 1 && a->tokens < 1e18))
         return err_set(ERR_USAGE, "--tokens %.32s: expected a number such as 15B or 1T", a->token_text);
-    return a->days >= 0 ? ERR_NONE : err_set(ERR_USAGE, "--days %g: expected a number above 0", a->days);
+    return ERR_NONE;
 }
 
 double plan_options_days(const struct plan_options *options, double tokens_per_s)
@@ -209,8 +210,6 @@ static int read_choice(struct plan_options *a)
 
 static int check(const struct plan_options *a)
 {
-    if (!(a->price >= 0 && a->host_memory_gib >= 0 && a->device_memory_gib >= 0))
-        return err_set(ERR_USAGE, "--price, --host-memory and --device-memory: expected numbers above 0");
     if (a->papers + a->throughputs + a->memories > 1)
         return err_set(ERR_USAGE, "--paper, --throughput and --memory exclude each other");
     if (a->papers || a->throughputs || a->memories)
@@ -223,23 +222,18 @@ static int check(const struct plan_options *a)
                    : ERR_NONE;
     if (!a->preset == !a->config_path)
         return err_set(ERR_USAGE, "give one of --preset NAME and --config FILE");
-    if (a->world < 0 || a->world > PLAN_RANKS_MAX)
+    if (a->world > PLAN_RANKS_MAX)
         return err_set(ERR_USAGE, "--world %d: expected 1 to %d", a->world, PLAN_RANKS_MAX);
     if (a->mesh && a->search)
         return err_set(ERR_USAGE,
                        "--search and --mesh exclude each other, but for context=C: a search has worlds of its own");
-    if (a->choice.interleave < 0)
-        return err_set(ERR_USAGE, "--interleave %d: expected a number from 1 on", a->choice.interleave);
     if (a->write && (a->choice.context > 1 || a->choice.interleave > 1 || a->choice.whole_experts))
         return err_set(ERR_USAGE, "--write: no key of a configuration says --interleave, context=C or expert_tensor=1");
     if (a->world_list && !a->search)
         return err_set(ERR_USAGE, "--worlds needs --search; --world is for one plan");
-    if (a->sequences < 0)
-        return err_set(ERR_USAGE, "--sequences %lld: expected at least 1", a->sequences);
-    if (a->sequence_length < 0 || a->lora_rank < 0 || a->lora_rank > 65536)
-        return err_set(ERR_USAGE, "--sequence-length %lld, --lora %lld: expected numbers from 1 on", a->sequence_length,
-                       a->lora_rank);
-    if (!(a->checkpointed >= 0 && a->checkpointed <= 1))
+    if (a->lora_rank > 65536)
+        return err_set(ERR_USAGE, "--lora %lld: expected at most 65536", a->lora_rank);
+    if (a->checkpointed > 1)
         return err_set(ERR_USAGE, "--checkpointed %g: expected a share above 0 and up to 1", a->checkpointed);
     if (a->choice.weights == WEIGHTS_NF4 && a->lora_rank == 0)
         return err_set(ERR_USAGE, "--weights nf4: expected --lora RANK, too, as only frozen weights have 4 bits");

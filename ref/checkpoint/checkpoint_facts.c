@@ -132,8 +132,12 @@ int facts_of(const struct facts_setting *setting, struct facts *out)
 static int refuse(const char *path, const char *key, const char *was, const char *is)
 {
     char shown[TEXT_MESSAGE_BYTES];
-    return err_set(ERR_USAGE, "%s: was made with %s %s; this run has %s, and cannot continue it with the same bits",
-                   path, key, text_message(shown, was, FACT_BYTES), is);
+    bool is_batch = strcmp(key, "train_batch_size") == 0;
+    return err_set(ERR_USAGE, "%s: was made with %s %s; this run has %s, and cannot continue it with the same bits%s",
+                   path, key, text_message(shown, was, FACT_BYTES), is,
+                   is_batch ? ": give a world, train_micro_batch_size_per_gpu and gradient_accumulation_steps (--set) "
+                              "whose product it is"
+                            : "");
 }
 
 int facts_compare(const struct facts *facts, const struct manifest *manifest, const char *path, bool *repeatable,

@@ -193,6 +193,7 @@ Test(cmd_checkpoint, a_converted_run_ends_like_an_uninterrupted_one)
     says(2, "weights alone, such as Hugging Face's, are an export", "zerogauge convert weights again");
     says(0, "", line, 1, "--set zerogauge.moment_dtype=bf16 --save narrow");
     says(2, "was made with moment_dtype bf16; other formats", "zerogauge convert narrow again");
+    says(2, "with the same bits: give a world, train_micro_batch_size_per_gpu", line, 5, "--world 3 --checkpoint back");
     says(1, "", "ls | grep -e partial -e again");
     free(whole), free(state), free(continued);
 }

@@ -218,6 +218,7 @@ int config_load_file(const char *file, const struct config_options *options, str
     int code = config_is_foreign(file, text, bytes) ? load_foreign(file, text, bytes, options, out, notes)
                                                     : config_load_text(file, text, bytes, options, out, notes);
     free(text);
+    out->is_of_file = code == ERR_NONE;
     return code;
 }
 

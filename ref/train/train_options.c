@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORLD_MAX = 1024, WORLD_DEFAULT = 2, WORLD_NOT_GIVEN = -1 };
+enum { WORLD_MAX = 1024, WORLD_DEFAULT = 2 };
 
 static const char *const examples[] = {
     "zerogauge train --preset zero3 --world 4 --steps 50 --verify",
@@ -51,13 +51,14 @@ static int parse(int argc, const char **argv, struct train_options *a)
         POPT_TABLEEND,
     };
     struct poptOption how[] = {
-        {"world", 'w', POPT_ARG_INT, &a->world, 0,
+        {"world", 'w', POPT_ARG_INT, &a->world, HELP_ABOVE_ZERO,
          "ranks: threads of this process, or the processes of mpirun or srun (default: 2, or the launcher's)", "N"},
         {"mesh", '\0', TEXT, &a->mesh, 0,
          "degrees of parallelism: replicate=R,shard=S,tensor=T,pipeline=P,expert=E (default: one shard group)", "MESH"},
         {"sequence-parallel", '\0', FLAG, &a->sequence_parallel, 0,
          "divide the sequence over the ranks of tensor parallelism as well (mesh tensor=T, model NAME:blocks=B)", NULL},
-        {"threads", '\0', POPT_ARG_INT, &a->threads, 0, "threads of each rank (default: cores / ranks)", "N"},
+        {"threads", '\0', POPT_ARG_INT, &a->threads, HELP_ABOVE_ZERO, "threads of each rank (default: cores / ranks)",
+         "N"},
         {"products", '\0', TEXT, &a->products, 0,
          "float: as matmul.h defines them; bf16: a model in bf16 on the host by the processor's instructions for it; "
          "cublas: a model in fp32 on a GPU by cuBLAS. Sums in both have the library's own order (default: float)",
@@ -94,7 +95,7 @@ static int parse(int argc, const char **argv, struct train_options *a)
     };
     struct poptOption checkpoints[] = {
         {"save", '\0', TEXT, &a->save, 0, "save a checkpoint in this folder at the end and on interruption", "DIR"},
-        {"every", '\0', POPT_ARG_LONGLONG, &a->every, 0, "also save after every N steps", "N"},
+        {"every", '\0', POPT_ARG_LONGLONG, &a->every, HELP_ABOVE_ZERO, "also save after every N steps", "N"},
         {"async-save", '\0', FLAG, &a->async_save, 0,
          "write these while steps go on, from a copy in host memory; the save at the end is waited for", NULL},
         {"resume", '\0', TEXT, &a->resume, 0, "continue from this checkpoint, or from the newest one in this folder",
@@ -121,7 +122,7 @@ static int parse(int argc, const char **argv, struct train_options *a)
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
     int code;
-    while ((code = poptGetNextOpt(context)) == 'V')
+    while ((code = help_next(context, options)) == 'V')
         a->verifies = 1;
     int rc = help_no_arguments(context, code);
     poptFreeContext(context);
@@ -132,7 +133,7 @@ static int check(const struct train_options *a)
 {
     if (!a->preset == !a->config_path)
         return err_set(ERR_USAGE, "give one of --preset NAME and --config FILE");
-    if (a->world != WORLD_NOT_GIVEN && (a->world < 1 || a->world > WORLD_MAX))
+    if (a->world > WORLD_MAX)
         return err_set(ERR_USAGE, "--world %d: expected 1 to %d", a->world, WORLD_MAX);
     if (a->verify && strcmp(a->verify, "each") != 0)
         return err_set(ERR_USAGE, "--verify=%s: expected --verify or --verify=each", a->verify);
@@ -140,8 +141,6 @@ static int check(const struct train_options *a)
         return err_set(ERR_USAGE, "--steps %lld: expected at least 1", a->steps);
     if (a->seed < 0)
         return err_set(ERR_USAGE, "--seed %lld: expected 0 or more", a->seed);
-    if (a->threads < 0)
-        return err_set(ERR_USAGE, "--threads %d: expected 1 or more", a->threads);
     if (a->products && strcmp(a->products, "bf16") != 0 && strcmp(a->products, "float") != 0 &&
         strcmp(a->products, "cublas") != 0)
         return err_set(ERR_USAGE, "--products %.32s: expected float, bf16 or cublas", a->products);
@@ -154,8 +153,6 @@ static int check(const struct train_options *a)
         return err_set(ERR_USAGE, "--trace: expected the name of a file");
     if (a->checkpoint && (a->save || a->resume))
         return err_set(ERR_USAGE, "--checkpoint includes --save and --resume: omit them");
-    if (a->every < 0)
-        return err_set(ERR_USAGE, "--every %lld: expected 1 or more", a->every);
     if (a->every && !a->save && !a->checkpoint)
         return err_set(ERR_USAGE, "--every needs --save DIR or --checkpoint DIR");
     if (a->async_save && !a->every)
@@ -165,11 +162,11 @@ static int check(const struct train_options *a)
 
 int train_options_parse(int argc, const char **argv, struct train_options *a)
 {
-    *a = (struct train_options){.world = WORLD_NOT_GIVEN, .steps = 100, .seed = 1};
+    *a = (struct train_options){.steps = 100, .seed = 1};
     TRY(parse(argc, argv, a));
     TRY(check(a));
     TRY(launcher_find(&a->launcher));
-    int given = a->world == WORLD_NOT_GIVEN ? 0 : a->world;
+    int given = a->world;
     // In a launcher's world the configuration compares the mesh with it.
     if (a->mesh && given == 0 && a->launcher.world <= 1) {
         struct mesh mesh;

@@ -2,6 +2,7 @@
 """The command `zerogauge`: the program of the wheel, which lies next to this file; else the one in PATH."""
 import os
 import shlex
+import signal
 import sys
 from pathlib import Path
 
@@ -18,6 +19,7 @@ def main():
         return 0
     if sys.argv[1:2] == ["adapters"]:
         from zerogauge.starts import main as adapters
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a reader that has enough is no error
         return adapters(sys.argv[2:])
     if sys.argv[1:2] == ["check"] and sys.argv[2:3] and sys.argv[2].endswith(".py"):
         words = [sys.argv[2], "--check", *sys.argv[3:]]

@@ -55,12 +55,13 @@ def explain(adapter):
 
 
 def choose(claims):
-    """A case of each topic that fits stages, worlds and precisions, with as many ranks as there are."""
+    """A case of each topic that is claimed, with as many ranks as there are. Their gradients are in the case's precision."""
     listed = subprocess.run([program(), "check", "--list"], stdout=subprocess.PIPE, text=True, check=True).stdout
     names = [line.split()[0].split(".") for line in listed.splitlines() if line.startswith(TOPICS)]
     stages, worlds, precisions = (claims.get(key, PLAIN[key]) for key in ("stages", "worlds", "precisions"))
+    sums = [claims.get(key, PLAIN[key]) for key in ("communication_dtypes", "accumulation_dtypes")]
     fitting = [name for name in names if int(name[1][1:]) in worlds and int(name[2][1:]) in stages
-               and name[3] in precisions]
+               and name[3] in precisions and all(name[3] in dtypes or "precision" in dtypes for dtypes in sums)]
     chosen = {name[0]: ".".join(name) for name in sorted(fitting, key=lambda name: int(name[1][1:]))}
     return list(chosen.values())
 
