@@ -5,9 +5,10 @@ import dataclasses
 import json
 
 from command import PASTED, Place, arguments, pasted
-from judge import (Finding, judge_checkpoints, judge_end, judge_equal, judge_good, judge_reference, message_kind,
-                   record)
+from judge import (Finding, judge_checkpoints, judge_equal, judge_good, judge_killed, judge_newest, judge_reference,
+                   message_kind, newest_step, record)
 from process import Kill
+from space import OWN
 
 
 @dataclasses.dataclass
@@ -22,9 +23,11 @@ class Step:
 class Case:
     """references: the serial run that defines the bits. With two, the first one's ranks make the steps until the last
     killed run's checkpoint, and the second one's those after it; then all but the last of the steps are killed.
+    on_disk: so are its checkpoints, and saves take long.
     """
     references: list
     steps: list
+    on_disk: bool = False
 
     def copy(self):
         return copy.deepcopy(self)
@@ -65,7 +68,7 @@ class References:
             # Steps that other ranks have made cannot be repeated, and so not be verified.
             last.pop("--verify", None)
             first = {**references[0], "--schedule": "serial", "--steps": resumed}
-            folder = str(runner.saved) + "-reference"
+            folder = str(runner.stores[0]) + "-reference"
             ended = runner.run(arguments(first, self.place(runner, checkpoint=folder, how="--save")))
             found = judge_good(ended)
             if not found:
@@ -75,21 +78,35 @@ class References:
         return record(ended), found
 
 
-def run_case(runner, case, references, count):
-    """(finding, record): null where all is as it must be. count(name) is called for every run and kill."""
-    runner.forget_checkpoint()
-    place = References.place(runner, checkpoint=str(runner.saved) if case.saves() else "")
-    kills = 0
+def meet_run(tally, step, ended, store):
+    """Counts a run of a chain, and what it was doing when it was killed."""
+    is_async = bool(step.run.get(OWN + "async_save"))
+    tally.meet("runs with asynchronous saves", is_async and ended.status != 2)
+    tally.meet("interrupts", ended.killed and step.kill.interrupts)
+    tally.meet(f"kills amid {'an asynchronous' if is_async else 'another'} save",
+               ended.killed and any(store.glob("*.partial")))
+
+
+def run_case(runner, case, references, tally):
+    """(finding, record): null where all is as it must be."""
+    store = runner.stores[case.on_disk]
+    runner.forget(store)
+    place = References.place(runner, checkpoint=str(store) if case.saves() else "")
+    kills, newest = 0, 0
     for step in case.steps:
         place.every = step.every
         ended = runner.run(arguments(step.run, place), step.kill)
         if runner.stopped:
             return None, {}
-        count("kills" if ended.killed else "runs")
+        tally.count("kills" if ended.killed else "runs")
         kills += ended.killed
         if ended.launcher_stuck:
-            count("stuck")
-        found = judge_end(ended) if ended.killed else judge_good(ended)
+            tally.count("stuck")
+        found = judge_killed(ended, step.kill) if ended.killed else judge_good(ended)
+        if case.saves():
+            meet_run(tally, step, ended, store)
+            found = found or judge_newest(store, newest, ended)
+            newest = newest_step(store)
         remains = runner.remains()
         if not found and remains:
             found = Finding("files", f"left behind: {' '.join(remains)}")
@@ -99,7 +116,7 @@ def run_case(runner, case, references, count):
             return found, {}
     result = record(ended)
     if case.saves():
-        found = judge_checkpoints(runner.saved, kills if result.get("resumed_step") == result["steps"] else 0)
+        found = judge_checkpoints(store, kills if result.get("resumed_step") == result["steps"] else 0)
         if found:
             return found, result
     wanted, found = references.record(runner, case.references, result.get("resumed_step") or 0)
@@ -126,5 +143,6 @@ def paste(case):
     for step in case.steps:
         lines.append(pasted(step.run, case.saves(), step.every))
         if step.kill:
-            lines[-1] += f"  # kill -9 after {step.kill.after:.3f} s, a process at {step.kill.victim:.2f} of them"
+            lines[-1] += f"  # kill -{'INT' if step.kill.interrupts else 9} after {step.kill.after:.3f} s, "
+            lines[-1] += f"a process at {step.kill.victim:.2f} of them"
     return lines

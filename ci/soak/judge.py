@@ -3,10 +3,12 @@
 import dataclasses
 import json
 import re
+import signal
 
 CRASHES = re.compile(r"Segmentation fault|signal 11|Sanitizer|assert", re.I)
 NAMES = re.compile(r"(step-\d{8}(/(manifest\.json|rank-\d+\.safetensors))?|\.lock)$")
 KEPT_CHECKPOINTS = 2
+INTERRUPTED = 130
 
 
 @dataclasses.dataclass
@@ -66,6 +68,15 @@ def judge_good(ended):
     return None
 
 
+def judge_killed(ended, kill):
+    """An interrupted run ends by itself, and saves first; before it listens, and after its end, it does neither."""
+    found = judge_end(ended)
+    if found or not kill.interrupts or ended.status == -signal.SIGINT:
+        return found
+    return None if ended.status in (0, INTERRUPTED) and "state_digest" in record(ended) else Finding(
+        "status", f"interrupted: status {ended.status}: {last_line(ended)}")
+
+
 def judge_reference(ended):
     """Of the definition's own run, which is verified."""
     found = judge_good(ended)
@@ -81,6 +92,25 @@ def judge_equal(result, reference):
     for name in "steps", "skipped_steps", "loss":
         if result.get(name) != reference.get(name):
             return Finding("result", f"{name} {result.get(name)}, expected {reference.get(name)}")
+    return None
+
+
+def newest_step(folder):
+    """Of the checkpoints in a folder; 0: there is none."""
+    return max([int(path.name[5:]) for path in folder.glob("step-*") if path.name[5:].isdigit()], default=0)
+
+
+def judge_newest(folder, before, ended):
+    """Of a folder in which a checkpoint of step `before` was the newest one, after a run that saves there."""
+    after, result = newest_step(folder), record(ended)
+    if after < before:
+        return Finding("files", f"the checkpoint of step {before} is lost; {after} is the newest one")
+    if result and (result.get("resumed_step") or 0) != before:
+        return Finding("result", f"continued after step {result.get('resumed_step')}, expected {before}")
+    if result and after != result["steps"]:
+        return Finding("files", f"the newest checkpoint is of step {after}, after {result['steps']} steps")
+    if ended.status in (0, INTERRUPTED) and (left := sorted(path.name for path in folder.glob("step-*.*"))):
+        return Finding("files", f"a run that ended by itself left {' '.join(left)}")
     return None
 
 

@@ -174,9 +174,9 @@ def draw_fetching(rng, family, p):
 
 def draw_storage(rng, p):
     keys = p.keys
+    if "nvme" not in (p.optimizer, p.param) and chance(rng, 0.6):
+        keys[OWN + "async_save"] = True
     if not p.on_nvme():
-        if chance(rng, 0.3):
-            keys[OWN + "async_save"] = True
         return
     for name, values, probability in (("aio.block_size", (4096, 8192, 65536, 1048576), 0.4),
                                       ("aio.queue_depth", (1, 2, 8, 32), 0.4),

@@ -17,9 +17,10 @@ STUCK_S = 20  # mpirun, of whose world a process was killed, waits for none of i
 
 @dataclasses.dataclass
 class Kill:
-    """after: seconds from the start. victim: from 0 to 1, which of the processes."""
+    """after: seconds from the start. victim: from 0 to 1, which of the processes. interrupts: by SIGINT."""
     after: float
     victim: float = 0.0
+    interrupts: bool = False
 
 
 @dataclasses.dataclass
@@ -79,7 +80,8 @@ class Runner:
 
     def __init__(self, program, text, memory, disk):
         self.program, self.text = program, text
-        self.work, self.saved, self.tmp = (pathlib.Path(memory) / name for name in ("cwd", "saved", "tmp"))
+        self.work, self.tmp = (pathlib.Path(memory) / name for name in ("cwd", "tmp"))
+        self.stores = tuple(pathlib.Path(folder) / "saved" for folder in (memory, disk))
         self.nvme = tuple(pathlib.Path(disk) / name for name in ("nvme-0", "nvme-1"))
         self.leader, self.stopped = None, False
         for folder in (self.work, self.tmp, *self.nvme):
@@ -152,7 +154,8 @@ class Runner:
         """The victim is any process of an mpirun world, mpirun included."""
         alive = session(leader) or [leader]
         with contextlib.suppress(ProcessLookupError):
-            os.kill(alive[min(int(kill.victim * len(alive)), len(alive) - 1)], signal.SIGKILL)
+            os.kill(alive[min(int(kill.victim * len(alive)), len(alive) - 1)],
+                    signal.SIGINT if kill.interrupts else signal.SIGKILL)
         return True
 
     @staticmethod
@@ -179,9 +182,6 @@ class Runner:
                     found.append(f"{folder.name}/{path.name}")
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         return found
-
-    def forget_checkpoint(self):
-        self.forget(self.saved)
 
     @staticmethod
     def forget(folder):

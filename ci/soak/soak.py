@@ -58,7 +58,7 @@ class Soak:
 
 def try_case(soak, runner, case, references, index):
     """True if the case is as it must be."""
-    finding, result = run_case(runner, case, references, soak.tally.count)
+    finding, result = run_case(runner, case, references, soak.tally)
     if runner.stopped:
         return False
     if finding and finding.kind == "refused":
@@ -96,7 +96,8 @@ def do_trial(soak, runner, index):
             soak.durations.note(Durations.kind(run, placement), time.monotonic() - begin)
     soak.tally.count("draws")
     chain = make_chain(trial, soak.durations)
-    soak.tally.chain(len(chain.references) > 1)
+    soak.tally.meet("chains that end on other ranks", len(chain.references) > 1)
+    soak.tally.meet("chains that save on a disk", chain.on_disk)
     try_case(soak, runner, chain, references, index)
 
 
@@ -127,7 +128,7 @@ def repeat(soak, case, times, enough, until):
                 if enough(ends) or left[0] <= 0 or runner.stopped or time.monotonic() > until:
                     return
                 left[0] -= 1
-            finding, result = run_case(runner, case, references, lambda name: None)
+            finding, result = run_case(runner, case, references, tally.Tally())
             shown = result.get("state_digest") or str(finding and finding.text)
             ends.append((finding.kind if finding else None, shown))
     for thread in in_all(soak, work_on):
@@ -171,8 +172,8 @@ def show_ends(soak, case, times):
 
 
 class Folders:
-    """Where runs live: checkpoints in memory, NVMe on a disk with direct I/O. The program is a copy, which a build
-    during the soak does not change."""
+    """Where runs live: in memory, and NVMe and some checkpoints on a disk with direct I/O. The program is a copy, which
+    a build during the soak does not change."""
 
     def __init__(self, program):
         in_memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

@@ -18,6 +18,10 @@ class Tally:
         with self.lock:
             self.counts[name] += 1
 
+    def meet(self, feature, has=True):
+        with self.lock:
+            self.features[feature] += has
+
     def refuse(self, kind, run):
         with self.lock:
             self.counts["refused"] += 1
@@ -57,10 +61,6 @@ class Tally:
                               ("pipeline", placement.pipeline > 1),
                               (f"stage {placement.stage}", True), (family.precision, True)):
                 self.features[name] += has
-
-    def chain(self, elsewhere):
-        with self.lock:
-            self.features["chains that end on other ranks"] += elsewhere
 
     def refused_share(self):
         return self.counts["refused"] / max(1, self.counts["draws"])

@@ -26,9 +26,9 @@ def draw_trial(seed, index):
     family = draw_family(rng)
     plain = [draw_placement(rng, family) for _ in range(RUNS)]
     other = other_ranks(rng, family) if chance(rng, 0.3) else family
-    chain = [(draw_placement(rng, family), rng.random() * 1.1, rng.random(), rng.choice((1, 1, 1, 2, 3)))
-             for _ in range(rng.randrange(1, KILLED_MOST + 1))]
-    return family, plain, chain, other, draw_placement(rng, other)
+    chain = [(draw_placement(rng, family), rng.random() * 1.1, rng.random(), rng.choice((1, 1, 1, 2, 3)),
+              chance(rng, 0.25)) for _ in range(rng.randrange(1, KILLED_MOST + 1))]
+    return family, plain, chain, other, draw_placement(rng, other), chance(rng, 0.3)
 
 
 def other_ranks(rng, family):
@@ -106,15 +106,16 @@ def merge(family, placement):
 
 def make_chain(trial, durations):
     """Killed runs and a last one, which continue each other."""
-    family, _, chain, other, last = trial
+    family, _, chain, other, last, on_disk = trial
     other.keys["gradient_clipping"] = family.keys.get("gradient_clipping", 1)
     steps = []
-    for placement, share, victim, every in chain:
+    for placement, share, victim, every, interrupts in chain:
         run = merge(family, placement)
         after = share * durations.of(Durations.kind(run, placement))
-        steps.append(Step(run, Kill(after, victim), every))
+        # mpirun ends its processes by SIGTERM instead, and may kill them.
+        steps.append(Step(run, Kill(after, victim, interrupts and "mpirun" not in run), every))
     steps.append(Step(merge(other, last)))
     for step in steps:
         step.run.pop("--verify", None)  # what other ranks have made is not repeated
     references = [reference_keys(family)] + ([reference_keys(other)] if other is not family else [])
-    return Case(references, steps)
+    return Case(references, steps, on_disk)
