@@ -259,6 +259,37 @@ Test(async_save, a_kill_amid_a_save_leaves_the_checkpoint_before_it)
     cr_assert_str_eq(resumed.digest, trial_pass(&trial).digest);
 }
 
+// All ranks have heard before that rank 1 has not written its file of step 4.
+static void open_after_step_5(void *context, const struct train_progress *progress)
+{
+    (void)context;
+    if (progress->step == 5)
+        gate_open(1);
+}
+
+// In place of a kill under the thread sanitizer, with which a forked process has no threads.
+Test(async_save, a_rank_that_ends_amid_a_save_leaves_the_checkpoint_before_it_concurrent)
+{
+    struct trial trial = {.stage = 2,
+                          .world = 3,
+                          .precision = DTYPE_FP16,
+                          .steps = 7,
+                          .every = 2,
+                          .async = true,
+                          .schedule = {EXECUTOR_OVERLAP, 0},
+                          .checkpoint = folder,
+                          .inject = "rank:0:die@6",
+                          .progress = open_after_step_5};
+    struct train_result result;
+    gate_close("step-00000004.partial/rank-1");
+    cr_assert_eq(trial_run(&trial, &result, NULL), ERR_IO, "%s", err_message());
+    cr_expect_not_null(strstr(err_message(), "ended in step 6 by --inject"), "%s", err_message());
+    cr_expect_eq(newest_sound(), 2);
+    cr_expect_neq(access(in_folder("step-00000004.partial"), F_OK), 0);
+    trial.inject = NULL;
+    cr_expect_eq(trial_pass(&trial).resumed_step, 2);
+}
+
 enum { EVERY = 1000, OPENED_STEP = EVERY + 5 };
 
 // Gives the threads that write time until the first checkpoint is published, for which rank 1 writes its file after

@@ -30,6 +30,7 @@ struct trial {
     bool async;  // the saves
     struct executor_schedule schedule;
     bool verify;
+    const char *inject;
     void (*change)(struct config *config);
     void (*progress)(void *context, const struct train_progress *progress);
     void *progress_context;
@@ -74,6 +75,8 @@ static inline int trial_run(const struct trial *t, struct train_result *result, 
         .progress = t->progress,
         .progress_context = t->progress_context,
     };
+    if (t->inject)
+        TRY(inject_parse(t->inject, &setting.inject));
     TRY(model_find(t->model ? t->model : "linear", &setting.model));
     static struct text *text;  // for all runs of the process
     if (setting.model->wants_text)

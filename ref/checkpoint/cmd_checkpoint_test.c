@@ -99,6 +99,16 @@ Test(cmd_checkpoint, an_interrupted_run_saves_first)
     cr_assert_not_null(strstr(output, "\"resumed_step\":"), "%s", output);
 }
 
+// The text comes from a program, which here never ends.
+Test(cmd_checkpoint, a_signal_while_the_text_is_read_ends_the_run)
+{
+    says(0, "", "printf '#!/bin/sh\\ntouch reading\\nwhile echo; do sleep 0.1; done\\n' >bible && chmod +x bible");
+    says(128 + SIGTERM, "",
+         "export PATH=.:$PATH; zerogauge train --preset zero1 --model gpt-nano --save saved & "
+         "until test -e reading; do sleep 0.01; done; kill -TERM $!; wait $!");
+    says(0, "", "! test -e saved");
+}
+
 Test(cmd_checkpoint, an_interrupted_run_ends_the_save_that_is_under_way)
 {
     interrupt("--save", true);

@@ -168,8 +168,10 @@ static int run_with_sources(const struct train_options *a, struct train_setting 
 {
     struct sources sources = {.checkpoints.store.lock = -1};
     int rc = open_sources(a, setting, &sources);
-    if (rc == ERR_NONE)
+    if (rc == ERR_NONE) {
+        interrupt_watch(on_interrupt);  // until here there is nothing to save
         rc = train_traced(a, setting);
+    }
     train_checkpoints_close(&sources.checkpoints);
     weights_close(sources.weights);
     model_whole_close(sources.whole);
@@ -207,7 +209,6 @@ static int run(const struct train_options *a, const struct config *config)
         setting.progress = show_progress;
         setting.compared = show_compared;
     }
-    interrupt_watch(on_interrupt);
     return a->launcher.world > 0 ? run_as_rank(a, &setting) : run_with_sources(a, &setting);
 }
 
