@@ -238,7 +238,7 @@ static const struct help help = {
 static int parse_and_run(int argc, const char **argv, struct options *a, int *status)
 {
     const struct poptOption options[] = {
-        {"quick", 'q', POPT_ARG_NONE, &a->quick, 0, "two and a half minutes, with fewer samples", NULL},
+        {"quick", 'q', POPT_ARG_NONE, &a->quick, 0, "some two minutes, with fewer samples", NULL},
         {"nvme-path", '\0', POPT_ARG_ARGV, &a->nvme_paths, 0, "a folder on an NVMe drive (default: .); repeatable",
          "DIR"},
         {"out", 'o', POPT_ARG_STRING, &a->out, 0, "a new folder for all results (default: validate-TIME)", "DIR"},
