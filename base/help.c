@@ -96,7 +96,7 @@ void help_release(const struct poptOption *options)
     }
 }
 
-enum { REFUSED = 0 };  // no code of popt's
+enum { REFUSED = 0 };  // popt returns it for no option
 
 // *context: the option's val; REFUSED if its number is not above 0.
 static void look_at_number(void *context, const char *group, const struct poptOption *option)

@@ -26,6 +26,7 @@ void help_print(poptContext context, enum poptCallbackReason reason, const struc
                 const char *argument, const void *row);
 
 // The `val` of an option that takes a number above 0, where the 0 that it holds at first says that it was not given.
+// Its line tells it from the others of a table.
 #define HELP_ABOVE_ZERO (1 << 16 | __LINE__)
 
 // As poptGetNextOpt, of a context of `options`; refuses another number for such an option, by a code that

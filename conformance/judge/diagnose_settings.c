@@ -233,10 +233,12 @@ bool diagnose_decay_of_copy(struct row *row)
         double rate = group->decoupled ? group->lr[row->step - 1] * group->weight_decay : 0;
         for (size_t i = 0; found && trial_compares(trial, param) && i < trial->c->params[param].count; i++) {
             float before = trial->before.param[param][i], copy = unsharded_round(trial->c->precision, before);
-            double p = (double)trial->expected.param[param][i] + rate * ((double)before - (double)copy);
+            double expected = (double)trial->expected.param[param][i], after = (double)trial->after.param[param][i];
+            double off = fabs(expected + rate * ((double)before - (double)copy) - after);
+            // Nearer than what is expected: not any small difference.
             if (row->wrong[row->begin[param] + i])
-                found = diagnose_is_parameter_alone(trial, param, i) &&
-                        fabs(p - (double)trial->after.param[param][i]) <= fabs((double)before) * 0x1p-21;
+                found = diagnose_is_parameter_alone(trial, param, i) && off < fabs(expected - after) &&
+                        off <= fabs((double)before) * 0x1p-21;
         }
     }
     if (found)

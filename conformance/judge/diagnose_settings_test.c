@@ -177,3 +177,23 @@ Test(diagnose_settings, decay_of_the_rounded_parameters_is_named)
     assert_fails(finding, HINT_MASTER);
     cr_expect(strstr(finding.text, "the decay is of the rounded parameters; near"), "%s", finding.text);
 }
+
+static void is_some_roundings_off(const struct check_case *c, int step, const struct unsharded_state *before,
+                                  struct unsharded_state *after)
+{
+    (void)step, (void)before;
+    for (int i = 0; i < c->param_count; i++)
+        for (size_t k = 0; k < c->params[i].count; k++)
+            after->param[i][k] *= k % 3 == 1 ? 1 - 0x1p-22f : 1 + 0x1p-22f;
+}
+
+Test(diagnose_settings, a_small_difference_is_no_decay_of_rounded_parameters)
+{
+    const struct wrong wrong = {.state = is_some_roundings_off};
+    for (int decay = 0; decay < 2; decay++) {
+        struct check_case c = trial_case(2, 1, DTYPE_BF16, false);
+        c.groups[0].weight_decay = 0.01 * decay;
+        struct finding finding = state_finding(&c, NULL, &wrong);
+        cr_expect_neq(finding.hint, HINT_MASTER, "%s", finding.text);
+    }
+}

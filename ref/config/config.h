@@ -121,7 +121,7 @@ struct config {
     enum config_partitioning partitioning;
     size_t reduction_group;                // ranks in a group of hierarchical sums; 0: sums in canonical order
     size_t tiling_factor;                  // parts that each large linear layer is cut into; 1: not cut
-    bool is_of_file;                       // no preset
+    bool is_of_file;                       // and of no preset
     bool is_fsdp;                          // of a file for Hugging Face's trainers that names FSDP
     bool sequence_parallel;                // Megatron-LM's: ranks of tensor parallelism divide the sequence, too
     char lora[CONFIG_LORA_BYTES];          // "rank=8,alpha=16,targets=c_attn" (ref/model/lora/lora.h); "": no adapters

@@ -102,7 +102,7 @@ static int read_preflight(struct fleet_source *source, const json_t *line)
 static int read_soak(struct fleet_source *source, const json_t *line)
 {
     static const struct {
-        const char *key, *before;  // no text before: nothing is said of the host
+        const char *key, *before;  // of a text; the first list only names hosts
         enum fleet_what what;
     } lists[] = {{.key = "hosts"}, {"events", "", FLEET_ARITHMETIC}, {"worse", "counters: ", FLEET_INVALID}};
     const json_t *one;
