@@ -250,14 +250,16 @@ Test(bench_peer, the_driver_prints_a_line_for_each_peer_and_counts_them)
         "two   | --part comm --operation all-gather --sizes 1M | " STAND_IN "times\n"
         "sizes | --part comm --operation broadcast --world 3 --sizes 8,64K | " STAND_IN "times\n"
         "wrong | --part adam --recipe torch-cpu --sizes 1K | " STAND_IN "adam torch-cpu exp_avg\n"
-        "none  | --part adam | zerogauge-no-such-program\n";
+        "none  | --part adam | zerogauge-no-such-program\n"
+        "disk  | --part nvme --direction read --size 1M | " STAND_IN "times\n";
     cr_expect_eq(drive(table, "", output, sizeof output), 1, "%s", output);
     cr_expect_not_null(strstr(output, "stand-in Adam"), "%s", output);
     cr_expect_not_null(strstr(output, "FAILED: wrong: zerogauge bench peer: exp_avg differs"), "%s", output);
     cr_expect_not_null(strstr(output, "SKIP: none"), "%s", output);
     cr_expect_not_null(strstr(output, "sizes 8 B "), "%s", output);
     cr_expect_not_null(strstr(output, "sizes 64 KiB "), "%s", output);
-    cr_expect_not_null(strstr(output, "\n3 passed, 1 failed, 1 skipped\n"), "%s", output);
+    cr_expect_not_null(strstr(output, "SKIP: disk: a disk's line is not in quick runs"), "%s", output);
+    cr_expect_not_null(strstr(output, "\n3 passed, 1 failed, 2 skipped\n"), "%s", output);
     cr_expect_eq(drive(table, "--markdown two", output, sizeof output), 0, "%s", output);
     cr_expect_not_null(strstr(output, "| all-gather, 2 ranks, 1 MiB | stand-in | "), "%s", output);
     cr_expect_not_null(strstr(output, "\n1 passed, 0 failed, 0 skipped\n"), "%s", output);
