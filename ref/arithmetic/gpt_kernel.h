@@ -169,10 +169,10 @@ static void kernel_layernorm_backward(size_t row_count, size_t width, const floa
     }
 }
 
-static void kernel_gelu_forward(size_t row_count, size_t width, const float *restrict in, enum dtype dtype,
+static void kernel_gelu_forward(size_t row_count, size_t width, const void *in_operand, enum dtype dtype,
                                 const void *bias_operand, void *operand)
 {
-    const float *restrict bias = bias_operand;
+    const float *restrict in = in_operand, *restrict bias = bias_operand;
     float *restrict out = operand;
     for (size_t r = 0; r < row_count; r++, in += width, out += width) {
         for (size_t j = 0; j < width; j++)
@@ -181,12 +181,12 @@ static void kernel_gelu_forward(size_t row_count, size_t width, const float *res
     }
 }
 
-static void kernel_gelu_backward(size_t row_count, size_t width, const float *restrict in, const float *gradient,
+static void kernel_gelu_backward(size_t row_count, size_t width, const void *in_operand, const void *out_gradient,
                                  enum dtype dtype, const void *bias_operand, void *operand, void *gradient_operand,
                                  float *sum, const struct sum_place *place)
 {
     const size_t all = row_count * width;
-    const float *restrict bias = bias_operand;
+    const float *restrict in = in_operand, *restrict bias = bias_operand, *gradient = out_gradient;
     float *restrict out = operand, *in_gradient = gradient_operand;
     for (size_t r = 0; r < row_count; r++, in += width, out += width, gradient += width, in_gradient += width) {
         IVDEP
@@ -262,9 +262,10 @@ static void row_gradient(size_t width, size_t target, const float *stats, float 
     kernel_operand_round(dtype, width, logits, logits);
 }
 
-static double kernel_crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, float *logits,
+static double kernel_crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, void *operand,
                                           float *stats, float scale, enum dtype dtype)
 {
+    float *logits = operand;
     double total = 0.0;
     for (size_t r = 0; r < rows->sequence_count * rows->length; r++, logits += stride, stats += 2) {
         float largest = largest_of(width, logits), lane[ROW_LANES] = {0};
@@ -280,8 +281,9 @@ static double kernel_crossentropy_forward(const struct token_rows *rows, size_t 
 }
 
 static void kernel_crossentropy_backward(const struct token_rows *rows, size_t width, size_t stride, const float *stats,
-                                         float scale, enum dtype dtype, float *logits)
+                                         float scale, enum dtype dtype, void *logits)
 {
     for (size_t r = 0; r < rows->sequence_count * rows->length; r++)
-        row_gradient(width, rows->tokens[token_index(rows, r) + 1], stats + 2 * r, scale, dtype, logits + r * stride);
+        row_gradient(width, rows->tokens[token_index(rows, r) + 1], stats + 2 * r, scale, dtype,
+                     (float *)logits + r * stride);
 }

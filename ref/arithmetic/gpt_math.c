@@ -125,14 +125,15 @@ void stream_backward(size_t row_count, size_t width, enum dtype dtype, float *gr
         rows_sum(row_count, p->other_width, dtype, p->other, sums, &p->other_place);
 }
 
-void gelu_forward(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias, void *out)
+void gelu_forward(size_t row_count, size_t width, const void *in, enum dtype dtype, const void *bias, void *out)
 {
     const struct isa_kernels *kernels = isa_kernels_at(out);
-    SHARE_ROWS(out, row_count, width,
-               kernels->gelu_forward(count, width, in + row * width, dtype, bias, (float *)out + row * width));
+    SHARE_ROWS(
+        out, row_count, width,
+        kernels->gelu_forward(count, width, (const float *)in + row * width, dtype, bias, (float *)out + row * width));
 }
 
-void gelu_backward(size_t row_count, size_t width, const float *in, const float *gradient, enum dtype dtype,
+void gelu_backward(size_t row_count, size_t width, const void *in, const void *gradient, enum dtype dtype,
                    const void *bias, void *out, void *in_gradient, float *sum, const struct sum_place *place)
 {
     const struct isa_kernels *kernels = isa_kernels_at(out);
@@ -141,8 +142,9 @@ void gelu_backward(size_t row_count, size_t width, const float *in, const float 
         return;
     }
     SHARE_ROWS(out, row_count, width,
-               kernels->gelu_backward(count, width, in + row * width, gradient + row * width, dtype, bias,
-                                      (float *)out + row * width, (float *)in_gradient + row * width, NULL, NULL));
+               kernels->gelu_backward(count, width, (const float *)in + row * width,
+                                      (const float *)gradient + row * width, dtype, bias, (float *)out + row * width,
+                                      (float *)in_gradient + row * width, NULL, NULL));
     if (sum)
         kernels->rows_sum(row_count, width, dtype, in_gradient, sum, place);
 }
@@ -165,7 +167,7 @@ static struct token_rows token_row(const struct token_rows *rows, size_t r)
     return (struct token_rows){rows->tokens + token_index(rows, r), 1, 1};
 }
 
-double crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, float *logits, float *stats,
+double crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, void *logits, float *stats,
                             float scale, enum dtype dtype)
 {
     const struct isa_kernels *kernels = isa_kernels_at(logits);
@@ -178,7 +180,7 @@ double crossentropy_forward(const struct token_rows *rows, size_t width, size_t 
 #pragma omp parallel for schedule(static) if (count * width >= SHARED_ELEMENTS)
         for (size_t i = 0; i < count; i++) {
             const struct token_rows row = token_row(rows, first + i);
-            losses[i] = kernels->crossentropy_forward(&row, width, stride, logits + (first + i) * stride,
+            losses[i] = kernels->crossentropy_forward(&row, width, stride, (float *)logits + (first + i) * stride,
                                                       stats + 2 * (first + i), scale, dtype);
         }
         for (size_t i = 0; i < count; i++)
@@ -188,7 +190,7 @@ double crossentropy_forward(const struct token_rows *rows, size_t width, size_t 
 }
 
 void crossentropy_backward(const struct token_rows *rows, size_t width, size_t stride, const float *stats, float scale,
-                           enum dtype dtype, float *logits)
+                           enum dtype dtype, void *logits)
 {
     const struct isa_kernels *kernels = isa_kernels_at(logits);
     if (accelerator_of(logits)) {
@@ -199,6 +201,6 @@ void crossentropy_backward(const struct token_rows *rows, size_t width, size_t s
 #pragma omp parallel for schedule(static) if (row_count * width >= SHARED_ELEMENTS)
     for (size_t r = 0; r < row_count; r++) {
         const struct token_rows row = token_row(rows, r);
-        kernels->crossentropy_backward(&row, width, stride, stats + 2 * r, scale, dtype, logits + r * stride);
+        kernels->crossentropy_backward(&row, width, stride, stats + 2 * r, scale, dtype, (float *)logits + r * stride);
     }
 }

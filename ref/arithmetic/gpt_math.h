@@ -22,7 +22,8 @@ enum { ROW_LANES = 32 };
 enum { SUM_ROWS = 64 };
 
 // A model in 16 bits multiplies matrices of values that are rounded to its dtype, its operands, and sums the products
-// in fp32 (matmul.h). With DTYPE_FP32 nothing is rounded.
+// in fp32 (matmul.h). What attention, GELU and the loss read of a product is an operand, too. With DTYPE_FP32 nothing
+// is rounded.
 
 // Returns the bytes of an operand's element at this address.
 size_t operand_bytes(enum dtype dtype, const void *address);
@@ -105,11 +106,12 @@ struct stream_parts {
 void stream_backward(size_t row_count, size_t width, enum dtype dtype, float *gradient, float *sums,
                      const struct stream_parts *parts);
 
-// GELU in its tanh form, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), of x = in + bias. out is an operand.
-void gelu_forward(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias, void *out);
-// Recomputes out, and writes gradient x the slope at x to in_gradient, an operand, which may be gradient where an
-// operand's elements have 4 bytes. sum: width floats for the sum of in_gradient over rows; null: it is not made.
-void gelu_backward(size_t row_count, size_t width, const float *in, const float *gradient, enum dtype dtype,
+// GELU in its tanh form, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), of x = in + bias. in and out are
+// operands.
+void gelu_forward(size_t row_count, size_t width, const void *in, enum dtype dtype, const void *bias, void *out);
+// Recomputes out, and writes gradient, an operand, x the slope at x to in_gradient, an operand, which may be gradient.
+// sum: width floats for the sum of in_gradient over rows; null: it is not made.
+void gelu_backward(size_t row_count, size_t width, const void *in, const void *gradient, enum dtype dtype,
                    const void *bias, void *out, void *in_gradient, float *sum, const struct sum_place *place);
 
 // Causal attention, whose scores exist in blocks of ATTENTION_BLOCK rows and keys alone (FlashAttention; the definition
@@ -169,14 +171,14 @@ void embedding_forward(const struct token_rows *rows, size_t width, enum dtype d
 void embedding_backward(const struct token_rows *rows, size_t width, size_t first_token, size_t token_count,
                         const float *in, float *sums, const struct sum_place *places);
 
-// Of rows of logits, each `stride` floats after the one before: stats[2r] = the largest, stats[2r + 1] = 1 / the sum of
-// the exponentials relative to it. Returns the sum over the rows of -log(softmax[target of r]). With a scale other than
-// 0 the rows are replaced as crossentropy_backward does it, while they are at hand.
-double crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, float *logits, float *stats,
+// Of rows of logits, operands, each `stride` elements after the one before: stats[2r] = the largest, stats[2r + 1] = 1
+// / the sum of the exponentials relative to it. Returns the sum over the rows of -log(softmax[target of r]). With a
+// scale other than 0 the rows are replaced as crossentropy_backward does it, while they are at hand.
+double crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, void *logits, float *stats,
                             float scale, enum dtype dtype);
-// Replaces each row with scale x (softmax[j] - (j == target of r)), an operand, which begins where the row began.
+// Replaces each row with scale x (softmax[j] - (j == target of r)), an operand.
 void crossentropy_backward(const struct token_rows *rows, size_t width, size_t stride, const float *stats, float scale,
-                           enum dtype dtype, float *logits);
+                           enum dtype dtype, void *logits);
 
 // Returns e^x within 2 ulp for |x| <= 87, the value at the nearer end for larger |x|, and NaN for NaN. Uses plain IEEE
 // and integer operations, so that loops vectorise and an element has the same bits at every position. Method: Cody and

@@ -81,9 +81,8 @@ struct isa_kernels {
                                const struct sum_place *places);
     void (*stream_backward)(size_t row_count, size_t width, enum dtype dtype, float *gradient, float *sums,
                             const struct stream_parts *parts);
-    void (*gelu_forward)(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias,
-                         void *out);
-    void (*gelu_backward)(size_t row_count, size_t width, const float *in, const float *gradient, enum dtype dtype,
+    void (*gelu_forward)(size_t row_count, size_t width, const void *in, enum dtype dtype, const void *bias, void *out);
+    void (*gelu_backward)(size_t row_count, size_t width, const void *in, const void *gradient, enum dtype dtype,
                           const void *bias, void *out, void *in_gradient, float *sum, const struct sum_place *place);
     void (*attention_forward)(const struct attention_shape *shape, const void *qkv, void *out, float *stats,
                               float *scratch);
@@ -93,10 +92,10 @@ struct isa_kernels {
                               const void *position_weight, float *out);
     void (*embedding_backward)(const struct token_rows *rows, size_t width, size_t first_token, size_t token_count,
                                const float *in, float *sums, const struct sum_place *places);
-    double (*crossentropy_forward)(const struct token_rows *rows, size_t width, size_t stride, float *logits,
+    double (*crossentropy_forward)(const struct token_rows *rows, size_t width, size_t stride, void *logits,
                                    float *stats, float scale, enum dtype dtype);
     void (*crossentropy_backward)(const struct token_rows *rows, size_t width, size_t stride, const float *stats,
-                                  float scale, enum dtype dtype, float *logits);
+                                  float scale, enum dtype dtype, void *logits);
     // llama_math.h; no accelerator has these
     void (*rmsnorm_stats)(size_t row_count, size_t width, const float *in, float *stats);
     void (*rmsnorm_apply)(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,

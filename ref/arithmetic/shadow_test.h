@@ -335,24 +335,30 @@ static void shadow_layernorm_backward(size_t row_count, size_t width, const floa
     shadow_close(&scale, false);
 }
 
-static void shadow_gelu_forward(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias,
+static void shadow_gelu_forward(size_t row_count, size_t width, const void *in, enum dtype dtype, const void *bias,
                                 void *out)
 {
+    struct shadow_operand from = shadow_open(dtype, in, row_count * width);
     struct shadow_operand shift = shadow_open(dtype, bias, width), value = shadow_open(dtype, out, row_count * width);
-    isa_scalar.gelu_forward(row_count, width, at(in), dtype, shift.floats, value.floats);
+    isa_scalar.gelu_forward(row_count, width, from.floats, dtype, shift.floats, value.floats);
+    shadow_close(&from, false);
     shadow_close(&shift, false);
     shadow_close(&value, true);
 }
 
-static void shadow_gelu_backward(size_t row_count, size_t width, const float *in, const float *gradient,
-                                 enum dtype dtype, const void *bias, void *out, void *in_gradient, float *sum,
+static void shadow_gelu_backward(size_t row_count, size_t width, const void *in, const void *gradient, enum dtype dtype,
+                                 const void *bias, void *out, void *in_gradient, float *sum,
                                  const struct sum_place *place)
 {
     const struct shadow_places to = shadow_places_of(place, 1);
     struct shadow_operand shift = shadow_open(dtype, bias, width), value = shadow_open(dtype, out, row_count * width);
+    struct shadow_operand from = shadow_open(dtype, in, row_count * width);
+    struct shadow_operand out_gradient = shadow_open(dtype, gradient, row_count * width);
     struct shadow_operand product = shadow_open(dtype, in_gradient, row_count * width);
-    isa_scalar.gelu_backward(row_count, width, at(in), at(gradient), dtype, shift.floats, value.floats, product.floats,
-                             sum ? at(sum) : NULL, to.places);
+    isa_scalar.gelu_backward(row_count, width, from.floats, out_gradient.floats, dtype, shift.floats, value.floats,
+                             product.floats, sum ? at(sum) : NULL, to.places);
+    shadow_close(&from, false);
+    shadow_close(&out_gradient, false);
     shadow_close(&shift, false);
     shadow_close(&value, true);
     shadow_close(&product, true);
@@ -401,29 +407,21 @@ static void shadow_embedding_backward(const struct token_rows *rows, size_t widt
 }
 
 // Operands take the beginning of their rows.
-static void shadow_narrow_rows(const struct token_rows *rows, size_t width, size_t stride, enum dtype dtype, float *row)
-{
-    for (size_t r = 0; dtype != DTYPE_FP32 && r < rows->sequence_count * rows->length; r++, row += stride) {
-        char rounded[width * dtype_bytes(dtype)];
-        isa_scalar.narrow(dtype, row, rounded, width);
-        memcpy(row, rounded, sizeof rounded);
-    }
-}
-
-static double shadow_crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, float *logits,
+static double shadow_crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, void *logits,
                                           float *stats, float scale, enum dtype dtype)
 {
-    double loss = isa_scalar.crossentropy_forward(rows, width, stride, at(logits), at(stats), scale, dtype);
-    if (scale != 0.0f)
-        shadow_narrow_rows(rows, width, stride, dtype, at(logits));
+    struct shadow_operand row = shadow_open(dtype, logits, rows->sequence_count * rows->length * stride);
+    double loss = isa_scalar.crossentropy_forward(rows, width, stride, row.floats, at(stats), scale, dtype);
+    shadow_close(&row, scale != 0.0f);
     return loss;
 }
 
 static void shadow_crossentropy_backward(const struct token_rows *rows, size_t width, size_t stride, const float *stats,
-                                         float scale, enum dtype dtype, float *logits)
+                                         float scale, enum dtype dtype, void *logits)
 {
-    isa_scalar.crossentropy_backward(rows, width, stride, at(stats), scale, dtype, at(logits));
-    shadow_narrow_rows(rows, width, stride, dtype, at(logits));
+    struct shadow_operand row = shadow_open(dtype, logits, rows->sequence_count * rows->length * stride);
+    isa_scalar.crossentropy_backward(rows, width, stride, at(stats), scale, dtype, row.floats);
+    shadow_close(&row, true);
 }
 
 static const struct isa_kernels shadow_kernels = {

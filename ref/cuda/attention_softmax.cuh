@@ -45,7 +45,8 @@ template <typename sum> struct chain_softmax {
 #pragma nv_exec_check_disable
     template <typename team_type> __host__ __device__ void add_row(const team_type &team, unsigned r, unsigned covered)
     {
-        float *row = shared.s + r * TILE_OTHER, before = shared.top[r], most = team.largest(covered, row);
+        float *row = shared.s + r * TILE_OTHER, before = shared.top[r],
+              most = team.largest(covered, [&](size_t j) { return row[j]; });
         float top = most > before ? most : before;
         float sum_of_row =
             team.sums(
@@ -74,7 +75,7 @@ template <typename sum> struct chain_softmax {
 };
 
 #ifdef __CUDACC__
-// In registers. Each of the four threads that have a row keeps a sum of its own part.
+// In registers, with the host's sums. Each of the four threads that have a row has its statistics.
 template <enum dtype D> struct mma_softmax {
     struct memory {
     };
@@ -100,23 +101,34 @@ template <enum dtype D> struct mma_softmax {
             for (int with = 1; with < 4; with *= 2)
                 top[half] = fmaxf(top[half], __shfl_xor_sync(all, top[half], with));
             rescale[half] = exp_within(before[half] - top[half]);
-            sums[half] *= rescale[half];
         }
         UNROLL(32)
         for (unsigned i = 0; i < s.COUNT; i++) {
             float p = exp_within(s.x[i] - top[s.half_of(i)]);
             s.x[i] = is_whole || key + s.column_of(i) <= first + s.row_of(i) ? p : 0;
-            sums[s.half_of(i)] += s.x[i];
             o.x[i] *= rescale[s.half_of(i)];
         }
+        for (unsigned half = 0; half < 2; half++)
+            sums[half] = rescale[half] * sums[half] + sum_of_row(s, half);
         return s;
+    }
+
+    // A thread has two neighbouring columns of each eight: of a sum along a row, partial sums that are 16 and 8 apart.
+    __device__ static float sum_of_row(const mma_sum<D> &s, unsigned half)
+    {
+        static_assert(s.RESULTS == 8 && ROW_LANES == 32, "two columns of each partial sum");
+        float sum[2];
+        for (unsigned side = 0; side < 2; side++) {
+            const float *x = s.x + 2 * half + side;
+            sum[side] = ((x[0] + x[16]) + (x[8] + x[24])) + ((x[4] + x[20]) + (x[12] + x[28]));
+            for (int with = 2; with > 0; with /= 2)
+                sum[side] += __shfl_xor_sync(all, sum[side], with);
+        }
+        return sum[0] + sum[1];
     }
 
     __device__ void finish(mma_sum<D> &o)
     {
-        for (unsigned half = 0; half < 2; half++)
-            for (int with = 1; with < 4; with *= 2)
-                sums[half] += __shfl_xor_sync(all, sums[half], with);
         const float inverse[2] = {1.0f / sums[0], 1.0f / sums[1]};
         UNROLL(32)
         for (unsigned i = 0; i < o.COUNT; i++)

@@ -109,30 +109,26 @@ struct layernorm_row_operation {
 
 struct gelu_forward_operation {
     size_t width;
-    const float *in;
-    struct operand bias, out;
+    struct operand in, bias, out;
 
     ROW
     {
-        const float *from = in + r * width;
         team.map(
-            width, [&](size_t j) { return from[j]; },
+            width, [&](size_t j) { return in.get(r * width + j); },
             [&](size_t j, float x) { out.put(r * width + j, gelu_value(x + bias.get(j))); });
     }
 };
 
 struct gelu_backward_operation {
     size_t width;
-    const float *in, *gradient;
-    struct operand bias, out, in_gradient;
+    struct operand in, gradient, bias, out, in_gradient;
 
     ROW
     {
-        const float *from = in + r * width, *g = gradient + r * width;
         team.map(
             width,
             [&](size_t j) {
-                return float2{from[j], g[j]};
+                return float2{in.get(r * width + j), gradient.get(r * width + j)};
             },
             [&](size_t j, float2 v) {
                 struct gelu gelu = gelu_with_slope(v.x + bias.get(j));
@@ -146,8 +142,7 @@ struct gelu_backward_operation {
 // column i mod width of block i / width.
 struct gelu_block_operation {
     size_t row_count, width;
-    const float *in, *gradient;
-    struct operand bias, out, in_gradient;
+    struct operand in, gradient, bias, out, in_gradient;
     float *sums;
 
     template <int lanes> __host__ __device__ void at(size_t i) const
@@ -159,8 +154,8 @@ struct gelu_block_operation {
         for (size_t r = first; r < end; r++) {
             size_t at = r * width + i % width;
             float x[lanes], g[lanes], value[lanes];
-            load_floats<lanes>(in, at, x);
-            load_floats<lanes>(gradient, at, g);
+            load<lanes>(in.dtype, in.data, at, x);
+            load<lanes>(gradient.dtype, gradient.data, at, g);
             for (int k = 0; k < lanes; k++) {
                 struct gelu gelu = gelu_with_slope(x[k] + shift[k]);
                 value[k] = gelu.value;

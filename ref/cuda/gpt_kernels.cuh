@@ -60,30 +60,28 @@ template <typename where> struct gpt_kernels {
                     row_count, "a layer norm");
     }
 
-    static void gelu_forward(size_t row_count, size_t width, const float *from, enum dtype dtype, const void *bias,
+    static void gelu_forward(size_t row_count, size_t width, const void *from, enum dtype dtype, const void *bias,
                              void *out)
     {
-        where::rows(gelu_forward_operation{width, from, in(dtype, bias), {dtype, out}}, row_count, "a GELU");
+        where::rows(gelu_forward_operation{width, in(dtype, from), in(dtype, bias), {dtype, out}}, row_count, "a GELU");
     }
 
-    static void gelu_backward(size_t row_count, size_t width, const float *from, const float *gradient,
-                              enum dtype dtype, const void *bias, void *out, void *in_gradient, float *sum,
-                              const struct sum_place *place)
+    static void gelu_backward(size_t row_count, size_t width, const void *from, const void *gradient, enum dtype dtype,
+                              const void *bias, void *out, void *in_gradient, float *sum, const struct sum_place *place)
     {
         const char what[] = "a GELU's gradients";
+        const struct operand x = in(dtype, from), g = in(dtype, gradient), shift = in(dtype, bias);
         const struct operand value = {dtype, out}, slope = {dtype, in_gradient};
         size_t blocks = sum_block_count(row_count);
-        bool wide = are_wide(width, {from, gradient}) && is_wide(dtype, bias) && is_wide(dtype, out) &&
-                    is_wide(dtype, in_gradient);
+        bool wide = are_wide(dtype, width, {from, gradient, bias, out, in_gradient});
         if (!sum) {
-            where::rows(gelu_backward_operation{width, from, gradient, in(dtype, bias), value, slope}, row_count, what);
+            where::rows(gelu_backward_operation{width, x, g, shift, value, slope}, row_count, what);
             return;
         }
         float *sums = block_sums<where>::room(1, blocks, width);
         if (!sums)
             return;
-        where::run(gelu_block_operation{row_count, width, from, gradient, in(dtype, bias), value, slope, sums},
-                   blocks * width, wide, what);
+        where::run(gelu_block_operation{row_count, width, x, g, shift, value, slope, sums}, blocks * width, wide, what);
         if (!block_sums<where>::add(blocks, width, sum, place ? *place : sum_place{}))
             block_sums<where>::finish();
     }
@@ -111,7 +109,7 @@ template <typename where> struct gpt_kernels {
     }
 
     // The host computes the logarithms and the sum over rows.
-    static double crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, float *logits,
+    static double crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, void *logits,
                                        float *stats, float scale, enum dtype dtype)
     {
         const char what[] = "a cross-entropy";
@@ -123,7 +121,7 @@ template <typename where> struct gpt_kernels {
         if (losses && found && give_tokens(rows, &list)) {
             total = 0;
             rows_of_logits(width, count,
-                           crossentropy_forward_operation{width, stride, logits, stats, losses, list, scale, dtype});
+                           crossentropy_forward_operation{width, stride, {dtype, logits}, stats, losses, list, scale});
             if (count > 0 && where::fetch(found, losses, count * sizeof *found, what))
                 total = NAN;
             for (size_t r = 0; r < count; r++)
@@ -134,12 +132,12 @@ template <typename where> struct gpt_kernels {
     }
 
     static void crossentropy_backward(const struct token_rows *rows, size_t width, size_t stride, const float *stats,
-                                      float scale, enum dtype dtype, float *logits)
+                                      float scale, enum dtype dtype, void *logits)
     {
         struct token_list list;
         if (give_tokens(rows, &list))
             rows_of_logits(width, list.row_count(),
-                           crossentropy_backward_operation{width, stride, stats, scale, dtype, logits, list});
+                           crossentropy_backward_operation{width, stride, {dtype, logits}, stats, scale, list});
     }
 
     static void embedding_forward(const struct token_rows *rows, size_t width, enum dtype dtype,
@@ -161,7 +159,7 @@ template <typename where> struct gpt_kernels {
             return;
         where::with_rows(position_sums_operation{rows->sequence_count, elements, in, places[1]},
                          places[1].data ? elements : 0,
-                         are_wide(elements, {in}) && is_wide(places[1].dtype, places[1].data),
+                         are_wide(DTYPE_FP32, elements, {in}) && is_wide(places[1].dtype, places[1].data),
                          token_sums_operation{width, first_token, in, list, places[0]},
                          places[0].data ? token_count : 0, "an embedding's gradients");
     }
@@ -229,11 +227,11 @@ template <typename where> struct gpt_kernels {
     }
 
     // Returns whether arrays, whose rows have `width` elements each, allow loads of WIDE elements.
-    static bool are_wide(size_t width, std::initializer_list<const float *> arrays)
+    static bool are_wide(enum dtype dtype, size_t width, std::initializer_list<const void *> arrays)
     {
         bool wide = width % WIDE == 0;
-        for (const float *array : arrays)
-            wide = wide && is_wide(DTYPE_FP32, array);
+        for (const void *array : arrays)
+            wide = wide && is_wide(dtype, array);
         return wide;
     }
 

@@ -54,10 +54,10 @@ template <int lanes> BOTH void put_sums(const struct sum_place &out, size_t i, f
 }
 
 // The operations of a team: `each` calls f(j) for begin <= j < end, and `map` put(j, get(j)) for j < count; what a put
-// writes, no get of another j reads, so that gets may be first. `sums`, of two terms, and `largest` return their result
-// to all threads, which have then completed their reads; `sums_of` gives the sum of term(k, j) over j < count, for each
-// k, to the first thread alone. `sums_of_chosen` calls put(j, the sum of get(i, j) over the chosen i < count,
-// ascending) for j < width. `rewrite` puts f(row[j], j) into an operand that begins where the row does.
+// writes, no get of another j reads, so that gets may be first. `sums`, of two terms, and `largest`, of get(j) over j <
+// count, return their result to all threads, which have then completed their reads; `sums_of` gives the sum of term(k,
+// j) over j < count, for each k, to the first thread alone. `sums_of_chosen` calls put(j, the sum of get(i, j) over the
+// chosen i < count, ascending) for j < width.
 struct host_team {
     template <typename function> __host__ void each(size_t begin, size_t end, function f) const
     {
@@ -104,22 +104,12 @@ struct host_team {
         }
     }
 
-    __host__ float largest(size_t count, const float *row) const
+    template <typename function> __host__ float largest(size_t count, function get) const
     {
-        float top = row[0];
+        float top = get(0);
         for (size_t j = 1; j < count; j++)
-            top = row[j] > top ? row[j] : top;
+            top = get(j) > top ? get(j) : top;
         return top;
-    }
-
-    template <typename function> __host__ void rewrite(size_t count, float *row, enum dtype dtype, function f) const
-    {
-        const struct operand out = {dtype, row};
-        for (size_t j = 0; j < count; j++) {
-            float x;
-            memcpy(&x, (char *)row + j * sizeof x, sizeof x);  // an operand's element may have been there
-            out.put(j, f(x, j));
-        }
     }
 
     __host__ bool is_first() const
@@ -129,24 +119,6 @@ struct host_team {
 };
 
 #ifdef __CUDACC__
-// `rewrite` of `threads` threads, each of which has `ahead` elements at a time. Elements that are smaller than floats
-// lie before those that are still to be read, so that all threads have read, which `sync` waits for, before one writes.
-template <unsigned threads, unsigned ahead, typename function, typename barrier>
-__device__ static inline void rewrite_row(unsigned thread, size_t count, float *row, enum dtype dtype, function f,
-                                          barrier sync)
-{
-    const struct operand out = {dtype, row};
-    for (size_t first = thread; first < count + thread; first += ahead * threads) {
-        float x[ahead];
-        for (unsigned k = 0; k < ahead; k++)
-            x[k] = first + k * threads < count ? row[first + k * threads] : 0;
-        sync();
-        for (unsigned k = 0; k < ahead; k++)
-            if (first + k * threads < count)
-                out.put(first + k * threads, f(x[k], first + k * threads));
-    }
-}
-
 struct device_team {
     static_assert(ROW_LANES == 32, "a team is a warp");
     static const unsigned all = 0xffffffffu;
@@ -219,23 +191,20 @@ struct device_team {
         }
     }
 
-    // Every thread begins with row[0], so a NaN there is the result and a NaN elsewhere is not, as on the host.
-    __device__ float largest(size_t count, const float *row) const
+    // Every thread begins with get(0), so a NaN there is the result and a NaN elsewhere is not, as on the host.
+    template <typename function> __device__ float largest(size_t count, function get) const
     {
-        float top = row[0];
+        float top = get(0);
         UNROLL(8)
-        for (size_t j = lane; j < count; j += ROW_LANES)
-            top = row[j] > top ? row[j] : top;
+        for (size_t j = lane; j < count; j += ROW_LANES) {
+            float x = get(j);
+            top = x > top ? x : top;
+        }
         for (int half = ROW_LANES / 2; half > 0; half /= 2) {
             float other = __shfl_xor_sync(all, top, half);
             top = other > top ? other : top;
         }
         return top;
-    }
-
-    template <typename function> __device__ void rewrite(size_t count, float *row, enum dtype dtype, function f) const
-    {
-        rewrite_row<ROW_LANES, 8>(lane, count, row, dtype, f, [] { __syncwarp(); });
     }
 
     __device__ bool is_first() const

@@ -34,16 +34,18 @@ struct row_loss {
     float sum, largest, right;
 };
 
-// Replaces a row of logits, in a team, with its gradient.
+// Replaces the row of logits that begins at element `first`, in a team, with its gradient.
 #pragma nv_exec_check_disable
 template <typename team_type>
-BOTH void logits_gradient(const team_type &team, size_t width, float *row, size_t target, float largest, float inverse,
-                          float scale, enum dtype dtype)
+BOTH void logits_gradient(const team_type &team, size_t width, const struct operand &logits, size_t first,
+                          size_t target, float largest, float inverse, float scale)
 {
-    team.rewrite(width, row, dtype, [&](float x, size_t j) {
-        float p = exp_within(x - largest) * inverse;
-        return (j == target ? p - 1.0f : p) * scale;
-    });
+    team.map(
+        width, [&](size_t j) { return logits.get(first + j); },
+        [&](size_t j, float x) {
+            float p = exp_within(x - largest) * inverse;
+            logits.put(first + j, (j == target ? p - 1.0f : p) * scale);
+        });
 }
 
 // Rows of at least this many logits have a block of threads each.
@@ -58,15 +60,17 @@ struct device_row_block {
         float part[PART];
     } & shared;
 
-    __device__ float largest(size_t count, const float *row) const
+    template <typename function> __device__ float largest(size_t count, function get) const
     {
-        float top = row[0];
+        float top = get(0);
         UNROLL(8)
-        for (size_t j = threadIdx.x; j < count; j += BLOCK_THREADS)
-            top = row[j] > top ? row[j] : top;
+        for (size_t j = threadIdx.x; j < count; j += BLOCK_THREADS) {
+            float x = get(j);
+            top = x > top ? x : top;
+        }
         shared.part[threadIdx.x] = top;
         __syncthreads();
-        top = device_team().largest(BLOCK_THREADS, shared.part);
+        top = device_team().largest(BLOCK_THREADS, [&](size_t j) { return shared.part[j]; });
         __syncthreads();
         return top;
     }
@@ -94,9 +98,11 @@ struct device_row_block {
             .x;
     }
 
-    template <typename function> __device__ void rewrite(size_t count, float *row, enum dtype dtype, function f) const
+    template <typename loader, typename storer> __device__ void map(size_t count, loader get, storer put) const
     {
-        rewrite_row<BLOCK_THREADS, PART / BLOCK_THREADS>(threadIdx.x, count, row, dtype, f, [] { __syncthreads(); });
+        UNROLL(4)
+        for (size_t j = threadIdx.x; j < count; j += BLOCK_THREADS)
+            put(j, get(j));
     }
 
     __device__ bool is_first() const
@@ -114,40 +120,39 @@ __device__ static inline float sum_of(const device_row_block &block, size_t coun
 
 struct crossentropy_forward_operation {
     size_t width, stride;
-    float *logits, *stats;
+    struct operand logits;
+    float *stats;
     struct row_loss *losses;
     struct token_list list;
     float scale;
-    enum dtype dtype;
 
     ROW
     {
-        float *from = logits + r * stride;
-        size_t target = list.target_of((uint32_t)r);
-        float largest = team.largest(width, from), right = from[target];
-        float sum = sum_of(team, width, [&](size_t j) { return exp_within(from[j] - largest); });
+        const size_t first = r * stride, target = list.target_of((uint32_t)r);
+        auto logit = [&](size_t j) { return logits.get(first + j); };
+        float largest = team.largest(width, logit), right = logit(target);
+        float sum = sum_of(team, width, [&](size_t j) { return exp_within(logit(j) - largest); });
         if (team.is_first()) {
             stats[2 * r] = largest;
             stats[2 * r + 1] = 1.0f / sum;
             losses[r] = {sum, largest, right};
         }
         if (scale != 0.0f)
-            logits_gradient(team, width, from, target, largest, 1.0f / sum, scale, dtype);
+            logits_gradient(team, width, logits, first, target, largest, 1.0f / sum, scale);
     }
 };
 
 struct crossentropy_backward_operation {
     size_t width, stride;
+    struct operand logits;
     const float *stats;
     float scale;
-    enum dtype dtype;
-    float *logits;
     struct token_list list;
 
     ROW
     {
-        logits_gradient(team, width, logits + r * stride, list.target_of((uint32_t)r), stats[2 * r], stats[2 * r + 1],
-                        scale, dtype);
+        logits_gradient(team, width, logits, r * stride, list.target_of((uint32_t)r), stats[2 * r], stats[2 * r + 1],
+                        scale);
     }
 };
 

@@ -91,9 +91,9 @@ static void attention_gradients(const struct gpt_pass *pass)
 static void tile_activations(const struct gpt_pass *pass)
 {
     pass_multiply(pass, mlp_index(pass, FC_WEIGHT), pass->normed, pass->width,
-                  (struct gpt_result){.data = pass->fc, .width = pass->tile_width});
+                  (struct gpt_result){.data = pass->fc, .width = pass->tile_width, .is_operand = true});
     pass_adapt(pass, MODULE_FC, pass->normed, pass->width,
-               (struct gpt_result){.data = pass->fc, .width = pass->tile_width});
+               (struct gpt_result){.data = pass->fc, .width = pass->tile_width, .is_operand = true});
 }
 
 static void tile_output(const struct gpt_pass *pass)
@@ -108,26 +108,23 @@ static void tile_output(const struct gpt_pass *pass)
     pass_adapt(pass, MODULE_OUT, hidden, pass->tile_width, (struct gpt_result){.data = out, .width = pass->width});
 }
 
-// The hidden channels' gradient takes the place of the floats that it is made of, or, in smaller elements, the second
-// half of the hidden channels' memory. norm: of the MLP's input; null: it is there.
+// norm: of the MLP's input; null: it is there.
 static void tile_gradients(const struct gpt_pass *pass, const struct norm_rows *norm)
 {
     size_t width = pass->width, tile_width = pass->tile_width;
     int fc_weight = mlp_index(pass, FC_WEIGHT), fc_bias = mlp_index(pass, FC_BIAS),
         out_weight = mlp_index(pass, OUT_WEIGHT);
     bool first = pass->layer.tile + 1 == pass->shape->tile_count;
-    float *memory = pass->memory, *hidden = memory + pass->at.wide_1, *hidden_gradient = memory + pass->at.wide_2;
+    float *memory = pass->memory, *hidden = memory + pass->at.wide_1, *gradient = memory + pass->at.wide_2;
     const void *stream = pass_stream_gradient(pass, NULL, pass->layer.tile == 0 ? mlp_index(pass, OUT_BIAS) : -1, norm);
-    void *gradient = hidden_gradient;
-    if (pass->operand_bytes < sizeof(float))
-        gradient = (char *)hidden + pass->rows * tile_width * pass->operand_bytes;
 
     pass_multiply_back(pass, out_weight, stream, width,
-                       (struct gpt_result){.data = hidden_gradient, .width = tile_width});
-    pass_adapt_back(pass, MODULE_OUT, stream, width, (struct gpt_result){.data = hidden_gradient, .width = tile_width});
+                       (struct gpt_result){.data = gradient, .width = tile_width, .is_operand = true});
+    pass_adapt_back(pass, MODULE_OUT, stream, width,
+                    (struct gpt_result){.data = gradient, .width = tile_width, .is_operand = true});
     const struct sum_place place = pass_place(pass, fc_bias);
-    gelu_backward(pass->rows, tile_width, pass->fc, hidden_gradient, pass->dtype, pass->weights[fc_bias], hidden,
-                  gradient, pass_wants(pass, fc_bias) ? memory + pass->at.vectors : NULL, &place);
+    gelu_backward(pass->rows, tile_width, pass->fc, gradient, pass->dtype, pass->weights[fc_bias], hidden, gradient,
+                  pass_wants(pass, fc_bias) ? memory + pass->at.vectors : NULL, &place);
     pass_adapt_gradients(pass, MODULE_OUT, hidden, tile_width, stream, width);
     pass_weight_gradient(pass, out_weight, hidden, tile_width, stream, width);
     pass_weight_gradient(pass, fc_weight, pass->normed, width, gradient, tile_width);

@@ -145,7 +145,8 @@ void gpt_cut_head_forward(const struct gpt_pass *pass, const struct token_rows *
     for (size_t column = 0; column < pass->vocabulary; column += n)
         pass_product(pass, pass->rows, width, pass_operand(pass, normed, 0, width, false),
                      pass_operand(pass, pass->weights[HEAD_TOKEN_WEIGHT], column * width, width, true),
-                     (struct gpt_result){.data = logits + column, .width = n, .stride = pass->at.logits_stride});
+                     (struct gpt_result){
+                         .data = logits + column, .width = n, .stride = pass->at.logits_stride, .is_operand = true});
     gather_largest(pass, stats);
     pass->run->loss = gather_sums(pass, rows, stats) / (double)pass->rows;
 }

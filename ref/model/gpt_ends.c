@@ -62,9 +62,10 @@ void gpt_head_forward(const struct gpt_pass *pass, const struct model_batch *bat
         gpt_cut_head_forward(pass, &tokens, normed);
         return;
     }
-    pass_product(pass, rows, width, (struct matmul_operand){normed, width, false},
-                 (struct matmul_operand){pass->weights[HEAD_TOKEN_WEIGHT], width, true},
-                 (struct gpt_result){.data = logits, .width = vocabulary, .stride = pass->at.logits_stride});
+    pass_product(
+        pass, rows, width, (struct matmul_operand){normed, width, false},
+        (struct matmul_operand){pass->weights[HEAD_TOKEN_WEIGHT], width, true},
+        (struct gpt_result){.data = logits, .width = vocabulary, .stride = pass->at.logits_stride, .is_operand = true});
     pass->run->loss = crossentropy_forward(&tokens, vocabulary, pass->at.logits_stride, logits,
                                            memory + pass->at.wide_2, loss_scale / (float)rows, pass->dtype) /
                       (double)rows;
@@ -75,12 +76,11 @@ void gpt_head_forward(const struct gpt_pass *pass, const struct model_batch *bat
 static void logits_backward(const struct gpt_pass *pass, const struct token_rows *tokens, float loss_scale)
 {
     size_t rows = pass->rows, width = pass->width, vocabulary = pass->shape->vocabulary;
+    size_t stride = pass->at.logits_stride;
     float *memory = pass->memory, *logits = memory + pass->at.logits, *normed = memory + pass->at.narrow;
-    // An operand's rows begin where the logits' did.
-    size_t stride = pass->at.logits_stride * sizeof *logits / pass->operand_bytes;
     if (pass->run->logits_scale != loss_scale)
-        crossentropy_backward(tokens, vocabulary, pass->at.logits_stride, memory + pass->at.wide_2,
-                              loss_scale / (float)rows, pass->dtype, logits);
+        crossentropy_backward(tokens, vocabulary, stride, memory + pass->at.wide_2, loss_scale / (float)rows,
+                              pass->dtype, logits);
     pass_weight_product(pass, HEAD_TOKEN_WEIGHT, vocabulary, (struct matmul_operand){logits, stride, true}, normed,
                         width);
     pass_product(pass, rows, vocabulary, (struct matmul_operand){logits, stride, false},

@@ -140,7 +140,8 @@ static void answer(const struct expert_rows *rows, float *answers)
     const float *in = pass->kept + pass->at.received + rows->first_row * width;
     float *fc = pass->fc + rows->first_row * wide, *hidden = pass->memory + pass->at.wide_1;
     float *out = answers + rows->first_row * width;
-    pass_multiply(pass, index_of(rows, FC_WEIGHT), in, width, (struct gpt_result){.data = fc, .width = wide});
+    pass_multiply(pass, index_of(rows, FC_WEIGHT), in, width,
+                  (struct gpt_result){.data = fc, .width = wide, .is_operand = true});
     gelu_forward(pass->rows, wide, fc, pass->dtype, pass->weights[index_of(rows, FC_BIAS)], hidden);
     bias_rows(pass->rows, width, pass->dtype, pass->weights[index_of(rows, OUT_BIAS)], out);
     pass_multiply(pass, index_of(rows, OUT_WEIGHT), hidden, wide,
@@ -237,7 +238,7 @@ static void answer_back(const struct expert_rows *rows, const float *answer_grad
     const float *stream = answer_gradients + rows->first_row * width, *fc = pass->fc + rows->first_row * wide;
     float *hidden = pass->memory + pass->at.wide_1, *gradient = pass->memory + pass->at.wide_2;
     pass_multiply_back(pass, index_of(rows, OUT_WEIGHT), stream, width,
-                       (struct gpt_result){.data = gradient, .width = wide});
+                       (struct gpt_result){.data = gradient, .width = wide, .is_operand = true});
     gelu_backward(pass->rows, wide, fc, gradient, pass->dtype, pass->weights[index_of(rows, FC_BIAS)], hidden, gradient,
                   NULL, NULL);
     add_products(rows, OUT_WEIGHT, hidden, wide, stream, width);

@@ -64,8 +64,8 @@ bool gpt_has_head(const struct model *model);
 // there are the stream's rows of this rank, of all else all rows. The fields from input to normed repeat for each
 // block, `block` apart, and fc repeats for each tile, `fc_tile` apart. With checkpointing these distances are 0, and a
 // block's output overwrites its input, which is no more needed then. normed, the MLP's input, is kept only with tiles;
-// without tiles backward recomputes it. qkv, attention, normed and rounded are operands (gpt_math.h), with room for
-// floats.
+// without tiles backward recomputes it. qkv, attention, fc, normed, logits and rounded are operands (gpt_math.h), with
+// room for floats.
 struct gpt_layout {
     size_t input, stats_1, qkv, attention, attention_stats, middle, stats_2, fc, normed, block, fc_tile;
     size_t output, output_stats;  // of the last block
