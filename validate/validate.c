@@ -4,7 +4,6 @@
 
 #include "bench/harness/bench.h"
 #include "bench/harness/bench_world.h"
-#include "base/resources.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "validate/fit.h"
@@ -148,7 +147,7 @@ int validate_run(const struct validate_setting *setting, struct validate_result 
     assert(setting->plan->count <= VALIDATE_PART_MAX);
     char path[PATH_MAX];
     struct validation v = {.setting = setting, .result = out, .begin_ns = clock_now_ns()};
-    health_counters_read(resources_path("", path), &v.health_before);
+    health_counters_read(&v.health_before);
     struct other_load before, after;
     other_load_now(&before);
     *out = (struct validate_result){.fits = json_array()};

@@ -3,7 +3,6 @@
 #include "validate/validate_internal.h"
 
 #include "base/err.h"
-#include "base/resources.h"
 #include "base/size.h"
 #include "base/slow.h"
 #include "bench/harness/bench.h"
@@ -180,9 +179,9 @@ static int judge_slowness(struct validation *v)
 // A count of errors that grew meanwhile is a fault of this host, whatever its results are.
 static int judge_health(struct validation *v)
 {
-    char root[PATH_MAX], reason[128];
+    char reason[128];
     struct health_counters after;
-    health_counters_read(resources_path("", root), &after);
+    health_counters_read(&after);
     TRY(record_append(v->writer, json_pack("{s:s, s:o}", "record", "health", "counters",
                                            health_counters_json(&v->health_before, &after))));
     size_t line = record_line_count(v->writer);

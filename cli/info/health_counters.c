@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/gpu.h"
+#include "base/resources.h"
 
 #include <glob.h>
 #include <limits.h>
@@ -156,8 +157,10 @@ static void read_gpus(const char *root, double *out)
     }
 }
 
-void health_counters_read(const char *root, struct health_counters *out)
+void health_counters_read(struct health_counters *out)
 {
+    char path[PATH_MAX];
+    const char *root = resources_path("", path);
     double *v = out->values;
     read_gpus(root, v);
     v[COUNTER_MACHINE_CHECKS] = words(root, "/proc/interrupts", "MCE:");
@@ -180,6 +183,13 @@ void health_counters_read(const char *root, struct health_counters *out)
     double zone = numbers(root, "/sys/class/thermal/thermal_zone*/temp", LARGEST, 1e-3);
     v[COUNTER_TEMPERATURE_C] = fmax(chip, zone);
     v[COUNTER_FREQUENCY_MHZ] = numbers(root, "/sys/devices/system/cpu/cpu*/cpufreq/scaling_cur_freq", MEAN, 1e-3);
+}
+
+void health_counters_keep_most(struct health_counters *most, const struct health_counters *now)
+{
+    for (int i = 0; i < COUNTER_COUNT; i++)
+        if (rows[i].is_count)
+            most->values[i] = fmax(most->values[i], now->values[i]);
 }
 
 const char *health_counter_error_key(enum health_counter counter)

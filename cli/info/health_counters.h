@@ -40,8 +40,12 @@ struct health_counters {
     double values[COUNTER_COUNT];  // NAN: this system does not say
 };
 
-// root: prefix of /proc and /sys, "" for this machine's own.
-void health_counters_read(const char *root, struct health_counters *out);
+// Reads this machine's, or those of the files that replace it (ZG_MACHINE_ROOT, base/resources.h).
+void health_counters_read(struct health_counters *out);
+
+// Raises each count of errors in *most to what `now` has of it: some count what is so at the moment, and may fall
+// again.
+void health_counters_keep_most(struct health_counters *most, const struct health_counters *now);
 
 // Returns whether a counter of errors grew, or links became narrower, between the two; writes the reason, such as
 // "corrected memory errors: 3 during the run".

@@ -2,7 +2,7 @@
 // Compares the facts about the machine with those of the C library.
 #include "base/build.h"
 #include "base/err.h"
-#include "base/folder_test.h"
+#include "base/pretended_test.h"
 #include "cli/info/health_counters.h"
 #include "cli/info/info.h"
 #include "ref/arithmetic/isa.h"
@@ -212,20 +212,11 @@ Test(info, cuda_is_null_only_in_a_build_without_it)
 
 static char root[PATH_MAX], reason[128];
 
-static void put(const char *path, const char *text)
-{
-    char command[2 * PATH_MAX], file[2 * PATH_MAX];
-    snprintf(command, sizeof command, "mkdir -p $(dirname %s%s)", root, path);
-    cr_assert_eq(system(command), 0);
-    snprintf(file, sizeof file, "%s%s", root, path);
-    folder_write(file, text, strlen(text));
-}
-
 Test(health_counters, a_system_that_says_nothing_has_no_numbers)
 {
     struct health_counters counters;
-    folder_make(root);
-    health_counters_read(root, &counters);
+    setenv("ZG_MACHINE_ROOT", folder_make(root), 1);
+    health_counters_read(&counters);
     for (int i = 0; i < COUNTER_COUNT; i++)
         cr_expect(isnan(counters.values[i]), "%d", i);
     cr_expect_not(health_counters_worse(&counters, &counters, reason, sizeof reason));
@@ -235,37 +226,39 @@ Test(health_counters, a_system_that_says_nothing_has_no_numbers)
 Test(health_counters, numbers_of_all_devices_are_combined_and_growth_is_a_reason)
 {
     struct health_counters before, after, again;
-    folder_make(root);
-    put("/proc/interrupts", "           CPU0       CPU1\n NMI:  1  2   Non-maskable\n MCE:          1          2   "
-                            "Machine check exceptions\n MCP:         40         41   Machine check polls\n");
-    put("/sys/devices/system/edac/mc/mc0/ce_count", "5\n");
-    put("/sys/devices/system/edac/mc/mc1/ce_count", "2\n");
-    put("/sys/devices/system/edac/mc/mc0/ue_count", "0\n");
-    put("/sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "4\n");
-    put("/sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count", "5\n");
-    put("/sys/bus/pci/devices/0000:01:00.0/aer_dev_correctable", "RxErr 1\nBadTLP 2\nTOTAL_ERR_COR 3\n");
-    put("/sys/bus/pci/devices/0000:01:00.0/aer_dev_fatal", "TOTAL_ERR_FATAL 0\n");
-    put("/sys/bus/pci/devices/0000:01:00.0/aer_dev_nonfatal", "TOTAL_ERR_NONFATAL 1\n");
-    put("/sys/bus/pci/devices/0000:01:00.0/current_link_width", "8\n");
-    put("/sys/bus/pci/devices/0000:01:00.0/max_link_width", "16\n");
-    put("/sys/bus/pci/devices/0000:02:00.0/current_link_width", "0\n");
-    put("/sys/bus/pci/devices/0000:02:00.0/max_link_width", "16\n");
-    put("/sys/class/hwmon/hwmon0/temp1_input", "45000\n");
-    put("/sys/class/hwmon/hwmon0/name", "k10temp\n");
-    put("/sys/class/hwmon/hwmon1/temp1_input", "61500\n");
-    put("/sys/class/hwmon/hwmon1/name", "nvme\n");
-    put("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "2000000\n");
-    put("/sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq", "3000000\n");
-    health_counters_read(root, &before);
+    setenv("ZG_MACHINE_ROOT", folder_make(root), 1);
+    pretended_file(root, "proc/interrupts",
+                   "           CPU0       CPU1\n NMI:  1  2   Non-maskable\n MCE:          1          2   "
+                   "Machine check exceptions\n MCP:         40         41   Machine check polls\n");
+    pretended_file(root, "sys/devices/system/edac/mc/mc0/ce_count", "5\n");
+    pretended_file(root, "sys/devices/system/edac/mc/mc1/ce_count", "2\n");
+    pretended_file(root, "sys/devices/system/edac/mc/mc0/ue_count", "0\n");
+    pretended_file(root, "sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "4\n");
+    pretended_file(root, "sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count", "5\n");
+    pretended_file(root, "sys/bus/pci/devices/0000:01:00.0/aer_dev_correctable",
+                   "RxErr 1\nBadTLP 2\nTOTAL_ERR_COR 3\n");
+    pretended_file(root, "sys/bus/pci/devices/0000:01:00.0/aer_dev_fatal", "TOTAL_ERR_FATAL 0\n");
+    pretended_file(root, "sys/bus/pci/devices/0000:01:00.0/aer_dev_nonfatal", "TOTAL_ERR_NONFATAL 1\n");
+    pretended_file(root, "sys/bus/pci/devices/0000:01:00.0/current_link_width", "8\n");
+    pretended_file(root, "sys/bus/pci/devices/0000:01:00.0/max_link_width", "16\n");
+    pretended_file(root, "sys/bus/pci/devices/0000:02:00.0/current_link_width", "0\n");
+    pretended_file(root, "sys/bus/pci/devices/0000:02:00.0/max_link_width", "16\n");
+    pretended_file(root, "sys/class/hwmon/hwmon0/temp1_input", "45000\n");
+    pretended_file(root, "sys/class/hwmon/hwmon0/name", "k10temp\n");
+    pretended_file(root, "sys/class/hwmon/hwmon1/temp1_input", "61500\n");
+    pretended_file(root, "sys/class/hwmon/hwmon1/name", "nvme\n");
+    pretended_file(root, "sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "2000000\n");
+    pretended_file(root, "sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq", "3000000\n");
+    health_counters_read(&before);
     const double expected[COUNTER_COUNT] = {3,    7,    0,   9,   3,   1,   1,   NAN, NAN, NAN, NAN, 61.5,
                                             61.5, 2500, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
     for (int i = 0; i < COUNTER_COUNT; i++)
         cr_expect(isnan(expected[i]) ? isnan(before.values[i]) : fabs(before.values[i] - expected[i]) < 1e-9, "%d: %g",
                   i, before.values[i]);
     cr_expect_not(health_counters_worse(&before, &before, reason, sizeof reason));
-    put("/sys/devices/system/edac/mc/mc1/ce_count", "4\n");
-    put("/sys/class/hwmon/hwmon1/temp1_input", "91500\n");
-    health_counters_read(root, &after);
+    pretended_file(root, "sys/devices/system/edac/mc/mc1/ce_count", "4\n");
+    pretended_file(root, "sys/class/hwmon/hwmon1/temp1_input", "91500\n");
+    health_counters_read(&after);
     cr_expect(health_counters_worse(&before, &after, reason, sizeof reason));
     cr_expect_str_eq(reason, "corrected memory errors: 2 during the run");
     json_t *object = health_counters_json(&before, &after);

@@ -9,7 +9,6 @@
 #include "base/file.h"
 #include "base/safe_text.h"
 #include "base/help.h"
-#include "base/resources.h"
 #include "bench/harness/bench_world.h"
 #include "validate/health/preflight.h"
 #include "ref/arithmetic/random.h"
@@ -165,11 +164,10 @@ static int read_at_least(struct preflight *p)
 // Checks this host; of its ranks the first does, on all cores: a launcher binds each rank to a few.
 static int check_host(struct preflight *p)
 {
-    char root[PATH_MAX];
     bool first = !bench_world_comm() || bench_world_rank_on_host() == 0;
     TRY(health_machine_find(&p->common, &p->machine));
     health_watch_signals();
-    health_counters_read(resources_path("", root), &p->before);
+    health_counters_read(&p->before);
     if (p->since)
         TRY(preflight_since(p));
     if (p->after_repair)
@@ -178,7 +176,7 @@ static int check_host(struct preflight *p)
         TRY(run_rounds(p));
     if (first)
         TRY(run_again(p));
-    health_counters_read(resources_path("", root), &p->after);
+    health_counters_read(&p->after);
     if (first)
         judge(p);
     return ERR_NONE;

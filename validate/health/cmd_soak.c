@@ -97,7 +97,7 @@ static int run(struct soak *soak, bool *sound)
     TRY(health_machine_find(&soak->common, &soak->machine));
     TRY(soak_load(soak));
     health_watch_signals();
-    health_counters_read("", &soak->before);
+    health_counters_read(&soak->before);
     TRY(run_rounds(soak));
     TRY(soak_report(soak, sound));
     // Every rank ends with the status of all.

@@ -2,6 +2,7 @@
 // The commands as a user runs them.
 #include "base/clock.h"
 #include "base/command_test.h"
+#include "base/err.h"
 #include "base/pretended_test.h"
 #include "ref/comm/mpirun_test.h"
 #include "validate/health/preflight.h"
@@ -86,6 +87,34 @@ Test(soak, wrong_results_of_two_gpus_are_told_apart)
         cr_expect_eq(soak_add_event(&soak, &wrong, "text"), i % 150 == 0, "wrong result %d", i);
     }
     json_decref(soak.events);
+}
+
+// A PCIe link that is narrow in the middle alone: as a GPU that heat slows, it is not so at the begin nor at the end.
+Test(soak, what_is_wrong_for_a_while_alone_is_a_reason)
+{
+    static const char *const widths[] = {"16", "8", "16"};
+    struct soak soak = {.events = json_array(), .series = json_array(), .worse = json_array(), .host = "h"};
+    struct soak_total total;
+    char root[PATH_MAX];
+    pretended_machine(folder_make(root), "core:2 pu:1", 512);
+    pretended_file(root, "sys/bus/pci/devices/0/max_link_width", "16");
+    for (int i = 0; i < 3; i++) {
+        pretended_file(root, "sys/bus/pci/devices/0/current_link_width", widths[i]);
+        if (i == 0)
+            health_counters_read(&soak.before);
+        else
+            soak_add_sample(&soak, i);
+    }
+    cr_expect_eq(soak_gather(&soak, &total), ERR_NONE);
+    cr_assert_eq(json_array_size(total.worse), 1);
+    cr_expect_str_eq(json_string_value(json_object_get(json_array_get(total.worse, 0), "text")),
+                     "PCIe links narrower than their device: 1 during the run");
+    soak_total_free(&total);
+    json_decref(soak.events);
+    json_decref(soak.series);
+    json_decref(soak.worse);
+    unsetenv("ZG_MACHINE_ROOT");
+    folder_remove(root);
 }
 
 Test(soak, bad_input_is_refused_and_the_state_unchanged)

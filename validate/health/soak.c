@@ -49,13 +49,12 @@ void soak_add_sample(struct soak *soak, double seconds)
     static const struct {
         const char *key;
         enum health_counter counter;
-    } sensors[] = {{"temperature_c", COUNTER_TEMPERATURE_C},
-                   {"frequency_mhz", COUNTER_FREQUENCY_MHZ},
-                   {"gpu_temperature_c", COUNTER_GPU_TEMPERATURE_C},
-                   {"gpu_power_w", COUNTER_GPU_POWER_W},
-                   {"gpu_clock_mhz", COUNTER_GPU_CLOCK_MHZ}};
+    } sensors[] = {{"temperature_c", COUNTER_TEMPERATURE_C},         {"frequency_mhz", COUNTER_FREQUENCY_MHZ},
+                   {"gpu_temperature_c", COUNTER_GPU_TEMPERATURE_C}, {"gpu_power_w", COUNTER_GPU_POWER_W},
+                   {"gpu_clock_mhz", COUNTER_GPU_CLOCK_MHZ},         {"gpus_slowed", COUNTER_GPU_SLOWED}};
     struct health_counters now;
-    health_counters_read("", &now);
+    health_counters_read(&now);
+    health_counters_keep_most(&soak->most, &now);
     json_t *sample = json_pack("{s:f}", "seconds", seconds);
     for (size_t i = 0; i < sizeof sensors / sizeof *sensors; i++)
         if (!isnan(now.values[sensors[i].counter]))
@@ -70,11 +69,12 @@ void soak_add_sample(struct soak *soak, double seconds)
 // The counters are a host's: its first rank judges them.
 static json_t *own_json(const struct soak *soak)
 {
-    struct health_counters after;
+    struct health_counters after, most = soak->most;
     char worse[1024] = "";
-    health_counters_read("", &after);
+    health_counters_read(&after);
+    health_counters_keep_most(&most, &after);
     if (!bench_world_comm() || bench_world_rank_on_host() == 0)
-        health_counters_worse(&soak->before, &after, worse, sizeof worse);
+        health_counters_worse(&soak->before, &most, worse, sizeof worse);
     return json_pack("{s:o, s:O, s:{s:s, s:i, s:I, s:o, s:o}}", "exposure", health_exposure_json(&soak->exposure),
                      "events", soak->events, "host", "host", soak->host, "rank", bench_world_rank(), "cores",
                      (json_int_t)soak->machine.setting.core_count, "counters",

@@ -19,7 +19,8 @@ struct soak {
     json_t *series;                   // array: heat, power and clocks of this host over time
     json_t *worse;                    // array, on rank 0: soak_total's of earlier runs
     struct health_counters before;
-    double earlier_seconds;  // of the runs before this one
+    struct health_counters most;  // of each count of errors, since then
+    double earlier_seconds;       // of the runs before this one
     char host[64];
 };
 
@@ -30,7 +31,7 @@ const char *soak_kind(const json_t *event, char out[SOAK_KIND_BYTES]);
 // Adds a wrong result to this process's events; of more than 100 only the first of each kind. Returns whether it is.
 bool soak_add_event(struct soak *soak, const struct health_mismatch *mismatch, const char *text);
 
-// Adds what sensors say now to the series, which keeps every second entry when it is full.
+// Adds what sensors say now to the series, which keeps every second entry when it is full, and to the most of counts.
 void soak_add_sample(struct soak *soak, double seconds);
 
 // The state of --state, which rank 0 keeps for all. Reading it when it exists sets seed, rounds and earlier seconds on
