@@ -9,8 +9,9 @@
 //
 // Saving writes all files to DIR/step-00000012.partial and makes them durable, the manifest last; then it renames the
 // folder, makes the rename durable, and only then removes checkpoints older than the last two, while the run goes on.
-// From the first save on a complete checkpoint therefore exists at every moment. DIR/.lock excludes a second run; the
-// run that holds it removes folders called .partial or .replaced, which a dead run left.
+// From the first save on a complete checkpoint therefore exists at every moment. DIR/.lock excludes a second run as
+// long as a process of the first one lives; who holds it alone removes folders called .partial or .replaced, which a
+// dead run left.
 //
 // Of a model with adapters a checkpoint holds these alone; the base is what the run began with, so that a run can only
 // continue with the same initial weights.
@@ -125,7 +126,7 @@ int checkpoint_load(const struct checkpoint *checkpoint, struct comm *comm, stru
 
 struct store {
     char *path;
-    int lock;         // -1: not open
+    int lock;         // -1: not open; shared by the run's processes
     uint64_t newest;  // step of its newest complete checkpoint; 0: none
     struct removal {  // of old checkpoints, after a save; its thread refers to it
         pthread_t thread;
@@ -137,17 +138,19 @@ struct store {
     } removal;
 };
 
-// Creates the folder if it is missing, takes the lock, and removes the leftovers of dead runs. ERR_USAGE if another run
-// holds the lock.
+// Creates the folder if it is missing, takes the lock, and removes the leftovers of dead runs. ERR_USAGE if a process
+// of another run holds the lock.
 int store_open(const char *path, struct store *out);
 
-// The store of a run whose rank 0 is another process: this process creates, locks and removes nothing.
+// The store of a run whose rank 0 is another process, which has opened it: this process holds the lock as well.
+// ERR_USAGE: the folder is not there, or another run has it.
 int store_follow(const char *path, struct store *out);
 
 // Waits for the removal of old checkpoints. ERR_USAGE, ERR_IO: the last one failed, which is reported once.
 int store_settle(struct store *store);
 
-// Waits as store_settle, removes the leftovers of a failed save and releases the lock. Null-safe.
+// Waits as store_settle and releases the lock; the run's last process removes the leftovers of a failed save.
+// Null-safe.
 void store_close(struct store *store);
 
 // A step's entries of the manifest that the stage does not hold.

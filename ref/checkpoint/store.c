@@ -193,7 +193,16 @@ static int make_folder(const char *path)
     return file_sync_folder(file_folder(path, parent));
 }
 
-static int take_lock(struct store *store)
+// Alone (LOCK_EX), or with the other ranks of a run (LOCK_SH).
+static int take_lock(const struct store *store, int how)
+{
+    if (flock(store->lock, how | LOCK_NB) == 0)
+        return ERR_NONE;
+    return errno == EWOULDBLOCK ? err_set(ERR_USAGE, "%s: another run is saving checkpoints there", store->path)
+                                : err_set(ERR_IO, "%s/.lock: cannot be locked: %s", store->path, strerror(errno));
+}
+
+static int open_lock(struct store *store)
 {
     char path[PATH_MAX];
     TRY(file_join(store->path, ".lock", path));
@@ -202,9 +211,6 @@ static int take_lock(struct store *store)
         return err_set(ERR_USAGE, "%s: cannot be created: %s", path, strerror(errno));
     uint64_t bytes;
     int rc = file_bytes(store->lock, path, &bytes);
-    if (rc == ERR_NONE && flock(store->lock, LOCK_EX | LOCK_NB) != 0)
-        rc = errno == EWOULDBLOCK ? err_set(ERR_USAGE, "%s: another run is saving checkpoints there", store->path)
-                                  : err_set(ERR_IO, "%s: cannot be locked: %s", path, strerror(errno));
     if (rc != ERR_NONE) {
         close(store->lock);
         store->lock = -1;
@@ -215,7 +221,8 @@ static int take_lock(struct store *store)
 static int open_store(struct store *store)
 {
     TRY(make_folder(store->path));
-    TRY(take_lock(store));
+    TRY(open_lock(store));
+    TRY(take_lock(store, LOCK_EX));
     TRY(remove_leftovers(store->path));
     // Incomplete ones stay; the new ones are saved next to them.
     struct checkpoint *newest;
@@ -225,25 +232,35 @@ static int open_store(struct store *store)
     if (newest)
         store->newest = checkpoint_manifest(newest)->step;
     checkpoint_close(newest);
-    return ERR_NONE;
+    return take_lock(store, LOCK_SH);
 }
 
-int store_follow(const char *path, struct store *out)
+static int follow_store(struct store *store)
+{
+    TRY(open_lock(store));
+    return take_lock(store, LOCK_SH);
+}
+
+static int use_store(const char *path, int (*open)(struct store *), struct store *out)
 {
     *out = (struct store){.lock = -1};
     if (strlen(path) > PATH_MAX - 2 * NAME_MAX)
         return err_set(ERR_USAGE, "the name of the folder has %zu bytes, which is too long", strlen(path));
     out->path = strdup(path);
-    return out->path ? ERR_NONE : err_set(ERR_MEMORY, "no memory for the name of %s", path);
+    int rc = out->path ? open(out) : err_set(ERR_MEMORY, "no memory for the name of %s", path);
+    if (rc != ERR_NONE)
+        store_close(out);
+    return rc;
 }
 
 int store_open(const char *path, struct store *out)
 {
-    TRY(store_follow(path, out));
-    int rc = open_store(out);
-    if (rc != ERR_NONE)
-        store_close(out);
-    return rc;
+    return use_store(path, open_store, out);
+}
+
+int store_follow(const char *path, struct store *out)
+{
+    return use_store(path, follow_store, out);
 }
 
 void store_close(struct store *store)
@@ -254,7 +271,8 @@ void store_close(struct store *store)
     if (store->lock >= 0) {
         char cause[ERR_MESSAGE_BYTES];
         err_keep(cause);
-        remove_leftovers(store->path);
+        if (take_lock(store, LOCK_EX) == ERR_NONE)
+            remove_leftovers(store->path);
         err_restore(cause);
         close(store->lock);
     }

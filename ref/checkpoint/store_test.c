@@ -131,6 +131,24 @@ Test(store, the_lock_is_not_taken_through_a_link)
     expect_refused(&trial, "store/.lock", "is not a regular file");
 }
 
+// Nobody removes the files that it still writes, or adds to them.
+Test(store, a_process_that_outlives_rank_0_keeps_other_runs_out)
+{
+    struct store owner, rank, other;
+    cr_assert_eq(store_open("store", &owner), ERR_NONE, "%s", err_message());
+    cr_assert_eq(store_follow("store", &rank), ERR_NONE, "%s", err_message());
+    cr_assert_eq(mkdir("store/step-00000001.partial", 0777), 0);
+    store_close(&owner);
+    cr_expect_eq(store_open("store", &other), ERR_USAGE);
+    cr_expect_str_eq(err_message(), "store: another run is saving checkpoints there");
+    cr_expect(exists("store/step-00000001.partial"));
+    store_close(&rank);
+    cr_expect(!exists("store/step-00000001.partial"));
+    cr_expect_eq(store_open("store", &other), ERR_NONE, "%s", err_message());
+    store_close(&other);
+    cr_expect_eq(store_follow("nowhere", &rank), ERR_USAGE);
+}
+
 // Changes a word of a file without changing its length.
 static void edit(const char *path, const char *from, const char *to)
 {

@@ -51,10 +51,17 @@ static int open_store(const struct train_checkpoint_options *options, struct com
 {
     const char *path = options->save ? options->save : options->checkpoint;
     bool owns = !comm || comm_rank(comm) == 0;
-    TRY(owns ? store_open(path, &c->store) : store_follow(path, &c->store));
     c->saves = true;
     c->every = options->every;
-    return comm ? comm_broadcast(comm, &c->store.newest, sizeof c->store.newest, 0) : ERR_NONE;
+    if (owns)
+        TRY(store_open(path, &c->store));
+    uint64_t newest = c->store.newest;
+    if (comm)
+        TRY(comm_broadcast(comm, &newest, sizeof newest, 0));
+    if (!owns)
+        TRY(store_follow(path, &c->store));
+    c->store.newest = newest;
+    return ERR_NONE;
 }
 
 int train_checkpoints_open(const struct train_checkpoint_options *options, const struct train_setting *setting,
