@@ -272,6 +272,9 @@ const char *launch_tail(const char *output_path, char *out, size_t bytes)
     char *line = size > bytes - 1 ? strchr(out, '\n') : NULL;
     if (line && line[1])
         memmove(out, line + 1, strlen(line + 1) + 1);
+    size_t length = strlen(out);
+    if (length > 0 && out[length - 1] == '\n')
+        out[length - 1] = '\0';
     return out;
 }
 

@@ -42,8 +42,8 @@ struct launch_result {
 // ERR_USAGE: the command cannot be started (not found, not executable). ERR_IO, ERR_MEMORY.
 int launch(const struct launch_setting *setting, struct launch_result *out);
 
-// Reads the last lines of an output file for a message, at most `bytes` bytes with the final zero, and replaces
-// unprintable ones. Returns out.
+// Reads the last lines of an output file for a message, at most `bytes` bytes with the final zero, without the end of
+// the last one, and replaces unprintable ones. Returns out.
 const char *launch_tail(const char *output_path, char *out, size_t bytes);
 
 // The path of this program, to start it again as a command. ERR_IO: the system does not tell.

@@ -63,6 +63,7 @@ struct check_setting {
     bool once;                          // no case is asked twice
     const struct claims *claims;        // null: everything is claimed
     const char *const *command;  // with {cases}, {answers}, {world}, {state}; or {case}, {answer}. NULL at the end
+    bool is_plugin;  // the command is `zerogauge answer --plugin`, which cannot be judged if that does not load
     // Answers a launch's cases in place of the command, in this process; null: the command is started.
     int (*answer)(void *context, const struct check_words *words);
     void *answer_context;
@@ -96,8 +97,8 @@ struct check_run {
     double seconds;
 };
 
-// ERR_USAGE: no case matches, the command has no {cases} or cannot be started, or the run was interrupted. A mistake of
-// the command is a finding, not an error. Call check_run_free in every case.
+// ERR_USAGE: no case matches, the command has no {cases} or cannot be started, the plug-in cannot be loaded, or the run
+// was interrupted. A mistake of the command is a finding, not an error. Call check_run_free in every case.
 int check_run(const struct check_setting *setting, struct check_run *out);
 void check_run_free(struct check_run *run);
 

@@ -68,6 +68,30 @@ static int open_answer(const struct check_setting *setting, const struct check_c
     return answer_open(c, path, out);
 }
 
+void check_set_aside(const struct check_setting *setting, const struct check_run *run, struct check_group *group,
+                     struct check_asked *asked)
+{
+    group->asked_count = 0;
+    for (size_t i = 0; i < group->count; i++) {
+        struct check_case *c = group->cases[i];
+        const struct check_case *first = group->resumes ? check_other_half(run, c) : NULL;
+        struct answer saved = {0};
+        bool is_asked = !first || open_answer(setting, first, false, &saved) == ERR_NONE;
+        char digest[FILE_DIGEST_BYTES];
+        answer_close(&saved);
+        if (!is_asked)
+            continue;
+        size_t to = group->asked_count++;
+        group->cases[i] = group->cases[to];
+        group->cases[to] = c;
+        memcpy(digest, asked->digest[i], sizeof digest);
+        memcpy(asked->digest[i], asked->digest[to], sizeof digest);
+        memcpy(asked->digest[to], digest, sizeof digest);
+    }
+    for (size_t i = group->asked_count; i < group->count; i++)
+        snprintf(asked->why[i], sizeof asked->why[i], "the saving half of the case has no answer");
+}
+
 // Cases of a group, and who judges them.
 struct part {
     const struct check_setting *setting;

@@ -29,6 +29,7 @@ struct attempt {
     int number;                      // of the group's launches, from 1
     int overtime_count;              // of these, those that reached the time limit
     bool timed_out;                  // the last one did
+    bool ended_in_usage;             // it ended with status 2, as this program does after bad input
     char reason[256];                // how the last one ended, without the name of its output
     char cases[PATH_MAX], answers[PATH_MAX], output[PATH_MAX], log[CASE_NAME_BYTES + 16];
 };
@@ -106,6 +107,7 @@ static int start(const struct check_setting *setting, struct check_run *run, str
         return err_set(ERR_USAGE, "interrupted");
     attempt->timed_out = result.end == LAUNCH_TIME;
     attempt->overtime_count += attempt->timed_out;
+    attempt->ended_in_usage = result.end == LAUNCH_EXITED && result.status == 2;
     if (result.end != LAUNCH_EXITED || result.status != 0) {
         crash_text(attempt->output, reason, sizeof reason);
         snprintf(attempt->reason, sizeof attempt->reason, "%.100s: %.150s", result.text, reason);
@@ -169,14 +171,14 @@ static int start_again(const struct check_setting *setting, struct check_run *ru
     struct check_group *group = attempt->group;
     TRY(file_make_folder(attempt->cases));
     TRY(file_make_folder(attempt->answers));
-    for (size_t i = attempt->first; i < group->count; i++) {
+    for (size_t i = attempt->first; i < group->asked_count; i++) {
         TRY(remove_below(group->answers_folder, group->cases[i]->name));
         TRY(empty_state(attempt, group->cases[i]));
         TRY(move(group->cases_folder, attempt->cases, group->cases[i]->name));
     }
-    TRY(check_write_order(attempt->cases, group->cases + attempt->first, group->count - attempt->first));
+    TRY(check_write_order(attempt->cases, group->cases + attempt->first, group->asked_count - attempt->first));
     TRY(start(setting, run, attempt, why));
-    for (size_t i = attempt->first; i < group->count; i++) {
+    for (size_t i = attempt->first; i < group->asked_count; i++) {
         TRY(move(attempt->cases, group->cases_folder, group->cases[i]->name));
         TRY(move(attempt->answers, group->answers_folder, group->cases[i]->name));
     }
@@ -198,14 +200,14 @@ static bool has_answer(const struct check_group *group, const struct check_case 
     return has;
 }
 
-// The case in which a launch crashed; count: behind the last one. A launch that hangs behind a refusal may hang in that
-// case: one rank refuses it, and the others wait. idle: nothing is answered.
+// The case in which a launch crashed; asked_count: behind the last one. A launch that hangs behind a refusal may hang
+// in that case: one rank refuses it, and the others wait. idle: nothing is answered.
 static size_t crashed_case(const struct attempt *attempt, bool *idle)
 {
     const struct check_group *group = attempt->group;
     size_t crashed = attempt->first;
     *idle = true;
-    for (size_t i = attempt->first; i < group->count; i++) {
+    for (size_t i = attempt->first; i < group->asked_count; i++) {
         bool begun, refused, has = has_answer(group, group->cases[i], &begun, &refused);
         *idle &= !has;
         if (begun)
@@ -214,13 +216,18 @@ static size_t crashed_case(const struct attempt *attempt, bool *idle)
     return crashed;
 }
 
+static bool has_begun(const struct attempt *attempt)
+{
+    bool begun = false, refused;
+    for (size_t i = attempt->first; i < attempt->group->asked_count && !begun; i++)
+        has_answer(attempt->group, attempt->group->cases[i], &begun, &refused);
+    return begun;
+}
+
 // True if a launch failed before its first case, as another one of the run did with the same words.
 static bool fails_again(struct check_run *run, const struct attempt *attempt)
 {
-    bool begun = false, refused;
-    for (size_t i = attempt->first; i < attempt->group->count && !begun; i++)
-        has_answer(attempt->group, attempt->group->cases[i], &begun, &refused);
-    bool again = !begun && strcmp(run->start_failure, attempt->reason) == 0;
+    bool begun = has_begun(attempt), again = !begun && strcmp(run->start_failure, attempt->reason) == 0;
     if (!begun)
         snprintf(run->start_failure, sizeof run->start_failure, "%s", attempt->reason);
     return again;
@@ -239,9 +246,10 @@ static void note(const struct check_group *group, size_t begin, size_t end, cons
 static int launch_all(const struct check_setting *setting, struct check_run *run, struct check_group *group,
                       char (*why)[CHECK_WHY_BYTES])
 {
-    struct attempt attempt = {.group = group};
+    // Where some are set aside, already the first launch has folders of its own.
+    struct attempt attempt = {.group = group, .number = group->asked_count < group->count};
     int idle_count = 0;
-    while (attempt.first < group->count) {
+    while (attempt.first < group->asked_count) {
         char text[CHECK_WHY_BYTES] = "";
         bool idle;
         attempt.number++;
@@ -249,14 +257,16 @@ static int launch_all(const struct check_setting *setting, struct check_run *run
         TRY(attempt.number > 1 ? start_again(setting, run, &attempt, text) : start(setting, run, &attempt, text));
         if (!text[0])
             return ERR_NONE;
+        if (setting->is_plugin && run->launch_count == 1 && attempt.ended_in_usage && !has_begun(&attempt))
+            return err_set(ERR_USAGE, "--plugin: %s", crash_text(attempt.output, text, sizeof text));
         size_t crashed = crashed_case(&attempt, &idle);
         idle_count = idle ? idle_count + 1 : 0;
         bool gives_up = fails_again(run, &attempt) || idle_count == IDLE_MAX ||
                         attempt.overtime_count == OVERTIME_MAX || attempt.number == LAUNCH_MAX;
-        size_t end = gives_up ? group->count : crashed + 1;
-        note(group, crashed, end < group->count ? end : group->count, text, why);
+        size_t end = gives_up ? group->asked_count : crashed + 1;
+        note(group, crashed, end < group->asked_count ? end : group->asked_count, text, why);
         // A program that cannot stand nonsense has failed to refuse it, which is no failure of the run.
-        if (crashed >= group->count || !group->cases[crashed]->expects_refusal)
+        if (crashed >= group->asked_count || !group->cases[crashed]->expects_refusal)
             check_note_failure(run, text);
         attempt.first = end;
     }
@@ -268,7 +278,7 @@ static int launch_each(const struct check_setting *setting, struct check_run *ru
 {
     struct attempt attempt = {.group = group, .number = 1};
     TRY(name_folders(setting, &attempt));
-    for (size_t i = 0; i < group->count; i++) {
+    for (size_t i = 0; i < group->asked_count; i++) {
         attempt.alone = group->cases[i];
         snprintf(attempt.log, sizeof attempt.log, "output/%s.txt", group->cases[i]->name);
         TRY(file_join(setting->folder, attempt.log, attempt.output));

@@ -10,6 +10,7 @@ struct check_group {
     bool resumes;                 // resuming halves, which need the state of the saving ones
     struct check_case **cases;    // in the order in which they are asked
     size_t count, earlier_count;  // its cases, and those of the groups before it
+    size_t asked_count;           // the first cases, which are put to the command (check_set_aside)
     char name[64];                // of its folders: "w2", "w2-resume"
     char cases_folder[PATH_MAX], answers_folder[PATH_MAX], state_folder[PATH_MAX];
     bool changed_order;  // a launch has changed the list of its cases
@@ -17,9 +18,9 @@ struct check_group {
 
 enum { CHECK_WHY_BYTES = FINDING_TEXT_BYTES };
 
-// Launches the command for all cases of a group, whose folders exist. why: [count], for each case how the launch ended
-// that should have answered it; "": well, or with another case. ERR_USAGE: the command cannot be started, or was
-// interrupted.
+// Launches the command for the cases of a group that are asked, whose folders exist. why: [count], for each case how
+// the launch ended that should have answered it; "": well, or with another case. ERR_USAGE: the command cannot be
+// started, or was interrupted.
 int check_launch(const struct check_setting *setting, struct check_run *run, struct check_group *group,
                  char (*why)[CHECK_WHY_BYTES]);
 
@@ -28,6 +29,11 @@ struct check_asked {
     char (*digest)[FILE_DIGEST_BYTES];
     char (*why)[CHECK_WHY_BYTES];
 };
+
+// Before the launches of a group: puts the resuming halves whose saving half has no answer behind the others, and notes
+// that as the reason why these have none. They are not asked.
+void check_set_aside(const struct check_setting *setting, const struct check_run *run, struct check_group *group,
+                     struct check_asked *asked);
 
 // Judges what the launches of a group left, on all processors where there are cases enough; the findings are in the
 // order of the cases. Of the run it uses its cases and its judge, so that other groups may be launched meanwhile.

@@ -116,6 +116,7 @@ static int launch_turn(struct turn *turn)
     run->progress.world = turn->group.world;
     if (turn->setting->progress)
         check_progress_tick(&run->progress, 0);
+    check_set_aside(turn->setting, run, &turn->group, &turn->asked);
     run->launching = true;
     int rc = check_launch(turn->setting, run, &turn->group, turn->asked.why);
     check_end_launching(run);

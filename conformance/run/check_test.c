@@ -257,6 +257,21 @@ Test(check, a_program_that_rewrites_the_list_of_its_cases_does_not_conform)
     }
 }
 
+// It could only fail for lack of a checkpoint.
+Test(check, a_half_whose_saving_half_crashed_is_not_asked)
+{
+    write_text("crashes",
+               "#!/bin/sh\ncp $1/order.json ${2##*/}.json\n" ZG_BINARY_DIR "/zerogauge answer $1 $2 $3 $4 || exit 1\n"
+               "if test -e $2/ckpt-same.w2.s2.fp32.save; then rm -r $2/ckpt-same.w2.s2.fp32.save/*; exit 3; fi\n");
+    const char *command = "--case 'ckpt-same.w2.s[12].fp32' --out out -- ./crashes {cases} {answers} {world} {state}";
+    cr_assert_eq(check("%s", command), 1, "%s", output);
+    cr_assert_eq(run("cat out/report.jsonl"), 0);
+    has("the saving half of the case has no answer");
+    cr_assert_eq(run("cat w2-resume*.json"), 0);
+    has("ckpt-same.w2.s1.fp32.resume");
+    lacks("ckpt-same.w2.s2.fp32.resume");
+}
+
 Test(check, cases_may_be_asked_one_by_one)
 {
     cr_assert_eq(
@@ -277,13 +292,17 @@ Test(check, what_is_wrong_on_the_command_line_is_said)
         {"--explain R-NO-01", "R-NO-01"},
         {"--claims /no/such/file", "/no/such/file"},
         {"--plugin /no/such/file.so", "/no/such/file.so"},
+        {"--plugin text.so --out out", "text.so: cannot be loaded: "},
         {"true {cases} {answers}", "put the command to check after --"},
         {"--case 'adam-eps.w2.*' -- /no/such/program {cases} {answers}", "/no/such/program"},
     };
+    write_text("text.so", "no library");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         cr_assert_eq(check("%s", rows[i].arguments), 2, "%s", rows[i].arguments);
         has(rows[i].says);
     }
+    cr_assert_eq(run("echo $(ls out/output)"), 0);
+    cr_expect_str_eq(output, "w1.txt\n", "one launch says it: %s", output);
     cr_assert_eq(check("--explain R-OPT-05"), 0);
     has("eps");
 }

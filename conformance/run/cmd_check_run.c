@@ -235,6 +235,7 @@ static int check_with(const struct check_options *a, const struct check_part *pa
         .part = *part,
         .claims = claims,
         .command = command,
+        .is_plugin = a->plugin != NULL,
         .answer = ranks ? check_ranks_answer : NULL,
         .answer_context = ranks,
         .seed = (uint64_t)a->seed,
