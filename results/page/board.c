@@ -3,6 +3,8 @@
 
 #include "base/array.h"
 #include "base/err.h"
+#include "base/file.h"
+#include "base/safe_text.h"
 #include "base/statistics.h"
 #include "results/page/result_folder.h"
 #include "results/record/unit.h"
@@ -92,9 +94,27 @@ static void drop_records(struct board_entry *entry)
     file->line_count = 2;
 }
 
+// A report of `zerogauge check` is JSON lines as well, and begins with a record `run`, of an implementation.
+static bool is_of_check(const char *path)
+{
+    char *text;
+    size_t bytes;
+    if (file_read_text(path, RECORD_FILE_BYTES_MAX, &text, &bytes) != ERR_NONE)
+        return false;
+    json_t *first = json_loadb(text, strcspn(text, "\n"), 0, NULL);
+    bool is = *view_text(first, "implementation") && !*view_text(first, "program");
+    json_decref(first);
+    free(text);
+    return is;
+}
+
 static int add_entry(void *context, const char *path, const char *name)
 {
     struct board *board = context;
+    if (is_of_check(path)) {
+        text_say("zerogauge report: %s: left out: it is a report of `zerogauge check`, not a result file", path);
+        return ERR_NONE;
+    }
     TRY(array_grow(&board->entries, &board->room, board->entry_count, sizeof *board->entries, "results"));
     struct board_entry *entry = &board->entries[board->entry_count];
     *entry = (struct board_entry){0};
@@ -141,7 +161,7 @@ int board_open(const char *folder, bool whole, struct board *out)
     *out = (struct board){.whole = whole, .texts = json_object()};
     TRY(result_folder_visit(folder, "jsonl", whole ? RESULT_FOLDER_DEPTH : 0, add_entry, out));
     if (out->entry_count == 0)
-        return err_set(ERR_USAGE, "%s: has no files named *.jsonl", folder);
+        return err_set(ERR_USAGE, "%s: has no result files named *.jsonl", folder);
     qsort(out->entries, out->entry_count, sizeof *out->entries, compare_entries);
     for (size_t i = 0; i < out->entry_count; i++) {
         out->entries[i].view.file = &out->entries[i].file;

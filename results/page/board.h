@@ -39,7 +39,8 @@ struct board {
     json_t *texts;  // a set: the figures' texts
 };
 
-// Opens and verifies the files *.jsonl in a folder. whole: those in its folders, too, and keeps their records.
+// Opens and verifies the files *.jsonl in a folder. whole: those in its folders, too, and keeps their records. Reports
+// of `zerogauge check` are left out, which is said on standard error.
 // ERR_CHECK: one does not verify. ERR_USAGE: there are none, or too many. Close it, after an error too.
 int board_open(const char *folder, bool whole, struct board *out);
 void board_close(struct board *board);

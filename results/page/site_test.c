@@ -123,6 +123,21 @@ Test(site, two_files_of_one_page_are_refused_before_anything_is_written)
     cr_expect_neq(stat(sample_path("site"), &status), 0);
 }
 
+// A folder may have both what `validate` and what `check` left.
+Test(site, a_report_of_check_is_left_out_and_said)
+{
+    char command[3 * PATH_MAX], output[4096];
+    add("a.jsonl", NULL, 1);
+    snprintf(command, sizeof command,
+             "cd '%s' && " ZG_BINARY_DIR "/zerogauge check --case 'adam-eps.w2.s1.fp32' --out results/deep/check "
+             ">out && " ZG_BINARY_DIR "/zerogauge report --site results --output site 2>&1",
+             sample_folder);
+    cr_expect_eq(command_run(command, output, sizeof output), 0, "%s", output);
+    cr_expect_str_eq(output, "zerogauge report: results/deep/check/report.jsonl: left out: it is a report of "
+                             "`zerogauge check`, not a result file\n");
+    expect_has("index.html", "<tr data-kind=", 1);
+}
+
 // Writes the file of an implementation that passes the requirements of suite version 1, but for the first one.
 static void add_implementation(const char *first)
 {
