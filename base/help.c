@@ -127,17 +127,23 @@ int help_next(poptContext context, const struct poptOption *options)
     }
 }
 
-int help_options_end(poptContext context, int code)
+int help_options_end(poptContext context, const char **argv, int code)
 {
     if (code == REFUSED)
         return ERR_USAGE;
-    return code < -1 ? err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(code))
-                     : ERR_NONE;
+    if (code >= -1)
+        return ERR_NONE;
+    // Of "--steps x" popt names "x", which tells nothing without the word before it.
+    const char *bad = poptBadOption(context, POPT_BADOPTION_NOALIAS), *before = "";
+    int names_itself = bad[0] == '-' && !strchr(".0123456789", bad[1]);
+    for (int i = 1; !names_itself && argv[i] && argv[i] != bad; i++)
+        before = argv[i];
+    return err_set(ERR_USAGE, "%s%s%s: %s", before, *before ? " " : "", bad, poptStrerror(code));
 }
 
-int help_no_arguments(poptContext context, int code)
+int help_no_arguments(poptContext context, const char **argv, int code)
 {
     const char *extra = poptPeekArg(context);
-    TRY(help_options_end(context, code));
+    TRY(help_options_end(context, argv, code));
     return extra ? err_set(ERR_USAGE, "unexpected argument \"%s\"; --help lists the options", extra) : ERR_NONE;
 }

@@ -33,10 +33,10 @@ void help_print(poptContext context, enum poptCallbackReason reason, const struc
 // help_options_end takes.
 int help_next(poptContext context, const struct poptOption *options);
 
-// After the last poptGetNextOpt or help_next, which returned `code`: ERR_USAGE for an option that is wrong,
-// help_no_arguments also for an argument of a command that takes none.
-int help_options_end(poptContext context, int code);
-int help_no_arguments(poptContext context, int code);
+// After the last poptGetNextOpt or help_next of a context of `argv`, which returned `code`: ERR_USAGE for an option
+// that is wrong, help_no_arguments also for an argument of a command that takes none.
+int help_options_end(poptContext context, const char **argv, int code);
+int help_no_arguments(poptContext context, const char **argv, int code);
 
 // Frees the texts, and lists of texts, that popt has allocated for the options of a table, and sets them to null.
 void help_release(const struct poptOption *options);

@@ -57,6 +57,26 @@ Test(help, no_example_uses_an_unknown_option)
     cr_expect_not_null(strstr(output, "--wrld"), "%s", output);
 }
 
+Test(help, a_number_that_is_none_is_said_with_its_option)
+{
+    static const char *const rows[][2] = {
+        {"train --steps x", "train: --steps x: invalid numeric value\n"},
+        {"train --steps=x", "train: --steps=x: invalid numeric value\n"},
+        {"train --seed 7 --steps -99999999999999999999",
+         "--steps -99999999999999999999: number too large or too small\n"},
+        {"plan -w 99999999999", "plan: -w 99999999999: number too large or too small\n"},
+        {"bench comm --repeat 1y", "--repeat 1y: invalid numeric value\n"},
+        {"train --wrld 2", "train: --wrld: unknown option\n"},
+        {"train --steps", "train: --steps: missing argument\n"},
+    };
+    char line[512], output[4096];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        snprintf(line, sizeof line, "'%s/zerogauge' %s 2>&1", ZG_BINARY_DIR, rows[i][0]);
+        cr_expect_eq(command_run(line, output, sizeof output), 2);
+        cr_expect_not_null(strstr(output, rows[i][1]), "%s: %s", rows[i][0], output);
+    }
+}
+
 // Runs a command line in the folder with the examples' files.
 static void run(const char *folder, const char *line)
 {

@@ -265,7 +265,7 @@ static int parse_and_run(int argc, const char **argv, struct options *a, int *st
         HELP_OPTIONS(options, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
-    int rc = help_no_arguments(context, poptGetNextOpt(context));
+    int rc = help_no_arguments(context, argv, poptGetNextOpt(context));
     if (rc == ERR_NONE)
         rc = run(argc, argv, a, status);
     help_release(options);

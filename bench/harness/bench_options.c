@@ -135,7 +135,7 @@ static int options_read(int argc, const char **argv, const struct benchmark *ben
     poptContext context = poptGetContext(NULL, argc, named, table, 0);
     if (!context)
         return err_set(ERR_MEMORY, "no memory for the command line");
-    int code = help_no_arguments(context, poptGetNextOpt(context));
+    int code = help_no_arguments(context, named, poptGetNextOpt(context));
     if (code == ERR_NONE)
         code = options_convert(raw, out);
     if (code == ERR_NONE && out->help) {

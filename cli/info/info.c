@@ -255,7 +255,7 @@ static int info_parse(int argc, const char **argv, struct info_options *o)
         HELP_OPTIONS(table, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, table, 0);
-    int code = help_no_arguments(context, poptGetNextOpt(context));
+    int code = help_no_arguments(context, argv, poptGetNextOpt(context));
     if (code == ERR_NONE && (o->world < 0 || (o->world > 0 && !o->mesh)))
         code =
             err_set(ERR_USAGE, o->mesh ? "--world %d: expected 1 or more" : "--world %d needs --mesh MESH", o->world);

@@ -60,7 +60,7 @@ static int parse(int argc, const char **argv, struct answer_options *a, char *ar
         HELP_OPTIONS(options, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
-    int rc = help_options_end(context, poptGetNextOpt(context));
+    int rc = help_options_end(context, argv, poptGetNextOpt(context));
     for (const char *next; rc == ERR_NONE && *count < 5 && (next = poptGetArg(context)) != NULL;)
         if (!(arguments[(*count)++] = strdup(next)))
             rc = err_set(ERR_MEMORY, "no memory for the arguments");

@@ -217,7 +217,7 @@ static int run(int argc, const char **argv, struct check_options *a, const char 
         a->chooses_version |= code == SUITE_OPTION;
         a->limits_time |= code == TIME_LIMIT_OPTION;
     }
-    rc = help_options_end(context, code);
+    rc = help_options_end(context, argv, code);
     if (rc == ERR_NONE && poptPeekArg(context))
         rc = err_set(ERR_USAGE, "%s: put the command to check after --", poptPeekArg(context));
     if (rc == ERR_NONE && a->expect)

@@ -130,7 +130,7 @@ static int parse(int argc, const char **argv, struct plan_options *a)
     if (name && !*name && poptPeekArg(context) && !(*name = strdup(poptGetArg(context))))
         rc = err_set(ERR_MEMORY, "no memory for options");
     if (rc == ERR_NONE)
-        rc = help_no_arguments(context, code);
+        rc = help_no_arguments(context, argv, code);
     poptFreeContext(context);
     return rc;
 }

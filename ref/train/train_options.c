@@ -124,7 +124,7 @@ static int parse(int argc, const char **argv, struct train_options *a)
     int code;
     while ((code = help_next(context, options)) == 'V')
         a->verifies = 1;
-    int rc = help_no_arguments(context, code);
+    int rc = help_no_arguments(context, argv, code);
     poptFreeContext(context);
     return rc;
 }

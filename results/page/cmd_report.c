@@ -252,7 +252,7 @@ int report_main(int argc, const char **argv)
         HELP_OPTIONS(options, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
-    int rc = help_options_end(context, poptGetNextOpt(context));
+    int rc = help_options_end(context, argv, poptGetNextOpt(context));
     if (rc == ERR_NONE)
         rc = run(&a, poptGetArgs(context), argc, argv);
     poptFreeContext(context);

@@ -258,7 +258,7 @@ static int parse_and_run(int argc, const char **argv, struct preflight *p, bool 
         HELP_OPTIONS(options, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
-    int code = help_no_arguments(context, poptGetNextOpt(context));
+    int code = help_no_arguments(context, argv, poptGetNextOpt(context));
     if (p->seconds == NOT_GIVEN)
         p->seconds = p->after_repair ? 300 : 20;
     if (code == ERR_NONE && !(p->seconds >= 0 && p->seconds <= 3600))

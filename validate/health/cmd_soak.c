@@ -143,7 +143,7 @@ static int parse_and_run(int argc, const char **argv, struct soak *soak, bool *s
         HELP_OPTIONS(options, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
-    int code = help_no_arguments(context, poptGetNextOpt(context));
+    int code = help_no_arguments(context, argv, poptGetNextOpt(context));
     if (code == ERR_NONE && !(soak->hours > 0 && soak->hours <= 24 * 366))
         code = err_set(ERR_USAGE, "--hours %g: expected more than 0, and at most a year", soak->hours);
     if (code == ERR_NONE && soak->seed < 0)

@@ -92,7 +92,7 @@ static int run(int argc, const char **argv, char **form)
         HELP_OPTIONS(options, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
-    int rc = help_options_end(context, poptGetNextOpt(context));
+    int rc = help_options_end(context, argv, poptGetNextOpt(context));
     const char *from = poptGetArg(context), *to = poptGetArg(context), *extra = poptGetArg(context);
     if (rc == ERR_NONE && (!from || extra))
         rc = err_set(ERR_USAGE, "expected a checkpoint, and what to write");

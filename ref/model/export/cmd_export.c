@@ -85,7 +85,7 @@ static int run(int argc, const char **argv, struct export_options *a)
         HELP_OPTIONS(options, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
-    int rc = help_options_end(context, poptGetNextOpt(context));
+    int rc = help_options_end(context, argv, poptGetNextOpt(context));
     const char *from = poptGetArg(context), *to = poptGetArg(context), *extra = poptGetArg(context);
     enum dtype dtype = DTYPE_FP32;
     if (rc == ERR_NONE && (!from || !to || extra))
