@@ -13,7 +13,6 @@
 #define BUFFERS_MAX 1024
 #define TILES_MAX 1024
 #define QUEUE_MAX 32768  // requests that one io_uring holds
-#define QUEUES_MAX 256
 #define TIERS "none|cpu|nvme"
 
 #define USED(path_, type_, ...)                                                                                        \
@@ -38,7 +37,6 @@
         .path = path_, .use = KEY_ALIAS, .target = target_                                                             \
     }
 
-static const char BATCHED[] = "the configuration always sets the accumulation boundary";
 static const char AVERAGED[] = "gradients are summed over the ranks and divided once";
 static const char GATHERED[] = "only the papers' collectives are implemented, and their bytes are counted";
 static const char MODELLED[] = "it changes training in a way that is not modelled here";
@@ -47,7 +45,7 @@ static const struct config_key KEYS[] = {
     USED("train_batch_size", INTEGER, ACCEPTS(KEY_AUTO | KEY_NULL), RANGE(1, COUNT_MAX)),
     USED("train_micro_batch_size_per_gpu", INTEGER, ACCEPTS(KEY_AUTO | KEY_NULL), RANGE(1, COUNT_MAX)),
     USED("gradient_accumulation_steps", INTEGER, ACCEPTS(KEY_AUTO | KEY_NULL), RANGE(1, COUNT_MAX)),
-    FIXED("managed_gradient_accumulation", BOOL, "true", BATCHED),
+    FIXED("managed_gradient_accumulation", BOOL, "true", "the configuration always sets the accumulation boundary"),
     USED("gradient_clipping", NUMBER, ACCEPTS(KEY_AUTO), RANGE(0, FLT_MAX)),
     USED("communication_data_type", STRING, ACCEPTS(KEY_AUTO | KEY_NULL), CHOICES("fp32|fp16|bf16")),
     IGNORED("seq_parallel_communication_data_type", STRING),
@@ -241,7 +239,7 @@ static const struct config_key KEYS[] = {
     USED("aio", OBJECT, ACCEPTS(KEY_NULL)),
     USED("aio.block_size", INTEGER, ACCEPTS(KEY_AUTO), RANGE(-WHOLE_MAX, WHOLE_MAX)),
     USED("aio.queue_depth", INTEGER, ACCEPTS(KEY_AUTO), RANGE(1, QUEUE_MAX)),
-    USED("aio.intra_op_parallelism", INTEGER, ACCEPTS(KEY_AUTO), RANGE(1, QUEUES_MAX)),
+    USED("aio.intra_op_parallelism", INTEGER, ACCEPTS(KEY_AUTO), RANGE(1, 256)),
     ALIAS("aio.thread_count", "aio.intra_op_parallelism"),
     USED("aio.single_submit", BOOL, ACCEPTS(KEY_AUTO)),
     USED("aio.overlap_events", BOOL, ACCEPTS(KEY_AUTO)),
@@ -285,7 +283,9 @@ static const struct config_key KEYS[] = {
     IGNORED("tensor_parallel", FREE_OBJECT),
     FIXED("tensor_parallel.autotp_size", INTEGER, "1|0", "zerogauge.mesh has the degree, as \"tensor=2\""),
     FIXED("tensor_parallel.tp_size", INTEGER, "1|0", "zerogauge.mesh has the degree, as \"tensor=2\""),
-    FIXED("pipeline", FREE_OBJECT, "null|{}", "zerogauge.mesh has the degree, as \"pipeline=2\""),
+    IGNORED("pipeline", FREE_OBJECT),
+    FIXED("pipeline.stages", INTEGER, "1", "zerogauge.mesh has the degree, as \"pipeline=2\""),
+    FIXED("pipeline.activation_checkpoint_interval", INTEGER, "0", "zerogauge.activation_checkpointing is by layer"),
     FIXED("sparse_attention", FREE_OBJECT, "null|{}", MODELLED),
     FIXED("compression_training", FREE_OBJECT, "null|{}", MODELLED),
     FIXED("quantize_training", FREE_OBJECT, "null|{}", MODELLED),
