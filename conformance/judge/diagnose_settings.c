@@ -227,7 +227,7 @@ enum hint diagnose_settings(struct row *row, uint64_t t)
 bool diagnose_decay_of_copy(struct row *row)
 {
     const struct trial *trial = row->trial;
-    bool found = trial->c->precision != DTYPE_FP32;
+    bool found = trial->c->precision != DTYPE_FP32 && row->wrong_count >= ROW_TELLING_COUNT;
     for (int param = 0; param < trial->c->param_count; param++) {
         const struct case_group *group = &trial->c->groups[trial->c->params[param].group];
         double rate = group->decoupled ? group->lr[row->step - 1] * group->weight_decay : 0;
@@ -235,7 +235,7 @@ bool diagnose_decay_of_copy(struct row *row)
             float before = trial->before.param[param][i], copy = unsharded_round(trial->c->precision, before);
             double expected = (double)trial->expected.param[param][i], after = (double)trial->after.param[param][i];
             double off = fabs(expected + rate * ((double)before - (double)copy) - after);
-            // Nearer than what is expected: not any small difference.
+            // Nearer than what is expected: not any small difference, of which one in two is.
             if (row->wrong[row->begin[param] + i])
                 found = diagnose_is_parameter_alone(trial, param, i) && off < fabs(expected - after) &&
                         off <= fabs((double)before) * 0x1p-21;

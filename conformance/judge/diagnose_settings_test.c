@@ -2,6 +2,8 @@
 // The hint and the words for an update that was made with other hyper-parameters than the case's.
 #include "conformance/judge/judge_test.h"
 
+#include <math.h>
+
 // How the answer's settings differ from the case's.
 static void (*mistake)(struct check_case *c);
 
@@ -187,13 +189,22 @@ static void is_some_roundings_off(const struct check_case *c, int step, const st
             after->param[i][k] *= k % 3 == 1 ? 1 - 0x1p-22f : 1 + 0x1p-22f;
 }
 
+// By chance in the direction in which decay of the copy would have it.
+static void is_off_in_one(const struct check_case *c, int step, const struct unsharded_state *before,
+                          struct unsharded_state *after)
+{
+    float p = before->param[0][0], *one = &after->param[0][0];
+    if (step > 1)  // it begins with what 16 bits hold
+        *one += fabsf(*one) * (p > unsharded_round(c->precision, p) ? 0x1p-22f : -0x1p-22f);
+}
+
 Test(diagnose_settings, a_small_difference_is_no_decay_of_rounded_parameters)
 {
-    const struct wrong wrong = {.state = is_some_roundings_off};
-    for (int decay = 0; decay < 2; decay++) {
+    const struct wrong wrongs[] = {{.state = is_some_roundings_off}, {.state = is_off_in_one}};
+    for (int i = 0; i < 4; i++) {
         struct check_case c = trial_case(2, 1, DTYPE_BF16, false);
-        c.groups[0].weight_decay = 0.01 * decay;
-        struct finding finding = state_finding(&c, NULL, &wrong);
+        c.groups[0].weight_decay = i % 2 ? 0.01 : 0;
+        struct finding finding = state_finding(&c, NULL, &wrongs[i / 2]);
         cr_expect_neq(finding.hint, HINT_MASTER, "%s", finding.text);
     }
 }
