@@ -171,7 +171,7 @@ Test(judge_aspect, a_gather_in_e4m3_has_the_scale_of_the_tensor)
                 {{.seen = scale_of_own}, HINT_QUANTIZED, "as that of one shard"},
                 {{.seen = of_nothing}, HINT_QUANTIZED, "as that of one shard"},
                 {{.seen = in_bf16}, HINT_QUANTIZED, "they are not quantized"},
-                {{NULL}, HINT_QUANTIZED, "they are not quantized"}};
+                {{.seen = NULL}, HINT_QUANTIZED, "they are not quantized"}};
     struct check_case c = trial_case(2, 2, DTYPE_FP32, true);
     struct wrong right = {.seen = right_in_e4m3};
     strcpy(c.name, "fp8-gather.test");

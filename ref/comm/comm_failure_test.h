@@ -22,8 +22,8 @@ enum mistake {
 static const char *const mistake_messages[MISTAKE_COUNT] = {
     [OTHER_COLLECTIVE] = "collective 2: rank 0 calls all-reduce (sum) of 8 fp32, rank 3 barrier",
     [OTHER_COUNT] = "collective 2: rank 0 calls all-reduce (sum) of 8 fp32, rank 3 all-reduce (sum) of 9 fp32",
-    [OTHER_SHARDS] = "rank 0 calls reduce-scatter of 8 fp32 in shards with digest 9b5361d2, "
-                     "rank 3 reduce-scatter of 8 fp32 in shards with digest 65f9719e",
+    [OTHER_SHARDS] = ("rank 0 calls reduce-scatter of 8 fp32 in shards with digest 9b5361d2, "
+                      "rank 3 reduce-scatter of 8 fp32 in shards with digest 65f9719e"),
     [OTHER_DTYPE] = "rank 0 calls all-reduce (sum) of 8 fp32, rank 3 all-reduce (sum) of 8 bf16",
     [OTHER_REDUCTION] = "rank 0 calls all-reduce (sum) of 8 fp32, rank 3 all-reduce (maximum) of 8 fp32",
     [OTHER_ROOT] = "calls broadcast of 8 bytes from rank 0, rank 3 broadcast of 8 bytes from rank 1",

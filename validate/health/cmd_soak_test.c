@@ -121,8 +121,7 @@ Test(soak, bad_input_is_refused_and_the_state_unchanged)
 {
     char folder[PATH_MAX], command[PATH_MAX + 256], path[PATH_MAX + 16];
     static const char *const states[] = {"", "{", "[]", "{\"record\": \"soak\"}",
-                                         "{\"record\":\"run\",\"seed\":1,"
-                                         "\"exposure\":{},\"events\":[]}"};
+                                         "{\"record\":\"run\",\"seed\":1,\"exposure\":{},\"events\":[]}"};
     folder_make(folder);
     snprintf(path, sizeof path, "%s/state.json", folder);
     for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
