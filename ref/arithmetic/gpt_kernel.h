@@ -145,10 +145,10 @@ static void layernorm_columns(size_t row_count, size_t width, const float *restr
 }
 
 static void kernel_layernorm_backward(size_t row_count, size_t width, const float *restrict in, const float *stats,
-                                      enum dtype dtype, const void *operand, const float *restrict out_gradient,
+                                      enum dtype dtype, const void *operand, const void *gradient_operand,
                                       float *restrict in_gradient, float *restrict sums, const struct sum_place *places)
 {
-    const float *restrict weight = operand;
+    const float *restrict weight = operand, *restrict out_gradient = gradient_operand;
     (void)dtype;
     memset(sums, 0, 2 * width * sizeof *sums);
     for (size_t r = 0; r < row_count; r += SUM_ROWS)

@@ -93,7 +93,7 @@ void layernorm_apply(size_t row_count, size_t width, const float *in, const floa
 }
 
 void layernorm_backward(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
-                        const void *weight, const float *out_gradient, float *in_gradient, float *sums,
+                        const void *weight, const void *out_gradient, float *in_gradient, float *sums,
                         const struct sum_place *places)
 {
     isa_kernels_at(in_gradient)

@@ -21,9 +21,9 @@ enum { ROW_LANES = 32 };
 // A sum over rows is the sum of blocks of SUM_ROWS rows: rows ascending in a block, then blocks ascending.
 enum { SUM_ROWS = 64 };
 
-// A model in 16 bits multiplies matrices of values that are rounded to its dtype, its operands, and sums the products
-// in fp32 (matmul.h). What attention, GELU and the loss read of a product is an operand, too. With DTYPE_FP32 nothing
-// is rounded.
+// A model in 16 bits multiplies matrices of values that are rounded to its dtype, its operands, and sums the products in
+// fp32 (matmul.h). A product's result is an operand, too, unless it is a parameter's gradient or is added to the residual
+// stream. With DTYPE_FP32 nothing is rounded.
 
 // Returns the bytes of an operand's element at this address.
 size_t operand_bytes(enum dtype dtype, const void *address);
@@ -78,16 +78,15 @@ struct norm_rows {
     const void *weight, *bias;
     void *out;
 };
-// Adds the input's gradient to in_gradient; the gradients of weight and bias are sums over rows, of which `sums` has
-// 2 x width floats and places, if there are any, two.
+// Adds the input's gradient to in_gradient; out_gradient is an operand. The gradients of weight and bias are sums over
+// rows, of which `sums` has 2 x width floats and places, if there are any, two.
 void layernorm_backward(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
-                        const void *weight, const float *out_gradient, float *in_gradient, float *sums,
+                        const void *weight, const void *out_gradient, float *in_gradient, float *sums,
                         const struct sum_place *places);
 // The arrays of layernorm_backward. is_first: there is no gradient of the input yet, as if it were 0.
 struct norm_back {
     const float *in, *stats;
-    const void *weight;
-    const float *out_gradient;
+    const void *weight, *out_gradient;
     bool is_first;
     struct sum_place places[2];
 };

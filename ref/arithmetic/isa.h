@@ -77,7 +77,7 @@ struct isa_kernels {
     void (*layernorm_apply)(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
                             const void *weight, const void *bias, void *out);
     void (*layernorm_backward)(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
-                               const void *weight, const float *out_gradient, float *in_gradient, float *sums,
+                               const void *weight, const void *out_gradient, float *in_gradient, float *sums,
                                const struct sum_place *places);
     void (*stream_backward)(size_t row_count, size_t width, enum dtype dtype, float *gradient, float *sums,
                             const struct stream_parts *parts);

@@ -325,14 +325,16 @@ static void shadow_layernorm_apply(size_t row_count, size_t width, const float *
 }
 
 static void shadow_layernorm_backward(size_t row_count, size_t width, const float *in, const float *stats,
-                                      enum dtype dtype, const void *weight, const float *out_gradient,
+                                      enum dtype dtype, const void *weight, const void *out_gradient,
                                       float *in_gradient, float *sums, const struct sum_place *places)
 {
     struct shadow_operand scale = shadow_open(dtype, weight, width);
+    struct shadow_operand from = shadow_open(dtype, out_gradient, row_count * width);
     const struct shadow_places to = shadow_places_of(places, 2);
-    isa_scalar.layernorm_backward(row_count, width, at(in), at(stats), dtype, scale.floats, at(out_gradient),
+    isa_scalar.layernorm_backward(row_count, width, at(in), at(stats), dtype, scale.floats, from.floats,
                                   at(in_gradient), at(sums), to.places);
     shadow_close(&scale, false);
+    shadow_close(&from, false);
 }
 
 static void shadow_gelu_forward(size_t row_count, size_t width, const void *in, enum dtype dtype, const void *bias,

@@ -22,16 +22,17 @@ static void try_rows(struct bench *b)
         enum dtype dtype = b->dtype = (enum dtype)(s % 3);
         for (int array = 0; array < 3; array++)
             add(b, all);
-        int stats = add(b, 2 * rows), sums = add(b, 2 * width), out = add_operand(b, all);
+        int stats = add(b, 2 * rows), sums = add(b, 2 * width), out = add_operand(b, all), gradient = add(b, all);
         int weight = add(b, width), bias = add(b, width);
         operand_there(b, weight);
         operand_there(b, bias);
+        operand_there(b, gradient);
         IN_BOTH(b, bias_add(rows, width, a[0], dtype, a[bias], a[1]));
         isa_scalar.layernorm_forward(rows, width, b->here[1], b->here[stats], dtype, b->here[weight], b->here[bias],
                                      b->here[out]);
         b->kernels->layernorm_biases(rows, width, b->there[1], b->there[stats], dtype, b->there[weight], b->there[bias],
                                      b->there[out], &(struct norm_biases){0});
-        IN_BOTH(b, layernorm_backward(rows, width, a[1], a[stats], dtype, a[weight], a[2], a[0], a[sums], NULL));
+        IN_BOTH(b, layernorm_backward(rows, width, a[1], a[stats], dtype, a[weight], a[gradient], a[0], a[sums], NULL));
         IN_BOTH(b, layernorm_apply(rows, width, a[2], a[stats], dtype, a[weight], a[bias], a[out]));
         compare(b, "a layer norm", rows, width);
         for (int array = 0; array < 7; array++) {

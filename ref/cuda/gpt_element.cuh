@@ -79,24 +79,24 @@ struct layernorm_apply_operation {
 struct layernorm_row_operation {
     size_t width;
     const float *in, *stats;
-    struct operand weight;
-    const float *out_gradient;
+    struct operand weight, out_gradient;
     float *in_gradient;
     bool is_first;  // in_gradient has no values yet
     struct operand rounded;
 
     ROW
     {
-        const float *x = in + r * width, *g = out_gradient + r * width;
+        const float *x = in + r * width;
+        auto g = [&](size_t j) { return out_gradient.get(r * width + j); };
         float *to = in_gradient + r * width, mean = stats[2 * r], rstd = stats[2 * r + 1];
         float2 sums = team.sums(
-            width, [&](size_t j) { return g[j] * weight.get(j); },
-            [&](size_t j) { return g[j] * weight.get(j) * ((x[j] - mean) * rstd); });
+            width, [&](size_t j) { return g(j) * weight.get(j); },
+            [&](size_t j) { return g(j) * weight.get(j) * ((x[j] - mean) * rstd); });
         float plain = sums.x / (float)width, along = sums.y / (float)width;
         team.map(
             width,
             [&](size_t j) {
-                return float3{x[j], g[j], is_first ? 0.0f : to[j]};
+                return float3{x[j], g(j), is_first ? 0.0f : to[j]};
             },
             [&](size_t j, float3 v) {
                 float normal = (v.x - mean) * rstd, sum = v.z + rstd * (v.y * weight.get(j) - plain - normal * along);

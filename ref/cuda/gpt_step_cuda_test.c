@@ -125,7 +125,8 @@ static void try_places(struct both *b, size_t rows, size_t width, enum dtype dty
 {
     b->used = 0;
     const size_t all = rows * width, in = array(b, DTYPE_FP32, true, all, 0), wide = array(b, dtype, true, all, 0);
-    const size_t out_gradient = array(b, DTYPE_FP32, true, all, 0), in_gradient = array(b, DTYPE_FP32, true, all, 0);
+    const size_t middle = array(b, DTYPE_FP32, true, all, 0), in_gradient = array(b, DTYPE_FP32, true, all, 0);
+    const size_t out_gradient = array(b, dtype, true, all, 0);
     const size_t stats = array(b, DTYPE_FP32, true, 2 * rows, 0);
     const size_t weight = array(b, dtype, true, width, 0), bias = array(b, dtype, true, width, 0);
     const size_t value = array(b, dtype, true, all, 0), slope = array(b, dtype, true, all, 0);
@@ -153,10 +154,10 @@ static void try_places(struct both *b, size_t rows, size_t width, enum dtype dty
             k->bias_add(rows, width, FLOATS(m, in), dtype, m + weight, FLOATS(m, sum));
         }
         const struct stream_parts parts = {
-            {FLOATS(m, in), FLOATS(m, stats), m + weight, FLOATS(m, out_gradient), is_first, {to[0], to[1]}},
+            {FLOATS(m, in), FLOATS(m, stats), m + weight, m + out_gradient, is_first, {to[0], to[1]}},
             m + (in_place ? in_gradient : rounded),
             to[3],
-            {FLOATS(m, out_gradient), FLOATS(m, stats), m + weight, m + bias, m + again},
+            {FLOATS(m, middle), FLOATS(m, stats), m + weight, m + bias, m + again},
             m + began,
             width + 1,
             {dtype, adds, m + wider}};

@@ -64,7 +64,7 @@ struct stream_operation {
         float weight_sum = r % SUM_ROWS > 0 ? weight_sums[at] : 0, bias_sum = r % SUM_ROWS > 0 ? bias_sums[at] : 0;
         UNROLL(8)
         for (; r < end; r++) {
-            float g = norm.out_gradient[r * width + j], mean = norm.stats[2 * r], rstd = norm.stats[2 * r + 1];
+            float g = norm.out_gradient.get(r * width + j), mean = norm.stats[2 * r], rstd = norm.stats[2 * r + 1];
             weight_sum += g * ((norm.in[r * width + j] - mean) * rstd);
             bias_sum += g;
         }
@@ -122,7 +122,7 @@ template <typename where> struct stream_kernels {
                                         norm.in,
                                         norm.stats,
                                         {dtype, (void *)norm.weight},
-                                        norm.out_gradient,
+                                        {dtype, (void *)norm.out_gradient},
                                         gradient,
                                         norm.is_first,
                                         {dtype, p->rounded != gradient ? p->rounded : NULL}},
@@ -152,7 +152,7 @@ template <typename where> struct stream_kernels {
     }
 
     static void layernorm_backward(size_t row_count, size_t width, const float *from, const float *stats,
-                                   enum dtype dtype, const void *weight, const float *out_gradient, float *in_gradient,
+                                   enum dtype dtype, const void *weight, const void *out_gradient, float *in_gradient,
                                    float *sums, const struct sum_place *places)
     {
         struct stream_parts parts = {};

@@ -80,8 +80,9 @@ static void attention_gradients(const struct gpt_pass *pass)
     attention_backward(&shape, kept + at->qkv, kept + at->attention, kept + at->attention_stats, wide_1, wide_2,
                        memory + at->attention_scratch);
     pass_weight_gradient(pass, QKV_WEIGHT, normed, width, wide_2, 3 * heads_width);
-    pass_multiply_back(pass, QKV_WEIGHT, wide_2, 3 * heads_width, (struct gpt_result){.data = wide_1, .width = width});
-    pass_adapt_back(pass, MODULE_QKV, wide_2, 3 * heads_width, (struct gpt_result){.data = wide_1, .width = width});
+    const struct gpt_result normed_gradient = {.data = wide_1, .width = width, .is_operand = true};
+    pass_multiply_back(pass, QKV_WEIGHT, wide_2, 3 * heads_width, normed_gradient);
+    pass_adapt_back(pass, MODULE_QKV, wide_2, 3 * heads_width, normed_gradient);
     pass_adapt_gradients(pass, MODULE_QKV, normed, width, wide_2, 3 * heads_width);
     const struct gpt_norm_back norm_1 = {LN_1_WEIGHT, input, kept + at->stats_1, wide_1, false};
     pass_norm_back(pass, &norm_1, QKV_BIAS, wide_2, 3 * heads_width);
@@ -128,10 +129,10 @@ static void tile_gradients(const struct gpt_pass *pass, const struct norm_rows *
     pass_adapt_gradients(pass, MODULE_OUT, hidden, tile_width, stream, width);
     pass_weight_gradient(pass, out_weight, hidden, tile_width, stream, width);
     pass_weight_gradient(pass, fc_weight, pass->normed, width, gradient, tile_width);
-    pass_multiply_back(pass, fc_weight, gradient, tile_width,
-                       (struct gpt_result){.data = memory + pass->at.normed_gradient, .width = width, .add = !first});
-    pass_adapt_back(pass, MODULE_FC, gradient, tile_width,
-                    (struct gpt_result){.data = memory + pass->at.normed_gradient, .width = width});
+    const struct gpt_result normed_gradient = {
+        .data = memory + pass->at.normed_gradient, .width = width, .add = !first, .is_operand = true};
+    pass_multiply_back(pass, fc_weight, gradient, tile_width, normed_gradient);
+    pass_adapt_back(pass, MODULE_FC, gradient, tile_width, normed_gradient);
     pass_adapt_gradients(pass, MODULE_FC, pass->normed, width, gradient, tile_width);
 }
 

@@ -145,14 +145,14 @@ float *pass_sum_blocks(const struct gpt_pass *pass, const struct gpt_blocks *blo
 
 void pass_sum_into(const struct gpt_pass *pass, const struct gpt_blocks *blocks, struct gpt_result out)
 {
-    assert(!out.stride && !(out.is_operand && out.add));
+    assert(!out.stride);
     size_t count = (blocks->is_stream ? pass->stream_rows : pass->rows) * out.width;
     const float *sum = pass_sum_blocks(pass, blocks, out.width);
     float *to = out.data;
-    if (out.is_operand)
-        operand_round(pass->dtype, count, sum, out.data);
-    for (size_t i = 0; i < count && !out.is_operand; i++)
+    for (size_t i = 0; i < count; i++)
         to[i] = out.add ? to[i] + sum[i] : sum[i];
+    if (out.is_operand)
+        operand_round(pass->dtype, count, to, to);
 }
 
 // A block's rows of W: out = in_b W_b.

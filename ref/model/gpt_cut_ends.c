@@ -193,5 +193,5 @@ void gpt_cut_head_backward(const struct gpt_pass *pass, const struct token_rows 
     }
     const struct gpt_blocks blocks = {make_normed_gradient, HEAD_TOKEN_WEIGHT, logits, pass->vocabulary, 1, true};
     const float *sum = pass_sum_blocks(pass, &blocks, width);
-    memcpy(normed_gradient, sum, pass->stream_rows * width * sizeof *sum);
+    operand_round(pass->dtype, pass->stream_rows * width, sum, normed_gradient);
 }

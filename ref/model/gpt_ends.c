@@ -85,7 +85,7 @@ static void logits_backward(const struct gpt_pass *pass, const struct token_rows
                         width);
     pass_product(pass, rows, vocabulary, (struct matmul_operand){logits, stride, false},
                  (struct matmul_operand){pass->weights[HEAD_TOKEN_WEIGHT], width, false},
-                 (struct gpt_result){.data = normed, .width = width});
+                 (struct gpt_result){.data = normed, .width = width, .is_operand = true});
 }
 
 int gpt_head_backward(const struct gpt_pass *pass, const struct model_batch *batch, float loss_scale)

@@ -272,8 +272,7 @@ static void receive_gradients(const struct gpt_pass *pass, const float *returned
     pass_multiply_back(pass, ROUTER_WEIGHT, logit_gradients, routes.expert_count,
                        (struct gpt_result){.data = normed_gradient, .width = width, .add = true});
     const float *own = pass_own_rows(pass, normed_gradient, width);
-    if (own != normed_gradient)
-        memcpy(normed_gradient, own, pass->stream_rows * width * sizeof *own);
+    operand_round(pass->dtype, pass->stream_rows * width, own, normed_gradient);
 }
 
 int gpt_experts_gradients(const struct gpt_pass *pass)

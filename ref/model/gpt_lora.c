@@ -83,9 +83,11 @@ static void add_to_stream(const struct gpt_pass *pass, size_t low, struct matmul
     size_t rows = pass->stream_rows / blocks;
     const void *own = pass_own_rows(pass, pass->memory + low, rank);
     for (size_t block = 0; block < blocks; block++)
-        pass_product(
-            pass, rows, rank, pass_operand(pass, own, block * rows * rank, rank, false), weight,
-            (struct gpt_result){.data = (float *)out.data + block * rows * out.width, .width = out.width, .add = true});
+        pass_product(pass, rows, rank, pass_operand(pass, own, block * rows * rank, rank, false), weight,
+                     (struct gpt_result){.data = (float *)out.data + block * rows * out.width,
+                                         .width = out.width,
+                                         .add = true,
+                                         .is_operand = out.is_operand});
 }
 
 void pass_adapt(const struct gpt_pass *pass, enum gpt_module module, const void *in, size_t in_width,

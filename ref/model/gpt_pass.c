@@ -3,7 +3,7 @@
 // x' = x2 + out(gelu(fc(ln_2(x2)))). Forward keeps x, qkv, the attention's output, x2 and fc of every block; backward
 // recomputes the rest. With checkpointing the memory holds these of one block: forward writes x to the checkpoint, and
 // backward recomputes all others from it. In 16 bits operands are rounded (gpt_math.h), and so are gradients when
-// handed over; the residual stream, its gradient and those of the norms' outputs are fp32.
+// handed over; the residual stream and its gradient are fp32.
 #include "ref/model/gpt_pass.h"
 
 #include "ref/arithmetic/accelerator.h"

@@ -162,7 +162,8 @@ void pass_weight_product(const struct gpt_pass *pass, int index, size_t height, 
 // the stream has no gradient yet.
 struct gpt_norm_back {
     int index;
-    const float *in, *stats, *out_gradient;
+    const float *in, *stats;
+    const void *out_gradient;
     bool is_first;
 };
 
@@ -179,7 +180,7 @@ const void *pass_all_rows(const struct gpt_pass *pass, const void *own, float *a
 
 // With sequence parallelism, from the stream's own rows: pass_norm_back, and a bias of pass_stream_gradient.
 void pass_norm_back_blocks(const struct gpt_pass *pass, int index, const float *in, const float *stats,
-                           const float *out_gradient);
+                           const void *out_gradient);
 void pass_bias_gradient_blocks(const struct gpt_pass *pass, int index, const void *stream);
 
 // A layer norm of the stream's rows; its weight is the index-th parameter, its bias the next; out is an operand with

@@ -119,7 +119,7 @@ static void make_norm_gradient(const struct gpt_pass *pass, const struct gpt_blo
 }
 
 void pass_norm_back_blocks(const struct gpt_pass *pass, int index, const float *in, const float *stats,
-                           const float *out_gradient)
+                           const void *out_gradient)
 {
     const struct norm_sum sum = {{make_norm_gradient, index, out_gradient, pass->width, 1, true}, in, stats};
     size_t width = pass->width;
