@@ -35,6 +35,10 @@ enum { SHARED_PRODUCTS = 1 << 22 };
 // which rows of a are multiplied as they lie, since packing them would take longer than it saves.
 enum { PACKED_STRIPS = 8, CHUNK_ELEMENTS = 32 << 10, TASKS_OF_THREAD = 4, DIRECT_COLUMNS = 256 };
 
+// Lines of memory that are a multiple of SET_ELEMENTS apart share a set of the first cache, which has room for
+// SET_LINES of them on most processors.
+enum { SET_ELEMENTS = 1024, SET_LINES = 8 };
+
 // A block's steps along k, elements of a's panel, and columns of b's. All threads share a's panel, which stays in the
 // last cache; each has one of b, which stays in its second one.
 struct blocks {
@@ -212,6 +216,13 @@ static float *panels_of_thread(size_t count)
     return panels->elements;
 }
 
+// A strip's rows are read side by side, so that they must not drive each other from the cache.
+static bool multiplies_as_they_lie(const struct matmul_product *p, size_t height, size_t width)
+{
+    bool fits = height <= SET_LINES || p->a.stride % SET_ELEMENTS != 0 || p->n <= width;
+    return !p->a.transposed && p->alpha == 1 && p->n <= DIRECT_COLUMNS && fits;
+}
+
 void matmul_by(const struct isa_kernels *kernels, const struct matmul_product *p)
 {
     if (p->m == 0 || p->n == 0)
@@ -234,7 +245,7 @@ void matmul_by(const struct isa_kernels *kernels, const struct matmul_product *p
         w.a = own;
         w.b = own + SMALL_COUNT;
     }
-    if (!p->a.transposed && p->alpha == 1 && p->n <= DIRECT_COLUMNS)
+    if (multiplies_as_they_lie(p, w.height, kernels->matmul_columns))
         w.a = NULL;
     multiply_blocks(&w);
 }

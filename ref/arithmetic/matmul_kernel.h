@@ -18,15 +18,16 @@
 #endif
 
 // Bytes of a vector; the largest tile of packed operands, whose sums, a row of b and an element of a have a register
-// each; and that of operands as they lie, whose rows of a have one, too.
+// each; and that of operands as they lie, whose rows of a have one, too. LATE_STEPS before its end a large tile fetches
+// its lines of c, which its operands have driven from the first cache since it began: the stores would wait for each.
 #if defined(__AVX512F__)
-enum { VECTOR_BYTES = 64, TILE_ROWS = 14, TILE_VECTORS = 2, DIRECT_VECTORS = 4 };
+enum { VECTOR_BYTES = 64, TILE_ROWS = 14, TILE_VECTORS = 2, DIRECT_VECTORS = 4, LATE_STEPS = 64 };
 #define EACH_TILE_HEIGHT(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14)
 #elif defined(__AVX2__)
-enum { VECTOR_BYTES = 32, TILE_ROWS = 6, TILE_VECTORS = 2, DIRECT_VECTORS = 2 };
+enum { VECTOR_BYTES = 32, TILE_ROWS = 6, TILE_VECTORS = 2, DIRECT_VECTORS = 2, LATE_STEPS = 0 };
 #define EACH_TILE_HEIGHT(X) X(1) X(2) X(3) X(4) X(5) X(6)
 #else
-enum { VECTOR_BYTES = 16, TILE_ROWS = 6, TILE_VECTORS = 4, DIRECT_VECTORS = 4 };
+enum { VECTOR_BYTES = 16, TILE_ROWS = 6, TILE_VECTORS = 4, DIRECT_VECTORS = 4, LATE_STEPS = 0 };
 #define EACH_TILE_HEIGHT(X) X(1) X(2) X(3) X(4) X(5) X(6)
 #endif
 enum { VECTOR_LANES = VECTOR_BYTES / sizeof(float), TILE_COLUMNS = TILE_VECTORS * VECTOR_LANES, DIRECT_ROWS = 4 };
@@ -71,28 +72,45 @@ static inline __attribute__((always_inline)) void tile_step(const float *a, size
     __asm__ volatile("" ::: "memory");
 }
 
-// Rows, vectors and `steps`, 1 or 4 between two looks at the end, are constants, so that loops unroll.
-static inline __attribute__((always_inline)) void tile_make(const struct matmul_tile *t, size_t rows, size_t vectors,
-                                                            size_t steps, bool add)
+// Steps [x, end). Rows, vectors and `steps`, 1 or 4 between two looks at the end, are constants, so that loops unroll.
+static inline __attribute__((always_inline)) void tile_steps(const struct matmul_tile *t, size_t x, size_t end,
+                                                             size_t rows, size_t vectors, size_t steps,
+                                                             vector sum[TILE_ROWS][DIRECT_VECTORS])
 {
-    vector sum[TILE_ROWS][DIRECT_VECTORS] = {{{0}}};
-    const float *a = t->a, *b = t->b;
-    float *c = t->c;
-    if (add)
-        MATMUL_UNROLL
-    for (size_t i = 0; i < rows; i++)
-        MATMUL_UNROLL
-    for (size_t v = 0; v < vectors; v++)
-        sum[i][v] = *(const vector *)(c + i * t->c_stride + v * VECTOR_LANES);
-    size_t x = 0;
-    for (; steps == 4 && x + 4 <= t->k; x += 4, a += 4 * t->a_step, b += 4 * t->b_stride) {
+    const float *a = t->a + x * t->a_step, *b = t->b + x * t->b_stride;
+    for (; steps == 4 && x + 4 <= end; x += 4, a += 4 * t->a_step, b += 4 * t->b_stride) {
         tile_step(a, t->a_row, b, rows, vectors, sum);
         tile_step(a + t->a_step, t->a_row, b + t->b_stride, rows, vectors, sum);
         tile_step(a + 2 * t->a_step, t->a_row, b + 2 * t->b_stride, rows, vectors, sum);
         tile_step(a + 3 * t->a_step, t->a_row, b + 3 * t->b_stride, rows, vectors, sum);
     }
-    for (; x < t->k; x++, a += t->a_step, b += t->b_stride)
+    for (; x < end; x++, a += t->a_step, b += t->b_stride)
         tile_step(a, t->a_row, b, rows, vectors, sum);
+}
+
+static inline __attribute__((always_inline)) void tile_make(const struct matmul_tile *t, size_t rows, size_t vectors,
+                                                            size_t steps, bool add)
+{
+    // Of sums whose first value it knows, gcc moves some from register to register at each step.
+    static const volatile float zero = 0;
+    const vector begin = (add ? 0 : zero) - (vector){0};
+    vector sum[TILE_ROWS][DIRECT_VECTORS];
+    float *c = t->c;
+    MATMUL_UNROLL
+    for (size_t i = 0; i < rows; i++)
+        MATMUL_UNROLL
+    for (size_t v = 0; v < vectors; v++)
+        sum[i][v] = add ? *(const vector *)(c + i * t->c_stride + v * VECTOR_LANES) : begin;
+    const size_t late = LATE_STEPS > 0 && t->k > LATE_STEPS ? t->k - LATE_STEPS : 0;
+    if (LATE_STEPS > 0) {
+        tile_steps(t, 0, late, rows, vectors, steps, sum);
+        MATMUL_UNROLL
+        for (size_t i = 0; i < rows; i++)
+            MATMUL_UNROLL
+        for (size_t v = 0; v < vectors; v++)
+            __builtin_prefetch(c + i * t->c_stride + v * VECTOR_LANES, 1);
+    }
+    tile_steps(t, late, t->k, rows, vectors, steps, sum);
     MATMUL_UNROLL
     for (size_t i = 0; i < rows; i++)
         MATMUL_UNROLL
@@ -165,7 +183,8 @@ static void kernel_matmul_panels(const struct matmul_panels *p)
         const float *a = p->a;
         for (size_t i = 0; i < p->m; i += p->height, a += p->a_strip) {
             for (size_t next = i + p->height; next < i + 2 * p->height && next < p->m; next++)
-                __builtin_prefetch(p->c + next * p->c_stride + j, 1);
+                for (size_t e = 0; e < TILE_COLUMNS; e += CACHE_LINE_ELEMENTS)
+                    __builtin_prefetch(p->c + next * p->c_stride + j + e, 1);
             tile_of_strips(p, p->m - i < p->height ? p->m - i : p->height,
                            p->n - j < TILE_COLUMNS ? p->n - j : TILE_COLUMNS, a, b, p->c + i * p->c_stride + j);
         }

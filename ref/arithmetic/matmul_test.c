@@ -140,10 +140,11 @@ Test(matmul, elements_are_chains_in_every_build)
     in_every_build(expect_small);
 }
 
-// Around the borders of blocks of rows, columns and steps along k.
+// Around the borders of blocks of rows, columns and steps along k, and of the largest tiles; rows of a 8 KiB apart.
 static void expect_large(void)
 {
-    static const size_t shapes[][3] = {{2031, 2, 384}, {2027, 3, 3}, {3, 257, 769}, {5, 255, 385}, {13, 33, 2000}};
+    static const size_t shapes[][3] = {{2031, 2, 384}, {2027, 3, 3},   {3, 257, 769}, {5, 255, 385},
+                                       {13, 33, 2000}, {28, 35, 2045}, {28, 66, 135}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (unsigned way = 0; way < 16; way += 1 + i % 3) {
             struct trial t = trial_of(shapes[i], way, (enum dtype)(way % 3));
