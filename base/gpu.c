@@ -92,7 +92,7 @@ static const struct {
     {"nvmlDeviceGetComputeRunningProcesses_v3", &nvml.holders},
 };
 
-static bool is_usable;
+static void *library;  // null: of no use
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void load(void)
@@ -102,14 +102,19 @@ static void load(void)
         void *address = dlsym(handle, functions[i].name);
         memcpy(functions[i].pointer, &address, sizeof address);
     }
-    is_usable = nvml.init && nvml.count && nvml.at && nvml.init() == SUCCESS;
+    library = nvml.init && nvml.count && nvml.at && nvml.init() == SUCCESS ? handle : NULL;
+}
+
+void *gpu_library(void)
+{
+    pthread_once(&once, load);
+    return library;
 }
 
 static unsigned device_count(void)
 {
     unsigned count = 0;
-    pthread_once(&once, load);
-    return is_usable && nvml.count(&count) == SUCCESS ? count : 0;
+    return gpu_library() && nvml.count(&count) == SUCCESS ? count : 0;
 }
 
 #define TOLD(function, ...) (nvml.function && nvml.function(__VA_ARGS__) == SUCCESS)

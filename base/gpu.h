@@ -45,6 +45,14 @@ struct gpu {
 // Returns the number of GPUs, 0 where the library is not installed or finds none.
 size_t gpus_read(struct gpu out[GPU_MAX]);
 
+// Returns what the NVLinks between two GPUs, places as of `pci`, carry each way, in GB/s, as NVML has a link's speed:
+// of the active ones that lead from one to the other, or else to switches, at the GPU that has less of them. *links:
+// their number. 0: none does; NAN: the library does not say.
+double gpu_nvlink_gb_per_s(const char *one, const char *other, int *links);
+
+// Returns the library's handle, ready for calls; null where it is not installed.
+void *gpu_library(void);
+
 // Calls `each` with each process that computes on a GPU and the bytes that it has there; once for each of its GPUs.
 // Processes whose bytes the library does not tell are left out.
 void gpus_each_holder(void (*each)(void *context, pid_t pid, uint64_t bytes), void *context);

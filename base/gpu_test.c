@@ -7,10 +7,12 @@
 #include "base/folder_test.h"
 
 #include <criterion/criterion.h>
+#include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define HEALTHY(gpu, uuid)                                                                                             \
     gpu ".model NVIDIA H100 80GB HBM3\n" gpu ".uuid GPU-" uuid "\n" gpu ".vbios 96.00.5E.00.01\n" gpu ".ecc 1\n" gpu   \
@@ -145,4 +147,49 @@ Test(gpu, counts_that_grow_during_a_soak_fail_it_and_those_after_it)
         cr_expect_eq(run_with(TWO, soak), 1, "%s", output);
     }
     folder_remove(folder);
+}
+
+// Of two GPUs with these lines, whose first is at 0000:3b:00.
+static void expect_links(const char *lines, double gb_per_s, int links)
+{
+    char path[] = "/tmp/zg-gpus-XXXXXX";
+    int file = mkstemp(path), found;
+    cr_assert(file >= 0 && dprintf(file, "0.model A\n1.model B\n%s", lines) > 0 && close(file) == 0);
+    setenv("ZG_NVML_STAND_IN", path, 1);
+    double rate = gpu_nvlink_gb_per_s("0000:3b:00", "0000:3c:00", &found);
+    unlink(path);
+    cr_expect(isnan(gb_per_s) ? isnan(rate) : fabs(rate - gb_per_s) < 1e-9, "%g GB/s of\n%s", rate, lines);
+    cr_expect(!(gb_per_s > 0) || found == links, "%d links of\n%s", found, lines);
+}
+
+#define DIRECT "0.link0 gpu 1\n0.link1 gpu 1\n0.link2 gpu 1\n1.link3 gpu 0\n1.link5 gpu 0\n1.link17 gpu 0\n"
+#define SWITCHED "0.link0 switch\n0.link1 switch\n0.link2 switch\n1.link0 switch\n1.link1 switch\n1.link2 switch\n"
+#define SPEED "0.links_mb_per_s 26562\n1.links_mb_per_s 26562\n"
+
+Test(gpu, nvlinks_between_two_gpus_carry_what_the_active_of_them_do)
+{
+    // Under its name it is found again.
+    cr_assert_not_null(dlopen(ZG_BINARY_DIR "/nvml_stand_in/libnvidia-ml.so.1", RTLD_NOW), "%s", dlerror());
+    expect_links(DIRECT SPEED, 3 * 26.562, 3);
+    expect_links(DIRECT SPEED "0.link1 gpu 1 off\n1.link5 gpu 0 off\n", 2 * 26.562, 2);
+    expect_links(DIRECT
+                 "0.link0_mb_per_s 25000\n0.link1_mb_per_s 25000\n0.link2_mb_per_s 20000\n1.links_mb_per_s 25000\n",
+                 70, 3);
+    expect_links(DIRECT "0.link3 gpu 2\n1.link4 switch\n" SPEED, 3 * 26.562, 3);
+    expect_links(SWITCHED SPEED, 3 * 26.562, 3);
+    expect_links(SWITCHED SPEED "1.link1 switch off\n", 2 * 26.562, 2);
+    expect_links(SWITCHED SPEED "0.link0 switch off\n", 2 * 26.562, 2);
+    expect_links("0.link0 gpu 2\n1.link0 gpu 2\n" SPEED, 0, 0);
+    expect_links("0.link0 gpu 1 off\n1.link0 gpu 0 off\n" SPEED, 0, 0);
+    expect_links("", 0, 0);
+}
+
+Test(gpu, nvlinks_of_which_the_library_does_not_tell_are_unknown)
+{
+    int links;
+    cr_assert_not_null(dlopen(ZG_BINARY_DIR "/nvml_stand_in/libnvidia-ml.so.1", RTLD_NOW), "%s", dlerror());
+    expect_links(DIRECT, (double)NAN, 0);                                   // no speed
+    expect_links(DIRECT "0.links_mb_per_s 26562\n", (double)NAN, 0);        // of one
+    expect_links("0.link0 untold\n1.link0 gpu 0\n" SPEED, (double)NAN, 0);  // no far end
+    cr_expect(isnan(gpu_nvlink_gb_per_s("0000:3b:00", "0000:3e:00", &links)), "there is no such GPU");
 }

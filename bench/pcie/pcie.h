@@ -31,8 +31,10 @@ struct pcie_link {
     int (*wait)(void);                                                // for all that was issued
     int (*begin)(void);                                               // starts timing
     int (*end)(double *ms);  // waits for all that was issued; *ms: the time on the stream since `begin`
-    double (*gb_per_s)(int device, char name[]);  // of the device's link, as of pcie_lanes_gb_per_s
-    const char *name;                             // of the kind of device, as results have it
+    // What a device's link to the host carries each way, or of links to a peer that is not -1: NVLinks, "NVLink x18",
+    // or where there are none the slower of both links to the host. As of pcie_lanes_gb_per_s.
+    double (*gb_per_s)(int device, int peer, char name[]);
+    const char *name;  // of the kind of device, as results have it
 };
 
 // Returns CUDA's functions in *out. ERR_USAGE: there is no device; the message says why. Only in builds with CUDA.
@@ -91,7 +93,7 @@ struct pcie_trial {
     const char *baseline_name;
     const struct pcie_setting *baselines;
     int baseline_count;
-    bool of_link;    // prints its rate as a share of the link's, too
+    bool of_link;    // prints its rate as a share of what the links carry, too
     json_t *matrix;  // of rates between devices, for the record's detail, not owned; null: none
 };
 

@@ -11,6 +11,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -77,21 +78,47 @@ static int reach(int other, bool *directly)
     return ERR_NONE;
 }
 
-// NVML's devices are found by their place on the bus. The most that the link can be: an idle one may be slower.
-static double gb_per_s(int device, char name[])
+// NVML's devices are found by their place on the bus.
+static void place_of(int device, char out[GPU_TEXT_BYTES])
+{
+    struct cudaDeviceProp of;
+    *out = '\0';
+    if (cudaGetDeviceProperties(&of, device) == cudaSuccess)
+        snprintf(out, GPU_TEXT_BYTES, "%04x:%02x:%02x", (unsigned)of.pciDomainID, (unsigned)of.pciBusID,
+                 (unsigned)of.pciDeviceID);
+}
+
+// The most that the link can be: an idle one may be slower.
+static double lanes_gb_per_s(int device, char name[])
 {
     struct gpu gpus[GPU_MAX];
-    struct cudaDeviceProp of;
-    char place[GPU_TEXT_BYTES] = "";
+    char place[GPU_TEXT_BYTES];
     size_t count = gpus_read(gpus), i = 0;
-    if (cudaGetDeviceProperties(&of, device) == cudaSuccess)
-        snprintf(place, sizeof place, "%04x:%02x:%02x", (unsigned)of.pciDomainID, (unsigned)of.pciBusID,
-                 (unsigned)of.pciDeviceID);
+    place_of(device, place);
     while (i < count && strcmp(gpus[i].pci, place) != 0)
         i++;
     return i < count ? pcie_lanes_gb_per_s(gpus[i].values[GPU_PCIE_GENERATION_MOST],
                                            gpus[i].values[GPU_PCIE_LANES_MOST], name)
                      : pcie_lanes_gb_per_s(0, 0, name);
+}
+
+static double gb_per_s(int device, int peer, char name[])
+{
+    char place[GPU_TEXT_BYTES], other[GPU_TEXT_BYTES], own_name[PCIE_NAME_BYTES];
+    int links;
+    if (peer < 0)
+        return lanes_gb_per_s(device, name);
+    place_of(device, place);
+    place_of(peer, other);
+    double nvlink = gpu_nvlink_gb_per_s(place, other, &links);
+    if (nvlink == 0) {
+        double theirs = lanes_gb_per_s(peer, name), own = lanes_gb_per_s(device, own_name);
+        if (own < theirs)
+            snprintf(name, PCIE_NAME_BYTES, "%s", own_name);
+        return fmin(own, theirs);
+    }
+    snprintf(name, PCIE_NAME_BYTES, "NVLink x%d", links);
+    return isnan(nvlink) ? pcie_lanes_gb_per_s(0, 0, name) : nvlink;
 }
 
 int pcie_cuda(const struct pcie_link **out)

@@ -44,12 +44,14 @@ static int run_pair(const struct pcie_trial *of, int a, int b, double rates[])
         printf("SKIP     kernels cannot copy between devices %d and %d: the host is between them\n", a, b);
     struct pcie_setting write = pair_of(of, a, b, PCIE_PEER, PCIE_D2H), other = pair_of(of, b, a, PCIE_PEER, PCIE_D2H);
     struct pcie_setting read = pair_of(of, a, b, PCIE_PEER, PCIE_H2D), both = pair_of(of, a, b, PCIE_PEER, PCIE_BOTH);
-    TRY(pcie_trial_against(of, &write, "the other way", &other, 1, &rates[a * count + b]));
-    TRY(pcie_trial_against(of, &other, "the other way", &write, 1, &rates[b * count + a]));
+    struct pcie_trial of_link = *of;
+    of_link.of_link = true;
+    TRY(pcie_trial_against(&of_link, &write, "the other way", &other, 1, &rates[a * count + b]));
+    TRY(pcie_trial_against(&of_link, &other, "the other way", &write, 1, &rates[b * count + a]));
     if (of->options->quick && b > 1)
         return ERR_NONE;
-    TRY(pcie_trial_against(of, &read, "writes", &write, 1, NULL));
-    TRY(pcie_trial_against(of, &both, "writes", &write, 1, NULL));
+    TRY(pcie_trial_against(&of_link, &read, "writes", &write, 1, NULL));
+    TRY(pcie_trial_against(&of_link, &both, "writes", &write, 1, NULL));
     for (int direction = 0; directly && back && direction < PCIE_DIRECTION_COUNT; direction++) {
         enum pcie_direction way = (enum pcie_direction)direction;
         struct pcie_setting kernels = pair_of(of, a, b, PCIE_PEER_MAPPED, way);

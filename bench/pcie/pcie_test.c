@@ -94,10 +94,14 @@ static int wait_for_copies(void)
     return ERR_NONE;
 }
 
-// Twice the rate that is simulated.
-static double gb_per_s(int device, char name[])
+// Twice the rate that is simulated; between devices, four times.
+static double gb_per_s(int device, int peer, char name[])
 {
     (void)device;
+    if (peer >= 0 && !host.unknown) {
+        snprintf(name, PCIE_NAME_BYTES, "NVLink x%d", peer);
+        return 32;
+    }
     return host.unknown ? pcie_lanes_gb_per_s(0, 16, name) : pcie_lanes_gb_per_s(1, 64, name);
 }
 
@@ -273,13 +277,15 @@ static void expect_latencies(const json_t *all_of_one, const json_t *all_of_two)
     json_decref(two);
 }
 
-// Of each device, pinned copies of the first size, each way and both.
+// Of each device, pinned copies of the first size, each way and both; of the pair, those by the copy engines.
 static void expect_links(const json_t *all_of_two)
 {
     json_t *links = named(all_of_two, "pcie_link");
-    cr_expect_eq(json_array_size(links), 2u * 3);
+    cr_expect_eq(json_array_size(links), 2u * 3 + 4);
     cr_expect_eq(count_with(links, "memory", "pinned"), 2 * 3);
-    cr_expect_eq(count_with(links, "direction", "both"), 2);
+    cr_expect_eq(count_with(links, "memory", "peer"), 4);
+    cr_expect_eq(count_with(links, "direction", "write"), 2);
+    cr_expect_eq(count_with(links, "direction", "both"), 2 + 1);
     json_decref(links);
 }
 
@@ -349,23 +355,25 @@ static int run_trial(const void *context)
     return pcie_trial_run(context, NULL);
 }
 
-Test(pcie, a_rate_is_a_share_of_what_the_lanes_carry_if_they_are_known)
+Test(pcie, a_rate_is_a_share_of_what_the_links_carry_if_they_are_known)
 {
-    const struct pcie_link link = link_of(2);
+    const struct pcie_link link = link_of(3);
     const struct bench_options options = {.repeat = 3, .warmup = 1, .json = true};
-    for (int both = 0; both < 2; both++)
-        for (int unknown = 0; unknown < 2; unknown++) {
-            host.unknown = unknown;
-            const struct pcie_setting s = {&link, 1, 1, both ? PCIE_BOTH : PCIE_D2H, PCIE_PINNED, 0, 4096, 1024};
-            const struct pcie_trial trial = {&options, s, "nothing", NULL, "itself", &s, 1, .of_link = true};
-            json_t *records = records_of(run_trial, &trial);
-            const json_t *record = json_array_get(records, 1), *ratio = json_object_get(record, "ratio");
-            const char *bound = json_string_value(json_object_get(json_object_get(record, "yardstick"), "name"));
-            cr_expect_str_eq(json_string_value(json_object_get(record, "name")), "pcie_link");
-            cr_expect(unknown ? json_is_null(ratio) : fabs(json_number_value(ratio) - 0.5) < 1e-6);
-            cr_expect(unknown ? !bound : strcmp(bound, "PCIe 1 x64") == 0);
-            json_decref(records);
-        }
+    for (int peer = 0; peer < 2; peer++)
+        for (int both = 0; both < 2; both++)
+            for (int unknown = 0; unknown < 2; unknown++) {
+                host.unknown = unknown;
+                const struct pcie_setting s = {
+                    &link, 1, 1, both ? PCIE_BOTH : PCIE_D2H, peer ? PCIE_PEER : PCIE_PINNED, 1, 4096, 1024};
+                const struct pcie_trial trial = {&options, s, "nothing", NULL, "itself", &s, 1, .of_link = true};
+                json_t *records = records_of(run_trial, &trial);
+                const json_t *record = json_array_get(records, 1), *ratio = json_object_get(record, "ratio");
+                const char *bound = json_string_value(json_object_get(json_object_get(record, "yardstick"), "name"));
+                cr_expect_str_eq(json_string_value(json_object_get(record, "name")), "pcie_link");
+                cr_expect(unknown ? json_is_null(ratio) : fabs(json_number_value(ratio) - (peer ? 0.25 : 0.5)) < 1e-6);
+                cr_expect(unknown ? !bound : strcmp(bound, peer ? "NVLink x2" : "PCIe 1 x64") == 0);
+                json_decref(records);
+            }
 }
 
 Test(pcie, lanes_carry_what_their_generation_does)

@@ -100,15 +100,19 @@ const char *pcie_devices_text(const struct pcie_setting *s, char out[PCIE_NAME_B
     return out;
 }
 
+static int peer_of(const struct pcie_setting *s)
+{
+    return pcie_memory_is_peer(s->memory) ? (s->first_device + s->distance) % s->link->device_count : -1;
+}
+
 json_t *pcie_case_json(const struct pcie_setting *s, const char *beside)
 {
-    bool is_peer = pcie_memory_is_peer(s->memory);
-    int peer = (s->first_device + s->distance) % s->link->device_count;
+    int peer = peer_of(s);
     return json_pack("{s:s, s:s, s:I, s:I, s:s, s:i, s:i, s:s, s:o*}", "direction",
                      pcie_direction_name(s->memory, s->direction), "memory", pcie_memory_name(s->memory), "block_bytes",
                      (json_int_t)s->block_bytes, "bytes", (json_int_t)s->bytes, "device", s->link->name, "first_device",
                      s->first_device, "devices", s->device_count, "beside", beside, "peer",
-                     is_peer ? json_integer(peer) : NULL);
+                     peer >= 0 ? json_integer(peer) : NULL);
 }
 
 static void row_of(const struct pcie_trial *trial, const struct bench_samples *rates, double baseline, const char *note,
@@ -151,12 +155,13 @@ static int print(const struct pcie_trial *trial, const struct bench_samples *rat
     return bench_print(trial->options, &record);
 }
 
-// The same samples against what the lanes of the link carry, which is no measurement but a bound.
+// The same samples against what the link carries, or the links between two devices, which is no measurement but a
+// bound.
 static int print_link(const struct pcie_trial *trial, const struct bench_samples *rates, uint64_t begin_ns)
 {
     const struct pcie_setting *s = &trial->setting;
     char row[200], name[PCIE_NAME_BYTES];
-    double limit = s->link->gb_per_s(s->first_device, name) * (s->direction == PCIE_BOTH ? 2 : 1);
+    double limit = s->link->gb_per_s(s->first_device, peer_of(s), name) * (s->direction == PCIE_BOTH ? 2 : 1);
     struct bench_samples baseline = {.count = rates->count};
     for (size_t i = 0; i < rates->count; i++)
         baseline.values[i] = limit;

@@ -136,7 +136,7 @@ class Bench(Check):
 
 
 class Says(Check):
-    """A run that ends with this status and says these words: a text, or several, each of them."""
+    """A run that ends with this status and says these words: a text, or several texts and patterns, each of them."""
 
     def __init__(self, status, said, words, environment, processes=0):
         name = [*said_of(environment), *(["mpirun -n", str(processes)] if processes else []), words]
@@ -144,7 +144,7 @@ class Says(Check):
         self.status, self.said = status, (said,) if isinstance(said, str) else said
 
     def judge(self, status, output, program, folder):
-        lacks = [text for text in self.said if text not in output]
+        lacks = [text for text in self.said if not (text.search(output) if hasattr(text, "search") else text in output)]
         return None if status == self.status and not lacks else \
             f"status {status}{''.join(f', without {text!r}' for text in lacks[:1])}: {last_line(output)}"
 

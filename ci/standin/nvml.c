@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // For gpu_test: a libnvidia-ml.so.1 of GPUs that a file describes, which ZG_NVML_STAND_IN names. A line is
 // "GPU.NAME VALUE", and "GPU.NAME FIRST GROWTH" for a count that grows with each call; a GPU exists if any line is of
-// it. What no line names, the library does not support.
+// it. What no line names, the library does not support. GPU.linkN is "off", "switch", "gpu OTHER" or "untold", an
+// active link of which it does not say where it leads.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { NOT_SUPPORTED = 3, GPU_COUNT = 8, CALLS_MAX = 64 };
+enum { NOT_SUPPORTED = 3, NOT_FOUND = 6, GPU_COUNT = 8, CALLS_MAX = 64, BUS = 0x3b };
 
 // A device is a pointer to its number here, and so never null.
 static unsigned numbers[GPU_COUNT] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -42,6 +43,13 @@ static int find(unsigned gpu, const char *name, char value[96])
     if (file)
         fclose(file);
     return found;
+}
+
+static int find_link(void *device, unsigned link, const char *what, char value[96])
+{
+    char name[32];
+    snprintf(name, sizeof name, "link%u%s", link, what);
+    return find(*(unsigned *)device, name, value);
 }
 
 static int text(void *device, const char *name, char *out, unsigned bytes)
@@ -151,10 +159,22 @@ struct pci {
     char text[32];
 };
 
+int nvmlDeviceGetHandleByPciBusId_v2(const char *place, void **out);
+int nvmlDeviceGetHandleByPciBusId_v2(const char *place, void **out)
+{
+    unsigned bus = 0;
+    char value[96];
+    if (sscanf(place, "0000:%2x:00.0", &bus) != 1 || bus < BUS || bus >= BUS + GPU_COUNT ||
+        find(bus - BUS, "model", value) != 0)
+        return NOT_FOUND;
+    *out = &numbers[bus - BUS];
+    return 0;
+}
+
 int nvmlDeviceGetPciInfo_v3(void *device, struct pci *out);
 int nvmlDeviceGetPciInfo_v3(void *device, struct pci *out)
 {
-    *out = (struct pci){.bus = 0x3b + *(unsigned *)device};
+    *out = (struct pci){.bus = BUS + *(unsigned *)device};
     return 0;
 }
 
@@ -183,4 +203,59 @@ int nvmlDeviceGetNvLinkErrorCounter(void *device, unsigned link, int counter, un
 int nvmlDeviceGetNvLinkErrorCounter(void *device, unsigned link, int counter, unsigned long long *out)
 {
     return link == 1 && counter == 3 ? number(device, "nvlink", out) : NOT_SUPPORTED;
+}
+
+// 1: active.
+int nvmlDeviceGetNvLinkState(void *device, unsigned link, int *out);
+int nvmlDeviceGetNvLinkState(void *device, unsigned link, int *out)
+{
+    char value[96] = "";
+    int status = find_link(device, link, "", value);
+    *out = !strstr(value, " off");
+    return status;
+}
+
+// 0: a GPU; 2: a switch.
+int nvmlDeviceGetNvLinkRemoteDeviceType(void *device, unsigned link, int *out);
+int nvmlDeviceGetNvLinkRemoteDeviceType(void *device, unsigned link, int *out)
+{
+    char value[96] = "";
+    int status = find_link(device, link, "", value);
+    *out = strncmp(value, "switch", 6) == 0 ? 2 : 0;
+    return strcmp(value, "untold") == 0 ? NOT_SUPPORTED : status;
+}
+
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *device, unsigned link, struct pci *out);
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *device, unsigned link, struct pci *out)
+{
+    char value[96] = "";
+    unsigned other = 0;
+    int status = find_link(device, link, "", value);
+    *out = (struct pci){.bus = sscanf(value, "gpu %u", &other) == 1 ? BUS + other : 0xc0};
+    return strcmp(value, "untold") == 0 ? NOT_SUPPORTED : status;
+}
+
+struct field {
+    unsigned id, scope;
+    long long timestamp, latency_us;
+    int type, status;
+    union {
+        double real;
+        unsigned whole;
+    } value;
+};
+
+// The speed of all links, and of the one that `scope` names, in MB/s.
+int nvmlDeviceGetFieldValues(void *device, int count, struct field *fields);
+int nvmlDeviceGetFieldValues(void *device, int count, struct field *fields)
+{
+    for (int i = 0; i < count; i++) {
+        char value[96] = "";
+        fields[i].status = fields[i].id == 90    ? find(*(unsigned *)device, "links_mb_per_s", value)
+                           : fields[i].id == 164 ? find_link(device, fields[i].scope, "_mb_per_s", value)
+                                                 : NOT_SUPPORTED;
+        fields[i].type = 1;
+        fields[i].value.whole = fields[i].status == 0 ? (unsigned)atoi(value) : 1;
+    }
+    return 0;
 }
