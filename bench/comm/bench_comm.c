@@ -14,6 +14,7 @@
 #include "bench/comm/comm_ranks.h"
 #include "base/err.h"
 #include "bench/comm/native_collective.h"
+#include "bench/comm/nccl_rows.h"
 
 #include <popt.h>
 #include <string.h>
@@ -26,8 +27,8 @@ const struct benchmark bench_comm = {
     .uses = BENCH_USES_NOTHING,
     .together = true,
     .summary = "collectives: time against concurrent copies of the same bytes",
-    .examples = {"zerogauge bench comm --world 4 --sizes 8,1K,1M",
-                 "zerogauge bench comm --operation all-reduce --json"},
+    .examples = {"zerogauge bench comm --world 4 --sizes 8,1K,1M", "zerogauge bench comm --operation all-reduce --json",
+                 "mpirun -n 8 zerogauge bench comm --device cuda --nccl --dtype all --reduction all"},
 };
 
 // Smaller and larger buffers are measured out of place and in equal shards only.
@@ -44,7 +45,9 @@ struct selection {
     enum dtype dtype;
     char *dtype_name;   // popt's allocation; null: fp32
     char *operation;    // popt's allocation; null: all
+    char *reduction;    // popt's allocation; null: sum
     char *device_name;  // popt's allocation; null: not given
+    int nccl;           // of NCCL by itself
     struct bench_device device;
     size_t cases_left;  // counting the running one
 };
@@ -102,12 +105,11 @@ static void count_cases(struct selection *selection)
         }
 }
 
-// Resolves --world and --dtype and refuses unknown operations.
+// Resolves --dtype and refuses unknown operations.
 static int selection_check(struct selection *selection)
 {
-    TRY(bench_world_choose(&selection->world, 2, WORLD_MAX));
-    if (selection->options.thread_count > 0)
-        return err_set(ERR_USAGE, "--threads: each rank is one thread here; --world sets their number");
+    if (selection->reduction)
+        return err_set(ERR_USAGE, "--reduction: only NCCL's have one that is no sum; add --nccl");
     if (selection->dtype_name && !dtype_of_name(selection->dtype_name, &selection->dtype))
         return err_set(ERR_USAGE, "--dtype \"%s\": expected fp32, bf16 or fp16", selection->dtype_name);
     bool known = !selection->operation;
@@ -156,10 +158,37 @@ static int all_cases_run(struct selection *selection)
     return bench_world_comm() ? ERR_NONE : skip_native(selection);
 }
 
+// NCCL by itself, whose types and operations are more than ours.
+static int nccl_bench(struct selection *selection)
+{
+    struct nccl_choice choice;
+    bool absent = false;
+    TRY(nccl_choose("--operation", selection->operation ? selection->operation : "all", nccl_operation_name,
+                    NCCL_OPERATION_COUNT, &choice.operation));
+    TRY(nccl_choose("--dtype", selection->dtype_name ? selection->dtype_name : "fp32", nccl_type_name, NCCL_TYPE_COUNT,
+                    &choice.type));
+    TRY(nccl_choose("--reduction", selection->reduction ? selection->reduction : "sum", nccl_reduction_name,
+                    NCCL_REDUCTION_COUNT, &choice.reduction));
+    TRY(bench_world_find_device(selection->device_name, selection->world, &selection->device, &absent));
+    if (absent)
+        return bench_skip("comm: %s", err_message());
+    choice.comm = bench_world_comm();
+    choice.device = &selection->device;
+    if (!choice.comm || !nccl_graph_is_possible(choice.comm))
+        return err_set(ERR_USAGE, "--nccl: ranks must be processes with a GPU each: mpirun -n N, --device cuda");
+    selection_complete(selection);
+    return nccl_rows_run(&selection->options, &choice);
+}
+
 // device: null is the one that --device names.
 static int comm_bench(const struct bench_device *device, struct selection *selection)
 {
     bool absent = false;
+    TRY(bench_world_choose(&selection->world, 2, WORLD_MAX));
+    if (selection->options.thread_count > 0)
+        return err_set(ERR_USAGE, "--threads: each rank is one thread here; --world sets their number");
+    if (selection->nccl)
+        return nccl_bench(selection);
     TRY(selection_check(selection));
     if (device)
         selection->device = *device;
@@ -184,6 +213,13 @@ int bench_comm_on(const struct bench_device *device, int argc, const char **argv
          "fp32|bf16|fp16"},
         {"operation", '\0', POPT_ARG_STRING, &selection.operation, 0,
          "measure only reduce-scatter, all-gather, all-reduce, all-to-all or broadcast", "NAME"},
+        {"nccl", '\0', POPT_ARG_NONE, &selection.nccl, 0,
+         "measure NCCL by itself, called and in graphs: also reduce, gather, scatter and send-receive, and with "
+         "--dtype "
+         "int8 to uint64, fp64, fp8e4m3, fp8e5m2 or all",
+         NULL},
+        {"reduction", '\0', POPT_ARG_STRING, &selection.reduction, 0, "of NCCL by itself (default: sum)",
+         "sum|prod|max|min|avg|all"},
         POPT_TABLEEND,
     };
     int code = bench_parse(argc, argv, &bench_comm, own, &selection.options);

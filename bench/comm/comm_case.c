@@ -45,22 +45,26 @@ static int poisoned_repetition(struct comm_ranks *ranks)
     return comm_ranks_repeat(ranks);
 }
 
-// Doubles the calls until a sample is long enough, by the shortest of a few trials. In place there is one call per
-// repetition, because it changes the input of the next.
-static int choose_calls(struct comm_ranks *ranks, const struct bench_work *work)
+int comm_case_choose_calls(struct comm *comm, const struct bench_work *work, size_t *calls)
 {
-    while (!ranks->setting.in_place && ranks->calls < CALLS_MAX) {
+    while (*calls < CALLS_MAX) {
         uint64_t ns, least_ns = UINT64_MAX;
         for (int trial = 0; trial < TRIALS && least_ns >= BENCH_SAMPLE_NS; trial++) {
             TRY(bench_time(work, &ns));
-            TRY(comm_ranks_agree(ranks, &ns));
+            TRY(comm ? comm_broadcast(comm, &ns, sizeof ns, 0) : ERR_NONE);
             least_ns = ns < least_ns ? ns : least_ns;
         }
         if (least_ns >= BENCH_SAMPLE_NS)
             break;
-        ranks->calls *= 2;
+        *calls *= 2;
     }
     return ERR_NONE;
+}
+
+// In place there is one call per repetition, because it changes the input of the next.
+static int choose_calls(struct comm_ranks *ranks, const struct bench_work *work)
+{
+    return ranks->setting.in_place ? ERR_NONE : comm_case_choose_calls(ranks->setting.comm, work, &ranks->calls);
 }
 
 // Measures against the library's own collective, whose results are verified, too.
@@ -160,16 +164,16 @@ static int case_measure(struct comm_ranks *ranks, const struct bench_options *op
     return comm_ranks_count_other_bits(ranks, &found->other_bits);
 }
 
-// Finds the least memory that is free on a device of the ranks; SIZE_MAX: in host memory, which is not asked.
-static int find_free_bytes(const struct comm_setting *setting, uint64_t *least)
+int comm_case_free_bytes(struct comm *comm, const struct bench_device *device, uint64_t *least)
 {
-    *least = setting->device ? bench_device_free_bytes(setting->device) : SIZE_MAX;
-    if (!setting->comm)
+    *least = device ? bench_device_free_bytes(device) : SIZE_MAX;
+    if (!comm)
         return ERR_NONE;
-    uint64_t *all = calloc((size_t)setting->world, sizeof *all);
-    int code = all ? comm_all_gather_equal(setting->comm, least, all, sizeof *least)
-                   : err_set(ERR_MEMORY, "no memory for %d numbers", setting->world);
-    for (int rank = 0; rank < setting->world && code == ERR_NONE; rank++)
+    int world = comm_world(comm);
+    uint64_t *all = calloc((size_t)world, sizeof *all);
+    int code = all ? comm_all_gather_equal(comm, least, all, sizeof *least)
+                   : err_set(ERR_MEMORY, "no memory for %d numbers", world);
+    for (int rank = 0; rank < world && code == ERR_NONE; rank++)
         *least = all[rank] < *least ? all[rank] : *least;
     free(all);
     return code;
@@ -183,7 +187,7 @@ int comm_case_run(const struct bench_options *options, const struct comm_setting
     struct comm_found found = {.begin_ns = clock_now_ns()};
     size_t wrong_count, needs_bytes = comm_ranks_device_bytes(setting);
     uint64_t free_bytes;
-    TRY(find_free_bytes(setting, &free_bytes));
+    TRY(comm_case_free_bytes(setting->comm, setting->device, &free_bytes));
     if (needs_bytes > free_bytes)
         return bench_skip_memory(options, "comm", comm_case_json(setting, "canonical"), needs_bytes, free_bytes);
     TRY(comm_ranks_open(setting, &ranks));

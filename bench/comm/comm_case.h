@@ -30,6 +30,13 @@ int comm_print(const struct bench_options *options, const struct comm_ranks *ran
 // it is NCCL. A case that the devices have no memory for is skipped. ERR_CHECK: an element is wrong.
 int comm_case_run(const struct bench_options *options, const struct comm_setting *setting);
 
+// Doubles *calls until a repetition of the work is long enough for a sample, by the shortest of a few trials, as rank 0
+// measures it. comm: of processes; null: ranks are threads.
+int comm_case_choose_calls(struct comm *comm, const struct bench_work *work, size_t *calls);
+
+// Finds the least memory that is free on a device of the ranks; SIZE_MAX: in host memory, which is not asked.
+int comm_case_free_bytes(struct comm *comm, const struct bench_device *device, uint64_t *least);
+
 // Runs `bench comm` with ranks that are threads on the given device, ignoring --device; null: as --device says. Returns
 // the exit status.
 int bench_comm_on(const struct bench_device *device, int argc, const char **argv);

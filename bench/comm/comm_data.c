@@ -199,11 +199,6 @@ int comm_rank_count_wrong(struct comm_rank *rank)
     }
 }
 
-int comm_ranks_agree(const struct comm_ranks *ranks, uint64_t *value)
-{
-    return ranks->setting.comm ? comm_broadcast(ranks->setting.comm, value, sizeof *value, 0) : ERR_NONE;
-}
-
 int comm_ranks_sum(const struct comm_ranks *ranks, uint64_t own, uint64_t *sum)
 {
     struct comm *comm = ranks->setting.comm;

@@ -6,6 +6,7 @@
 #include "bench/comm/comm_case.h"
 #include "ref/cuda/cuda_lane.h"
 #include "bench/comm/native_collective.h"
+#include "bench/comm/nccl_rows.h"
 #include "bench/harness/printed_test.h"
 #include "ref/cuda/tier_cuda.h"
 
@@ -139,6 +140,37 @@ Test(comm_nccl_ranks, in_a_world_of_one_on_nccl_itself_both_are_verified_gpu)
     }
     device.accelerator = &cuda_accelerator;
     try_all(1);
+}
+
+static void run_rows(struct rank *rank)
+{
+    const struct comm_nccl_options options = {calls, 1 << 16, 60000000000u};
+    const struct bench_options shared = {.sizes = {1000}, .size_count = 1, .repeat = 1, .json = true};
+    struct nccl_choice choice = {NULL, &device, -1, -1, -1};
+    if (device.accelerator->enter(0) != ERR_NONE || comm_nccl_open(rank->comm, &options, &rank->comm) != ERR_NONE) {
+        rank_wrong(rank, "open: %s", err_message());
+        return;
+    }
+    choice.comm = rank->comm;
+    if (nccl_rows_run(&shared, &choice) != ERR_NONE)
+        rank_wrong(rank, "%s", err_message());
+}
+
+Test(comm_nccl_ranks, in_a_world_of_one_nccl_itself_has_every_operation_type_and_reduction_gpu)
+{
+    const char *absent = cuda_lane_absent();
+    if (absent || comm_nccl_library(&calls) != ERR_NONE) {
+        printf("TEST SKIPPED: %s\n", absent ? absent : err_message());
+        return;
+    }
+    device.accelerator = &cuda_accelerator;
+    struct printed printed = printed_begin();
+    ranks_run_well(1, run_rows, NULL);
+    char *text = printed_end(printed);
+    // On devices before 9.0, NCCL reduces no fp8.
+    cr_expect(strstr(text, "\"operation\":\"reduce\",\"world\":1,\"dtype\":\"uint64\",\"reduction\":\"avg\""), "%s",
+              text);
+    free(text);
 }
 
 // Expects the kinds of rank 1's last calls of NCCL, in this order.

@@ -160,9 +160,8 @@ int comm_ranks_open_graph(struct comm_ranks *ranks);
 // Runs one repetition, between two barriers.
 int comm_ranks_repeat(struct comm_ranks *ranks);
 
-// If ranks are processes (comm_data.c): agree broadcasts rank 0's *value; sum adds `own` over all ranks. If they are
-// threads, rank 0 alone calls these, and both leave the value as it is.
-int comm_ranks_agree(const struct comm_ranks *ranks, uint64_t *value);
+// If ranks are processes (comm_data.c), adds `own` over all ranks. If they are threads, rank 0 alone calls this, and it
+// leaves the value as it is.
 int comm_ranks_sum(const struct comm_ranks *ranks, uint64_t own, uint64_t *sum);
 
 // Runs an out-of-place reduction once in canonical order and once by the library, on numbers whose sum depends on the

@@ -169,7 +169,7 @@ int comm_ranks_open_graph(struct comm_ranks *ranks)
     const struct comm_call call = native_call(rank);
     assert(ranks->setting.comm && !rank->graph && nccl_graph_is_possible(rank->comm));
     rank->graph_calls = ranks->calls < COMM_GRAPH_CALLS ? ranks->calls : COMM_GRAPH_CALLS;
-    return nccl_graph_open(rank->comm, &call, rank->graph_calls, &rank->graph);
+    return nccl_graph_open(rank->comm, nccl_collective_enqueue, &call, rank->graph_calls, &rank->graph);
 }
 
 static int launch_graph(const struct comm_rank *rank)

@@ -21,17 +21,20 @@ const char *mpi_collective_library(void);
 // over NCCL.
 int nccl_collective_run(struct comm *comm, const struct comm_call *call);
 
-// The same without waiting for its end. After an error NCCL is as it was left.
-int nccl_collective_enqueue(struct comm *comm, const struct comm_call *call);
+// Enqueues a call without waiting for its end; after an error NCCL is as it was left. nccl_collective_enqueue: of
+// struct comm_call, as nccl_collective_run.
+typedef int nccl_enqueue_function(struct comm *comm, const void *call);
+nccl_enqueue_function nccl_collective_enqueue;
 
 struct CUgraphExec_st;  // cudaGraphExec_t points to it
 
-// Returns whether nccl_collective_run's calls can be captured in a CUDA graph.
+// Returns whether NCCL's calls can be captured in a CUDA graph.
 bool nccl_graph_is_possible(const struct comm *comm);
 
 // Captures `calls` of a call in a graph; all ranks call these functions together, on memory that exists until the graph
 // is closed, before the comm is. run: launches it once and waits for its end. A failed rank is reported as in comm.h.
-int nccl_graph_open(struct comm *comm, const struct comm_call *call, size_t calls, struct CUgraphExec_st **out);
+int nccl_graph_open(struct comm *comm, nccl_enqueue_function *enqueue, const void *call, size_t calls,
+                    struct CUgraphExec_st **out);
 int nccl_graph_run(struct comm *comm, struct CUgraphExec_st *graph);
 void nccl_graph_close(struct CUgraphExec_st *graph);  // null-safe
 

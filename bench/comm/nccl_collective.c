@@ -113,7 +113,7 @@ static int name_collective(struct comm_nccl *nccl, const struct comm_call *call)
 }
 
 // The calls are one group. The group is ended after an error too; otherwise NCCL would add all later calls to it.
-int nccl_collective_enqueue(struct comm *comm, const struct comm_call *call)
+int nccl_collective_enqueue(struct comm *comm, const void *call)
 {
     struct comm_nccl *nccl = (struct comm_nccl *)comm;
     TRY(comm_nccl_begin(nccl));

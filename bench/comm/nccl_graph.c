@@ -21,23 +21,24 @@ bool nccl_graph_is_possible(const struct comm *comm)
 
 // The capture is ended after an error, too. Other threads, among them NCCL's own, may do meanwhile what this one may
 // not.
-static int capture(struct comm *comm, const struct comm_call *call, size_t calls, cudaGraph_t *out)
+static int capture(struct comm *comm, nccl_enqueue_function *enqueue, const void *call, size_t calls, cudaGraph_t *out)
 {
     cudaStream_t stream = cuda_lane_stream();
     int code = cuda_lane_error(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "a capture");
     if (code != ERR_NONE)
         return code;
     for (size_t i = 0; i < calls && code == ERR_NONE; i++)
-        code = nccl_collective_enqueue(comm, call);
+        code = enqueue(comm, call);
     int ended = cuda_lane_error(cudaStreamEndCapture(stream, out), "the end of a capture");
     return code == ERR_NONE ? ended : code;
 }
 
-int nccl_graph_open(struct comm *comm, const struct comm_call *call, size_t calls, struct CUgraphExec_st **out)
+int nccl_graph_open(struct comm *comm, nccl_enqueue_function *enqueue, const void *call, size_t calls,
+                    struct CUgraphExec_st **out)
 {
     cudaGraph_t graph = NULL;
     *out = NULL;
-    int code = capture(comm, call, calls, &graph);
+    int code = capture(comm, enqueue, call, calls, &graph);
     if (code == ERR_NONE)
         code = cuda_lane_error(cudaGraphInstantiate(out, graph, 0), "a graph");
     if (graph)
@@ -63,9 +64,10 @@ bool nccl_graph_is_possible(const struct comm *comm)
     return false;
 }
 
-int nccl_graph_open(struct comm *comm, const struct comm_call *call, size_t calls, struct CUgraphExec_st **out)
+int nccl_graph_open(struct comm *comm, nccl_enqueue_function *enqueue, const void *call, size_t calls,
+                    struct CUgraphExec_st **out)
 {
-    (void)comm, (void)call, (void)calls, (void)out;
+    (void)comm, (void)enqueue, (void)call, (void)calls, (void)out;
     return err_set(ERR_USAGE, "this binary was built without NCCL");
 }
 

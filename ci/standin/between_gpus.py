@@ -1,11 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of benchmarks between GPUs: a pair's share of its links."""
+"""Checks of benchmarks between GPUs: NCCL by itself, and a pair's share of its links."""
 import os
 import re
 
 from checks import Says
 from waits import BUILD, FOLDER
 
+# NCCL by itself: each operation with each type and, where it has one, each reduction. An average of floating-point
+# numbers is exact where the ranks are a power of two.
+TYPES = "int8 uint8 int32 uint32 int64 uint64 fp16 fp32 fp64 bf16 fp8e4m3 fp8e5m2".split()
+REDUCTIONS = "sum prod max min avg".split()
+OPERATIONS = {**dict.fromkeys(("reduce-scatter", "all-reduce", "reduce"), REDUCTIONS),
+              **dict.fromkeys("all-gather all-to-all broadcast gather scatter send-receive".split(), "-")}
+NCCL_CHECKS, NCCL = [], "bench comm --device cuda --nccl --quick --sizes 500 --repeat 1 --warmup 0 --dtype "
+for ranks in (2, 3):
+    rows = [f"SKIP: comm: NCCL's {operation} of {of}, avg" if by == "avg" and "int" not in of and ranks == 3 else
+            f"  {operation:<14} {of:<8} {by:<9} {how:<6} "
+            for operation, all_by in OPERATIONS.items() for of in TYPES for by in all_by for how in ("called", "graph")]
+    NCCL_CHECKS.append(Says(0, rows, NCCL + "all --reduction all", {}, processes=ranks))
+NCCL_CHECKS += [
+    Says(1, "NCCL's all-reduce of 124 elements of int32, min: rank 1 has 1 wrong, first element 62, 0x",
+         NCCL + "int32 --reduction min --operation all-reduce", {"ZG_STANDIN_NCCL": "lose:2:1"}, processes=2),
+    Says(77, "SKIP: comm: NCCL's reduce of fp8e4m3, sum: only devices of 9.0 and later reduce it",
+         NCCL + "fp8e4m3 --operation reduce", {"ZG_STANDIN_CAPABILITY": "80"}, processes=2),
+]
 # Two GPUs for NVML: without NVLink; with three, of which one is off; with those of a switch.
 GPUS = {"none": "0.model A\n0.generation_most 4\n0.lanes_most 16\n1.model B\n1.generation_most 3\n1.lanes_most 16\n"}
 GPUS["direct"] = GPUS["none"] + "".join(f"{gpu}.link{link} gpu {1 - gpu}{' off' * (link == 1)}\n"

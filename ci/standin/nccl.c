@@ -55,9 +55,10 @@ ncclResult_t nccl_count_call(struct ncclComm *comm, bool *hangs)
     int rank = 0;
     const char *text = getenv("ZG_STANDIN_NCCL");
     comm->call_count++;
+    comm->loses = false;
     if (!text)
         return comm->error;
-    if (sscanf(text, "%7[a-z]:%u:%d", kind, &call, &rank) != 3 || !strstr("fail hang kill", kind))
+    if (sscanf(text, "%7[a-z]:%u:%d", kind, &call, &rank) != 3 || !strstr("fail hang kill lose", kind))
         standin_die("NCCL: ZG_STANDIN_NCCL=%s", text);
     if (call != comm->call_count || rank != comm->rank)
         return comm->error;
@@ -65,6 +66,8 @@ ncclResult_t nccl_count_call(struct ncclComm *comm, bool *hangs)
         raise(SIGKILL);
     if (*kind == 'h')
         *hangs = true;
+    else if (*kind == 'l')
+        comm->loses = true;
     else
         comm->error = ncclInternalError;
     return comm->error;

@@ -9,12 +9,13 @@
 //     a wait on a stream for a rank that has ended
 //
 // An operation waits until every rank that takes part has enqueued it, and its bytes are read when the stream of the
-// rank that sends them runs. A group is enqueued by the second ncclCommGetAsyncError behind its end. Sums are made in
-// a random association. The environment changes what there is:
+// rank that sends them runs. A group is enqueued by the second ncclCommGetAsyncError behind its end. Reductions are
+// made in a random association. The environment changes what there is:
 //
 //     ZG_STANDIN_NCCL=KIND:N:RANK  what a communicator's rank does in its call number N, of ncclCommInitRankConfig, the
 //                                  operations, the ends of groups and ncclCommFinalize: "fail"; "hang", which never
-//                                  completes; or "kill" its process
+//                                  completes; "kill" its process; or "lose" the element in the middle of what
+//                                  an operation brings, which stays as it was
 //     ZG_STANDIN_SEED=N            other sums
 #pragma once
 
@@ -25,6 +26,7 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
+enum { NCCL_E4M3 = 10 };  // of 8-bit floating point, which headers before 2.24 lack; the other is the next
 enum { RANKS_MAX = 16, OPERATIONS_MAX = 4 * RANKS_MAX, POSTS = 256 };
 
 enum kind { SEND, RECEIVE, BROADCAST, ALL_GATHER, REDUCE, REDUCE_SCATTER, ALL_REDUCE };
@@ -35,6 +37,7 @@ struct call {
     ncclDataType_t type;
     size_t count;
     int peer;
+    ncclRedOp_t by;  // of reductions; else ncclSum
 };
 
 // An operation that its rank has enqueued, for the others to see.
@@ -74,6 +77,7 @@ struct ncclComm {
     off_t given_bytes;
     ncclResult_t error;
     bool hangs, stalls;      // the state, work on streams
+    bool loses;              // an element, by the call that was counted last
     bool is_captured;        // operations are in a graph
     atomic_bool is_aborted;  // work on streams ends without an effect
     atomic_int group_count;  // on streams
@@ -88,6 +92,7 @@ struct operation {
     char *to;
     size_t from_bytes, to_bytes;  // that this rank reads and writes
     unsigned long long index;     // in its channel
+    bool loses;                   // an element
 };
 
 struct group {
@@ -101,7 +106,8 @@ struct group {
 // Ends the process unless the communicator is in one of the states, bits of a mask.
 void nccl_expect_state(const struct ncclComm *comm, const char *call, unsigned states);
 
-// Counts a call; where ZG_STANDIN_NCCL names it, its rank fails, is killed, or has *hangs set. Returns the error.
+// Counts a call; where ZG_STANDIN_NCCL names it, its rank fails, is killed, has *hangs set, or loses set. Returns the
+// error.
 ncclResult_t nccl_count_call(struct ncclComm *comm, bool *hangs);
 
 // Opens the board that ncclGetUniqueId made and takes the rank's seat. Returns false where that process has ended.
@@ -123,8 +129,8 @@ void nccl_board_wait(struct board *board, unsigned seen);
 // Posts the operations of a group and enqueues it on its stream.
 void nccl_work_enqueue(struct group *group);
 
-// Sets out, of bytes, to the sums of every rank's values, which lie one rank after the other in terms.
-void nccl_sum(ncclDataType_t type, int world, uint64_t index, const char *terms, char *out, size_t bytes);
+// Sets out, of bytes, to what the call makes of every rank's values, which lie one rank after the other in terms.
+void nccl_reduce(const struct call *call, int world, uint64_t index, const char *terms, char *out, size_t bytes);
 
 size_t nccl_type_bytes(ncclDataType_t type);
 const char *nccl_kind_name(enum kind kind);

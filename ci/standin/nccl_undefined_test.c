@@ -184,10 +184,23 @@ static void disagree_about_bytes(struct rank *rank)
     cudaStreamSynchronize(rank->stream);
 }
 
+static void disagree_about_reductions(struct rank *rank)
+{
+    settle(rank);
+    ncclGroupStart();
+    ncclAllReduce(rank->send, rank->recv, 16, ncclInt32, rank->index == 0 ? ncclMin : ncclMax, rank->comm,
+                  rank->stream);
+    ncclGroupEnd();
+    settle(rank);
+    cudaStreamSynchronize(rank->stream);
+}
+
 Test(nccl_undefined, operations_that_differ_are_named_with_their_ranks_and_place)
 {
     expect_words(WORLD, disagree_about_operations,
                  "operation 1 is on rank 0 ncclAllGather of 16 elements of 1 bytes, and on rank 2 ncclBroadcast of 16 "
                  "elements of 1 bytes with rank 0");
     expect_words(2, disagree_about_bytes, "elements of 1 bytes to rank 1");
+    expect_words(2, disagree_about_reductions,
+                 "4 bytes, type 2 by 3, and on rank 1 ncclAllReduce of 16 elements of 4 ");
 }

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 // The bytes of a rank's operations begin at multiples of this in the file, behind the board.
@@ -43,8 +44,10 @@ static void describe(const struct call *call, char *out, size_t out_bytes)
     int length = snprintf(out, out_bytes, "%s of %zu elements of %zu bytes", nccl_kind_name(call->kind), call->count,
                           nccl_type_bytes(call->type));
     if (call->peer >= 0)
-        snprintf(out + length, out_bytes - (size_t)length, "%s rank %d", call->kind == SEND ? " to" : " with",
-                 call->peer);
+        length += snprintf(out + length, out_bytes - (size_t)length, "%s rank %d", call->kind == SEND ? " to" : " with",
+                           call->peer);
+    if (call->kind >= REDUCE)
+        snprintf(out + length, out_bytes - (size_t)length, ", type %d by %d", (int)call->type, (int)call->by);
 }
 
 static void compare(const struct operation *operation, const struct call *other, int rank, int other_rank)
@@ -52,7 +55,7 @@ static void compare(const struct operation *operation, const struct call *other,
     const struct call *own = &operation->call;
     char texts[2][128];
     if (own->count == other->count && own->type == other->type &&
-        (is_pair(own->kind) || (own->kind == other->kind && own->peer == other->peer)))
+        (is_pair(own->kind) || (own->kind == other->kind && own->peer == other->peer && own->by == other->by)))
         return;
     describe(own, texts[0], sizeof texts[0]);
     describe(other, texts[1], sizeof texts[1]);
@@ -166,16 +169,16 @@ static void take(const struct ncclComm *comm, const struct post *post, size_t sk
     }
 }
 
-static void take_sum(const struct ncclComm *comm, const struct operation *operation)
+static void take_reduced(const struct ncclComm *comm, const struct operation *operation)
 {
     size_t bytes = operation->to_bytes;
     size_t skipped = operation->call.kind == REDUCE_SCATTER ? (size_t)comm->rank * bytes : 0;
     char *terms = malloc((size_t)comm->world * bytes);
     if (!terms)
-        standin_die("NCCL: no memory for a sum");
+        standin_die("NCCL: no memory for a reduction");
     for (int rank = 0; rank < comm->world; rank++)
         take(comm, post_of(comm, operation, rank), skipped, terms + (size_t)rank * bytes, bytes);
-    nccl_sum(operation->call.type, comm->world, operation->index, terms, operation->to, bytes);
+    nccl_reduce(&operation->call, comm->world, operation->index, terms, operation->to, bytes);
     free(terms);
 }
 
@@ -196,9 +199,19 @@ static void take_all(const struct ncclComm *comm, const struct operation *operat
     case REDUCE:
     case REDUCE_SCATTER:
     case ALL_REDUCE:
-        take_sum(comm, operation);
+        take_reduced(comm, operation);
         break;
     }
+}
+
+static void take_what_is_not_lost(const struct ncclComm *comm, const struct operation *operation)
+{
+    char before[sizeof(uint64_t)];
+    size_t bytes = nccl_type_bytes(operation->call.type), middle = operation->to_bytes / bytes / 2 * bytes;
+    memcpy(before, operation->to + middle, bytes);
+    take_all(comm, operation);
+    if (operation->loses)
+        memcpy(operation->to + middle, before, bytes);
 }
 
 // The last rank that needs the bytes gives their memory back.
@@ -217,7 +230,7 @@ static void run(void *what)
     bool takes = !atomic_load(&comm->is_aborted);
     for (int i = 0; i < group->count && takes; i++)
         if (group->operations[i].to_bytes > 0)
-            take_all(comm, &group->operations[i]);
+            take_what_is_not_lost(comm, &group->operations[i]);
     for (int i = 0; i < group->count && takes; i++) {
         const struct operation *operation = &group->operations[i];
         for (int rank = 0; rank < comm->world; rank++)

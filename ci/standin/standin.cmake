@@ -36,7 +36,7 @@ if(ZG_NCCL)
               ${folder}/nccl_sum.c ${folder}/nccl_work.c)
   target_include_directories(standin_nccl PRIVATE ${CMAKE_SOURCE_DIR} PUBLIC SYSTEM ${ZG_NCCL_INCLUDE})
   target_link_options(standin_nccl PRIVATE -Wl,-z,defs)
-  target_link_libraries(standin_nccl PRIVATE standin_cudart zg_flags Threads::Threads)
+  target_link_libraries(standin_nccl PRIVATE standin_cudart zg_flags Threads::Threads m)
   set_target_properties(standin_nccl PROPERTIES OUTPUT_NAME nccl SOVERSION 2 BUILD_RPATH "\$ORIGIN"
                         LIBRARY_OUTPUT_DIRECTORY ${ZG_STANDIN})
 endif()
