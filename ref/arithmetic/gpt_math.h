@@ -21,9 +21,9 @@ enum { ROW_LANES = 32 };
 // A sum over rows is the sum of blocks of SUM_ROWS rows: rows ascending in a block, then blocks ascending.
 enum { SUM_ROWS = 64 };
 
-// A model in 16 bits multiplies matrices of values that are rounded to its dtype, its operands, and sums the products in
-// fp32 (matmul.h). A product's result is an operand, too, unless it is a parameter's gradient or is added to the residual
-// stream. With DTYPE_FP32 nothing is rounded.
+// A model in 16 bits multiplies matrices of values that are rounded to its dtype, its operands, and sums the products
+// in fp32 (matmul.h). A product's result is an operand, too, unless it is a parameter's gradient or is added to the
+// residual stream. With DTYPE_FP32 nothing is rounded.
 
 // Returns the bytes of an operand's element at this address.
 size_t operand_bytes(enum dtype dtype, const void *address);
