@@ -141,10 +141,15 @@ const char *nccl_collective_library(const struct comm *comm)
     return is_nccl(comm) ? ((const struct comm_nccl *)comm)->library : NULL;
 }
 #else
-int nccl_collective_run(struct comm *comm, const struct comm_call *call)
+int nccl_collective_enqueue(struct comm *comm, const void *call)
 {
     (void)comm, (void)call;
     return err_set(ERR_USAGE, "this binary was built without NCCL");
+}
+
+int nccl_collective_run(struct comm *comm, const struct comm_call *call)
+{
+    return nccl_collective_enqueue(comm, call);
 }
 
 const char *nccl_collective_library(const struct comm *comm)
