@@ -215,8 +215,7 @@ int bench_comm_on(const struct bench_device *device, int argc, const char **argv
          "measure only reduce-scatter, all-gather, all-reduce, all-to-all or broadcast", "NAME"},
         {"nccl", '\0', POPT_ARG_NONE, &selection.nccl, 0,
          "measure NCCL by itself, called and in graphs: also reduce, gather, scatter and send-receive, and with "
-         "--dtype "
-         "int8 to uint64, fp64, fp8e4m3, fp8e5m2 or all",
+         "--dtype int8 to uint64, fp64, fp8e4m3, fp8e5m2 or all",
          NULL},
         {"reduction", '\0', POPT_ARG_STRING, &selection.reduction, 0, "of NCCL by itself (default: sum)",
          "sum|prod|max|min|avg|all"},

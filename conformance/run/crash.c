@@ -48,7 +48,8 @@ struct chain {
     char prefix[PREFIX_MAX + 4], found[LINE_BYTES];  // of the rank whose exception was found
 };
 
-// Python's traceback ends with the first line that is not indented: the exception.
+// Python's traceback ends with the first line that is not indented: the exception. Words between two exceptions are
+// another rank's, which prints to the same file.
 static void read_line(struct chain *chain, const char *line)
 {
     size_t prefix = prefix_bytes(line);
@@ -59,7 +60,7 @@ static void read_line(struct chain *chain, const char *line)
     if (strstr(text, "Traceback (most recent call last)")) {
         chain->ended = chain->found[0] && !chain->goes_on;
         chain->in_traceback = true;
-    } else if (chain->in_traceback && text[0] != ' ' && text[0] != '\t' && !strchr("\r\n", text[0])) {
+    } else if (chain->in_traceback && !strchr(" \t\r\n", text[0]) && !continues_chain(text)) {
         snprintf(chain->prefix, sizeof chain->prefix, "%.*s", (int)prefix, line);
         snprintf(chain->found, LINE_BYTES, "%s", text);
         chain->in_traceback = chain->goes_on = false;

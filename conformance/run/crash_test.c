@@ -31,6 +31,9 @@ Test(crash, the_reason_is_the_last_exception_of_the_first_chain)
          "[rank1]: During handling of the above exception, another exception occurred:\n[rank1]: " TRACE
          "[rank1]: ValueError: last\n",
          "ValueError: last"},
+        // Two ranks whose lines are mixed.
+        {"KeyError: 1\n" TRACE CAUSE TRACE "RuntimeError: no device\nRuntimeError: no device\n",
+         "RuntimeError: no device"},
         {"fatal: no repository\nRuntimeError: worker died\n", "fatal: no repository"},
     };
     char folder[PATH_MAX], path[PATH_MAX], text[256];
